@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash disable=SC2034  # the other parts of contrib/cluster use these variables
+#
+# Of contrib/cluster: the options' defaults, where a cluster lies, and what is remembered about it.
+
+# A job of another cluster may call this script: nothing of that job's Slurm settings may reach ours.
+unset -v "${!SLURM@}" "${!SBATCH@}" "${!SALLOC@}" "${!SRUN@}"
+PATH=$PATH:/usr/sbin:/sbin
+umask 022
+
+name=default dir='' nodes=4 gpus_per_node=8 gpu_type=h100 cpus_per_node=64 slurmds='' accounting=yes
+grace_s=30 plugins='' timeout_s=60 keep_logs='' follow=no signal=TERM
+users=() conf_lines=() swell_lines=() operands=()
+
+die() {
+  printf 'cluster: %s\n' "$*" >&2
+  exit 1
+}
+
+base=${TMPDIR:-/tmp}/swell-cluster-$UID
+
+# locate_cluster: sets dir to an absolute path without links, so that one folder has one spelling.
+locate_cluster() {
+  dir=$(realpath -m -- "${dir:-$base/$name}")
+  [[ $dir =~ ^/[A-Za-z0-9_./+-]+$ ]] ||
+    die "--dir '$dir': Slurm's files take only letters, digits and _ . / + - in a path"
+  # Slurm and munge put Unix sockets below the folder, and a socket's path has 107 characters.
+  ((${#dir} <= 70)) || die "--dir '$dir': at most 70 characters, for the sockets in it; give a shorter one"
+  conf=$dir/etc/slurm.conf
+}
+
+# The users that the daemons run as.
+if ((EUID == 0)); then
+  slurm_user=slurm munge_user=munge slurmd_user=root
+  id -u munge > /dev/null 2>&1 || munge_user=slurm
+else
+  slurm_user=$(id -un) || die "user id $UID has no name: Slurm needs one; add it to the system's users"
+  munge_user=$slurm_user slurmd_user=$slurm_user
+fi
+
+# What later commands must know, as Key=Value; read, never sourced.
+remembered=(name nodes slurmds accounting plugins first_port start_pid)
+
+save_cluster() {
+  local key
+  for key in "${remembered[@]}"; do printf '%s=%s\n' "$key" "${!key}"; done > "$dir/cluster.conf.new" &&
+    mv "$dir/cluster.conf.new" "$dir/cluster.conf" || die "cannot write to $dir"
+}
+
+read_cluster() {
+  local key value
+  while IFS='=' read -r key value; do
+    [[ " ${remembered[*]} " == *" $key "* ]] && printf -v "$key" '%s' "$value"
+  done < "$dir/cluster.conf"
+}
+
+load_cluster() {
+  [[ -f $dir/cluster.conf ]] || die "no cluster '$name' in $dir: start it with contrib/cluster start"
+  [[ -O $dir || $EUID -eq 0 ]] || die "$dir belongs to another user"
+  read_cluster
+}
+
+daemon_names() {
+  local names=(munged) i
+  [[ $accounting == yes ]] && names+=(mariadbd slurmdbd)
+  names+=(slurmctld)
+  for ((i = 1; i <= nodes; i++)); do names+=("slurmd.node$i"); done
+  printf '%s' "${names[*]}"
+}
+
+# client COMMAND...: a Slurm client of this cluster.
+client() { SLURM_CONF=$conf timeout 20 "$@"; }
+
+now_ms() {
+  local now=${EPOCHREALTIME/[.,]/}
+  printf '%s' "${now%???}"
+}
+
+print_env() {
+  printf "export SLURM_CONF='%s'\n" "$conf"
+  printf "export SWELL_CLUSTER_DIR='%s'\n" "$dir"
+  printf "export SWELL_CLUSTER_NAME='%s'\n" "$name"
+}
+
+print_status() {
+  local one pid missing=0
+  printf 'cluster %s in %s\n' "$name" "$dir"
+  for one in $(daemon_names); do
+    if pid=$(daemon_pid "$one"); then
+      printf '  %-16s %s\n' "$one" "$pid"
+    elif [[ $one == slurmd.node* ]] && ((${one#slurmd.node} > slurmds)); then
+      continue
+    else
+      printf '  %-16s not running\n' "$one"
+      missing=1
+    fi
+  done
+  if daemon_pid slurmctld > /dev/null; then client sinfo || missing=1; fi
+  return $missing
+}
+
+print_logs() {
+  local one=${operands[0]:-} files=()
+  if [[ -n $one ]]; then
+    operand daemon
+    [[ -f $dir/log/$one.log ]] || die "$one of cluster '$name' has written no log"
+    files=("$dir/log/$one.log")
+    [[ -s $dir/log/$one.err ]] && files+=("$dir/log/$one.err")
+    if [[ $follow == yes ]]; then exec tail -n +1 -f "${files[@]}"; fi
+    cat "${files[@]}"
+  else
+    for one in "$dir"/log/*; do [[ -s $one ]] && files+=("$one"); done
+    if [[ $follow == yes ]]; then exec tail -n 5 -f "${files[@]}"; fi
+    tail -n 20 "${files[@]}"
+  fi
+}

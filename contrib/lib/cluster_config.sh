@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash disable=SC2154  # contrib/lib/cluster_common.sh assigns them
+#
+# Of contrib/cluster: the configuration files of a cluster.
+
+write_configuration() {
+  local host
+  host=$(uname -n)
+  host=${host%%.*}
+  default_slurm_conf "$host" | with_lines ${conf_lines[@]+"${conf_lines[@]}"} > "$conf"
+  printf 'CgroupPlugin=disabled\n' > "$dir/etc/cgroup.conf.new"
+  if ((gpus_per_node > 0)); then
+    printf 'AutoDetect=off\nNodeName=node[1-%s] Name=gpu Type=%s File=%s/gpus/gpu[0-%s]\n' \
+      "$nodes" "$gpu_type" "$dir" $((gpus_per_node - 1)) > "$dir/etc/gres.conf"
+    make_gpus
+  fi
+  # 22.05 knows no CgroupPlugin=disabled; it needs no cgroup.conf, as nothing here uses cgroups.
+  rm -f "$dir/etc/cgroup.conf.new"
+  if [[ $accounting == yes ]]; then slurmdbd_conf "$host" > "$dir/etc/slurmdbd.conf"; fi
+  if [[ -n $plugins ]]; then
+    printf 'required %s/spank_swell.so\n' "$plugins" > "$dir/etc/plugstack.conf"
+    default_swell_conf | with_lines ${swell_lines[@]+"${swell_lines[@]}"} > "$dir/etc/swell.conf"
+  fi
+}
+
+# Slurm numbers a GPU by the digits that end its file's name, and wants a device: plain files lose
+# CUDA_VISIBLE_DEVICES, links to a device do not.
+make_gpus() {
+  local i
+  for ((i = 0; i < gpus_per_node; i++)); do ln -s /dev/null "$dir/gpus/gpu$i"; done
+}
+
+# with_lines LINE...: copies standard input, with the lines put in place of those of the same key.
+# NodeName and PartitionName may stand many times: there the key is the name too.
+with_lines() {
+  local default line key
+  while IFS= read -r default; do
+    for line; do
+      key=$(line_key "$line")
+      [[ $(line_key "$default") == "$key" ]] && continue 2
+    done
+    printf '%s\n' "$default"
+  done
+  (($# == 0)) || printf '%s\n' "$@"
+}
+
+line_key() {
+  local first=${1%%[[:space:]]*}
+  case ${first,,} in
+    nodename=* | partitionname=*) printf '%s' "${first,,}" ;;
+    *) first=${1%%=*} && printf '%s' "${first,,}" ;;
+  esac
+}
+
+default_slurm_conf() {
+  local host=$1 sockets=1 cores=$cpus_per_node gres=''
+  if ((cpus_per_node % 2 == 0)); then
+    sockets=2
+    cores=$((cpus_per_node / 2))
+  fi
+  ((gpus_per_node == 0)) || gres=" Gres=gpu:$gpu_type:$gpus_per_node"
+  cat << CONF
+ClusterName=$name
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$(ctld_port)
+SrunPortRange=$(srun_port_range)
+SlurmUser=$slurm_user
+SlurmdUser=$slurmd_user
+AuthType=auth/munge
+AuthInfo=socket=$dir/munge/sock
+CredType=cred/munge
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+
+StateSaveLocation=$dir/state
+SlurmdSpoolDir=$dir/spool/%n
+SlurmctldPidFile=$dir/run/slurmctld.lock
+SlurmdPidFile=$dir/run/slurmd.%n.lock
+SlurmctldLogFile=$dir/log/slurmctld.log
+SlurmdLogFile=$dir/log/slurmd.%n.log
+LogTimeFormat=iso8601_ms
+MailProg=/bin/true
+
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+SlurmdParameters=config_overrides
+SlurmctldParameters=preempt_send_user_signal
+ReturnToService=2
+KillWait=5
+MessageTimeout=20
+SlurmdTimeout=60
+
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=1000
+SchedulerParameters=bf_interval=5,sched_interval=10
+PreemptMode=CANCEL
+CONF
+  if ((gpus_per_node > 0)); then
+    printf 'GresTypes=gpu\n'
+    if ((cpus_per_node >= gpus_per_node)); then
+      printf 'DefCpuPerGPU=%s\n' $((cpus_per_node / gpus_per_node))
+    fi
+  fi
+  if [[ $accounting == yes ]]; then
+    cat << CONF
+PreemptType=preempt/qos
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort=$(dbd_port)
+AccountingStoragePass=$dir/munge/sock
+AccountingStorageEnforce=associations,limits,qos
+CONF
+    ((gpus_per_node == 0)) || printf 'AccountingStorageTRES=gres/gpu\n'
+  else
+    printf 'PreemptType=preempt/partition_prio\n'
+  fi
+  if [[ -n $plugins ]]; then
+    cat << CONF
+PluginDir=$plugins:$stock_plugins
+SchedulerType=sched/swell
+JobSubmitPlugins=swell
+CONF
+  fi
+  cat << CONF
+
+NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$(slurmd_ports)] CPUs=$cpus_per_node Boards=1 SocketsPerBoard=$sockets CoresPerSocket=$cores ThreadsPerCore=1 RealMemory=512000$gres
+PartitionName=train Nodes=ALL Default=YES PriorityTier=10
+CONF
+  if [[ $accounting == no ]]; then
+    printf 'PartitionName=expansion Nodes=ALL Hidden=YES PriorityTier=1 PreemptMode=CANCEL GraceTime=%s\n' "$grace_s"
+  fi
+}
+
+slurmdbd_conf() {
+  cat << CONF
+AuthType=auth/munge
+AuthInfo=socket=$dir/munge/sock
+DbdHost=$1
+DbdAddr=127.0.0.1
+DbdPort=$(dbd_port)
+SlurmUser=$slurm_user
+CommunicationParameters=NoInAddrAny
+LogFile=$dir/log/slurmdbd.log
+PidFile=$dir/run/slurmdbd.lock
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StorageLoc=slurm_acct
+CONF
+}
+
+default_swell_conf() {
+  printf 'ControlPort=%s\n' "$(control_port)"
+  if [[ $accounting == yes ]]; then
+    printf 'ExpansionQOS=expansion\n'
+  else
+    printf 'ExpansionPartition=expansion\n'
+  fi
+}
+
+# Every plugin that the configuration names must be there before a daemon looks for it: a missing one,
+# or a PluginDir that is not there, ends every daemon and client.
+check_plugins() {
+  local one given=$plugins
+  [[ -n $plugins ]] || return 0
+  plugins=$(realpath -e -- "$given" 2> /dev/null) && [[ -d $plugins ]] ||
+    die "--plugins '$given': no such folder; build the plugins first"
+  for one in sched_swell job_submit_swell spank_swell; do
+    [[ -f $plugins/$one.so ]] || die "--plugins '$given': $one.so is not in it; build the plugins first"
+    as_user "$slurm_user" test -r "$plugins/$one.so" ||
+      die "--plugins '$given': user $slurm_user cannot read $one.so; chmod a+rx the folders above it"
+  done
+  for stock_plugins in "$(dirname "$(command -v slurmctld)")"/../lib*/{*/,}slurm{-wlm,} ''; do
+    [[ -f $stock_plugins/auth_munge.so ]] && break
+  done
+  [[ -n $stock_plugins ]] || die "Slurm's own plugins (auth_munge.so) are in no known folder: run contrib/setup"
+  stock_plugins=$(realpath "$stock_plugins")
+}

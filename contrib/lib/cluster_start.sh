@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash disable=SC2154  # contrib/lib/cluster_common.sh assigns them
+#
+# Of contrib/cluster: the start of a whole cluster.
+
+start_cluster() {
+  local deadline_ms begun_ms why=''
+  begun_ms=$(now_ms)
+  deadline_ms=$((begun_ms + timeout_s * 1000))
+  slurmds=${slurmds:-$nodes}
+  ((slurmds <= nodes)) || die "--slurmd '$slurmds': the cluster has only $nodes nodes"
+  check_programs
+  check_plugins
+  claim_folder
+  trap 'fail start interrupted' INT TERM HUP
+
+  make_folders
+  write_configuration || fail '' "cannot write the configuration into $dir/etc"
+  launch_daemon munged
+  if [[ $accounting == yes ]]; then
+    launch_daemon mariadbd
+    await mariadbd || fail mariadbd "$why"
+    make_database 2> "$dir/log/database.err" || fail database "cannot make the database"
+    await munged || fail munged "$why"
+    launch_daemon slurmdbd
+    await slurmdbd || fail slurmdbd "$why"
+    make_accounts > "$dir/log/accounts.err" 2>&1 || fail accounts "cannot make the accounts"
+  else
+    await munged || fail munged "$why"
+  fi
+  launch_daemon slurmctld
+  launch_slurmds
+  await slurmctld || fail slurmctld "$why"
+  await_nodes
+
+  trap - INT TERM HUP
+  start_pid=''
+  save_cluster
+  printf 'cluster %s: %s nodes (%s slurmd), %s GPUs a node, %s; %s ms\n' "$name" "$nodes" "$slurmds" \
+    "$gpus_per_node" "$([[ -n $plugins ]] && printf swell || printf 'stock Slurm')" $(($(now_ms) - begun_ms))
+  # shellcheck disable=SC2016
+  printf 'use it: eval "$(contrib/cluster env %s)"\n' "--dir $dir"
+}
+
+check_programs() {
+  local one missing=() programs=(munged munge slurmctld slurmd scontrol sinfo setsid setpriv flock)
+  [[ $accounting == yes ]] && programs+=(slurmdbd sacctmgr mariadbd mariadb)
+  for one in "${programs[@]}"; do
+    command -v "$one" > /dev/null || missing+=("$one")
+  done
+  ((${#missing[@]} == 0)) || die "not installed: ${missing[*]}; run contrib/setup"
+  id -u "$slurm_user" > /dev/null 2>&1 || die "no system user '$slurm_user': run contrib/setup"
+}
+
+# claim_folder: under the base folder's lock, makes sure that nobody has this cluster, makes the folder
+# and notes its ports. From here on `stop` can find everything.
+claim_folder() {
+  local lock
+  mkdir -p -- "$base" "$(dirname "$dir")" || die "cannot make the folder $dir"
+  [[ -O $base && ! -L $base ]] || die "$base belongs to another user: set TMPDIR to a folder of your own"
+  exec {lock}> "$base/lock" || die "cannot write to $base"
+  flock -w 20 "$lock" || die "another start holds $base/lock"
+  if [[ -e $dir ]]; then
+    if [[ -f $dir/cluster.conf ]]; then
+      # shellcheck disable=SC2310
+      if starter_alive || [[ -n $(cluster_pids) ]]; then
+        die "cluster '$name' runs already in $dir: use it, stop it, or give another --name"
+      fi
+      rm -rf -- "$dir"
+    elif [[ -n $(ls -A -- "$dir" 2>&1) ]]; then
+      die "--dir '$dir': the folder is not empty; name one that is not there yet"
+    fi
+  fi
+  mkdir -p -- "$dir" || die "cannot make the folder $dir"
+  as_user "$slurm_user" test -x "$dir" ||
+    die "--dir '$dir': user $slurm_user cannot enter it; chmod a+x the folders above it, or name another"
+  choose_ports
+  start_pid=$$
+  save_cluster
+  exec {lock}>&-
+}
+
+make_folders() {
+  mkdir "$dir"/{etc,log,run,state,spool,gpus,munge,db,db/data} && chmod 700 "$dir/db" &&
+    head -c 1024 /dev/urandom > "$dir/munge/key" && chmod 400 "$dir/munge/key" ||
+    fail '' "cannot make folders in $dir"
+  : > "$dir/etc/slurmdbd.conf" && chmod 600 "$dir/etc/slurmdbd.conf"
+  for one in $(daemon_names); do : > "$dir/log/$one.log"; done
+  if ((EUID == 0)); then
+    chown -R "$slurm_user:" "$dir"/{etc,log,run,state,db} && chown -R "$munge_user:" "$dir/munge" "$dir/log/munged.log" ||
+      fail '' "cannot give the folders in $dir to user $slurm_user"
+  fi
+}
+
+# The server's tables for stored procedures and the like, which slurmdbd needs, and nothing else that
+# mariadb-install-db would make: a fifth of its time.
+make_database() {
+  local tables=''
+  for tables in /usr/share/{mysql,mariadb}/{mysql,mariadb}_system_tables.sql; do
+    [[ -f $tables ]] && break
+  done
+  {
+    printf 'create database mysql; use mysql;\n'
+    cat -- "$tables"
+  } | database '' > /dev/null
+}
+
+make_accounts() {
+  local list user caller
+  caller=$(id -un)
+  list=$caller,root,nobody
+  [[ -n ${SUDO_USER:-} ]] && users+=("$SUDO_USER")
+  for user in ${users[@]+"${users[@]}"}; do list+=,$user; done
+  account add cluster "$name" &&
+    account add qos expansion set GraceTime="$grace_s" Priority=1 PreemptMode=cancel &&
+    account modify qos normal set Preempt=expansion Priority=100 &&
+    account add account research cluster="$name" set QOS=normal,expansion DefaultQOS=normal &&
+    account add user "$list" DefaultAccount=research cluster="$name"
+}
+
+account() { client sacctmgr -i "$@"; }
+
+launch_slurmds() {
+  local i
+  for ((i = 1; i <= slurmds; i++)); do launch_daemon "slurmd.node$i"; done
+}
+
+await_nodes() {
+  local i idle
+  ((slurmds > 0)) || return 0
+  while :; do
+    idle=$(client sinfo -h -N -p train -t idle -o %t 2> /dev/null | grep -c '^idle$')
+    ((idle >= slurmds)) && return 0
+    for ((i = 1; i <= slurmds; i++)); do
+      daemon_pid "slurmd.node$i" > /dev/null || fail "slurmd.node$i" "slurmd.node$i ended by itself"
+    done
+    daemon_pid slurmctld > /dev/null || fail slurmctld 'slurmctld ended by itself'
+    (($(now_ms) <= deadline_ms)) || fail slurmctld "only $idle of $slurmds nodes became idle in time (--timeout)"
+    sleep 0.03
+  done
+}
+
+# fail DAEMON REASON: ends a start that cannot succeed, and leaves nothing of it.
+fail() {
+  trap '' INT TERM HUP
+  [[ -z $1 ]] || explain "$1"
+  end_cluster
+  die "cluster '$name' did not start: $2"
+}
