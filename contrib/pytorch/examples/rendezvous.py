@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Workers meet before they connect to each other, and can still part.
+
+A restart may be asked for while some workers are still importing torch. A worker that left on
+its own would keep the others waiting, so the decision is one key in the store of rank 0, which
+can be set once: "go" by the last worker to arrive, or "stop" by one that was asked to leave.
+Whoever is first decides for all.
+"""
+
+import os
+import socket
+import time
+from datetime import timedelta
+
+import torch.distributed as dist
+
+import stop
+
+START_TIMEOUT_S = 300.0     # workers may start this far apart: a cold file cache, a slow node
+PARTING_S = 20.0            # asked to leave and nobody to be found: leave after this
+POLL_S = 0.02
+
+
+def meet(place):
+    """The store that all workers of this epoch share, once all are there.
+
+    None if they agreed to leave instead. Raises TimeoutError if some never come."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    asked_at = None
+    hosting = place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    while not hosting and not _listening(place):
+        asked_at = asked_at or (time.monotonic() if stop.requested() else None)
+        if asked_at and time.monotonic() - asked_at > PARTING_S:
+            return None
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nobody listens on {place.address}:{place.port} after {START_TIMEOUT_S:.0f} s")
+        time.sleep(POLL_S)
+    server = dist.TCPStore(place.address, place.port, place.world, hosting,
+                           timeout=timedelta(seconds=START_TIMEOUT_S), wait_for_workers=False)
+    store = dist.PrefixStore(f"swell/{place.epoch}", server)
+
+    if store.add("arrived", 1) == place.world:
+        store.compare_set("decision", "", "go")
+    while not store.check(["decision"]):
+        if stop.requested():
+            store.compare_set("decision", "", "stop")
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{store.add('arrived', 0)} of {place.world} workers came in {START_TIMEOUT_S:.0f} s")
+        time.sleep(POLL_S)
+    if store.get("decision") == b"go":
+        return store
+
+    # Rank 0 holds the store: it stays until the others have read the decision.
+    store.add("parted", 1)
+    deadline = time.monotonic() + PARTING_S
+    while hosting and store.add("parted", 0) < place.world and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return None
+
+
+def _listening(place):
+    """Whether rank 0 is up yet; asked here because the store itself waits without hearing signals."""
+    try:
+        socket.create_connection((place.address, place.port), timeout=2.0).close()
+        return True
+    except OSError:
+        return False
