@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/elastic_spec.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <set>
+
+namespace swell::control {
+
+namespace {
+
+constexpr int most_gpus_allowed = 1'000'000;
+constexpr int most_grace_s = 24 * 3600;
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+template <typename Number>
+std::optional<Number> number(std::string_view text) {
+  Number value{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Error bad(std::string_view key, std::string_view value, std::string_view allowed) {
+  return Error(fmt::format("--elastic: {}={} is not valid; {} must be {}", key, value, key, allowed));
+}
+
+Result<void> read_max(ElasticSpec& spec, std::string_view value) {
+  constexpr std::string_view allowed = "a number of GPUs (max=16) or a factor of the basic demand (max=4x)";
+  if (value.ends_with('x')) {
+    const auto factor = number<double>(value.substr(0, value.size() - 1));
+    if (!factor || !std::isfinite(*factor) || *factor < 1 || *factor > 10000) return bad("max", value, allowed);
+    spec.max_factor = *factor;
+    spec.max_gpus.reset();
+    return {};
+  }
+  const auto gpus = number<int>(value);
+  if (!gpus || *gpus < 1 || *gpus > most_gpus_allowed) return bad("max", value, allowed);
+  spec.max_gpus = *gpus;
+  return {};
+}
+
+Result<void> read_sizes(ElasticSpec& spec, std::string_view value) {
+  constexpr std::string_view allowed = "rising numbers of GPUs separated by '/' (sizes=8/16/32)";
+  std::vector<int> sizes;
+  for (std::string_view part : split(value, '/')) {
+    const auto size = number<int>(part);
+    if (!size || *size < 1 || *size > most_gpus_allowed) return bad("sizes", value, allowed);
+    if (!sizes.empty() && *size <= sizes.back()) return bad("sizes", value, allowed);
+    sizes.push_back(*size);
+  }
+  spec.sizes = std::move(sizes);
+  return {};
+}
+
+Result<void> read_types(ElasticSpec& spec, std::string_view value) {
+  constexpr std::string_view allowed = "GPU types as Slurm names them, separated by '/' (types=h100/a100)";
+  std::vector<std::string> types;
+  for (std::string_view part : split(value, '/')) {
+    const bool plain = !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) {
+      return std::isalnum(c) || c == '_' || c == '-' || c == '.';
+    });
+    if (!plain) return bad("types", value, allowed);
+    types.emplace_back(part);
+  }
+  spec.types = std::move(types);
+  return {};
+}
+
+Result<void> read_consistency(ElasticSpec& spec, std::string_view value) {
+  if (value == "exact") spec.consistency = Consistency::exact;
+  else if (value == "relaxed") spec.consistency = Consistency::relaxed;
+  else return bad("consistency", value, "exact or relaxed");
+  return {};
+}
+
+Result<void> read_mode(ElasticSpec& spec, std::string_view value) {
+  if (value == "restart") {
+    spec.mode = Mode::restart;
+    return {};
+  }
+  if (value == "live")
+    return Error("--elastic: mode=live needs Swell's runtime, which this version does not have yet; "
+                 "use mode=restart (the program checkpoints on a signal and is started again)");
+  return bad("mode", value, "restart (or live, in a later version)");
+}
+
+Result<void> read_grace(ElasticSpec& spec, std::string_view value) {
+  const auto seconds = number<int>(value);
+  if (!seconds || *seconds < 1 || *seconds > most_grace_s)
+    return bad("grace", value, fmt::format("a whole number of seconds from 1 to {}", most_grace_s));
+  spec.grace_s = *seconds;
+  return {};
+}
+
+struct Key {
+  std::string_view name;
+  Result<void> (*read)(ElasticSpec&, std::string_view);
+};
+constexpr Key keys[] = {{"max", read_max},     {"sizes", read_sizes}, {"types", read_types},
+                        {"consistency", read_consistency}, {"mode", read_mode}, {"grace", read_grace}};
+
+Result<void> read_entry(ElasticSpec& spec, std::string_view entry, std::set<std::string_view>& seen) {
+  const std::size_t equals = entry.find('=');
+  const std::string_view name = entry.substr(0, equals);
+  const Key* key = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return k.name == name; });
+  if (key == std::end(keys))
+    return Error(fmt::format("--elastic: unknown key \"{}\"; the keys are max, sizes, types, consistency, mode, grace",
+                             name));
+  if (equals == std::string_view::npos || equals + 1 == entry.size())
+    return Error(fmt::format("--elastic: {} has no value; write {}=VALUE", name, name));
+  if (!seen.insert(name).second) return Error(fmt::format("--elastic: {} is given twice; give it once", name));
+  return key->read(spec, entry.substr(equals + 1));
+}
+
+}  // namespace
+
+Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
+  ElasticSpec spec;
+  if (text.empty()) return spec;
+  if (text.size() > 1024) return Error(fmt::format("--elastic: {} characters; at most 1024 are read", text.size()));
+  std::set<std::string_view> seen;
+  for (std::string_view entry : split(text, ','))
+    if (Result<void> read = read_entry(spec, entry, seen); !read) return read.error();
+  return spec;
+}
+
+std::string ElasticSpec::text() const {
+  std::string result = max_gpus ? fmt::format("max={}", *max_gpus) : fmt::format("max={}x", max_factor);
+  if (!sizes.empty()) result += fmt::format(",sizes={}", fmt::join(sizes, "/"));
+  if (!types.empty()) result += fmt::format(",types={}", fmt::join(types, "/"));
+  result += consistency == Consistency::exact ? ",consistency=exact" : ",consistency=relaxed";
+  result += mode == Mode::live ? ",mode=live" : ",mode=restart";
+  return result + fmt::format(",grace={}", grace_s);
+}
+
+int ElasticSpec::most_gpus(int basic_gpus) const {
+  const double by_factor = std::floor(basic_gpus * max_factor + 1e-9);
+  const int most = max_gpus.value_or(static_cast<int>(std::min<double>(by_factor, most_gpus_allowed)));
+  return std::max(most, basic_gpus);
+}
+
+Result<void> ElasticSpec::check_basic(int basic_gpus) const {
+  if (basic_gpus < 1)
+    return Error("--elastic: the job asks for no GPUs; add e.g. --gres=gpu:4, or leave --elastic out");
+  if (max_gpus && *max_gpus < basic_gpus)
+    return Error(fmt::format("--elastic: max={} is below the {} GPUs that the job asks for; max must be at least {}",
+                             *max_gpus, basic_gpus, basic_gpus));
+  if (!sizes.empty() && std::find(sizes.begin(), sizes.end(), basic_gpus) == sizes.end())
+    return Error(fmt::format("--elastic: sizes={} does not contain the {} GPUs that the job asks for; add {}",
+                             fmt::join(sizes, "/"), basic_gpus, basic_gpus));
+  return {};
+}
+
+}  // namespace swell::control

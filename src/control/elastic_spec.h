@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace swell::control {
+
+enum class Consistency { exact, relaxed };
+enum class Mode { live, restart };
+
+/// What a user asks for with `--elastic[=key=value,...]`. Made from the option's text by the SPANK
+/// plugin and again by job_submit/swell, which records the canonical text in AdminComment; read by
+/// the controller and by swellrun.
+struct ElasticSpec {
+  /// `max=16`: at most 16 GPUs in all; `max=4x`: at most four times the basic demand (the default).
+  std::optional<int> max_gpus;
+  double max_factor = 4.0;
+  /// `sizes=8/16/32`: the totals that the program can run with, rising; empty: any.
+  std::vector<int> sizes;
+  /// `types=h100/a100`: acceptable GPU types of expansions; empty: the type of the basic demand.
+  std::vector<std::string> types;
+  Consistency consistency = Consistency::relaxed;
+  Mode mode = Mode::restart;
+  /// `grace=60`: seconds that the job needs to give GPUs back.
+  int grace_s = 30;
+
+  /// Reads the option's value; empty text gives the defaults. The error is one sentence that names
+  /// the key and what is allowed.
+  static Result<ElasticSpec> parse(std::string_view text);
+
+  /// The text that parse() reads back to the same spec, every key in a fixed order; no spaces.
+  std::string text() const;
+
+  /// The most GPUs the job may have in all, for a basic demand of `basic_gpus`.
+  int most_gpus(int basic_gpus) const;
+
+  /// What only the basic demand shows to be wrong: no GPUs, `max` below it, `sizes` without it.
+  Result<void> check_basic(int basic_gpus) const;
+
+  friend bool operator==(const ElasticSpec&, const ElasticSpec&) = default;
+};
+
+}  // namespace swell::control

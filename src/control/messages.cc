@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/messages.h"
+
+#include <fmt/format.h>
+#include <iterator>
+#include <limits>
+
+namespace swell::control {
+
+namespace {
+
+constexpr const char* state_names[] = {"ALLOCATED", "WARMING", "READY", "SWITCHING", "ACTIVE", "DRAINING", "RELEASED"};
+constexpr std::size_t most_items = 4096;
+constexpr std::size_t most_text = 4096;
+
+// One `describe` a type lists its members once; a Writer or a Reader walks the list.
+
+class Writer {
+ public:
+  explicit Writer(const char* type) : json_(Json::object({{"type", type}})) {}
+  Writer() : json_(Json::object()) {}
+  void member(const char* key, const int& value, int, int) { json_.set(key, value); }
+  void member(const char* key, const JobId& value) { json_.set(key, value); }
+  void member(const char* key, const std::int64_t& value, std::int64_t, std::int64_t) { json_.set(key, value); }
+  void member(const char* key, const double& value, double, double) { json_.set(key, value); }
+  void member(const char* key, const std::string& value) { json_.set(key, value); }
+  void member(const char* key, const JobState& value) { json_.set(key, to_text(value)); }
+  void member(const char* key, const std::vector<JobId>& value) { json_.set(key, Json::array_of(value)); }
+  void member(const char* key, const std::vector<std::pair<std::string, std::string>>& value) {
+    Json object = Json::object();
+    for (const auto& [name, text] : value) object.set(name.c_str(), text);
+    json_.set(key, object);
+  }
+  template <typename T>
+  void members(const char* key, const std::vector<T>& value) {
+    Json array = Json::array();
+    for (T item : value) {
+      Writer writer;
+      describe(writer, item);
+      array.append(writer.json_);
+    }
+    json_.set(key, array);
+  }
+  Json take() { return std::move(json_); }
+
+ private:
+  Json json_;
+};
+
+class Reader {
+ public:
+  explicit Reader(Json json) : json_(std::move(json)) {}
+  void member(const char* key, int& value, int least, int most) { keep(value, json_.integer_at(key, least, most)); }
+  void member(const char* key, JobId& value) {
+    keep(value, json_.integer_at(key, 0, std::numeric_limits<JobId>::max()));
+  }
+  void member(const char* key, std::int64_t& value, std::int64_t least, std::int64_t most) {
+    keep(value, json_.integer_at(key, least, most));
+  }
+  void member(const char* key, double& value, double least, double most) {
+    keep(value, json_.number_at(key, least, most));
+  }
+  void member(const char* key, std::string& value) {
+    Result<std::string> read = json_.string_at(key);
+    if (read && read->size() > most_text)
+      read = Error(fmt::format("\"{}\" has {} characters; at most {} are read", key, read->size(), most_text));
+    keep(value, std::move(read));
+  }
+  void member(const char* key, JobState& value) {
+    Result<std::string> text = json_.string_at(key);
+    if (!text) return fail(text.error());
+    const std::optional<JobState> state = job_state_from(*text);
+    if (!state) return fail(Error(fmt::format("\"{}\" is \"{}\", which is no state", key, *text)));
+    value = *state;
+  }
+  void member(const char* key, std::vector<JobId>& value) {
+    const Json array = list(key);
+    for (const Json& item : array.items()) {
+      const json_int_t id = json_integer_value(item.get());
+      if (!item.is_integer() || id < 1 || id > std::numeric_limits<JobId>::max())
+        return fail(Error(fmt::format("\"{}\" holds {}; job ids are whole numbers above 0", key, item.dump())));
+      value.push_back(static_cast<JobId>(id));
+    }
+  }
+  void member(const char* key, std::vector<std::pair<std::string, std::string>>& value) {
+    const Json object = json_.at(key);
+    if (!object.is_object() || object.size() > most_items)
+      return fail(Error(fmt::format("\"{}\" must be an object of strings", key)));
+    for (const auto& [name, text] : object.members()) {
+      if (!text.is_string()) return fail(Error(fmt::format("\"{}\": \"{}\" must be a string", key, name)));
+      value.emplace_back(name, json_string_value(text.get()));
+    }
+  }
+  template <typename T>
+  void members(const char* key, std::vector<T>& value) {
+    for (const Json& item : list(key).items()) {
+      Reader reader(item);
+      describe(reader, value.emplace_back());
+      if (reader.problem_) return fail(reader.problem_->while_doing(key));
+    }
+  }
+  const std::optional<Error>& problem() const { return problem_; }
+
+ private:
+  Json list(const char* key) {
+    Json array = json_.at(key);
+    if (array.is_array() && array.size() <= most_items) return array;
+    fail(Error(fmt::format("\"{}\" must be a list of at most {} items", key, most_items)));
+    return Json::array();
+  }
+  template <typename T, typename U>
+  void keep(T& value, Result<U> read) {
+    if (read) value = static_cast<T>(std::move(*read));
+    else fail(read.error());
+  }
+  void fail(Error error) {
+    if (!problem_) problem_ = std::move(error);
+  }
+  Json json_;
+  std::optional<Error> problem_;
+};
+
+constexpr int many = 1'000'000;
+constexpr std::int64_t much_mib = std::int64_t{1} << 40;
+
+template <typename V> void describe(V& v, Hello& m) {
+  v.member("job", m.job);
+  v.member("version", m.version, 0, many);
+  v.member("host", m.host);
+  v.member("workers", m.workers, 1, many);
+  v.member("gpus_per_worker", m.gpus_per_worker, 1, many);
+  v.member("cpus_per_worker", m.cpus_per_worker, 1, many);
+  v.member("memory_mib_per_worker", m.memory_mib_per_worker, std::int64_t{0}, much_mib);
+  v.member("companions", m.companions);
+}
+template <typename V> void describe(V& v, OfferResult& m) {
+  v.member("nonce", m.nonce);
+  v.member("companion", m.companion);
+  v.member("reason", m.reason);
+}
+template <typename V> void describe(V& v, GrowDone& m) { v.members("results", m.results); }
+template <typename V> void describe(V& v, Released& m) {
+  v.member("companion", m.companion);
+  v.member("reason", m.reason);
+}
+template <typename V> void describe(V& v, Status& m) {
+  v.member("state", m.state);
+  v.member("epoch", m.epoch, 0, many);
+  v.member("workers", m.workers, 0, many);
+  v.member("stopped_s", m.stopped_s, 0.0, 1e9);
+}
+template <typename V> void describe(V& v, Bye& m) { v.member("exit_code", m.exit_code, 0, 255); }
+template <typename V> void describe(V& v, Welcome& m) {
+  v.member("version", m.version, 0, many);
+  v.member("elastic", m.elastic);
+  v.member("basic_gpus", m.basic_gpus, 1, many);
+}
+template <typename V> void describe(V& v, Refused& m) { v.member("reason", m.reason); }
+template <typename V> void describe(V& v, Offer& m) {
+  v.member("nonce", m.nonce);
+  v.member("name", m.name);
+  v.member("node", m.node);
+  v.member("partition", m.partition);
+  v.member("account", m.account);
+  v.member("gpu_type", m.gpu_type);
+  v.member("gpus", m.gpus, 1, many);
+  v.member("workers", m.workers, 1, many);
+  v.member("cpus", m.cpus, 1, many);
+  v.member("memory_mib", m.memory_mib, std::int64_t{0}, much_mib);
+  v.member("time_limit_min", m.time_limit_min, 0, std::numeric_limits<int>::max());
+  v.member("warn_s", m.warn_s, 0, 65535);
+}
+template <typename V> void describe(V& v, Grow& m) {
+  v.members("offers", m.offers);
+  v.member("expires_s", m.expires_s, 0, many);
+}
+template <typename V> void describe(V& v, Shrink& m) {
+  v.member("companions", m.companions);
+  v.member("deadline_s", m.deadline_s, 0, many);
+  v.member("reason", m.reason);
+}
+template <typename V> void describe(V& v, WorkerHello& m) {
+  v.member("epoch", m.epoch, 0, many);
+  v.member("group", m.group, 0, many);
+  v.member("local_rank", m.local_rank, 0, many);
+  v.member("host", m.host);
+  v.member("port", m.port, 0, 65535);
+}
+template <typename V> void describe(V& v, WorkerNotice& m) { v.member("signal", m.signal, 0, 64); }
+template <typename V> void describe(V& v, WorkerExit& m) {
+  v.member("exit_code", m.exit_code, 0, 255);
+  v.member("signal", m.signal, 0, 127);
+}
+template <typename V> void describe(V& v, WorkerStart& m) { v.member("environment", m.environment); }
+template <typename V> void describe(V& v, WorkerSignal& m) { v.member("signal", m.signal, 1, 64); }
+
+/// Tries the variant's types one by one until the name fits.
+template <std::size_t I = 0>
+Result<Message> read_as(const std::string& type, const Json& json) {
+  if constexpr (I == std::variant_size_v<Message>) {
+    return Error(fmt::format("unknown message type \"{}\"", type.substr(0, 60)));
+  } else {
+    using T = std::variant_alternative_t<I, Message>;
+    if (type != T::type) return read_as<I + 1>(type, json);
+    T message;
+    Reader reader(json);
+    describe(reader, message);
+    if (reader.problem()) return reader.problem()->while_doing(fmt::format("message \"{}\"", type));
+    return Message(std::move(message));
+  }
+}
+
+}  // namespace
+
+const char* to_text(JobState state) noexcept { return state_names[static_cast<std::size_t>(state)]; }
+
+std::optional<JobState> job_state_from(const std::string& text) {
+  for (std::size_t i = 0; i < std::size(state_names); ++i)
+    if (text == state_names[i]) return static_cast<JobState>(i);
+  return std::nullopt;
+}
+
+Json to_json(const Message& message) {
+  return std::visit(
+      []<typename T>(T copy) {
+        Writer writer(T::type);
+        describe(writer, copy);
+        return writer.take();
+      },
+      message);
+}
+
+Result<Message> message_from(const Json& json) {
+  if (!json.is_object()) return Error("a message must be a JSON object");
+  const Result<std::string> type = json.string_at("type");
+  if (!type) return type.error();
+  return read_as(*type, json);
+}
+
+}  // namespace swell::control

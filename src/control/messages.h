@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/json.h"
+#include "core/result.h"
+
+/// What a job's agent (in swellrun) and the controller (in slurmctld) say to each other, and what
+/// the agent and its worker steps say. Each struct is one JSON object {"type":NAME,...}; unknown
+/// members are ignored, so that a newer side may say more. docs/protocol.md describes the exchange.
+namespace swell::control {
+
+/// The protocol's version. Sides of different versions refuse each other with a reason.
+inline constexpr int protocol_version = 1;
+
+using JobId = std::uint32_t;
+
+/// Where a job stands in a reconfiguration (design.md, "A job's life").
+enum class JobState { allocated, warming, ready, switching, active, draining, released };
+const char* to_text(JobState state) noexcept;  ///< "ALLOCATED", "WARMING", ...
+std::optional<JobState> job_state_from(const std::string& text);
+
+// ---- agent to controller
+
+/// First message of a connection: which job this agent manages.
+struct Hello {
+  static constexpr const char* type = "hello";
+  JobId job = 0;
+  int version = protocol_version;
+  std::string host;          ///< where the agent runs, for messages to people
+  int workers = 0;           ///< workers on the basic demand
+  int gpus_per_worker = 1;
+  int cpus_per_worker = 1;   ///< what a companion needs for each worker
+  std::int64_t memory_mib_per_worker = 0;
+  std::vector<JobId> companions;  ///< expansions that it holds already (after a lost connection)
+};
+
+/// What became of one offer: a companion's job id, or why there is none.
+struct OfferResult {
+  std::string nonce;
+  JobId companion = 0;       ///< 0: refused
+  std::string reason;        ///< salloc's words where refused
+};
+
+/// The answer to Grow: all its offers were tried.
+struct GrowDone {
+  static constexpr const char* type = "grow-done";
+  std::vector<OfferResult> results;
+};
+
+/// The agent gave a companion up (its workers have left and it was cancelled, or it was lost).
+struct Released {
+  static constexpr const char* type = "released";
+  JobId companion = 0;
+  std::string reason;
+};
+
+/// Sent whenever the state or the epoch changes, and as a sign of life.
+struct Status {
+  static constexpr const char* type = "status";
+  JobState state = JobState::allocated;
+  int epoch = 0;
+  int workers = 0;           ///< workers that run, or are being started
+  double stopped_s = 0;      ///< how long the last reconfiguration stopped the training
+};
+
+/// The program has ended: the agent leaves, and wants no more.
+struct Bye {
+  static constexpr const char* type = "bye";
+  int exit_code = 0;
+};
+
+// ---- controller to agent
+
+/// The answer to a good Hello.
+struct Welcome {
+  static constexpr const char* type = "welcome";
+  int version = protocol_version;
+  std::string elastic;       ///< the job's spec, as ElasticSpec::text() writes it
+  int basic_gpus = 0;
+};
+
+/// The answer to a Hello that is not accepted; the connection is closed after it.
+struct Refused {
+  static constexpr const char* type = "refused";
+  std::string reason;
+};
+
+/// One companion that the agent may create, exactly so, until the offer expires.
+struct Offer {
+  std::string nonce;         ///< goes into the companion's comment
+  std::string name;          ///< the companion's job name
+  std::string node;
+  std::string partition;
+  std::string account;       ///< empty: the default
+  std::string gpu_type;      ///< empty: GPUs without a type
+  int gpus = 0;
+  int workers = 0;
+  int cpus = 0;
+  std::int64_t memory_mib = 0;   ///< 0: let Slurm's defaults decide
+  int time_limit_min = 0;    ///< 0: no limit
+  int warn_s = 0;            ///< for --signal: as long before its end it warns
+};
+
+/// GPUs are lent: create these companions together, then reconfigure once.
+struct Grow {
+  static constexpr const char* type = "grow";
+  std::vector<Offer> offers;
+  int expires_s = 0;         ///< counted from the arrival
+};
+
+/// Give these companions back: checkpoint, leave, cancel them, tell with Released. What is still
+/// there after `deadline_s` is cancelled by the controller.
+struct Shrink {
+  static constexpr const char* type = "shrink";
+  std::vector<JobId> companions;
+  int deadline_s = 0;        ///< counted from the arrival
+  std::string reason;        ///< for people: "needed by job 17", "preempted by Slurm"
+};
+
+// ---- worker (in a step) to agent
+
+/// A worker's shim is up on its node and waits for WorkerStart.
+struct WorkerHello {
+  static constexpr const char* type = "worker-hello";
+  int epoch = 0;
+  int group = 0;             ///< which allocation on which node: torchrun's node
+  int local_rank = 0;
+  std::string host;
+  int port = 0;              ///< a free port there, for MASTER_PORT
+};
+
+/// The program of this worker was told something by Slurm that concerns the whole job.
+struct WorkerNotice {
+  static constexpr const char* type = "worker-notice";
+  int signal = 0;            ///< what Slurm sent to the step: its allocation is about to end
+};
+
+/// The program has ended.
+struct WorkerExit {
+  static constexpr const char* type = "worker-exit";
+  int exit_code = 0;         ///< meaningful where signal is 0
+  int signal = 0;
+};
+
+// ---- agent to worker
+
+/// Every worker of the epoch is there: start the program with these variables.
+struct WorkerStart {
+  static constexpr const char* type = "worker-start";
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+
+/// Send this signal to the program.
+struct WorkerSignal {
+  static constexpr const char* type = "worker-signal";
+  int signal = 0;
+};
+
+using Message = std::variant<Hello, GrowDone, Released, Status, Bye, Welcome, Refused, Grow, Shrink,
+                             WorkerHello, WorkerNotice, WorkerExit, WorkerStart, WorkerSignal>;
+
+/// The JSON form of a message.
+Json to_json(const Message& message);
+
+/// Reads one message. The error names the type, the member, what was found and what is allowed.
+/// Safe on hostile input: sizes and ranges are bounded.
+Result<Message> message_from(const Json& json);
+
+}  // namespace swell::control

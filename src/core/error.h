@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+#include <utility>
+
+namespace swell {
+
+/// Why something expected to fail sometimes did fail: one sentence that names what, which value,
+/// and what would be right. The same sentence reaches the log, the command line and the tests.
+class Error {
+ public:
+  explicit Error(std::string message) : message_(std::move(message)) {}
+
+  /// The sentence, without a prefix or a final newline.
+  const std::string& message() const noexcept { return message_; }
+
+  /// The same error seen from one level up: "reading x: ...".
+  Error while_doing(const std::string& what) const { return Error(what + ": " + message_); }
+
+ private:
+  std::string message_;
+};
+
+}  // namespace swell

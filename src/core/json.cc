@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/json.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <fmt/format.h>
+
+namespace swell {
+
+namespace {
+
+std::string written(json_t* value, std::size_t flags) {
+  char* text = json_dumps(value, flags | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+  if (text == nullptr) return "null";
+  std::string result(text);
+  std::free(text);
+  return result;
+}
+
+Error wrong(const char* key, const Json& found, std::string_view wanted) {
+  if (found.get() == nullptr) return Error(fmt::format("\"{}\" is missing; it must be {}", key, wanted));
+  std::string shown = found.dump();
+  if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
+  return Error(fmt::format("\"{}\" is {}; it must be {}", key, shown, wanted));
+}
+
+}  // namespace
+
+Json Json::object(std::initializer_list<std::pair<const char*, Json>> members) {
+  Json result = adopt(json_object());
+  for (const auto& [key, value] : members) result.set(key, value);
+  return result;
+}
+
+Json Json::array(std::initializer_list<Json> items) {
+  Json result = adopt(json_array());
+  for (const Json& item : items) result.append(item);
+  return result;
+}
+
+Result<Json> Json::parse(std::string_view text, std::size_t max_bytes) {
+  if (text.size() > max_bytes)
+    return Error(fmt::format("{} bytes of JSON; at most {} are read", text.size(), max_bytes));
+  json_error_t problem;
+  json_t* value = json_loadb(text.data(), text.size(), JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
+  if (value == nullptr)
+    return Error(fmt::format("line {}, column {}: {}", problem.line, problem.column, problem.text));
+  return adopt(value);
+}
+
+std::string Json::dump() const { return written(value_, JSON_COMPACT); }
+std::string Json::dump_pretty() const { return written(value_, JSON_INDENT(2)) + "\n"; }
+
+std::vector<std::pair<std::string, Json>> Json::members() const {
+  std::vector<std::pair<std::string, Json>> result;
+  const char* key;
+  json_t* value;
+  json_object_foreach(value_, key, value) result.emplace_back(key, share(value));
+  return result;
+}
+
+std::vector<Json> Json::items() const {
+  std::vector<Json> result;
+  std::size_t index;
+  json_t* value;
+  json_array_foreach(value_, index, value) result.push_back(share(value));
+  return result;
+}
+
+Json& Json::set(const char* key, Json value) {
+  json_t* taken = std::exchange(value.value_, nullptr);
+  // Text that is not UTF-8 has no JSON form; it is shown as null rather than dropping the key.
+  json_object_set_new(value_, key, taken != nullptr ? taken : json_null());
+  return *this;
+}
+
+Json& Json::append(Json value) {
+  json_t* taken = std::exchange(value.value_, nullptr);
+  json_array_append_new(value_, taken != nullptr ? taken : json_null());
+  return *this;
+}
+
+Result<std::string> Json::string_at(const char* key) const {
+  Json found = at(key);
+  if (!found.is_string()) return wrong(key, found, "a string");
+  return std::string(json_string_value(found.get()), json_string_length(found.get()));
+}
+
+Result<std::int64_t> Json::integer_at(const char* key, std::int64_t least, std::int64_t most) const {
+  Json found = at(key);
+  if (found.is_integer()) {
+    std::int64_t value = json_integer_value(found.get());
+    if (value >= least && value <= most) return value;
+  }
+  return wrong(key, found, fmt::format("a whole number from {} to {}", least, most));
+}
+
+Result<double> Json::number_at(const char* key, double least, double most) const {
+  Json found = at(key);
+  if (found.is_number()) {
+    double value = json_number_value(found.get());
+    if (std::isfinite(value) && value >= least && value <= most) return value;
+  }
+  return wrong(key, found, fmt::format("a number from {:g} to {:g}", least, most));
+}
+
+Result<bool> Json::bool_at(const char* key) const {
+  Json found = at(key);
+  if (!found.is_bool()) return wrong(key, found, "true or false");
+  return static_cast<bool>(json_is_true(found.get()));
+}
+
+}  // namespace swell

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include "core/policy/policy.h"
+
+namespace swell::policy {
+
+/// Lends idle GPUs to the elastic job that has the fewest, one worker at a time, until each has its
+/// most or nothing is idle; takes back from the job that has the most when a pending job could
+/// start on idle and lent GPUs together. Thread-safe: no state.
+class FewestFirst final : public Policy {
+ public:
+  struct Options {
+    /// Grow a job only where its total rises by at least this share: each growth stops the
+    /// training for a while.
+    double least_growth = 0.1;
+    /// How many pending jobs are looked at, from the head of the queue. Those behind are served by
+    /// Slurm's own preemption.
+    int queue_depth = 1000;
+  };
+  FewestFirst() : FewestFirst(Options{}) {}
+  explicit FewestFirst(Options options) noexcept : options_(options) {}
+  Decisions decide(const ClusterView& view) const override;
+
+ private:
+  Options options_;
+};
+
+}  // namespace swell::policy

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/elastic_spec.h"
+
+#include <criterion/criterion.h>
+
+using swell::control::Consistency;
+using swell::control::ElasticSpec;
+
+namespace {
+
+ElasticSpec good(const char* text) {
+  auto spec = ElasticSpec::parse(text);
+  cr_assert(spec.ok(), "%s: %s", text, spec.error().message().c_str());
+  return *spec;
+}
+
+std::string reason(const char* text) {
+  const auto spec = ElasticSpec::parse(text);
+  cr_assert_not(spec.ok(), "%s was accepted", text);
+  return spec.error().message();
+}
+
+bool says(const std::string& sentence, const char* words) { return sentence.find(words) != std::string::npos; }
+
+}  // namespace
+
+Test(elastic_spec, no_value_means_the_defaults) {
+  cr_assert(good("") == ElasticSpec{});
+  cr_assert_eq(good("").most_gpus(4), 16);
+}
+
+Test(elastic_spec, reads_every_key) {
+  const ElasticSpec spec = good("max=32,sizes=8/16/32,types=h100/a100,consistency=exact,mode=restart,grace=90");
+  cr_assert_eq(spec.max_gpus.value(), 32);
+  cr_assert_eq(spec.sizes.size(), 3u);
+  cr_assert_eq(spec.types.at(1), std::string("a100"));
+  cr_assert(spec.consistency == Consistency::exact);
+  cr_assert_eq(spec.grace_s, 90);
+}
+
+Test(elastic_spec, its_text_reads_back_to_itself) {
+  for (const char* text : {"", "max=7", "max=2.5x", "sizes=1/2/4,types=v100", "consistency=exact,grace=5"}) {
+    const ElasticSpec spec = good(text);
+    cr_assert(good(spec.text().c_str()) == spec, "%s", text);
+  }
+}
+
+Test(elastic_spec, an_error_names_the_key_and_what_is_allowed) {
+  cr_assert(says(reason("colour=red"), "unknown key \"colour\"; the keys are max, sizes"));
+  cr_assert(says(reason("max=-1"), "max=-1 is not valid; max must be a number of GPUs"));
+  cr_assert(says(reason("max=0.5x"), "max=0.5x"));
+  cr_assert(says(reason("sizes=8/4"), "rising"));
+  cr_assert(says(reason("sizes=8//16"), "sizes=8//16"));
+  cr_assert(says(reason("types=h 100"), "GPU types"));
+  cr_assert(says(reason("consistency=maybe"), "exact or relaxed"));
+  cr_assert(says(reason("grace=0"), "from 1 to 86400"));
+  cr_assert(says(reason("grace=5s"), "grace=5s"));
+  cr_assert(says(reason("max"), "write max=VALUE"));
+  cr_assert(says(reason("max=4,max=8"), "twice"));
+  cr_assert(says(reason("max=nanx"), "max=nanx"));
+  cr_assert(says(reason("max=99999999999999999999"), "max="));
+}
+
+Test(elastic_spec, live_mode_is_refused_with_the_reason) {
+  cr_assert(says(reason("mode=live"), "runtime"));
+  cr_assert(says(reason("mode=live"), "mode=restart"));
+}
+
+Test(elastic_spec, is_checked_against_the_basic_demand) {
+  cr_assert(says(good("max=2").check_basic(4).error().message(), "max=2 is below the 4 GPUs"));
+  cr_assert(says(good("sizes=8/16").check_basic(4).error().message(), "add 4"));
+  cr_assert(says(good("").check_basic(0).error().message(), "no GPUs"));
+  cr_assert(good("sizes=4/8,max=8").check_basic(4).ok());
+}

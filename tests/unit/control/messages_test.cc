@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/messages.h"
+
+#include <criterion/criterion.h>
+
+using namespace swell;
+using namespace swell::control;
+
+namespace {
+
+Message through_text(const Message& message) {
+  const auto json = Json::parse(to_json(message).dump());
+  cr_assert(json.ok());
+  auto read = message_from(*json);
+  cr_assert(read.ok(), "%s", read.error().message().c_str());
+  return *read;
+}
+
+std::string refusal(const char* text) {
+  const auto json = Json::parse(text);
+  cr_assert(json.ok());
+  const auto read = message_from(*json);
+  cr_assert_not(read.ok());
+  return read.error().message();
+}
+
+}  // namespace
+
+Test(messages, every_type_reads_back_as_it_was_written) {
+  Grow grow;
+  grow.expires_s = 30;
+  Offer offer;
+  offer.nonce = "abc";
+  offer.node = "node2";
+  offer.gpus = offer.workers = offer.cpus = 4;
+  grow.offers = {offer, offer};
+  Hello hello;
+  hello.job = 4294967295u;
+  hello.workers = 4;
+  hello.companions = {7, 9};
+  WorkerStart start;
+  start.environment = {{"RANK", "0"}, {"WORLD_SIZE", "4"}};
+  Welcome welcome;
+  welcome.basic_gpus = 4;
+  WorkerSignal signal;
+  signal.signal = 10;
+  const std::vector<Message> all = {hello, GrowDone{{{"abc", 12, ""}}}, Released{12, "x"},
+                                    Status{JobState::switching, 3, 12, 1.5}, Bye{1}, welcome, Refused{"no"},
+                                    grow, Shrink{{12}, 30, "needed by job 17"}, WorkerHello{}, WorkerNotice{15},
+                                    WorkerExit{0, 9}, start, signal};
+  cr_assert_eq(all.size(), std::variant_size_v<Message>);
+  for (const Message& message : all) {
+    const Message read = through_text(message);
+    cr_assert_eq(read.index(), message.index());
+    cr_assert_eq(to_json(read).dump(), to_json(message).dump());
+  }
+}
+
+Test(messages, a_bad_member_is_named_with_its_value) {
+  cr_assert_eq(refusal(R"({"type":"bye","exit_code":999})"),
+               std::string("message \"bye\": \"exit_code\" is 999; it must be a whole number from 0 to 255"));
+  cr_assert_neq(refusal(R"({"type":"shrink","companions":["x"],"deadline_s":1,"reason":""})").find("job ids"),
+                std::string::npos);
+  cr_assert_neq(refusal(R"({"type":"status","state":"ASLEEP","epoch":0,"workers":0,"stopped_s":0})").find("ASLEEP"),
+                std::string::npos);
+}
+
+Test(messages, what_is_no_message_is_refused) {
+  refusal("[]");
+  refusal("{}");
+  refusal(R"({"type":"steal-gpus"})");
+  refusal(R"({"type":"grow","offers":{},"expires_s":1})");
+}
