@@ -77,11 +77,13 @@ answers() {
   case $1 in
     munged) as_user "$munge_user" munge -S "$dir/munge/sock" -n > /dev/null 2>&1 ;;
     mariadbd) database 'select 1' > /dev/null 2>&1 ;;
-    slurmdbd) client sacctmgr -n -P list cluster format=cluster > /dev/null 2>&1 ;;
+    slurmdbd) listens "$(dbd_port)" ;;
     slurmctld) client scontrol ping 2> /dev/null | grep -q ' is UP' ;;
     slurmd.*) [[ $(client sinfo -h -N -n "${1#slurmd.}" -o %t 2> /dev/null | head -n 1) =~ ^(idle|mix|alloc|comp|resv)$ ]] ;;
   esac
 }
+
+listens() { grep -qsi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F:]* 0A " /proc/net/tcp /proc/net/tcp6; }
 
 database() { as_user "$slurm_user" mariadb --no-defaults --socket="$dir/db/sock" ${1:+-e "$1"}; }
 

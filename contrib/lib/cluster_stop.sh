@@ -24,14 +24,12 @@ cluster_pids() {
 }
 
 step_daemons() {
-  local exe pid
-  for exe in /proc/[0-9]*/exe; do
-    [[ $(readlink "$exe") == */slurmstepd* ]] || continue
-    pid=${exe%/exe}
-    if find "$pid/fd" -lname "$dir/*" 2> /dev/null | grep -q . || tr '\0' ' ' < "$pid/cmdline" | grep -qF " $dir/"; then
-      printf '%s\n' "${pid#/proc/}"
+  local exe
+  find /proc/[0-9]* -maxdepth 1 -name exe -lname '*/slurmstepd*' 2> /dev/null | while read -r exe; do
+    if find "${exe%exe}fd" -lname "$dir/*" 2> /dev/null | grep -q .; then
+      printf '%s\n' "$exe" | tr -dc '0-9\n'
     fi
-  done 2> /dev/null
+  done
 }
 
 descendants() {

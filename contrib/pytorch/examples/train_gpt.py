@@ -5,7 +5,6 @@ none the worse for it. Run under swellrun (or torchrun), or alone; --help says t
 
 import stop  # first: a signal may come at any moment
 
-import gc
 import os
 import sys
 import warnings
@@ -25,11 +24,8 @@ def main():
             print(f"train_gpt: already finished: {done} steps in {options.checkpoint_dir}")
         return 0
 
-    # Workers share the cores of a node, and must start fast: torch makes millions of small
-    # objects that live for ever, and looking for garbage among them is a third of its import.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")      # workers share the cores of a node
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    gc.disable()
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")     # not used here
     import trainer
     try:

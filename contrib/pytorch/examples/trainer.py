@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The training loop: one global batch a step, the same whatever the number of workers."""
 
-import gc
 import json
 import os
 import time
 from contextlib import nullcontext
 from datetime import timedelta
 
+import lean_torch  # noqa: F401  a quick import of torch; leave it out and all works the same
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -221,7 +221,4 @@ def run(options, place):
     if store is None:
         print(f"train_gpt: rank {place.rank}: asked to leave before training began", flush=True)
         return stop.END_EXIT_CODE if stop.end_requested else 0
-    trainer = Trainer(options, place, store)
-    gc.freeze()     # what start-up made is there to stay
-    gc.enable()
-    return trainer.run()
+    return Trainer(options, place, store).run()

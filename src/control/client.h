@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+
+#include "control/messages.h"
+#include "core/result.h"
+
+namespace swell::control {
+
+/// One authenticated connection to a Server: an agent's to the controller, a worker's to its agent.
+/// Not thread-safe, but cheap to drive from a poll() loop.
+class Client {
+ public:
+  struct Options {
+    std::string host;
+    std::uint16_t port = 0;
+    std::string munge_socket;            ///< empty: munge's default
+    std::function<bool(uid_t)> trust;    ///< as whom the server must speak; empty: nobody is trusted
+    std::size_t most_frame_bytes = 64 * 1024;
+  };
+
+  /// Connects and reads the server's nonce. The error names host, port and what failed.
+  static Result<std::unique_ptr<Client>> connect(Options options, std::chrono::milliseconds timeout);
+  virtual ~Client() = default;
+
+  /// The socket, to be polled for reading.
+  virtual int fd() const = 0;
+  /// The local address of the connection: how this machine is reached from the server's network.
+  virtual std::string local_address() const = 0;
+  virtual Result<void> send(const Message& message) = 0;
+  /// The next message, nothing after `timeout`, or an error when the connection is of no more use.
+  virtual Result<std::optional<Message>> receive(std::chrono::milliseconds timeout) = 0;
+};
+
+}  // namespace swell::control

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "control/messages.h"
+#include "core/result.h"
+
+namespace swell::control {
+
+using ConnectionId = std::uint64_t;
+
+/// Accepts authenticated connections and passes messages, on threads of its own: neither a slow or
+/// hostile peer nor a slow munged ever blocks the caller. Used by the controller (agents connect)
+/// and by an agent (its workers connect).
+///
+/// Every frame is a munge credential that holds one message, the connection's nonce and a rising
+/// sequence number, so that nothing can be replayed or moved to another connection. Frames above
+/// the size cap, a missing first message, too many connections of one user: the peer is told why
+/// where that is possible, and closed.
+///
+/// Thread-safe. Destroying it closes every connection and joins its threads.
+class Server {
+ public:
+  struct Options {
+    std::string address = "127.0.0.1";  ///< numeric or a host name; never a wildcard by default
+    std::uint16_t port = 0;             ///< 0: any free one
+    std::string munge_socket;           ///< empty: munge's default
+    std::function<bool(uid_t)> allow;   ///< whose credentials are accepted; empty: everybody's
+    std::size_t most_frame_bytes = 64 * 1024;
+    int most_connections = 20000;
+    int most_connections_per_user = 2000;
+    int most_unauthenticated = 256;     ///< the oldest gives way to a newcomer
+    double first_message_s = 10;        ///< time a new connection has for its first good message
+    std::function<void(const std::string&)> log;  ///< refusals and faults, one line each; rate-limited
+  };
+
+  /// What happened on a connection, in order.
+  struct Event {
+    enum class Kind { message, closed } kind = Kind::closed;
+    ConnectionId connection = 0;
+    uid_t uid = static_cast<uid_t>(-1);
+    std::string peer;                   ///< address, for logs
+    Message message;                    ///< where kind is message
+  };
+
+  /// Listens. `wake` is called from another thread whenever take() has something new; it must not
+  /// block and must not call back into the server.
+  static Result<std::unique_ptr<Server>> start(Options options, std::function<void()> wake);
+  virtual ~Server() = default;
+
+  virtual std::uint16_t port() const = 0;
+  /// Everything since the last call. A connection's first event is its first authenticated message.
+  virtual std::vector<Event> take() = 0;
+  /// Queues a message, readable by the peer's user only. Unknown connections are ignored.
+  virtual void send(ConnectionId connection, Message message) = 0;
+  /// Closes after what is queued has been sent (or 2 s have passed). No closed event follows.
+  virtual void close(ConnectionId connection) = 0;
+};
+
+}  // namespace swell::control
