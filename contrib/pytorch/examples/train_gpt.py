@@ -6,6 +6,7 @@ none the worse for it. Run under swellrun (or torchrun), or alone; --help says t
 import stop  # first: a signal may come at any moment
 
 import os
+import re
 import sys
 import warnings
 
@@ -31,7 +32,8 @@ def main():
     try:
         return trainer.run(options, place)
     except (RuntimeError, TimeoutError) as error:
-        reason = str(error).strip().split("\n")[0][:300]
+        # torch's first line without where in its source it arose, and without advice.
+        reason = re.sub(r"\[/[^]]*\]\s*|\. .*", "", str(error).strip().split("\n")[0])[:200]
         if not isinstance(error, TimeoutError) and not any(word in reason.lower() for word in LOST):
             raise
         sys.stderr.write(f"train_gpt: rank {place.rank}: lost another worker ({reason}); "
