@@ -8,14 +8,16 @@ write_configuration() {
   host=$(uname -n)
   host=${host%%.*}
   default_slurm_conf "$host" | with_lines ${conf_lines[@]+"${conf_lines[@]}"} > "$conf"
-  printf 'CgroupPlugin=disabled\n' > "$dir/etc/cgroup.conf.new"
   if ((gpus_per_node > 0)); then
     printf 'AutoDetect=off\nNodeName=node[1-%s] Name=gpu Type=%s File=%s/gpus/gpu[0-%s]\n' \
       "$nodes" "$gpu_type" "$dir" $((gpus_per_node - 1)) > "$dir/etc/gres.conf"
     make_gpus
   fi
-  # 22.05 knows no CgroupPlugin=disabled; it needs no cgroup.conf, as nothing here uses cgroups.
-  rm -f "$dir/etc/cgroup.conf.new"
+  # Nothing here uses cgroups, which Slurm must be told from 23.02 on and cannot be told before.
+  case $(slurmctld -V) in
+    'slurm-wlm 22.'* | 'slurm 22.'*) ;;
+    *) printf 'CgroupPlugin=disabled\n' > "$dir/etc/cgroup.conf" ;;
+  esac
   if [[ $accounting == yes ]]; then slurmdbd_conf "$host" > "$dir/etc/slurmdbd.conf"; fi
   if [[ -n $plugins ]]; then
     printf 'required %s/spank_swell.so\n' "$plugins" > "$dir/etc/plugstack.conf"
@@ -95,7 +97,7 @@ SlurmdTimeout=60
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=1000
-SchedulerParameters=bf_interval=5,sched_interval=10
+SchedulerParameters=bf_interval=5,sched_interval=10,batch_sched_delay=0
 PreemptMode=CANCEL
 CONF
   if ((gpus_per_node > 0)); then
@@ -166,8 +168,8 @@ default_swell_conf() {
 check_plugins() {
   local one given=$plugins
   [[ -n $plugins ]] || return 0
-  plugins=$(realpath -e -- "$given" 2> /dev/null) && [[ -d $plugins ]] ||
-    die "--plugins '$given': no such folder; build the plugins first"
+  plugins=$(realpath -m -- "$given")
+  [[ -d $plugins ]] || die "--plugins '$given': no such folder; build the plugins first"
   for one in sched_swell job_submit_swell spank_swell; do
     [[ -f $plugins/$one.so ]] || die "--plugins '$given': $one.so is not in it; build the plugins first"
     as_user "$slurm_user" test -r "$plugins/$one.so" ||

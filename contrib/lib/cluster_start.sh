@@ -12,7 +12,7 @@ start_cluster() {
   check_programs
   check_plugins
   claim_folder
-  trap 'fail start interrupted' INT TERM HUP
+  trap 'fail "" interrupted' INT TERM HUP
 
   make_folders
   write_configuration || fail '' "cannot write the configuration into $dir/etc"
@@ -62,7 +62,6 @@ claim_folder() {
   flock -w 20 "$lock" || die "another start holds $base/lock"
   if [[ -e $dir ]]; then
     if [[ -f $dir/cluster.conf ]]; then
-      # shellcheck disable=SC2310
       if starter_alive || [[ -n $(cluster_pids) ]]; then
         die "cluster '$name' runs already in $dir: use it, stop it, or give another --name"
       fi
@@ -75,20 +74,27 @@ claim_folder() {
   as_user "$slurm_user" test -x "$dir" ||
     die "--dir '$dir': user $slurm_user cannot enter it; chmod a+x the folders above it, or name another"
   choose_ports
+  # shellcheck disable=SC2034  # save_cluster writes it
   start_pid=$$
   save_cluster
   exec {lock}>&-
 }
 
 make_folders() {
-  mkdir "$dir"/{etc,log,run,state,spool,gpus,munge,db,db/data} && chmod 700 "$dir/db" &&
-    head -c 1024 /dev/urandom > "$dir/munge/key" && chmod 400 "$dir/munge/key" ||
+  local one
+  if ! mkdir "$dir"/{etc,log,run,state,spool,gpus,munge,db,db/data} || ! chmod 700 "$dir/db" ||
+    ! head -c 1024 /dev/urandom > "$dir/munge/key" || ! chmod 400 "$dir/munge/key"; then
     fail '' "cannot make folders in $dir"
+  fi
+  for one in $(daemon_names); do
+    : > "$dir/log/$one.log"
+    if [[ $one == slurmd.* ]]; then mkdir "$dir/spool/${one#slurmd.}"; fi
+  done
   : > "$dir/etc/slurmdbd.conf" && chmod 600 "$dir/etc/slurmdbd.conf"
-  for one in $(daemon_names); do : > "$dir/log/$one.log"; done
-  if ((EUID == 0)); then
-    chown -R "$slurm_user:" "$dir"/{etc,log,run,state,db} && chown -R "$munge_user:" "$dir/munge" "$dir/log/munged.log" ||
-      fail '' "cannot give the folders in $dir to user $slurm_user"
+  ((EUID == 0)) || return 0
+  if ! chown -R "$slurm_user:" "$dir"/{etc,log,run,state,db} ||
+    ! chown -R "$munge_user:" "$dir/munge" "$dir/log/munged.log"; then
+    fail '' "cannot give the folders in $dir to user $slurm_user"
   fi
 }
 
@@ -132,7 +138,7 @@ await_nodes() {
   local i idle
   ((slurmds > 0)) || return 0
   while :; do
-    idle=$(client sinfo -h -N -p train -t idle -o %t 2> /dev/null | grep -c '^idle$')
+    idle=$(client sinfo -a -h -N -t idle -o '%N %t' 2> /dev/null | sort -u | grep -c ' idle$')
     ((idle >= slurmds)) && return 0
     for ((i = 1; i <= slurmds; i++)); do
       daemon_pid "slurmd.node$i" > /dev/null || fail "slurmd.node$i" "slurmd.node$i ended by itself"
