@@ -69,7 +69,7 @@ daemon_names() {
 }
 
 # client COMMAND...: a Slurm client of this cluster.
-client() { SWELL_CLUSTER_DAEMON=$dir SLURM_CONF=$conf timeout 20 "$@"; }
+client() { SWELL_CLUSTER_DAEMON=$dir SLURM_CONF=$conf timeout --foreground 20 "$@"; }
 
 now_ms() {
   local now=${EPOCHREALTIME/[.,]/}

@@ -4,15 +4,17 @@
 # Of contrib/cluster: the start of a whole cluster.
 
 start_cluster() {
-  local deadline_ms begun_ms why=''
+  local deadline_ms begun_ms why='' claimed=no lock='' errors
   begun_ms=$(now_ms)
   deadline_ms=$((begun_ms + timeout_s * 1000))
   slurmds=${slurmds:-$nodes}
   ((slurmds <= nodes)) || die "--slurmd '$slurmds': the cluster has only $nodes nodes"
   check_programs
   check_plugins
-  claim_folder
+  # A trap runs under the redirections of the command that it interrupts.
+  exec {errors}>&2
   trap 'fail "" interrupted' INT TERM HUP
+  claim_folder
 
   make_folders
   write_configuration || fail '' "cannot write the configuration into $dir/etc"
@@ -55,11 +57,8 @@ check_programs() {
 # claim_folder: under the base folder's lock, makes sure that nobody has this cluster, makes the folder
 # and notes its ports. From here on `stop` can find everything.
 claim_folder() {
-  local lock
-  mkdir -p -- "$base" "$(dirname "$dir")" || die "cannot make the folder $dir"
-  [[ -O $base && ! -L $base ]] || die "$base belongs to another user: set TMPDIR to a folder of your own"
-  exec {lock}> "$base/lock" || die "cannot write to $base"
-  flock -w 20 "$lock" || die "another start holds $base/lock"
+  mkdir -p -- "$(dirname "$dir")" || die "cannot make the folder $dir"
+  lock_base
   if [[ -e $dir ]]; then
     if [[ -f $dir/cluster.conf ]]; then
       if starter_alive || [[ -n $(cluster_pids) ]]; then
@@ -70,14 +69,16 @@ claim_folder() {
       die "--dir '$dir': the folder is not empty; name one that is not there yet"
     fi
   fi
+  claimed=yes
   mkdir -p -- "$dir" || die "cannot make the folder $dir"
   as_user "$slurm_user" test -x "$dir" ||
-    die "--dir '$dir': user $slurm_user cannot enter it; chmod a+x the folders above it, or name another"
+    fail '' "user $slurm_user cannot enter $dir; chmod a+x the folders above it, or name another with --dir"
   choose_ports
   # shellcheck disable=SC2034  # save_cluster writes it
   start_pid=$$
   save_cluster
   exec {lock}>&-
+  lock=''
 }
 
 make_folders() {
@@ -152,7 +153,11 @@ await_nodes() {
 # fail DAEMON REASON: ends a start that cannot succeed, and leaves nothing of it.
 fail() {
   trap '' INT TERM HUP
+  exec 2>&"$errors"
   [[ -z $1 ]] || explain "$1"
-  end_cluster
+  if [[ $claimed == yes ]]; then
+    [[ -z $lock ]] || exec {lock}>&-
+    end_cluster
+  fi
   die "cluster '$name' did not start: $2"
 }

@@ -116,4 +116,5 @@ end_cluster() {
     sleep 0.02
   done
   rm -rf -- "$dir" || die "cannot remove $dir"
+  leave_base
 }
