@@ -17,8 +17,19 @@ import torch.distributed as dist
 import stop
 
 START_TIMEOUT_S = 300.0     # workers may start this far apart: a cold file cache, a slow node
-PARTING_S = 20.0            # asked to leave and nobody to be found: leave after this
+PARTING_S = 10.0            # asked to leave: wait this long for others who may not know
 POLL_S = 0.02
+
+
+def wait_for_start():
+    """Wait for the file that SWELL_START_AFTER names, if set: a launcher lets workers import torch
+    while those of the epoch before still train. False if asked to leave instead."""
+    gate = os.environ.get("SWELL_START_AFTER")
+    while gate and not os.path.exists(gate):
+        if stop.requested():
+            return False
+        time.sleep(POLL_S)
+    return True
 
 
 def meet(place):
