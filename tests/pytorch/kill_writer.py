@@ -27,6 +27,7 @@ def write(folder, step):
 
 def main(folder):
     torch.set_num_threads(1)
+    os.makedirs(folder)
     chance, step, cut_short = random.Random(1), 0, 0
     for _ in range(KILLS):
         writer = os.fork()
@@ -36,7 +37,7 @@ def main(folder):
         os.kill(writer, signal.SIGKILL)
         os.waitpid(writer, 0)
         before, step = step, checkpoint.latest_step(folder)
-        cut_short += any(name.endswith(".unfinished") for name in os.listdir(folder)) if step else 0
+        cut_short += any(name.endswith(".unfinished") for name in os.listdir(folder))
         checkpoint.clear_unfinished(folder)
         if step < before:
             sys.exit(f"after a kill the latest checkpoint is of step {step}; it was of step {before}")

@@ -201,11 +201,32 @@ def a_wrong_argument_is_one_line_that_names_it():
               f"--{option} {value}: exit code {codes[0]}, said {said!r}")
 
 
+def a_damaged_checkpoint_is_put_aside_for_the_one_before():
+    damaged = run("damaged", steps=6, checkpoint_every=2, step_time=0).start(1).leave_with(0)
+    with open(os.path.join(damaged.checkpoints, "gpt-000000006.pt"), "wb") as file:
+        file.write(b"PK")
+    damaged.arguments += ["--steps", "7"]
+    damaged.start(2).leave_with(0)
+    check([line["step"] for line in damaged.lines() if line["epoch"] == 1] == [5, 6, 7], "it did not resume at 4")
+    check(damaged.saved_steps() == [6, 7], f"checkpoints {damaged.saved_steps()}")
+    check(deviation(damaged.curve(), {step: reference()[step] for step in range(1, 8)}) < SAME, "the loss deviates")
+
+
 def a_checkpoint_of_another_model_is_refused():
     other = run("shape", steps=4, step_time=0).start(1).leave_with(0)
     other.arguments += ["--steps", "8", "--layers", "1"]
     codes, said = other.start(2).leave(), other.output(0)
     check(min(codes) > 0 and "give --layers 2" in said, f"exit codes {codes}, said {said!r}")
+
+
+def a_script_that_compiles_gets_all_of_torch():
+    script = ("import lean_torch, sys, torch; assert 'sympy' not in sys.modules; "
+              "print(torch.compile(lambda x: x + 1, backend='eager')(torch.ones(1)).item(), "
+              "torch.nn.Linear(2, 3, device='meta')(torch.ones(1, 2, device='meta')).shape[1], "
+              "torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]).step())")
+    done = subprocess.run([PYTHON, "-Wignore", "-c", script], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": EXAMPLES}, check=False)
+    check(done.stdout == "2.0 3 None\n", done.stdout + done.stderr)
 
 
 TESTS = [
@@ -222,7 +243,9 @@ TESTS = [
     a_kill_while_writing_leaves_a_readable_checkpoint,
     a_finished_run_started_again_exits_0_and_trains_nothing,
     a_wrong_argument_is_one_line_that_names_it,
+    a_damaged_checkpoint_is_put_aside_for_the_one_before,
     a_checkpoint_of_another_model_is_refused,
+    a_script_that_compiles_gets_all_of_torch,
 ]
 
 
