@@ -27,7 +27,7 @@ std::int64_t memory_of(const SubmitRequest& request, int cpus) {
 /// Compares a companion with what was offered; the error names the first difference.
 Result<void> as_offered(const SubmitRequest& request, const control::Offer& offer) {
   auto differs = [](const char* what, const auto& asked, const auto& offered) {
-    return refused(fmt::format("it asks for {} {}, the grant is for {}", what, asked, offered));
+    return refused(fmt::format("{}: it asks for {}, the grant is for {}", what, asked, offered));
   };
   const slurm::GpuRequest gpus = slurm::sum_gpus(request.tres_per_node);
   if (request.has_script || request.is_array || request.is_het_component || !request.immediate)

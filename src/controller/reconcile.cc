@@ -155,13 +155,15 @@ class Reconciler {
   void add(Change::Kind kind, JobId job, const Companion& companion) {
     result_.changes.push_back({kind, job, companion});
   }
-  void cancel(JobId companion, const std::string& why) { result_.cancel.emplace_back(companion, why); }
+  void cancel(JobId companion, const std::string& why) {
+    if (cancelled_.insert(companion).second) result_.cancel.emplace_back(companion, why);
+  }
 
   const slurm::Snapshot& snapshot_;
   JobTable& jobs_;
   const std::map<std::string, JobId>& issued_;
   double now_;
-  std::set<JobId> alive_, shown_;
+  std::set<JobId> alive_, shown_, cancelled_;
   std::set<std::pair<JobId, JobId>> named_;  ///< parent and companion, as AdminComment said
   Reconciled result_;
 };

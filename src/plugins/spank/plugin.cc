@@ -4,6 +4,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "control/elastic_spec.h"
 
@@ -23,7 +24,9 @@ std::optional<std::string>& given() {
 
 int read_option(int, const char* value, int) noexcept {
   try {
-    const auto spec = swell::control::ElasticSpec::parse(value != nullptr ? value : "");
+    // Slurm hands an option without a value on to a het job's later components as these words.
+    const std::string_view text = value == nullptr || std::string_view(value) == "(null)" ? "" : value;
+    const auto spec = swell::control::ElasticSpec::parse(text);
     if (!spec) {
       slurm_error("%s", spec.error().message().c_str());
       return ESPANK_BAD_ARG;
