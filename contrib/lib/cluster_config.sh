@@ -3,8 +3,22 @@
 #
 # Of contrib/cluster: the configuration files of a cluster.
 
+# Slurm can bind its sockets to every address or to that of the host's name. The latter serves us only where
+# that is 127.0.0.1: slurmd connects back to the address that srun's message came from. Elsewhere (127.0.1.1,
+# or a container's address) the sockets listen on every address, guarded by the cluster's own munge key.
+find_address() {
+  local named=''
+  read -r named _ < <(getent ahostsv4 "$(uname -n)")
+  loopback_only=yes
+  [[ $named == 127.0.0.1 ]] && return 0
+  loopback_only=no
+  printf 'cluster: the name of this host, %s, stands for %s, so Slurm listens on all addresses; %s\n' \
+    "$(uname -n)" "${named:-no address}" "for loopback alone, make it stand for 127.0.0.1 in /etc/hosts" >&2
+}
+
 write_configuration() {
-  local host
+  local host loopback_only
+  find_address
   host=$(uname -n)
   host=${host%%.*}
   default_slurm_conf "$host" | with_lines ${conf_lines[@]+"${conf_lines[@]}"} > "$conf"
@@ -71,7 +85,6 @@ SlurmdUser=$slurmd_user
 AuthType=auth/munge
 AuthInfo=socket=$dir/munge/sock
 CredType=cred/munge
-CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool/%n
@@ -100,6 +113,7 @@ DefMemPerCPU=1000
 SchedulerParameters=bf_interval=5,sched_interval=10,batch_sched_delay=0
 PreemptMode=CANCEL
 CONF
+  [[ $loopback_only == no ]] || printf 'CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\n'
   if ((gpus_per_node > 0)); then
     printf 'GresTypes=gpu\n'
     if ((cpus_per_node >= gpus_per_node)); then
@@ -144,7 +158,6 @@ DbdHost=$1
 DbdAddr=127.0.0.1
 DbdPort=$(dbd_port)
 SlurmUser=$slurm_user
-CommunicationParameters=NoInAddrAny
 LogFile=$dir/log/slurmdbd.log
 PidFile=$dir/run/slurmdbd.lock
 StorageType=accounting_storage/mysql
@@ -152,6 +165,7 @@ StorageHost=localhost
 StorageUser=slurm
 StorageLoc=slurm_acct
 CONF
+  [[ $loopback_only == no ]] || printf 'CommunicationParameters=NoInAddrAny\n'
 }
 
 default_swell_conf() {
