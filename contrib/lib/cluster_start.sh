@@ -83,7 +83,7 @@ claim_folder() {
 
 make_folders() {
   local one
-  if ! mkdir "$dir"/{etc,log,run,state,spool,gpus,munge,db,db/data} || ! chmod 700 "$dir/db" ||
+  if ! mkdir "$dir"/{etc,log,run,state,spool,gpus,munge,db,db/data,db/tmp} || ! chmod 700 "$dir/db" ||
     ! head -c 1024 /dev/urandom > "$dir/munge/key" || ! chmod 400 "$dir/munge/key"; then
     fail '' "cannot make folders in $dir"
   fi
