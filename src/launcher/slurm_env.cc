@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/slurm_env.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <map>
