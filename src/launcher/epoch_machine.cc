@@ -45,7 +45,8 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit) {
   switch (phase_) {
     case Phase::leaving: {
       const bool clean = exit.status() == 0 || exit.signal == SIGKILL || exit.signal == settings_.restart_signal ||
-                         exit.code == 128 + settings_.restart_signal;
+                         exit.code == 128 + settings_.restart_signal ||
+                         (companion != nullptr && companion->dropping && exit.status() == 128 + SIGTERM);
       if (!clean && !told_of_bad_exit_) {
         told_of_bad_exit_ = true;
         say(fmt::format("a worker on {} ended with {} after the restart signal; the next epoch resumes from the last "

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell-worker: the task of a step. Starts the program when swellrun says so, and again; stays
 // behind when the program leaves; ends it when swellrun is gone. Not for people.
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <map>
 #include <optional>
 #include <poll.h>
 #include <string>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -22,6 +18,7 @@
 
 #include "control/client.h"
 #include "control/socket.h"
+#include "launcher/program.h"
 
 namespace {
 
@@ -85,7 +82,7 @@ class Worker {
       if (polled[1].revents != 0) good = take_signals();
       if (good && polled[0].revents != 0) good = take_messages();
     }
-    if (pid_ > 0) end_program();
+    if (program_.runs()) end_program();
     return asked_to_leave_ ? 0 : status_;
   }
 
@@ -123,59 +120,46 @@ class Worker {
       if (!message) return false;
       if (!*message) return true;
       if (const auto* start = std::get_if<control::WorkerStart>(&**message)) {
-        start_program(*start);
-      } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message); signal != nullptr && pid_ > 0) {
+        if (!start_program(*start)) return false;
+      } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message); signal != nullptr) {
         asked_to_leave_ = true;
-        kill(pid_, signal->signal);
+        program_.signal(signal->signal);
       }
     }
   }
 
-  void start_program(const control::WorkerStart& start) {
-    if (pid_ > 0) return;
+  bool start_program(const control::WorkerStart& start) {
     asked_to_leave_ = false;
     status_ = 0;
     port_ = control::Fd();
-    const pid_t shim = getpid();
-    pid_ = fork();
-    if (pid_ != 0) {
-      if (pid_ < 0) std::fprintf(stderr, "swell-worker: cannot start a process: %s\n", std::strerror(errno));
-      return;
-    }
-    // A killed shim takes its program along: nothing may keep the GPUs.
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != shim) _exit(1);
-    for (const auto& [name, value] : start.environment) setenv(name.c_str(), value.c_str(), 1);
-    sigset_t none;
-    sigemptyset(&none);
-    for (int each = 1; each < NSIG; ++each) std::signal(each, SIG_DFL);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    execvp(arguments_.program[0], arguments_.program);
-    const int problem = errno;
-    std::fprintf(stderr, "swell-worker: cannot run %s: %s\n", arguments_.program[0], std::strerror(problem));
-    _exit(problem == ENOENT ? 127 : 126);
+    if (program_.start(arguments_.program, start.environment)) return true;
+    control::WorkerExit failed;
+    failed.exit_code = 126;
+    return client_->send(failed).ok() && hello();
   }
 
   bool reap() {
-    int status = 0;
-    if (pid_ <= 0 || waitpid(pid_, &status, WNOHANG) != pid_) return true;
-    pid_ = -1;
-    status_ = status;
+    const std::optional<int> status = program_.reap();
+    if (!status) return true;
+    status_ = *status;
     ++epoch_;
     control::WorkerExit exit;
-    if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);
-    else exit.exit_code = WEXITSTATUS(status);
+    if (WIFSIGNALED(*status)) exit.signal = WTERMSIG(*status);
+    else exit.exit_code = WEXITSTATUS(*status);
     return client_->send(exit).ok() && hello();
   }
 
   void end_program() {
-    kill(pid_, SIGTERM);
+    program_.signal(SIGTERM);
     const auto deadline = Clock::now() + end_time;
-    while (waitpid(pid_, &status_, WNOHANG) == 0) {
-      if (Clock::now() > deadline) {
-        kill(pid_, SIGKILL);
-        waitpid(pid_, &status_, 0);
+    for (bool killed = false;;) {
+      if (const auto status = program_.reap()) {
+        status_ = *status;
         return;
+      }
+      if (!killed && Clock::now() > deadline) {
+        program_.signal(SIGKILL);
+        killed = true;
       }
       pollfd polled{signals_.get(), POLLIN, 0};
       poll(&polled, 1, 100);
@@ -189,7 +173,7 @@ class Worker {
   const int place_, local_;
   control::Fd signals_;
   control::Fd port_;
-  pid_t pid_ = -1;
+  launcher::Program program_;
   int status_ = 0;
   int epoch_ = 0;
   bool asked_to_leave_ = false;
