@@ -152,9 +152,10 @@ constexpr SrunOption table[] = {
 std::span<const SrunOption> srun_options() { return table; }
 
 const SrunOption* find_option(std::string_view long_name) {
+  for (const SrunOption& option : table)
+    if (option.name == long_name) return &option;
   const SrunOption* found = nullptr;
   for (const SrunOption& option : table) {
-    if (option.name == long_name) return &option;
     if (!option.name.starts_with(long_name) || long_name.empty()) continue;
     if (found != nullptr) return nullptr;
     found = &option;
