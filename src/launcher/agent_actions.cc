@@ -97,7 +97,7 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
     } else if (const auto show = growth.shows.find(ended.pid); show != growth.shows.end()) {
       const std::size_t offer = show->second;
       growth.shows.erase(show);
-      if (const auto shares = read_job(ended.output); shares && shares->size() == 1) {
+      if (const auto shares = read_job(ended.output, growth.results[offer].job); shares && shares->size() == 1) {
         Place place;
         place.node = shares->front().node;
         place.gpus = shares->front().gpus;

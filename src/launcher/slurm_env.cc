@@ -121,9 +121,12 @@ std::string conf_value(std::string_view text, std::string_view key) {
   return found;
 }
 
-Result<std::vector<NodeShare>> read_job(std::string_view text) {
+Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job) {
   std::vector<NodeShare> shares;
+  bool other = true;
   each_line(text, [&](std::string_view line) {
+    if (line.starts_with("JobId=")) other = number(word(line, "JobId=")) != job;
+    if (other) return;
     const std::string_view nodes = word(line, "Nodes="), cpus = word(line, "CPU_IDs=");
     if (nodes.empty() || cpus.empty()) return;
     NodeShare share;
@@ -144,7 +147,7 @@ Result<std::vector<NodeShare>> read_job(std::string_view text) {
       shares.push_back(share);
     }
   });
-  if (shares.empty()) return Error("`scontrol show job -d` names no nodes with CPUs");
+  if (shares.empty()) return Error(fmt::format("`scontrol show job -d {}` names no nodes with CPUs", job));
   return shares;
 }
 

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include <vector>
 
+#include "control/messages.h"
 #include "core/result.h"
 
 /// What Slurm's commands print, read. Nothing here runs them.
@@ -33,8 +34,9 @@ struct NodeShare {
   int gpus = 0;
   std::string gpu_list;                   ///< their indices: "0-3,6"
 };
-/// Of `scontrol show job -d`, in Slurm's order of nodes.
-Result<std::vector<NodeShare>> read_job(std::string_view text);
+/// Of `scontrol show job -d ID`, in Slurm's order of nodes. The text may show other jobs too: asked for
+/// the first id of a job array, scontrol shows the whole array.
+Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job);
 
 /// "node[1-3,07],login" as its names.
 std::vector<std::string> host_names(std::string_view list);

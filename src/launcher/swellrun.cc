@@ -75,7 +75,7 @@ Result<std::unique_ptr<Agent>> elastic(const Options& options, JobId job) {
   if (!controller) return controller.error().while_doing("no Swell controller");
   const auto text = Children::output_of({"scontrol", "show", "job", "-d", std::to_string(job)}, scontrol_s);
   if (!text) return text.error();
-  const auto shares = read_job(*text);
+  const auto shares = read_job(*text, job);
   if (!shares) return shares.error();
   auto shape = shape_of(job, options, *shares);
   if (!shape) return shape.error();

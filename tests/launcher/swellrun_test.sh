@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # swellrun on a stock cluster: it is srun where there is no controller, and follows a scripted one.
-#   swellrun_test.sh BUILD     (the folder that Swell was built in, after `make check`)
+#   swellrun_test.sh [BUILD]   (the folder that Swell was built in, after `make check`; default: beside SWELL_STAGE)
 # shellcheck disable=SC2016  # what stands in single quotes is for the shells in the steps
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
 cluster=$here/../../contrib/cluster
-build=$(realpath "${1:-.}")
+build=$(realpath "${1:-${SWELL_STAGE:-.}/..}")
 PATH=$PATH:/usr/sbin
 skip() { printf '1..0 # SKIP %s\n' "$1"; exit 77; }
 for program in munged slurmctld slurmd srun; do

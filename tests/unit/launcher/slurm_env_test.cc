@@ -33,7 +33,7 @@ Test(slurm_env, a_job_s_share_of_every_node) {
       "JobId=1 JobName=x\n   NumNodes=3 NumCPUs=80 NumTasks=3\n"
       "   JOB_GRES=gpu:h100:10\n"
       "     Nodes=node[1-2] CPU_IDs=0-15,32-47 Mem=32000 GRES=gpu:h100:4(IDX:0-3)\n"
-      "     Nodes=node7 CPU_IDs=0-15 Mem=16000 GRES=nic:1,gpu:h100:1(IDX:6),gpu:a100:1(IDX:0)\n");
+      "     Nodes=node7 CPU_IDs=0-15 Mem=16000 GRES=nic:1,gpu:h100:1(IDX:6),gpu:a100:1(IDX:0)\n", 1);
   cr_assert(shares.ok());
   cr_assert_eq(shares->size(), 3u);
   cr_assert_eq((*shares)[1].node, std::string("node2"));
@@ -43,7 +43,20 @@ Test(slurm_env, a_job_s_share_of_every_node) {
   cr_assert_eq((*shares)[1].gpu_list, std::string("0-3"));
   cr_assert_eq((*shares)[2].gpus, 2);
   cr_assert_eq((*shares)[2].gpu_list, std::string("6,0"));
-  cr_assert_not(read_job("slurm_load_jobs error: Invalid job id specified").ok());
+  cr_assert_not(read_job("slurm_load_jobs error: Invalid job id specified", 1).ok());
+}
+
+Test(slurm_env, of_a_whole_array_only_the_asked_task_counts) {
+  const char* array =
+      "JobId=29 ArrayJobId=29 ArrayTaskId=3 JobName=x\n"
+      "     Nodes=node2 CPU_IDs=0-7 Mem=8000 GRES=gpu:h100:2(IDX:0-1)\n\n"
+      "JobId=30 ArrayJobId=29 ArrayTaskId=1 JobName=x\n"
+      "     Nodes=node1 CPU_IDs=0-7 Mem=8000 GRES=gpu:h100:2(IDX:2-3)\n\n";
+  const auto shares = read_job(array, 30);
+  cr_assert(shares.ok());
+  cr_assert_eq(shares->size(), 1u);
+  cr_assert_eq(shares->front().node, std::string("node1"));
+  cr_assert_not(read_job(array, 31).ok());
 }
 
 Test(slurm_env, host_lists_expand_with_their_zeros) {
