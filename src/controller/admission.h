@@ -11,8 +11,7 @@
 
 namespace swell::controller {
 
-/// The comment by which a companion shows its grant, followed by the nonce.
-inline constexpr const char* grant_comment = "swell-grant=";
+using control::grant_comment;
 
 /// What of a submission matters to Swell, in plain types. Counts are 0 where the user gave none.
 struct SubmitRequest {

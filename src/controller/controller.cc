@@ -18,6 +18,10 @@ namespace {
 /// an agent that acts at the last moment is not overtaken.
 constexpr double deadline_slack_s = 1;
 
+/// slurmctld holds an update of a job back, for a second at a time, until slurmdbd knows the job: that
+/// would hold up everything else here.
+constexpr double new_job_left_alone_s = 2;
+
 Json companion_json(const Companion& companion) {
   return Json::object({{"id", companion.id},
                        {"node", companion.node},
@@ -44,7 +48,8 @@ double Controller::cycle(double now) {
   handle_agents(now);  // hellos that waited for a fresh look
   keep_deadlines(now);
   if (decide_due_ && have_snapshot_) decide(now);
-  write_out();
+  save();
+  write_comments(now);
   return now + parts_.config.poll_interval_s;
 }
 
@@ -243,19 +248,22 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
     grow.offers.push_back(offer);
     parts_.book->add(std::move(live));
   }
-  write_out();  // before anybody can act on the grants
+  save();  // before anybody can act on the grants
   job.grow_after = now + std::max(parts_.config.growth_interval_s, parts_.config.grant_expiry_s);
   parts_.server->send(*job.agent, std::move(grow));
 }
 
 // ---- what others see
 
-void Controller::write_out() {
-  if (!parts_.state_path.empty() && !(saved_ == written_)) {
-    if (Result<void> done = save_state(parts_.state_path, saved_); done) written_ = saved_;
-    else events_.say("the state could not be saved: " + done.error().message());
-  }
+void Controller::save() {
+  if (parts_.state_path.empty() || saved_ == written_) return;
+  if (Result<void> done = save_state(parts_.state_path, saved_); done) written_ = saved_;
+  else events_.say("the state could not be saved: " + done.error().message());
+}
+
+void Controller::write_comments(double now) {
   for (auto& [id, job] : jobs_) {
+    if (now - job.first_seen < new_job_left_alone_s) continue;
     const std::string comment = job.tag().put_into(job.written);
     if (comment == job.written) continue;
     if (Result<void> done = parts_.slurm->set_admin_comment(id, comment); done) job.written = comment;

@@ -69,7 +69,8 @@ class Controller {
   void decide(double now);
   void apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now);
   void grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const policy::ClusterView& view, double now);
-  void write_out();
+  void save();
+  void write_comments(double now);
 
   Parts parts_;
   EventLog events_;

@@ -37,6 +37,7 @@ struct ElasticJob {
   JobId id = 0;
   uid_t uid = 0;
   std::time_t started = 0;       ///< tells a requeued job from its former run
+  double first_seen = 0;
   control::ElasticSpec spec;
   int basic_gpus = 0;
   std::vector<Companion> companions;

@@ -50,6 +50,7 @@ class Reconciler {
       job.uid = record.uid;
       job.started = record.start_time;
       job.spec = *spec;
+      job.first_seen = now_;
       job.agent_seen = now_;
       job.written = record.admin_comment;
       job.grants = static_cast<int>(tag->number("grants").value_or(0));

@@ -55,7 +55,7 @@ Command salloc_command(const control::Offer& offer, int restart_signal) {
                      "--no-shell",
                      "--immediate=1",
                      "--job-name=" + offer.name,
-                     "--comment=swell-grant:" + offer.nonce,
+                     std::string("--comment=") + control::grant_comment + offer.nonce,
                      "--nodelist=" + offer.node,
                      "--nodes=1",
                      fmt::format("--ntasks={}", workers),

@@ -75,8 +75,9 @@ finish_tests() {
 show_state() {
   printf -- '--- squeue, companions, the controller, swellrun\n'
   squeue --all -o '%i %j %u %T %N %b %r %q'
-  scontrol -o show job | grep -o 'JobId=[0-9]*\|AdminComment=.*\]' || true
-  "$cluster" logs slurmctld | grep -E 'swell|error' | tail -n 30
+  scontrol -o show job | grep -o '^JobId=[0-9]*\|JobState=[A-Z]*\|AdminComment=.*\]' | tr '\n' ' ' | sed 's/JobId/\n&/g'
+  printf '\n'
+  "$cluster" logs slurmctld | grep -E ' swell:|error: [^C]*$|preempt' | tail -n 30
   tail -n 20 "$work"/*.out 2> /dev/null
 }
 
@@ -133,7 +134,7 @@ running_ranks() { # JOB EPOCH
   local file pid n=0
   for file in "$work/$1/start.$2."*; do
     [[ -e $file ]] || continue
-    read -r pid < "$file"
+    read -r pid _ < "$file"
     kill -0 "$pid" 2> /dev/null && n=$((n + 1))
   done
   printf '%s\n' "$n"
