@@ -113,7 +113,9 @@ void ControllerLink::run() {
         poll(polled, 2, 60'000);
       } else {
         const auto now = std::chrono::steady_clock::now();
-        if (next_attempt_ < now) next_attempt_ = now + std::chrono::milliseconds(static_cast<int>(backoff_s_ * 1000));
+        // Spread out, as a restarted slurmctld hears from all agents of the cluster.
+        if (next_attempt_ < now)
+          next_attempt_ = now + std::chrono::milliseconds(static_cast<int>(backoff_s_ * (750 + random_() % 500)));
         pollfd polled{wake_.fd(), POLLIN, 0};
         poll(&polled, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next_attempt_ - now).count()));
         if (std::chrono::steady_clock::now() >= next_attempt_) connect_again();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -72,6 +73,7 @@ class ControllerLink {
   bool stop_ = false;
   bool ended_ = false;
   double backoff_s_ = 1;
+  std::minstd_rand random_{std::random_device()()};
   std::chrono::steady_clock::time_point next_attempt_;
   std::thread thread_;
 };
