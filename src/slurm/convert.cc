@@ -143,6 +143,7 @@ NodeRecord convert(node_info_t& info) {
                                      NODE_STATE_REBOOT_ISSUED | NODE_STATE_INVALID_REG | NODE_STATE_RES;
   node.usable = (base == NODE_STATE_IDLE || base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED) &&
                 (info.node_state & unusable) == 0;
+  node.completing = (info.node_state & NODE_STATE_COMPLETING) != 0;
   for (GpuRequest& gpus : parse_gpus(text(info.gres)))
     if (gpus.count > 0) node.gpus.push_back(std::move(gpus));
   node.cpus = info.cpus_efctv > 0 ? info.cpus_efctv : info.cpus;

@@ -65,6 +65,7 @@ struct JobRecord {
 struct NodeRecord {
   std::string name;
   bool usable = false;          ///< up, answering, not drained, not reserved, not powered down
+  bool completing = false;      ///< a job is just leaving it: Slurm starts nothing there this moment
   std::vector<GpuRequest> gpus; ///< configured; several entries: several types
   int cpus = 0, cpus_used = 0;
   std::int64_t memory_mib = 0, memory_used_mib = 0;

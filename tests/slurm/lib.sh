@@ -30,7 +30,7 @@ mkdir -m 1777 "$work"
 cp "$here"/trainer.sh "$here"/trainer_job.sh "$work"
 export TRAINER=$work/trainer.sh
 trap 'cluster_down; rm -rf "$TMPDIR"' EXIT
-trap 'exit 1' INT TERM HUP
+trap 'exit 1' INT TERM HUP PIPE
 
 cluster_up() { # [options of contrib/cluster start]
   events=$TMPDIR/events.jsonl

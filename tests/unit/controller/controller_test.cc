@@ -114,6 +114,7 @@ Test(controller, takes_back_for_a_pending_job_and_counts_it) {
   world.slurm.run_elastic(10, "node1", 8);
   world.hello(1, 10, 8);
   world.take_offers(1, 20);
+  world.step();
   cr_assert(world.shows(10, "lent=24"));
   world.slurm.wait(30, 8);
   world.step();
@@ -171,6 +172,7 @@ Test(controller, after_kill_9_companions_are_recognised) {
   world.slurm.run(20, offer.node, offer.gpus, "swell[parent=10 grant=" + offer.nonce + "]");
   world.restart();
   world.hello(2, 10, 8, {20});
+  world.step(2);
   cr_assert(world.slurm.cancelled.empty());
   cr_assert(world.shows(10, "companions=20:"), "%s", world.comment(10).c_str());
 }
