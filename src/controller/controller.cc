@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <fmt/format.h>
 #include <limits>
 
@@ -17,10 +18,18 @@ namespace {
 /// A preempted or reclaimed companion that outlives its deadline is cancelled this much later, so that
 /// an agent that acts at the last moment is not overtaken.
 constexpr double deadline_slack_s = 1;
+/// How often EventLog gets a line about the rounds' times, in a queue that changes.
+constexpr double rounds_told_every_s = 10;
 
 /// slurmctld holds an update of a job back, for a second at a time, until slurmdbd knows the job: that
 /// would hold up everything else here.
 constexpr double new_job_left_alone_s = 2;
+
+double clock_s(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 Json companion_json(const Companion& companion) {
   return Json::object({{"id", companion.id},
@@ -43,25 +52,45 @@ Controller::Controller(Parts parts)
 }
 
 double Controller::cycle(double now) {
+  const double begin = clock_s(CLOCK_MONOTONIC), own_begin = clock_s(CLOCK_THREAD_CPUTIME_ID);
   handle_agents(now);
-  look(now);
+  const bool changed = look(now);
   handle_agents(now);  // hellos that waited for a fresh look
   keep_deadlines(now);
   if (decide_due_ && have_snapshot_) decide(now);
   save();
   write_comments(now);
+  if (changed && events_.kept())
+    note_round(clock_s(CLOCK_MONOTONIC) - begin, clock_s(CLOCK_THREAD_CPUTIME_ID) - own_begin, now);
   return now + parts_.config.poll_interval_s;
+}
+
+void Controller::note_round(double seconds, double own_seconds, double now) {
+  RoundTimes& times = round_times_;
+  if (times.took_s.empty()) times.since = now;
+  times.took_s.push_back(seconds);
+  times.own_sum_s += own_seconds;
+  times.decide_sum_s += last_decide_s_;
+  if (now - times.since < rounds_told_every_s) return;
+  std::sort(times.took_s.begin(), times.took_s.end());
+  const double rounds = static_cast<double>(times.took_s.size());
+  events_.event("rounds", {{"rounds", times.took_s.size()},
+                           {"median_ms", 1000 * times.took_s[times.took_s.size() / 2]},
+                           {"most_ms", 1000 * times.took_s.back()},
+                           {"own_ms", 1000 * times.own_sum_s / rounds},
+                           {"decide_ms", 1000 * times.decide_sum_s / rounds}});
+  times = RoundTimes{};
 }
 
 // ---- Slurm's records
 
-void Controller::look(double now) {
+bool Controller::look(double now) {
   Result<std::optional<slurm::Snapshot>> loaded = parts_.slurm->load();
   if (!loaded) {
     events_.say("slurmctld did not answer: " + loaded.error().message());
-    return;
+    return false;
   }
-  if (!loaded->has_value()) return;
+  if (!loaded->has_value()) return false;
   snapshot_ = std::move(**loaded);
   have_snapshot_ = true;
   decide_due_ = true;
@@ -73,6 +102,7 @@ void Controller::look(double now) {
   for (const auto& [id, job] : jobs_)
     for (const Companion& companion : job.companions) companions.push_back(companion.id);
   parts_.book->set_companions(std::move(companions));
+  return true;
 }
 
 void Controller::report(const Change& change, double now) {

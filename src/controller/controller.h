@@ -57,8 +57,10 @@ class Controller {
   void agent_gone(ElasticJob& job, double now);
   ElasticJob* job_of(control::ConnectionId connection);
 
+  void note_round(double seconds, double own_seconds, double now);
+
   // Slurm's records (controller.cc)
-  void look(double now);
+  bool look(double now);  ///< whether anything had changed
   void report(const Change& change, double now);
   void cancel(JobId companion, const std::string& reason);
   void tell_shrink(ElasticJob& job, const Companion& companion, double now);
@@ -82,6 +84,12 @@ class Controller {
   std::map<control::ConnectionId, JobId> connections_;
   std::vector<std::pair<control::Server::Event, double>> waiting_hellos_;  ///< with the time they came
   double last_decide_s_ = 0;
+  /// Rounds that looked at a changed queue, since EventLog last got a line about them.
+  struct RoundTimes {
+    std::vector<double> took_s;         ///< from begin to end, waiting for slurmctld's answers included
+    double own_sum_s = 0, decide_sum_s = 0;  ///< of this thread's own work
+    double since = 0;
+  } round_times_;
 };
 
 }  // namespace swell::controller

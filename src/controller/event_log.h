@@ -21,6 +21,8 @@ class EventLog {
   /// `sentence` goes to the log where not empty.
   void event(const char* name, std::initializer_list<std::pair<const char*, Json>> members,
              const std::string& sentence = {});
+  /// Is there a file that wants events?
+  bool kept() const noexcept { return !path_.empty(); }
   void say(const std::string& sentence) { log_(sentence); }
 
  private:

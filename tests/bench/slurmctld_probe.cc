@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The load and the measurements of tests/bench/slurmctld, over Slurm's public API: no client process
+// is started for a sample, so that what is timed is slurmctld.
+//
+//   slurmctld_probe fill NODES FIRST RUNNING PENDING   allocations that hold GPUs, from node FIRST + 1
+//                                          on and round again, and jobs that cannot start
+//   slurmctld_probe load SECONDS [FOLDER]  the same mix of requests whatever scheduler runs; with
+//                                          FOLDER, each request's time is appended to FOLDER/KIND, in us,
+//                                          and sdiag's cycles to FOLDER/{main,backfill}_cycle
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void die(const char* what) {
+  std::fprintf(stderr, "slurmctld_probe: %s: %s\n", what, slurm_strerror(errno));
+  std::exit(1);
+}
+
+/// The members that every job of this benchmark sets; the texts must outlive it.
+struct Job {
+  std::string name, gpus, node, script = "#!/bin/sh\nsleep 1\n", folder = "/", output = "/dev/null", path = "PATH=/usr/bin:/bin", host;
+  char* environment[2] = {};
+  job_desc_msg_t description;
+
+  Job(const std::string& job_name, int nodes, int gpus_per_node, unsigned minutes)
+      : name(job_name), gpus("gres:gpu:" + std::to_string(gpus_per_node)) {
+    char own_name[256] = "";
+    gethostname(own_name, sizeof own_name - 1);
+    host = own_name;
+    slurm_init_job_desc_msg(&description);
+    description.name = name.data();
+    description.user_id = getuid();
+    description.group_id = getgid();
+    description.min_nodes = description.max_nodes = static_cast<std::uint32_t>(nodes);
+    description.tres_per_node = gpus.data();
+    description.time_limit = minutes;
+    description.work_dir = folder.data();
+    description.alloc_node = host.data();
+  }
+  void allocate_on(const std::string& wanted) {
+    node = wanted;
+    description.req_nodes = node.data();
+    description.immediate = 1;
+    resource_allocation_response_msg_t* response = nullptr;
+    if (slurm_allocate_resources(&description, &response) != SLURM_SUCCESS) die("slurm_allocate_resources");
+    slurm_free_resource_allocation_response_msg(response);
+  }
+  std::uint32_t submit() {
+    environment[0] = path.data();
+    description.environment = environment;
+    description.env_size = 1;
+    description.script = script.data();
+    description.std_out = description.std_err = output.data();
+    submit_response_msg_t* response = nullptr;
+    if (slurm_submit_batch_job(&description, &response) != SLURM_SUCCESS) die("slurm_submit_batch_job");
+    const std::uint32_t id = response->job_id;
+    slurm_free_submit_response_response_msg(response);
+    return id;
+  }
+};
+
+/// Every node gets a job, so that none is whole: then jobs of 8 GPUs a node wait.
+void fill(int nodes, int first, int running, int pending) {
+  for (int i = first; i < first + running; ++i)
+    Job("running", 1, 4, 1440).allocate_on("node" + std::to_string(i % nodes + 1));
+  constexpr int sizes[] = {1, 2, 4, 1, 8, 2, 16, 1, 32, 64};
+  for (int i = 0; i < pending; ++i)
+    Job("pending", std::min(sizes[i % std::size(sizes)], nodes), 8, static_cast<unsigned>(30 + 37 * i % 690)).submit();
+}
+
+/// Times of requests, kept by kind.
+class Times {
+ public:
+  template <typename Request>
+  void time(const char* kind, Request request) {
+    const auto begin = Clock::now();
+    request();
+    times_[kind].push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+  }
+  void write(const std::string& folder) const {
+    for (const auto& [kind, times] : times_) {
+      std::ofstream out(folder + "/" + kind, std::ios::app);
+      for (double each : times) out << each << '\n';
+    }
+  }
+
+ private:
+  std::map<std::string, std::vector<double>> times_;
+};
+
+void list_jobs() {
+  job_info_msg_t* message = nullptr;
+  if (slurm_load_jobs(0, &message, SHOW_ALL) != SLURM_SUCCESS) die("slurm_load_jobs");
+  slurm_free_job_info_msg(message);
+}
+
+void show_job(std::uint32_t id) {
+  job_info_msg_t* message = nullptr;
+  if (slurm_load_job(&message, id, SHOW_DETAIL) != SLURM_SUCCESS) die("slurm_load_job");
+  slurm_free_job_info_msg(message);
+}
+
+void list_nodes() {
+  node_info_msg_t* message = nullptr;
+  if (slurm_load_node(0, &message, SHOW_ALL) != SLURM_SUCCESS) die("slurm_load_node");
+  slurm_free_node_info_msg(message);
+}
+
+std::uint32_t first_job() {
+  job_info_msg_t* message = nullptr;
+  if (slurm_load_jobs(0, &message, SHOW_ALL) != SLURM_SUCCESS || message->record_count == 0) die("slurm_load_jobs");
+  const std::uint32_t id = message->job_array[0].job_id;
+  slurm_free_job_info_msg(message);
+  return id;
+}
+
+/// sdiag's last cycles, each taken down once: their median stands more than their mean does when the
+/// host has other work too. Cycles shorter than the pause between two looks may be missed.
+class Cycles {
+ public:
+  void look() {
+    stats_info_request_msg_t request{STAT_COMMAND_GET};
+    stats_info_response_msg_t* stats = nullptr;
+    if (slurm_get_statistics(&stats, &request) != SLURM_SUCCESS) die("slurm_get_statistics");
+    main_.note(stats->schedule_cycle_counter, stats->schedule_cycle_last);
+    backfill_.note(stats->bf_cycle_counter, stats->bf_cycle_last);
+    // No public function frees the answer; there are a few hundred of some KiB.
+  }
+  void write(const std::string& folder) const {
+    main_.write(folder + "/main_cycle");
+    backfill_.write(folder + "/backfill_cycle");
+  }
+
+ private:
+  struct Kind {
+    bool seen = false;
+    std::uint32_t counter = 0;
+    std::vector<std::uint32_t> times;
+    void note(std::uint32_t now, std::uint32_t last) {
+      if (seen && now != counter) times.push_back(last);
+      counter = now;
+      seen = true;
+    }
+    void write(const std::string& path) const {
+      std::ofstream out(path, std::ios::app);
+      for (std::uint32_t each : times) out << each << '\n';
+    }
+  } main_, backfill_;
+};
+
+/// 100 small requests a second; the whole queue, all nodes, a submission and a cancellation four times,
+/// in a new order each time: a fixed one would beat with the controller's own rhythm, which follows
+/// submissions.
+void load(double seconds, const std::string& folder) {
+  const std::uint32_t job = first_job();
+  Times times;
+  Cycles cycles;
+  std::deque<std::uint32_t> fresh;
+  const std::vector<std::function<void()>> requests{
+      [&] { times.time("list_jobs", list_jobs); },
+      [&] { times.time("list_nodes", list_nodes); },
+      [&] { times.time("submit", [&] { fresh.push_back(Job("fresh", 1, 8, 30).submit()); }); },
+      [&] {
+        if (fresh.empty()) return;
+        times.time("cancel", [&] { slurm_kill_job(fresh.front(), SIGKILL, 0); });
+        fresh.pop_front();
+      },
+      [&] { cycles.look(); },
+  };
+  constexpr std::size_t ticks = 25;  // of 10 ms
+  std::vector<std::size_t> order(ticks);
+  std::iota(order.begin(), order.end(), 0);
+  std::minstd_rand random(1);
+  const auto begin = Clock::now();
+  auto next = begin;
+  for (std::size_t tick = 0; Clock::now() - begin < std::chrono::duration<double>(seconds); ++tick) {
+    if (tick % ticks == 0) std::shuffle(order.begin(), order.end(), random);
+    times.time("show_job", [&] { show_job(job); });
+    if (order[tick % ticks] < requests.size()) requests[order[tick % ticks]]();
+    next += std::chrono::milliseconds(10);
+    std::this_thread::sleep_until(next);
+  }
+  for (std::uint32_t each : fresh) slurm_kill_job(each, SIGKILL, 0);
+  if (folder.empty()) return;
+  times.write(folder);
+  cycles.write(folder);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string command = argc > 1 ? argv[1] : "";
+  slurm_init(nullptr);
+  if (command == "fill" && argc == 6)
+    fill(std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]));
+  else if (command == "load" && argc >= 3) load(std::atof(argv[2]), argc > 3 ? argv[3] : "");
+  else {
+    std::fprintf(stderr, "usage: slurmctld_probe fill NODES FIRST RUNNING PENDING | load SECONDS [FOLDER]\n");
+    return 2;
+  }
+  return 0;
+}
