@@ -3,6 +3,7 @@
 #
 # swell doctor and swell jobs on real clusters: a site is broken, the doctor names the fault, and what it
 # prints after "mend:" makes the site whole.
+# shellcheck disable=SC2317 # called by check
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cluster_up --nodes 3 --gpus-per-node 4

@@ -39,15 +39,16 @@ Finding check_swell_conf(const Site& site) {
   const std::string check = "swell.conf";
   if (!site.swell_conf) {
     if (!site.on_controller())
-      return warning(check, fmt::format("{}; it is checked on the controller host only",
+      return warning(check, fmt::format("{}; swellrun finds the controller by it, so jobs whose script runs on this host "
+                                        "never grow; what it says is checked on the controller host",
                                         site.swell_conf.error().message()),
-                     {fmt::format("swell doctor   # on {}", site.slurmctld->hosts.empty() ? "the controller host"
-                                                                                            : site.slurmctld->hosts.front())});
+                     {fmt::format("copy swell.conf of the controller host ({}) to {}",
+                                  site.slurmctld->hosts.empty() ? "?" : site.slurmctld->hosts.front(), site.swell_conf_path)});
     return fault(check, fmt::format("elasticity is off: {}", site.swell_conf.error().message()),
                  {fmt::format("$EDITOR {}   # swell.conf(5) describes every key", site.swell_conf_path), restart});
   }
-  if (!site.swell_conf_for_slurm_user)
-    return fault(check, fmt::format("SlurmUser may not read {}, so elasticity is off", site.swell_conf_path),
+  if (!site.swell_conf_for_all)
+    return fault(check, fmt::format("{} is not readable by all users, as swellrun and SlurmUser need it", site.swell_conf_path),
                  {fmt::format("chmod a+r {}", site.swell_conf_path), restart});
   if (!site.swell_conf->enabled)
     return warning(check, "elasticity is switched off by Elasticity=no",

@@ -48,11 +48,9 @@ Result<void> try_munge(const std::string& socket) {
 }
 
 /// Only the file's own permissions: whether its folder may be entered is slurm.conf's matter too.
-bool readable_by(const std::string& path, uid_t uid) {
+bool readable_by_all(const std::string& path) {
   struct stat status {};
-  if (uid == 0 || stat(path.c_str(), &status) != 0) return true;
-  if (status.st_uid == uid) return (status.st_mode & S_IRUSR) != 0;
-  return (status.st_mode & (S_IROTH | S_IRGRP)) != 0;
+  return stat(path.c_str(), &status) != 0 || (status.st_mode & S_IROTH) != 0;
 }
 
 std::string beside(const std::string& slurm_conf, const char* name) {
@@ -62,7 +60,7 @@ std::string beside(const std::string& slurm_conf, const char* name) {
 void gather_files(Site& site, const slurm::ControllerConfig& slurmctld) {
   site.swell_conf_path = beside(slurmctld.slurm_conf, "swell.conf");
   site.swell_conf = controller::Config::load(site.swell_conf_path);
-  site.swell_conf_for_slurm_user = readable_by(site.swell_conf_path, slurmctld.slurm_uid);
+  site.swell_conf_for_all = readable_by_all(site.swell_conf_path);
   for (const char* name : {"sched_swell.so", "job_submit_swell.so"})
     site.slurmctld_plugins.push_back(find_plugin(name, slurmctld.plugin_dir));
   const bool named = !slurmctld.plugstack.empty() && slurmctld.plugstack != "(null)";

@@ -60,7 +60,7 @@ struct Site {
 
   std::string swell_conf_path;
   Result<controller::Config> swell_conf = Error("not read");
-  bool swell_conf_for_slurm_user = true;            ///< its permissions let SlurmUser read it
+  bool swell_conf_for_all = true;                   ///< its permissions let everybody read it
 
   std::vector<PluginFile> slurmctld_plugins;        ///< sched_swell.so, job_submit_swell.so
   std::string plugstack_path;

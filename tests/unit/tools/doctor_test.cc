@@ -67,11 +67,11 @@ Test(doctor, faults_of_the_installation) {
   const Case cases[] = {
       {"swell.conf", Level::fault, [](Site& s) { s.swell_conf = Error("/etc/slurm/swell.conf: line 2: unknown key \"Colour\""); },
        "elasticity is off: /etc/slurm/swell.conf: line 2: unknown key", "$EDITOR /etc/slurm/swell.conf"},
-      {"swell.conf", Level::fault, [](Site& s) { s.swell_conf_for_slurm_user = false; }, "SlurmUser may not read",
+      {"swell.conf", Level::fault, [](Site& s) { s.swell_conf_for_all = false; }, "not readable by all users",
        "chmod a+r /etc/slurm/swell.conf"},
       {"swell.conf", Level::warn, [](Site& s) { s.swell_conf->enabled = false; }, "switched off", "Elasticity=yes"},
       {"swell.conf", Level::warn, [](Site& s) { s.swell_conf = Error("no such file"), s.host = "n1"; },
-       "controller host only", "swell doctor   # on 10.0.0.1"},
+       "never grow", "copy swell.conf of the controller host (10.0.0.1) to /etc/slurm/swell.conf"},
       {"SchedulerType", Level::fault, [](Site& s) { s.slurmctld->scheduler_type = "sched/backfill"; }, "sched/backfill",
        "in slurm.conf: SchedulerType=sched/swell"},
       {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = "lua"; }, "lua",
