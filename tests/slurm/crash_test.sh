@@ -6,7 +6,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cluster_up --nodes 4 --gpus-per-node 2
 
-grown_job() { submit --elastic=max=8,grace=10 --gres=gpu:2 -w node1 "$@" && within 30 grown "$job" 8; }
+grown_job() { submit --elastic=max=8,grace=10 --gres=gpu:2 -w node1 && within 30 grown "$job" 8; }
 reaches() { # JOB STATE: the agent has told of this state since the mark
   tail -n "+$mark" "$events" | grep '"event":"status"' | grep "\"job\":$1," | grep -q "\"state\":\"$2\""
 }
@@ -71,6 +71,45 @@ for state in ALLOCATED WARMING SWITCHING ACTIVE DRAINING; do
   check "swellrun is killed by signal 9 while the job is $state" swellrun_dies "$state"
 done
 
+# The last worker is killed: one of a companion where there are any, which the job survives; before that
+# one of the basic demand, whose failure is the program's own, as with srun.
+worker_dies() { # STATE
+  at_state "$1" || return
+  local pid
+  pid=$(last_worker) && kill -KILL "$pid" || return
+  scancel "$blocker" 2> /dev/null
+  within 60 over_or_on || return
+  settled && if ended "$job"; then
+    [[ $(cat "$work/$job/status") == 137 ]] && within 20 has_no_companions "$job" && within 20 no_workers
+  else
+    goes_on "$job"
+  fi
+}
+last_worker() {
+  local file pid last=''
+  for file in $(find "$work/$job" -name 'start.*' | sort -t. -k2n -k3n); do
+    read -r pid _ < "$file"
+    kill -0 "$pid" 2> /dev/null && last=$pid
+  done
+  [[ -n $last ]] && printf '%s\n' "$last"
+}
+over_or_on() { ended "$job" || { [[ -n ${rigid_job:-} ]] && grown "$job" 4; } || grown "$job" 8; }
+for state in ALLOCATED WARMING SWITCHING ACTIVE DRAINING; do
+  rigid_job=
+  check "a worker is killed by signal 9 while the job is $state" worker_dies "$state"
+done
+
+slurmd_dies() { # STATE
+  at_state "$1" && "$cluster" kill-slurmd node4 -KILL && "$cluster" start-slurmd node4 || return
+  scancel "$blocker" 2> /dev/null
+  [[ -n ${rigid_job:-} ]] && { within 60 in_state "$rigid_job" RUNNING || return; }
+  goes_on "$job" && within 60 grown "$job" "$([[ -n ${rigid_job:-} ]] && echo 4 || echo 8)" && settled
+}
+for state in ALLOCATED WARMING SWITCHING ACTIVE DRAINING; do
+  rigid_job=
+  check "slurmd of a lent node is killed by signal 9 while the job is $state" slurmd_dies "$state"
+done
+
 worker_of_companion_dies() {
   grown_job || return
   local pid
@@ -80,19 +119,13 @@ worker_of_companion_dies() {
 newer_epoch() { (($(newest_epoch "$job") > $1)); }
 check 'a worker on a companion is killed: the job restarts from its checkpoint' worker_of_companion_dies
 
-slurmd_of_companion_dies() {
-  grown_job || return
-  "$cluster" kill-slurmd node4 -KILL || return
-  sleep 1
-  "$cluster" start-slurmd node4 && goes_on "$job" && within 60 grown "$job" 8 && settled
-}
-check 'slurmd of a companion is killed and started again' slurmd_of_companion_dies
-
 node_goes_down() {
   grown_job || return
-  scontrol update nodename=node4 state=down reason=test || return
+  "$cluster" kill-slurmd node4 -KILL && scontrol update nodename=node4 state=down reason=test || return
   within 40 without_node node4 && goes_on "$job" && in_state "$job" RUNNING && settled || return
-  scontrol update nodename=node4 state=resume && within 60 grown "$job" 8
+  "$cluster" start-slurmd node4
+  scontrol update nodename=node4 state=resume
+  within 60 grown "$job" 8
 }
 without_node() { [[ ! $(word_of "$job" companions) =~ $1 ]] && workers_run "$job" 6; }
 check 'the node of a companion goes down' node_goes_down
