@@ -79,7 +79,7 @@ class PipelineSum {
     time_.extra = std::max(time_.extra, stage.extra() - backward_in_front_);
     backward_in_front_ += stage.bwd;
   }
-  IterationTime finish(int micro_batches) const noexcept {
+  IterationTime finish(double micro_batches) const noexcept {
     IterationTime time = time_;
     time.steady = (micro_batches - 1) * slowest_;
     return time;

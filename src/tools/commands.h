@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace swell::tools {
+
+/// What a subcommand does once its options are read; returns the program's exit status.
+using Action = std::function<int()>;
+
+/// Each adds one subcommand to the `swell` program. One file a subcommand.
+Action add_plan(CLI::App& app);
+Action add_predict(CLI::App& app);
+
+}  // namespace swell::tools

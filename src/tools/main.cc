@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The `swell` command: a table of subcommands, one file each.
+#include <config.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "tools/commands.h"
+
+namespace {
+
+constexpr struct {
+  const char* name;
+  swell::tools::Action (*add)(CLI::App&);
+} kSubcommands[] = {
+    {"plan", swell::tools::add_plan},
+    {"predict", swell::tools::add_predict},
+};
+
+int run(int argc, char** argv) {
+  CLI::App app("Elastic training jobs on Slurm", "swell");
+  app.set_version_flag("--version", "swell " PACKAGE_VERSION);
+  app.require_subcommand(1);
+  std::vector<swell::tools::Action> actions;
+  for (const auto& subcommand : kSubcommands) actions.push_back(subcommand.add(app));
+  CLI11_PARSE(app, argc, argv);
+  for (std::size_t i = 0; i < actions.size(); ++i)
+    if (app.got_subcommand(kSubcommands[i].name)) return actions[i]();
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& problem) {
+    std::fprintf(stderr, "swell: %s\n", problem.what());
+    return 1;
+  }
+}
