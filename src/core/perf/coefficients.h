@@ -49,7 +49,7 @@ struct Coefficients {
 void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen, const cluster::Cluster& cluster);
 
 /// Coefficients from the model's shape and the GPUs' data sheets alone, for a job that no profile
-/// is there for yet: half of peak speed, full recomputation off, mixed precision Adam.
+/// is there for yet: half of peak speed, no recomputation, Adam in bf16.
 Coefficients expected_coefficients(const models::Model& model, const cluster::Cluster& cluster);
 
 /// {"types": {"h100": {"comp_s", ...}}, "activ_bytes", ...}. Every type of the cluster must be there.
