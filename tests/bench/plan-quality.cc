@@ -53,13 +53,18 @@ void against_exhaustive(int cases, bool verbose, Ratio& all, Ratio& symmetric) {
     const auto problem = made->problem();
     planner::Exhaustive::Options last;
     last.last_only = true;
-    const double optimum = best(planner::Exhaustive(last).solve(problem, {}));
+    const auto optimal = planner::Exhaustive(last).solve(problem, {});
+    const double optimum = best(optimal);
     const auto table = incremental(problem);
     const double ratio = best(table) / optimum, plain = best(planner::Symmetric().solve(problem, {})) / optimum;
     all.add(ratio);
     symmetric.add(plain);
     if (verbose || ratio < 0.95)
       std::printf("%-5u %-5d %-6d %-7d %-10.4f %-10.4f %-8.4f %-8.4f\n", seed, nodes, made->start.gpu_count(), gpus, optimum, best(table), ratio, plain);
+    if (verbose && ratio < 0.97) {
+      const auto name = [&](const planner::ScaleTable& t) { return plan::name_all(t.rows.back().layout, *made->cluster); };
+      std::printf("  optimum: %s\n  ours:    %s\n", name(optimal).to_json().dump().c_str(), name(table).to_json().dump().c_str());
+    }
     if (ratio > 1 + 1e-9) std::printf("case %u: better than the optimum, so the optimum is wrong\n", seed);
   }
 }
@@ -99,7 +104,7 @@ void against_metis(double budget, Ratio& all) {
       }
     }
     planner::Evaluator evaluator(perf, entry.model.global_batch / entry.micro_batches);
-    start = planner::best_symmetric(evaluator, first, entry.micro_batches, {one.tp}, {one.pp, one.tp}).layout;
+    start = planner::best_symmetric(evaluator, first, entry.micro_batches, {{one.tp}, evaluator.micro_batch()}, {one.pp, one.tp}).layout;
     planner::Problem problem{perf, start, planner::unused(start, cluster)};
     problem.free = planner::affinity_order(start, problem.free, cluster);
     problem.free.resize(static_cast<std::size_t>(one.to - start.gpu_count()));

@@ -57,7 +57,7 @@ class CaseGenerator {
       for (int g = 0; g < static_cast<int>(made.cluster->node(n).gpus.size()) && taken < wanted; ++g, ++taken)
         planner::add_to(gpus, n, made.cluster->type_of({n, g}), plan::GpuMask{1} << g);
     planner::Evaluator evaluator(*made.perf, micro_batch);
-    auto start = planner::best_symmetric(evaluator, gpus, micro_batches, planner::tp_degrees(heads), {});
+    auto start = planner::best_symmetric(evaluator, gpus, micro_batches, planner::degrees_for(heads, micro_batch), {});
     if (!(start.seconds < 1e300)) return std::nullopt;
     made.start = std::move(start.layout);
     return made;

@@ -56,9 +56,9 @@ int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int most) {
   return taken;
 }
 
-std::vector<int> tp_degrees(int heads) {
-  std::vector<int> degrees;
-  for (int tp = 1; tp <= kMostTp && heads % tp == 0; tp *= 2) degrees.push_back(tp);
+Degrees degrees_for(int heads, int micro_batch) {
+  Degrees degrees{{}, micro_batch};
+  for (int tp = 1; tp <= kMostTp && heads % tp == 0; tp *= 2) degrees.tp.push_back(tp);
   return degrees;
 }
 

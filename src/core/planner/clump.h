@@ -28,7 +28,13 @@ int count(const Clumps& clumps) noexcept;
 /// and takes their GPUs out of `clumps`. Returns how many.
 int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int most = 1 << 30);
 
-/// TP degrees worth trying: powers of two up to 8 that divide the model's heads.
-std::vector<int> tp_degrees(int heads);
+/// The degrees that a stage may have.
+struct Degrees {
+  std::vector<int> tp;  ///< rising
+  int most_dp = 1;      ///< every group needs a sample of each micro-batch
+};
+
+/// TP: powers of two up to 8 that divide the model's heads. DP: up to the samples of a micro-batch.
+Degrees degrees_for(int heads, int micro_batch);
 
 }  // namespace swell::planner

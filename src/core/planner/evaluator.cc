@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 #include "core/planner/balance.h"
 
@@ -13,6 +12,7 @@ namespace {
 
 constexpr std::size_t kTpClasses = 7;  // 1 to 64 in powers of two
 constexpr int kAnyLayers = 1 << 30;
+constexpr double kSafe = 1 + 1e-12;  // the sums of a bound round otherwise than the time itself
 
 }  // namespace
 
@@ -82,8 +82,16 @@ double Evaluator::seconds(const plan::Layout& layout) {
   return perf_.iteration_time(layout).total();
 }
 
-double Evaluator::finish(plan::Layout& layout) {
-  if (!balance(layout)) return std::numeric_limits<double>::infinity();
+double Evaluator::finish(plan::Layout& layout, double unless) {
+  constexpr double none = std::numeric_limits<double>::infinity();
+  if (!balance(layout)) return none;
+  double sum = 0, slowest = 0;  // without synchronization and optimizer: most plans fail on this alone
+  for (std::size_t i = 0; i < share_.size(); ++i) {
+    const double comp = share_[i] * cost_[i];
+    sum += comp;
+    slowest = std::max(slowest, comp);
+  }
+  if (sum + (layout.micro_batches - 1) * slowest >= unless * kSafe) return none;
   return seconds(layout);
 }
 

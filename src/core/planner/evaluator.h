@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "core/perf/peak_memory.h"
@@ -19,8 +20,8 @@ class Evaluator {
   /// Load-Balance of Algorithm 1: sets local batches and layers of `layout` to the min-max split,
   /// within memory. False where the skeleton cannot hold the model.
   bool balance(plan::Layout& layout);
-  /// Balances, then times; infinity where it does not fit.
-  double finish(plan::Layout& layout);
+  /// Balances, then times; infinity where it does not fit, or is no faster than `unless` seconds.
+  double finish(plan::Layout& layout, double unless = std::numeric_limits<double>::infinity());
   /// Times a balanced layout. Seconds.
   double seconds(const plan::Layout& layout);
 

@@ -6,7 +6,7 @@
 
 #include "core/planner/affinity.h"
 #include "core/planner/refine.h"
-#include "core/planner/symmetric.h"
+#include "core/planner/starts.h"
 
 namespace swell::planner {
 
@@ -15,6 +15,10 @@ namespace {
 constexpr double kFreshGain = 1.01;  // a plan from scratch moves all state: it must be worth it
 constexpr double kWorthwhile = 1 - 1e-9;
 constexpr int kManyStages = 8;  // refining grows with the square of the stages
+// Plans from scratch are refined where they are not too far behind.
+constexpr std::size_t kStarts = 3;
+constexpr int kFewGpus = 16;
+constexpr double kPromising = 1.0, kPromisingFew = 2.0;
 
 /// Units of at most `group` GPUs of one node and type, in the order in which they are taken.
 std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int group, const cluster::Cluster& cluster) {
@@ -39,13 +43,32 @@ int samples_of(const plan::Layout& layout) {
   return sum;
 }
 
+/// Refines `found`, and plans from scratch over `all` its GPUs, one of which takes its place where
+/// that is worth moving the state.
+void improve(Found& found, const Clumps& all, Evaluator& evaluator, int micro_batches, const Degrees& degrees,
+             const Incremental::Options& options) {
+  const auto rounds = [&](const Found& one) {
+    return one.layout.pp() > kManyStages ? std::min(options.refine_rounds, 1) : options.refine_rounds;
+  };
+  refine(found, evaluator, degrees, rounds(found));
+  if (!options.fresh) return;
+  std::vector<Found> starts = fresh_starts(evaluator, all, micro_batches, degrees);
+  const bool few = count(all) <= kFewGpus;
+  const double promising = found.seconds * (few ? kPromisingFew : kPromising);
+  for (std::size_t k = 0; k < starts.size() && k < kStarts; ++k) {
+    if (starts[k].seconds > promising) break;
+    refine(starts[k], evaluator, degrees, rounds(starts[k]));
+    if (starts[k].seconds * kFreshGain < found.seconds) found = std::move(starts[k]);
+  }
+}
+
 }  // namespace
 
 ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) const {
   const cluster::Cluster& cluster = problem.perf.cluster();
   const bool exact = problem.consistency == Consistency::exact;
   Evaluator evaluator(problem.perf, samples_of(problem.current), exact);
-  const std::vector<int> tp_degrees = planner::tp_degrees(problem.perf.model().heads);
+  const Degrees degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
 
   ScaleTable table;
   table.order = affinity_order(problem.current, problem.free, cluster);
@@ -77,8 +100,8 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
       add_all(more, units[j]);  // units j + 1 to i of the paper
       Clumps usable = more;
       if (options_.carry_idle) add_all(usable, best[j].idle);
-      expand(best[j].layout, usable, tp_degrees, problem.consistency, [&](Candidate&& candidate) {
-        const double seconds = evaluator.finish(candidate.layout);
+      expand(best[j].layout, usable, degrees, problem.consistency, [&](Candidate&& candidate) {
+        const double seconds = evaluator.finish(candidate.layout, found.seconds);
         if (!(seconds < found.seconds * kWorthwhile)) return;
         found.why = candidate.story();
         found.seconds = seconds;
@@ -88,14 +111,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
     }
     add_all(all, units[i - 1]);
     gpus += count(units[i - 1]);
-    if (!exact) {
-      if (options_.fresh) {
-        Found fresh = best_symmetric(evaluator, all, problem.current.micro_batches, tp_degrees, {});
-        if (fresh.seconds * kFreshGain < found.seconds) found = std::move(fresh);
-      }
-      const int rounds = found.layout.pp() > kManyStages ? std::min(options_.refine_rounds, 1) : options_.refine_rounds;
-      refine(found, evaluator, tp_degrees, rounds);
-    }
+    if (!exact) improve(found, all, evaluator, problem.current.micro_batches, degrees, options_);
     best.push_back(std::move(found));
     add_row(best.back());
   }

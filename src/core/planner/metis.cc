@@ -18,7 +18,7 @@ class Search {
  public:
   Search(Evaluator& evaluator, const Metis::Options& options, int micro_batches, Found best, const Budget& budget)
       : evaluator_(evaluator), options_(options), micro_batches_(micro_batches), best_(std::move(best)), budget_(budget),
-        degrees_(tp_degrees(evaluator.perf().model().heads)) {}
+        degrees_(degrees_for(evaluator.perf().model().heads, evaluator.micro_batch()).tp) {}
 
   void run(const Clumps& gpus) {
     std::vector<int> types;

@@ -9,6 +9,8 @@ namespace swell::planner {
 
 namespace {
 
+constexpr std::size_t kSmallStage = 16;  // DP degree up to which every cut is tried
+constexpr int kFewStages = 4;
 constexpr double kWorthwhile = 1 - 1e-9;  // below this share of the old time, a change counts
 
 /// Tries changes of one plan and keeps the best.
@@ -17,7 +19,7 @@ class Search {
   Search(const Found& base, Evaluator& evaluator) : base_(base), evaluator_(evaluator), best_seconds_(base.seconds) {}
 
   void try_skeleton(plan::Layout&& layout, Clumps&& idle, int stage) {
-    const double seconds = evaluator_.finish(layout);
+    const double seconds = evaluator_.finish(layout, best_seconds_);
     keep(std::move(layout), std::move(idle), seconds, stage);
   }
   void try_balanced(plan::Layout&& layout, int stage) {
@@ -53,109 +55,174 @@ class Search {
 plan::StageLayout& at(plan::Layout& layout, int i) { return layout.stages[static_cast<std::size_t>(i)]; }
 const plan::StageLayout& at(const plan::Layout& layout, int i) { return layout.stages[static_cast<std::size_t>(i)]; }
 
-/// Stage `i` rebuilt from its own and all idle GPUs with another degree.
-void regroup(const Found& found, int i, int tp, Search& search) {
-  plan::Layout layout = found.layout;
-  Clumps idle = found.idle;
-  plan::StageLayout stage{0, tp, {}};
-  if (at(layout, i).tp == tp) stage.groups = at(layout, i).groups;
-  else add_stage(idle, at(layout, i));
-  if (take_groups(stage, idle, tp) == 0) return;
-  at(layout, i) = std::move(stage);
-  search.try_skeleton(std::move(layout), std::move(idle), i);
-}
+/// All changes of one plan. Each builds a changed skeleton and gives it to the search.
+class Changes {
+ public:
+  Changes(const Found& found, const Degrees& degrees, Search& search) : found_(found), degrees_(degrees), search_(search) {}
 
-/// Groups of `from` on one clump, enough for one group of `to`, change sides.
-void move_groups(const Found& found, int from, int to, Search& search) {
-  const plan::StageLayout& giver = at(found.layout, from);
-  const int wanted = std::max(1, at(found.layout, to).tp / giver.tp);
-  int seen_node = -1, seen_type = -1;
-  for (const plan::GroupLayout& first : giver.groups) {
-    if (first.node == seen_node && first.type == seen_type) continue;
-    seen_node = first.node;
-    seen_type = first.type;
-    plan::Layout layout = found.layout;
-    Clumps idle = found.idle;
-    auto& groups = at(layout, from).groups;
-    int moved = 0;
-    for (std::size_t j = groups.size(); j-- > 0 && moved < wanted;)
-      if (groups[j].node == first.node && groups[j].type == first.type) {
-        add_to(idle, first.node, first.type, groups[j].gpus);
-        groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(j));
-        ++moved;
+  void try_all() {
+    const int pp = found_.layout.pp();
+    for (int i = 0; i < pp; ++i) {
+      for (int tp : degrees_.tp)
+        if (tp != at(found_.layout, i).tp || !found_.idle.empty()) regroup(i, tp);
+      drop(i);
+      shed(i);
+      split(i);
+      for (int j = 0; j < pp; ++j) {
+        if (j == i) continue;
+        move_groups(i, j);
+        move_layer(i, j);
+        if (j < i) continue;
+        exchange(i, j);
+        for (int tp : degrees_.tp) merge(i, j, tp);
       }
-    if (groups.empty()) continue;  // that would be a merge
-    plan::StageLayout& receiver = at(layout, to);
-    if (take_groups(receiver, idle, receiver.tp) == 0) continue;
-    std::sort(receiver.groups.begin(), receiver.groups.end(), [](const auto& a, const auto& b) {
-      return std::tuple(a.type, a.node, a.gpus) < std::tuple(b.type, b.node, b.gpus);
+    }
+  }
+
+ private:
+  int take(plan::StageLayout& stage, Clumps& from, int tp) const {
+    return take_groups(stage, from, tp, degrees_.most_dp - stage.dp());
+  }
+
+  /// Stage `i` rebuilt from its own and all idle GPUs with another degree.
+  void regroup(int i, int tp) {
+    plan::Layout layout = found_.layout;
+    Clumps idle = found_.idle;
+    plan::StageLayout stage{0, tp, {}};
+    if (at(layout, i).tp == tp) stage.groups = at(layout, i).groups;
+    else add_stage(idle, at(layout, i));
+    if (take(stage, idle, tp) == 0) return;
+    at(layout, i) = std::move(stage);
+    search_.try_skeleton(std::move(layout), std::move(idle), i);
+  }
+
+  void drop(int i) {
+    if (found_.layout.pp() == 1) return;
+    plan::Layout layout = found_.layout;
+    Clumps idle = found_.idle;
+    add_stage(idle, at(layout, i));
+    layout.stages.erase(layout.stages.begin() + i);
+    search_.try_skeleton(std::move(layout), std::move(idle), 0);
+  }
+
+  /// Stage `i` without its groups of one node and type: a slow link or a slow type may hold it up.
+  void shed(int i) {
+    for_each_clump(at(found_.layout, i), [&](int node, int type) {
+      plan::Layout layout = found_.layout;
+      Clumps idle = found_.idle;
+      std::erase_if(at(layout, i).groups, [&](const plan::GroupLayout& group) {
+        if (group.node != node || group.type != type) return false;
+        add_to(idle, node, type, group.gpus);
+        return true;
+      });
+      if (at(layout, i).groups.empty()) return;
+      search_.try_skeleton(std::move(layout), std::move(idle), i);
     });
-    search.try_skeleton(std::move(layout), std::move(idle), to);
   }
-}
 
-void merge(const Found& found, int i, int j, int tp, Search& search) {
-  plan::Layout layout = found.layout;
-  Clumps idle = found.idle;
-  add_stage(idle, at(layout, i));
-  add_stage(idle, at(layout, j));
-  plan::StageLayout stage{0, tp, {}};
-  if (take_groups(stage, idle, tp) == 0) return;
-  at(layout, i) = std::move(stage);
-  layout.stages.erase(layout.stages.begin() + j);
-  search.try_skeleton(std::move(layout), std::move(idle), i);
-}
-
-/// Stage `i` in two: the first `cut` groups, and the others, before or behind.
-void split(const Found& found, int i, std::size_t cut, Search& search) {
-  plan::Layout layout = found.layout;
-  plan::StageLayout rest{0, at(layout, i).tp, {}};
-  auto& groups = at(layout, i).groups;
-  rest.groups.assign(groups.begin() + static_cast<std::ptrdiff_t>(cut), groups.end());
-  groups.resize(cut);
-  layout.stages.insert(layout.stages.begin() + i + 1, std::move(rest));
-  search.try_skeleton(std::move(layout), Clumps(found.idle), i);
-}
-
-void try_splits(const Found& found, int i, Search& search) {
-  const auto& groups = at(found.layout, i).groups;
-  for (std::size_t cut = 1; cut < groups.size(); ++cut) {
-    const bool border = groups[cut].node != groups[cut - 1].node || groups[cut].type != groups[cut - 1].type;
-    if (border || cut == groups.size() / 2) split(found, i, cut, search);
+  /// Groups of `from` on one node, enough for one group of `to`, change sides.
+  void move_groups(int from, int to) {
+    const int wanted = std::max(1, at(found_.layout, to).tp / at(found_.layout, from).tp);
+    for_each_clump(at(found_.layout, from), [&](int node, int type) {
+      plan::Layout layout = found_.layout;
+      Clumps idle = found_.idle;
+      auto& groups = at(layout, from).groups;
+      int moved = 0;
+      for (std::size_t j = groups.size(); j-- > 0 && moved < wanted;)
+        if (groups[j].node == node && groups[j].type == type) {
+          add_to(idle, node, type, groups[j].gpus);
+          groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(j));
+          ++moved;
+        }
+      if (groups.empty()) return;  // that would be a merge
+      plan::StageLayout& receiver = at(layout, to);
+      if (take(receiver, idle, receiver.tp) == 0) return;
+      std::sort(receiver.groups.begin(), receiver.groups.end(), [](const auto& a, const auto& b) {
+        return std::tuple(a.type, a.node, a.gpus) < std::tuple(b.type, b.node, b.gpus);
+      });
+      search_.try_skeleton(std::move(layout), std::move(idle), to);
+    });
   }
-}
 
-void try_all(const Found& found, const std::vector<int>& tp_degrees, Search& search) {
-  const int pp = found.layout.pp();
-  for (int i = 0; i < pp; ++i) {
-    for (int tp : tp_degrees)
-      if (tp != at(found.layout, i).tp || !found.idle.empty()) regroup(found, i, tp, search);
-    try_splits(found, i, search);
-    for (int j = 0; j < pp; ++j)
-      if (j != i) move_groups(found, i, j, search);
-    for (int j = i + 1; j < pp; ++j)
-      for (int tp : tp_degrees) merge(found, i, j, tp, search);
-    for (int j = i + 1; j < pp; ++j) {
-      plan::Layout swapped = found.layout;
-      std::swap(at(swapped, i), at(swapped, j));
-      search.try_skeleton(std::move(swapped), Clumps(found.idle), i);
+  void merge(int i, int j, int tp) {
+    Clumps idle = found_.idle;
+    add_stage(idle, at(found_.layout, i));
+    add_stage(idle, at(found_.layout, j));
+    plan::StageLayout stage{0, tp, {}};
+    if (take(stage, idle, tp) == 0) return;
+    plan::Layout layout = found_.layout;
+    at(layout, i) = std::move(stage);
+    layout.stages.erase(layout.stages.begin() + j);
+    search_.try_skeleton(std::move(layout), std::move(idle), i);
+  }
+
+  /// Stage `i` in two, at each border of nodes or types and in its middle; small stages anywhere,
+  /// with another degree behind the cut.
+  void split(int i) {
+    const plan::StageLayout& whole = at(found_.layout, i);
+    const std::size_t dp = whole.groups.size();
+    const bool small = dp <= kSmallStage && found_.layout.pp() <= kFewStages;
+    for (std::size_t cut = 1; cut < dp; ++cut) {
+      const auto& before = whole.groups[cut - 1];
+      const auto& behind = whole.groups[cut];
+      if (!small && before.node == behind.node && before.type == behind.type && cut != dp / 2) continue;
+      for (int tp : degrees_.tp) {
+        if (tp != whole.tp && !small) continue;
+        plan::Layout layout = found_.layout;
+        Clumps idle = found_.idle;
+        auto& kept = at(layout, i).groups;
+        plan::StageLayout rest{0, tp, {}};
+        rest.groups.assign(kept.begin() + static_cast<std::ptrdiff_t>(cut), kept.end());
+        kept.resize(cut);
+        if (tp != whole.tp) {
+          Clumps loose;
+          add_stage(loose, rest);
+          rest.groups.clear();
+          if (take(rest, loose, tp) == 0) continue;
+          add_all(idle, loose);
+        }
+        layout.stages.insert(layout.stages.begin() + i + 1, std::move(rest));
+        search_.try_skeleton(std::move(layout), std::move(idle), i);
+      }
     }
-    for (int j = 0; j < pp; ++j) {
-      if (j == i || at(found.layout, i).layers < 2) continue;
-      plan::Layout shifted = found.layout;
-      --at(shifted, i).layers;
-      ++at(shifted, j).layers;
-      search.try_balanced(std::move(shifted), j);
+  }
+
+  void exchange(int i, int j) {
+    plan::Layout layout = found_.layout;
+    std::swap(at(layout, i), at(layout, j));
+    search_.try_skeleton(std::move(layout), Clumps(found_.idle), i);
+  }
+
+  void move_layer(int from, int to) {
+    if (at(found_.layout, from).layers < 2) return;
+    plan::Layout layout = found_.layout;
+    --at(layout, from).layers;
+    ++at(layout, to).layers;
+    search_.try_balanced(std::move(layout), to);
+  }
+
+  template <typename Body>
+  static void for_each_clump(const plan::StageLayout& stage, const Body& body) {
+    int node = -1, type = -1;
+    for (const plan::GroupLayout& group : stage.groups) {
+      if (group.node == node && group.type == type) continue;
+      node = group.node;
+      type = group.type;
+      body(node, type);
     }
   }
-}
+
+  const Found& found_;
+  const Degrees& degrees_;
+  Search& search_;
+};
 
 }  // namespace
 
-void refine(Found& found, Evaluator& evaluator, const std::vector<int>& tp_degrees, int rounds) {
+void refine(Found& found, Evaluator& evaluator, const Degrees& degrees, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     Search search(found, evaluator);
-    try_all(found, tp_degrees, search);
+    Changes(found, degrees, search).try_all();
     if (!search.take(found)) return;
   }
 }

@@ -15,9 +15,9 @@ struct Found {
 };
 
 /// Improves `found` by the best of small changes of its skeleton, again and again, at most `rounds`
-/// times: a stage's TP degree, groups moved from one stage to another, two neighbours merged, a
-/// stage split, neighbours exchanged, a layer moved. What expanding step by step cannot undo.
-/// Not for exact consistency.
-void refine(Found& found, Evaluator& evaluator, const std::vector<int>& tp_degrees, int rounds);
+/// times: what expanding step by step cannot undo. A stage gets another TP degree or all idle GPUs,
+/// loses the groups of one node and type, is dropped, split, merged with another, or exchanged
+/// with it; groups move from one stage to another; a layer moves. Not for exact consistency.
+void refine(Found& found, Evaluator& evaluator, const Degrees& degrees, int rounds);
 
 }  // namespace swell::planner

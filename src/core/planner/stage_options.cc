@@ -57,7 +57,7 @@ std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evalua
   const plan::StageLayout& pattern = problem.current.stages.front();
   std::vector<StageOption> options;
   if (exact && !is_uniform(problem.current)) return options;
-  for (int tp : tp_degrees(evaluator.perf().model().heads)) {
+  for (int tp : degrees_for(evaluator.perf().model().heads, evaluator.micro_batch()).tp) {
     if (exact && tp != pattern.tp) continue;
     std::vector<int> taken(gpus.size(), 0);
     for (;;) {

@@ -30,7 +30,7 @@ int samples_of(const plan::Layout& layout) {
 ScaleTable solve_in(const Problem& problem, const Budget& budget, SymmetricSpace space) {
   const cluster::Cluster& cluster = problem.perf.cluster();
   Evaluator evaluator(problem.perf, samples_of(problem.current));
-  const auto degrees = tp_degrees(problem.perf.model().heads);
+  const auto degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
   ScaleTable table;
   table.order = affinity_order(problem.current, problem.free, cluster);
   Clumps gpus;
@@ -56,12 +56,12 @@ ScaleTable solve_in(const Problem& problem, const Budget& budget, SymmetricSpace
 
 }  // namespace
 
-Found best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const std::vector<int>& tp_degrees,
+Found best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees,
                      SymmetricSpace space) {
   Found best;
   best.seconds = std::numeric_limits<double>::infinity();
   const int all = count(gpus), layers = evaluator.perf().model().layers;
-  for (int tp : tp_degrees) {
+  for (int tp : degrees.tp) {
     if (space.tp != 0 && space.tp != tp) continue;
     int groups = 0;
     for (const Clump& clump : gpus) groups += clump.count() / tp;
@@ -75,7 +75,7 @@ Found best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches
       plan::Layout layout{micro_batches, {}};
       Clumps idle = gpus;
       if (!fill(layout, idle, pp, dp, tp)) continue;
-      const double seconds = evaluator.finish(layout);
+      const double seconds = evaluator.finish(layout, best.seconds);
       if (!(seconds < best.seconds)) continue;
       best = {std::move(layout), std::move(idle), seconds, fmt::format("symmetric: pp{} dp{} tp{}", pp, dp, tp)};
     }
