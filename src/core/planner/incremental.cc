@@ -16,7 +16,7 @@ constexpr double kFreshGain = 1.01;  // a plan from scratch moves all state: it 
 constexpr double kWorthwhile = 1 - 1e-9;
 constexpr int kManyStages = 8;  // refining grows with the square of the stages
 // Plans from scratch are refined where they are not too far behind.
-constexpr std::size_t kStarts = 3;
+constexpr std::size_t kStarts = 4;
 constexpr int kFewGpus = 16;
 constexpr double kPromising = 1.0, kPromisingFew = 2.0;
 
@@ -50,10 +50,10 @@ void improve(Found& found, const Clumps& all, Evaluator& evaluator, int micro_ba
   const auto rounds = [&](const Found& one) {
     return one.layout.pp() > kManyStages ? std::min(options.refine_rounds, 1) : options.refine_rounds;
   };
-  refine(found, evaluator, degrees, rounds(found));
+  const bool few = count(all) <= kFewGpus;
+  refine(found, evaluator, degrees, rounds(found), few);
   if (!options.fresh) return;
   std::vector<Found> starts = fresh_starts(evaluator, all, micro_batches, degrees);
-  const bool few = count(all) <= kFewGpus;
   const double promising = found.seconds * (few ? kPromisingFew : kPromising);
   for (std::size_t k = 0; k < starts.size() && k < kStarts; ++k) {
     if (starts[k].seconds > promising) break;

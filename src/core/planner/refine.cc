@@ -11,15 +11,20 @@ namespace {
 
 constexpr std::size_t kSmallStage = 16;  // DP degree up to which every cut is tried
 constexpr int kFewStages = 4;
+constexpr std::size_t kRunnersUp = 12;
+constexpr int kDeepRounds = 2;
+constexpr double kFarBehind = 1.5;  // times as slow: nothing good comes from there
 constexpr double kWorthwhile = 1 - 1e-9;  // below this share of the old time, a change counts
 
 /// Tries changes of one plan and keeps the best.
 class Search {
  public:
-  Search(const Found& base, Evaluator& evaluator) : base_(base), evaluator_(evaluator), best_seconds_(base.seconds) {}
+  /// `runners_up`: how many changes to remember that are not better, but may lead somewhere.
+  Search(const Found& base, Evaluator& evaluator, std::size_t runners_up)
+      : base_(base), evaluator_(evaluator), best_seconds_(base.seconds), most_runners_up_(runners_up) {}
 
   void try_skeleton(plan::Layout&& layout, Clumps&& idle, int stage) {
-    const double seconds = evaluator_.finish(layout, best_seconds_);
+    const double seconds = evaluator_.finish(layout, most_runners_up_ > 0 ? kFarBehind * base_.seconds : best_seconds_);
     keep(std::move(layout), std::move(idle), seconds, stage);
   }
   void try_balanced(plan::Layout&& layout, int stage) {
@@ -36,17 +41,30 @@ class Search {
     return true;
   }
 
+  std::vector<Found>& runners_up() { return runners_up_; }
+
  private:
   void keep(plan::Layout&& layout, Clumps&& idle, double seconds, int stage) {
-    if (!(seconds < best_seconds_ * kWorthwhile)) return;
+    if (!(seconds < best_seconds_ * kWorthwhile)) {
+      if (seconds < kFarBehind * base_.seconds) remember(std::move(layout), std::move(idle), seconds);
+      return;
+    }
     best_seconds_ = seconds;
     best_ = {std::move(layout), std::move(idle), Candidate::Kind::moved, stage};
     story_ = best_.story();
     better_ = true;
   }
+  void remember(plan::Layout&& layout, Clumps&& idle, double seconds) {
+    const auto place = std::find_if(runners_up_.begin(), runners_up_.end(), [&](const Found& one) { return seconds < one.seconds; });
+    if (static_cast<std::size_t>(place - runners_up_.begin()) >= most_runners_up_) return;
+    runners_up_.insert(place, {std::move(layout), std::move(idle), seconds, base_.why});
+    if (runners_up_.size() > most_runners_up_) runners_up_.pop_back();
+  }
   const Found& base_;
   Evaluator& evaluator_;
   double best_seconds_;
+  std::size_t most_runners_up_;
+  std::vector<Found> runners_up_;
   Candidate best_;
   std::string story_;
   bool better_ = false;
@@ -219,11 +237,20 @@ class Changes {
 
 }  // namespace
 
-void refine(Found& found, Evaluator& evaluator, const Degrees& degrees, int rounds) {
+void refine(Found& found, Evaluator& evaluator, const Degrees& degrees, int rounds, bool deep) {
   for (int round = 0; round < rounds; ++round) {
-    Search search(found, evaluator);
+    Search search(found, evaluator, deep ? kRunnersUp : 0);
     Changes(found, degrees, search).try_all();
-    if (!search.take(found)) return;
+    if (search.take(found)) continue;
+    if (!deep) return;
+    bool better = false;
+    for (Found& other : search.runners_up()) {
+      refine(other, evaluator, degrees, kDeepRounds, false);
+      if (!(other.seconds < found.seconds * kWorthwhile)) continue;
+      found = std::move(other);
+      better = true;
+    }
+    if (!better) return;
   }
 }
 

@@ -2,6 +2,8 @@
 #include "core/planner/starts.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "core/planner/symmetric.h"
 
@@ -11,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMostTypes = 3;  // combinations of degrees grow with the power of the types
 constexpr int kMostNodes = 8;
+constexpr int kFewGpus = 16;       // up to which every cut in two is tried
 
 class Starts {
  public:
@@ -41,6 +44,32 @@ class Starts {
       add_all(rest, left);
       one_stage_each(parts, std::move(longer), std::move(rest), same_tp);
     }
+  }
+
+  /// The first GPUs as one stage and the others as another, wherever the cut is; the best of all.
+  void two_stages(const Clumps& gpus) {
+    Found best;
+    best.seconds = std::numeric_limits<double>::infinity();
+    Clumps front, rear = gpus;
+    while (count(rear) > 1) {
+      Clump& next = rear.front();
+      const plan::GpuMask gpu = next.gpus & (~next.gpus + 1);
+      add_to(front, next.node, next.type, gpu);
+      next.gpus ^= gpu;
+      if (next.gpus == 0) rear.erase(rear.begin());
+      for (int front_tp : degrees_.tp)
+        for (int rear_tp : degrees_.tp) {
+          Clumps idle = front, left = rear;
+          plan::Layout layout{micro_batches_, {{0, front_tp, {}}, {0, rear_tp, {}}}};
+          if (take_groups(layout.stages[0], idle, front_tp, degrees_.most_dp) == 0) continue;
+          if (take_groups(layout.stages[1], left, rear_tp, degrees_.most_dp) == 0) continue;
+          const double seconds = evaluator_.finish(layout, best.seconds);
+          if (!(seconds < best.seconds)) continue;
+          add_all(idle, left);
+          best = {std::move(layout), std::move(idle), seconds, "from scratch: two stages"};
+        }
+    }
+    keep(std::move(best));
   }
 
   std::vector<Found> take() {
@@ -91,6 +120,13 @@ std::vector<Found> fresh_starts(Evaluator& evaluator, const Clumps& gpus, int mi
     starts.one_stage_each({types.rbegin(), types.rend()}, {micro_batches, {}}, {}, false);
   }
   if (nodes.size() > 1 && static_cast<int>(nodes.size()) <= kMostNodes) starts.one_stage_each(nodes, {micro_batches, {}}, {}, true);
+  if (count(gpus) <= kFewGpus) {
+    Clumps ordered = gpus;
+    const auto by_type = [](const Clump& a, const Clump& b) { return std::pair(a.type, a.node) < std::pair(b.type, b.node); };
+    std::sort(ordered.begin(), ordered.end(), by_type);
+    starts.two_stages(ordered);
+    if (types.size() > 1) starts.two_stages({ordered.rbegin(), ordered.rend()});
+  }
   return starts.take();
 }
 
