@@ -20,11 +20,10 @@ class Starts {
   Starts(Evaluator& evaluator, int micro_batches, const Degrees& degrees)
       : evaluator_(evaluator), micro_batches_(micro_batches), degrees_(degrees) {}
 
-  void symmetric(const Clumps& gpus, const Clumps& others) {
-    Found found = best_symmetric(evaluator_, gpus, micro_batches_, degrees_, {});
-    add_all(found.idle, others);
-    keep(std::move(found));
-  }
+  /// GPUs that the following plans do not use, but that refining may.
+  void leave_out(Clumps gpus) { left_out_ = std::move(gpus); }
+
+  void symmetric(const Clumps& gpus) { keep(best_symmetric(evaluator_, gpus, micro_batches_, degrees_, {})); }
 
   /// One stage for each part, whose degrees are tried in every combination.
   void one_stage_each(const std::vector<Clumps>& parts, plan::Layout layout, Clumps idle, bool same_tp) {
@@ -46,8 +45,21 @@ class Starts {
     }
   }
 
-  /// The first GPUs as one stage and the others as another, wherever the cut is; the best of all.
-  void two_stages(const Clumps& gpus) {
+  /// The first GPUs as one stage and the others as another, wherever the cut is, slow types last
+  /// and first; the best of all.
+  void two_stages(Clumps gpus) {
+    std::sort(gpus.begin(), gpus.end(), [](const Clump& a, const Clump& b) { return std::pair(a.type, a.node) < std::pair(b.type, b.node); });
+    cut_everywhere(gpus);
+    if (gpus.front().type != gpus.back().type) cut_everywhere({gpus.rbegin(), gpus.rend()});
+  }
+
+  std::vector<Found> take() {
+    std::stable_sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) { return a.seconds < b.seconds; });
+    return std::move(found_);
+  }
+
+ private:
+  void cut_everywhere(const Clumps& gpus) {
     Found best;
     best.seconds = std::numeric_limits<double>::infinity();
     Clumps front, rear = gpus;
@@ -72,18 +84,15 @@ class Starts {
     keep(std::move(best));
   }
 
-  std::vector<Found> take() {
-    std::stable_sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) { return a.seconds < b.seconds; });
-    return std::move(found_);
-  }
-
- private:
   void keep(Found found) {
-    if (found.seconds < 1e300) found_.push_back(std::move(found));
+    if (!(found.seconds < std::numeric_limits<double>::infinity())) return;
+    add_all(found.idle, left_out_);
+    found_.push_back(std::move(found));
   }
   Evaluator& evaluator_;
   int micro_batches_;
   const Degrees& degrees_;
+  Clumps left_out_;
   std::vector<Found> found_;
 };
 
@@ -102,30 +111,38 @@ std::vector<Clumps> split_by(const Clumps& gpus, const Key& key) {
   return result;
 }
 
+/// The clumps of `all` that `part` does not have.
+Clumps rest_of(const Clumps& all, const Clumps& part) {
+  Clumps rest;
+  for (const Clump& clump : all)
+    if (std::none_of(part.begin(), part.end(), [&](const Clump& one) { return one.node == clump.node && one.type == clump.type; }))
+      rest.push_back(clump);
+  return rest;
+}
+
 }  // namespace
 
 std::vector<Found> fresh_starts(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees) {
   Starts starts(evaluator, micro_batches, degrees);
-  starts.symmetric(gpus, {});
   const auto types = split_by(gpus, [](const Clump& clump) { return clump.type; });
   const auto nodes = split_by(gpus, [](const Clump& clump) { return clump.node; });
+  const bool few = count(gpus) <= kFewGpus;
+  // A slow type or network may be better left out.
+  std::vector<Clumps> subsets = {gpus};
+  if (types.size() > 1 && types.size() <= kMostTypes) subsets.insert(subsets.end(), types.begin(), types.end());
+  if (few && nodes.size() > 1) subsets.insert(subsets.end(), nodes.begin(), nodes.end());
+  for (const Clumps& subset : subsets) {
+    starts.leave_out(rest_of(gpus, subset));
+    starts.symmetric(subset);
+    starts.one_stage_each({subset}, {micro_batches, {}}, {}, false);  // uneven samples too
+    if (few) starts.two_stages(subset);
+    const auto parts = split_by(subset, [](const Clump& clump) { return clump.node; });
+    if (parts.size() > 1 && static_cast<int>(parts.size()) <= kMostNodes) starts.one_stage_each(parts, {micro_batches, {}}, {}, true);
+  }
+  starts.leave_out({});
   if (types.size() > 1 && types.size() <= kMostTypes) {
-    for (std::size_t t = 0; t < types.size(); ++t) {
-      Clumps others;
-      for (std::size_t other = 0; other < types.size(); ++other)
-        if (other != t) add_all(others, types[other]);
-      starts.symmetric(types[t], others);
-    }
     starts.one_stage_each(types, {micro_batches, {}}, {}, false);
     starts.one_stage_each({types.rbegin(), types.rend()}, {micro_batches, {}}, {}, false);
-  }
-  if (nodes.size() > 1 && static_cast<int>(nodes.size()) <= kMostNodes) starts.one_stage_each(nodes, {micro_batches, {}}, {}, true);
-  if (count(gpus) <= kFewGpus) {
-    Clumps ordered = gpus;
-    const auto by_type = [](const Clump& a, const Clump& b) { return std::pair(a.type, a.node) < std::pair(b.type, b.node); };
-    std::sort(ordered.begin(), ordered.end(), by_type);
-    starts.two_stages(ordered);
-    if (types.size() > 1) starts.two_stages({ordered.rbegin(), ordered.rend()});
   }
   return starts.take();
 }
