@@ -71,6 +71,7 @@ void read_own(Reader& in, const Json& json, Model& model, std::optional<Error>& 
   model.moe.active = moe.need({"active"});
   model.moe.shared = moe.or_else({"shared"}, 0);
   model.moe.expert_ffn = moe.need({"expert_ffn"});
+  if (model.moe.experts == 0) model.moe = {};  // a dense model, whatever else is said of experts
   if (moe.problem()) problem = moe.problem()->while_doing("\"moe\"");
 }
 

@@ -45,14 +45,18 @@ int count(const Clumps& clumps) noexcept {
 
 int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int most) {
   int taken = 0;
-  for (Clump& clump : clumps)
-    while (taken < most && clump.count() >= tp) {
-      const plan::GpuMask gpus = lowest(clump.gpus, tp);
+  bool emptied = false;
+  for (Clump& clump : clumps) {
+    if (taken >= most) break;
+    for (int left = clump.count(); left >= tp && taken < most; left -= tp) {
+      const plan::GpuMask gpus = left == tp ? clump.gpus : lowest(clump.gpus, tp);
       stage.groups.push_back({clump.node, clump.type, 0, gpus});
       clump.gpus ^= gpus;
       ++taken;
     }
-  std::erase_if(clumps, [](const Clump& clump) { return clump.gpus == 0; });
+    emptied |= clump.gpus == 0;
+  }
+  if (emptied) std::erase_if(clumps, [](const Clump& clump) { return clump.gpus == 0; });
   return taken;
 }
 

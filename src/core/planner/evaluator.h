@@ -6,6 +6,7 @@
 
 #include "core/perf/peak_memory.h"
 #include "core/perf/performance_model.h"
+#include "core/planner/clump.h"
 
 namespace swell::planner {
 
@@ -24,6 +25,9 @@ class Evaluator {
   double finish(plan::Layout& layout, double unless = std::numeric_limits<double>::infinity());
   /// Times a balanced layout. Seconds.
   double seconds(const plan::Layout& layout);
+
+  /// What no plan on `used` of the GPUs of `gpus` can beat: the fastest types, nothing lost.
+  double ideal_seconds(const Clumps& gpus, int used, int micro_batches) const;
 
   const perf::PerformanceModel& perf() const noexcept { return perf_; }
   const perf::MemoryModel& memory() const noexcept { return memory_; }

@@ -75,7 +75,9 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   const int have = problem.current.gpu_count();
   const int most = options_.most_free > 0 ? options_.most_free : have;
   if (static_cast<int>(table.order.size()) > most) table.order.resize(static_cast<std::size_t>(most));
-  const int group = options_.group > 0 ? options_.group : std::min((have + 15) / 16, 8);
+  // w by the job's size as in the paper, but by what it grows to where that is much more.
+  const int reached = have + static_cast<int>(table.order.size());
+  const int group = options_.group > 0 ? options_.group : std::min((std::max(have, reached / 4) + 15) / 16, 8);
   const std::vector<Clumps> units = units_of(table.order, group, cluster);
 
   std::vector<Found> best = {{problem.current, {}, evaluator.seconds(problem.current), "the current plan"}};

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kSmallStage = 16;  // DP degree up to which every cut is tried
 constexpr int kFewStages = 4;
+constexpr int kManyStages = 6;           // above, only neighbours exchange anything
 constexpr std::size_t kRunnersUp = 12;
 constexpr int kDeepRounds = 2;
 constexpr double kFarBehind = 1.5;  // times as slow: nothing good comes from there
@@ -87,7 +88,7 @@ class Changes {
       shed(i);
       split(i);
       for (int j = 0; j < pp; ++j) {
-        if (j == i) continue;
+        if (j == i || (pp > kManyStages && (j < i - 1 || j > i + 1))) continue;  // pairs grow with the square
         move_groups(i, j);
         move_layer(i, j);
         if (j < i) continue;

@@ -72,6 +72,8 @@ Found best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches
       int dp = std::min(groups / pp, evaluator.micro_batch());
       while (dp > 0 && evaluator.micro_batch() % dp != 0) --dp;  // equal local batches
       if (dp == 0) continue;
+      // Even with nothing lost, more GPUs than these are needed to be as fast as the best so far.
+      if (evaluator.ideal_seconds(gpus, pp * dp * tp, micro_batches) >= best.seconds) continue;
       plan::Layout layout{micro_batches, {}};
       Clumps idle = gpus;
       if (!fill(layout, idle, pp, dp, tp)) continue;

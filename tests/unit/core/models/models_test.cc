@@ -60,6 +60,12 @@ Test(models, reads_huggingface_configs) {
   cr_assert(std::abs(mixtral->parameters() / 46.7e9 - 1) < 0.01);
 }
 
+Test(models, no_experts_is_a_dense_model) {  // found by tests/fuzz/model_json
+  const auto read = model_from_json(*Json::parse(R"({"layers":2,"hidden":8,"heads":4,"sequence":4,"global_batch":1,
+    "moe":{"experts":0,"active":2,"expert_ffn":4}})"));
+  cr_assert(read.ok() && read->moe == Moe{});
+}
+
 Test(models, errors_name_the_model_the_key_and_the_rule) {
   const auto missing = model_from_json(*Json::parse(R"({"name":"m","layers":2,"hidden":8})"));
   cr_assert_eq(missing.error().message(), "model m: \"heads\" is missing; it must be a whole number from 0 to 67108864");
