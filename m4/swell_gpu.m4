@@ -10,11 +10,11 @@ AC_DEFUN([SWELL_OPTIONAL_PREFIX], [
   AS_IF([test "$with_$1" != no], [
     AS_CASE([$with_$1], [auto|yes], [swell_prefixes="$4"], [swell_prefixes=$with_$1])
     $1_summary="left out ($3 not found)"
-    for prefix in $swell_prefixes; do
-      AS_IF([test "$have_$1" = no && test -f "$prefix/include/$3"], [
+    for swell_dir in $swell_prefixes; do
+      AS_IF([test "$have_$1" = no && test -f "$swell_dir/include/$3"], [
         have_$1=yes
-        $2_CPPFLAGS="-I$prefix/include"
-        $1_summary="$prefix"
+        $2_CPPFLAGS="-I$swell_dir/include"
+        $1_summary="$swell_dir"
         AC_DEFINE([HAVE_$2], [1], [$2 headers were found])
       ])
     done

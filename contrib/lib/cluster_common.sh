@@ -42,9 +42,9 @@ fi
 remembered=(name nodes slurmds accounting plugins first_port start_pid)
 
 save_cluster() {
-  local key
-  for key in "${remembered[@]}"; do printf '%s=%s\n' "$key" "${!key}"; done > "$dir/cluster.conf.new" &&
-    mv "$dir/cluster.conf.new" "$dir/cluster.conf" || die "cannot write to $dir"
+  local key text=''
+  for key in "${remembered[@]}"; do text+="$key=${!key}"$'\n'; done
+  printf '%s' "$text" > "$dir/cluster.conf" || die "cannot write to $dir"
 }
 
 read_cluster() {
@@ -69,7 +69,7 @@ daemon_names() {
 }
 
 # client COMMAND...: a Slurm client of this cluster.
-client() { SLURM_CONF=$conf timeout 20 "$@"; }
+client() { SWELL_CLUSTER_DAEMON=$dir SLURM_CONF=$conf timeout --foreground 20 "$@"; }
 
 now_ms() {
   local now=${EPOCHREALTIME/[.,]/}
@@ -100,17 +100,22 @@ print_status() {
 }
 
 print_logs() {
-  local one=${operands[0]:-} files=()
+  local one=${operands[0]:-} file files=() lines=10
   if [[ -n $one ]]; then
     operand daemon
-    [[ -f $dir/log/$one.log ]] || die "$one of cluster '$name' has written no log"
     files=("$dir/log/$one.log")
-    [[ -s $dir/log/$one.err ]] && files+=("$dir/log/$one.err")
-    if [[ $follow == yes ]]; then exec tail -n +1 -f "${files[@]}"; fi
-    cat "${files[@]}"
+    lines=+1
   else
-    for one in "$dir"/log/*; do [[ -s $one ]] && files+=("$one"); done
-    if [[ $follow == yes ]]; then exec tail -n 5 -f "${files[@]}"; fi
-    tail -n 20 "${files[@]}"
+    for file in "$dir"/log/*.log; do [[ -s $file ]] && files+=("$file"); done
   fi
+  if [[ $follow == yes ]]; then exec tail -n "$lines" -f "${files[@]}"; fi
+  tail -n "$lines" "${files[@]}"
+  # What a daemon wrote besides its log, such as its last words in a crash.
+  for file in "${files[@]}"; do
+    file=${file%.log}.err
+    if [[ -s $file ]] && grep -qvE '^(slurm[a-z]*|munged): ' "$file"; then
+      printf '==> %s <==\n' "${file##*/}"
+      grep -vE '^(slurm[a-z]*|munged): ' "$file" | tail -n "$lines"
+    fi
+  done
 }

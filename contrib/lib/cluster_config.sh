@@ -3,19 +3,35 @@
 #
 # Of contrib/cluster: the configuration files of a cluster.
 
+# Slurm can bind its sockets to every address or to that of the host's name. The latter serves us only where
+# that is 127.0.0.1: slurmd connects back to the address that srun's message came from. Elsewhere (127.0.1.1,
+# or a container's address) the sockets listen on every address, guarded by the cluster's own munge key.
+find_address() {
+  local named=''
+  read -r named _ < <(getent ahostsv4 "$(uname -n)")
+  loopback_only=yes
+  [[ $named == 127.0.0.1 ]] && return 0
+  loopback_only=no
+  printf 'cluster: the name of this host, %s, stands for %s, so Slurm listens on all addresses; %s\n' \
+    "$(uname -n)" "${named:-no address}" "for loopback alone, make it stand for 127.0.0.1 in /etc/hosts" >&2
+}
+
 write_configuration() {
-  local host
+  local host loopback_only
+  find_address
   host=$(uname -n)
   host=${host%%.*}
   default_slurm_conf "$host" | with_lines ${conf_lines[@]+"${conf_lines[@]}"} > "$conf"
-  printf 'CgroupPlugin=disabled\n' > "$dir/etc/cgroup.conf.new"
   if ((gpus_per_node > 0)); then
     printf 'AutoDetect=off\nNodeName=node[1-%s] Name=gpu Type=%s File=%s/gpus/gpu[0-%s]\n' \
       "$nodes" "$gpu_type" "$dir" $((gpus_per_node - 1)) > "$dir/etc/gres.conf"
     make_gpus
   fi
-  # 22.05 knows no CgroupPlugin=disabled; it needs no cgroup.conf, as nothing here uses cgroups.
-  rm -f "$dir/etc/cgroup.conf.new"
+  # Nothing here uses cgroups, which Slurm must be told from 23.02 on and cannot be told before.
+  case $(slurmctld -V) in
+    'slurm-wlm 22.'* | 'slurm 22.'*) ;;
+    *) printf 'CgroupPlugin=disabled\n' > "$dir/etc/cgroup.conf" ;;
+  esac
   if [[ $accounting == yes ]]; then slurmdbd_conf "$host" > "$dir/etc/slurmdbd.conf"; fi
   if [[ -n $plugins ]]; then
     printf 'required %s/spank_swell.so\n' "$plugins" > "$dir/etc/plugstack.conf"
@@ -69,7 +85,6 @@ SlurmdUser=$slurmd_user
 AuthType=auth/munge
 AuthInfo=socket=$dir/munge/sock
 CredType=cred/munge
-CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool/%n
@@ -95,9 +110,10 @@ SlurmdTimeout=60
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=1000
-SchedulerParameters=bf_interval=5,sched_interval=10
+SchedulerParameters=bf_interval=5,sched_interval=10,batch_sched_delay=0
 PreemptMode=CANCEL
 CONF
+  [[ $loopback_only == no ]] || printf 'CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\n'
   if ((gpus_per_node > 0)); then
     printf 'GresTypes=gpu\n'
     if ((cpus_per_node >= gpus_per_node)); then
@@ -142,7 +158,6 @@ DbdHost=$1
 DbdAddr=127.0.0.1
 DbdPort=$(dbd_port)
 SlurmUser=$slurm_user
-CommunicationParameters=NoInAddrAny
 LogFile=$dir/log/slurmdbd.log
 PidFile=$dir/run/slurmdbd.lock
 StorageType=accounting_storage/mysql
@@ -150,6 +165,7 @@ StorageHost=localhost
 StorageUser=slurm
 StorageLoc=slurm_acct
 CONF
+  [[ $loopback_only == no ]] || printf 'CommunicationParameters=NoInAddrAny\n'
 }
 
 default_swell_conf() {
@@ -166,8 +182,8 @@ default_swell_conf() {
 check_plugins() {
   local one given=$plugins
   [[ -n $plugins ]] || return 0
-  plugins=$(realpath -e -- "$given" 2> /dev/null) && [[ -d $plugins ]] ||
-    die "--plugins '$given': no such folder; build the plugins first"
+  plugins=$(realpath -m -- "$given")
+  [[ -d $plugins ]] || die "--plugins '$given': no such folder; build the plugins first"
   for one in sched_swell job_submit_swell spank_swell; do
     [[ -f $plugins/$one.so ]] || die "--plugins '$given': $one.so is not in it; build the plugins first"
     as_user "$slurm_user" test -r "$plugins/$one.so" ||

@@ -17,7 +17,7 @@ as_user() {
 # launch DAEMON USER COMMAND...: in the background, in a session of its own. What it and its children
 # carry in their environment, SWELL_CLUSTER_DAEMON, is how `stop` knows them.
 launch() {
-  local daemon=$1 user=$2 fd as=()
+  local daemon=$1 user=$2 fd pid as=()
   shift 2
   if ((EUID == 0)) && [[ $user != root ]]; then
     as=(setpriv "--reuid=$user" "--regid=$(id -g "$user")" --init-groups)
@@ -32,8 +32,11 @@ launch() {
     exec env "SWELL_CLUSTER_DAEMON=$dir" "SLURM_CONF=$conf" "MYSQL_UNIX_PORT=$dir/db/sock" \
       setsid ${as[@]+"${as[@]}"} "$@" < /dev/null >> "$dir/log/$daemon.err" 2>&1
   ) &
-  printf '%s\n' "$!" > "$dir/run/$daemon.pid"
-  disown "$!"
+  pid=$!
+  disown "$pid"
+  # Until it carries the mark or has ended: before that, daemon_pid would not know it.
+  until is_ours "$pid" || [[ ! -e /proc/$pid/exe ]]; do sleep 0.002; done
+  printf '%s\n' "$pid" > "$dir/run/$daemon.pid"
 }
 
 # daemon_pid DAEMON: prints its pid; false where it does not run. A pid that was given to some other
@@ -63,13 +66,18 @@ launch_munged() {
 }
 
 # The database has no grant tables: whoever reaches its socket may do all, so the socket lies in a folder
-# that only the Slurm user can enter, and there is no port. It need not survive a power cut.
+# that only the Slurm user can enter, and there is no port. It survives its own kill -9, not a power cut.
 launch_mariadbd() {
-  launch mariadbd "$slurm_user" mariadbd --no-defaults --datadir="$dir/db/data" --socket="$dir/db/sock" \
-    --pid-file="$dir/db/pid" --log-error="$dir/log/mariadbd.log" --skip-networking --skip-grant-tables \
-    --innodb-buffer-pool-size=64M --innodb-log-file-size=16M --innodb-undo-tablespaces=0 \
-    --innodb-flush-log-at-trx-commit=0 --innodb-flush-method=O_DIRECT_NO_FSYNC --skip-innodb-doublewrite \
-    --innodb-lock-wait-timeout=900
+  local options
+  mapfile -t options < <(mariadbd_options)
+  launch mariadbd "$slurm_user" mariadbd "${options[@]}" --socket="$dir/db/sock" --pid-file="$dir/db/pid" \
+    --log-error="$dir/log/mariadbd.log" --skip-networking --skip-grant-tables --innodb-lock-wait-timeout=900
+}
+
+mariadbd_options() {
+  printf -- '%s\n' --no-defaults "--datadir=$dir/db/data" "--tmpdir=$dir/db/tmp" --innodb-buffer-pool-size=64M \
+    --innodb-log-file-size=16M --innodb-undo-tablespaces=0 --innodb-flush-log-at-trx-commit=2 \
+    --innodb-flush-method=O_DIRECT_NO_FSYNC
 }
 
 # answers DAEMON: it does its work.
@@ -85,7 +93,7 @@ answers() {
 
 listens() { grep -qsi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F:]* 0A " /proc/net/tcp /proc/net/tcp6; }
 
-database() { as_user "$slurm_user" mariadb --no-defaults --socket="$dir/db/sock" ${1:+-e "$1"}; }
+database() { as_user "$slurm_user" mariadb --no-defaults --socket="$dir/db/sock" -e "$1"; }
 
 # await DAEMON: until it answers; false where it ended or the deadline passed, with the reason in why.
 await() {
@@ -109,7 +117,8 @@ explain() {
     [[ -s $file ]] || continue
     printf -- '--- the end of %s\n' "${file##*/}"
     tail -n 15 -- "$file"
-    break
+    # Slurm's daemons write the same to both.
+    [[ $1 != slurm* ]] || break
   done >&2
 }
 

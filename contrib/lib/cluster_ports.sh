@@ -15,18 +15,47 @@ control_port() { printf '%s' $((first_port + 2)); }
 slurmd_ports() { printf '%s-%s' $((first_port + 3)) $((first_port + 2 + nodes)); }
 srun_port_range() { printf '%s-%s' $((first_port + 3 + nodes)) $((first_port + 2 + nodes + srun_ports)); }
 
+# lock_base: makes the base folder, and holds its lock in the descriptor $lock.
+lock_base() {
+  local tries
+  for ((tries = 0; tries < 100; tries++)); do
+    mkdir -p -- "$base" || die "cannot make the folder $base"
+    [[ -O $base && ! -L $base ]] || die "$base belongs to another user: set TMPDIR to a folder of your own"
+    { exec {lock}> "$base/lock"; } 2> /dev/null || continue
+    flock -w 20 "$lock" || die "another start holds $base/lock"
+    # The last stop removes the file: what was locked must be what lies there now.
+    [[ $base/lock -ef /proc/self/fd/$lock ]] && return 0
+    exec {lock}>&-
+  done
+  die "cannot write to $base"
+}
+
+# leave_base: removes the base folder, if no cluster is left in it.
+leave_base() {
+  [[ -O $base && ! -L $base ]] || return 0
+  lock_base
+  if [[ -z $(live_blocks) && -z $(find "$base" -mindepth 1 ! -name lock ! -name ports -print -quit) ]]; then
+    rm -f -- "$base/ports" "$base/lock" && rmdir -- "$base"
+  fi
+  exec {lock}>&-
+}
+
+# live_blocks: the noted blocks, "folder first last", of clusters other than this one that are there.
+live_blocks() {
+  local folder first last
+  [[ -f $base/ports ]] || return 0
+  while read -r folder first last; do
+    [[ -e $folder/cluster.conf && $folder != "$dir" ]] && printf '%s\n' "$folder $first $last"
+  done < "$base/ports"
+}
+
 # choose_ports: sets first_port. The caller holds the base folder's lock, so that two starts cannot
 # choose the same block; a block counts as taken while the folder it was noted for is there, and
 # wherever any socket of this host uses a port of it.
 choose_ports() {
-  local taken=() line folder first last count start tries i file=$base/ports kept=()
-  if [[ -f $file ]]; then
-    while read -r folder first last; do
-      [[ -e $folder/cluster.conf && $folder != "$dir" ]] || continue
-      kept+=("$folder $first $last")
-      taken+=("$first $last")
-    done < "$file"
-  fi
+  local taken=() line first last count start tries i kept=()
+  mapfile -t kept < <(live_blocks)
+  for line in ${kept[@]+"${kept[@]}"}; do taken+=("${line#* }"); done
   while read -r line; do taken+=("$line $line"); done < <(ports_in_use)
 
   count=$(ports_needed)
@@ -39,7 +68,7 @@ choose_ports() {
     done
     first_port=$start
     kept+=("$dir $start $((start + count - 1))")
-    printf '%s\n' "${kept[@]}" > "$file" || die "cannot write to $base"
+    printf '%s\n' "${kept[@]}" > "$base/ports" || die "cannot write to $base"
     return 0
   done
   die "no $count free ports in a row between $lowest_port and $highest_port: stop another cluster first"

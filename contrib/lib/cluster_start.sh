@@ -4,23 +4,25 @@
 # Of contrib/cluster: the start of a whole cluster.
 
 start_cluster() {
-  local deadline_ms begun_ms why=''
+  local deadline_ms begun_ms why='' claimed=no lock='' errors
   begun_ms=$(now_ms)
   deadline_ms=$((begun_ms + timeout_s * 1000))
   slurmds=${slurmds:-$nodes}
   ((slurmds <= nodes)) || die "--slurmd '$slurmds': the cluster has only $nodes nodes"
   check_programs
   check_plugins
+  # A trap runs under the redirections of the command that it interrupts.
+  exec {errors}>&2
+  trap 'fail "" interrupted' INT TERM HUP
   claim_folder
-  trap 'fail start interrupted' INT TERM HUP
 
   make_folders
   write_configuration || fail '' "cannot write the configuration into $dir/etc"
   launch_daemon munged
   if [[ $accounting == yes ]]; then
+    make_database > "$dir/log/database.err" 2>&1 || fail database "cannot make the database"
     launch_daemon mariadbd
     await mariadbd || fail mariadbd "$why"
-    make_database 2> "$dir/log/database.err" || fail database "cannot make the database"
     await munged || fail munged "$why"
     launch_daemon slurmdbd
     await slurmdbd || fail slurmdbd "$why"
@@ -55,14 +57,10 @@ check_programs() {
 # claim_folder: under the base folder's lock, makes sure that nobody has this cluster, makes the folder
 # and notes its ports. From here on `stop` can find everything.
 claim_folder() {
-  local lock
-  mkdir -p -- "$base" "$(dirname "$dir")" || die "cannot make the folder $dir"
-  [[ -O $base && ! -L $base ]] || die "$base belongs to another user: set TMPDIR to a folder of your own"
-  exec {lock}> "$base/lock" || die "cannot write to $base"
-  flock -w 20 "$lock" || die "another start holds $base/lock"
+  mkdir -p -- "$(dirname "$dir")" || die "cannot make the folder $dir"
+  lock_base
   if [[ -e $dir ]]; then
     if [[ -f $dir/cluster.conf ]]; then
-      # shellcheck disable=SC2310
       if starter_alive || [[ -n $(cluster_pids) ]]; then
         die "cluster '$name' runs already in $dir: use it, stop it, or give another --name"
       fi
@@ -71,38 +69,49 @@ claim_folder() {
       die "--dir '$dir': the folder is not empty; name one that is not there yet"
     fi
   fi
+  claimed=yes
   mkdir -p -- "$dir" || die "cannot make the folder $dir"
   as_user "$slurm_user" test -x "$dir" ||
-    die "--dir '$dir': user $slurm_user cannot enter it; chmod a+x the folders above it, or name another"
+    fail '' "user $slurm_user cannot enter $dir; chmod a+x the folders above it, or name another with --dir"
   choose_ports
+  # shellcheck disable=SC2034  # save_cluster writes it
   start_pid=$$
   save_cluster
   exec {lock}>&-
+  lock=''
 }
 
 make_folders() {
-  mkdir "$dir"/{etc,log,run,state,spool,gpus,munge,db,db/data} && chmod 700 "$dir/db" &&
-    head -c 1024 /dev/urandom > "$dir/munge/key" && chmod 400 "$dir/munge/key" ||
+  local one
+  if ! mkdir "$dir"/{etc,log,run,state,spool,gpus,munge,db,db/data,db/tmp} || ! chmod 700 "$dir/db" ||
+    ! head -c 1024 /dev/urandom > "$dir/munge/key" || ! chmod 400 "$dir/munge/key"; then
     fail '' "cannot make folders in $dir"
+  fi
+  for one in $(daemon_names); do
+    : > "$dir/log/$one.log"
+    if [[ $one == slurmd.* ]]; then mkdir "$dir/spool/${one#slurmd.}"; fi
+  done
   : > "$dir/etc/slurmdbd.conf" && chmod 600 "$dir/etc/slurmdbd.conf"
-  for one in $(daemon_names); do : > "$dir/log/$one.log"; done
-  if ((EUID == 0)); then
-    chown -R "$slurm_user:" "$dir"/{etc,log,run,state,db} && chown -R "$munge_user:" "$dir/munge" "$dir/log/munged.log" ||
-      fail '' "cannot give the folders in $dir to user $slurm_user"
+  ((EUID == 0)) || return 0
+  if ! chown -R "$slurm_user:" "$dir"/{etc,log,run,state,db} ||
+    ! chown -R "$munge_user:" "$dir/munge" "$dir/log/munged.log"; then
+    fail '' "cannot give the folders in $dir to user $slurm_user"
   fi
 }
 
 # The server's tables for stored procedures and the like, which slurmdbd needs, and nothing else that
-# mariadb-install-db would make: a fifth of its time.
+# mariadb-install-db would make. By a server that ends in order: one that is killed soon after it made its
+# files leaves them unusable.
 make_database() {
-  local tables=''
+  local tables='' options
   for tables in /usr/share/{mysql,mariadb}/{mysql,mariadb}_system_tables.sql; do
     [[ -f $tables ]] && break
   done
+  mapfile -t options < <(mariadbd_options)
   {
-    printf 'create database mysql; use mysql;\n'
+    printf 'create database mysql;\nuse mysql;\n'
     cat -- "$tables"
-  } | database '' > /dev/null
+  } | SWELL_CLUSTER_DAEMON=$dir as_user "$slurm_user" mariadbd "${options[@]}" --bootstrap
 }
 
 make_accounts() {
@@ -132,7 +141,7 @@ await_nodes() {
   local i idle
   ((slurmds > 0)) || return 0
   while :; do
-    idle=$(client sinfo -h -N -p train -t idle -o %t 2> /dev/null | grep -c '^idle$')
+    idle=$(client sinfo -a -h -N -t idle -o '%N %t' 2> /dev/null | sort -u | grep -c ' idle$')
     ((idle >= slurmds)) && return 0
     for ((i = 1; i <= slurmds; i++)); do
       daemon_pid "slurmd.node$i" > /dev/null || fail "slurmd.node$i" "slurmd.node$i ended by itself"
@@ -146,7 +155,11 @@ await_nodes() {
 # fail DAEMON REASON: ends a start that cannot succeed, and leaves nothing of it.
 fail() {
   trap '' INT TERM HUP
+  exec 2>&"$errors"
   [[ -z $1 ]] || explain "$1"
-  end_cluster
+  if [[ $claimed == yes ]]; then
+    [[ -z $lock ]] || exec {lock}>&-
+    end_cluster
+  fi
   die "cluster '$name' did not start: $2"
 }

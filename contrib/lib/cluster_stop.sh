@@ -6,20 +6,27 @@
 # cluster_pids: every process of this cluster and of no other:
 #  - daemons and what they started, by the mark in their environment;
 #  - slurmstepd, which writes its title over its environment, by the files it has open in the folder;
-#  - jobs' processes, by their environment, and whatever descends from a slurmstepd.
+#  - jobs' processes, by their environment, and whatever descends from a slurmstepd;
+#  - srun, salloc, sattach and sbatch of this cluster, which would wait for it forever.
 # Never by name alone, and never this script or what called it.
 cluster_pids() {
-  local pid found=() step=()
+  local pid found=() step=() calling
   mapfile -t found < <(
     {
       grep -lszxF -- "SWELL_CLUSTER_DAEMON=$dir" /proc/[0-9]*/environ
-      grep -lszxF -- "SLURM_CONF=$conf" /proc/[0-9]*/environ | xargs -r grep -lsz -- '^SLURMD_NODENAME='
+      grep -lszxF -- "SLURM_CONF=$conf" /proc/[0-9]*/environ | while read -r pid; do
+        if grep -qsz '^SLURM_JOB_ID=' "$pid" ||
+          [[ $(readlink "${pid%environ}exe") =~ /(srun|salloc|sattach|sbatch)(-wlm)?$ ]]; then
+          printf '%s\n' "$pid"
+        fi
+      done
     } | tr -dc '0-9\n'
   )
   mapfile -t step < <(step_daemons)
+  calling=" $(ancestors) "
   { printf '%s\n' ${found[@]+"${found[@]}"} ${step[@]+"${step[@]}"} && descendants ${step[@]+"${step[@]}"}; } |
     sort -un | while read -r pid; do
-    [[ -n $pid && " $(ancestors) " != *" $pid "* ]] && printf '%s\n' "$pid"
+    [[ -n $pid && $calling != *" $pid "* ]] && printf '%s\n' "$pid"
   done
 }
 
@@ -60,20 +67,20 @@ starter_alive() {
 }
 
 stop_cluster() {
+  local pid children=()
   if [[ ! -f $dir/cluster.conf ]]; then
-    if [[ -n $(cluster_pids) ]]; then
-      end_cluster
-    fi
+    # Its folder may have been removed by hand, or its start ended before it wrote anything.
+    if [[ -n $(cluster_pids) ]]; then end_cluster; else rmdir -- "$dir" 2> /dev/null; fi
     printf 'cluster: no cluster %s in %s\n' "'$name'" "$dir"
     return 0
   fi
   load_cluster
   if starter_alive; then
-    kill -KILL "$start_pid" 2> /dev/null
-    start_pid=''
+    # First stopped, so that it can start nothing more while its children are looked up.
+    kill -STOP "$start_pid" && mapfile -t children < <(descendants "$start_pid")
+    kill -KILL "$start_pid" ${children[@]+"${children[@]}"} 2> /dev/null
   fi
   copy_logs
-  local pid
   if pid=$(daemon_pid slurmctld); then
     # Its plugins write their state and reports (coverage, sanitizers) when it ends in order.
     kill -TERM "$pid" && wait_gone 3000 "$pid"
@@ -83,8 +90,9 @@ stop_cluster() {
 
 copy_logs() {
   [[ -n $keep_logs ]] || return 0
-  mkdir -p -- "$keep_logs" && cp -r -- "$dir/log/." "$keep_logs/" && cp -- "$dir"/etc/*.conf "$keep_logs/" ||
+  if ! mkdir -p -- "$keep_logs" || ! cp -r -- "$dir/log/." "$keep_logs/" || ! cp -- "$dir"/etc/*.conf "$keep_logs/"; then
     die "--keep-logs '$keep_logs': cannot copy the logs there; the cluster is left as it is"
+  fi
 }
 
 wait_gone() {
@@ -108,6 +116,5 @@ end_cluster() {
     sleep 0.02
   done
   rm -rf -- "$dir" || die "cannot remove $dir"
-  rmdir -- "$dir" 2> /dev/null
-  return 0
+  leave_base
 }

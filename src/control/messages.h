@@ -20,6 +20,9 @@ inline constexpr int protocol_version = 1;
 
 using JobId = std::uint32_t;
 
+/// The comment by which a companion shows its grant to job_submit/swell, followed by the nonce.
+inline constexpr const char* grant_comment = "swell-grant=";
+
 /// Where a job stands in a reconfiguration (design.md, "A job's life").
 enum class JobState { allocated, warming, ready, switching, active, draining, released };
 const char* to_text(JobState state) noexcept;  ///< "ALLOCATED", "WARMING", ...

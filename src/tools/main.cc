@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <vector>
 
 #include "tools/commands.h"
 
@@ -13,9 +14,14 @@ constexpr struct {
   const char* name;
   swell::tools::Action (*add)(CLI::App&);
 } kSubcommands[] = {
+    {"doctor", swell::tools::add_doctor},
+    {"jobs", swell::tools::add_jobs},
     {"plan", swell::tools::add_plan},
     {"predict", swell::tools::add_predict},
 };
+
+/// Exit status of a wrong command line.
+constexpr int kUsage = 2;
 
 int run(int argc, char** argv) {
   CLI::App app("Elastic training jobs on Slurm", "swell");
@@ -23,10 +29,14 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   std::vector<swell::tools::Action> actions;
   for (const auto& subcommand : kSubcommands) actions.push_back(subcommand.add(app));
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return app.exit(problem) == 0 ? 0 : kUsage;
+  }
   for (std::size_t i = 0; i < actions.size(); ++i)
     if (app.got_subcommand(kSubcommands[i].name)) return actions[i]();
-  return 2;
+  return kUsage;
 }
 
 }  // namespace

@@ -34,10 +34,12 @@ def latest_step(folder):
 def save(folder, step, state):
     """Write state as the checkpoint of step, and forget all but the newest few. Returns its path."""
     import torch
-    os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"gpt-{step:09d}.pt")
     with open(path + _UNFINISHED, "wb") as file:
-        torch.save(state, file)
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:   # hides what went wrong: a full disk, a quota
+            raise OSError(f"cannot write {path}: {error.__context__ or error}") from error
         file.flush()
         os.fsync(file.fileno())
     os.rename(path + _UNFINISHED, path)
@@ -52,18 +54,28 @@ def save(folder, step, state):
 
 
 def load(folder):
-    """The state of the newest checkpoint that can be read; None if there is none."""
+    """The state of the newest checkpoint that can be read; None if there is none. For rank 0.
+
+    Damaged ones are put aside once an older one has taken their place, and only then: a run must
+    never begin anew unasked."""
     import torch
-    found = _all(folder)
-    for _, path in found:
+    os.makedirs(folder, exist_ok=True)      # fails now rather than when the work is done
+    damaged = []
+    for _, path in _all(folder):
         try:
-            return torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:      # a damaged file: torch raises many types
-            reason = str(error).split("\n")[0]
-            sys.stderr.write(f"train_gpt: {path} cannot be read ({reason}); trying the one before it\n")
-    if found:
-        raise SystemExit(f"train_gpt: no checkpoint in {folder} can be read; "
-                         "give another --checkpoint-dir to begin anew")
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except OSError:
+            raise
+        except Exception as error:      # torch raises many types
+            damaged.append((path, type(error).__name__))
+            continue
+        for bad, kind in damaged:
+            os.rename(bad, bad + ".damaged")
+            sys.stderr.write(f"train_gpt: {bad} is damaged ({kind}): renamed it to .damaged, using {path}\n")
+        return state
+    if damaged:
+        raise SystemExit(f"train_gpt: {damaged[0][0]} is damaged ({damaged[0][1]}) and no older checkpoint can be "
+                         "read; give another --checkpoint-dir to begin anew")
     return None
 
 

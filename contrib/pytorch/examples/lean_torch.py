@@ -55,11 +55,11 @@ def _disable(function=None, *_, **__):
 def _import_torch():
     collecting = gc.isenabled()
     gc.disable()        # all of this is there to stay; looking for garbage in it takes a quarter of the time
-    lean = os.environ.get("SWELL_FULL_TORCH", "0") == "0"
+    lean = os.environ.get("SWELL_FULL_TORCH", "0") == "0" and "torch" not in sys.modules
     if lean:
         _StandIn("torch._meta_registrations")
     import torch
-    if lean:
+    if lean and "torch._dynamo" not in sys.modules:
         utils = _StandIn("torch._dynamo.utils", get_optimize_ddp_mode=lambda: "ddp_optimizer")
         rules = _StandIn("torch._dynamo.trace_rules", clear_lru_cache=lambda: None)
         torch._dynamo = _StandIn("torch._dynamo", utils=utils, trace_rules=rules, disable=_disable)

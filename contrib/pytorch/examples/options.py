@@ -10,6 +10,7 @@ environment (as torchrun sets it; nothing set: one worker alone):
   RANK LOCAL_RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
   SWELL_EPOCH            which start of this job this is; goes into the log
   SWELL_RESTART_SIGNAL   the signal that asks for a restart, name or number (default USR1)
+  SWELL_START_AFTER      do not begin before this file exists (imports are done while waiting)
 
 signals, sent to any one worker or to all:
   restart signal   all workers agree on a step, write a checkpoint and leave with exit code 0

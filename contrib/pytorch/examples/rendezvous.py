@@ -17,14 +17,25 @@ import torch.distributed as dist
 import stop
 
 START_TIMEOUT_S = 300.0     # workers may start this far apart: a cold file cache, a slow node
-PARTING_S = 20.0            # asked to leave and nobody to be found: leave after this
+PARTING_S = 10.0            # asked to leave: wait this long for others who may not know
 POLL_S = 0.02
+
+
+def wait_for_start():
+    """Wait for the file that SWELL_START_AFTER names, if set: a launcher lets workers import torch
+    while those of the epoch before still train. False if asked to leave instead."""
+    gate = os.environ.get("SWELL_START_AFTER")
+    while gate and not os.path.exists(gate):
+        if stop.requested():
+            return False
+        time.sleep(POLL_S)
+    return True
 
 
 def meet(place):
     """The store that all workers of this epoch share, once all are there.
 
-    None if they agreed to leave instead. Raises TimeoutError if some never come."""
+    None if they agreed to leave instead. Raises SystemExit with one line if they cannot meet."""
     deadline = time.monotonic() + START_TIMEOUT_S
     asked_at = None
     hosting = place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
@@ -33,10 +44,15 @@ def meet(place):
         if asked_at and time.monotonic() - asked_at > PARTING_S:
             return None
         if time.monotonic() > deadline:
-            raise TimeoutError(f"nobody listens on {place.address}:{place.port} after {START_TIMEOUT_S:.0f} s")
+            raise SystemExit(f"train_gpt: rank {place.rank}: rank 0 does not listen on {place.address}:{place.port} "
+                             f"after {START_TIMEOUT_S:.0f} s; see what it says, and check MASTER_ADDR")
         time.sleep(POLL_S)
-    server = dist.TCPStore(place.address, place.port, place.world, hosting,
-                           timeout=timedelta(seconds=START_TIMEOUT_S), wait_for_workers=False)
+    try:
+        server = dist.TCPStore(place.address, place.port, place.world, hosting,
+                               timeout=timedelta(seconds=START_TIMEOUT_S), wait_for_workers=False)
+    except RuntimeError as error:
+        raise SystemExit(f"train_gpt: rank {place.rank}: cannot {'listen on' if hosting else 'reach'} "
+                         f"MASTER_PORT={place.port} of {place.address}; give each epoch a free port") from error
     store = dist.PrefixStore(f"swell/{place.epoch}", server)
 
     if store.add("arrived", 1) == place.world:
@@ -45,7 +61,8 @@ def meet(place):
         if stop.requested():
             store.compare_set("decision", "", "stop")
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{store.add('arrived', 0)} of {place.world} workers came in {START_TIMEOUT_S:.0f} s")
+            raise SystemExit(f"train_gpt: rank {place.rank}: {store.add('arrived', 0)} of {place.world} workers "
+                             f"came within {START_TIMEOUT_S:.0f} s; see what the others say")
         time.sleep(POLL_S)
     if store.get("decision") == b"go":
         return store

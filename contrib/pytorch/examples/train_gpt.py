@@ -13,8 +13,8 @@ import warnings
 import checkpoint
 import options as command_line
 
-# Words in errors of torch.distributed that mean "another worker has gone", not "a bug here".
-LOST = ("gloo", "connection closed", "connection reset", "broken pipe", "nccl", "socket", "timed out", "store")
+# gloo's errors are plain RuntimeErrors; these words tell "another worker has gone" from a bug here.
+LOST = ("gloo", "connection closed", "connection reset", "broken pipe", "nccl", "socket", "timed out")
 
 
 def main():
@@ -31,10 +31,13 @@ def main():
     import trainer
     try:
         return trainer.run(options, place)
-    except (RuntimeError, TimeoutError) as error:
+    except OSError as error:
+        sys.stderr.write(f"train_gpt: rank {place.rank}: {error}\n")
+        return 1
+    except RuntimeError as error:
         # torch's first line without where in its source it arose, and without advice.
         reason = re.sub(r"\[/[^]]*\]\s*|\. .*", "", str(error).strip().split("\n")[0])[:200]
-        if not isinstance(error, TimeoutError) and not any(word in reason.lower() for word in LOST):
+        if not type(error).__name__.startswith("Dist") and not any(word in reason.lower() for word in LOST):
             raise
         sys.stderr.write(f"train_gpt: rank {place.rank}: lost another worker ({reason}); "
                          "start again to go on from the last checkpoint\n")

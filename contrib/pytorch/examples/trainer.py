@@ -143,9 +143,12 @@ class Trainer:
             if saved[name] == value:
                 continue
             option = "--" + name.replace("_", "-")
-            was = "other text; give the same text" if name == "text" else f"{saved[name]}; give {option} {saved[name]}"
-            raise SystemExit(f"train_gpt: {option}{'' if name == 'text' else f' {value}'}: the checkpoint in "
-                             f"{self.options.checkpoint_dir} was trained with {was}, or another --checkpoint-dir")
+            was, now = saved[name], value
+            if name == "text":
+                was, now = "the same text", "other text"
+            raise SystemExit(f"train_gpt: {option} is {now}, not what the checkpoint in "
+                             f"{self.options.checkpoint_dir} was trained with; give {option} {was}, "
+                             "or another --checkpoint-dir")
 
     def _report(self, loss, seconds, late):
         options, place = self.options, self.place
@@ -217,7 +220,7 @@ def _startup_seconds():
 def run(options, place):
     """Returns the exit code."""
     torch.set_num_threads(1)
-    store = rendezvous.meet(place)
+    store = rendezvous.meet(place) if rendezvous.wait_for_start() else None
     if store is None:
         print(f"train_gpt: rank {place.rank}: asked to leave before training began", flush=True)
         return stop.END_EXIT_CODE if stop.end_requested else 0

@@ -197,7 +197,7 @@ class Decision {
     NodeIndex best = -1;
     std::tuple<bool, bool, int> best_rank;
     for (NodeIndex node : view_.partitions[at(job.partition)]) {
-      if (!free_[at(node)].covers(job.per_worker) || !may_use(job, node)) continue;
+      if (view_.nodes[at(node)].settling || !free_[at(node)].covers(job.per_worker) || !may_use(job, node)) continue;
       auto found = mine.find(node);
       const std::tuple<bool, bool, int> rank{
           found != mine.end() && found->second > 0,

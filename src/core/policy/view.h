@@ -49,6 +49,7 @@ struct NodeView {
   std::string gpu_type;
   Resources total;
   Resources free;
+  bool settling = false;  ///< a job is just leaving it: what is free there can be used in a moment, not now
 };
 
 /// An expansion that a job holds: one companion job on one node.

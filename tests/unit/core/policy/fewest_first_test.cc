@@ -173,6 +173,15 @@ Test(fewest_first, does_not_stop_a_training_for_a_small_gain) {
   cr_assert_eq(granted(decide(view), 1), 2);
 }
 
+Test(fewest_first, lends_nothing_on_a_node_that_a_job_is_just_leaving) {
+  ClusterView view = idle_cluster(2);
+  add_job(view, 1, 0, 8);
+  view.nodes[1].settling = true;
+  cr_assert(decide(view).grants.empty());
+  view.queue.push_back(pending(9, 1, 8));
+  cr_assert(decide(view).reclaims.empty(), "but a pending job can start there in a moment");
+}
+
 Test(fewest_first, waits_while_a_reconfiguration_is_under_way) {
   ClusterView view = idle_cluster(2);
   add_job(view, 1, 0, 4).may_grow = false;

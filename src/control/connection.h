@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "control/frame.h"
+#include "control/server.h"
+#include "control/socket.h"
+
+namespace swell::control {
+
+using Clock = std::chrono::steady_clock;
+
+/// What the server's loop knows of one connection. At most one of its frames is at munge at a time,
+/// and nothing is read meanwhile: a peer that floods waits in its own socket.
+struct Connection {
+  Connection(ConnectionId number, Fd socket, const std::string& nonce, std::size_t most_frame_bytes)
+      : id(number), fd(std::move(socket)), peer(peer_name(fd.get())), seal(Side::server, nonce), reader(most_frame_bytes) {}
+
+  const ConnectionId id;
+  Fd fd;
+  const std::string peer;
+  Seal seal;
+  FrameReader reader;
+  std::string out;                ///< to be written
+  const Clock::time_point since = Clock::now();
+
+  uid_t uid = static_cast<uid_t>(-1);
+  bool authenticated = false;
+  bool opening = false;           ///< a frame of it is at munge
+  std::size_t sealing = 0;        ///< messages at munge
+  std::size_t sealing_bytes = 0;
+  bool input_ended = false;
+  bool output_broken = false;
+  bool shut = false;              ///< all has been written, and the peer knows that nothing follows
+  bool silent = false;            ///< no closed event, as the caller closed it
+  std::optional<Clock::time_point> close_by;
+
+  std::uint64_t take_number = 0;  ///< which take() its untaken events wait for
+  int untaken = 0;
+
+  /// Reads what is there, once. False: nothing more will come.
+  bool read_some();
+  /// Writes as much as goes without waiting. False: the peer does not read any more.
+  bool flush();
+  /// What of it waits to be sent.
+  std::size_t queued_bytes() const { return out.size() + sealing_bytes; }
+};
+
+}  // namespace swell::control

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/munge_thread.h"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <munge.h>
+#include <mutex>
+#include <poll.h>
+
+#include "control/quiet_thread.h"
+#include "control/wake_fd.h"
+
+namespace swell::control {
+
+namespace {
+
+struct Work {
+  std::uint64_t ticket = 0;
+  bool open = false;
+  std::string data;
+  std::optional<uid_t> reader;
+};
+
+using Context = std::unique_ptr<munge_ctx, decltype(&munge_ctx_destroy)>;
+
+Context new_context(const std::string& socket) {
+  Context context(munge_ctx_create(), &munge_ctx_destroy);
+  if (context && !socket.empty()) munge_ctx_set(context.get(), MUNGE_OPT_SOCKET, socket.c_str());
+  return context;
+}
+
+Error problem(const char* what, munge_err_t code, munge_ctx_t context) {
+  const char* detail = context != nullptr ? munge_ctx_strerror(context) : nullptr;
+  return Error(fmt::format("{}: {}", what, detail != nullptr ? detail : munge_strerror(code)));
+}
+
+// A fresh context for each call: decoding overwrites the one it is given.
+MungeThread::Done done(const Work& work, const std::string& socket) {
+  MungeThread::Done result;
+  result.ticket = work.ticket;
+  result.opened = work.open;
+  const Context context = new_context(socket);
+  if (!context) {
+    result.error = Error("munge: out of memory");
+  } else if (work.open) {
+    void* payload = nullptr;
+    int length = 0;
+    gid_t gid = static_cast<gid_t>(-1);
+    const munge_err_t code = munge_decode(work.data.c_str(), context.get(), &payload, &length, &result.uid, &gid);
+    if (code != EMUNGE_SUCCESS)
+      result.error = problem("munge refused the credential", code, context.get());
+    else if (payload != nullptr)
+      result.data.assign(static_cast<const char*>(payload), static_cast<std::size_t>(length));
+    std::free(payload);
+  } else {
+    munge_ctx_set(context.get(), MUNGE_OPT_TTL, MungeThread::lifetime_s);
+    if (work.reader) munge_ctx_set(context.get(), MUNGE_OPT_UID_RESTRICTION, *work.reader);
+    char* credential = nullptr;
+    const munge_err_t code =
+        munge_encode(&credential, context.get(), work.data.data(), static_cast<int>(work.data.size()));
+    if (code != EMUNGE_SUCCESS)
+      result.error = problem("munge made no credential", code, context.get());
+    else
+      result.data = credential;
+    std::free(credential);
+  }
+  return result;
+}
+
+// A thread that stays behind must not lose the code it runs when its plugin is unloaded.
+void keep_this_library_loaded() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&keep_this_library_loaded), &info) != 0 && info.dli_fname != nullptr)
+    dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+}  // namespace
+
+struct MungeThread::State {
+  explicit State(std::string munge_socket) : socket(std::move(munge_socket)) {}
+  const std::string socket;
+  WakeFd wake;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Work> work;
+  std::vector<Done> done;
+  bool stop = false;
+  bool ended = false;
+  std::thread thread;
+
+  void run() {
+    std::unique_lock lock(mutex);
+    while (!stop) {
+      if (work.empty()) {
+        changed.wait(lock);
+        continue;
+      }
+      const Work next = std::move(work.front());
+      work.pop_front();
+      lock.unlock();
+      Done result;
+      try {
+        result = control::done(next, socket);
+      } catch (const std::exception& e) {
+        result.ticket = next.ticket;
+        result.opened = next.open;
+        result.error = Error(std::string("munge: ") + e.what());
+      }
+      lock.lock();
+      done.push_back(std::move(result));
+      wake.signal();
+    }
+    ended = true;
+    changed.notify_all();
+  }
+
+  void add(Work next) {
+    const std::lock_guard lock(mutex);
+    work.push_back(std::move(next));
+    changed.notify_all();
+  }
+};
+
+Result<std::unique_ptr<MungeThread>> MungeThread::start(const std::string& socket) {
+  try {
+    auto state = std::make_shared<State>(socket);
+    if (state->wake.fd() < 0) return Error("munge: no eventfd: too many open files");
+    state->thread = quiet_thread("swell-munge", [state] { state->run(); });
+    return std::unique_ptr<MungeThread>(new MungeThread(std::move(state)));
+  } catch (const std::exception& e) {
+    return Error(std::string("starting the munge thread: ") + e.what());
+  }
+}
+
+MungeThread::~MungeThread() {
+  std::unique_lock lock(state_->mutex);
+  state_->stop = true;
+  state_->changed.notify_all();
+  const bool ended = state_->changed.wait_for(lock, std::chrono::seconds(2), [this] { return state_->ended; });
+  lock.unlock();
+  if (ended) {
+    state_->thread.join();
+    return;
+  }
+  keep_this_library_loaded();
+  state_->thread.detach();
+}
+
+void MungeThread::seal(std::uint64_t ticket, std::string payload, std::optional<uid_t> reader) {
+  state_->add({ticket, false, std::move(payload), reader});
+}
+
+void MungeThread::open(std::uint64_t ticket, std::string credential) {
+  state_->add({ticket, true, std::move(credential), std::nullopt});
+}
+
+int MungeThread::fd() const noexcept { return state_->wake.fd(); }
+
+std::vector<MungeThread::Done> MungeThread::take() {
+  const std::lock_guard lock(state_->mutex);
+  state_->wake.clear();
+  return std::exchange(state_->done, {});
+}
+
+Result<MungeThread::Done> MungeThread::wait(std::uint64_t ticket, std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    for (Done& one : take())
+      if (one.ticket == ticket) return std::move(one);
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return Error("munged does not answer");
+    pollfd ready{fd(), POLLIN, 0};
+    poll(&ready, 1, static_cast<int>(left.count()));
+  }
+}
+
+}  // namespace swell::control

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "core/result.h"
+
+namespace swell::control {
+
+/// Makes and reads munge credentials on a thread of its own, because munged may be slow, stopped
+/// or gone. Work is done in the order in which it came. Thread-safe.
+///
+/// The destructor waits 2 s at most for a call that hangs; then it leaves the thread behind, with
+/// all that the thread still uses.
+class MungeThread {
+ public:
+  /// Credentials are good for so long, the difference of two hosts' clocks included.
+  static constexpr int lifetime_s = 1800;
+
+  /// What became of one piece of work.
+  struct Done {
+    std::uint64_t ticket = 0;
+    bool opened = false;          ///< of open(); else of seal()
+    std::optional<Error> error;
+    std::string data;             ///< the payload, or the credential
+    uid_t uid = static_cast<uid_t>(-1);  ///< of open(): who made the credential
+  };
+
+  /// `socket`: munged's; empty: munge's default.
+  static Result<std::unique_ptr<MungeThread>> start(const std::string& socket);
+  ~MungeThread();
+  MungeThread(const MungeThread&) = delete;
+  MungeThread& operator=(const MungeThread&) = delete;
+
+  /// Makes a credential that only `reader` can open; everybody where there is no reader.
+  void seal(std::uint64_t ticket, std::string payload, std::optional<uid_t> reader);
+  /// Opens a credential. A replayed or expired one is an error.
+  void open(std::uint64_t ticket, std::string credential);
+
+  /// Readable while take() has something.
+  int fd() const noexcept;
+  /// What has been done since the last call, in order.
+  std::vector<Done> take();
+  /// One piece of work, waited for; for a thread whose work is alone here.
+  Result<Done> wait(std::uint64_t ticket, std::chrono::milliseconds timeout);
+
+ private:
+  struct State;
+  explicit MungeThread(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace swell::control

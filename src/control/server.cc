@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/server.h"
+
+#include <cerrno>
+#include <cstring>
+#include <sys/epoll.h>
+
+#include "control/quiet_thread.h"
+#include "control/server_loop.h"
+
+namespace swell::control {
+
+namespace {
+
+class LiveServer final : public Server {
+ public:
+  static Result<std::unique_ptr<Server>> start(Options options, std::function<void()> wake) {
+    Result<Fd> listener = listen_on(options.address, options.port);
+    if (!listener) return listener.error();
+    Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+    if (!epoll) return Error(std::string("no epoll: ") + std::strerror(errno));
+    auto munge = MungeThread::start(options.munge_socket);
+    if (!munge) return munge.error();
+    std::unique_ptr<LiveServer> server(new LiveServer);
+    if (server->mailbox_.wake.fd() < 0) return Error("no eventfd: too many open files");
+    server->port_ = local_port(listener->get());
+    server->loop_ = std::make_unique<ServerLoop>(std::move(options), std::move(wake), std::move(*listener),
+                                                 std::move(epoll), std::move(*munge), server->mailbox_);
+    server->thread_ = quiet_thread("swell-control", [loop = server->loop_.get()] { loop->run(); });
+    return std::unique_ptr<Server>(std::move(server));
+  }
+
+  ~LiveServer() override {
+    mailbox_.stop = true;
+    mailbox_.wake.signal();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  std::uint16_t port() const override { return port_; }
+
+  std::vector<Event> take() override {
+    std::vector<Event> events;
+    {
+      const std::lock_guard lock(mailbox_.mutex);
+      events = std::exchange(mailbox_.events, {});
+      ++mailbox_.take_number;
+    }
+    // Connections may have been paused until now.
+    if (!events.empty()) mailbox_.wake.signal();
+    return events;
+  }
+
+  void send(ConnectionId connection, Message message) override { order({connection, std::move(message)}); }
+  void close(ConnectionId connection) override { order({connection, std::nullopt}); }
+
+ private:
+  LiveServer() = default;
+
+  void order(Mailbox::Order order) {
+    {
+      const std::lock_guard lock(mailbox_.mutex);
+      mailbox_.orders.push_back(std::move(order));
+    }
+    mailbox_.wake.signal();
+  }
+
+  std::uint16_t port_ = 0;
+  Mailbox mailbox_;
+  std::unique_ptr<ServerLoop> loop_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(Options options, std::function<void()> wake) {
+  try {
+    return LiveServer::start(std::move(options), std::move(wake));
+  } catch (const std::exception& e) {
+    return Error(std::string("starting the control server: ") + e.what());
+  }
+}
+
+}  // namespace swell::control

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/server_loop.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <thread>
+
+namespace swell::control {
+
+namespace {
+
+// Ids of what is no connection.
+constexpr std::uint64_t listener_id = 0, mailbox_id = 1, munge_id = 2;
+
+constexpr std::size_t most_untaken = 65536;     // events of all connections
+constexpr int most_untaken_of_one = 256;
+constexpr std::size_t queue_frames = 16;        // of the largest size, that may wait for a slow reader
+constexpr auto close_time = std::chrono::seconds(2);
+
+bool watch(int epoll, int operation, int fd, std::uint64_t id, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = id;
+  return epoll_ctl(epoll, operation, fd, &event) == 0;
+}
+
+}  // namespace
+
+ServerLoop::ServerLoop(Server::Options options, std::function<void()> wake, Fd listener, Fd epoll,
+                       std::unique_ptr<MungeThread> munge, Mailbox& mailbox)
+    : options_(std::move(options)), wake_(std::move(wake)), listener_(std::move(listener)), epoll_(std::move(epoll)),
+      munge_(std::move(munge)), mailbox_(mailbox), log_(options_.log) {
+  watch(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), listener_id, EPOLLIN | EPOLLONESHOT);
+  watch(epoll_.get(), EPOLL_CTL_ADD, mailbox_.wake.fd(), mailbox_id, EPOLLIN);
+  watch(epoll_.get(), EPOLL_CTL_ADD, munge_->fd(), munge_id, EPOLLIN);
+}
+
+void ServerLoop::run() noexcept {
+  while (!mailbox_.stop) {
+    try {
+      turn();
+    } catch (...) {  // out of memory, or a callback's: this must not end slurmctld
+      try {
+        log_("a fault in the control server's loop; it goes on");
+      } catch (...) {
+      }
+      accept_again_ = Clock::now();  // it may have been in the middle of accepting
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+}
+
+void ServerLoop::turn() {
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), until_next_deadline_ms());
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.u64 == listener_id) accept_some();
+    else if (event.data.u64 == mailbox_id) handle_orders();
+    else if (event.data.u64 == munge_id) handle_munge();
+    else if (const auto found = connections_.find(event.data.u64); found != connections_.end())
+      ready(*found->second, event.events);
+  }
+  handle_deadlines();
+}
+
+int ServerLoop::until_next_deadline_ms() const {
+  auto next = Clock::now() + std::chrono::hours(1);
+  if (accept_again_) next = std::min(next, *accept_again_);
+  if (!unauthenticated_.empty())
+    next = std::min(next, connections_.at(*unauthenticated_.begin())->since +
+                              std::chrono::duration_cast<Clock::duration>(
+                                  std::chrono::duration<double>(options_.first_message_s)));
+  for (const ConnectionId id : closing_) next = std::min(next, *connections_.at(id)->close_by);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
+  return static_cast<int>(std::max<std::int64_t>(0, left.count()));
+}
+
+void ServerLoop::handle_orders() {
+  mailbox_.wake.clear();
+  std::deque<Mailbox::Order> orders;
+  {
+    const std::lock_guard lock(mailbox_.mutex);
+    orders = std::exchange(mailbox_.orders, {});
+  }
+  for (const Mailbox::Order& order : orders) {
+    const auto found = connections_.find(order.connection);
+    if (found == connections_.end() || found->second->close_by) continue;
+    Connection& connection = *found->second;
+    if (order.message) {
+      queue(connection, *order.message);
+    } else {
+      connection.silent = true;
+      begin_close(connection);
+    }
+    settle(connection);
+  }
+  for (const ConnectionId id : std::exchange(paused_, {}))
+    if (const auto found = connections_.find(id); found != connections_.end()) {
+      next_frame(*found->second);
+      settle(*found->second);
+    }
+}
+
+void ServerLoop::handle_munge() {
+  for (MungeThread::Done& done : munge_->take()) {
+    const auto found = connections_.find(done.ticket);
+    if (found == connections_.end()) continue;
+    Connection& connection = *found->second;
+    if (done.opened) {
+      connection.opening = false;
+      opened(connection, done);
+      next_frame(connection);
+    } else {
+      if (--connection.sealing == 0) connection.sealing_bytes = 0;
+      if (done.error)
+        refuse(connection, done.error->message(), false);
+      else if (done.data.size() > options_.most_frame_bytes)
+        refuse(connection, fmt::format("a message to it became a frame of {} bytes; {} are allowed", done.data.size(),
+                                       options_.most_frame_bytes), false);
+      else
+        connection.out += framed(done.data);
+    }
+    settle(connection);
+  }
+}
+
+void ServerLoop::handle_deadlines() {
+  const auto now = Clock::now();
+  const auto patience =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.first_message_s));
+  while (!unauthenticated_.empty()) {
+    Connection& oldest = *connections_.at(*unauthenticated_.begin());
+    if (oldest.since + patience > now) break;
+    refuse(oldest, fmt::format("no good message within {:g} s", options_.first_message_s), false);
+    settle(oldest);
+  }
+  for (const ConnectionId id : std::set<ConnectionId>(closing_))
+    if (Connection& connection = *connections_.at(id); *connection.close_by <= now) drop(connection);
+  if (accept_again_ && *accept_again_ <= now) {
+    accept_again_.reset();
+    watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), listener_id, EPOLLIN | EPOLLONESHOT);
+  }
+}
+
+void ServerLoop::accept_some() {
+  for (int i = 0; i < 64; ++i) {
+    Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno != EAGAIN) {
+        log_(fmt::format("accepting a connection: {}", std::strerror(errno)));
+        accept_again_ = Clock::now() + std::chrono::milliseconds(100);
+        return;
+      }
+      break;
+    }
+    tune(fd.get());
+    if (connections_.size() >= static_cast<std::size_t>(options_.most_connections)) {
+      log_(fmt::format("refused {}: {} connections are open already", peer_name(fd.get()), connections_.size()));
+      continue;
+    }
+    const Result<std::string> nonce = new_nonce();
+    if (!nonce) {
+      log_(nonce.error().message());
+      continue;
+    }
+    if (unauthenticated_.size() >= static_cast<std::size_t>(options_.most_unauthenticated)) {
+      Connection& oldest = *connections_.at(*unauthenticated_.begin());
+      refuse(oldest, "a newcomer took its place, as it had said nothing good yet", false);
+      settle(oldest);
+    }
+    const ConnectionId id = ++last_id_;
+    auto made = std::make_unique<Connection>(id, std::move(fd), *nonce, options_.most_frame_bytes);
+    Connection& connection = *made;
+    connections_.emplace(id, std::move(made));
+    unauthenticated_.insert(id);
+    if (!watch(epoll_.get(), EPOLL_CTL_ADD, connection.fd.get(), id, EPOLLONESHOT)) {
+      drop(connection);
+      continue;
+    }
+    connection.out = framed(greeting(*nonce));
+    settle(connection);
+  }
+  watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), listener_id, EPOLLIN | EPOLLONESHOT);
+}
+
+void ServerLoop::ready(Connection& connection, std::uint32_t events) {
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0) connection.output_broken = true;
+  if (!connection.opening && !connection.input_ended && (events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) {
+    connection.input_ended = !connection.read_some();
+    next_frame(connection);
+  }
+  settle(connection);
+}
+
+void ServerLoop::next_frame(Connection& connection) {
+  if (connection.opening || connection.close_by) return;
+  {
+    const std::lock_guard lock(mailbox_.mutex);
+    if (connection.take_number != mailbox_.take_number) connection.untaken = 0;
+    connection.take_number = mailbox_.take_number;
+    if (connection.untaken >= most_untaken_of_one || mailbox_.events.size() >= most_untaken) {
+      paused_.insert(connection.id);
+      return;
+    }
+  }
+  Result<std::optional<std::string>> frame = connection.reader.next();
+  if (!frame) return refuse(connection, frame.error().message(), false);
+  if (!*frame) return;
+  connection.opening = true;
+  munge_->open(connection.id, std::move(**frame));
+}
+
+void ServerLoop::opened(Connection& connection, MungeThread::Done& done) {
+  if (connection.close_by) return;
+  if (done.error) return refuse(connection, done.error->message(), false);
+  if (connection.authenticated && done.uid != connection.uid)
+    return refuse(connection, fmt::format("uid {} on a connection of uid {}", done.uid, connection.uid), false);
+  connection.uid = done.uid;
+  if (done.data.size() > options_.most_frame_bytes)
+    return refuse(connection, fmt::format("a message of {} bytes; {} are allowed", done.data.size(),
+                                          options_.most_frame_bytes), true);
+  Result<Message> message = connection.seal.unwrap(done.data);
+  if (!connection.authenticated && options_.allow && !options_.allow(done.uid))
+    return refuse(connection, fmt::format("uid {} is not allowed here", done.uid), true);
+  if (!message) return refuse(connection, message.error().message(), true);
+  if (!connection.authenticated) {
+    if (per_user_[done.uid] >= options_.most_connections_per_user)
+      return refuse(connection, fmt::format("uid {} has {} connections already", done.uid, per_user_[done.uid]), true);
+    connection.authenticated = true;
+    ++per_user_[done.uid];
+    unauthenticated_.erase(connection.id);
+  }
+  ++connection.untaken;
+  post({Server::Event::Kind::message, connection.id, connection.uid, connection.peer, std::move(*message)});
+}
+
+void ServerLoop::queue(Connection& connection, const Message& message) {
+  std::string payload = connection.seal.wrap(message);
+  ++connection.sealing;
+  connection.sealing_bytes += payload.size();
+  if (payload.size() > options_.most_frame_bytes)
+    return refuse(connection, fmt::format("a message to it has {} bytes; {} are allowed", payload.size(),
+                                          options_.most_frame_bytes), false);
+  if (connection.queued_bytes() > queue_frames * options_.most_frame_bytes)
+    return refuse(connection, fmt::format("it reads too slowly: {} bytes wait for it", connection.queued_bytes()), false);
+  munge_->seal(connection.id, std::move(payload), connection.uid);
+}
+
+void ServerLoop::refuse(Connection& connection, const std::string& reason, bool tell) {
+  if (connection.close_by && !tell) {
+    connection.output_broken = true;
+    return;
+  }
+  const std::string who = connection.uid == static_cast<uid_t>(-1) ? "" : fmt::format(" (uid {})", connection.uid);
+  log_(fmt::format("refused {}{}: {}", connection.peer, who, reason));
+  if (tell) queue(connection, Refused{reason});
+  else connection.output_broken = true;
+  begin_close(connection);
+}
+
+void ServerLoop::begin_close(Connection& connection) {
+  connection.close_by = Clock::now() + close_time;
+  closing_.insert(connection.id);
+  unauthenticated_.erase(connection.id);
+}
+
+void ServerLoop::settle(Connection& connection) {
+  if (!connection.output_broken && !connection.flush()) connection.output_broken = true;
+  if (connection.output_broken) connection.out.clear();
+  const bool all_sent = connection.out.empty() && connection.sealing == 0;
+  if (connection.close_by) {
+    if (connection.output_broken || (connection.shut && connection.input_ended)) return drop(connection);
+    if (all_sent && !connection.shut) {
+      // Closing at once could destroy, by a reset, what the peer has not read yet.
+      shutdown(connection.fd.get(), SHUT_WR);
+      connection.shut = true;
+    }
+  }
+  const bool paused = paused_.contains(connection.id);
+  if (connection.input_ended && !connection.opening && !paused) return drop(connection);
+  std::uint32_t events = 0;
+  if (!connection.opening && !connection.input_ended && !paused) events |= EPOLLIN;
+  if (!connection.out.empty()) events |= EPOLLOUT;
+  // Even an empty set reports a broken connection; ONESHOT keeps it from doing so again and again.
+  if (events != 0)
+    watch(epoll_.get(), EPOLL_CTL_MOD, connection.fd.get(), connection.id, events | EPOLLONESHOT);
+}
+
+void ServerLoop::drop(Connection& connection) {
+  const ConnectionId id = connection.id;
+  if (connection.authenticated) {
+    if (const auto user = per_user_.find(connection.uid); user != per_user_.end() && --user->second <= 0)
+      per_user_.erase(user);
+    if (!connection.silent) post({Server::Event::Kind::closed, id, connection.uid, connection.peer, {}});
+  }
+  unauthenticated_.erase(id);
+  closing_.erase(id);
+  paused_.erase(id);
+  connections_.erase(id);
+}
+
+void ServerLoop::post(Server::Event event) {
+  {
+    const std::lock_guard lock(mailbox_.mutex);
+    mailbox_.events.push_back(std::move(event));
+  }
+  if (wake_) wake_();
+}
+
+}  // namespace swell::control

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "control/connection.h"
+#include "control/log_limit.h"
+#include "control/munge_thread.h"
+#include "control/server.h"
+#include "control/wake_fd.h"
+
+namespace swell::control {
+
+/// What the server's caller and its loop hand to each other. Thread-safe where it says mutex.
+struct Mailbox {
+  struct Order {
+    ConnectionId connection = 0;
+    std::optional<Message> message;  ///< none: close
+  };
+  std::mutex mutex;
+  std::deque<Order> orders;              // under mutex
+  std::vector<Server::Event> events;     // under mutex
+  std::uint64_t take_number = 0;         // under mutex
+  std::atomic<bool> stop = false;
+  WakeFd wake;                           ///< wakes the loop
+};
+
+/// The server's IO thread: sockets, limits, the order of things. It never waits for anything but
+/// its sockets; munge has a thread of its own.
+class ServerLoop {
+ public:
+  ServerLoop(Server::Options options, std::function<void()> wake, Fd listener, Fd epoll,
+             std::unique_ptr<MungeThread> munge, Mailbox& mailbox);
+  void run() noexcept;
+
+ private:
+  using Connections = std::unordered_map<ConnectionId, std::unique_ptr<Connection>>;
+
+  void turn();
+  int until_next_deadline_ms() const;
+  void handle_orders();
+  void handle_munge();
+  void handle_deadlines();
+  void accept_some();
+  void ready(Connection& connection, std::uint32_t events);
+
+  void next_frame(Connection& connection);
+  void opened(Connection& connection, MungeThread::Done& done);
+  void queue(Connection& connection, const Message& message);
+  void refuse(Connection& connection, const std::string& reason, bool tell);
+  void begin_close(Connection& connection);
+  /// Decides what to wait for next, or drops what has come to its end. The last thing done to a
+  /// connection in a turn: it may be gone afterwards.
+  void settle(Connection& connection);
+  void drop(Connection& connection);
+  void post(Server::Event event);
+
+  const Server::Options options_;
+  const std::function<void()> wake_;
+  Fd listener_;
+  Fd epoll_;
+  std::unique_ptr<MungeThread> munge_;
+  Mailbox& mailbox_;
+  LogLimit log_;
+
+  Connections connections_;
+  std::set<ConnectionId> unauthenticated_;  ///< ids rise, so the oldest is the first
+  std::set<ConnectionId> closing_;
+  std::set<ConnectionId> paused_;           ///< until the caller takes events
+  std::map<uid_t, int> per_user_;
+  ConnectionId last_id_ = 2;                ///< the first ones are the loop's own descriptors
+  std::optional<Clock::time_point> accept_again_;
+};
+
+}  // namespace swell::control

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <unistd.h>
+#include <utility>
+
+#include "core/result.h"
+
+namespace swell::control {
+
+/// Owns a file descriptor.
+class Fd {
+ public:
+  Fd() noexcept = default;
+  explicit Fd(int fd) noexcept : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+/// A listening, non-blocking, close-on-exec TCP socket. The error names address and port.
+Result<Fd> listen_on(const std::string& address, std::uint16_t port);
+
+/// A connected, non-blocking, close-on-exec TCP socket. Tries all of the host's addresses.
+Result<Fd> connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout);
+
+/// No delay for small messages; a host that vanished is noticed.
+void tune(int fd);
+
+std::uint16_t local_port(int fd);
+std::string local_host(int fd);
+/// "address:port" of the other side, for logs.
+std::string peer_name(int fd);
+
+}  // namespace swell::control

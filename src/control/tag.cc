@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/tag.h"
+
+#include <charconv>
+#include <fmt/format.h>
+#include <sstream>
+
+namespace swell::control {
+
+namespace {
+
+constexpr std::string_view opening = "swell[";
+
+/// Where the tag stands in a comment: [begin, end) with its brackets, or nothing.
+std::optional<std::pair<std::size_t, std::size_t>> span_of(std::string_view comment) {
+  const std::size_t begin = comment.find(opening);
+  if (begin == std::string_view::npos) return std::nullopt;
+  const std::size_t end = comment.find(']', begin);
+  if (end == std::string_view::npos) return std::nullopt;
+  return std::pair{begin, end + 1};
+}
+
+template <typename Number>
+std::optional<Number> whole(std::string_view text) {
+  Number value{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream in{std::string(text)};
+  for (std::string part; std::getline(in, part, separator);)
+    if (!part.empty()) parts.push_back(part);
+  return parts;
+}
+
+}  // namespace
+
+std::optional<Tag> Tag::find(std::string_view admin_comment) {
+  const auto span = span_of(admin_comment);
+  if (!span) return std::nullopt;
+  Tag tag;
+  const std::string_view inside =
+      admin_comment.substr(span->first + opening.size(), span->second - span->first - opening.size() - 1);
+  for (const std::string& word : split(inside, ' ')) {
+    const std::size_t equals = word.find('=');
+    if (equals != std::string::npos) tag.words_.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+  }
+  return tag;
+}
+
+std::string Tag::put_into(std::string_view admin_comment) const {
+  if (const auto span = span_of(admin_comment))
+    return fmt::format("{}{}{}", admin_comment.substr(0, span->first), text(), admin_comment.substr(span->second));
+  return admin_comment.empty() ? text() : fmt::format("{} {}", admin_comment, text());
+}
+
+std::string Tag::remove_from(std::string_view admin_comment) {
+  std::string rest(admin_comment);
+  while (const auto span = span_of(rest)) rest.erase(span->first, span->second - span->first);
+  // Half a tag must not become one together with what is appended later.
+  for (std::size_t at; (at = rest.find(opening)) != std::string::npos;) rest.erase(at, opening.size());
+  return rest;
+}
+
+std::string Tag::get(std::string_view key) const {
+  for (const auto& [name, value] : words_)
+    if (name == key) return value;
+  return {};
+}
+
+std::optional<std::int64_t> Tag::number(std::string_view key) const { return whole<std::int64_t>(get(key)); }
+
+Tag& Tag::set(std::string_view key, std::string value) {
+  for (auto& [name, old] : words_)
+    if (name == key) {
+      old = std::move(value);
+      return *this;
+    }
+  words_.emplace_back(std::string(key), std::move(value));
+  return *this;
+}
+
+std::string Tag::text() const {
+  std::string result(opening);
+  for (const auto& [name, value] : words_) {
+    if (result.size() > opening.size()) result += ' ';
+    result += name + "=" + value;
+  }
+  return result + "]";
+}
+
+std::string companions_text(const std::vector<CompanionWord>& companions) {
+  std::string result;
+  for (const CompanionWord& each : companions)
+    result += fmt::format("{}{}:{}:{}:{}", result.empty() ? "" : ";", each.id, each.node, each.gpus,
+                          each.gpu_indices.empty() ? "?" : each.gpu_indices);
+  return result.empty() ? "-" : result;
+}
+
+std::vector<CompanionWord> companions_from(std::string_view text) {
+  std::vector<CompanionWord> companions;
+  for (const std::string& entry : split(text, ';')) {
+    const std::vector<std::string> parts = split(entry, ':');
+    if (parts.size() != 4) continue;
+    const auto id = whole<std::uint32_t>(parts[0]);
+    const auto gpus = whole<int>(parts[2]);
+    if (id && gpus) companions.push_back({*id, parts[1], parts[3], *gpus});
+  }
+  return companions;
+}
+
+}  // namespace swell::control

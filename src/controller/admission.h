@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+
+#include "controller/grant_book.h"
+#include "core/result.h"
+
+namespace swell::controller {
+
+using control::grant_comment;
+
+/// What of a submission matters to Swell, in plain types. Counts are 0 where the user gave none.
+struct SubmitRequest {
+  uid_t uid = 0;
+  std::string name, comment, admin_comment, partition, account, qos, required_nodes;
+  std::string tres_per_node, tres_per_job, tres_per_task, tres_per_socket;
+  int min_nodes = 0, max_nodes = 0, sockets_per_node = 0, tasks = 0;
+  int min_cpus = 0, cpus_per_task = 0;
+  std::int64_t memory_mib_per_node = 0, memory_mib_per_cpu = 0;
+  std::int64_t time_limit_min = 0;
+  bool immediate = false, has_script = false, is_array = false, is_het_component = false;
+  std::optional<std::string> elastic;   ///< the value of --elastic; nothing: not given
+};
+
+/// What job_submit changes in the submission.
+struct Admission {
+  std::optional<std::string> admin_comment;
+  bool is_companion = false;
+  std::string qos, partition;           ///< set for companions where not empty
+};
+
+/// Where companions run.
+struct ExpansionPlace {
+  std::string qos, partition;
+};
+
+/// Validates a submission: `--elastic` jobs get their spec recorded; companions are admitted on a
+/// live grant, exactly as offered; everything else passes unchanged. The error is for the user.
+Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book, double now);
+
+/// GPUs that a submission asks for in all; 0 where none.
+int basic_gpus_of(const SubmitRequest& request);
+
+}  // namespace swell::controller

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/controller.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+
+#include "controller/view_builder.h"
+#include "core/policy/registry.h"
+
+namespace swell::controller {
+
+namespace {
+
+/// A preempted or reclaimed companion that outlives its deadline is cancelled this much later, so that
+/// an agent that acts at the last moment is not overtaken.
+constexpr double deadline_slack_s = 1;
+
+/// slurmctld holds an update of a job back, for a second at a time, until slurmdbd knows the job: that
+/// would hold up everything else here.
+constexpr double new_job_left_alone_s = 2;
+
+Json companion_json(const Companion& companion) {
+  return Json::object({{"id", companion.id},
+                       {"node", companion.node},
+                       {"gpus", companion.gpus.count},
+                       {"gpu_indices", companion.gpus.indices}});
+}
+
+}  // namespace
+
+Controller::Controller(Parts parts)
+    : parts_(std::move(parts)), events_(parts_.config.event_log, parts_.log) {
+  Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(parts_.config.policy);
+  if (policy) policy_ = std::move(*policy);
+  if (parts_.state_path.empty()) return;
+  Result<SavedState> saved = load_state(parts_.state_path);
+  if (saved) saved_ = *saved;
+  else events_.say("going on without the saved state: " + saved.error().message());
+  written_ = saved_;
+}
+
+double Controller::cycle(double now) {
+  handle_agents(now);
+  look(now);
+  handle_agents(now);  // hellos that waited for a fresh look
+  keep_deadlines(now);
+  if (decide_due_ && have_snapshot_) decide(now);
+  save();
+  write_comments(now);
+  return now + parts_.config.poll_interval_s;
+}
+
+// ---- Slurm's records
+
+void Controller::look(double now) {
+  Result<std::optional<slurm::Snapshot>> loaded = parts_.slurm->load();
+  if (!loaded) {
+    events_.say("slurmctld did not answer: " + loaded.error().message());
+    return;
+  }
+  if (!loaded->has_value()) return;
+  snapshot_ = std::move(**loaded);
+  have_snapshot_ = true;
+  decide_due_ = true;
+  const Reconciled result = reconcile(snapshot_, jobs_, saved_.issued, now);
+  for (const Change& change : result.changes) report(change, now);
+  for (const auto& [companion, reason] : result.cancel) cancel(companion, reason);
+
+  std::vector<JobId> companions;
+  for (const auto& [id, job] : jobs_)
+    for (const Companion& companion : job.companions) companions.push_back(companion.id);
+  parts_.book->set_companions(std::move(companions));
+}
+
+void Controller::report(const Change& change, double now) {
+  const JobId job_id = change.job;
+  const Companion& companion = change.companion;
+  const auto found = jobs_.find(job_id);
+  ElasticJob* job = found != jobs_.end() ? &found->second : nullptr;
+  auto event = [&](const char* name, const std::string& sentence) {
+    events_.event(name, {{"job", job_id}, {"companion", companion_json(companion)}, {"reason", companion.reason}},
+                  sentence);
+  };
+  switch (change.kind) {
+    case Change::Kind::job_started:
+      events_.event("job-started", {{"job", job_id}, {"basic_gpus", job != nullptr ? job->basic_gpus : 0}},
+                    fmt::format("elastic job {} runs", job_id));
+      break;
+    case Change::Kind::job_ended:
+      events_.event("job-ended", {{"job", job_id}}, fmt::format("elastic job {} has ended", job_id));
+      std::erase_if(saved_.issued, [&](const auto& issued) { return issued.second == job_id; });
+      for (auto it = connections_.begin(); it != connections_.end();) {
+        if (it->second != job_id) {
+          ++it;
+          continue;
+        }
+        parts_.server->close(it->first);
+        it = connections_.erase(it);
+      }
+      break;
+    case Change::Kind::companion_adopted:
+    case Change::Kind::companion_started:
+      parts_.book->withdraw(companion.grant);
+      if (change.kind == Change::Kind::companion_adopted && job != nullptr && !job->agent) job->agent_seen = now;
+      event("companion-started", fmt::format("job {} is lent {} GPUs on {} (companion {})", job_id,
+                                             companion.gpus.count, companion.node, companion.id));
+      break;
+    case Change::Kind::companion_preempted:
+      event("companion-preempted",
+            fmt::format("Slurm preempts companion {} of job {} on {}", companion.id, job_id, companion.node));
+      if (job != nullptr) tell_shrink(*job, companion, now);
+      break;
+    case Change::Kind::companion_ended:
+      if (job != nullptr) ++job->reclaims;
+      event("companion-ended", fmt::format("job {} gave {} GPUs on {} back (companion {})", job_id,
+                                           companion.gpus.count, companion.node, companion.id));
+      break;
+    case Change::Kind::companion_lost:
+      event("companion-lost", fmt::format("job {} lost companion {} on {}", job_id, companion.id, companion.node));
+      if (job != nullptr) {
+        Companion gone = companion;
+        gone.reason = "it has ended";
+        gone.deadline = now;
+        tell_shrink(*job, gone, now);
+        job->grow_after = std::max(job->grow_after, now + parts_.config.growth_interval_s);
+      }
+      break;
+  }
+}
+
+void Controller::cancel(JobId companion, const std::string& reason) {
+  events_.event("cancel", {{"companion", Json::object({{"id", companion}})}, {"reason", reason}},
+                fmt::format("cancelling companion {}: {}", companion, reason));
+  if (Result<void> done = parts_.slurm->cancel(companion); !done) events_.say(done.error().message());
+  parts_.slurm->forget();
+}
+
+void Controller::tell_shrink(ElasticJob& job, const Companion& companion, double now) {
+  if (!job.agent) return;
+  control::Shrink shrink;
+  shrink.companions = {companion.id};
+  shrink.deadline_s = static_cast<int>(std::ceil(std::max(companion.deadline - now, 0.0)));
+  shrink.reason = companion.reason;
+  parts_.server->send(*job.agent, std::move(shrink));
+}
+
+// ---- deadlines
+
+void Controller::keep_deadlines(double now) {
+  for (const LiveGrant& expired : parts_.book->take_expired(now)) {
+    const auto found = jobs_.find(expired.parent);
+    if (found != jobs_.end())
+      events_.event("grant-expired", {{"job", expired.parent}, {"node", expired.offer.node}},
+                    fmt::format("job {} did not take up {} GPUs on {}", expired.parent, expired.offer.gpus,
+                                expired.offer.node));
+    decide_due_ = true;
+  }
+  for (auto& [id, job] : jobs_) {
+    if (!job.agent && !job.companions.empty() && now - job.agent_seen >= parts_.config.agent_timeout_s)
+      take_back_all(job, now, fmt::format("job {} has no agent any more", id));
+    for (Companion& companion : job.companions) {
+      if (!companion.leaving || companion.lost || now < companion.deadline + deadline_slack_s) continue;
+      cancel(companion.id, companion.reason.empty() ? "its time is over" : companion.reason);
+      companion.deadline = now + 10;  // asked again where Slurm did not hear it
+    }
+    if (!decide_due_ && job.agent && job.grow_after > 0 && now >= job.grow_after) {
+      job.grow_after = 0;
+      decide_due_ = true;
+    }
+  }
+}
+
+void Controller::take_back_all(ElasticJob& job, double now, const std::string& reason) {
+  for (Companion& companion : job.companions) {
+    if (companion.leaving) continue;
+    companion.leaving = true;
+    companion.deadline = now - deadline_slack_s;
+    companion.reason = reason;
+  }
+}
+
+// ---- decisions
+
+void Controller::decide(double now) {
+  decide_due_ = false;
+  if (jobs_.empty() || !policy_) return;
+  const auto begin = std::chrono::steady_clock::now();
+  const policy::ClusterView view = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now);
+  const policy::Decisions decisions = policy_->decide(view);
+  last_decide_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  apply(decisions, view, now);
+}
+
+void Controller::apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now) {
+  for (const policy::Reclaim& reclaim : decisions.reclaims) {
+    ElasticJob& job = jobs_.at(reclaim.job);
+    Companion* companion = job.find(reclaim.companion);
+    if (companion == nullptr || companion->leaving) continue;
+    companion->leaving = true;
+    companion->deadline = now + job.spec.grace_s;
+    companion->reason = reclaim.needed_by != 0 ? fmt::format("needed by job {}", reclaim.needed_by)
+                                               : std::string("the cluster needs it");
+    job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
+    events_.event("reclaim", {{"job", job.id}, {"companion", companion_json(*companion)}, {"reason", companion->reason}},
+                  fmt::format("reclaiming {} GPUs on {} from job {}: {}", companion->gpus.count, companion->node,
+                              job.id, companion->reason));
+    tell_shrink(job, *companion, now);
+  }
+  std::map<JobId, std::vector<policy::Grant>> by_job;
+  for (const policy::Grant& each : decisions.grants) by_job[each.job].push_back(each);
+  for (const auto& [id, grants] : by_job) grant(jobs_.at(id), grants, view, now);
+}
+
+void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const policy::ClusterView& view,
+                       double now) {
+  const auto record = std::find_if(snapshot_.jobs.begin(), snapshot_.jobs.end(),
+                                   [&](const slurm::JobRecord& each) { return each.id == job.id; });
+  if (!job.agent || record == snapshot_.jobs.end()) return;
+  control::Grow grow;
+  grow.expires_s = static_cast<int>(std::ceil(parts_.config.grant_expiry_s));
+  for (const policy::Grant& each : grants) {
+    const policy::NodeView& node = view.nodes[static_cast<std::size_t>(each.node)];
+    LiveGrant live;
+    live.parent = job.id;
+    live.uid = job.uid;
+    live.expires = now + parts_.config.grant_expiry_s;
+    control::Offer& offer = live.offer;
+    offer.nonce = parts_.nonce();
+    offer.name = fmt::format("swell-{}", job.id);
+    offer.node = node.name;
+    offer.partition = parts_.config.expansion_partition.empty() ? record->partition : parts_.config.expansion_partition;
+    offer.account = record->account;
+    offer.gpu_type = node.gpu_type;
+    offer.gpus = each.lent.gpus;
+    offer.workers = each.lent.gpus / std::max(job.gpus_per_worker, 1);
+    offer.cpus = each.lent.cpus;
+    offer.memory_mib = each.lent.memory_mib;
+    if (record->time_limit_min > 0)
+      offer.time_limit_min =
+          static_cast<int>(std::max<std::time_t>((record->end_time - snapshot_.taken) / 60, 1));
+    offer.warn_s = std::min(job.spec.grace_s, 65535);
+    saved_.issued[offer.nonce] = job.id;
+    events_.event("grant", {{"job", job.id}, {"node", offer.node}, {"gpus", offer.gpus}},
+                  fmt::format("granting job {} {} GPUs on {}", job.id, offer.gpus, offer.node));
+    grow.offers.push_back(offer);
+    parts_.book->add(std::move(live));
+  }
+  save();  // before anybody can act on the grants
+  job.grow_after = now + std::max(parts_.config.growth_interval_s, parts_.config.grant_expiry_s);
+  parts_.server->send(*job.agent, std::move(grow));
+}
+
+// ---- what others see
+
+void Controller::save() {
+  if (parts_.state_path.empty() || saved_ == written_) return;
+  if (Result<void> done = save_state(parts_.state_path, saved_); done) written_ = saved_;
+  else events_.say("the state could not be saved: " + done.error().message());
+}
+
+void Controller::write_comments(double now) {
+  for (auto& [id, job] : jobs_) {
+    if (now - job.first_seen < new_job_left_alone_s) continue;
+    const std::string comment = job.tag().put_into(job.written);
+    if (comment == job.written) continue;
+    if (Result<void> done = parts_.slurm->set_admin_comment(id, comment); done) job.written = comment;
+    else events_.say(done.error().message());
+  }
+}
+
+}  // namespace swell::controller

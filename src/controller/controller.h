@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "control/server.h"
+#include "controller/config.h"
+#include "controller/elastic_job.h"
+#include "controller/event_log.h"
+#include "controller/grant_book.h"
+#include "controller/reconcile.h"
+#include "controller/state_file.h"
+#include "core/policy/policy.h"
+#include "slurm/slurm_api.h"
+
+namespace swell::controller {
+
+/// The elastic loop: snapshot, decide, apply, tell. Knows nothing of where it is hosted: Slurm, the
+/// agents' server and the clock are passed in. One thread calls cycle(); nothing else here is shared
+/// but the GrantBook.
+class Controller {
+ public:
+  struct Parts {
+    Config config;
+    slurm::SlurmApi* slurm = nullptr;
+    control::Server* server = nullptr;
+    GrantBook* book = nullptr;
+    std::string state_path;                           ///< empty: nothing is kept over restarts
+    std::function<void(const std::string&)> log;
+    std::function<std::string()> nonce;               ///< a new unguessable name for a grant
+  };
+  explicit Controller(Parts parts);
+
+  /// One round. `now` is a clock that only rises, in seconds.
+  /// @return the latest time at which the next round is due; changes may call for an earlier one.
+  double cycle(double now);
+
+  /// What the controller knows, for tests and for measuring.
+  const JobTable& jobs() const noexcept { return jobs_; }
+  double last_decide_s() const noexcept { return last_decide_s_; }
+
+ private:
+  // Agents' messages (agents.cc)
+  void handle_agents(double now);
+  void handle(const control::Server::Event& event, const control::Hello& hello, double now);
+  void handle(ElasticJob& job, const control::GrowDone& done, double now);
+  void handle(ElasticJob& job, const control::Released& released, double now);
+  void handle(ElasticJob& job, const control::Status& status, double now);
+  void handle(ElasticJob& job, const control::Bye& bye, double now);
+  void welcome(const control::Server::Event& event, const control::Hello& hello, ElasticJob& job, double now);
+  std::string reason_to_refuse(const control::Server::Event& event, const control::Hello& hello, double now) const;
+  void refuse(control::ConnectionId connection, const std::string& reason);
+  void agent_gone(ElasticJob& job, double now);
+  ElasticJob* job_of(control::ConnectionId connection);
+
+  // Slurm's records (controller.cc)
+  void look(double now);
+  void report(const Change& change, double now);
+  void cancel(JobId companion, const std::string& reason);
+  void tell_shrink(ElasticJob& job, const Companion& companion, double now);
+
+  // Deadlines and decisions (controller.cc)
+  void keep_deadlines(double now);
+  void take_back_all(ElasticJob& job, double now, const std::string& reason);
+  void decide(double now);
+  void apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now);
+  void grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const policy::ClusterView& view, double now);
+  void save();
+  void write_comments(double now);
+
+  Parts parts_;
+  EventLog events_;
+  std::unique_ptr<policy::Policy> policy_;
+  JobTable jobs_;
+  slurm::Snapshot snapshot_;
+  bool have_snapshot_ = false, decide_due_ = false;
+  SavedState saved_, written_;
+  std::map<control::ConnectionId, JobId> connections_;
+  std::vector<std::pair<control::Server::Event, double>> waiting_hellos_;  ///< with the time they came
+  double last_decide_s_ = 0;
+};
+
+}  // namespace swell::controller

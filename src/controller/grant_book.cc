@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/grant_book.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace swell::controller {
+
+namespace {
+/// A companion that was admitted shows in the queue long before this; one that was not allocated after
+/// all, and whose agent died before it could say so, is forgotten then.
+constexpr double used_grant_kept_s = 30;
+}  // namespace
+
+void GrantBook::add(LiveGrant grant) {
+  std::lock_guard lock(mutex_);
+  grants_[grant.offer.nonce] = std::move(grant);
+}
+
+void GrantBook::withdraw(const std::string& nonce) {
+  std::lock_guard lock(mutex_);
+  grants_.erase(nonce);
+}
+
+std::vector<LiveGrant> GrantBook::take_expired(double now) {
+  std::lock_guard lock(mutex_);
+  std::vector<LiveGrant> expired;
+  for (auto it = grants_.begin(); it != grants_.end();) {
+    const double stands_until = it->second.expires + (it->second.used ? used_grant_kept_s : 0);
+    if (stands_until <= now) {
+      expired.push_back(std::move(it->second));
+      it = grants_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return expired;
+}
+
+Result<LiveGrant> GrantBook::use(const std::string& nonce, uid_t uid, double now) {
+  std::lock_guard lock(mutex_);
+  const auto found = grants_.find(nonce);
+  // The same words for an unknown nonce and for another user's: nothing is learnt by guessing.
+  if (found == grants_.end() || found->second.uid != uid)
+    return Error("there is no live grant with this nonce for this user; companions are created by swellrun only");
+  LiveGrant& grant = found->second;
+  if (grant.used) return Error(fmt::format("the grant for job {} was used already", grant.parent));
+  if (grant.expires <= now) return Error(fmt::format("the grant for job {} has expired", grant.parent));
+  grant.used = true;
+  return grant;
+}
+
+std::vector<LiveGrant> GrantBook::outstanding() const {
+  std::lock_guard lock(mutex_);
+  std::vector<LiveGrant> all;
+  for (const auto& [nonce, grant] : grants_) all.push_back(grant);
+  return all;
+}
+
+void GrantBook::set_companions(std::vector<JobId> companions) {
+  std::sort(companions.begin(), companions.end());
+  std::lock_guard lock(mutex_);
+  companions_ = std::move(companions);
+}
+
+bool GrantBook::is_companion(JobId job) const {
+  std::lock_guard lock(mutex_);
+  return std::binary_search(companions_.begin(), companions_.end(), job);
+}
+
+}  // namespace swell::controller

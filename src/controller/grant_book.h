@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "control/messages.h"
+#include "core/result.h"
+
+namespace swell::controller {
+
+using control::JobId;
+
+/// An offer that stands: who may create which companion.
+struct LiveGrant {
+  control::Offer offer;
+  JobId parent = 0;
+  uid_t uid = 0;
+  double expires = 0;     ///< on the controller's clock, seconds
+  bool used = false;      ///< job_submit admitted a companion on it
+};
+
+/// Where the controller writes its offers and job_submit/swell looks them up, in memory: job_submit
+/// runs under slurmctld's locks and may not ask anybody. Thread-safe.
+class GrantBook {
+ public:
+  void add(LiveGrant grant);
+  void withdraw(const std::string& nonce);
+  /// Takes out what has expired; what was used stays a while longer, until it is withdrawn.
+  std::vector<LiveGrant> take_expired(double now);
+  /// Marks a grant used and returns it. The error says why it cannot be used.
+  Result<LiveGrant> use(const std::string& nonce, uid_t uid, double now);
+  /// What is offered or just being allocated: counted as taken until Slurm's records show it.
+  std::vector<LiveGrant> outstanding() const;
+
+  /// Companions by id, so that job_modify can tell them from other jobs.
+  void set_companions(std::vector<JobId> companions);
+  bool is_companion(JobId job) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, LiveGrant> grants_;
+  std::vector<JobId> companions_;
+};
+
+}  // namespace swell::controller

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/host.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <mutex>
+#include <stdexcept>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+
+#include "control/server.h"
+#include "controller/config.h"
+#include "controller/controller.h"
+#include "slurm/live_slurm.h"
+
+namespace swell::controller {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How long changes are let gather before a round looks at them.
+constexpr auto debounce = std::chrono::milliseconds(50);
+/// Rounds are at least so far apart, however many events come.
+constexpr auto least_pause = std::chrono::milliseconds(100);
+
+double now_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+std::string random_nonce() {
+  unsigned char bytes[16];
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) throw std::runtime_error("no random numbers");
+  std::string text;
+  for (unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+/// swell.conf stands beside slurm.conf.
+std::string swell_conf_path(const std::string& slurm_conf) {
+  const std::size_t slash = slurm_conf.rfind('/');
+  return (slash == std::string::npos ? std::string() : slurm_conf.substr(0, slash + 1)) + "swell.conf";
+}
+
+std::string guessed_slurm_conf() {
+  const char* named = std::getenv("SLURM_CONF");
+  return named != nullptr ? named : "/etc/slurm/slurm.conf";
+}
+
+/// One run of the controller's thread, kept alive by the thread itself: stop_controller() may have to
+/// leave it behind.
+class Host : public std::enable_shared_from_this<Host> {
+ public:
+  explicit Host(const LogSink& sink) : sink_(sink) {}
+
+  void start() {
+    std::thread([self = shared_from_this()] { self->run(); }).detach();
+  }
+
+  /// @return whether the thread has ended within `patience`.
+  bool stop(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+    return changed_.wait_for(lock, patience, [&] { return ended_; });
+  }
+
+  void wake() {
+    std::lock_guard lock(mutex_);
+    woken_ = true;
+    changed_.notify_all();
+  }
+
+  Result<Admission> admit(const SubmitRequest& request) {
+    ExpansionPlace place;
+    {
+      std::lock_guard lock(mutex_);
+      place = place_;
+    }
+    Result<Admission> admission = controller::admit(request, place, book_, now_s());
+    wake();
+    return admission;
+  }
+
+  bool is_companion(JobId job) const { return book_.is_companion(job); }
+  bool is_on() const { return on_; }
+
+ private:
+  void info(const std::string& text) const {
+    if (sink_.info != nullptr) sink_.info(("swell: " + text).c_str());
+  }
+  void error(const std::string& text) const {
+    if (sink_.error != nullptr) sink_.error(("swell: " + text).c_str());
+  }
+
+  void run() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    // Swell's thinking gives way to slurmctld's own threads. On Linux this is per thread.
+    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
+    try {
+      control_loop();
+    } catch (const std::exception& problem) {
+      error(fmt::format("elasticity is off until slurmctld is restarted: {}", problem.what()));
+    } catch (...) {
+      error("elasticity is off until slurmctld is restarted: unknown exception");
+    }
+    on_ = false;
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+
+  /// Waits; true where it is time to stop.
+  bool pause(Clock::duration time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [&] { return stopping_; });
+  }
+
+  /// Waits until `until` or a wake, then lets events gather; true where it is time to stop.
+  bool wait(Clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, until, [&] { return stopping_ || woken_; });
+    if (stopping_) return true;
+    if (woken_) changed_.wait_for(lock, debounce, [&] { return stopping_; });
+    woken_ = false;
+    return stopping_;
+  }
+
+  void control_loop() {
+    const Result<slurm::ControllerConfig> slurm_config = wait_for_slurmctld();
+    if (!slurm_config) return;
+    const std::string path = swell_conf_path(slurm_config->slurm_conf);
+    const Result<Config> config = Config::load(path);
+    if (!config) return error("elasticity is off: " + config.error().message());
+    if (!config->enabled) return info("elasticity is off: Elasticity=no in " + path);
+    {
+      std::lock_guard lock(mutex_);
+      place_ = {config->expansion_qos, config->expansion_partition};
+    }
+
+    std::unique_ptr<control::Server> server = start_server(*config, *slurm_config);
+    if (!server) return;
+    const std::unique_ptr<slurm::SlurmApi> slurm = slurm::make_live_slurm();
+    Controller::Parts parts;
+    parts.config = *config;
+    parts.slurm = slurm.get();
+    parts.server = server.get();
+    parts.book = &book_;
+    parts.state_path = slurm_config->state_save_location + "/swell_state";
+    parts.log = [this](const std::string& text) { info(text); };
+    parts.nonce = random_nonce;
+    Controller controller(std::move(parts));
+    on_ = true;
+    info(fmt::format("the controller is ready: policy {}, agents at port {}", config->policy, server->port()));
+
+    while (true) {
+      const double due = controller.cycle(now_s());
+      if (pause(least_pause)) return;
+      if (wait(Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due)))))
+        return;
+    }
+  }
+
+  Result<slurm::ControllerConfig> wait_for_slurmctld() {
+    // The scheduler plugin is loaded before slurmctld answers RPCs, which takes a moment.
+    if (pause(std::chrono::milliseconds(300))) return Error("stopping");
+    while (true) {
+      Result<slurm::ControllerConfig> config = slurm::load_controller_config();
+      if (config) return config;
+      if (pause(std::chrono::seconds(1))) return Error("stopping");
+    }
+  }
+
+  std::unique_ptr<control::Server> start_server(const Config& config, const slurm::ControllerConfig& slurm_config) {
+    control::Server::Options options;
+    options.address = config.control_address;
+    if (options.address.empty() && !slurm_config.hosts.empty()) options.address = slurm_config.hosts.front();
+    options.port = static_cast<std::uint16_t>(config.control_port);
+    options.munge_socket = slurm::munge_socket_of(slurm_config.auth_info);
+    options.log = [this](const std::string& text) { info(text); };
+    bool said = false;
+    while (true) {
+      auto server = control::Server::start(options, [self = weak_from_this()] {
+        if (const auto host = self.lock()) host->wake();
+      });
+      if (server) return std::move(*server);
+      if (!said) error(fmt::format("agents cannot be served yet: {}", server.error().message()));
+      said = true;
+      if (pause(std::chrono::seconds(2))) return nullptr;
+    }
+  }
+
+  LogSink sink_;
+  GrantBook book_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false, woken_ = false, ended_ = false;
+  std::atomic<bool> on_{false};
+  ExpansionPlace place_;
+};
+
+// Never destroyed: a thread left behind may outlive static destructors.
+struct Shared {
+  std::mutex mutex;
+  std::shared_ptr<Host> host;
+};
+Shared& shared() {
+  static Shared* const instance = new Shared;
+  return *instance;
+}
+std::shared_ptr<Host> current_host() {
+  std::lock_guard lock(shared().mutex);
+  return shared().host;
+}
+
+}  // namespace
+
+void start_controller(const LogSink& sink) noexcept {
+  try {
+    stop_controller();
+    auto host = std::make_shared<Host>(sink);
+    host->start();
+    std::lock_guard lock(shared().mutex);
+    shared().host = std::move(host);
+  } catch (const std::exception& problem) {
+    if (sink.error != nullptr) sink.error(problem.what());
+  }
+}
+
+void stop_controller() noexcept {
+  try {
+    std::shared_ptr<Host> host;
+    {
+      std::lock_guard lock(shared().mutex);
+      host = std::move(shared().host);
+    }
+    if (host) host->stop(std::chrono::seconds(2));
+  } catch (...) {  // nothing can be done about it, and slurmctld is on its way out
+  }
+}
+
+void wake_controller() noexcept {
+  try {
+    if (const auto host = current_host()) host->wake();
+  } catch (...) {  // the next poll finds what happened
+  }
+}
+
+bool elasticity_is_on() noexcept {
+  try {
+    const auto host = current_host();
+    return host && host->is_on();
+  } catch (...) {
+    return false;
+  }
+}
+
+Result<Admission> admit_submission(const SubmitRequest& request) {
+  if (const auto host = current_host()) return host->admit(request);
+  GrantBook none;
+  return admit(request, ExpansionPlace{}, none, 0);
+}
+
+bool is_companion(JobId job) noexcept {
+  try {
+    const auto host = current_host();
+    return host && host->is_companion(job);
+  } catch (...) {
+    return false;
+  }
+}
+
+std::string base_scheduler() noexcept {
+  try {
+    if (const Result<Config> config = Config::load(swell_conf_path(guessed_slurm_conf()))) return config->base_scheduler;
+  } catch (...) {  // the default serves
+  }
+  return "sched/backfill";
+}
+
+}  // namespace swell::controller

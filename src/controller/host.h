@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "controller/admission.h"
+#include "core/result.h"
+
+/// The controller inside slurmctld: what sched/swell and job_submit/swell share. They link the same
+/// shared library, so that what one grants the other can look up in memory.
+namespace swell::controller {
+
+#define SWELL_API __attribute__((visibility("default")))
+
+/// Where messages for Slurm's log go: set by the plugins, which have Slurm's log functions.
+struct LogSink {
+  void (*info)(const char*) = nullptr;
+  void (*error)(const char*) = nullptr;
+};
+
+/// Starts the controller's thread, once; it waits by itself until slurmctld answers. A bad swell.conf
+/// leaves elasticity off. Returns at once and never fails its caller.
+SWELL_API void start_controller(const LogSink& sink) noexcept;
+
+/// Ends the thread: joins it where it ends within 2 s, and leaves it to itself where it waits for an
+/// RPC, with everything that it uses. Safe to call when nothing was started.
+SWELL_API void stop_controller() noexcept;
+
+/// Something that may concern the controller has happened. Never blocks.
+SWELL_API void wake_controller() noexcept;
+
+/// Is a controller running that could have made grants?
+SWELL_API bool elasticity_is_on() noexcept;
+
+/// job_submit's question; in memory only. See admission.h.
+SWELL_API Result<Admission> admit_submission(const SubmitRequest& request);
+
+/// Is this job a companion? Users may not change those.
+SWELL_API bool is_companion(JobId job) noexcept;
+
+/// BaseScheduler from the swell.conf beside slurm.conf; "sched/backfill" where that cannot be read.
+SWELL_API std::string base_scheduler() noexcept;
+
+}  // namespace swell::controller

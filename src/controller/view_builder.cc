@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/view_builder.h"
+
+#include <algorithm>
+#include <sstream>
+#include <unordered_map>
+
+namespace swell::controller {
+
+namespace {
+
+using policy::NodeIndex;
+using policy::Resources;
+
+/// Jobs of one array that are looked at one by one; those behind are served by Slurm's preemption.
+constexpr int most_array_tasks = 100;
+
+class Builder {
+ public:
+  Builder(const slurm::Snapshot& snapshot, const JobTable& jobs, const Config& config, double now)
+      : snapshot_(snapshot), jobs_(jobs), config_(config), now_(now) {}
+
+  policy::ClusterView build(const std::vector<LiveGrant>& outstanding) {
+    add_nodes();
+    add_partitions();
+    take_used(outstanding);
+    for (const slurm::JobRecord& record : snapshot_.jobs) {
+      if (const auto found = jobs_.find(record.id); found != jobs_.end()) add_job(found->second, record);
+      else if (record.phase == slurm::JobPhase::pending) add_pending(record);
+    }
+    sort_queue();
+    return std::move(view_);
+  }
+
+ private:
+  NodeIndex index_of(const std::string& name) const {
+    const auto found = index_.find(name);
+    return found != index_.end() ? found->second : -1;
+  }
+  Resources& free_on(NodeIndex node) { return view_.nodes[static_cast<std::size_t>(node)].free; }
+
+  void add_nodes() {
+    for (const slurm::NodeRecord& node : snapshot_.nodes) {
+      if (!node.usable) continue;
+      policy::NodeView view;
+      view.name = node.name;
+      // A node with several types shows no GPUs: which ones a job got is not told by a count.
+      if (node.gpus.size() == 1) {
+        view.gpu_type = node.gpus[0].type;
+        view.total.gpus = node.gpus[0].count;
+      }
+      view.total.cpus = node.cpus;
+      view.total.memory_mib = node.memory_mib;
+      view.free = {view.total.gpus, node.cpus - node.cpus_used, node.memory_mib - node.memory_used_mib};
+      view.settling = node.completing;
+      index_[node.name] = static_cast<NodeIndex>(view_.nodes.size());
+      view_.nodes.push_back(std::move(view));
+      records_.push_back(&node);
+    }
+  }
+
+  void add_partitions() {
+    for (const slurm::PartitionRecord& partition : snapshot_.partitions) {
+      std::vector<NodeIndex> nodes;
+      if (partition.up)
+        for (const std::string& name : partition.nodes)
+          if (const NodeIndex node = index_of(name); node >= 0) nodes.push_back(node);
+      std::sort(nodes.begin(), nodes.end());
+      partition_index_[partition.name] = static_cast<int>(view_.partitions.size());
+      tiers_.push_back(partition.priority_tier);
+      view_.partitions.push_back(std::move(nodes));
+    }
+  }
+
+  void take_used(const std::vector<LiveGrant>& outstanding) {
+    for (const slurm::JobRecord& record : snapshot_.jobs) {
+      if (record.phase == slurm::JobPhase::pending || record.phase == slurm::JobPhase::ended) continue;
+      for (const slurm::GpuAllocation& held : record.gpus)
+        if (const NodeIndex node = index_of(held.node); node >= 0) free_on(node).gpus -= held.gpus.count;
+    }
+    for (const LiveGrant& grant : outstanding) {
+      // Its companion may be in the snapshot already.
+      if (const NodeIndex node = index_of(grant.offer.node); node >= 0 && !is_seen(grant))
+        free_on(node) -= Resources{grant.offer.gpus, grant.offer.cpus, grant.offer.memory_mib};
+    }
+  }
+
+  bool is_seen(const LiveGrant& grant) const {
+    const auto parent = jobs_.find(grant.parent);
+    if (parent == jobs_.end()) return false;
+    return std::any_of(parent->second.companions.begin(), parent->second.companions.end(),
+                       [&](const Companion& companion) { return companion.seen && companion.grant == grant.offer.nonce; });
+  }
+
+  void add_job(const ElasticJob& job, const slurm::JobRecord& record) {
+    const auto partition = partition_index_.find(record.partition);
+    if (partition == partition_index_.end()) return;
+    policy::ElasticJobView view;
+    view.id = job.id;
+    view.partition = partition->second;
+    view.basic_gpus = job.basic_gpus;
+    view.max_gpus = job.spec.most_gpus(job.basic_gpus);
+    if (config_.most_gpus_per_job > 0)
+      view.max_gpus = std::max(std::min(view.max_gpus, config_.most_gpus_per_job), job.basic_gpus);
+    view.sizes = job.spec.sizes;
+    view.gpu_types = job.spec.types;
+    for (const slurm::GpuAllocation& held : record.gpus) {
+      if (job.spec.types.empty() &&
+          std::find(view.gpu_types.begin(), view.gpu_types.end(), held.gpus.type) == view.gpu_types.end())
+        view.gpu_types.push_back(held.gpus.type);
+      if (const NodeIndex node = index_of(held.node); node >= 0) view.basic_nodes.push_back(node);
+    }
+    const int gpus = std::max(job.basic_gpus, 1);
+    view.per_worker.gpus = job.gpus_per_worker;
+    view.per_worker.cpus = std::max((record.cpus * job.gpus_per_worker + gpus - 1) / gpus, 1);
+    view.per_worker.memory_mib = record.memory_mib * job.gpus_per_worker / gpus;
+    view.excluded_nodes = indices(record.excluded_nodes);
+    exclude_without_features(record.features, view.excluded_nodes);
+    for (const Companion& companion : job.companions)
+      view.companions.push_back({companion.id, index_of(companion.node), companion.held, companion.leaving});
+    view.may_grow = may_grow(job, record);
+    view_.jobs.push_back(std::move(view));
+  }
+
+  bool may_grow(const ElasticJob& job, const slurm::JobRecord& record) const {
+    const bool settled = job.state == control::JobState::allocated || job.state == control::JobState::active;
+    const bool lasts = record.end_time == 0 || record.time_limit_min == 0 ||
+                       static_cast<double>(record.end_time - snapshot_.taken) >= config_.least_remaining_s;
+    return job.agent && settled && lasts && now_ >= job.grow_after && record.phase == slurm::JobPhase::running;
+  }
+
+  void add_pending(const slurm::JobRecord& record) {
+    if (record.waiting != slurm::Waiting::for_resources || !record.reservation.empty()) return;
+    policy::PendingDemand demand;
+    demand.id = record.id;
+    demand.min_nodes = record.min_nodes;
+    demand.max_nodes = record.max_nodes;
+    demand.per_node.gpus = record.gpus_per_node.count;
+    demand.in_all.gpus = record.gpus_in_all.count;
+    demand.gpu_type = record.gpus_per_node.count > 0 ? record.gpus_per_node.type : record.gpus_in_all.type;
+    demand.per_node.cpus = std::max(record.min_cpus_per_node, 1);
+    demand.in_all.cpus = record.cpus;
+    demand.per_node.memory_mib = record.min_memory_mib_per_node;
+    demand.in_all.memory_mib = record.min_memory_mib_per_cpu * record.cpus;
+    demand.whole_nodes = record.whole_nodes;
+    demand.required_nodes = indices(record.required_nodes);
+    if (demand.required_nodes.size() != record.required_nodes.size()) return;  // one is down: it cannot start
+    demand.excluded_nodes = indices(record.excluded_nodes);
+    exclude_without_features(record.features, demand.excluded_nodes);
+    // More nodes than asked for are taken only where the GPUs in all need them.
+    if (record.gpus_in_all.count == 0 && demand.in_all.cpus <= demand.per_node.cpus) demand.max_nodes = demand.min_nodes;
+
+    // A job may name several partitions; the first is as good a guess as any of where it starts.
+    const std::string first = record.partition.substr(0, record.partition.find(','));
+    const auto partition = partition_index_.find(first);
+    if (partition == partition_index_.end()) return;
+    demand.partition = partition->second;
+    const Rank rank{tiers_[static_cast<std::size_t>(demand.partition)], record.priority};
+    for (int task = 0; task < std::min(record.pending_tasks, most_array_tasks); ++task) {
+      view_.queue.push_back(demand);
+      ranks_.push_back(rank);
+    }
+  }
+
+  std::vector<NodeIndex> indices(const std::vector<std::string>& names) const {
+    std::vector<NodeIndex> result;
+    for (const std::string& name : names)
+      if (const NodeIndex node = index_of(name); node >= 0) result.push_back(node);
+    return result;
+  }
+
+  /// Understands `a&b`; what else the constraint language can say is left to Slurm, which then refuses
+  /// a companion, or starts a job on other nodes than were kept for it.
+  void exclude_without_features(const std::string& constraint, std::vector<NodeIndex>& excluded) const {
+    if (constraint.empty() || constraint.find_first_of("|()[]*!") != std::string::npos) return;
+    std::istringstream in(constraint);
+    std::string feature;
+    while (std::getline(in, feature, '&'))
+      for (std::size_t node = 0; node < records_.size(); ++node) {
+        const std::vector<std::string>& has = records_[node]->features;
+        if (std::find(has.begin(), has.end(), feature) == has.end()) excluded.push_back(static_cast<NodeIndex>(node));
+      }
+  }
+
+  struct Rank {
+    int tier;
+    std::uint32_t priority;
+  };
+
+  void sort_queue() {
+    std::vector<std::size_t> order(view_.queue.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      if (ranks_[a].tier != ranks_[b].tier) return ranks_[a].tier > ranks_[b].tier;
+      if (ranks_[a].priority != ranks_[b].priority) return ranks_[a].priority > ranks_[b].priority;
+      return view_.queue[a].id < view_.queue[b].id;
+    });
+    std::vector<policy::PendingDemand> sorted;
+    sorted.reserve(order.size());
+    for (std::size_t i : order) sorted.push_back(std::move(view_.queue[i]));
+    view_.queue = std::move(sorted);
+  }
+
+  const slurm::Snapshot& snapshot_;
+  const JobTable& jobs_;
+  const Config& config_;
+  double now_;
+  policy::ClusterView view_;
+  std::vector<const slurm::NodeRecord*> records_;
+  std::unordered_map<std::string, NodeIndex> index_;
+  std::unordered_map<std::string, int> partition_index_;
+  std::vector<int> tiers_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace
+
+policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& jobs,
+                               const std::vector<LiveGrant>& outstanding, const Config& config, double now) {
+  return Builder(snapshot, jobs, config, now).build(outstanding);
+}
+
+}  // namespace swell::controller

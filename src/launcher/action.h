@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "control/messages.h"
+#include "core/json.h"
+#include "launcher/layout.h"
+
+/// What the epoch machine wants done; the agent does it.
+namespace swell::launcher::action {
+
+/// Start the shims of an allocation: the job's own step, or a companion's.
+struct StartStep {
+  JobId job = 0;
+  std::vector<Place> places;
+};
+
+/// Start the program on every worker of the epoch, each with its own variables.
+struct StartWorkers {
+  int epoch = 0;
+  std::vector<std::pair<WorkerId, Environment>> workers;
+};
+
+struct SignalWorkers {
+  std::vector<WorkerId> workers;
+  int signal = 0;
+};
+
+/// Create these companions; then call allocated().
+struct Allocate {
+  control::Grow grow;
+};
+
+/// Let the companion's shims go, cancel it at once, then call released().
+struct Release {
+  JobId job = 0;
+};
+
+/// To the controller.
+struct Tell {
+  control::Message message;
+};
+
+/// One line for the user.
+struct Say {
+  std::string line;
+};
+
+/// One line of --swell-events.
+struct Note {
+  std::string event;
+  Json details = Json::object();
+};
+
+/// Let the job's own shims go, wait for what still runs, end with this code.
+struct Finish {
+  int code = 0;
+};
+
+using Any = std::variant<StartStep, StartWorkers, SignalWorkers, Allocate, Release, Tell, Say, Note, Finish>;
+
+}  // namespace swell::launcher::action

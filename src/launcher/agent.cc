@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/agent.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fmt/format.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "control/elastic_spec.h"
+
+namespace swell::launcher {
+
+namespace {
+
+constexpr double sign_of_life_s = 20;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+EpochMachine::Settings settings_for(const Agent::Setup& setup, const control::ElasticSpec& spec) {
+  EpochMachine::Settings settings;
+  settings.job = setup.hello.job;
+  settings.gpus_per_worker = setup.shape.gpus_per_worker;
+  settings.sizes = spec.sizes;
+  settings.restart_signal = setup.options.restart_signal;
+  settings.restart_timeout_s = setup.options.restart_timeout_s.value_or(spec.grace_s);
+  settings.max_restarts = setup.options.max_restarts;
+  settings.kill_on_bad_exit = setup.options.kill_on_bad_exit;
+  return settings;
+}
+
+}  // namespace
+
+void say(const std::string& line) {
+  const std::string text = "swellrun: " + line + "\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+Agent::Agent(Setup setup, EpochMachine::Settings settings)
+    : setup_(std::move(setup)), machine_(std::move(settings), setup_.shape.places) {}
+
+Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
+  const auto spec = control::ElasticSpec::parse(setup.greeting.welcome.elastic);
+  if (!spec) return spec.error().while_doing("the controller's description of the job");
+  std::unique_ptr<control::Client> client = std::move(setup.greeting.client);
+  EpochMachine::Settings settings = settings_for(setup, *spec);
+  std::unique_ptr<Agent> agent(new Agent(std::move(setup), std::move(settings)));
+  if (!agent->setup_.options.events_file.empty()) {
+    agent->events_.open(agent->setup_.options.events_file, std::ios::app);
+    if (!agent->events_)
+      return Error(fmt::format("{}: {}", agent->setup_.options.events_file, std::strerror(errno)));
+  }
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (const int each : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) sigaddset(&handled, each);
+  agent->signals_ = control::Fd(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!agent->signals_ || agent->wake_.fd() < 0) return Error("too many open files");
+
+  control::WakeFd* wake = &agent->wake_;
+  control::Server::Options options;
+  options.address = agent->address_ = client->local_address();
+  options.munge_socket = agent->setup_.munge_socket;
+  options.allow = [own = geteuid()](uid_t uid) { return uid == own; };
+  options.most_connections_per_user = options.most_connections;
+  options.most_unauthenticated = 4096;
+  options.first_message_s = 30;
+  options.log = [](const std::string& line) { say(line); };
+  auto server = control::Server::start(std::move(options), [wake] { wake->signal(); });
+  if (!server) return server.error();
+  agent->server_ = std::move(*server);
+  agent->link_ = std::make_unique<ControllerLink>(agent->setup_.controller, agent->setup_.hello, std::move(client),
+                                                  [wake] { wake->signal(); });
+  return agent;
+}
+
+int Agent::run() {
+  machine_.start(now());
+  next_sign_of_life_ = now() + sign_of_life_s;
+  carry_out();
+  while (!code_ || !children_.none()) {
+    wait();
+    take_signals();
+    take_server_events();
+    take_controller_messages();
+    take_ended_children();
+    check_deadlines();
+    carry_out();
+    if (code_ && finish_kills_ > 2) break;
+  }
+  link_->send(control::Bye{*code_});
+  // A controller that cannot be reached now must not keep the job from ending.
+  if (!link_->flush(std::chrono::seconds(1))) static_cast<void>(link_.release());
+  return *code_;
+}
+
+void Agent::wait() {
+  double until = next_sign_of_life_;
+  if (const auto deadline = machine_.deadline()) until = std::min(until, *deadline);
+  for (const Growth& growth : growths_)
+    if (growth.open > 0) until = std::min(until, growth.expires);
+  for (const auto& [job, leaving] : leaving_)
+    if (!leaving.cancelling) until = std::min(until, leaving.cancel_by);
+  if (code_) until = std::min(until, finish_by_);
+  std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
+  children_.add_to(polled);
+  const double left = std::clamp(until - now(), 0.0, 60.0);
+  poll(polled.data(), polled.size(), static_cast<int>(left * 1000) + (left > 0 ? 1 : 0));
+  wake_.clear();
+  children_.read();
+}
+
+void Agent::take_signals() {
+  signalfd_siginfo info;
+  while (::read(signals_.get(), &info, sizeof info) == sizeof info)
+    if (info.ssi_signo != SIGCHLD) machine_.signalled(now(), static_cast<int>(info.ssi_signo));
+}
+
+void Agent::take_server_events() {
+  for (const control::Server::Event& event : server_->take()) {
+    const auto known = workers_.find(event.connection);
+    if (event.kind == control::Server::Event::Kind::closed) {
+      if (known == workers_.end()) continue;
+      const WorkerId worker = known->second;
+      workers_.erase(known);
+      connections_.erase(worker);
+      machine_.lost(now(), worker);
+    } else if (const auto* hello = std::get_if<control::WorkerHello>(&event.message)) {
+      const WorkerId worker{hello->group, hello->local_rank};
+      if (!place_job_.contains(worker.place) || leaving_.contains(place_job_[worker.place])) {
+        server_->close(event.connection);
+        continue;
+      }
+      workers_[event.connection] = worker;
+      connections_[worker] = event.connection;
+      machine_.hello(now(), worker, hello->host, hello->port);
+    } else if (known == workers_.end()) {
+      continue;
+    } else if (const auto* notice = std::get_if<control::WorkerNotice>(&event.message)) {
+      machine_.notice(now(), known->second, notice->signal);
+    } else if (const auto* exit = std::get_if<control::WorkerExit>(&event.message)) {
+      machine_.exited(now(), known->second, {exit->exit_code, exit->signal});
+    }
+    carry_out();
+  }
+}
+
+void Agent::take_controller_messages() {
+  for (const control::Message& message : link_->take()) {
+    if (const auto* grow = std::get_if<control::Grow>(&message)) machine_.grow(now(), *grow);
+    else if (const auto* shrink = std::get_if<control::Shrink>(&message)) machine_.shrink(now(), *shrink);
+    carry_out();
+  }
+}
+
+void Agent::take_ended_children() {
+  for (const Children::Ended& ended : children_.reap()) {
+    if (const auto step = steps_.find(ended.pid); step != steps_.end()) {
+      const JobId job = step->second;
+      steps_.erase(step);
+      if (const auto leaving = leaving_.find(job); leaving != leaving_.end() && !step_runs(job)) cancel(job);
+      machine_.step_ended(now(), job, ended.exit);
+    } else if (const auto cancelled = cancels_.find(ended.pid); cancelled != cancels_.end()) {
+      const JobId job = cancelled->second;
+      cancels_.erase(cancelled);
+      leaving_.erase(job);
+      machine_.released(now(), job);
+    } else {
+      ended_salloc(ended);
+    }
+    carry_out();
+  }
+}
+
+bool Agent::step_runs(JobId job) const {
+  return std::any_of(steps_.begin(), steps_.end(), [job](const auto& step) { return step.second == job; });
+}
+
+void Agent::check_deadlines() {
+  const double time = now();
+  if (const auto deadline = machine_.deadline(); deadline && time >= *deadline) machine_.tick(time);
+  for (Growth& growth : growths_)
+    if (growth.open > 0 && time >= growth.expires) {
+      growth.expires = time + 5;
+      for (const auto& [pid, offer] : growth.sallocs) children_.signal(pid, SIGTERM);
+      for (const auto& [pid, offer] : growth.shows) children_.signal(pid, SIGKILL);
+    }
+  std::vector<JobId> late;
+  for (const auto& [job, leaving] : leaving_)
+    if (!leaving.cancelling && time >= leaving.cancel_by) late.push_back(job);
+  for (const JobId job : late) cancel(job);
+  if (time >= next_sign_of_life_) {
+    next_sign_of_life_ = time + sign_of_life_s;
+    if (!code_) link_->send(machine_.status());
+  }
+  if (code_ && time >= finish_by_) {
+    // An srun or scancel that hangs: slurmctld or a node does not answer.
+    finish_by_ = time + 3;
+    ++finish_kills_;
+    for (const auto& [pid, job] : steps_) children_.signal(pid, finish_kills_ == 1 ? SIGTERM : SIGKILL);
+    for (const auto& [pid, job] : cancels_) children_.signal(pid, SIGKILL);
+    for (const Growth& growth : growths_)
+      for (const auto& [pid, offer] : growth.sallocs) children_.signal(pid, SIGKILL);
+  }
+}
+
+void Agent::carry_out() {
+  for (auto actions = machine_.take(); !actions.empty(); actions = machine_.take())
+    for (const action::Any& action : actions) std::visit([this](const auto& one) { carry_out(one); }, action);
+  if (auto companions = machine_.companions(); companions != told_companions_) {
+    told_companions_ = companions;
+    link_->set_companions(std::move(companions));
+  }
+}
+
+}  // namespace swell::launcher

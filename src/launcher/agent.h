@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "control/server.h"
+#include "control/wake_fd.h"
+#include "launcher/children.h"
+#include "launcher/command.h"
+#include "launcher/controller_link.h"
+#include "launcher/epoch_machine.h"
+#include "launcher/shape.h"
+
+namespace swell::launcher {
+
+/// The agent of one elastic job: carries out what its EpochMachine decides, and tells it what happens.
+/// One poll() loop; its server and its link to the controller have threads of their own.
+class Agent {
+ public:
+  struct Setup {
+    Options options;
+    Shape shape;
+    ControllerPlace controller;
+    control::Hello hello;
+    Greeting greeting;                 ///< with a client
+    std::string shim;                  ///< swell-worker's path
+    std::string munge_socket;
+  };
+  /// Signals must be blocked already. The error says why the job cannot be elastic here.
+  static Result<std::unique_ptr<Agent>> start(Setup setup);
+  /// Runs the program until it ends; swellrun's exit code.
+  int run();
+
+ private:
+  /// One Grow that is being tried.
+  struct Growth {
+    std::vector<control::Offer> offers;
+    std::vector<Granted> results;
+    std::size_t open = 0;
+    double expires = 0;
+    std::map<pid_t, std::size_t> sallocs, shows;   ///< by the offer they are for
+  };
+  struct Leaving {
+    double cancel_by = 0;              ///< its step may end by itself until then
+    bool cancelling = false;
+  };
+
+  explicit Agent(Setup setup, EpochMachine::Settings settings);
+  void wait();
+  void take_signals();
+  void take_server_events();
+  void take_controller_messages();
+  void take_ended_children();
+  bool ended_salloc(const Children::Ended& ended);
+  void growth_done(std::size_t index);
+  void check_deadlines();
+  void carry_out();
+  void carry_out(const action::StartStep& start);
+  void carry_out(const action::StartWorkers& start);
+  void carry_out(const action::SignalWorkers& signal);
+  void carry_out(const action::Allocate& allocate);
+  void carry_out(const action::Release& release);
+  void carry_out(const action::Tell& tell);
+  void carry_out(const action::Say& say);
+  void carry_out(const action::Note& note);
+  void carry_out(const action::Finish& finish);
+  void cancel(JobId companion);
+  bool step_runs(JobId job) const;
+
+  const Setup setup_;
+  EpochMachine machine_;
+  control::WakeFd wake_;
+  control::Fd signals_;
+  std::unique_ptr<control::Server> server_;
+  std::string address_;                ///< where the workers find it
+  std::unique_ptr<ControllerLink> link_;
+  Children children_;
+  std::ofstream events_;
+
+  std::map<WorkerId, control::ConnectionId> connections_;
+  std::map<control::ConnectionId, WorkerId> workers_;
+  std::map<int, JobId> place_job_;
+  std::map<pid_t, JobId> steps_, cancels_;
+  std::vector<Growth> growths_;
+  std::map<JobId, Leaving> leaving_;
+  std::vector<JobId> told_companions_;
+  double next_sign_of_life_ = 0;
+  std::optional<int> code_;            ///< the program has ended
+  double finish_by_ = 0;
+  int finish_kills_ = 0;
+};
+
+/// Writes "swellrun: LINE" to standard error.
+void say(const std::string& line);
+
+}  // namespace swell::launcher

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Of the agent: one function for each kind of action.
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "launcher/agent.h"
+
+namespace swell::launcher {
+
+namespace {
+
+constexpr double step_end_s = 1;       // an orderly end is quieter than a cancelled step
+constexpr double finish_s = 15;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+void Agent::carry_out(const action::StartStep& start) {
+  const bool companion = start.job != setup_.hello.job;
+  for (const Place& place : start.places) place_job_[place.id] = start.job;
+  const ShimAddress shim{setup_.shim, address_, server_->port(), setup_.munge_socket};
+  const auto environment = companion ? outside_environment(environ) : step_environment(environ);
+  bool foreground = !companion;
+  for (const Command& command : step_commands(setup_.options, start.job, companion, start.places,
+                                              setup_.shape.cpus_per_worker, shim)) {
+    const Result<pid_t> pid = children_.start(command, environment, {.foreground = foreground});
+    foreground = false;
+    if (pid) {
+      steps_[*pid] = start.job;
+      continue;
+    }
+    say(pid.error().message());
+    machine_.step_ended(now(), start.job, {127, 0});
+  }
+}
+
+void Agent::carry_out(const action::StartWorkers& start) {
+  for (const auto& [worker, environment] : start.workers)
+    if (const auto found = connections_.find(worker); found != connections_.end())
+      server_->send(found->second, control::WorkerStart{environment});
+}
+
+void Agent::carry_out(const action::SignalWorkers& signal) {
+  for (const WorkerId worker : signal.workers)
+    if (const auto found = connections_.find(worker); found != connections_.end())
+      server_->send(found->second, control::WorkerSignal{signal.signal});
+}
+
+void Agent::carry_out(const action::Allocate& allocate) {
+  Growth growth;
+  growth.offers = allocate.grow.offers;
+  growth.expires = now() + std::max(1, allocate.grow.expires_s);
+  const auto environment = outside_environment(environ);
+  for (std::size_t i = 0; i < growth.offers.size(); ++i) {
+    Granted& result = growth.results.emplace_back();
+    result.nonce = growth.offers[i].nonce;
+    const Result<pid_t> pid =
+        children_.start(salloc_command(growth.offers[i], setup_.options.restart_signal), environment, {.capture = true});
+    if (!pid) {
+      result.reason = pid.error().message();
+      continue;
+    }
+    growth.sallocs[*pid] = i;
+    ++growth.open;
+  }
+  growths_.push_back(std::move(growth));
+  growth_done(growths_.size() - 1);
+}
+
+bool Agent::ended_salloc(const Children::Ended& ended) {
+  for (std::size_t index = 0; index < growths_.size(); ++index) {
+    Growth& growth = growths_[index];
+    if (const auto salloc = growth.sallocs.find(ended.pid); salloc != growth.sallocs.end()) {
+      const std::size_t offer = salloc->second;
+      growth.sallocs.erase(salloc);
+      Granted& result = growth.results[offer];
+      const JobId job = granted_job(ended.output);
+      if (job != 0 && ended.exit.status() == 0) {
+        result.job = job;
+        // Which GPUs they are, is only known now.
+        const auto pid = children_.start({"scontrol", "show", "job", "-d", std::to_string(job)},
+                                         outside_environment(environ), {.capture = true});
+        if (pid) {
+          growth.shows[*pid] = offer;
+          return true;
+        }
+      } else {
+        result.reason = refusal(ended.output);
+        // Granted, but ended by us as it took too long: salloc has given it up, or this does.
+        if (job != 0)
+          static_cast<void>(children_.start({"scancel", std::to_string(job)}, outside_environment(environ), {.capture = true}));
+      }
+    } else if (const auto show = growth.shows.find(ended.pid); show != growth.shows.end()) {
+      const std::size_t offer = show->second;
+      growth.shows.erase(show);
+      if (const auto shares = read_job(ended.output, growth.results[offer].job); shares && shares->size() == 1) {
+        Place place;
+        place.node = shares->front().node;
+        place.gpus = shares->front().gpus;
+        place.gpu_list = shares->front().gpu_list;
+        growth.results[offer].places.push_back(std::move(place));
+      }
+    } else {
+      continue;
+    }
+    --growth.open;
+    growth_done(index);
+    return true;
+  }
+  return false;
+}
+
+void Agent::growth_done(std::size_t index) {
+  if (growths_[index].open > 0) return;
+  Growth growth = std::move(growths_[index]);
+  growths_.erase(growths_.begin() + static_cast<std::ptrdiff_t>(index));
+  for (std::size_t i = 0; i < growth.results.size(); ++i) {
+    Granted& result = growth.results[i];
+    if (result.job == 0) continue;
+    const control::Offer& offer = growth.offers[i];
+    if (result.places.empty() || result.places.front().gpus == 0) {
+      Place place;
+      place.node = offer.node;
+      place.gpus = offer.gpus;
+      result.places = {place};
+    }
+    Place& place = result.places.front();
+    place.workers = std::min(offer.workers, place.gpus / setup_.shape.gpus_per_worker);
+  }
+  machine_.allocated(now(), growth.results);
+}
+
+void Agent::carry_out(const action::Release& release) {
+  leaving_[release.job].cancel_by = now() + step_end_s;
+  for (auto each = connections_.begin(); each != connections_.end();) {
+    if (place_job_[each->first.place] != release.job) {
+      ++each;
+      continue;
+    }
+    server_->close(each->second);
+    workers_.erase(each->second);
+    each = connections_.erase(each);
+  }
+  if (!step_runs(release.job)) cancel(release.job);
+}
+
+void Agent::cancel(JobId companion) {
+  Leaving& leaving = leaving_[companion];
+  if (leaving.cancelling) return;
+  leaving.cancelling = true;
+  const auto pid = children_.start({"scancel", std::to_string(companion)}, outside_environment(environ), {.capture = true});
+  if (pid) {
+    cancels_[*pid] = companion;
+  } else {
+    leaving_.erase(companion);
+    machine_.released(now(), companion);
+  }
+}
+
+void Agent::carry_out(const action::Tell& tell) { link_->send(tell.message); }
+void Agent::carry_out(const action::Say& line) { say(line.line); }
+
+void Agent::carry_out(const action::Note& note) {
+  if (!events_.is_open()) return;
+  const double time =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  Json line = Json::object({{"time", std::floor(time * 1000) / 1000}, {"event", note.event}, {"job", setup_.hello.job}});
+  for (const auto& [key, value] : note.details.members()) line.set(key.c_str(), value);
+  events_ << line.dump() << '\n' << std::flush;
+}
+
+void Agent::carry_out(const action::Finish& finish) {
+  code_ = finish.code;
+  finish_by_ = now() + finish_s;
+  for (const auto& [worker, connection] : connections_) server_->close(connection);
+  connections_.clear();
+  workers_.clear();
+}
+
+}  // namespace swell::launcher

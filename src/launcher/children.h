@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <map>
+#include <poll.h>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "control/socket.h"
+#include "core/result.h"
+#include "launcher/epoch_machine.h"
+
+namespace swell::launcher {
+
+/// Child processes: started without a shell, found again by their pid. One thread.
+class Children {
+ public:
+  struct How {
+    bool foreground = false;   ///< keeps standard input and the terminal's process group
+    bool capture = false;      ///< stdout and stderr come back with Ended; else they are shared
+  };
+  struct Ended {
+    pid_t pid = 0;
+    Exit exit;
+    std::string output;
+  };
+
+  /// Looks the program up in PATH. Its signals are as a fresh process expects them.
+  Result<pid_t> start(const std::vector<std::string>& command, const std::vector<std::string>& environment, How how);
+  void signal(pid_t pid, int number) const;
+  bool runs(pid_t pid) const { return children_.contains(pid); }
+  bool none() const { return children_.empty(); }
+
+  /// To be polled, besides SIGCHLD; then read() drains what is there.
+  void add_to(std::vector<pollfd>& polled) const;
+  void read();
+  /// Those that have ended since the last call.
+  std::vector<Ended> reap();
+
+  /// One child, start to end; an error where it does not end within the time, or fails.
+  static Result<std::string> output_of(const std::vector<std::string>& command, double timeout_s);
+
+ private:
+  struct Child {
+    control::Fd pipe;
+    std::string output;
+  };
+  static void drain(Child& child);
+  std::map<pid_t, Child> children_;
+};
+
+}  // namespace swell::launcher

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/command.h"
+
+#include <charconv>
+#include <fmt/format.h>
+#include <map>
+
+#include "launcher/signals.h"
+
+namespace swell::launcher {
+
+std::vector<Command> step_commands(const Options& options, JobId job, bool companion,
+                                   const std::vector<Place>& places, int cpus_per_worker, const ShimAddress& shim) {
+  std::map<std::pair<int, int>, std::vector<const Place*>> alike;
+  for (const Place& place : places) alike[{-place.gpus, -place.workers}].push_back(&place);
+  std::string program = options.program.empty() ? "swell" : options.program.front();
+  program = program.substr(program.rfind('/') + 1);
+
+  std::vector<Command> commands;
+  for (const auto& [shape, nodes] : alike) {
+    const int gpus = -shape.first, workers = -shape.second;
+    Command command = {"srun", "--job-name=" + program};
+    if (companion) command.push_back(fmt::format("--jobid={}", job));
+    else command.insert(command.end(), options.basic_step.begin(), options.basic_step.end());
+    command.insert(command.end(), options.each_step.begin(), options.each_step.end());
+    std::string list, known;
+    for (const Place* place : nodes) {
+      list += (list.empty() ? "" : ",") + place->node;
+      known += fmt::format("{}{}={}", known.empty() ? "" : ",", place->node, place->id);
+    }
+    // A worker that ends must not take the others with it: whether they go on is decided here.
+    for (std::string word : {fmt::format("--nodes={}", nodes.size()), "--nodelist=" + list,
+                             fmt::format("--ntasks={}", nodes.size() * static_cast<std::size_t>(workers)),
+                             fmt::format("--ntasks-per-node={}", workers),
+                             fmt::format("--cpus-per-task={}", std::max(1, cpus_per_worker)),
+                             std::string("--kill-on-bad-exit=0"), std::string("--wait=0")})
+      command.push_back(std::move(word));
+    if (gpus > 0) command.push_back(fmt::format("--gres=gpu:{}", gpus));
+    const bool first = !companion && commands.empty();
+    if (!first) command.push_back("--input=none");
+    if (!first && !options.own_open_mode) command.push_back("--open-mode=append");
+    if (companion) command.push_back("--mem=0");
+    command.insert(command.end(), {shim.program, "--agent", fmt::format("{}:{}", shim.host, shim.port), "--places", known});
+    if (!shim.munge_socket.empty()) command.insert(command.end(), {"--munge-socket", shim.munge_socket});
+    command.push_back("--");
+    command.insert(command.end(), options.program.begin(), options.program.end());
+    commands.push_back(std::move(command));
+  }
+  return commands;
+}
+
+Command salloc_command(const control::Offer& offer, int restart_signal) {
+  const int workers = std::max(1, offer.workers);
+  Command command = {"salloc",
+                     "--no-shell",
+                     "--immediate=1",
+                     "--job-name=" + offer.name,
+                     std::string("--comment=") + control::grant_comment + offer.nonce,
+                     "--nodelist=" + offer.node,
+                     "--nodes=1",
+                     fmt::format("--ntasks={}", workers),
+                     fmt::format("--cpus-per-task={}", std::max(1, offer.cpus / workers)),
+                     fmt::format("--gres=gpu:{}{}", offer.gpu_type.empty() ? "" : offer.gpu_type + ":", offer.gpus)};
+  if (!offer.partition.empty()) command.push_back("--partition=" + offer.partition);
+  if (!offer.account.empty()) command.push_back("--account=" + offer.account);
+  if (offer.memory_mib > 0) command.push_back(fmt::format("--mem={}M", offer.memory_mib));
+  command.push_back(offer.time_limit_min > 0 ? fmt::format("--time={}", offer.time_limit_min) : "--time=UNLIMITED");
+  if (offer.warn_s > 0) command.push_back(fmt::format("--signal={}@{}", signal_name(restart_signal), offer.warn_s));
+  return command;
+}
+
+JobId granted_job(const std::string& output) {
+  constexpr std::string_view words = "Granted job allocation ";
+  const auto at = output.find(words);
+  JobId job = 0;
+  if (at != std::string::npos)
+    std::from_chars(output.data() + at + words.size(), output.data() + output.size(), job);
+  return job;
+}
+
+std::string refusal(const std::string& output) {
+  std::string text;
+  std::size_t begin = 0;
+  while (begin < output.size()) {
+    const auto end = std::min(output.find('\n', begin), output.size());
+    std::string line = output.substr(begin, end - begin);
+    begin = end + 1;
+    for (const std::string_view prefix : {"salloc: ", "error: "})
+      if (line.starts_with(prefix)) line.erase(0, prefix.size());
+    if (line.empty() || line.starts_with("Pending job allocation") || line.find("queued and waiting") != line.npos) continue;
+    text += (text.empty() ? "" : "; ") + line;
+  }
+  if (text.size() > 1000) text.resize(1000);
+  return text.empty() ? "salloc gave no reason" : text;
+}
+
+}  // namespace swell::launcher

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "control/messages.h"
+#include "launcher/layout.h"
+#include "launcher/options.h"
+
+/// The command lines of Slurm's programs that the agent runs.
+namespace swell::launcher {
+
+using Command = std::vector<std::string>;
+
+/// What a step's shims must know.
+struct ShimAddress {
+  std::string program;       ///< swell-worker's path
+  std::string host;
+  int port = 0;
+  std::string munge_socket;
+};
+
+/// The srun commands that start the shims of one allocation, one for all nodes with equally many
+/// workers: srun gives every node of a step as many GPUs.
+/// `companion`: in another allocation than the one that the agent runs in.
+std::vector<Command> step_commands(const Options& options, JobId job, bool companion,
+                                   const std::vector<Place>& places, int cpus_per_worker, const ShimAddress& shim);
+
+/// Creates exactly the companion that was offered; `restart_signal` is what Slurm shall warn with.
+Command salloc_command(const control::Offer& offer, int restart_signal);
+
+/// The job id in what salloc says; 0 where there is none.
+JobId granted_job(const std::string& salloc_output);
+/// salloc's words without its name, in one line.
+std::string refusal(const std::string& salloc_output);
+
+}  // namespace swell::launcher

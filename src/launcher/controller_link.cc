@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/controller_link.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "control/quiet_thread.h"
+
+namespace swell::launcher {
+
+using namespace std::chrono_literals;
+using control::Client;
+using control::Message;
+
+namespace {
+
+constexpr auto connect_time = 3s;
+constexpr auto answer_time = 5s;
+constexpr double most_backoff_s = 60;
+
+}  // namespace
+
+Greeting greet(const ControllerPlace& place, const control::Hello& hello) {
+  Greeting greeting;
+  for (const std::string& host : place.hosts) {
+    const auto failed = [&](const Error& error) {
+      greeting.reason += (greeting.reason.empty() ? "" : "; ") + error.message();
+    };
+    const uid_t slurm_user = place.slurm_user;
+    auto client = Client::connect({host, place.port, place.munge_socket,
+                                   [slurm_user](uid_t uid) { return uid == slurm_user || uid == 0; }},
+                                  connect_time);
+    if (!client) {
+      failed(client.error());
+      continue;
+    }
+    if (const auto sent = (*client)->send(hello); !sent) {
+      failed(sent.error());
+      continue;
+    }
+    const auto answer = (*client)->receive(answer_time);
+    if (!answer) {
+      failed(answer.error());
+    } else if (!*answer) {
+      failed(Error(fmt::format("{}:{} does not answer", host, place.port)));
+    } else if (const auto* refused = std::get_if<control::Refused>(&**answer)) {
+      greeting.refused = true;
+      greeting.reason = refused->reason;
+      return greeting;
+    } else if (const auto* welcome = std::get_if<control::Welcome>(&**answer)) {
+      greeting.welcome = *welcome;
+      greeting.client = std::move(*client);
+      return greeting;
+    } else {
+      failed(Error(fmt::format("{}:{} is no controller", host, place.port)));
+    }
+  }
+  return greeting;
+}
+
+ControllerLink::ControllerLink(ControllerPlace place, control::Hello hello, std::unique_ptr<Client> client,
+                               std::function<void()> wake)
+    : place_(std::move(place)), wake_fn_(std::move(wake)), client_(std::move(client)), hello_(std::move(hello)) {
+  thread_ = control::quiet_thread("swell-link", [this] { run(); });
+}
+
+ControllerLink::~ControllerLink() {
+  flush(0ms);
+  thread_.join();
+}
+
+bool ControllerLink::flush(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  stop_ = true;
+  wake_.signal();
+  return ended_changed_.wait_for(lock, timeout, [this] { return ended_; });
+}
+
+void ControllerLink::send(Message message) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto* status = std::get_if<control::Status>(&message)) last_status_ = *status;
+    if (out_.size() < 1000) out_.push_back(std::move(message));
+  }
+  wake_.signal();
+}
+
+std::vector<Message> ControllerLink::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(in_, {});
+}
+
+void ControllerLink::set_companions(std::vector<control::JobId> companions) {
+  const std::lock_guard lock(mutex_);
+  hello_.companions = std::move(companions);
+}
+
+void ControllerLink::run() {
+  for (;;) {
+    try {
+      if (client_ && !exchange()) client_.reset();
+      {
+        const std::lock_guard lock(mutex_);
+        if (stop_ && (!client_ || out_.empty())) {
+          ended_ = true;
+          ended_changed_.notify_all();
+          return;
+        }
+      }
+      if (client_) {
+        pollfd polled[] = {{wake_.fd(), POLLIN, 0}, {client_->fd(), POLLIN, 0}};
+        poll(polled, 2, 60'000);
+      } else {
+        const auto now = std::chrono::steady_clock::now();
+        // Spread out, as a restarted slurmctld hears from all agents of the cluster.
+        if (next_attempt_ < now)
+          next_attempt_ = now + std::chrono::milliseconds(static_cast<int>(backoff_s_ * (750 + random_() % 500)));
+        pollfd polled{wake_.fd(), POLLIN, 0};
+        poll(&polled, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next_attempt_ - now).count()));
+        if (std::chrono::steady_clock::now() >= next_attempt_) connect_again();
+      }
+      wake_.clear();
+    } catch (const std::exception&) {  // out of memory: lose the connection, not the training
+      client_.reset();
+    }
+  }
+}
+
+/// False: the connection is of no more use.
+bool ControllerLink::exchange() {
+  for (;;) {
+    Message message;
+    {
+      const std::lock_guard lock(mutex_);
+      if (out_.empty()) break;
+      message = std::move(out_.front());
+      out_.pop_front();
+    }
+    if (!client_->send(message)) return false;
+  }
+  for (;;) {
+    auto message = client_->receive(0ms);
+    if (!message) return false;
+    if (!*message) return true;
+    {
+      const std::lock_guard lock(mutex_);
+      in_.push_back(std::move(**message));
+    }
+    wake_fn_();
+  }
+}
+
+void ControllerLink::connect_again() {
+  backoff_s_ = std::min(most_backoff_s, backoff_s_ * 2);
+  control::Hello hello;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_) return;
+    hello = hello_;
+  }
+  Greeting greeting = greet(place_, hello);
+  if (!greeting.client) return;
+  client_ = std::move(greeting.client);
+  backoff_s_ = 1;
+  const std::lock_guard lock(mutex_);
+  // What happened meanwhile is in the Hello and in Slurm's queue; old messages would only confuse.
+  out_.clear();
+  out_.push_back(last_status_);
+}
+
+}  // namespace swell::launcher

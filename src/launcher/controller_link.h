@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "control/client.h"
+#include "control/wake_fd.h"
+
+namespace swell::launcher {
+
+/// Where the controller may be, and whom to trust as it.
+struct ControllerPlace {
+  std::vector<std::string> hosts;        ///< the primary first; only the active slurmctld has a controller
+  std::uint16_t port = 0;
+  std::string munge_socket;
+  uid_t slurm_user = 0;
+};
+
+/// The first answer to Hello, or why there is none.
+struct Greeting {
+  std::unique_ptr<control::Client> client;   ///< null: nobody answered, or Refused
+  control::Welcome welcome;
+  bool refused = false;
+  std::string reason;
+};
+/// Tries the hosts one by one; blocks for a few seconds at most where nobody answers.
+Greeting greet(const ControllerPlace& place, const control::Hello& hello);
+
+/// Keeps the connection to the controller on a thread of its own, so that neither a controller nor
+/// a munged that does not answer ever delays the training. Connects again, in growing intervals,
+/// with a Hello that names the companions. Thread-safe.
+class ControllerLink {
+ public:
+  /// `wake` is called from the link's thread when take() has something.
+  ControllerLink(ControllerPlace place, control::Hello hello, std::unique_ptr<control::Client> client,
+                 std::function<void()> wake);
+  /// Waits for the thread, which may be in the middle of connecting: see flush().
+  ~ControllerLink();
+
+  void send(control::Message message);
+  std::vector<control::Message> take();
+  /// Waits until all is sent, or nobody is there to take it, or the time is over (false). After that
+  /// the thread ends on its own.
+  bool flush(std::chrono::milliseconds timeout);
+  /// What the Hello of the next connection shall say.
+  void set_companions(std::vector<control::JobId> companions);
+
+ private:
+  void run();
+  bool exchange();
+  void connect_again();
+
+  const ControllerPlace place_;
+  const std::function<void()> wake_fn_;
+  std::unique_ptr<control::Client> client_;  // the thread's own
+
+  std::mutex mutex_;
+  control::WakeFd wake_;
+  control::Hello hello_;
+  std::deque<control::Message> out_;
+  std::vector<control::Message> in_;
+  control::Status last_status_;
+  std::condition_variable ended_changed_;
+  bool stop_ = false;
+  bool ended_ = false;
+  double backoff_s_ = 1;
+  std::minstd_rand random_{std::random_device()()};
+  std::chrono::steady_clock::time_point next_attempt_;
+  std::thread thread_;
+};
+
+}  // namespace swell::launcher

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control/messages.h"
+#include "launcher/action.h"
+#include "launcher/layout.h"
+
+namespace swell::launcher {
+
+/// How a program ended.
+struct Exit {
+  int code = 0;
+  int signal = 0;            ///< not 0: it died by this
+  int status() const { return signal != 0 ? 128 + signal : code; }
+};
+
+/// What became of an offer that was tried: a companion, or salloc's reason.
+struct Granted {
+  std::string nonce;
+  JobId job = 0;             ///< 0: refused
+  std::string reason;
+  std::vector<Place> places; ///< without ids
+};
+
+/// Decides when an elastic run starts, stops and restarts its workers, and over which GPUs: the
+/// restart mode of design.md, "A job's life". Pure: events and the time go in, actions come out; the
+/// agent carries them out. Times are seconds of one clock.
+///
+/// Shims live as long as their allocation. An epoch starts the program on them, and ends when the
+/// program has left every one. Rules:
+///  * a companion's loss, or a warning that it is about to end, never ends the run;
+///  * an error exit that nothing of that kind explains is the program's own, and ends the run;
+///  * a companion that is given back is released as soon as its own workers have left.
+class EpochMachine {
+ public:
+  struct Settings {
+    JobId job = 0;
+    int gpus_per_worker = 1;
+    std::vector<int> sizes;            ///< the totals that the program can run with; empty: any
+    int restart_signal = 10;
+    double restart_timeout_s = 30;     ///< for workers to leave after the restart signal
+    double warm_timeout_s = 60;        ///< for a companion's shims to come up
+    double margin_s = 2;               ///< kept free before a deadline of the controller
+    double blame_s = 2;                ///< an error exit may be explained by news that come this late
+    double end_timeout_s = 30;         ///< for workers to end after INT, TERM or another's failure
+    int max_restarts = 3;              ///< after losses, within restart_window_s
+    double restart_window_s = 600;
+    bool kill_on_bad_exit = true;
+  };
+
+  EpochMachine(Settings settings, std::vector<Place> basic);
+
+  void start(double now);
+  // workers
+  void hello(double now, WorkerId worker, const std::string& host, int port);
+  void exited(double now, WorkerId worker, Exit exit);
+  void lost(double now, WorkerId worker);                 ///< its connection has closed
+  void notice(double now, WorkerId worker, int signal);   ///< Slurm signalled its step
+  // steps and companions
+  void step_ended(double now, JobId job, Exit exit);
+  void allocated(double now, const std::vector<Granted>& results);
+  void released(double now, JobId companion);
+  // controller
+  void grow(double now, const control::Grow& grow);
+  void shrink(double now, const control::Shrink& shrink);
+  // user
+  void signalled(double now, int signal);
+
+  void tick(double now);
+  /// When tick() must be called at the latest.
+  std::optional<double> deadline() const;
+  /// What is to be done since the last call, in order.
+  std::vector<action::Any> take();
+
+  control::Status status() const;
+  std::vector<JobId> companions() const;
+  bool over() const { return phase_ == Phase::over; }
+
+ private:
+  enum class Phase { gathering, running, failing, leaving, ending, over };
+  struct Worker {
+    std::string host;
+    int port = 0;
+    bool present = false, ready = false, running = false;
+  };
+  struct Companion {
+    JobId job = 0;
+    std::vector<Place> places;
+    double up_by = 0;
+    bool up = false;           ///< all its shims have been there
+    bool dropping = false;
+    std::string reason;
+  };
+
+  // epoch_machine.cc: phases
+  void advance(double now);
+  void start_epoch(double now, Layout layout);
+  void begin_leaving(double now, control::JobState state, double by);
+  void kill_running(double now);
+  void fail(double now, WorkerId worker, Exit exit);
+  void end(double now, int signal, std::optional<double> kill_at);
+  void finish();
+  // epoch_companions.cc
+  void give_up(double now, Companion& companion, const std::string& reason);
+  void lose(double now, JobId job, const std::string& why);
+  bool drop_if_left(JobId job);
+  bool joiners_wait() const;
+
+  Companion* companion_of(int place);
+  Companion* companion(JobId job);
+  bool is_basic(int place) const;
+  bool runs_anything(const std::vector<Place>& places) const;
+  std::vector<WorkerId> running() const;
+  std::vector<Place> usable() const;         ///< the basic places, then those of companions that are up
+  Layout next_layout() const;
+  void set_state(control::JobState state);
+  void say(std::string line);
+  void note(const std::string& event, Json details = Json::object());
+  template <typename T> void act(T action) { actions_.emplace_back(std::move(action)); }
+
+  const Settings settings_;
+  const std::vector<Place> basic_;
+  std::vector<Companion> companions_;
+  std::map<JobId, Companion> releasing_;
+  std::map<WorkerId, Worker> workers_;
+  Layout layout_;
+
+  Phase phase_ = Phase::gathering;
+  control::JobState state_ = control::JobState::allocated;
+  int epoch_ = -1;
+  int next_place_ = 0;
+  int allocating_ = 0;                       ///< Allocate actions under way
+  double now_ = 0;
+  std::optional<double> gather_by_, leave_by_, decide_by_, kill_at_;
+  std::optional<double> stopped_since_;
+  double stopped_s_ = 0;
+  std::optional<WorkerId> first_failed_;
+  int code_ = 0;
+  bool code_is_final_ = false;
+  bool told_of_bad_exit_ = false;
+  std::map<int, double> forwarded_;          ///< signals that Slurm sent to the basic step, and when
+  std::deque<double> restarts_;
+  std::vector<action::Any> actions_;
+};
+
+}  // namespace swell::launcher

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/options.h"
+
+#include <charconv>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "launcher/signals.h"
+#include "launcher/srun_option.h"
+
+namespace swell::launcher {
+
+namespace {
+
+using Argument = SrunOption::Argument;
+using Use = SrunOption::Use;
+
+std::optional<int> whole_number(std::string_view text) {
+  int value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+/// "4", "h100:4", "gpu:h100:4", "gpu:h100:4,gpu:a100:2": the GPUs in all. Nothing for other resources.
+std::optional<int> gpu_count(std::string_view text, bool gres) {
+  int total = 0;
+  while (!text.empty()) {
+    std::string_view item = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), item.size() + 1));
+    if (gres) {
+      for (const std::string_view prefix : {"gres/", "gres:"})
+        if (item.starts_with(prefix)) item.remove_prefix(prefix.size());
+      if (item == "gpu") {
+        ++total;
+        continue;
+      }
+      if (!item.starts_with("gpu:")) return std::nullopt;
+      item.remove_prefix(4);
+    }
+    const auto colon = item.rfind(':');
+    const auto count = whole_number(colon == std::string_view::npos ? item : item.substr(colon + 1));
+    if (!count && !(gres && colon == std::string_view::npos)) return std::nullopt;
+    total += count.value_or(1);
+  }
+  return total;
+}
+
+class Parser {
+ public:
+  Parser(const std::vector<std::string>& arguments, Options& options) : arguments_(arguments), options_(options) {}
+
+  Result<void> run() {
+    for (; at_ < arguments_.size(); ++at_) {
+      const std::string& argument = arguments_[at_];
+      if (argument == "--") {
+        ++at_;
+        break;
+      }
+      if (argument.size() < 2 || argument[0] != '-') break;
+      const Result<void> read = argument[1] == '-' ? long_option(argument) : letters(argument);
+      if (!read) return read;
+      if (options_.help || options_.version || stopped_) break;
+    }
+    for (std::size_t i = at_; i < arguments_.size(); ++i) {
+      options_.srun.push_back(arguments_[i]);
+      options_.program.push_back(arguments_[i]);
+      if (arguments_[i] == ":") leave_to_srun("the command line is a heterogeneous one (\":\")");
+    }
+    return {};
+  }
+
+ private:
+  Result<void> long_option(const std::string& argument) {
+    const auto equals = argument.find('=');
+    const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+    std::optional<std::string> value;
+    if (equals != std::string::npos) value = argument.substr(equals + 1);
+    if (name == "help") options_.help = true;
+    else if (name == "version") options_.version = true;
+    else if (name == "restart-signal" || name == "restart-timeout" || name == "max-restarts" || name == "swell-events")
+      return own_option(name, value);
+    else if (const SrunOption* option = find_option(name)) return srun_option(*option, {argument}, value);
+    else {
+      // Newer than the table: without "=" it cannot be told whether the next word belongs to it.
+      options_.srun.push_back(argument);
+      options_.each_step.push_back(argument);
+      if (!value) {
+        leave_to_srun(fmt::format("--{} is not known to swellrun", name));
+        stopped_ = true;
+        ++at_;
+      }
+    }
+    return {};
+  }
+
+  Result<void> letters(const std::string& argument) {
+    for (std::size_t i = 1; i < argument.size(); ++i) {
+      const std::string word = {'-', argument[i]};
+      const SrunOption* option = find_option(argument[i]);
+      if (option == nullptr) {
+        options_.srun.push_back("-" + argument.substr(i));
+        leave_to_srun(fmt::format("{} is not known to swellrun", word));
+        stopped_ = true;
+        ++at_;
+        return {};
+      }
+      if (option->letter == 'h') {
+        options_.help = true;
+        return {};
+      }
+      if (option->argument == Argument::none) {
+        const Result<void> read = srun_option(*option, {word}, std::nullopt);
+        if (!read) return read;
+        continue;
+      }
+      std::optional<std::string> value;
+      if (i + 1 < argument.size()) value = argument.substr(i + 1);
+      return srun_option(*option, {value ? word + *value : word}, value);
+    }
+    return {};
+  }
+
+  Result<void> own_option(const std::string& name, std::optional<std::string> value) {
+    if (!value) {
+      if (++at_ >= arguments_.size()) return Error(fmt::format("--{} needs a value", name));
+      value = arguments_[at_];
+    }
+    return set_own(name, *value);
+  }
+
+ public:
+  Result<void> set_own(const std::string& name, const std::string& value) {
+    if (name == "swell-events") {
+      options_.events_file = value;
+    } else if (name == "restart-signal") {
+      const auto number = signal_from(value);
+      if (!number || *number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD || *number == SIGCONT)
+        return Error(fmt::format("--restart-signal={}: it must be a signal that a program can handle, such as USR1", value));
+      options_.restart_signal = *number;
+    } else if (name == "restart-timeout") {
+      char* end = nullptr;
+      const double seconds = std::strtod(value.c_str(), &end);
+      if (end == value.c_str() || *end != '\0' || !std::isfinite(seconds) || seconds < 0)
+        return Error(fmt::format("--restart-timeout={}: it must be seconds, 0 or more", value));
+      options_.restart_timeout_s = seconds;
+    } else {
+      const auto count = whole_number(value);
+      if (!count) return Error(fmt::format("--max-restarts={}: it must be a whole number, 0 or more", value));
+      options_.max_restarts = *count;
+    }
+    return {};
+  }
+
+ private:
+  Result<void> srun_option(const SrunOption& option, std::vector<std::string> words, std::optional<std::string> value) {
+    if (option.argument == Argument::required && !value) {
+      if (++at_ >= arguments_.size()) return Error(fmt::format("--{} needs a value", option.name));
+      value = arguments_[at_];
+      words.push_back(*value);
+    }
+    options_.srun.insert(options_.srun.end(), words.begin(), words.end());
+    if (option.name == "open-mode") options_.own_open_mode = true;
+    switch (option.use) {
+      case Use::each: options_.each_step.insert(options_.each_step.end(), words.begin(), words.end()); break;
+      case Use::basic: options_.basic_step.insert(options_.basic_step.end(), words.begin(), words.end()); break;
+      case Use::layout: layout_option(option, value); break;
+      case Use::plain: leave_to_srun(fmt::format("--{} is given", option.name)); break;
+    }
+    return {};
+  }
+
+  void layout_option(const SrunOption& option, const std::optional<std::string>& value) {
+    if (option.name == "wait") return;
+    if (option.name == "kill-on-bad-exit") {
+      options_.kill_on_bad_exit = !value || *value != "0";
+      return;
+    }
+    const bool gres = option.name == "gres";
+    const std::optional<int> count =
+        gres || option.name.starts_with("gpus") ? gpu_count(*value, gres) : whole_number(*value);
+    if (!count || (*count == 0 && !gres)) {
+      leave_to_srun(fmt::format("--{}={} is given", option.name, *value));
+      return;
+    }
+    if (option.name == "ntasks") options_.ntasks = count;
+    else if (option.name == "nodes") options_.nodes = count;
+    else if (option.name == "ntasks-per-node") options_.ntasks_per_node = count;
+    else if (option.name == "cpus-per-task") options_.cpus_per_task = count;
+    else if (option.name == "gpus-per-task") options_.gpus_per_task = count;
+    else if (option.name == "gpus") options_.gpus = count;
+    else options_.gpus_per_node = count;
+  }
+
+  void leave_to_srun(std::string reason) {
+    if (options_.plain_reason.empty()) options_.plain_reason = std::move(reason);
+  }
+
+  const std::vector<std::string>& arguments_;
+  Options& options_;
+  std::size_t at_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Result<Options> Options::parse(const std::vector<std::string>& arguments, const char* (*env)(const char*)) {
+  Options options;
+  Parser parser(arguments, options);
+  constexpr std::pair<const char*, const char*> variables[] = {{"SWELL_RESTART_SIGNAL", "restart-signal"},
+                                                               {"SWELL_RESTART_TIMEOUT", "restart-timeout"},
+                                                               {"SWELL_EVENTS", "swell-events"}};
+  for (const auto& [variable, name] : variables) {
+    const char* value = env(variable);
+    if (value == nullptr || *value == '\0') continue;
+    const Result<void> set = parser.set_own(name, value);
+    if (!set) return set.error().while_doing(variable);
+  }
+  const Result<void> read = parser.run();
+  if (!read) return read.error();
+  return options;
+}
+
+const char* help_text() noexcept {
+  return "Usage: swellrun [OPTIONS] [srun options] program [arguments]\n"
+         "\n"
+         "Runs a training program on all GPUs of an elastic job (sbatch --elastic), and again over\n"
+         "more or fewer GPUs as they are lent and taken back. In any other job, and without a Swell\n"
+         "controller, it is srun.\n"
+         "\n"
+         "      --restart-signal=SIG    ask the workers to checkpoint and leave (USR1)\n"
+         "      --restart-timeout=S     seconds they have for it (the job's grace)\n"
+         "      --max-restarts=N        restarts after losses within ten minutes (3)\n"
+         "      --swell-events=FILE     append what happens to FILE, as JSON lines\n"
+         "      --help, --version\n"
+         "\n"
+         "srun's options are given to every step; -n, -c, --gpus-per-task shape the workers (one per\n"
+         "GPU by default). See swellrun(1).\n";
+}
+
+}  // namespace swell::launcher

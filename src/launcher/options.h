@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <csignal>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+
+namespace swell::launcher {
+
+/// swellrun's command line, and what an elastic run makes of srun's part of it.
+struct Options {
+  // swellrun's own
+  int restart_signal = SIGUSR1;
+  std::optional<double> restart_timeout_s;  ///< none: the job's grace
+  int max_restarts = 3;
+  std::string events_file;
+  bool help = false;
+  bool version = false;
+
+  // how many workers, where it is given
+  std::optional<int> ntasks, ntasks_per_node, nodes, cpus_per_task, gpus_per_task;
+  std::optional<int> gpus, gpus_per_node;   ///< of -G; of --gpus-per-node and --gres
+  bool kill_on_bad_exit = true;             ///< torchrun's way; srun's own default is to wait
+  bool own_open_mode = false;               ///< the user chose whether files are appended to
+
+  std::vector<std::string> each_step;       ///< srun options for every step
+  std::vector<std::string> basic_step;      ///< srun options for the basic demand's step
+  std::vector<std::string> program;
+  std::vector<std::string> srun;            ///< all but swellrun's own: what plain srun gets
+  std::string plain_reason;                 ///< why only srun can run this; empty: it can be elastic
+
+  /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT and
+  /// SWELL_EVENTS, read with `env`, stand for options that are not given. The error names the option.
+  static Result<Options> parse(const std::vector<std::string>& arguments, const char* (*env)(const char*));
+};
+
+/// What `swellrun --help` prints.
+const char* help_text() noexcept;
+
+}  // namespace swell::launcher

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/program.h"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace swell::launcher {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto leftovers_time = 2s;    // between TERM and KILL for what a program left behind
+
+std::string proc(pid_t pid, const char* file) { return "/proc/" + std::to_string(pid) + "/" + file; }
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> children;
+  std::error_code gone;
+  for (auto task = std::filesystem::directory_iterator(proc(pid, "task"), gone);
+       !gone && task != std::filesystem::directory_iterator(); task.increment(gone)) {
+    std::ifstream list(task->path() / "children");
+    for (pid_t child; list >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+bool handles(pid_t pid, int signal) {
+  std::ifstream status(proc(pid, "status"));
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("SigCgt:"))
+      return (std::strtoull(line.c_str() + 7, nullptr, 16) >> (signal - 1) & 1) != 0;
+  return false;
+}
+
+/// The topmost processes at or below `pid` that handle the signal.
+void find_handlers(pid_t pid, int signal, std::vector<pid_t>& found) {
+  if (handles(pid, signal)) {
+    found.push_back(pid);
+    return;
+  }
+  for (const pid_t child : children_of(pid)) find_handlers(child, signal, found);
+}
+
+}  // namespace
+
+Program::Program() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+bool Program::start(char** command, const std::vector<std::pair<std::string, std::string>>& environment) {
+  if (runs()) return false;
+  const pid_t own = getpid();
+  pid_ = fork();
+  if (pid_ < 0) std::fprintf(stderr, "swell-worker: cannot start a process: %s\n", std::strerror(errno));
+  if (pid_ != 0) return pid_ > 0;
+  // A killed shim takes its program along: nothing may keep the GPUs.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != own) _exit(1);
+  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+  sigset_t none;
+  sigemptyset(&none);
+  for (int each = 1; each < NSIG; ++each) std::signal(each, SIG_DFL);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execvp(command[0], command);
+  const int problem = errno;
+  std::fprintf(stderr, "swell-worker: cannot run %s: %s\n", command[0], std::strerror(problem));
+  _exit(problem == ENOENT ? 127 : 126);
+}
+
+void Program::signal(int number) const {
+  if (!runs()) return;
+  std::vector<pid_t> handlers;
+  if (number != SIGKILL && number != SIGSTOP) find_handlers(pid_, number, handlers);
+  if (handlers.empty()) handlers = {pid_};
+  for (const pid_t pid : handlers) kill(pid, number);
+}
+
+std::optional<int> Program::reap() {
+  std::optional<int> ended;
+  int status = 0;
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+    if (pid == pid_) ended = status;
+  if (!ended) return std::nullopt;
+  pid_ = -1;
+  end_leftovers(WIFSIGNALED(*ended) && WTERMSIG(*ended) == SIGKILL);
+  return ended;
+}
+
+void Program::end_leftovers(bool at_once) {
+  const auto deadline = std::chrono::steady_clock::now() + leftovers_time;
+  bool told = false;
+  for (;;) {
+    while (waitpid(-1, nullptr, WNOHANG) > 0) continue;
+    const std::vector<pid_t> left = children_of(getpid());
+    if (left.empty()) return;
+    const bool force = at_once || std::chrono::steady_clock::now() > deadline;
+    if (force || !told)
+      for (const pid_t pid : left) kill(pid, force ? SIGKILL : SIGTERM);
+    told = true;
+    std::this_thread::sleep_for(10ms);
+  }
+}
+
+}  // namespace swell::launcher

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <utility>
+#include <vector>
+
+namespace swell::launcher {
+
+/// The training program on one worker, with all processes that it starts. Of a process that has one
+/// child program at a time, is the reaper of its orphans, and gets its SIGCHLD.
+class Program {
+ public:
+  Program();
+
+  /// Runs it with these variables added. It starts with no signal blocked or ignored, and dies with
+  /// this process. A program that cannot be run ends with 126 or 127, as in a shell. False: no process.
+  bool start(char** command, const std::vector<std::pair<std::string, std::string>>& environment);
+  bool runs() const noexcept { return pid_ > 0; }
+
+  /// Gives the signal to the program; where it does not handle it but processes below it do (a shell
+  /// script around the trainer), to the topmost of those.
+  void signal(int number) const;
+
+  /// After SIGCHLD: the wait status, if the program has ended. What it left running is ended then.
+  std::optional<int> reap();
+
+ private:
+  void end_leftovers(bool at_once);
+  pid_t pid_ = -1;
+};
+
+}  // namespace swell::launcher

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/result.h"
+#include "launcher/layout.h"
+#include "launcher/options.h"
+#include "launcher/slurm_env.h"
+
+namespace swell::launcher {
+
+/// How the basic demand is cut into workers.
+struct Shape {
+  std::vector<Place> places;
+  int workers = 0;
+  int gpus = 0;
+  int gpus_per_worker = 1;
+  int cpus_per_worker = 1;
+  std::int64_t memory_mib_per_worker = 0;
+};
+
+/// One worker a GPU, unless the options say otherwise. The error says why the command line does not
+/// describe an elastic run; srun may still make sense of it.
+Result<Shape> shape_of(JobId job, const Options& options, const std::vector<NodeShare>& shares);
+
+}  // namespace swell::launcher

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace swell::launcher {
+
+/// USR1, SIGUSR1 or 10.
+std::optional<int> signal_from(std::string_view text);
+/// "USR1"; the number where it has no name.
+std::string signal_name(int number);
+
+}  // namespace swell::launcher

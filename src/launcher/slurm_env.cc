@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/slurm_env.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/format.h>
+#include <map>
+#include <strings.h>
+
+namespace swell::launcher {
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view space = " \t\r\n";
+  const auto first = text.find_first_not_of(space);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(space) - first + 1);
+}
+
+bool same(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
+}
+
+template <typename Function>
+void each_line(std::string_view text, Function function) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    function(line);
+  }
+}
+
+std::int64_t number(std::string_view text) {
+  std::int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+/// The value of " Key=value" in a line of scontrol's output; empty where it is not there.
+std::string_view word(std::string_view line, std::string_view key) {
+  for (std::size_t at = line.find(key); at != std::string_view::npos; at = line.find(key, at + 1))
+    if (at == 0 || line[at - 1] == ' ') {
+      const std::string_view rest = line.substr(at + key.size());
+      return rest.substr(0, rest.find(' '));
+    }
+  return {};
+}
+
+/// Calls for each item of a comma-separated list; commas within brackets belong to the item.
+template <typename Function>
+void each_item(std::string_view list, Function function) {
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= list.size(); ++i) {
+    if (i < list.size() && (list[i] == '[' || list[i] == '(')) ++depth;
+    if (i < list.size() && (list[i] == ']' || list[i] == ')')) --depth;
+    if (i < list.size() && (list[i] != ',' || depth > 0)) continue;
+    if (i > begin) function(list.substr(begin, i - begin));
+    begin = i + 1;
+  }
+}
+
+void expand(const std::string& done, std::string_view rest, std::vector<std::string>& names) {
+  const auto open = rest.find('[');
+  const auto close = rest.find(']', open);
+  if (open == std::string_view::npos || close == std::string_view::npos) {
+    names.push_back(done + std::string(rest));
+    return;
+  }
+  const std::string before = done + std::string(rest.substr(0, open));
+  each_item(rest.substr(open + 1, close - open - 1), [&](std::string_view range) {
+    const auto dash = range.find('-');
+    const std::string_view first = range.substr(0, dash);
+    const std::int64_t last = dash == std::string_view::npos ? number(first) : number(range.substr(dash + 1));
+    for (std::int64_t i = number(first); i <= last && names.size() < 100'000; ++i)
+      expand(before + fmt::format("{:0{}}", i, first.size()), rest.substr(close + 1), names);
+  });
+}
+
+}  // namespace
+
+Result<SlurmConfig> read_config(std::string_view text) {
+  SlurmConfig config;
+  bool user_found = false;
+  each_line(text, [&](std::string_view line) {
+    const auto equals = line.find('=');
+    if (equals == std::string_view::npos) return;
+    const std::string_view key = trimmed(line.substr(0, equals)), value = trimmed(line.substr(equals + 1));
+    if (key == "AuthInfo") {
+      each_item(value, [&](std::string_view item) {
+        if (item.starts_with("socket=")) config.munge_socket = item.substr(7);
+      });
+    } else if (key.starts_with("SlurmctldHost")) {
+      // name(address), or the name alone
+      const auto open = value.find('(');
+      const bool address = open != std::string_view::npos && value.ends_with(')');
+      config.controllers.emplace_back(address ? value.substr(open + 1, value.size() - open - 2) : value);
+    } else if (key == "SlurmUser") {
+      const auto open = value.find('(');
+      if (open == std::string_view::npos) return;
+      config.slurm_user = static_cast<uid_t>(number(value.substr(open + 1)));
+      user_found = true;
+    } else if (key == "SLURM_CONF") {
+      config.conf_file = value;
+    }
+  });
+  if (config.controllers.empty() || !user_found)
+    return Error("`scontrol show config` names no SlurmctldHost or no SlurmUser");
+  return config;
+}
+
+std::string conf_value(std::string_view text, std::string_view key) {
+  std::string found;
+  each_line(text, [&](std::string_view line) {
+    line = line.substr(0, line.find('#'));
+    const auto equals = line.find('=');
+    if (equals != std::string_view::npos && same(trimmed(line.substr(0, equals)), key))
+      found = trimmed(line.substr(equals + 1));
+  });
+  return found;
+}
+
+Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job) {
+  std::vector<NodeShare> shares;
+  bool other = true;
+  each_line(text, [&](std::string_view line) {
+    if (line.starts_with("JobId=")) other = number(word(line, "JobId=")) != job;
+    if (other) return;
+    const std::string_view nodes = word(line, "Nodes="), cpus = word(line, "CPU_IDs=");
+    if (nodes.empty() || cpus.empty()) return;
+    NodeShare share;
+    share.cpus = index_count(cpus);
+    share.memory_mib = number(word(line, "Mem="));
+    each_item(word(line, "GRES="), [&](std::string_view item) {
+      // gpu:h100:4(IDX:0-3), or gres/gpu:... in newer versions
+      for (const std::string_view prefix : {"gres/", "gres:"})
+        if (item.starts_with(prefix)) item.remove_prefix(prefix.size());
+      const auto index = item.find("(IDX:");
+      if (!item.starts_with("gpu") || index == std::string_view::npos) return;
+      const std::string_view list = item.substr(index + 5, item.size() - index - 6);
+      share.gpus += index_count(list);
+      share.gpu_list += (share.gpu_list.empty() ? "" : ",") + std::string(list);
+    });
+    for (std::string& node : host_names(nodes)) {
+      share.node = std::move(node);
+      shares.push_back(share);
+    }
+  });
+  if (shares.empty()) return Error(fmt::format("`scontrol show job -d {}` names no nodes with CPUs", job));
+  return shares;
+}
+
+std::vector<std::string> host_names(std::string_view list) {
+  std::vector<std::string> names;
+  each_item(list, [&](std::string_view item) { expand("", item, names); });
+  return names;
+}
+
+int index_count(std::string_view list) {
+  int count = 0;
+  each_item(list, [&](std::string_view range) {
+    const auto dash = range.find('-');
+    count += dash == std::string_view::npos
+                 ? 1
+                 : static_cast<int>(number(range.substr(dash + 1)) - number(range.substr(0, dash)) + 1);
+  });
+  return count;
+}
+
+std::vector<std::string> outside_environment(const char* const* environment) {
+  std::vector<std::string> kept;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view variable = *environment;
+    bool drop = false;
+    for (const std::string_view prefix : {"SLURM_", "SALLOC_", "SBATCH_", "SRUN_", "SPANK_", "_SLURM_SPANK_", "SLURMD_"})
+      drop = drop || variable.starts_with(prefix);
+    // What the batch script may see of GPUs is not what another allocation has.
+    for (const std::string_view prefix : {"CUDA_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=", "GPU_DEVICE_ORDINAL=",
+                                          "ZE_AFFINITY_MASK="})
+      drop = drop || variable.starts_with(prefix);
+    if (!drop || variable.starts_with("SLURM_CONF=")) kept.emplace_back(variable);
+  }
+  return kept;
+}
+
+std::vector<std::string> step_environment(const char* const* environment) {
+  constexpr std::string_view dropped[] = {
+      "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_SOCKET", "SLURM_NTASKS_PER_CORE",
+      "SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_TRES", "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK",
+      "SLURM_CPUS_PER_GPU", "SLURM_TRES_PER_TASK", "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK",
+      "SLURM_GPUS_PER_SOCKET", "SLURM_GPU_BIND", "SLURM_TRES_BIND", "SLURM_GRES", "SLURM_STEP_GRES",
+      "SLURM_DISTRIBUTION", "SLURM_HOSTFILE", "SLURM_KILL_BAD_EXIT", "SLURM_WAIT", "SLURM_NNODES", "SLURM_MULTI_PROG",
+      "SLURM_EXACT", "SLURM_SPREAD_JOB"};
+  std::vector<std::string> kept;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view variable = *environment;
+    const std::string_view name = variable.substr(0, variable.find('='));
+    if (std::find(std::begin(dropped), std::end(dropped), name) == std::end(dropped)) kept.emplace_back(variable);
+  }
+  return kept;
+}
+
+}  // namespace swell::launcher

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// job_submit/swell: Slurm's symbols and nothing else. submission.h reads and changes the submission,
+// controller/admission.h decides. Runs under slurmctld's locks: memory only, no RPC.
+#include <cstdint>
+#include <exception>
+#include <string>
+
+#include "controller/host.h"
+#include "plugins/job_submit/submission.h"
+
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <slurm/spank.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+namespace {
+
+/// Runs one call of Slurm's: nothing is thrown across, and what goes wrong is logged once.
+template <typename Call>
+int guarded(const char* what, Call call) noexcept {
+  try {
+    return call();
+  } catch (const std::exception& problem) {
+    slurm_error("swell: %s: %s", what, problem.what());
+  } catch (...) {
+    slurm_error("swell: %s: unknown exception", what);
+  }
+  return SLURM_ERROR;
+}
+
+}  // namespace
+
+extern "C" {
+
+extern const char plugin_name[] EXPORT;
+extern const char plugin_type[] EXPORT;
+extern const uint32_t plugin_version EXPORT;
+const char plugin_name[] = "Swell: validates --elastic and admits companions";
+const char plugin_type[] = "job_submit/swell";
+const uint32_t plugin_version = SLURM_VERSION_NUMBER;
+
+EXPORT int init(void) noexcept { return SLURM_SUCCESS; }
+EXPORT void fini(void) noexcept {}
+
+EXPORT int job_submit(job_desc_msg_t* job, uint32_t uid, char** message) noexcept {
+  return guarded("job_submit", [&] {
+    const auto admission = swell::controller::admit_submission(swell::job_submit::read(*job, uid));
+    if (admission) {
+      swell::job_submit::apply(*admission, *job);
+      return SLURM_SUCCESS;
+    }
+    const std::string& reason = admission.error().message();
+    slurm_info("swell: refusing a submission of uid %u: %s", uid, reason.c_str());
+    if (message != nullptr) *message = swell::job_submit::slurm_text(reason);
+    return SLURM_ERROR;
+  });
+}
+
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0)
+EXPORT int job_modify(job_desc_msg_t* job, void*, uint32_t uid, char** message) noexcept {
+#else
+EXPORT int job_modify(job_desc_msg_t* job, void*, uint32_t uid) noexcept {
+  char** message = nullptr;
+#endif
+  return guarded("job_modify", [&] {
+    const auto allowed = swell::job_submit::may_modify(*job, uid);
+    if (allowed) return SLURM_SUCCESS;
+    slurm_info("swell: refusing a change by uid %u: %s", uid, allowed.error().message().c_str());
+    if (message != nullptr) *message = swell::job_submit::slurm_text(allowed.error().message());
+    return static_cast<int>(ESLURM_ACCESS_DENIED);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "plugins/job_submit/submission.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <optional>
+#include <string_view>
+#include <unistd.h>
+
+#include "controller/host.h"
+
+// Slurm's own allocator, exported by slurmctld; what a submission owns must come from it.
+extern "C" char* slurm_xstrdup(const char* text);
+extern "C" void slurm_xfree(void** item);
+
+namespace swell::job_submit {
+
+namespace {
+
+/// Above every priority that a site's formula gives: `immediate` allocates for the head of the queue only.
+constexpr std::uint32_t companion_priority = 0xfffffff0;
+
+std::string text(const char* value) { return value != nullptr ? value : ""; }
+
+template <typename Unsigned>
+int count(Unsigned value, Unsigned unset) {
+  return value == unset || value > 100'000'000 ? 0 : static_cast<int>(value);
+}
+
+/// The value of NAME=value in an environment; nothing where it is not set.
+std::optional<std::string> variable(char** environment, std::uint32_t size, std::string_view name) {
+  for (std::uint32_t i = 0; environment != nullptr && i < size; ++i) {
+    const std::string_view entry = environment[i] != nullptr ? environment[i] : "";
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
+      return std::string(entry.substr(name.size() + 1));
+  }
+  return std::nullopt;
+}
+
+/// --elastic as the SPANK plugin passes it; or SWELL_ELASTIC in the job's environment, for clients that
+/// do not load SPANK plugins (slurmrestd, hosts without Swell).
+std::optional<std::string> elastic_of(const job_desc_msg_t& job) {
+  for (const char* name : {"SWELL_ELASTIC", "SPANK_SWELL_ELASTIC"})
+    if (auto value = variable(job.spank_job_env, job.spank_job_env_size, name)) return value;
+  return variable(job.environment, job.env_size, "SWELL_ELASTIC");
+}
+
+void replace(char*& member, const std::string& value) {
+  void* old = member;
+  slurm_xfree(&old);
+  member = slurm_text(value);
+}
+
+}  // namespace
+
+controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
+  controller::SubmitRequest request;
+  request.uid = uid;
+  request.name = text(job.name);
+  request.comment = text(job.comment);
+  request.admin_comment = text(job.admin_comment);
+  request.partition = text(job.partition);
+  request.account = text(job.account);
+  request.qos = text(job.qos);
+  request.required_nodes = text(job.req_nodes);
+  request.tres_per_node = text(job.tres_per_node);
+  request.tres_per_job = text(job.tres_per_job);
+  request.tres_per_task = text(job.tres_per_task);
+  request.tres_per_socket = text(job.tres_per_socket);
+  request.min_nodes = count(job.min_nodes, NO_VAL);
+  request.max_nodes = count(job.max_nodes, NO_VAL);
+  request.sockets_per_node = count(job.sockets_per_node, static_cast<std::uint16_t>(NO_VAL16));
+  request.tasks = count(job.num_tasks, NO_VAL);
+  request.min_cpus = count(job.min_cpus, NO_VAL);
+  request.cpus_per_task = count(job.cpus_per_task, static_cast<std::uint16_t>(NO_VAL16));
+  if (job.pn_min_memory != NO_VAL64) {
+    const auto memory = static_cast<std::int64_t>(job.pn_min_memory & ~MEM_PER_CPU);
+    ((job.pn_min_memory & MEM_PER_CPU) != 0 ? request.memory_mib_per_cpu : request.memory_mib_per_node) = memory;
+  }
+  request.time_limit_min = count(job.time_limit, NO_VAL);
+  request.immediate = job.immediate != 0;
+  request.has_script = job.script != nullptr;
+  request.is_array = job.array_inx != nullptr;
+  request.is_het_component = job.het_job_offset != NO_VAL;
+  request.elastic = elastic_of(job);
+  return request;
+}
+
+void apply(const controller::Admission& admission, job_desc_msg_t& job) {
+  if (admission.admin_comment) replace(job.admin_comment, *admission.admin_comment);
+  if (!admission.is_companion) return;
+  job.priority = companion_priority;
+  if (!admission.qos.empty()) replace(job.qos, admission.qos);
+  if (!admission.partition.empty()) replace(job.partition, admission.partition);
+}
+
+Result<void> may_modify(const job_desc_msg_t& job, std::uint32_t uid) {
+  if (uid == 0 || uid == geteuid()) return {};
+  std::uint32_t id = job.job_id;
+  if (id == NO_VAL && job.job_id_str != nullptr) id = static_cast<std::uint32_t>(std::strtoul(job.job_id_str, nullptr, 10));
+  if (!controller::is_companion(id)) return {};
+  return Error(fmt::format("job {} is lent by Swell: it can be cancelled, not changed", id));
+}
+
+char* slurm_text(const std::string& value) { return slurm_xstrdup(value.c_str()); }
+
+}  // namespace swell::job_submit

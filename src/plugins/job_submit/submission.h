@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <slurm/slurm.h>
+
+#include "controller/admission.h"
+#include "core/result.h"
+
+namespace swell::job_submit {
+
+/// What of Slurm's submission matters to Swell.
+controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid);
+
+/// Writes the decision into the submission.
+void apply(const controller::Admission& admission, job_desc_msg_t& job);
+
+/// Companions are changed by root and SlurmUser only: their owner could otherwise make one permanent.
+Result<void> may_modify(const job_desc_msg_t& job, std::uint32_t uid);
+
+/// A copy that Slurm may free.
+char* slurm_text(const std::string& text);
+
+}  // namespace swell::job_submit

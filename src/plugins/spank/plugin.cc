@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// spank_swell: the option --elastic of sbatch, salloc and srun. The parser is the server's own
+// (control/elastic_spec.h), so that a mistake is named before anything is submitted.
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "control/elastic_spec.h"
+
+extern "C" {
+#include <slurm/spank.h>
+}
+
+#define EXPORT __attribute__((visibility("default")))
+
+namespace {
+
+/// The option's value as the server will read it; nothing: --elastic was not given.
+std::optional<std::string>& given() {
+  static std::optional<std::string> value;
+  return value;
+}
+
+int read_option(int, const char* value, int) noexcept {
+  try {
+    // Slurm hands an option without a value on to a het job's later components as these words.
+    const std::string_view text = value == nullptr || std::string_view(value) == "(null)" ? "" : value;
+    const auto spec = swell::control::ElasticSpec::parse(text);
+    if (!spec) {
+      slurm_error("%s", spec.error().message().c_str());
+      return ESPANK_BAD_ARG;
+    }
+    given() = spec->text();
+    return ESPANK_SUCCESS;
+  } catch (const std::exception& problem) {
+    slurm_error("--elastic: %s", problem.what());
+    return ESPANK_ERROR;
+  }
+}
+
+/// Does this program submit (sbatch, salloc, srun), rather than run a step?
+bool submits() {
+  const spank_context_t context = spank_context();
+  return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR;
+}
+
+}  // namespace
+
+extern "C" {
+
+EXPORT extern const char plugin_name[];
+EXPORT extern const char plugin_type[];
+EXPORT extern const unsigned int plugin_version;
+EXPORT extern const unsigned int spank_plugin_version;
+const char plugin_name[] = "swell";
+const char plugin_type[] = "spank";
+const unsigned int plugin_version = SLURM_VERSION_NUMBER;
+const unsigned int spank_plugin_version = 1;
+
+EXPORT int slurm_spank_init(spank_t spank, int, char**) noexcept {
+  if (!submits()) return ESPANK_SUCCESS;
+  static char name[] = "elastic";
+  static char argument[] = "key=value,...";
+  static char usage[] =
+      "lend the job idle GPUs (keys: max=N|Nx, sizes=A/B/.., types=A/B/.., consistency=exact|relaxed, "
+      "mode=restart, grace=SECONDS)";
+  static spank_option option = {name, argument, usage, 2, 0, read_option};
+  return spank_option_register(spank, &option);
+}
+
+/// All options are read: what was given travels with the submission to job_submit/swell.
+EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) noexcept {
+  try {
+    if (!submits() || !given()) return ESPANK_SUCCESS;
+    return spank_job_control_setenv(spank, "SWELL_ELASTIC", given()->c_str(), 1);
+  } catch (const std::exception& problem) {
+    slurm_error("--elastic: %s", problem.what());
+    return ESPANK_ERROR;
+  }
+}
+
+}  // extern "C"

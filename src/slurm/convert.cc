@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "slurm/convert.h"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+#include "slurm/hostlist.h"
+
+namespace swell::slurm {
+
+namespace {
+
+std::string text(const char* value) { return value != nullptr ? value : ""; }
+
+JobPhase phase_of(std::uint32_t state) {
+  if ((state & JOB_COMPLETING) != 0) return JobPhase::completing;
+  switch (state & JOB_STATE_BASE) {
+    case JOB_PENDING: return JobPhase::pending;
+    case JOB_RUNNING: return JobPhase::running;
+    case JOB_SUSPENDED: return JobPhase::suspended;
+    default: return JobPhase::ended;
+  }
+}
+
+const char* state_name(std::uint32_t state) {
+  if ((state & JOB_COMPLETING) != 0) return "COMPLETING";
+  static constexpr const char* names[] = {"PENDING",   "RUNNING",   "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED",
+                                          "TIMEOUT",   "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",  "OUT_OF_MEMORY"};
+  static_assert(JOB_OOM == std::size(names) - 1);
+  const std::uint32_t base = state & JOB_STATE_BASE;
+  return base < std::size(names) ? names[base] : "UNKNOWN";
+}
+
+Waiting waiting_of(const job_info_t& info) {
+  if (info.priority == 0) return Waiting::for_other;
+  switch (info.state_reason) {
+    case WAIT_NO_REASON:
+    case WAIT_PRIORITY:
+    case WAIT_RESOURCES:
+    case FAIL_DEFER: return Waiting::for_resources;
+    default: return Waiting::for_other;
+  }
+}
+
+int bounded(std::uint32_t value, int when_unset) {
+  if (value == NO_VAL || value == INFINITE || value > 100'000'000) return when_unset;
+  return static_cast<int>(value);
+}
+
+int bounded16(std::uint16_t value, int when_unset) {
+  return value == NO_VAL16 || value == INFINITE16 ? when_unset : value;
+}
+
+void read_memory(const job_info_t& info, JobRecord& job) {
+  const std::uint64_t memory = info.pn_min_memory;
+  if (memory == NO_VAL64 || memory == INFINITE64) return;
+  if ((memory & MEM_PER_CPU) != 0) job.min_memory_mib_per_cpu = static_cast<std::int64_t>(memory & ~MEM_PER_CPU);
+  else job.min_memory_mib_per_node = static_cast<std::int64_t>(memory);
+}
+
+/// Brings Slurm's four ways to ask for GPUs into two.
+void read_gpus(const job_info_t& info, JobRecord& job) {
+  if (const GpuRequest gpus = sum_gpus(text(info.tres_per_node)); gpus.count > 0) job.gpus_per_node = gpus;
+  if (const GpuRequest gpus = sum_gpus(text(info.tres_per_job)); gpus.count > 0) job.gpus_in_all = gpus;
+  if (GpuRequest gpus = sum_gpus(text(info.tres_per_task)); gpus.count > 0) {
+    gpus.count *= std::max(bounded(info.num_tasks, 1), 1);
+    job.gpus_in_all = gpus;
+  }
+  if (GpuRequest gpus = sum_gpus(text(info.tres_per_socket)); gpus.count > 0) {
+    gpus.count *= std::max(bounded16(info.sockets_per_node, 1), 1);
+    job.gpus_per_node = gpus;
+  }
+}
+
+std::vector<std::string> words(const char* list) {
+  std::vector<std::string> result;
+  std::istringstream in(text(list));
+  for (std::string word; std::getline(in, word, ',');)
+    if (!word.empty()) result.push_back(word);
+  return result;
+}
+
+}  // namespace
+
+JobRecord convert(const job_info_t& info) {
+  JobRecord job;
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+  job.id = info.step_id.job_id;
+#else
+  job.id = info.job_id;
+#endif
+  job.het_leader = info.het_job_id;
+  job.uid = info.user_id;
+  job.user = text(info.user_name);
+  job.name = text(info.name);
+  job.account = text(info.account);
+  job.partition = text(info.partition);
+  job.qos = text(info.qos);
+  job.phase = phase_of(info.job_state);
+  job.state_text = state_name(info.job_state);
+  job.priority = info.priority;
+  job.admin_comment = text(info.admin_comment);
+  job.comment = text(info.comment);
+  job.cpus = bounded(info.num_cpus, 1);
+  job.submit_time = info.submit_time;
+  job.start_time = info.start_time;
+  job.end_time = info.end_time;
+  job.preempt_time = info.preempt_time;
+  job.time_limit_min = info.time_limit == NO_VAL || info.time_limit == INFINITE ? 0 : info.time_limit;
+  if (job.phase == JobPhase::pending) {
+    job.waiting = waiting_of(info);
+    if (info.array_task_str != nullptr) job.pending_tasks = count_array_tasks(info.array_task_str);
+    job.min_nodes = std::max(bounded(info.num_nodes, 1), 1);
+    job.max_nodes = std::max(bounded(info.max_nodes, 0), job.min_nodes);
+    job.min_cpus_per_node = bounded16(info.pn_min_cpus, 0);
+    job.whole_nodes = info.shared == JOB_SHARED_NONE;
+    job.features = text(info.features);
+    job.reservation = text(info.resv_name);
+    job.required_nodes = expand_hosts(info.req_nodes);
+    read_gpus(info, job);
+  } else {
+    job.nodes = expand_hosts(info.nodes);
+    job.memory_mib = tres_value(text(info.tres_alloc_str), "mem");
+    const std::size_t details = std::min<std::size_t>(info.gres_detail_cnt, job.nodes.size());
+    for (std::size_t i = 0; i < details; ++i)
+      for (GpuRequest& gpus : parse_gpus(text(info.gres_detail_str[i])))
+        if (gpus.count > 0) job.gpus.push_back({job.nodes[i], std::move(gpus)});
+  }
+  job.excluded_nodes = expand_hosts(info.exc_nodes);
+  read_memory(info, job);
+  return job;
+}
+
+NodeRecord convert(node_info_t& info) {
+  NodeRecord node;
+  node.name = text(info.name);
+  const std::uint32_t base = info.node_state & NODE_STATE_BASE;
+  constexpr std::uint32_t unusable = NODE_STATE_DRAIN | NODE_STATE_NO_RESPOND | NODE_STATE_POWERED_DOWN |
+                                     NODE_STATE_FAIL | NODE_STATE_POWERING_UP | NODE_STATE_MAINT |
+                                     NODE_STATE_REBOOT_REQUESTED | NODE_STATE_POWERING_DOWN |
+                                     NODE_STATE_REBOOT_ISSUED | NODE_STATE_INVALID_REG | NODE_STATE_RES;
+  node.usable = (base == NODE_STATE_IDLE || base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED) &&
+                (info.node_state & unusable) == 0;
+  node.completing = (info.node_state & NODE_STATE_COMPLETING) != 0;
+  for (GpuRequest& gpus : parse_gpus(text(info.gres)))
+    if (gpus.count > 0) node.gpus.push_back(std::move(gpus));
+  node.cpus = info.cpus_efctv > 0 ? info.cpus_efctv : info.cpus;
+  node.memory_mib = static_cast<std::int64_t>(info.real_memory) -
+                    static_cast<std::int64_t>(info.mem_spec_limit == NO_VAL64 ? 0 : info.mem_spec_limit);
+  std::uint16_t cpus_used = 0;
+  std::uint64_t memory_used = 0;
+  if (info.select_nodeinfo != nullptr) {
+    slurm_get_select_nodeinfo(info.select_nodeinfo, SELECT_NODEDATA_SUBCNT, NODE_STATE_ALLOCATED, &cpus_used);
+    slurm_get_select_nodeinfo(info.select_nodeinfo, SELECT_NODEDATA_MEM_ALLOC, NODE_STATE_ALLOCATED, &memory_used);
+  }
+  node.cpus_used = cpus_used;
+  node.memory_used_mib = static_cast<std::int64_t>(memory_used);
+  node.features = words(info.features_act != nullptr ? info.features_act : info.features);
+  return node;
+}
+
+PartitionRecord convert(const partition_info_t& info) {
+  PartitionRecord partition;
+  partition.name = text(info.name);
+  partition.nodes = expand_hosts(info.nodes);
+  partition.is_default = (info.flags & PART_FLAG_DEFAULT) != 0;
+  partition.priority_tier = info.priority_tier;
+  partition.up = info.state_up == PARTITION_UP;
+  return partition;
+}
+
+}  // namespace swell::slurm

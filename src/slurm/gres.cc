@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "slurm/gres.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+namespace swell::slurm {
+
+namespace {
+
+/// Splits at commas that stand outside parentheses: "gpu:a:1(IDX:0,2),gpu:b:1".
+std::vector<std::string_view> split_entries(std::string_view list) {
+  std::vector<std::string_view> entries;
+  std::size_t begin = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i <= list.size(); ++i) {
+    if (i == list.size() || (list[i] == ',' && depth == 0)) {
+      if (i > begin) entries.push_back(list.substr(begin, i - begin));
+      begin = i + 1;
+    } else if (list[i] == '(' || list[i] == '[') {
+      ++depth;
+    } else if ((list[i] == ')' || list[i] == ']') && depth > 0) {
+      --depth;
+    }
+  }
+  return entries;
+}
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+bool take_prefix(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+std::string indices_of(std::string_view parenthesis) {
+  const std::size_t begin = parenthesis.find("IDX:");
+  if (begin == std::string_view::npos) return {};
+  const std::string_view rest = parenthesis.substr(begin + 4);
+  return std::string(rest.substr(0, rest.find_first_of(");")));
+}
+
+}  // namespace
+
+std::vector<GpuRequest> parse_gpus(std::string_view list) {
+  std::vector<GpuRequest> found;
+  for (std::string_view entry : split_entries(list)) {
+    if (!take_prefix(entry, "gres:")) take_prefix(entry, "gres/");
+    if (!take_prefix(entry, "gpu")) continue;
+    GpuRequest request;
+    const std::size_t parenthesis = entry.find('(');
+    if (parenthesis != std::string_view::npos) {
+      request.indices = indices_of(entry.substr(parenthesis));
+      entry = entry.substr(0, parenthesis);
+    }
+    if (entry.empty()) {
+      request.count = 1;  // "gpu" alone asks for one
+    } else if (entry.front() != ':' && entry.front() != '=') {
+      continue;  // another resource whose name begins with gpu
+    } else {
+      std::string_view rest = entry.substr(1);
+      const std::size_t separator = rest.find_last_of(":=");
+      const std::string_view last = separator == std::string_view::npos ? rest : rest.substr(separator + 1);
+      if (const auto count = whole_number(last)) {
+        request.count = static_cast<int>(std::min<std::int64_t>(*count, 1'000'000));
+        if (separator != std::string_view::npos) request.type = rest.substr(0, separator);
+      } else {
+        request.count = 1;  // "gpu:h100"
+        request.type = rest;
+      }
+    }
+    found.push_back(std::move(request));
+  }
+  return found;
+}
+
+GpuRequest sum_gpus(std::string_view list) {
+  GpuRequest sum;
+  for (GpuRequest& request : parse_gpus(list)) {
+    sum.count += request.count;
+    if (sum.type.empty()) sum.type = std::move(request.type);
+  }
+  return sum;
+}
+
+std::int64_t tres_value(std::string_view tres, std::string_view key) {
+  for (std::string_view entry : split_entries(tres)) {
+    if (!take_prefix(entry, key) || !take_prefix(entry, "=")) continue;
+    double scale = 1;
+    if (!entry.empty()) {
+      switch (entry.back()) {
+        case 'K': scale = 1.0 / 1024; break;
+        case 'M': scale = 1; break;
+        case 'G': scale = 1024; break;
+        case 'T': scale = 1024.0 * 1024; break;
+        case 'P': scale = 1024.0 * 1024 * 1024; break;
+        default: scale = 0;
+      }
+      if (scale != 0) entry.remove_suffix(1);
+      else scale = 1;
+    }
+    double value = 0;
+    const auto [end, problem] = std::from_chars(entry.data(), entry.data() + entry.size(), value);
+    if (problem == std::errc{} && end == entry.data() + entry.size()) return static_cast<std::int64_t>(value * scale);
+  }
+  return 0;
+}
+
+int count_array_tasks(std::string_view expression) {
+  expression = expression.substr(0, expression.find('%'));
+  std::int64_t tasks = 0;
+  for (std::string_view range : split_entries(expression)) {
+    std::int64_t step = 1;
+    if (const std::size_t colon = range.find(':'); colon != std::string_view::npos) {
+      step = std::max<std::int64_t>(whole_number(range.substr(colon + 1)).value_or(1), 1);
+      range = range.substr(0, colon);
+    }
+    const std::size_t dash = range.find('-');
+    const auto first = whole_number(range.substr(0, dash));
+    if (!first) continue;
+    const auto last = dash == std::string_view::npos ? first : whole_number(range.substr(dash + 1));
+    if (last && *last >= *first) tasks += (*last - *first) / step + 1;
+  }
+  return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, 1'000'000));
+}
+
+}  // namespace swell::slurm

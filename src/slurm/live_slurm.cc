@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "slurm/live_slurm.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fmt/format.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+
+#include "slurm/convert.h"
+
+namespace swell::slurm {
+
+namespace {
+
+std::string text(const char* value) { return value != nullptr ? value : ""; }
+
+Error failure(const char* what) { return Error(fmt::format("{}: {}", what, slurm_reason(errno))); }
+
+class LiveSlurm final : public SlurmApi {
+ public:
+  Result<std::optional<Snapshot>> load() override {
+    // Nodes first: a job that starts in between is then seen in the queue without its node being
+    // counted as used, and `immediate` refuses what is not free after all.
+    Result<bool> nodes = load_nodes();
+    if (!nodes) return nodes.error();
+    Result<bool> partitions = load_partitions();
+    if (!partitions) return partitions.error();
+    Result<bool> jobs = load_jobs();
+    if (!jobs) return jobs.error();
+    if (!*nodes && !*partitions && !*jobs && !forced_) return std::optional<Snapshot>{};
+    forced_ = false;
+    last_.taken = std::time(nullptr);
+    return std::optional<Snapshot>(last_);
+  }
+
+  void forget() override { forced_ = true; }
+
+  Result<void> cancel(JobId job) override {
+    if (slurm_kill_job(job, SIGKILL, 0) == SLURM_SUCCESS) return {};
+    if (errno == ESLURM_ALREADY_DONE || errno == ESLURM_INVALID_JOB_ID) return {};
+    return failure("slurm_kill_job").while_doing(fmt::format("cancelling job {}", job));
+  }
+
+  Result<void> set_admin_comment(JobId job, const std::string& comment) override {
+    job_desc_msg_t update;
+    slurm_init_job_desc_msg(&update);
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+    update.step_id.job_id = job;
+#else
+    update.job_id = job;
+#endif
+    update.admin_comment = const_cast<char*>(comment.c_str());
+    if (slurm_update_job(&update) == SLURM_SUCCESS) return {};
+    return failure("slurm_update_job").while_doing(fmt::format("writing AdminComment of job {}", job));
+  }
+
+ private:
+  /// Each load_...() keeps what it got and says whether that is new.
+  Result<bool> load_nodes() {
+    node_info_msg_t* message = nullptr;
+    if (slurm_load_node(nodes_time_, &message, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
+      return unchanged("slurm_load_node");
+    last_.nodes.clear();
+    for (std::uint32_t i = 0; i < message->record_count; ++i)
+      if (message->node_array[i].name != nullptr) last_.nodes.push_back(convert(message->node_array[i]));
+    nodes_time_ = message->last_update;
+    slurm_free_node_info_msg(message);
+    return true;
+  }
+
+  Result<bool> load_partitions() {
+    partition_info_msg_t* message = nullptr;
+    if (slurm_load_partitions(partitions_time_, &message, SHOW_ALL) != SLURM_SUCCESS)
+      return unchanged("slurm_load_partitions");
+    last_.partitions.clear();
+    for (std::uint32_t i = 0; i < message->record_count; ++i)
+      last_.partitions.push_back(convert(message->partition_array[i]));
+    partitions_time_ = message->last_update;
+    slurm_free_partition_info_msg(message);
+    return true;
+  }
+
+  Result<bool> load_jobs() {
+    job_info_msg_t* message = nullptr;
+    if (slurm_load_jobs(jobs_time_, &message, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
+      return unchanged("slurm_load_jobs");
+    last_.jobs.clear();
+    last_.jobs.reserve(message->record_count);
+    for (std::uint32_t i = 0; i < message->record_count; ++i) last_.jobs.push_back(convert(message->job_array[i]));
+    jobs_time_ = message->last_update;
+    slurm_free_job_info_msg(message);
+    return true;
+  }
+
+  static Result<bool> unchanged(const char* what) {
+    if (errno == SLURM_NO_CHANGE_IN_DATA) return false;
+    return failure(what);
+  }
+
+  Snapshot last_;
+  std::time_t nodes_time_ = 0, partitions_time_ = 0, jobs_time_ = 0;
+  bool forced_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<SlurmApi> make_live_slurm() { return std::make_unique<LiveSlurm>(); }
+
+Result<ControllerConfig> load_controller_config() {
+  slurm_conf_t* conf = nullptr;
+  if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS) return failure("slurm_load_ctl_conf");
+  ControllerConfig config;
+  config.slurm_conf = text(conf->slurm_conf);
+  for (std::uint32_t i = 0; i < conf->control_cnt; ++i)
+    if (conf->control_addr[i] != nullptr) config.hosts.emplace_back(conf->control_addr[i]);
+  config.auth_info = text(conf->authinfo);
+  config.state_save_location = text(conf->state_save_location);
+  config.plugin_dir = text(conf->plugindir);
+  config.scheduler_type = text(conf->schedtype);
+  config.select_type = text(conf->select_type);
+  config.job_submit_plugins = text(conf->job_submit_plugins);
+  config.preempt_type = text(conf->preempt_type);
+  config.slurmctld_parameters = text(conf->slurmctld_params);
+  config.preempt_mode = conf->preempt_mode;
+  config.plugstack = text(conf->plugstack);
+  config.accounting_storage_type = text(conf->accounting_storage_type);
+  config.inactive_limit_s = conf->inactive_limit;
+  config.version = text(conf->version);
+  config.slurm_uid = conf->slurm_user_id;
+  slurm_free_ctl_conf(conf);
+  return config;
+}
+
+std::string munge_socket_of(const std::string& auth_info) {
+  const std::size_t begin = auth_info.find("socket=");
+  if (begin == std::string::npos) return {};
+  const std::string rest = auth_info.substr(begin + 7);
+  return rest.substr(0, rest.find(','));
+}
+
+std::string slurm_reason(int error) { return text(slurm_strerror(error)); }
+
+}  // namespace swell::slurm

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "slurm/slurm_api.h"
+
+namespace swell::slurm {
+
+/// slurmctld over libslurm's public API: RPCs to the controller that slurm.conf names, also from
+/// inside slurmctld. Holds no lock of slurmctld. Each call may wait as long as MessageTimeout says.
+std::unique_ptr<SlurmApi> make_live_slurm();
+
+/// The parts of slurmctld's running configuration that Swell uses.
+struct ControllerConfig {
+  std::string slurm_conf;            ///< path of slurm.conf as slurmctld read it
+  std::vector<std::string> hosts;    ///< addresses of slurmctld, primary first
+  std::string auth_info;             ///< AuthInfo, e.g. "socket=/run/munge/munge.socket.2"
+  std::string state_save_location;
+  std::string plugin_dir;
+  std::string scheduler_type, select_type, job_submit_plugins, preempt_type, plugstack;
+  std::string slurmctld_parameters, accounting_storage_type, version;
+  std::uint16_t preempt_mode = 0;
+  std::uint16_t inactive_limit_s = 0;
+  uid_t slurm_uid = 0;
+};
+Result<ControllerConfig> load_controller_config();
+
+/// The munge socket that AuthInfo names; empty: munge's default.
+std::string munge_socket_of(const std::string& auth_info);
+
+/// Words for an errno of libslurm.
+std::string slurm_reason(int error);
+
+}  // namespace swell::slurm

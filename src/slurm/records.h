@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "slurm/gres.h"
+
+/// Slurm's records as plain values, the same for every version of Slurm. Made by LiveSlurm from the
+/// public API, or by a test; read by the controller and the tools.
+namespace swell::slurm {
+
+using JobId = std::uint32_t;
+
+enum class JobPhase { pending, running, suspended, completing, ended };
+
+/// Why a pending job waits, as far as it matters to who may use idle GPUs.
+enum class Waiting {
+  for_resources,  ///< it starts as soon as what it needs is free and its turn has come
+  for_other,      ///< held, dependent, over a limit, ...: idle GPUs would not start it
+};
+
+/// GPUs that a job holds on one node.
+struct GpuAllocation {
+  std::string node;
+  GpuRequest gpus;
+};
+
+struct JobRecord {
+  JobId id = 0;
+  JobId het_leader = 0;         ///< not 0: a component of a heterogeneous job
+  uid_t uid = 0;
+  std::string user, name, account, partition, qos;
+  JobPhase phase = JobPhase::ended;
+  Waiting waiting = Waiting::for_other;
+  std::string state_text;       ///< as squeue shows it
+  std::uint32_t priority = 0;
+  std::string admin_comment, comment;
+  std::vector<std::string> nodes;
+  std::vector<GpuAllocation> gpus;   ///< held now, node by node
+  int cpus = 0;                      ///< asked for (pending) or held
+  std::int64_t memory_mib = 0;       ///< held in all; 0 where Slurm does not say
+  std::time_t submit_time = 0, start_time = 0, end_time = 0, preempt_time = 0;
+  std::uint32_t time_limit_min = 0;  ///< 0: none
+  // What a pending job asks for:
+  int pending_tasks = 1;             ///< array tasks that this record stands for
+  int min_nodes = 1, max_nodes = 1;
+  int min_cpus_per_node = 0;
+  std::int64_t min_memory_mib_per_node = 0, min_memory_mib_per_cpu = 0;
+  GpuRequest gpus_per_node, gpus_in_all;  ///< count 0: not asked for in this form
+  bool whole_nodes = false;
+  std::string features, reservation;
+  std::vector<std::string> required_nodes, excluded_nodes;
+
+  int gpu_count() const noexcept {
+    int sum = 0;
+    for (const GpuAllocation& each : gpus) sum += each.gpus.count;
+    return sum;
+  }
+};
+
+struct NodeRecord {
+  std::string name;
+  bool usable = false;          ///< up, answering, not drained, not reserved, not powered down
+  bool completing = false;      ///< a job is just leaving it: Slurm starts nothing there this moment
+  std::vector<GpuRequest> gpus; ///< configured; several entries: several types
+  int cpus = 0, cpus_used = 0;
+  std::int64_t memory_mib = 0, memory_used_mib = 0;
+  std::vector<std::string> features;
+};
+
+struct PartitionRecord {
+  std::string name;
+  std::vector<std::string> nodes;
+  bool is_default = false;
+  int priority_tier = 1;
+  bool up = false;
+};
+
+/// One look at the cluster.
+struct Snapshot {
+  std::time_t taken = 0;
+  std::vector<JobRecord> jobs;
+  std::vector<NodeRecord> nodes;
+  std::vector<PartitionRecord> partitions;
+};
+
+}  // namespace swell::slurm

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "slurm/site_config.h"
+
+#include <cerrno>
+#include <fmt/format.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <unistd.h>
+
+#include "slurm/hostlist.h"
+#include "slurm/live_slurm.h"
+
+namespace swell::slurm {
+
+namespace {
+
+std::string text(const char* value) { return value != nullptr ? value : ""; }
+
+/// PreemptParameters came after 22.05: asked of the header, not of the version.
+template <typename Conf>
+std::string preempt_parameters_of(const Conf& conf) {
+  if constexpr (requires { conf.preempt_params; }) return text(conf.preempt_params);
+  else return {};
+}
+
+// AccountingStorageEnforce as slurmctld keeps it: no public header names its bits.
+constexpr std::uint16_t enforce_limits = 0x0002, enforce_qos = 0x0008;
+
+PreemptMode mode_of(std::uint16_t mode) {
+  if (mode == NO_VAL16) return PreemptMode::of_cluster;
+  if ((mode & PREEMPT_MODE_CANCEL) != 0) return PreemptMode::cancel;
+  if ((mode & PREEMPT_MODE_REQUEUE) != 0) return PreemptMode::requeue;
+  if ((mode & PREEMPT_MODE_SUSPEND) != 0) return PreemptMode::suspend;
+  return PreemptMode::off;
+}
+
+SitePartition convert_site(const partition_info_t& info) {
+  SitePartition partition;
+  partition.name = text(info.name);
+  partition.nodes = expand_hosts(info.nodes);
+  partition.alloc_nodes = expand_hosts(info.allow_alloc_nodes);
+  partition.allow_accounts = text(info.allow_accounts);
+  partition.deny_accounts = text(info.deny_accounts);
+  partition.allow_qos = text(info.allow_qos);
+  partition.deny_qos = text(info.deny_qos);
+  partition.allow_groups = text(info.allow_groups);
+  partition.priority_tier = info.priority_tier;
+  partition.preempt_mode = mode_of(info.preempt_mode);
+  partition.grace_s = info.grace_time == NO_VAL ? 0 : info.grace_time;
+  partition.max_time_min = info.max_time == INFINITE || info.max_time == NO_VAL ? 0 : info.max_time;
+  partition.up = info.state_up == PARTITION_UP;
+  partition.root_only = (info.flags & PART_FLAG_ROOT_ONLY) != 0;
+  return partition;
+}
+
+}  // namespace
+
+const char* to_text(PreemptMode mode) noexcept {
+  switch (mode) {
+    case PreemptMode::of_cluster: return "CLUSTER";
+    case PreemptMode::off: return "OFF";
+    case PreemptMode::cancel: return "CANCEL";
+    case PreemptMode::requeue: return "REQUEUE";
+    case PreemptMode::suspend: return "SUSPEND";
+  }
+  return "";
+}
+
+void init_libslurm() { slurm_init(nullptr); }
+
+Result<SiteConfig> load_site_config() {
+  slurm_conf_t* conf = nullptr;
+  if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS)
+    return Error(fmt::format("slurm_load_ctl_conf: {}", slurm_reason(errno)));
+  SiteConfig config;
+  config.cluster_name = text(conf->cluster_name);
+  for (std::uint32_t i = 0; i < conf->control_cnt; ++i) config.controller_names.push_back(text(conf->control_machine[i]));
+  config.preempt_parameters = preempt_parameters_of(*conf);
+  config.enforces_limits = (conf->accounting_storage_enforce & enforce_limits) != 0;
+  config.enforces_qos = (conf->accounting_storage_enforce & enforce_qos) != 0;
+  config.preempt_exempt_s =
+      conf->preempt_exempt_time == INFINITE || conf->preempt_exempt_time == NO_VAL ? 0 : conf->preempt_exempt_time;
+  const PreemptMode mode = mode_of(conf->preempt_mode);
+  config.preempt_off = mode == PreemptMode::off;
+  config.preempt_cancels = mode == PreemptMode::cancel || mode == PreemptMode::requeue;
+  slurm_free_ctl_conf(conf);
+  return config;
+}
+
+Result<std::vector<SitePartition>> load_site_partitions() {
+  partition_info_msg_t* message = nullptr;
+  if (slurm_load_partitions(0, &message, SHOW_ALL) != SLURM_SUCCESS)
+    return Error(fmt::format("slurm_load_partitions: {}", slurm_reason(errno)));
+  std::vector<SitePartition> partitions;
+  for (std::uint32_t i = 0; i < message->record_count; ++i)
+    partitions.push_back(convert_site(message->partition_array[i]));
+  slurm_free_partition_info_msg(message);
+  return partitions;
+}
+
+std::string short_host_name() {
+  char name[256] = "";
+  if (gethostname(name, sizeof name - 1) != 0) return {};
+  const std::string full(name);
+  return full.substr(0, full.find('.'));
+}
+
+}  // namespace swell::slurm

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/result.h"
+#include "slurm/records.h"
+
+namespace swell::slurm {
+
+/// What Swell needs from slurmctld. The live one is LiveSlurm; tests of the controller have their own.
+/// Used by one thread at a time.
+class SlurmApi {
+ public:
+  virtual ~SlurmApi() = default;
+
+  /// The queue and the nodes; nothing where neither changed since the last call that gave a snapshot.
+  virtual Result<std::optional<Snapshot>> load() = 0;
+  /// Makes the next load() give a snapshot whatever changed.
+  virtual void forget() = 0;
+  /// Ends a job at once. Not an error where it has ended already.
+  virtual Result<void> cancel(JobId job) = 0;
+  virtual Result<void> set_admin_comment(JobId job, const std::string& text) = 0;
+};
+
+}  // namespace swell::slurm

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// swell.conf, the lines of slurm.conf that load Swell, and the plugin files.
+#include <algorithm>
+#include <cstdio>
+#include <fmt/format.h>
+#include <sstream>
+
+#include "tools/doctor/checks.h"
+
+namespace swell::tools::doctor {
+
+namespace {
+
+constexpr const char* restart = "systemctl restart slurmctld   # running jobs go on";
+
+/// "22.05.8" as SLURM_VERSION_NUMBER; 0 where the text is something else.
+std::uint32_t version_number(const std::string& text) {
+  unsigned major = 0, minor = 0, micro = 0;
+  if (std::sscanf(text.c_str(), "%u.%u.%u", &major, &minor, &micro) != 3) return 0;
+  return (major << 16) + (minor << 8) + micro;
+}
+
+std::string version_text(std::uint32_t number) {
+  return fmt::format("{}.{:02}.{}", number >> 16, number >> 8 & 0xff, number & 0xff);
+}
+
+bool lists(const std::string& comma_list, const std::string& wanted) {
+  std::istringstream in(comma_list);
+  for (std::string word; std::getline(in, word, ',');)
+    if (word == wanted || word == "job_submit/" + wanted) return true;
+  return false;
+}
+
+std::string rebuild(const std::string& version) {
+  return fmt::format("./configure && make && make install   # in Swell's source, against the headers of Slurm {}", version);
+}
+
+Finding check_swell_conf(const Site& site) {
+  const std::string check = "swell.conf";
+  if (!site.swell_conf) {
+    if (!site.on_controller())
+      return warning(check, fmt::format("{}; it is checked on the controller host only",
+                                        site.swell_conf.error().message()),
+                     {fmt::format("swell doctor   # on {}", site.slurmctld->hosts.empty() ? "the controller host"
+                                                                                            : site.slurmctld->hosts.front())});
+    return fault(check, fmt::format("elasticity is off: {}", site.swell_conf.error().message()),
+                 {fmt::format("$EDITOR {}   # swell.conf(5) describes every key", site.swell_conf_path), restart});
+  }
+  if (!site.swell_conf_for_slurm_user)
+    return fault(check, fmt::format("SlurmUser may not read {}, so elasticity is off", site.swell_conf_path),
+                 {fmt::format("chmod a+r {}", site.swell_conf_path), restart});
+  if (!site.swell_conf->enabled)
+    return warning(check, "elasticity is switched off by Elasticity=no",
+                   {fmt::format("in {}: Elasticity=yes", site.swell_conf_path), restart});
+  const auto& config = *site.swell_conf;
+  return good(check, config.expansion_qos.empty()
+                         ? fmt::format("{}: companions go to partition {}", site.swell_conf_path, config.expansion_partition)
+                         : fmt::format("{}: companions run under QOS {}", site.swell_conf_path, config.expansion_qos));
+}
+
+Finding check_scheduler(const Site& site) {
+  const std::string& type = site.slurmctld->scheduler_type;
+  if (type == "sched/swell") return good("SchedulerType", type);
+  return fault("SchedulerType", fmt::format("it is {}, so nothing is lent", type),
+               {"in slurm.conf: SchedulerType=sched/swell", restart});
+}
+
+Finding check_job_submit(const Site& site) {
+  const std::string& plugins = site.slurmctld->job_submit_plugins;
+  if (lists(plugins, "swell")) return good("JobSubmitPlugins", plugins);
+  const bool none = plugins.empty() || plugins == "(null)";
+  return fault("JobSubmitPlugins",
+               fmt::format("swell is not in it (it is {}), so --elastic is not recorded and companions are not admitted",
+                           none ? "empty" : plugins),
+               {fmt::format("in slurm.conf: JobSubmitPlugins={}", none ? "swell" : plugins + ",swell"), restart});
+}
+
+Finding check_plugin(const Site& site, const PluginFile& plugin) {
+  const std::string& running = site.slurmctld->version;
+  if (plugin.path.empty()) {
+    const std::string what = fmt::format("it is in no folder of PluginDir ({})", site.slurmctld->plugin_dir);
+    if (!site.on_controller()) return warning(plugin.name, what + "; only the controller host needs it", {"swell doctor   # on the controller host"});
+    return fault(plugin.name, what,
+                 {fmt::format("in slurm.conf: PluginDir=FOLDER:{}   # FOLDER: where Swell's plugins were installed",
+                              site.slurmctld->plugin_dir), restart});
+  }
+  if (!plugin.version)
+    return fault(plugin.name, fmt::format("{}: {}", plugin.path, plugin.version.error().message()), {rebuild(running)});
+  if (*plugin.version != version_number(running))
+    return fault(plugin.name,
+                 fmt::format("{} was built for Slurm {}, but {} runs: slurmctld will not start with it", plugin.path,
+                             version_text(*plugin.version), running),
+                 {rebuild(running), restart});
+  return good(plugin.name, fmt::format("{}, built for Slurm {}", plugin.path, running));
+}
+
+Finding check_spank(const Site& site) {
+  const std::string check = "spank_swell.so";
+  if (!site.plugstack)
+    return fault(check, fmt::format("users have no --elastic: {}", site.plugstack.error().message()),
+                 {fmt::format("echo 'optional spank_swell.so' >> {}   # on every host", site.plugstack_path)});
+  if (!*site.plugstack)
+    return fault(check, fmt::format("{} does not name it, so users have no --elastic", site.plugstack_path),
+                 {fmt::format("echo 'optional spank_swell.so' >> {}   # on every host", site.plugstack_path)});
+  const PlugstackEntry& entry = **site.plugstack;
+  const PluginFile& plugin = entry.plugin;
+  const std::string& running = site.slurmctld->version;
+  if (plugin.path.empty() || !plugin.version)
+    return fault(check,
+                 fmt::format("{} names {}, which this host cannot read{}", entry.where, plugin.name,
+                             entry.required ? "; as it is required, no job can start here" : ""),
+                 {fmt::format("make install   # in Swell's source, on {}", site.host)});
+  if (*plugin.version >> 8 != version_number(running) >> 8)
+    return fault(check,
+                 fmt::format("{} was built for Slurm {}, but {} runs: sbatch and srun skip it", plugin.path,
+                             version_text(*plugin.version), running),
+                 {rebuild(running)});
+  return good(check, fmt::format("{}, {} in {}", plugin.path, entry.required ? "required" : "optional", entry.where));
+}
+
+}  // namespace
+
+void check_installation(const Site& site, Findings& findings) {
+  findings.push_back(check_swell_conf(site));
+  findings.push_back(check_scheduler(site));
+  findings.push_back(check_job_submit(site));
+  for (const PluginFile& plugin : site.slurmctld_plugins) findings.push_back(check_plugin(site, plugin));
+  findings.push_back(check_spank(site));
+}
+
+}  // namespace swell::tools::doctor

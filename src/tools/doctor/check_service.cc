@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What must answer, and what of slurm.conf changes how a companion ends.
+#include <algorithm>
+#include <cstdio>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "control/elastic_spec.h"
+#include "control/tag.h"
+#include "tools/doctor/checks.h"
+
+namespace swell::tools::doctor {
+
+namespace {
+
+Finding check_munge(const Site& site) {
+  const std::string socket = slurm::munge_socket_of(site.slurmctld->auth_info);
+  const std::string named = socket.empty() ? std::string("munge's default socket") : socket;
+  if (site.munge) return good("munge", fmt::format("{} signs and verifies", named));
+  return fault("munge", fmt::format("{}: {}", named, site.munge.error().message()),
+               {fmt::format("systemctl restart munge   # on {}; then: munge -n | unmunge", site.host)});
+}
+
+Finding check_control_port(const Site& site) {
+  const int port = site.swell_conf->control_port;
+  if (site.control_port) return good("ControlPort", fmt::format("{}:{} answers", site.control_host, port));
+  return fault("ControlPort",
+               fmt::format("{}:{}: {}; no job can grow", site.control_host, port, site.control_port.error().message()),
+               {"grep 'swell:' \"$(scontrol show config | awk '/^SlurmctldLogFile/ { print $3 }')\" | tail   # says why; on the "
+                "controller host",
+                "systemctl restart slurmctld   # running jobs go on"});
+}
+
+Finding check_inactive_limit(const Site& site) {
+  const int limit = site.slurmctld->inactive_limit_s;
+  if (limit == 0) return good("InactiveLimit", "0");
+  return warning("InactiveLimit",
+                 fmt::format("it is {} s; companions are allocations without a client that slurmctld could ask. Slurm 22.05.8 "
+                             "was seen to leave them alone, other versions were not tried: where companions end by themselves "
+                             "(reason InactiveLimit), this is why", limit),
+                 {"in slurm.conf: InactiveLimit=0", "scontrol reconfigure"});
+}
+
+/// Up to 22.05 a word of SlurmctldParameters; later one of PreemptParameters, with the old one still read.
+Finding check_preempt_signal(const Site& site) {
+  const std::string check = "preemption signal";
+  if (site.slurmctld->slurmctld_parameters.find("preempt_send_user_signal") != std::string::npos)
+    return good(check, "SlurmctldParameters=preempt_send_user_signal");
+  if (site.config.preempt_parameters.find("send_user_signal") != std::string::npos)
+    return good(check, "PreemptParameters=send_user_signal");
+  unsigned major = 0, minor = 0;
+  std::sscanf(site.slurmctld->version.c_str(), "%u.%u", &major, &minor);
+  const bool old = major < 23;
+  const std::string& set = old ? site.slurmctld->slurmctld_parameters : site.config.preempt_parameters;
+  const bool none = set.empty() || set == "(null)";
+  return warning(check,
+                 "Slurm sends preempted companions SIGTERM at once, not the signal on which they checkpoint: steps since the "
+                 "last checkpoint are lost",
+                 {fmt::format("in slurm.conf: {}={}{}", old ? "SlurmctldParameters" : "PreemptParameters", none ? "" : set + ",",
+                              old ? "preempt_send_user_signal" : "send_user_signal"),
+                  "scontrol reconfigure"});
+}
+
+/// What Slurm itself gives a preempted companion, in seconds; nothing where that is not known.
+std::optional<std::int64_t> grace_of_slurm(const Site& site) {
+  if (!site.swell_conf) return std::nullopt;
+  if (site.accounting && !site.swell_conf->expansion_qos.empty())
+    for (const Qos& qos : site.accounting->qos)
+      if (qos.name == site.swell_conf->expansion_qos) return qos.grace_s;
+  for (const slurm::SitePartition& each : site.partitions)
+    if (each.name == site.swell_conf->expansion_partition) return each.grace_s;
+  return std::nullopt;
+}
+
+void check_grace_of_jobs(const Site& site, Findings& findings) {
+  const std::optional<std::int64_t> given = grace_of_slurm(site);
+  if (!given) return;
+  std::vector<std::string> short_of;
+  std::int64_t most = 0;
+  int elastic = 0;
+  for (const slurm::JobRecord& job : site.queue.jobs) {
+    const auto tag = control::Tag::find(job.admin_comment);
+    if (job.phase == slurm::JobPhase::ended || !tag || tag->get("elastic").empty()) continue;
+    const auto spec = control::ElasticSpec::parse(tag->get("elastic"));
+    if (!spec) continue;
+    ++elastic;
+    if (spec->grace_s <= *given) continue;
+    short_of.push_back(fmt::format("{} ({} s)", job.id, spec->grace_s));
+    most = std::max<std::int64_t>(most, spec->grace_s);
+  }
+  if (short_of.empty()) {
+    findings.push_back(good("grace of the jobs", fmt::format("{} elastic job{}, none asks for more than GraceTime ({} s)",
+                                                             elastic, elastic == 1 ? "" : "s", *given)));
+    return;
+  }
+  const bool by_qos = !site.swell_conf->expansion_qos.empty();
+  findings.push_back(warning(
+      "grace of the jobs",
+      fmt::format("GraceTime is {} s, less than these jobs ask for to give GPUs back: {}; when Slurm itself preempts their "
+                  "companions, they may lose steps", *given, fmt::join(short_of, ", ")),
+      {by_qos ? fmt::format("sacctmgr -i modify qos where name={} set GraceTime={}", site.swell_conf->expansion_qos, most)
+              : fmt::format("scontrol update PartitionName={} GraceTime={}", site.swell_conf->expansion_partition, most)}));
+}
+
+}  // namespace
+
+void check_service(const Site& site, Findings& findings) {
+  findings.push_back(check_munge(site));
+  if (site.swell_conf && site.swell_conf->enabled) findings.push_back(check_control_port(site));
+  findings.push_back(check_inactive_limit(site));
+  findings.push_back(check_preempt_signal(site));
+  check_grace_of_jobs(site, findings);
+}
+
+}  // namespace swell::tools::doctor

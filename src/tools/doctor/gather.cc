@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/doctor/gather.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <munge.h>
+#include <sys/stat.h>
+
+#include "control/socket.h"
+#include "tools/doctor/child_process.h"
+
+namespace swell::tools::doctor {
+
+namespace {
+
+constexpr auto patience = std::chrono::seconds(20);
+
+Result<Accounting> ask_slurmdbd(const std::string& cluster) {
+  const auto qos = output_of({"sacctmgr", "-nP", "show", "qos", fmt::format("format={}", qos_format)}, patience);
+  if (!qos) return qos.error();
+  const auto associations = output_of({"sacctmgr", "-nP", "show", "assoc", fmt::format("cluster={}", cluster),
+                                       fmt::format("format={}", association_format)}, patience);
+  if (!associations) return associations.error();
+  return accounting_from(*qos, *associations);
+}
+
+/// Signs a message and verifies it, as slurmctld and swellrun do with each connection.
+Result<void> try_munge(const std::string& socket) {
+  munge_ctx_t context = munge_ctx_create();
+  if (context == nullptr) return Error("no memory for a munge context");
+  auto failed = [&](const char* what, munge_err_t problem) {
+    const char* said = munge_ctx_strerror(context);
+    Error error(fmt::format("munge does not {}: {}", what, said != nullptr ? said : munge_strerror(problem)));
+    munge_ctx_destroy(context);
+    return error;
+  };
+  if (!socket.empty())
+    if (const auto problem = munge_ctx_set(context, MUNGE_OPT_SOCKET, socket.c_str()); problem != EMUNGE_SUCCESS)
+      return failed("take the socket", problem);
+  char* credential = nullptr;
+  if (const auto problem = munge_encode(&credential, context, nullptr, 0); problem != EMUNGE_SUCCESS)
+    return failed("sign", problem);
+  const auto problem = munge_decode(credential, context, nullptr, nullptr, nullptr, nullptr);
+  std::free(credential);
+  if (problem != EMUNGE_SUCCESS) return failed("verify what it signed", problem);
+  munge_ctx_destroy(context);
+  return {};
+}
+
+/// Only the file's own permissions: whether its folder may be entered is slurm.conf's matter too.
+bool readable_by(const std::string& path, uid_t uid) {
+  struct stat status {};
+  if (uid == 0 || stat(path.c_str(), &status) != 0) return true;
+  if (status.st_uid == uid) return (status.st_mode & S_IRUSR) != 0;
+  return (status.st_mode & (S_IROTH | S_IRGRP)) != 0;
+}
+
+std::string beside(const std::string& slurm_conf, const char* name) {
+  return slurm_conf.substr(0, slurm_conf.rfind('/') + 1) + name;
+}
+
+void gather_files(Site& site, const slurm::ControllerConfig& slurmctld) {
+  site.swell_conf_path = beside(slurmctld.slurm_conf, "swell.conf");
+  site.swell_conf = controller::Config::load(site.swell_conf_path);
+  site.swell_conf_for_slurm_user = readable_by(site.swell_conf_path, slurmctld.slurm_uid);
+  for (const char* name : {"sched_swell.so", "job_submit_swell.so"})
+    site.slurmctld_plugins.push_back(find_plugin(name, slurmctld.plugin_dir));
+  const bool named = !slurmctld.plugstack.empty() && slurmctld.plugstack != "(null)";
+  site.plugstack_path = named ? slurmctld.plugstack : beside(slurmctld.slurm_conf, "plugstack.conf");
+  site.plugstack = plugstack_entry(site.plugstack_path, slurmctld.plugin_dir);
+}
+
+void try_services(Site& site, const slurm::ControllerConfig& slurmctld) {
+  site.munge = try_munge(slurm::munge_socket_of(slurmctld.auth_info));
+  if (!site.swell_conf) return;
+  site.control_host = site.swell_conf->control_address;
+  if (site.control_host.empty() && !slurmctld.hosts.empty()) site.control_host = slurmctld.hosts.front();
+  const auto connected = control::connect_to(site.control_host, static_cast<std::uint16_t>(site.swell_conf->control_port),
+                                             std::chrono::seconds(3));
+  site.control_port = connected ? Result<void>() : Result<void>(connected.error());
+}
+
+}  // namespace
+
+Site gather_site() {
+  Site site;
+  site.host = slurm::short_host_name();
+  slurm::init_libslurm();
+  site.slurmctld = slurm::load_controller_config();
+  if (!site.slurmctld) return site;
+  if (auto config = slurm::load_site_config()) site.config = *config;
+  if (auto partitions = slurm::load_site_partitions()) site.partitions = *partitions;
+  if (auto queue = slurm::make_live_slurm()->load(); queue && queue->has_value()) site.queue = **queue;
+  gather_files(site, *site.slurmctld);
+  try_services(site, *site.slurmctld);
+  if (site.swell_conf && !site.swell_conf->expansion_qos.empty()) {
+    if (site.slurmctld->accounting_storage_type == "accounting_storage/slurmdbd")
+      site.accounting = ask_slurmdbd(site.config.cluster_name);
+    else
+      site.accounting = Error("AccountingStorageType is not accounting_storage/slurmdbd, and without slurmdbd there are no QOS");
+  }
+  return site;
+}
+
+}  // namespace swell::tools::doctor

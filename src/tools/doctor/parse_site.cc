@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The parts of gather_site() that read text and files.
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fmt/format.h>
+#include <fstream>
+#include <glob.h>
+#include <sstream>
+#include <unistd.h>
+
+#include "tools/doctor/elf_symbol.h"
+#include "tools/doctor/gather.h"
+
+namespace swell::tools::doctor {
+
+const char* const qos_format =
+    "Name,Preempt,PreemptMode,GraceTime,PreemptExemptTime,"
+    "GrpTRES,GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmitJobs,GrpWall,MaxTRESPerJob,MaxTRESPerNode,MaxTRESMinsPerJob,"
+    "MaxTRESPerUser,MaxTRESPerAccount,MaxJobsPerUser,MaxJobsPerAccount,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,"
+    "MaxWall,MinTRESPerJob";
+const char* const association_format = "Account,User,QOS";
+
+namespace {
+
+constexpr std::size_t first_limit = 5;
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = text.find(separator, begin);
+    parts.push_back(text.substr(begin, end - begin));
+    if (end == std::string::npos) return parts;
+    begin = end + 1;
+  }
+}
+
+std::vector<std::string> words(const std::string& comma_list) {
+  std::vector<std::string> result;
+  for (std::string& word : split(comma_list, ','))
+    if (!word.empty()) result.push_back(std::move(word));
+  return result;
+}
+
+/// "[days-]hours:minutes:seconds" or "minutes:seconds" in seconds; 0 where it is something else.
+std::int64_t seconds_of(const std::string& text) {
+  const std::size_t dash = text.find('-');
+  std::int64_t days = 0, rest = 0;
+  if (dash != std::string::npos) std::from_chars(text.data(), text.data() + dash, days);
+  for (const std::string& part : split(dash == std::string::npos ? text : text.substr(dash + 1), ':')) {
+    std::int64_t value = 0;
+    std::from_chars(part.data(), part.data() + part.size(), value);
+    rest = rest * 60 + value;
+  }
+  return days * 86400 + rest;
+}
+
+bool is_readable(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
+
+PluginFile plugin_at(const std::string& name, const std::string& path) {
+  PluginFile plugin;
+  plugin.name = name;
+  if (!is_readable(path)) return plugin;
+  plugin.path = path;
+  plugin.version = read_elf_constant(path, "plugin_version");
+  return plugin;
+}
+
+std::vector<std::string> matching(const std::string& pattern) {
+  std::vector<std::string> paths;
+  glob_t found{};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  return paths;
+}
+
+/// Reads one file; nothing where no line of it names the plugin. `depth` ends circles of includes.
+Result<std::optional<PlugstackEntry>> look_in(const std::string& file, const std::string& plugin_dir, int depth) {
+  std::ifstream in(file);
+  if (!in) return Error(fmt::format("{}: {}", file, std::strerror(errno)));
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream fields(line.substr(0, line.find('#')));
+    std::string kind, path;
+    if (!(fields >> kind >> path)) continue;
+    if (kind == "include" && depth > 0) {
+      const std::string pattern = path.starts_with('/') ? path : file.substr(0, file.rfind('/') + 1) + path;
+      for (const std::string& included : matching(pattern))
+        if (auto entry = look_in(included, plugin_dir, depth - 1); entry && entry->has_value()) return entry;
+    }
+    if ((kind != "required" && kind != "optional") || !path.ends_with("spank_swell.so")) continue;
+    PlugstackEntry entry;
+    entry.required = kind == "required";
+    entry.where = file;
+    entry.plugin = path.starts_with('/') ? plugin_at(path, path) : find_plugin(path, plugin_dir);
+    return std::optional<PlugstackEntry>(std::move(entry));
+  }
+  return std::optional<PlugstackEntry>{};
+}
+
+}  // namespace
+
+PluginFile find_plugin(const std::string& name, const std::string& plugin_dir) {
+  for (const std::string& folder : split(plugin_dir, ':'))
+    if (!folder.empty() && is_readable(folder + "/" + name)) return plugin_at(name, folder + "/" + name);
+  PluginFile plugin;
+  plugin.name = name;
+  return plugin;
+}
+
+Result<std::optional<PlugstackEntry>> plugstack_entry(const std::string& path, const std::string& plugin_dir) {
+  return look_in(path, plugin_dir, 8);
+}
+
+Result<Accounting> accounting_from(const std::string& qos_rows, const std::string& association_rows) {
+  Accounting accounting;
+  const std::vector<std::string> names = split(qos_format, ',');
+  std::istringstream qos_in(qos_rows);
+  for (std::string line; std::getline(qos_in, line);) {
+    const std::vector<std::string> fields = split(line, '|');
+    if (fields.size() != names.size())
+      return Error(fmt::format("sacctmgr printed \"{}\": {} fields, {} expected", line, fields.size(), names.size()));
+    Qos qos;
+    qos.name = fields[0];
+    qos.preempt = words(fields[1]);
+    qos.preempt_mode = fields[2];
+    qos.grace_s = seconds_of(fields[3]);
+    qos.exempt_s = seconds_of(fields[4]);
+    for (std::size_t i = first_limit; i < fields.size(); ++i)
+      if (!fields[i].empty()) qos.limits.emplace_back(names[i], fields[i]);
+    accounting.qos.push_back(std::move(qos));
+  }
+  std::istringstream associations_in(association_rows);
+  for (std::string line; std::getline(associations_in, line);) {
+    const std::vector<std::string> fields = split(line, '|');
+    if (fields.size() != 3) return Error(fmt::format("sacctmgr printed \"{}\": {} fields, 3 expected", line, fields.size()));
+    accounting.associations.push_back({fields[0], fields[1], words(fields[2])});
+  }
+  return accounting;
+}
+
+}  // namespace swell::tools::doctor

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/config.h"
+#include "core/result.h"
+#include "slurm/live_slurm.h"
+#include "slurm/records.h"
+#include "slurm/site_config.h"
+
+/// A site's configuration as plain values: gathered in one place (gather_site), judged by the checks,
+/// which ask nobody. Tests make their own.
+namespace swell::tools::doctor {
+
+/// One of Swell's plugins, as this host has it.
+struct PluginFile {
+  std::string name;                                 ///< "sched_swell.so"
+  std::string path;                                 ///< empty: in no folder that was searched
+  Result<std::uint32_t> version = Error("not read");///< SLURM_VERSION_NUMBER that it was built with
+};
+
+/// How plugstack.conf names spank_swell.
+struct PlugstackEntry {
+  bool required = false;
+  std::string where;                                ///< the file that has the line
+  PluginFile plugin;
+};
+
+/// A row of `sacctmgr show qos`.
+struct Qos {
+  std::string name;
+  std::vector<std::string> preempt;                 ///< the QOS that it may preempt
+  std::string preempt_mode;                         ///< "cluster", "cancel", ...
+  std::int64_t grace_s = 0, exempt_s = 0;
+  std::vector<std::pair<std::string, std::string>> limits;  ///< those that are set: {"GrpTRES", "gres/gpu=8"}
+};
+
+/// A row of `sacctmgr show assoc`, with what it inherits.
+struct Association {
+  std::string account, user;                        ///< user empty: the account's own
+  std::vector<std::string> qos;
+};
+
+struct Accounting {
+  std::vector<Qos> qos;
+  std::vector<Association> associations;
+};
+
+struct Site {
+  std::string host;                                 ///< this host
+  Result<slurm::ControllerConfig> slurmctld = Error("not asked");
+  slurm::SiteConfig config;
+  std::vector<slurm::SitePartition> partitions;
+  slurm::Snapshot queue;
+
+  std::string swell_conf_path;
+  Result<controller::Config> swell_conf = Error("not read");
+  bool swell_conf_for_slurm_user = true;            ///< its permissions let SlurmUser read it
+
+  std::vector<PluginFile> slurmctld_plugins;        ///< sched_swell.so, job_submit_swell.so
+  std::string plugstack_path;
+  Result<std::optional<PlugstackEntry>> plugstack = Error("not read");
+
+  Result<Accounting> accounting = Error("not asked");  ///< only where there is an ExpansionQOS
+  Result<void> munge = Error("not tried");
+  std::string control_host;
+  Result<void> control_port = Error("not tried");
+
+  /// Does this run where slurmctld does? Elsewhere some files need not be there.
+  bool on_controller() const;
+  /// Up partitions with GPUs: where elastic jobs may run. Without the expansion partition.
+  std::vector<slurm::SitePartition> gpu_partitions() const;
+};
+
+}  // namespace swell::tools::doctor

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/job_rows.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "control/elastic_spec.h"
+#include "tools/text_table.h"
+
+namespace swell::tools {
+
+namespace {
+
+int count(const control::Tag& tag, const char* key) { return static_cast<int>(tag.number(key).value_or(0)); }
+
+JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
+  JobRow row;
+  row.id = record.id;
+  row.user = record.user.empty() ? std::to_string(record.uid) : record.user;
+  row.name = record.name;
+  row.spec = tag.get("elastic");
+  row.basic_gpus = count(tag, "basic");
+  const auto spec = control::ElasticSpec::parse(row.spec);
+  row.max_gpus = spec ? spec->most_gpus(row.basic_gpus) : row.basic_gpus;
+  // What the tag says of a former run does not hold while the job waits to run again.
+  const bool runs = record.phase == slurm::JobPhase::running;
+  row.state = runs ? tag.get("state") : record.state_text;
+  row.grants = count(tag, "grants");
+  row.reclaims = count(tag, "reclaims");
+  if (record.phase == slurm::JobPhase::pending) return row;
+  row.lent_gpus = count(tag, "lent");
+  row.epoch = count(tag, "epoch");
+  row.workers = count(tag, "workers");
+  row.companions = control::companions_from(tag.get("companions"));
+  return row;
+}
+
+/// Why a job that was asked for is not shown.
+Error not_shown(const slurm::Snapshot& snapshot, slurm::JobId id) {
+  const auto found =
+      std::find_if(snapshot.jobs.begin(), snapshot.jobs.end(), [&](const slurm::JobRecord& job) { return job.id == id; });
+  if (found == snapshot.jobs.end()) return Error(fmt::format("there is no job {}", id));
+  const auto tag = control::Tag::find(found->admin_comment);
+  if (tag && tag->number("parent"))
+    return Error(fmt::format("job {} is a companion of job {}, not an elastic job itself", id, *tag->number("parent")));
+  if (!tag || tag->get("elastic").empty())
+    return Error(fmt::format("job {} is not elastic: it was submitted without --elastic", id));
+  if (found->phase == slurm::JobPhase::ended) return Error(fmt::format("job {} has ended ({})", id, found->state_text));
+  return Error(fmt::format("job {} belongs to another user", id));
+}
+
+std::string companion_text(const std::vector<control::CompanionWord>& companions) {
+  std::string text;
+  for (const control::CompanionWord& each : companions)
+    text += fmt::format("{}{} {}:{}", text.empty() ? "" : ", ", each.id, each.node, each.gpu_indices);
+  return text.empty() ? "-" : text;
+}
+
+}  // namespace
+
+Result<std::vector<JobRow>> job_rows(const slurm::Snapshot& snapshot, const JobFilter& filter) {
+  std::vector<JobRow> rows;
+  for (const slurm::JobRecord& record : snapshot.jobs) {
+    if (record.phase == slurm::JobPhase::ended || (filter.uid && record.uid != *filter.uid)) continue;
+    if (!filter.ids.empty() && std::find(filter.ids.begin(), filter.ids.end(), record.id) == filter.ids.end()) continue;
+    const auto tag = control::Tag::find(record.admin_comment);
+    if (tag && !tag->get("elastic").empty()) rows.push_back(row_of(record, *tag));
+  }
+  for (const slurm::JobId id : filter.ids)
+    if (std::none_of(rows.begin(), rows.end(), [&](const JobRow& row) { return row.id == id; }))
+      return not_shown(snapshot, id);
+  std::sort(rows.begin(), rows.end(), [](const JobRow& a, const JobRow& b) { return a.id < b.id; });
+  return rows;
+}
+
+std::string jobs_table(const std::vector<JobRow>& rows) {
+  if (rows.empty()) return "No elastic jobs.\n";
+  using Align = TextTable::Align;
+  TextTable table({{"JOBID", Align::right},
+                   {"USER"},
+                   {"NAME"},
+                   {"STATE"},
+                   {"BASIC", Align::right},
+                   {"LENT", Align::right},
+                   {"TOTAL/MAX", Align::right},
+                   {"EPOCH", Align::right},
+                   {"WORKERS", Align::right},
+                   {"GRANTS", Align::right},
+                   {"RECLAIMS", Align::right},
+                   {"COMPANIONS (JOBID NODE:GPUS)"}});
+  for (const JobRow& row : rows)
+    table.add({std::to_string(row.id), row.user, row.name, row.state, std::to_string(row.basic_gpus),
+               std::to_string(row.lent_gpus), fmt::format("{}/{}", row.basic_gpus + row.lent_gpus, row.max_gpus),
+               std::to_string(row.epoch), std::to_string(row.workers), std::to_string(row.grants),
+               std::to_string(row.reclaims), companion_text(row.companions)});
+  return table.text();
+}
+
+Json jobs_json(const std::vector<JobRow>& rows) {
+  Json jobs = Json::array();
+  for (const JobRow& row : rows) {
+    Json companions = Json::array();
+    for (const control::CompanionWord& each : row.companions)
+      companions.append(Json::object(
+          {{"id", each.id}, {"node", each.node}, {"gpus", each.gpus}, {"gpu_indices", each.gpu_indices}}));
+    jobs.append(Json::object({{"id", row.id},
+                              {"user", row.user},
+                              {"name", row.name},
+                              {"state", row.state},
+                              {"elastic", row.spec},
+                              {"basic_gpus", row.basic_gpus},
+                              {"lent_gpus", row.lent_gpus},
+                              {"total_gpus", row.basic_gpus + row.lent_gpus},
+                              {"max_gpus", row.max_gpus},
+                              {"epoch", row.epoch},
+                              {"workers", row.workers},
+                              {"grants", row.grants},
+                              {"reclaims", row.reclaims},
+                              {"companions", companions}}));
+  }
+  return Json::object({{"jobs", jobs}});
+}
+
+}  // namespace swell::tools

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// swell jobs: the elastic jobs and what they are lent, from Slurm's records alone.
+#include <charconv>
+#include <fmt/format.h>
+#include <memory>
+#include <pwd.h>
+
+#include "slurm/live_slurm.h"
+#include "slurm/site_config.h"
+#include "tools/commands.h"
+#include "tools/job_rows.h"
+
+namespace swell::tools {
+
+namespace {
+
+struct Options {
+  std::string user;
+  std::vector<slurm::JobId> ids;
+  bool json = false;
+};
+
+Result<uid_t> uid_of(const std::string& user) {
+  if (const passwd* entry = getpwnam(user.c_str())) return entry->pw_uid;
+  uid_t uid = 0;
+  const auto [end, problem] = std::from_chars(user.data(), user.data() + user.size(), uid);
+  if (problem == std::errc{} && end == user.data() + user.size() && !user.empty()) return uid;
+  return Error(fmt::format("there is no user \"{}\"", user));
+}
+
+std::string name_of(uid_t uid) {
+  const passwd* entry = getpwuid(uid);
+  return entry != nullptr ? entry->pw_name : std::to_string(uid);
+}
+
+Result<std::vector<JobRow>> look(const Options& options) {
+  JobFilter filter;
+  filter.ids = options.ids;
+  if (!options.user.empty()) {
+    const Result<uid_t> uid = uid_of(options.user);
+    if (!uid) return uid.error();
+    filter.uid = *uid;
+  }
+  slurm::init_libslurm();
+  Result<std::optional<slurm::Snapshot>> loaded = slurm::make_live_slurm()->load();
+  if (!loaded) return loaded.error().while_doing("asking slurmctld");
+  if (!loaded->has_value()) return Error("slurmctld gave no answer");
+  slurm::Snapshot& snapshot = **loaded;
+  for (slurm::JobRecord& record : snapshot.jobs)
+    if (record.user.empty()) record.user = name_of(record.uid);
+  return job_rows(snapshot, filter);
+}
+
+int show(const Options& options) {
+  const Result<std::vector<JobRow>> rows = look(options);
+  if (!rows) {
+    fmt::print(stderr, "swell: {}\n", rows.error().message());
+    return 1;
+  }
+  fmt::print("{}", options.json ? jobs_json(*rows).dump_pretty() : jobs_table(*rows));
+  return 0;
+}
+
+}  // namespace
+
+Action add_jobs(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("jobs", "Elastic jobs and the GPUs they are lent");
+  command->add_option("-u,--user", options->user, "Only this user's jobs")->type_name("USER");
+  command->add_flag("--json", options->json, "Print JSON, as swell(1) describes");
+  command->add_option("jobs", options->ids, "Only these jobs")->type_name("JOBID")->option_text("[JOBID]...");
+  return [options] { return show(*options); };
+}
+
+}  // namespace swell::tools

@@ -1,0 +1,212 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# swellrun on a stock cluster: it is srun where there is no controller, and follows a scripted one.
+#   swellrun_test.sh [BUILD]   (the folder that Swell was built in, after `make check`; default: beside SWELL_STAGE)
+# shellcheck disable=SC2016  # what stands in single quotes is for the shells in the steps
+set -u -o pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
+cluster=$here/../../contrib/cluster
+build=$(realpath "${1:-${SWELL_STAGE:-.}/..}")
+PATH=$PATH:/usr/sbin
+skip() { printf '1..0 # SKIP %s\n' "$1"; exit 77; }
+for program in munged slurmctld slurmd srun; do
+  command -v "$program" > /dev/null || skip "$program is not installed: run contrib/setup"
+done
+fake=$build/tests/launcher/fake_controller
+export SWELL_WORKER=$build/src/launcher/swell-worker
+swellrun=$build/src/launcher/swellrun
+[[ -x $swellrun && -x $SWELL_WORKER && -x $fake ]] || skip "no built swellrun in $build: make check, then $0 BUILD"
+
+TMPDIR=$(mktemp -d /tmp/swell-launcher-XXXXXX) || exit 1
+export TMPDIR
+chmod 755 "$TMPDIR"
+fake_pid=''
+tidy() {
+  [[ -z $fake_pid ]] || kill "$fake_pid" 2> /dev/null
+  "$cluster" stop > /dev/null 2>&1
+  rm -rf "$TMPDIR"
+}
+trap tidy EXIT
+trap 'exit 1' INT TERM HUP
+"$cluster" start --nodes 3 --gpus-per-node 4 > "$TMPDIR/start.log" 2>&1 || { cat "$TMPDIR/start.log"; exit 1; }
+eval "$("$cluster" env)"
+cd "$TMPDIR" || exit 1
+
+count=0 failures=0
+check() { # NAME FUNCTION
+  count=$((count + 1))
+  if "$2" > "$TMPDIR/check.log" 2>&1; then
+    printf 'ok %s - %s\n' "$count" "$1"
+  else
+    failures=$((failures + 1))
+    printf 'not ok %s - %s\n' "$count" "$1"
+    { cat "$TMPDIR/check.log"; squeue; tail -n 30 "$TMPDIR"/out "$TMPDIR"/said 2> /dev/null; } | sed 's/^/# /'
+  fi
+  stop_run
+}
+within() { # SECONDS COMMAND...
+  local deadline=$((SECONDS + $1 + 1))
+  shift
+  until "$@" > /dev/null 2>&1; do
+    ((SECONDS <= deadline)) || { printf 'not within the time: %s\n' "$*"; return 1; }
+    sleep 0.05
+  done
+}
+stop_run() {
+  scancel --quiet -u "$(id -un)" 2> /dev/null
+  [[ -z $fake_pid ]] || kill "$fake_pid" 2> /dev/null
+  fake_pid=''
+  within 30 queue_is_empty
+}
+queue_is_empty() { [[ -z $(squeue -h) ]]; }
+
+# ---- without a controller
+
+# The same command under srun and swellrun, within a job: output, and exit code, must be equal.
+same_as_srun() { # stdin is a file
+  local one two
+  salloc -Q --gres=gpu:2 -n2 srun "$@" < in > srun.out 2> srun.err
+  one=$?
+  salloc -Q --gres=gpu:2 -n2 "$swellrun" "$@" < in > swell.out 2> swell.err
+  two=$?
+  printf 'srun: %s, swellrun: %s\n' "$one" "$two"
+  cat srun.err swell.err
+  [[ $one == "$two" ]] && diff <(sort srun.out) <(sort swell.out) &&
+    [[ $(grep -c '^swellrun: .*running as srun$' swell.err) == 1 ]] &&
+    diff <(sed 's/task.*//' srun.err | sort -u) <(grep -v '^swellrun: ' swell.err | sed 's/task.*//' | sort -u)
+}
+exits() {
+  printf 'a line\n' > in
+  same_as_srun true && same_as_srun -n1 sh -c 'exit 7' && same_as_srun -n2 sh -c 'exit $((SLURM_PROCID + 3))' &&
+    same_as_srun -n1 sh -c 'kill -SEGV $$' && same_as_srun ./no-such-program
+}
+check 'exit codes are those of srun' exits
+streams() {
+  printf 'one\ntwo\n' > in
+  same_as_srun cat && same_as_srun --label -n2 cat && same_as_srun -n1 -i none cat &&
+    same_as_srun -n2 sh -c 'echo $SLURM_PROCID; echo err >&2'
+}
+check 'input and output are those of srun' streams
+signals() {
+  salloc -Q --gres=gpu:1 -n1 "$swellrun" sh -c 'trap "exit 9" USR1; touch up; while :; do sleep 0.05; done' > out 2>&1 &
+  local pid=$! run
+  within 10 test -e up || return
+  run=$(pgrep -P "$pid" srun) || return # it became srun
+  kill -USR1 "$run"
+  wait "$pid"
+  [[ $? == 9 ]]
+}
+check 'signals reach the program as with srun' signals
+outside() { "$swellrun" -n1 --gres=gpu:1 sh -c 'echo $SLURM_NTASKS' > out 2> err && [[ $(cat out) == 1 && ! -s err ]]; }
+check 'outside a job it is srun without a word' outside
+version() { "$swellrun" --version | grep -q '^swellrun [0-9]' && "$swellrun" --help | grep -q restart-signal; }
+check '--help and --version are its own' version
+bad() { ! "$swellrun" --restart-signal=NONE true 2> err && grep -q 'restart-signal=NONE' err; }
+check 'a bad option of its own is named' bad
+
+# ---- with a scripted controller
+
+export SWELL_CONTROL_PORT=$((20000 + RANDOM % 10000)) SWELL_EVENTS=$TMPDIR/events DIR=$TMPDIR/run
+start_run() { # ELASTIC SWELLRUN-OPTIONS...: a job of 2 GPUs
+  local elastic=$1
+  shift
+  rm -rf "$DIR" events said out commands
+  mkdir "$DIR"
+  mkfifo commands
+  "$fake" "$SWELL_CONTROL_PORT" "$SWELL_CLUSTER_DIR/munge/sock" "$elastic" 2 <> commands > said 2>&1 &
+  fake_pid=$!
+  within 5 grep -q ready said || return
+  cat > job.sh << END
+#!/bin/sh
+"$swellrun" $* "$here/trainer.sh"
+echo "ended with \$?"
+END
+  sbatch --parsable --gres=gpu:2 -n2 -o "$TMPDIR/out" job.sh && within 20 epoch_runs 0 2
+}
+tell() { printf '%s\n' "$*" > commands; }
+said() { grep -q -- "$1" said; }
+started() { find "$DIR" -name "start.$1.*" | wc -l; }
+epoch_runs() { [[ $(started "$1") == "$2" ]] && said "\"ACTIVE\",\"epoch\":$1,\"workers\":$2"; }
+companion() { squeue -h -n swell-expansion -t R -o %i | sort -n | tail -n 1; }
+finishes() { # CODE
+  touch "$DIR/finish"
+  within 20 grep -q "^ended with $1\$" out && within 10 queue_is_empty && said '"bye"'
+}
+
+resizes() {
+  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 || return
+  local job2 rank
+  job2=$(companion)
+  for rank in 0 1 2 3 4 5; do
+    [[ $(cut -d' ' -f1,2,6 "$DIR/start.1.$rank") == "$rank 6 $rank" ]] || return
+  done
+  [[ $(cat "$DIR/start.1.1") == '1 6 1 2 0 1 0,1' && $(cat "$DIR/start.1.5") == '5 6 3 4 1 5 0,1,2,3' ]] &&
+    tell shrink "$job2" 20 needed by job 99 && within 20 epoch_runs 2 2 && within 5 said "\"released\",\"companion\":$job2" &&
+    grep -q "giving back 4 GPUs on node2 (job $job2): needed by job 99" out &&
+    grep -q '"event":"companion-released"' events && finishes 0
+}
+check 'a job grows, gives back and ends' resizes
+two_at_once() {
+  start_run 'sizes=2/8' && tell grow node2:4 node3:4 && within 20 epoch_runs 1 8 && finishes 0 && [[ -z $(companion) ]]
+}
+check 'of two companions, sizes= uses what it may' two_at_once
+refused_grant() {
+  start_run '' && tell grow node2:9 && within 20 said '"companion":0,"reason":"Job submit' &&
+    within 5 said '"ACTIVE","epoch":0' && [[ $(started 1) == 0 ]] && finishes 0
+}
+check 'a refused companion disturbs nobody' refused_grant
+cancelled_companion() {
+  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 && scancel "$(companion)" && within 20 epoch_runs 2 2 &&
+    finishes 0
+}
+check 'a companion that is cancelled does not end the job' cancelled_companion
+killed_worker() {
+  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 && kill -9 "$(cat "$DIR/pid.1.4")" &&
+    within 20 epoch_runs 2 2 && finishes 0
+}
+check 'a worker killed in a companion: on without it' killed_worker
+deaf_workers() {
+  start_run '' --restart-timeout=1 && kill -STOP "$(cat "$DIR/pid.0.1")" && tell grow node2:4 && within 20 epoch_runs 1 6 &&
+    grep -q 'did not leave in time' out && finishes 0
+}
+check 'who does not leave in time is killed' deaf_workers
+own_failure() { start_run '' && printf 5 > "$DIR/fail.1" && finishes 5; }
+check "the program's own failure ends the job with its code" own_failure
+controller_goes() {
+  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 && tell drop && within 20 said "\"companions\":\[$(companion)\]" &&
+    kill "$fake_pid" && finishes_alone
+}
+finishes_alone() {
+  touch "$DIR/finish"
+  within 20 grep -q '^ended with 0$' out && within 10 queue_is_empty
+}
+check 'without its controller the training goes on, and companions end with it' controller_goes
+agent_killed() {
+  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 || return
+  local pid
+  for pid in $(pgrep -x swellrun); do
+    tr '\0' '\n' < "/proc/$pid/environ" | grep -qx "SWELL_CONTROL_PORT=$SWELL_CONTROL_PORT" && kill -9 "$pid"
+  done
+  within 15 no_workers
+}
+no_workers() {
+  local file
+  for file in "$DIR"/pid.*; do ! kill -0 "$(cat "$file")" 2> /dev/null || return; done
+}
+check 'when swellrun is killed no worker stays behind' agent_killed
+not_elastic() {
+  rm -rf "$DIR" commands
+  mkdir "$DIR"
+  mkfifo commands
+  "$fake" "$SWELL_CONTROL_PORT" "$SWELL_CLUSTER_DIR/munge/sock" '' 2 <> commands > said 2>&1 &
+  fake_pid=$!
+  within 5 grep -q ready said && tell refuse not submitted with --elastic &&
+    salloc -Q --gres=gpu:2 -n2 "$swellrun" sh -c 'echo x' > out 2> err && [[ $(grep -c x out) == 2 ]] &&
+    grep -qx 'swellrun: not submitted with --elastic: running as srun' err
+}
+check 'who is refused runs as srun and says why' not_elastic
+
+printf '1..%s\n' "$count"
+((failures == 0))

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# A "training program" for tests: leaves a file per start, leaves on USR1, ends when $DIR/finish is there.
+trap 'exit 0' USR1
+printf '%s\n' "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK $SLURM_PROCID $CUDA_VISIBLE_DEVICES" \
+  > "$DIR/start.$SWELL_EPOCH.$RANK"
+printf '%s\n' $$ > "$DIR/pid.$SWELL_EPOCH.$RANK"
+printf 'rank %s of epoch %s\n' "$RANK" "$SWELL_EPOCH"
+while [[ ! -e $DIR/finish ]]; do sleep 0.05; done
+if [[ -e $DIR/fail.$RANK ]]; then exit "$(cat "$DIR/fail.$RANK")"; fi

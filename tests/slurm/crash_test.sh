@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# kill -9 of every process in every state: jobs go on, invariants hold, nothing is left behind.
+# shellcheck source=tests/slurm/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cluster_up --nodes 4 --gpus-per-node 2
+
+grown_job() { submit --elastic=max=8,grace=10 --gres=gpu:2 -w node1 "$@" && within 30 grown "$job" 8; }
+reaches() { # JOB STATE: the agent has told of this state since the mark
+  tail -n "+$mark" "$events" | grep '"event":"status"' | grep "\"job\":$1," | grep -q "\"state\":\"$2\""
+}
+set_mark() { mark=$(($(wc -l < "$events") + 1)); }
+
+kill_slurmctld() { "$cluster" kill-ctld -KILL && "$cluster" restart-ctld; }
+kill_swellrun() { kill -KILL "$(cat "$work/$job/swellrun.pid")"; }
+
+# small_job: an elastic job that has its basic demand only, since another job holds all other nodes, and
+# that slurmctld has saved: what Slurm itself loses in a crash, the last seconds, is not ours to test.
+small_job() {
+  rigid --gres=gpu:2 -N 3 -w node2,node3,node4 && within 10 in_state "$rigid_job" RUNNING || return
+  blocker=$rigid_job rigid_job=
+  submit --elastic=max=8,grace=10 --gres=gpu:2 -w node1 && within 20 workers_run "$job" 2 && within 20 is_saved
+}
+is_saved() { [[ $SWELL_CLUSTER_DIR/state/job_state -nt $work/$job/start.0.0 ]]; }
+
+# at_state STATE: a job just then. DRAINING: `rigid_job` is what it gives its GPUs back for.
+at_state() {
+  small_job || return
+  set_mark
+  [[ $1 == ALLOCATED ]] && return
+  scancel "$blocker" || return
+  case $1 in
+    WARMING | SWITCHING) within 30 reaches "$job" "$1" ;;
+    ACTIVE) within 30 grown "$job" 8 ;;
+    DRAINING)
+      within 30 grown "$job" 8 && set_mark && rigid --gres=gpu:2 -N 2 -w node3,node4 &&
+        within 30 reaches "$job" DRAINING
+      ;;
+  esac
+}
+
+slurmctld_dies() { # STATE
+  at_state "$1" && kill_slurmctld || return
+  scancel "$blocker" 2> /dev/null
+  # A rigid job submitted in the last seconds is lost with slurmctld; Slurm forgets, we go on.
+  [[ -n ${rigid_job:-} && -n $(state_of "$rigid_job") ]] && { within 40 in_state "$rigid_job" RUNNING || return; }
+  [[ -n ${rigid_job:-} && -z $(state_of "$rigid_job") ]] && rigid_job=
+  within 60 grown "$job" "$([[ -n ${rigid_job:-} ]] && echo 4 || echo 8)" && settled && goes_on "$job" &&
+    in_state "$job" RUNNING
+}
+for state in ALLOCATED WARMING SWITCHING ACTIVE DRAINING; do
+  rigid_job=
+  check "slurmctld is killed by signal 9 while the job is $state" slurmctld_dies "$state"
+done
+
+swellrun_dies() { # STATE
+  at_state "$1" && kill_swellrun || return
+  within 40 ended "$job" && within 20 has_no_companions "$job" && settled || return
+  [[ $(cat "$work/$job/status") == 137 ]] && within 20 no_workers
+}
+no_workers() {
+  local file pid
+  for file in "$work/$job"/start.*; do
+    read -r pid _ < "$file"
+    kill -0 "$pid" 2> /dev/null && return 1
+  done
+  return 0
+}
+for state in ALLOCATED WARMING SWITCHING ACTIVE DRAINING; do
+  check "swellrun is killed by signal 9 while the job is $state" swellrun_dies "$state"
+done
+
+worker_of_companion_dies() {
+  grown_job || return
+  local pid
+  pid=$(awk '$7 == "node4" { print $1 }' "$work/$job"/start.1.* | head -n 1)
+  kill -KILL "$pid" && within 30 newer_epoch 1 && within 60 grown "$job" 8 && settled && goes_on "$job"
+}
+newer_epoch() { (($(newest_epoch "$job") > $1)); }
+check 'a worker on a companion is killed: the job restarts from its checkpoint' worker_of_companion_dies
+
+slurmd_of_companion_dies() {
+  grown_job || return
+  "$cluster" kill-slurmd node4 -KILL || return
+  sleep 1
+  "$cluster" start-slurmd node4 && goes_on "$job" && within 60 grown "$job" 8 && settled
+}
+check 'slurmd of a companion is killed and started again' slurmd_of_companion_dies
+
+node_goes_down() {
+  grown_job || return
+  scontrol update nodename=node4 state=down reason=test || return
+  within 40 without_node node4 && goes_on "$job" && in_state "$job" RUNNING && settled || return
+  scontrol update nodename=node4 state=resume && within 60 grown "$job" 8
+}
+without_node() { [[ ! $(word_of "$job" companions) =~ $1 ]] && workers_run "$job" 6; }
+check 'the node of a companion goes down' node_goes_down
+
+node_is_drained() {
+  grown_job || return
+  scontrol update nodename=node4 state=drain reason=test || return
+  sleep 2 # a drained node keeps its jobs: the lent GPUs stay until they are taken back
+  in_state "$job" RUNNING && settled || return
+  scancel "$(companion_on node4)" && within 40 without_node node4 && goes_on "$job" || return
+  scontrol update nodename=node4 state=resume && within 60 grown "$job" 8 && settled
+}
+companion_on() { word_of "$job" companions | tr ';' '\n' | grep ":$1:" | cut -d: -f1; }
+check 'a drained node is not lent from' node_is_drained
+
+reconfigured() {
+  grown_job && scontrol reconfigure && sleep 1 && in_state "$job" RUNNING && settled && goes_on "$job" &&
+    rigid --gres=gpu:2 -N 1 && within 30 in_state "$rigid_job" RUNNING && settled && within 30 grown "$job" 6
+}
+check 'scontrol reconfigure changes nothing' reconfigured
+
+preempted_without_a_controller() {
+  # The controller is off, Slurm alone preempts: swellrun takes the same path.
+  grown_job || return
+  sed -i 's/^Elasticity=.*//; $aElasticity=no' "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld && rigid --gres=gpu:2 -N 2 -w node3,node4 || return
+  within 40 in_state "$rigid_job" RUNNING && goes_on "$job" && in_state "$job" RUNNING && within 20 workers_run "$job" 4
+  local status=$?
+  sed -i '/^Elasticity=no/d' "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld && return $status
+}
+check 'Slurm preempts companions while the controller is off' preempted_without_a_controller
+
+finish_tests

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# swell doctor and swell jobs on real clusters: a site is broken, the doctor names the fault, and what it
+# prints after "mend:" makes the site whole.
+# shellcheck source=tests/slurm/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cluster_up --nodes 3 --gpus-per-node 4
+
+doctor() { swell doctor > "$TMPDIR/doctor.txt" 2>&1; }
+is_healthy() { doctor && ! grep -qE '^(FAULT|warn)' "$TMPDIR/doctor.txt"; }
+healthy() { within 15 is_healthy || { cat "$TMPDIR/doctor.txt"; return 1; }; }
+finds() { # LEVEL CHECK: what the doctor says of one check
+  doctor
+  local rc=$?
+  [[ $1 == FAULT && $rc -ne 1 || $1 == warn && $rc -ne 0 ]] && printf 'exit status %s\n' "$rc" && return 1
+  grep -q "^$1 *$2: " "$TMPDIR/doctor.txt" && return 0
+  cat "$TMPDIR/doctor.txt"
+  return 1
+}
+
+# mend: does what the doctor says. systemctl is the private cluster's restart; an edit of slurm.conf is made.
+mend() {
+  local line
+  while IFS= read -r line; do
+    printf 'mend: %s\n' "$line"
+    case $line in
+      'systemctl restart slurmctld'*) "$cluster" restart-ctld ;;
+      'in slurm.conf: '*) set_conf "${line#in slurm.conf: }" ;;
+      'in slurm.conf, on the line '*) ;;
+      *) eval "$line" ;;
+    esac > "$TMPDIR/mend.log" 2>&1 < /dev/null || { cat "$TMPDIR/mend.log"; return 1; }
+  done < <(sed -n 's/^ *mend: //p' "$TMPDIR/doctor.txt")
+}
+set_conf() { # KEY=VALUE
+  sed -i "/^${1%%=*}=/d" "$SLURM_CONF" && sed -i "1i $1" "$SLURM_CONF"
+}
+
+check 'a healthy site has no fault and no warning' healthy
+
+# breaks_and_mends LEVEL CHECK COMMAND...: the command breaks the site; what is printed mends it.
+breaks_and_mends() {
+  local level=$1 name=$2
+  shift 2
+  eval "$*" > /dev/null 2>&1 || { printf 'could not break it: %s\n' "$*"; return 1; }
+  within 10 finds "$level" "$name" || finds "$level" "$name" || return
+  mend && healthy
+}
+check 'no QOS preempts the expansions' breaks_and_mends FAULT preempts sacctmgr -i modify qos where name=normal set Preempt=
+check 'the QOS of swell.conf is missing' breaks_and_mends FAULT expansion-qos sacctmgr -i delete qos expansion
+check 'the QOS gives no grace' breaks_and_mends FAULT GraceTime sacctmgr -i modify qos where name=expansion set GraceTime=0
+check 'the QOS is not ended when preempted' breaks_and_mends FAULT expansion-qos \
+  sacctmgr -i modify qos where name=expansion set PreemptMode=suspend
+check 'the QOS preempts another' breaks_and_mends FAULT preempts-nothing \
+  'sacctmgr -i add qos low && sacctmgr -i modify qos where name=expansion set Preempt=low'
+check 'a limit on the QOS' breaks_and_mends warn limits \
+  sacctmgr -i modify qos where name=expansion set GrpTRES=gres/gpu=4 MaxWall=60 MaxJobsPerUser=3
+check 'a user may not use the QOS' breaks_and_mends FAULT associations sacctmgr -i modify user where name=nobody set QOS-=expansion
+check 'jobs may not be submitted from the nodes' breaks_and_mends FAULT 'AllocNodes of train' \
+  scontrol update PartitionName=train AllocNodes=elsewhere
+check 'the partition does not take the QOS' breaks_and_mends FAULT 'QOS of train' \
+  scontrol update PartitionName=train AllowQos=normal
+check 'InactiveLimit is set' breaks_and_mends warn InactiveLimit 'set_conf InactiveLimit=600 && scontrol reconfigure'
+check 'no signal on preemption' breaks_and_mends warn 'preemption signal' \
+  "set_conf SlurmctldParameters=idle_on_node_suspend && scontrol reconfigure"
+check 'another scheduler' breaks_and_mends FAULT SchedulerType \
+  "set_conf SchedulerType=sched/backfill && $cluster restart-ctld"
+check 'no job_submit plugin' breaks_and_mends FAULT JobSubmitPlugins "sed -i /^JobSubmitPlugins/d $SLURM_CONF && $cluster restart-ctld"
+
+a_bad_swell_conf() {
+  local conf=${SLURM_CONF%/*}/swell.conf
+  cp "$conf" "$TMPDIR/good.conf" && printf 'Colour=red\n' >> "$conf"
+  finds FAULT swell.conf && grep -q 'unknown key "Colour"' "$TMPDIR/doctor.txt" &&
+    grep -q "mend: .*EDITOR $conf" "$TMPDIR/doctor.txt" && cp "$TMPDIR/good.conf" "$conf" && healthy
+}
+check 'a bad swell.conf is named with its line' a_bad_swell_conf
+
+slurmctld_is_gone() {
+  "$cluster" kill-ctld -9 && finds FAULT slurmctld && [[ $(grep -c '^FAULT' "$TMPDIR/doctor.txt") == 1 ]] &&
+    "$cluster" restart-ctld && healthy
+}
+check 'slurmctld does not answer' slurmctld_is_gone
+
+grace_of_a_job() {
+  submit --elastic=grace=90 --gres=gpu:4 && finds warn 'grace of the jobs' && grep -q "$job (90 s)" "$TMPDIR/doctor.txt" &&
+    mend && healthy
+}
+check 'a job that needs more grace than the QOS gives' grace_of_a_job
+
+jobs_are_shown() {
+  [[ $(swell jobs) == 'No elastic jobs.' ]] || return
+  submit --elastic=max=12 --gres=gpu:4 --job-name=llama && within 30 grown "$job" 12 || return
+  swell jobs | tee "$TMPDIR/jobs.txt"
+  grep -qE "^ *$job +root +llama +ACTIVE +4 +8 +12/12 " "$TMPDIR/jobs.txt" || return
+  local each
+  for each in $(companions "$job"); do
+    grep -qE "[ ,]$each node[0-9]:[0-9]" "$TMPDIR/jobs.txt" || return
+    [[ $(swell jobs "$each" 2>&1) == *"companion of job $job"* ]] || return
+  done
+  [[ $(swell jobs --json "$job" | grep -c '"gpu_indices"') == "$(companions "$job" | wc -l)" ]] || return
+  [[ $(swell jobs -u nobody) == 'No elastic jobs.' ]] || return
+  swell jobs 999999
+  [[ $? -eq 1 ]] || return
+  swell jobs --no-such-option
+  [[ $? -eq 2 ]]
+}
+check 'swell jobs shows the job and its companions' jobs_are_shown
+
+cluster_down
+cluster_up --nodes 2 --gpus-per-node 4 --no-accounting
+check 'a healthy site without slurmdbd' healthy
+for each in PriorityTier=10:PriorityTier PreemptMode=OFF:PreemptMode GraceTime=0:GraceTime State=DOWN:expansion-partition \
+  AllocNodes=elsewhere:'AllocNodes of expansion'; do
+  check "expansion partition with ${each%%:*}" breaks_and_mends FAULT "${each#*:}" \
+    scontrol update PartitionName=expansion "${each%%:*}"
+done
+check 'expansion partition without all nodes' breaks_and_mends warn nodes scontrol update PartitionName=expansion Nodes=node1
+
+finish_tests

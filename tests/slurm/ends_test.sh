@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# However a job or a companion ends, nothing is left behind and nobody else is hurt.
+# shellcheck source=tests/slurm/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cluster_up --nodes 4 --gpus-per-node 2
+
+grown_job() { submit --elastic=max=8 --gres=gpu:2 "$@" && within 30 grown "$job" 8; }
+nothing_left() { within 15 has_no_companions "$1" && settled && within 15 no_workers "$1"; }
+no_workers() {
+  local file pid
+  for file in "$work/$1"/start.*; do
+    read -r pid _ < "$file"
+    kill -0 "$pid" 2> /dev/null && return 1
+  done
+  return 0
+}
+
+parent_ends() { grown_job && touch "$work/$job/finish" && within 20 ended "$job" && nothing_left "$job"; }
+check 'the parent ends by itself' parent_ends
+
+parent_cancelled() { grown_job && scancel "$job" && within 30 ended "$job" && nothing_left "$job"; }
+check 'the parent is cancelled' parent_cancelled
+
+parent_killed_hard() { grown_job && scancel --signal=KILL --full "$job" && within 30 ended "$job" && nothing_left "$job"; }
+check 'everything of the parent is killed by signal 9' parent_killed_hard
+
+parent_times_out() {
+  # Slurm counts in minutes: the limit is brought close once the job has grown.
+  grown_job --time=10 && scontrol update job="$job" timelimit=1 || return
+  within 100 ended "$job" && [[ $(sacct -n -X -j "$job" -o state%20) =~ TIMEOUT ]] && nothing_left "$job"
+}
+check 'the parent reaches its time limit' parent_times_out
+
+parent_requeued() {
+  grown_job --requeue || return
+  local old
+  old=$(companions "$job")
+  scontrol requeue "$job" && within 20 none_runs "$old" && settled || return
+  within 200 grown "$job" 8 && settled
+}
+none_runs() { # COMPANIONS
+  local one
+  for one in $1; do [[ -z $(squeue --all -h -t R,S -j "$one" -o %i 2> /dev/null) ]] || return 1; done
+}
+check 'the parent is requeued: old companions go, the new run grows anew' parent_requeued
+
+companion_cancelled() {
+  grown_job || return
+  local victim from
+  victim=$(companions "$job" | head -n 1)
+  from=$(cat "$work/$job/step")
+  scancel "$victim" && within 30 further_than "$job" "$from" && in_state "$job" RUNNING || return
+  within 40 grown "$job" 8 && settled && goes_on "$job"
+}
+check 'a companion is cancelled by its owner: the training goes on, and grows again' companion_cancelled
+
+all_companions_cancelled() {
+  grown_job || return
+  companions "$job" | xargs scancel && within 30 in_state "$job" RUNNING && within 40 grown "$job" 8 && settled
+}
+check 'all companions are cancelled at once' all_companions_cancelled
+
+ignores_the_signal() {
+  # Workers that do not leave are killed, and resume from their last checkpoint.
+  IGNORE_SIGNAL=1 submit --elastic=max=8,grace=4 --gres=gpu:2 && within 40 grown "$job" 8 || return
+  rigid --gres=gpu:2 -N 3 && within 30 in_state "$rigid_job" RUNNING && within 30 grown "$job" 2 && settled
+}
+check 'workers that ignore the restart signal are killed after the grace' ignores_the_signal
+
+no_agent_no_growth() {
+  job=$(sbatch --parsable --output="$work/%j.out" --elastic --gres=gpu:2 --wrap 'sleep 300') || return
+  within 20 in_state "$job" RUNNING && within 10 word_is "$job" grants 0 || return
+  sleep 3 # several rounds of the controller
+  word_is "$job" grants 0
+}
+check 'a job whose program is not under swellrun is left alone' no_agent_no_growth
+
+finish_tests

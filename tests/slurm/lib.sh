@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
+#
+# What the tests against a real cluster share. A test sources this, starts a cluster with
+# `cluster_up [options]`, and calls `check NAME FUNCTION` for each behaviour. Needs SWELL_STAGE: the
+# prefix of an installed Swell (contrib/check sets it).
+set -u -o pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
+top=$(cd "$here/../.." && pwd) || exit 1
+cluster=$top/contrib/cluster
+PATH=$PATH:/usr/sbin
+
+skip() { printf '1..0 # SKIP %s\n' "$1"; exit 77; }
+
+: "${SWELL_STAGE:=}"
+[[ -n $SWELL_STAGE && -x $SWELL_STAGE/bin/swellrun ]] ||
+  skip "SWELL_STAGE names no installed Swell: run contrib/check, or SWELL_STAGE=PREFIX $0"
+for program in munged slurmctld slurmd; do
+  command -v "$program" > /dev/null || skip "$program is not installed: run contrib/setup"
+done
+PATH=$SWELL_STAGE/bin:$PATH
+
+# A base folder of our own: clusters of whoever else works here are not touched.
+TMPDIR=$(mktemp -d /tmp/swell-test-XXXXXX) || exit 1
+export TMPDIR
+chmod 755 "$TMPDIR"
+work=$TMPDIR/work
+mkdir -m 1777 "$work"
+cp "$here"/trainer.sh "$here"/trainer_job.sh "$work"
+export TRAINER=$work/trainer.sh
+trap 'cluster_down; rm -rf "$TMPDIR"' EXIT
+trap 'exit 1' INT TERM HUP PIPE
+
+cluster_up() { # [options of contrib/cluster start]
+  events=$TMPDIR/events.jsonl
+  : > "$events" && chmod 666 "$events"
+  "$cluster" start --plugins "$SWELL_STAGE/plugins" --swell-conf "EventLog=$events" \
+    --swell-conf GrowthInterval=1 --swell-conf AgentTimeout=4 "$@" > "$TMPDIR/start.log" 2>&1 || {
+    cat "$TMPDIR/start.log"
+    exit 1
+  }
+  eval "$("$cluster" env)"
+  cd "$work" || exit 1
+}
+
+cluster_down() {
+  cd / || return
+  if [[ -n ${SWELL_KEEP_LOGS:-} ]]; then "$cluster" stop --keep-logs "$SWELL_KEEP_LOGS"; else "$cluster" stop; fi
+} > /dev/null 2>&1
+
+# ---- results
+
+count=0 failures=0
+check() { # NAME FUNCTION...: one behaviour; what the function prints is shown when it fails
+  local name=$1 began=$SECONDS log=$TMPDIR/check.log
+  shift
+  count=$((count + 1))
+  if "$@" > "$log" 2>&1; then
+    printf 'ok %s - %s (%s s)\n' "$count" "$name" $((SECONDS - began))
+  else
+    failures=$((failures + 1))
+    printf 'not ok %s - %s\n' "$count" "$name"
+    { cat "$log"; show_state; } 2>&1 | sed 's/^/# /'
+  fi
+  clear_queue
+}
+
+finish_tests() {
+  printf '1..%s\n' "$count"
+  ((failures == 0)) || exit 1
+  exit 0
+}
+
+show_state() {
+  printf -- '--- squeue, companions, the controller, swellrun\n'
+  squeue --all -o '%i %j %u %T %N %b %r %q'
+  scontrol -o show job | grep -o '^JobId=[0-9]*\|JobState=[A-Z]*\|AdminComment=.*\]' | tr '\n' ' ' | sed 's/JobId/\n&/g'
+  printf '\n'
+  "$cluster" logs slurmctld | grep -E ' swell:|error: [^C]*$|preempt' | tail -n 30
+  tail -n 20 "$work"/*.out 2> /dev/null
+}
+
+# ---- waiting: for a state, with a deadline, never for time
+
+within() { # SECONDS COMMAND...
+  local deadline=$((SECONDS + $1 + 1))
+  shift
+  until "$@" > /dev/null 2>&1; do
+    if ((SECONDS > deadline)); then
+      printf 'not within the time: %s\n' "$*"
+      return 1
+    fi
+    sleep 0.1
+  done
+}
+
+# ---- jobs
+
+# submit [sbatch options]: an elastic or rigid job that trains with tests/slurm/trainer.sh under
+# swellrun; sets `job`. Its files are in $work/JOBID/.
+submit() {
+  job=$(sbatch --parsable --output="$work/%j.out" "$@" "$work/trainer_job.sh") || return 1
+  job=${job%%;*}
+}
+rigid() { # [sbatch options]: a job that only holds what it asked for; sets `rigid_job`
+  rigid_job=$(sbatch --parsable --output="$work/%j.out" "$@" --wrap 'sleep 600') || return 1
+}
+
+state_of() { squeue --all -h -j "$1" -t all -o %T 2> /dev/null | head -n 1; }
+in_state() { [[ $(state_of "$1") == "$2" ]]; }
+ended() { [[ ! $(state_of "$1") =~ PENDING|RUNNING|COMPLETING|SUSPENDED ]]; }
+word_of() { # JOB KEY: a word of the job's AdminComment
+  scontrol -o show job "$1" 2> /dev/null | sed -n "s/.*AdminComment=.*swell\[\(.*\)\].*/\1/p" | tr ' ' '\n' |
+    sed -n "s/^$2=//p"
+}
+lent() { word_of "$1" lent; }
+is_lent() { [[ $(lent "$1") == "$2" ]]; }
+word_is() { [[ $(word_of "$1" "$2") == "$3" ]]; }
+companions() { # JOB: the ids of its companions in Slurm's own records
+  scontrol -o show job 2> /dev/null | grep "AdminComment=swell\[parent=$1 " | grep -E 'JobState=(RUNNING|SUSPENDED)' |
+    sed -n 's/^JobId=\([0-9]*\).*/\1/p'
+}
+has_no_companions() { [[ -z $(companions "$1") ]]; }
+workers_run() { # JOB N: N workers of the newest epoch run
+  local newest
+  newest=$(newest_epoch "$1")
+  [[ -n $newest ]] && (($(running_ranks "$1" "$newest") == $2))
+}
+newest_epoch() {
+  find "$work/$1" -name 'start.*' -printf '%f\n' 2> /dev/null | cut -d. -f2 | sort -n | tail -n 1
+}
+running_ranks() { # JOB EPOCH
+  local file pid n=0
+  for file in "$work/$1/start.$2."*; do
+    [[ -e $file ]] || continue
+    read -r pid _ < "$file"
+    kill -0 "$pid" 2> /dev/null && n=$((n + 1))
+  done
+  printf '%s\n' "$n"
+}
+step_of() { cat "$work/$1/checkpoint" 2> /dev/null || printf '0\n'; }
+
+# grown JOB TOTAL: the job uses TOTAL GPUs, and Slurm, the controller and the workers agree on it.
+grown() {
+  local basic
+  basic=$(word_of "$1" basic)
+  [[ -n $basic ]] && is_lent "$1" $(($2 - basic)) && word_is "$1" state ACTIVE && workers_run "$1" "$2"
+}
+goes_on() { # JOB: its training gets on from where it is now
+  local from
+  from=$(cat "$work/$1/step" 2> /dev/null || printf 0)
+  within 20 further_than "$1" "$from"
+}
+further_than() { (($(cat "$work/$1/step" 2> /dev/null || printf 0) > $2)); }
+
+clear_queue() {
+  scancel --user=root --quiet 2> /dev/null
+  squeue -h -o %i | xargs -r scancel --quiet 2> /dev/null
+  within 60 queue_is_empty || printf '# the queue could not be emptied\n'
+}
+queue_is_empty() { [[ -z $(squeue --all -h) ]]; }
+
+# ---- invariants of design.md, over what Slurm itself prints
+
+invariants() {
+  local problems
+  problems=$(scontrol -o -d show job 2> /dev/null | awk -f "$here/invariants.awk")
+  [[ -z $problems ]] && return 0
+  printf '%s\n' "$problems"
+  return 1
+}
+# Parent and companion name each other only after the next round of the controller: so a moment is given.
+settled() { within 15 invariants || invariants; }

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# One user reaches for another's job, and an admin makes a mistake in swell.conf.
+# shellcheck source=tests/slurm/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+[[ $(id -u) == 0 ]] || skip 'another user is needed: run as root'
+cluster_up --nodes 2 --gpus-per-node 4 --users games,nobody
+
+as() { # USER COMMAND...
+  local user=$1
+  shift
+  setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups -- "$@"
+}
+games_job() {
+  job=$(as games sbatch --parsable --output="$work/%j.out" --elastic=max=8 --gres=gpu:2 "$work/trainer_job.sh")
+}
+
+an_ordinary_user_can() { games_job && within 30 grown "$job" 8 && settled && [[ $(squeue -h -o %u | sort -u) == games ]]; }
+check 'an ordinary user needs no rights for any of this' an_ordinary_user_can
+
+claims_are_refused() {
+  local said
+  said=$(as nobody salloc --no-shell --immediate=1 --comment=swell-grant=0123 --gres=gpu:1 2>&1) && return 1
+  [[ $said =~ 'no live grant' ]] || return
+  said=$(as nobody sbatch --qos=expansion --gres=gpu:1 --wrap 'sleep 1' 2>&1) && return 1
+  [[ $said =~ 'for companions' ]] || return
+  as nobody sbatch --admin-comment='swell[parent=1 grant=x]' --gres=gpu:1 --wrap 'sleep 30' && settled
+}
+check 'a submission that claims to be a companion is refused with the reason' claims_are_refused
+
+anothers_job() {
+  games_job && within 30 grown "$job" 8 || return
+  # nobody runs a swellrun that says it manages the job of games
+  as nobody env SLURM_JOB_ID="$job" SLURM_CONF="$SLURM_CONF" swellrun -n 2 true > said 2>&1
+  grep -q 'another user' said || { cat said; return 1; }
+  as nobody scancel "$(companions "$job" | head -n 1)" && in_state "$job" RUNNING && grown "$job" 8 && settled
+}
+check 'another user can neither manage a job nor end its companions' anothers_job
+
+owner_cannot_keep_it() {
+  games_job && within 30 grown "$job" 8 || return
+  local one
+  one=$(companions "$job" | head -n 1)
+  as games scontrol update job="$one" qos=normal && return 1
+  as games scontrol update job="$one" comment=mine && return 1
+  [[ $(squeue -h -j "$one" -o %q) == expansion ]]
+}
+check 'the owner of a companion cannot make it permanent' owner_cannot_keep_it
+
+garbage_at_the_port() {
+  games_job && within 30 grown "$job" 8 || return
+  local port i
+  port=$(sed -n 's/^ControlPort=//p' "$SWELL_CLUSTER_DIR/etc/swell.conf")
+  for i in {1..200}; do
+    { head -c 3000 /dev/urandom > "/dev/tcp/127.0.0.1/$port"; } 2> /dev/null
+  done
+  local -a open=()
+  for i in {1..300}; do exec {fd}<> "/dev/tcp/127.0.0.1/$port" && open+=("$fd"); done
+  rigid --gres=gpu:4 && within 20 in_state "$rigid_job" RUNNING && within 20 grown "$job" 4 && settled
+  local status=$?
+  for fd in "${open[@]}"; do exec {fd}>&-; done
+  return $status
+}
+check 'garbage and silence at the port of the controller delay nobody' garbage_at_the_port
+
+bad_swell_conf() {
+  games_job && within 30 grown "$job" 8 || return
+  cp "$SWELL_CLUSTER_DIR/etc/swell.conf" good.conf
+  echo 'GrowthInterval=soon' >> "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld || return
+  "$cluster" logs slurmctld | grep -q 'GrowthInterval' || return
+  rigid --gres=gpu:1 --time=1 && in_state "$job" RUNNING || return
+  cp good.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld && within 60 grown "$job" "$([[ $(state_of "$rigid_job") == RUNNING ]] && echo 7 || echo 8)" && settled
+}
+check 'a bad swell.conf turns elasticity off, names the fault, and leaves slurmctld up' bad_swell_conf
+
+no_swell_conf() {
+  mv "$SWELL_CLUSTER_DIR/etc/swell.conf" away.conf
+  "$cluster" restart-ctld && rigid --gres=gpu:1 && within 20 in_state "$rigid_job" RUNNING
+  local status=$?
+  mv away.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld && return $status
+}
+check 'slurmctld runs without swell.conf' no_swell_conf
+
+finish_tests

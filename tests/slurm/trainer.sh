@@ -1,0 +1,27 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# A training program in miniature: counts steps, checkpoints on USR1 and leaves, resumes from the
+# checkpoint, ends when ./finish exists (or FAIL_AT is reached, with exit code 3). Every worker leaves a
+# file that says how it was started: "PID RANK WORLD LOCAL_RANK LOCAL_WORLD NODE_RANK HOST GPUS".
+cd "${TRAINER_WORK:?}" || exit 2
+leave() {
+  if ((RANK == 0)); then echo "$step" > checkpoint.new && mv checkpoint.new checkpoint; fi
+  echo "$step" > "left.$SWELL_EPOCH.$RANK"
+  exit 0
+}
+step=$(cat checkpoint 2> /dev/null || echo 0)
+[[ -z ${IGNORE_SIGNAL:-} ]] && trap 'leave' USR1
+[[ -n ${IGNORE_SIGNAL:-} ]] && trap '' USR1
+echo "$$ $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK ${SLURMD_NODENAME:-} ${CUDA_VISIBLE_DEVICES:-}" \
+  > ".start.$RANK" && mv ".start.$RANK" "start.$SWELL_EPOCH.$RANK"
+while [[ ! -e finish ]]; do
+  sleep 0.2 &
+  wait $!
+  step=$((step + 1))
+  if ((RANK == 0)); then
+    echo "$step" > step.new && mv step.new step
+    [[ -n ${FAIL_AT:-} ]] && ((step >= FAIL_AT)) && exit 3
+  fi
+done
+((RANK == 0)) && echo "$step" > checkpoint
+exit 0

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "control/server.h"
+#include "controller/admission.h"
+#include "slurm/slurm_api.h"
+
+/// A Slurm and a server that do what a test says, so that the controller's own decisions are seen.
+namespace swell::test {
+
+using controller::JobId;
+
+class FakeSlurm final : public slurm::SlurmApi {
+ public:
+  slurm::Snapshot now;
+  std::vector<JobId> cancelled;
+  int comments_written = 0;
+
+  explicit FakeSlurm(int nodes) {
+    now.taken = 1'000'000;
+    slurm::PartitionRecord partition;
+    partition.name = "train";
+    partition.up = true;
+    for (int i = 1; i <= nodes; ++i) {
+      slurm::NodeRecord node;
+      node.name = "node" + std::to_string(i);
+      node.usable = true;
+      node.gpus = {{8, "h100", ""}};
+      node.cpus = 64;
+      node.memory_mib = 512000;
+      partition.nodes.push_back(node.name);
+      now.nodes.push_back(node);
+    }
+    now.partitions.push_back(partition);
+  }
+
+  slurm::JobRecord& run(JobId id, const std::string& node, int gpus, const std::string& comment) {
+    slurm::JobRecord job;
+    job.id = id;
+    job.uid = 1000;
+    job.partition = "train";
+    job.phase = slurm::JobPhase::running;
+    job.admin_comment = comment;
+    job.nodes = {node};
+    job.gpus = {{node, {gpus, "h100", "0-" + std::to_string(gpus - 1)}}};
+    job.cpus = 8 * gpus;
+    job.memory_mib = 1000 * gpus;
+    job.start_time = 1;
+    return now.jobs.emplace_back(job);
+  }
+  slurm::JobRecord& run_elastic(JobId id, const std::string& node, int gpus, const std::string& more = "") {
+    return run(id, node, gpus, "swell[elastic=max=4x,grace=20 basic=" + std::to_string(gpus) + more + "]");
+  }
+  slurm::JobRecord& wait(JobId id, int gpus) {
+    slurm::JobRecord job;
+    job.id = id;
+    job.partition = "train";
+    job.phase = slurm::JobPhase::pending;
+    job.waiting = slurm::Waiting::for_resources;
+    job.priority = 100;
+    job.gpus_per_node = {gpus, "h100", ""};
+    return now.jobs.emplace_back(job);
+  }
+  slurm::JobRecord* find(JobId id) {
+    for (slurm::JobRecord& job : now.jobs)
+      if (job.id == id) return &job;
+    return nullptr;
+  }
+  void end(JobId id) {
+    std::erase_if(now.jobs, [&](const slurm::JobRecord& job) { return job.id == id; });
+  }
+
+  Result<std::optional<slurm::Snapshot>> load() override { return std::optional<slurm::Snapshot>(now); }
+  void forget() override {}
+  Result<void> cancel(JobId job) override {
+    cancelled.push_back(job);
+    end(job);
+    return {};
+  }
+  Result<void> set_admin_comment(JobId job, const std::string& text) override {
+    ++comments_written;
+    if (slurm::JobRecord* record = find(job)) record->admin_comment = text;
+    return {};
+  }
+};
+
+class FakeServer final : public control::Server {
+ public:
+  std::vector<Event> events;
+  std::vector<std::pair<control::ConnectionId, control::Message>> sent;
+  std::vector<control::ConnectionId> closed;
+
+  std::uint16_t port() const override { return 1; }
+  std::vector<Event> take() override { return std::exchange(events, {}); }
+  void send(control::ConnectionId connection, control::Message message) override {
+    sent.emplace_back(connection, std::move(message));
+  }
+  void close(control::ConnectionId connection) override { closed.push_back(connection); }
+
+  void says(control::ConnectionId connection, control::Message message, uid_t uid = 1000) {
+    events.push_back({Event::Kind::message, connection, uid, "test", std::move(message)});
+  }
+  void hangs_up(control::ConnectionId connection) {
+    events.push_back({Event::Kind::closed, connection, 1000, "test", control::Message{}});
+  }
+  /// The last message of a type that was sent, or null.
+  template <typename T>
+  const T* last() const {
+    for (auto it = sent.rbegin(); it != sent.rend(); ++it)
+      if (const T* message = std::get_if<T>(&it->second)) return message;
+    return nullptr;
+  }
+};
+
+}  // namespace swell::test

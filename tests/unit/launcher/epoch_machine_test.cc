@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/epoch_machine.h"
+
+#include <criterion/criterion.h>
+#include <csignal>
+
+using namespace swell;
+using namespace swell::control;
+using namespace swell::launcher;
+
+namespace {
+
+constexpr JobId job = 5;
+
+Place place(int id, JobId owner, const char* node, int gpus) {
+  Place made;
+  made.id = id;
+  made.job = owner;
+  made.node = node;
+  made.gpus = made.workers = gpus;
+  return made;
+}
+
+/// A run of 2 basic workers on node1 (place 0), and what its machine asked for.
+class Run {
+ public:
+  explicit Run(EpochMachine::Settings settings = {}) : machine(with_job(settings), {place(0, job, "node1", 2)}) {
+    machine.start(now);
+    hello(0, 2);
+    collect();
+    cr_assert_eq(starts, 1);
+  }
+
+  void hello(int place_id, int workers) {
+    for (int local = 0; local < workers; ++local) machine.hello(now, {place_id, local}, "host", 1000 + local);
+    collect();
+  }
+  /// Every running worker at a place leaves, and its shim is ready again.
+  void leave(int place_id, int workers, Exit exit = {}) {
+    for (int local = 0; local < workers; ++local) {
+      machine.exited(now, {place_id, local}, exit);
+      machine.hello(now, {place_id, local}, "host", 2000 + local);
+    }
+    collect();
+  }
+  /// Grants a companion of `gpus` on node2; its place gets the next id.
+  void grow(JobId companion, int gpus) {
+    Grow message;
+    message.offers.resize(1);
+    machine.grow(now, message);
+    collect();
+    cr_assert_eq(allocations, ++expected_allocations);
+    machine.allocated(now, {{"nonce", companion, "", {place(0, 0, "node2", gpus)}}});
+    collect();
+  }
+  /// A companion with 4 workers takes part (place 1).
+  void grown() {
+    grow(9, 4);
+    hello(1, 4);
+    leave(0, 2);
+    cr_assert_eq(starts, 2);
+    cr_assert_eq(workers, 6u);
+    signals.clear();
+  }
+  void shrink(JobId companion, int deadline_s) {
+    machine.shrink(now, {{companion}, deadline_s, "needed"});
+    collect();
+  }
+  void tick(double time) {
+    now = time;
+    machine.tick(now);
+    collect();
+  }
+  template <typename F> void event(F function) {
+    function();
+    collect();
+  }
+
+  void collect() {
+    for (const action::Any& each : machine.take()) {
+      if (const auto* step = std::get_if<action::StartStep>(&each)) steps.push_back(step->job);
+      if (const auto* start = std::get_if<action::StartWorkers>(&each)) {
+        ++starts;
+        workers = start->workers.size();
+        last_start = *start;
+      }
+      if (const auto* signal = std::get_if<action::SignalWorkers>(&each))
+        for (const WorkerId id : signal->workers) signals.emplace_back(id, signal->signal);
+      if (std::holds_alternative<action::Allocate>(each)) ++allocations;
+      if (const auto* release = std::get_if<action::Release>(&each)) releases.push_back(release->job);
+      if (const auto* tell = std::get_if<action::Tell>(&each)) told.push_back(tell->message);
+      if (const auto* finish = std::get_if<action::Finish>(&each)) code = finish->code;
+    }
+  }
+  bool signalled(int signal, std::size_t count) const {
+    std::size_t found = 0;
+    for (const auto& [id, number] : signals) found += number == signal;
+    return found == count;
+  }
+  JobState state() const { return machine.status().state; }
+
+  double now = 100;
+  EpochMachine machine;
+  std::vector<JobId> steps, releases;
+  int starts = 0, allocations = 0, expected_allocations = 0;
+  std::size_t workers = 0;
+  action::StartWorkers last_start;
+  std::vector<std::pair<WorkerId, int>> signals;
+  std::vector<Message> told;
+  std::optional<int> code;
+
+ private:
+  static EpochMachine::Settings with_job(EpochMachine::Settings settings) {
+    settings.job = job;
+    settings.restart_signal = SIGUSR1;
+    return settings;
+  }
+};
+
+using Jobs = std::vector<JobId>;
+
+}  // namespace
+
+Test(epochs, the_basic_workers_start_when_all_are_there) {
+  Run run;
+  cr_assert_eq(run.steps, Jobs{job});
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_eq(run.state(), JobState::active);
+  cr_assert_eq(run.machine.status().epoch, 0);
+}
+
+Test(epochs, the_program_s_end_is_the_run_s_end) {
+  Run run;
+  run.leave(0, 2);
+  cr_assert_eq(run.code.value_or(-1), 0);
+}
+
+Test(epochs, an_error_exit_without_companions_ends_the_run_with_it) {
+  Run run;
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
+  run.tick(*run.machine.deadline());
+  cr_assert(run.signalled(SIGTERM, 1));
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGTERM}); });
+  cr_assert_eq(run.code.value_or(-1), 3);
+  cr_assert_eq(run.starts, 1);
+}
+
+Test(epochs, a_death_by_signal_is_128_and_its_number) {
+  Run run;
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGSEGV}); });
+  run.tick(run.now);
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGTERM}); });
+  cr_assert_eq(run.code.value_or(-1), 128 + SIGSEGV);
+}
+
+Test(epochs, with_kill_on_bad_exit_0_the_others_may_finish) {
+  EpochMachine::Settings settings;
+  settings.kill_on_bad_exit = false;
+  Run run(settings);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
+  cr_assert(run.signals.empty());
+  cr_assert_not(run.code.has_value());
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+  cr_assert_eq(run.code.value_or(-1), 3);
+}
+
+Test(epochs, growing_disturbs_nobody_until_the_new_workers_are_up) {
+  Run run;
+  run.grow(9, 4);
+  cr_assert_eq(run.state(), JobState::warming);
+  cr_assert_eq(run.steps, (Jobs{job, 9}));
+  run.hello(1, 3);
+  cr_assert(run.signals.empty());
+  run.event([&] { run.machine.hello(run.now, {1, 3}, "host", 1); });
+  cr_assert(run.signalled(SIGUSR1, 2));
+  cr_assert_eq(run.state(), JobState::switching);
+  run.now += 1.5;
+  run.leave(0, 2);
+  cr_assert_eq(run.workers, 6u);
+  cr_assert_eq(run.state(), JobState::active);
+  cr_assert_eq(run.machine.status().epoch, 1);
+  cr_assert_float_eq(run.machine.status().stopped_s, 1.5, 1e-9);
+  // Rank 0 is in the basic allocation.
+  cr_assert_eq(run.last_start.workers.front().first.place, 0);
+}
+
+Test(epochs, a_refused_grant_changes_nothing) {
+  Run run;
+  Grow grow;
+  grow.offers.resize(1);
+  run.event([&] { run.machine.grow(run.now, grow); });
+  run.event([&] { run.machine.allocated(run.now, {{"nonce", 0, "busy", {}}}); });
+  cr_assert_eq(run.state(), JobState::active);
+  cr_assert_eq(run.steps, Jobs{job});
+  cr_assert(run.signals.empty());
+}
+
+Test(epochs, a_companion_whose_step_does_not_come_up_is_given_back) {
+  Run run;
+  run.grow(9, 4);
+  run.tick(*run.machine.deadline());
+  cr_assert_eq(run.releases, Jobs{9});
+  cr_assert(run.signals.empty());
+  cr_assert_eq(run.starts, 1);
+}
+
+Test(epochs, a_shrink_releases_before_the_others_have_left) {
+  Run run;
+  run.grown();
+  run.shrink(9, 20);
+  cr_assert(run.signalled(SIGUSR1, 6));
+  cr_assert_eq(run.state(), JobState::draining);
+  run.leave(1, 4);
+  cr_assert_eq(run.releases, Jobs{9});
+  cr_assert_eq(run.starts, 2);
+  run.leave(0, 2);
+  cr_assert_eq(run.workers, 2u);
+  run.event([&] { run.machine.released(run.now, 9); });
+  cr_assert(std::holds_alternative<Released>(run.told.back()));
+}
+
+Test(epochs, who_has_not_left_before_the_deadline_is_killed) {
+  Run run;
+  run.grown();
+  run.shrink(9, 10);
+  cr_assert_float_eq(*run.machine.deadline(), run.now + 8, 1e-9);
+  run.tick(run.now + 8);
+  cr_assert(run.signalled(SIGKILL, 6));
+  run.leave(1, 4, {0, SIGKILL});
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.releases, Jobs{9});
+  cr_assert_eq(run.starts, 3);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(epochs, a_companion_that_never_took_part_is_given_back_at_once) {
+  Run run;
+  run.grow(9, 4);
+  run.hello(1, 2);
+  run.shrink(9, 20);
+  cr_assert_eq(run.releases, Jobs{9});
+  cr_assert(run.signals.empty());
+}
+
+Test(epochs, a_shrink_while_switching_goes_into_the_same_stop) {
+  Run run;
+  run.grow(9, 4);
+  run.hello(1, 4);
+  cr_assert_eq(run.state(), JobState::switching);
+  run.shrink(9, 20);
+  cr_assert_eq(run.releases, Jobs{9});
+  run.leave(0, 2);
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_eq(run.starts, 2);
+}
+
+Test(epochs, a_grant_during_a_stop_joins_later) {
+  Run run;
+  run.grown();
+  run.shrink(9, 20);
+  run.grow(12, 2);
+  run.leave(1, 4);
+  run.leave(0, 2);
+  cr_assert_eq(run.workers, 2u);
+  run.hello(2, 2);
+  cr_assert_eq(run.state(), JobState::switching);
+  run.leave(0, 2);
+  cr_assert_eq(run.workers, 4u);
+}
+
+Test(epochs, a_warning_from_slurm_is_a_shrink) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.notice(run.now, {1, 0}, SIGTERM); });
+  run.event([&] { run.machine.notice(run.now, {1, 1}, SIGTERM); });
+  cr_assert(run.signalled(SIGUSR1, 6));
+  run.leave(1, 4, {143, 0});
+  run.leave(0, 2);
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(epochs, a_lost_companion_means_starting_again_without_it) {
+  Run run;
+  run.grown();
+  for (int local = 0; local < 4; ++local) run.event([&] { run.machine.lost(run.now, {1, local}); });
+  cr_assert(run.signalled(SIGKILL, 5));  // one of the six was lost when the first news came
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.releases, Jobs{9});
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_eq(run.starts, 3);
+}
+
+Test(epochs, an_error_is_forgiven_when_a_companion_s_loss_explains_it) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {1, 0}); });  // its peer died
+  run.now += 1;
+  run.event([&] { run.machine.step_ended(run.now, 9, {0, SIGKILL}); });
+  run.leave(1, 4, {0, SIGKILL});
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}); });
+  run.hello(0, 2);
+  cr_assert_eq(run.starts, 3);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(epochs, an_unexplained_error_ends_the_run_also_with_companions) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {1, 0}); });
+  cr_assert_not(run.code.has_value());
+  run.tick(*run.machine.deadline());
+  cr_assert(run.signalled(SIGTERM, 5));
+  run.leave(1, 4, {0, SIGTERM});
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGTERM}); });
+  cr_assert_eq(run.code.value_or(-1), 1);
+  cr_assert_eq(run.releases, Jobs{9});
+}
+
+Test(epochs, too_many_losses_end_the_run) {
+  EpochMachine::Settings settings;
+  settings.max_restarts = 1;
+  Run run(settings);
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}); });
+  run.leave(1, 4, {0, SIGKILL});
+  run.leave(0, 2, {0, SIGKILL});
+  run.grow(12, 2);
+  run.hello(2, 2);
+  run.leave(0, 2);
+  cr_assert_eq(run.starts, 4);
+  run.event([&] { run.machine.exited(run.now, {2, 0}, {0, SIGKILL}); });
+  run.leave(2, 2, {0, SIGKILL});
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.code.value_or(-1), 128 + SIGKILL);
+}
+
+Test(epochs, sizes_leave_workers_without_a_part) {
+  EpochMachine::Settings settings;
+  settings.sizes = {2, 4};
+  Run run(settings);
+  run.grow(9, 3);
+  run.hello(1, 3);
+  run.leave(0, 2);
+  cr_assert_eq(run.workers, 4u);
+}
+
+Test(epochs, term_ends_the_run_with_its_companions) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.signalled(run.now, SIGTERM); });
+  cr_assert(run.signalled(SIGTERM, 6));
+  run.leave(1, 4, {0, SIGTERM});
+  run.leave(0, 2, {0, SIGTERM});
+  cr_assert_eq(run.code.value_or(-1), 128 + SIGTERM);
+  cr_assert_eq(run.releases, Jobs{9});
+}
+
+Test(epochs, other_signals_only_reach_the_workers) {
+  Run run;
+  run.event([&] { run.machine.signalled(run.now, SIGUSR2); });
+  cr_assert(run.signalled(SIGUSR2, 2));
+  cr_assert_eq(run.state(), JobState::active);
+}
+
+Test(epochs, a_basic_worker_s_shim_that_is_killed_ends_the_run) {
+  Run run;
+  run.event([&] { run.machine.lost(run.now, {0, 0}); });
+  run.tick(run.now);
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGTERM}); });
+  cr_assert_eq(run.code.value_or(-1), 128 + SIGKILL);
+}
+
+Test(epochs, an_srun_that_cannot_start_ends_the_run_with_its_code) {
+  EpochMachine machine([] {
+    EpochMachine::Settings settings;
+    settings.job = job;
+    return settings;
+  }(), {place(0, job, "node1", 2)});
+  machine.start(1);
+  machine.step_ended(2, job, {2, 0});
+  const auto actions = machine.take();
+  cr_assert_eq(std::get<action::Finish>(actions.back()).code, 2);
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/options.h"
+
+#include <criterion/criterion.h>
+#include <cstring>
+
+#include "launcher/srun_option.h"
+
+using namespace swell;
+using namespace swell::launcher;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+const char* no_environment(const char*) { return nullptr; }
+
+Options parsed(const Words& words, const char* (*env)(const char*) = no_environment) {
+  const auto options = Options::parse(words, env);
+  cr_assert(options.ok(), "%s", options.ok() ? "" : options.error().message().c_str());
+  return *options;
+}
+
+std::string refusal(const Words& words) {
+  const auto options = Options::parse(words, no_environment);
+  cr_assert_not(options.ok());
+  return options.error().message();
+}
+
+}  // namespace
+
+Test(options, the_program_begins_after_srun_s_options) {
+  const Options options = parsed({"-l", "-o", "out.txt", "--mpi=none", "--chdir", "/tmp", "-utrue", "--label"});
+  // -u takes no argument: "true" are letters, the first of them -t with "rue"
+  cr_assert_eq(options.program, Words{});
+  const Options good = parsed({"-l", "-o", "out.txt", "--mpi=none", "--chdir", "/tmp", "python", "-n", "x.py", "--lr=1"});
+  cr_assert_eq(good.program, (Words{"python", "-n", "x.py", "--lr=1"}));
+  cr_assert_eq(good.each_step, (Words{"-l", "-o", "out.txt", "--mpi=none", "--chdir", "/tmp"}));
+  cr_assert_eq(good.plain_reason, std::string());
+  cr_assert_not(good.ntasks.has_value());
+}
+
+Test(options, srun_gets_everything_but_swellrun_s_own) {
+  const Options options = parsed({"--restart-signal=USR2", "-N", "2", "--swell-events", "e.json", "-n8", "./a.out", "--max-restarts=9"});
+  cr_assert_eq(options.srun, (Words{"-N", "2", "-n8", "./a.out", "--max-restarts=9"}));
+  cr_assert_eq(options.restart_signal, SIGUSR2);
+  cr_assert_eq(options.events_file, std::string("e.json"));
+  cr_assert_eq(options.max_restarts, 3);
+  cr_assert_eq(*options.nodes, 2);
+  cr_assert_eq(*options.ntasks, 8);
+}
+
+Test(options, what_shapes_the_workers_is_read_and_not_passed_on) {
+  const Options options = parsed({"--ntasks-per-node=4", "-c", "8", "--gpus-per-task=2", "--gres=gpu:h100:8", "-G16", "-K0", "-W", "30", "x"});
+  cr_assert_eq(*options.ntasks_per_node, 4);
+  cr_assert_eq(*options.cpus_per_task, 8);
+  cr_assert_eq(*options.gpus_per_task, 2);
+  cr_assert_eq(*options.gpus_per_node, 8);
+  cr_assert_eq(*options.gpus, 16);
+  cr_assert_not(options.kill_on_bad_exit);
+  cr_assert(options.each_step.empty() && options.basic_step.empty());
+}
+
+Test(options, what_the_allocation_was_asked_for_with_goes_to_the_basic_step_only) {
+  const Options options = parsed({"-A", "research", "--mem=4G", "-i", "in.txt", "--time=10", "x"});
+  cr_assert_eq(options.basic_step, (Words{"-A", "research", "--mem=4G", "-i", "in.txt"}));
+  cr_assert_eq(options.each_step, (Words{"--time=10"}));
+}
+
+Test(options, what_cannot_be_elastic_is_left_to_srun_and_says_why) {
+  cr_assert_eq(parsed({"--pty", "bash"}).plain_reason, std::string("--pty is given"));
+  cr_assert_eq(parsed({"--jobid=5", "x"}).plain_reason, std::string("--jobid is given"));
+  cr_assert_eq(parsed({"--multi-prog", "conf"}).plain_reason, std::string("--multi-prog is given"));
+  cr_assert_neq(parsed({"x", ":", "y"}).plain_reason, std::string());
+  cr_assert_neq(parsed({"--gres=fpga:1", "x"}).plain_reason, std::string());
+  // An option of a newer Slurm: with "=" it is passed on, without it the program cannot be found.
+  cr_assert_eq(parsed({"--brand-new=1", "x"}).plain_reason, std::string());
+  const Options unknown = parsed({"-l", "--brand-new", "1", "x"});
+  cr_assert_eq(unknown.plain_reason, std::string("--brand-new is not known to swellrun"));
+  cr_assert_eq(unknown.srun, (Words{"-l", "--brand-new", "1", "x"}));
+}
+
+Test(options, optional_arguments_belong_to_the_same_word) {
+  const Options options = parsed({"--exclusive", "--propagate=NONE", "-K", "prog"});
+  cr_assert_eq(options.program, Words{"prog"});
+  cr_assert_eq(options.each_step, (Words{"--exclusive", "--propagate=NONE"}));
+}
+
+Test(options, long_names_may_be_shortened_as_srun_allows) {
+  cr_assert_eq(*parsed({"--ntasks-per-n=2", "x"}).ntasks_per_node, 2);
+  cr_assert_eq(std::string(find_option("lab")->name), std::string("label"));
+  cr_assert_null(find_option("gpu"));
+}
+
+Test(options, own_options_are_checked) {
+  cr_assert_neq(refusal({"--restart-signal=KILL", "x"}).find("--restart-signal=KILL"), std::string::npos);
+  cr_assert_neq(refusal({"--restart-timeout=soon", "x"}).find("--restart-timeout=soon"), std::string::npos);
+  cr_assert_neq(refusal({"--max-restarts=-1", "x"}).find("--max-restarts=-1"), std::string::npos);
+  cr_assert_neq(refusal({"--swell-events"}).find("needs a value"), std::string::npos);
+  cr_assert_neq(refusal({"-o"}).find("--output needs a value"), std::string::npos);
+}
+
+Test(options, the_environment_stands_for_options_that_are_not_given) {
+  const auto env = [](const char* name) -> const char* {
+    if (std::strcmp(name, "SWELL_RESTART_TIMEOUT") == 0) return "12.5";
+    return std::strcmp(name, "SWELL_RESTART_SIGNAL") == 0 ? "USR2" : nullptr;
+  };
+  const Options options = parsed({"--restart-signal", "10", "x"}, env);
+  cr_assert_eq(*options.restart_timeout_s, 12.5);
+  cr_assert_eq(options.restart_signal, SIGUSR1);
+}
+
+Test(options, the_table_has_no_name_and_no_letter_twice) {
+  for (const SrunOption& one : srun_options()) {
+    cr_assert_eq(find_option(one.name), &one);
+    if (one.letter != 0) cr_assert_eq(find_option(one.letter), &one);
+  }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "slurm/gres.h"
+
+#include <criterion/criterion.h>
+
+using namespace swell::slurm;
+
+Test(gres, reads_every_spelling_of_gpus) {
+  const struct {
+    const char* text;
+    GpuRequest gpus;
+  } cases[] = {
+      {"gres:gpu:4", {4, "", ""}},
+      {"gres/gpu:h100:4", {4, "h100", ""}},
+      {"gres/gpu=4", {4, "", ""}},
+      {"gres/gpu:h100=4", {4, "h100", ""}},
+      {"gpu:h100:8(S:0-1)", {8, "h100", ""}},
+      {"gpu:h100:4(IDX:0-2,7)", {4, "h100", "0-2,7"}},
+      {"gpu", {1, "", ""}},
+      {"gres:gpu:h100", {1, "h100", ""}},
+      {"gpu:0(IDX:N/A)", {0, "", "N/A"}},
+  };
+  for (const auto& each : cases) {
+    const auto found = parse_gpus(each.text);
+    cr_assert_eq(found.size(), 1u, "%s", each.text);
+    cr_assert(found[0] == each.gpus, "%s: %d %s %s", each.text, found[0].count, found[0].type.c_str(),
+              found[0].indices.c_str());
+  }
+}
+
+Test(gres, skips_other_resources_and_adds_up_types) {
+  cr_assert(parse_gpus("craynetwork:1,gpumem:80G,shard:4").empty());
+  const GpuRequest sum = sum_gpus("gres:gpu:a100:2,nic:1,gres:gpu:h100:3");
+  cr_assert_eq(sum.count, 5);
+  cr_assert_eq(sum.type, std::string("a100"));
+}
+
+Test(gres, reads_tres_values_with_units) {
+  const char* tres = "cpu=32,mem=4000M,node=1,billing=32,gres/gpu=4";
+  cr_assert_eq(tres_value(tres, "cpu"), 32);
+  cr_assert_eq(tres_value(tres, "mem"), 4000);
+  cr_assert_eq(tres_value("mem=1.5G", "mem"), 1536);
+  cr_assert_eq(tres_value("mem=2T", "mem"), 2 * 1024 * 1024);
+  cr_assert_eq(tres_value(tres, "gres/gpu"), 4);
+  cr_assert_eq(tres_value(tres, "fs"), 0);
+}
+
+Test(gres, counts_the_tasks_of_an_array) {
+  cr_assert_eq(count_array_tasks("0-9"), 10);
+  cr_assert_eq(count_array_tasks("0-9:2%3"), 5);
+  cr_assert_eq(count_array_tasks("1,3,5-7"), 5);
+  cr_assert_eq(count_array_tasks("garbage"), 1);
+}

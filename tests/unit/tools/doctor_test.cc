@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Each property of a site broken once: the right check says so, and says how it is mended.
+#include <criterion/criterion.h>
+#include <functional>
+
+#include "tools/doctor/checks.h"
+#include "unit/tools/site_builder.h"
+
+using namespace swell;
+using namespace swell::tools::doctor;
+using swell::test::healthy_partition_site;
+using swell::test::healthy_site;
+
+namespace {
+
+Qos& qos(Site& site, const char* name) {
+  std::size_t i = 0;
+  while (site.accounting->qos.at(i).name != name) ++i;
+  return site.accounting->qos[i];
+}
+
+bool contains(const std::string& text, const char* words) { return text.find(words) != std::string::npos; }
+
+/// A way to break a site, what is said of it, and one of the mend lines.
+struct Case {
+  const char* check;
+  Level level;
+  std::function<void(Site&)> breaks;
+  const char* what;
+  const char* mend;
+};
+
+void expect(Site site, const Case& each) {
+  each.breaks(site);
+  const Findings findings = examine(site);
+  for (const Finding& finding : findings) {
+    if (finding.check != each.check || finding.level != each.level || !contains(finding.what, each.what)) continue;
+    for (const std::string& line : finding.mend)
+      if (contains(line, each.mend)) return;
+  }
+  cr_assert(false, "%s: not \"%s\" with \"%s\" in:\n%s", each.check, each.what, each.mend, findings_text(findings).c_str());
+}
+
+void expect_all_good(const Site& site) {
+  for (const Finding& finding : examine(site))
+    cr_assert_eq(finding.level, Level::ok, "%s: %s", finding.check.c_str(), finding.what.c_str());
+}
+
+}  // namespace
+
+Test(doctor, a_healthy_site_has_no_fault_and_no_warning) {
+  expect_all_good(healthy_site());
+  expect_all_good(healthy_partition_site());
+  cr_assert_not(has_fault(examine(healthy_site())));
+}
+
+Test(doctor, without_slurmctld_nothing_else_is_said) {
+  Site site = healthy_site();
+  site.slurmctld = Error("Unable to contact slurm controller");
+  const Findings findings = examine(site);
+  cr_assert_eq(findings.size(), 1u);
+  cr_assert(has_fault(findings));
+  cr_assert(contains(findings[0].what, "Unable to contact"));
+}
+
+Test(doctor, faults_of_the_installation) {
+  const Case cases[] = {
+      {"swell.conf", Level::fault, [](Site& s) { s.swell_conf = Error("/etc/slurm/swell.conf: line 2: unknown key \"Colour\""); },
+       "elasticity is off: /etc/slurm/swell.conf: line 2: unknown key", "$EDITOR /etc/slurm/swell.conf"},
+      {"swell.conf", Level::fault, [](Site& s) { s.swell_conf_for_slurm_user = false; }, "SlurmUser may not read",
+       "chmod a+r /etc/slurm/swell.conf"},
+      {"swell.conf", Level::warn, [](Site& s) { s.swell_conf->enabled = false; }, "switched off", "Elasticity=yes"},
+      {"swell.conf", Level::warn, [](Site& s) { s.swell_conf = Error("no such file"), s.host = "n1"; },
+       "controller host only", "swell doctor   # on 10.0.0.1"},
+      {"SchedulerType", Level::fault, [](Site& s) { s.slurmctld->scheduler_type = "sched/backfill"; }, "sched/backfill",
+       "in slurm.conf: SchedulerType=sched/swell"},
+      {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = "lua"; }, "lua",
+       "in slurm.conf: JobSubmitPlugins=lua,swell"},
+      {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = ""; }, "it is empty",
+       "in slurm.conf: JobSubmitPlugins=swell"},
+      {"sched_swell.so", Level::fault, [](Site& s) { s.slurmctld_plugins[0].path.clear(); }, "/plugins:/stock",
+       "in slurm.conf: PluginDir="},
+      {"job_submit_swell.so", Level::fault, [](Site& s) { s.slurmctld_plugins[1].version = std::uint32_t{(22 << 16) + (5 << 8) + 9}; },
+       "built for Slurm 22.05.9, but 22.05.8 runs", "headers of Slurm 22.05.8"},
+      {"sched_swell.so", Level::fault, [](Site& s) { s.slurmctld_plugins[0].version = Error("it is no shared object"); },
+       "it is no shared object", "make install"},
+      {"spank_swell.so", Level::fault, [](Site& s) { s.plugstack = std::optional<PlugstackEntry>(); }, "does not name it",
+       "echo 'optional spank_swell.so' >> /etc/slurm/plugstack.conf"},
+      {"spank_swell.so", Level::fault,
+       [](Site& s) { (*s.plugstack)->plugin.path.clear(), (*s.plugstack)->required = true; }, "no job can start here",
+       "make install"},
+      {"spank_swell.so", Level::fault, [](Site& s) { (*s.plugstack)->plugin.version = std::uint32_t{23 << 16}; },
+       "built for Slurm 23.00.0", "./configure"},
+  };
+  for (const Case& each : cases) expect(healthy_site(), each);
+}
+
+Test(doctor, spank_needs_the_same_release_only) {
+  Site site = healthy_site();
+  (*site.plugstack)->plugin.version = std::uint32_t{(22 << 16) + (5 << 8) + 3};
+  expect_all_good(site);
+}
+
+Test(doctor, faults_of_the_expansion_qos) {
+  const Case cases[] = {
+      {"PreemptType", Level::fault, [](Site& s) { s.slurmctld->preempt_type = "preempt/none"; }, "preempt/none",
+       "in slurm.conf: PreemptType=preempt/qos"},
+      {"PreemptMode", Level::fault, [](Site& s) { s.config.preempt_off = true; }, "OFF", "in slurm.conf: PreemptMode=CANCEL"},
+      {"expansion-qos", Level::fault, [](Site& s) { s.accounting = Error("Unable to connect to database"); },
+       "Unable to connect", "systemctl start slurmdbd"},
+      {"expansion-qos", Level::fault, [](Site& s) { s.accounting->qos.pop_back(); }, "there is no QOS \"expansion\"",
+       "sacctmgr -i add qos expansion set PreemptMode=cancel GraceTime=60"},
+      {"expansion-qos", Level::fault, [](Site& s) { qos(s, "expansion").preempt_mode = "suspend"; }, "suspend",
+       "sacctmgr -i modify qos where name=expansion set PreemptMode=cancel"},
+      {"expansion-qos", Level::fault,
+       [](Site& s) { qos(s, "expansion").preempt_mode = "cluster", s.config.preempt_cancels = false; }, "the cluster's",
+       "PreemptMode=cancel"},
+      {"preempts", Level::fault, [](Site& s) { qos(s, "normal").preempt.clear(); }, "no QOS of a user",
+       "sacctmgr -i modify qos where name=normal set Preempt+=expansion"},
+      {"preempts", Level::warn,
+       [](Site& s) {
+         s.accounting->qos.push_back({"high", {}, "cluster", 0, 0, {}});
+         s.accounting->associations[1].qos.push_back("high");
+       },
+       "jobs of QOS high", "sacctmgr -i modify qos where name=high set Preempt+=expansion"},
+      {"preempts-nothing", Level::fault, [](Site& s) { qos(s, "expansion").preempt = {"normal"}; }, "taken from basic demand",
+       "sacctmgr -i modify qos where name=expansion set Preempt="},
+      {"GraceTime", Level::fault, [](Site& s) { qos(s, "expansion").grace_s = 0; }, "killed at once", "set GraceTime=60"},
+      {"PreemptExemptTime", Level::warn, [](Site& s) { s.config.preempt_exempt_s = 300; }, "first 300 s",
+       "in slurm.conf: PreemptExemptTime=00:00:00"},
+      {"PreemptExemptTime", Level::warn, [](Site& s) { qos(s, "expansion").exempt_s = 5; }, "first 5 s", "sacctmgr"},
+      {"associations", Level::fault, [](Site& s) { s.accounting->associations[1].qos = {"normal"}; }, "lab/ann",
+       "sacctmgr -i modify user where name=ann account=lab set QOS+=expansion"},
+      {"limits", Level::warn, [](Site& s) { qos(s, "expansion").limits = {{"GrpTRES", "cpu=9,gres/gpu=8"}, {"MaxWall", "01:00:00"}}; },
+       "GrpTRES=cpu=9,gres/gpu=8 MaxWall=01:00:00", "set GrpTRES=cpu=-1,gres/gpu=-1 MaxWall=-1"},
+      {"limits", Level::fault, [](Site& s) { qos(s, "expansion").limits = {{"MaxTRESPerUser", "gres/gpu=0"}}; },
+       "refuses every companion", "set MaxTRESPerUser=gres/gpu=-1"},
+  };
+  for (const Case& each : cases) expect(healthy_site(), each);
+}
+
+Test(doctor, what_slurm_does_not_enforce_is_no_fault) {
+  Site site = healthy_site();
+  site.config.enforces_qos = site.config.enforces_limits = false;
+  site.accounting->associations[1].qos = {"normal"};
+  qos(site, "expansion").limits = {{"MaxJobsPerUser", "0"}};
+  expect_all_good(site);
+}
+
+Test(doctor, faults_of_the_expansion_partition) {
+  auto spare = [](Site& s) -> slurm::SitePartition& { return s.partitions[1]; };
+  const Case cases[] = {
+      {"PreemptType", Level::fault, [](Site& s) { s.slurmctld->preempt_type = "preempt/qos"; }, "preempt/qos",
+       "in slurm.conf: PreemptType=preempt/partition_prio"},
+      {"expansion-partition", Level::fault, [](Site& s) { s.partitions.pop_back(); }, "there is no partition \"spare\"",
+       "in slurm.conf: PartitionName=spare Nodes=n1,n2 Hidden=YES PriorityTier=1 PreemptMode=CANCEL GraceTime=60"},
+      {"expansion-partition", Level::fault, [&](Site& s) { spare(s).up = false; }, "not up",
+       "scontrol update PartitionName=spare State=UP"},
+      {"PriorityTier", Level::fault, [&](Site& s) { spare(s).priority_tier = 10; }, "jobs of train (10)",
+       "scontrol update PartitionName=spare PriorityTier=1"},
+      {"PriorityTier", Level::fault, [](Site& s) { s.partitions[0].priority_tier = 1; }, "jobs of train (1)",
+       "scontrol update PartitionName=train PriorityTier=10"},
+      {"PreemptMode", Level::fault, [&](Site& s) { spare(s).preempt_mode = slurm::PreemptMode::off; }, "OFF",
+       "scontrol update PartitionName=spare PreemptMode=CANCEL"},
+      {"GraceTime", Level::fault, [&](Site& s) { spare(s).grace_s = 0; }, "killed at once",
+       "scontrol update PartitionName=spare GraceTime=60"},
+      {"nodes", Level::warn, [&](Site& s) { spare(s).nodes = {"n1"}; }, "GPUs of n2",
+       "scontrol update PartitionName=spare Nodes=n1,n2"},
+      {"nodes", Level::fault, [&](Site& s) { spare(s).nodes = {"x"}; }, "GPUs of n1,n2", "Nodes=n1,n2"},
+      {"access", Level::warn, [&](Site& s) { spare(s).allow_accounts = "lab"; }, "AllowAccounts=lab",
+       "scontrol update PartitionName=spare AllowAccounts=ALL"},
+      {"MaxTime", Level::warn, [&](Site& s) { spare(s).max_time_min = 60; }, "60 min; jobs of train", "MaxTime=UNLIMITED"},
+      {"AllocNodes of spare", Level::fault, [&](Site& s) { spare(s).alloc_nodes = {"login", "n1"}; }, "not be submitted from n2",
+       "scontrol update PartitionName=spare AllocNodes=ALL"},
+      {"note", Level::warn, [](Site& s) { s.slurmctld->version = "26.05.5"; }, "partition_prio", "ExpansionQOS"},
+  };
+  for (const Case& each : cases) expect(healthy_partition_site(), each);
+}
+
+Test(doctor, faults_of_partitions_and_services) {
+  const Case cases[] = {
+      {"AllocNodes of train", Level::fault, [](Site& s) { s.partitions[0].alloc_nodes = {"login"}; },
+       "not be submitted from n1,n2", "scontrol update PartitionName=train AllocNodes=ALL"},
+      {"QOS of train", Level::fault, [](Site& s) { s.partitions[0].allow_qos = "normal"; }, "AllowQos=normal",
+       "scontrol update PartitionName=train AllowQos=normal,expansion"},
+      {"QOS of train", Level::fault, [](Site& s) { s.partitions[0].deny_qos = "expansion"; }, "DenyQos", "out of DenyQos"},
+      {"partitions", Level::warn, [](Site& s) { s.queue.nodes.clear(); }, "nothing to lend", "sinfo"},
+      {"munge", Level::fault, [](Site& s) { s.munge = Error("munge does not sign: Socket communication error"); },
+       "/munge: munge does not sign", "systemctl restart munge   # on head"},
+      {"ControlPort", Level::fault, [](Site& s) { s.control_port = Error("Connection refused"); },
+       "10.0.0.1:6829: Connection refused", "systemctl restart slurmctld"},
+      {"InactiveLimit", Level::warn, [](Site& s) { s.slurmctld->inactive_limit_s = 600; }, "600 s",
+       "in slurm.conf: InactiveLimit=0"},
+      {"preemption signal", Level::warn, [](Site& s) { s.slurmctld->slurmctld_parameters = "enable_configless"; }, "SIGTERM",
+       "in slurm.conf: SlurmctldParameters=enable_configless,preempt_send_user_signal"},
+      {"preemption signal", Level::warn,
+       [](Site& s) { s.slurmctld->slurmctld_parameters.clear(), s.slurmctld->version = "24.11.5"; }, "SIGTERM",
+       "in slurm.conf: PreemptParameters=send_user_signal"},
+      {"grace of the jobs", Level::warn,
+       [](Site& s) {
+         s.queue.jobs = {test::elastic_job(7, "elastic=grace=90 basic=4"), test::elastic_job(8, "elastic=grace=20 basic=4")};
+       },
+       "7 (90 s);", "sacctmgr -i modify qos where name=expansion set GraceTime=90"},
+  };
+  for (const Case& each : cases) expect(healthy_site(), each);
+}
+
+Test(doctor, both_spellings_of_the_preemption_signal_are_right) {
+  Site site = healthy_site();
+  site.slurmctld->slurmctld_parameters.clear();
+  site.config.preempt_parameters = "send_user_signal";
+  expect_all_good(site);
+}
+
+Test(doctor, faults_are_counted_and_their_mend_lines_printed_below) {
+  Findings findings{good("a", "fine"), fault("b", "broken", {"do this", "then that"})};
+  cr_assert_eq(findings_text(findings),
+               std::string("ok     a: fine\nFAULT  b: broken\n       mend: do this\n       mend: then that\n1 fault, no warnings\n"));
+  const Json json = findings_json(findings);
+  cr_assert_eq(json.integer_at("faults", 0, 9).value(), 1);
+  cr_assert_eq(json.at("checks").at(1).at("mend").at(std::size_t{1}).dump(), std::string("\"then that\""));
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/job_rows.h"
+
+#include <criterion/criterion.h>
+
+#include "unit/tools/site_builder.h"
+
+using namespace swell;
+using namespace swell::tools;
+using swell::test::elastic_job;
+
+namespace {
+
+slurm::Snapshot queue() {
+  slurm::Snapshot snapshot;
+  snapshot.jobs.push_back(elastic_job(30, "elastic=max=4x,grace=30 basic=4 lent=12 state=ACTIVE epoch=3 workers=16 grants=2 "
+                                          "reclaims=1 companions=31:node1:4:4-7;32:node2:8:0-7"));
+  snapshot.jobs.push_back(elastic_job(31, "parent=30 grant=n1"));
+  slurm::JobRecord waiting = elastic_job(9, "elastic=max=12 basic=8 lent=4 state=ACTIVE epoch=2 companions=3:node1:4:0-3");
+  waiting.phase = slurm::JobPhase::pending;
+  waiting.state_text = "PENDING";
+  waiting.uid = 1001;
+  waiting.user = "bob";
+  snapshot.jobs.push_back(waiting);
+  slurm::JobRecord ended = elastic_job(5, "elastic=max=12 basic=8");
+  ended.phase = slurm::JobPhase::ended;
+  ended.state_text = "COMPLETED";
+  snapshot.jobs.push_back(ended);
+  slurm::JobRecord plain;
+  plain.id = 40;
+  plain.phase = slurm::JobPhase::running;
+  snapshot.jobs.push_back(plain);
+  return snapshot;
+}
+
+std::string refusal(std::vector<slurm::JobId> ids) {
+  JobFilter filter;
+  filter.ids = std::move(ids);
+  const auto rows = job_rows(queue(), filter);
+  cr_assert_not(rows.ok());
+  return rows.error().message();
+}
+
+}  // namespace
+
+Test(job_rows, running_and_waiting_elastic_jobs_show_by_id) {
+  const auto rows = job_rows(queue(), {});
+  cr_assert(rows.ok());
+  cr_assert_eq(rows->size(), 2u);
+  cr_assert_eq((*rows)[0].id, 9u);
+  const JobRow& row = (*rows)[1];
+  cr_assert_eq(row.state, std::string("ACTIVE"));
+  cr_assert_eq(row.basic_gpus + row.lent_gpus, 16);
+  cr_assert_eq(row.max_gpus, 16);
+  cr_assert_eq(row.companions.size(), 2u);
+}
+
+Test(job_rows, a_waiting_job_shows_nothing_of_its_former_run) {
+  const auto rows = job_rows(queue(), {});
+  const JobRow& row = (*rows)[0];
+  cr_assert_eq(row.state, std::string("PENDING"));
+  cr_assert_eq(row.lent_gpus, 0);
+  cr_assert(row.companions.empty());
+  cr_assert_eq(row.max_gpus, 12);
+}
+
+Test(job_rows, filters_by_user_and_id_and_says_why_a_job_is_missing) {
+  JobFilter of_bob;
+  of_bob.uid = 1001;
+  cr_assert_eq(job_rows(queue(), of_bob)->size(), 1u);
+  JobFilter one;
+  one.ids = {30};
+  cr_assert_eq(job_rows(queue(), one)->size(), 1u);
+  cr_assert_eq(refusal({77}), std::string("there is no job 77"));
+  cr_assert(refusal({40}).find("without --elastic") != std::string::npos);
+  cr_assert(refusal({31}).find("companion of job 30") != std::string::npos);
+  cr_assert(refusal({30, 5}).find("has ended (COMPLETED)") != std::string::npos);
+}
+
+Test(job_rows, the_table_lines_up) {
+  const std::string text = jobs_table(*job_rows(queue(), {}));
+  cr_assert_eq(text,
+               std::string("JOBID  USER  NAME   STATE    BASIC  LENT  TOTAL/MAX  EPOCH  WORKERS  GRANTS  RECLAIMS  COMPANIONS (JOBID NODE:GPUS)\n"
+                           "    9  bob   llama  PENDING      8     0       8/12      0        0       0         0  -\n"
+                           "   30  ann   llama  ACTIVE       4    12      16/16      3       16       2         1  31 node1:4-7, 32 node2:0-7\n"),
+               "%s", text.c_str());
+  cr_assert_eq(jobs_table({}), std::string("No elastic jobs.\n"));
+}
+
+Test(job_rows, json_has_every_companion) {
+  const Json job = jobs_json(*job_rows(queue(), {})).at("jobs").at(1);
+  cr_assert_eq(job.integer_at("total_gpus", 0, 99).value(), 16);
+  cr_assert_eq(job.at("companions").at(1).dump(), std::string("{\"id\":32,\"node\":\"node2\",\"gpus\":8,\"gpu_indices\":\"0-7\"}"));
+}
