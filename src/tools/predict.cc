@@ -69,7 +69,7 @@ int run(const Options& options) {
   auto table = read_table(options, *gpu);
   if (!table) return fail(table.error());
   const predict::MachineModel model(*gpu, *table, options.gpus_per_node);
-  const auto accuracy = predict::predict_others(*runs, model);
+  const auto accuracy = predict::predict_others(*runs, options.fit_rows == "first" ? predict::first_rows(*runs) : predict::choose_rows(*runs, model), model);
   if (!accuracy) return fail(accuracy.error());
   if (options.json) fmt::print("{}\n", predict::to_json(*accuracy).dump());
   else print_table(*accuracy);
@@ -83,7 +83,7 @@ Action add_predict(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("predict", "Fit on one measured run of each model, predict the others, and report the errors");
   sub->add_option("--data", options->data, "CSV files of measured iteration times")->required();
   sub->add_option("--allreduce", options->allreduce, fmt::format("CSV file of all-reduce times (default: {} beside the data)", kTableName));
-  sub->add_option("--fit-rows", options->fit_rows, "Rows to fit on")->check(CLI::IsMember({"one-per-model"}))->capture_default_str();
+  sub->add_option("--fit-rows", options->fit_rows, "Rows to fit on: of each model the one that tells most, or the first")->check(CLI::IsMember({"one-per-model", "first"}))->capture_default_str();
   sub->add_option("--gpus-per-node", options->gpus_per_node, "GPUs of one node")->check(CLI::Range(1, 64))->capture_default_str();
   sub->add_flag("--json", options->json, "One line of JSON, errors as fractions");
   return [options] { return run(*options); };

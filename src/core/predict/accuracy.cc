@@ -24,8 +24,7 @@ double mean(const std::vector<double>& values) {
 
 }  // namespace
 
-Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs, const MachineModel& model) {
-  const auto fitted = choose_rows(runs, model);
+Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fitted, const MachineModel& model) {
   const Fit found = fit(runs, fitted, model);
   Accuracy accuracy;
   accuracy.machine = found.machine;

@@ -26,8 +26,8 @@ struct Accuracy {
   Machine machine;  ///< the constants that the fit found
 };
 
-/// Fits on one row of each model and predicts all others. `gpu` must be the rows' GPU type.
-Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs, const MachineModel& model);
+/// Fits on the rows `fitted`, one of each model, and predicts all others.
+Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fitted, const MachineModel& model);
 
 /// {"rows", "mean_abs_error", "p90_abs_error", "models": {...}, "machine": {...}}.
 Json to_json(const Accuracy& accuracy);

@@ -142,6 +142,15 @@ std::vector<std::size_t> choose_rows(const std::vector<TrainingRun>& runs, const
   return chosen;
 }
 
+std::vector<std::size_t> first_rows(const std::vector<TrainingRun>& runs) {
+  std::vector<std::size_t> rows;
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    const auto alike = [&](std::size_t row) { return runs[row].same_model(runs[run]); };
+    if (std::none_of(rows.begin(), rows.end(), alike)) rows.push_back(run);
+  }
+  return rows;
+}
+
 Fit fit(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fitted, const MachineModel& model) {
   const Unknowns unknowns(runs, model);
   const std::size_t n = unknowns.count();

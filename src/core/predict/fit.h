@@ -12,6 +12,9 @@ namespace swell::predict {
 /// expected variance of all predictions the most). Deterministic.
 std::vector<std::size_t> choose_rows(const std::vector<TrainingRun>& runs, const MachineModel& model);
 
+/// The first row of each model, for comparison.
+std::vector<std::size_t> first_rows(const std::vector<TrainingRun>& runs);
+
 /// The machine's constants and each model's scale, most likely given what is expected and the
 /// times of the fitted rows (a maximum a posteriori estimate).
 struct Fit {

@@ -86,7 +86,7 @@ Test(predict, one_row_a_model_brings_the_others_nearer) {
   const auto runs = made_up_runs(model);
   double before = 0;
   for (const TrainingRun& run : runs) before += std::abs(model.iteration_s(run, Machine::expected_values(), 1) / run.iteration_s - 1);
-  const auto accuracy = predict_others(runs, model);
+  const auto accuracy = predict_others(runs, choose_rows(runs, model), model);
   cr_assert(accuracy.ok());
   cr_assert_eq(accuracy->rows, static_cast<int>(runs.size()) - 2, "fitted rows are not scored");
   cr_assert_lt(accuracy->mean, 0.5 * before / static_cast<double>(runs.size()));
@@ -97,7 +97,7 @@ Test(predict, a_model_with_one_row_cannot_be_scored) {
   const AllreduceTable table(a100());
   const MachineModel model(a100(), table);
   const auto runs = made_up_runs(model);
-  cr_assert_not(predict_others({runs[0]}, model).ok());
+  cr_assert_not(predict_others({runs[0]}, {0}, model).ok());
 }
 
 Test(predict, longer_work_takes_longer) {
@@ -123,7 +123,8 @@ Test(predict, the_measured_runs_are_predicted_within_nine_percent) {
     if (!text.ok()) cr_skip_test("%s", text.error().message().c_str());
     const auto table = AllreduceTable::from_csv(shared("vtrain_allreduce_lut.csv").value(), a100());
     const MachineModel model(a100(), table.value());
-    const auto accuracy = predict_others(training_runs_from_csv(*text).value(), model);
+    const auto runs = training_runs_from_csv(*text).value();
+    const auto accuracy = predict_others(runs, choose_rows(runs, model), model);
     cr_assert(accuracy.ok());
     cr_assert_leq(accuracy->mean, 0.09, "%s: %g", name, accuracy->mean);
   }
