@@ -80,19 +80,22 @@ class Story:
                 "job-ended": f"job {job} has ended",
             }.get(event["event"])
             if event["event"] == "status" and event["state"] == "ACTIVE":
-                sentence = (f"job {job} trains with {event['workers']} workers "
-                            f"(epoch {event['epoch']}, training stood still for {event['stopped_s']:.1f} s)")
+                sentence = f"job {job} runs {event['workers']} workers (epoch {event['epoch']}" + (
+                    f", started {event['stopped_s']:.1f} s after the others were asked to leave)"
+                    if event["stopped_s"] else ")")
             if sentence:
                 said.append((event["time"], sentence))
         return sorted(said)
 
     def resizes(self):
-        """(job, time, workers before, after, loss before, after): where a loss log changes its epoch."""
+        """(job, time, workers before, after, loss before, after, seconds between the two steps): where a loss
+        log changes its epoch."""
         found = []
         for job, lines in self.losses.items():
             for old, new in zip(lines, lines[1:]):
                 if old["epoch"] != new["epoch"]:
-                    found.append((job, new["time"], old["world_size"], new["world_size"], old["loss"], new["loss"]))
+                    found.append((job, new["time"], old["world_size"], new["world_size"], old["loss"], new["loss"],
+                                  new["time"] - old["time"]))
         return sorted(found, key=lambda each: each[1])
 
 
@@ -116,9 +119,9 @@ def text_of(story):
         lines.append(f"{gpu:>8} {''.join(row)}")
     lines.append("         " + ", ".join(f"{letters[job]} = job {job} ({story.jobs[job]['name']})" for job in owners))
     lines += ["", "loss at each resize"]
-    for job, time, old_size, new_size, old_loss, new_loss in story.resizes():
+    for job, time, old_size, new_size, old_loss, new_loss, gap in story.resizes():
         lines.append(f"{time - story.begin:6.1f}  job {job}: {old_size} -> {new_size} workers, "
-                     f"loss {old_loss:.4f} -> {new_loss:.4f}")
+                     f"loss {old_loss:.4f} -> {new_loss:.4f}, {gap:.1f} s from the last step before to the first after")
     for job, steps in story.losses.items():
         if steps:
             lines.append(f"        job {job}: {steps[0]['loss']:.4f} at step {steps[0]['step']}, "
@@ -187,8 +190,8 @@ def page_of(story):
     rows = "".join(f"<tr><td>{time - story.begin:.1f}</td><td>{html.escape(words)}</td></tr>"
                    for time, words in story.moments())
     resizes = "".join(f"<tr><td>{time - story.begin:.1f}</td><td>job {job}</td><td>{a} &rarr; {b} workers</td>"
-                      f"<td>{before:.4f} &rarr; {after:.4f}</td></tr>"
-                      for job, time, a, b, before, after in story.resizes())
+                      f"<td>{before:.4f} &rarr; {after:.4f}</td><td>{gap:.1f} s</td></tr>"
+                      for job, time, a, b, before, after, gap in story.resizes())
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Swell: who had which GPU when</title>
 <style>
@@ -201,7 +204,7 @@ def page_of(story):
 <h1>Who had which GPU when</h1>
 <p class="legend">{legend} <span>full colour: a job's own GPUs; light: lent by Swell</span></p>
 {svg_of(story)}
-<h2>Loss at each resize</h2><table><tr><th>s</th><th></th><th></th><th>loss</th></tr>{resizes}</table>
+<h2>Loss at each resize</h2><table><tr><th>s</th><th></th><th></th><th>loss</th><th>between the two steps</th></tr>{resizes}</table>
 <h2>What happened</h2><table><tr><th>s</th><th></th></tr>{rows}</table>
 </html>
 """
@@ -222,7 +225,7 @@ def summary_of(story):
         "most_gpus_in_use": max(len(look["gpus"]) for look in story.looks),
         "orphans": sum(1 for facts in last if facts["parent"] and facts["state"] == "RUNNING"
                        and facts["parent"] not in running),
-        "longest_stop_s": max((e["stopped_s"] for e in story.events if e["event"] == "status"), default=0),
+        "longest_gap_s": round(max((resize[6] for resize in story.resizes()), default=0), 2),
     }
 
 

@@ -130,7 +130,8 @@ void Agent::take_server_events() {
       machine_.lost(now(), worker);
     } else if (const auto* hello = std::get_if<control::WorkerHello>(&event.message)) {
       const WorkerId worker{hello->group, hello->local_rank};
-      if (!place_job_.contains(worker.place) || leaving_.contains(place_job_[worker.place])) {
+      // Shims that come up too late are let go at once.
+      if (code_ || !place_job_.contains(worker.place) || leaving_.contains(place_job_[worker.place])) {
         server_->close(event.connection);
         continue;
       }

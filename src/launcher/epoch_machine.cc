@@ -220,8 +220,8 @@ void EpochMachine::start_epoch(double now, Layout layout) {
   act(std::move(start));
   stopped_s_ = stopped_since_ ? now - *stopped_since_ : 0;
   if (stopped_since_)
-    say(fmt::format("{} workers run (epoch {}); the training stood still for {:.1f} s", layout_.seats.size(), epoch_,
-                    stopped_s_));
+    say(fmt::format("{} workers started (epoch {}), {:.2f} s after the others were asked to leave", layout_.seats.size(),
+                    epoch_, stopped_s_));
   stopped_since_.reset();
   note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
   const bool warming = allocating_ > 0 || std::any_of(companions_.begin(), companions_.end(), [](const Companion& each) {

@@ -67,9 +67,9 @@ queue_is_empty() { [[ -z $(squeue -h) ]]; }
 # The same command under srun and swellrun, within a job: output, and exit code, must be equal.
 same_as_srun() { # stdin is a file
   local one two
-  salloc -Q --gres=gpu:2 -n2 srun "$@" < in > srun.out 2> srun.err
+  salloc -Q -w node1 --gres=gpu:2 -n2 srun "$@" < in > srun.out 2> srun.err
   one=$?
-  salloc -Q --gres=gpu:2 -n2 "$swellrun" "$@" < in > swell.out 2> swell.err
+  salloc -Q -w node1 --gres=gpu:2 -n2 "$swellrun" "$@" < in > swell.out 2> swell.err
   two=$?
   printf 'srun: %s, swellrun: %s\n' "$one" "$two"
   cat srun.err swell.err

@@ -111,7 +111,8 @@ state_of() { squeue --all -h -j "$1" -t all -o %T 2> /dev/null | head -n 1; }
 in_state() { [[ $(state_of "$1") == "$2" ]]; }
 ended() { [[ ! $(state_of "$1") =~ PENDING|RUNNING|COMPLETING|SUSPENDED ]]; }
 word_of() { # JOB KEY: a word of the job's AdminComment
-  scontrol -o show job "$1" 2> /dev/null | sed -n "s/.*AdminComment=.*swell\[\(.*\)\].*/\1/p" | tr ' ' '\n' |
+  # asked for the first id of an array, scontrol shows the whole array
+  scontrol -o show job "$1" 2> /dev/null | grep "^JobId=$1 " | sed -n "s/.*AdminComment=.*swell\[\(.*\)\].*/\1/p" | tr ' ' '\n' |
     sed -n "s/^$2=//p"
 }
 lent() { word_of "$1" lent; }

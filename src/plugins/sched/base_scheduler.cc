@@ -43,10 +43,24 @@ std::vector<std::string> plugin_folders() {
   return folders;
 }
 
+#ifdef SWELL_SHADOW
+/// The folder that this plugin was loaded from.
+std::string own_folder() {
+  Dl_info info{};
+  static const int here = 0;
+  return dladdr(&here, &info) != 0 && info.dli_fname != nullptr ? folder_of(info.dli_fname) : std::string();
+}
+#endif
+
 std::string find_plugin(const std::string& file) {
+#ifdef SWELL_SHADOW
+  const std::string skipped = own_folder();  // what is called so there is this plugin itself
+#else
+  const std::string skipped;
+#endif
   for (const std::string& folder : plugin_folders()) {
     const std::string path = folder + "/" + file;
-    if (!folder.empty() && access(path.c_str(), R_OK) == 0) return path;
+    if (!folder.empty() && folder != skipped && access(path.c_str(), R_OK) == 0) return path;
   }
   return {};
 }

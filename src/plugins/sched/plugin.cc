@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // sched/swell: Slurm's symbols and nothing else. What they do stands in base_scheduler.h (the stock
-// scheduler) and controller/host.h (elasticity).
+// scheduler) and controller/host.h (elasticity). Built twice: heterogeneous jobs need the words
+// SchedulerType=sched/backfill, so there is a plugin of that name too (SWELL_SHADOW), which loads the
+// next one of its name.
 #include <cstdint>
 #include <string>
 
@@ -19,7 +21,11 @@ extern const char plugin_name[] EXPORT;
 extern const char plugin_type[] EXPORT;
 extern const uint32_t plugin_version EXPORT;
 const char plugin_name[] = "Swell: elastic training jobs beside the base scheduler";
+#ifdef SWELL_SHADOW
+const char plugin_type[] = "sched/backfill";
+#else
 const char plugin_type[] = "sched/swell";
+#endif
 const uint32_t plugin_version = SLURM_VERSION_NUMBER;
 
 EXPORT int init(void) noexcept {
