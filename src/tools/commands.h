@@ -12,5 +12,7 @@ using Action = std::function<int()>;
 /// Each adds one subcommand to the `swell` program. One file a subcommand.
 Action add_doctor(CLI::App& app);
 Action add_jobs(CLI::App& app);
+Action add_plan(CLI::App& app);
+Action add_predict(CLI::App& app);
 
 }  // namespace swell::tools

@@ -16,6 +16,8 @@ constexpr struct {
 } kSubcommands[] = {
     {"doctor", swell::tools::add_doctor},
     {"jobs", swell::tools::add_jobs},
+    {"plan", swell::tools::add_plan},
+    {"predict", swell::tools::add_predict},
 };
 
 /// Exit status of a wrong command line.

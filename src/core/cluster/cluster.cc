@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/cluster/cluster.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace swell::cluster {
+
+namespace {
+
+Result<void> check_type(const GpuType& type) {
+  if (type.name.empty()) return Error("a GPU type has no name");
+  if (!(type.fp32_tflops > 0)) return Error(fmt::format("GPU type {} has no fp32 speed; it must be above 0 TFLOPS", type.name));
+  if (!(type.memory_bytes > 0)) return Error(fmt::format("GPU type {} has no memory; it must be above 0 bytes", type.name));
+  if (!(type.link_bytes_per_s > 0)) return Error(fmt::format("GPU type {} has no link bandwidth; it must be above 0", type.name));
+  if (!(type.link_saturation_bytes > 1))
+    return Error(fmt::format("GPU type {}: its link saturates at {:g} bytes; it must be above 1", type.name, type.link_saturation_bytes));
+  return {};
+}
+
+Result<void> check_node(const Node& node, std::size_t types) {
+  if (node.name.empty()) return Error("a node has no name");
+  if (node.gpus.empty()) return Error(fmt::format("node {} has no GPUs; at least 1 is needed", node.name));
+  if (node.gpus.size() > kMaxGpusPerNode)
+    return Error(fmt::format("node {} has {} GPUs; at most {} are supported", node.name, node.gpus.size(), kMaxGpusPerNode));
+  for (int type : node.gpus)
+    if (type < 0 || static_cast<std::size_t>(type) >= types)
+      return Error(fmt::format("node {} has a GPU of type number {}; there are {} types", node.name, type, types));
+  if (!(node.network_bytes_per_s > 0))
+    return Error(fmt::format("node {} has no network bandwidth; it must be above 0", node.name));
+  return {};
+}
+
+}  // namespace
+
+Result<Cluster> Cluster::make(std::string name, std::vector<GpuType> types, std::vector<Node> nodes,
+                              double cross_rack_factor, std::map<std::pair<int, int>, double> measured) {
+  Cluster made;
+  if (nodes.empty()) return Error("the cluster has no nodes; at least 1 is needed");
+  if (!(cross_rack_factor > 0 && cross_rack_factor <= 1))
+    return Error(fmt::format("the cross-rack factor is {:g}; it must be above 0 and at most 1", cross_rack_factor));
+  for (const GpuType& type : types)
+    if (auto good = check_type(type); !good) return good.error();
+  for (const Node& node : nodes) {
+    if (auto good = check_node(node, types.size()); !good) return good.error();
+    if (!made.node_by_name_.emplace(node.name, static_cast<int>(made.slowest_link_.size())).second)
+      return Error(fmt::format("node {} is listed twice", node.name));
+    double slowest = types[static_cast<std::size_t>(node.gpus[0])].link_bytes_per_s;
+    for (int type : node.gpus) slowest = std::min(slowest, types[static_cast<std::size_t>(type)].link_bytes_per_s);
+    made.slowest_link_.push_back(slowest);
+    made.gpu_count_ += static_cast<int>(node.gpus.size());
+  }
+  for (const auto& [pair, bandwidth] : measured) {
+    const int count = static_cast<int>(nodes.size());
+    if (pair.first < 0 || pair.second < 0 || pair.first >= count || pair.second >= count || pair.first == pair.second)
+      return Error("a measured bandwidth must be between two different nodes of the cluster");
+    if (!(bandwidth > 0)) return Error("a measured bandwidth must be above 0");
+    made.measured_[std::minmax(pair.first, pair.second)] = bandwidth;
+  }
+  made.name_ = std::move(name);
+  made.types_ = std::move(types);
+  made.nodes_ = std::move(nodes);
+  made.cross_rack_factor_ = cross_rack_factor;
+  return made;
+}
+
+std::optional<int> Cluster::find_node(std::string_view name) const {
+  const auto found = node_by_name_.find(name);
+  if (found == node_by_name_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<int> Cluster::find_type(std::string_view name) const {
+  for (std::size_t i = 0; i < types_.size(); ++i)
+    if (types_[i].name == name) return static_cast<int>(i);
+  return std::nullopt;
+}
+
+double Cluster::node_bandwidth(int a, int b) const noexcept {
+  if (a == b) return slowest_link_[static_cast<std::size_t>(a)];
+  if (!measured_.empty()) {
+    const auto found = measured_.find(std::minmax(a, b));
+    if (found != measured_.end()) return found->second;
+  }
+  const double network = std::min(node(a).network_bytes_per_s, node(b).network_bytes_per_s);
+  return node(a).rack == node(b).rack ? network : network * cross_rack_factor_;
+}
+
+double Cluster::effective_bandwidth(GpuRef a, GpuRef b) const noexcept {
+  if (a.node != b.node) return node_bandwidth(a.node, b.node);
+  return std::min(type(type_of(a)).link_bytes_per_s, type(type_of(b)).link_bytes_per_s);
+}
+
+}  // namespace swell::cluster

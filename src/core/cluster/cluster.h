@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/cluster/gpu_type.h"
+#include "core/json.h"
+#include "core/result.h"
+
+namespace swell::cluster {
+
+/// At most this many GPUs on one node: a set of them is one 64-bit mask.
+inline constexpr int kMaxGpusPerNode = 64;
+
+/// One machine. Its GPUs may be of several types; `gpus` holds the type of each by its index.
+struct Node {
+  std::string name;
+  int rack = 0;
+  std::vector<int> gpus;           ///< indexes into Cluster::types, by GPU index on the node
+  double network_bytes_per_s = 0;  ///< all its network cards together, one direction
+};
+
+/// One GPU, by position.
+struct GpuRef {
+  int node = 0;   ///< index into Cluster::nodes
+  int index = 0;  ///< on that node
+  friend auto operator<=>(const GpuRef&, const GpuRef&) = default;
+};
+
+/// Nodes, their GPUs, and how fast they reach each other. Made from JSON, a preset, or what the
+/// nodes publish; read by the performance model, the planner and the judge. Immutable once made,
+/// hence safe to share between threads.
+class Cluster {
+ public:
+  /// What is wrong in the description is named: no nodes, an unknown type, a bandwidth of 0, ...
+  /// `cross_rack_factor`: share of the network bandwidth left between racks, above 0, at most 1.
+  /// `measured`: calibrated bandwidths between two nodes, bytes a second, which override the rest.
+  static Result<Cluster> make(std::string name, std::vector<GpuType> types, std::vector<Node> nodes,
+                              double cross_rack_factor = 1.0,
+                              std::map<std::pair<int, int>, double> measured = {});
+
+  /// From the JSON form of docs/planner.md; `name` is used where the text gives none.
+  static Result<Cluster> from_json(const Json& json);
+  Json to_json() const;
+
+  const std::string& name() const noexcept { return name_; }
+  const std::vector<GpuType>& types() const noexcept { return types_; }
+  const std::vector<Node>& nodes() const noexcept { return nodes_; }
+  const Node& node(int index) const noexcept { return nodes_[static_cast<std::size_t>(index)]; }
+  const GpuType& type(int index) const noexcept { return types_[static_cast<std::size_t>(index)]; }
+  int type_of(GpuRef gpu) const noexcept { return node(gpu.node).gpus[static_cast<std::size_t>(gpu.index)]; }
+  std::optional<int> find_node(std::string_view name) const;
+  std::optional<int> find_type(std::string_view name) const;
+  int gpu_count() const noexcept { return gpu_count_; }
+  double cross_rack_factor() const noexcept { return cross_rack_factor_; }
+
+  /// Bytes a second, one direction, between two nodes: all their network cards together; between
+  /// racks times the cross-rack factor; or what was measured. Within a node: the slowest link of
+  /// its GPUs. Suika's k_bw.
+  double node_bandwidth(int a, int b) const noexcept;
+  /// Bytes a second between two different GPUs: their node's link, or the network of their nodes.
+  /// Suika's EffectiveBandwidth.
+  double effective_bandwidth(GpuRef a, GpuRef b) const noexcept;
+  /// Whether bandwidth depends on node and rack alone, with nothing measured between pairs.
+  bool is_regular() const noexcept { return measured_.empty(); }
+
+ private:
+  Cluster() = default;
+  std::string name_;
+  std::vector<GpuType> types_;
+  std::vector<Node> nodes_;
+  std::vector<double> slowest_link_;  ///< by node
+  std::map<std::string, int, std::less<>> node_by_name_;
+  std::map<std::pair<int, int>, double> measured_;
+  double cross_rack_factor_ = 1.0;
+  int gpu_count_ = 0;
+};
+
+}  // namespace swell::cluster

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The JSON form of a cluster: {"name", "types": [...], "nodes": [{"name", "rack", "network_gbytes_per_s",
+// "gpus": [{"type", "count"}]}], "cross_rack_factor", "measured": [{"between": [a, b], "gbytes_per_s"}]}.
+#include <fmt/format.h>
+
+#include "core/cluster/cluster.h"
+
+namespace swell::cluster {
+
+namespace {
+
+constexpr double GB = 1e9;
+constexpr double kMost = 1e9;  // of anything counted in TFLOPS, GB or GB/s
+
+Result<double> optional_number(const Json& json, const char* key, double otherwise) {
+  if (!json.has(key)) return otherwise;
+  return json.number_at(key, 0, kMost);
+}
+
+/// A type by name alone is the catalogue's; any figure given replaces the catalogue's.
+Result<GpuType> read_type(const Json& json) {
+  auto name = json.string_at("name");
+  if (!name) return name.error();
+  GpuType type = find_gpu_type(*name).value_or(GpuType{});
+  type.name = *name;
+  const struct { const char* key; double GpuType::*field; double unit; } fields[] = {
+      {"fp32_tflops", &GpuType::fp32_tflops, 1},
+      {"fp16_tflops", &GpuType::fp16_tflops, 1},
+      {"bf16_tflops", &GpuType::bf16_tflops, 1},
+      {"fp8_tflops", &GpuType::fp8_tflops, 1},
+      {"memory_gb", &GpuType::memory_bytes, GB},
+      {"hbm_gbytes_per_s", &GpuType::hbm_bytes_per_s, GB},
+      {"link_gbytes_per_s", &GpuType::link_bytes_per_s, GB},
+      {"link_saturation_mb", &GpuType::link_saturation_bytes, 1e6},
+  };
+  for (const auto& field : fields) {
+    auto value = optional_number(json, field.key, type.*field.field / field.unit);
+    if (!value) return value.error().while_doing(fmt::format("GPU type {}", type.name));
+    type.*field.field = *value * field.unit;
+  }
+  return type;
+}
+
+Result<int> type_index(std::vector<GpuType>& types, const std::string& name) {
+  for (std::size_t i = 0; i < types.size(); ++i)
+    if (types[i].name == name) return static_cast<int>(i);
+  const auto known = find_gpu_type(name);
+  if (!known) return Error(fmt::format("GPU type \"{}\" is neither in \"types\" nor in the catalogue", name));
+  types.push_back(*known);
+  types.back().name = name;
+  return static_cast<int>(types.size() - 1);
+}
+
+Result<Node> read_node(const Json& json, std::vector<GpuType>& types) {
+  Node node;
+  auto name = json.string_at("name");
+  if (!name) return name.error();
+  node.name = *name;
+  if (json.has("rack")) {
+    auto rack = json.integer_at("rack", 0, 1 << 20);
+    if (!rack) return rack.error().while_doing("node " + node.name);
+    node.rack = static_cast<int>(*rack);
+  }
+  auto network = json.number_at("network_gbytes_per_s", 0, kMost);
+  if (!network) return network.error().while_doing("node " + node.name);
+  node.network_bytes_per_s = *network * GB;
+  for (const Json& part : json.at("gpus").items()) {
+    auto type_name = part.string_at("type");
+    if (!type_name) return type_name.error().while_doing("node " + node.name);
+    auto count = part.integer_at("count", 1, kMaxGpusPerNode);
+    if (!count) return count.error().while_doing("node " + node.name);
+    auto type = type_index(types, *type_name);
+    if (!type) return type.error().while_doing("node " + node.name);
+    node.gpus.insert(node.gpus.end(), static_cast<std::size_t>(*count), *type);
+  }
+  return node;
+}
+
+}  // namespace
+
+Result<Cluster> Cluster::from_json(const Json& json) {
+  if (!json.is_object()) return Error("a cluster is a JSON object");
+  std::string name = "cluster";
+  if (json.has("name")) {
+    auto given = json.string_at("name");
+    if (!given) return given.error();
+    name = *given;
+  }
+  std::vector<GpuType> types;
+  for (const Json& item : json.at("types").items()) {
+    auto type = read_type(item);
+    if (!type) return type.error();
+    types.push_back(*std::move(type));
+  }
+  std::vector<Node> nodes;
+  for (const Json& item : json.at("nodes").items()) {
+    auto node = read_node(item, types);
+    if (!node) return node.error();
+    nodes.push_back(*std::move(node));
+  }
+  double factor = 1.0;
+  if (json.has("cross_rack_factor")) {
+    auto given = json.number_at("cross_rack_factor", 0, 1);
+    if (!given) return given.error();
+    factor = *given;
+  }
+  std::map<std::pair<int, int>, double> measured;
+  for (const Json& item : json.at("measured").items()) {
+    int ends[2] = {-1, -1};
+    for (std::size_t side = 0; side < 2; ++side) {
+      const Json end = item.at("between").at(side);
+      for (std::size_t n = 0; end.is_string() && n < nodes.size(); ++n)
+        if (nodes[n].name == json_string_value(end.get())) ends[side] = static_cast<int>(n);
+      if (ends[side] < 0) return Error("\"measured\": \"between\" must name two nodes of the cluster");
+    }
+    auto bandwidth = item.number_at("gbytes_per_s", 0, kMost);
+    if (!bandwidth) return bandwidth.error().while_doing("\"measured\"");
+    measured[{ends[0], ends[1]}] = *bandwidth * GB;
+  }
+  return make(std::move(name), std::move(types), std::move(nodes), factor, std::move(measured));
+}
+
+Json Cluster::to_json() const {
+  Json types = Json::array();
+  for (const GpuType& type : types_)
+    types.append(Json::object({{"name", type.name},
+                               {"fp32_tflops", type.fp32_tflops},
+                               {"fp16_tflops", type.fp16_tflops},
+                               {"bf16_tflops", type.bf16_tflops},
+                               {"fp8_tflops", type.fp8_tflops},
+                               {"memory_gb", type.memory_bytes / GB},
+                               {"hbm_gbytes_per_s", type.hbm_bytes_per_s / GB},
+                               {"link_gbytes_per_s", type.link_bytes_per_s / GB},
+                               {"link_saturation_mb", type.link_saturation_bytes / 1e6}}));
+  Json nodes = Json::array();
+  for (const Node& node : nodes_) {
+    Json gpus = Json::array();
+    for (std::size_t first = 0; first < node.gpus.size();) {
+      std::size_t end = first;
+      while (end < node.gpus.size() && node.gpus[end] == node.gpus[first]) ++end;
+      gpus.append(Json::object({{"type", type(node.gpus[first]).name}, {"count", end - first}}));
+      first = end;
+    }
+    nodes.append(Json::object({{"name", node.name},
+                               {"rack", node.rack},
+                               {"network_gbytes_per_s", node.network_bytes_per_s / GB},
+                               {"gpus", gpus}}));
+  }
+  Json measured = Json::array();
+  for (const auto& [pair, bandwidth] : measured_)
+    measured.append(Json::object({{"between", Json::array({node(pair.first).name, node(pair.second).name})},
+                                  {"gbytes_per_s", bandwidth / GB}}));
+  return Json::object({{"name", name_},
+                       {"types", types},
+                       {"nodes", nodes},
+                       {"cross_rack_factor", cross_rack_factor_},
+                       {"measured", measured}});
+}
+
+}  // namespace swell::cluster

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+
+#include "core/json.h"
+#include "core/result.h"
+
+namespace swell::models {
+
+/// Mixture of experts in place of each layer's MLP; `experts` 0: a dense model.
+struct Moe {
+  int experts = 0;         ///< routed experts of a layer
+  int active = 0;          ///< routed experts a token visits
+  int shared = 0;          ///< experts every token visits
+  int expert_ffn = 0;      ///< inner width of one expert
+  friend bool operator==(const Moe&, const Moe&) = default;
+};
+
+/// A decoder-only transformer and how it is trained. Made from the catalogue, JSON or a
+/// HuggingFace config.json; read by the performance model and the planner.
+struct Model {
+  std::string name;
+  int layers = 0;
+  int hidden = 0;
+  int heads = 0;
+  int kv_heads = 0;        ///< key and value heads; = heads without grouped queries
+  int ffn = 0;             ///< inner width of the MLP
+  bool gated_mlp = false;  ///< three matrices (LLaMA, Qwen) instead of two (GPT)
+  bool tied_embedding = false;
+  int vocab = 0;
+  int sequence = 0;        ///< tokens of one sample
+  int global_batch = 0;    ///< samples of one iteration
+  Moe moe;
+
+  /// Parameters of one transformer layer, all experts included.
+  double layer_parameters() const noexcept;
+  /// Parameters of one layer that one token visits.
+  double active_layer_parameters() const noexcept;
+  /// Parameters of the input embedding; the output projection has as many unless tied.
+  double embedding_parameters() const noexcept;
+  double parameters() const noexcept;
+
+  /// Floating point operations of one layer's forward pass for one sample: two a parameter and
+  /// token, and the attention scores (4 * sequence^2 * hidden).
+  double layer_forward_flop() const noexcept;
+  /// The same for the output projection.
+  double head_forward_flop() const noexcept;
+
+  friend bool operator==(const Model&, const Model&) = default;
+};
+
+/// Names the first rule that `model` breaks: every width above 0, heads that divide hidden, ...
+Result<void> check(const Model& model);
+
+/// Reads Swell's own form (the names of Model's members; kv_heads, ffn, vocab and moe may be left
+/// out: heads, 4 * hidden, 51200, dense), or a HuggingFace config.json, which is told by its
+/// "hidden_size" or "n_embd". `sequence` and `global_batch` replace what a config.json does not say.
+Result<Model> model_from_json(const Json& json);
+Json to_json(const Model& model);
+
+}  // namespace swell::models

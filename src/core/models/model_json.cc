@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <fmt/format.h>
+#include <initializer_list>
+
+#include "core/models/model.h"
+
+namespace swell::models {
+
+namespace {
+
+constexpr int kMost = 1 << 26;  // of any width or count
+
+/// Collects typed reads and keeps the first error, so that a reader is a list of fields.
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json) {}
+
+  int need(std::initializer_list<const char*> keys) {
+    for (const char* key : keys)
+      if (json_.has(key)) return read(key);
+    return read(*keys.begin());
+  }
+  int or_else(std::initializer_list<const char*> keys, int otherwise) {
+    for (const char* key : keys)
+      if (json_.has(key) && !json_is_null(json_.at(key).get())) return read(key);
+    return otherwise;
+  }
+  bool flag(const char* key, bool otherwise) {
+    if (!json_.has(key)) return otherwise;
+    auto value = json_.bool_at(key);
+    if (!value) fail(value.error());
+    return value ? *value : otherwise;
+  }
+  std::string text(const char* key, std::string otherwise) {
+    if (!json_.has(key)) return otherwise;
+    auto value = json_.string_at(key);
+    if (!value) fail(value.error());
+    return value ? *value : otherwise;
+  }
+  const std::optional<Error>& problem() const { return problem_; }
+
+ private:
+  int read(const char* key) {
+    auto value = json_.integer_at(key, 0, kMost);
+    if (!value) fail(value.error());
+    return value ? static_cast<int>(*value) : 0;
+  }
+  void fail(const Error& error) {
+    if (!problem_) problem_ = error;
+  }
+  const Json& json_;
+  std::optional<Error> problem_;
+};
+
+void read_own(Reader& in, const Json& json, Model& model, std::optional<Error>& problem) {
+  model.name = in.text("name", "model");
+  model.layers = in.need({"layers"});
+  model.hidden = in.need({"hidden"});
+  model.heads = in.need({"heads"});
+  model.sequence = in.need({"sequence"});
+  model.global_batch = in.need({"global_batch"});
+  model.kv_heads = in.or_else({"kv_heads"}, model.heads);
+  model.ffn = in.or_else({"ffn"}, model.hidden <= kMost / 4 ? 4 * model.hidden : kMost);
+  model.vocab = in.or_else({"vocab"}, 51200);
+  model.gated_mlp = in.flag("gated_mlp", false);
+  model.tied_embedding = in.flag("tied_embedding", false);
+  if (!json.has("moe")) return;
+  const Json part = json.at("moe");
+  Reader moe(part);
+  model.moe.experts = moe.need({"experts"});
+  model.moe.active = moe.need({"active"});
+  model.moe.shared = moe.or_else({"shared"}, 0);
+  model.moe.expert_ffn = moe.need({"expert_ffn"});
+  if (model.moe.experts == 0) model.moe = {};  // a dense model, whatever else is said of experts
+  if (moe.problem()) problem = moe.problem()->while_doing("\"moe\"");
+}
+
+/// HuggingFace names differ by family: GPT-2's n_* and everyone else's.
+void read_huggingface(Reader& in, Model& model) {
+  const std::string family = in.text("model_type", "model");
+  model.name = in.text("_name_or_path", family);
+  model.layers = in.need({"num_hidden_layers", "n_layer"});
+  model.hidden = in.need({"hidden_size", "n_embd"});
+  model.heads = in.need({"num_attention_heads", "n_head"});
+  model.kv_heads = in.or_else({"num_key_value_heads"}, model.heads);
+  model.ffn = in.or_else({"intermediate_size", "n_inner"}, model.hidden <= kMost / 4 ? 4 * model.hidden : kMost);
+  model.vocab = in.need({"vocab_size"});
+  model.sequence = in.or_else({"sequence", "max_position_embeddings", "n_positions", "n_ctx"}, 2048);
+  model.global_batch = in.or_else({"global_batch"}, 256);
+  const std::string activation = in.text("hidden_act", in.text("activation_function", "gelu"));
+  model.gated_mlp = activation == "silu" || activation == "swiglu" || activation == "swish";
+  model.tied_embedding = in.flag("tie_word_embeddings", family == "gpt2");
+  model.moe.experts = in.or_else({"num_local_experts", "num_experts", "n_routed_experts"}, 0);
+  if (model.moe.experts > 0) {
+    model.moe.active = in.need({"num_experts_per_tok"});
+    model.moe.shared = in.or_else({"n_shared_experts"}, 0);
+    model.moe.expert_ffn = in.or_else({"moe_intermediate_size"}, model.ffn);
+  }
+}
+
+}  // namespace
+
+Result<Model> model_from_json(const Json& json) {
+  if (!json.is_object()) return Error("a model is a JSON object");
+  Model model;
+  Reader in(json);
+  std::optional<Error> problem;
+  if (json.has("hidden_size") || json.has("n_embd")) read_huggingface(in, model);
+  else read_own(in, json, model, problem);
+  if (in.problem()) return in.problem()->while_doing("model " + model.name);
+  if (problem) return problem->while_doing("model " + model.name);
+  if (auto good = check(model); !good) return good.error();
+  return model;
+}
+
+Json to_json(const Model& model) {
+  Json json = Json::object({{"name", model.name},
+                            {"layers", model.layers},
+                            {"hidden", model.hidden},
+                            {"heads", model.heads},
+                            {"kv_heads", model.kv_heads},
+                            {"ffn", model.ffn},
+                            {"gated_mlp", model.gated_mlp},
+                            {"tied_embedding", model.tied_embedding},
+                            {"vocab", model.vocab},
+                            {"sequence", model.sequence},
+                            {"global_batch", model.global_batch}});
+  if (model.moe.experts > 0)
+    json.set("moe", Json::object({{"experts", model.moe.experts},
+                                  {"active", model.moe.active},
+                                  {"shared", model.moe.shared},
+                                  {"expert_ffn", model.moe.expert_ffn}}));
+  return json;
+}
+
+}  // namespace swell::models

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include "core/perf/coefficients.h"
+#include "core/perf/profile.h"
+#include "core/plan/layout.h"
+#include "core/result.h"
+
+namespace swell::perf {
+
+/// Sets k_activ-p and k_activ-np from the peaks, given the sizes of parameters and state that
+/// `coefficients` holds already: Suika, A.4.2 (8). Two TP degrees: least squares for both; one:
+/// k_activ-np = C_np * k_activ. A peak below what the group holds anyway is an error.
+Result<void> fit_activations(const Profile& profile, const plan::Layout& layout, Coefficients& coefficients);
+
+}  // namespace swell::perf

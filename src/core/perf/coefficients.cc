@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/perf/coefficients.h"
+
+namespace swell::perf {
+
+namespace {
+
+constexpr double kExpectedUtilization = 0.5;  // of the peak; 0.35 to 0.6 are usual
+constexpr double kExpectedBackward = 2.0;     // gradients of inputs and of weights
+constexpr double kExpectedOverlap = 2.0;
+// Parameters and both of Adam's moments in bf16, and 2 bytes of gradient: what PyTorch does with a
+// model loaded in bf16. The XL plans of Suika's Table 1 fit 80 GB this way alone.
+constexpr double kStateBytes = 6;
+constexpr double kGradientBytes = 2;
+constexpr double kHalf = 2;  // bytes of an activation element
+// Activations a layer keeps without recomputation, in units of one activation of k_activ bytes:
+// both norms' inputs, both dropouts' masks and the residual are whole on every GPU (5); the
+// attention's and the MLP's inside are split (12 of a four times wider MLP).
+constexpr double kWholeActivations = 5;
+constexpr double kSplitActivations = 12;
+constexpr double kOptimizerTraffic = 2;  // the state is read and written once
+
+}  // namespace
+
+void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen, const cluster::Cluster& cluster) {
+  std::size_t from = 0;
+  while (from < seen.size() && !seen[from]) ++from;
+  if (from == seen.size()) return;
+  const TypeCoefficients known = coefficients.types[from];
+  auto speed = [&](std::size_t type) { return cluster.type(static_cast<int>(type)).tflops(cluster::Precision::bf16); };
+  for (std::size_t type = 0; type < seen.size(); ++type) {
+    if (seen[type]) continue;
+    const double slower = speed(from) / speed(type);
+    coefficients.types[type] = {known.comp_s * slower, known.backward, known.optim_s * slower, known.overlap};
+  }
+}
+
+Coefficients expected_coefficients(const models::Model& model, const cluster::Cluster& cluster) {
+  Coefficients made;
+  const double parameters = model.layer_parameters();
+  for (const cluster::GpuType& type : cluster.types()) {
+    const double speed = kExpectedUtilization * type.tflops(cluster::Precision::bf16) * 1e12;
+    const double traffic = kOptimizerTraffic * (kStateBytes + kGradientBytes) * parameters;
+    const double memory_speed = type.hbm_bytes_per_s > 0 ? type.hbm_bytes_per_s : 1e12;
+    made.types.push_back({model.layer_forward_flop() / speed, kExpectedBackward, traffic / memory_speed, kExpectedOverlap});
+  }
+  made.activ_bytes = kHalf * model.sequence * model.hidden;
+  made.param_bytes = kGradientBytes * parameters;
+  made.param_optim_bytes = kStateBytes * parameters;
+  made.activ_p_bytes = kSplitActivations * made.activ_bytes;
+  made.activ_np_bytes = kWholeActivations * made.activ_bytes;
+  const double embedding = model.embedding_parameters();
+  made.first = {kGradientBytes * embedding, kStateBytes * embedding, 0};
+  const double logits = 3.0 * kHalf * model.sequence * model.vocab;  // in half and in full precision
+  made.last = {kGradientBytes * embedding, kStateBytes * embedding, logits};
+  made.tied_embedding = model.tied_embedding;
+  return made;
+}
+
+}  // namespace swell::perf

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <fmt/format.h>
+
+#include "core/perf/coefficients.h"
+
+namespace swell::perf {
+
+namespace {
+
+constexpr double kMost = 1e18;  // bytes or seconds: only nonsense is above
+
+struct Field {
+  const char* key;
+  double* value;
+  double least;
+};
+
+Result<void> read(const Json& json, std::initializer_list<Field> fields) {
+  for (const Field& field : fields) {
+    auto value = json.number_at(field.key, field.least, kMost);
+    if (!value) return value.error();
+    *field.value = *value;
+  }
+  return {};
+}
+
+Result<void> read_extras(const Json& json, const char* key, StageExtras& extras) {
+  if (!json.has(key)) return {};
+  auto good = read(json.at(key), {{"param_bytes", &extras.param_bytes, 0},
+                                  {"param_optim_bytes", &extras.param_optim_bytes, 0},
+                                  {"activ_p_bytes", &extras.activ_p_bytes, 0}});
+  if (!good) return good.error().while_doing(fmt::format("\"{}\"", key));
+  return {};
+}
+
+Json extras_json(const StageExtras& extras) {
+  return Json::object({{"param_bytes", extras.param_bytes},
+                       {"param_optim_bytes", extras.param_optim_bytes},
+                       {"activ_p_bytes", extras.activ_p_bytes}});
+}
+
+}  // namespace
+
+Result<Coefficients> coefficients_from_json(const Json& json, const cluster::Cluster& cluster) {
+  if (!json.is_object()) return Error("coefficients are a JSON object");
+  Coefficients made;
+  const Json types = json.at("types");
+  for (const cluster::GpuType& type : cluster.types()) {
+    if (!types.has(type.name.c_str())) return Error(fmt::format("\"types\" has no GPU type \"{}\", which the cluster has", type.name));
+    TypeCoefficients read_type;
+    auto good = read(types.at(type.name.c_str()), {{"comp_s", &read_type.comp_s, 1e-15},
+                                                   {"backward", &read_type.backward, 1e-6},
+                                                   {"optim_s", &read_type.optim_s, 0},
+                                                   {"overlap", &read_type.overlap, 1}});
+    if (!good) return good.error().while_doing(fmt::format("GPU type {}", type.name));
+    made.types.push_back(read_type);
+  }
+  auto good = read(json, {{"activ_bytes", &made.activ_bytes, 1},
+                          {"param_bytes", &made.param_bytes, 0},
+                          {"param_optim_bytes", &made.param_optim_bytes, 0},
+                          {"activ_p_bytes", &made.activ_p_bytes, 0},
+                          {"activ_np_bytes", &made.activ_np_bytes, 0}});
+  if (!good) return good.error();
+  if (auto first = read_extras(json, "first", made.first); !first) return first.error();
+  if (auto last = read_extras(json, "last", made.last); !last) return last.error();
+  if (json.has("tied_embedding")) {
+    auto tied = json.bool_at("tied_embedding");
+    if (!tied) return tied.error();
+    made.tied_embedding = *tied;
+  }
+  return made;
+}
+
+Json to_json(const Coefficients& coefficients, const cluster::Cluster& cluster) {
+  Json types = Json::object();
+  for (std::size_t i = 0; i < coefficients.types.size(); ++i) {
+    const TypeCoefficients& type = coefficients.types[i];
+    types.set(cluster.type(static_cast<int>(i)).name.c_str(),
+              Json::object({{"comp_s", type.comp_s}, {"backward", type.backward}, {"optim_s", type.optim_s}, {"overlap", type.overlap}}));
+  }
+  return Json::object({{"types", types},
+                       {"activ_bytes", coefficients.activ_bytes},
+                       {"param_bytes", coefficients.param_bytes},
+                       {"param_optim_bytes", coefficients.param_optim_bytes},
+                       {"activ_p_bytes", coefficients.activ_p_bytes},
+                       {"activ_np_bytes", coefficients.activ_np_bytes},
+                       {"first", extras_json(coefficients.first)},
+                       {"last", extras_json(coefficients.last)},
+                       {"tied_embedding", coefficients.tied_embedding}});
+}
+
+}  // namespace swell::perf

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+namespace swell::perf {
+
+/// The equations of Suika's appendix A.2, one function each, so that each can be worked by hand.
+/// Where the paper misprints, docs/performance-model.md derives the form used here. Seconds,
+/// bytes and bytes a second throughout. Pure.
+
+/// T_TP-comp-fwd = k_comp * b * l / TP.
+inline double tp_comp_fwd(double comp_s, double local_batch, double layers, double tp) noexcept {
+  return comp_s * local_batch * layers / tp;
+}
+
+/// Bytes each GPU sends for one of a layer's two forward all-reduces: V' = k_activ * b * 2(1 - 1/TP).
+inline double tp_transmission_bytes(double activ_bytes, double local_batch, double tp) noexcept {
+  return activ_bytes * local_batch * 2 * (1 - 1 / tp);
+}
+
+/// Bandwidth of a message of V' bytes: linear in log2 V' up to the saturation size.
+inline double tp_bandwidth(double link_bytes_per_s, double transmission_bytes, double saturation_bytes) noexcept {
+  const double share = std::log2(std::max(transmission_bytes, 2.0)) / std::log2(saturation_bytes);
+  return link_bytes_per_s * std::min(share, 1.0);
+}
+
+/// T_TP-commu-fwd = V / bandwidth(V'), V = 2 l V': two all-reduces a layer; backward has as many.
+inline double tp_commu_fwd(double activ_bytes, double local_batch, double layers, double tp, double link_bytes_per_s,
+                           double saturation_bytes) noexcept {
+  if (tp <= 1) return 0;
+  const double once = tp_transmission_bytes(activ_bytes, local_batch, tp);
+  return 2 * layers * once / tp_bandwidth(link_bytes_per_s, once, saturation_bytes);
+}
+
+/// T_DP-commu = k_param * l * 2(1 - 1/DP) / bandwidth: the ring of the gradients of one stage.
+/// `bandwidth`: what one whole TP group has towards its neighbours (see stage_bandwidth()).
+inline double dp_commu(double param_bytes, double layers, double dp, double bandwidth) noexcept {
+  if (dp <= 1) return 0;
+  return param_bytes * layers * 2 * (1 - 1 / dp) / bandwidth;
+}
+
+/// T_DP-commu-extra = (bwd^k + commu^k)^(1/k) - bwd: what of the synchronization the backward pass
+/// does not hide. k = 1: all of it; k to infinity: max(commu - bwd, 0).
+inline double dp_commu_extra(double bwd, double commu, double overlap) noexcept {
+  if (commu <= 0) return 0;
+  const double most = std::max(bwd, commu);  // factored out, or a large k would underflow
+  return most * std::pow(std::pow(bwd / most, overlap) + std::pow(commu / most, overlap), 1 / overlap) - bwd;
+}
+
+/// One stage's share of an iteration.
+struct StageTimes {
+  double fwd = 0;           ///< T_DP-comp-fwd: slowest group's forward of one micro-batch
+  double bwd = 0;           ///< T_DP-comp-bwd: slowest group's backward, without synchronization
+  double dp_commu = 0;      ///< T_DP-commu: gradient synchronization if nothing hid it
+  double commu_extra = 0;   ///< T_DP-commu-extra: what of it is not hidden
+  double optim = 0;         ///< T_DP-optim
+  double comp() const noexcept { return fwd + bwd; }
+  double extra() const noexcept { return commu_extra + optim; }
+};
+
+/// T_PP and its three parts.
+struct IterationTime {
+  double warm_up = 0;
+  double steady = 0;
+  double extra = 0;
+  double total() const noexcept { return warm_up + steady + extra; }
+};
+
+/// Adds up T_PP = T_warm-up + T_steady + T_extra under 1F1B, stage by stage from the first. Stage i
+/// ends its last backward pass before stage 0 does, by the time that the stages in front of it
+/// take for theirs, hence what T_extra subtracts.
+class PipelineSum {
+ public:
+  void add(const StageTimes& stage) noexcept {
+    time_.warm_up += stage.comp();
+    slowest_ = std::max(slowest_, stage.comp());
+    time_.extra = std::max(time_.extra, stage.extra() - backward_in_front_);
+    backward_in_front_ += stage.bwd;
+  }
+  IterationTime finish(double micro_batches) const noexcept {
+    IterationTime time = time_;
+    time.steady = (micro_batches - 1) * slowest_;
+    return time;
+  }
+
+ private:
+  IterationTime time_;
+  double slowest_ = 0;
+  double backward_in_front_ = 0;
+};
+
+}  // namespace swell::perf

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include "core/perf/performance_model.h"
+
+namespace swell::perf {
+
+/// Share of a GPU's memory set aside for what no program asks for (CUDA context, NCCL buffers)
+/// and for errors of the estimate: 10 % (Suika, appendix A.3).
+inline constexpr double kMemoryOverhead = 0.10;
+
+/// Peak memory of one GPU, in bytes. Suika, appendix A.3.
+struct PeakMemory {
+  double param_optim = 0;
+  double activ = 0;
+  double grad = 0;
+  double overhead = 0;
+  double total() const noexcept { return param_optim + activ + grad + overhead; }
+};
+
+/// Peak memory of plans, from the same coefficients as the iteration time. Keeps a reference to
+/// `model`, which outlives it. Const, hence safe between threads.
+class MemoryModel {
+ public:
+  explicit MemoryModel(const PerformanceModel& model) noexcept : model_(model) {}
+
+  /// Of a GPU of a group with `local_batch` samples in stage `i` of `pp`, with `layers` layers.
+  PeakMemory peak(int i, int pp, int micro_batches, int layers, int tp, int local_batch, int type) const noexcept;
+  /// Of the fullest group of stage `i`.
+  PeakMemory stage_peak(const plan::Layout& layout, int i) const noexcept;
+  /// Most layers a group may hold; 0 where not even one fits.
+  int most_layers(int i, int pp, int micro_batches, int tp, int local_batch, int type) const noexcept;
+  /// Most samples a group may have with `layers` layers; 0 where not even one fits.
+  int most_samples(int i, int pp, int micro_batches, int layers, int tp, int type) const noexcept;
+  /// Whether every GPU's peak is within its memory.
+  bool fits(const plan::Layout& layout) const noexcept;
+
+ private:
+  struct Linear {  // peak = per_layer * layers + fixed + samples * (sample_layer * layers + sample_fixed)
+    double per_layer, fixed, sample_layer, sample_fixed;
+  };
+  Linear linear(int i, int pp, int micro_batches, int tp) const noexcept;
+  const PerformanceModel& model_;
+};
+
+}  // namespace swell::perf

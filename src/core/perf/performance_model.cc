@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/perf/performance_model.h"
+
+#include <limits>
+
+namespace swell::perf {
+
+namespace {
+
+/// The slowest pair where bandwidth follows from node and rack: linear in the groups.
+double regular_bandwidth(const cluster::Cluster& cluster, const plan::StageLayout& stage) noexcept {
+  const int first_node = stage.groups[0].node;
+  const int first_rack = cluster.node(first_node).rack;
+  double link = std::numeric_limits<double>::infinity(), network = link;
+  bool several_nodes = false, several_racks = false;
+  int previous = -1;
+  for (const plan::GroupLayout& group : stage.groups) {
+    const double own_link = cluster.type(group.type).link_bytes_per_s;
+    link = std::min(link, own_link);
+    if (group.node == previous) continue;
+    previous = group.node;
+    network = std::min(network, cluster.node(group.node).network_bytes_per_s);
+    several_nodes |= group.node != first_node;
+    several_racks |= cluster.node(group.node).rack != first_rack;
+  }
+  if (!several_nodes) return stage.tp * link;
+  return several_racks ? network * cluster.cross_rack_factor() : network;
+}
+
+double pairwise_bandwidth(const cluster::Cluster& cluster, const plan::StageLayout& stage) noexcept {
+  double slowest = std::numeric_limits<double>::infinity();
+  for (std::size_t a = 0; a < stage.groups.size(); ++a)
+    for (std::size_t b = a + 1; b < stage.groups.size(); ++b) {
+      const auto& one = stage.groups[a];
+      const auto& other = stage.groups[b];
+      const double bandwidth =
+          one.node == other.node
+              ? stage.tp * std::min(cluster.type(one.type).link_bytes_per_s, cluster.type(other.type).link_bytes_per_s)
+              : cluster.node_bandwidth(one.node, other.node);
+      slowest = std::min(slowest, bandwidth);
+    }
+  return slowest;
+}
+
+}  // namespace
+
+double PerformanceModel::stage_bandwidth(const plan::StageLayout& stage) const noexcept {
+  return cluster_.is_regular() ? regular_bandwidth(cluster_, stage) : pairwise_bandwidth(cluster_, stage);
+}
+
+double PerformanceModel::layer_time(int type, int tp, int local_batch) const noexcept {
+  const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(type)];
+  const cluster::GpuType& gpu = cluster_.type(type);
+  const double fwd = tp_comp_fwd(k.comp_s, local_batch, 1, tp);
+  const double commu = tp_commu_fwd(coefficients_.activ_bytes, local_batch, 1, tp, gpu.link_bytes_per_s, gpu.link_saturation_bytes);
+  return fwd * (1 + k.backward) + 2 * commu;
+}
+
+StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage) const noexcept {
+  StageTimes times;
+  double overlap = std::numeric_limits<double>::infinity();
+  int seen_type = -1, seen_batch = -1;
+  for (const plan::GroupLayout& group : stage.groups) {
+    if (group.type == seen_type && group.local_batch == seen_batch) continue;  // equal groups follow each other
+    seen_type = group.type;
+    seen_batch = group.local_batch;
+    const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(group.type)];
+    const cluster::GpuType& gpu = cluster_.type(group.type);
+    const double comp = tp_comp_fwd(k.comp_s, group.local_batch, stage.layers, stage.tp);
+    const double commu = tp_commu_fwd(coefficients_.activ_bytes, group.local_batch, stage.layers, stage.tp,
+                                      gpu.link_bytes_per_s, gpu.link_saturation_bytes);
+    times.fwd = std::max(times.fwd, comp + commu);
+    times.bwd = std::max(times.bwd, k.backward * comp + commu);
+    times.optim = std::max(times.optim, k.optim_s * stage.layers / stage.tp);
+    overlap = std::min(overlap, k.overlap);  // the group that hides least holds up its ring
+  }
+  if (stage.dp() > 1) {
+    times.dp_commu = dp_commu(coefficients_.param_bytes, stage.layers, stage.dp(), stage_bandwidth(stage));
+    times.commu_extra = dp_commu_extra(times.bwd, times.dp_commu, overlap);
+  }
+  return times;
+}
+
+IterationTime PerformanceModel::iteration_time(const plan::Layout& layout) const noexcept {
+  PipelineSum sum;
+  for (const plan::StageLayout& stage : layout.stages) sum.add(stage_times(stage));
+  return sum.finish(layout.micro_batches);
+}
+
+}  // namespace swell::perf

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include "core/cluster/cluster.h"
+#include "core/models/model.h"
+#include "core/perf/coefficients.h"
+#include "core/perf/equations.h"
+#include "core/plan/layout.h"
+
+namespace swell::perf {
+
+/// Iteration time of any plan of one job: Suika, appendix A.2, with GPU-type-specific coefficients.
+/// Keeps references: model, cluster and coefficients outlive it. Const, hence safe between threads.
+class PerformanceModel {
+ public:
+  PerformanceModel(const models::Model& model, const cluster::Cluster& cluster, const Coefficients& coefficients) noexcept
+      : model_(model), cluster_(cluster), coefficients_(coefficients) {}
+
+  /// Times of stage `stage`; layouts must be resolved against this cluster.
+  StageTimes stage_times(const plan::StageLayout& stage) const noexcept;
+  /// T_PP and its parts.
+  IterationTime iteration_time(const plan::Layout& layout) const noexcept;
+  /// Samples a second: the global batch over T_PP.
+  double throughput(const plan::Layout& layout) const noexcept { return model_.global_batch / iteration_time(layout).total(); }
+
+  /// Forward plus backward seconds of one layer on a TP group with `local_batch` samples.
+  double layer_time(int type, int tp, int local_batch) const noexcept;
+  /// Bytes a second one TP group of the stage has for its gradients' ring: the slowest pair's. Two
+  /// groups of one node have `tp` links between them; two nodes share their network cards.
+  double stage_bandwidth(const plan::StageLayout& stage) const noexcept;
+
+  const models::Model& model() const noexcept { return model_; }
+  const cluster::Cluster& cluster() const noexcept { return cluster_; }
+  const Coefficients& coefficients() const noexcept { return coefficients_; }
+
+ private:
+  const models::Model& model_;
+  const cluster::Cluster& cluster_;
+  const Coefficients& coefficients_;
+};
+
+}  // namespace swell::perf

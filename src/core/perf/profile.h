@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/plan/plan.h"
+
+namespace swell::perf {
+
+/// What one TP group of a running plan was observed to do, averaged over a few iterations.
+struct GroupObservation {
+  int stage = 0;             ///< index into Plan::stages
+  int group = 0;             ///< index into Stage::groups
+  double fwd_s = 0;          ///< one micro-batch's forward pass, communication included
+  double fwd_commu_s = 0;    ///< of that, TP all-reduces; 0 without TP
+  double bwd_s = 0;          ///< one micro-batch's backward pass, without gradient synchronization
+  double optim_s = 0;        ///< optimizer step
+  double commu_extra_s = 0;  ///< synchronization after the last backward pass; 0 without DP
+  double layer_param_bytes = 0;  ///< gradients of the transformer layers on one GPU of the group
+  double layer_state_bytes = 0;  ///< parameters and optimizer state of those layers on one GPU
+  double extra_param_bytes = 0;  ///< gradients of everything else there (embedding, projection)
+  double extra_state_bytes = 0;
+  double peak_bytes = 0;         ///< most memory ever allocated on one GPU (max_memory_allocated)
+};
+
+/// One shot of a running job, from many aspects: Suika, 3.1. Made by the profiler, read by solve().
+struct Profile {
+  plan::Plan plan;
+  std::vector<GroupObservation> groups;
+  double activ_bytes = 0;  ///< size of the tensor between two stages, for one sample
+  /// C_np: activations per layer that TP does not split, in units of activ_bytes (5 for GPT-2 and
+  /// Qwen2, 7 for LLaMA2). Needed unless the plan has two TP degrees.
+  std::optional<double> whole_activations;
+  double last_activ_p_bytes = 0;  ///< the last stage's extra activations of one sample (logits)
+};
+
+}  // namespace swell::perf

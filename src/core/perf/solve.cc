@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/perf/solve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <map>
+
+#include "core/perf/activation_fit.h"
+#include "core/perf/check_profile.h"
+#include "core/perf/equations.h"
+#include "core/perf/performance_model.h"
+#include "core/plan/layout.h"
+
+namespace swell::perf {
+
+namespace {
+
+constexpr double kMostOverlap = 64;  // beyond, nothing changes that a clock could see
+
+/// Least squares through the origin: value = slope * size.
+struct Slope {
+  double products = 0, squares = 0;
+  void add(double size, double value) {
+    products += size * value;
+    squares += size * size;
+  }
+  double value() const { return squares > 0 ? products / squares : 0; }
+};
+
+struct TypeFit {
+  Slope comp, backward, optim;
+  double overlap_sum = 0;
+  double overlap_weight = 0;
+  bool seen = false;
+};
+
+/// The exponent with which `commu` seconds of synchronization beside `bwd` seconds of backward pass
+/// leave `extra` seconds: what is left falls as the exponent grows, hence bisection.
+double overlap_exponent(double bwd, double commu, double extra) {
+  double low = 1, high = kMostOverlap;
+  if (dp_commu_extra(bwd, commu, low) <= extra) return low;
+  if (dp_commu_extra(bwd, commu, high) >= extra) return high;
+  for (int step = 0; step < 200 && high - low > 1e-13 * high; ++step) {
+    const double middle = (low + high) / 2;
+    (dp_commu_extra(bwd, commu, middle) > extra ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+/// How sharply `extra` tells the exponent: its change with it, relative to itself.
+double overlap_sharpness(double bwd, double commu, double overlap) {
+  const double step = 1e-4 * overlap;
+  const double extra = dp_commu_extra(bwd, commu, overlap);
+  const double less = dp_commu_extra(bwd, commu, overlap + step);
+  return extra > 0 ? std::max(0.0, (extra - less) / (step * extra)) : 0;
+}
+
+/// One stage's observations, put together so that the noise of single groups averages out.
+struct StageMeans {
+  double commu_extra = 0;
+  double slowest_bwd = 0;  ///< of the groups that do equal work, averaged: the stage waits for them
+  std::vector<int> types;  ///< seen in the stage
+};
+
+StageMeans stage_means(const Profile& profile, const plan::StageLayout& stage, int index) {
+  struct Sum { double total = 0; int count = 0; };
+  std::map<std::pair<int, int>, Sum> backward;  // by type and local batch
+  Sum extra;
+  for (const GroupObservation& seen : profile.groups) {
+    if (seen.stage != index) continue;
+    const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(seen.group)];
+    Sum& equal = backward[{group.type, group.local_batch}];
+    equal.total += seen.bwd_s;
+    ++equal.count;
+    extra.total += seen.commu_extra_s;
+    ++extra.count;
+  }
+  StageMeans means;
+  for (const auto& [kind, sum] : backward) {
+    means.slowest_bwd = std::max(means.slowest_bwd, sum.total / sum.count);
+    if (means.types.empty() || means.types.back() != kind.first) means.types.push_back(kind.first);
+  }
+  if (extra.count > 0) means.commu_extra = extra.total / extra.count;
+  return means;
+}
+
+}  // namespace
+
+Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& cluster) {
+  if (auto good = check(profile, cluster); !good) return good.error().while_doing("solving coefficients");
+  auto resolved = plan::resolve(profile.plan, cluster);
+  if (!resolved) return resolved.error().while_doing("solving coefficients");
+  const plan::Layout& layout = *resolved;
+
+  Coefficients made;
+  made.activ_bytes = profile.activ_bytes;
+  Slope param, state;
+  for (const GroupObservation& seen : profile.groups) {
+    const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
+    const double per_gpu = static_cast<double>(stage.layers) / stage.tp;
+    param.add(per_gpu, seen.layer_param_bytes);
+    state.add(per_gpu, seen.layer_state_bytes);
+    // With one stage, everything beside the layers counts as the first stage's.
+    StageExtras* extras = seen.stage == 0 ? &made.first : seen.stage == layout.pp() - 1 ? &made.last : nullptr;
+    if (extras != nullptr) *extras = {seen.extra_param_bytes * stage.tp, seen.extra_state_bytes * stage.tp, 0};
+  }
+  made.param_bytes = param.value();
+  made.param_optim_bytes = state.value();
+  made.last.activ_p_bytes = profile.last_activ_p_bytes;
+
+  std::vector<TypeFit> fits(cluster.types().size());
+  made.types.resize(fits.size());
+  const models::Model no_model;
+  const PerformanceModel bandwidths(no_model, cluster, made);
+  for (const GroupObservation& seen : profile.groups) {
+    const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
+    const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(seen.group)];
+    TypeFit& fit = fits[static_cast<std::size_t>(group.type)];
+    fit.seen = true;
+    const double fwd = seen.fwd_s - seen.fwd_commu_s;
+    const double bwd = seen.bwd_s - seen.fwd_commu_s;  // backward reduces as often as forward
+    fit.comp.add(tp_comp_fwd(1, group.local_batch, stage.layers, stage.tp), fwd);
+    fit.backward.add(fwd, bwd);
+    fit.optim.add(static_cast<double>(stage.layers) / stage.tp, seen.optim_s);
+  }
+  for (int i = 0; i < layout.pp(); ++i) {
+    const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
+    const StageMeans means = stage_means(profile, stage, i);
+    if (stage.dp() == 1 || means.types.empty()) continue;
+    const double commu = dp_commu(made.param_bytes, stage.layers, stage.dp(), bandwidths.stage_bandwidth(stage));
+    const double overlap = overlap_exponent(means.slowest_bwd, commu, means.commu_extra);
+    const double sharpness = overlap_sharpness(means.slowest_bwd, commu, overlap);
+    const double weight = std::max(sharpness * sharpness, 1e-12);
+    for (int type : means.types) {
+      fits[static_cast<std::size_t>(type)].overlap_sum += weight * overlap;
+      fits[static_cast<std::size_t>(type)].overlap_weight += weight;
+    }
+  }
+  std::vector<bool> seen_types;
+  for (std::size_t type = 0; type < fits.size(); ++type) {
+    const TypeFit& fit = fits[type];
+    seen_types.push_back(fit.seen);
+    if (!fit.seen) continue;
+    const double overlap = fit.overlap_weight > 0 ? fit.overlap_sum / fit.overlap_weight : 1;
+    made.types[type] = {fit.comp.value(), fit.backward.value(), fit.optim.value(), overlap};
+  }
+  extrapolate(made, seen_types, cluster);
+  if (auto good = fit_activations(profile, layout, made); !good) return good.error().while_doing("solving coefficients");
+  return made;
+}
+
+}  // namespace swell::perf

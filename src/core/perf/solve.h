@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include "core/cluster/cluster.h"
+#include "core/perf/coefficients.h"
+#include "core/perf/profile.h"
+
+namespace swell::perf {
+
+/// All coefficients from one profile of a running plan: Suika, appendix A.4. Each is inverted from
+/// one equation, over all groups that were observed (least squares).
+///  - No data parallelism: k_overlap is 1, the pessimistic end.
+///  - One TP degree: k_activ-np from whole_activations; two: both activation sizes from the peaks.
+///  - GPU types that the plan does not use: extrapolate().
+/// Observations that no training can have made (a negative time, communication longer than the
+/// pass it is part of, TP communication without TP, a peak below the state it holds) are errors
+/// that name stage, group and value.
+Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& cluster);
+
+}  // namespace swell::perf

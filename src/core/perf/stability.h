@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <deque>
+
+#include "core/perf/coefficients.h"
+
+namespace swell::perf {
+
+/// Largest relative change of any coefficient from `a` to `b`, which must be of one cluster; 0 for
+/// equal sets. A coefficient that is 0 in one set and not in the other counts as changed wholly, 1.
+double largest_change(const Coefficients& a, const Coefficients& b);
+
+/// Decides when coefficients may be trusted: once none of the last `window` sets differs from
+/// another by more than `tolerance` (Suika 3.1: at most 2 %). One thread at a time.
+class Stability {
+ public:
+  explicit Stability(std::size_t window = 5, double tolerance = 0.02) : window_(window < 2 ? 2 : window), tolerance_(tolerance) {}
+  /// Adds a newly solved set; returns whether the window is now full and stable.
+  bool add(Coefficients coefficients);
+  bool stable() const;
+  /// Forget everything: the job runs another plan now.
+  void reset() { recent_.clear(); }
+
+ private:
+  std::size_t window_;
+  double tolerance_;
+  std::deque<Coefficients> recent_;
+};
+
+}  // namespace swell::perf

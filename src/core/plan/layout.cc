@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/plan/layout.h"
+
+#include <fmt/format.h>
+
+namespace swell::plan {
+
+Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster) {
+  Layout layout;
+  layout.micro_batches = plan.micro_batches;
+  for (const Stage& stage : plan.stages) {
+    StageLayout resolved{stage.layers, stage.tp, {}};
+    for (const TpGroup& group : stage.groups) {
+      const auto node = cluster.find_node(group.node);
+      if (!node) return Error(fmt::format("node \"{}\" is not in cluster {}", group.node, cluster.name()));
+      const auto type = cluster.find_type(group.gpu_type);
+      if (!type) return Error(fmt::format("GPU type \"{}\" is not in cluster {}", group.gpu_type, cluster.name()));
+      GpuMask mask = 0;
+      for (int index : group.gpus) {
+        if (index < 0 || index >= cluster::kMaxGpusPerNode) return Error(fmt::format("GPU {} is not on node {}", index, group.node));
+        mask |= GpuMask{1} << index;
+      }
+      resolved.groups.push_back({*node, *type, group.local_batch, mask});
+    }
+    layout.stages.push_back(std::move(resolved));
+  }
+  return layout;
+}
+
+Plan name_all(const Layout& layout, const cluster::Cluster& cluster) {
+  Plan plan;
+  plan.micro_batches = layout.micro_batches;
+  for (const StageLayout& stage : layout.stages) {
+    Stage named{stage.layers, stage.tp, {}};
+    for (const GroupLayout& group : stage.groups) {
+      TpGroup out{cluster.node(group.node).name, cluster.type(group.type).name, {}, group.local_batch};
+      for (GpuMask rest = group.gpus; rest != 0; rest &= rest - 1) out.gpus.push_back(std::countr_zero(rest));
+      named.groups.push_back(std::move(out));
+    }
+    plan.stages.push_back(std::move(named));
+  }
+  return plan;
+}
+
+}  // namespace swell::plan

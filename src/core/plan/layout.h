@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "core/cluster/cluster.h"
+#include "core/plan/plan.h"
+
+namespace swell::plan {
+
+/// GPUs of one node: bit k is GPU k.
+using GpuMask = std::uint64_t;
+
+/// A TP group with its names resolved against one cluster.
+struct GroupLayout {
+  int node = 0;         ///< index into Cluster::nodes
+  int type = 0;         ///< index into Cluster::types
+  int local_batch = 0;  ///< b_{i,j}
+  GpuMask gpus = 0;
+  friend bool operator==(const GroupLayout&, const GroupLayout&) = default;
+};
+
+struct StageLayout {
+  int layers = 0;
+  int tp = 1;
+  std::vector<GroupLayout> groups;
+  int dp() const noexcept { return static_cast<int>(groups.size()); }
+  int gpu_count() const noexcept { return dp() * tp; }
+  friend bool operator==(const StageLayout&, const StageLayout&) = default;
+};
+
+/// A plan with numbers in place of names: what the performance model and the planner work on.
+/// Means something only together with its cluster.
+struct Layout {
+  int micro_batches = 1;
+  std::vector<StageLayout> stages;
+  int pp() const noexcept { return static_cast<int>(stages.size()); }
+  int gpu_count() const noexcept {
+    int sum = 0;
+    for (const StageLayout& stage : stages) sum += stage.gpu_count();
+    return sum;
+  }
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+/// `plan` must be valid on `cluster` (validate()); a name that is not there is an error.
+Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster);
+/// The plan that `layout` stands for.
+Plan name_all(const Layout& layout, const cluster::Cluster& cluster);
+
+}  // namespace swell::plan

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/planner/balance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+namespace swell::planner {
+
+bool min_max_split(int items, std::span<const double> cost, std::span<const int> cap, std::vector<int>& share) {
+  const std::size_t bins = cost.size();
+  if (bins == 0 || items < static_cast<int>(bins)) return false;
+  double rate = 0;
+  for (std::size_t i = 0; i < bins; ++i) {
+    if (cap[i] < 1) return false;
+    rate += 1 / cost[i];
+  }
+  // No split is lighter than all bins equally loaded, so what fits below that load is safe to give.
+  const double even = items / rate;
+  share.resize(bins);
+  int given = 0;
+  for (std::size_t i = 0; i < bins; ++i) {
+    share[i] = static_cast<int>(std::clamp(std::floor(even / cost[i]), 1.0, static_cast<double>(cap[i])));
+    given += share[i];
+  }
+  if (given > items) {  // the bins that must have one item at least took more than their part
+    std::fill(share.begin(), share.end(), 1);
+    given = static_cast<int>(bins);
+  }
+  using Next = std::pair<double, std::size_t>;  // load after one more item, bin
+  static thread_local std::vector<Next> heap;
+  heap.clear();
+  for (std::size_t i = 0; i < bins; ++i)
+    if (share[i] < cap[i]) heap.emplace_back((share[i] + 1) * cost[i], i);
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
+  for (; given < items; ++given) {
+    if (heap.empty()) return false;
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    Next& next = heap.back();
+    const std::size_t bin = next.second;
+    if (++share[bin] < cap[bin]) {
+      next.first = (share[bin] + 1) * cost[bin];
+      std::push_heap(heap.begin(), heap.end(), std::greater<>());
+    } else {
+      heap.pop_back();
+    }
+  }
+  return true;
+}
+
+void lighten(std::span<const double> cost, std::span<const int> cap, std::vector<int>& share) {
+  double most = 0, least_cost = cost[0], most_cost = cost[0];
+  for (std::size_t i = 0; i < share.size(); ++i) {
+    most = std::max(most, share[i] * cost[i]);
+    least_cost = std::min(least_cost, cost[i]);
+    most_cost = std::max(most_cost, cost[i]);
+  }
+  if (most_cost <= least_cost * (1 + 1e-12)) return;  // all alike: every item weighs the same anywhere
+  static thread_local std::vector<std::size_t> order;
+  order.resize(share.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return std::pair(cost[a], a) < std::pair(cost[b], b); });
+  std::size_t dear = order.size() - 1;
+  for (std::size_t cheap = 0; cheap < dear; ++cheap) {
+    const std::size_t to = order[cheap];
+    const int limit = static_cast<int>(std::min(std::floor(most / cost[to] * (1 + 1e-12)), static_cast<double>(cap[to])));
+    while (share[to] < limit && cheap < dear) {
+      const std::size_t from = order[dear];
+      if (share[from] <= 1) {
+        --dear;
+        continue;
+      }
+      if (cost[from] <= cost[to]) return;
+      const int moved = std::min(limit - share[to], share[from] - 1);
+      share[to] += moved;
+      share[from] -= moved;
+    }
+  }
+}
+
+}  // namespace swell::planner

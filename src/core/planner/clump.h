@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <bit>
+#include <vector>
+
+#include "core/plan/layout.h"
+
+namespace swell::planner {
+
+/// GPUs of one type on one node: those that could form TP groups with each other.
+struct Clump {
+  int node = 0;
+  int type = 0;
+  plan::GpuMask gpus = 0;
+  int count() const noexcept { return std::popcount(gpus); }
+};
+using Clumps = std::vector<Clump>;
+
+/// Adds GPUs to the clump of their node and type.
+void add_to(Clumps& clumps, int node, int type, plan::GpuMask gpus);
+void add_all(Clumps& clumps, const Clumps& more);
+/// The GPUs of `stage`.
+void add_stage(Clumps& clumps, const plan::StageLayout& stage);
+int count(const Clumps& clumps) noexcept;
+
+/// Forms as many TP groups of `tp` GPUs as `clumps` allow, at most `most`, appends them to `stage`
+/// and takes their GPUs out of `clumps`. Returns how many.
+int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int most = 1 << 30);
+
+/// The degrees that a stage may have.
+struct Degrees {
+  std::vector<int> tp;  ///< rising
+  int most_dp = 1;      ///< every group needs a sample of each micro-batch
+};
+
+/// TP: powers of two up to 8 that divide the model's heads. DP: up to the samples of a micro-batch.
+Degrees degrees_for(int heads, int micro_batch);
+
+}  // namespace swell::planner

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/planner/evaluator.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/planner/balance.h"
+
+namespace swell::planner {
+
+namespace {
+
+constexpr std::size_t kTpClasses = 7;  // 1 to 64 in powers of two
+constexpr int kAnyLayers = 1 << 30;
+constexpr double kSafe = 1 + 1e-12;  // the sums of a bound round otherwise than the time itself
+
+}  // namespace
+
+Evaluator::Evaluator(const perf::PerformanceModel& perf, int micro_batch, bool keep_samples)
+    : perf_(perf), memory_(perf), micro_batch_(micro_batch), keep_samples_(keep_samples),
+      layer_times_(perf.cluster().types().size() * kTpClasses * static_cast<std::size_t>(micro_batch + 1), 0.0) {}
+
+double Evaluator::layer_time(int type, int tp, int local_batch) {
+  if (!std::has_single_bit(static_cast<unsigned>(tp))) return perf_.layer_time(type, tp, local_batch);
+  const std::size_t tp_class = static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(tp)));
+  const std::size_t at = (static_cast<std::size_t>(type) * kTpClasses + tp_class) * static_cast<std::size_t>(micro_batch_ + 1) +
+                         static_cast<std::size_t>(local_batch);
+  double& known = layer_times_[at];
+  if (known == 0) known = perf_.layer_time(type, tp, local_batch);
+  return known;
+}
+
+bool Evaluator::split_samples(plan::StageLayout& stage) {
+  const int dp = stage.dp();
+  if (dp < 1 || dp > micro_batch_) return false;
+  const int type = stage.groups[0].type;
+  const bool alike = std::all_of(stage.groups.begin(), stage.groups.end(), [&](const auto& group) { return group.type == type; });
+  if (alike) {
+    const int each = micro_batch_ / dp;
+    int more = micro_batch_ % dp;
+    for (plan::GroupLayout& group : stage.groups) group.local_batch = each + (more-- > 0 ? 1 : 0);
+    return true;
+  }
+  cost_.clear();
+  cap_.assign(static_cast<std::size_t>(dp), micro_batch_);
+  for (const plan::GroupLayout& group : stage.groups) cost_.push_back(layer_time(group.type, stage.tp, 1));
+  if (!min_max_split(micro_batch_, cost_, cap_, share_)) return false;
+  for (std::size_t j = 0; j < stage.groups.size(); ++j) stage.groups[j].local_batch = share_[j];
+  return true;
+}
+
+bool Evaluator::balance(plan::Layout& layout) {
+  const int pp = layout.pp();
+  const int layers = perf_.model().layers;
+  if (pp < 1 || pp > layers) return false;
+  for (plan::StageLayout& stage : layout.stages)
+    if (!keep_samples_ && !split_samples(stage)) return false;
+  cost_.clear();
+  cap_.clear();
+  for (int i = 0; i < pp; ++i) {
+    const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
+    double slowest = 0;
+    int most = kAnyLayers, seen_type = -1, seen_batch = -1;
+    for (const plan::GroupLayout& group : stage.groups) {
+      if (group.type == seen_type && group.local_batch == seen_batch) continue;
+      seen_type = group.type;
+      seen_batch = group.local_batch;
+      slowest = std::max(slowest, layer_time(group.type, stage.tp, group.local_batch));
+      most = std::min(most, memory_.most_layers(i, pp, layout.micro_batches, stage.tp, group.local_batch, group.type));
+    }
+    cost_.push_back(slowest);
+    cap_.push_back(most);
+  }
+  if (!min_max_split(layers, cost_, cap_, share_)) return false;
+  lighten(cost_, cap_, share_);
+  for (std::size_t i = 0; i < layout.stages.size(); ++i) layout.stages[i].layers = share_[i];
+  return true;
+}
+
+double Evaluator::ideal_seconds(const Clumps& gpus, int used, int micro_batches) const {
+  double fastest = std::numeric_limits<double>::infinity();  // a layer and sample on one GPU
+  for (const Clump& clump : gpus) {
+    const perf::TypeCoefficients& k = perf_.coefficients().types[static_cast<std::size_t>(clump.type)];
+    fastest = std::min(fastest, k.comp_s * (1 + k.backward));
+  }
+  return fastest * perf_.model().layers * micro_batch_ * micro_batches / used;
+}
+
+double Evaluator::seconds(const plan::Layout& layout) {
+  ++evaluated_;
+  return perf_.iteration_time(layout).total();
+}
+
+double Evaluator::finish(plan::Layout& layout, double unless) {
+  constexpr double none = std::numeric_limits<double>::infinity();
+  if (!balance(layout)) return none;
+  double sum = 0, slowest = 0;  // without synchronization and optimizer: most plans fail on this alone
+  for (std::size_t i = 0; i < share_.size(); ++i) {
+    const double comp = share_[i] * cost_[i];
+    sum += comp;
+    slowest = std::max(slowest, comp);
+  }
+  if (sum + (layout.micro_batches - 1) * slowest >= unless * kSafe) return none;
+  return seconds(layout);
+}
+
+}  // namespace swell::planner

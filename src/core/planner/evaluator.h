@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "core/perf/peak_memory.h"
+#include "core/perf/performance_model.h"
+#include "core/planner/clump.h"
+
+namespace swell::planner {
+
+/// Turns a plan's skeleton (stages with their TP degrees and groups) into the best plan with that
+/// skeleton, and says how long it takes. Remembers layer times, so one a thread.
+class Evaluator {
+ public:
+  /// `micro_batch`: samples of one micro-batch, to be split over each stage's groups, or, with
+  /// `keep_samples`, split as the skeletons say.
+  Evaluator(const perf::PerformanceModel& perf, int micro_batch, bool keep_samples = false);
+
+  /// Load-Balance of Algorithm 1: sets local batches and layers of `layout` to the min-max split,
+  /// within memory. False where the skeleton cannot hold the model.
+  bool balance(plan::Layout& layout);
+  /// Balances, then times; infinity where it does not fit, or is no faster than `unless` seconds.
+  double finish(plan::Layout& layout, double unless = std::numeric_limits<double>::infinity());
+  /// Times a balanced layout. Seconds.
+  double seconds(const plan::Layout& layout);
+
+  /// What no plan on `used` of the GPUs of `gpus` can beat: the fastest types, nothing lost.
+  double ideal_seconds(const Clumps& gpus, int used, int micro_batches) const;
+
+  const perf::PerformanceModel& perf() const noexcept { return perf_; }
+  const perf::MemoryModel& memory() const noexcept { return memory_; }
+  int micro_batch() const noexcept { return micro_batch_; }
+  long evaluated() const noexcept { return evaluated_; }
+
+ private:
+  bool split_samples(plan::StageLayout& stage);
+  double layer_time(int type, int tp, int local_batch);
+
+  const perf::PerformanceModel& perf_;
+  perf::MemoryModel memory_;
+  int micro_batch_;
+  bool keep_samples_;
+  long evaluated_ = 0;
+  std::vector<double> layer_times_;  ///< by type, log2 of TP and local batch; 0: not known yet
+  std::vector<double> cost_;
+  std::vector<int> cap_, share_;
+};
+
+}  // namespace swell::planner

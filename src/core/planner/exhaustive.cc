@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/planner/exhaustive.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "core/planner/affinity.h"
+#include "core/planner/stage_options.h"
+#include "core/planner/symmetric.h"
+
+namespace swell::planner {
+
+namespace {
+
+constexpr double kNothing = 1 - 1e-12;  // less than this gain is rounding
+
+/// The rear end of a pipeline, seen from in front of it. All three only ever add to the iteration
+/// time, whatever is put in front, so a label that is no larger in all three is no worse.
+struct Label {
+  double sum;      ///< of the stages' times: their share of the warm-up
+  double slowest;  ///< stage so far
+  double extra;    ///< max of (extra_i - backward passes of the stages between it and the front)
+  int option;      ///< of its front stage, an index into the options
+  int layers;      ///< of its front stage
+  std::int64_t behind;  ///< the label behind the front stage, -1 for none
+
+  bool no_worse(const Label& other) const { return sum <= other.sum && slowest <= other.slowest && extra <= other.extra; }
+};
+
+/// One call's search. States are (GPUs left by clump, layers left); levels are stages so far.
+class Search {
+ public:
+  Search(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Found bound, const Budget& budget)
+      : problem_(problem), evaluator_(evaluator), gpus_(gpus), best_(std::move(bound)), budget_(budget),
+        layers_(evaluator.perf().model().layers), micro_batches_(problem.current.micro_batches) {
+    options_ = stage_options(problem, evaluator, gpus);
+    for (const Clump& clump : gpus) radix_.push_back(clump.count() + 1);
+    states_ = static_cast<std::size_t>(layers_ + 1);
+    for (int radix : radix_) states_ *= static_cast<std::size_t>(radix);
+  }
+
+  Found run() {
+    std::vector<std::vector<std::int64_t>> level(states_);
+    level[state_of(full(), layers_)].push_back(-1);
+    const int most_stages = std::min(layers_, count(gpus_));
+    for (int stages = 1; stages <= most_stages && !budget_.expired(); ++stages) {
+      std::vector<std::vector<std::int64_t>> next(states_);
+      bool any = false;
+      for (std::size_t state = 0; state < states_; ++state)
+        if (!level[state].empty()) any |= extend(state, level[state], stages, next);
+      if (!any) break;
+      level = std::move(next);
+    }
+    return std::move(best_);
+  }
+
+ private:
+  std::vector<int> full() const {
+    std::vector<int> left;
+    for (int radix : radix_) left.push_back(radix - 1);
+    return left;
+  }
+  std::size_t state_of(const std::vector<int>& left, int layers) const {
+    std::size_t state = static_cast<std::size_t>(layers);
+    for (std::size_t c = 0; c < left.size(); ++c) state = state * static_cast<std::size_t>(radix_[c]) + static_cast<std::size_t>(left[c]);
+    return state;
+  }
+  void read_state(std::size_t state, std::vector<int>& left, int& layers) const {
+    for (std::size_t c = radix_.size(); c-- > 0;) {
+      left[c] = static_cast<int>(state % static_cast<std::size_t>(radix_[c]));
+      state /= static_cast<std::size_t>(radix_[c]);
+    }
+    layers = static_cast<int>(state);
+  }
+
+  /// Puts every possible stage in front of the labels of one state. `stages`: with the new one.
+  bool extend(std::size_t state, const std::vector<std::int64_t>& labels, int stages, std::vector<std::vector<std::int64_t>>& next) {
+    bool any = false;
+    std::vector<int> left(radix_.size()), rest(radix_.size());
+    int layers = 0;
+    read_state(state, left, layers);
+    for (std::size_t o = 0; o < options_.size(); ++o) {
+      const StageOption& option = options_[o];
+      bool room = true;
+      for (std::size_t c = 0; c < left.size() && room; ++c) {
+        rest[c] = left[c] - option.gpus[c];
+        room = rest[c] >= 0;
+      }
+      if (!room) continue;
+      // Memory depends on how many stages are behind, and on being the first stage.
+      if (layers <= most_layers(option, 0, stages)) finish(labels, static_cast<int>(o), layers, stages);
+      const double speed = ideal_speed(rest);
+      const int most = std::min(layers - 1, most_layers(option, 1, 1 + stages));
+      for (int l = 1; l <= most && speed > 0; ++l) {
+        // No plan gives the layers left a better stage time than all GPUs left, perfectly used.
+        const double ideal = (layers - l) / speed;
+        const std::size_t to = state_of(rest, layers - l);
+        for (std::int64_t behind : labels) {
+          const Label label = in_front(behind, static_cast<int>(o), l);
+          const double bound = label.sum + ideal + (micro_batches_ - 1) * std::max(label.slowest, ideal);
+          if (bound >= best_.seconds * kNothing) continue;
+          any |= keep(label, next[to]);
+        }
+      }
+    }
+    return any;
+  }
+
+  int most_layers(const StageOption& option, int i, int pp) const {
+    int most = 1 << 30;
+    for (const auto& [type, samples] : option.fullest)
+      most = std::min(most, evaluator_.memory().most_layers(i, pp, micro_batches_, option.tp, samples, type));
+    return most;
+  }
+
+  Label in_front(std::int64_t behind, int o, int layers) const {
+    const StageOption& option = options_[static_cast<std::size_t>(o)];
+    const double comp = option.comp * layers, bwd = option.bwd * layers, extra = option.extra * layers;
+    if (behind < 0) return {comp, comp, extra, o, layers, -1};
+    const Label& label = labels_[static_cast<std::size_t>(behind)];
+    return {label.sum + comp, std::max(label.slowest, comp), std::max(extra, label.extra - bwd), o, layers, behind};
+  }
+
+  bool keep(const Label& label, std::vector<std::int64_t>& there) {
+    for (std::int64_t other : there)
+      if (labels_[static_cast<std::size_t>(other)].no_worse(label)) return false;
+    std::erase_if(there, [&](std::int64_t other) { return label.no_worse(labels_[static_cast<std::size_t>(other)]); });
+    there.push_back(static_cast<std::int64_t>(labels_.size()));
+    labels_.push_back(label);
+    return true;
+  }
+
+  void finish(const std::vector<std::int64_t>& labels, int o, int layers, int stages) {
+    for (std::int64_t behind : labels) {
+      const Label label = in_front(behind, o, layers);
+      const double seconds = label.sum + (micro_batches_ - 1) * label.slowest + std::max(label.extra, 0.0);
+      if (!(seconds < best_.seconds * kNothing)) continue;
+      best_ = build(label, stages);
+      best_.seconds = evaluator_.seconds(best_.layout);
+    }
+  }
+
+  Found build(const Label& front, int stages) const {
+    Found found;
+    found.layout.micro_batches = micro_batches_;
+    found.idle = gpus_;
+    found.why = "the best of all plans";
+    const Label* label = &front;
+    for (int i = 0; i < stages; ++i) {
+      found.layout.stages.push_back(build_stage(options_[static_cast<std::size_t>(label->option)], label->layers, found.idle, gpus_));
+      if (label->behind >= 0) label = &labels_[static_cast<std::size_t>(label->behind)];
+    }
+    std::erase_if(found.idle, [](const Clump& clump) { return clump.gpus == 0; });
+    return found;
+  }
+
+  /// Layers a second that these GPUs could compute if nothing were lost, of whole micro-batches.
+  double ideal_speed(const std::vector<int>& left) const {
+    double speed = 0;
+    for (std::size_t c = 0; c < left.size(); ++c) {
+      const perf::TypeCoefficients& k = evaluator_.perf().coefficients().types[static_cast<std::size_t>(gpus_[c].type)];
+      speed += left[c] / (k.comp_s * (1 + k.backward) * evaluator_.micro_batch());
+    }
+    return speed;
+  }
+
+  const Problem& problem_;
+  Evaluator& evaluator_;
+  const Clumps& gpus_;
+  Found best_;
+  const Budget& budget_;
+  int layers_;
+  int micro_batches_;
+  std::vector<StageOption> options_;
+  std::vector<int> radix_;
+  std::size_t states_ = 0;
+  std::vector<Label> labels_;
+};
+
+}  // namespace
+
+Found best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Found bound, const Budget& budget) {
+  return Search(problem, evaluator, gpus, std::move(bound), budget).run();
+}
+
+ScaleTable Exhaustive::solve(const Problem& problem, const Budget& budget) const {
+  const cluster::Cluster& cluster = problem.perf.cluster();
+  int samples = 0;
+  for (const plan::GroupLayout& group : problem.current.stages.front().groups) samples += group.local_batch;
+  Evaluator evaluator(problem.perf, samples);
+  ScaleTable table;
+  table.order = affinity_order(problem.current, problem.free, cluster);
+  Clumps gpus;
+  for (const plan::StageLayout& stage : problem.current.stages) add_stage(gpus, stage);
+  Found best{problem.current, {}, evaluator.seconds(problem.current), "the current plan"};
+  table.rows.push_back({count(gpus), best.layout, problem.perf.model().global_batch / best.seconds, best.why});
+  for (std::size_t i = 1; i <= table.order.size(); ++i) {
+    const cluster::GpuRef gpu = table.order[i - 1];
+    add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
+    if (options_.last_only && i < table.order.size()) continue;
+    if (budget.expired()) {
+      table.complete = false;
+      break;
+    }
+    best.why = "nothing better: the new GPUs stay idle";
+    best = best_of_all(problem, evaluator, gpus, std::move(best), budget);
+    table.rows.push_back({count(gpus), best.layout, problem.perf.model().global_batch / best.seconds, best.why});
+  }
+  table.evaluated = evaluator.evaluated();
+  return table;
+}
+
+}  // namespace swell::planner

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include "core/planner/refine.h"
+
+namespace swell::planner {
+
+/// The best plan there is under the performance model, for small cases: every order of stages,
+/// every TP degree, every set of groups (GPUs of one node and type are alike), every split of
+/// layers and samples. Exact: stages are put in front of each other by dynamic programming, and a
+/// partial pipeline is dropped only where another one with the same GPUs and layers left is no
+/// worse in all that the rest of the pipeline can see (docs/planner.md has the argument).
+/// Time and memory grow exponentially with nodes; meant for up to 12 GPUs.
+class Exhaustive final : public Solver {
+ public:
+  struct Options {
+    bool last_only = false;  ///< only the row with all free GPUs (and the current plan's)
+  };
+  Exhaustive() = default;
+  explicit Exhaustive(Options options) : options_(options) {}
+  ScaleTable solve(const Problem& problem, const Budget& budget) const override;
+
+ private:
+  Options options_;
+};
+
+/// The optimum over at most `gpus`, at least as good as `bound`; with exact consistency over the
+/// plans that keep `problem.current`'s groups.
+Found best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Found bound, const Budget& budget);
+
+}  // namespace swell::planner

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/planner/incremental.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/planner/affinity.h"
+#include "core/planner/refine.h"
+#include "core/planner/starts.h"
+
+namespace swell::planner {
+
+namespace {
+
+constexpr double kFreshGain = 1.01;  // a plan from scratch moves all state: it must be worth it
+constexpr double kWorthwhile = 1 - 1e-9;
+constexpr int kManyStages = 8;  // refining grows with the square of the stages
+// Plans from scratch are refined where they are not too far behind.
+constexpr std::size_t kStarts = 6;
+constexpr int kFewGpus = 16;
+constexpr double kPromising = 1.0, kPromisingFew = 2.0;
+
+/// Units of at most `group` GPUs of one node and type, in the order in which they are taken.
+std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int group, const cluster::Cluster& cluster) {
+  std::vector<Clumps> units;
+  for (const cluster::GpuRef gpu : order) {
+    const int type = cluster.type_of(gpu);
+    if (!units.empty()) {
+      Clump& last = units.back().back();
+      if (last.node == gpu.node && last.type == type && last.count() < group) {
+        last.gpus |= plan::GpuMask{1} << gpu.index;
+        continue;
+      }
+    }
+    units.push_back({{gpu.node, type, plan::GpuMask{1} << gpu.index}});
+  }
+  return units;
+}
+
+int samples_of(const plan::Layout& layout) {
+  int sum = 0;
+  for (const plan::GroupLayout& group : layout.stages.front().groups) sum += group.local_batch;
+  return sum;
+}
+
+/// Refines `found`, and plans from scratch over `all` its GPUs, one of which takes its place where
+/// that is worth moving the state.
+void improve(Found& found, const Clumps& all, Evaluator& evaluator, int micro_batches, const Degrees& degrees,
+             const Incremental::Options& options) {
+  const auto rounds = [&](const Found& one) {
+    return one.layout.pp() > kManyStages ? std::min(options.refine_rounds, 1) : options.refine_rounds;
+  };
+  const bool few = count(all) <= kFewGpus;
+  refine(found, evaluator, degrees, rounds(found), few);
+  if (!options.fresh) return;
+  std::vector<Found> starts = fresh_starts(evaluator, all, micro_batches, degrees);
+  const double promising = found.seconds * (few ? kPromisingFew : kPromising);
+  for (std::size_t k = 0; k < starts.size() && k < kStarts; ++k) {
+    if (starts[k].seconds > promising) break;
+    refine(starts[k], evaluator, degrees, rounds(starts[k]));
+    if (starts[k].seconds * kFreshGain < found.seconds) found = std::move(starts[k]);
+  }
+}
+
+}  // namespace
+
+ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) const {
+  const cluster::Cluster& cluster = problem.perf.cluster();
+  const bool exact = problem.consistency == Consistency::exact;
+  Evaluator evaluator(problem.perf, samples_of(problem.current), exact);
+  const Degrees degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
+
+  ScaleTable table;
+  table.order = affinity_order(problem.current, problem.free, cluster);
+  const int have = problem.current.gpu_count();
+  const int most = options_.most_free > 0 ? options_.most_free : have;
+  if (static_cast<int>(table.order.size()) > most) table.order.resize(static_cast<std::size_t>(most));
+  // w by the job's size as in the paper, but by what it grows to where that is much more.
+  const int reached = have + static_cast<int>(table.order.size());
+  const int group = options_.group > 0 ? options_.group : std::min((std::max(have, reached / 4) + 15) / 16, 8);
+  const std::vector<Clumps> units = units_of(table.order, group, cluster);
+
+  std::vector<Found> best = {{problem.current, {}, evaluator.seconds(problem.current), "the current plan"}};
+  Clumps all;  // every GPU of the job so far, for plans from scratch
+  for (const plan::StageLayout& stage : problem.current.stages) add_stage(all, stage);
+  int gpus = have;
+  auto add_row = [&](const Found& found) {
+    table.rows.push_back({gpus, found.layout, problem.perf.model().global_batch / found.seconds, found.why});
+  };
+  add_row(best.back());
+  for (std::size_t i = 1; i <= units.size(); ++i) {
+    if (budget.expired()) {
+      table.complete = false;
+      break;
+    }
+    Found found = best[i - 1];
+    found.why = "nothing better: the new GPUs stay idle";
+    if (options_.carry_idle) add_all(found.idle, units[i - 1]);
+    Clumps more;
+    const std::size_t oldest = i > static_cast<std::size_t>(options_.window) ? i - static_cast<std::size_t>(options_.window) : 0;
+    for (std::size_t j = i; j-- > oldest;) {
+      add_all(more, units[j]);  // units j + 1 to i of the paper
+      Clumps usable = more;
+      if (options_.carry_idle) add_all(usable, best[j].idle);
+      expand(best[j].layout, usable, degrees, problem.consistency, [&](Candidate&& candidate) {
+        const double seconds = evaluator.finish(candidate.layout, found.seconds);
+        if (!(seconds < found.seconds * kWorthwhile)) return;
+        found.why = candidate.story();
+        found.seconds = seconds;
+        found.layout = std::move(candidate.layout);
+        found.idle = std::move(candidate.idle);
+      });
+    }
+    add_all(all, units[i - 1]);
+    gpus += count(units[i - 1]);
+    if (!exact) improve(found, all, evaluator, problem.current.micro_batches, degrees, options_);
+    best.push_back(std::move(found));
+    add_row(best.back());
+  }
+  table.evaluated = evaluator.evaluated();
+  return table;
+}
+
+}  // namespace swell::planner

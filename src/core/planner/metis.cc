@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/planner/metis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <numeric>
+
+#include "core/planner/affinity.h"
+#include "core/planner/refine.h"
+
+namespace swell::planner {
+
+namespace {
+
+/// One search over at most `gpus`, in each order of their types.
+class Search {
+ public:
+  Search(Evaluator& evaluator, const Metis::Options& options, int micro_batches, Found best, const Budget& budget)
+      : evaluator_(evaluator), options_(options), micro_batches_(micro_batches), best_(std::move(best)), budget_(budget),
+        degrees_(degrees_for(evaluator.perf().model().heads, evaluator.micro_batch()).tp) {}
+
+  void run(const Clumps& gpus) {
+    std::vector<int> types;
+    for (const Clump& clump : gpus)
+      if (std::find(types.begin(), types.end(), clump.type) == types.end()) types.push_back(clump.type);
+    std::sort(types.begin(), types.end());
+    do {
+      Clumps ordered;
+      for (int type : types)
+        for (const Clump& clump : gpus)
+          if (clump.type == type) ordered.push_back(clump);
+      search(ordered);
+    } while (std::next_permutation(types.begin(), types.end()) && !over());
+  }
+  Found take() { return std::move(best_); }
+  bool over() { return over_ || (++looks_ % 64 == 0 && (over_ = budget_.expired())); }
+
+ private:
+  void search(const Clumps& gpus) {
+    const int all = count(gpus);
+    const int most = std::min(all, evaluator_.perf().model().layers);
+    for (int stages = 1; stages <= most && !over(); ++stages) {
+      const double even = static_cast<double>(all) / stages;
+      const int least = std::max(1, static_cast<int>(std::ceil(options_.min_group_scale_variance * even)));
+      const int largest = std::max(least, static_cast<int>(std::floor(even / options_.min_group_scale_variance)));
+      std::vector<int> sizes;
+      partition(gpus, all, stages, least, largest, sizes);
+    }
+  }
+
+  /// Every rising list of `stages` sizes with sum `left`.
+  void partition(const Clumps& gpus, int left, int stages, int least, int largest, std::vector<int>& sizes) {
+    if (over()) return;
+    if (stages == 0) {
+      if (left == 0) permute(gpus, sizes);
+      return;
+    }
+    for (int size = least; size <= largest && size * stages <= left; ++size) {
+      sizes.push_back(size);
+      partition(gpus, left - size, stages - 1, size, largest, sizes);
+      sizes.pop_back();
+    }
+  }
+
+  void permute(const Clumps& gpus, std::vector<int> sizes) {
+    if (static_cast<int>(sizes.size()) > options_.max_permute_len) {
+      descend(gpus, sizes);
+      std::reverse(sizes.begin(), sizes.end());
+      descend(gpus, sizes);
+      return;
+    }
+    do descend(gpus, sizes);
+    while (std::next_permutation(sizes.begin(), sizes.end()) && !over());
+  }
+
+  /// TP degrees of all stages: each uniform start, then one stage at a time while that helps.
+  void descend(const Clumps& gpus, const std::vector<int>& sizes) {
+    for (int start : degrees_) {
+      std::vector<int> tp(sizes.size(), start);
+      double now = attempt(gpus, sizes, tp);
+      for (bool better = true; better && !over();) {
+        better = false;
+        for (std::size_t i = 0; i < tp.size(); ++i)
+          for (int other : degrees_) {
+            if (other == tp[i] || other > sizes[i]) continue;
+            const int kept = tp[i];
+            tp[i] = other;
+            const double seconds = attempt(gpus, sizes, tp);
+            if (seconds < now * (1 - 1e-9)) {
+              now = seconds;
+              better = true;
+            } else {
+              tp[i] = kept;
+            }
+          }
+      }
+    }
+  }
+
+  double attempt(const Clumps& gpus, const std::vector<int>& sizes, const std::vector<int>& tp) {
+    plan::Layout layout{micro_batches_, {}};
+    Clumps left = gpus, idle;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      plan::StageLayout stage{0, tp[i], {}};
+      Clumps mine = take_gpus(left, sizes[i]);
+      take_groups(stage, mine, tp[i]);
+      if (stage.groups.empty()) return std::numeric_limits<double>::infinity();
+      add_all(idle, mine);
+      layout.stages.push_back(std::move(stage));
+    }
+    const double seconds = evaluator_.finish(layout);
+    if (seconds < best_.seconds) best_ = {std::move(layout), std::move(idle), seconds, fmt::format("search: {} stages", sizes.size())};
+    return seconds;
+  }
+
+  /// The first `wanted` GPUs of `left`.
+  static Clumps take_gpus(Clumps& left, int wanted) {
+    Clumps mine;
+    for (Clump& clump : left) {
+      plan::GpuMask taken = 0;
+      while (wanted > 0 && clump.gpus != 0) {
+        const plan::GpuMask lowest = clump.gpus & (~clump.gpus + 1);
+        taken |= lowest;
+        clump.gpus ^= lowest;
+        --wanted;
+      }
+      if (taken != 0) mine.push_back({clump.node, clump.type, taken});
+    }
+    return mine;
+  }
+
+  Evaluator& evaluator_;
+  const Metis::Options& options_;
+  int micro_batches_;
+  Found best_;
+  const Budget& budget_;
+  std::vector<int> degrees_;
+  long looks_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace
+
+ScaleTable Metis::solve(const Problem& problem, const Budget& budget) const {
+  const cluster::Cluster& cluster = problem.perf.cluster();
+  int samples = 0;
+  for (const plan::GroupLayout& group : problem.current.stages.front().groups) samples += group.local_batch;
+  Evaluator evaluator(problem.perf, samples);
+  ScaleTable table;
+  table.order = affinity_order(problem.current, problem.free, cluster);
+  Clumps gpus;
+  for (const plan::StageLayout& stage : problem.current.stages) add_stage(gpus, stage);
+  Found best{problem.current, {}, evaluator.seconds(problem.current), "the current plan"};
+  table.rows.push_back({count(gpus), best.layout, problem.perf.model().global_batch / best.seconds, best.why});
+  for (std::size_t i = 1; i <= table.order.size() && table.complete; ++i) {
+    const cluster::GpuRef gpu = table.order[i - 1];
+    add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
+    if (options_.last_only && i < table.order.size()) continue;
+    best.why = "nothing better: the new GPUs stay idle";
+    Search search(evaluator, options_, problem.current.micro_batches, std::move(best), budget);
+    search.run(gpus);
+    table.complete = !search.over() || !budget.expired();
+    best = search.take();
+    table.rows.push_back({count(gpus), best.layout, problem.perf.model().global_batch / best.seconds, best.why});
+  }
+  table.evaluated = evaluator.evaluated();
+  return table;
+}
+
+}  // namespace swell::planner

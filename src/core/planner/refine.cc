@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/planner/refine.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace swell::planner {
+
+namespace {
+
+constexpr std::size_t kSmallStage = 16;  // DP degree up to which every cut is tried
+constexpr int kFewStages = 4;
+constexpr int kManyStages = 6;           // above, only neighbours exchange anything
+constexpr std::size_t kRunnersUp = 12;
+constexpr int kDeepRounds = 2;
+constexpr double kFarBehind = 1.5;  // times as slow: nothing good comes from there
+constexpr double kWorthwhile = 1 - 1e-9;  // below this share of the old time, a change counts
+
+/// Tries changes of one plan and keeps the best.
+class Search {
+ public:
+  /// `runners_up`: how many changes to remember that are not better, but may lead somewhere.
+  Search(const Found& base, Evaluator& evaluator, std::size_t runners_up)
+      : base_(base), evaluator_(evaluator), best_seconds_(base.seconds), most_runners_up_(runners_up) {}
+
+  void try_skeleton(plan::Layout&& layout, Clumps&& idle, int stage) {
+    const double seconds = evaluator_.finish(layout, most_runners_up_ > 0 ? kFarBehind * base_.seconds : best_seconds_);
+    keep(std::move(layout), std::move(idle), seconds, stage);
+  }
+  void try_balanced(plan::Layout&& layout, int stage) {
+    if (!evaluator_.memory().fits(layout)) return;
+    const double seconds = evaluator_.seconds(layout);
+    keep(std::move(layout), Clumps(base_.idle), seconds, stage);
+  }
+  bool take(Found& found) {
+    if (!better_) return false;
+    found.seconds = best_seconds_;
+    found.layout = std::move(best_.layout);
+    found.idle = std::move(best_.idle);
+    found.why += (found.why.empty() ? "" : "; ") + story_;
+    return true;
+  }
+
+  std::vector<Found>& runners_up() { return runners_up_; }
+
+ private:
+  void keep(plan::Layout&& layout, Clumps&& idle, double seconds, int stage) {
+    if (!(seconds < best_seconds_ * kWorthwhile)) {
+      if (seconds < kFarBehind * base_.seconds) remember(std::move(layout), std::move(idle), seconds);
+      return;
+    }
+    best_seconds_ = seconds;
+    best_ = {std::move(layout), std::move(idle), Candidate::Kind::moved, stage};
+    story_ = best_.story();
+    better_ = true;
+  }
+  void remember(plan::Layout&& layout, Clumps&& idle, double seconds) {
+    const auto place = std::find_if(runners_up_.begin(), runners_up_.end(), [&](const Found& one) { return seconds < one.seconds; });
+    if (static_cast<std::size_t>(place - runners_up_.begin()) >= most_runners_up_) return;
+    runners_up_.insert(place, {std::move(layout), std::move(idle), seconds, base_.why});
+    if (runners_up_.size() > most_runners_up_) runners_up_.pop_back();
+  }
+  const Found& base_;
+  Evaluator& evaluator_;
+  double best_seconds_;
+  std::size_t most_runners_up_;
+  std::vector<Found> runners_up_;
+  Candidate best_;
+  std::string story_;
+  bool better_ = false;
+};
+
+plan::StageLayout& at(plan::Layout& layout, int i) { return layout.stages[static_cast<std::size_t>(i)]; }
+const plan::StageLayout& at(const plan::Layout& layout, int i) { return layout.stages[static_cast<std::size_t>(i)]; }
+
+/// All changes of one plan. Each builds a changed skeleton and gives it to the search.
+class Changes {
+ public:
+  Changes(const Found& found, const Degrees& degrees, Search& search) : found_(found), degrees_(degrees), search_(search) {}
+
+  void try_all() {
+    const int pp = found_.layout.pp();
+    for (int i = 0; i < pp; ++i) {
+      for (int tp : degrees_.tp)
+        if (tp != at(found_.layout, i).tp || !found_.idle.empty()) regroup(i, tp);
+      drop(i);
+      shed(i);
+      split(i);
+      for (int j = 0; j < pp; ++j) {
+        if (j == i || (pp > kManyStages && (j < i - 1 || j > i + 1))) continue;  // pairs grow with the square
+        move_groups(i, j);
+        move_layer(i, j);
+        if (j < i) continue;
+        exchange(i, j);
+        for (int tp : degrees_.tp) merge(i, j, tp);
+      }
+    }
+  }
+
+ private:
+  int take(plan::StageLayout& stage, Clumps& from, int tp) const {
+    return take_groups(stage, from, tp, degrees_.most_dp - stage.dp());
+  }
+
+  /// Stage `i` rebuilt from its own and all idle GPUs with another degree.
+  void regroup(int i, int tp) {
+    plan::Layout layout = found_.layout;
+    Clumps idle = found_.idle;
+    plan::StageLayout stage{0, tp, {}};
+    if (at(layout, i).tp == tp) stage.groups = at(layout, i).groups;
+    else add_stage(idle, at(layout, i));
+    if (take(stage, idle, tp) == 0) return;
+    at(layout, i) = std::move(stage);
+    search_.try_skeleton(std::move(layout), std::move(idle), i);
+  }
+
+  void drop(int i) {
+    if (found_.layout.pp() == 1) return;
+    plan::Layout layout = found_.layout;
+    Clumps idle = found_.idle;
+    add_stage(idle, at(layout, i));
+    layout.stages.erase(layout.stages.begin() + i);
+    search_.try_skeleton(std::move(layout), std::move(idle), 0);
+  }
+
+  /// Stage `i` without its groups of one node and type: a slow link or a slow type may hold it up.
+  void shed(int i) {
+    for_each_clump(at(found_.layout, i), [&](int node, int type) {
+      plan::Layout layout = found_.layout;
+      Clumps idle = found_.idle;
+      std::erase_if(at(layout, i).groups, [&](const plan::GroupLayout& group) {
+        if (group.node != node || group.type != type) return false;
+        add_to(idle, node, type, group.gpus);
+        return true;
+      });
+      if (at(layout, i).groups.empty()) return;
+      search_.try_skeleton(std::move(layout), std::move(idle), i);
+    });
+  }
+
+  /// Groups of `from` on one node, enough for one group of `to`, change sides.
+  void move_groups(int from, int to) {
+    const int wanted = std::max(1, at(found_.layout, to).tp / at(found_.layout, from).tp);
+    for_each_clump(at(found_.layout, from), [&](int node, int type) {
+      plan::Layout layout = found_.layout;
+      Clumps idle = found_.idle;
+      auto& groups = at(layout, from).groups;
+      int moved = 0;
+      for (std::size_t j = groups.size(); j-- > 0 && moved < wanted;)
+        if (groups[j].node == node && groups[j].type == type) {
+          add_to(idle, node, type, groups[j].gpus);
+          groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(j));
+          ++moved;
+        }
+      if (groups.empty()) return;  // that would be a merge
+      plan::StageLayout& receiver = at(layout, to);
+      if (take(receiver, idle, receiver.tp) == 0) return;
+      std::sort(receiver.groups.begin(), receiver.groups.end(), [](const auto& a, const auto& b) {
+        return std::tuple(a.type, a.node, a.gpus) < std::tuple(b.type, b.node, b.gpus);
+      });
+      search_.try_skeleton(std::move(layout), std::move(idle), to);
+    });
+  }
+
+  void merge(int i, int j, int tp) {
+    Clumps idle = found_.idle;
+    add_stage(idle, at(found_.layout, i));
+    add_stage(idle, at(found_.layout, j));
+    plan::StageLayout stage{0, tp, {}};
+    if (take(stage, idle, tp) == 0) return;
+    plan::Layout layout = found_.layout;
+    at(layout, i) = std::move(stage);
+    layout.stages.erase(layout.stages.begin() + j);
+    search_.try_skeleton(std::move(layout), std::move(idle), i);
+  }
+
+  /// Stage `i` in two, at each border of nodes or types and in its middle; small stages anywhere,
+  /// with another degree behind the cut.
+  void split(int i) {
+    const plan::StageLayout& whole = at(found_.layout, i);
+    const std::size_t dp = whole.groups.size();
+    const bool small = dp <= kSmallStage && found_.layout.pp() <= kFewStages;
+    for (std::size_t cut = 1; cut < dp; ++cut) {
+      const auto& before = whole.groups[cut - 1];
+      const auto& behind = whole.groups[cut];
+      if (!small && before.node == behind.node && before.type == behind.type && cut != dp / 2) continue;
+      for (int tp : degrees_.tp) {
+        if (tp != whole.tp && !small) continue;
+        plan::Layout layout = found_.layout;
+        Clumps idle = found_.idle;
+        auto& kept = at(layout, i).groups;
+        plan::StageLayout rest{0, tp, {}};
+        rest.groups.assign(kept.begin() + static_cast<std::ptrdiff_t>(cut), kept.end());
+        kept.resize(cut);
+        if (tp != whole.tp) {
+          Clumps loose;
+          add_stage(loose, rest);
+          rest.groups.clear();
+          if (take(rest, loose, tp) == 0) continue;
+          add_all(idle, loose);
+        }
+        layout.stages.insert(layout.stages.begin() + i + 1, std::move(rest));
+        search_.try_skeleton(std::move(layout), std::move(idle), i);
+      }
+    }
+  }
+
+  void exchange(int i, int j) {
+    plan::Layout layout = found_.layout;
+    std::swap(at(layout, i), at(layout, j));
+    search_.try_skeleton(std::move(layout), Clumps(found_.idle), i);
+  }
+
+  void move_layer(int from, int to) {
+    if (at(found_.layout, from).layers < 2) return;
+    plan::Layout layout = found_.layout;
+    --at(layout, from).layers;
+    ++at(layout, to).layers;
+    search_.try_balanced(std::move(layout), to);
+  }
+
+  template <typename Body>
+  static void for_each_clump(const plan::StageLayout& stage, const Body& body) {
+    int node = -1, type = -1;
+    for (const plan::GroupLayout& group : stage.groups) {
+      if (group.node == node && group.type == type) continue;
+      node = group.node;
+      type = group.type;
+      body(node, type);
+    }
+  }
+
+  const Found& found_;
+  const Degrees& degrees_;
+  Search& search_;
+};
+
+}  // namespace
+
+void refine(Found& found, Evaluator& evaluator, const Degrees& degrees, int rounds, bool deep) {
+  for (int round = 0; round < rounds; ++round) {
+    Search search(found, evaluator, deep ? kRunnersUp : 0);
+    Changes(found, degrees, search).try_all();
+    if (search.take(found)) continue;
+    if (!deep) return;
+    bool better = false;
+    for (Found& other : search.runners_up()) {
+      refine(other, evaluator, degrees, kDeepRounds, false);
+      if (!(other.seconds < found.seconds * kWorthwhile)) continue;
+      found = std::move(other);
+      better = true;
+    }
+    if (!better) return;
+  }
+}
+
+}  // namespace swell::planner

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/planner/stage_options.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/planner/expand.h"
+
+namespace swell::planner {
+
+namespace {
+
+/// Gives `samples` to the types from `next` on in every way, each at least its number of groups.
+void share_out(const std::vector<std::pair<int, int>>& groups, std::size_t next, int samples,
+               std::vector<std::pair<int, int>>& shares, const std::function<void()>& visit) {
+  const auto [type, count] = groups[next];
+  if (next + 1 == groups.size()) {
+    if (samples < count) return;
+    shares.emplace_back(type, samples);
+    visit();
+    shares.pop_back();
+    return;
+  }
+  for (int mine = count; mine < samples; ++mine) {
+    shares.emplace_back(type, mine);
+    share_out(groups, next + 1, samples - mine, shares, visit);
+    shares.pop_back();
+  }
+}
+
+/// Samples of each group of a type: as even as possible, the larger first.
+void set_samples(plan::StageLayout& stage, const std::vector<std::pair<int, int>>& shares) {
+  for (const auto& [type, samples] : shares) {
+    int groups = 0;
+    for (const auto& group : stage.groups) groups += group.type == type ? 1 : 0;
+    int more = samples % groups;
+    for (auto& group : stage.groups)
+      if (group.type == type) group.local_batch = samples / groups + (more-- > 0 ? 1 : 0);
+  }
+}
+
+/// Any option's layout: groups in the order of the clumps.
+plan::StageLayout stage_of(int tp, const std::vector<int>& taken, Clumps& left, const Clumps& gpus) {
+  plan::StageLayout stage{0, tp, {}};
+  for (std::size_t c = 0; c < gpus.size(); ++c) {
+    Clumps one = {left[c]};
+    take_groups(stage, one, tp, taken[c] / tp);
+    left[c].gpus = one.empty() ? 0 : one[0].gpus;
+  }
+  return stage;
+}
+
+}  // namespace
+
+std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evaluator, const Clumps& gpus) {
+  const bool exact = problem.consistency == Consistency::exact;
+  const plan::StageLayout& pattern = problem.current.stages.front();
+  std::vector<StageOption> options;
+  if (exact && !is_uniform(problem.current)) return options;
+  for (int tp : degrees_for(evaluator.perf().model().heads, evaluator.micro_batch()).tp) {
+    if (exact && tp != pattern.tp) continue;
+    std::vector<int> taken(gpus.size(), 0);
+    for (;;) {
+      std::size_t c = 0;  // count up, in steps of one group of each clump
+      while (c < taken.size() && (taken[c] += tp) > gpus[c].count()) taken[c++] = 0;
+      if (c == taken.size()) break;
+      std::map<int, int> by_type;
+      int dp = 0;
+      for (std::size_t k = 0; k < taken.size(); ++k) {
+        dp += taken[k] / tp;
+        if (taken[k] > 0) by_type[gpus[k].type] += taken[k] / tp;
+      }
+      if (dp > evaluator.micro_batch() || (exact && dp != pattern.dp())) continue;
+      const std::vector<std::pair<int, int>> groups(by_type.begin(), by_type.end());
+      std::vector<std::pair<int, int>> shares;
+      share_out(groups, 0, evaluator.micro_batch(), shares, [&] {
+        StageOption option{tp, taken, shares, {}};
+        for (std::size_t t = 0; t < shares.size(); ++t)
+          option.fullest.emplace_back(shares[t].first, (shares[t].second + groups[t].second - 1) / groups[t].second);
+        Clumps left = gpus;
+        plan::StageLayout stage = stage_of(tp, taken, left, gpus);
+        set_samples(stage, shares);
+        stage.layers = 1;
+        const perf::StageTimes times = evaluator.perf().stage_times(stage);
+        option.comp = times.comp();
+        option.bwd = times.bwd;
+        option.extra = times.extra();
+        options.push_back(std::move(option));
+      });
+    }
+  }
+  return options;
+}
+
+plan::StageLayout build_stage(const StageOption& option, int layers, Clumps& left, const Clumps& gpus) {
+  plan::StageLayout stage = stage_of(option.tp, option.gpus, left, gpus);
+  stage.layers = layers;
+  set_samples(stage, option.samples);
+  return stage;
+}
+
+}  // namespace swell::planner

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/planner/starts.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "core/planner/symmetric.h"
+
+namespace swell::planner {
+
+namespace {
+
+constexpr std::size_t kMostTypes = 3;  // combinations of degrees grow with the power of the types
+constexpr int kMostNodes = 8;
+constexpr int kFewGpus = 16;       // up to which every cut in two is tried
+
+class Starts {
+ public:
+  Starts(Evaluator& evaluator, int micro_batches, const Degrees& degrees)
+      : evaluator_(evaluator), micro_batches_(micro_batches), degrees_(degrees) {}
+
+  /// GPUs that the following plans do not use, but that refining may.
+  void leave_out(Clumps gpus) { left_out_ = std::move(gpus); }
+
+  void symmetric(const Clumps& gpus) { keep(best_symmetric(evaluator_, gpus, micro_batches_, degrees_, {})); }
+
+  /// One stage for each part, whose degrees are tried in every combination.
+  void one_stage_each(const std::vector<Clumps>& parts, plan::Layout layout, Clumps idle, bool same_tp) {
+    if (layout.stages.size() == parts.size()) {
+      const double seconds = evaluator_.finish(layout);
+      keep({std::move(layout), std::move(idle), seconds, "from scratch: a stage for each part of the cluster"});
+      return;
+    }
+    for (int tp : degrees_.tp) {
+      if (same_tp && !layout.stages.empty() && layout.stages[0].tp != tp) continue;
+      Clumps left = parts[layout.stages.size()];
+      plan::StageLayout stage{0, tp, {}};
+      if (take_groups(stage, left, tp, degrees_.most_dp) == 0) continue;
+      plan::Layout longer = layout;
+      longer.stages.push_back(std::move(stage));
+      Clumps rest = idle;
+      add_all(rest, left);
+      one_stage_each(parts, std::move(longer), std::move(rest), same_tp);
+    }
+  }
+
+  /// The first GPUs as one stage and the others as another, wherever the cut is, slow types last
+  /// and first; the best of all.
+  void two_stages(Clumps gpus) {
+    std::sort(gpus.begin(), gpus.end(), [](const Clump& a, const Clump& b) { return std::pair(a.type, a.node) < std::pair(b.type, b.node); });
+    cut_everywhere(gpus);
+    if (gpus.front().type != gpus.back().type) cut_everywhere({gpus.rbegin(), gpus.rend()});
+  }
+
+  std::vector<Found> take() {
+    std::stable_sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) { return a.seconds < b.seconds; });
+    return std::move(found_);
+  }
+
+ private:
+  void cut_everywhere(const Clumps& gpus) {
+    Found best;
+    best.seconds = std::numeric_limits<double>::infinity();
+    Clumps front, rear = gpus;
+    while (count(rear) > 1) {
+      Clump& next = rear.front();
+      const plan::GpuMask gpu = next.gpus & (~next.gpus + 1);
+      add_to(front, next.node, next.type, gpu);
+      next.gpus ^= gpu;
+      if (next.gpus == 0) rear.erase(rear.begin());
+      for (int front_tp : degrees_.tp)
+        for (int rear_tp : degrees_.tp) {
+          Clumps idle = front, left = rear;
+          plan::Layout layout{micro_batches_, {{0, front_tp, {}}, {0, rear_tp, {}}}};
+          if (take_groups(layout.stages[0], idle, front_tp, degrees_.most_dp) == 0) continue;
+          if (take_groups(layout.stages[1], left, rear_tp, degrees_.most_dp) == 0) continue;
+          const double seconds = evaluator_.finish(layout, best.seconds);
+          if (!(seconds < best.seconds)) continue;
+          add_all(idle, left);
+          best = {std::move(layout), std::move(idle), seconds, "from scratch: two stages"};
+        }
+    }
+    keep(std::move(best));
+  }
+
+  void keep(Found found) {
+    if (!(found.seconds < std::numeric_limits<double>::infinity())) return;
+    add_all(found.idle, left_out_);
+    found_.push_back(std::move(found));
+  }
+  Evaluator& evaluator_;
+  int micro_batches_;
+  const Degrees& degrees_;
+  Clumps left_out_;
+  std::vector<Found> found_;
+};
+
+/// `gpus` split by what `key` says of each clump.
+template <typename Key>
+std::vector<Clumps> split_by(const Clumps& gpus, const Key& key) {
+  std::vector<std::pair<int, Clumps>> parts;
+  for (const Clump& clump : gpus) {
+    const int mine = key(clump);
+    auto part = std::find_if(parts.begin(), parts.end(), [&](const auto& one) { return one.first == mine; });
+    if (part == parts.end()) part = parts.insert(parts.end(), {mine, {}});
+    part->second.push_back(clump);
+  }
+  std::vector<Clumps> result;
+  for (auto& [value, clumps] : parts) result.push_back(std::move(clumps));
+  return result;
+}
+
+/// The clumps of `all` that `part` does not have.
+Clumps rest_of(const Clumps& all, const Clumps& part) {
+  Clumps rest;
+  for (const Clump& clump : all)
+    if (std::none_of(part.begin(), part.end(), [&](const Clump& one) { return one.node == clump.node && one.type == clump.type; }))
+      rest.push_back(clump);
+  return rest;
+}
+
+}  // namespace
+
+std::vector<Found> fresh_starts(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees) {
+  Starts starts(evaluator, micro_batches, degrees);
+  const auto types = split_by(gpus, [](const Clump& clump) { return clump.type; });
+  const auto nodes = split_by(gpus, [](const Clump& clump) { return clump.node; });
+  const bool few = count(gpus) <= kFewGpus;
+  // A slow type or network may be better left out.
+  std::vector<Clumps> subsets = {gpus};
+  if (types.size() > 1 && types.size() <= kMostTypes) subsets.insert(subsets.end(), types.begin(), types.end());
+  if (few && nodes.size() > 1) subsets.insert(subsets.end(), nodes.begin(), nodes.end());
+  for (const Clumps& subset : subsets) {
+    starts.leave_out(rest_of(gpus, subset));
+    starts.symmetric(subset);
+    starts.one_stage_each({subset}, {micro_batches, {}}, {}, false);  // uneven samples too
+    if (few) starts.two_stages(subset);
+    const auto parts = split_by(subset, [](const Clump& clump) { return clump.node; });
+    if (parts.size() > 1 && static_cast<int>(parts.size()) <= kMostNodes) starts.one_stage_each(parts, {micro_batches, {}}, {}, true);
+  }
+  starts.leave_out({});
+  if (types.size() > 1 && types.size() <= kMostTypes) {
+    starts.one_stage_each(types, {micro_batches, {}}, {}, false);
+    starts.one_stage_each({types.rbegin(), types.rend()}, {micro_batches, {}}, {}, false);
+  }
+  return starts.take();
+}
+
+}  // namespace swell::planner

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/planner/symmetric.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <limits>
+
+#include "core/planner/affinity.h"
+
+namespace swell::planner {
+
+namespace {
+
+/// `pp` stages of `dp` groups of `tp` GPUs each; false where whole groups run out.
+bool fill(plan::Layout& layout, Clumps& idle, int pp, int dp, int tp) {
+  for (int i = 0; i < pp; ++i) {
+    plan::StageLayout stage{0, tp, {}};
+    if (take_groups(stage, idle, tp, dp) < dp) return false;
+    layout.stages.push_back(std::move(stage));
+  }
+  return true;
+}
+
+int samples_of(const plan::Layout& layout) {
+  int sum = 0;
+  for (const plan::GroupLayout& group : layout.stages.front().groups) sum += group.local_batch;
+  return sum;
+}
+
+ScaleTable solve_in(const Problem& problem, const Budget& budget, SymmetricSpace space) {
+  const cluster::Cluster& cluster = problem.perf.cluster();
+  Evaluator evaluator(problem.perf, samples_of(problem.current));
+  const auto degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
+  ScaleTable table;
+  table.order = affinity_order(problem.current, problem.free, cluster);
+  Clumps gpus;
+  for (const plan::StageLayout& stage : problem.current.stages) add_stage(gpus, stage);
+  Found best{problem.current, {}, evaluator.seconds(problem.current), "the current plan"};
+  for (std::size_t i = 0; i <= table.order.size(); ++i) {
+    if (budget.expired()) {
+      table.complete = false;
+      break;
+    }
+    if (i > 0) {
+      const cluster::GpuRef gpu = table.order[i - 1];
+      add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
+      best.why = "nothing better: the new GPUs stay idle";
+      Found found = best_symmetric(evaluator, gpus, problem.current.micro_batches, degrees, space);
+      if (found.seconds < best.seconds) best = std::move(found);
+    }
+    table.rows.push_back({count(gpus), best.layout, problem.perf.model().global_batch / best.seconds, best.why});
+  }
+  table.evaluated = evaluator.evaluated();
+  return table;
+}
+
+}  // namespace
+
+Found best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees,
+                     SymmetricSpace space) {
+  Found best;
+  best.seconds = std::numeric_limits<double>::infinity();
+  const int all = count(gpus), layers = evaluator.perf().model().layers;
+  for (int tp : degrees.tp) {
+    if (space.tp != 0 && space.tp != tp) continue;
+    int groups = 0;
+    for (const Clump& clump : gpus) groups += clump.count() / tp;
+    if (groups == 0) break;
+    const int first_pp = space.pp != 0 ? space.pp : 1;
+    const int last_pp = space.pp != 0 ? space.pp : std::min({groups, layers, all});
+    for (int pp = last_pp; pp >= first_pp; --pp) {
+      int dp = std::min(groups / pp, evaluator.micro_batch());
+      while (dp > 0 && evaluator.micro_batch() % dp != 0) --dp;  // equal local batches
+      if (dp == 0) continue;
+      // Even with nothing lost, more GPUs than these are needed to be as fast as the best so far.
+      if (evaluator.ideal_seconds(gpus, pp * dp * tp, micro_batches) >= best.seconds) continue;
+      plan::Layout layout{micro_batches, {}};
+      Clumps idle = gpus;
+      if (!fill(layout, idle, pp, dp, tp)) continue;
+      const double seconds = evaluator.finish(layout, best.seconds);
+      if (!(seconds < best.seconds)) continue;
+      best = {std::move(layout), std::move(idle), seconds, fmt::format("symmetric: pp{} dp{} tp{}", pp, dp, tp)};
+    }
+  }
+  return best;
+}
+
+ScaleTable Symmetric::solve(const Problem& problem, const Budget& budget) const { return solve_in(problem, budget, {}); }
+
+ScaleTable DpOnly::solve(const Problem& problem, const Budget& budget) const {
+  return solve_in(problem, budget, {problem.current.pp(), problem.current.stages.front().tp});
+}
+
+}  // namespace swell::planner

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace swell::predict {
+
+/// A small CSV table: a header and rows of as many fields. Fields may stand in double quotes.
+class Csv {
+ public:
+  /// The error names the line that has another number of fields than the header.
+  static Result<Csv> parse(std::string_view text);
+
+  std::size_t rows() const noexcept { return rows_.size(); }
+  std::optional<std::size_t> column(std::string_view name) const;
+  const std::string& field(std::size_t row, std::size_t column) const { return rows_[row][column]; }
+  /// A finite number from `least` to `most`; the error names line, column and what was found.
+  Result<double> number(std::size_t row, std::string_view column, double least, double most) const;
+  /// The same for a whole number.
+  Result<int> whole(std::size_t row, std::string_view column, int least, int most) const;
+
+ private:
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace swell::predict

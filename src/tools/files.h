@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+
+#include "core/json.h"
+#include "core/result.h"
+
+namespace swell::tools {
+
+/// A whole file as text; the error names the file and the reason. "-" is standard input.
+Result<std::string> read_file(const std::string& path);
+/// A whole file as JSON; the error names the file, line and column.
+Result<Json> read_json(const std::string& path);
+/// Prints "swell: <reason>" to standard error; returns the exit status of a failure, 1.
+int fail(const Error& error);
+
+}  // namespace swell::tools

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// swell plan: the scale table of one job.
+#include <chrono>
+#include <filesystem>
+#include <fmt/format.h>
+#include <memory>
+#include <optional>
+
+#include "core/cluster/presets.h"
+#include "core/models/catalogue.h"
+#include "core/perf/peak_memory.h"
+#include "core/plan/validate.h"
+#include "core/planner/affinity.h"
+#include "core/planner/incremental.h"
+#include "core/planner/registry.h"
+#include "core/planner/symmetric.h"
+#include "tools/commands.h"
+#include "tools/files.h"
+
+namespace swell::tools {
+
+namespace {
+
+struct Options {
+  std::string model, cluster, plan, coefficients;
+  std::string solver = "incremental", consistency = "relaxed";
+  int free_gpus = -1;
+  int micro_batches = 0;
+  int global_batch = 0;
+  double seconds = 60;
+  bool json = false;
+};
+
+constexpr double GiB = 1024.0 * 1024.0 * 1024.0;
+
+bool is_file(const std::string& name) {
+  std::error_code ignored;
+  return name == "-" || std::filesystem::exists(name, ignored);
+}
+
+Result<models::CatalogueEntry> read_model(const Options& options) {
+  models::CatalogueEntry entry{};
+  if (is_file(options.model)) {
+    auto json = read_json(options.model);
+    if (!json) return json.error();
+    auto model = models::model_from_json(*json);
+    if (!model) return model.error().while_doing(options.model);
+    entry.model = *model;
+    entry.source = "file";
+  } else {
+    auto found = models::find_model(options.model);
+    if (!found) return found.error();
+    entry = *found;
+  }
+  if (options.global_batch > 0) entry.model.global_batch = options.global_batch;
+  if (options.micro_batches > 0) entry.micro_batches = options.micro_batches;
+  if (entry.model.global_batch % entry.micro_batches != 0)
+    return Error(fmt::format("{} micro-batches do not divide the global batch of {}", entry.micro_batches, entry.model.global_batch));
+  return entry;
+}
+
+Result<cluster::Cluster> read_cluster(const std::string& name) {
+  if (!is_file(name)) return cluster::preset(name);
+  auto json = read_json(name);
+  if (!json) return json.error();
+  auto cluster = cluster::Cluster::from_json(*json);
+  if (!cluster) return cluster.error().while_doing(name);
+  return cluster;
+}
+
+/// "PP-DP-TP", such as 1-4-4, over the cluster's first GPUs.
+std::optional<models::CatalogueEntry> degrees_of(const std::string& text, models::CatalogueEntry entry) {
+  int read = 0;
+  if (std::sscanf(text.c_str(), "%d-%d-%d%n", &entry.pp, &entry.dp, &entry.tp, &read) != 3 || read != static_cast<int>(text.size()))
+    return std::nullopt;
+  if (entry.pp < 1 || entry.dp < 1 || entry.tp < 1 || entry.tp > 64 || entry.pp > 4096 || entry.dp > 4096) return std::nullopt;
+  return entry;
+}
+
+Result<plan::Layout> symmetric_start(const models::CatalogueEntry& entry, const perf::PerformanceModel& perf) {
+  const cluster::Cluster& cluster = perf.cluster();
+  planner::Clumps gpus;
+  int left = entry.pp * entry.dp * entry.tp;
+  for (const auto& gpu : planner::unused({}, cluster))
+    if (left-- > 0) planner::add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
+  planner::Evaluator evaluator(perf, entry.model.global_batch / entry.micro_batches);
+  plan::Layout layout{entry.micro_batches, {}};
+  for (int i = 0; i < entry.pp; ++i) {
+    plan::StageLayout stage{0, entry.tp, {}};
+    if (planner::take_groups(stage, gpus, entry.tp, entry.dp) < entry.dp)
+      return Error(fmt::format("the plan {}-{}-{} needs {} GPUs in groups of {} on one node; cluster {} has {} in all", entry.pp,
+                               entry.dp, entry.tp, entry.pp * entry.dp * entry.tp, entry.tp, cluster.name(), cluster.gpu_count()));
+    layout.stages.push_back(std::move(stage));
+  }
+  if (!evaluator.balance(layout))
+    return Error(fmt::format("the plan {}-{}-{} with {} micro-batches does not fit: of {} layers and {} samples a micro-batch, some stage "
+                             "gets none, or more than the GPUs' memory holds",
+                             entry.pp, entry.dp, entry.tp, entry.micro_batches, entry.model.layers, entry.model.global_batch / entry.micro_batches));
+  return layout;
+}
+
+Result<plan::Layout> read_current(const Options& options, const models::CatalogueEntry& entry, const perf::PerformanceModel& perf) {
+  if (options.plan.empty()) return symmetric_start(entry, perf);
+  if (const auto degrees = degrees_of(options.plan, entry)) return symmetric_start(*degrees, perf);
+  if (!is_file(options.plan)) return Error(fmt::format("\"{}\" is neither a file nor PP-DP-TP, such as 1-4-4", options.plan));
+  auto json = read_json(options.plan);
+  if (!json) return json.error();
+  auto plan = plan::Plan::from_json(*json);
+  if (!plan) return plan.error().while_doing(options.plan);
+  if (auto good = plan::validate(*plan, entry.model, perf.cluster()); !good) return good.error().while_doing(options.plan);
+  return plan::resolve(*plan, perf.cluster());
+}
+
+Json memory_json(const perf::MemoryModel& memory, const plan::Layout& layout) {
+  Json peaks = Json::array();
+  for (int i = 0; i < layout.pp(); ++i) peaks.append(memory.stage_peak(layout, i).total());
+  return peaks;
+}
+
+void print_json(const planner::ScaleTable& table, const perf::PerformanceModel& perf, const Options& options, double took_ms) {
+  const perf::MemoryModel memory(perf);
+  Json rows = Json::array();
+  for (const planner::ScaleRow& row : table.rows)
+    rows.append(Json::object({{"gpus", row.gpus},
+                              {"gpus_used", row.layout.gpu_count()},
+                              {"samples_per_s", row.throughput},
+                              {"speedup", row.throughput / table.rows.front().throughput},
+                              {"peak_bytes", memory_json(memory, row.layout)},
+                              {"why", row.why},
+                              {"plan", plan::name_all(row.layout, perf.cluster()).to_json()}}));
+  fmt::print("{}\n", Json::object({{"model", perf.model().name},
+                                   {"cluster", perf.cluster().name()},
+                                   {"solver", options.solver},
+                                   {"consistency", options.consistency},
+                                   {"complete", table.complete},
+                                   {"evaluated", table.evaluated},
+                                   {"took_ms", took_ms},
+                                   {"rows", rows}})
+                         .dump());
+}
+
+void print_table(const planner::ScaleTable& table, const perf::PerformanceModel& perf) {
+  const perf::MemoryModel memory(perf);
+  fmt::print("{:>5} {:>5} {:>10} {:>8}  {:<14} {:<44} {}\n", "GPUs", "used", "samples/s", "speedup", "peak GiB", "plan", "why");
+  for (const planner::ScaleRow& row : table.rows) {
+    std::string peaks;
+    for (int i = 0; i < row.layout.pp(); ++i)
+      peaks += fmt::format("{}{:.0f}", i > 0 ? " " : "", memory.stage_peak(row.layout, i).total() / GiB);
+    fmt::print("{:>5} {:>5} {:>10.2f} {:>7.2f}x  {:<14} {:<44} {}\n", row.gpus, row.layout.gpu_count(), row.throughput,
+               row.throughput / table.rows.front().throughput, peaks, plan::name_all(row.layout, perf.cluster()).summary(), row.why);
+  }
+  if (!table.complete) fmt::print("time was up: the best that was found so far\n");
+}
+
+Result<std::unique_ptr<planner::Solver>> solver_for(const Options& options, int free_gpus) {
+  if (options.consistency == "exact" && options.solver != "incremental" && options.solver != "exhaustive")
+    return Error(fmt::format("solver {} has no exact consistency; incremental and exhaustive have", options.solver));
+  if (options.solver != "incremental" || options.free_gpus < 0) return planner::make_solver(options.solver);
+  planner::Incremental::Options all;  // a number of GPUs was asked for: no stop at twice the job's size
+  all.most_free = std::max(1, free_gpus);
+  return std::unique_ptr<planner::Solver>(std::make_unique<planner::Incremental>(all));
+}
+
+int run(const Options& options) {
+  const auto entry = read_model(options);
+  if (!entry) return fail(entry.error());
+  const auto cluster = read_cluster(options.cluster);
+  if (!cluster) return fail(cluster.error());
+  perf::Coefficients coefficients = perf::expected_coefficients(entry->model, *cluster);
+  if (!options.coefficients.empty()) {
+    auto json = read_json(options.coefficients);
+    if (!json) return fail(json.error());
+    auto read = perf::coefficients_from_json(*json, *cluster);
+    if (!read) return fail(read.error().while_doing(options.coefficients));
+    coefficients = *read;
+  }
+  const perf::PerformanceModel perf(entry->model, *cluster, coefficients);
+  auto current = read_current(options, *entry, perf);
+  if (!current) return fail(current.error());
+
+  planner::Problem problem{perf, *current, planner::unused(*current, *cluster)};
+  problem.consistency = options.consistency == "exact" ? planner::Consistency::exact : planner::Consistency::relaxed;
+  if (options.free_gpus >= 0 && options.free_gpus < static_cast<int>(problem.free.size())) {
+    problem.free = planner::affinity_order(*current, problem.free, *cluster);
+    problem.free.resize(static_cast<std::size_t>(options.free_gpus));
+  }
+  const auto solver = solver_for(options, static_cast<int>(problem.free.size()));
+  if (!solver) return fail(solver.error());
+
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const auto end = begin + std::chrono::duration<double>(options.seconds);
+  const auto table = (*solver)->solve(problem, {[end] { return Clock::now() >= end; }});
+  const std::chrono::duration<double, std::milli> took = Clock::now() - begin;
+  if (options.json) print_json(table, perf, options, took.count());
+  else print_table(table, perf);
+  return 0;
+}
+
+}  // namespace
+
+Action add_plan(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = app.add_subcommand("plan", "The best plan of a job for more and more GPUs");
+  sub->add_option("--model", options->model, "A model of the catalogue, a JSON file, or a HuggingFace config.json")->required();
+  sub->add_option("--cluster", options->cluster, "A preset such as 8x8-h100, or a JSON file")->required();
+  sub->add_option("--plan", options->plan, "What runs now: a JSON file, or PP-DP-TP over the first GPUs (default: the paper's for that model)");
+  sub->add_option("--free", options->free_gpus, "How many free GPUs to use, nearest first (default: as many as the job has)")->check(CLI::NonNegativeNumber);
+  sub->add_option("--solver", options->solver, "How to search")
+      ->check(CLI::IsMember({"incremental", "exhaustive", "symmetric", "dp-only", "metis"}))->capture_default_str();
+  sub->add_option("--consistency", options->consistency, "exact: only the pipeline degree and the layers of stages change")
+      ->check(CLI::IsMember({"exact", "relaxed"}))->capture_default_str();
+  sub->add_option("--coefficients", options->coefficients, "JSON file of solved coefficients (default: expected from data sheets)");
+  sub->add_option("--micro-batches", options->micro_batches, "Micro-batches of one iteration")->check(CLI::PositiveNumber);
+  sub->add_option("--global-batch", options->global_batch, "Samples of one iteration")->check(CLI::PositiveNumber);
+  sub->add_option("--time", options->seconds, "Seconds after which the best so far is taken")->check(CLI::PositiveNumber)->capture_default_str();
+  sub->add_flag("--json", options->json, "One line of JSON");
+  return [options] { return run(*options); };
+}
+
+}  // namespace swell::tools

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Jobs whose truth is the judge: what it executes is profiled with noise, solved for coefficients, and
+// what those predict for other plans is compared with what it executes then.
+#pragma once
+
+#include <cmath>
+
+#include "core/judge/judge.h"
+#include "core/judge/rings.h"
+#include "core/perf/solve.h"
+#include "support/cases.h"
+#include "support/profiles.h"
+
+namespace support {
+
+/// Devices that reach 40 to 60 % of their peak, each type its own share.
+inline swell::judge::Hardware make_hardware(const Case& made, CaseGenerator& random) {
+  using namespace swell;
+  judge::Hardware hardware;
+  const double share = 0.5 * random.factor(0.2), backward = 2.0 * random.factor(0.15);
+  for (const cluster::GpuType& type : made.cluster->types()) {
+    judge::DeviceSpeed speed;
+    speed.forward_layers_per_s = share * random.factor(0.05) * type.tflops(cluster::Precision::bf16) * 1e12 / made.model->layer_forward_flop();
+    speed.backward_layers_per_s = speed.forward_layers_per_s / backward;
+    speed.optimizer_layers_per_s = type.hbm_bytes_per_s / (made.model->layer_parameters() * 16);
+    hardware.devices.push_back(speed);
+  }
+  hardware.activation_bytes = 2.0 * made.model->sequence * made.model->hidden;
+  hardware.gradient_bytes = 2.0 * made.model->layer_parameters();
+  hardware.overlapped_share = 0.6 + 0.1 * random.between(0, 3);
+  return hardware;
+}
+
+/// What a profiler in the judge's groups would hand over; bytes as the model's shape says.
+inline swell::perf::Profile profile_of(const Case& made, const swell::plan::Layout& layout, const swell::judge::Hardware& hardware) {
+  using namespace swell;
+  perf::Profile profile = observe(layout, *made.model, *made.cluster, *made.coefficients);
+  const judge::Iteration iteration = judge::execute(layout, *made.cluster, hardware, true);
+  for (perf::GroupObservation& seen : profile.groups) {
+    const auto& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
+    const auto& group = stage.groups[static_cast<std::size_t>(seen.group)];
+    const double reduce = judge::group_allreduce_s(group, stage.tp, hardware.activation_bytes * group.local_batch, *made.cluster);
+    seen.fwd_commu_s = 2 * stage.layers * reduce;
+    double last_backward = 0, reduced = 0;
+    for (const judge::Operation& done : iteration.operations) {
+      if (done.stage != seen.stage) continue;
+      const double took = done.end_s - done.begin_s;
+      const bool own = done.group == seen.group;
+      using Kind = judge::Operation::Kind;
+      if (done.kind == Kind::forward && own) seen.fwd_s = took;
+      if (done.kind == Kind::backward && own) seen.bwd_s = took;
+      if (done.kind == Kind::backward) last_backward = std::max(last_backward, done.end_s);
+      if (done.kind == Kind::optimizer && own) seen.optim_s = took;
+      if (done.kind == Kind::gradients && own) reduced = done.end_s;
+    }
+    seen.commu_extra_s = stage.dp() > 1 ? std::max(0.0, reduced - last_backward) : 0;
+  }
+  return profile;
+}
+
+/// A random valid plan of the job over random GPUs of its cluster; balanced, or with any layers.
+inline swell::plan::Layout random_plan(const Case& made, CaseGenerator& random) {
+  using namespace swell;
+  const int micro_batches = made.start.micro_batches, micro_batch = made.model->global_batch / micro_batches;
+  planner::Evaluator evaluator(*made.perf, micro_batch);
+  for (;;) {
+    planner::Clumps gpus;
+    for (const auto& gpu : planner::unused({}, *made.cluster)) planner::add_to(gpus, gpu.node, made.cluster->type_of(gpu), plan::GpuMask{1} << gpu.index);
+    plan::Layout layout{micro_batches, {}};
+    const int stages = random.between(1, 4);
+    for (int i = 0; i < stages && !gpus.empty(); ++i) {
+      plan::StageLayout stage{0, 1 << random.between(0, 2), {}};
+      if (planner::take_groups(stage, gpus, stage.tp, random.between(1, std::min(micro_batch, 4))) > 0) layout.stages.push_back(stage);
+      if (random.between(0, 1) == 0 && !gpus.empty()) std::rotate(gpus.begin(), gpus.begin() + 1, gpus.end());
+    }
+    if (layout.stages.empty() || !evaluator.balance(layout)) continue;
+    for (int moves = random.between(0, 3); moves > 0 && layout.pp() > 1; --moves) {
+      auto& from = layout.stages[static_cast<std::size_t>(random.between(0, layout.pp() - 1))];
+      auto& to = layout.stages[static_cast<std::size_t>(random.between(0, layout.pp() - 1))];
+      if (from.layers < 2) continue;
+      --from.layers;
+      ++to.layers;
+    }
+    return layout;
+  }
+}
+
+struct Judged {
+  int plans = 0;
+  double mean = 0, p90 = 0, worst = 0, bias = 0;
+};
+
+/// Errors of `plans` predictions, ten of each job, from one noisy profile of its starting plan.
+inline Judged judge_predictions(int plans, double noise) {
+  using namespace swell;
+  std::vector<double> errors;
+  double bias = 0;
+  for (unsigned seed = 1; static_cast<int>(errors.size()) < plans; ++seed) {
+    CaseGenerator random(seed);
+    const int nodes = random.between(1, 4);
+    const auto made = random.make(nodes, random.between(8, 32), 4, 16);
+    if (!made) continue;
+    const judge::Hardware hardware = make_hardware(*made, random);
+    perf::Profile profile = profile_of(*made, made->start, hardware);
+    add_noise(profile, noise, seed);
+    const auto coefficients = perf::solve(profile, *made->cluster);
+    if (!coefficients) continue;
+    const perf::PerformanceModel perf(*made->model, *made->cluster, *coefficients);
+    for (int i = 0; i < 10 && static_cast<int>(errors.size()) < plans; ++i) {
+      const plan::Layout layout = random_plan(*made, random);
+      const double off = perf.iteration_time(layout).total() / judge::execute(layout, *made->cluster, hardware).seconds - 1;
+      errors.push_back(std::abs(off));
+      bias += off;
+    }
+  }
+  std::sort(errors.begin(), errors.end());
+  Judged judged{plans, 0, errors[errors.size() * 9 / 10], errors.back(), bias / plans};
+  for (double error : errors) judged.mean += error / plans;
+  return judged;
+}
+
+}  // namespace support

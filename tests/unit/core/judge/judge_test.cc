@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/judge/judge.h"
+
+#include <criterion/criterion.h>
+
+#include "support/judged.h"
+
+using namespace swell;
+using namespace swell::judge;
+using support::near;
+
+namespace {
+
+Hardware slow_devices() {
+  Hardware hardware;
+  hardware.devices = {{100, 50, 1e9}};
+  hardware.activation_bytes = 1;
+  hardware.gradient_bytes = 0;
+  return hardware;
+}
+
+}  // namespace
+
+Test(judge, one_gpu_does_one_pass_after_the_other) {
+  plan::Layout layout{4, {}};
+  support::add_stage(layout, 10, 1, 1, 2);
+  const Iteration done = execute(layout, support::h100_nodes(1), slow_devices(), true);
+  // 2 samples of 10 layers: 0.2 s forward, 0.4 s backward, four times.
+  cr_assert(near(done.seconds, 4 * 0.6, 1e-6), "%g", done.seconds);
+  cr_assert_eq(done.operations.size(), 9u, "eight passes and an optimizer");
+  cr_assert_lt(done.idle_share, 1e-6);
+}
+
+Test(judge, equal_stages_leave_the_bubble_of_1f1b) {
+  for (int pp : {2, 4}) {
+    plan::Layout layout{8, {}};
+    for (int i = 0; i < pp; ++i) support::add_stage(layout, 5, 1, 1, 2, 0, i);
+    const Iteration done = execute(layout, support::h100_nodes(1), slow_devices());
+    cr_assert(near(done.seconds, (8 + pp - 1) * 0.3, 1e-3), "pp %d: %g", pp, done.seconds);
+    cr_assert(near(done.idle_share, (pp - 1) / (8.0 + pp - 1), 1e-2), "pp %d: %g", pp, done.idle_share);
+  }
+}
+
+Test(judge, no_pass_begins_before_what_it_needs) {
+  const auto cluster = support::h100_nodes(2, 8, 1e9);
+  plan::Layout layout{6, {}};
+  support::add_stage(layout, 3, 2, 2, 3, 0);
+  support::add_stage(layout, 4, 1, 3, 2, 1);
+  support::add_stage(layout, 2, 4, 1, 6, 0, 4);
+  Hardware hardware = slow_devices();
+  hardware.activation_bytes = 1e6;
+  hardware.gradient_bytes = 1e7;
+  const Iteration done = execute(layout, cluster, hardware, true);
+  double forward_end[3][6] = {}, backward_end[3][6] = {};
+  using Kind = Operation::Kind;
+  for (const Operation& op : done.operations) {
+    double& end = op.kind == Kind::forward ? forward_end[op.stage][op.micro_batch] : backward_end[op.stage][op.micro_batch];
+    if (op.kind == Kind::forward || op.kind == Kind::backward) end = std::max(end, op.end_s);
+  }
+  int passes = 0;
+  for (const Operation& op : done.operations) {
+    cr_assert_leq(op.end_s, done.seconds);
+    if (op.kind == Kind::forward && op.stage == 2) cr_assert_gt(op.begin_s, forward_end[1][op.micro_batch], "one group of stage 2 needs all of stage 1");
+    if (op.kind == Kind::backward && op.stage == 1) cr_assert_gt(op.begin_s, backward_end[2][op.micro_batch]);
+    if (op.kind == Kind::backward) cr_assert_geq(op.begin_s, forward_end[op.stage][op.micro_batch] - 1.0);
+    if (op.kind == Kind::forward || op.kind == Kind::backward) ++passes;
+  }
+  cr_assert_eq(passes, 2 * 6 * (2 + 3 + 1));
+}
+
+Test(judge, gradients_cost_what_they_do_not_overlap) {
+  plan::Layout layout{4, {}};
+  support::add_stage(layout, 10, 1, 2, 1);
+  Hardware hardware = slow_devices();
+  const double without = execute(layout, support::h100_nodes(1), hardware).seconds;
+  hardware.gradient_bytes = 4.5e9;  // 45 GB over 450 GB/s in two halves, there and back: 0.1 s
+  const double with = execute(layout, support::h100_nodes(1), hardware).seconds;
+  cr_assert(with - without > 0.03 - 1e-6 && with - without < 0.05, "%g", with - without);
+}
+
+// The performance model is scored here, never against itself.
+Test(judge, a_thousand_random_plans_are_predicted_within_five_percent) {
+  const auto judged = support::judge_predictions(1000, 0.02);
+  cr_assert_eq(judged.plans, 1000);
+  cr_assert_leq(judged.mean, 0.05, "%g", judged.mean);
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Suika's appendix A.3, worked by hand.
+#include "core/perf/peak_memory.h"
+
+#include <criterion/criterion.h>
+
+#include "support/plans.h"
+
+using namespace swell;
+using namespace swell::perf;
+using support::near;
+
+namespace {
+
+struct Setup {
+  models::Model model = support::small_model();
+  cluster::Cluster cluster = support::h100_nodes(2);
+  Coefficients k = support::round_coefficients();
+  PerformanceModel perf{model, cluster, k};
+  MemoryModel memory{perf};
+};
+
+}  // namespace
+
+Test(memory, each_part_by_hand) {
+  Setup s;
+  // Stage 1 of 3, 8 micro-batches, 4 layers, TP 2, 3 samples: two micro-batches in flight.
+  const PeakMemory peak = s.memory.peak(1, 3, 8, 4, 2, 3, 0);
+  cr_assert(near(peak.param_optim, 7e8 * 4 / 2));
+  cr_assert(near(peak.activ, 3 * 4 * 2 * (1e7 / 2 + 5e6)));
+  cr_assert(near(peak.grad, 1e8 * 4 / 2));
+  cr_assert(near(peak.overhead, 0.1 * s.cluster.type(0).memory_bytes));
+}
+
+Test(memory, the_first_stage_holds_the_most_micro_batches) {
+  Setup s;
+  cr_assert(near(s.memory.peak(0, 4, 8, 4, 1, 1, 0).activ, 4 * s.memory.peak(3, 4, 8, 4, 1, 1, 0).activ));
+  cr_assert(near(s.memory.peak(0, 4, 2, 4, 1, 1, 0).activ, 2 * s.memory.peak(3, 4, 2, 4, 1, 1, 0).activ), "never more than there are");
+}
+
+Test(memory, gradients_only_where_they_meet_activations) {
+  Setup s;
+  cr_assert_gt(s.memory.peak(0, 4, 5, 4, 1, 1, 0).grad, 0);
+  cr_assert_eq(s.memory.peak(0, 4, 4, 4, 1, 1, 0).grad, 0, "all forward passes end before the first backward pass");
+}
+
+Test(memory, first_and_last_stage_carry_their_extras) {
+  Setup s;
+  const double middle = s.memory.peak(1, 3, 8, 4, 2, 3, 0).total();
+  const double bare = s.memory.peak(2, 3, 8, 4, 2, 3, 0).total();
+  s.k.first = {1e9, 6e9, 0};
+  s.k.last = {1e9, 6e9, 2e8};
+  cr_assert(near(s.memory.peak(1, 3, 8, 4, 2, 3, 0).total(), middle));
+  cr_assert(near(s.memory.peak(2, 3, 8, 4, 2, 3, 0).total(), bare + 7e9 / 2 + 3 * 2e8 / 2));
+  const double both = s.memory.peak(0, 1, 8, 4, 2, 3, 0).total();
+  s.k.tied_embedding = true;
+  cr_assert(near(s.memory.peak(0, 1, 8, 4, 2, 3, 0).total(), both - 7e9 / 2), "one stage holds a tied embedding once");
+}
+
+Test(memory, limits_agree_with_the_peak) {
+  Setup s;
+  s.k.first = {1e9, 6e9, 0};
+  s.k.last = {1e9, 6e9, 2e8};
+  const double room = s.cluster.type(0).memory_bytes;
+  for (int i = 0; i < 3; ++i)
+    for (int tp : {1, 2, 4})
+      for (int samples : {1, 5, 40}) {
+        const int layers = s.memory.most_layers(i, 3, 8, tp, samples, 0);
+        cr_assert_leq(s.memory.peak(i, 3, 8, layers, tp, samples, 0).total(), room * 1.0000001);
+        cr_assert_gt(s.memory.peak(i, 3, 8, layers + 1, tp, samples, 0).total(), room);
+        const int most = s.memory.most_samples(i, 3, 8, 10, tp, 0);
+        if (most > 0) cr_assert_leq(s.memory.peak(i, 3, 8, 10, tp, most, 0).total(), room * 1.0000001);
+        cr_assert_gt(s.memory.peak(i, 3, 8, 10, tp, most + 1, 0).total(), room);
+      }
+}

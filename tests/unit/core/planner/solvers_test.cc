@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What every solver promises, and the paper's examples.
+#include <criterion/criterion.h>
+
+#include "core/plan/validate.h"
+#include "core/planner/exhaustive.h"
+#include "core/planner/incremental.h"
+#include "core/planner/registry.h"
+#include "support/cases.h"
+
+using namespace swell;
+using namespace swell::planner;
+
+namespace {
+
+ScaleTable incremental(const Problem& problem, Incremental::Options options = {}) {
+  options.most_free = static_cast<int>(problem.free.size());
+  return Incremental(options).solve(problem, {});
+}
+
+std::optional<support::Case> small_case(unsigned seed, int most_gpus = 10) {
+  support::CaseGenerator generate(seed);
+  return generate.make(generate.between(1, 3), generate.between(6, most_gpus), 1, 5);
+}
+
+/// Suika's algorithm without what Swell adds.
+Incremental::Options as_in_the_paper(int window) {
+  Incremental::Options options;
+  options.window = window;
+  options.group = 1;
+  options.carry_idle = false;
+  options.refine_rounds = 0;
+  options.fresh = false;
+  return options;
+}
+
+/// Every plan there is, listed without any cleverness, for a handful of GPUs of one node.
+double brute_force(const perf::PerformanceModel& perf, plan::Layout& layout, int next_gpu, int gpus, int layers, int micro_batch) {
+  double best = 1e300;
+  if (layers == 0) {
+    if (!perf::MemoryModel(perf).fits(layout)) return best;
+    return perf.iteration_time(layout).total();
+  }
+  for (int tp : {1, 2, 4})
+    for (int dp = 1; dp * tp <= gpus - next_gpu && dp <= micro_batch; ++dp)
+      for (int l = 1; l <= layers; ++l) {
+        support::add_stage(layout, l, tp, dp, 0, 0, next_gpu);
+        for (int j = 0; j < dp; ++j) layout.stages.back().groups[static_cast<std::size_t>(j)].local_batch = micro_batch / dp + (j < micro_batch % dp ? 1 : 0);
+        best = std::min(best, brute_force(perf, layout, next_gpu + dp * tp, gpus, layers - l, micro_batch));
+        layout.stages.pop_back();
+      }
+  return best;
+}
+
+}  // namespace
+
+Test(solvers, plans_are_valid_fit_memory_and_never_get_slower) {
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    const auto made = small_case(seed);
+    if (!made) continue;
+    const Problem problem = made->problem();
+    for (const char* name : {"incremental", "exhaustive", "symmetric", "dp-only", "metis"}) {
+      const ScaleTable table = make_solver(name).value()->solve(problem, {});
+      cr_assert_eq(table.rows.front().gpus, made->start.gpu_count());
+      double before = 0;
+      for (const ScaleRow& row : table.rows) {
+        const auto plan = plan::name_all(row.layout, *made->cluster);
+        const auto valid = plan::validate(plan, *made->model, *made->cluster);
+        cr_assert(valid.ok(), "%s, seed %u: %s", name, seed, valid.ok() ? "" : valid.error().message().c_str());
+        cr_assert(perf::MemoryModel(*made->perf).fits(row.layout), "%s, seed %u", name, seed);
+        cr_assert_leq(row.layout.gpu_count(), row.gpus);
+        cr_assert_geq(row.throughput, before * (1 - 1e-12), "%s, seed %u", name, seed);
+        cr_assert(support::near(row.throughput, made->perf->throughput(row.layout), 1e-9));
+        before = row.throughput;
+      }
+    }
+  }
+}
+
+Test(solvers, equal_problems_give_equal_tables) {
+  const auto made = small_case(3);
+  const auto first = incremental(made->problem()), second = incremental(made->problem());
+  cr_assert_eq(first.rows.size(), second.rows.size());
+  for (std::size_t i = 0; i < first.rows.size(); ++i) cr_assert(first.rows[i].layout == second.rows[i].layout);
+}
+
+Test(solvers, a_row_uses_only_the_gpus_that_come_first) {
+  const auto made = small_case(5);
+  const ScaleTable table = incremental(made->problem());
+  for (const ScaleRow& row : table.rows) {
+    std::vector<cluster::GpuRef> allowed(table.order.begin(), table.order.begin() + (row.gpus - made->start.gpu_count()));
+    for (const auto& stage : made->start.stages)
+      for (const auto& group : stage.groups)
+        for (int g = 0; g < 64; ++g)
+          if (group.gpus >> g & 1) allowed.push_back({group.node, g});
+    for (const auto& stage : row.layout.stages)
+      for (const auto& group : stage.groups)
+        for (int g = 0; g < 64; ++g)
+          if (group.gpus >> g & 1) cr_assert(std::find(allowed.begin(), allowed.end(), cluster::GpuRef{group.node, g}) != allowed.end());
+  }
+}
+
+Test(solvers, time_up_returns_the_best_so_far) {
+  const auto made = small_case(5);
+  int looks = 0;
+  const ScaleTable table = Incremental().solve(made->problem(), {[&] { return ++looks > 2; }});
+  cr_assert_not(table.complete);
+  cr_assert_eq(table.rows.size(), 3u);
+  const ScaleTable none = Incremental().solve(made->problem(), {[] { return true; }});
+  cr_assert(none.rows.size() == 1 && none.rows[0].layout == made->start);
+}
+
+Test(solvers, an_unknown_name_lists_the_known_ones) {
+  cr_assert_eq(make_solver("best").error().message(),
+               "there is no solver \"best\"; there are incremental, exhaustive, symmetric, dp-only, metis");
+}
+
+Test(exhaustive, agrees_with_listing_every_plan) {
+  const auto model = support::small_model(5, 24);
+  const auto cluster = support::h100_nodes(1, 5);
+  for (double overlap : {1.0, 2.0})
+    for (double activation : {1e5, 4e8}) {  // the second makes TP dear
+      auto k = support::round_coefficients();
+      k.types[0].overlap = overlap;
+      k.activ_bytes = activation;
+      k.param_bytes = 3e9;
+      k.param_optim_bytes = 6e9;
+      const perf::PerformanceModel perf(model, cluster, k);
+      plan::Layout start{8, {}}, scratch{8, {}};
+      support::add_stage(start, 5, 1, 1, 3);
+      Problem problem{perf, start, unused(start, cluster)};
+      Exhaustive::Options last;
+      last.last_only = true;
+      const double found = 24 / Exhaustive(last).solve(problem, {}).rows.back().throughput;
+      const double listed = brute_force(perf, scratch, 0, 5, 5, 3);
+      cr_assert(support::near(found, listed, 1e-9), "%g against %g", found, listed);
+    }
+}
+
+Test(incremental, reaches_nearly_the_optimum) {
+  double sum = 0, least = 1;
+  int cases = 0;
+  for (unsigned seed = 100; seed < 160; ++seed) {
+    const auto made = small_case(seed, 12);
+    if (!made) continue;
+    const double ratio = incremental(made->problem()).rows.back().throughput / Exhaustive().solve(made->problem(), {}).rows.back().throughput;
+    cr_assert_leq(ratio, 1 + 1e-9);
+    sum += ratio;
+    least = std::min(least, ratio);
+    ++cases;
+  }
+  cr_assert_gt(sum / cases, 0.99);
+  cr_assert_gt(least, 0.93);
+}
+
+Test(incremental, exact_consistency_changes_the_pipeline_alone) {
+  const auto model = support::small_model(11, 64);
+  const auto cluster = support::h100_nodes(4, 4);
+  const auto k = support::round_coefficients();
+  const perf::PerformanceModel perf(model, cluster, k);
+  plan::Layout start{16, {}};
+  support::add_stage(start, 11, 2, 2, 2, 0);
+  Problem problem{perf, start, unused(start, cluster), Consistency::exact};
+  const ScaleTable table = incremental(problem);
+  for (const ScaleRow& row : table.rows)
+    for (const auto& stage : row.layout.stages) {
+      cr_assert(stage.tp == 2 && stage.dp() == 2 && row.layout.micro_batches == 16);
+      for (const auto& group : stage.groups) cr_assert_eq(group.local_batch, 2);
+    }
+  cr_assert_eq(table.rows[8].layout.pp(), 3, "12 GPUs: three stages, though 11 layers do not divide");
+  cr_assert_eq(table.rows[12].layout.pp(), 4);
+  cr_assert_gt(table.rows[12].throughput, 2 * table.rows[0].throughput);
+}
+
+// Fig. 3: only an asymmetric plan gains from two more GPUs of one node; expanding finds it.
+Test(incremental, figure_3_finds_the_asymmetric_plan) {
+  const auto model = support::small_model(32, 192);
+  const auto cluster = support::h100_nodes(2, 6);
+  auto k = support::round_coefficients();
+  k.activ_bytes = 4e6;  // TP costs a little,
+  k.param_optim_bytes = 4e9;  // and memory is too full to do without
+  const perf::PerformanceModel perf(model, cluster, k);
+  plan::Layout start{16, {}};
+  support::add_stage(start, 16, 2, 2, 6, 0);
+  support::add_stage(start, 16, 2, 2, 6, 1);
+  Problem problem{perf, start, {{1, 4}, {1, 5}}};
+  const ScaleTable table = incremental(problem, as_in_the_paper(8));
+  const auto& plan = table.rows.back().layout;
+  cr_assert_eq(plan.pp(), 2, "%s", plan::name_all(plan, cluster).summary().c_str());
+  cr_assert_eq(plan.stages[0].layers, 13, "%s", plan::name_all(plan, cluster).summary().c_str());
+  cr_assert_eq(plan.stages[1].layers, 19);
+  cr_assert_eq(plan.stages[1].dp(), 3);
+  const double gain = table.rows.back().throughput / table.rows.front().throughput;
+  cr_assert(gain > 1.20 && gain < 1.24, "%g", gain);
+  const double symmetric = make_solver("symmetric").value()->solve(problem, {}).rows.back().throughput;
+  cr_assert_gt(table.rows.back().throughput, 1.15 * symmetric);
+}
+
+// Fig. 5: four GPUs in two phases, first a new stage, then a wider one, with few plans looked at.
+Test(incremental, figure_5_two_phases_pp_then_dp) {
+  const auto model = support::small_model(24, 64);
+  const auto cluster = support::h100_nodes(2, 4, 5e9);  // a slow network: no stage should span it
+  auto k = support::round_coefficients();
+  k.param_bytes = 4e8;
+  k.activ_bytes = 6e7;  // TP is dear
+  const perf::PerformanceModel perf(model, cluster, k);
+  plan::Layout start{16, {}};
+  support::add_stage(start, 24, 2, 2, 2, 0);
+  Incremental::Options options = as_in_the_paper(1);
+  options.group = 2;
+  const ScaleTable table = incremental({perf, start, unused(start, cluster)}, options);
+  cr_assert_eq(table.rows.size(), 3u);
+  cr_assert_eq(table.rows[1].why.substr(0, 3), "PP:", "%s", table.rows[1].why.c_str());
+  cr_assert_eq(table.rows[1].layout.pp(), 2);
+  cr_assert_eq(table.rows[2].why.substr(0, 3), "DP:", "%s", table.rows[2].why.c_str());
+  cr_assert_eq(table.rows[2].layout.pp(), 2);
+  cr_assert_lt(table.evaluated, 20);
+}
+
+// Fig. 9: LLaMA2-7B from 8 to 16 GPUs; a wider window finds better plans.
+Test(incremental, figure_9_a_window_of_4_beats_2_beats_1) {
+  const auto model = models::find_model("llama2-7b").value().model;
+  const auto cluster = support::h100_nodes(2, 8, 50e9);
+  const auto k = perf::expected_coefficients(model, cluster);
+  const perf::PerformanceModel perf(model, cluster, k);
+  plan::Layout start{32, {}};
+  support::add_stage(start, 32, 2, 4, 2, 0);
+  double reached[3];
+  int i = 0;
+  for (int window : {1, 2, 4}) {
+    double sum = 0;  // over all sizes from 9 to 16
+    const ScaleTable table = incremental({perf, start, unused(start, cluster)}, as_in_the_paper(window));
+    for (std::size_t row = 1; row < table.rows.size(); ++row) sum += table.rows[row].throughput / table.rows[0].throughput;
+    reached[i++] = sum / 8;
+  }
+  cr_assert_gt(reached[1], reached[0], "%g %g %g", reached[0], reached[1], reached[2]);
+  cr_assert_gt(reached[2], reached[1], "%g %g %g", reached[0], reached[1], reached[2]);
+}
