@@ -60,16 +60,16 @@ double Controller::cycle(double now) {
   if (decide_due_ && have_snapshot_) decide(now);
   save();
   write_comments(now);
-  if (changed && events_.kept())
-    note_round(clock_s(CLOCK_MONOTONIC) - begin, clock_s(CLOCK_THREAD_CPUTIME_ID) - own_begin, now);
+  last_own_s_ = clock_s(CLOCK_THREAD_CPUTIME_ID) - own_begin;
+  if (changed && events_.kept()) note_round(clock_s(CLOCK_MONOTONIC) - begin, now);
   return now + parts_.config.poll_interval_s;
 }
 
-void Controller::note_round(double seconds, double own_seconds, double now) {
+void Controller::note_round(double seconds, double now) {
   RoundTimes& times = round_times_;
   if (times.took_s.empty()) times.since = now;
   times.took_s.push_back(seconds);
-  times.own_sum_s += own_seconds;
+  times.own_sum_s += last_own_s_;
   times.decide_sum_s += last_decide_s_;
   if (now - times.since < rounds_told_every_s) return;
   std::sort(times.took_s.begin(), times.took_s.end());

@@ -42,6 +42,8 @@ class Controller {
   /// What the controller knows, for tests and for measuring.
   const JobTable& jobs() const noexcept { return jobs_; }
   double last_decide_s() const noexcept { return last_decide_s_; }
+  /// Time of this thread's own work in the last round, without waiting for slurmctld.
+  double last_own_s() const noexcept { return last_own_s_; }
 
  private:
   // Agents' messages (agents.cc)
@@ -57,7 +59,7 @@ class Controller {
   void agent_gone(ElasticJob& job, double now);
   ElasticJob* job_of(control::ConnectionId connection);
 
-  void note_round(double seconds, double own_seconds, double now);
+  void note_round(double seconds, double now);
 
   // Slurm's records (controller.cc)
   bool look(double now);  ///< whether anything had changed
@@ -83,7 +85,7 @@ class Controller {
   SavedState saved_, written_;
   std::map<control::ConnectionId, JobId> connections_;
   std::vector<std::pair<control::Server::Event, double>> waiting_hellos_;  ///< with the time they came
-  double last_decide_s_ = 0;
+  double last_decide_s_ = 0, last_own_s_ = 0;
   /// Rounds that looked at a changed queue, since EventLog last got a line about them.
   struct RoundTimes {
     std::vector<double> took_s;         ///< from begin to end, waiting for slurmctld's answers included

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "controller/host.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -30,6 +31,15 @@ using Clock = std::chrono::steady_clock;
 constexpr auto debounce = std::chrono::milliseconds(50);
 /// Rounds are at least so far apart, however many events come.
 constexpr auto least_pause = std::chrono::milliseconds(100);
+/// And so far that their own work takes at most this share of a core (each costs slurmctld about as
+/// much again), as long as PollInterval allows: in a small cluster this changes nothing.
+constexpr double most_share = 0.01;
+
+Clock::duration rest_after(double own_work_s, double poll_interval_s) {
+  const double rest_s = std::min(own_work_s / most_share, poll_interval_s);
+  return std::max(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(rest_s)),
+                  Clock::duration(least_pause));
+}
 
 double now_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
@@ -162,7 +172,7 @@ class Host : public std::enable_shared_from_this<Host> {
 
     while (true) {
       const double due = controller.cycle(now_s());
-      if (pause(least_pause)) return;
+      if (pause(rest_after(controller.last_own_s(), config->poll_interval_s))) return;
       if (wait(Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due)))))
         return;
     }
