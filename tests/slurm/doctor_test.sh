@@ -76,6 +76,14 @@ a_bad_swell_conf() {
 }
 check 'a bad swell.conf is named with its line' a_bad_swell_conf
 
+under_the_stock_name() {
+  cp "$SLURM_CONF" "$TMPDIR/good.conf" && set_conf SchedulerType=sched/backfill &&
+    set_conf "PluginDir=$SWELL_STAGE/lib/swell/shadow:$(sed -n 's/^PluginDir=//p' "$SLURM_CONF")" &&
+    "$cluster" restart-ctld && healthy && grep -q "^ok *SchedulerType: .*Swell's" "$TMPDIR/doctor.txt" &&
+    cp "$TMPDIR/good.conf" "$SLURM_CONF" && "$cluster" restart-ctld && healthy
+}
+check 'Swell under the name of the stock scheduler is healthy' under_the_stock_name
+
 slurmctld_is_gone() {
   "$cluster" kill-ctld -9 && finds FAULT slurmctld && [[ $(grep -c '^FAULT' "$TMPDIR/doctor.txt") == 1 ]] &&
     "$cluster" restart-ctld && healthy

@@ -62,6 +62,7 @@ Finding check_swell_conf(const Site& site) {
 Finding check_scheduler(const Site& site) {
   const std::string& type = site.slurmctld->scheduler_type;
   if (type == "sched/swell") return good("SchedulerType", type);
+  if (site.under_stock_name) return good("SchedulerType", fmt::format("{}, which is Swell's plugin of that name", type));
   return fault("SchedulerType", fmt::format("it is {}, so nothing is lent", type),
                {"in slurm.conf: SchedulerType=sched/swell", restart});
 }

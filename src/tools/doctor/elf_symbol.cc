@@ -29,6 +29,13 @@ class Image {
   bool has_text(std::uint64_t offset, const std::string& text) const {
     return offset < bytes_.size() && bytes_.compare(offset, text.size() + 1, text.c_str(), text.size() + 1) == 0;
   }
+  /// The text from `offset` to its NUL; nothing where that lies beyond `most` characters.
+  std::optional<std::string> text_at(std::uint64_t offset, std::size_t most) const {
+    if (offset >= bytes_.size()) return std::nullopt;
+    const std::size_t end = bytes_.find('\0', offset);
+    if (end == std::string::npos || end - offset > most) return std::nullopt;
+    return bytes_.substr(offset, end - offset);
+  }
 
  private:
   std::string bytes_;
@@ -60,12 +67,16 @@ std::optional<Symbol> find_symbol(const Image& image, const Header& header, cons
   return std::nullopt;
 }
 
-}  // namespace
+/// A file, and where in it the value of a symbol begins.
+struct Place {
+  Image image;
+  std::uint64_t offset;
+};
 
-Result<std::uint32_t> read_elf_constant(const std::string& path, const std::string& name) {
+Result<Place> locate(const std::string& path, const std::string& name) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return Error(fmt::format("it cannot be read: {}", std::strerror(errno)));
-  const Image image(std::string(std::istreambuf_iterator<char>(in), {}));
+  Image image(std::string(std::istreambuf_iterator<char>(in), {}));
   const auto header = image.at<Header>(0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != own_class ||
       header->e_shentsize != sizeof(Section))
@@ -74,9 +85,26 @@ Result<std::uint32_t> read_elf_constant(const std::string& path, const std::stri
   if (!symbol) return Error(fmt::format("it has no {}: it is no plugin of Slurm", name));
   const auto holder = section(image, *header, symbol->st_shndx);
   if (!holder || symbol->st_value < holder->sh_addr) return Error(fmt::format("{} lies nowhere in it", name));
-  const auto value = image.at<std::uint32_t>(holder->sh_offset + (symbol->st_value - holder->sh_addr));
+  return Place{std::move(image), holder->sh_offset + (symbol->st_value - holder->sh_addr)};
+}
+
+}  // namespace
+
+Result<std::uint32_t> read_elf_constant(const std::string& path, const std::string& name) {
+  const Result<Place> place = locate(path, name);
+  if (!place) return place.error();
+  const auto value = place->image.at<std::uint32_t>(place->offset);
   if (!value) return Error(fmt::format("{} lies nowhere in it", name));
   return *value;
+}
+
+Result<std::string> read_elf_text(const std::string& path, const std::string& name) {
+  constexpr std::size_t most = 1000;
+  const Result<Place> place = locate(path, name);
+  if (!place) return place.error();
+  const auto text = place->image.text_at(place->offset, most);
+  if (!text) return Error(fmt::format("{} lies nowhere in it", name));
+  return *text;
 }
 
 }  // namespace swell::tools::doctor

@@ -8,6 +8,7 @@
 
 #include "control/socket.h"
 #include "tools/doctor/child_process.h"
+#include "tools/doctor/elf_symbol.h"
 
 namespace swell::tools::doctor {
 
@@ -61,8 +62,11 @@ void gather_files(Site& site, const slurm::ControllerConfig& slurmctld) {
   site.swell_conf_path = beside(slurmctld.slurm_conf, "swell.conf");
   site.swell_conf = controller::Config::load(site.swell_conf_path);
   site.swell_conf_for_all = readable_by_all(site.swell_conf_path);
-  for (const char* name : {"sched_swell.so", "job_submit_swell.so"})
-    site.slurmctld_plugins.push_back(find_plugin(name, slurmctld.plugin_dir));
+  const PluginFile stock_name = find_plugin("sched_backfill.so", slurmctld.plugin_dir);
+  const auto called = read_elf_text(stock_name.path, "plugin_name");
+  site.under_stock_name = slurmctld.scheduler_type == "sched/backfill" && called && called->starts_with("Swell");
+  site.slurmctld_plugins = {site.under_stock_name ? stock_name : find_plugin("sched_swell.so", slurmctld.plugin_dir),
+                            find_plugin("job_submit_swell.so", slurmctld.plugin_dir)};
   const bool named = !slurmctld.plugstack.empty() && slurmctld.plugstack != "(null)";
   site.plugstack_path = named ? slurmctld.plugstack : beside(slurmctld.slurm_conf, "plugstack.conf");
   site.plugstack = plugstack_entry(site.plugstack_path, slurmctld.plugin_dir);

@@ -62,7 +62,8 @@ struct Site {
   Result<controller::Config> swell_conf = Error("not read");
   bool swell_conf_for_all = true;                   ///< its permissions let everybody read it
 
-  std::vector<PluginFile> slurmctld_plugins;        ///< sched_swell.so, job_submit_swell.so
+  std::vector<PluginFile> slurmctld_plugins;        ///< sched_swell.so (or what stands in for it), job_submit_swell.so
+  bool under_stock_name = false;                    ///< the first sched_backfill.so of PluginDir is Swell's
   std::string plugstack_path;
   Result<std::optional<PlugstackEntry>> plugstack = Error("not read");
 

@@ -101,6 +101,14 @@ Test(doctor, spank_needs_the_same_release_only) {
   expect_all_good(site);
 }
 
+Test(doctor, swell_under_the_stock_scheduler_s_name_is_right) {
+  Site site = healthy_site();
+  site.slurmctld->scheduler_type = "sched/backfill";
+  site.under_stock_name = true;
+  site.slurmctld_plugins[0] = test::plugin("sched_backfill.so");
+  expect_all_good(site);
+}
+
 Test(doctor, faults_of_the_expansion_qos) {
   const Case cases[] = {
       {"PreemptType", Level::fault, [](Site& s) { s.slurmctld->preempt_type = "preempt/none"; }, "preempt/none",

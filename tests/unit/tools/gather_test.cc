@@ -12,6 +12,7 @@ using namespace swell;
 using namespace swell::tools::doctor;
 
 extern "C" __attribute__((visibility("default"))) const std::uint32_t plugin_version = 0x160508;
+extern "C" __attribute__((visibility("default"))) const char plugin_name[] = "a test";
 
 namespace {
 
@@ -74,6 +75,7 @@ Test(gather, reads_a_constant_from_an_elf_file_without_loading_it) {
   cr_assert(version.ok(), "%s", version.error().message().c_str());
   cr_assert_eq(*version, 0x160508u);
   cr_assert_not(read_elf_constant("/proc/self/exe", "no_such_symbol").ok());
+  cr_assert_eq(read_elf_text("/proc/self/exe", "plugin_name").value(), std::string("a test"));
 }
 
 Test(gather, broken_elf_files_are_errors) {
