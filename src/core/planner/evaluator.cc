@@ -77,13 +77,15 @@ bool Evaluator::balance(plan::Layout& layout) {
   return true;
 }
 
+double Evaluator::speed(int type) const noexcept {
+  const perf::TypeCoefficients& k = perf_.coefficients().types[static_cast<std::size_t>(type)];
+  return 1 / (k.comp_s * (1 + k.backward));
+}
+
 double Evaluator::ideal_seconds(const Clumps& gpus, int used, int micro_batches) const {
-  double fastest = std::numeric_limits<double>::infinity();  // a layer and sample on one GPU
-  for (const Clump& clump : gpus) {
-    const perf::TypeCoefficients& k = perf_.coefficients().types[static_cast<std::size_t>(clump.type)];
-    fastest = std::min(fastest, k.comp_s * (1 + k.backward));
-  }
-  return fastest * perf_.model().layers * micro_batch_ * micro_batches / used;
+  double fastest = 0;
+  for (const Clump& clump : gpus) fastest = std::max(fastest, speed(clump.type));
+  return perf_.model().layers * micro_batch_ * micro_batches / (fastest * used);
 }
 
 double Evaluator::seconds(const plan::Layout& layout) {

@@ -29,6 +29,9 @@ class Evaluator {
   /// What no plan on `used` of the GPUs of `gpus` can beat: the fastest types, nothing lost.
   double ideal_seconds(const Clumps& gpus, int used, int micro_batches) const;
 
+  /// Layers and samples a second of one GPU, forward and backward.
+  double speed(int type) const noexcept;
+
   const perf::PerformanceModel& perf() const noexcept { return perf_; }
   const perf::MemoryModel& memory() const noexcept { return memory_; }
   int micro_batch() const noexcept { return micro_batch_; }

@@ -16,7 +16,7 @@ constexpr double kFreshGain = 1.01;  // a plan from scratch moves all state: it 
 constexpr double kWorthwhile = 1 - 1e-9;
 constexpr int kManyStages = 8;  // refining grows with the square of the stages
 // Plans from scratch are refined where they are not too far behind.
-constexpr std::size_t kStarts = 6;
+constexpr std::size_t kStarts = 6, kStartsFew = 16;
 constexpr int kFewGpus = 16;
 constexpr double kPromising = 1.0, kPromisingFew = 2.0;
 
@@ -55,7 +55,7 @@ void improve(Found& found, const Clumps& all, Evaluator& evaluator, int micro_ba
   if (!options.fresh) return;
   std::vector<Found> starts = fresh_starts(evaluator, all, micro_batches, degrees);
   const double promising = found.seconds * (few ? kPromisingFew : kPromising);
-  for (std::size_t k = 0; k < starts.size() && k < kStarts; ++k) {
+  for (std::size_t k = 0; k < starts.size() && k < (few ? kStartsFew : kStarts); ++k) {
     if (starts[k].seconds > promising) break;
     refine(starts[k], evaluator, degrees, rounds(starts[k]));
     if (starts[k].seconds * kFreshGain < found.seconds) found = std::move(starts[k]);

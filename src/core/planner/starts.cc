@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "core/planner/symmetric.h"
@@ -14,6 +15,8 @@ namespace {
 constexpr std::size_t kMostTypes = 3;  // combinations of degrees grow with the power of the types
 constexpr int kMostNodes = 8;
 constexpr int kFewGpus = 16;       // up to which every cut in two is tried
+constexpr int kMostDealt = 8;      // stages over which types are dealt
+constexpr double kSlower = 1 - 1e-9;
 
 class Starts {
  public:
@@ -51,6 +54,39 @@ class Starts {
     std::sort(gpus.begin(), gpus.end(), [](const Clump& a, const Clump& b) { return std::pair(a.type, a.node) < std::pair(b.type, b.node); });
     cut_everywhere(gpus);
     if (gpus.front().type != gpus.back().type) cut_everywhere({gpus.rbegin(), gpus.rend()});
+  }
+
+  /// Stages of about equal speed, each with a share of every type: groups, fast types first, go to the
+  /// stage that is slowest so far. The best of all numbers of stages and degrees.
+  void dealt(Clumps gpus) {
+    const auto speed = [&](const Clump& clump) { return evaluator_.speed(clump.type); };
+    std::sort(gpus.begin(), gpus.end(), [&](const Clump& a, const Clump& b) {
+      return std::tuple(-speed(a), a.type, a.node) < std::tuple(-speed(b), b.type, b.node);
+    });
+    Found best;
+    best.seconds = std::numeric_limits<double>::infinity();
+    for (int tp : degrees_.tp)
+      for (int pp = 2; pp <= std::min(kMostDealt, count(gpus) / tp); ++pp) {
+        Clumps idle;
+        plan::Layout layout{micro_batches_, std::vector<plan::StageLayout>(static_cast<std::size_t>(pp), {0, tp, {}})};
+        std::vector<double> speeds(layout.stages.size());
+        for (const Clump& clump : gpus) {
+          Clumps left = {clump};
+          while (count(left) >= tp) {
+            std::size_t slowest = layout.stages.size();
+            for (std::size_t i = 0; i < layout.stages.size(); ++i)
+              if (layout.stages[i].dp() < degrees_.most_dp && (slowest == layout.stages.size() || speeds[i] < speeds[slowest] * kSlower)) slowest = i;
+            if (slowest == layout.stages.size()) break;
+            take_groups(layout.stages[slowest], left, tp, 1);
+            speeds[slowest] += speed(clump);
+          }
+          add_all(idle, left);
+        }
+        if (layout.stages.back().groups.empty()) continue;
+        const double seconds = evaluator_.finish(layout, best.seconds);
+        if (seconds < best.seconds) best = {std::move(layout), std::move(idle), seconds, "from scratch: every type dealt over all stages"};
+      }
+    keep(std::move(best));
   }
 
   std::vector<Found> take() {
@@ -135,7 +171,10 @@ std::vector<Found> fresh_starts(Evaluator& evaluator, const Clumps& gpus, int mi
     starts.leave_out(rest_of(gpus, subset));
     starts.symmetric(subset);
     starts.one_stage_each({subset}, {micro_batches, {}}, {}, false);  // uneven samples too
-    if (few) starts.two_stages(subset);
+    if (few) {
+      starts.two_stages(subset);
+      starts.dealt(subset);
+    }
     const auto parts = split_by(subset, [](const Clump& clump) { return clump.node; });
     if (parts.size() > 1 && static_cast<int>(parts.size()) <= kMostNodes) starts.one_stage_each(parts, {micro_batches, {}}, {}, true);
   }

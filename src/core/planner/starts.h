@@ -10,7 +10,8 @@ namespace swell::planner {
 /// Plans from scratch over at most `gpus`, fastest first, for refining, since incremental steps
 /// alone can stay in the valley in which the current plan lies. Of all GPUs, and of those of each
 /// type alone: the best symmetric plan, and one stage for each node; of all, one stage for each type
-/// with every TP degree. Of few GPUs, those of each node alone too, and every cut in two stages.
+/// with every TP degree. Of few GPUs, those of each node alone too, every cut
+/// in two stages, and stages of equal speed over which every type is dealt.
 std::vector<Found> fresh_starts(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees);
 
 }  // namespace swell::planner
