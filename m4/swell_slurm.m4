@@ -17,6 +17,9 @@ AC_DEFUN([SWELL_SLURM], [
     [system|yes], [],
     [no], [AC_MSG_ERROR([Swell is a plugin suite for Slurm and cannot be built --without-slurm])],
     [slurm_where=$with_slurm
+     AS_IF([test ! -f "$with_slurm/include/slurm/slurm.h"],
+       [AC_MSG_ERROR([--with-slurm=$with_slurm: there is no include/slurm/slurm.h there.
+  Slurm's public headers are in the package libslurm-dev (Debian, Ubuntu) or slurm-devel (RPM); or name another prefix])])
      SLURM_CPPFLAGS="-I$with_slurm/include"
      swell_libdirs="$with_slurm/lib64 $with_slurm/lib $with_slurm/lib/x86_64-linux-gnu $with_slurm/lib/aarch64-linux-gnu"
      for dir in $swell_libdirs; do
