@@ -86,7 +86,7 @@ answers() {
     munged) as_user "$munge_user" munge -S "$dir/munge/sock" -n > /dev/null 2>&1 ;;
     mariadbd) database 'select 1' > /dev/null 2>&1 ;;
     slurmdbd) listens "$(dbd_port)" ;;
-    slurmctld) client scontrol ping 2> /dev/null | grep -q ' is UP' ;;
+    slurmctld) client scontrol ping 2> /dev/null | grep ' is UP' > /dev/null ;;
     slurmd.*) [[ $(client sinfo -h -N -n "${1#slurmd.}" -o %t 2> /dev/null | head -n 1) =~ ^(idle|mix|alloc|comp|resv)$ ]] ;;
   esac
 }

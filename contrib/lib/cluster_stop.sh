@@ -33,7 +33,7 @@ cluster_pids() {
 step_daemons() {
   local exe
   find /proc/[0-9]* -maxdepth 1 -name exe -lname '*/slurmstepd*' 2> /dev/null | while read -r exe; do
-    if find "${exe%exe}fd" -lname "$dir/*" 2> /dev/null | grep -q .; then
+    if find "${exe%exe}fd" -lname "$dir/*" 2> /dev/null | grep . > /dev/null; then
       printf '%s\n' "$exe" | tr -dc '0-9\n'
     fi
   done
@@ -63,7 +63,7 @@ ancestors() {
 starter_alive() {
   local start_pid=''
   read_cluster
-  [[ -n $start_pid && $start_pid != "$$" ]] && tr '\0' ' ' 2> /dev/null < "/proc/$start_pid/cmdline" | grep -q 'cluster.* start '
+  [[ -n $start_pid && $start_pid != "$$" ]] && tr '\0' ' ' 2> /dev/null < "/proc/$start_pid/cmdline" | grep 'cluster.* start ' > /dev/null
 }
 
 stop_cluster() {

@@ -102,14 +102,14 @@ basic_demand_preempts() { # CLUSTER SBATCH-OPTION
   high=$(sbatch --parsable -o /dev/null -N2 --gres=gpu:8 --wrap 'srun sleep 600') || return 1
   within 40 in_state "$high" RUNNING && within 10 not_running "$low" || return 1
   scontrol show job "$low" | grep -i PreemptTime
-  grep -h 'Preempt\|CANCELLED' "$SWELL_CLUSTER_DIR"/log/slurmd.node*.log | grep -q "$low"
+  grep -h 'Preempt\|CANCELLED' "$SWELL_CLUSTER_DIR"/log/slurmd.node*.log | grep "$low" > /dev/null
 }
 
 accounting_shows_the_jobs() {
   use a || return 1
   within 20 recorded 'expansion|research'
 }
-recorded() { sacct -a -X -n -P -o qos,account | grep -qxF "$1"; }
+recorded() { sacct -a -X -n -P -o qos,account | grep -xF "$1" > /dev/null; }
 
 # processes_of FOLDER: what names it in its command line, or in its environment as a daemon or a job does.
 # The pattern comes from a file, or grep would find itself.
@@ -135,7 +135,7 @@ stop_after_every_daemon_was_killed() {
   [[ ! -e $folder && -z $(processes_of "$folder") ]]
 }
 
-has_step() { squeue -h -s -o %i | grep -qxF "$1"; }
+has_step() { squeue -h -s -o %i | grep -xF "$1" > /dev/null; }
 
 a_killed_controller_comes_back_with_its_job() {
   local job

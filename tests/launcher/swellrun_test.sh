@@ -101,7 +101,7 @@ signals() {
 check 'signals reach the program as with srun' signals
 outside() { "$swellrun" -n1 --gres=gpu:1 sh -c 'echo $SLURM_NTASKS' > out 2> err && [[ $(cat out) == 1 && ! -s err ]]; }
 check 'outside a job it is srun without a word' outside
-version() { "$swellrun" --version | grep -q '^swellrun [0-9]' && "$swellrun" --help | grep -q restart-signal; }
+version() { "$swellrun" --version | grep '^swellrun [0-9]' > /dev/null && "$swellrun" --help | grep restart-signal > /dev/null; }
 check '--help and --version are its own' version
 bad() { ! "$swellrun" --restart-signal=NONE true 2> err && grep -q 'restart-signal=NONE' err; }
 check 'a bad option of its own is named' bad
@@ -187,7 +187,7 @@ agent_killed() {
   start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 || return
   local pid
   for pid in $(pgrep -x swellrun); do
-    tr '\0' '\n' < "/proc/$pid/environ" | grep -qx "SWELL_CONTROL_PORT=$SWELL_CONTROL_PORT" && kill -9 "$pid"
+    tr '\0' '\n' < "/proc/$pid/environ" | grep -x "SWELL_CONTROL_PORT=$SWELL_CONTROL_PORT" > /dev/null && kill -9 "$pid"
   done
   within 15 no_workers
 }

@@ -8,7 +8,7 @@ cluster_up --nodes 4 --gpus-per-node 2
 
 grown_job() { submit --elastic=max=8,grace=10 --gres=gpu:2 -w node1 && within 30 grown "$job" 8; }
 reaches() { # JOB STATE: the agent has told of this state since the mark
-  tail -n "+$mark" "$events" | grep '"event":"status"' | grep "\"job\":$1," | grep -q "\"state\":\"$2\""
+  tail -n "+$mark" "$events" | grep '"event":"status"' | grep "\"job\":$1," | grep "\"state\":\"$2\"" > /dev/null
 }
 set_mark() { mark=$(($(wc -l < "$events") + 1)); }
 

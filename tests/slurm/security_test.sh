@@ -64,12 +64,14 @@ garbage_at_the_port() {
 }
 check 'garbage and silence at the port of the controller delay nobody' garbage_at_the_port
 
+logged() { "$cluster" logs slurmctld | grep "$1" > /dev/null; }
 bad_swell_conf() {
   games_job && within 30 grown "$job" 8 || return
   cp "$SWELL_CLUSTER_DIR/etc/swell.conf" good.conf
   echo 'GrowthInterval=soon' >> "$SWELL_CLUSTER_DIR/etc/swell.conf"
   "$cluster" restart-ctld || return
-  "$cluster" logs slurmctld | grep -q 'GrowthInterval' || return
+  # slurmctld answers before it loads its scheduler plugin
+  within 20 logged 'GrowthInterval' || return
   rigid --gres=gpu:1 --time=1 && in_state "$job" RUNNING || return
   cp good.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
   "$cluster" restart-ctld && within 60 grown "$job" "$([[ $(state_of "$rigid_job") == RUNNING ]] && echo 7 || echo 8)" && settled
