@@ -84,9 +84,9 @@ void add_nvlinks(Machine& machine, hwloc_topology_t topology) {
   unsigned count = 1;
   hwloc_distances_s* matrix = nullptr;
   if (hwloc_distances_get_by_name(topology, "NVLinkBandwidth", &count, &matrix, 0) != 0 || count < 1 || matrix == nullptr) return;
-  // Both fail, and change nothing, where there are no switches.
-  (void)hwloc_distances_transform(topology, matrix, HWLOC_DISTANCES_TRANSFORM_MERGE_SWITCH_PORTS, nullptr, 0);
-  (void)hwloc_distances_transform(topology, matrix, HWLOC_DISTANCES_TRANSFORM_TRANSITIVE_CLOSURE, nullptr, 0);
+  // The first fails where there are no switches; the second would then wipe out direct links.
+  if (hwloc_distances_transform(topology, matrix, HWLOC_DISTANCES_TRANSFORM_MERGE_SWITCH_PORTS, nullptr, 0) == 0)
+    (void)hwloc_distances_transform(topology, matrix, HWLOC_DISTANCES_TRANSFORM_TRANSITIVE_CLOSURE, nullptr, 0);
   const auto pci = [&](unsigned i) -> std::string {
     hwloc_obj_t obj = matrix->objs[i];
     while (obj != nullptr && obj->type != HWLOC_OBJ_PCI_DEVICE) obj = obj->parent;
