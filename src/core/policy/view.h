@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/policy/node_places.h"
+
 namespace swell::policy {
 
 /// A Slurm job id; 0 names no job.
@@ -103,6 +105,7 @@ struct ClusterView {
   std::vector<std::vector<NodeIndex>> partitions;  ///< nodes of each partition, rising
   std::vector<ElasticJobView> jobs;
   std::vector<PendingDemand> queue;                ///< highest priority first
+  NodePlaces places;                               ///< what is near what
 };
 
 }  // namespace swell::policy
