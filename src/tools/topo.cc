@@ -6,6 +6,7 @@
 #include "slurm/site_config.h"
 #include "tools/commands.h"
 #include "tools/files.h"
+#include "tools/topo_calibrate.h"
 #include "tools/topo_cluster.h"
 #include "tools/topo_publish.h"
 #include "topo/machine.h"
@@ -96,7 +97,8 @@ Action add_topo(CLI::App& app) {
   auto* cluster_flag = command->add_flag("--cluster", options->cluster, "Show what all nodes published, by class of distance")->excludes(gres)->excludes(publish_flag);
   command->add_option("--topology-conf", options->shown.topology_conf, "Slurm's topology.conf (default: the one beside slurm.conf)")->type_name("FILE")->needs(cluster_flag);
   command->add_option("--calibration", options->shown.calibration, "What swell topo calibrate wrote (default: swell_calibration.json beside slurm.conf)")->type_name("FILE")->needs(cluster_flag);
-  return [options] { return run(*options); };
+  const Action calibrate = add_topo_calibrate(*command);
+  return [command, options, calibrate] { return command->got_subcommand("calibrate") ? calibrate() : run(*options); };
 }
 
 }  // namespace swell::tools

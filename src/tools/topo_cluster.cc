@@ -44,13 +44,13 @@ std::vector<cluster::FabricNode> read_nodes(const slurm::Snapshot& snapshot, std
 
 }  // namespace
 
-int show_cluster(const ClusterOptions& options, bool json) {
+Result<SiteFabric> load_fabric(const ClusterOptions& options) {
   slurm::init_libslurm();
   auto config = slurm::load_controller_config();
-  if (!config) return fail(config.error().while_doing("asking slurmctld"));
+  if (!config) return config.error().while_doing("asking slurmctld");
   auto loaded = slurm::make_live_slurm()->load();
-  if (!loaded) return fail(loaded.error().while_doing("asking slurmctld"));
-  if (!loaded->has_value()) return fail(Error("slurmctld gave no answer"));
+  if (!loaded) return loaded.error().while_doing("asking slurmctld");
+  if (!loaded->has_value()) return Error("slurmctld gave no answer");
   std::vector<std::string> notes;
   std::vector<cluster::FabricNode> nodes = read_nodes(**loaded, notes);
 
@@ -59,22 +59,29 @@ int show_cluster(const ClusterOptions& options, bool json) {
   auto text = text_of(options.topology_conf, config->slurm_conf, "topology.conf");
   auto parsed = text ? cluster::SlurmTopology::parse(*text) : Result<cluster::SlurmTopology>(text.error());
   if (parsed) topology = *std::move(parsed);
-  else if (!options.topology_conf.empty()) return fail(parsed.error().while_doing("topology.conf"));
+  else if (!options.topology_conf.empty()) return parsed.error().while_doing("topology.conf");
   else notes.push_back(parsed.error().while_doing("topology.conf").message());
   notes.insert(notes.end(), topology.notes.begin(), topology.notes.end());
 
   cluster::Calibration calibration;
   text = text_of(options.calibration, config->slurm_conf, "swell_calibration.json");
-  if (!text) return fail(text.error());
+  if (!text) return text.error();
   if (!text->empty()) {
     auto measured = Json::parse(*text);
     auto read = measured ? cluster::Calibration::from_json(*measured) : Result<cluster::Calibration>(measured.error());
     if (read) calibration = *std::move(read);
-    else if (!options.calibration.empty()) return fail(read.error().while_doing(options.calibration));
+    else if (!options.calibration.empty()) return read.error().while_doing(options.calibration);
     else notes.push_back(read.error().while_doing("swell_calibration.json").message());
   }
-  const cluster::Fabric fabric = cluster::Fabric::make(std::move(nodes), std::move(topology), std::move(calibration));
-  fmt::print("{}", json ? cluster_json(fabric, notes).dump_pretty() : cluster_text(fabric, notes));
+  std::map<std::string, std::string> addresses;
+  for (const slurm::NodeRecord& record : (*loaded)->nodes) addresses[record.name] = record.address;
+  return SiteFabric{cluster::Fabric::make(std::move(nodes), std::move(topology), std::move(calibration)), std::move(addresses), std::move(notes)};
+}
+
+int show_cluster(const ClusterOptions& options, bool json) {
+  const auto site = load_fabric(options);
+  if (!site) return fail(site.error());
+  fmt::print("{}", json ? cluster_json(site->fabric, site->notes).dump_pretty() : cluster_text(site->fabric, site->notes));
   return 0;
 }
 

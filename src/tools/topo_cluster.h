@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,14 @@ std::vector<DistanceRow> distance_rows(const cluster::Fabric& fabric);
 
 std::string cluster_text(const cluster::Fabric& fabric, const std::vector<std::string>& notes);
 Json cluster_json(const cluster::Fabric& fabric, const std::vector<std::string>& notes);
+
+/// What slurmctld and the files beside slurm.conf tell.
+struct SiteFabric {
+  cluster::Fabric fabric;
+  std::map<std::string, std::string> addresses;  ///< NodeAddr by name
+  std::vector<std::string> notes;                ///< what was passed over
+};
+Result<SiteFabric> load_fabric(const ClusterOptions& options);
 
 /// Asks slurmctld for the nodes and prints. Returns the program's exit status.
 int show_cluster(const ClusterOptions& options, bool json);

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// swell topo calibrate: measures between pairs of nodes, one pair at a time, and writes the calibration. For each pair
+// a step on one node serves and a step on the other measures; both are this program again.
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <fmt/format.h>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <unistd.h>
+
+#include "core/cluster/fabric.h"
+#include "core/cluster/hostlist.h"
+#include "slurm/site_config.h"
+#include "tools/commands.h"
+#include "tools/files.h"
+#include "tools/topo_cluster.h"
+#include "topo/measure.h"
+
+namespace swell::tools {
+
+namespace {
+
+struct Options {
+  std::string output = "swell_calibration.json", method = topo::has_ucx() ? "ucx" : "tcp";
+  std::string serve_at, connect_to;  ///< the two roles of a step
+  int pairs = 4;
+  double seconds = 0.2;
+  bool local = false;
+};
+
+// ---- a step
+
+Result<std::unique_ptr<topo::Link>> carrier(const Options& options, topo::Link& control) {
+  if (options.method == "ucx") return topo::make_ucx(control);
+  return std::unique_ptr<topo::Link>();
+}
+
+int serve_one(const Options& options) {
+  auto listener = topo::Listener::open(options.serve_at);
+  if (!listener) return fail(listener.error());
+  fmt::print("port {}\n", listener->port());
+  std::fflush(stdout);
+  auto control = listener->accept();
+  if (!control) return fail(control.error());
+  auto link = carrier(options, **control);
+  if (!link) return fail(link.error());
+  auto served = topo::serve(*link ? **link : **control);
+  return served ? 0 : fail(served.error());
+}
+
+int measure_one(const Options& options) {
+  const std::size_t colon = options.connect_to.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : options.connect_to.substr(colon + 1);
+  if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != port.npos)
+    return fail(Error(fmt::format("--connect {}: give ADDRESS:PORT", options.connect_to)));
+  auto control = topo::connect_tcp(options.connect_to.substr(0, colon), std::stoi(port));
+  if (!control) return fail(control.error());
+  auto link = carrier(options, **control);
+  if (!link) return fail(link.error());
+  auto sizes = topo::measure(*link ? **link : **control, options.seconds);
+  if (!sizes) return fail(sizes.error());
+  cluster::Calibration one;
+  one.classes.push_back(topo::summarize(0, {*sizes}));
+  fmt::print("{}\n", one.to_json().dump());
+  return 0;
+}
+
+// ---- who starts the steps
+
+struct Node {
+  std::string name, address;
+};
+
+struct Close {
+  void operator()(std::FILE* pipe) const noexcept { pclose(pipe); }
+};
+
+std::string quoted(const std::string& word) {
+  std::string result = "'";
+  for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+std::string own_program() {
+  char path[4096];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof(path));
+  return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : "swell";
+}
+
+/// A shell's words that run this program on a node; here, where `node` is empty.
+std::string step(const Options& options, const std::string& node, const std::string& role) {
+  const std::string run = fmt::format("{} topo calibrate --method {} --seconds {:g} {}", quoted(own_program()), options.method, options.seconds, role);
+  if (node.empty()) return run;
+  return fmt::format("srun --quiet --overlap --mpi=none --cpu-bind=none --gres=none -N1 -n1 -c1 -w {} {}", quoted(node), run);
+}
+
+std::string line_of(std::FILE* pipe) {
+  std::string line;
+  for (int c; (c = std::fgetc(pipe)) != EOF && c != '\n' && line.size() < (1 << 20);) line += static_cast<char>(c);
+  return line;
+}
+
+Result<std::vector<cluster::MeasuredSize>> measure_pair(const Options& options, const Node& server, const Node& client) {
+  const std::unique_ptr<std::FILE, Close> serving(popen(step(options, server.name, "--serve " + quoted(server.address)).c_str(), "r"));
+  if (!serving) return Error("a process cannot be started");
+  const std::string port = line_of(serving.get());
+  if (!port.starts_with("port ")) return Error(fmt::format("the step on {} did not start", server.name.empty() ? "this host" : server.name));
+  const std::string role = "--connect " + quoted(fmt::format("{}:{}", server.address, port.substr(5)));
+  const std::unique_ptr<std::FILE, Close> measuring(popen(step(options, client.name, role).c_str(), "r"));
+  if (!measuring) return Error("a process cannot be started");
+  auto json = Json::parse(line_of(measuring.get()));
+  auto read = json ? cluster::Calibration::from_json(*json) : Result<cluster::Calibration>(json.error());
+  if (!read || read->classes.empty()) return Error(fmt::format("the step on {} measured nothing; its reason is above", client.name.empty() ? "this host" : client.name));
+  return read->classes[0].sizes;
+}
+
+class Progress {
+ public:
+  explicit Progress(std::size_t steps) : steps_(std::max<std::size_t>(steps, 1)), shown_(isatty(STDERR_FILENO) != 0) {}
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r{:70}\r", "");
+  }
+  void show(std::size_t done, const std::string& what) const {
+    if (!shown_) return;
+    const std::size_t filled = 30 * done / steps_;
+    fmt::print(stderr, "\r[{:#<{}}{:.<{}}] {}/{} {:.30}   ", "", filled, "", 30 - filled, done, steps_, what);
+  }
+
+ private:
+  std::size_t steps_;
+  bool shown_;
+};
+
+struct Pair {
+  int distance;
+  Node server, client;
+};
+
+/// Each distance's first pairs, spread over the nodes: no node twice in a class as long as others are left.
+std::vector<Pair> choose(const std::vector<Node>& nodes, const cluster::Fabric& fabric, int most) {
+  std::vector<Pair> chosen;
+  std::map<int, int> count;
+  std::map<int, std::vector<bool>> used;
+  for (const bool again : {false, true})
+    for (std::size_t gap = 0; gap < nodes.size(); ++gap)
+      for (std::size_t a = 0; a + gap < nodes.size(); ++a) {
+        const std::size_t b = a + gap;
+        const int distance = a == b ? 0 : fabric.distance(fabric.find(nodes[a].name), fabric.find(nodes[b].name));
+        std::vector<bool>& busy = used[distance];
+        busy.resize(nodes.size());
+        if (count[distance] >= most || (!again && (busy[a] || busy[b]))) continue;
+        if (again && std::any_of(chosen.begin(), chosen.end(), [&](const Pair& p) { return p.server.name == nodes[a].name && p.client.name == nodes[b].name; })) continue;
+        busy[a] = busy[b] = true;
+        ++count[distance];
+        chosen.push_back({distance, nodes[a], nodes[b]});
+      }
+  std::stable_sort(chosen.begin(), chosen.end(), [](const Pair& a, const Pair& b) { return a.distance < b.distance; });
+  return chosen;
+}
+
+Result<std::vector<Pair>> plan(const Options& options) {
+  if (options.local) return std::vector<Pair>(static_cast<std::size_t>(options.pairs), Pair{0, {"", "127.0.0.1"}, {"", "127.0.0.1"}});
+  const char* list = getenv("SLURM_JOB_NODELIST");
+  if (list == nullptr) return Error("this is no allocation of Slurm: run it in one, e.g. salloc -N4 swell topo calibrate, or give --local");
+  auto names = cluster::expand_hostlist(list);
+  if (!names) return names.error().while_doing("SLURM_JOB_NODELIST");
+  auto site = load_fabric({});
+  if (!site) return site.error();
+  std::vector<Node> nodes;
+  for (const std::string& name : *names) {
+    const auto found = site->addresses.find(name);
+    if (found == site->addresses.end()) return Error(fmt::format("Slurm has no node \"{}\"", name));
+    nodes.push_back({name, found->second.empty() ? name : found->second});
+  }
+  return choose(nodes, site->fabric, options.pairs);
+}
+
+std::string now_utc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  char text[32];
+  gmtime_r(&now, &parts);
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+int calibrate(const Options& options) {
+  auto pairs = plan(options);
+  if (!pairs) return fail(pairs.error());
+  cluster::Calibration made;
+  made.date = now_utc();
+  made.method = options.method;
+  std::map<int, std::vector<std::vector<cluster::MeasuredSize>>> measured;
+  int failed = 0;
+  {
+    const Progress progress(pairs->size());
+    for (std::size_t i = 0; i < pairs->size(); ++i) {
+      const Pair& pair = (*pairs)[i];
+      progress.show(i, pair.server.name + " - " + pair.client.name);
+      auto sizes = measure_pair(options, pair.server, pair.client);
+      if (!sizes) {
+        ++failed;
+        (void)fail(sizes.error().while_doing(fmt::format("{} - {}", pair.server.name, pair.client.name)));
+        continue;
+      }
+      if (pair.distance > 0) made.pairs[std::minmax(pair.server.name, pair.client.name)] = topo::best_rate(*sizes);
+      measured[pair.distance].push_back(*std::move(sizes));
+    }
+  }
+  if (measured.empty()) return fail(Error("nothing could be measured; no file was written"));
+  for (const auto& [distance, all] : measured) made.classes.push_back(topo::summarize(distance, all));
+  std::ofstream out(options.output);
+  out << made.to_json().dump_pretty();
+  out.close();
+  if (!out) return fail(Error(fmt::format("{}: it cannot be written", options.output)));
+  for (const cluster::MeasuredClass& each : made.classes)
+    fmt::print("distance {}: {:.3g} GB/s, spread {:.0f} %, latency {:.3g} us, {} pairs\n", each.distance, each.bytes_per_s / 1e9, 100 * each.spread, each.latency_s * 1e6, each.pairs);
+  fmt::print("written to {}; to have it used, put it beside slurm.conf as swell_calibration.json\n", options.output);
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+Action add_topo_calibrate(CLI::App& topo) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = topo.add_subcommand("calibrate", "Measure bandwidth and latency between the nodes of an allocation");
+  command->add_option("-o,--output", options->output, "The file to write")->type_name("FILE")->capture_default_str();
+  command->add_option("--pairs", options->pairs, "At most so many pairs of nodes of each class of distance")->check(CLI::Range(1, 1000))->capture_default_str();
+  command->add_option("--seconds", options->seconds, "For each size of message")->check(CLI::Range(0.001, 60.0))->capture_default_str();
+  command->add_option("--method", options->method, "How bytes travel")->check(CLI::IsMember({"ucx", "tcp"}))->capture_default_str();
+  command->add_flag("--local", options->local, "Between two processes on this host, without Slurm");
+  auto* serve = command->add_option("--serve", options->serve_at)->group("");
+  command->add_option("--connect", options->connect_to)->group("")->excludes(serve);
+  return [options] {
+    if (!options->serve_at.empty()) return serve_one(*options);
+    if (!options->connect_to.empty()) return measure_one(*options);
+    return calibrate(*options);
+  };
+}
+
+}  // namespace swell::tools

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/result.h"
+
+namespace swell::topo {
+
+/// A way for bytes between two processes, for measuring. Every call ends: after kPatience_s without progress it is
+/// an error.
+class Link {
+ public:
+  static constexpr int kPatience_s = 30;
+  virtual ~Link() = default;
+  /// `count` messages of the same bytes; returns when they may be changed.
+  virtual Result<void> send(const char* data, std::size_t bytes, int count) = 0;
+  /// `count` messages into the same place, one after another.
+  virtual Result<void> receive(char* data, std::size_t bytes, int count) = 0;
+};
+
+/// A socket that waits for one connection.
+class Listener {
+ public:
+  /// At a numeric or named address of this host, on a free port.
+  static Result<Listener> open(const std::string& address);
+  Listener(Listener&& other) noexcept : fd_(std::exchange(other.fd_, -1)), port_(other.port_) {}
+  Listener(const Listener&) = delete;
+  ~Listener();
+  int port() const noexcept { return port_; }
+  Result<std::unique_ptr<Link>> accept();
+
+ private:
+  Listener(int fd, int port) noexcept : fd_(fd), port_(port) {}
+  int fd_, port_;
+};
+
+Result<std::unique_ptr<Link>> connect_tcp(const std::string& address, int port);
+
+/// UCX's tag messages over whatever UCX finds best; `control` carries the addresses first and must outlive it.
+/// An error where Swell was built without UCX.
+Result<std::unique_ptr<Link>> make_ucx(Link& control);
+bool has_ucx() noexcept;
+
+}  // namespace swell::topo
