@@ -25,6 +25,7 @@ namespace {
 struct Options {
   std::string output = "swell_calibration.json", method = topo::has_ucx() ? "ucx" : "tcp";
   std::string serve_at, connect_to;  ///< the two roles of a step
+  std::vector<int> sizes = topo::message_sizes();
   int pairs = 4;
   double seconds = 0.2;
   bool local = false;
@@ -59,7 +60,7 @@ int measure_one(const Options& options) {
   if (!control) return fail(control.error());
   auto link = carrier(options, **control);
   if (!link) return fail(link.error());
-  auto sizes = topo::measure(*link ? **link : **control, options.seconds);
+  auto sizes = topo::measure(*link ? **link : **control, options.seconds, options.sizes);
   if (!sizes) return fail(sizes.error());
   cluster::Calibration one;
   one.classes.push_back(topo::summarize(0, {*sizes}));
@@ -91,7 +92,8 @@ std::string own_program() {
 
 /// A shell's words that run this program on a node; here, where `node` is empty.
 std::string step(const Options& options, const std::string& node, const std::string& role) {
-  const std::string run = fmt::format("{} topo calibrate --method {} --seconds {:g} {}", quoted(own_program()), options.method, options.seconds, role);
+  const std::string run = fmt::format("{} topo calibrate --method {} --seconds {:g} --sizes {} {}", quoted(own_program()), options.method, options.seconds,
+                                      fmt::join(options.sizes, ","), role);
   if (node.empty()) return run;
   return fmt::format("srun --quiet --overlap --mpi=none --cpu-bind=none --gres=none -N1 -n1 -c1 -w {} {}", quoted(node), run);
 }
@@ -229,6 +231,7 @@ Action add_topo_calibrate(CLI::App& topo) {
   command->add_option("-o,--output", options->output, "The file to write")->type_name("FILE")->capture_default_str();
   command->add_option("--pairs", options->pairs, "At most so many pairs of nodes of each class of distance")->check(CLI::Range(1, 1000))->capture_default_str();
   command->add_option("--seconds", options->seconds, "For each size of message")->check(CLI::Range(0.001, 60.0))->capture_default_str();
+  command->add_option("--sizes", options->sizes, "Sizes of messages, in bytes")->type_name("N,N,...")->delimiter(',')->check(CLI::Range(1, topo::kMostMessageBytes));
   command->add_option("--method", options->method, "How bytes travel")->check(CLI::IsMember({"ucx", "tcp"}))->capture_default_str();
   command->add_flag("--local", options->local, "Between two processes on this host, without Slurm");
   auto* serve = command->add_option("--serve", options->serve_at)->group("");

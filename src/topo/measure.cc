@@ -16,7 +16,7 @@ struct Request {
   Work work = Work::end;
   std::uint32_t bytes = 0, count = 0;
 };
-constexpr std::uint32_t kMostBytes = 16 << 20, kMostCount = 1 << 24;
+constexpr std::uint32_t kMostBytes = kMostMessageBytes, kMostCount = 1 << 24;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -87,10 +87,10 @@ Result<void> serve(Link& link) {
   }
 }
 
-Result<std::vector<cluster::MeasuredSize>> measure(Link& link, double seconds) {
+Result<std::vector<cluster::MeasuredSize>> measure(Link& link, double seconds, const std::vector<int>& sizes) {
   std::vector<char> buffer(kMostBytes, 1);
   std::vector<cluster::MeasuredSize> all;
-  for (const int size : message_sizes()) {
+  for (const int size : sizes) {
     const auto bytes = static_cast<std::uint32_t>(size);
     auto stream = per_message(link, Work::stream, bytes, seconds, buffer);
     if (!stream) return stream.error();

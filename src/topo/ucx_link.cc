@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <fmt/format.h>
+#include <sched.h>
 #include <ucp/api/ucp.h>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace swell::topo {
 namespace {
 
 constexpr ucp_tag_t kTag = 1;
+constexpr unsigned kTurnsAlone = 200;
 constexpr std::size_t kWindow = 16;  ///< messages under way at once
 
 Error failure(const char* what, ucs_status_t status) { return Error(fmt::format("{}: {}", what, ucs_status_string(status))); }
@@ -102,8 +104,11 @@ class UcxLink final : public Link {
     if (UCS_PTR_IS_ERR(request)) return failure("UCX", UCS_PTR_STATUS(request));
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(kPatience_s);
     ucs_status_t status = UCS_INPROGRESS;
+    unsigned idle = 0;
     for (unsigned turns = 0; (status = ucp_request_check_status(request)) == UCS_INPROGRESS; ++turns) {
-      ucp_worker_progress(worker_);
+      idle = ucp_worker_progress(worker_) != 0 ? 0 : idle + 1;
+      // The other side may need this very core.
+      if (idle % kTurnsAlone == kTurnsAlone - 1) sched_yield();
       if (turns % 4096 == 4095 && std::chrono::steady_clock::now() > end) {
         ucp_request_cancel(worker_, request);
         status = UCS_ERR_TIMED_OUT;
