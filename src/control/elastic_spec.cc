@@ -2,11 +2,12 @@
 #include "control/elastic_spec.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <set>
+
+#include "core/number.h"
 
 namespace swell::control {
 
@@ -25,14 +26,6 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-template <typename Number>
-std::optional<Number> number(std::string_view text) {
-  Number value{};
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 Error bad(std::string_view key, std::string_view value, std::string_view allowed) {
   return Error(fmt::format("--elastic: {}={} is not valid; {} must be {}", key, value, key, allowed));
 }
@@ -40,13 +33,13 @@ Error bad(std::string_view key, std::string_view value, std::string_view allowed
 Result<void> read_max(ElasticSpec& spec, std::string_view value) {
   constexpr std::string_view allowed = "a number of GPUs (max=16) or a factor of the basic demand (max=4x)";
   if (value.ends_with('x')) {
-    const auto factor = number<double>(value.substr(0, value.size() - 1));
+    const auto factor = read_number<double>(value.substr(0, value.size() - 1));
     if (!factor || !std::isfinite(*factor) || *factor < 1 || *factor > 10000) return bad("max", value, allowed);
     spec.max_factor = *factor;
     spec.max_gpus.reset();
     return {};
   }
-  const auto gpus = number<int>(value);
+  const auto gpus = read_number<int>(value);
   if (!gpus || *gpus < 1 || *gpus > most_gpus_allowed) return bad("max", value, allowed);
   spec.max_gpus = *gpus;
   return {};
@@ -56,7 +49,7 @@ Result<void> read_sizes(ElasticSpec& spec, std::string_view value) {
   constexpr std::string_view allowed = "rising numbers of GPUs separated by '/' (sizes=8/16/32)";
   std::vector<int> sizes;
   for (std::string_view part : split(value, '/')) {
-    const auto size = number<int>(part);
+    const auto size = read_number<int>(part);
     if (!size || *size < 1 || *size > most_gpus_allowed) return bad("sizes", value, allowed);
     if (!sizes.empty() && *size <= sizes.back()) return bad("sizes", value, allowed);
     sizes.push_back(*size);
@@ -98,7 +91,7 @@ Result<void> read_mode(ElasticSpec& spec, std::string_view value) {
 }
 
 Result<void> read_grace(ElasticSpec& spec, std::string_view value) {
-  const auto seconds = number<int>(value);
+  const auto seconds = read_number<int>(value);
   if (!seconds || *seconds < 1 || *seconds > most_grace_s)
     return bad("grace", value, fmt::format("a whole number of seconds from 1 to {}", most_grace_s));
   spec.grace_s = *seconds;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "control/tag.h"
 
-#include <charconv>
 #include <fmt/format.h>
 #include <sstream>
+
+#include "core/number.h"
 
 namespace swell::control {
 
@@ -18,14 +19,6 @@ std::optional<std::pair<std::size_t, std::size_t>> span_of(std::string_view comm
   const std::size_t end = comment.find(']', begin);
   if (end == std::string_view::npos) return std::nullopt;
   return std::pair{begin, end + 1};
-}
-
-template <typename Number>
-std::optional<Number> whole(std::string_view text) {
-  Number value{};
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
 }
 
 std::vector<std::string> split(std::string_view text, char separator) {
@@ -71,7 +64,7 @@ std::string Tag::get(std::string_view key) const {
   return {};
 }
 
-std::optional<std::int64_t> Tag::number(std::string_view key) const { return whole<std::int64_t>(get(key)); }
+std::optional<std::int64_t> Tag::number(std::string_view key) const { return read_whole<std::int64_t>(get(key)); }
 
 Tag& Tag::set(std::string_view key, std::string value) {
   for (auto& [name, old] : words_)
@@ -105,8 +98,8 @@ std::vector<CompanionWord> companions_from(std::string_view text) {
   for (const std::string& entry : split(text, ';')) {
     const std::vector<std::string> parts = split(entry, ':');
     if (parts.size() != 4) continue;
-    const auto id = whole<std::uint32_t>(parts[0]);
-    const auto gpus = whole<int>(parts[2]);
+    const auto id = read_whole<std::uint32_t>(parts[0]);
+    const auto gpus = read_whole<int>(parts[2]);
     if (id && gpus) companions.push_back({*id, parts[1], parts[3], *gpus});
   }
   return companions;

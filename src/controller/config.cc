@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
@@ -15,6 +14,7 @@
 #include <sstream>
 #include <vector>
 
+#include "core/number.h"
 #include "core/policy/registry.h"
 
 namespace swell::controller {
@@ -34,19 +34,11 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-template <typename Number>
-std::optional<Number> number(std::string_view text) {
-  Number value{};
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 /// What a value must be; nothing where it is good.
 using Allowed = std::optional<std::string>;
 
 Allowed seconds(double& into, std::string_view value, double least, double most) {
-  const auto read = number<double>(value);
+  const auto read = read_number<double>(value);
   if (!read || !std::isfinite(*read) || *read < least || *read > most)
     return fmt::format("a number of seconds from {:g} to {:g}", least, most);
   into = *read;
@@ -54,7 +46,7 @@ Allowed seconds(double& into, std::string_view value, double least, double most)
 }
 
 Allowed whole(int& into, std::string_view value, int least, int most) {
-  const auto read = number<int>(value);
+  const auto read = read_number<int>(value);
   if (!read || *read < least || *read > most) return fmt::format("a whole number from {} to {}", least, most);
   into = *read;
   return std::nullopt;

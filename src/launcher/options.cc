@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/options.h"
 
-#include <charconv>
 #include <cmath>
 #include <fmt/format.h>
 
+#include "core/number.h"
 #include "launcher/signals.h"
 #include "launcher/srun_option.h"
 
@@ -14,13 +14,6 @@ namespace {
 
 using Argument = SrunOption::Argument;
 using Use = SrunOption::Use;
-
-std::optional<int> whole_number(std::string_view text) {
-  int value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
 
 /// "4", "h100:4", "gpu:h100:4", "gpu:h100:4,gpu:a100:2": the GPUs in all. Nothing for other resources.
 std::optional<int> gpu_count(std::string_view text, bool gres) {
@@ -39,7 +32,7 @@ std::optional<int> gpu_count(std::string_view text, bool gres) {
       item.remove_prefix(4);
     }
     const auto colon = item.rfind(':');
-    const auto count = whole_number(colon == std::string_view::npos ? item : item.substr(colon + 1));
+    const auto count = read_whole<int>(colon == std::string_view::npos ? item : item.substr(colon + 1));
     if (!count && !(gres && colon == std::string_view::npos)) return std::nullopt;
     total += count.value_or(1);
   }
@@ -145,7 +138,7 @@ class Parser {
         return Error(fmt::format("--restart-timeout={}: it must be seconds, 0 or more", value));
       options_.restart_timeout_s = seconds;
     } else {
-      const auto count = whole_number(value);
+      const auto count = read_whole<int>(value);
       if (!count) return Error(fmt::format("--max-restarts={}: it must be a whole number, 0 or more", value));
       options_.max_restarts = *count;
     }
@@ -178,7 +171,7 @@ class Parser {
     }
     const bool gres = option.name == "gres";
     const std::optional<int> count =
-        gres || option.name.starts_with("gpus") ? gpu_count(*value, gres) : whole_number(*value);
+        gres || option.name.starts_with("gpus") ? gpu_count(*value, gres) : read_whole<int>(*value);
     if (!count || (*count == 0 && !gres)) {
       leave_to_srun(fmt::format("--{}={} is given", option.name, *value));
       return;

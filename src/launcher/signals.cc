@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/signals.h"
 
-#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <strings.h>
 
+#include "core/number.h"
+
 namespace swell::launcher {
 
 std::optional<int> signal_from(std::string_view text) {
-  int number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem == std::errc() && end == text.data() + text.size())
-    return number > 0 && number < NSIG ? std::optional<int>(number) : std::nullopt;
+  if (const auto number = read_number<int>(text)) return *number > 0 && *number < NSIG ? number : std::nullopt;
   std::string name(text);
   if (strncasecmp(name.c_str(), "SIG", 3) == 0) name.erase(0, 3);
   for (int each = 1; each < NSIG; ++each) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swellrun: srun for elastic jobs. man swellrun.
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "core/number.h"
 #include "launcher/agent.h"
 
 namespace {
@@ -31,14 +31,6 @@ std::string file_text(const std::string& path) {
 std::string env(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
-}
-
-template <typename T>
-std::optional<T> number(const std::string& text) {
-  T value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size() || value == 0) return std::nullopt;
-  return value;
 }
 
 /// Why it is srun this time; no reason: nothing that the user needs to hear.
@@ -63,8 +55,8 @@ Result<ControllerPlace> find_controller() {
     port = conf_value(file_text(file), "ControlPort");
     if (port.empty()) port = "6829";
   }
-  const auto value = number<std::uint16_t>(port);
-  if (!value) return Error(fmt::format("ControlPort={}: it must be a port", port));
+  const auto value = read_number<std::uint16_t>(port);
+  if (!value || *value == 0) return Error(fmt::format("ControlPort={}: it must be a port", port));
   place.port = *value;
   return place;
 }
@@ -129,8 +121,8 @@ int run(int argc, char** argv) {
     std::fputs(options->help ? help_text() : "swellrun " PACKAGE_VERSION "\n", stdout);
     return 0;
   }
-  const auto job = number<JobId>(env("SLURM_JOB_ID"));
-  if (!job || options->program.empty()) return run_srun(*options);
+  const auto job = read_number<JobId>(env("SLURM_JOB_ID"));
+  if (job.value_or(0) == 0 || options->program.empty()) return run_srun(*options);
   if (!options->plain_reason.empty()) {
     say(options->plain_reason + ": running as srun");
     return run_srun(*options);

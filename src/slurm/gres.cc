@@ -2,8 +2,9 @@
 #include "slurm/gres.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
+
+#include "core/number.h"
 
 namespace swell::slurm {
 
@@ -25,13 +26,6 @@ std::vector<std::string_view> split_entries(std::string_view list) {
     }
   }
   return entries;
-}
-
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
 }
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {
@@ -68,7 +62,7 @@ std::vector<GpuRequest> parse_gpus(std::string_view list) {
       std::string_view rest = entry.substr(1);
       const std::size_t separator = rest.find_last_of(":=");
       const std::string_view last = separator == std::string_view::npos ? rest : rest.substr(separator + 1);
-      if (const auto count = whole_number(last)) {
+      if (const auto count = read_whole<std::int64_t>(last)) {
         request.count = static_cast<int>(std::min<std::int64_t>(*count, 1'000'000));
         if (separator != std::string_view::npos) request.type = rest.substr(0, separator);
       } else {
@@ -106,9 +100,7 @@ std::int64_t tres_value(std::string_view tres, std::string_view key) {
       if (scale != 0) entry.remove_suffix(1);
       else scale = 1;
     }
-    double value = 0;
-    const auto [end, problem] = std::from_chars(entry.data(), entry.data() + entry.size(), value);
-    if (problem == std::errc{} && end == entry.data() + entry.size()) return static_cast<std::int64_t>(value * scale);
+    if (const auto value = read_number<double>(entry)) return static_cast<std::int64_t>(*value * scale);
   }
   return 0;
 }
@@ -119,13 +111,13 @@ int count_array_tasks(std::string_view expression) {
   for (std::string_view range : split_entries(expression)) {
     std::int64_t step = 1;
     if (const std::size_t colon = range.find(':'); colon != std::string_view::npos) {
-      step = std::max<std::int64_t>(whole_number(range.substr(colon + 1)).value_or(1), 1);
+      step = std::max<std::int64_t>(read_whole<std::int64_t>(range.substr(colon + 1)).value_or(1), 1);
       range = range.substr(0, colon);
     }
     const std::size_t dash = range.find('-');
-    const auto first = whole_number(range.substr(0, dash));
+    const auto first = read_whole<std::int64_t>(range.substr(0, dash));
     if (!first) continue;
-    const auto last = dash == std::string_view::npos ? first : whole_number(range.substr(dash + 1));
+    const auto last = dash == std::string_view::npos ? first : read_whole<std::int64_t>(range.substr(dash + 1));
     if (last && *last >= *first) tasks += (*last - *first) / step + 1;
   }
   return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, 1'000'000));

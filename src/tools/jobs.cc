@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell jobs: the elastic jobs and what they are lent, from Slurm's records alone.
-#include <charconv>
 #include <fmt/format.h>
 #include <memory>
 #include <pwd.h>
 
+#include "core/number.h"
 #include "slurm/live_slurm.h"
 #include "slurm/site_config.h"
 #include "tools/commands.h"
@@ -22,9 +22,7 @@ struct Options {
 
 Result<uid_t> uid_of(const std::string& user) {
   if (const passwd* entry = getpwnam(user.c_str())) return entry->pw_uid;
-  uid_t uid = 0;
-  const auto [end, problem] = std::from_chars(user.data(), user.data() + user.size(), uid);
-  if (problem == std::errc{} && end == user.data() + user.size() && !user.empty()) return uid;
+  if (const auto uid = read_number<uid_t>(user)) return *uid;
   return Error(fmt::format("there is no user \"{}\"", user));
 }
 

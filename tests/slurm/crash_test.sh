@@ -57,15 +57,7 @@ done
 swellrun_dies() { # STATE
   at_state "$1" && kill_swellrun || return
   within 40 ended "$job" && within 20 has_no_companions "$job" && settled || return
-  [[ $(cat "$work/$job/status") == 137 ]] && within 20 no_workers
-}
-no_workers() {
-  local file pid
-  for file in "$work/$job"/start.*; do
-    read -r pid _ < "$file"
-    kill -0 "$pid" 2> /dev/null && return 1
-  done
-  return 0
+  [[ $(cat "$work/$job/status") == 137 ]] && within 20 no_workers "$job"
 }
 for state in ALLOCATED WARMING SWITCHING ACTIVE DRAINING; do
   check "swellrun is killed by signal 9 while the job is $state" swellrun_dies "$state"
@@ -80,7 +72,7 @@ worker_dies() { # STATE
   scancel "$blocker" 2> /dev/null
   within 60 over_or_on || return
   settled && if ended "$job"; then
-    [[ $(cat "$work/$job/status") == 137 ]] && within 20 has_no_companions "$job" && within 20 no_workers
+    [[ $(cat "$work/$job/status") == 137 ]] && within 20 has_no_companions "$job" && within 20 no_workers "$job"
   else
     goes_on "$job"
   fi

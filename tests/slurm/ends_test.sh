@@ -8,14 +8,6 @@ cluster_up --nodes 4 --gpus-per-node 2
 
 grown_job() { submit --elastic=max=8 --gres=gpu:2 "$@" && within 30 grown "$job" 8; }
 nothing_left() { within 15 has_no_companions "$1" && settled && within 15 no_workers "$1"; }
-no_workers() {
-  local file pid
-  for file in "$work/$1"/start.*; do
-    read -r pid _ < "$file"
-    kill -0 "$pid" 2> /dev/null && return 1
-  done
-  return 0
-}
 
 parent_ends() { grown_job && touch "$work/$job/finish" && within 20 ended "$job" && nothing_left "$job"; }
 check 'the parent ends by itself' parent_ends

@@ -107,6 +107,16 @@ rigid() { # [sbatch options]: a job that only holds what it asked for; sets `rig
   rigid_job=$(sbatch --parsable --output="$work/%j.out" "$@" --wrap 'sleep 600') || return 1
 }
 
+# No worker that the job ever started is alive any more.
+no_workers() {
+  local file pid
+  for file in "$work/$1"/start.*; do
+    read -r pid _ < "$file"
+    kill -0 "$pid" 2> /dev/null && return 1
+  done
+  return 0
+}
+
 state_of() { squeue --all -h -j "$1" -t all -o %T 2> /dev/null | head -n 1; }
 in_state() { [[ $(state_of "$1") == "$2" ]]; }
 ended() { [[ ! $(state_of "$1") =~ PENDING|RUNNING|COMPLETING|SUSPENDED ]]; }

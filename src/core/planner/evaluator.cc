@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kTpClasses = 7;  // 1 to 64 in powers of two
 constexpr int kAnyLayers = 1 << 30;
+constexpr double kWorthwhile = 1 - 1e-9;
 constexpr double kSafe = 1 + 1e-12;  // the sums of a bound round otherwise than the time itself
 
 }  // namespace
@@ -86,6 +87,27 @@ double Evaluator::ideal_seconds(const Clumps& gpus, int used, int micro_batches)
   double fastest = 0;
   for (const Clump& clump : gpus) fastest = std::max(fastest, speed(clump.type));
   return perf_.model().layers * micro_batch_ * micro_batches / (fastest * used);
+}
+
+double Evaluator::settle(plan::Layout& layout, double seconds) {
+  for (bool helped = true; helped;) {
+    helped = false;
+    for (plan::StageLayout& from : layout.stages)
+      for (plan::StageLayout& to : layout.stages) {
+        if (&from == &to || from.layers < 2) continue;
+        --from.layers;
+        ++to.layers;
+        const double now = memory_.fits(layout) ? this->seconds(layout) : seconds;
+        if (now < seconds * kWorthwhile) {
+          seconds = now;
+          helped = true;
+        } else {
+          ++from.layers;
+          --to.layers;
+        }
+      }
+  }
+  return seconds;
 }
 
 double Evaluator::seconds(const plan::Layout& layout) {

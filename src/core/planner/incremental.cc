@@ -16,7 +16,7 @@ constexpr double kFreshGain = 1.01;  // a plan from scratch moves all state: it 
 constexpr double kWorthwhile = 1 - 1e-9;
 constexpr int kManyStages = 8;  // refining grows with the square of the stages
 // Plans from scratch are refined where they are not too far behind.
-constexpr std::size_t kStarts = 6, kStartsFew = 16;
+constexpr std::size_t kStarts = 6, kStartsFew = 32;
 constexpr int kFewGpus = 16;
 constexpr double kPromising = 1.0, kPromisingFew = 2.0;
 

@@ -13,9 +13,11 @@ namespace swell::planner {
 namespace {
 
 constexpr std::size_t kMostTypes = 3;  // combinations of degrees grow with the power of the types
-constexpr int kMostNodes = 8;
+constexpr std::size_t kMostNodes = 8;
 constexpr int kFewGpus = 16;       // up to which every cut in two is tried
 constexpr int kMostDealt = 8;      // stages over which types are dealt
+constexpr int kMostLeftOver = 4;   // stages of what does not fill even ones
+constexpr double kNear = 1.1;      // times as slow as the best: moving layers may still make it the best
 constexpr double kSlower = 1 - 1e-9;
 
 class Starts {
@@ -56,37 +58,44 @@ class Starts {
     if (gpus.front().type != gpus.back().type) cut_everywhere({gpus.rbegin(), gpus.rend()});
   }
 
-  /// Stages of about equal speed, each with a share of every type: groups, fast types first, go to the
-  /// stage that is slowest so far. The best of all numbers of stages and degrees.
+  /// Stages of about equal speed, each with a share of every type. The best of all numbers of stages
+  /// and degrees.
   void dealt(Clumps gpus) {
-    const auto speed = [&](const Clump& clump) { return evaluator_.speed(clump.type); };
-    std::sort(gpus.begin(), gpus.end(), [&](const Clump& a, const Clump& b) {
-      return std::tuple(-speed(a), a.type, a.node) < std::tuple(-speed(b), b.type, b.node);
-    });
-    Found best;
-    best.seconds = std::numeric_limits<double>::infinity();
+    fastest_first(gpus);
+    Found best = nothing("from scratch: every type dealt over all stages");
     for (int tp : degrees_.tp)
-      for (int pp = 2; pp <= std::min(kMostDealt, count(gpus) / tp); ++pp) {
-        Clumps idle;
-        plan::Layout layout{micro_batches_, std::vector<plan::StageLayout>(static_cast<std::size_t>(pp), {0, tp, {}})};
-        std::vector<double> speeds(layout.stages.size());
-        for (const Clump& clump : gpus) {
-          Clumps left = {clump};
-          while (count(left) >= tp) {
-            std::size_t slowest = layout.stages.size();
-            for (std::size_t i = 0; i < layout.stages.size(); ++i)
-              if (layout.stages[i].dp() < degrees_.most_dp && (slowest == layout.stages.size() || speeds[i] < speeds[slowest] * kSlower)) slowest = i;
-            if (slowest == layout.stages.size()) break;
-            take_groups(layout.stages[slowest], left, tp, 1);
-            speeds[slowest] += speed(clump);
-          }
-          add_all(idle, left);
-        }
-        if (layout.stages.back().groups.empty()) continue;
-        const double seconds = evaluator_.finish(layout, best.seconds);
-        if (seconds < best.seconds) best = {std::move(layout), std::move(idle), seconds, "from scratch: every type dealt over all stages"};
-      }
+      for (int pp = 2; pp <= std::min(kMostDealt, count(gpus) / tp); ++pp) try_dealt({micro_batches_, {}}, gpus, pp, tp, best);
     keep(std::move(best));
+  }
+
+  /// Stages with as many groups as share a micro-batch evenly: on a node each, then over several nodes
+  /// too, or one over all nodes; what is left over is dealt over some more. The best of all degrees.
+  void even_stages(Clumps gpus) {
+    fastest_first(gpus);
+    const struct {
+      bool within_nodes;
+      int most_wide;  // stages over several nodes
+      const char* why;
+    } ways[] = {{true, 0, "from scratch: even stages within nodes, the rest dealt"},
+                {true, kMostDealt, "from scratch: even stages within and across nodes, the rest dealt"},
+                {false, 1, "from scratch: one wide stage, the rest dealt"}};
+    for (const auto& way : ways) {
+      Found best = nothing(way.why);
+      for (int dp = 1; dp <= std::min(degrees_.most_dp, count(gpus)); ++dp) {
+        if (evaluator_.micro_batch() % dp != 0) continue;
+        for (int tp : degrees_.tp) {
+          plan::Layout layout{micro_batches_, {}};
+          Clumps left = way.within_nodes ? cut_within_nodes(gpus, dp, tp, layout) : gpus;
+          if (cut_wide(left, dp, tp, way.most_wide, layout) == 0 && way.most_wide > 0) continue;
+          if (layout.stages.empty() || layout.pp() > kMostDealt) continue;
+          try_skeleton(layout, left, best);
+          for (int more = 1; more <= std::min(kMostLeftOver, count(left)); ++more)
+            for (int left_tp : degrees_.tp)
+              if (left_tp * more <= count(left)) try_dealt(layout, left, more, left_tp, best);
+        }
+      }
+      keep(std::move(best));
+    }
   }
 
   std::vector<Found> take() {
@@ -95,6 +104,74 @@ class Starts {
   }
 
  private:
+  static Found nothing(const char* why) { return {{}, {}, std::numeric_limits<double>::infinity(), why}; }
+
+  void fastest_first(Clumps& gpus) const {
+    const auto speed = [&](const Clump& clump) { return evaluator_.speed(clump.type); };
+    std::sort(gpus.begin(), gpus.end(), [&](const Clump& a, const Clump& b) {
+      return std::tuple(-speed(a), a.type, -a.count(), a.node) < std::tuple(-speed(b), b.type, -b.count(), b.node);
+    });
+  }
+
+  /// In both orders: memory and hidden synchronization depend on the place in the pipeline.
+  void try_skeleton(plan::Layout layout, const Clumps& idle, Found& best) {
+    for (bool turned : {false, true}) {
+      if (turned) std::reverse(layout.stages.begin(), layout.stages.end());
+      plan::Layout finished = layout;
+      double seconds = evaluator_.finish(finished, best.seconds * kNear);
+      if (seconds < best.seconds * kNear) seconds = evaluator_.settle(finished, seconds);
+      if (seconds < best.seconds) best = {std::move(finished), idle, seconds, best.why};
+    }
+  }
+
+  /// `layout` with `more` stages over which `gpus`, fast types first, are dealt: a group goes to the
+  /// stage that is slowest so far.
+  void try_dealt(plan::Layout layout, const Clumps& gpus, int more, int tp, Found& best) {
+    const std::size_t first = layout.stages.size();
+    layout.stages.resize(first + static_cast<std::size_t>(more), {0, tp, {}});
+    std::vector<double> speeds(layout.stages.size());
+    Clumps idle;
+    for (const Clump& clump : gpus) {
+      Clumps left = {clump};
+      while (count(left) >= tp) {
+        std::size_t slowest = layout.stages.size();
+        for (std::size_t i = first; i < layout.stages.size(); ++i)
+          if (layout.stages[i].dp() < degrees_.most_dp && (slowest == layout.stages.size() || speeds[i] < speeds[slowest] * kSlower)) slowest = i;
+        if (slowest == layout.stages.size()) break;
+        take_groups(layout.stages[slowest], left, tp, 1);
+        speeds[slowest] += evaluator_.speed(clump.type);
+      }
+      add_all(idle, left);
+    }
+    if (!layout.stages.back().groups.empty()) try_skeleton(std::move(layout), idle, best);
+  }
+
+  /// Stages of `dp` groups, each within one clump; returns what is left over.
+  static Clumps cut_within_nodes(const Clumps& gpus, int dp, int tp, plan::Layout& layout) {
+    Clumps left_over;
+    for (const Clump& clump : gpus) {
+      Clumps left = {clump};
+      while (count(left) >= dp * tp) {
+        plan::StageLayout& stage = layout.stages.emplace_back(plan::StageLayout{0, tp, {}});
+        take_groups(stage, left, tp, dp);
+      }
+      add_all(left_over, left);
+    }
+    return left_over;
+  }
+
+  /// At most `most` stages of `dp` groups of the fastest GPUs, taken out of `gpus`; returns how many.
+  static int cut_wide(Clumps& gpus, int dp, int tp, int most, plan::Layout& layout) {
+    for (int cut = 0; cut < most; ++cut) {
+      Clumps left = gpus;
+      plan::StageLayout stage{0, tp, {}};
+      if (take_groups(stage, left, tp, dp) < dp) return cut;
+      layout.stages.push_back(std::move(stage));
+      gpus = std::move(left);
+    }
+    return most;
+  }
+
   void cut_everywhere(const Clumps& gpus) {
     Found best;
     best.seconds = std::numeric_limits<double>::infinity();
@@ -167,6 +244,8 @@ std::vector<Found> fresh_starts(Evaluator& evaluator, const Clumps& gpus, int mi
   std::vector<Clumps> subsets = {gpus};
   if (types.size() > 1 && types.size() <= kMostTypes) subsets.insert(subsets.end(), types.begin(), types.end());
   if (few && nodes.size() > 1) subsets.insert(subsets.end(), nodes.begin(), nodes.end());
+  if (few && nodes.size() > 2 && nodes.size() <= kMostNodes)
+    for (const Clumps& node : nodes) subsets.push_back(rest_of(gpus, node));
   for (const Clumps& subset : subsets) {
     starts.leave_out(rest_of(gpus, subset));
     starts.symmetric(subset);
@@ -174,9 +253,10 @@ std::vector<Found> fresh_starts(Evaluator& evaluator, const Clumps& gpus, int mi
     if (few) {
       starts.two_stages(subset);
       starts.dealt(subset);
+      starts.even_stages(subset);
     }
     const auto parts = split_by(subset, [](const Clump& clump) { return clump.node; });
-    if (parts.size() > 1 && static_cast<int>(parts.size()) <= kMostNodes) starts.one_stage_each(parts, {micro_batches, {}}, {}, true);
+    if (parts.size() > 1 && parts.size() <= kMostNodes) starts.one_stage_each(parts, {micro_batches, {}}, {}, true);
   }
   starts.leave_out({});
   if (types.size() > 1 && types.size() <= kMostTypes) {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/policy/redeployment.h"
 #include "core/policy/view.h"
 
 namespace swell::policy {
@@ -23,19 +24,40 @@ struct Reclaim {
   friend bool operator==(const Reclaim&, const Reclaim&) = default;
 };
 
+/// The plan a job shall run once its grants and reclaims are done. From a policy that replaces the
+/// base scheduler: all GPUs the job shall have; no stages: back to the queue.
+struct NewPlan {
+  JobId job = 0;
+  plan::Layout layout;
+};
+
 struct Decisions {
   std::vector<Grant> grants;
   std::vector<Reclaim> reclaims;
+  std::vector<NewPlan> plans;  ///< at most one a job
+  double thinking_s = 0;       ///< time that a search with a fixed budget takes, whatever it took here
+};
+
+/// What a policy decides over.
+enum class Role {
+  lends,     ///< expansions alone; Slurm starts jobs. Only these can be loaded by the controller
+  replaces,  ///< who runs at all, and on which GPUs: rivals that only the simulator runs
 };
 
 /// Decides who is lent idle GPUs, and who gives them back. Implementations are pure and
-/// thread-safe: the live controller and the simulator run the same object.
+/// thread-safe (a cache of pure results is no state): the live controller and the simulator run the same
+/// object.
 class Policy {
  public:
   virtual ~Policy() = default;
   /// Never grants GPUs that a job in `view.queue` could start on, nor more than is free; reclaims
   /// only companions in the view that are not leaving yet.
   virtual Decisions decide(const ClusterView& view) const = 0;
+  virtual Role role() const noexcept { return Role::lends; }
+  /// Seconds between decisions; 0: whenever something changed.
+  virtual double round_s() const noexcept { return 0; }
+  /// How the system that this policy belongs to moves jobs.
+  virtual Redeployment redeployment() const noexcept { return Redeployment::local_reuse; }
 };
 
 }  // namespace swell::policy

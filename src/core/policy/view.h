@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/cluster/cluster.h"
+#include "core/plan/layout.h"
 #include "core/policy/node_places.h"
+#include "core/policy/training.h"
 
 namespace swell::policy {
 
@@ -51,6 +55,7 @@ struct NodeView {
   std::string gpu_type;
   Resources total;
   Resources free;
+  plan::GpuMask free_gpus = 0;  ///< which of its GPUs are idle; as many as free.gpus where indices are known
   bool settling = false;  ///< a job is just leaving it: what is free there can be used in a moment, not now
 };
 
@@ -59,10 +64,11 @@ struct CompanionView {
   JobId id = 0;
   NodeIndex node = -1;
   Resources held;
+  plan::GpuMask gpus = 0;  ///< which ones
   bool leaving = false;  ///< reclaimed or preempted already: its GPUs come back soon
 };
 
-/// A running elastic job.
+/// A running elastic job. Times as ClusterView::now_s.
 struct ElasticJobView {
   JobId id = 0;
   int partition = 0;                     ///< index into ClusterView::partitions
@@ -75,6 +81,11 @@ struct ElasticJobView {
   std::vector<NodeIndex> excluded_nodes; ///< never lend there (the user's --exclude)
   bool may_grow = false;                 ///< an agent listens, no reconfiguration is under way
   std::vector<CompanionView> companions;
+  std::vector<plan::GpuMask> basic_gpu_masks;  ///< which GPUs of each of basic_nodes
+  std::shared_ptr<const Training> training;    ///< null: nothing is known of what it trains
+  double submitted_s = 0;
+  double started_s = 0;
+  double reconfigured_s = 0;  ///< last change of plan; its start where there was none
 
   int lent_gpus() const noexcept {
     int sum = 0;
@@ -96,6 +107,8 @@ struct PendingDemand {
   bool whole_nodes = false; ///< --exclusive
   std::vector<NodeIndex> required_nodes;
   std::vector<NodeIndex> excluded_nodes;
+  std::shared_ptr<const Training> training;  ///< of an elastic job, where it is known
+  double submitted_s = 0;
 };
 
 /// What a policy sees: made by the controller from Slurm's records, or by the simulator.
@@ -105,6 +118,9 @@ struct ClusterView {
   std::vector<std::vector<NodeIndex>> partitions;  ///< nodes of each partition, rising
   std::vector<ElasticJobView> jobs;
   std::vector<PendingDemand> queue;                ///< highest priority first
+  double now_s = 0;                                ///< seconds since any fixed moment
+  /// The machines for planners, node by node as `nodes`; null where GPU types are not known.
+  std::shared_ptr<const cluster::Cluster> machines;
   NodePlaces places;                               ///< what is near what
 };
 

@@ -2,9 +2,10 @@
 #include "core/predict/csv.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <fmt/format.h>
+
+#include "core/number.h"
 
 namespace swell::predict {
 
@@ -62,11 +63,10 @@ Result<double> Csv::number(std::size_t row, std::string_view name, double least,
   const auto index = column(name);
   if (!index) return Error(fmt::format("there is no column \"{}\"", name));
   const std::string& text = rows_[row][*index];
-  double value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < least || value > most)
+  const auto value = read_number<double>(text);
+  if (!value || !std::isfinite(*value) || *value < least || *value > most)
     return Error(fmt::format("row {}, column \"{}\": \"{}\" is not a number from {:g} to {:g}", row + 1, name, text.substr(0, 40), least, most));
-  return value;
+  return *value;
 }
 
 Result<int> Csv::whole(std::size_t row, std::string_view name, int least, int most) const {

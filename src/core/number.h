@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+namespace swell {
+
+/// `text` as a number, the whole of it and nothing else.
+template <typename Number>
+std::optional<Number> read_number(std::string_view text) {
+  Number value{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// The same, 0 or more.
+template <typename Number>
+std::optional<Number> read_whole(std::string_view text) {
+  const auto value = read_number<Number>(text);
+  return value && *value >= 0 ? value : std::nullopt;
+}
+
+}  // namespace swell

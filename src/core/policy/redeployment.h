@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include "core/cluster/cluster.h"
+#include "core/models/model.h"
+#include "core/perf/coefficients.h"
+#include "core/plan/layout.h"
+
+namespace swell::policy {
+
+/// How a system moves a job to another plan (Suika, section 5.3, Fig. 14b).
+enum class Redeployment {
+  checkpoint,          ///< stop, write all state to shared storage, start anew, read it
+  checkpoint_overlap,  ///< the same, new workers initialized while the old ones train
+  device_to_device,    ///< initialization overlapped, state sent between devices through CPU memory (Tenplex)
+  local_reuse,         ///< the same, and state that is on its GPU already is handed over there (Suika, Swell)
+};
+
+/// What a redeployment costs. `pause_s`: training stands still. `delay_s`: until the pause begins
+/// (overlapped initialization); the new GPUs are taken but do no work.
+struct RedeploymentCost {
+  double delay_s = 0;
+  double pause_s = 0;
+};
+
+/// From the bytes that move over the links of `cluster` and the time to initialize workers. The
+/// constants, with the paper's figure each is from, stand in redeployment.cc.
+RedeploymentCost redeployment_cost(Redeployment method, const models::Model& model,
+                                   const perf::Coefficients& coefficients, const plan::Layout& from,
+                                   const plan::Layout& to, const cluster::Cluster& cluster);
+
+}  // namespace swell::policy
