@@ -108,6 +108,7 @@ struct PendingDemand {
   std::vector<NodeIndex> excluded_nodes;
   std::shared_ptr<const Training> training;  ///< of an elastic job, where it is known
   double submitted_s = 0;
+  int max_gpus = 0;  ///< may have up to this many where it runs; as many as it asks for: not elastic; 0: not known
 };
 
 /// What a policy sees: made by the controller from Slurm's records, or by the simulator.
