@@ -13,10 +13,17 @@ void add_asked(std::vector<Configuration>& found, const Contender& job, int type
   const int share = job.asked / job.nodes;
   if (share * job.nodes != job.asked || share > pool.per_node(type)) return;
   if (job.nodes > 1 && job.nodes > pool.full_nodes(type)) return;
-  found.push_back({type, job.asked, job.nodes, 1});
+  found.push_back({type, job.asked, job.nodes, {}, 1});
 }
 
 }  // namespace
+
+plan::Layout plan_on(const Contender& job, const planner::Clumps& gpus, const Configuration& configuration, const ClusterView& view) {
+  if (job.rigid) return users_plan_on(job, gpus);
+  JobModel model(job.training, view.machines);
+  plan::Layout layout = model.on(gpus, configuration.shape);
+  return layout.stages.empty() ? model.best_on(gpus, users_cell(*job.training)) : layout;
+}
 
 std::vector<Configuration> configurations(const Contender& job, const ClusterView& view, const GpuPool& pool, CurveCache& curves) {
   std::vector<Configuration> found;
@@ -34,7 +41,7 @@ std::vector<Configuration> configurations(const Contender& job, const ClusterVie
       const bool nodes = gpus % whole == 0 && gpus / whole <= pool.full_nodes(type);
       const bool asked = gpus == job.asked && job.asked % job.nodes == 0 && job.asked / job.nodes <= whole;
       if (!(share || nodes || asked) || !job.may_have(gpus)) continue;
-      found.push_back({type, gpus, nodes ? gpus / whole : share ? 1 : job.nodes, point.throughput});
+      found.push_back({type, gpus, nodes ? gpus / whole : share ? 1 : job.nodes, point.shape, point.throughput});
     }
   }
   return found;

@@ -86,20 +86,22 @@ Decisions ElasticFlow::decide(const ClusterView& view) const {
 
   std::vector<Sized> sized;
   for (const Share& share : shares) {
-    Sized one{0, share.gpus(), 1, share.job->held, false};
-    if (const Configuration* now = share.now()) {
-      one.type = now->type, one.nodes = now->nodes;
-      one.keeps = now->gpus == planner::count(one.held) && now->nodes == static_cast<int>(one.held.size());
+    Sized one{{}, share.job->held, false};
+    for (int k = share.step; k >= 0; --k) {
+      const Configuration& step = share.ladder[static_cast<std::size_t>(k)];
+      one.sizes.push_back({step.type, step.gpus, step.nodes});
     }
+    if (const Configuration* now = share.now())
+      one.keeps = now->gpus == planner::count(one.held) && now->nodes == static_cast<int>(one.held.size());
     sized.push_back(std::move(one));
   }
-  const std::vector<planner::Clumps> placed = place_sizes(sized, pool);
+  const std::vector<Placed> placed = place_sizes(sized, pool);
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const Contender& job = *shares[i].job;
-    if (sized[i].keeps && placed[i] == job.held) continue;
+    if (sized[i].keeps && placed[i].gpus == job.held) continue;
     plan::Layout layout;
-    if (!placed[i].empty())
-      layout = job.rigid ? users_plan_on(job, placed[i]) : JobModel(job.training, view.machines).best_on(placed[i], users_cell(*job.training));
+    if (!placed[i].gpus.empty())
+      layout = plan_on(job, placed[i].gpus, shares[i].ladder[static_cast<std::size_t>(shares[i].step - placed[i].size)], view);
     decide_plan(decisions, job, std::move(layout));
   }
   return decisions;

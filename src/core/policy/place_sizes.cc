@@ -10,17 +10,19 @@ namespace {
 
 class Placing {
  public:
-  Placing(const std::vector<Sized>& jobs, GpuPool pool) : jobs_(jobs), pool_(std::move(pool)), placed_(jobs.size()) {}
+  Placing(const std::vector<Sized>& jobs, GpuPool pool) : jobs_(jobs), pool_(std::move(pool)), placed_(jobs.size()) {
+    for (Placed& one : placed_) one.size = 0;
+  }
 
-  std::vector<planner::Clumps> run() {
+  std::vector<Placed> run() {
     // The pool as if all were gone, then those that keep their size back again.
     for (const Sized& job : jobs_) pool_.give(job.held);
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
       if (jobs_[i].keeps && pool_.has(jobs_[i].held)) {
         pool_.take(jobs_[i].held);
-        placed_[i] = jobs_[i].held;
+        placed_[i].gpus = jobs_[i].held;
         kept_.push_back(i);
-      } else if (jobs_[i].gpus > 0) {
+      } else if (!jobs_[i].sizes.empty()) {
         open_.push_back(i);
       }
     }
@@ -30,20 +32,27 @@ class Placing {
       open_.erase(open_.begin());
       auto found = take(job);
       while (!found && make_room(job)) found = take(job);
-      if (found) placed_[job] = std::move(*found);
+      if (found) {
+        placed_[job].gpus = std::move(*found);
+      } else if (++placed_[job].size < static_cast<int>(jobs_[job].sizes.size())) {
+        open_.push_back(job);
+        sort_open();
+      }
     }
     return std::move(placed_);
   }
 
  private:
+  const Size& size(std::size_t job) const { return jobs_[job].sizes[static_cast<std::size_t>(placed_[job].size)]; }
+
   void sort_open() {
-    std::stable_sort(open_.begin(), open_.end(), [&](std::size_t a, std::size_t b) { return jobs_[a].gpus > jobs_[b].gpus; });
+    std::stable_sort(open_.begin(), open_.end(), [&](std::size_t a, std::size_t b) { return size(a).gpus > size(b).gpus; });
   }
 
   std::optional<planner::Clumps> take(std::size_t i) {
-    const Sized& job = jobs_[i];
-    if (job.nodes == 1) return near_itself(job);
-    if (job.gpus == job.nodes * pool_.per_node(job.type)) return pool_.take_whole(job.type, job.nodes, job.held);
+    const Size& job = size(i);
+    if (job.nodes == 1) return near_itself(job, jobs_[i].held);
+    if (job.gpus == job.nodes * pool_.per_node(job.type)) return pool_.take_whole(job.type, job.nodes, jobs_[i].held);
     planner::Clumps taken;  // a user's own demand: the same share of several nodes
     GpuPool tried = pool_;
     for (int n = 0; n < job.nodes; ++n) {
@@ -57,8 +66,8 @@ class Placing {
   }
 
   /// On its own node where it fits there, so that state stays near.
-  std::optional<planner::Clumps> near_itself(const Sized& job) {
-    for (const planner::Clump& own : job.held) {
+  std::optional<planner::Clumps> near_itself(const Size& job, const planner::Clumps& held) {
+    for (const planner::Clump& own : held) {
       GpuPool tried = pool_;
       const auto there = tried.take_packed(job.type, job.gpus, {own});
       if (!there || there->size() != 1 || there->front().node != own.node) continue;
@@ -68,7 +77,7 @@ class Placing {
     return pool_.take_on_one(job.type, job.gpus);
   }
 
-  static std::optional<planner::Clump> best_other_node(const GpuPool& pool, const Sized& job, const planner::Clumps& taken) {
+  static std::optional<planner::Clump> best_other_node(const GpuPool& pool, const Size& job, const planner::Clumps& taken) {
     const int share = job.gpus / job.nodes;
     const GpuPool::Slot* best = nullptr;
     for (const GpuPool::Slot& slot : pool.slots()) {
@@ -84,7 +93,7 @@ class Placing {
 
   /// Moves the smallest kept job off the node from which the least has to go; false where none can.
   bool make_room(std::size_t i) {
-    const Sized& job = jobs_[i];
+    const Size& job = size(i);
     const int share = job.gpus / job.nodes;
     const GpuPool::Slot* best = nullptr;
     std::size_t leaves = 0;
@@ -95,11 +104,11 @@ class Placing {
       std::optional<std::size_t> smallest;
       for (std::size_t k : kept_) {
         // Only smaller ones, which will find a place where this one does not.
-        if (jobs_[k].gpus >= job.gpus) continue;
-        for (const planner::Clump& clump : placed_[k]) {
+        if (size(k).gpus >= job.gpus) continue;
+        for (const planner::Clump& clump : placed_[k].gpus) {
           if (clump.node != slot.node || clump.type != slot.type) continue;
           movable += clump.count();
-          if (!smallest || jobs_[k].gpus < jobs_[*smallest].gpus) smallest = k;
+          if (!smallest || size(k).gpus < size(*smallest).gpus) smallest = k;
         }
       }
       if (!smallest || free + movable < share) continue;
@@ -108,8 +117,8 @@ class Placing {
       leaves = *smallest;
     }
     if (!best) return false;
-    pool_.give(placed_[leaves]);
-    placed_[leaves].clear();
+    pool_.give(placed_[leaves].gpus);
+    placed_[leaves].gpus.clear();
     std::erase(kept_, leaves);
     open_.push_back(leaves);
     sort_open();
@@ -118,12 +127,12 @@ class Placing {
 
   const std::vector<Sized>& jobs_;
   GpuPool pool_;
-  std::vector<planner::Clumps> placed_;
+  std::vector<Placed> placed_;
   std::vector<std::size_t> kept_, open_;
 };
 
 }  // namespace
 
-std::vector<planner::Clumps> place_sizes(const std::vector<Sized>& jobs, GpuPool pool) { return Placing(jobs, std::move(pool)).run(); }
+std::vector<Placed> place_sizes(const std::vector<Sized>& jobs, GpuPool pool) { return Placing(jobs, std::move(pool)).run(); }
 
 }  // namespace swell::policy

@@ -52,29 +52,36 @@ JobModel::JobModel(std::shared_ptr<const Training> training, std::shared_ptr<con
       machines_(std::move(machines)),
       coefficients_(training_->coefficients ? training_->coefficients
                                             : std::make_shared<perf::Coefficients>(perf::expected_coefficients(*training_->model, *machines_))),
-      perf_(*training_->model, *machines_, *coefficients_),
-      evaluator_(perf_, micro_batch_of(*training_)) {}
+      perf_(*training_->model, *machines_, *coefficients_) {}
+
+planner::Evaluator& JobModel::evaluator(int micro_batches) {
+  const auto known = evaluators_.find(micro_batches);
+  if (known != evaluators_.end()) return known->second;
+  return evaluators_.try_emplace(micro_batches, perf_, std::max(1, training_->model->global_batch / micro_batches)).first->second;
+}
 
 plan::Layout JobModel::on(planner::Clumps gpus, Shape shape) {
-  plan::Layout layout{training_->basic.micro_batches, {}};
+  plan::Layout layout{shape.micro_batches, {}};
   for (int i = 0; i < shape.pp; ++i) {
     plan::StageLayout stage{0, shape.tp, {}};
     if (planner::take_groups(stage, gpus, shape.tp, shape.dp) < shape.dp) return {};
     layout.stages.push_back(std::move(stage));
   }
-  if (!evaluator_.balance(layout)) return {};
+  if (!evaluator(shape.micro_batches).balance(layout)) return {};
   return layout;
 }
 
 plan::Layout JobModel::best_on(const planner::Clumps& gpus, planner::SymmetricSpace space) {
-  const auto degrees = planner::degrees_for(training_->model->heads, micro_batch());
-  planner::Found found = planner::best_symmetric(evaluator_, gpus, training_->basic.micro_batches, degrees, space);
+  const int micro_batches = training_->basic.micro_batches;
+  planner::Evaluator& users = evaluator(micro_batches);
+  const auto degrees = planner::degrees_for(training_->model->heads, users.micro_batch());
+  planner::Found found = planner::best_symmetric(users, gpus, micro_batches, degrees, space);
   if (!std::isfinite(found.seconds)) return {};
   return std::move(found.layout);
 }
 
 double JobModel::throughput(const plan::Layout& layout) {
-  return layout.stages.empty() ? 0 : training_->model->global_batch / evaluator_.seconds(layout);
+  return layout.stages.empty() ? 0 : training_->model->global_batch / perf_.iteration_time(layout).total();
 }
 
 Curve JobModel::curve(int type, planner::SymmetricSpace space, int most) {
@@ -83,14 +90,16 @@ Curve JobModel::curve(int type, planner::SymmetricSpace space, int most) {
   for (const cluster::Node& node : machines_->nodes()) all += static_cast<int>(std::count(node.gpus.begin(), node.gpus.end(), type));
   most = std::min(most, all);
   const int layers = training_->model->layers;
-  std::vector<int> tps = planner::degrees_for(training_->model->heads, micro_batch()).tp;
+  const int users = training_->basic.micro_batches, global_batch = training_->model->global_batch, samples = global_batch / users;
+  std::vector<int> tps = planner::degrees_for(training_->model->heads, samples).tp;
   if (space.tp != 0) tps = {space.tp};
   for (int tp : tps)
-    for (int dp = 1; dp <= micro_batch() && dp * tp <= most; ++dp) {
-      if (micro_batch() % dp != 0) continue;
+    for (int dp = 1; dp <= global_batch && dp * tp <= most; ++dp) {
+      const bool as_the_user = dp <= samples;
+      if ((as_the_user ? samples : global_batch) % dp != 0) continue;
       const int first = space.pp != 0 ? space.pp : 1, last = space.pp != 0 ? space.pp : layers;
       for (int pp = first; pp <= std::min(last, layers) && pp * dp * tp <= most; ++pp) {
-        const Shape shape{pp, dp, tp};
+        const Shape shape{pp, dp, tp, as_the_user ? users : global_batch / dp};
         const plan::Layout layout = on(packed(*machines_, type, shape.gpus()), shape);
         if (!layout.stages.empty()) points.push_back({shape, throughput(layout)});
       }

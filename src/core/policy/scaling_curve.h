@@ -13,9 +13,11 @@
 
 namespace swell::policy {
 
-/// The degrees of a symmetric plan.
+/// The degrees of a symmetric plan. Micro-batches are as many as in the user's plan, until there are more replicas than
+/// one has samples: then fewer, larger ones (less gradient accumulation, at the same global batch).
 struct Shape {
   int pp = 1, dp = 1, tp = 1;
+  int micro_batches = 1;
   int gpus() const noexcept { return pp * dp * tp; }
   friend bool operator==(const Shape&, const Shape&) = default;
 };
@@ -43,19 +45,17 @@ class JobModel {
   Curve curve(int type, planner::SymmetricSpace space, int most);
   /// A plan of that shape on `gpus`; no stages where it does not fit.
   plan::Layout on(planner::Clumps gpus, Shape shape);
-  /// The fastest plan of `space` on at most `gpus`; no stages where none fits.
+  /// The fastest plan of `space` on at most `gpus`, with the user's micro-batches; no stages where none fits.
   plan::Layout best_on(const planner::Clumps& gpus, planner::SymmetricSpace space);
   /// Samples a second; 0 for no stages.
   double throughput(const plan::Layout& layout);
-  /// Samples of one micro-batch, which stays as the user's plan has it.
-  int micro_batch() const noexcept { return evaluator_.micro_batch(); }
-
  private:
+  planner::Evaluator& evaluator(int micro_batches);
   std::shared_ptr<const Training> training_;
   std::shared_ptr<const cluster::Cluster> machines_;
   std::shared_ptr<const perf::Coefficients> coefficients_;
   perf::PerformanceModel perf_;
-  planner::Evaluator evaluator_;
+  std::map<int, planner::Evaluator> evaluators_;  ///< by micro-batches
 };
 
 /// PP and TP as in the user's plan: Sia's "scaling by DP alone".

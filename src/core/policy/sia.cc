@@ -77,21 +77,25 @@ Decisions Sia::decide(const ClusterView& view) const {
   const Allocation allocation = minimize(program);
   std::vector<Sized> sized;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    Sized one{0, 0, 1, entries[i].job->held, false};
-    if (const int chosen = allocation.chosen[i]; chosen >= 0) {
-      const Configuration& configuration = entries[i].configurations[static_cast<std::size_t>(chosen)];
-      one.type = configuration.type, one.gpus = configuration.gpus, one.nodes = configuration.nodes;
-      one.keeps = chosen == entries[i].current;
+    Sized one{{}, entries[i].job->held, false};
+    const int chosen = allocation.chosen[i];
+    for (int k = chosen; k >= 0; --k) {
+      const Configuration& configuration = entries[i].configurations[static_cast<std::size_t>(k)];
+      if (configuration.type == entries[i].configurations[static_cast<std::size_t>(chosen)].type)
+        one.sizes.push_back({configuration.type, configuration.gpus, configuration.nodes});
     }
+    one.keeps = chosen >= 0 && chosen == entries[i].current;
     sized.push_back(std::move(one));
   }
-  const std::vector<planner::Clumps> placed = place_sizes(sized, pool);
+  const std::vector<Placed> placed = place_sizes(sized, pool);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Contender& job = *entries[i].job;
-    if (sized[i].keeps && placed[i] == job.held) continue;
+    if (sized[i].keeps && placed[i].gpus == job.held) continue;
     plan::Layout layout;
-    if (!placed[i].empty())
-      layout = job.rigid ? users_plan_on(job, placed[i]) : JobModel(job.training, view.machines).best_on(placed[i], users_cell(*job.training));
+    if (!placed[i].gpus.empty()) {
+      const int k = allocation.chosen[i] - placed[i].size;
+      layout = plan_on(job, placed[i].gpus, entries[i].configurations[static_cast<std::size_t>(k)], view);
+    }
     decide_plan(decisions, job, std::move(layout));
   }
   return decisions;
