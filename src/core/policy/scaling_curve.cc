@@ -99,8 +99,13 @@ Curve JobModel::curve(int type, planner::SymmetricSpace space, int most) {
       if ((as_the_user ? samples : global_batch) % dp != 0) continue;
       const int first = space.pp != 0 ? space.pp : 1, last = space.pp != 0 ? space.pp : layers;
       for (int pp = first; pp <= std::min(last, layers) && pp * dp * tp <= most; ++pp) {
-        const Shape shape{pp, dp, tp, as_the_user ? users : global_batch / dp};
-        const plan::Layout layout = on(packed(*machines_, type, shape.gpus()), shape);
+        Shape shape{pp, dp, tp, as_the_user ? users : global_batch / dp};
+        const planner::Clumps gpus = packed(*machines_, type, shape.gpus());
+        plan::Layout layout = on(gpus, shape);
+        while (layout.stages.empty() && global_batch % (2 * shape.micro_batches * dp) == 0) {
+          shape.micro_batches *= 2;
+          layout = on(gpus, shape);
+        }
         if (!layout.stages.empty()) points.push_back({shape, throughput(layout)});
       }
     }

@@ -13,8 +13,9 @@
 
 namespace swell::policy {
 
-/// The degrees of a symmetric plan. Micro-batches are as many as in the user's plan, until there are more replicas than
-/// one has samples: then fewer, larger ones (less gradient accumulation, at the same global batch).
+/// The degrees of a symmetric plan, and its gradient accumulation at the same global batch: micro-batches are as
+/// many as in the user's plan, but fewer and larger ones where there are more replicas than one has samples, and more
+/// and smaller ones where these do not fit memory.
 struct Shape {
   int pp = 1, dp = 1, tp = 1;
   int micro_batches = 1;
