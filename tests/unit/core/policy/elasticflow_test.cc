@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/elasticflow.h"
+
+#include <criterion/criterion.h>
+
+#include "support/rival_views.h"
+
+using namespace swell;
+using namespace swell::policy;
+using support::RivalView;
+
+namespace {
+
+models::Model named(const char* name) { return models::find_model(name)->model; }
+
+}  // namespace
+
+Test(elasticflow, jobs_are_admitted_with_their_smallest_share_in_order) {
+  RivalView on(support::h100_nodes(1));
+  const auto training = on.training(named("llama2-13b"), {1, 1, 4, 64});
+  for (JobId id = 1; id <= 3; ++id) on.pend(id, training, 8);
+  auto has = support::carry_out(on, ElasticFlow().decide(on.view));
+  cr_assert_eq(has[1], 4);
+  cr_assert_eq(has[2], 4);
+  cr_assert_eq(has[3], 0, "the third has to wait");
+}
+
+Test(elasticflow, the_largest_marginal_return_gets_the_next_share) {
+  // Both could double; the small model loses more of each GPU to synchronization.
+  RivalView on(support::h100_nodes(3, 8, 5e9));
+  const auto slow = on.training(named("gpt2-350m"), {1, 1, 1, 16});
+  const auto fast = on.training(named("llama2-13b"), {1, 2, 4, 16});
+  on.pend(1, slow, 24);
+  on.pend(2, fast, 24);
+  auto has = support::carry_out(on, ElasticFlow().decide(on.view));
+  CurveCache curves;
+  const auto point = [&](const std::shared_ptr<Training>& training, int gpus) {
+    for (const CurvePoint& one : *curves.get(training, on.machines, 0, users_cell(*training), 24))
+      if (one.gpus() == gpus) return one.throughput;
+    return 0.0;
+  };
+  cr_assert_gt(point(fast, 16) / point(fast, 8) / 2, point(slow, 16) / point(slow, 8) / 2, "what this case is about");
+  cr_assert_eq(has[2], 16);
+  cr_assert_eq(has[1], 8);
+}
+
+Test(elasticflow, a_new_job_takes_from_those_that_have_more_than_their_least) {
+  RivalView on(support::h100_nodes(1));
+  const auto training = on.training(named("gpt2-1.3b"), {1, 4, 1, 16});
+  on.run(1, *training, {1, 8, 1, 16}, 8);
+  on.pend(2, training, 8);
+  auto has = support::carry_out(on, ElasticFlow().decide(on.view));
+  cr_assert(has[1] == 4 && has[2] == 4);
+}
