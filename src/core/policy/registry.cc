@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "core/policy/fewest_first.h"
+#include "core/policy/marginal_benefit.h"
 
 namespace swell::policy {
 
@@ -22,6 +23,7 @@ std::unique_ptr<Policy> make() {
 
 constexpr Entry entries[] = {
     {"fewest-first", make<FewestFirst>},
+    {"marginal-benefit", make<MarginalBenefit>},
 };
 
 }  // namespace
