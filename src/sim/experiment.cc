@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/policy/registry.h"
+#include "core/policy/rivals.h"
 
 namespace swell::sim {
 
@@ -29,7 +29,7 @@ struct Task {
 Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   std::unique_ptr<policy::Policy> policy;
   if (!lends_nothing(task.policy)) {
-    auto made = policy::make_policy(task.policy);
+    auto made = policy::make_simulated_policy(task.policy);
     if (!made) return made.error();
     policy = std::move(*made);
   }
@@ -88,8 +88,7 @@ Result<void> check_policies(const std::vector<std::string>& names) {
   if (names.empty()) return Error("there is no policy to simulate");
   for (const std::string& name : names) {
     if (lends_nothing(name)) continue;
-    if (auto made = policy::make_policy(name); !made)
-      return Error(fmt::format("there is no policy \"{}\"; there are: fifo, sjf, {}", name, fmt::join(policy::policy_names(), ", ")));
+    if (auto made = policy::make_simulated_policy(name); !made) return Error(made.error().message() + "; also: fifo, sjf");
   }
   return {};
 }

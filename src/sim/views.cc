@@ -45,6 +45,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   view.submitted_s = job.spec.submit_s;
   view.started_s = job.started_s;
   view.reconfigured_s = job.reconfigured_s;
+  view.reconfigurations = job.outcome.reconfigurations;
   return view;
 }
 
