@@ -29,7 +29,9 @@ struct Task {
 Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   std::unique_ptr<policy::Policy> policy;
   if (!lends_nothing(task.policy)) {
-    auto made = policy::make_simulated_policy(task.policy);
+    policy::PolicyOptions options;
+    if (experiment.aggressiveness >= 0) options.aggressiveness = experiment.aggressiveness;
+    auto made = policy::make_simulated_policy(task.policy, options);
     if (!made) return made.error();
     policy = std::move(*made);
   }

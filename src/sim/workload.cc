@@ -15,10 +15,13 @@ namespace {
 constexpr double kLeastLimit = 1.1, kMostLimit = 3.0;
 constexpr double kShortest_s = 1;
 
-Trace first_hours(const Trace& trace, double hours) {
+Trace cut(const Trace& trace, const WorkloadOptions& options) {
   Trace kept;
-  for (const TraceJob& job : trace)
-    if (hours <= 0 || job.submit_s < hours * 3600) kept.push_back(job);
+  for (TraceJob job : trace) {
+    if (options.hours > 0 && job.submit_s >= options.hours * 3600) continue;
+    if (options.cap_hours > 0) job.duration_s = std::min(job.duration_s, options.cap_hours * 3600);
+    kept.push_back(job);
+  }
   return kept;
 }
 
@@ -79,7 +82,7 @@ double gpu_time(const Trace& trace) {
 
 Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& types, const cluster::Cluster& cluster,
                                const WorkloadOptions& options, std::uint64_t seed) {
-  Trace trace = first_hours(whole, options.hours);
+  Trace trace = cut(whole, options);
   if (trace.empty()) return Error(fmt::format("no job of the trace is submitted in its first {} hours", options.hours));
   const TypeChooser chooser(types, options);
   if (chooser.empty())

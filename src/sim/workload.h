@@ -50,6 +50,7 @@ struct WorkloadOptions {
   bool xl_is_large = false;   ///< the XL models count as L: simulations of 1,024 GPUs
   double intensity = 1;       ///< submission intervals are divided by it
   double hours = 0;           ///< only what the trace submits in its first hours; 0: all
+  double cap_hours = 0;       ///< longer jobs are cut to this; 0: none is
   double rigid_share = 0;     ///< jobs that are not elastic
   int most_jobs = 0;          ///< 0: as many as the load asks for
   double trace_gpus = 2490;   ///< of the cluster that the trace is from; Philly's here

@@ -25,7 +25,7 @@ struct Options {
   std::string cluster = "8x8:h100", trace, arrivals = "poisson", bandwidth = "full-ib", base = "fifo", mix = "3:1:1";
   std::string decision_time = "measured", remaining = "unknown", backfill = "on", json, csv, report;
   std::vector<std::string> policies;
-  double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0, aggressiveness = -1, load = 0.8, trace_gpus = 2490;
+  double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0, aggressiveness = -1, load = 0.8, cap_hours = 0, trace_gpus = 2490;
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0;
   bool whole = false;
 };
@@ -85,6 +85,7 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   made.workload.mix = *mix;
   made.workload.intensity = made.trace ? options.intensity : 1;
   made.workload.hours = options.hours;
+  made.workload.cap_hours = options.cap_hours;
   made.workload.rigid_share = options.rigid_share;
   made.workload.most_jobs = options.jobs;
   made.workload.trace_gpus = options.trace_gpus;
@@ -173,6 +174,7 @@ Action add_sim(CLI::App& app) {
   sub->add_option("--seeds", options->seeds, "Repetitions with other samples of the trace")->check(CLI::Range(1, 100000))->capture_default_str();
   sub->add_option("--first-seed", options->first_seed, "The first seed")->check(CLI::NonNegativeNumber)->capture_default_str();
   sub->add_option("--hours", options->hours, "Only what is submitted in the first hours (made-up jobs: 8)")->check(CLI::PositiveNumber);
+  sub->add_option("--cap-hours", options->cap_hours, "Cut longer jobs of the trace to this")->check(CLI::PositiveNumber);
   sub->add_option("--intensity", options->intensity, "Divides submission intervals")->check(CLI::Range(0.01, 100.0))->capture_default_str();
   sub->add_option("--bandwidth", options->bandwidth, "Network cards of each node: 8 or 4 x 400 Gbit/s, or 10 Gbit/s Ethernet")
       ->check(CLI::IsMember({"full-ib", "half-ib", "no-ib"}))->capture_default_str();

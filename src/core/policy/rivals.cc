@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include "core/policy/elasticflow.h"
-#include "core/policy/registry.h"
 #include "core/policy/rubick.h"
 #if SWELL_HAVE_GLPK
 #include "core/policy/sia.h"
@@ -39,13 +38,13 @@ constexpr Entry entries[] = {
 
 }  // namespace
 
-Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name) {
+Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name, const PolicyOptions& options) {
   for (const Entry& entry : entries) {
     if (name != entry.name) continue;
     if (entry.make) return entry.make();
     return Error(fmt::format("policy \"{}\" is not in this build, which lacks GLPK: install libglpk-dev and configure again", name));
   }
-  if (auto lending = make_policy(name)) return lending;
+  if (auto lending = make_policy(name, options)) return lending;
   return Error(fmt::format("there is no policy \"{}\"; there are: {}", name, fmt::join(simulated_policy_names(), ", ")));
 }
 
