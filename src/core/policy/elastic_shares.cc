@@ -47,19 +47,11 @@ ElasticShares::ElasticShares(const ClusterView& view, const std::vector<Contende
     share.gpus = job.held;
     if (!job.rigid) {
       share.model = std::make_unique<JobModel>(job.training, view.machines);
-      double users = 0;
-      for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type) {
+      for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type)
         share.curves.push_back(curves.get(job.training, view.machines, type, {}, job.most));
-        const auto cell = curves.get(job.training, view.machines, type, users_cell(*job.training), job.most);
-        for (const CurvePoint& point : *cell)
-          if (point.gpus() == job.asked) users = users > 0 ? std::min(users, point.throughput) : point.throughput;
-        if (users > 0 || share.curves.back()->empty()) continue;
-        for (const CurvePoint& point : *share.curves.back())  // the user's plan is not symmetric, or not useful
-          if (point.gpus() <= job.asked) users = point.throughput;
-      }
-      share.users_throughput = users;
+      share.users_throughput = share.model->throughput(job.training->basic);
       share.layout = job.training->current;
-      if (users > 0) share.value = share.model->throughput(share.layout) / users;
+      if (share.users_throughput > 0) share.value = share.model->throughput(share.layout) / share.users_throughput;
     }
     shares_.push_back(std::move(share));
   }

@@ -26,22 +26,26 @@ Test(elasticflow, jobs_are_admitted_with_their_smallest_share_in_order) {
 }
 
 Test(elasticflow, the_largest_marginal_return_gets_the_next_share) {
-  // Both could double; the small model loses more of each GPU to synchronization.
+  // Three nodes: one of both can double over the slow network.
   RivalView on(support::h100_nodes(3, 8, 5e9));
-  const auto slow = on.training(named("gpt2-350m"), {1, 1, 1, 16});
-  const auto fast = on.training(named("llama2-13b"), {1, 2, 4, 16});
-  on.pend(1, slow, 24);
-  on.pend(2, fast, 24);
+  const auto one = on.training(named("gpt2-350m"), {1, 1, 1, 16});
+  const auto other = on.training(named("llama2-13b"), {1, 2, 4, 32});
+  on.pend(1, one, 24);
+  on.pend(2, other, 24);
   auto has = support::carry_out(on, ElasticFlow().decide(on.view));
   CurveCache curves;
   const auto point = [&](const std::shared_ptr<Training>& training, int gpus) {
-    for (const CurvePoint& one : *curves.get(training, on.machines, 0, users_cell(*training), 24))
-      if (one.gpus() == gpus) return one.throughput;
+    for (const CurvePoint& at : *curves.get(training, on.machines, 0, users_cell(*training), 24))
+      if (at.gpus() == gpus) return at.throughput;
     return 0.0;
   };
-  cr_assert_gt(point(fast, 16) / point(fast, 8) / 2, point(slow, 16) / point(slow, 8) / 2, "what this case is about");
-  cr_assert_eq(has[2], 16);
-  cr_assert_eq(has[1], 8);
+  const auto marginal = [&](const std::shared_ptr<Training>& training, int least) {
+    return (point(training, 16) - point(training, 8)) / 8 / (point(training, least) / least);
+  };
+  const double first = marginal(one, 1), second = marginal(other, 4);
+  cr_assert(first > 0 && second > 0 && first != second);
+  cr_assert_eq(has[1], first > second ? 16 : 8);
+  cr_assert_eq(has[2], first > second ? 8 : 16);
 }
 
 Test(elasticflow, a_new_job_takes_from_those_that_have_more_than_their_least) {

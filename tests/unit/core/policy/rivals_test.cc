@@ -39,10 +39,12 @@ RivalView random_view(unsigned seed, int nodes, int running, int pending) {
   RivalView on(support::h100_nodes(nodes));
   JobId id = 1;
   std::vector<std::shared_ptr<Training>> known;
-  for (const Kind& kind : kKinds) known.push_back(on.training(named(kind.model), kind.shape));
+  for (const Kind& kind : kKinds)
+    if (kind.shape.gpus() <= 8 * nodes) known.push_back(on.training(named(kind.model), kind.shape));
+  const int kinds = static_cast<int>(known.size());
   int idle = 8 * nodes;
   for (int i = 0; i < running; ++i) {
-    const std::size_t k = static_cast<std::size_t>(below(4));
+    const std::size_t k = static_cast<std::size_t>(below(kinds));
     if (kKinds[k].shape.gpus() > idle) continue;
     try {
       ElasticJobView& job = on.run(id++, *known[k], kKinds[k].shape, 8 * nodes);
@@ -56,7 +58,7 @@ RivalView random_view(unsigned seed, int nodes, int running, int pending) {
     }
   }
   for (int i = 0; i < pending; ++i) {
-    const std::size_t k = static_cast<std::size_t>(below(4));
+    const std::size_t k = static_cast<std::size_t>(below(kinds));
     if (below(6) == 0) on.pend_unknown(id++, 1 + below(8));
     else on.pend(id++, known[k], below(4) == 0 ? kKinds[k].shape.gpus() : 8 * nodes, 10000 - below(500));
   }

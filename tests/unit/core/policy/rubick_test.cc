@@ -41,7 +41,7 @@ Test(rubick, the_minimum_is_the_fewest_gpus_as_fast_as_the_users_plan) {
   // On a slow network the user's DP over two nodes is worse than a better plan with fewer GPUs.
   RivalView on(support::h100_nodes(2, 8, 1e8));
   const auto training = on.training(named("llama2-7b"), {1, 16, 1, 16});
-  on.pend(1, training, 16);
+  on.pend(1, training, 32);
   const auto jobs = contenders(on.view);
   CurveCache curves;
   ElasticShares shares(on.view, jobs, curves);
@@ -71,7 +71,7 @@ Test(rubick, the_flattest_curve_gives_first) {
   on.pend(3, on.training(named("gpt2-1.3b"), kUsers), 4);
   auto has = support::carry_out(on, Rubick().decide(on.view));
   cr_assert_eq(has[3], 4);
-  cr_assert_eq(has[2], 8);
+  cr_assert_geq(has[2], 8);
   cr_assert_lt(has[1], 16);
 }
 

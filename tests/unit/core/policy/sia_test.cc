@@ -88,17 +88,20 @@ Test(sia, configurations_are_powers_of_two_in_a_node_and_whole_nodes) {
   cr_assert(hybrid == (std::vector<int>{4, 8, 16, 32}), "multiples of its cell of 4; 24 = 6 replicas do not divide the batch");
 }
 
-Test(sia, every_job_gets_something_before_one_gets_much) {
+Test(sia, the_queueing_penalty_says_whether_all_get_little_or_one_waits) {
   RivalView on(support::h100_nodes(1));
   const auto training = on.training(named("gpt2-1.3b"), {1, 4, 1, 16});
   for (JobId id = 1; id <= 5; ++id) on.pend(id, training, 8);
-  auto has = support::carry_out(on, Sia().decide(on.view));
-  int sum = 0;
-  for (JobId id = 1; id <= 5; ++id) {
-    cr_assert_geq(has[id], 1, "queueing costs 1.1, the least share at most 1");
-    sum += has[id];
+  for (const double penalty : {1.1, 3.0}) {
+    Sia::Options options;
+    options.queueing_penalty = penalty;
+    auto has = support::carry_out(on, Sia(options).decide(on.view));
+    int sum = 0, run = 0;
+    for (JobId id = 1; id <= 5; ++id) sum += has[id], run += has[id] > 0;
+    cr_assert_eq(sum, 8, "below what each asked for, and nothing idle");
+    // Four with 2 GPUs and one in the queue: 4 * 2^-0.5 + 1.1 = 3.93; three with 2 and two with 1: 4.12.
+    cr_assert_eq(run, penalty < 2 ? 4 : 5);
   }
-  cr_assert_eq(sum, 8, "below what each asked for, and nothing idle");
 }
 
 Test(sia, a_higher_power_is_less_fair) {
