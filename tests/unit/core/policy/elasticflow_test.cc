@@ -26,8 +26,8 @@ Test(elasticflow, jobs_are_admitted_with_their_smallest_share_in_order) {
 }
 
 Test(elasticflow, the_largest_marginal_return_gets_the_next_share) {
-  // Three nodes: one of both can double over the slow network.
-  RivalView on(support::h100_nodes(3, 8, 5e9));
+  // Three nodes: one of both can double to a second node.
+  RivalView on(support::h100_nodes(3));
   const auto one = on.training(named("gpt2-350m"), {1, 1, 1, 16});
   const auto other = on.training(named("llama2-13b"), {1, 2, 4, 32});
   on.pend(1, one, 24);
