@@ -90,7 +90,7 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
   if (!job.ran) job.outcome.start_s = now_s;
   job.ran = true;
   job.started_s = job.reconfigured_s = job.since_s = job.saved_s = now_s;
-  job.basic_plan = plan;
+  if (!replaces()) job.basic_plan = plan;  // there it stays what the user wrote: jobs may start with another size
   job.current = std::move(plan);
   job.history.clear();
   ++job.version;
