@@ -61,13 +61,13 @@ void Failures::node_down(State& state, int node) {
   for (policy::JobId id : basic) requeue(state, state.job(id));
   for (policy::JobId id : lent) fall_back(state, state.job(id));
   state.ledger.set_up(node, false);
-  state.changed = true;
+  state.changed = state.to_decide = true;
   state.plan_event(state.now_s + random_[static_cast<std::size_t>(node)].exponential(kRepair_s), Event::Kind::node_up, 0, 0, node);
 }
 
 void Failures::node_up(State& state, int node) {
   state.ledger.set_up(node, true);
-  state.changed = true;
+  state.changed = state.to_decide = true;
   state.plan_event(state.now_s + random_[static_cast<std::size_t>(node)].exponential(1 / per_s_), Event::Kind::node_down, 0, 0, node);
 }
 

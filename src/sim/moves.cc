@@ -89,7 +89,7 @@ void moved(State& state, Job& job) {
     if (companion.leaving) state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
   std::erase_if(job.companions, [](const Companion& companion) { return companion.leaving; });
   state.set_training(job, true);
-  state.changed = true;
+  state.changed = state.to_decide = true;
   if (!job.late.empty()) reclaim(state, job, std::exchange(job.late, {}), nullptr);
 }
 
@@ -132,7 +132,7 @@ void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids, const p
     });
     if (!companion.leaving || !idle) return false;
     state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
-    state.changed = true;
+    state.changed = state.to_decide = true;
     return true;
   });
   plan::Layout next = plan_for(state, job, wanted);

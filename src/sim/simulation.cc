@@ -31,7 +31,7 @@ class Simulation {
       state_.events.pop();
       pass_time(event.at_s);
       happen(event);
-      if (std::exchange(state_.changed, false)) react();
+      react();
       check_invariants(state_);
       note_holdings();
       ++state_.outcome.events;
@@ -57,7 +57,7 @@ class Simulation {
       case Kind::profile:
         if (job->phase != Phase::running || job->coefficients) return;
         job->coefficients = job->truth.profile(job->basic_plan, state_.setup.prediction_error);
-        state_.changed = true;
+        state_.to_decide = true;
         return;
       case Kind::end:
         if (job->phase == Phase::running && event.stamp == job->end_stamp) state_.end(*job);
@@ -75,10 +75,13 @@ class Simulation {
     }
   }
 
-  /// Something changed: start what can start, and have the policy look at the rest.
+  /// Starts what can start, and has the policy look at the rest. A start alone leaves it nothing to do: the
+  /// job cannot grow before its profile is there.
   void react() {
-    if (!state_.replaces()) start_jobs();
+    const bool changed = std::exchange(state_.changed, false), to_decide = std::exchange(state_.to_decide, false);
+    if (changed && !state_.replaces()) start_jobs();
     if (!state_.setup.policy || state_.unfinished == 0) return;
+    if (!(changed && (state_.replaces() || !state_.pending.empty())) && !to_decide) return;
     if (deciding_) stale_ = true;
     else plan_decision();
   }

@@ -104,7 +104,7 @@ void State::drop_companions(Job& job) {
   for (const Companion& companion : job.companions) ledger.give_back(companion.gpus, {job.spec.id, companion.id});
   job.companions.clear();
   job.late.clear();
-  changed = true;
+  changed = to_decide = true;
 }
 
 void State::end(Job& job) {

@@ -102,7 +102,8 @@ struct State {
   Outcome outcome;
   policy::JobId next_companion = 1000000;
   std::vector<int> kept;         ///< by node: GPUs that a pending job waits for, not to be lent
-  bool changed = false;          ///< something happened that the schedulers should look at
+  bool changed = false;          ///< something happened that the base scheduler should look at
+  bool to_decide = false;        ///< something happened that a lending policy should look at
   int unfinished = 0;
 
   Job& job(policy::JobId id) { return jobs[id - 1]; }

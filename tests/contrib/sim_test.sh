@@ -40,7 +40,7 @@ check 'a trace is simulated, and --json - prints nothing else' trace
 refused() { # WORD OPTION...
   local word=$1 said
   shift
-  said=$(sim "$@" 2>&1) && { printf '%s was taken\n' "$*"; return 1; }
+  said=$("$swell" sim --policy fifo --hours 1 "$@" 2>&1) && { printf '%s was taken\n' "$*"; return 1; }
   [[ $said == *"$word"* && $said != *terminate* ]] || { printf '%s: %s\n' "$*" "$said"; return 1; }
 }
 wrong_input() {
