@@ -104,19 +104,19 @@ Test(sia, the_queueing_penalty_says_whether_all_get_little_or_one_waits) {
   }
 }
 
-Test(sia, a_higher_power_is_less_fair) {
-  // One scales perfectly, the other not at all: p = 1 gives all to the first, p = -0.5 shares.
-  RivalView on(support::h100_nodes(1));
-  const auto good = on.training(named("gpt2-1.3b"), {1, 4, 1, 16});
-  on.pend(1, good, 8);
-  on.pend(2, good, 8);
-  auto fair = support::carry_out(on, Sia().decide(on.view));
-  cr_assert(fair[1] == 4 && fair[2] == 4);
-  Sia::Options greedy;
-  greedy.fairness = 1;
-  greedy.queueing_penalty = 0;
-  auto unfair = support::carry_out(on, Sia(greedy).decide(on.view));
-  cr_assert_eq(unfair[1] + unfair[2], 8);
+Test(sia, a_negative_power_shares_what_a_positive_one_gives_to_who_scales) {
+  // One job scales perfectly, the other hardly; 8 GPUs.
+  const auto chosen = [](double power, double penalty) {
+    AllocationProgram program{{8}, {{}, {}}};
+    for (int gpus = 1; gpus <= 8; gpus *= 2)
+      for (const std::size_t job : {0u, 1u}) {
+        const double powered = std::pow(std::pow(gpus, job == 0 ? 1.0 : 0.3), power);
+        program.jobs[job].push_back({0, gpus, (power < 0 ? powered : -powered) - penalty});
+      }
+    return minimize(program).chosen;
+  };
+  cr_assert(chosen(-0.5, 1.1) == (std::vector<int>{2, 2}), "4 GPUs each");
+  cr_assert(chosen(1, 0) == (std::vector<int>{3, -1}), "8 GPUs and none");
 }
 
 Test(sia, a_restart_has_to_pay) {
