@@ -15,5 +15,6 @@ Action add_jobs(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_predict(CLI::App& app);
 Action add_topo(CLI::App& app);
+Action add_sim(CLI::App& app);
 
 }  // namespace swell::tools

@@ -27,6 +27,18 @@ Result<Json> read_json(const std::string& path) {
   return json;
 }
 
+Result<void> write_file(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    std::cout << text << std::flush;
+    return {};
+  }
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  if (!out) return Error(fmt::format("{}: {}", path, std::strerror(errno)));
+  out << text << std::flush;
+  if (!out) return Error(fmt::format("{}: it cannot be written", path));
+  return {};
+}
+
 int fail(const Error& error) {
   std::fprintf(stderr, "swell: %s\n", error.message().c_str());
   return 1;

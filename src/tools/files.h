@@ -12,6 +12,8 @@ namespace swell::tools {
 Result<std::string> read_file(const std::string& path);
 /// A whole file as JSON; the error names the file, line and column.
 Result<Json> read_json(const std::string& path);
+/// Replaces a file by `text`; "-" is standard output. The error names the file and the reason.
+Result<void> write_file(const std::string& path, const std::string& text);
 /// Prints "swell: <reason>" to standard error; returns the exit status of a failure, 1.
 int fail(const Error& error);
 

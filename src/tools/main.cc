@@ -19,6 +19,7 @@ constexpr struct {
     {"plan", swell::tools::add_plan},
     {"predict", swell::tools::add_predict},
     {"topo", swell::tools::add_topo},
+    {"sim", swell::tools::add_sim},
 };
 
 /// Exit status of a wrong command line.

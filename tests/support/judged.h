@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/judge/judge.h"
-#include "core/judge/rings.h"
+#include "core/judge/profiling.h"
 #include "core/perf/solve.h"
 #include "support/cases.h"
 #include "support/profiles.h"
@@ -15,47 +15,13 @@ namespace support {
 
 /// Devices that reach 40 to 60 % of their peak, each type its own share.
 inline swell::judge::Hardware make_hardware(const Case& made, CaseGenerator& random) {
-  using namespace swell;
-  judge::Hardware hardware;
-  const double share = 0.5 * random.factor(0.2), backward = 2.0 * random.factor(0.15);
-  for (const cluster::GpuType& type : made.cluster->types()) {
-    judge::DeviceSpeed speed;
-    speed.forward_layers_per_s = share * random.factor(0.05) * type.tflops(cluster::Precision::bf16) * 1e12 / made.model->layer_forward_flop();
-    speed.backward_layers_per_s = speed.forward_layers_per_s / backward;
-    speed.optimizer_layers_per_s = type.hbm_bytes_per_s / (made.model->layer_parameters() * 16);
-    hardware.devices.push_back(speed);
-  }
-  hardware.activation_bytes = 2.0 * made.model->sequence * made.model->hidden;
-  hardware.gradient_bytes = 2.0 * made.model->layer_parameters();
+  auto hardware = swell::judge::make_hardware(*made.model, *made.cluster, [&](double spread) { return random.factor(spread); });
   hardware.overlapped_share = 0.6 + 0.1 * random.between(0, 3);
   return hardware;
 }
 
-/// What a profiler in the judge's groups would hand over; bytes as the model's shape says.
 inline swell::perf::Profile profile_of(const Case& made, const swell::plan::Layout& layout, const swell::judge::Hardware& hardware) {
-  using namespace swell;
-  perf::Profile profile = observe(layout, *made.model, *made.cluster, *made.coefficients);
-  const judge::Iteration iteration = judge::execute(layout, *made.cluster, hardware, true);
-  for (perf::GroupObservation& seen : profile.groups) {
-    const auto& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
-    const auto& group = stage.groups[static_cast<std::size_t>(seen.group)];
-    const double reduce = judge::group_allreduce_s(group, stage.tp, hardware.activation_bytes * group.local_batch, *made.cluster);
-    seen.fwd_commu_s = 2 * stage.layers * reduce;
-    double last_backward = 0, reduced = 0;
-    for (const judge::Operation& done : iteration.operations) {
-      if (done.stage != seen.stage) continue;
-      const double took = done.end_s - done.begin_s;
-      const bool own = done.group == seen.group;
-      using Kind = judge::Operation::Kind;
-      if (done.kind == Kind::forward && own) seen.fwd_s = took;
-      if (done.kind == Kind::backward && own) seen.bwd_s = took;
-      if (done.kind == Kind::backward) last_backward = std::max(last_backward, done.end_s);
-      if (done.kind == Kind::optimizer && own) seen.optim_s = took;
-      if (done.kind == Kind::gradients && own) reduced = done.end_s;
-    }
-    seen.commu_extra_s = stage.dp() > 1 ? std::max(0.0, reduced - last_backward) : 0;
-  }
-  return profile;
+  return swell::judge::profile_of(layout, *made.model, *made.cluster, *made.coefficients, hardware);
 }
 
 /// A random valid plan of the job over random GPUs of its cluster; balanced, or with any layers.

@@ -4,55 +4,13 @@
 
 #include <random>
 
+#include "core/perf/observe.h"
 #include "core/perf/peak_memory.h"
-#include "core/perf/profile.h"
 #include "support/plans.h"
 
 namespace support {
 
-/// What every group of `layout` would observe if the performance model were exact.
-inline swell::perf::Profile observe(const swell::plan::Layout& layout, const swell::models::Model& model,
-                                    const swell::cluster::Cluster& cluster, const swell::perf::Coefficients& k) {
-  using namespace swell::perf;
-  const PerformanceModel perf(model, cluster, k);
-  const MemoryModel memory(perf);
-  Profile profile;
-  profile.plan = swell::plan::name_all(layout, cluster);
-  profile.activ_bytes = k.activ_bytes;
-  profile.whole_activations = k.activ_np_bytes / k.activ_bytes;
-  profile.last_activ_p_bytes = k.last.activ_p_bytes;
-  for (int i = 0; i < layout.pp(); ++i) {
-    const auto& stage = layout.stages[static_cast<std::size_t>(i)];
-    const StageTimes times = perf.stage_times(stage);
-    for (int j = 0; j < stage.dp(); ++j) {
-      const auto& group = stage.groups[static_cast<std::size_t>(j)];
-      const TypeCoefficients& type = k.types[static_cast<std::size_t>(group.type)];
-      const auto& gpu = cluster.type(group.type);
-      const double comp = tp_comp_fwd(type.comp_s, group.local_batch, stage.layers, stage.tp);
-      const double commu = tp_commu_fwd(k.activ_bytes, group.local_batch, stage.layers, stage.tp, gpu.link_bytes_per_s, gpu.link_saturation_bytes);
-      GroupObservation seen;
-      seen.stage = i;
-      seen.group = j;
-      seen.fwd_s = comp + commu;
-      seen.fwd_commu_s = commu;
-      seen.bwd_s = comp * type.backward + commu;
-      seen.optim_s = type.optim_s * stage.layers / stage.tp;
-      seen.commu_extra_s = times.commu_extra;
-      seen.layer_param_bytes = k.param_bytes * stage.layers / stage.tp;
-      seen.layer_state_bytes = k.param_optim_bytes * stage.layers / stage.tp;
-      auto add = [&](const StageExtras& extras) {
-        seen.extra_param_bytes += extras.param_bytes / stage.tp;
-        seen.extra_state_bytes += extras.param_optim_bytes / stage.tp;
-      };
-      if (i == 0) add(k.first);
-      if (i == layout.pp() - 1) add(k.last);
-      const PeakMemory peak = memory.peak(i, layout.pp(), layout.micro_batches, stage.layers, stage.tp, group.local_batch, group.type);
-      seen.peak_bytes = peak.total() - peak.overhead;
-      profile.groups.push_back(seen);
-    }
-  }
-  return profile;
-}
+using swell::perf::observe;
 
 /// Replaces every time by the mean of what `iterations` noisy clocks would say, each off by
 /// N(0, sigma) of its own: what the profiler hands over. Bytes are counted, not measured.

@@ -14,6 +14,7 @@ struct Clump {
   int type = 0;
   plan::GpuMask gpus = 0;
   int count() const noexcept { return std::popcount(gpus); }
+  friend bool operator==(const Clump&, const Clump&) = default;
 };
 using Clumps = std::vector<Clump>;
 

@@ -25,7 +25,8 @@ struct Reclaim {
 };
 
 /// The plan a job shall run once its grants and reclaims are done. From a policy that replaces the
-/// base scheduler: all GPUs the job shall have; no stages: back to the queue.
+/// base scheduler: all GPUs the job shall have; no stages: back to the queue. For a job of which it is
+/// not known what it trains (`training` null): one stage without layers, one group a GPU.
 struct NewPlan {
   JobId job = 0;
   plan::Layout layout;
@@ -41,7 +42,10 @@ struct Decisions {
 /// What a policy decides over.
 enum class Role {
   lends,     ///< expansions alone; Slurm starts jobs. Only these can be loaded by the controller
-  replaces,  ///< who runs at all, and on which GPUs: rivals that only the simulator runs
+  /// Who runs at all, and on which GPUs: rivals that only the simulator runs. Its views have one
+  /// partition and no node lists; all that a running job has are its basic GPUs. Rigid jobs (no
+  /// training known, or allowed no other size) are started like any; running ones stay as they are.
+  replaces,
 };
 
 /// Decides who is lent idle GPUs, and who gives them back. Implementations are pure and

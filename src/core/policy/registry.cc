@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include "core/policy/fewest_first.h"
+#include "core/policy/marginal_benefit.h"
+#include "core/policy/variants.h"
 
 namespace swell::policy {
 
@@ -12,23 +14,28 @@ namespace {
 
 struct Entry {
   const char* name;
-  std::unique_ptr<Policy> (*make)();
+  std::unique_ptr<Policy> (*make)(const PolicyOptions&);
 };
 
 template <typename P>
-std::unique_ptr<Policy> make() {
-  return std::make_unique<P>();
+std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
+  typename P::Options its_own;
+  its_own.aggressiveness = options.aggressiveness;
+  return std::make_unique<P>(its_own);
 }
 
 constexpr Entry entries[] = {
-    {"fewest-first", make<FewestFirst>},
+    {"fewest-first", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<FewestFirst>(); }},
+    {"marginal-benefit", by_benefit<MarginalBenefit>},
+    {"suika-dp", [](const PolicyOptions& options) { return make_suika_dp(options.aggressiveness); }},
+    {"metis", [](const PolicyOptions& options) { return make_metis(options.aggressiveness); }},
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Policy>> make_policy(std::string_view name) {
+Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyOptions& options) {
   for (const Entry& entry : entries)
-    if (name == entry.name) return entry.make();
+    if (name == entry.name) return entry.make(options);
   return Error(fmt::format("there is no policy \"{}\"; there are: {}", name, fmt::join(policy_names(), ", ")));
 }
 

@@ -11,8 +11,13 @@
 
 namespace swell::policy {
 
-/// The policy called `name`, with its defaults; the error lists the names there are.
-Result<std::unique_ptr<Policy>> make_policy(std::string_view name);
+/// What can be set about policies; each takes what it knows.
+struct PolicyOptions {
+  double aggressiveness = 1.0;  ///< lambda_tau of those that lend by benefit: the larger, the more is lent
+};
+
+/// The policy called `name`; the error lists the names there are.
+Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyOptions& options = {});
 
 /// Names that make_policy() knows, in the order they are listed to users.
 std::vector<std::string> policy_names();

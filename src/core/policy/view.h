@@ -80,6 +80,7 @@ struct ElasticJobView {
   std::vector<NodeIndex> basic_nodes;    ///< where its own allocation is
   std::vector<NodeIndex> excluded_nodes; ///< never lend there (the user's --exclude)
   bool may_grow = false;                 ///< an agent listens, no reconfiguration is under way
+  int reconfigurations = 0;              ///< changes of plan so far
   std::vector<CompanionView> companions;
   std::vector<plan::GpuMask> basic_gpu_masks;  ///< which GPUs of each of basic_nodes
   std::shared_ptr<const Training> training;    ///< null: nothing is known of what it trains
@@ -109,6 +110,7 @@ struct PendingDemand {
   std::vector<NodeIndex> excluded_nodes;
   std::shared_ptr<const Training> training;  ///< of an elastic job, where it is known
   double submitted_s = 0;
+  int max_gpus = 0;  ///< may have up to this many where it runs; as many as it asks for: not elastic; 0: not known
 };
 
 /// What a policy sees: made by the controller from Slurm's records, or by the simulator.

@@ -2,58 +2,15 @@
 #include "core/policy/fewest_first.h"
 
 #include <criterion/criterion.h>
-#include <numeric>
+
+#include "support/views.h"
 
 #include "support/fabrics.h"
 
 using namespace swell::policy;
+using namespace support;
 
 namespace {
-
-/// `nodes` nodes of 8 h100, all in one partition, all idle.
-ClusterView idle_cluster(int nodes) {
-  ClusterView view;
-  const Resources all{8, 64, 512000};
-  view.partitions.emplace_back();
-  for (int i = 0; i < nodes; ++i) {
-    view.nodes.push_back({"node" + std::to_string(i + 1), "h100", all, all});
-    view.partitions[0].push_back(i);
-  }
-  return view;
-}
-
-/// A running job with `gpus` basic GPUs on `node`, at most four times as many in all.
-ElasticJobView& add_job(ClusterView& view, JobId id, NodeIndex node, int gpus) {
-  ElasticJobView job;
-  job.id = id;
-  job.basic_gpus = gpus;
-  job.max_gpus = 4 * gpus;
-  job.gpu_types = {"h100"};
-  job.per_worker = {1, 8, 8000};
-  job.basic_nodes = {node};
-  job.may_grow = true;
-  view.nodes[static_cast<std::size_t>(node)].free -= job.per_worker * gpus;
-  return view.jobs.emplace_back(job);
-}
-
-void lend(ClusterView& view, ElasticJobView& job, JobId companion, NodeIndex node, int gpus) {
-  job.companions.push_back({companion, node, job.per_worker * gpus, false});
-  view.nodes[static_cast<std::size_t>(node)].free -= job.per_worker * gpus;
-}
-
-PendingDemand pending(JobId id, int nodes, int gpus_per_node) {
-  PendingDemand demand;
-  demand.id = id;
-  demand.min_nodes = demand.max_nodes = nodes;
-  demand.per_node = Resources{gpus_per_node, gpus_per_node, 1000};
-  demand.gpu_type = "h100";
-  return demand;
-}
-
-int granted(const Decisions& decisions, JobId job) {
-  return std::accumulate(decisions.grants.begin(), decisions.grants.end(), 0,
-                         [&](int sum, const Grant& grant) { return sum + (grant.job == job ? grant.lent.gpus : 0); });
-}
 
 Decisions decide(const ClusterView& view) { return FewestFirst().decide(view); }
 

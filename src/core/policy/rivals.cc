@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/rivals.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/policy/elasticflow.h"
+#include "core/policy/rubick.h"
+#if SWELL_HAVE_GLPK
+#include "core/policy/sia.h"
+#endif
+
+namespace swell::policy {
+
+namespace {
+
+struct Entry {
+  const char* name;
+  std::unique_ptr<Policy> (*make)();  ///< null: this build lacks a library for it
+};
+
+template <typename P>
+std::unique_ptr<Policy> make() {
+  return std::make_unique<P>();
+}
+
+#if SWELL_HAVE_GLPK
+constexpr auto make_sia = make<Sia>;
+#else
+constexpr std::unique_ptr<Policy> (*make_sia)() = nullptr;
+#endif
+
+constexpr Entry entries[] = {
+    {"sia", make_sia},
+    {"rubick", make<Rubick>},
+    {"elasticflow", make<ElasticFlow>},
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name, const PolicyOptions& options) {
+  for (const Entry& entry : entries) {
+    if (name != entry.name) continue;
+    if (entry.make) return entry.make();
+    return Error(fmt::format("policy \"{}\" is not in this build, which lacks GLPK: install libglpk-dev and configure again", name));
+  }
+  if (auto lending = make_policy(name, options)) return lending;
+  return Error(fmt::format("there is no policy \"{}\"; there are: {}", name, fmt::join(simulated_policy_names(), ", ")));
+}
+
+std::vector<std::string> simulated_policy_names() {
+  std::vector<std::string> names = policy_names();
+  for (const Entry& entry : entries)
+    if (entry.make) names.emplace_back(entry.name);
+  return names;
+}
+
+}  // namespace swell::policy

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include "core/policy/allocation_program.h"
+#include "core/policy/policy.h"
+#include "core/policy/scaling_curve.h"
+
+namespace swell::policy {
+
+/// Sia (Jayaram Subramanya et al., SOSP 2023), strong-scaling as Suika compares with it (section 5.1, footnote 7):
+/// the batch size is the user's, hence goodput is throughput. Every round an integer program
+/// gives each job one of its configurations; jobs may run with less than they asked for, and move
+/// by checkpoint. Hybrid-parallel jobs scale by whole PP x TP cells (section 3.2).
+/// Needs ClusterView::machines; decides nothing without. Thread-safe: only pure results are kept.
+class Sia final : public Policy {
+ public:
+  struct Options {
+    double fairness = -0.5;         ///< p: the power of normalized throughputs; below 0 minimizes
+    double queueing_penalty = 1.1;  ///< lambda_n: for each job without GPUs
+    double round_s = 60;
+  };
+  Sia() : Sia(Options{}) {}
+  explicit Sia(Options options) noexcept : options_(options) {}
+  Decisions decide(const ClusterView& view) const override;
+  Role role() const noexcept override { return Role::replaces; }
+  double round_s() const noexcept override { return options_.round_s; }
+  Redeployment redeployment() const noexcept override { return Redeployment::checkpoint; }
+
+ private:
+  Options options_;
+  mutable CurveCache curves_;
+};
+
+/// Sia's restart factor, equation 3: (T - N S) / (T + S) for a job of age T that restarted N times at S seconds
+/// each; 1 until it is S seconds old.
+double restart_factor(double age_s, int restarts, double restart_s) noexcept;
+
+}  // namespace swell::policy

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sim/basic_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/planner/symmetric.h"
+
+namespace swell::sim {
+
+namespace {
+
+planner::Clumps clumps_of(const GpuSet& set, const cluster::Cluster& cluster) {
+  planner::Clumps clumps;
+  for (const NodeGpus& part : set)
+    for (plan::GpuMask left = part.gpus; left != 0; left &= left - 1) {
+      const int index = std::countr_zero(left);
+      planner::add_to(clumps, part.node, cluster.type_of({part.node, index}), plan::GpuMask{1} << index);
+    }
+  return clumps;
+}
+
+}  // namespace
+
+int count(const GpuSet& set) noexcept {
+  int sum = 0;
+  for (const NodeGpus& part : set) sum += std::popcount(part.gpus);
+  return sum;
+}
+
+plan::GpuMask lowest(plan::GpuMask from, int wanted) noexcept {
+  plan::GpuMask taken = 0;
+  for (; wanted > 0 && from != 0; --wanted, from &= from - 1) taken |= from & (~from + 1);
+  return taken;
+}
+
+GpuSet gpus_of(const plan::Layout& layout) {
+  std::map<int, plan::GpuMask> nodes;
+  for (const plan::StageLayout& stage : layout.stages)
+    for (const plan::GroupLayout& group : stage.groups) nodes[group.node] |= group.gpus;
+  GpuSet set;
+  for (auto [node, gpus] : nodes) set.push_back({node, gpus});
+  return set;
+}
+
+std::optional<Spread> spread_of(int gpus, const cluster::Cluster& cluster) {
+  int most = 0;
+  for (const cluster::Node& node : cluster.nodes()) most = std::max(most, static_cast<int>(node.gpus.size()));
+  const int all = static_cast<int>(cluster.nodes().size());
+  for (int nodes = 1; nodes <= all; ++nodes) {
+    if (gpus % nodes != 0 || gpus / nodes > most) continue;
+    const auto large = std::count_if(cluster.nodes().begin(), cluster.nodes().end(),
+                                     [&](const cluster::Node& node) { return static_cast<int>(node.gpus.size()) >= gpus / nodes; });
+    if (large >= nodes) return Spread{nodes, gpus / nodes};
+  }
+  return std::nullopt;
+}
+
+std::optional<GpuSet> first_gpus(int gpus, const cluster::Cluster& cluster) {
+  const auto spread = spread_of(gpus, cluster);
+  if (!spread) return std::nullopt;
+  GpuSet set;
+  for (int node = 0; static_cast<int>(set.size()) < spread->nodes; ++node)
+    if (static_cast<int>(cluster.node(node).gpus.size()) >= spread->per_node)
+      set.push_back({node, lowest(~plan::GpuMask{0}, spread->per_node)});
+  return set;
+}
+
+std::optional<plan::Layout> basic_layout(const JobType& type, const GpuSet& gpus, const cluster::Cluster& cluster) {
+  const perf::PerformanceModel perf(*type.model, cluster, *type.expected);
+  planner::Evaluator evaluator(perf, type.model->global_batch / type.micro_batches);
+  planner::Clumps left = clumps_of(gpus, cluster);
+  plan::Layout layout{type.micro_batches, {}};
+  for (int i = 0; i < type.pp; ++i) {
+    plan::StageLayout stage{0, type.tp, {}};
+    if (planner::take_groups(stage, left, type.tp, type.dp) < type.dp) return std::nullopt;
+    layout.stages.push_back(std::move(stage));
+  }
+  if (!evaluator.balance(layout)) return std::nullopt;
+  return layout;
+}
+
+std::optional<plan::Layout> best_symmetric_layout(const JobType& type, const perf::Coefficients& coefficients, const GpuSet& gpus,
+                                                  const cluster::Cluster& cluster) {
+  const perf::PerformanceModel perf(*type.model, cluster, coefficients);
+  planner::Evaluator evaluator(perf, type.model->global_batch / type.micro_batches);
+  const auto degrees = planner::degrees_for(type.model->heads, evaluator.micro_batch());
+  auto found = planner::best_symmetric(evaluator, clumps_of(gpus, cluster), type.micro_batches, degrees, {});
+  if (!std::isfinite(found.seconds)) return std::nullopt;
+  return std::move(found.layout);
+}
+
+}  // namespace swell::sim

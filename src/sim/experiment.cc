@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sim/experiment.h"
+
+#include <atomic>
+#include <chrono>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <mutex>
+#include <thread>
+
+#include "core/policy/rivals.h"
+
+namespace swell::sim {
+
+namespace {
+
+constexpr int kXlGpus = 512;  // clusters from this size on run the XL models (Suika, Table 1: simulation only)
+
+bool lends_nothing(const std::string& name) { return name == "fifo" || name == "sjf"; }
+
+/// One simulation that is to be run, and what came of it.
+struct Task {
+  std::string policy;
+  const Workload* workload;
+  std::uint64_t seed;
+  std::optional<Result<Outcome>> outcome;
+};
+
+Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
+  std::unique_ptr<policy::Policy> policy;
+  if (!lends_nothing(task.policy)) {
+    policy::PolicyOptions options;
+    if (experiment.aggressiveness >= 0) options.aggressiveness = experiment.aggressiveness;
+    auto made = policy::make_simulated_policy(task.policy, options);
+    if (!made) return made.error();
+    policy = std::move(*made);
+  }
+  auto order = make_queue_order(lends_nothing(task.policy) ? task.policy : experiment.base);
+  if (!order) return order.error();
+  Setup setup;
+  setup.cluster = experiment.cluster;
+  setup.workload = task.workload;
+  setup.policy = policy.get();
+  setup.order = order->get();
+  setup.backfill = experiment.backfill;
+  setup.seed = task.seed;
+  setup.fixed_decision_time = experiment.fixed_decision_time;
+  setup.remaining_known = experiment.remaining_known;
+  setup.prediction_error = experiment.prediction_error;
+  setup.failures_per_day = experiment.failures_per_day;
+  return simulate(setup);
+}
+
+void run_all(std::vector<Task>& tasks, const Experiment& experiment) {
+  std::atomic<std::size_t> next{0};
+  std::mutex one_at_a_time;
+  int done = 0;
+  auto work = [&] {
+    for (std::size_t i = next++; i < tasks.size(); i = next++) {
+      tasks[i].outcome = run_one(experiment, tasks[i]);
+      const std::lock_guard<std::mutex> lock(one_at_a_time);
+      ++done;
+      if (experiment.progress) experiment.progress(done, static_cast<int>(tasks.size()));
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < experiment.threads; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+}
+
+/// Arrivals such that the mean job offers `load`; what the sample then scales to exactly.
+Result<Workload> workload_for(const Experiment& experiment, const std::vector<JobType>& types, std::uint64_t seed) {
+  if (experiment.trace) return make_workload(*experiment.trace, types, *experiment.cluster, experiment.workload, seed);
+  Trace trace = generate(experiment.generator, seed);
+  if (trace.empty()) return Error("the generator made no job; give it more --hours");
+  double sum = 0;
+  for (const TraceJob& job : trace) sum += job.duration_s;
+  const double wanted = experiment.load * experiment.cluster->gpu_count() * experiment.generator.hours * 3600;
+  for (TraceJob& job : trace) job.gpus = wanted / sum;
+  WorkloadOptions options = experiment.workload;
+  options.sample = false;
+  options.hours = 0;
+  return make_workload(trace, types, *experiment.cluster, options, seed);
+}
+
+}  // namespace
+
+Result<void> check_policies(const std::vector<std::string>& names) {
+  if (names.empty()) return Error("there is no policy to simulate");
+  for (const std::string& name : names) {
+    if (lends_nothing(name)) continue;
+    if (auto made = policy::make_simulated_policy(name); !made) return Error(made.error().message() + "; also: fifo, sjf");
+  }
+  return {};
+}
+
+Result<Results> run(const Experiment& experiment) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (auto good = check_policies(experiment.policies); !good) return good.error();
+  const bool with_xl = experiment.cluster->gpu_count() >= kXlGpus || experiment.workload.mix.xl > 0;
+  auto types = job_types(*experiment.cluster, with_xl);
+  if (!types) return types.error();
+  Experiment given = experiment;
+  given.workload.xl_is_large = with_xl && experiment.workload.mix.xl == 0;
+
+  Results results;
+  results.policies = experiment.policies;
+  results.types = *types;
+  const auto seeds = static_cast<std::size_t>(experiment.seeds);
+  std::vector<Workload> workloads;
+  std::vector<Task> tasks;
+  workloads.reserve(seeds);
+  for (std::size_t seed = 0; seed < seeds; ++seed) {
+    const std::uint64_t number = static_cast<std::uint64_t>(experiment.first_seed) + seed;
+    auto workload = workload_for(given, *types, number);
+    if (!workload) return workload.error();
+    workloads.push_back(std::move(*workload));
+    tasks.push_back({"fifo", &workloads.back(), number, std::nullopt});
+    for (const std::string& name : experiment.policies)
+      if (name != "fifo") tasks.push_back({name, &workloads.back(), number, std::nullopt});
+  }
+  results.jobs = static_cast<int>(workloads.front().jobs.size());
+  run_all(tasks, given);
+
+  const std::size_t each = tasks.size() / seeds;
+  for (std::size_t seed = 0; seed < seeds; ++seed)
+    for (std::size_t i = seed * each; i < (seed + 1) * each; ++i)
+      if (!*tasks[i].outcome)
+        return tasks[i].outcome->error().while_doing(fmt::format("policy {}, seed {}", tasks[i].policy, tasks[i].seed));
+  for (std::size_t seed = 0; seed < seeds; ++seed) results.fifo.push_back(**tasks[seed * each].outcome);
+  std::vector<const Outcome*> fifo;
+  for (const Outcome& outcome : results.fifo) fifo.push_back(&outcome);
+  for (const std::string& name : experiment.policies) {
+    std::vector<Outcome> mine;
+    for (std::size_t seed = 0; seed < seeds; ++seed)
+      for (std::size_t i = seed * each; i < (seed + 1) * each; ++i)
+        if (tasks[i].policy == name) {
+          mine.push_back(**tasks[i].outcome);
+          break;
+        }
+    results.outcomes.push_back(std::move(mine));
+    std::vector<const Outcome*> pointers;
+    for (const Outcome& outcome : results.outcomes.back()) pointers.push_back(&outcome);
+    results.metrics.push_back(measure(pointers, fifo));
+  }
+  results.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return results;
+}
+
+}  // namespace swell::sim

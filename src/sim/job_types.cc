@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Suika's Table 1 for a cluster, with tuned initial plans.
+#include <fmt/format.h>
+
+#include "core/judge/judge.h"
+#include "core/judge/profiling.h"
+#include "core/planner/symmetric.h"
+#include "sim/basic_plan.h"
+#include "sim/workload.h"
+
+namespace swell::sim {
+
+namespace {
+
+struct Row {
+  const char* model;
+  char size;
+};
+constexpr Row kTable1[] = {
+    {"gpt2-350m", 'S'}, {"gpt2-1.3b", 'S'}, {"gpt2-2.6b", 'S'}, {"qwen2-0.5b", 'S'}, {"qwen2-1.5b", 'S'},
+    {"gpt2-6.7b", 'M'}, {"llama2-7b", 'M'}, {"qwen2-7b", 'M'},
+    {"gpt2-15b", 'L'}, {"llama2-13b", 'L'},
+    {"gpt2-39b", 'X'}, {"llama-30b", 'X'}, {"gpt2-76b", 'X'}, {"llama-65b", 'X'}, {"qwen2-72b", 'X'},
+    {"llama2-70b", 'X'}, {"gpt2-175b", 'X'},
+};
+
+/// The fastest symmetric plan on all of the type's GPUs; false where none fits their memory.
+bool tune(JobType& type, const cluster::Cluster& cluster) {
+  const judge::Hardware usual = judge::make_hardware(*type.model, cluster, [](double) { return 1.0; });
+  const auto gpus = first_gpus(type.gpus, cluster);
+  if (!gpus) return false;
+  const perf::PerformanceModel perf(*type.model, cluster, *type.expected);
+  double best = 0;
+  const auto degrees = planner::degrees_for(type.model->heads, type.model->global_batch / type.micro_batches);
+  for (int tp : degrees.tp)
+    for (int pp = 1; pp <= type.model->layers && pp * tp <= type.gpus; ++pp) {
+      if (type.gpus % (pp * tp) != 0) continue;
+      JobType tried = type;
+      tried.pp = pp, tried.tp = tp, tried.dp = type.gpus / (pp * tp);
+      const auto layout = basic_layout(tried, *gpus, cluster);
+      if (!layout) continue;
+      const double seconds = judge::execute(*layout, cluster, usual).seconds;
+      if (best > 0 && seconds >= best) continue;
+      best = seconds;
+      type = tried;
+    }
+  return best > 0;
+}
+
+}  // namespace
+
+Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster, bool with_xl) {
+  std::vector<JobType> types;
+  for (const Row& row : kTable1) {
+    if (row.size == 'X' && !with_xl) continue;
+    const auto entry = models::find_model(row.model);
+    if (!entry) return entry.error();
+    JobType type;
+    type.model = std::make_shared<models::Model>(entry->model);
+    type.expected = std::make_shared<perf::Coefficients>(perf::expected_coefficients(entry->model, cluster));
+    type.size = row.size;
+    type.gpus = entry->pp * entry->dp * entry->tp;
+    type.micro_batches = entry->micro_batches;
+    if (type.gpus <= cluster.gpu_count() && tune(type, cluster)) types.push_back(std::move(type));
+  }
+  if (types.empty()) return Error(fmt::format("no model of Suika's Table 1 fits cluster {}", cluster.name()));
+  return types;
+}
+
+}  // namespace swell::sim

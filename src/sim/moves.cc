@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sim/moves.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "core/perf/performance_model.h"
+#include "core/policy/redeployment.h"
+
+namespace swell::sim {
+
+namespace {
+
+double predicted_s(const State& state, const Job& job, const plan::Layout& layout) {
+  const auto& coefficients = job.coefficients ? *job.coefficients : *job.type.expected;
+  return perf::PerformanceModel(*job.type.model, state.cluster, coefficients).iteration_time(layout).total();
+}
+
+policy::RedeploymentCost cost_of(const State& state, const Job& job, const plan::Layout& from, const plan::Layout& to) {
+  const auto method = state.setup.policy ? state.setup.policy->redeployment() : policy::Redeployment::checkpoint;
+  return policy::redeployment_cost(method, *job.type.model, *job.type.expected, from, to, state.cluster);
+}
+
+/// New GPUs are held by `next` and not by what trains now.
+int new_gpus(const Job& job) { return std::max(0, count(job.held(true)) - job.current.gpu_count()); }
+
+void pause(State& state, Job& job, double pause_s) {
+  state.set_training(job, false);
+  job.move = Move::paused;
+  state.outcome.lost_gpu_s += pause_s * count(job.held(true));
+  state.plan_event(state.now_s + pause_s, Event::Kind::moved, job.spec.id, job.version);
+}
+
+}  // namespace
+
+bool within(const GpuSet& inner, const GpuSet& outer) noexcept {
+  return std::all_of(inner.begin(), inner.end(), [&](const NodeGpus& part) {
+    return std::any_of(outer.begin(), outer.end(), [&](const NodeGpus& there) { return there.node == part.node && (part.gpus & ~there.gpus) == 0; });
+  });
+}
+
+void check_plan(const State& state, const Job& job, const plan::Layout& layout) {
+  int layers = 0;
+  std::map<int, plan::GpuMask> seen;
+  auto refuse = [&](const std::string& why) {
+    throw Broken(fmt::format("at {:.3f} s, job {} ({}) would run a plan in which {}", state.now_s, job.spec.id, job.type.model->name, why));
+  };
+  for (const plan::StageLayout& stage : layout.stages) {
+    layers += stage.layers;
+    int samples = 0;
+    if (stage.layers < 1) refuse("a stage has no layers");
+    for (const plan::GroupLayout& group : stage.groups) {
+      samples += group.local_batch;
+      if (group.node < 0 || group.node >= state.ledger.nodes() || (group.gpus & ~state.ledger.all(group.node)) != 0) refuse("a group has GPUs that are not there");
+      if (std::popcount(group.gpus) != stage.tp) refuse(fmt::format("a group has {} GPUs at a TP degree of {}", std::popcount(group.gpus), stage.tp));
+      if ((seen[group.node] & group.gpus) != 0) refuse("a GPU is in two groups");
+      seen[group.node] |= group.gpus;
+    }
+    if (samples * layout.micro_batches != job.type.model->global_batch)
+      refuse(fmt::format("a stage has {} samples in each of {} micro-batches, of a global batch of {}", samples, layout.micro_batches, job.type.model->global_batch));
+  }
+  if (layers != job.type.model->layers) refuse(fmt::format("there are {} of {} layers", layers, job.type.model->layers));
+}
+
+void begin_move(State& state, Job& job, plan::Layout next) {
+  if (job.move == Move::paused) throw Broken(fmt::format("job {} would change its plan while it changes its plan", job.spec.id));
+  ++job.version;
+  const policy::RedeploymentCost cost = cost_of(state, job, job.current, next);
+  job.next = std::move(next);
+  if (cost.delay_s <= 0) return pause(state, job, cost.pause_s);
+  job.move = Move::warming;
+  state.outcome.lost_gpu_s += cost.delay_s * new_gpus(job);
+  state.plan_event(state.now_s + cost.delay_s, Event::Kind::warmed, job.spec.id, job.version);
+}
+
+void warmed(State& state, Job& job) { pause(state, job, cost_of(state, job, job.current, job.next).pause_s); }
+
+void moved(State& state, Job& job) {
+  job.move = Move::none;
+  job.history.push_back(std::move(job.current));
+  job.current = std::move(job.next);
+  job.reconfigured_s = state.now_s;
+  ++job.version;
+  ++job.outcome.reconfigurations;
+  ++state.outcome.reconfigurations;
+  state.outcome.prediction_errors.push_back(std::abs(predicted_s(state, job, job.current) / job.truth.iteration_s(job.current) - 1));
+  for (const Companion& companion : job.companions)
+    if (companion.leaving) state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
+  std::erase_if(job.companions, [](const Companion& companion) { return companion.leaving; });
+  state.set_training(job, true);
+  state.changed = state.to_decide = true;
+  if (!job.late.empty()) reclaim(state, job, std::exchange(job.late, {}), nullptr);
+}
+
+plan::Layout plan_for(State& state, const Job& job, const plan::Layout* wanted) {
+  const GpuSet kept = job.held(false);
+  if (wanted && !wanted->stages.empty() && within(gpus_of(*wanted), kept)) return *wanted;
+  const plan::Layout* best = &job.basic_plan;
+  double best_s = predicted_s(state, job, job.basic_plan);
+  auto consider = [&](const plan::Layout& layout) {
+    if (!within(gpus_of(layout), kept)) return;
+    const double seconds = predicted_s(state, job, layout);
+    if (seconds >= best_s) return;
+    best = &layout;
+    best_s = seconds;
+  };
+  consider(job.current);
+  for (const plan::Layout& layout : job.history) consider(layout);
+  const auto& coefficients = job.coefficients ? *job.coefficients : *job.type.expected;
+  const auto anew = count(kept) > job.type.gpus ? best_symmetric_layout(job.type, coefficients, kept, state.cluster) : std::nullopt;
+  if (anew) consider(*anew);
+  return *best;
+}
+
+void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids, const plan::Layout* wanted) {
+  if (job.move == Move::paused) {
+    job.late.insert(ids.begin(), ids.end());
+    return;
+  }
+  bool any = false;
+  const GpuSet working = gpus_of(job.current);
+  for (Companion& companion : job.companions) {
+    if (!ids.contains(companion.id) || companion.leaving) continue;
+    companion.leaving = any = true;
+  }
+  if (!any) return;
+  // Workers that only initialize hold nothing yet: their GPUs are free at once.
+  std::erase_if(job.companions, [&](const Companion& companion) {
+    const bool idle = std::none_of(working.begin(), working.end(), [&](const NodeGpus& part) {
+      return part.node == companion.gpus.node && (part.gpus & companion.gpus.gpus) != 0;
+    });
+    if (!companion.leaving || !idle) return false;
+    state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
+    state.changed = state.to_decide = true;
+    return true;
+  });
+  plan::Layout next = plan_for(state, job, wanted);
+  ++job.version;
+  if (next == job.current) job.move = Move::none;  // nothing that trains is touched
+  else begin_move(state, job, std::move(next));
+}
+
+}  // namespace swell::sim

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace swell::sim {
+
+/// What became of one job.
+struct JobOutcome {
+  std::uint32_t id = 0;
+  int type = 0;
+  int basic_gpus = 0;
+  bool elastic = true;
+  double submit_s = 0;
+  double start_s = 0;    ///< first start
+  double end_s = 0;
+  double waited_s = 0;   ///< all the time without GPUs, after requeues too
+  int reconfigurations = 0;
+  double jct_s() const noexcept { return end_s - submit_s; }
+};
+
+/// From `at_s` on, a job holds so many GPUs.
+struct Holding {
+  double at_s = 0;
+  std::uint32_t job = 0;
+  int basic = 0;
+  int lent = 0;
+};
+
+/// One simulation: a workload under one policy.
+struct Outcome {
+  std::vector<JobOutcome> jobs;    ///< by id
+  std::vector<Holding> holdings;   ///< rising by time
+  double makespan_s = 0;
+  double used_gpu_s = 0;           ///< held by jobs, working or not
+  double lent_gpu_s = 0;
+  int gpus = 0;
+  int reconfigurations = 0;
+  double lost_gpu_s = 0;           ///< GPUs held while training stood still, or new workers initialized
+  std::vector<double> prediction_errors;  ///< |predicted / true iteration time - 1| of each plan that was taken
+  std::vector<double> decision_s;  ///< how long each decision took
+  int refused = 0;                 ///< decisions that were out of date when they were applied
+  int requeues = 0;                ///< jobs that a failed node put back
+  long events = 0;
+};
+
+}  // namespace swell::sim

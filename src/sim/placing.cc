@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <algorithm>
+
+#include "core/policy/redeployment.h"
+#include "sim/decisions.h"
+#include "sim/moves.h"
+
+namespace swell::sim {
+
+namespace {
+
+/// Drops plans until no GPU is wanted twice: a job whose plan is dropped keeps what it has.
+class Agreement {
+ public:
+  Agreement(const State& state, const Pending& pending) : state_(state) {
+    for (const policy::NewPlan& plan : pending.decisions.plans) {
+      if (plan.job == 0 || plan.job > state.jobs.size()) continue;
+      const Job& job = state.jobs[plan.job - 1];
+      const auto seen = pending.versions.find(plan.job);
+      const bool current = seen != pending.versions.end() && seen->second == job.version && job.move == Move::none &&
+                           (job.phase == Phase::running || (job.phase == Phase::pending && !plan.layout.stages.empty()));
+      if (!current) {
+        ++refused_;
+        continue;
+      }
+      check_plan_if_any(job, plan.layout);
+      wanted_.push_back(&plan);
+    }
+    while (drop_one()) ++refused_;
+  }
+  const std::vector<const policy::NewPlan*>& plans() const { return wanted_; }
+  int refused() const { return refused_; }
+
+ private:
+  void check_plan_if_any(const Job& job, const plan::Layout& layout) const {
+    if (!layout.stages.empty()) check_plan(state_, job, layout);
+  }
+
+  bool drop_one() {
+    std::set<policy::JobId> planned;
+    for (const auto* plan : wanted_) planned.insert(plan->job);
+    std::vector<plan::GpuMask> used(static_cast<std::size_t>(state_.ledger.nodes()), 0);
+    for (policy::JobId id : state_.running)
+      if (!planned.contains(id))
+        for (const NodeGpus& part : state_.jobs[id - 1].basic) used[static_cast<std::size_t>(part.node)] |= part.gpus;
+    for (auto plan = wanted_.begin(); plan != wanted_.end(); ++plan) {
+      const GpuSet set = gpus_of((*plan)->layout);
+      const bool fits = std::all_of(set.begin(), set.end(), [&](const NodeGpus& part) {
+        return state_.ledger.is_up(part.node) && (used[static_cast<std::size_t>(part.node)] & part.gpus) == 0;
+      });
+      if (!fits) {
+        wanted_.erase(plan);
+        return true;
+      }
+      for (const NodeGpus& part : set) used[static_cast<std::size_t>(part.node)] |= part.gpus;
+    }
+    return false;
+  }
+
+  const State& state_;
+  std::vector<const policy::NewPlan*> wanted_;
+  int refused_ = 0;
+};
+
+/// A job that starts, goes on elsewhere or, having run before, comes back.
+void place(State& state, Job& job, const plan::Layout& layout) {
+  const bool starts = job.phase == Phase::pending, ran = job.ran;
+  const plan::Layout before = job.current;
+  const GpuSet gpus = gpus_of(layout);
+  if (starts) {
+    state.start(job, gpus, layout);
+    if (!ran) return;
+  } else {
+    state.ledger.take(gpus, {job.spec.id, 0});
+    job.basic = gpus;
+  }
+  const auto cost = policy::redeployment_cost(state.setup.policy->redeployment(), *job.type.model, *job.type.expected, before, layout, state.cluster);
+  state.set_training(job, false);
+  job.current = before;
+  job.next = layout;
+  job.move = Move::paused;
+  ++job.version;
+  const double pause_s = cost.delay_s + cost.pause_s;
+  state.outcome.lost_gpu_s += pause_s * count(gpus);
+  state.plan_event(state.now_s + pause_s, Event::Kind::moved, job.spec.id, job.version);
+}
+
+}  // namespace
+
+void apply_placing(State& state, const Pending& pending) {
+  const Agreement agreed(state, pending);
+  state.outcome.refused += agreed.refused();
+  std::vector<const policy::NewPlan*> placed;
+  for (const policy::NewPlan* plan : agreed.plans()) {
+    Job& job = state.job(plan->job);
+    if (job.phase == Phase::running) {
+      if (plan->layout == job.current) continue;
+      state.advance(job);
+      state.ledger.give_back(job.basic, {plan->job, 0});
+      job.basic.clear();
+      if (plan->layout.stages.empty()) {
+        state.set_training(job, false);
+        std::erase(state.running, plan->job);
+        state.make_pending(job);
+        continue;
+      }
+    }
+    placed.push_back(plan);
+  }
+  for (const policy::NewPlan* plan : placed) place(state, state.job(plan->job), plan->layout);
+}
+
+}  // namespace swell::sim

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sim/state.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace swell::sim {
+
+namespace {
+
+// Iterations until the coefficients are stable: a window of five sets after some warm-up.
+constexpr double kProfileIterations = 10;
+constexpr double kCheckpoint_s = 1800;  // how often training programs save their state
+
+}  // namespace
+
+GpuSet Job::held(bool with_leaving) const {
+  std::map<int, plan::GpuMask> nodes;
+  for (const NodeGpus& part : basic) nodes[part.node] |= part.gpus;
+  for (const Companion& companion : companions)
+    if (with_leaving || !companion.leaving) nodes[companion.gpus.node] |= companion.gpus.gpus;
+  GpuSet set;
+  for (auto [node, gpus] : nodes) set.push_back({node, gpus});
+  return set;
+}
+
+int Job::lent_gpus() const noexcept {
+  int sum = 0;
+  for (const Companion& companion : companions) sum += std::popcount(companion.gpus.gpus);
+  return sum;
+}
+
+State::State(const Setup& its_setup)
+    : setup(its_setup), cluster(*its_setup.cluster), ledger(cluster), kept(cluster.nodes().size(), 0) {
+  jobs.reserve(setup.workload->jobs.size());
+  for (const JobSpec& spec : setup.workload->jobs) {
+    const JobType& type = setup.workload->type_of(spec);
+    Job& job = jobs.emplace_back(spec, type, cluster, setup.seed);
+    job.outcome = {spec.id, spec.type, type.gpus, spec.elastic, spec.submit_s, 0, 0, 0, 0};
+    const auto gpus = first_gpus(type.gpus, cluster);
+    const auto plan = gpus ? basic_layout(type, *gpus, cluster) : std::nullopt;
+    if (!plan) throw Broken(fmt::format("job {} ({}) fits nowhere", spec.id, type.model->name));
+    job.basic_plan = *plan;
+    job.iterations = job.left = job.saved_left = spec.basic_s / job.truth.iteration_s(*plan);
+    plan_event(spec.submit_s, Event::Kind::submission, spec.id);
+  }
+  unfinished = static_cast<int>(jobs.size());
+  outcome.gpus = cluster.gpu_count();
+}
+
+void State::plan_event(double at_s, Event::Kind kind, policy::JobId job, long stamp, int node) {
+  events.push({at_s, ++next_event_, kind, job, stamp, node});
+}
+
+void State::advance(Job& job) {
+  while (job.saved_s + kCheckpoint_s <= now_s) {
+    job.saved_s += kCheckpoint_s;
+    job.saved_left = job.left - std::max(0.0, job.saved_s - job.since_s) * job.rate;
+  }
+  job.left = std::max(0.0, job.left - (now_s - job.since_s) * job.rate);
+  job.since_s = now_s;
+}
+
+void State::set_training(Job& job, bool trains) {
+  advance(job);
+  job.rate = trains ? 1 / job.truth.iteration_s(job.current) : 0;
+  ++job.end_stamp;
+  if (trains) plan_event(now_s + job.left / job.rate, Event::Kind::end, job.spec.id, job.end_stamp);
+}
+
+void State::make_pending(Job& job) {
+  job.phase = Phase::pending;
+  job.pending_since_s = now_s;
+  job.offered = false;
+  ++job.version;
+  pending.push_back(job.spec.id);
+  changed = true;
+  // Policies that decide who runs have profiled every job beforehand; that time is not counted (Suika, 5.1).
+  if (replaces() && !job.coefficients) job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error);
+}
+
+void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
+  ledger.take(gpus, {job.spec.id, 0});
+  job.basic = gpus;
+  std::erase(pending, job.spec.id);
+  running.push_back(job.spec.id);
+  job.phase = Phase::running;
+  job.move = Move::none;
+  job.outcome.waited_s += now_s - job.pending_since_s;
+  if (!job.ran) job.outcome.start_s = now_s;
+  job.ran = true;
+  job.started_s = job.reconfigured_s = job.since_s = job.saved_s = now_s;
+  if (!replaces()) job.basic_plan = plan;  // there it stays what the user wrote: jobs may start with another size
+  job.current = std::move(plan);
+  job.history.clear();
+  ++job.version;
+  changed = true;
+  set_training(job, true);
+  if (!job.coefficients && setup.policy)
+    plan_event(now_s + kProfileIterations / job.rate, Event::Kind::profile, job.spec.id);
+}
+
+void State::drop_companions(Job& job) {
+  for (const Companion& companion : job.companions) ledger.give_back(companion.gpus, {job.spec.id, companion.id});
+  job.companions.clear();
+  job.late.clear();
+  changed = to_decide = true;
+}
+
+void State::end(Job& job) {
+  advance(job);
+  drop_companions(job);
+  ledger.give_back(job.basic, {job.spec.id, 0});
+  job.basic.clear();
+  job.phase = Phase::done;
+  job.outcome.end_s = now_s;
+  ++job.version;
+  std::erase(running, job.spec.id);
+  --unfinished;
+  outcome.makespan_s = std::max(outcome.makespan_s, now_s);
+}
+
+}  // namespace swell::sim

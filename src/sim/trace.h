@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace swell::sim {
+
+/// One job that some cluster once ran.
+struct TraceJob {
+  double submit_s = 0;    ///< since the trace's begin
+  double gpus = 1;
+  double duration_s = 0;
+};
+using Trace = std::vector<TraceJob>;
+
+/// Reads a CSV file's text with the columns submit_s, num_gpus and duration_s, in any order and
+/// among others; sorted by submission. The error names line and column.
+Result<Trace> trace_from_csv(std::string_view text);
+
+/// A made-up trace, for those who have none at hand.
+struct Generator {
+  double hours = 8;
+  double jobs_per_hour = 20;
+  double mean_duration_s = 3600;  ///< durations are log-normal: most are short, a few take most of the time
+  bool diurnal = false;           ///< arrivals swing over the day by 80 %; otherwise Poisson
+};
+Trace generate(const Generator& generator, std::uint64_t seed);
+
+}  // namespace swell::sim

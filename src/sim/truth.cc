@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sim/truth.h"
+
+#include <algorithm>
+
+#include "core/judge/judge.h"
+#include "core/judge/profiling.h"
+#include "core/perf/solve.h"
+#include "sim/random.h"
+
+namespace swell::sim {
+
+namespace {
+
+constexpr double kProfileNoise = 0.02;
+constexpr int kProfileIterations = 5;
+constexpr double kLeastFactor = 0.1;  // an injected error makes nothing free, or negative
+
+bool nodes_alike(const cluster::Cluster& cluster) {
+  const cluster::Node& first = cluster.node(0);
+  return cluster.is_regular() && std::all_of(cluster.nodes().begin(), cluster.nodes().end(), [&](const cluster::Node& node) {
+    return node.gpus == first.gpus && node.network_bytes_per_s == first.network_bytes_per_s;
+  });
+}
+
+}  // namespace
+
+Truth::Truth(const JobType& type, const cluster::Cluster& cluster, std::uint64_t seed, std::uint32_t job)
+    : type_(type), cluster_(cluster), seed_(seed), job_(job), alike_(nodes_alike(cluster)) {
+  Random random{seed, kHardware, job};
+  hardware_ = judge::make_hardware(*type.model, cluster, [&](double spread) { return random.factor(spread); });
+}
+
+std::vector<int> Truth::shape_of(const plan::Layout& layout) const {
+  std::vector<int> nodes, racks;  // in the order in which they appear
+  auto number = [](std::vector<int>& seen, int one) {
+    const auto found = std::find(seen.begin(), seen.end(), one);
+    if (found != seen.end()) return static_cast<int>(found - seen.begin());
+    seen.push_back(one);
+    return static_cast<int>(seen.size()) - 1;
+  };
+  std::vector<int> shape{layout.micro_batches};
+  for (const plan::StageLayout& stage : layout.stages) {
+    shape.insert(shape.end(), {-1, stage.layers, stage.tp});
+    for (const plan::GroupLayout& group : stage.groups) {
+      if (alike_) shape.insert(shape.end(), {number(nodes, group.node), number(racks, cluster_.node(group.node).rack)});
+      else shape.push_back(group.node);
+      shape.insert(shape.end(), {group.type, group.local_batch});
+    }
+  }
+  return shape;
+}
+
+double Truth::iteration_s(const plan::Layout& layout) {
+  auto [found, is_new] = known_.try_emplace(shape_of(layout), 0.0);
+  if (is_new) found->second = judge::execute(layout, cluster_, hardware_).seconds;
+  return found->second;
+}
+
+std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& layout, double error) const {
+  Random noise{seed_, kNoise, job_};
+  perf::Profile profile = judge::profile_of(layout, *type_.model, cluster_, *type_.expected, hardware_);
+  for (auto& seen : profile.groups)
+    for (double* time : {&seen.fwd_s, &seen.fwd_commu_s, &seen.bwd_s, &seen.optim_s, &seen.commu_extra_s}) {
+      double sum = 0;
+      for (int i = 0; i < kProfileIterations; ++i) sum += *time * (1 + kProfileNoise * noise.normal());
+      *time = sum / kProfileIterations;
+    }
+  auto solved = perf::solve(profile, cluster_);
+  if (!solved) return nullptr;
+  if (error > 0) {
+    Random random{seed_, kPredictionError, job_};
+    auto off = [&](double& value) { value *= std::max(kLeastFactor, 1 + error * random.normal()); };
+    for (perf::TypeCoefficients& type : solved->types) {
+      off(type.comp_s), off(type.backward), off(type.optim_s);
+      double hidden = type.overlap - 1;  // 1 is no overlap at all
+      off(hidden);
+      type.overlap = 1 + hidden;
+    }
+    off(solved->activ_bytes), off(solved->param_bytes);
+  }
+  return std::make_shared<perf::Coefficients>(*solved);
+}
+
+}  // namespace swell::sim

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/judge/hardware.h"
+#include "core/plan/layout.h"
+#include "sim/workload.h"
+
+namespace swell::sim {
+
+/// How fast one job really is with each plan: what the judge executes on hardware that is the job's
+/// own and hidden from every policy. Equal seeds and ids give equal truths.
+class Truth {
+ public:
+  Truth(const JobType& type, const cluster::Cluster& cluster, std::uint64_t seed, std::uint32_t job);
+
+  /// Seconds of one iteration. Remembers plans by their shape: which GPUs of a node does not
+  /// matter, nor, where nodes are alike, which nodes of a rack.
+  double iteration_s(const plan::Layout& layout);
+
+  /// What solving a profile of `layout` gives: its times are off by 2 % noise, averaged over 5
+  /// iterations. `error`: more noise N(0, error) on every solved time and on the bytes that are sent,
+  /// as Suika 5.3 injects it. Null where the profile cannot be solved.
+  std::shared_ptr<const perf::Coefficients> profile(const plan::Layout& layout, double error) const;
+
+ private:
+  std::vector<int> shape_of(const plan::Layout& layout) const;
+  const JobType& type_;
+  const cluster::Cluster& cluster_;
+  std::uint64_t seed_;
+  std::uint32_t job_;
+  bool alike_;
+  judge::Hardware hardware_;
+  std::map<std::vector<int>, double> known_;
+};
+
+}  // namespace swell::sim

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sim/views.h"
+
+#include <algorithm>
+
+namespace swell::sim {
+
+namespace {
+
+// CPUs and memory never run out before GPUs: what one GPU takes of Suika's nodes (128 cores, 1 TB).
+constexpr policy::Resources kPerGpu{1, 8, 65536};
+
+std::shared_ptr<const policy::Training> training_of(const State& state, const Job& job) {
+  auto training = std::make_shared<policy::Training>();
+  training->model = job.type.model;
+  training->coefficients = job.coefficients;
+  training->basic = job.basic_plan;
+  if (job.phase == Phase::running) {
+    training->current = job.current;
+    training->measured_throughput = job.type.model->global_batch / const_cast<Job&>(job).truth.iteration_s(job.current);
+  }
+  if (state.setup.remaining_known) {
+    const double left = std::max(0.0, job.left - (state.now_s - job.since_s) * job.rate);
+    training->remaining_samples = left * job.type.model->global_batch;
+  }
+  return training;
+}
+
+policy::ElasticJobView job_view(const State& state, const Job& job) {
+  policy::ElasticJobView view;
+  view.id = job.spec.id;
+  view.basic_gpus = job.type.gpus;
+  view.max_gpus = job.spec.elastic ? state.cluster.gpu_count() : job.type.gpus;
+  if (!job.spec.elastic) view.sizes = {job.type.gpus};
+  view.per_worker = kPerGpu;
+  for (const NodeGpus& part : job.basic) {
+    view.basic_nodes.push_back(part.node);
+    view.basic_gpu_masks.push_back(part.gpus);
+  }
+  view.may_grow = job.move == Move::none && job.coefficients != nullptr;
+  for (const Companion& companion : job.companions)
+    view.companions.push_back({companion.id, companion.gpus.node, kPerGpu * std::popcount(companion.gpus.gpus), companion.gpus.gpus,
+                               companion.leaving || job.late.contains(companion.id)});
+  view.training = training_of(state, job);
+  view.submitted_s = job.spec.submit_s;
+  view.started_s = job.started_s;
+  view.reconfigured_s = job.reconfigured_s;
+  view.reconfigurations = job.outcome.reconfigurations;
+  return view;
+}
+
+policy::PendingDemand demand_view(const State& state, const Job& job, const Waiting& waiting) {
+  policy::PendingDemand demand;
+  demand.id = waiting.id;
+  demand.min_nodes = demand.max_nodes = waiting.demand.nodes;
+  demand.per_node = kPerGpu * waiting.demand.per_node;
+  demand.submitted_s = job.spec.submit_s;
+  demand.max_gpus = job.spec.elastic ? state.cluster.gpu_count() : job.type.gpus;
+  if (state.replaces() || job.spec.elastic) demand.training = training_of(state, job);
+  return demand;
+}
+
+}  // namespace
+
+std::vector<Waiting> queue_of(const State& state) {
+  std::vector<Waiting> queue;
+  for (policy::JobId id : state.pending) {
+    const Job& job = state.jobs[id - 1];
+    queue.push_back({id, *spread_of(job.type.gpus, state.cluster), job.spec.submit_s, job.spec.limit_s});
+  }
+  std::sort(queue.begin(), queue.end(), [&](const Waiting& a, const Waiting& b) { return state.setup.order->before(a, b); });
+  return queue;
+}
+
+policy::ClusterView make_view(const State& state, const std::vector<Waiting>& queue) {
+  policy::ClusterView view;
+  view.partitions.emplace_back();
+  for (int node = 0; node < state.ledger.nodes(); ++node) {
+    const cluster::Node& named = state.cluster.node(node);
+    policy::NodeView seen;
+    seen.name = named.name;
+    seen.gpu_type = state.cluster.type(named.gpus.front()).name;
+    if (state.ledger.is_up(node)) {
+      seen.total = kPerGpu * static_cast<int>(named.gpus.size());
+      seen.free_gpus = state.ledger.free(node);
+      seen.free = kPerGpu * std::popcount(seen.free_gpus);
+    }
+    view.nodes.push_back(std::move(seen));
+    view.partitions.front().push_back(node);
+  }
+  for (policy::JobId id : state.running) {
+    const Job& job = state.jobs[id - 1];
+    if (job.spec.elastic || state.replaces()) view.jobs.push_back(job_view(state, job));
+  }
+  for (const Waiting& waiting : queue) view.queue.push_back(demand_view(state, state.jobs[waiting.id - 1], waiting));
+  view.now_s = state.now_s;
+  view.machines = state.setup.cluster;
+  return view;
+}
+
+}  // namespace swell::sim

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sim/workload.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "sim/random.h"
+
+namespace swell::sim {
+
+namespace {
+
+// Users ask for more time than they need; how much more differs.
+constexpr double kLeastLimit = 1.1, kMostLimit = 3.0;
+constexpr double kShortest_s = 1;
+
+Trace cut(const Trace& trace, const WorkloadOptions& options) {
+  Trace kept;
+  for (TraceJob job : trace) {
+    if (options.hours > 0 && job.submit_s >= options.hours * 3600) continue;
+    if (options.cap_hours > 0) job.duration_s = std::min(job.duration_s, options.cap_hours * 3600);
+    kept.push_back(job);
+  }
+  return kept;
+}
+
+/// One job of each of `count` classes of equal size by duration.
+Trace sample(Trace trace, std::size_t count, Random& random) {
+  std::stable_sort(trace.begin(), trace.end(), [](const TraceJob& a, const TraceJob& b) { return a.duration_s < b.duration_s; });
+  Trace chosen;
+  const double width = static_cast<double>(trace.size()) / static_cast<double>(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::size_t>((static_cast<double>(i) + random.uniform()) * width);
+    chosen.push_back(trace[std::min(at, trace.size() - 1)]);
+  }
+  std::stable_sort(chosen.begin(), chosen.end(), [](const TraceJob& a, const TraceJob& b) { return a.submit_s < b.submit_s; });
+  return chosen;
+}
+
+/// Indices of the types of each size with that size's weight.
+class TypeChooser {
+ public:
+  TypeChooser(const std::vector<JobType>& types, const WorkloadOptions& options) {
+    const double weights[] = {options.mix.s, options.mix.m, options.mix.l, options.mix.xl};
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      std::size_t size = std::string_view("SMLX").find(types[i].size);
+      if (size == 3 && options.xl_is_large) size = 2;
+      of_size_[size].push_back(static_cast<int>(i));
+    }
+    for (std::size_t size = 0; size < 4; ++size) {
+      if (of_size_[size].empty()) continue;
+      weight_[size] = weights[size];
+      sum_ += weights[size];
+    }
+  }
+  bool empty() const { return !(sum_ > 0); }
+  int choose(Random& random) const {
+    double left = random.uniform() * sum_;
+    for (std::size_t size = 0; size < 4; ++size) {
+      if (weight_[size] <= 0) continue;
+      last_ = size;
+      if ((left -= weight_[size]) < 0) break;
+    }
+    return of_size_[last_][random.below(of_size_[last_].size())];
+  }
+
+ private:
+  std::vector<int> of_size_[4];
+  double weight_[4] = {0, 0, 0, 0};
+  double sum_ = 0;
+  mutable std::size_t last_ = 0;
+};
+
+double gpu_time(const Trace& trace) {
+  double sum = 0;
+  for (const TraceJob& job : trace) sum += job.gpus * job.duration_s;
+  return sum;
+}
+
+}  // namespace
+
+Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& types, const cluster::Cluster& cluster,
+                               const WorkloadOptions& options, std::uint64_t seed) {
+  Trace trace = cut(whole, options);
+  if (trace.empty()) return Error(fmt::format("no job of the trace is submitted in its first {} hours", options.hours));
+  const TypeChooser chooser(types, options);
+  if (chooser.empty())
+    return Error(fmt::format("no model that the mix asks for fits cluster {} with its {} GPUs", cluster.name(), cluster.gpu_count()));
+
+  const double share = options.sample ? cluster.gpu_count() / options.trace_gpus : 1;
+  const double offered = gpu_time(trace) * share;
+  Random sampling{seed, kSampling};
+  if (options.sample) {
+    auto count = static_cast<std::size_t>(std::llround(static_cast<double>(trace.size()) * share));
+    trace = sample(std::move(trace), std::clamp<std::size_t>(count, 1, 1000000), sampling);
+  }
+
+  Workload workload{types, {}};
+  double mapped = 0;
+  Random models{seed, kModels}, limits{seed, kLimits};
+  for (const TraceJob& job : trace) {
+    JobSpec spec;
+    spec.id = static_cast<std::uint32_t>(workload.jobs.size() + 1);
+    spec.type = chooser.choose(models);
+    spec.elastic = models.uniform() >= options.rigid_share;
+    spec.submit_s = job.submit_s / options.intensity;
+    spec.basic_s = job.duration_s;
+    spec.limit_s = limits.between(kLeastLimit, kMostLimit);
+    mapped += spec.basic_s * types[static_cast<std::size_t>(spec.type)].gpus;
+    workload.jobs.push_back(spec);
+  }
+  const double first = workload.jobs.front().submit_s;
+  for (JobSpec& spec : workload.jobs) {
+    spec.submit_s -= first;
+    spec.basic_s = std::max(kShortest_s, spec.basic_s * offered / mapped);
+    spec.limit_s *= spec.basic_s;
+  }
+  if (options.most_jobs > 0 && workload.jobs.size() > static_cast<std::size_t>(options.most_jobs))
+    workload.jobs.resize(static_cast<std::size_t>(options.most_jobs));
+  return workload;
+}
+
+}  // namespace swell::sim

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# swell sim as people run it: repeatable, wrong input refused in one line, and a page that a browser draws.
+set -u -o pipefail
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
+swell=${SWELL_STAGE:-$top/build/stage}/bin/swell
+[[ -x $swell ]] || { printf 'SKIP: no swell in %s; set SWELL_STAGE\n' "${swell%/*}"; exit 77; }
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+count=0 failures=0
+check() { # NAME FUNCTION...
+  local name=$1 said
+  shift
+  count=$((count + 1))
+  if said=$("$@" 2>&1); then
+    printf 'ok %s - %s\n' "$count" "$name"
+  else
+    failures=$((failures + 1))
+    printf 'not ok %s - %s\n%s\n' "$count" "$name" "# ${said//$'\n'/$'\n'# }"
+  fi
+}
+sim() { "$swell" sim --cluster 2x8:h100 --hours 2 --policy fifo,fewest-first,marginal-benefit --seeds 3 "$@"; }
+
+same_bytes() {
+  sim --decision-time fixed --threads 1 --json "$work/one" --csv "$work/one.csv" &&
+    sim --decision-time fixed --threads 2 --json "$work/two" --csv "$work/two.csv" &&
+    cmp "$work/one" "$work/two" && cmp "$work/one.csv" "$work/two.csv"
+}
+check 'a seed gives the same bytes, whatever the number of threads' same_bytes
+
+trace() {
+  printf 'job_id,submit_s,num_gpus,duration_s\na,0,1,600\nb,60,4,900\n' > "$work/trace.csv"
+  sim --trace "$work/trace.csv" --whole-trace --json - > "$work/json" && grep -q '"jobs": *2,' "$work/json" &&
+    grep -q '"max_delay_vs_fifo_s"' "$work/json" && ! grep -q 'GPUs used' "$work/json"
+}
+check 'a trace is simulated, and --json - prints nothing else' trace
+
+refused() { # WORD OPTION...
+  local word=$1 said
+  shift
+  said=$("$swell" sim --policy fifo --hours 1 "$@" 2>&1) && { printf '%s was taken\n' "$*"; return 1; }
+  [[ $said == *"$word"* && $said != *terminate* ]] || { printf '%s: %s\n' "$*" "$said"; return 1; }
+}
+wrong_input() {
+  printf 'submit_s,num_gpus\n1,2\n' > "$work/bad.csv"
+  refused 'no column "duration_s"' --trace "$work/bad.csv" && refused 'No such file' --trace "$work/none" &&
+    refused nosuch --policy nosuch && refused 'S:M:L' --mix 3:1 && refused 'NODESxGPUS-TYPE' --cluster 8x8:h99 &&
+    refused 'No such file' --json "$work/none/json"
+}
+check 'wrong input is one error that names it' wrong_input
+
+page() { sim --decision-time fixed --report "$work/page.html" > /dev/null && [[ -s $work/page.html ]]; }
+check 'a page is written' page
+alone() { ! grep -oE '(src|href)=|url\(|@import|https?:|<script' "$work/page.html"; }
+check 'the page needs nothing from elsewhere' alone
+
+browser=''
+for one in chromium-headless-shell chromium google-chrome; do
+  if [[ -z $browser ]] && command -v "$one" > /dev/null; then browser=$one; fi
+done
+look() { # OPTION...: what the browser makes of the page
+  timeout 60 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" --window-size=1200,2200 \
+    --virtual-time-budget=1000 "$@" "file://$work/page.html" 2> "$work/browser.log"
+}
+drawn() {
+  local drawings
+  look --dump-dom > "$work/dom" || { cat "$work/browser.log"; return 1; }
+  drawings=$(grep -o '<svg role="img"' "$work/dom" | wc -l)
+  ((drawings >= 7)) || { printf '%s drawings of at least 7\n' "$drawings"; return 1; }
+  grep -q 'marginal-benefit' "$work/dom" || { printf 'a policy is not named\n'; return 1; }
+  if grep -qE '(nan|inf)[ ,"]' <<< "$(grep -oE ' (d|x|y|width|x1|y1)="[^"]*"' "$work/dom")"; then printf 'a coordinate is no number\n'; return 1; fi
+}
+seen() {
+  look --screenshot="$work/page.png" > /dev/null || { cat "$work/browser.log"; return 1; }
+  # An empty page of this size takes 8 kB.
+  (($(stat -c %s "$work/page.png") > 40000)) || { printf 'the picture is nearly empty: %s bytes\n' "$(stat -c %s "$work/page.png")"; return 1; }
+}
+if [[ -n $browser ]]; then
+  check 'a browser finds all drawings in the page' drawn
+  check 'a browser draws the page' seen
+else
+  printf '# not opened in a browser: no chromium-headless-shell or chromium here\n'
+fi
+
+printf '1..%s\n' "$count"
+((failures == 0))

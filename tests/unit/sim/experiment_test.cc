@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sim/experiment.h"
+
+#include <criterion/criterion.h>
+
+#include "core/cluster/presets.h"
+#include "sim/report.h"
+#include "support/plans.h"
+
+using namespace swell;
+using namespace swell::sim;
+using support::near;
+
+namespace {
+
+Experiment small() {
+  Experiment experiment;
+  experiment.cluster = std::make_shared<cluster::Cluster>(cluster::preset("2x8-h100").value());
+  experiment.generator.hours = 2;
+  experiment.generator.jobs_per_hour = 6;
+  experiment.policies = {"fifo", "sjf", "fewest-first"};
+  experiment.seeds = 3;
+  experiment.fixed_decision_time = true;
+  return experiment;
+}
+
+}  // namespace
+
+Test(experiment, a_seed_gives_the_same_bytes_with_any_number_of_threads) {
+  Experiment experiment = small();
+  const auto one = sim::run(experiment);
+  experiment.threads = 2;
+  const auto two = sim::run(experiment);
+  cr_assert(one.ok() && two.ok());
+  cr_assert(results_json(*one, true).dump() == results_json(*two, true).dump());
+  cr_assert(results_csv(*one) == results_csv(*two));
+}
+
+Test(experiment, fifo_is_compared_with_itself) {
+  const auto results = sim::run(small());
+  cr_assert(results.ok());
+  cr_assert_eq(results->metrics[0].max_delay_vs_fifo_s.mean, 0);
+  cr_assert_eq(results->metrics[0].reconfigurations.mean, 0);
+  cr_assert(results->metrics[2].avg_jct_s.mean < results->metrics[0].avg_jct_s.mean, "idle GPUs help");
+}
+
+Test(experiment, an_unknown_policy_is_named_before_anything_runs) {
+  Experiment experiment = small();
+  experiment.policies = {"fifo", "lifo"};
+  const auto results = sim::run(experiment);
+  cr_assert_not(results.ok());
+  cr_assert(results.error().message().starts_with("there is no policy \"lifo\"; there are: "));
+}
+
+Test(metrics, quantiles_and_confidence) {
+  cr_assert_eq(quantile({3, 1, 2}, 0.5), 2);
+  cr_assert_eq(quantile({1, 2}, 0.25), 1.25);
+  cr_assert_eq(quantile({}, 0.5), 0);
+  const Estimate made = estimate({1, 2, 3});
+  cr_assert_eq(made.mean, 2);
+  cr_assert(near(made.ci95, 4.303 / std::sqrt(3.0), 1e-9));
+  cr_assert_eq(estimate({5}).ci95, 0);
+}
+
+Test(metrics, weighted_times_count_gpus) {
+  Outcome outcome;
+  outcome.gpus = 8;
+  outcome.makespan_s = 100;
+  outcome.used_gpu_s = 400;
+  outcome.jobs = {{1, 0, 1, true, 0, 0, 10, 0, 0}, {2, 0, 3, false, 0, 40, 50, 40, 0}};
+  const Metrics metrics = measure({&outcome}, {&outcome});
+  cr_assert_eq(metrics.avg_jct_s.mean, 30);
+  cr_assert_eq(metrics.avg_wjct_s.mean, 40);
+  cr_assert_eq(metrics.gpu_utilization.mean, 0.5);
+  cr_assert_eq(metrics.avg_queue_s.mean, 20);
+  cr_assert_eq(metrics.avg_queue_rigid_s.mean, 40);
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sim/simulation.h"
+
+#include <criterion/criterion.h>
+#include <cstdlib>
+
+#include "core/policy/fewest_first.h"
+#include "support/plans.h"
+#include "support/small_worlds.h"
+
+using namespace swell;
+using namespace swell::sim;
+using support::near;
+
+namespace {
+
+/// Jobs given one by one: size (an index into the types), submission and duration.
+struct World {
+  struct Given {
+    int gpus;
+    double submit_s, basic_s;
+    bool elastic = true;
+  };
+  explicit World(int nodes, std::vector<Given> jobs) {
+    cluster = std::make_shared<cluster::Cluster>(cluster::preset(std::to_string(nodes) + "x8-h100").value());
+    workload.types = support::types_for(*cluster);
+    for (const Given& given : jobs) {
+      JobSpec spec;
+      spec.id = static_cast<std::uint32_t>(workload.jobs.size() + 1);
+      while (workload.types[static_cast<std::size_t>(spec.type)].gpus != given.gpus) ++spec.type;
+      spec.submit_s = given.submit_s;
+      spec.basic_s = given.basic_s;
+      spec.limit_s = 1.5 * given.basic_s;
+      spec.elastic = given.elastic;
+      workload.jobs.push_back(spec);
+    }
+    setup.cluster = cluster;
+    setup.workload = &workload;
+    setup.order = order.get();
+    setup.fixed_decision_time = true;
+  }
+  Outcome run() const {
+    auto outcome = simulate(setup);
+    cr_assert(outcome.ok(), "%s", outcome.ok() ? "" : outcome.error().message().c_str());
+    return std::move(*outcome);
+  }
+  std::shared_ptr<const cluster::Cluster> cluster;
+  Workload workload;
+  std::unique_ptr<QueueOrder> order = make_queue_order("fifo").value();
+  Setup setup;
+};
+
+}  // namespace
+
+Test(simulation, without_a_policy_jobs_take_their_basic_time_after_their_wait) {
+  const Outcome outcome = World(1, {{8, 0, 100}, {8, 10, 100}, {8, 20, 50}}).run();
+  cr_assert(near(outcome.jobs[0].end_s, 100));
+  cr_assert(near(outcome.jobs[1].start_s, 100));
+  cr_assert(near(outcome.jobs[1].end_s, 200));
+  cr_assert(near(outcome.jobs[2].end_s, 250));
+  cr_assert(near(outcome.jobs[2].waited_s, 180));
+  cr_assert(near(outcome.makespan_s, 250));
+  cr_assert(near(outcome.used_gpu_s, 250 * 8));
+}
+
+Test(simulation, lending_speeds_a_job_up_and_is_accounted_for) {
+  World world(2, {{4, 0, 3600}});
+  const policy::FewestFirst lender;
+  world.setup.policy = &lender;
+  const Outcome outcome = world.run();
+  cr_assert(outcome.jobs[0].end_s < 0.6 * 3600, "%g", outcome.jobs[0].end_s);
+  cr_assert(outcome.reconfigurations >= 1);
+  cr_assert(outcome.lost_gpu_s > 0);
+  cr_assert(near(outcome.used_gpu_s - outcome.lent_gpu_s, 4 * outcome.makespan_s, 1e-6));
+}
+
+Test(simulation, rigid_jobs_are_lent_nothing) {
+  World world(2, {{4, 0, 3600, false}});
+  const policy::FewestFirst lender;
+  world.setup.policy = &lender;
+  const Outcome outcome = world.run();
+  cr_assert(near(outcome.jobs[0].end_s, 3600));
+  cr_assert_eq(outcome.lent_gpu_s, 0);
+}
+
+Test(simulation, a_waiting_job_gets_lent_gpus_back_after_the_reclaim) {
+  World world(1, {{4, 0, 7200}, {4, 1000, 600}});
+  const policy::FewestFirst lender;
+  world.setup.policy = &lender;
+  const Outcome outcome = world.run();
+  const double waited = outcome.jobs[1].start_s - 1000;
+  cr_assert(waited > 0.5, "a decision and a pause lie between: %g", waited);
+  cr_assert(waited < 120, "%g", waited);
+  cr_assert(near(outcome.jobs[1].waited_s, waited));
+}
+
+Test(simulation, without_a_policys_help_slurm_preempts_companions) {
+  /// Lends once and never takes back.
+  struct Stubborn final : policy::Policy {
+    policy::Decisions decide(const policy::ClusterView& view) const override {
+      policy::Decisions decisions;
+      for (const auto& job : view.jobs)
+        if (job.may_grow && job.companions.empty() && view.queue.empty() && view.nodes[0].free.gpus >= 4) decisions.grants.push_back({job.id, 0, job.per_worker * 4});
+      return decisions;
+    }
+  };
+  World world(1, {{4, 0, 7200}, {4, 1000, 600}});
+  const Stubborn lender;
+  world.setup.policy = &lender;
+  const Outcome outcome = world.run();
+  cr_assert(outcome.jobs[1].start_s < 1120, "%g", outcome.jobs[1].start_s);
+  cr_assert(outcome.jobs[0].reconfigurations >= 2);
+}
+
+Test(simulation, an_unsound_plan_ends_the_run_with_one_error) {
+  struct Cheat final : policy::Policy {
+    policy::Decisions decide(const policy::ClusterView& view) const override {
+      policy::Decisions decisions;
+      for (const auto& job : view.jobs)
+        if (job.may_grow) {
+          plan::Layout layout = job.training->current;
+          --layout.stages[0].layers;
+          decisions.plans.push_back({job.id, layout});
+        }
+      return decisions;
+    }
+  };
+  World world(1, {{4, 0, 7200}});
+  const Cheat cheat;
+  world.setup.policy = &cheat;
+  const auto outcome = simulate(world.setup);
+  cr_assert_not(outcome.ok());
+  cr_assert(outcome.error().message().find("layers") != std::string::npos, "%s", outcome.error().message().c_str());
+}
+
+Test(simulation, equal_seeds_give_equal_outcomes) {
+  for (std::uint64_t seed : {4, 5}) {
+    const auto world = support::make_world(seed);
+    const auto a = simulate(world->setup), b = simulate(world->setup);
+    cr_assert(a.ok() && b.ok());
+    cr_assert_eq(a->events, b->events);
+    cr_assert_eq(a->lost_gpu_s, b->lost_gpu_s);
+    for (std::size_t i = 0; i < a->jobs.size(); ++i) cr_assert_eq(a->jobs[i].end_s, b->jobs[i].end_s);
+  }
+}
+
+Test(simulation, no_random_policy_breaks_an_invariant_or_loses_a_job, .timeout = 3600) {
+  const char* asked = std::getenv("SWELL_STRESS_SEEDS");
+  const int seeds = asked ? std::atoi(asked) : 1000;
+  for (int seed = 1; seed <= seeds; ++seed) {
+    const std::string wrong = support::stress(static_cast<std::uint64_t>(seed));
+    cr_assert(wrong.empty(), "seed %d: %s", seed, wrong.c_str());
+  }
+}

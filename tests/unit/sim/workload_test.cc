@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sim/workload.h"
+
+#include <cmath>
+#include <criterion/criterion.h>
+
+#include "core/cluster/presets.h"
+#include "sim/basic_plan.h"
+#include "support/plans.h"
+
+using namespace swell;
+using namespace swell::sim;
+
+namespace {
+
+/// 1,000 jobs in 8 hours: one in ten takes half an hour, the others a minute.
+Trace many() {
+  Trace trace;
+  for (int i = 0; i < 1000; ++i) trace.push_back({i * 28.8, 1, i % 10 == 0 ? 1800.0 : 60.0});
+  return trace;
+}
+
+struct Site {
+  cluster::Cluster cluster = cluster::preset("8x8-h100").value();
+  std::vector<JobType> types = job_types(cluster, false).value();
+};
+
+double gpu_time(const Workload& workload) {
+  double sum = 0;
+  for (const JobSpec& job : workload.jobs) sum += job.basic_s * workload.type_of(job).gpus;
+  return sum;
+}
+
+}  // namespace
+
+Test(trace, is_read_by_its_columns_names) {
+  const auto trace = trace_from_csv("job_id,duration_s,vc,submit_s,num_gpus\r\na,60.5,x,10,2\r\nb,1,y,5,1\r\n");
+  cr_assert(trace.ok());
+  cr_assert_eq(trace->size(), 2u);
+  cr_assert_eq((*trace)[0].submit_s, 5, "sorted");
+  cr_assert_eq((*trace)[1].gpus, 2);
+  cr_assert_eq((*trace)[1].duration_s, 60.5);
+}
+
+Test(trace, errors_name_line_column_and_value) {
+  auto said = [](const char* text) { return trace_from_csv(text).error().message(); };
+  cr_assert(said("submit_s,num_gpus\n1,2\n") == "line 1 has no column \"duration_s\"; a trace has submit_s, num_gpus and duration_s");
+  cr_assert(said("submit_s,num_gpus,duration_s\n1,2,3\n1,x,3\n") == "line 3: num_gpus is \"x\"; a number above 0 is wanted");
+  cr_assert(said("submit_s,num_gpus,duration_s\n1,2\n") == "line 2: duration_s is \"\"; a number above 0 is wanted");
+  cr_assert(said("submit_s,num_gpus,duration_s\n-1,2,3\n") == "line 2: submit_s is \"-1\"; a number of at least 0 is wanted");
+  cr_assert(said("submit_s,num_gpus,duration_s\n1,nan,3\n") == "line 2: num_gpus is \"nan\"; a number above 0 is wanted");
+  cr_assert_not(trace_from_csv("submit_s,num_gpus,duration_s\n").ok());
+  cr_assert_not(trace_from_csv("").ok());
+}
+
+Test(workload, offers_the_traces_load_in_proportion_to_the_cluster) {
+  const Site site;
+  WorkloadOptions options;
+  options.trace_gpus = 640;
+  for (std::uint64_t seed : {1, 2, 3}) {
+    const auto workload = make_workload(many(), site.types, site.cluster, options, seed);
+    cr_assert(workload.ok());
+    cr_assert_eq(workload->jobs.size(), 100u);
+    const double offered = (100 * 1800.0 + 900 * 60.0) / 10;
+    cr_assert(support::near(gpu_time(*workload), offered, 0.05), "%g of %g", gpu_time(*workload), offered);
+  }
+}
+
+Test(workload, long_jobs_are_as_frequent_as_in_the_trace) {
+  const Site site;
+  WorkloadOptions options;
+  options.trace_gpus = 640;
+  const auto workload = make_workload(many(), site.types, site.cluster, options, 1);
+  double most = 0;
+  for (const JobSpec& job : workload->jobs) most = std::max(most, job.basic_s);
+  int longest = 0;
+  for (const JobSpec& job : workload->jobs) longest += job.basic_s > 0.9 * most ? 1 : 0;
+  cr_assert_eq(longest, 10);
+}
+
+Test(workload, follows_the_mix) {
+  const Site site;
+  WorkloadOptions options;
+  options.sample = false;
+  options.rigid_share = 0.25;
+  const auto workload = make_workload(many(), site.types, site.cluster, options, 1);
+  std::map<char, int> sizes;
+  int rigid = 0;
+  for (const JobSpec& job : workload->jobs) {
+    ++sizes[workload->type_of(job).size];
+    rigid += job.elastic ? 0 : 1;
+    cr_assert(job.limit_s >= job.basic_s);
+  }
+  cr_assert(std::abs(sizes['S'] - 600) < 60 && std::abs(sizes['M'] - 200) < 50 && std::abs(sizes['L'] - 200) < 50, "%d %d %d", sizes['S'], sizes['M'], sizes['L']);
+  cr_assert(std::abs(rigid - 250) < 50, "%d", rigid);
+}
+
+Test(workload, intensity_divides_intervals_and_nothing_else) {
+  const Site site;
+  WorkloadOptions options;
+  const auto usual = make_workload(many(), site.types, site.cluster, options, 1);
+  options.intensity = 2;
+  const auto twice = make_workload(many(), site.types, site.cluster, options, 1);
+  for (std::size_t i = 0; i < usual->jobs.size(); ++i) {
+    cr_assert(support::near(twice->jobs[i].submit_s * 2, usual->jobs[i].submit_s));
+    cr_assert_eq(twice->jobs[i].basic_s, usual->jobs[i].basic_s);
+  }
+}
+
+Test(workload, other_seeds_are_other_samples_and_equal_ones_equal) {
+  const Site site;
+  WorkloadOptions options;
+  options.trace_gpus = 640;
+  auto submissions = [&](std::uint64_t seed) {
+    std::vector<double> all;
+    const auto workload = make_workload(many(), site.types, site.cluster, options, seed);
+    for (const JobSpec& job : workload->jobs) all.push_back(job.submit_s);
+    return all;
+  };
+  cr_assert(submissions(1) == submissions(1));
+  cr_assert(submissions(1) != submissions(2));
+}
+
+Test(job_types, start_with_plans_that_fill_their_gpus) {
+  const Site site;
+  cr_assert_eq(site.types.size(), 10u, "all of Table 1 but XL fit 64 GPUs");
+  for (const JobType& type : site.types) {
+    cr_assert_eq(type.pp * type.dp * type.tp, type.gpus, "%s", type.model->name.c_str());
+    const auto layout = basic_layout(type, *first_gpus(type.gpus, site.cluster), site.cluster);
+    cr_assert(layout.has_value());
+    cr_assert_eq(layout->gpu_count(), type.gpus);
+  }
+}
+
+Test(basic_plan, demands_are_whole_nodes_once_they_exceed_one) {
+  const Site site;
+  cr_assert_eq(spread_of(8, site.cluster)->nodes, 1);
+  cr_assert_eq(spread_of(16, site.cluster)->nodes, 2);
+  cr_assert_eq(spread_of(16, site.cluster)->per_node, 8);
+  cr_assert_not(spread_of(128, site.cluster).has_value());
+  cr_assert_eq(lowest(0b101100, 2), 0b001100u);
+}
+
+Test(generator, makes_as_many_jobs_as_asked_for) {
+  for (bool diurnal : {false, true}) {
+    Generator generator;
+    generator.hours = 48;
+    generator.jobs_per_hour = 50;
+    generator.diurnal = diurnal;
+    const auto trace = generate(generator, 3);
+    cr_assert(std::abs(static_cast<double>(trace.size()) - 2400) < 250, "%zu", trace.size());
+    int at_night = 0;
+    for (const TraceJob& job : trace) at_night += std::fmod(job.submit_s, 86400) < 21600 || std::fmod(job.submit_s, 86400) > 64800 ? 1 : 0;
+    if (diurnal) cr_assert(at_night * 3 < static_cast<int>(trace.size()), "%d", at_night);
+  }
+}
