@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "slurm/live_fabric.h"
+
+#include <cerrno>
+#include <fmt/format.h>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+
+#include "slurm/gres.h"
+#include "slurm/live_slurm.h"
+
+namespace swell::slurm {
+
+namespace {
+
+using cluster::FabricNode;
+using cluster::SlurmTopology;
+
+std::string text(const char* value) { return value != nullptr ? value : ""; }
+
+Error failure(const char* what) { return Error(fmt::format("{}: {}", what, slurm_reason(errno))); }
+
+/// How many notes of one kind are given word for word: garbage may stand in every node's Extra.
+constexpr std::size_t most_notes = 3;
+
+void add_nodes(const node_info_msg_t& message, std::vector<FabricNode>& nodes, FabricSnapshot& snapshot) {
+  std::size_t bad = 0;
+  std::uint64_t memory = 0;
+  snapshot.same_memory = true;
+  for (std::uint32_t i = 0; i < message.record_count; ++i) {
+    const node_info_t& info = message.node_array[i];
+    if (info.name == nullptr) continue;
+    if (!nodes.empty() && info.real_memory != memory) snapshot.same_memory = false;
+    memory = info.real_memory;
+    FabricNode node;
+    node.name = info.name;
+    const GpuRequest gpus = sum_gpus(text(info.gres));
+    node.gpu_type = gpus.type;
+    node.gpus = gpus.count;
+    if (auto description = cluster::read_extra(text(info.extra))) node.description = std::move(*description);
+    else if (++bad <= most_notes)
+      snapshot.notes.push_back(fmt::format("Extra of {}: {}", node.name, description.error().message()));
+    nodes.push_back(std::move(node));
+  }
+  if (bad > most_notes) snapshot.notes.push_back(fmt::format("Extra of {} more nodes cannot be read", bad - most_notes));
+}
+
+/// topology.conf, where slurmctld uses it.
+Result<SlurmTopology> load_topology() {
+  slurm_conf_t* conf = nullptr;
+  if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS) return failure("slurm_load_ctl_conf");
+  const std::string plugin = text(conf->topology_plugin);
+  const std::string slurm_conf = text(conf->slurm_conf);
+  slurm_free_ctl_conf(conf);
+  if (plugin != "topology/tree" && plugin != "topology/block") return SlurmTopology{};
+  const std::string path = slurm_conf.substr(0, slurm_conf.rfind('/') + 1) + "topology.conf";
+  std::ifstream in(path);
+  if (!in) return Error(fmt::format("{}: it cannot be read, though TopologyPlugin={}", path, plugin));
+  auto topology = SlurmTopology::parse(std::string(std::istreambuf_iterator<char>(in), {}));
+  if (!topology) return topology.error().while_doing("reading " + path);
+  return topology;
+}
+
+}  // namespace
+
+Result<std::optional<FabricSnapshot>> LiveFabric::load() {
+  node_info_msg_t* answer = nullptr;
+  if (slurm_load_node(nodes_time_, &answer, SHOW_ALL) != SLURM_SUCCESS) {
+    if (errno == SLURM_NO_CHANGE_IN_DATA) return std::optional<FabricSnapshot>{};
+    return failure("slurm_load_node");
+  }
+  const std::unique_ptr<node_info_msg_t, void (*)(node_info_msg_t*)> message(answer, slurm_free_node_info_msg);
+  std::vector<FabricNode> nodes;
+  FabricSnapshot snapshot{cluster::Fabric::make({}), false, {}};
+  add_nodes(*message, nodes, snapshot);
+  SlurmTopology topology;
+  if (auto read = load_topology()) topology = std::move(*read);
+  else snapshot.notes.push_back(read.error().message());
+  for (const std::string& note : topology.notes) snapshot.notes.push_back("topology.conf: " + note);
+  snapshot.fabric = cluster::Fabric::make(std::move(nodes), std::move(topology));
+  nodes_time_ = message->last_update;
+  return std::optional<FabricSnapshot>(std::move(snapshot));
+}
+
+}  // namespace swell::slurm
