@@ -64,6 +64,23 @@ Result<Cluster> Cluster::make(std::string name, std::vector<GpuType> types, std:
   return made;
 }
 
+Result<Cluster> Cluster::with_classes(DistanceClasses classes) && {
+  if (classes.groups.size() != nodes_.size())
+    return Error(fmt::format("distance classes of {} nodes; the cluster has {}", classes.groups.size(), nodes_.size()));
+  const std::size_t levels = classes.groups[0].size();
+  for (const std::vector<int>& groups : classes.groups)
+    if (groups.size() != levels) return Error(fmt::format("a node has groups of {} levels, another of {}; all need as many", levels, groups.size()));
+  if (classes.share.size() != levels + 1 || classes.measured_bytes_per_s.size() != levels + 1)
+    return Error(fmt::format("{} levels of groups need {} distance classes; {} are given", levels, levels + 1, classes.share.size()));
+  for (std::size_t i = 0; i <= levels; ++i) {
+    if (!(classes.share[i] > 0 && classes.share[i] <= 1))
+      return Error(fmt::format("the share of distance class {} is {:g}; it must be above 0 and at most 1", i + 1, classes.share[i]));
+    if (!(classes.measured_bytes_per_s[i] >= 0)) return Error(fmt::format("the measured bandwidth of distance class {} must be above 0", i + 1));
+  }
+  classes_ = std::move(classes);
+  return std::move(*this);
+}
+
 std::optional<int> Cluster::find_node(std::string_view name) const {
   const auto found = node_by_name_.find(name);
   if (found == node_by_name_.end()) return std::nullopt;
@@ -83,6 +100,14 @@ double Cluster::node_bandwidth(int a, int b) const noexcept {
     if (found != measured_.end()) return found->second;
   }
   const double network = std::min(node(a).network_bytes_per_s, node(b).network_bytes_per_s);
+  if (!classes_.share.empty()) {
+    const std::vector<int>& mine = classes_.groups[static_cast<std::size_t>(a)];
+    const std::vector<int>& theirs = classes_.groups[static_cast<std::size_t>(b)];
+    std::size_t level = 0;
+    while (level < mine.size() && (mine[level] < 0 || mine[level] != theirs[level])) ++level;
+    const double measured = classes_.measured_bytes_per_s[level];
+    return measured > 0 ? std::min(measured, network) : network * classes_.share[level];
+  }
   return node(a).rack == node(b).rack ? network : network * cross_rack_factor_;
 }
 

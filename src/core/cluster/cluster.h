@@ -33,6 +33,15 @@ struct GpuRef {
   friend auto operator<=>(const GpuRef&, const GpuRef&) = default;
 };
 
+/// Bandwidth by how far apart two nodes are, for clusters of more than racks: nodes meet in a group of some
+/// level (1: one switch; 2: what is above it; ...) or nowhere.
+struct DistanceClasses {
+  std::vector<std::vector<int>> groups;       ///< by node: its group of each level, lowest first; -1: in none
+  std::vector<double> share;                  ///< of the nodes' network, by level, last: for nodes that meet nowhere
+  std::vector<double> measured_bytes_per_s;   ///< the same, where it was measured; 0: it was not
+  friend bool operator==(const DistanceClasses&, const DistanceClasses&) = default;
+};
+
 /// Nodes, their GPUs, and how fast they reach each other. Made from JSON, a preset, or what the
 /// nodes publish; read by the performance model, the planner and the judge. Immutable once made,
 /// hence safe to share between threads.
@@ -44,6 +53,11 @@ class Cluster {
   static Result<Cluster> make(std::string name, std::vector<GpuType> types, std::vector<Node> nodes,
                               double cross_rack_factor = 1.0,
                               std::map<std::pair<int, int>, double> measured = {});
+
+  /// The same cluster with bandwidths between nodes by distance, in place of rack and cross-rack factor. As
+  /// many groups as nodes, each of as many levels; one share and measured figure more than levels. A measured
+  /// class counts as far as both nodes' own network permits.
+  Result<Cluster> with_classes(DistanceClasses classes) &&;
 
   /// From the JSON form of docs/planner.md; `name` is used where the text gives none.
   static Result<Cluster> from_json(const Json& json);
@@ -67,8 +81,8 @@ class Cluster {
   /// Bytes a second between two different GPUs: their node's link, or the network of their nodes.
   /// Suika's EffectiveBandwidth.
   double effective_bandwidth(GpuRef a, GpuRef b) const noexcept;
-  /// Whether bandwidth depends on node and rack alone, with nothing measured between pairs.
-  bool is_regular() const noexcept { return measured_.empty(); }
+  /// Whether bandwidth depends on node and rack alone, with nothing measured and no classes.
+  bool is_regular() const noexcept { return measured_.empty() && classes_.share.empty(); }
 
  private:
   Cluster() = default;
@@ -78,6 +92,7 @@ class Cluster {
   std::vector<double> slowest_link_;  ///< by node
   std::map<std::string, int, std::less<>> node_by_name_;
   std::map<std::pair<int, int>, double> measured_;
+  DistanceClasses classes_;           ///< without shares: there are none
   double cross_rack_factor_ = 1.0;
   int gpu_count_ = 0;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The JSON form of a cluster: {"name", "types": [...], "nodes": [{"name", "rack", "network_gbytes_per_s",
-// "gpus": [{"type", "count"}]}], "cross_rack_factor", "measured": [{"between": [a, b], "gbytes_per_s"}]}.
+// "gpus": [{"type", "count"}], "groups": [...]}], "cross_rack_factor", "measured": [{"between": [a, b],
+// "gbytes_per_s"}], "distance_classes": [{"share", "gbytes_per_s"}]}.
 #include <fmt/format.h>
 
 #include "core/cluster/cluster.h"
@@ -76,6 +77,27 @@ Result<Node> read_node(const Json& json, std::vector<GpuType>& types) {
   return node;
 }
 
+Result<DistanceClasses> read_classes(const Json& json) {
+  DistanceClasses classes;
+  for (const Json& item : json.at("nodes").items()) {
+    std::vector<int>& groups = classes.groups.emplace_back();
+    for (const Json& group : item.at("groups").items()) {
+      const auto value = json_integer_value(group.get());
+      if (!group.is_integer() || value < -1 || value > 1 << 20) return Error(fmt::format("\"groups\" of a node must be whole numbers from -1 to {}", 1 << 20));
+      groups.push_back(static_cast<int>(value));
+    }
+  }
+  for (const Json& item : json.at("distance_classes").items()) {
+    auto share = optional_number(item, "share", 1);
+    if (!share) return share.error().while_doing("\"distance_classes\"");
+    auto measured = optional_number(item, "gbytes_per_s", 0);
+    if (!measured) return measured.error().while_doing("\"distance_classes\"");
+    classes.share.push_back(*share);
+    classes.measured_bytes_per_s.push_back(*measured * GB);
+  }
+  return classes;
+}
+
 }  // namespace
 
 Result<Cluster> Cluster::from_json(const Json& json) {
@@ -117,7 +139,11 @@ Result<Cluster> Cluster::from_json(const Json& json) {
     if (!bandwidth) return bandwidth.error().while_doing("\"measured\"");
     measured[{ends[0], ends[1]}] = *bandwidth * GB;
   }
-  return make(std::move(name), std::move(types), std::move(nodes), factor, std::move(measured));
+  auto made = make(std::move(name), std::move(types), std::move(nodes), factor, std::move(measured));
+  if (!made || !json.has("distance_classes")) return made;
+  auto classes = read_classes(json);
+  if (!classes) return classes.error();
+  return std::move(*made).with_classes(*std::move(classes));
 }
 
 Json Cluster::to_json() const {
@@ -141,20 +167,29 @@ Json Cluster::to_json() const {
       gpus.append(Json::object({{"type", type(node.gpus[first]).name}, {"count", end - first}}));
       first = end;
     }
-    nodes.append(Json::object({{"name", node.name},
-                               {"rack", node.rack},
-                               {"network_gbytes_per_s", node.network_bytes_per_s / GB},
-                               {"gpus", gpus}}));
+    Json written = Json::object({{"name", node.name},
+                                 {"rack", node.rack},
+                                 {"network_gbytes_per_s", node.network_bytes_per_s / GB},
+                                 {"gpus", gpus}});
+    if (!classes_.share.empty()) written.set("groups", Json::array_of(classes_.groups[nodes.size()]));
+    nodes.append(written);
   }
   Json measured = Json::array();
   for (const auto& [pair, bandwidth] : measured_)
     measured.append(Json::object({{"between", Json::array({node(pair.first).name, node(pair.second).name})},
                                   {"gbytes_per_s", bandwidth / GB}}));
-  return Json::object({{"name", name_},
-                       {"types", types},
-                       {"nodes", nodes},
-                       {"cross_rack_factor", cross_rack_factor_},
-                       {"measured", measured}});
+  Json json = Json::object({{"name", name_},
+                            {"types", types},
+                            {"nodes", nodes},
+                            {"cross_rack_factor", cross_rack_factor_},
+                            {"measured", measured}});
+  if (!classes_.share.empty()) {
+    Json classes = Json::array();
+    for (std::size_t i = 0; i < classes_.share.size(); ++i)
+      classes.append(Json::object({{"share", classes_.share[i]}, {"gbytes_per_s", classes_.measured_bytes_per_s[i] / GB}}));
+    json.set("distance_classes", classes);
+  }
+  return json;
 }
 
 }  // namespace swell::cluster

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+#include "core/result.h"
+
+namespace swell::cluster {
+
+/// Bandwidth and latency as measured with messages of one size.
+struct MeasuredSize {
+  double bytes = 0;
+  double bytes_per_s = 0;
+  double latency_s = 0;     ///< one way
+};
+
+/// What was measured over one distance (Fabric::distance), of all pairs tried.
+struct MeasuredClass {
+  int distance = 1;
+  double bytes_per_s = 0;   ///< median over the pairs, of the largest message
+  double latency_s = 0;     ///< median over the pairs, of the smallest message
+  double spread = 0;        ///< (greatest - least) / median of the bandwidth
+  int pairs = 0;
+  std::vector<MeasuredSize> sizes;
+};
+
+/// What `swell topo calibrate` wrote and an admin put into place: measured figures, which override published
+/// and assumed ones. Within one node (distance 0) only host memory was measured, so that GPU links stay as
+/// published. docs/topology.md has the file's form.
+struct Calibration {
+  std::string date;                  ///< ISO 8601, UTC
+  std::string method;                ///< "ucx" or "tcp"
+  std::vector<MeasuredClass> classes;  ///< by rising distance
+  std::map<std::pair<std::string, std::string>, double> pairs;  ///< bytes a second between two nodes, names in order
+
+  Json to_json() const;
+  static Result<Calibration> from_json(const Json& json);
+  /// The class of that distance, or null.
+  const MeasuredClass* find(int distance) const noexcept;
+};
+
+}  // namespace swell::cluster

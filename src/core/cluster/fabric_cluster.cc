@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The fabric as the planner's Cluster: one figure a class of distance, so that nothing grows with pairs.
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "core/cluster/fabric.h"
+
+namespace swell::cluster {
+
+namespace {
+
+class TypeTable {
+ public:
+  explicit TypeTable(const std::vector<GpuType>& given) : given_(given) {}
+
+  Result<int> index(const std::string& name) {
+    for (std::size_t i = 0; i < used_.size(); ++i)
+      if (used_[i].name == name) return static_cast<int>(i);
+    const auto own = std::find_if(given_.begin(), given_.end(), [&](const GpuType& type) { return type.name == name; });
+    const auto known = own != given_.end() ? std::optional<GpuType>(*own) : find_gpu_type(name);
+    if (!known) return Error(fmt::format("GPU type \"{}\" is not in the catalogue; describe it", name));
+    used_.push_back(*known);
+    used_.back().name = name;
+    return static_cast<int>(used_.size()) - 1;
+  }
+  std::vector<GpuType> take() { return std::move(used_); }
+
+ private:
+  const std::vector<GpuType>& given_;
+  std::vector<GpuType> used_;
+};
+
+}  // namespace
+
+Result<Cluster> Fabric::to_cluster(std::string name, const std::vector<GpuType>& types) const {
+  TypeTable table(types);
+  std::vector<Node> nodes;
+  DistanceClasses classes;
+  std::vector<int> index_of(nodes_.size(), -1);
+  for (int i = 0; i < size(); ++i) {
+    const FabricNode& from = node(i);
+    const int published = from.description ? static_cast<int>(from.description->gpus.size()) : 0;
+    const int count = std::min(std::max(from.gpus, from.gpus > 0 ? 0 : published), kMaxGpusPerNode);
+    if (count == 0) continue;
+    Node made;
+    made.name = from.name;
+    // What is not known to be under one switch with others is in a rack of its own.
+    made.rack = levels_ == 0 ? 0 : group(i, 1) >= 0 ? group(i, 1) : static_cast<int>(group_names_.size()) + i;
+    for (int gpu = 0; gpu < count; ++gpu) {
+      std::string type = from.gpu_type;
+      if (gpu < published && (type.empty() || !from.description->gpus[static_cast<std::size_t>(gpu)].type.empty()))
+        type = from.description->gpus[static_cast<std::size_t>(gpu)].type;
+      auto index = table.index(type);
+      if (!index) return index.error().while_doing("node " + from.name);
+      made.gpus.push_back(*index);
+    }
+    made.network_bytes_per_s = network_or_default(i);
+    std::vector<int> groups;
+    for (int level = 1; level <= levels_; ++level) groups.push_back(group(i, level));
+    classes.groups.push_back(std::move(groups));
+    index_of[static_cast<std::size_t>(i)] = static_cast<int>(nodes.size());
+    nodes.push_back(std::move(made));
+  }
+  bool measured = false;
+  for (int distance = 1; distance <= levels_ + 1; ++distance) {
+    classes.share.push_back(levels_ == 0 ? 1.0 : assumed_share(distance));
+    const MeasuredClass* figures = calibration_.find(distance);
+    classes.measured_bytes_per_s.push_back(figures != nullptr ? figures->bytes_per_s : 0);
+    measured |= figures != nullptr;
+  }
+  std::map<std::pair<int, int>, double> pairs;
+  for (const auto& [names, rate] : calibration_.pairs) {
+    const int a = find(names.first), b = find(names.second);
+    if (a < 0 || b < 0 || a == b) continue;
+    const int left = index_of[static_cast<std::size_t>(a)], right = index_of[static_cast<std::size_t>(b)];
+    if (left >= 0 && right >= 0) pairs[{left, right}] = rate;
+  }
+  auto made = Cluster::make(std::move(name), table.take(), std::move(nodes), levels_ == 0 ? 1.0 : assumed_share(2), std::move(pairs));
+  if (!made || (levels_ <= 1 && !measured)) return made;
+  return std::move(*made).with_classes(std::move(classes));
+}
+
+}  // namespace swell::cluster

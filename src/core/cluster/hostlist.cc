@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/cluster/hostlist.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <fmt/format.h>
+#include <map>
+
+namespace swell::cluster {
+
+namespace {
+
+std::string shown(std::string_view text) { return std::string(text.substr(0, 60)) + (text.size() > 60 ? "..." : ""); }
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() <= 9 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::uint32_t number(std::string_view digits) {
+  std::uint32_t value = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return value;
+}
+
+/// What stands between two brackets: "01-04,7". Widths are kept, as Slurm keeps them.
+Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_t most) {
+  std::vector<std::string> result;
+  while (true) {
+    const std::string_view range = text.substr(0, text.find(','));
+    const std::size_t dash = range.find('-');
+    const std::string_view first = range.substr(0, dash), last = dash == range.npos ? first : range.substr(dash + 1);
+    if (!is_number(first) || !is_number(last) || number(last) < number(first))
+      return Error(fmt::format("\"[{}]\" is no range of numbers; write e.g. [1-4,7]", shown(text)));
+    if (number(last) - number(first) >= most - std::min(most, result.size()))
+      return Error(fmt::format("\"[{}]\" stands for more than {} names", shown(text), most));
+    for (std::uint32_t n = number(first); n <= number(last); ++n) result.push_back(fmt::format("{:0{}}", n, first.size()));
+    if (range.size() == text.size()) return result;
+    text.remove_prefix(range.size() + 1);
+  }
+}
+
+/// One entry of the list: text and brackets in turn, of which every combination is a name.
+Result<std::vector<std::string>> expand_entry(std::string_view entry, std::size_t most) {
+  std::vector<std::string> names{""};
+  while (!entry.empty()) {
+    const std::size_t open = entry.find('[');
+    for (std::string& name : names) name += entry.substr(0, open);
+    if (open == entry.npos) return names;
+    const std::size_t close = entry.find(']', open);
+    if (close == entry.npos) return Error(fmt::format("\"{}\" has a [ without its ]", shown(entry)));
+    auto numbers = expand_ranges(entry.substr(open + 1, close - open - 1), most);
+    if (!numbers) return numbers.error();
+    if (names.size() * numbers->size() > most) return Error(fmt::format("\"{}\" stands for more than {} names", shown(entry), most));
+    std::vector<std::string> longer;
+    longer.reserve(names.size() * numbers->size());
+    for (const std::string& name : names)
+      for (const std::string& number : *numbers) longer.push_back(name + number);
+    names = std::move(longer);
+    entry.remove_prefix(close + 1);
+  }
+  return names;
+}
+
+/// A name as what stands before the number at its end, and that number as text.
+std::pair<std::string, std::string> split(const std::string& name) {
+  std::size_t begin = name.size();
+  while (begin > 0 && name.size() - begin < 9 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
+  return {name.substr(0, begin), name.substr(begin)};
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> expand_hostlist(std::string_view text, std::size_t most) {
+  std::vector<std::string> result;
+  std::size_t begin = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ',';
+    if (c == '[') ++depth;
+    if (c == ']') --depth;
+    if (depth < 0 || depth > 1) return Error(fmt::format("\"{}\" has brackets that do not match", shown(text)));
+    if (i < text.size() && (c != ',' || depth > 0)) continue;
+    if (depth > 0) return Error(fmt::format("\"{}\" has a [ without its ]", shown(text)));
+    if (i > begin) {
+      auto names = expand_entry(text.substr(begin, i - begin), most);
+      if (!names) return names.error();
+      if (result.size() + names->size() > most) return Error(fmt::format("\"{}\" stands for more than {} names", shown(text), most));
+      result.insert(result.end(), names->begin(), names->end());
+    }
+    begin = i + 1;
+  }
+  return result;
+}
+
+std::string fold_hostlist(const std::vector<std::string>& names) {
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<std::string>> numbers;
+  for (const std::string& name : names) {
+    auto [prefix, digits] = split(name);
+    if (numbers[prefix].empty()) order.push_back(prefix);
+    numbers[prefix].push_back(digits);
+  }
+  std::string text;
+  for (const std::string& prefix : order) {
+    std::vector<std::string>& all = numbers[prefix];
+    std::sort(all.begin(), all.end(), [](const std::string& a, const std::string& b) {
+      return a.size() != b.size() ? a.size() < b.size() : a < b;
+    });
+    text += text.empty() ? prefix : "," + prefix;
+    if (all.size() == 1) {
+      text += all[0];
+      continue;
+    }
+    text += '[';
+    for (std::size_t first = 0; first < all.size();) {
+      std::size_t last = first;
+      while (last + 1 < all.size() && all[last + 1].size() == all[last].size() && number(all[last + 1]) == number(all[last]) + 1) ++last;
+      text += (first == 0 ? "" : ",") + all[first] + (last > first ? "-" + all[last] : "");
+      first = last + 1;
+    }
+    text += ']';
+  }
+  return text;
+}
+
+}  // namespace swell::cluster

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+#include "core/result.h"
+
+namespace swell::cluster {
+
+/// One GPU of a node, at the index that Slurm gives it.
+struct GpuDescription {
+  std::string type;   ///< as in Slurm's gres type; empty: not known
+  std::string pci;    ///< "0000:1b:00.0"; empty: not known
+  int numa = -1;      ///< -1: not known
+  friend bool operator==(const GpuDescription&, const GpuDescription&) = default;
+};
+
+enum class LinkKind { unknown, nvlink, pcie };
+const char* to_text(LinkKind kind) noexcept;
+
+/// How two GPUs of one node reach each other. Bytes a second, one direction; 0: not known.
+struct GpuLink {
+  int a = 0, b = 0;
+  LinkKind kind = LinkKind::unknown;
+  double bytes_per_s = 0;
+  friend bool operator==(const GpuLink&, const GpuLink&) = default;
+};
+
+enum class LinkLayer { unknown, infiniband, ethernet };
+const char* to_text(LinkLayer layer) noexcept;
+
+/// One active port of a network card.
+struct PortDescription {
+  std::string device;               ///< "mlx5_0", or the name of an Ethernet interface
+  int port = 1;
+  LinkLayer layer = LinkLayer::unknown;
+  double bytes_per_s = 0;           ///< active width times active speed; 0: not known
+  std::uint64_t subnet_prefix = 0;  ///< upper half of GID 0; 0: not known
+  std::uint64_t guid = 0;           ///< the port's; 0: not known
+  std::string pci;
+  int numa = -1;
+  std::vector<int> nearest_gpus;    ///< indexes of the GPUs that no other port is nearer to, rising
+  friend bool operator==(const PortDescription&, const PortDescription&) = default;
+};
+
+/// What a node publishes about itself, in the Extra field of its record in Slurm. Made by src/topo on the
+/// node; read by Fabric. Every part may be missing.
+struct NodeDescription {
+  std::vector<GpuDescription> gpus;    ///< by index
+  GpuLink usual_link;                  ///< between two GPUs that `links` does not name; a and b unused
+  std::vector<GpuLink> links;          ///< pairs that differ from it, a below b
+  std::vector<PortDescription> ports;
+  std::string leaf;                    ///< the switch that its first port is plugged into; empty: not known
+
+  /// The link between two different GPUs.
+  GpuLink link(int a, int b) const noexcept;
+  /// All ports together, bytes a second, one direction; 0: not known.
+  double network_bytes_per_s() const noexcept;
+  friend bool operator==(const NodeDescription&, const NodeDescription&) = default;
+
+  /// The compact form that is published, about 700 bytes for 8 GPUs and 8 ports; docs/topology.md has it.
+  Json to_json() const;
+  /// The error names what is wrong. Unknown keys are ignored: a later version may add some.
+  static Result<NodeDescription> from_json(const Json& json);
+};
+
+/// The description in the text of an Extra field: member "swell" of a JSON object. Nothing where the field
+/// is empty, is no JSON object (somebody else's text), or has no such member; an error where it has a bad one.
+Result<std::optional<NodeDescription>> read_extra(std::string_view extra);
+
+/// The text of an Extra field with the description put in; other tools' members are kept. An error where the
+/// field holds text that is no JSON object: that is somebody else's and must stay.
+Result<std::string> write_extra(std::string_view extra, const NodeDescription& description);
+
+}  // namespace swell::cluster
