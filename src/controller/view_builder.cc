@@ -53,6 +53,7 @@ class Builder {
       view.total.memory_mib = node.memory_mib;
       view.free = {view.total.gpus, node.cpus - node.cpus_used, node.memory_mib - node.memory_used_mib};
       view.settling = node.completing;
+      view.switches = node.switches;
       index_[node.name] = static_cast<NodeIndex>(view_.nodes.size());
       view_.nodes.push_back(std::move(view));
       records_.push_back(&node);

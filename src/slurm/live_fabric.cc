@@ -4,10 +4,12 @@
 #include <cerrno>
 #include <fmt/format.h>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#include <string_view>
 
 #include "slurm/gres.h"
 #include "slurm/live_slurm.h"
@@ -64,7 +66,38 @@ Result<SlurmTopology> load_topology() {
   return topology;
 }
 
+std::size_t fingerprint_of(const node_info_msg_t& nodes) {
+  std::size_t print = 0;
+  auto mix = [&](std::size_t more) { print = (print ^ more) * 0x9e3779b97f4a7c15u + (print >> 29); };
+  for (std::uint32_t i = 0; i < nodes.record_count; ++i) {
+    const node_info_t& info = nodes.node_array[i];
+    for (const char* each : {info.name, info.extra, info.gres}) mix(std::hash<std::string_view>{}(each != nullptr ? each : ""));
+    mix(info.real_memory);
+  }
+  return print;
+}
+
 }  // namespace
+
+FabricSnapshot fabric_of(const node_info_msg_t& message) {
+  std::vector<FabricNode> nodes;
+  FabricSnapshot snapshot{cluster::Fabric::make({}), false, {}};
+  add_nodes(message, nodes, snapshot);
+  SlurmTopology topology;
+  if (auto read = load_topology()) topology = std::move(*read);
+  else snapshot.notes.push_back(read.error().message());
+  for (const std::string& note : topology.notes) snapshot.notes.push_back("topology.conf: " + note);
+  snapshot.fabric = cluster::Fabric::make(std::move(nodes), std::move(topology));
+  return snapshot;
+}
+
+std::optional<FabricSnapshot> LiveFabric::update(const node_info_msg_t& nodes) {
+  const std::size_t fingerprint = fingerprint_of(nodes);
+  if (fingerprint_ == fingerprint) return std::nullopt;
+  FabricSnapshot snapshot = fabric_of(nodes);
+  fingerprint_ = fingerprint;
+  return snapshot;
+}
 
 Result<std::optional<FabricSnapshot>> LiveFabric::load() {
   node_info_msg_t* answer = nullptr;
@@ -73,16 +106,8 @@ Result<std::optional<FabricSnapshot>> LiveFabric::load() {
     return failure("slurm_load_node");
   }
   const std::unique_ptr<node_info_msg_t, void (*)(node_info_msg_t*)> message(answer, slurm_free_node_info_msg);
-  std::vector<FabricNode> nodes;
-  FabricSnapshot snapshot{cluster::Fabric::make({}), false, {}};
-  add_nodes(*message, nodes, snapshot);
-  SlurmTopology topology;
-  if (auto read = load_topology()) topology = std::move(*read);
-  else snapshot.notes.push_back(read.error().message());
-  for (const std::string& note : topology.notes) snapshot.notes.push_back("topology.conf: " + note);
-  snapshot.fabric = cluster::Fabric::make(std::move(nodes), std::move(topology));
   nodes_time_ = message->last_update;
-  return std::optional<FabricSnapshot>(std::move(snapshot));
+  return update(*message);
 }
 
 }  // namespace swell::slurm

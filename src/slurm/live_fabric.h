@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstddef>
 #include <ctime>
 #include <optional>
+#include <slurm/slurm.h>
 #include <string>
 #include <vector>
 
@@ -18,17 +20,22 @@ struct FabricSnapshot {
   std::vector<std::string> notes;  ///< what could not be read and was left out, a sentence each
 };
 
-/// Nodes with what they publish (the Extra field), and Slurm's topology.conf where a topology plugin
-/// uses it. By RPCs to slurmctld, so never under its locks. Used by one thread.
+/// The fabric of nodes with what they publish (the Extra field), and of Slurm's topology.conf where a topology
+/// plugin uses it. That file's place is asked of slurmctld, so never call this under its locks.
+FabricSnapshot fabric_of(const node_info_msg_t& nodes);
+
+/// A fabric that is built again only when what it is made of has changed: nodes change with every job, what
+/// they publish hardly ever. Used by one thread.
 class LiveFabric {
  public:
-  /// Nothing where no node record changed since the last call that gave a fabric.
+  /// Asks slurmctld for its nodes. Nothing where the fabric is the same as at the last call that gave one.
   Result<std::optional<FabricSnapshot>> load();
-  /// Makes the next load() give a fabric whatever changed, and read topology.conf again.
-  void forget() { nodes_time_ = 0; }
+  /// The same from nodes that were asked for already.
+  std::optional<FabricSnapshot> update(const node_info_msg_t& nodes);
 
  private:
   std::time_t nodes_time_ = 0;
+  std::optional<std::size_t> fingerprint_;
 };
 
 }  // namespace swell::slurm

@@ -70,6 +70,7 @@ struct NodeRecord {
   int cpus = 0, cpus_used = 0;
   std::int64_t memory_mib = 0, memory_used_mib = 0;
   std::vector<std::string> features;
+  std::vector<int> switches;    ///< as policy::NodeView
 };
 
 struct PartitionRecord {

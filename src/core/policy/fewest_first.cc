@@ -2,6 +2,7 @@
 #include "core/policy/fewest_first.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <queue>
 #include <set>
@@ -191,24 +192,29 @@ class Decision {
   }
 
   /// Where the job's next worker is best: a node already lent from in this decision (one companion
-  /// rather than two), then its own nodes, then the node with the most idle GPUs.
+  /// rather than two), then its own nodes, then those nearest to them, then the one with the most idle GPUs.
   NodeIndex nearest(const ElasticJobView& job) {
     const std::map<NodeIndex, int>& mine = workers_[job.id];
     NodeIndex best = -1;
-    std::tuple<bool, bool, int> best_rank;
+    std::tuple<bool, int, int> best_rank;
     for (NodeIndex node : view_.partitions[at(job.partition)]) {
       if (view_.nodes[at(node)].settling || !free_[at(node)].covers(job.per_worker) || !may_use(job, node)) continue;
       auto found = mine.find(node);
-      const std::tuple<bool, bool, int> rank{
-          found != mine.end() && found->second > 0,
-          std::find(job.basic_nodes.begin(), job.basic_nodes.end(), node) != job.basic_nodes.end(),
-          free_[at(node)].gpus};
+      const std::tuple<bool, int, int> rank{found != mine.end() && found->second > 0, -distance_to(job, node),
+                                            free_[at(node)].gpus};
       if (best < 0 || rank > best_rank) {
         best = node;
         best_rank = rank;
       }
     }
     return best;
+  }
+
+  /// To the nearest of the job's own nodes.
+  int distance_to(const ElasticJobView& job, NodeIndex node) const {
+    int least = std::numeric_limits<int>::max();
+    for (NodeIndex own : job.basic_nodes) least = std::min(least, distance(view_.nodes[at(own)], view_.nodes[at(node)]));
+    return least;
   }
 
   bool may_use(const ElasticJobView& job, NodeIndex node) const {
