@@ -30,13 +30,10 @@ constexpr std::size_t most_notes = 3;
 
 void add_nodes(const node_info_msg_t& message, std::vector<FabricNode>& nodes, FabricSnapshot& snapshot) {
   std::size_t bad = 0;
-  std::uint64_t memory = 0;
-  snapshot.same_memory = true;
   for (std::uint32_t i = 0; i < message.record_count; ++i) {
     const node_info_t& info = message.node_array[i];
     if (info.name == nullptr) continue;
-    if (!nodes.empty() && info.real_memory != memory) snapshot.same_memory = false;
-    memory = info.real_memory;
+    snapshot.memory_mib.push_back(info.real_memory);
     FabricNode node;
     node.name = info.name;
     const GpuRequest gpus = sum_gpus(text(info.gres));
@@ -81,7 +78,7 @@ std::size_t fingerprint_of(const node_info_msg_t& nodes) {
 
 FabricSnapshot fabric_of(const node_info_msg_t& message) {
   std::vector<FabricNode> nodes;
-  FabricSnapshot snapshot{cluster::Fabric::make({}), false, {}};
+  FabricSnapshot snapshot{cluster::Fabric::make({}), {}, {}};
   add_nodes(message, nodes, snapshot);
   SlurmTopology topology;
   if (auto read = load_topology()) topology = std::move(*read);

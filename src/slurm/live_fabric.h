@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <ctime>
 #include <optional>
 #include <slurm/slurm.h>
@@ -16,7 +17,7 @@ namespace swell::slurm {
 /// What is near what, as the cluster knows it now.
 struct FabricSnapshot {
   cluster::Fabric fabric;
-  bool same_memory = false;        ///< every node has as much memory as every other
+  std::vector<std::uint64_t> memory_mib;  ///< of each node of the fabric
   std::vector<std::string> notes;  ///< what could not be read and was left out, a sentence each
 };
 

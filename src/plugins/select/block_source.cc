@@ -95,7 +95,7 @@ class Source : public std::enable_shared_from_this<Source> {
       answered = true;
       if (!*snapshot) continue;
       for (const std::string& note : (*snapshot)->notes) complain(note);
-      publish(blocks_from((*snapshot)->fabric, (*snapshot)->same_memory));
+      publish(blocks_from((*snapshot)->fabric, (*snapshot)->memory_mib));
     }
   }
 

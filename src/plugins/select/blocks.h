@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,11 +16,12 @@ struct Blocks {
   std::vector<std::string> leaves;  ///< the nodes of each leaf switch or block, as a host list
   LeafGroups groups;
   int nodes = 0;                    ///< how many nodes they have in all
-  bool same_memory = false;         ///< every node has as much memory as every other
+  std::vector<std::string> alike;   ///< nodes with equally much memory, a host list each
   friend bool operator==(const Blocks&, const Blocks&) = default;
 };
 
 /// Null where the fabric tells fewer than two leaves apart: then there is nothing to choose.
-std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric, bool same_memory);
+/// `memory_mib`: of each node of the fabric.
+std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric, const std::vector<std::uint64_t>& memory_mib);
 
 }  // namespace swell::select

@@ -10,34 +10,48 @@ namespace {
 
 /// SELECT_MODE_RUN_NOW in the lower byte; the upper one has flags of what else is being tried.
 constexpr std::uint16_t run_now = 0;
-/// Smaller sets that are tried for one job, beyond the first.
-constexpr int most_tries = 6;
+/// Sets of leaves that are tried for one job whose nodes are in partial use.
+constexpr int most_tries = 5;
+
+std::size_t at(int leaf) { return static_cast<std::size_t>(leaf); }
 
 }  // namespace
+
+struct Narrowing::Choice {
+  const Bitmap* candidates;  ///< with as much memory as what was taken
+  int nodes, idle, leaves;   ///< of what was taken
+};
 
 Narrowing::~Narrowing() { forget(); }
 
 void Narrowing::forget() {
-  for (Bitmap*& leaf : leaves_) api_.free(&leaf);
-  leaves_.clear();
+  for (std::vector<Bitmap*>* maps : {&leaves_, &alike_}) {
+    for (Bitmap*& map : *maps) api_.free(&map);
+    maps->clear();
+  }
   blocks_.reset();
 }
 
-/// The leaves as bitmaps of the node table as it is now.
+bool Narrowing::add_maps(const std::vector<std::string>& lists, std::vector<Bitmap*>& maps) {
+  maps.reserve(lists.size());
+  for (const std::string& names : lists) {
+    Bitmap* map = nullptr;
+    api_.from_names(names.c_str(), true, &map, nullptr);
+    if (map == nullptr) return false;
+    maps.push_back(map);
+  }
+  return true;
+}
+
+/// The blocks as bitmaps of the node table as it is now.
 bool Narrowing::prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table, const Bitmap* nodes) {
   if (blocks != blocks_ || node_table != node_table_) {
     forget();
     if (!blocks) return false;
     counts_.resize(blocks->leaves.size());
-    leaves_.reserve(blocks->leaves.size());
-    for (const std::string& names : blocks->leaves) {
-      Bitmap* leaf = nullptr;
-      api_.from_names(names.c_str(), true, &leaf, nullptr);
-      if (leaf == nullptr) {
-        forget();
-        return false;
-      }
-      leaves_.push_back(leaf);
+    if (!add_maps(blocks->leaves, leaves_) || !add_maps(blocks->alike, alike_)) {
+      forget();
+      return false;
     }
     blocks_ = blocks;
     node_table_ = node_table;
@@ -50,72 +64,76 @@ bool Narrowing::prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32
 int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table) {
   if (call.mode != run_now || call.nodes == nullptr || !prepare(blocks, node_table, call.nodes)) return base_(call);
   const ScopedBitmap candidates(api_, api_.copy(call.nodes));
-  if (candidates.get() == nullptr || !counts_for(candidates.get())) return base_(call);
-
-  // A range (-N 2-8) gets as many nodes as it would get without Swell: `wanted_nodes` is its upper end.
-  const int wanted = static_cast<int>(std::min<std::uint32_t>(std::max(call.least_nodes, call.wanted_nodes), 1u << 30));
-  bool idle_tried = false;
-  if (wanted > 1) {
-    const std::vector<int> cover = idle_cover(counts_, blocks_->groups, wanted);
-    idle_tried = !cover.empty();
-    if (idle_tried && static_cast<int>(cover.size()) < leaves_with_candidates_) {
-      if (try_leaves(call, candidates.get(), cover, wanted)) return 0;
-      api_.assign(call.nodes, candidates.get());
-    }
-  }
+  if (candidates.get() == nullptr) return base_(call);
 
   void* const preempted_before = call.to_preempt != nullptr ? *call.to_preempt : nullptr;
   const int result = base_(call);
-  const bool preempts = call.to_preempt != nullptr && *call.to_preempt != preempted_before;
-  if (result != 0 || preempts || !may_stand_closer(call, idle_tried)) return result;
+  if (result != 0 || (call.to_preempt != nullptr && *call.to_preempt != preempted_before)) return result;
 
+  const int leaves = leaves_of(call.nodes);
+  if (leaves < 2) return result;
+  // A job that takes all memory of its nodes is remembered by the least that the first answer found: asking
+  // again about nodes with more or less would be asking for something else.
   const int taken = api_.count(call.nodes);
-  for (const std::vector<int>& leaves : fewer_leaves(counts_, taken, most_tries))
-    if (try_leaves(call, candidates.get(), leaves, taken)) return 0;
-  api_.assign(call.nodes, candidates.get());
-  return base_(call);
+  const auto alike = std::find_if(alike_.begin(), alike_.end(),
+                                  [&](const Bitmap* nodes) { return api_.count_common(nodes, call.nodes) == taken; });
+  const ScopedBitmap chosen(api_, api_.copy(call.nodes));
+  if (alike == alike_.end() || chosen.get() == nullptr) return result;
+  api_.keep_common(candidates.get(), *alike);
+
+  const Choice choice{candidates.get(), taken, api_.count_common(call.nodes, *api_.idle), leaves};
+  count_candidates(choice.candidates);
+  const std::vector<std::vector<int>> sets = sets_to_try(choice);
+  if (sets.empty()) return result;
+  for (const std::vector<int>& set : sets)
+    if (try_leaves(call, choice, set)) return 0;
+
+  JobTest again = call;
+  again.preemption_candidates = nullptr;
+  api_.assign(call.nodes, chosen.get());
+  return base_(again);
 }
 
-/// @return whether there is a choice: candidates in more than one leaf.
-bool Narrowing::counts_for(const Bitmap* candidates) {
-  const ScopedBitmap idle(api_, api_.copy(candidates));
-  if (idle.get() == nullptr) return false;
-  api_.keep_common(idle.get(), *api_.idle);
-  leaves_with_candidates_ = 0;
+/// @return how many leaves the nodes are under; 0 where that is not known of each. Fills in LeafCount::chosen.
+int Narrowing::leaves_of(const Bitmap* taken) {
+  int leaves = 0, known = 0;
   for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
-    counts_[leaf] = {api_.count_common(leaves_[leaf], idle.get()), api_.count_common(leaves_[leaf], candidates), 0};
-    if (counts_[leaf].usable > 0) ++leaves_with_candidates_;
-  }
-  return leaves_with_candidates_ > 1;
-}
-
-/// Lets cons_tres choose from the candidates in some leaves; on success the job has just `nodes` nodes. Without
-/// candidates for preemption: where those are needed, all nodes shall be looked at.
-bool Narrowing::try_leaves(const JobTest& call, const Bitmap* candidates, const std::vector<int>& leaves, int nodes) {
-  api_.assign(call.nodes, leaves_[static_cast<std::size_t>(leaves.front())]);
-  for (std::size_t i = 1; i < leaves.size(); ++i) api_.add(call.nodes, leaves_[static_cast<std::size_t>(leaves[i])]);
-  api_.keep_common(call.nodes, candidates);
-  JobTest narrowed = call;
-  narrowed.preemption_candidates = nullptr;
-  return base_(narrowed) == 0 && api_.count(call.nodes) == nodes;
-}
-
-/// After cons_tres took `call.nodes` from all candidates: is it worth asking again for some of fewer leaves?
-bool Narrowing::may_stand_closer(const JobTest& call, bool idle_tried) {
-  const int taken = api_.count(call.nodes);
-  if (taken < 2) return false;
-  int leaves = 0, placed = 0;
-  for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
-    counts_[leaf].chosen = api_.count_common(leaves_[leaf], call.nodes);
-    placed += counts_[leaf].chosen;
+    counts_[leaf] = {0, 0, api_.count_common(leaves_[leaf], taken)};
+    known += counts_[leaf].chosen;
     if (counts_[leaf].chosen > 0) ++leaves;
   }
-  if (leaves < 2 || placed < taken) return false;
-  if (api_.count_common(call.nodes, *api_.idle) < taken) return true;
-  // Nodes that nobody uses were the first choice above, so cons_tres has its reasons; and a job that takes all
-  // of a node's memory is remembered by the smallest node of the first success, so asking again would
-  // ask for something else where nodes differ.
-  return !idle_tried && blocks_->same_memory;
+  return known == api_.count(taken) ? leaves : 0;
+}
+
+void Narrowing::count_candidates(const Bitmap* candidates) {
+  const ScopedBitmap idle(api_, api_.copy(candidates));
+  if (idle.get() != nullptr) api_.keep_common(idle.get(), *api_.idle);
+  for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
+    counts_[leaf].idle = idle.get() != nullptr ? api_.count_common(leaves_[leaf], idle.get()) : 0;
+    counts_[leaf].usable = api_.count_common(leaves_[leaf], candidates);
+  }
+}
+
+std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
+  if (choice.idle < choice.nodes) return fewer_leaves(counts_, choice.nodes, most_tries);
+  std::vector<int> cover = idle_cover(counts_, blocks_->groups, choice.nodes);
+  if (cover.empty() || static_cast<int>(cover.size()) >= choice.leaves) return {};
+  // Where the first is refused (nodes that the job names, say), some near what was taken.
+  std::vector<std::vector<int>> sets = fewer_leaves(counts_, choice.nodes, 2);
+  sets.insert(sets.begin(), std::move(cover));
+  return sets;
+}
+
+/// Lets cons_tres choose from the candidates in some leaves, without preemption. True where it found as good a
+/// place as the first: as many nodes, and no more idle ones among them.
+bool Narrowing::try_leaves(const JobTest& call, const Choice& choice, const std::vector<int>& leaves) {
+  api_.assign(call.nodes, leaves_[at(leaves.front())]);
+  for (std::size_t i = 1; i < leaves.size(); ++i) api_.add(call.nodes, leaves_[at(leaves[i])]);
+  api_.keep_common(call.nodes, choice.candidates);
+  JobTest narrowed = call;
+  narrowed.preemption_candidates = nullptr;
+  return base_(narrowed) == 0 && api_.count(call.nodes) == choice.nodes &&
+         api_.count_common(call.nodes, *api_.idle) <= choice.idle;
 }
 
 }  // namespace swell::select

@@ -23,13 +23,14 @@ struct JobTest {
   void* will_run = nullptr;
 };
 
-/// Chooses which nodes cons_tres may choose from. Only where a job of several nodes is to start now: every
-/// other question goes to cons_tres as it came.
+/// Chooses which nodes cons_tres may choose from. Only where a job of several nodes starts now: every other
+/// question, and every job that cons_tres does not start, costs nothing more than without Swell.
 ///
-/// Nodes that nobody uses decide first: where fewest leaf switches have enough of them, cons_tres chooses from
-/// those alone. If it refuses, or there are not enough, it chooses from all, and where what it took may stand
-/// closer together, a few smaller sets are tried. A job starts whenever cons_tres would start it, and
-/// nothing is preempted for the sake of nearness.
+/// cons_tres chooses from all candidates first. Where its nodes are under more leaf switches than need be, it
+/// is asked again with those under fewer alone: at once the right ones where the nodes are idle, a few tries
+/// where they are in partial use. What is taken then has as many nodes, and breaks into no more idle ones. If
+/// nothing better is found, the job gets what cons_tres chose. So a job starts whenever cons_tres would start
+/// it, and nothing is preempted for the sake of nearness.
 ///
 /// Used under slurmctld's write lock on nodes, hence by one thread at a time.
 class Narrowing {
@@ -46,19 +47,21 @@ class Narrowing {
   int test(const JobTest& call, const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table);
 
  private:
+  struct Choice;  ///< what cons_tres took, and what it may take instead
   bool prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table, const Bitmap* nodes);
+  bool add_maps(const std::vector<std::string>& lists, std::vector<Bitmap*>& maps);
   void forget();
-  bool counts_for(const Bitmap* candidates);
-  bool try_leaves(const JobTest& call, const Bitmap* candidates, const std::vector<int>& leaves, int nodes);
-  bool may_stand_closer(const JobTest& call, bool idle_tried);
+  int leaves_of(const Bitmap* taken);
+  void count_candidates(const Bitmap* candidates);
+  std::vector<std::vector<int>> sets_to_try(const Choice& choice);
+  bool try_leaves(const JobTest& call, const Choice& choice, const std::vector<int>& leaves);
 
   const Bitmaps& api_;
   const Base base_;
   std::shared_ptr<const Blocks> blocks_;
   std::uint32_t node_table_ = 0;
-  std::vector<Bitmap*> leaves_;
-  std::vector<LeafCount> counts_;     ///< for the call being answered
-  int leaves_with_candidates_ = 0;
+  std::vector<Bitmap*> leaves_, alike_;
+  std::vector<LeafCount> counts_;  ///< for the call being answered
 };
 
 }  // namespace swell::select

@@ -10,10 +10,9 @@ using namespace swell::select;
 
 namespace {
 
-/// `racks` of `each` nodes, n0, n1, ... in order, under one spine.
+/// `racks` of `each` nodes, n0, n1, ... in order, under one spine; all with as much memory, or each rack with its own.
 std::shared_ptr<const Blocks> racks(int count, int each, bool same_memory = true) {
   auto blocks = std::make_shared<Blocks>();
-  blocks->same_memory = same_memory;
   blocks->nodes = count * each;
   std::vector<int> all;
   auto& lowest = blocks->groups.emplace_back();
@@ -25,6 +24,11 @@ std::shared_ptr<const Blocks> racks(int count, int each, bool same_memory = true
     all.push_back(rack);
   }
   blocks->groups.push_back({all});
+  blocks->alike = blocks->leaves;
+  if (same_memory) {
+    for (std::size_t rack = 1; rack < blocks->leaves.size(); ++rack) blocks->alike[0] += "," + blocks->leaves[rack];
+    blocks->alike.resize(1);
+  }
   return blocks;
 }
 
@@ -60,7 +64,7 @@ Test(narrowing, a_job_gets_the_tightest_rack_that_has_idle_nodes) {
   Question question(3);
   cr_assert_eq(question.ask(narrowing, racks(3, 4)).result, 0);
   cr_assert_eq(question.taken(), "5 6 7");
-  cr_assert_eq(fake::calls.size(), 1);
+  cr_assert_eq(fake::calls.size(), 2);
 }
 
 Test(narrowing, as_few_racks_as_possible_where_one_is_too_small) {
@@ -89,13 +93,32 @@ Test(narrowing, what_cons_tres_refuses_costs_one_question) {
   cr_assert_eq(fake::calls.size(), 1);
 }
 
-Test(narrowing, all_nodes_are_looked_at_when_the_rack_is_refused) {
+Test(narrowing, what_is_tight_already_costs_one_question) {
   fake::reset(8);
+  Narrowing narrowing(api, fake::cons_tres);
+  cr_assert_eq(Question(3).ask(narrowing, racks(2, 4)).taken(), "0 1 2");
+  cr_assert_eq(Question(6).ask(narrowing, racks(2, 4)).taken(), "0 1 2 3 4 5");
+  cr_assert_eq(fake::calls.size(), 2);
+}
+
+Test(narrowing, nodes_that_the_job_names_are_taken) {
+  fake::reset(8);
+  fake::use({1, 2});
   fake::accepts = [](const JobTest& call) { return call.nodes->bits[0] && call.nodes->bits[4]; };  // -w n0,n4
   Narrowing narrowing(api, fake::cons_tres);
-  Question question(2);
+  Question question(3);
   cr_assert_eq(question.ask(narrowing, racks(2, 4)).result, 0);
-  cr_assert_eq(fake::asked.back(), "0 1 2 3 4 5 6 7");
+  cr_assert_eq(question.taken(), "0 3 4");
+}
+
+Test(narrowing, breaks_into_no_more_idle_nodes_than_cons_tres) {
+  fake::reset(8);
+  for (std::size_t node : {3, 4}) fake::idle_nodes.bits[node] = false;  // half free: the job fits there too
+  fake::fits = {false, false, false, true, true, true, true, true};
+  Narrowing narrowing(api, fake::cons_tres);
+  Question question(2);
+  question.ask(narrowing, racks(2, 4));
+  cr_assert_eq(question.taken(), "3 4");  // not 4 5
 }
 
 Test(narrowing, nothing_is_preempted_for_nearness) {

@@ -62,10 +62,11 @@ Test(tight_sets, fewer_leaves_than_were_chosen_the_likeliest_first) {
 }
 
 Test(blocks, leaves_are_the_switches_that_nodes_publish) {
-  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2)), true);
+  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2)), std::vector<std::uint64_t>(6, 512000));
   cr_assert(blocks != nullptr);
   cr_assert_eq(blocks->leaves, (std::vector<std::string>{"n1,n2", "n3,n4", "n5,n6"}));
   cr_assert_eq(blocks->nodes, 6);
+  cr_assert_eq(blocks->alike, (std::vector<std::string>{"n1,n2,n3,n4,n5,n6"}));
   cr_assert_eq(blocks->groups.back(), (std::vector<Leaves>{{0, 1, 2}}));
 }
 
@@ -74,12 +75,13 @@ Test(blocks, switches_above_the_leaves_group_them) {
       "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[3-4]\nSwitchName=c Nodes=n[5-6]\n"
       "SwitchName=s1 Switches=a,b\nSwitchName=s2 Switches=c\nSwitchName=top Switches=s[1-2]\n");
   cr_assert(tree.ok());
-  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2), *tree), true);
+  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2), *tree), {1, 1, 1, 2, 2, 2});
   cr_assert(blocks != nullptr);
   cr_assert_eq(blocks->groups.at(1), (std::vector<Leaves>{{0, 1}, {2}}));
+  cr_assert_eq(blocks->alike, (std::vector<std::string>{"n1,n2,n3", "n4,n5,n6"}));
 }
 
 Test(blocks, nothing_to_choose_without_two_leaves) {
-  cr_assert_null(blocks_from(cluster::Fabric::make({}), true).get());
-  cr_assert_null(blocks_from(cluster::Fabric::make(test::dgx_nodes(1, 4)), true).get());
+  cr_assert_null(blocks_from(cluster::Fabric::make({}), {}).get());
+  cr_assert_null(blocks_from(cluster::Fabric::make(test::dgx_nodes(1, 4)), {1, 1, 1, 1}).get());
 }
