@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A select plugin for tests/bench/select: stands in front of another select_cons_tres.so, `next.so` in its own
+// folder, and notes in `times` there how long each select_p_job_test() took: mode, result, nanoseconds.
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <dlfcn.h>
+#include <string>
+
+#include "plugins/select/forward.h"
+
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+namespace {
+
+using JobTest = int (*)(void*, void*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t, void*, void**, void*, void*);
+JobTest next_job_test = nullptr;
+int (*next_init)() = nullptr;
+int (*next_fini)() = nullptr;
+std::FILE* times = nullptr;
+
+}  // namespace
+
+extern "C" {
+
+extern const char plugin_name[] EXPORT;
+extern const char plugin_type[] EXPORT;
+extern const std::uint32_t plugin_version EXPORT;
+extern const std::uint32_t plugin_id EXPORT;
+const char plugin_name[] = "Swell's stopwatch for select/cons_tres";
+const char plugin_type[] = "select/cons_tres";
+const std::uint32_t plugin_version = SLURM_VERSION_NUMBER;
+const std::uint32_t plugin_id = 109;
+
+EXPORT int init(void) noexcept {
+  Dl_info self{};
+  dladdr(reinterpret_cast<void*>(init), &self);
+  const std::string path = self.dli_fname, folder = path.substr(0, path.rfind('/'));
+  void* const next = dlopen((folder + "/next.so").c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (next == nullptr) return SLURM_ERROR;
+  next_job_test = reinterpret_cast<JobTest>(dlsym(next, "select_p_job_test"));
+  next_init = reinterpret_cast<int (*)()>(dlsym(next, "init"));
+  next_fini = reinterpret_cast<int (*)()>(dlsym(next, "fini"));
+  swell::select::forward_to(next);
+  if (dlsym(RTLD_DEFAULT, "idle_node_bitmap") != nullptr) times = std::fopen((folder + "/times").c_str(), "a");
+  return next_init != nullptr ? next_init() : SLURM_SUCCESS;
+}
+
+EXPORT int fini(void) noexcept {
+  if (times != nullptr) std::fclose(times);
+  times = nullptr;
+  return next_fini != nullptr ? next_fini() : SLURM_SUCCESS;
+}
+
+EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t least, std::uint32_t most, std::uint32_t wanted, std::uint16_t mode,
+                             void* candidates, void** to_preempt, void* exclusions, void* will_run) noexcept {
+  const auto begin = std::chrono::steady_clock::now();
+  const int result = next_job_test(job, nodes, least, most, wanted, mode, candidates, to_preempt, exclusions, will_run);
+  const auto took = std::chrono::steady_clock::now() - begin;
+  if (times != nullptr)
+    std::fprintf(times, "%u %d %lld\n", mode, result, static_cast<long long>(std::chrono::nanoseconds(took).count()));
+  return result;
+}
+
+}  // extern "C"
