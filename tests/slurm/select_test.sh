@@ -11,8 +11,9 @@ stock=$(dirname "$(find /usr/lib /usr/lib64 -name select_cons_tres.so -path '*sl
 [[ -e $stock/select_cons_tres.so ]] || skip 'no select_cons_tres.so of Slurm was found'
 shadow=$SWELL_STAGE/lib/swell/select
 cluster_up --nodes 12 --gpus-per-node 2 --no-accounting --conf "PluginDir=$shadow:$SWELL_STAGE/plugins:$stock" \
+  --conf "PartitionName=low Nodes=ALL PriorityTier=2 PreemptMode=CANCEL" \
   --conf SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0,default_queue_depth=300 --conf MaxJobCount=20000 --conf MaxArraySize=20001
-log=$SWELL_CLUSTER_DIR/log/slurmctld.log
+ctld_log=$SWELL_CLUSTER_DIR/log/slurmctld.log
 
 # Three racks; neighbours by name never share one.
 rack_of() { printf 'rack%s' $(($1 % 3)); }
@@ -20,7 +21,7 @@ publish() {
   local i
   for ((i = 1; i <= 12; i++)); do scontrol update NodeName="node$i" Extra="{\"swell\":{\"v\":1,\"leaf\":\"$(rack_of "$i")\"}}" || return; done
 }
-racks_known() { [[ $(grep -o 'swell: select: .*' "$log" | grep -v 'Extra of' | tail -n 1) =~ '12 nodes under 3 switches' ]]; }
+racks_known() { [[ $(grep -o 'swell: select: .*' "$ctld_log" | grep -v 'Extra of' | tail -n 1) =~ '12 nodes under 3 switches' ]]; }
 node_numbers() { scontrol show hostnames "$(squeue --all -h -j "$1" -o %N)" | sed 's/^node//'; }
 racks_of() { # JOB: how many racks it stands in
   local node
@@ -42,7 +43,7 @@ all_symbols() {
 check 'every symbol of cons_tres that Slurm asks for is passed on' all_symbols
 
 without_topology() {
-  holds -N 4 --gres=gpu:2 && grep -q 'swell: select: nothing tells nodes apart' "$log"
+  holds -N 4 --gres=gpu:2 && grep -q 'swell: select: nothing tells nodes apart' "$ctld_log"
 }
 check 'without any topology jobs run as under cons_tres' without_topology
 
@@ -82,7 +83,7 @@ check 'every GPU is in one allocation when jobs are placed twice over' gpus_once
 
 preempted_only_when_needed() {
   # A job of the lower tier on a node of each of two racks: a job for which there is room elsewhere takes nobody's place.
-  holds -p expansion -w node1,node2 -N 2 --gres=gpu:2 && local low=$rigid_job || return
+  holds -p low -w node1,node2 -N 2 --gres=gpu:2 && local low=$rigid_job || return
   holds -N 4 --gres=gpu:2 && holds -N 4 --gres=gpu:2 && in_state "$low" RUNNING
 }
 check 'nothing is preempted for the sake of nearness' preempted_only_when_needed
@@ -99,8 +100,8 @@ garbage() {
     '{"swell":{"v":1,"leaf":"rack1","g":[[9,9,9]]}}' "$(printf '%3000s' | tr ' ' x)")
   for ((i = 1; i <= 8; i++)); do scontrol update NodeName="node$i" Extra="${junk[i - 1]}" || return; done
   for ((i = 9; i <= 12; i++)); do scontrol update NodeName="node$i" Extra= || return; done
-  within 10 grep -q 'swell: select: Extra of node' "$log" && within 15 nothing_known && holds -N 4 --gres=gpu:2 && slurmctld_lives || return
-  publish && within 10 racks_known && holds -N 4 --gres=gpu:2 && [[ $(racks_of "$rigid_job") == 1 ]]
+  within 10 grep -q 'swell: select: Extra of node' "$ctld_log" && within 15 nothing_known && holds -N 4 --gres=gpu:2 && slurmctld_lives || return
+  scancel "$rigid_job" && publish && within 10 racks_known && holds -N 3 --gres=gpu:2 && [[ $(racks_of "$rigid_job") == 1 ]]
 }
 nothing_known() { ! racks_known; }
 check 'garbage in Extra is named in the log, and does no harm' garbage
