@@ -34,7 +34,7 @@ write_configuration() {
   esac
   if [[ $accounting == yes ]]; then slurmdbd_conf "$host" > "$dir/etc/slurmdbd.conf"; fi
   if [[ -n $plugins ]]; then
-    printf 'required %s/spank_swell.so\n' "$plugins" > "$dir/etc/plugstack.conf"
+    printf 'required %s/spank_swell.so%s\n' "$plugins" "${topo_dir:+ topo_json=$topo_dir/%n.json}" > "$dir/etc/plugstack.conf"
     default_swell_conf | with_lines ${swell_lines[@]+"${swell_lines[@]}"} > "$dir/etc/swell.conf"
   fi
 }

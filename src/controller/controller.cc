@@ -41,7 +41,8 @@ Json companion_json(const Companion& companion) {
 }  // namespace
 
 Controller::Controller(Parts parts)
-    : parts_(std::move(parts)), events_(parts_.config.event_log, parts_.log) {
+    : parts_(std::move(parts)), events_(parts_.config.event_log, parts_.log),
+      fabric_(parts_.config_folder, [this](const std::string& text) { events_.say(text); }) {
   Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(parts_.config.policy);
   if (policy) policy_ = std::move(*policy);
   if (parts_.state_path.empty()) return;
@@ -218,7 +219,7 @@ void Controller::decide(double now) {
   decide_due_ = false;
   if (jobs_.empty() || !policy_) return;
   const auto begin = std::chrono::steady_clock::now();
-  const policy::ClusterView view = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now);
+  const policy::ClusterView view = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now, fabric_.get(snapshot_));
   const policy::Decisions decisions = policy_->decide(view);
   last_decide_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   apply(decisions, view, now);

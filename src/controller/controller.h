@@ -11,6 +11,7 @@
 #include "controller/config.h"
 #include "controller/elastic_job.h"
 #include "controller/event_log.h"
+#include "controller/fabric_cache.h"
 #include "controller/grant_book.h"
 #include "controller/reconcile.h"
 #include "controller/state_file.h"
@@ -29,6 +30,7 @@ class Controller {
     slurm::SlurmApi* slurm = nullptr;
     control::Server* server = nullptr;
     GrantBook* book = nullptr;
+    std::string config_folder;                        ///< of topology.conf; empty: it is not read
     std::string state_path;                           ///< empty: nothing is kept over restarts
     std::function<void(const std::string&)> log;
     std::function<std::string()> nonce;               ///< a new unguessable name for a grant
@@ -79,6 +81,7 @@ class Controller {
   Parts parts_;
   EventLog events_;
   std::unique_ptr<policy::Policy> policy_;
+  FabricCache fabric_;
   JobTable jobs_;
   slurm::Snapshot snapshot_;
   bool have_snapshot_ = false, decide_due_ = false;

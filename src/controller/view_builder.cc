@@ -17,8 +17,11 @@ constexpr int most_array_tasks = 100;
 
 class Builder {
  public:
-  Builder(const slurm::Snapshot& snapshot, const JobTable& jobs, const Config& config, double now)
-      : snapshot_(snapshot), jobs_(jobs), config_(config), now_(now) {}
+  Builder(const slurm::Snapshot& snapshot, const JobTable& jobs, const Config& config, double now,
+          std::shared_ptr<const cluster::Fabric> fabric)
+      : snapshot_(snapshot), jobs_(jobs), config_(config), now_(now) {
+    view_.places.fabric = std::move(fabric);
+  }
 
   policy::ClusterView build(const std::vector<LiveGrant>& outstanding) {
     add_nodes();
@@ -40,7 +43,9 @@ class Builder {
   Resources& free_on(NodeIndex node) { return view_.nodes[static_cast<std::size_t>(node)].free; }
 
   void add_nodes() {
+    int place = -1;
     for (const slurm::NodeRecord& node : snapshot_.nodes) {
+      ++place;
       if (!node.usable) continue;
       policy::NodeView view;
       view.name = node.name;
@@ -53,9 +58,9 @@ class Builder {
       view.total.memory_mib = node.memory_mib;
       view.free = {view.total.gpus, node.cpus - node.cpus_used, node.memory_mib - node.memory_used_mib};
       view.settling = node.completing;
-      view.switches = node.switches;
       index_[node.name] = static_cast<NodeIndex>(view_.nodes.size());
       view_.nodes.push_back(std::move(view));
+      view_.places.index.push_back(place);
       records_.push_back(&node);
     }
   }
@@ -217,8 +222,9 @@ class Builder {
 }  // namespace
 
 policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& jobs,
-                               const std::vector<LiveGrant>& outstanding, const Config& config, double now) {
-  return Builder(snapshot, jobs, config, now).build(outstanding);
+                               const std::vector<LiveGrant>& outstanding, const Config& config, double now,
+                               std::shared_ptr<const cluster::Fabric> fabric) {
+  return Builder(snapshot, jobs, config, now, std::move(fabric)).build(outstanding);
 }
 
 }  // namespace swell::controller

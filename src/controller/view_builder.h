@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "controller/config.h"
 #include "controller/elastic_job.h"
 #include "controller/grant_book.h"
+#include "core/cluster/fabric.h"
 #include "core/policy/view.h"
 #include "slurm/records.h"
 
 namespace swell::controller {
 
 /// Slurm's records and the controller's jobs as a policy sees them. `outstanding` grants count as
-/// taken, so that nothing is lent twice. Nodes with several GPU types are left out of lending.
+/// taken, so that nothing is lent twice. Nodes with several GPU types are left out of lending. `fabric` has the
+/// snapshot's nodes in their order; null: nobody knows what is near what.
 policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& jobs,
-                               const std::vector<LiveGrant>& outstanding, const Config& config, double now);
+                               const std::vector<LiveGrant>& outstanding, const Config& config, double now,
+                               std::shared_ptr<const cluster::Fabric> fabric = nullptr);
 
 }  // namespace swell::controller

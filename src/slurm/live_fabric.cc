@@ -10,6 +10,7 @@
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <string_view>
+#include <sys/stat.h>
 
 #include "slurm/gres.h"
 #include "slurm/live_slurm.h"
@@ -47,23 +48,28 @@ void add_nodes(const node_info_msg_t& message, std::vector<FabricNode>& nodes, F
   if (bad > most_notes) snapshot.notes.push_back(fmt::format("Extra of {} more nodes cannot be read", bad - most_notes));
 }
 
-/// topology.conf, where slurmctld uses it.
-Result<SlurmTopology> load_topology() {
+/// The path of topology.conf where slurmctld uses it, else nothing.
+Result<std::string> find_topology_conf() {
   slurm_conf_t* conf = nullptr;
   if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS) return failure("slurm_load_ctl_conf");
   const std::string plugin = text(conf->topology_plugin);
   const std::string slurm_conf = text(conf->slurm_conf);
   slurm_free_ctl_conf(conf);
-  if (plugin != "topology/tree" && plugin != "topology/block") return SlurmTopology{};
-  const std::string path = slurm_conf.substr(0, slurm_conf.rfind('/') + 1) + "topology.conf";
+  if (plugin != "topology/tree" && plugin != "topology/block") return std::string();
+  return slurm_conf.substr(0, slurm_conf.rfind('/') + 1) + "topology.conf";
+}
+
+Result<SlurmTopology> read_topology(const std::string& path) {
+  if (path.empty()) return SlurmTopology{};
   std::ifstream in(path);
-  if (!in) return Error(fmt::format("{}: it cannot be read, though TopologyPlugin={}", path, plugin));
+  if (!in) return Error(fmt::format("{}: it cannot be read, though TopologyPlugin uses it", path));
   auto topology = SlurmTopology::parse(std::string(std::istreambuf_iterator<char>(in), {}));
   if (!topology) return topology.error().while_doing("reading " + path);
   return topology;
 }
 
-std::size_t fingerprint_of(const node_info_msg_t& nodes) {
+/// Changes when anything changes that a fabric is made of.
+std::size_t fingerprint_of(const node_info_msg_t& nodes, const std::string& topology_conf) {
   std::size_t print = 0;
   auto mix = [&](std::size_t more) { print = (print ^ more) * 0x9e3779b97f4a7c15u + (print >> 29); };
   for (std::uint32_t i = 0; i < nodes.record_count; ++i) {
@@ -71,30 +77,15 @@ std::size_t fingerprint_of(const node_info_msg_t& nodes) {
     for (const char* each : {info.name, info.extra, info.gres}) mix(std::hash<std::string_view>{}(each != nullptr ? each : ""));
     mix(info.real_memory);
   }
+  struct stat file {};
+  if (!topology_conf.empty() && stat(topology_conf.c_str(), &file) == 0) {
+    mix(static_cast<std::size_t>(file.st_mtime));
+    mix(static_cast<std::size_t>(file.st_size));
+  }
   return print;
 }
 
 }  // namespace
-
-FabricSnapshot fabric_of(const node_info_msg_t& message) {
-  std::vector<FabricNode> nodes;
-  FabricSnapshot snapshot{cluster::Fabric::make({}), {}, {}};
-  add_nodes(message, nodes, snapshot);
-  SlurmTopology topology;
-  if (auto read = load_topology()) topology = std::move(*read);
-  else snapshot.notes.push_back(read.error().message());
-  for (const std::string& note : topology.notes) snapshot.notes.push_back("topology.conf: " + note);
-  snapshot.fabric = cluster::Fabric::make(std::move(nodes), std::move(topology));
-  return snapshot;
-}
-
-std::optional<FabricSnapshot> LiveFabric::update(const node_info_msg_t& nodes) {
-  const std::size_t fingerprint = fingerprint_of(nodes);
-  if (fingerprint_ == fingerprint) return std::nullopt;
-  FabricSnapshot snapshot = fabric_of(nodes);
-  fingerprint_ = fingerprint;
-  return snapshot;
-}
 
 Result<std::optional<FabricSnapshot>> LiveFabric::load() {
   node_info_msg_t* answer = nullptr;
@@ -103,8 +94,23 @@ Result<std::optional<FabricSnapshot>> LiveFabric::load() {
     return failure("slurm_load_node");
   }
   const std::unique_ptr<node_info_msg_t, void (*)(node_info_msg_t*)> message(answer, slurm_free_node_info_msg);
+  const std::size_t fingerprint = fingerprint_of(*message, topology_conf_);
   nodes_time_ = message->last_update;
-  return update(*message);
+  if (fingerprint_ == fingerprint) return std::optional<FabricSnapshot>{};
+
+  std::vector<FabricNode> nodes;
+  FabricSnapshot snapshot{cluster::Fabric::make({}), {}, {}};
+  add_nodes(*message, nodes, snapshot);
+  const auto path = find_topology_conf();
+  if (!path) return path.error();
+  topology_conf_ = *path;
+  SlurmTopology topology;
+  if (auto read = read_topology(topology_conf_)) topology = std::move(*read);
+  else snapshot.notes.push_back(read.error().message());
+  for (const std::string& note : topology.notes) snapshot.notes.push_back("topology.conf: " + note);
+  snapshot.fabric = cluster::Fabric::make(std::move(nodes), std::move(topology));
+  fingerprint_ = fingerprint_of(*message, topology_conf_);
+  return std::optional<FabricSnapshot>(std::move(snapshot));
 }
 
 }  // namespace swell::slurm

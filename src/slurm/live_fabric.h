@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <ctime>
 #include <optional>
-#include <slurm/slurm.h>
 #include <string>
 #include <vector>
 
@@ -18,24 +17,20 @@ namespace swell::slurm {
 struct FabricSnapshot {
   cluster::Fabric fabric;
   std::vector<std::uint64_t> memory_mib;  ///< of each node of the fabric
-  std::vector<std::string> notes;  ///< what could not be read and was left out, a sentence each
+  std::vector<std::string> notes;         ///< what could not be read and was left out, a sentence each
 };
 
 /// The fabric of nodes with what they publish (the Extra field), and of Slurm's topology.conf where a topology
-/// plugin uses it. That file's place is asked of slurmctld, so never call this under its locks.
-FabricSnapshot fabric_of(const node_info_msg_t& nodes);
-
-/// A fabric that is built again only when what it is made of has changed: nodes change with every job, what
-/// they publish hardly ever. Used by one thread.
+/// plugin uses it. By RPCs to slurmctld, so never under its locks. Built again only when what it is made of has
+/// changed: nodes change with every job, what they publish hardly ever. Used by one thread.
 class LiveFabric {
  public:
-  /// Asks slurmctld for its nodes. Nothing where the fabric is the same as at the last call that gave one.
+  /// Nothing where the fabric is the same as at the last call that gave one.
   Result<std::optional<FabricSnapshot>> load();
-  /// The same from nodes that were asked for already.
-  std::optional<FabricSnapshot> update(const node_info_msg_t& nodes);
 
  private:
   std::time_t nodes_time_ = 0;
+  std::string topology_conf_;             ///< where it is; empty: not asked yet, or not used
   std::optional<std::size_t> fingerprint_;
 };
 

@@ -7,11 +7,8 @@
 #include <fmt/format.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
-#include <unordered_map>
-#include <vector>
 
 #include "slurm/convert.h"
-#include "slurm/live_fabric.h"
 
 namespace swell::slurm {
 
@@ -69,18 +66,8 @@ class LiveSlurm final : public SlurmApi {
     for (std::uint32_t i = 0; i < message->record_count; ++i)
       if (message->node_array[i].name != nullptr) last_.nodes.push_back(convert(message->node_array[i]));
     nodes_time_ = message->last_update;
-    if (auto snapshot = fabric_.update(*message)) keep_switches(snapshot->fabric);
-    for (NodeRecord& node : last_.nodes)
-      if (const auto found = switches_.find(node.name); found != switches_.end()) node.switches = found->second;
     slurm_free_node_info_msg(message);
     return true;
-  }
-
-  void keep_switches(const cluster::Fabric& fabric) {
-    switches_.clear();
-    for (int node = 0; node < fabric.size(); ++node)
-      for (int level = 1; level <= fabric.levels(); ++level)
-        switches_[fabric.node(node).name].push_back(fabric.group(node, level));
   }
 
   Result<bool> load_partitions() {
@@ -113,8 +100,6 @@ class LiveSlurm final : public SlurmApi {
   }
 
   Snapshot last_;
-  LiveFabric fabric_;
-  std::unordered_map<std::string, std::vector<int>> switches_;
   std::time_t nodes_time_ = 0, partitions_time_ = 0, jobs_time_ = 0;
   bool forced_ = false;
 };

@@ -70,7 +70,8 @@ struct NodeRecord {
   int cpus = 0, cpus_used = 0;
   std::int64_t memory_mib = 0, memory_used_mib = 0;
   std::vector<std::string> features;
-  std::vector<int> switches;    ///< as policy::NodeView
+  std::string hostname;         ///< of the machine it is
+  std::string extra;            ///< Extra: tools' own text, of Swell the node's description
 };
 
 struct PartitionRecord {

@@ -14,5 +14,6 @@ Action add_doctor(CLI::App& app);
 Action add_jobs(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_predict(CLI::App& app);
+Action add_topo(CLI::App& app);
 
 }  // namespace swell::tools

@@ -18,6 +18,7 @@ constexpr struct {
     {"jobs", swell::tools::add_jobs},
     {"plan", swell::tools::add_plan},
     {"predict", swell::tools::add_predict},
+    {"topo", swell::tools::add_topo},
 };
 
 /// Exit status of a wrong command line.

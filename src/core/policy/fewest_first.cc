@@ -2,8 +2,8 @@
 #include "core/policy/fewest_first.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
+#include <memory>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -192,16 +192,20 @@ class Decision {
   }
 
   /// Where the job's next worker is best: a node already lent from in this decision (one companion
-  /// rather than two), then its own nodes, then those nearest to them, then the one with the most idle GPUs.
+  /// rather than two), then its own nodes, then those nearest to its own, then the node with the most idle GPUs.
   NodeIndex nearest(const ElasticJobView& job) {
     const std::map<NodeIndex, int>& mine = workers_[job.id];
+    const cluster::Nearness* near = nearness(job);
     NodeIndex best = -1;
-    std::tuple<bool, int, int> best_rank;
+    std::tuple<bool, bool, int, int> best_rank;
     for (NodeIndex node : view_.partitions[at(job.partition)]) {
       if (view_.nodes[at(node)].settling || !free_[at(node)].covers(job.per_worker) || !may_use(job, node)) continue;
       auto found = mine.find(node);
-      const std::tuple<bool, int, int> rank{found != mine.end() && found->second > 0, -distance_to(job, node),
-                                            free_[at(node)].gpus};
+      const std::tuple<bool, bool, int, int> rank{
+          found != mine.end() && found->second > 0,
+          std::find(job.basic_nodes.begin(), job.basic_nodes.end(), node) != job.basic_nodes.end(),
+          near != nullptr ? -near->distance(view_.places.of(node)) : 0,
+          free_[at(node)].gpus};
       if (best < 0 || rank > best_rank) {
         best = node;
         best_rank = rank;
@@ -210,11 +214,11 @@ class Decision {
     return best;
   }
 
-  /// To the nearest of the job's own nodes.
-  int distance_to(const ElasticJobView& job, NodeIndex node) const {
-    int least = std::numeric_limits<int>::max();
-    for (NodeIndex own : job.basic_nodes) least = std::min(least, distance(view_.nodes[at(own)], view_.nodes[at(node)]));
-    return least;
+  /// How near nodes are to the job's own; null where nobody knows.
+  const cluster::Nearness* nearness(const ElasticJobView& job) {
+    const auto [found, is_new] = nearness_.try_emplace(job.id);
+    if (is_new) found->second = view_.places.near(job.basic_nodes);
+    return found->second.get();
   }
 
   bool may_use(const ElasticJobView& job, NodeIndex node) const {
@@ -248,6 +252,7 @@ class Decision {
   std::vector<const PendingDemand*> does_not_fit_;
   std::map<JobId, std::map<NodeIndex, int>> workers_;  ///< lent in this decision
   std::map<JobId, NodeIndex> last_node_;               ///< where a job was lent its last worker
+  std::map<JobId, std::unique_ptr<cluster::Nearness>> nearness_;
   Decisions decisions_;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "core/policy/node_places.h"
 
 namespace swell::policy {
 
@@ -52,18 +52,7 @@ struct NodeView {
   Resources total;
   Resources free;
   bool settling = false;  ///< a job is just leaving it: what is free there can be used in a moment, not now
-  std::vector<int> switches;  ///< the switch or block that it is under at each level, lowest first, -1: not known
 };
-
-/// How far apart two nodes are: 0 for a node and itself, 1 under one leaf switch or in one block, 2 where they meet
-/// one level above, ...; beyond all levels where nothing is known. As cluster::Fabric::distance().
-inline int distance(const NodeView& a, const NodeView& b) noexcept {
-  if (&a == &b) return 0;
-  const std::size_t levels = std::min(a.switches.size(), b.switches.size());
-  for (std::size_t level = 0; level < levels; ++level)
-    if (a.switches[level] >= 0 && a.switches[level] == b.switches[level]) return static_cast<int>(level) + 1;
-  return static_cast<int>(std::max(a.switches.size(), b.switches.size())) + 1;
-}
 
 /// An expansion that a job holds: one companion job on one node.
 struct CompanionView {
@@ -116,6 +105,7 @@ struct ClusterView {
   std::vector<std::vector<NodeIndex>> partitions;  ///< nodes of each partition, rising
   std::vector<ElasticJobView> jobs;
   std::vector<PendingDemand> queue;                ///< highest priority first
+  NodePlaces places;                               ///< what is near what
 };
 
 }  // namespace swell::policy

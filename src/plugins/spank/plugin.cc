@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// spank_swell: the option --elastic of sbatch, salloc and srun. The parser is the server's own
+// spank_swell: the option --elastic of sbatch, salloc and srun; in slurmd, the node's topology is published. The parser is the server's own
 // (control/elastic_spec.h), so that a mistake is named before anything is submitted.
 #include <exception>
 #include <optional>
@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "control/elastic_spec.h"
+#include "plugins/spank/publisher.h"
 
 extern "C" {
 #include <slurm/spank.h>
@@ -45,6 +46,16 @@ bool submits() {
   return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR;
 }
 
+/// Once for each start of slurmd: tells Slurm what this node is made of. What goes wrong is logged, and slurmd
+/// goes on.
+void publish_topology(int count, char** arguments) {
+  swell::spank::Settings settings;
+  for (const std::string& problem : settings.read(count, arguments)) slurm_error("swell: plugstack.conf: %s", problem.c_str());
+  if (!settings.publish) return;
+  const std::string problem = swell::spank::start_publisher(settings, SWELL_BINDIR "/swell");
+  if (!problem.empty()) slurm_error("swell: %s", problem.c_str());
+}
+
 }  // namespace
 
 extern "C" {
@@ -58,7 +69,15 @@ const char plugin_type[] = "spank";
 const unsigned int plugin_version = SLURM_VERSION_NUMBER;
 const unsigned int spank_plugin_version = 1;
 
-EXPORT int slurm_spank_init(spank_t spank, int, char**) noexcept {
+EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept {
+  if (spank_context() == S_CTX_SLURMD) {
+    try {
+      publish_topology(count, arguments);
+    } catch (const std::exception& problem) {
+      slurm_error("swell: publishing the topology: %s", problem.what());
+    }
+    return ESPANK_SUCCESS;
+  }
   if (!submits()) return ESPANK_SUCCESS;
   static char name[] = "elastic";
   static char argument[] = "key=value,...";

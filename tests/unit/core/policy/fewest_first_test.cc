@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 #include <numeric>
 
+#include "support/fabrics.h"
+
 using namespace swell::policy;
 
 namespace {
@@ -197,24 +199,18 @@ Test(fewest_first, equal_views_give_equal_decisions) {
   cr_assert(first.grants == second.grants);
 }
 
-Test(fewest_first, lends_on_the_nodes_nearest_to_the_jobs_own) {
+Test(fewest_first, lends_from_the_nodes_nearest_to_the_jobs_own) {
   ClusterView view = idle_cluster(6);
-  for (std::size_t i = 0; i < 6; ++i) view.nodes[i].switches = {static_cast<int>(i % 3), 10 + static_cast<int>(i % 3 == 2)};
-  add_job(view, 7, 1, 8).max_gpus = 30;  // node2 is under switch 1 with node5; switch 0 is nearer than switch 2
-  view.nodes[0].free.gpus = 6;           // emptier nodes elsewhere do not draw it away
+  // Switches 1 and 2 in turn: node1, node3 and node5 are under the same one.
+  std::vector<swell::cluster::FabricNode> nodes;
+  for (int i = 0; i < 6; ++i) nodes.push_back({view.nodes[static_cast<std::size_t>(i)].name, "h100", 8, swell::test::dgx(i % 2 == 0 ? "leaf1" : "leaf2")});
+  view.places.fabric = std::make_shared<const swell::cluster::Fabric>(swell::cluster::Fabric::make(nodes));
+  view.places.index = {0, 1, 2, 3, 4, 5};
+  add_job(view, 1, 0, 8).max_gpus = 24;
   const Decisions decisions = decide(view);
-  cr_assert_eq(granted(decisions, 7), 22);
-  for (const Grant& grant : decisions.grants) cr_assert(grant.node == 4 || grant.node == 3 || grant.node == 0, "node %d", grant.node);
-}
-
-Test(view, distance_grows_with_the_level_where_two_nodes_meet) {
-  NodeView a, b, c, unknown;
-  a.switches = {1, 5};
-  b.switches = {2, 5};
-  c.switches = {-1, 6};
-  cr_assert_eq(distance(a, a), 0);
-  cr_assert_eq(distance(a, b), 2);
-  cr_assert_eq(distance(a, c), 3);
-  cr_assert_eq(distance(a, unknown), 3);
-  cr_assert_eq(distance(c, unknown), 3);
+  cr_assert_eq(decisions.grants.size(), 2u);
+  cr_assert_eq(decisions.grants[0].node, 2);
+  cr_assert_eq(decisions.grants[1].node, 4);
+  view.places = {};
+  cr_assert_eq(decide(view).grants[0].node, 1, "where nothing is known, the first that is free");
 }
