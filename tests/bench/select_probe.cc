@@ -4,27 +4,19 @@
 //   select_probe SEED REQUESTS NODES
 //
 // Each request is an immediate allocation of 1 to 32 whole nodes, or one too large, or the question when such a
-// job could start. About 85 % of the nodes are kept in use.
-#include <algorithm>
-#include <cerrno>
-#include <csignal>
+// job could start. Nothing is given back: up to 85 % of the nodes are taken, and from then on only the other two
+// kinds of requests come.
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <random>
 #include <string>
 #include <unistd.h>
-#include <vector>
 
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 
 namespace {
-
-struct Running {
-  std::uint32_t id;
-  int nodes;
-};
 
 struct Request {
   std::string gpus = "gres:gpu:8", name = "select", folder = "/", host;
@@ -78,30 +70,24 @@ int main(int argc, char** argv) {
   std::mt19937 random(static_cast<unsigned>(std::atoi(argv[1])));
   const int requests = std::atoi(argv[2]), nodes = std::atoi(argv[3]);
   constexpr int sizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 16, 32};
-  std::vector<Running> running;
   int used = 0, started = 0, refused = 0;
   for (int i = 0; i < requests; ++i) {
     const int size = sizes[random() % std::size(sizes)];
+    const bool is_full = used + size > nodes * 85 / 100;
     switch (random() % 4) {
       case 0: ask_when(size); break;
       case 1: allocate(nodes - used + 1), ++refused; break;  // too many: every node is looked at, and it cannot start
       default:
-        if (const std::uint32_t id = allocate(size)) {
-          running.push_back({id, size});
+        if (is_full) {
+          ask_when(size);
+        } else if (allocate(size) != 0) {
           used += size;
           ++started;
         } else {
           ++refused;
         }
     }
-    while (used > nodes * 85 / 100) {
-      std::swap(running[random() % running.size()], running.back());
-      slurm_kill_job(running.back().id, SIGKILL, 0);
-      used -= running.back().nodes;
-      running.pop_back();
-    }
   }
-  for (const Running& job : running) slurm_kill_job(job.id, SIGKILL, 0);
   std::printf("%d started, %d refused\n", started, refused);
   return 0;
 }
