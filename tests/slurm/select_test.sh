@@ -48,7 +48,7 @@ without_topology() {
 check 'without any topology jobs run as under cons_tres' without_topology
 
 one_rack() {
-  publish && within 10 racks_known || return
+  publish && within 25 racks_known || return
   holds -N 4 --gres=gpu:2 && [[ $(racks_of "$rigid_job") == 1 ]] && holds -N 2 --gres=gpu:1 && [[ $(racks_of "$rigid_job") == 1 ]] &&
     holds -n 6 --gpus-per-task=1 && [[ $(racks_of "$rigid_job") == 1 ]]
 }
@@ -100,8 +100,8 @@ garbage() {
     '{"swell":{"v":1,"leaf":"rack1","g":[[9,9,9]]}}' "$(printf '%3000s' | tr ' ' x)")
   for ((i = 1; i <= 8; i++)); do scontrol update NodeName="node$i" Extra="${junk[i - 1]}" || return; done
   for ((i = 9; i <= 12; i++)); do scontrol update NodeName="node$i" Extra= || return; done
-  within 10 grep -q 'swell: select: Extra of node' "$ctld_log" && within 15 nothing_known && holds -N 4 --gres=gpu:2 && slurmctld_lives || return
-  scancel "$rigid_job" && publish && within 10 racks_known && holds -N 3 --gres=gpu:2 && [[ $(racks_of "$rigid_job") == 1 ]]
+  within 25 grep -q 'swell: select: Extra of node' "$ctld_log" && within 25 nothing_known && holds -N 4 --gres=gpu:2 && slurmctld_lives || return
+  scancel "$rigid_job" && publish && within 25 racks_known && holds -N 3 --gres=gpu:2 && [[ $(racks_of "$rigid_job") == 1 ]]
 }
 nothing_known() { ! racks_known; }
 check 'garbage in Extra is named in the log, and does no harm' garbage
