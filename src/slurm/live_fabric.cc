@@ -87,9 +87,9 @@ std::size_t fingerprint_of(const node_info_msg_t& nodes, const std::string& topo
 
 }  // namespace
 
-Result<std::optional<FabricSnapshot>> LiveFabric::load(bool thorough) {
+Result<std::optional<FabricSnapshot>> LiveFabric::load() {
   node_info_msg_t* answer = nullptr;
-  if (slurm_load_node(thorough ? 0 : nodes_time_, &answer, SHOW_ALL) != SLURM_SUCCESS) {
+  if (slurm_load_node(nodes_time_, &answer, SHOW_ALL) != SLURM_SUCCESS) {
     if (errno == SLURM_NO_CHANGE_IN_DATA) return std::optional<FabricSnapshot>{};
     return failure("slurm_load_node");
   }

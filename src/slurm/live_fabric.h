@@ -25,9 +25,8 @@ struct FabricSnapshot {
 /// changed: nodes change with every job, what they publish hardly ever. Used by one thread.
 class LiveFabric {
  public:
-  /// Nothing where the fabric is the same as at the last call that gave one. slurmctld (22.05) does not count a
-  /// new Extra as a change of the node: until a job or a node changes state, only a `thorough` look sees it.
-  Result<std::optional<FabricSnapshot>> load(bool thorough);
+  /// Nothing where the fabric is the same as at the last call that gave one.
+  Result<std::optional<FabricSnapshot>> load();
 
  private:
   std::time_t nodes_time_ = 0;

@@ -26,8 +26,6 @@ using namespace std::chrono_literals;
 /// Switches are replugged rarely; a node that joins publishes itself within seconds.
 constexpr auto poll_interval = 5s;
 constexpr auto first_interval = 300ms;
-/// Every so many looks one that asks for all nodes, whether slurmctld thinks that they changed or not.
-constexpr unsigned thorough_every = 3;
 /// Distinct complaints that are logged: garbage that changes must not fill the log.
 constexpr std::size_t most_complaints = 20;
 
@@ -88,9 +86,8 @@ class Source : public std::enable_shared_from_this<Source> {
   void follow() {
     slurm::LiveFabric live;
     bool answered = false;
-    unsigned looks = 0;
     while (!pause(answered ? std::chrono::milliseconds(poll_interval) : first_interval)) {
-      auto snapshot = live.load(++looks % thorough_every == 0);
+      auto snapshot = live.load();
       if (!snapshot) {
         if (answered) complain(snapshot.error().message());
         continue;
