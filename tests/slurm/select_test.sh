@@ -97,7 +97,7 @@ check 'a companion goes to the node nearest its parent' companion_near
 
 garbage() {
   local i junk=('no json at all' '{"swell":42}' '{"swell":{"v":99}}' '{"swell":{"v":1,"leaf":[]}}' '{"swell":' '[]'
-    '{"swell":{"v":1,"leaf":"rack1","g":[[9,9,9]]}}' "$(printf '%3000s' | tr ' ' x)")
+    '{"swell":{"v":1,"leaf":"rack1","g":[[9,9,9]]}}' "$(printf '%3000s' '' | tr ' ' x)")
   for ((i = 1; i <= 8; i++)); do scontrol update NodeName="node$i" Extra="${junk[i - 1]}" || return; done
   for ((i = 9; i <= 12; i++)); do scontrol update NodeName="node$i" Extra= || return; done
   within 25 grep -q 'swell: select: Extra of node' "$ctld_log" && within 25 nothing_known && holds -N 4 --gres=gpu:2 && slurmctld_lives || return
