@@ -6,6 +6,6 @@ PLUGIN_LDFLAGS = -module -avoid-version -shared -Wl,-z,lazy
 
 # Slurm opens every file of its plugin folder by name; libtool's archives are no use there.
 install-data-hook:
-	rm -f $(DESTDIR)$(plugindir)/*_swell.la $(DESTDIR)$(pkglibdir)/shadow/*.la
+	rm -f $(DESTDIR)$(plugindir)/*_swell.la $(DESTDIR)$(pkglibdir)/shadow/*.la $(DESTDIR)$(pkglibdir)/select/*.la
 uninstall-hook:
-	rm -f $(DESTDIR)$(plugindir)/*_swell.so $(DESTDIR)$(pkglibdir)/shadow/*.so
+	rm -f $(DESTDIR)$(plugindir)/*_swell.so $(DESTDIR)$(pkglibdir)/shadow/*.so $(DESTDIR)$(pkglibdir)/select/*.so

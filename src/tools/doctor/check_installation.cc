@@ -31,6 +31,15 @@ bool lists(const std::string& comma_list, const std::string& wanted) {
   return false;
 }
 
+/// PluginDir without one of its folders.
+std::string without(const std::string& plugin_dir, const std::string& folder) {
+  std::istringstream in(plugin_dir);
+  std::string rest;
+  for (std::string each; std::getline(in, each, ':');)
+    if (each != folder) rest += (rest.empty() ? "" : ":") + each;
+  return rest;
+}
+
 std::string rebuild(const std::string& version) {
   return fmt::format("./configure && make && make install   # in Swell's source, against the headers of Slurm {}", version);
 }
@@ -96,6 +105,24 @@ Finding check_plugin(const Site& site, const PluginFile& plugin) {
   return good(plugin.name, fmt::format("{}, built for Slurm {}", plugin.path, running));
 }
 
+/// Keeping jobs close together is a choice: its absence is no fault.
+Finding check_select(const Site& site) {
+  const std::string check = "select";
+  const std::string& type = site.slurmctld->select_type;
+  if (type != "select/cons_tres")
+    return good(check, fmt::format("SelectType is {}: Swell keeps jobs close together under select/cons_tres only", type));
+  if (site.select.path.empty())
+    return good(check, "cons_tres alone chooses nodes; \"man swell-admin\" says how Swell keeps those of a job close together");
+  if (!site.select_comes_first) {
+    const std::string folder = site.select.path.substr(0, site.select.path.rfind('/'));
+    return warning(check, fmt::format("{} has no effect: Slurm's own plugin of that name stands before it in PluginDir", site.select.path),
+                   {fmt::format("in slurm.conf: PluginDir={}:{}", folder, without(site.slurmctld->plugin_dir, folder)), restart});
+  }
+  const Finding finding = check_plugin(site, site.select);
+  if (finding.level != Level::ok) return finding;
+  return good(check, fmt::format("{} keeps the nodes of a job close together", site.select.path));
+}
+
 Finding check_spank(const Site& site) {
   const std::string check = "spank_swell.so";
   if (!site.plugstack)
@@ -127,6 +154,7 @@ void check_installation(const Site& site, Findings& findings) {
   findings.push_back(check_scheduler(site));
   findings.push_back(check_job_submit(site));
   for (const PluginFile& plugin : site.slurmctld_plugins) findings.push_back(check_plugin(site, plugin));
+  findings.push_back(check_select(site));
   findings.push_back(check_spank(site));
 }
 

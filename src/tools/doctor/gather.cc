@@ -67,6 +67,7 @@ void gather_files(Site& site, const slurm::ControllerConfig& slurmctld) {
   site.under_stock_name = slurmctld.scheduler_type == "sched/backfill" && called && called->starts_with("Swell");
   site.slurmctld_plugins = {site.under_stock_name ? stock_name : find_plugin("sched_swell.so", slurmctld.plugin_dir),
                             find_plugin("job_submit_swell.so", slurmctld.plugin_dir)};
+  site.select = find_shadow("select_cons_tres.so", slurmctld.plugin_dir, site.select_comes_first);
   const bool named = !slurmctld.plugstack.empty() && slurmctld.plugstack != "(null)";
   site.plugstack_path = named ? slurmctld.plugstack : beside(slurmctld.slurm_conf, "plugstack.conf");
   site.plugstack = plugstack_entry(site.plugstack_path, slurmctld.plugin_dir);

@@ -16,6 +16,9 @@ Result<std::optional<PlugstackEntry>> plugstack_entry(const std::string& plugsta
 /// A plugin looked for in PluginDir, a colon-separated list.
 PluginFile find_plugin(const std::string& name, const std::string& plugin_dir);
 
+/// Swell's own plugin of a name that Slurm has too; `comes_first`: no other of that name stands before it.
+PluginFile find_shadow(const std::string& name, const std::string& plugin_dir, bool& comes_first);
+
 /// What accounting_from() expects, as sacctmgr's format= takes it.
 extern const char* const qos_format;
 extern const char* const association_format;

@@ -107,6 +107,17 @@ PluginFile find_plugin(const std::string& name, const std::string& plugin_dir) {
   return plugin;
 }
 
+PluginFile find_shadow(const std::string& name, const std::string& plugin_dir, bool& comes_first) {
+  comes_first = true;
+  for (const std::string& folder : split(plugin_dir, ':')) {
+    const PluginFile found = find_plugin(name, folder);
+    if (found.path.empty()) continue;
+    if (const auto called = read_elf_text(found.path, "plugin_name"); called && called->starts_with("Swell")) return found;
+    comes_first = false;
+  }
+  return PluginFile{name, {}};
+}
+
 Result<std::optional<PlugstackEntry>> plugstack_entry(const std::string& path, const std::string& plugin_dir) {
   return look_in(path, plugin_dir, 8);
 }

@@ -64,6 +64,8 @@ struct Site {
 
   std::vector<PluginFile> slurmctld_plugins;        ///< sched_swell.so (or what stands in for it), job_submit_swell.so
   bool under_stock_name = false;                    ///< the first sched_backfill.so of PluginDir is Swell's
+  PluginFile select;                                ///< Swell's select_cons_tres.so; path empty: in no folder of PluginDir
+  bool select_comes_first = false;                  ///< no other plugin of that name stands before it
   std::string plugstack_path;
   Result<std::optional<PlugstackEntry>> plugstack = Error("not read");
 

@@ -109,6 +109,27 @@ Test(doctor, swell_under_the_stock_scheduler_s_name_is_right) {
   expect_all_good(site);
 }
 
+Test(doctor, the_select_plugin_is_a_choice) {
+  Site site = healthy_site();
+  auto said = [&] {
+    for (const Finding& finding : examine(site))
+      if (finding.check == "select") return finding.what;
+    return std::string();
+  };
+  cr_assert(contains(said(), "cons_tres alone chooses nodes"));
+  site.select = test::plugin("select_cons_tres.so");
+  site.select_comes_first = true;
+  cr_assert(contains(said(), "keeps the nodes of a job close together"));
+  site.slurmctld->select_type = "select/linear";
+  cr_assert(contains(said(), "SelectType is select/linear"));
+  expect_all_good(site);
+  site.slurmctld->select_type = "select/cons_tres";
+  expect(site, {"select", Level::warn, [](Site& s) { s.select_comes_first = false; s.slurmctld->plugin_dir = "/stock:/plugins"; },
+                "has no effect", "PluginDir=/plugins:/stock"});
+  expect(site, {"select_cons_tres.so", Level::fault, [](Site& s) { s.select.version = std::uint32_t{(24 << 16) + (11 << 8) + 5}; },
+                "built for Slurm 24.11.5", "./configure"});
+}
+
 Test(doctor, faults_of_the_expansion_qos) {
   const Case cases[] = {
       {"PreemptType", Level::fault, [](Site& s) { s.slurmctld->preempt_type = "preempt/none"; }, "preempt/none",

@@ -23,6 +23,7 @@ inline tools::doctor::Site healthy_site() {
   slurmctld.auth_info = "socket=/munge";
   slurmctld.plugin_dir = "/plugins:/stock";
   slurmctld.scheduler_type = "sched/swell";
+  slurmctld.select_type = "select/cons_tres";
   slurmctld.job_submit_plugins = "lua,swell";
   slurmctld.preempt_type = "preempt/qos";
   slurmctld.slurmctld_parameters = "preempt_send_user_signal";

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "plugins/select/block_source.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <exception>
+#include <fmt/format.h>
+#include <mutex>
+#include <set>
+#include <string>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+
+#include "slurm/live_fabric.h"
+
+namespace swell::select {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Switches are replugged rarely; a node that joins publishes itself within seconds.
+constexpr auto poll_interval = 5s;
+constexpr auto first_interval = 300ms;
+/// Distinct complaints that are logged: garbage that changes must not fill the log.
+constexpr std::size_t most_complaints = 20;
+
+using Published = std::atomic<std::shared_ptr<const Blocks>>;
+
+// Never destroyed: a thread left behind may outlive static destructors.
+Published& published() {
+  static Published* const instance = new Published;
+  return *instance;
+}
+
+/// One run of the thread, kept alive by the thread itself.
+class Source : public std::enable_shared_from_this<Source> {
+ public:
+  explicit Source(const Log& log) : log_(log) {}
+
+  void start() {
+    std::thread([self = shared_from_this()] { self->run(); }).detach();
+  }
+
+  void stop(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, patience, [&] { return ended_; });
+  }
+
+ private:
+  void run() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);  // of this thread alone, on Linux
+    try {
+      follow();
+    } catch (const std::exception& problem) {
+      give_up(problem.what());
+    } catch (...) {
+      give_up("unknown exception");
+    }
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+
+  void give_up(const char* why) noexcept {
+    published().store(nullptr);
+    if (log_.error != nullptr) log_.error("swell: select: nearness is off until slurmctld is restarted");
+    if (log_.error != nullptr) log_.error(why);
+  }
+
+  /// Waits; true where it is time to stop.
+  bool pause(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [&] { return stopping_; });
+  }
+
+  void follow() {
+    slurm::LiveFabric live;
+    bool answered = false;
+    while (!pause(answered ? std::chrono::milliseconds(poll_interval) : first_interval)) {
+      auto snapshot = live.load();
+      if (!snapshot) {
+        if (answered) complain(snapshot.error().message());
+        continue;
+      }
+      answered = true;
+      if (!*snapshot) continue;
+      for (const std::string& note : (*snapshot)->notes) complain(note);
+      publish(blocks_from((*snapshot)->fabric, (*snapshot)->memory_mib));
+    }
+  }
+
+  void publish(std::shared_ptr<const Blocks> blocks) {
+    const std::shared_ptr<const Blocks> before = published().load();
+    if (said_ && (blocks == before || (blocks && before && *blocks == *before))) return;
+    said_ = true;
+    const std::string text =
+        blocks ? fmt::format("swell: select: {} nodes under {} switches or blocks", blocks->nodes, blocks->leaves.size())
+               : std::string("swell: select: nothing tells nodes apart, so cons_tres decides alone");
+    if (log_.info != nullptr) log_.info(text.c_str());
+    published().store(std::move(blocks));
+  }
+
+  void complain(const std::string& text) {
+    if (complaints_.size() >= most_complaints || !complaints_.insert(text).second) return;
+    if (log_.error != nullptr) log_.error(("swell: select: " + text).c_str());
+  }
+
+  const Log log_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false, ended_ = false;
+  bool said_ = false;
+  std::set<std::string> complaints_;
+};
+
+struct Shared {
+  std::mutex mutex;
+  std::shared_ptr<Source> source;
+};
+Shared& shared() {
+  static Shared* const instance = new Shared;
+  return *instance;
+}
+
+}  // namespace
+
+void start_block_source(const Log& log) noexcept {
+  try {
+    stop_block_source();
+    auto source = std::make_shared<Source>(log);
+    source->start();
+    std::lock_guard lock(shared().mutex);
+    shared().source = std::move(source);
+  } catch (const std::exception& problem) {
+    if (log.error != nullptr) log.error(problem.what());
+  }
+}
+
+void stop_block_source() noexcept {
+  try {
+    std::shared_ptr<Source> source;
+    {
+      std::lock_guard lock(shared().mutex);
+      source = std::move(shared().source);
+    }
+    if (source) source->stop(1s);
+  } catch (...) {  // nothing can be done about it, and slurmctld is on its way out
+  }
+}
+
+std::shared_ptr<const Blocks> current_blocks() noexcept { return published().load(); }
+
+}  // namespace swell::select

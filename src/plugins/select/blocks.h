@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/cluster/fabric.h"
+#include "plugins/select/tight_sets.h"
+
+namespace swell::select {
+
+/// Which nodes stand together, as the plugin needs it. Made from a Fabric, read under slurmctld's locks.
+struct Blocks {
+  std::vector<std::string> leaves;  ///< the nodes of each leaf switch or block, as a host list
+  LeafGroups groups;
+  int nodes = 0;                    ///< how many nodes they have in all
+  std::vector<std::string> alike;   ///< nodes with equally much memory, a host list each
+  friend bool operator==(const Blocks&, const Blocks&) = default;
+};
+
+/// Null where the fabric tells fewer than two leaves apart: then there is nothing to choose.
+/// `memory_mib`: of each node of the fabric.
+std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric, const std::vector<std::uint64_t>& memory_mib);
+
+}  // namespace swell::select

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "plugins/select/narrowing.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace swell::select {
+
+namespace {
+
+/// SELECT_MODE_RUN_NOW in the lower byte; the upper one has flags of what else is being tried.
+constexpr std::uint16_t run_now = 0;
+/// Sets of leaves that are tried for one job whose nodes are in partial use.
+constexpr int most_tries = 5;
+
+std::size_t at(int leaf) { return static_cast<std::size_t>(leaf); }
+
+}  // namespace
+
+struct Narrowing::Choice {
+  const Bitmap* candidates;  ///< with as much memory as what was taken
+  int nodes, idle, leaves;   ///< of what was taken
+};
+
+Narrowing::~Narrowing() { forget(); }
+
+void Narrowing::forget() {
+  for (std::vector<Bitmap*>* maps : {&leaves_, &alike_}) {
+    for (Bitmap*& map : *maps) api_.free(&map);
+    maps->clear();
+  }
+  blocks_.reset();
+}
+
+bool Narrowing::add_maps(const std::vector<std::string>& lists, std::vector<Bitmap*>& maps) {
+  maps.reserve(lists.size());
+  for (const std::string& names : lists) {
+    Bitmap* map = nullptr;
+    api_.from_names(names.c_str(), true, &map, nullptr);
+    if (map == nullptr) return false;
+    maps.push_back(map);
+  }
+  return true;
+}
+
+/// The blocks as bitmaps of the node table as it is now.
+bool Narrowing::prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table, const Bitmap* nodes) {
+  if (blocks != blocks_ || node_table != node_table_) {
+    forget();
+    if (!blocks) return false;
+    counts_.resize(blocks->leaves.size());
+    if (!add_maps(blocks->leaves, leaves_) || !add_maps(blocks->alike, alike_)) {
+      forget();
+      return false;
+    }
+    blocks_ = blocks;
+    node_table_ = node_table;
+  }
+  // Bitmaps are compared bit by bit up to the length of one: they must be of one length.
+  return !leaves_.empty() && api_.size(leaves_.front()) == api_.size(nodes) && *api_.idle != nullptr &&
+         api_.size(*api_.idle) == api_.size(nodes);
+}
+
+int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table) {
+  if (call.mode != run_now || call.nodes == nullptr || !prepare(blocks, node_table, call.nodes)) return base_(call);
+  const ScopedBitmap candidates(api_, api_.copy(call.nodes));
+  if (candidates.get() == nullptr) return base_(call);
+
+  void* const preempted_before = call.to_preempt != nullptr ? *call.to_preempt : nullptr;
+  const int result = base_(call);
+  if (result != 0 || (call.to_preempt != nullptr && *call.to_preempt != preempted_before)) return result;
+
+  const int leaves = leaves_of(call.nodes);
+  if (leaves < 2) return result;
+  // A job that takes all memory of its nodes is remembered by the least that the first answer found: asking
+  // again about nodes with more or less would be asking for something else.
+  const int taken = api_.count(call.nodes);
+  const auto alike = std::find_if(alike_.begin(), alike_.end(),
+                                  [&](const Bitmap* nodes) { return api_.count_common(nodes, call.nodes) == taken; });
+  const ScopedBitmap chosen(api_, api_.copy(call.nodes));
+  if (alike == alike_.end() || chosen.get() == nullptr) return result;
+  api_.keep_common(candidates.get(), *alike);
+
+  const Choice choice{candidates.get(), taken, api_.count_common(call.nodes, *api_.idle), leaves};
+  count_candidates(choice.candidates);
+  const std::vector<std::vector<int>> sets = sets_to_try(choice);
+  if (sets.empty()) return result;
+  for (const std::vector<int>& set : sets)
+    if (try_leaves(call, choice, set)) return 0;
+
+  JobTest again = call;
+  again.preemption_candidates = nullptr;
+  api_.assign(call.nodes, chosen.get());
+  return base_(again);
+}
+
+/// @return how many leaves the nodes are under; 0 where that is not known of each. Fills in LeafCount::chosen.
+int Narrowing::leaves_of(const Bitmap* taken) {
+  int leaves = 0, known = 0;
+  for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
+    counts_[leaf] = {0, 0, api_.count_common(leaves_[leaf], taken)};
+    known += counts_[leaf].chosen;
+    if (counts_[leaf].chosen > 0) ++leaves;
+  }
+  return known == api_.count(taken) ? leaves : 0;
+}
+
+void Narrowing::count_candidates(const Bitmap* candidates) {
+  const ScopedBitmap idle(api_, api_.copy(candidates));
+  if (idle.get() != nullptr) api_.keep_common(idle.get(), *api_.idle);
+  for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
+    counts_[leaf].idle = idle.get() != nullptr ? api_.count_common(leaves_[leaf], idle.get()) : 0;
+    counts_[leaf].usable = api_.count_common(leaves_[leaf], candidates);
+  }
+}
+
+std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
+  if (choice.idle < choice.nodes) return fewer_leaves(counts_, choice.nodes, most_tries);
+  std::vector<int> cover = idle_cover(counts_, blocks_->groups, choice.nodes);
+  if (cover.empty() || static_cast<int>(cover.size()) >= choice.leaves) return {};
+  // Where the first is refused (nodes that the job names, say), some near what was taken.
+  std::vector<std::vector<int>> sets = fewer_leaves(counts_, choice.nodes, 2);
+  sets.insert(sets.begin(), std::move(cover));
+  return sets;
+}
+
+/// Lets cons_tres choose from the candidates in some leaves, without preemption. True where it found as good a
+/// place as the first: as many nodes, and no more idle ones among them.
+bool Narrowing::try_leaves(const JobTest& call, const Choice& choice, const std::vector<int>& leaves) {
+  api_.assign(call.nodes, leaves_[at(leaves.front())]);
+  for (std::size_t i = 1; i < leaves.size(); ++i) api_.add(call.nodes, leaves_[at(leaves[i])]);
+  api_.keep_common(call.nodes, choice.candidates);
+  JobTest narrowed = call;
+  narrowed.preemption_candidates = nullptr;
+  return base_(narrowed) == 0 && api_.count(call.nodes) == choice.nodes &&
+         api_.count_common(call.nodes, *api_.idle) <= choice.idle;
+}
+
+}  // namespace swell::select

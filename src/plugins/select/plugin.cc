@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A shadow of select/cons_tres: Slurm's symbols and nothing else. It loads Slurm's own plugin of that name
+// and passes everything on to it (forward.h); narrowing.h says what happens to select_p_job_test(). Every
+// client and daemon loads a select plugin: outside slurmctld nothing but passing on is done.
+#include <cstdint>
+#include <exception>
+
+#include "plugins/select/bitmaps.h"
+#include "plugins/select/block_source.h"
+#include "plugins/select/forward.h"
+#include "plugins/select/narrowing.h"
+#include "plugins/stock_plugin.h"
+
+#include <dlfcn.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <slurm/spank.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+namespace {
+
+using swell::select::JobTest;
+
+/// cons_tres's own. From 24.05 on it takes a tenth argument; where it does not, that is not looked at.
+using StockJobTest = int (*)(void*, void*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t, void*, void**,
+                             void*, void*);
+StockJobTest stock_job_test = nullptr;
+int (*stock_init)() = nullptr;
+int (*stock_fini)() = nullptr;
+
+swell::select::Bitmaps bitmaps;
+swell::select::Narrowing* narrowing = nullptr;  ///< null: cons_tres alone
+
+int ask_stock(const JobTest& call) {
+  return stock_job_test(call.job, call.nodes, call.least_nodes, call.most_nodes, call.wanted_nodes, call.mode,
+                        call.preemption_candidates, call.to_preempt, call.exclusions, call.will_run);
+}
+
+/// @return why Slurm's own plugin cannot be used, or null. The text stays.
+const char* load_stock() noexcept {
+  static std::string problem;
+  try {
+    const auto stock = swell::plugins::load_stock_plugin("select_cons_tres.so");
+    problem = stock.problem;
+    if (stock.library == nullptr) return problem.c_str();
+    stock_job_test = reinterpret_cast<StockJobTest>(dlsym(stock.library, "select_p_job_test"));
+    stock_init = reinterpret_cast<int (*)()>(dlsym(stock.library, "init"));
+    stock_fini = reinterpret_cast<int (*)()>(dlsym(stock.library, "fini"));
+    if (stock_job_test == nullptr) {
+      problem = stock.path + " has no select_p_job_test";
+      return problem.c_str();
+    }
+    swell::select::forward_to(stock.library);
+    return nullptr;
+  } catch (const std::exception&) {
+    return "out of memory while loading Slurm's select_cons_tres.so";
+  }
+}
+
+void start_narrowing() noexcept {
+  if (dlsym(RTLD_DEFAULT, "idle_node_bitmap") == nullptr) return;  // a client, or another daemon
+  if (const char* missing = bitmaps.look_up()) {
+    slurm_error("swell: select: this slurmctld has no %s, so cons_tres decides alone", missing);
+    return;
+  }
+  // Kept for good: it belongs to whatever slurmctld's next call is.
+  static swell::select::Narrowing instance(bitmaps, ask_stock);
+  narrowing = &instance;
+  swell::select::start_block_source({[](const char* text) { slurm_info("%s", text); },
+                                     [](const char* text) { slurm_error("%s", text); }});
+}
+
+}  // namespace
+
+extern "C" {
+
+extern const char plugin_name[] EXPORT;
+extern const char plugin_type[] EXPORT;
+extern const std::uint32_t plugin_version EXPORT;
+extern const std::uint32_t plugin_id EXPORT;
+const char plugin_name[] = "Swell: select/cons_tres, with jobs of several nodes close together";
+const char plugin_type[] = "select/cons_tres";
+const std::uint32_t plugin_version = SLURM_VERSION_NUMBER;
+const std::uint32_t plugin_id = 109;  // cons_tres's own: it goes into state files and messages
+
+EXPORT int init(void) noexcept {
+  // Without cons_tres nothing could be scheduled: worth stopping for, as for a missing select plugin.
+  if (const char* problem = load_stock()) {
+    slurm_error("swell: select: %s", problem);
+    return SLURM_ERROR;
+  }
+  if (stock_init != nullptr)
+    if (const int result = stock_init(); result != SLURM_SUCCESS) return result;
+  start_narrowing();
+  return SLURM_SUCCESS;
+}
+
+EXPORT int fini(void) noexcept {
+  narrowing = nullptr;
+  swell::select::stop_block_source();
+  return stock_fini != nullptr ? stock_fini() : SLURM_SUCCESS;
+}
+
+EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t least_nodes, std::uint32_t most_nodes,
+                             std::uint32_t wanted_nodes, std::uint16_t mode, void* preemption_candidates,
+                             void** to_preempt, void* exclusions
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+                             , void* will_run
+#endif
+                             ) noexcept {
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
+  void* const will_run = nullptr;
+#endif
+  const JobTest call{job,  static_cast<swell::select::Bitmap*>(nodes), least_nodes, most_nodes, wanted_nodes,
+                     mode, preemption_candidates, to_preempt, exclusions, will_run};
+  try {
+    if (narrowing != nullptr) return narrowing->test(call, swell::select::current_blocks(), swell::select::node_table_changes());
+  } catch (...) {  // out of memory, before cons_tres was asked or between two questions
+    static bool said = false;
+    if (!said) slurm_error("swell: select: out of memory while placing a job; cons_tres decides alone");
+    said = true;
+  }
+  return ask_stock(call);
+}
+
+}  // extern "C"

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <vector>
+
+namespace swell::select {
+
+/// What one leaf switch (or block) has for the job that is being placed, in nodes.
+struct LeafCount {
+  int idle = 0;    ///< candidates that nobody uses
+  int usable = 0;  ///< all candidates, those that are used in part or in whole too
+  int chosen = 0;  ///< those that cons_tres took when it had all candidates
+};
+
+/// Groups of leaves by level, lowest first: what is under one switch of the second level, of the third, ...
+/// The last level is one group of all leaves.
+using LeafGroups = std::vector<std::vector<std::vector<int>>>;
+
+/// The fewest leaves that have `wanted` idle nodes: within the lowest group that has them, and of equally many
+/// those that leave the fewest idle nodes over. Empty where there are none.
+std::vector<int> idle_cover(const std::vector<LeafCount>& counts, const LeafGroups& groups, int wanted);
+
+/// Sets of fewer leaves than cons_tres chose from that may hold `wanted` nodes, likeliest first, at most
+/// `most`: single leaves, those that it took most nodes of first; then pairs and so on.
+std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts, int wanted, int most);
+
+}  // namespace swell::select
