@@ -6,6 +6,7 @@
 
 #include "core/policy/fewest_first.h"
 #include "core/policy/marginal_benefit.h"
+#include "core/policy/swell.h"
 #include "core/policy/variants.h"
 
 namespace swell::policy {
@@ -25,6 +26,7 @@ std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
 }
 
 constexpr Entry entries[] = {
+    {"swell", by_benefit<Swell>},
     {"fewest-first", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<FewestFirst>(); }},
     {"marginal-benefit", by_benefit<MarginalBenefit>},
     {"suika-dp", [](const PolicyOptions& options) { return make_suika_dp(options.aggressiveness); }},

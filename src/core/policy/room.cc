@@ -12,7 +12,7 @@ std::size_t at(NodeIndex node) { return static_cast<std::size_t>(node); }
 
 }  // namespace
 
-Room::Room(const ClusterView& view) : view_(view) {
+Room::Room(const ClusterView& view) : view_(&view) {
   free_.reserve(view.nodes.size());
   for (const NodeView& node : view.nodes) free_.push_back(node.free);
   soon_ = free_;
@@ -30,26 +30,26 @@ Room::Room(const ClusterView& view) : view_(view) {
 }
 
 void Room::serve_queue(int depth, const Loss& loss, Nodes nodes) {
-  depth = std::min(depth, static_cast<int>(view_.queue.size()));
+  depth = std::min(depth, static_cast<int>(view_->queue.size()));
   if (depth == 0) return;
   loss_ = &loss;
-  for (int i = 0; i < depth; ++i) make_room(view_.queue[static_cast<std::size_t>(i)], nodes);
+  for (int i = 0; i < depth; ++i) make_room(view_->queue[static_cast<std::size_t>(i)], nodes);
 }
 
 void Room::make_room(const PendingDemand& demand, Nodes nodes) {
   if (known_not_to_fit(demand)) return;
-  if (auto shares = place(demand, view_, free_)) return keep(*shares);
+  if (auto shares = place(demand, *view_, free_)) return keep(*shares);
   // Not on idle GPUs: with lent ones.
-  std::vector<NodeIndex> order = view_.partitions[at(demand.partition)];
+  std::vector<NodeIndex> order = view_->partitions[at(demand.partition)];
   if (nodes == Nodes::most_idle_first) {
     std::stable_sort(order.begin(), order.end(),
                      [&](NodeIndex a, NodeIndex b) { return free_[at(a)].gpus > free_[at(b)].gpus; });
   } else {
-    std::vector<double> loss(view_.nodes.size());
+    std::vector<double> loss(view_->nodes.size());
     for (NodeIndex node : order) loss[at(node)] = loss_on(node, demand.per_node);
     std::stable_sort(order.begin(), order.end(), [&](NodeIndex a, NodeIndex b) { return loss[at(a)] < loss[at(b)]; });
   }
-  auto shares = place(demand, view_, soon_, order);
+  auto shares = place(demand, *view_, soon_, order);
   if (!shares) {
     does_not_fit_.push_back(&demand);
     return;
@@ -143,7 +143,7 @@ void Room::close() {
 }
 
 bool Room::may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const {
-  const NodeView& candidate = view_.nodes[at(node)];
+  const NodeView& candidate = view_->nodes[at(node)];
   if (candidate.settling || !free_[at(node)].covers(needed)) return false;
   if (!job.gpu_types.empty() &&
       std::find(job.gpu_types.begin(), job.gpu_types.end(), candidate.gpu_type) == job.gpu_types.end())

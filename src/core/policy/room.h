@@ -49,7 +49,7 @@ class Room {
   const std::vector<Reclaim>& reclaims() const noexcept { return reclaims_; }
   /// GPUs kept for pending jobs, those that are taken back for them included.
   int kept_gpus() const noexcept { return kept_; }
-  const ClusterView& view() const noexcept { return view_; }
+  const ClusterView& view() const noexcept { return *view_; }
 
  private:
   struct Lent {
@@ -67,7 +67,7 @@ class Room {
   void take_back(Lent& lent, JobId needed_by);
   Resources counted_once(std::size_t index);
 
-  const ClusterView& view_;
+  const ClusterView* view_;
   const Loss* loss_ = nullptr;  ///< while the queue is served
   std::vector<Resources> free_;
   std::vector<Resources> soon_;  ///< the same with every companion given back
