@@ -72,7 +72,7 @@ Test(rivals, no_controller_can_load_what_replaces_the_base_scheduler) {
   for (const auto& policy : rivals()) cr_assert(policy->redeployment() == Redeployment::checkpoint);
   const auto missing = make_simulated_policy("suika");
   cr_assert_not(missing.ok());
-  cr_assert(missing.error().message().find("there are: fewest-first") != std::string::npos, "%s", missing.error().message().c_str());
+  cr_assert(missing.error().message().find("there are: ") != std::string::npos, "%s", missing.error().message().c_str());
 }
 
 Test(rivals, decide_nothing_where_gpu_types_are_not_known) {
