@@ -122,6 +122,11 @@ void Expansions::lend(Runner& runner, const Offer& offer) {
   ++changes_;
 }
 
+void Expansions::imagine_idle(const CompanionView& companion) {
+  idle_[at(companion.node)] |= companion.gpus;
+  room_.undo(companion.node, companion.held);
+}
+
 void Expansions::write(Decisions& decisions) const {
   for (const Runner& runner : runners_) {
     if (runner.lent.empty()) continue;

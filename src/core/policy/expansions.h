@@ -53,6 +53,8 @@ class Expansions {
   std::vector<Offer> offers(const Runner& runner, int most);
   /// Lends what an offer, made since the last change, says.
   void lend(Runner& runner, const Offer& offer);
+  /// Offers from now on count what a companion holds as idle.
+  void imagine_idle(const CompanionView& companion);
   /// Raised by lend().
   long changes() const noexcept { return changes_; }
 

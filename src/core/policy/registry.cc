@@ -26,7 +26,7 @@ std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
 }
 
 constexpr Entry entries[] = {
-    {"swell", by_benefit<Swell>},
+    {"swell", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
     {"fewest-first", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<FewestFirst>(); }},
     {"marginal-benefit", by_benefit<MarginalBenefit>},
     {"suika-dp", [](const PolicyOptions& options) { return make_suika_dp(options.aggressiveness); }},

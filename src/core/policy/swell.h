@@ -6,15 +6,21 @@
 
 namespace swell::policy {
 
-/// Swell's own: joint lending for the least mean completion time.
+/// Swell's own: lends for the least mean completion time. Like marginal-benefit with these
+/// differences, measured in docs/policy-notes.md: a job counts, not its GPUs; what a job has already
+/// makes more worth less; who has trained for less long counts more, since half of all jobs are
+/// short; and what helps others clearly more is taken back though no job waits for it. No threshold:
+/// what nobody uses better is lent whatever it brings. Thread-safe: remembers pure results alone.
 class Swell final : public Policy {
  public:
   struct Options {
-    double aggressiveness = 1.0;
-    double power = 1, size = 0, age = 0, horizon = 1, margin = 2, probability = 0.6;
-    int queue_depth = 1000;
-    double least_growth = 0.1;
-    int most = 1;  ///< most free: times the job
+    double aversion = 0.75;   ///< 0: the sum of speed-ups counts; 1: that of their logarithms
+    double youth = 0.5;       ///< weight falls with this power of the time since the start
+    double margin = 1.5;      ///< gain over loss where a companion changes hands
+    double least_speedup = 1.02;  ///< of a whole change of plan
+    int takers = 8;           ///< jobs at most that others give up GPUs for in one decision
+    int queue_depth = 1000;   ///< pending jobs looked at, from the head
+    double least_growth = 0.1;  ///< of jobs without a profile; see FewestFirst
   };
   Swell();
   explicit Swell(Options options);
@@ -22,7 +28,7 @@ class Swell final : public Policy {
 
  private:
   Options options_;
-  ScaleTables growing_, grown_;
+  ScaleTables tables_;
 };
 
 }  // namespace swell::policy

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/swell.h"
+
+#include <criterion/criterion.h>
+
+#include "support/views.h"
+
+using namespace swell;
+using namespace swell::policy;
+using namespace support;
+
+namespace {
+
+Decisions decide(const ClusterView& view) { return Swell().decide(view); }
+
+/// Two like jobs of 1 GPU on one node, where one is lent the 6 others, and a second node that is full.
+ClusterView one_has_all(double first_started_s, double second_started_s) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  view.now_s = 10000;
+  view.jobs.reserve(2);
+  ElasticJobView& first = add_job(view, 1, 0, 1);
+  ElasticJobView& second = add_job(view, 2, 0, 1);
+  first.max_gpus = second.max_gpus = 8;
+  first.started_s = first_started_s;
+  second.started_s = second_started_s;
+  for (JobId id = 11; id <= 13; ++id) lend(view, first, id, 0, 2);
+  profile(first, small_model(), light_coefficients());
+  profile(second, small_model(), light_coefficients());
+  return view;
+}
+
+}  // namespace
+
+Test(swell, idle_gpus_are_lent_though_they_bring_less_than_tau) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view);
+  view.jobs.reserve(2);
+  profile_poor(add_job(view, 1, 0, 4));
+  add_job(view, 2, 1, 8).may_grow = false;
+  cr_assert_eq(granted(decide(view), 1), 4);
+}
+
+Test(swell, a_job_that_started_later_is_served_first) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  view.now_s = 10000;
+  view.jobs.reserve(2);
+  for (JobId id : {1, 2}) {
+    ElasticJobView& job = add_job(view, id, 0, 2);
+    job.started_s = id == 1 ? 0 : 9900;
+    profile(job, small_model(), light_coefficients());
+  }
+  take(view, 0, {2, 16, 16000});
+  cr_assert_eq(granted(decide(view), 2), 2);
+}
+
+Test(swell, a_young_job_gets_what_an_old_one_hardly_needs) {
+  const ClusterView view = one_has_all(0, 9900);
+  const Decisions decisions = decide(view);
+  cr_assert_geq(decisions.reclaims.size(), 1u);
+  for (const Reclaim& reclaim : decisions.reclaims) cr_assert_eq(reclaim.job, 1u);
+  cr_assert_eq(decisions.reclaims[0].needed_by, 0u);
+}
+
+Test(swell, an_old_job_takes_nothing_from_a_much_younger_one) {
+  cr_assert(decide(one_has_all(9990, 0)).reclaims.empty());
+}
+
+Test(swell, jobs_that_have_shared_alike_leave_it_at_that) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  view.jobs.reserve(2);
+  ElasticJobView& first = add_job(view, 1, 0, 1);
+  ElasticJobView& second = add_job(view, 2, 0, 1);
+  lend(view, first, 11, 0, 3);
+  lend(view, second, 12, 0, 3);
+  profile(first, small_model(), light_coefficients());
+  profile(second, small_model(), light_coefficients());
+  cr_assert(decide(view).reclaims.empty());
+}
+
+Test(swell, a_job_about_to_end_is_not_stopped_for_more_gpus) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  auto training = profile(add_job(view, 1, 0, 2), small_model(), light_coefficients());
+  training->remaining_samples = 10;
+  cr_assert_eq(granted(decide(view), 1), 0);
+  training->remaining_samples = 1e9;
+  cr_assert_gt(granted(decide(view), 1), 0);
+}
+
+Test(swell, never_lends_gpus_that_a_pending_job_could_start_on) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view);
+  profile(add_job(view, 1, 0, 4), small_model(), light_coefficients());
+  view.queue.push_back(pending(9, 1, 8));
+  for (const Grant& grant : decide(view).grants) cr_assert_neq(grant.node, 1);
+}
+
+Test(swell, a_waiting_job_is_served_first_of_all) {
+  ClusterView view = one_has_all(0, 0);
+  view.queue.push_back(pending(9, 1, 2));
+  const Decisions decisions = decide(view);
+  const bool served = std::any_of(decisions.reclaims.begin(), decisions.reclaims.end(),
+                                  [](const Reclaim& reclaim) { return reclaim.needed_by == 9; });
+  cr_assert(served);
+}
