@@ -103,11 +103,14 @@ int main(int argc, char** argv) {
   for (int event = 0; event < 200; ++event) {
     view.now_s += 30;
     if (event > 0 && event % 2 == 0 && !view.jobs.empty()) end_one(view, random() % view.jobs.size());
-    if (event % 2 == 1) start_one(view, next_job++, random);
+    // The next job to start needs a node with up to 8 idle GPUs, which are taken back for it.
+    view.queue.clear();
+    if (event % 2 == 1) view.queue.push_back(pending(next_job, 1, 8));
     const double begin = cpu_s();
     const Decisions decisions = (*made)->decide(view);
     seconds.push_back(cpu_s() - begin);
     apply(view, decisions, next_companion);
+    if (event % 2 == 1) start_one(view, next_job++, random);
   }
   std::printf("first decision, nothing remembered: %.3f s\n", seconds.front());
   std::sort(seconds.begin(), seconds.end());
