@@ -81,8 +81,16 @@ const Key keys[] = {
      }},
     {"Policy",
      [](Config& c, std::string_view v) -> Allowed {
-       if (!policy::make_policy(v)) return fmt::format("one of {}", fmt::join(policy::policy_names(), ", "));
+       const auto made = policy::make_policy(v);
+       if (!made || (*made)->role() != policy::Role::lends) return fmt::format("one of {}", fmt::join(policy::policy_names(), ", "));
        c.policy = v;
+       return std::nullopt;
+     }},
+    {"Aggressiveness",
+     [](Config& c, std::string_view v) -> Allowed {
+       const auto read = read_number<double>(v);
+       if (!read || !std::isfinite(*read) || *read < 0 || *read > 100) return "a number from 0 to 100";
+       c.aggressiveness = *read;
        return std::nullopt;
      }},
     {"ExpansionQOS", [](Config& c, std::string_view v) { return name(c.expansion_qos, v); }},

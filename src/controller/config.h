@@ -14,6 +14,7 @@ struct Config {
   bool enabled = true;                          ///< Elasticity=yes|no
   std::string base_scheduler = "sched/backfill";///< BaseScheduler
   std::string policy = "fewest-first";          ///< Policy
+  double aggressiveness = 1;                    ///< Aggressiveness: of policies that lend by benefit
   std::string expansion_qos;                    ///< ExpansionQOS: companions run under it
   std::string expansion_partition;              ///< ExpansionPartition: or in it, where there is no slurmdbd
   std::string control_address;                  ///< ControlAddress: where agents connect; empty: slurmctld's address

@@ -43,7 +43,7 @@ Json companion_json(const Companion& companion) {
 Controller::Controller(Parts parts)
     : parts_(std::move(parts)), events_(parts_.config.event_log, parts_.log),
       fabric_(parts_.config_folder, [this](const std::string& text) { events_.say(text); }) {
-  Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(parts_.config.policy);
+  Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(parts_.config.policy, {parts_.config.aggressiveness});
   if (policy) policy_ = std::move(*policy);
   if (parts_.state_path.empty()) return;
   Result<SavedState> saved = load_state(parts_.state_path);

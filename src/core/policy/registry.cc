@@ -26,8 +26,8 @@ std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
 }
 
 constexpr Entry entries[] = {
-    {"swell", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
     {"fewest-first", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<FewestFirst>(); }},
+    {"swell", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
     {"marginal-benefit", by_benefit<MarginalBenefit>},
     {"suika-dp", [](const PolicyOptions& options) { return make_suika_dp(options.aggressiveness); }},
     {"metis", [](const PolicyOptions& options) { return make_metis(options.aggressiveness); }},

@@ -17,6 +17,9 @@ namespace {
 /// Jobs younger than this are alike: the first seconds say nothing.
 constexpr double kYoung_s = 10;
 
+/// GPUs looked at in one step: the time to plan grows with their square, and steps follow each other.
+constexpr int kStep = 64;
+
 double speed(const ElasticJobView& job, const plan::Layout& layout, const ClusterView& view) {
   return perf::PerformanceModel(*job.training->model, *view.machines, *job.training->coefficients).throughput(layout);
 }
@@ -120,12 +123,12 @@ class Decision {
                                      [&](const Runner& one) { return one.job == &taker; });
     if (runner == expansions.runners().end()) return {};
     double with_idle = 0;
-    for (const Offer& offer : expansions.offers(*runner, runner->total))
+    for (const Offer& offer : expansions.offers(*runner, std::min(runner->total, kStep)))
       with_idle = std::max(with_idle, gain(taker, runner->throughput, offer.throughput));
     for (const auto& [job, companion] : pool) expansions.imagine_idle(*companion);
     Companions best;
     double best_net = 0;
-    for (const Offer& offer : expansions.offers(*runner, runner->total)) {
+    for (const Offer& offer : expansions.offers(*runner, std::min(runner->total, kStep))) {
       const Companions touched = touched_by(offer, pool);
       double lost = 0;
       for (const auto& [job, companion] : touched) lost += loss(*job, *companion) * companion->held.gpus;
@@ -196,7 +199,7 @@ class Decision {
   std::optional<Best> best_of(Expansions& expansions, std::size_t index) const {
     const Runner& runner = expansions.runners()[index];
     std::optional<Best> best;
-    for (Offer& offer : expansions.offers(runner, runner.layout.gpu_count())) {
+    for (Offer& offer : expansions.offers(runner, std::min(runner.layout.gpu_count(), kStep))) {
       if (!(offer.throughput > runner.throughput)) continue;
       const double each = gain(*runner.job, runner.throughput, offer.throughput) / offer.gpus;
       if (!best || each > best->gain) best = Best{each, index, expansions.changes(), std::move(offer)};

@@ -18,7 +18,7 @@ class Swell final : public Policy {
     double youth = 0.5;       ///< weight falls with this power of the time since the start
     double margin = 1.5;      ///< gain over loss where a companion changes hands
     double least_speedup = 1.02;  ///< of a whole change of plan
-    int takers = 8;           ///< jobs at most that others give up GPUs for in one decision
+    int takers = 4;           ///< jobs at most that others give up GPUs for in one decision
     int queue_depth = 1000;   ///< pending jobs looked at, from the head
     double least_growth = 0.1;  ///< of jobs without a profile; see FewestFirst
   };

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// How long one decision takes with 1,024 GPUs, on one core: jobs of Suika's Table 1 with profiles of
+// their own fill most of 128 nodes; then one job at a time ends or starts. usage: policy [NAME].
+// Last line: JSON.
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <random>
+
+#include "core/models/catalogue.h"
+#include "core/policy/registry.h"
+#include "support/views.h"
+
+using namespace swell;
+using namespace support;
+
+namespace {
+
+double cpu_s() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+/// A job of a random model on its default number of GPUs; nothing where no node has them.
+void start_one(ClusterView& view, JobId id, std::mt19937& random) {
+  const char* names[] = {"gpt2-350m", "gpt2-1.3b", "qwen2-1.5b", "llama2-7b", "qwen2-7b"};
+  const auto entry = models::find_model(names[random() % 5]).value();
+  const int gpus = entry.dp * entry.tp;
+  for (NodeIndex node = 0; node < static_cast<NodeIndex>(view.nodes.size()); ++node) {
+    if (view.nodes[static_cast<std::size_t>(node)].free.gpus < gpus) continue;
+    ElasticJobView& job = add_job(view, id, node, gpus);
+    job.max_gpus = 1024;
+    job.started_s = view.now_s;
+    auto coefficients = perf::expected_coefficients(entry.model, *view.machines);
+    for (auto& type : coefficients.types) type.comp_s *= std::uniform_real_distribution<double>(0.9, 1.1)(random);
+    profile(job, entry.model, coefficients, entry.micro_batches);
+    return;
+  }
+}
+
+void end_one(ClusterView& view, std::size_t index) {
+  const ElasticJobView& job = view.jobs[index];
+  NodeView& node = view.nodes[static_cast<std::size_t>(job.basic_nodes[0])];
+  node.free_gpus |= job.basic_gpu_masks[0];
+  node.free += job.per_worker * job.basic_gpus;
+  for (const CompanionView& companion : job.companions) {
+    NodeView& lender = view.nodes[static_cast<std::size_t>(companion.node)];
+    lender.free_gpus |= companion.gpus;
+    lender.free += companion.held;
+  }
+  view.jobs.erase(view.jobs.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+/// As if every grant and reclaim had been carried out at once.
+void apply(ClusterView& view, const Decisions& decisions, JobId& next) {
+  for (const Reclaim& reclaim : decisions.reclaims)
+    for (ElasticJobView& job : view.jobs)
+      std::erase_if(job.companions, [&](const CompanionView& companion) {
+        if (companion.id != reclaim.companion) return false;
+        NodeView& node = view.nodes[static_cast<std::size_t>(companion.node)];
+        node.free_gpus |= companion.gpus;
+        node.free += companion.held;
+        return true;
+      });
+  for (const NewPlan& plan : decisions.plans)
+    for (ElasticJobView& job : view.jobs) {
+      if (job.id != plan.job) continue;
+      auto training = std::make_shared<Training>(*job.training);
+      training->current = plan.layout;
+      job.training = training;
+      for (const Grant& grant : decisions.grants) {
+        if (grant.job != job.id) continue;
+        plan::GpuMask wanted = 0;
+        for (const auto& stage : plan.layout.stages)
+          for (const auto& group : stage.groups)
+            if (group.node == grant.node) wanted |= group.gpus;
+        NodeView& node = view.nodes[static_cast<std::size_t>(grant.node)];
+        wanted &= node.free_gpus;
+        while (std::popcount(wanted) < grant.lent.gpus) wanted |= (node.free_gpus & ~wanted) & (~(node.free_gpus & ~wanted) + 1);
+        node.free_gpus &= ~wanted;
+        node.free -= grant.lent;
+        job.companions.push_back({next++, grant.node, grant.lent, wanted, false});
+      }
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* name = argc > 1 ? argv[1] : "swell";
+  auto made = policy::make_policy(name);
+  if (!made) {
+    std::fprintf(stderr, "policy: %s\n", made.error().message().c_str());
+    return 2;
+  }
+  std::mt19937 random(1);
+  ClusterView view = idle_cluster(128);
+  view.machines = std::make_shared<const cluster::Cluster>(cluster::preset("128x8-h100").value());
+  JobId next_job = 1, next_companion = 100000;
+  for (int i = 0; i < 130; ++i) start_one(view, next_job++, random);
+  std::vector<double> seconds;
+  for (int event = 0; event < 200; ++event) {
+    view.now_s += 30;
+    if (event > 0 && event % 2 == 0 && !view.jobs.empty()) end_one(view, random() % view.jobs.size());
+    // The next job to start needs a node with up to 8 idle GPUs, which are taken back for it.
+    view.queue.clear();
+    if (event % 2 == 1) view.queue.push_back(pending(next_job, 1, 8));
+    const double begin = cpu_s();
+    const Decisions decisions = (*made)->decide(view);
+    seconds.push_back(cpu_s() - begin);
+    apply(view, decisions, next_companion);
+    if (event % 2 == 1) start_one(view, next_job++, random);
+  }
+  std::printf("first decision, nothing remembered: %.3f s\n", seconds.front());
+  std::sort(seconds.begin(), seconds.end());
+  const auto at = [&](double share) { return seconds[static_cast<std::size_t>(share * static_cast<double>(seconds.size() - 1))]; };
+  std::printf("{\"bench\": \"policy\", \"policy\": \"%s\", \"gpus\": 1024, \"jobs\": %zu, \"p50_s\": %.4f, \"p90_s\": %.4f, \"p99_s\": %.4f, \"most_s\": %.4f}\n",
+              name, view.jobs.size(), at(0.5), at(0.9), at(0.99), seconds.back());
+  return 0;
+}
