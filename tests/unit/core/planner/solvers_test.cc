@@ -181,17 +181,24 @@ Test(incremental, deals_every_type_over_all_stages) {
   cr_assert_gt(incremental(problem).rows.back().throughput, 0.99 * optimum);
 }
 
-// Generated cases (as tests/bench/plan-quality makes them) whose optimum has both types in every stage:
-// 0.929 and 0.912 of it without dealing.
+/// The share of the optimum that is reached in a case as tests/bench/plan-quality makes them.
+static double share_of_optimum(unsigned seed) {
+  support::CaseGenerator generate(seed);
+  const int nodes = generate.between(1, 3), gpus = generate.between(std::max(4, 2 * nodes), 12);
+  const auto made = generate.make(nodes, gpus, 1, gpus / 2);
+  cr_assert(made.has_value());
+  return incremental(made->problem()).rows.back().throughput / Exhaustive().solve(made->problem(), {}).rows.back().throughput;
+}
+
+// Their optimum has both types in every stage: 0.929 and 0.912 of it without dealing.
 Test(incremental, reaches_optima_that_mix_types_in_stages) {
-  for (unsigned seed : {2366u, 3008u}) {
-    support::CaseGenerator generate(seed);
-    const int nodes = generate.between(1, 3), gpus = generate.between(std::max(4, 2 * nodes), 12);
-    const auto made = generate.make(nodes, gpus, 1, gpus / 2);
-    cr_assert(made.has_value());
-    const double ratio = incremental(made->problem()).rows.back().throughput / Exhaustive().solve(made->problem(), {}).rows.back().throughput;
-    cr_assert_gt(ratio, 0.98, "seed %u: %g", seed, ratio);
-  }
+  for (unsigned seed : {2366u, 3008u}) cr_assert_gt(share_of_optimum(seed), 0.98, "seed %u", seed);
+}
+
+// Their optimum makes a stage of the GPUs that equal stages leave over on several nodes: 0.89 to 0.93 of it without
+// such starts; the last one without moving single layers before starts are compared.
+Test(incremental, reaches_optima_with_a_stage_of_left_over_gpus) {
+  for (unsigned seed : {4140u, 10638u, 16515u, 110193u, 21689u}) cr_assert_gt(share_of_optimum(seed), 0.98, "seed %u", seed);
 }
 
 Test(incremental, exact_consistency_changes_the_pipeline_alone) {
