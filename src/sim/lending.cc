@@ -78,6 +78,7 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
       if (!change.reclaims.empty()) reclaim(state, job, change.reclaims, nullptr);
       continue;
     }
+    const bool starting = job.starting(state.now_s);
     for (const NodeGpus& part : *gpus) {
       const policy::JobId companion = state.next_companion++;
       state.ledger.take(part, {id, companion});
@@ -89,7 +90,9 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
     }
     plan::Layout next = plan_for(state, job, change.plan);
     ++job.version;
-    if (!(next == job.current)) begin_move(state, job, std::move(next));
+    if (next == job.current) continue;
+    if (starting) state.start_anew(job, std::move(next));
+    else begin_move(state, job, std::move(next));
   }
 }
 

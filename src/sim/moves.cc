@@ -14,7 +14,8 @@ namespace {
 
 double predicted_s(const State& state, const Job& job, const plan::Layout& layout) {
   const auto& coefficients = job.coefficients ? *job.coefficients : *job.type.expected;
-  return perf::PerformanceModel(*job.type.model, state.cluster, coefficients).iteration_time(layout).total();
+  const perf::Sends sends = state.setup.policy ? state.setup.policy->sends() : perf::Sends::free;
+  return perf::PerformanceModel(*job.type.model, state.cluster, coefficients, sends).iteration_time(layout).total();
 }
 
 policy::RedeploymentCost cost_of(const State& state, const Job& job, const plan::Layout& from, const plan::Layout& to) {

@@ -55,8 +55,8 @@ class Simulation {
     switch (event.kind) {
       case Kind::submission: return state_.make_pending(*job);
       case Kind::profile:
-        if (job->phase != Phase::running || job->coefficients) return;
-        job->coefficients = job->truth.profile(job->basic_plan, state_.setup.prediction_error);
+        if (job->phase != Phase::running || job->coefficients || event.at_s != job->profiled_s) return;
+        job->coefficients = job->truth.profile(job->current, state_.setup.prediction_error);
         state_.to_decide = true;
         return;
       case Kind::end:
@@ -75,11 +75,12 @@ class Simulation {
     }
   }
 
-  /// Starts what can start, and has the policy look at the rest. A start alone leaves it nothing to do: the
-  /// job cannot grow before its profile is there.
+  /// Starts what can start, and has the policy look at the rest. A start alone leaves most policies nothing to
+  /// do: the job cannot grow before its profile is there.
   void react() {
-    const bool changed = std::exchange(state_.changed, false), to_decide = std::exchange(state_.to_decide, false);
+    const bool changed = std::exchange(state_.changed, false);
     if (changed && !state_.replaces()) start_jobs();
+    const bool to_decide = std::exchange(state_.to_decide, false);
     if (!state_.setup.policy || state_.unfinished == 0) return;
     if (!(changed && (state_.replaces() || !state_.pending.empty())) && !to_decide) return;
     if (deciding_) stale_ = true;

@@ -30,6 +30,10 @@ int Job::lent_gpus() const noexcept {
   return sum;
 }
 
+bool Job::starting(double now_s) const noexcept {
+  return phase == Phase::running && move == Move::none && !coefficients && companions.empty() && now_s - started_s < policy::kInitialize_s;
+}
+
 State::State(const Setup& its_setup)
     : setup(its_setup), cluster(*its_setup.cluster), ledger(cluster), kept(cluster.nodes().size(), 0) {
   jobs.reserve(setup.workload->jobs.size());
@@ -96,8 +100,24 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
   ++job.version;
   changed = true;
   set_training(job, true);
-  if (!job.coefficients && setup.policy)
-    plan_event(now_s + kProfileIterations / job.rate, Event::Kind::profile, job.spec.id);
+  plan_profile(job);
+  if (setup.policy && setup.policy->lends_at_start() && job.spec.elastic) to_decide = true;
+}
+
+void State::start_anew(Job& job, plan::Layout plan) {
+  job.left = job.saved_left;
+  job.since_s = job.saved_s = job.reconfigured_s = now_s;
+  job.current = std::move(plan);
+  ++job.version;
+  changed = true;
+  set_training(job, true);
+  plan_profile(job);
+}
+
+void State::plan_profile(Job& job) {
+  if (job.coefficients || !setup.policy) return;
+  job.profiled_s = now_s + kProfileIterations / job.rate;
+  plan_event(job.profiled_s, Event::Kind::profile, job.spec.id);
 }
 
 void State::drop_companions(Job& job) {

@@ -51,6 +51,7 @@ struct Job {
   double since_s = 0;                 ///< `left` is of this moment
   double saved_left = 0;              ///< `left` as of the last checkpoint
   double saved_s = 0;
+  double profiled_s = 0;              ///< when its profile will be ready
   double pending_since_s = 0, started_s = 0, reconfigured_s = 0;
   long version = 0;                   ///< rises with every change of plan, GPUs or phase; stamps its events
   long end_stamp = 0;                 ///< of the end event that counts
@@ -61,6 +62,8 @@ struct Job {
 
   GpuSet held(bool with_leaving) const;
   int lent_gpus() const noexcept;
+  /// Whether its first workers still initialize.
+  bool starting(double now_s) const noexcept;
 };
 
 struct Event {
@@ -116,11 +119,14 @@ struct State {
   void set_training(Job& job, bool trains);
   void make_pending(Job& job);
   void start(Job& job, const GpuSet& gpus, plan::Layout plan);
+  /// Of a job that is starting: its first workers are those of `plan`, and what it did since its start is void.
+  void start_anew(Job& job, plan::Layout plan);
   void end(Job& job);
   /// Gives all its companions back at once.
   void drop_companions(Job& job);
 
  private:
+  void plan_profile(Job& job);
   long next_event_ = 0;
 };
 

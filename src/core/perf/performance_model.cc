@@ -82,6 +82,15 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage) const n
 }
 
 IterationTime PerformanceModel::iteration_time(const plan::Layout& layout) const noexcept {
+  if (sends_ == Sends::counted && layout.pp() > 1) {
+    SendingPipelineSum sum;
+    const plan::StageLayout* before = nullptr;
+    for (const plan::StageLayout& stage : layout.stages) {
+      sum.add(stage_times(stage), before ? send_s(*before, stage, coefficients_.activ_bytes, cluster_) : 0);
+      before = &stage;
+    }
+    return sum.finish(layout.micro_batches);
+  }
   PipelineSum sum;
   for (const plan::StageLayout& stage : layout.stages) sum.add(stage_times(stage));
   return sum.finish(layout.micro_batches);

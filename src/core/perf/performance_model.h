@@ -5,16 +5,19 @@
 #include "core/models/model.h"
 #include "core/perf/coefficients.h"
 #include "core/perf/equations.h"
+#include "core/perf/sends.h"
 #include "core/plan/layout.h"
 
 namespace swell::perf {
 
-/// Iteration time of any plan of one job: Suika, appendix A.2, with GPU-type-specific coefficients.
+/// Iteration time of any plan of one job: Suika, appendix A.2, with GPU-type-specific coefficients and,
+/// where asked for, the sends between stages (sends.h).
 /// Keeps references: model, cluster and coefficients outlive it. Const, hence safe between threads.
 class PerformanceModel {
  public:
-  PerformanceModel(const models::Model& model, const cluster::Cluster& cluster, const Coefficients& coefficients) noexcept
-      : model_(model), cluster_(cluster), coefficients_(coefficients) {}
+  PerformanceModel(const models::Model& model, const cluster::Cluster& cluster, const Coefficients& coefficients,
+                   Sends sends = Sends::free) noexcept
+      : model_(model), cluster_(cluster), coefficients_(coefficients), sends_(sends) {}
 
   /// Times of stage `stage`; layouts must be resolved against this cluster.
   StageTimes stage_times(const plan::StageLayout& stage) const noexcept;
@@ -37,6 +40,7 @@ class PerformanceModel {
   const models::Model& model_;
   const cluster::Cluster& cluster_;
   const Coefficients& coefficients_;
+  Sends sends_;
 };
 
 }  // namespace swell::perf

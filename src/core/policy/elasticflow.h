@@ -22,6 +22,7 @@ class ElasticFlow final : public Policy {
   Decisions decide(const ClusterView& view) const override;
   Role role() const noexcept override { return Role::replaces; }
   double round_s() const noexcept override { return options_.round_s; }
+  perf::Sends sends() const noexcept override { return perf::Sends::counted; }
   Redeployment redeployment() const noexcept override { return Redeployment::checkpoint; }
 
  private:

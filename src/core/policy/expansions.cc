@@ -31,10 +31,6 @@ int workers_in(const Resources& free, const Resources& worker) {
   return std::max(most, 0);
 }
 
-double predicted(const ElasticJobView& job, const plan::Layout& layout, const ClusterView& view) {
-  return perf::PerformanceModel(*job.training->model, *view.machines, *job.training->coefficients).throughput(layout);
-}
-
 bool uses(const plan::Layout& layout, NodeIndex node, plan::GpuMask gpus) {
   for (const plan::StageLayout& stage : layout.stages)
     for (const plan::GroupLayout& group : stage.groups)
@@ -64,7 +60,7 @@ Expansions::Expansions(Room& room, const ScaleTables& tables) : room_(room), tab
     const int total = room.total(job);
     if (next_size(job, total) == 0) continue;
     const plan::Layout& layout = job.training->current;
-    runners_.push_back({&job, layout, total, predicted(job, layout, view), {}});
+    runners_.push_back({&job, layout, total, tables.throughput(*job.training, layout, *view.machines), {}});
   }
 }
 
@@ -160,7 +156,7 @@ std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables, co
   std::sort(made.begin(), made.end(), [](const Step& a, const Step& b) { return a.companion->id < b.companion->id; });
   const Scaling scaling = tables.of(*job.training, job.training->basic, gpus, gpus.size(), *view.machines);
   // What runs now is at least as good as any table knows.
-  const double now = predicted(job, job.training->current, view);
+  const double now = tables.throughput(*job.training, job.training->current, *view.machines);
   auto with = [&](int have) {
     std::size_t row = 0;
     while (row + 1 < scaling.rows() && scaling.gpus(row + 1) <= have) ++row;

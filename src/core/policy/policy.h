@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/perf/sends.h"
 #include "core/policy/redeployment.h"
 #include "core/policy/view.h"
 
@@ -60,6 +61,10 @@ class Policy {
   virtual Role role() const noexcept { return Role::lends; }
   /// Seconds between decisions; 0: whenever something changed.
   virtual double round_s() const noexcept { return 0; }
+  /// Whether jobs that have just started (ElasticJobView::starting) are worth a decision.
+  virtual bool lends_at_start() const noexcept { return false; }
+  /// What its predictions of throughput count.
+  virtual perf::Sends sends() const noexcept { return perf::Sends::free; }
   /// How the system that this policy belongs to moves jobs.
   virtual Redeployment redeployment() const noexcept { return Redeployment::local_reuse; }
 };

@@ -9,11 +9,6 @@ namespace swell::policy {
 
 namespace {
 
-// Starting workers: processes, CUDA context, model build, NCCL communicators. Suika's Fig. 10 shows
-// it as a large part of a checkpoint-resume redeployment, without a figure; 25 s is the least restart
-// that Sia's authors report (25 to 250 s by model).
-constexpr double kInitialize_s = 25;
-
 // What no overlap hides: stopping at a step's end, connecting the changed groups, the first slow
 // step. Set so that checkpoint over local reuse comes to what Suika measures on average, 4.89 times
 // (Sia) and 4.44 times (Rubick) (section 5.3, Fig. 14a), over its Table 1 with 3:1:1.

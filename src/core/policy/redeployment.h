@@ -23,6 +23,11 @@ struct RedeploymentCost {
   double pause_s = 0;
 };
 
+/// Starting workers: processes, CUDA context, model build, NCCL communicators. Suika's Fig. 10 shows
+/// it as a large part of a checkpoint-resume redeployment, without a figure; 25 s is the least restart
+/// that Sia's authors report (25 to 250 s by model).
+inline constexpr double kInitialize_s = 25;
+
 /// From the bytes that move over the links of `cluster` and the time to initialize workers. The
 /// constants, with the paper's figure each is from, stand in redeployment.cc.
 RedeploymentCost redeployment_cost(Redeployment method, const models::Model& model,

@@ -29,6 +29,7 @@ class Rubick final : public Policy {
   explicit Rubick(Options options) noexcept : options_(options) {}
   Decisions decide(const ClusterView& view) const override;
   Role role() const noexcept override { return Role::replaces; }
+  perf::Sends sends() const noexcept override { return perf::Sends::counted; }
   Redeployment redeployment() const noexcept override { return Redeployment::checkpoint; }
 
  private:

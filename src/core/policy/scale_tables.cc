@@ -21,7 +21,7 @@ Scaling ScaleTables::of(const Training& training, const plan::Layout& current, c
   if (auto known = find(names->key())) return {std::move(known), std::move(names)};
 
   const cluster::Cluster part = names->machines();
-  const perf::PerformanceModel model(*training.model, part, *training.coefficients);
+  const perf::PerformanceModel model(*training.model, part, *training.coefficients, sends_);
   auto table = std::make_shared<const planner::ScaleTable>(
       solver_->solve({model, names->current(), names->free(), training.consistency}, {}));
   const std::lock_guard lock(mutex_);

@@ -36,19 +36,24 @@ class Scaling {
 /// for again. A pure function with a bounded memory; thread-safe.
 class ScaleTables {
  public:
-  explicit ScaleTables(std::unique_ptr<const planner::Solver> solver, std::size_t most = 8192)
-      : solver_(std::move(solver)), most_(most) {}
+  explicit ScaleTables(std::unique_ptr<const planner::Solver> solver, perf::Sends sends = perf::Sends::free, std::size_t most = 8192)
+      : solver_(std::move(solver)), sends_(sends), most_(most) {}
 
   /// For a job that runs `current` and could have the first `most` of `free` in affinity order.
   /// `training` has a model and coefficients.
   Scaling of(const Training& training, const plan::Layout& current, const std::vector<cluster::GpuRef>& free,
              std::size_t most, const cluster::Cluster& machines) const;
+  /// Samples a second, as the tables have it.
+  double throughput(const Training& training, const plan::Layout& layout, const cluster::Cluster& machines) const {
+    return perf::PerformanceModel(*training.model, machines, *training.coefficients, sends_).throughput(layout);
+  }
 
  private:
   using Memory = std::unordered_map<std::string, std::shared_ptr<const planner::ScaleTable>>;
   std::shared_ptr<const planner::ScaleTable> find(const std::string& key) const;
 
   std::unique_ptr<const planner::Solver> solver_;
+  perf::Sends sends_;
   std::size_t most_;
   mutable std::mutex mutex_;
   mutable Memory recent_, older_;  ///< `older_` goes when `recent_` is full

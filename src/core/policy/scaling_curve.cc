@@ -52,7 +52,7 @@ JobModel::JobModel(std::shared_ptr<const Training> training, std::shared_ptr<con
       machines_(std::move(machines)),
       coefficients_(training_->coefficients ? training_->coefficients
                                             : std::make_shared<perf::Coefficients>(perf::expected_coefficients(*training_->model, *machines_))),
-      perf_(*training_->model, *machines_, *coefficients_) {}
+      perf_(*training_->model, *machines_, *coefficients_, perf::Sends::counted) {}
 
 planner::Evaluator& JobModel::evaluator(int micro_batches) {
   const auto known = evaluators_.find(micro_batches);

@@ -7,6 +7,7 @@
 
 #include "core/perf/performance_model.h"
 #include "core/planner/incremental.h"
+#include "core/planner/micro_batches.h"
 #include "core/policy/expansions.h"
 #include "core/policy/worker_by_worker.h"
 
@@ -17,12 +18,11 @@ namespace {
 /// Jobs younger than this are alike: the first seconds say nothing.
 constexpr double kYoung_s = 10;
 
+/// Of a job's speed, however long it pauses.
+constexpr double kLeastLeft = 0.01;
+
 /// GPUs looked at in one step: the time to plan grows with their square, and steps follow each other.
 constexpr int kStep = 64;
-
-double speed(const ElasticJobView& job, const plan::Layout& layout, const ClusterView& view) {
-  return perf::PerformanceModel(*job.training->model, *view.machines, *job.training->coefficients).throughput(layout);
-}
 
 /// One decision being worked out.
 class Decision {
@@ -33,7 +33,7 @@ class Decision {
   Decisions run() {
     for (const ElasticJobView& job : view_.jobs) {
       if (!Expansions::can_plan(job, view_)) continue;
-      basic_[job.id] = speed(job, job.training->basic, view_);
+      basic_[job.id] = speed(job, job.training->basic);
       if (!job.companions.empty()) steps_[job.id] = steps(job, tables_, view_);
     }
     room_.serve_queue(options_.queue_depth, [this](const ElasticJobView& job, const CompanionView& companion) {
@@ -53,6 +53,10 @@ class Decision {
   }
 
  private:
+  double speed(const ElasticJobView& job, const plan::Layout& layout) const {
+    return tables_.throughput(*job.training, layout, *view_.machines);
+  }
+
   // ---- what a job's speed is worth
 
   /// Of a job that is `times` as fast as on its basic GPUs.
@@ -62,6 +66,8 @@ class Decision {
   }
 
   double weight(const ElasticJobView& job) const {
+    if (job.training->remaining_samples >= 0)
+      return std::pow(std::max(job.training->remaining_samples / basic_.at(job.id), kYoung_s), -options_.shortness);
     return std::pow(std::max(view_.now_s - job.started_s, kYoung_s), -options_.youth);
   }
 
@@ -79,6 +85,26 @@ class Decision {
     return 0;  // nothing is known: the profiled ones are worth more
   }
 
+  // ---- what a change of plan costs
+
+  RedeploymentCost cost_of(const ElasticJobView& job, const plan::Layout& to) const {
+    return redeployment_cost(Redeployment::local_reuse, *job.training->model, *job.training->coefficients, job.training->current, to,
+                             *view_.machines);
+  }
+
+  /// How long a change of plan has for paying: what is left to do where that is known; otherwise as long as
+  /// the job has run, since durations have long tails: half of the jobs of an age reach twice that age.
+  double horizon_s(const ElasticJobView& job, double throughput) const {
+    if (job.training->remaining_samples >= 0) return job.training->remaining_samples / throughput;
+    return std::max(view_.now_s - job.started_s, options_.least_horizon_s);
+  }
+
+  /// `throughput` less what a pause takes of the horizon.
+  double after_pause(const ElasticJobView& job, double throughput, double pause_s) const {
+    const double share = pause_s / horizon_s(job, throughput);
+    return throughput * std::max(1 - share, kLeastLeft);
+  }
+
   // ---- from those who gain little to those who gain much
 
   using Companions = std::vector<std::pair<const ElasticJobView*, const CompanionView*>>;
@@ -87,7 +113,7 @@ class Decision {
     std::vector<std::pair<double, const ElasticJobView*>> takers;  // what a GPU is worth to them
     for (const ElasticJobView& job : view_.jobs) {
       if (!job.may_grow || room_.shrinks(job) || !basic_.contains(job.id)) continue;
-      const double now = speed(job, job.training->current, view_);
+      const double now = speed(job, job.training->current);
       takers.emplace_back(gain(job, now, 2 * now) / std::max(room_.total(job), 1), &job);
     }
     std::stable_sort(takers.begin(), takers.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -128,16 +154,37 @@ class Decision {
     for (const auto& [job, companion] : pool) expansions.imagine_idle(*companion);
     Companions best;
     double best_net = 0;
-    for (const Offer& offer : expansions.offers(*runner, std::min(runner->total, kStep))) {
+    const Offer* best_offer = nullptr;
+    const std::vector<Offer> offers = expansions.offers(*runner, std::min(runner->total, kStep));
+    for (const Offer& offer : offers) {
       const Companions touched = touched_by(offer, pool);
-      double lost = 0;
-      for (const auto& [job, companion] : touched) lost += loss(*job, *companion) * companion->held.gpus;
-      const double net = gain(taker, runner->throughput, offer.throughput) - with_idle - options_.margin * lost;
+      const double net = gain(taker, runner->throughput, offer.throughput) - with_idle - options_.margin * lost_with(touched);
       if (touched.empty() || net <= best_net) continue;
       best_net = net;
       best = touched;
+      best_offer = &offer;
     }
+    if (best_offer == nullptr || best_net <= pauses(taker, *best_offer, best)) return {};
     return best;
+  }
+
+  double lost_with(const Companions& given) const {
+    double lost = 0;
+    for (const auto& [job, companion] : given) lost += loss(*job, *companion) * companion->held.gpus;
+    return lost;
+  }
+
+  /// What standing still costs the taker and those who give, in the unit of gain(). Not for every offer: it takes long.
+  double pauses(const ElasticJobView& taker, const Offer& offer, const Companions& given) const {
+    const double taker_s = cost_of(taker, offer.scaling.layout(offer.row)).pause_s;
+    double sum = gain(taker, after_pause(taker, offer.throughput, taker_s), offer.throughput);
+    std::set<JobId> counted;
+    for (const auto& [job, companion] : given) {
+      if (!counted.insert(job->id).second) continue;
+      const double now = speed(*job, job->training->current);
+      sum += gain(*job, after_pause(*job, now, cost_of(*job, job->training->basic).pause_s), now);
+    }
+    return sum;
   }
 
   static Companions touched_by(const Offer& offer, const Companions& pool) {
@@ -160,26 +207,25 @@ class Decision {
   /// 14, over what is left to do where that is known.
   bool worth_it(const Runner& runner) const {
     const ElasticJobView& job = *runner.job;
-    const double now = speed(job, job.training->current, view_), times = runner.throughput / now;
+    const double now = speed(job, job.training->current), times = runner.throughput / now;
     if (times < options_.least_speedup) return false;
-    if (job.training->remaining_samples < 0) return true;
-    const RedeploymentCost cost = redeployment_cost(Redeployment::local_reuse, *job.training->model, *job.training->coefficients,
-                                                    job.training->current, runner.layout, *view_.machines);
-    return job.training->remaining_samples / now > cost.delay_s + times / (times - 1) * cost.pause_s;
+    if (job.starting) return true;
+    const RedeploymentCost cost = cost_of(job, runner.layout);
+    return horizon_s(job, now) > cost.delay_s + times / (times - 1) * cost.pause_s;
   }
 
-  /// Lends, leaves out those for whom it is not worth it, and lends anew to the others.
+  /// Lends; where a job's change is not worth it, lends anew with fewer GPUs for that job.
   void lend(Decisions& decisions) {
     const Room before = room_;
-    std::set<JobId> left_out;
+    std::map<JobId, int> most;
     for (;;) {
       room_ = before;
       Expansions expansions(room_, tables_);
-      scale_out(expansions, left_out);
+      scale_out(expansions, most);
       bool all = true;
       for (const Runner& runner : expansions.runners())
         if (!runner.lent.empty() && !worth_it(runner)) {
-          left_out.insert(runner.job->id);
+          most[runner.job->id] = (runner.total - room_.total(*runner.job)) / 2;
           all = false;
         }
       if (!all) continue;
@@ -196,10 +242,13 @@ class Decision {
     bool operator<(const Best& other) const { return gain != other.gain ? gain < other.gain : runner > other.runner; }
   };
 
-  std::optional<Best> best_of(Expansions& expansions, std::size_t index) const {
+  std::optional<Best> best_of(Expansions& expansions, std::size_t index, const std::map<JobId, int>& most) const {
     const Runner& runner = expansions.runners()[index];
+    int gpus = std::min(runner.layout.gpu_count(), kStep);
+    if (const auto found = most.find(runner.job->id); found != most.end())
+      gpus = std::min(gpus, found->second - (runner.total - room_.total(*runner.job)));
     std::optional<Best> best;
-    for (Offer& offer : expansions.offers(runner, std::min(runner.layout.gpu_count(), kStep))) {
+    for (Offer& offer : expansions.offers(runner, gpus)) {
       if (!(offer.throughput > runner.throughput)) continue;
       const double each = gain(*runner.job, runner.throughput, offer.throughput) / offer.gpus;
       if (!best || each > best->gain) best = Best{each, index, expansions.changes(), std::move(offer)};
@@ -207,16 +256,15 @@ class Decision {
     return best;
   }
 
-  void scale_out(Expansions& expansions, const std::set<JobId>& left_out) const {
+  void scale_out(Expansions& expansions, const std::map<JobId, int>& most) const {
     std::priority_queue<Best> queue;
     for (std::size_t i = 0; i < expansions.runners().size(); ++i)
-      if (!left_out.contains(expansions.runners()[i].job->id))
-        if (auto best = best_of(expansions, i)) queue.push(std::move(*best));
+      if (auto best = best_of(expansions, i, most)) queue.push(std::move(*best));
     while (!queue.empty()) {
       const Best best = queue.top();
       queue.pop();
       if (best.as_of == expansions.changes()) expansions.lend(expansions.runners()[best.runner], best.offer);
-      if (auto next = best_of(expansions, best.runner)) queue.push(std::move(*next));
+      if (auto next = best_of(expansions, best.runner, most)) queue.push(std::move(*next));
     }
   }
 
@@ -228,17 +276,33 @@ class Decision {
   std::map<JobId, std::vector<Step>> steps_;
 };
 
+/// `view` with coefficients for jobs that have no profile yet, from the data sheets of their GPUs; and
+/// those that are just starting may grow.
+ClusterView with_expectations(ClusterView view) {
+  for (ElasticJobView& job : view.jobs) {
+    if (!view.machines || !job.training || !job.training->model || job.training->coefficients) continue;
+    auto training = std::make_shared<Training>(*job.training);
+    training->coefficients = std::make_shared<const perf::Coefficients>(perf::expected_coefficients(*training->model, *view.machines));
+    job.training = std::move(training);
+    job.may_grow = job.may_grow || job.starting;
+  }
+  return view;
+}
+
 std::unique_ptr<const planner::Solver> as_far_as_asked() {
   planner::Incremental::Options options;
   options.most_free = 1 << 20;
-  return std::make_unique<planner::Incremental>(options);
+  return std::make_unique<planner::FewerMicroBatches>(std::make_unique<planner::Incremental>(options));
 }
 
 }  // namespace
 
 Swell::Swell() : Swell(Options{}) {}
-Swell::Swell(Options options) : options_(options), tables_(as_far_as_asked()) {}
+Swell::Swell(Options options) : options_(options), tables_(as_far_as_asked(), sends()) {}
 
-Decisions Swell::decide(const ClusterView& view) const { return Decision(view, options_, tables_).run(); }
+Decisions Swell::decide(const ClusterView& view) const {
+  const ClusterView known = with_expectations(view);
+  return Decision(known, options_, tables_).run();
+}
 
 }  // namespace swell::policy

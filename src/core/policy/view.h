@@ -80,6 +80,7 @@ struct ElasticJobView {
   std::vector<NodeIndex> basic_nodes;    ///< where its own allocation is
   std::vector<NodeIndex> excluded_nodes; ///< never lend there (the user's --exclude)
   bool may_grow = false;                 ///< an agent listens, no reconfiguration is under way
+  bool starting = false;                 ///< no step is done yet: another plan costs the time since its start alone
   int reconfigurations = 0;              ///< changes of plan so far
   std::vector<CompanionView> companions;
   std::vector<plan::GpuMask> basic_gpu_masks;  ///< which GPUs of each of basic_nodes

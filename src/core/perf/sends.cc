@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/perf/sends.h"
+
+#include <algorithm>
+
+namespace swell::perf {
+
+namespace {
+
+double bandwidth(const plan::GroupLayout& a, const plan::GroupLayout& b, const cluster::Cluster& cluster) noexcept {
+  if (a.node != b.node) return cluster.node_bandwidth(a.node, b.node);
+  return std::min(cluster.type(a.type).link_bytes_per_s, cluster.type(b.type).link_bytes_per_s);
+}
+
+}  // namespace
+
+double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double activ_bytes, const cluster::Cluster& cluster) noexcept {
+  double slowest = 0;
+  std::size_t j = 0;
+  int begin = 0, to_begin = 0;  // of the samples of this group of `from`, and of group j
+  for (const plan::GroupLayout& group : from.groups) {
+    const int end = begin + group.local_batch;
+    while (j < to.groups.size()) {
+      const plan::GroupLayout& other = to.groups[j];
+      const int to_end = to_begin + other.local_batch;
+      const int shared = std::min(end, to_end) - std::max(begin, to_begin);
+      if (shared > 0) slowest = std::max(slowest, shared * activ_bytes / bandwidth(group, other, cluster));
+      if (to_end > end) break;  // it has samples of the next group too
+      to_begin = to_end;
+      ++j;
+    }
+    begin = end;
+  }
+  return slowest;
+}
+
+}  // namespace swell::perf

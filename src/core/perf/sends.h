@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <array>
+
+#include "core/cluster/cluster.h"
+#include "core/perf/equations.h"
+#include "core/plan/layout.h"
+
+namespace swell::perf {
+
+/// Whether a performance model counts activations and their gradients that go from stage to stage.
+/// Suika's appendix A.2 does not: over InfiniBand they are lost in the noise. Over 10 Gbit/s a plan takes
+/// a third longer than that says.
+enum class Sends { free, counted };
+
+/// Seconds until the last group of stage `to` has the activations of one micro-batch that the groups of
+/// `from` have computed: every group sends each other the samples that both work on, all at the same
+/// time. `activ_bytes`: of one sample. The gradients on their way back take as long.
+double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double activ_bytes,
+              const cluster::Cluster& cluster) noexcept;
+
+/// PipelineSum with sends. Under 1F1B stage i runs PP - 1 - i forward passes ahead, so stages i to k
+/// together have k - i + 1 micro-batches under way: one iteration step takes at least the mean, over any such
+/// stages next to each other, of their passes and the sends between them, there and back.
+class SendingPipelineSum {
+ public:
+  /// `send`: from the stage before it to this one; 0 for the first.
+  void add(const StageTimes& stage, double send) noexcept {
+    const double back = in_front_;
+    in_front_ += stage.bwd + send;
+    time_.warm_up += stage.comp() + 2 * send;
+    time_.extra = std::max(time_.extra, stage.extra() - back - send);
+    double sum = 0;
+    comp_[at_] = stage.comp();
+    send_[at_] = 2 * send;
+    for (int i = 0; i <= at_; ++i) {  // the stages from at_ - i on
+      sum += comp_[at_ - i] + (i > 0 ? send_[at_ - i + 1] : 0);
+      period_ = std::max(period_, sum / (i + 1));
+    }
+    if (at_ + 1 < kMost) ++at_;
+  }
+  IterationTime finish(double micro_batches) const noexcept {
+    IterationTime time = time_;
+    time.steady = (micro_batches - 1) * period_;
+    return time;
+  }
+
+ private:
+  static constexpr int kMost = 128;  // deeper pipelines: the last stages count alone
+  std::array<double, kMost> comp_, send_;
+  int at_ = 0;
+  IterationTime time_;
+  double period_ = 0;
+  double in_front_ = 0;
+};
+
+}  // namespace swell::perf

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/planner/micro_batches.h"
+
+#include <algorithm>
+
+#include "core/perf/peak_memory.h"
+
+namespace swell::planner {
+
+namespace {
+
+int samples_of(const plan::Layout& layout) {
+  int sum = 0;
+  for (const plan::GroupLayout& group : layout.stages.front().groups) sum += group.local_batch;
+  return sum;
+}
+
+/// The same plan with half as many micro-batches, twice as large.
+plan::Layout halved(plan::Layout layout) {
+  layout.micro_batches /= 2;
+  for (plan::StageLayout& stage : layout.stages)
+    for (plan::GroupLayout& group : stage.groups) group.local_batch *= 2;
+  return layout;
+}
+
+/// Rows of `other` where they are the faster ones. Both tables are of the same GPUs in the same steps.
+void merge(ScaleTable& table, ScaleTable&& other) {
+  for (std::size_t i = 0; i < std::min(table.rows.size(), other.rows.size()); ++i) {
+    ScaleRow& row = table.rows[i];
+    // The first row is what the job runs.
+    if (i == 0 || row.gpus != other.rows[i].gpus || other.rows[i].throughput <= row.throughput) continue;
+    row = std::move(other.rows[i]);
+    row.why = "fewer micro-batches, " + row.why;
+  }
+  table.complete = table.complete && other.complete;
+  table.evaluated += other.evaluated;
+}
+
+}  // namespace
+
+ScaleTable FewerMicroBatches::solve(const Problem& problem, const Budget& budget) const {
+  ScaleTable table = solver_->solve(problem, budget);
+  if (problem.consistency == Consistency::exact) return table;
+  // More samples in a micro-batch than groups that could take one are of no use to the DP degree.
+  const int most_groups = problem.current.gpu_count() + static_cast<int>(table.order.size());
+  plan::Layout fewer = problem.current;
+  while (fewer.micro_batches % 2 == 0 && samples_of(fewer) < most_groups) {
+    fewer = halved(std::move(fewer));
+    if (!perf::MemoryModel(problem.perf).fits(fewer)) break;
+    merge(table, solver_->solve({problem.perf, fewer, problem.free, problem.consistency}, budget));
+  }
+  return table;
+}
+
+}  // namespace swell::planner
