@@ -28,7 +28,7 @@ struct JobTest {
 ///
 /// cons_tres chooses from all candidates first. Where its nodes are under more leaf switches than need be, it
 /// is asked again with those under fewer alone: at once the right ones where the nodes are idle, a few tries
-/// where they are in partial use. What is taken then has as many nodes, and breaks into no more idle ones. If
+/// where some are in partial use. What is taken then has as many nodes, and breaks into no more idle ones. If
 /// nothing better is found, the job gets what cons_tres chose. So a job starts whenever cons_tres would start
 /// it, and nothing is preempted for the sake of nearness.
 ///
@@ -52,8 +52,9 @@ class Narrowing {
   bool add_maps(const std::vector<std::string>& lists, std::vector<Bitmap*>& maps);
   void forget();
   int leaves_of(const Bitmap* taken);
-  void count_candidates(const Bitmap* candidates);
+  void count_candidates(const Choice& choice, const Bitmap* taken);
   std::vector<std::vector<int>> sets_to_try(const Choice& choice);
+  void add_idle(Bitmap* to, const Choice& choice, const std::vector<int>& leaves);
   bool try_leaves(const JobTest& call, const Choice& choice, const std::vector<int>& leaves);
 
   const Bitmaps& api_;

@@ -172,6 +172,17 @@ Test(narrowing, what_cons_tres_chose_comes_back_when_nothing_is_tighter) {
   cr_assert_leq(fake::calls.size(), 8);
 }
 
+Test(narrowing, an_idle_node_is_taken_beside_those_in_partial_use) {
+  fake::reset(12);
+  for (std::size_t node : {5, 6}) fake::idle_nodes.bits[node] = false;  // half free: the job fits there too
+  fake::fits = {true, false, false, false, true, true, true, true, false, false, false, false};
+  fake::idle_nodes.bits[1] = fake::idle_nodes.bits[2] = fake::idle_nodes.bits[3] = false;
+  Narrowing narrowing(api, fake::cons_tres);
+  Question question(3);
+  question.ask(narrowing, racks(3, 4));
+  cr_assert_eq(question.taken(), "4 5 6");  // cons_tres alone: 0 4 5
+}
+
 Test(narrowing, a_range_gets_as_many_nodes_as_from_cons_tres) {
   fake::reset(8);
   fake::use({0});
