@@ -73,7 +73,7 @@ int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& bl
   if (result != 0 || (call.to_preempt != nullptr && *call.to_preempt != preempted_before)) return result;
 
   const int leaves = leaves_of(call.nodes);
-  if (leaves < 2) return result;
+  if (leaves == 0) return result;
   // A job that takes all memory of its nodes is remembered by the least that the first answer found: asking
   // again about nodes with more or less would be asking for something else.
   const int taken = api_.count(call.nodes);
@@ -124,7 +124,16 @@ void Narrowing::count_candidates(const Choice& choice, const Bitmap* taken) {
 std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
   if (choice.idle_nodes < choice.nodes) return fewer_leaves(counts_, choice.nodes, choice.idle_nodes, most_tries);
   std::vector<int> cover = idle_cover(counts_, blocks_->groups, choice.nodes);
-  if (cover.empty() || static_cast<int>(cover.size()) >= choice.leaves) return {};
+  if (cover.empty() || static_cast<int>(cover.size()) > choice.leaves) return {};
+  if (static_cast<int>(cover.size()) == choice.leaves) {
+    // As near as what was taken. Better only where it leaves more of the emptier leaves whole for jobs to come.
+    int taken_from = 0, covered = 0;
+    for (const LeafCount& leaf : counts_)
+      if (leaf.chosen > 0) taken_from += leaf.idle;
+    for (int leaf : cover) covered += counts_[at(leaf)].idle;
+    if (covered >= taken_from) return {};
+    return {std::move(cover)};
+  }
   // Where the first is refused (nodes that the job names, say), some near what was taken.
   std::vector<std::vector<int>> sets = fewer_leaves(counts_, choice.nodes, choice.nodes, 2);
   sets.insert(sets.begin(), std::move(cover));

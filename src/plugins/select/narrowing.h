@@ -23,12 +23,14 @@ struct JobTest {
   void* will_run = nullptr;
 };
 
-/// Chooses which nodes cons_tres may choose from. Only where a job of several nodes starts now: every other
-/// question, and every job that cons_tres does not start, costs nothing more than without Swell.
+/// Chooses which nodes cons_tres may choose from. Only where a job starts now: every other question, and every job
+/// that cons_tres does not start, costs nothing more than without Swell.
 ///
 /// cons_tres chooses from all candidates first. Where its nodes are under more leaf switches than need be, it
 /// is asked again with those under fewer alone: at once the right ones where the nodes are idle, a few tries
-/// where some are in partial use. What is taken then has as many nodes, and breaks into no more idle ones. If
+/// where some are in partial use. A job for which cons_tres found nothing nearer, and be it of one node, goes where it
+/// breaks into the leaves with the fewest idle nodes, so that whole ones stay for jobs to come. What is taken then has
+/// as many nodes, and breaks into no more idle ones. If
 /// nothing better is found, the job gets what cons_tres chose. So a job starts whenever cons_tres would start
 /// it, and nothing is preempted for the sake of nearness.
 ///

@@ -76,6 +76,27 @@ Test(narrowing, as_few_racks_as_possible_where_one_is_too_small) {
   cr_assert_eq(question.taken(), "5 6 7 8 9 10");
 }
 
+Test(narrowing, a_job_of_one_node_leaves_whole_racks_for_others) {
+  fake::reset(8);
+  fake::use({4, 5});
+  Narrowing narrowing(api, fake::cons_tres);
+  Question question(1), named(1);
+  cr_assert_eq(question.ask(narrowing, racks(2, 4)).result, 0);
+  cr_assert_eq(question.taken(), "6");
+  fake::accepts = [](const JobTest& call) { return call.nodes->bits[0]; };  // -w n0
+  cr_assert_eq(named.ask(narrowing, racks(2, 4)).result, 0);
+  cr_assert_eq(named.taken(), "0");
+}
+
+Test(narrowing, a_job_of_one_node_in_partial_use_is_asked_about_once) {
+  fake::reset(8);
+  fake::use({4, 5});
+  fake::idle_nodes.bits[0] = false;  // half free: the job fits there too
+  Narrowing narrowing(api, fake::cons_tres);
+  cr_assert_eq(Question(1).ask(narrowing, racks(2, 4)).taken(), "0");
+  cr_assert_eq(fake::calls.size(), 1);
+}
+
 Test(narrowing, a_job_that_fits_only_across_racks_starts) {
   fake::reset(8);
   fake::use({0, 1, 2, 4, 5});
