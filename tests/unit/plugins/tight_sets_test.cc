@@ -76,7 +76,7 @@ Test(tight_sets, what_holds_them_for_sure_ends_the_list) {
 }
 
 Test(blocks, leaves_are_the_switches_that_nodes_publish) {
-  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2)), std::vector<std::uint64_t>(6, 512000));
+  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2)), std::vector<NodeKind>(6, {512000, 1}));
   cr_assert(blocks != nullptr);
   cr_assert_eq(blocks->leaves, (std::vector<std::string>{"n1,n2", "n3,n4", "n5,n6"}));
   cr_assert_eq(blocks->nodes, 6);
@@ -89,13 +89,13 @@ Test(blocks, switches_above_the_leaves_group_them) {
       "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[3-4]\nSwitchName=c Nodes=n[5-6]\n"
       "SwitchName=s1 Switches=a,b\nSwitchName=s2 Switches=c\nSwitchName=top Switches=s[1-2]\n");
   cr_assert(tree.ok());
-  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2), *tree), {1, 1, 1, 2, 2, 2});
+  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2), *tree), {{1, 1}, {1, 1}, {1, 1}, {2, 1}, {2, 1}, {1, 7}});
   cr_assert(blocks != nullptr);
   cr_assert_eq(blocks->groups.at(1), (std::vector<Leaves>{{0, 1}, {2}}));
-  cr_assert_eq(blocks->alike, (std::vector<std::string>{"n1,n2,n3", "n4,n5,n6"}));
+  cr_assert_eq(blocks->alike, (std::vector<std::string>{"n1,n2,n3", "n6", "n4,n5"}));
 }
 
 Test(blocks, nothing_to_choose_without_two_leaves) {
   cr_assert_null(blocks_from(cluster::Fabric::make({}), {}).get());
-  cr_assert_null(blocks_from(cluster::Fabric::make(test::dgx_nodes(1, 4)), {1, 1, 1, 1}).get());
+  cr_assert_null(blocks_from(cluster::Fabric::make(test::dgx_nodes(1, 4)), std::vector<NodeKind>(4)).get());
 }
