@@ -42,7 +42,7 @@ Json companion_json(const Companion& companion) {
 
 Controller::Controller(Parts parts)
     : parts_(std::move(parts)), events_(parts_.config.event_log, parts_.log),
-      fabric_(parts_.config_folder, [this](const std::string& text) { events_.say(text); }) {
+      fabric_(parts_.fabric_files) {
   Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(parts_.config.policy, {parts_.config.aggressiveness});
   if (policy) policy_ = std::move(*policy);
   if (parts_.state_path.empty()) return;
@@ -215,11 +215,22 @@ void Controller::take_back_all(ElasticJob& job, double now, const std::string& r
 
 // ---- decisions
 
+std::shared_ptr<const cluster::Fabric> Controller::fabric() {
+  auto known = fabric_.update(snapshot_.nodes, snapshot_.taken);
+  if (known != known_fabric_)
+    for (const std::string& note : known->notes) {
+      const auto& before = known_fabric_ ? known_fabric_->notes : std::vector<std::string>{};
+      if (std::find(before.begin(), before.end(), note) == before.end()) events_.say(note);
+    }
+  known_fabric_ = std::move(known);
+  return {known_fabric_, &known_fabric_->fabric};
+}
+
 void Controller::decide(double now) {
   decide_due_ = false;
   if (jobs_.empty() || !policy_) return;
   const auto begin = std::chrono::steady_clock::now();
-  const policy::ClusterView view = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now, fabric_.get(snapshot_));
+  const policy::ClusterView view = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now, fabric());
   const policy::Decisions decisions = policy_->decide(view);
   last_decide_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   apply(decisions, view, now);

@@ -11,11 +11,11 @@
 #include "controller/config.h"
 #include "controller/elastic_job.h"
 #include "controller/event_log.h"
-#include "controller/fabric_cache.h"
 #include "controller/grant_book.h"
 #include "controller/reconcile.h"
 #include "controller/state_file.h"
 #include "core/policy/policy.h"
+#include "slurm/fabric_source.h"
 #include "slurm/slurm_api.h"
 
 namespace swell::controller {
@@ -30,7 +30,7 @@ class Controller {
     slurm::SlurmApi* slurm = nullptr;
     control::Server* server = nullptr;
     GrantBook* book = nullptr;
-    std::string config_folder;                        ///< of topology.conf; empty: it is not read
+    slurm::FabricSource::Find fabric_files;           ///< topology.conf and calibration; null: neither is read
     std::string state_path;                           ///< empty: nothing is kept over restarts
     std::function<void(const std::string&)> log;
     std::function<std::string()> nonce;               ///< a new unguessable name for a grant
@@ -72,6 +72,7 @@ class Controller {
   // Deadlines and decisions (controller.cc)
   void keep_deadlines(double now);
   void take_back_all(ElasticJob& job, double now, const std::string& reason);
+  std::shared_ptr<const cluster::Fabric> fabric();
   void decide(double now);
   void apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now);
   void grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const policy::ClusterView& view, double now);
@@ -81,7 +82,8 @@ class Controller {
   Parts parts_;
   EventLog events_;
   std::unique_ptr<policy::Policy> policy_;
-  FabricCache fabric_;
+  slurm::FabricSource fabric_;
+  std::shared_ptr<const slurm::KnownFabric> known_fabric_;
   JobTable jobs_;
   slurm::Snapshot snapshot_;
   bool have_snapshot_ = false, decide_due_ = false;

@@ -163,7 +163,7 @@ class Host : public std::enable_shared_from_this<Host> {
     parts.slurm = slurm.get();
     parts.server = server.get();
     parts.book = &book_;
-    parts.config_folder = path.substr(0, path.rfind('/'));
+    parts.fabric_files = slurm::find_fabric_files;
     parts.state_path = slurm_config->state_save_location + "/swell_state";
     parts.log = [this](const std::string& text) { info(text); };
     parts.nonce = random_nonce;

@@ -158,6 +158,7 @@ NodeRecord convert(node_info_t& info) {
   node.cpus_used = cpus_used;
   node.memory_used_mib = static_cast<std::int64_t>(memory_used);
   node.features = words(info.features_act != nullptr ? info.features_act : info.features);
+  node.weight = info.weight;
   node.address = text(info.node_addr);
   node.extra = text(info.extra);
   return node;

@@ -59,14 +59,10 @@ class LiveSlurm final : public SlurmApi {
  private:
   /// Each load_...() keeps what it got and says whether that is new.
   Result<bool> load_nodes() {
-    node_info_msg_t* message = nullptr;
-    if (slurm_load_node(nodes_time_, &message, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
-      return unchanged("slurm_load_node");
-    last_.nodes.clear();
-    for (std::uint32_t i = 0; i < message->record_count; ++i)
-      if (message->node_array[i].name != nullptr) last_.nodes.push_back(convert(message->node_array[i]));
-    nodes_time_ = message->last_update;
-    slurm_free_node_info_msg(message);
+    auto nodes = load_nodes_since(nodes_time_);
+    if (!nodes) return nodes.error();
+    if (!*nodes) return false;
+    last_.nodes = **std::move(nodes);
     return true;
   }
 
@@ -105,6 +101,20 @@ class LiveSlurm final : public SlurmApi {
 };
 
 }  // namespace
+
+Result<std::optional<std::vector<NodeRecord>>> load_nodes_since(std::time_t& last) {
+  node_info_msg_t* message = nullptr;
+  if (slurm_load_node(last, &message, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS) {
+    if (errno == SLURM_NO_CHANGE_IN_DATA) return std::optional<std::vector<NodeRecord>>{};
+    return failure("slurm_load_node");
+  }
+  std::vector<NodeRecord> nodes;
+  for (std::uint32_t i = 0; i < message->record_count; ++i)
+    if (message->node_array[i].name != nullptr) nodes.push_back(convert(message->node_array[i]));
+  last = message->last_update;
+  slurm_free_node_info_msg(message);
+  return std::optional<std::vector<NodeRecord>>(std::move(nodes));
+}
 
 std::unique_ptr<SlurmApi> make_live_slurm() { return std::make_unique<LiveSlurm>(); }
 

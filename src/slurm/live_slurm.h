@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <ctime>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "slurm/slurm_api.h"
 
@@ -11,6 +14,9 @@ namespace swell::slurm {
 /// slurmctld over libslurm's public API: RPCs to the controller that slurm.conf names, also from
 /// inside slurmctld. Holds no lock of slurmctld. Each call may wait as long as MessageTimeout says.
 std::unique_ptr<SlurmApi> make_live_slurm();
+
+/// All nodes, where any has changed since `last`, which is then set; 0: in any case. An RPC like those above.
+Result<std::optional<std::vector<NodeRecord>>> load_nodes_since(std::time_t& last);
 
 /// The parts of slurmctld's running configuration that Swell uses.
 struct ControllerConfig {

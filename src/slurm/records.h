@@ -70,6 +70,7 @@ struct NodeRecord {
   int cpus = 0, cpus_used = 0;
   std::int64_t memory_mib = 0, memory_used_mib = 0;
   std::vector<std::string> features;
+  std::uint32_t weight = 1;     ///< Slurm takes nodes of less weight first
   std::string address;          ///< NodeAddr
   std::string extra;            ///< Extra: tools' own text, of Swell the node's description
 };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/cluster/hostlist.h"
+#include "slurm/fabric_source.h"
 #include "slurm/live_slurm.h"
 #include "slurm/site_config.h"
 #include "tools/files.h"
@@ -13,31 +14,19 @@ namespace swell::tools {
 
 namespace {
 
-/// Text of a file: of `given`, which must be readable, else of `usual` beside slurm.conf, if it is there.
-Result<std::string> text_of(const std::string& given, const std::string& slurm_conf, const char* usual) {
+/// Text of a file: of `given`, which must be readable, else of `usual`, if there is one.
+Result<std::string> text_of(const std::string& given, const std::string& usual) {
   if (!given.empty()) return read_file(given);
-  const std::filesystem::path path = std::filesystem::path(slurm_conf).parent_path() / usual;
   std::error_code problem;
-  if (!std::filesystem::exists(path, problem)) return std::string();
-  return read_file(path.string());
+  if (usual.empty() || !std::filesystem::exists(usual, problem)) return std::string();
+  return read_file(usual);
 }
 
 std::vector<cluster::FabricNode> read_nodes(const slurm::Snapshot& snapshot, std::vector<std::string>& notes) {
-  std::vector<cluster::FabricNode> nodes;
+  std::vector<cluster::FabricNode> nodes = slurm::fabric_nodes(snapshot.nodes, notes);
   std::vector<std::string> silent;
-  for (const slurm::NodeRecord& record : snapshot.nodes) {
-    cluster::FabricNode node;
-    node.name = record.name;
-    for (const slurm::GpuRequest& gpus : record.gpus) {
-      node.gpus += gpus.count;
-      if (node.gpu_type.empty()) node.gpu_type = gpus.type;
-    }
-    auto description = cluster::read_extra(record.extra);
-    if (!description) notes.push_back(description.error().while_doing("node " + record.name).message());
-    else if (*description) node.description = **std::move(description);
-    else silent.push_back(record.name);
-    nodes.push_back(std::move(node));
-  }
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (!nodes[i].description && cluster::read_extra(snapshot.nodes[i].extra)) silent.push_back(nodes[i].name);
   if (!silent.empty()) notes.push_back(fmt::format("{} published nothing", cluster::fold_hostlist(silent)));
   return nodes;
 }
@@ -46,8 +35,8 @@ std::vector<cluster::FabricNode> read_nodes(const slurm::Snapshot& snapshot, std
 
 Result<SiteFabric> load_fabric(const ClusterOptions& options) {
   slurm::init_libslurm();
-  auto config = slurm::load_controller_config();
-  if (!config) return config.error().while_doing("asking slurmctld");
+  const auto files = slurm::find_fabric_files();
+  if (!files) return files.error().while_doing("asking slurmctld");
   auto loaded = slurm::make_live_slurm()->load();
   if (!loaded) return loaded.error().while_doing("asking slurmctld");
   if (!loaded->has_value()) return Error("slurmctld gave no answer");
@@ -56,7 +45,7 @@ Result<SiteFabric> load_fabric(const ClusterOptions& options) {
 
   // What was named on the command line must be right; of what is merely there, a fault is a note.
   cluster::SlurmTopology topology;
-  auto text = text_of(options.topology_conf, config->slurm_conf, "topology.conf");
+  auto text = text_of(options.topology_conf, files->topology_conf);
   auto parsed = text ? cluster::SlurmTopology::parse(*text) : Result<cluster::SlurmTopology>(text.error());
   if (parsed) topology = *std::move(parsed);
   else if (!options.topology_conf.empty()) return parsed.error().while_doing("topology.conf");
@@ -64,7 +53,7 @@ Result<SiteFabric> load_fabric(const ClusterOptions& options) {
   notes.insert(notes.end(), topology.notes.begin(), topology.notes.end());
 
   cluster::Calibration calibration;
-  text = text_of(options.calibration, config->slurm_conf, "swell_calibration.json");
+  text = text_of(options.calibration, files->calibration);
   if (!text) return text.error();
   if (!text->empty()) {
     auto measured = Json::parse(*text);

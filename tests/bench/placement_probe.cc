@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The job stream of tests/bench/placement, over Slurm's public API: allocations without processes, which
-// arrive at fixed times, hold nodes for fixed times, and are seen to start where slurmctld puts them.
+// The job stream of tests/bench/placement, over Slurm's public API: allocations without processes, which are seen
+// to start where slurmctld puts them.
 //
-//   placement_probe SEED JOBS NODES LOAD SECONDS RACK...   RACK: which rack node1, node2, ... stands in
+//   placement_probe HOW SEED JOBS NODES LOAD SECONDS LAYOUT...
 //
-// prints: switches (mean over jobs of several nodes), least (the mean that no placement could go below, were the
-// cluster empty), delay_s (mean from submission to start), busy (mean share of nodes in use), multi (such jobs)
+// HOW: `arrive`: jobs arrive by themselves, wait in Slurm's queue, and hold nodes for fixed times of the clock.
+// `fill`: the next job is submitted whenever that brings the share in use nearer to LOAD, else the job that ends
+// first is ended. Its clock is counted and not waited for, so that neither the second between two passes of
+// slurmctld's scheduler nor the speed of this host changes which jobs run side by side.
+// LAYOUT: which rack node1, node2, ... stands in, as "a,a,b,b"
+//
+// prints: delay_s (mean from submission to start), busy (mean share of GPUs in use once a tenth of the jobs has come
+// and until the last has), least (mean switches of the jobs of several nodes that no placement could go below, were the
+// cluster empty), and for each layout the mean switches that they stand under
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -13,9 +20,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <random>
-#include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -23,72 +29,17 @@
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 
+#include "bench/placement_jobs.h"
+
 namespace {
 
+using namespace swell::bench;
 using Clock = std::chrono::steady_clock;
+constexpr auto look_again = std::chrono::milliseconds(15);
 
 [[noreturn]] void die(const char* what) {
   std::fprintf(stderr, "placement_probe: %s: %s\n", what, slurm_strerror(errno));
   std::exit(1);
-}
-
-struct Job {
-  double arrives_s = 0, lasts_s = 0;
-  int nodes = 1, gpus = 8;
-  std::uint32_t id = 0;
-  double submitted_s = 0, started_s = -1;
-  bool ended = false;
-  std::vector<int> on;  ///< nodes, from 0
-};
-
-/// Jobs of 1 to 8 nodes, small ones more often, as training queues have them; one in four takes half of
-/// each node. They arrive so that `load` of all nodes is asked for on average.
-std::vector<Job> stream(unsigned seed, int count, int nodes, double load, double seconds) {
-  std::mt19937 random(seed);
-  std::discrete_distribution<int> size({0, 22, 22, 13, 17, 7, 7, 4, 8});
-  std::uniform_real_distribution<double> length(0.4, 1.6);
-  std::vector<Job> jobs(static_cast<std::size_t>(count));
-  double work = 0;
-  for (Job& job : jobs) {
-    job.nodes = size(random);
-    job.gpus = std::uniform_int_distribution<int>(0, 3)(random) == 0 ? 4 : 8;
-    job.lasts_s = length(random);
-    work += job.nodes * (job.gpus / 8.0) * job.lasts_s;
-  }
-  // The mean length follows from how long the stream may take at this load.
-  const double scale = seconds * load * nodes / work;
-  std::exponential_distribution<double> pause(count / seconds);
-  double now = 0;
-  for (Job& job : jobs) {
-    job.lasts_s *= scale;
-    job.arrives_s = now;
-    now += pause(random);
-  }
-  return jobs;
-}
-
-void submit(Job& job) {
-  static char host[256] = "";
-  if (host[0] == '\0') gethostname(host, sizeof host - 1);
-  std::string gpus = "gres:gpu:" + std::to_string(job.gpus), name = "placement", folder = "/";
-  job_desc_msg_t description;
-  slurm_init_job_desc_msg(&description);
-  description.name = name.data();
-  description.user_id = getuid();
-  description.group_id = getgid();
-  description.min_nodes = description.max_nodes = static_cast<std::uint32_t>(job.nodes);
-  description.tres_per_node = gpus.data();
-  description.time_limit = 1;
-  description.work_dir = folder.data();
-  description.alloc_node = host;
-  resource_allocation_response_msg_t* response = nullptr;
-  if (slurm_allocate_resources(&description, &response) != SLURM_SUCCESS) die("slurm_allocate_resources");
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
-  job.id = response->step_id.job_id;
-#else
-  job.id = response->job_id;
-#endif
-  slurm_free_resource_allocation_response_msg(response);
 }
 
 std::vector<int> expand(const char* list) {
@@ -100,6 +51,37 @@ std::vector<int> expand(const char* list) {
   }
   slurm_hostlist_destroy(hosts);
   return nodes;
+}
+
+/// @return whether it was accepted; `immediate`: whether it runs.
+bool submit(Job& job, bool immediate) {
+  static char host[256] = "";
+  if (host[0] == '\0') gethostname(host, sizeof host - 1);
+  std::string gpus = "gres:gpu:" + std::to_string(job.gpus), name = "placement", folder = "/";
+  job_desc_msg_t description;
+  slurm_init_job_desc_msg(&description);
+  description.name = name.data();
+  description.user_id = getuid();
+  description.group_id = getgid();
+  description.min_nodes = description.max_nodes = static_cast<std::uint32_t>(job.nodes);
+  description.tres_per_node = gpus.data();
+  description.time_limit = immediate ? 10 : 1;  // minutes: the counted clock may be slower than the host's
+  description.immediate = immediate ? 1 : 0;
+  description.work_dir = folder.data();
+  description.alloc_node = host;
+  resource_allocation_response_msg_t* response = nullptr;
+  if (slurm_allocate_resources(&description, &response) != SLURM_SUCCESS) {
+    if (immediate && (errno == ESLURM_NODES_BUSY || errno == ESLURM_CAN_NOT_START_IMMEDIATELY)) return false;
+    die("slurm_allocate_resources");
+  }
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+  job.id = response->step_id.job_id;
+#else
+  job.id = response->job_id;
+#endif
+  if (immediate) job.on = expand(response->node_list);
+  slurm_free_resource_allocation_response_msg(response);
+  return true;
 }
 
 /// Notes which of the jobs have started by now.
@@ -122,8 +104,10 @@ void look(std::map<std::uint32_t, Job*>& waiting, double now) {
   slurm_free_job_info_msg(message);
 }
 
-/// @return the mean share of nodes that jobs held, until the last one arrived.
-double run(std::vector<Job>& jobs, int nodes) {
+double share_of(const Job& job) { return job.nodes * (job.gpus / 8.0); }
+
+/// @return the mean share of GPUs that jobs held, from when a tenth of the jobs had arrived until the last one did.
+double arrive(std::vector<Job>& jobs, int nodes) {
   std::map<std::uint32_t, Job*> waiting;
   std::size_t next = 0, ended = 0;
   double busy = 0;
@@ -132,7 +116,7 @@ double run(std::vector<Job>& jobs, int nodes) {
   int looks = 0;
   while (ended < jobs.size()) {
     for (; next < jobs.size() && jobs[next].arrives_s <= seconds(); ++next) {
-      submit(jobs[next]);
+      submit(jobs[next], false);
       jobs[next].submitted_s = seconds();
       waiting[jobs[next].id] = &jobs[next];
     }
@@ -140,48 +124,95 @@ double run(std::vector<Job>& jobs, int nodes) {
     double held = 0;
     for (Job& job : jobs) {
       if (job.started_s < 0 || job.ended) continue;
-      held += job.nodes * (job.gpus / 8.0);
+      held += share_of(job);
       if (seconds() < job.started_s + job.lasts_s) continue;
       slurm_kill_job(job.id, SIGKILL, 0);
       job.ended = true;
       ++ended;
     }
-    if (next < jobs.size()) {
+    if (next < jobs.size() && next >= jobs.size() / 10) {
       busy += held / nodes;
       ++looks;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(15));
+    std::this_thread::sleep_for(look_again);
   }
   return looks > 0 ? busy / looks : 0;
+}
+
+/// Ends a job, and waits until its nodes are free.
+void end(Job& job) {
+  slurm_kill_job(job.id, SIGKILL, 0);
+  job.ended = true;
+  for (bool gone = false; !gone; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
+    job_info_msg_t* message = nullptr;
+    if (slurm_load_job(&message, job.id, SHOW_ALL) != SLURM_SUCCESS) die("slurm_load_job");
+    const std::uint32_t state = message->record_count > 0 ? message->job_array[0].job_state : static_cast<std::uint32_t>(JOB_END);
+    gone = (state & JOB_STATE_BASE) > JOB_SUSPENDED && (state & JOB_COMPLETING) == 0;
+    slurm_free_job_info_msg(message);
+  }
+}
+
+/// @return as arrive().
+double fill(std::vector<Job>& jobs, int nodes, double load) {
+  double now = 0, held = 0, busy = 0, measured_s = 0;
+  std::vector<Job*> running;
+  for (std::size_t next = 0; next < jobs.size(); ++next) {
+    Job& job = jobs[next];
+    const double share = share_of(job);
+    job.submitted_s = -1;
+    for (;;) {
+      if (held + share / 2 <= load * nodes && held + share <= nodes) {
+        if (job.submitted_s < 0) job.submitted_s = now;
+        if (submit(job, true)) break;
+      }
+      const auto first = std::min_element(running.begin(), running.end(), [](const Job* a, const Job* b) {
+        return a->started_s + a->lasts_s < b->started_s + b->lasts_s;
+      });
+      if (first == running.end()) die("a job does not start on an empty cluster");
+      const double then = (*first)->started_s + (*first)->lasts_s;
+      if (next >= jobs.size() / 10) {
+        busy += held * (then - now);
+        measured_s += then - now;
+      }
+      now = then;
+      end(**first);
+      held -= share_of(**first);
+      running.erase(first);
+    }
+    job.started_s = now;
+    held += share;
+    running.push_back(&job);
+  }
+  for (Job* job : running) end(*job);
+  return measured_s > 0 ? busy / (measured_s * nodes) : 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 7) {
-    std::fprintf(stderr, "usage: placement_probe SEED JOBS NODES LOAD SECONDS RACK...\n");
+  const std::string_view how = argc > 1 ? argv[1] : "";
+  if (argc < 8 || (how != "arrive" && how != "fill")) {
+    std::fprintf(stderr, "usage: placement_probe arrive|fill SEED JOBS NODES LOAD SECONDS LAYOUT...\n");
     return 2;
   }
   slurm_init(nullptr);
-  const int nodes = std::atoi(argv[3]);
-  std::vector<std::string> rack(argv + 6, argv + argc);
-  std::map<std::string, int> rack_size;
-  for (const std::string& each : rack) ++rack_size[each];
-  const int largest = std::max_element(rack_size.begin(), rack_size.end(), [](auto& a, auto& b) { return a.second < b.second; })->second;
-
-  std::vector<Job> jobs = stream(static_cast<unsigned>(std::atoi(argv[1])), std::atoi(argv[2]), nodes, std::atof(argv[4]), std::atof(argv[5]));
-  const double busy = run(jobs, nodes);
-  double switches = 0, least = 0, delay = 0;
-  int multi = 0;
-  for (const Job& job : jobs) {
-    delay += job.started_s - job.submitted_s;
-    if (job.nodes < 2) continue;
-    ++multi;
-    std::set<std::string> under;
-    for (int node : job.on) under.insert(rack.at(static_cast<std::size_t>(node)));
-    switches += static_cast<double>(under.size());
-    least += (job.nodes + largest - 1) / largest;
+  const int nodes = std::atoi(argv[4]);
+  const double load = std::atof(argv[5]);
+  std::vector<Layout> layouts;
+  for (int i = 7; i < argc; ++i) {
+    layouts.push_back(layout_from(argv[i]));
+    if (static_cast<int>(layouts.back().size()) != nodes) {
+      std::fprintf(stderr, "placement_probe: layout %s is of %zu nodes; %d are needed\n", argv[i], layouts.back().size(), nodes);
+      return 2;
+    }
   }
-  std::printf("%.4f %.4f %.4f %.4f %d\n", switches / multi, least / multi, delay / static_cast<double>(jobs.size()), busy, multi);
+
+  std::vector<Job> jobs = stream(static_cast<unsigned>(std::atoi(argv[2])), std::atoi(argv[3]), nodes, load, std::atof(argv[6]));
+  const double busy = how == "fill" ? fill(jobs, nodes, load) : arrive(jobs, nodes);
+  double delay = 0;
+  for (const Job& job : jobs) delay += job.started_s - job.submitted_s;
+  std::printf("%.4f %.4f %.4f", delay / static_cast<double>(jobs.size()), busy, least_switches(jobs, largest_rack(layouts[0])));
+  for (const Layout& layout : layouts) std::printf(" %.4f", mean_switches(jobs, layout));
+  std::printf("\n");
   return 0;
 }

@@ -115,12 +115,15 @@ reconfigured() {
 check 'reconfigured with jobs running' reconfigured
 
 restarted() {
-  holds -N 2 --gres=gpu:2 && local kept=$rigid_job && sleep 1 || return
+  holds -N 2 --gres=gpu:2 && local kept=$rigid_job || return
+  # slurmctld saves its state up to 5 s after a change; what it had not saved when it is killed is lost.
+  touch "$work/before" && scontrol update "JobId=$kept" Comment=kept && within 15 saved || return
   "$cluster" kill-ctld -9 && "$cluster" restart-ctld || return
   pid=$("$cluster" pid slurmctld)
   within 20 in_state "$kept" RUNNING && within 20 racks_known || return
   within 20 all_up && holds -N 3 --gres=gpu:2 && [[ $(racks_of "$rigid_job") == 1 ]]
 }
+saved() { [[ $SWELL_CLUSTER_DIR/state/job_state -nt $work/before ]]; }
 all_up() { [[ $(sinfo -h -N -p train -t idle,mix,alloc -o %N | wc -l) == 12 ]]; }
 check 'slurmctld killed and started again' restarted
 

@@ -42,14 +42,14 @@ leaves_text_alone() {
 check 'Extra that is no JSON is left alone, and that is said' leaves_text_alone
 
 waits_for_the_controller() {
-  scontrol update nodename=node3 'extra=' && "$cluster" kill-slurmd node3 && "$cluster" kill-ctld && "$cluster" start-slurmd node3 > /dev/null 2>&1
+  scontrol update nodename=node3 'extra=' && "$cluster" kill-slurmd node3 && "$cluster" kill-ctld && "$cluster" start-slurmd node3 --timeout 2 > /dev/null 2>&1 # it answers with slurmctld alone
   within 10 has_helper && "$cluster" restart-ctld && within 45 published node3 leaf3 && within 10 no_helpers
 }
 has_helper() { ! no_helpers; }
 check 'a node that starts before slurmctld publishes once that answers' waits_for_the_controller
 
 ends_with_slurmd() {
-  "$cluster" kill-slurmd node4 && "$cluster" kill-ctld && "$cluster" start-slurmd node4 > /dev/null 2>&1
+  "$cluster" kill-slurmd node4 && "$cluster" kill-ctld && "$cluster" start-slurmd node4 --timeout 2 > /dev/null 2>&1
   within 10 has_helper && sleep 4 && "$cluster" kill-slurmd node4 -9 && within 20 no_helpers
   local good=$?
   "$cluster" restart-ctld && "$cluster" start-slurmd node4 && return $good

@@ -17,6 +17,8 @@ const char* Bitmaps::look_up() noexcept {
   find(assign, "slurm_bit_copybits");
   find(keep_common, "slurm_bit_and");
   find(add, "slurm_bit_or");
+  find(invert, "slurm_bit_not");
+  find(first_of, "slurm_bit_pick_cnt");
   find(count, "slurm_bit_set_count");
   find(count_common, "slurm_bit_overlap");
   find(size, "slurm_bit_size");

@@ -16,6 +16,9 @@ struct Bitmaps {
   void (*assign)(Bitmap* to, const Bitmap* from) = nullptr;  ///< both of one size
   void (*keep_common)(Bitmap* in, const Bitmap* with) = nullptr;
   void (*add)(Bitmap* to, const Bitmap* more) = nullptr;
+  void (*invert)(Bitmap*) = nullptr;
+  /// The first so many nodes; null where there are fewer. The caller frees it.
+  Bitmap* (*first_of)(const Bitmap*, std::int64_t how_many) = nullptr;
   std::int32_t (*count)(const Bitmap*) = nullptr;
   std::int32_t (*count_common)(const Bitmap*, const Bitmap*) = nullptr;
   std::int64_t (*size)(const Bitmap*) = nullptr;

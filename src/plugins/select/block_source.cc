@@ -15,7 +15,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "slurm/live_fabric.h"
+#include "slurm/fabric_source.h"
+#include "slurm/live_slurm.h"
 
 namespace swell::select {
 
@@ -84,18 +85,27 @@ class Source : public std::enable_shared_from_this<Source> {
   }
 
   void follow() {
-    slurm::LiveFabric live;
+    slurm::FabricSource source(slurm::find_fabric_files);
+    std::shared_ptr<const slurm::KnownFabric> known;
+    std::vector<NodeKind> kinds;
+    std::time_t last = 0;
     bool answered = false;
     while (!pause(answered ? std::chrono::milliseconds(poll_interval) : first_interval)) {
-      auto snapshot = live.load();
-      if (!snapshot) {
-        if (answered) complain(snapshot.error().message());
+      const auto nodes = slurm::load_nodes_since(last);
+      if (!nodes) {
+        if (answered) complain(nodes.error().message());
         continue;
       }
       answered = true;
-      if (!*snapshot) continue;
-      for (const std::string& note : (*snapshot)->notes) complain(note);
-      publish(blocks_from((*snapshot)->fabric, (*snapshot)->memory_mib));
+      if (!*nodes) continue;
+      std::vector<NodeKind> kinds_now;
+      for (const slurm::NodeRecord& node : **nodes) kinds_now.push_back({node.memory_mib, node.weight});
+      auto now_known = source.update(**nodes, std::time(nullptr));
+      if (now_known == known && kinds_now == kinds) continue;
+      known = std::move(now_known);
+      kinds = std::move(kinds_now);
+      for (const std::string& note : known->notes) complain(note);
+      publish(blocks_from(known->fabric, kinds));
     }
   }
 

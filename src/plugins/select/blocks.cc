@@ -17,7 +17,7 @@ void add_name(std::string& list, const std::string& name) {
 
 }  // namespace
 
-std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric, const std::vector<std::uint64_t>& memory_mib) {
+std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric, const std::vector<NodeKind>& kinds) {
   if (fabric.levels() < 1) return nullptr;
   const std::vector<std::vector<int>> leaves = fabric.groups(1);
   if (leaves.size() < 2) return nullptr;
@@ -34,10 +34,10 @@ std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric, const s
     blocks->nodes += static_cast<int>(leaves[leaf].size());
   }
 
-  std::map<std::uint64_t, std::string> by_memory;
+  std::map<NodeKind, std::string> by_kind;
   for (int node = 0; node < fabric.size(); ++node)
-    add_name(by_memory[memory_mib.at(static_cast<std::size_t>(node))], fabric.node(node).name);
-  for (auto& [memory, names] : by_memory) blocks->alike.push_back(std::move(names));
+    add_name(by_kind[kinds.at(static_cast<std::size_t>(node))], fabric.node(node).name);
+  for (auto& [kind, names] : by_kind) blocks->alike.push_back(std::move(names));
 
   // One leaf alone is the lowest group: idle_cover() then prefers it to any two under one switch.
   auto& lowest = blocks->groups.emplace_back();

@@ -18,8 +18,10 @@ std::size_t at(int leaf) { return static_cast<std::size_t>(leaf); }
 }  // namespace
 
 struct Narrowing::Choice {
-  const Bitmap* candidates;  ///< with as much memory as what was taken
-  int nodes, idle, leaves;   ///< of what was taken
+  const Bitmap* candidates;   ///< with as much memory as what was taken
+  const Bitmap *idle, *used;  ///< of the candidates: those that nobody uses, and the others
+  int nodes, idle_nodes;      ///< of what was taken
+  int leaves;                 ///< that it is under
 };
 
 Narrowing::~Narrowing() { forget(); }
@@ -71,18 +73,21 @@ int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& bl
   if (result != 0 || (call.to_preempt != nullptr && *call.to_preempt != preempted_before)) return result;
 
   const int leaves = leaves_of(call.nodes);
-  if (leaves < 2) return result;
+  if (leaves == 0) return result;
   // A job that takes all memory of its nodes is remembered by the least that the first answer found: asking
   // again about nodes with more or less would be asking for something else.
   const int taken = api_.count(call.nodes);
   const auto alike = std::find_if(alike_.begin(), alike_.end(),
                                   [&](const Bitmap* nodes) { return api_.count_common(nodes, call.nodes) == taken; });
-  const ScopedBitmap chosen(api_, api_.copy(call.nodes));
-  if (alike == alike_.end() || chosen.get() == nullptr) return result;
+  const ScopedBitmap chosen(api_, api_.copy(call.nodes)), idle(api_, api_.copy(*api_.idle)), used(api_, api_.copy(*api_.idle));
+  if (alike == alike_.end() || chosen.get() == nullptr || idle.get() == nullptr || used.get() == nullptr) return result;
   api_.keep_common(candidates.get(), *alike);
+  api_.keep_common(idle.get(), candidates.get());
+  api_.invert(used.get());
+  api_.keep_common(used.get(), candidates.get());
 
-  const Choice choice{candidates.get(), taken, api_.count_common(call.nodes, *api_.idle), leaves};
-  count_candidates(choice.candidates);
+  const Choice choice{candidates.get(), idle.get(), used.get(), taken, api_.count_common(call.nodes, *api_.idle), leaves};
+  count_candidates(choice, chosen.get());
   const std::vector<std::vector<int>> sets = sets_to_try(choice);
   if (sets.empty()) return result;
   for (const std::vector<int>& set : sets)
@@ -98,42 +103,72 @@ int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& bl
 int Narrowing::leaves_of(const Bitmap* taken) {
   int leaves = 0, known = 0;
   for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
-    counts_[leaf] = {0, 0, api_.count_common(leaves_[leaf], taken)};
+    counts_[leaf] = {0, 0, api_.count_common(leaves_[leaf], taken), 0};
     known += counts_[leaf].chosen;
     if (counts_[leaf].chosen > 0) ++leaves;
   }
   return known == api_.count(taken) ? leaves : 0;
 }
 
-void Narrowing::count_candidates(const Bitmap* candidates) {
-  const ScopedBitmap idle(api_, api_.copy(candidates));
-  if (idle.get() != nullptr) api_.keep_common(idle.get(), *api_.idle);
+void Narrowing::count_candidates(const Choice& choice, const Bitmap* taken) {
+  const ScopedBitmap partly(api_, api_.copy(taken));
+  if (partly.get() != nullptr) api_.keep_common(partly.get(), choice.used);
   for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
-    counts_[leaf].idle = idle.get() != nullptr ? api_.count_common(leaves_[leaf], idle.get()) : 0;
-    counts_[leaf].usable = api_.count_common(leaves_[leaf], candidates);
+    LeafCount& count = counts_[leaf];
+    count.idle = api_.count_common(leaves_[leaf], choice.idle);
+    count.usable = count.idle + api_.count_common(leaves_[leaf], choice.used);
+    count.partly = partly.get() != nullptr ? api_.count_common(leaves_[leaf], partly.get()) : 0;
   }
 }
 
 std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
-  if (choice.idle < choice.nodes) return fewer_leaves(counts_, choice.nodes, most_tries);
+  if (choice.idle_nodes < choice.nodes) return fewer_leaves(counts_, choice.nodes, choice.idle_nodes, most_tries);
   std::vector<int> cover = idle_cover(counts_, blocks_->groups, choice.nodes);
-  if (cover.empty() || static_cast<int>(cover.size()) >= choice.leaves) return {};
+  if (cover.empty() || static_cast<int>(cover.size()) > choice.leaves) return {};
+  if (static_cast<int>(cover.size()) == choice.leaves) {
+    // As near as what was taken. Better only where it leaves more of the emptier leaves whole for jobs to come.
+    int taken_from = 0, covered = 0;
+    for (const LeafCount& leaf : counts_)
+      if (leaf.chosen > 0) taken_from += leaf.idle;
+    for (int leaf : cover) covered += counts_[at(leaf)].idle;
+    if (covered >= taken_from) return {};
+    return {std::move(cover)};
+  }
   // Where the first is refused (nodes that the job names, say), some near what was taken.
-  std::vector<std::vector<int>> sets = fewer_leaves(counts_, choice.nodes, 2);
+  std::vector<std::vector<int>> sets = fewer_leaves(counts_, choice.nodes, choice.nodes, 2);
   sets.insert(sets.begin(), std::move(cover));
   return sets;
+}
+
+/// Of the idle candidates in the leaves only as many as the job may break into, leaf after leaf: else cons_tres might
+/// take more of them, and the try would be lost.
+void Narrowing::add_idle(Bitmap* to, const Choice& choice, const std::vector<int>& leaves) {
+  int left = choice.idle_nodes;
+  for (int leaf : leaves) {
+    const int wanted = std::min(left, counts_[at(leaf)].idle);
+    if (wanted == 0) continue;
+    const ScopedBitmap idle(api_, api_.copy(leaves_[at(leaf)]));
+    if (idle.get() == nullptr) return;
+    api_.keep_common(idle.get(), choice.idle);
+    const ScopedBitmap first(api_, api_.first_of(idle.get(), wanted));
+    if (first.get() == nullptr) return;
+    api_.add(to, first.get());
+    left -= wanted;
+  }
 }
 
 /// Lets cons_tres choose from the candidates in some leaves, without preemption. True where it found as good a
 /// place as the first: as many nodes, and no more idle ones among them.
 bool Narrowing::try_leaves(const JobTest& call, const Choice& choice, const std::vector<int>& leaves) {
+  const bool is_mixed = choice.idle_nodes < choice.nodes;
   api_.assign(call.nodes, leaves_[at(leaves.front())]);
   for (std::size_t i = 1; i < leaves.size(); ++i) api_.add(call.nodes, leaves_[at(leaves[i])]);
-  api_.keep_common(call.nodes, choice.candidates);
+  api_.keep_common(call.nodes, is_mixed ? choice.used : choice.candidates);
+  if (is_mixed) add_idle(call.nodes, choice, leaves);
   JobTest narrowed = call;
   narrowed.preemption_candidates = nullptr;
   return base_(narrowed) == 0 && api_.count(call.nodes) == choice.nodes &&
-         api_.count_common(call.nodes, *api_.idle) <= choice.idle;
+         api_.count_common(call.nodes, *api_.idle) <= choice.idle_nodes;
 }
 
 }  // namespace swell::select

@@ -23,12 +23,14 @@ struct JobTest {
   void* will_run = nullptr;
 };
 
-/// Chooses which nodes cons_tres may choose from. Only where a job of several nodes starts now: every other
-/// question, and every job that cons_tres does not start, costs nothing more than without Swell.
+/// Chooses which nodes cons_tres may choose from. Only where a job starts now: every other question, and every job
+/// that cons_tres does not start, costs nothing more than without Swell.
 ///
 /// cons_tres chooses from all candidates first. Where its nodes are under more leaf switches than need be, it
 /// is asked again with those under fewer alone: at once the right ones where the nodes are idle, a few tries
-/// where they are in partial use. What is taken then has as many nodes, and breaks into no more idle ones. If
+/// where some are in partial use. A job for which cons_tres found nothing nearer, and be it of one node, goes where it
+/// breaks into the leaves with the fewest idle nodes, so that whole ones stay for jobs to come. What is taken then has
+/// as many nodes, and breaks into no more idle ones. If
 /// nothing better is found, the job gets what cons_tres chose. So a job starts whenever cons_tres would start
 /// it, and nothing is preempted for the sake of nearness.
 ///
@@ -52,8 +54,9 @@ class Narrowing {
   bool add_maps(const std::vector<std::string>& lists, std::vector<Bitmap*>& maps);
   void forget();
   int leaves_of(const Bitmap* taken);
-  void count_candidates(const Bitmap* candidates);
+  void count_candidates(const Choice& choice, const Bitmap* taken);
   std::vector<std::vector<int>> sets_to_try(const Choice& choice);
+  void add_idle(Bitmap* to, const Choice& choice, const std::vector<int>& leaves);
   bool try_leaves(const JobTest& call, const Choice& choice, const std::vector<int>& leaves);
 
   const Bitmaps& api_;

@@ -2,12 +2,16 @@
 #include "plugins/select/tight_sets.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <tuple>
 
 namespace swell::select {
 
 namespace {
+
+/// Of how many leaves all sets are looked at.
+constexpr std::size_t most_combined = 6;
 
 const LeafCount& at(const std::vector<LeafCount>& counts, int leaf) { return counts[static_cast<std::size_t>(leaf)]; }
 
@@ -49,9 +53,9 @@ std::vector<int> idle_cover(const std::vector<LeafCount>& counts, const LeafGrou
   return best;
 }
 
-std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts, int wanted, int most) {
+std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts, int wanted, int most_idle, std::size_t most) {
   std::vector<int> order;
-  std::size_t taken = 0;
+  int taken = 0;
   for (int leaf = 0; leaf < static_cast<int>(counts.size()); ++leaf) {
     if (at(counts, leaf).usable > 0) order.push_back(leaf);
     if (at(counts, leaf).chosen > 0) ++taken;
@@ -60,15 +64,44 @@ std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts,
     const LeafCount &left = at(counts, a), &right = at(counts, b);
     return std::tuple(right.chosen, right.idle, right.usable) < std::tuple(left.chosen, left.idle, left.usable);
   });
+  if (order.size() > most_combined) order.resize(most_combined);
+
+  struct Candidate {
+    bool is_sure;
+    int chosen, idle;
+    std::vector<int> leaves;
+  };
+  std::vector<Candidate> found;
+  for (unsigned members = 1; members < 1u << order.size(); ++members) {
+    if (std::popcount(members) >= taken) continue;
+    Candidate set{false, 0, 0, {}};
+    int partly = 0, shared = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if ((members >> i & 1u) == 0) continue;
+      const LeafCount& leaf = at(counts, order[i]);
+      set.leaves.push_back(order[i]);
+      set.chosen += leaf.chosen;
+      set.idle += leaf.idle;
+      partly += leaf.partly;
+      shared += leaf.usable - leaf.idle;
+    }
+    const int idle = std::min(set.idle, most_idle);
+    set.is_sure = partly + idle >= wanted;
+    if (shared + idle >= wanted) found.push_back(std::move(set));
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tuple(a.leaves.size(), !a.is_sure, -a.chosen, a.idle) < std::tuple(b.leaves.size(), !b.is_sure, -b.chosen, b.idle);
+  });
+  const auto sure = std::find_if(found.begin(), found.end(), [](const Candidate& set) { return set.is_sure; });
+  if (sure != found.end()) found.erase(sure + 1, found.end());
+  if (found.size() > most) {
+    if (sure != found.end()) std::swap(found[most - 1], found.back());
+    found.resize(most);
+  }
   std::vector<std::vector<int>> sets;
-  auto is_full = [&] { return static_cast<int>(sets.size()) >= most; };
-  for (int leaf : order)
-    if (taken > 1 && !is_full() && at(counts, leaf).usable >= wanted) sets.push_back({leaf});
-  for (std::size_t size = 2; size < std::min(taken, order.size() + 1) && !is_full(); ++size) {
-    const std::vector<int> first(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(size));
-    int usable = 0;
-    for (int leaf : first) usable += at(counts, leaf).usable;
-    if (usable >= wanted) sets.push_back(first);
+  for (Candidate& set : found) {
+    std::stable_sort(set.leaves.begin(), set.leaves.end(), [&](int a, int b) { return at(counts, a).idle < at(counts, b).idle; });
+    sets.push_back(std::move(set.leaves));
   }
   return sets;
 }

@@ -58,6 +58,16 @@ inline swell::select::Bitmaps bitmaps() {
   api.add = [](Bitmap* to, const Bitmap* more) {
     for (std::size_t i = 0; i < to->bits.size(); ++i) to->bits[i] = to->bits[i] || more->bits.at(i);
   };
+  api.invert = [](Bitmap* map) { map->bits.flip(); };
+  api.first_of = [](const Bitmap* map, std::int64_t how_many) -> Bitmap* {
+    std::vector<bool> first(map->bits.size());
+    for (std::size_t i = 0; i < first.size() && how_many > 0; ++i)
+      if (map->bits[i]) {
+        first[i] = true;
+        --how_many;
+      }
+    return how_many > 0 ? nullptr : made(std::move(first));
+  };
   api.count = [](const Bitmap* map) { return static_cast<std::int32_t>(std::count(map->bits.begin(), map->bits.end(), true)); };
   api.count_common = [](const Bitmap* a, const Bitmap* b) {
     std::int32_t common = 0;

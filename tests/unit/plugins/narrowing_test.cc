@@ -76,6 +76,27 @@ Test(narrowing, as_few_racks_as_possible_where_one_is_too_small) {
   cr_assert_eq(question.taken(), "5 6 7 8 9 10");
 }
 
+Test(narrowing, a_job_of_one_node_leaves_whole_racks_for_others) {
+  fake::reset(8);
+  fake::use({4, 5});
+  Narrowing narrowing(api, fake::cons_tres);
+  Question question(1), named(1);
+  cr_assert_eq(question.ask(narrowing, racks(2, 4)).result, 0);
+  cr_assert_eq(question.taken(), "6");
+  fake::accepts = [](const JobTest& call) { return call.nodes->bits[0]; };  // -w n0
+  cr_assert_eq(named.ask(narrowing, racks(2, 4)).result, 0);
+  cr_assert_eq(named.taken(), "0");
+}
+
+Test(narrowing, a_job_of_one_node_in_partial_use_is_asked_about_once) {
+  fake::reset(8);
+  fake::use({4, 5});
+  fake::idle_nodes.bits[0] = false;  // half free: the job fits there too
+  Narrowing narrowing(api, fake::cons_tres);
+  cr_assert_eq(Question(1).ask(narrowing, racks(2, 4)).taken(), "0");
+  cr_assert_eq(fake::calls.size(), 1);
+}
+
 Test(narrowing, a_job_that_fits_only_across_racks_starts) {
   fake::reset(8);
   fake::use({0, 1, 2, 4, 5});
@@ -170,6 +191,17 @@ Test(narrowing, what_cons_tres_chose_comes_back_when_nothing_is_tighter) {
   cr_assert_eq(question.ask(narrowing, racks(2, 4)).result, 0);
   cr_assert_eq(question.taken(), "3 4");
   cr_assert_leq(fake::calls.size(), 8);
+}
+
+Test(narrowing, an_idle_node_is_taken_beside_those_in_partial_use) {
+  fake::reset(12);
+  for (std::size_t node : {5, 6}) fake::idle_nodes.bits[node] = false;  // half free: the job fits there too
+  fake::fits = {true, false, false, false, true, true, true, true, false, false, false, false};
+  fake::idle_nodes.bits[1] = fake::idle_nodes.bits[2] = fake::idle_nodes.bits[3] = false;
+  Narrowing narrowing(api, fake::cons_tres);
+  Question question(3);
+  question.ask(narrowing, racks(3, 4));
+  cr_assert_eq(question.taken(), "4 5 6");  // cons_tres alone: 0 4 5
 }
 
 Test(narrowing, a_range_gets_as_many_nodes_as_from_cons_tres) {

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "slurm/fabric_source.h"
+
+#include <cerrno>
+#include <fmt/format.h>
+#include <fstream>
+#include <iterator>
+#include <slurm/slurm.h>
+#include <string_view>
+#include <sys/stat.h>
+
+#include "slurm/live_slurm.h"
+
+namespace swell::slurm {
+
+namespace {
+
+using cluster::Calibration;
+using cluster::SlurmTopology;
+
+/// How many notes of one kind are given word for word: garbage may stand in every node's Extra.
+constexpr std::size_t most_notes = 3;
+constexpr std::time_t look_every_s = 60;
+
+void mix(std::size_t& print, std::size_t more) { print = (print ^ more) * 0x9e3779b97f4a7c15u + (print >> 29); }
+
+std::size_t print_of(const std::vector<NodeRecord>& nodes) {
+  std::size_t print = nodes.size();
+  for (const NodeRecord& node : nodes) {
+    for (const std::string& each : {node.name, node.extra}) mix(print, std::hash<std::string>{}(each));
+    for (const GpuRequest& gpus : node.gpus) mix(print, std::hash<std::string>{}(gpus.type) + static_cast<std::size_t>(gpus.count));
+  }
+  return print;
+}
+
+std::size_t print_of(const FabricFiles& files) {
+  std::size_t print = 0;
+  for (const std::string& path : {files.topology_conf, files.calibration}) {
+    struct stat found {};
+    if (path.empty() || stat(path.c_str(), &found) != 0) found = {};
+    mix(print, std::hash<std::string>{}(path));
+    mix(print, static_cast<std::size_t>(found.st_mtime));
+    mix(print, static_cast<std::size_t>(found.st_size));
+  }
+  return print;
+}
+
+/// Nothing where there is no such file.
+std::optional<std::string> text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (path.empty() || !in) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+SlurmTopology read_topology(const std::string& path, std::vector<std::string>& notes) {
+  if (path.empty()) return {};
+  const auto text = text_of(path);
+  auto topology = text ? SlurmTopology::parse(*text) : Result<SlurmTopology>(Error("it cannot be read, though TopologyPlugin uses it"));
+  if (!topology) {
+    notes.push_back(topology.error().while_doing(path).message());
+    return {};
+  }
+  for (const std::string& note : topology->notes) notes.push_back("topology.conf: " + note);
+  return *std::move(topology);
+}
+
+Calibration read_calibration(const std::string& path, std::vector<std::string>& notes) {
+  const auto text = text_of(path);
+  if (!text) return {};
+  const auto json = Json::parse(*text);
+  auto calibration = json ? Calibration::from_json(*json) : Result<Calibration>(json.error());
+  if (calibration) return *std::move(calibration);
+  notes.push_back(calibration.error().while_doing(path).message());
+  return {};
+}
+
+}  // namespace
+
+Result<FabricFiles> find_fabric_files() {
+  slurm_conf_t* conf = nullptr;
+  if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS) return Error(fmt::format("slurm_load_ctl_conf: {}", slurm_reason(errno)));
+  const std::string_view plugin = conf->topology_plugin != nullptr ? conf->topology_plugin : "";
+  const std::string slurm_conf = conf->slurm_conf != nullptr ? conf->slurm_conf : "";
+  const std::string folder = slurm_conf.substr(0, slurm_conf.rfind('/') + 1);
+  const bool is_used = plugin == "topology/tree" || plugin == "topology/block";
+  slurm_free_ctl_conf(conf);
+  if (folder.empty()) return FabricFiles{};
+  return FabricFiles{is_used ? folder + "topology.conf" : "", folder + "swell_calibration.json"};
+}
+
+std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nodes, std::vector<std::string>& notes) {
+  std::vector<cluster::FabricNode> made;
+  std::size_t bad = 0;
+  for (const NodeRecord& record : nodes) {
+    cluster::FabricNode node{record.name, "", 0, std::nullopt};
+    for (const GpuRequest& gpus : record.gpus) {
+      node.gpus += gpus.count;
+      if (node.gpu_type.empty()) node.gpu_type = gpus.type;
+    }
+    auto description = cluster::read_extra(record.extra);
+    if (description) node.description = *std::move(description);
+    else if (++bad <= most_notes) notes.push_back(fmt::format("Extra of {}: {}", record.name, description.error().message()));
+    made.push_back(std::move(node));
+  }
+  if (bad > most_notes) notes.push_back(fmt::format("Extra of {} more nodes cannot be read", bad - most_notes));
+  return made;
+}
+
+bool FabricSource::files_changed(std::time_t now) {
+  if (!find_ || (looked_ && now - *looked_ < look_every_s)) return false;
+  looked_ = now;
+  auto found = find_();
+  cannot_find_ = found ? std::nullopt : std::optional<Error>(found.error());
+  if (found) files_ = *std::move(found);
+  std::size_t print = print_of(files_);
+  if (cannot_find_) mix(print, 1);
+  return std::exchange(files_print_, print) != print;
+}
+
+std::shared_ptr<const KnownFabric> FabricSource::update(const std::vector<NodeRecord>& nodes, std::time_t now) {
+  const std::size_t print = print_of(nodes);
+  const bool nodes_changed = std::exchange(nodes_print_, print) != print;
+  if (!files_changed(now) && !nodes_changed && known_) return known_;
+
+  std::vector<std::string> notes;
+  if (cannot_find_) notes.push_back(cannot_find_->while_doing("asking for TopologyPlugin").message());
+  std::vector<cluster::FabricNode> described = fabric_nodes(nodes, notes);
+  SlurmTopology topology = read_topology(files_.topology_conf, notes);
+  Calibration calibration = read_calibration(files_.calibration, notes);
+  known_ = std::make_shared<const KnownFabric>(
+      KnownFabric{cluster::Fabric::make(std::move(described), std::move(topology), std::move(calibration)), std::move(notes)});
+  return known_;
+}
+
+}  // namespace swell::slurm
