@@ -47,6 +47,7 @@ class Expansions {
 
   /// Jobs that could be planned for: profiled, with known GPUs.
   std::vector<Runner>& runners() noexcept { return runners_; }
+  const std::vector<Runner>& runners() const noexcept { return runners_; }
   static bool can_plan(const ElasticJobView& job, const ClusterView& view);
 
   /// Every prefix that the job may have, as it lies now, with at most `most` GPUs.
