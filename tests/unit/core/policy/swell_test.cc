@@ -3,6 +3,8 @@
 
 #include <criterion/criterion.h>
 
+#include "core/policy/fewest_first.h"
+#include "core/policy/marginal_benefit.h"
 #include "support/views.h"
 
 using namespace swell;
@@ -12,6 +14,28 @@ using namespace support;
 namespace {
 
 Decisions decide(const ClusterView& view) { return Swell().decide(view); }
+
+/// A running job that has done no step yet: no profile, so that other policies leave it alone.
+ElasticJobView& add_starting(ClusterView& view, JobId id, NodeIndex node, int gpus) {
+  ElasticJobView& job = add_job(view, id, node, gpus);
+  profile(job, small_model(), light_coefficients())->coefficients = nullptr;
+  job.may_grow = false;
+  job.starting = true;
+  return job;
+}
+
+/// A job of 8 GPUs and 5.6 GB of state on one node, and an idle one behind a network of 100 MB/s: to move there
+/// takes 90 s, and it is twice as fast then.
+ClusterView slow_to_move(double age_s) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view, 1e8);
+  view.now_s = 100000;
+  ElasticJobView& job = add_job(view, 1, 0, 8);
+  job.max_gpus = 16;
+  job.started_s = view.now_s - age_s;
+  profile(job, small_model(), light_coefficients(), 1);
+  return view;
+}
 
 /// Two like jobs of 1 GPU on one node, where one is lent the 6 others, and a second node that is full.
 ClusterView one_has_all(double first_started_s, double second_started_s) {
@@ -105,4 +129,43 @@ Test(swell, a_waiting_job_is_served_first_of_all) {
   const bool served = std::any_of(decisions.reclaims.begin(), decisions.reclaims.end(),
                                   [](const Reclaim& reclaim) { return reclaim.needed_by == 9; });
   cr_assert(served);
+}
+
+Test(swell, a_starting_job_is_lent_gpus_before_its_profile) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  ElasticJobView& job = add_starting(view, 1, 0, 2);
+  const Decisions decisions = decide(view);
+  cr_assert_gt(granted(decisions, 1), 0);
+  cr_assert_eq(decisions.plans.size(), 1u);
+  job.starting = false;
+  cr_assert_eq(granted(decide(view), 1), 0, "it has trained, and its profile will come");
+}
+
+Test(swell, other_policies_lend_a_starting_job_nothing) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  add_starting(view, 1, 0, 2);
+  cr_assert_eq(granted(MarginalBenefit().decide(view), 1), 0);
+  cr_assert_eq(granted(FewestFirst().decide(view), 1), 0);
+}
+
+Test(swell, a_starting_job_gets_nothing_that_a_pending_job_could_start_on) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view);
+  add_starting(view, 1, 0, 4);
+  cr_assert_gt(granted(decide(view), 1), 4, "both nodes while nobody waits");
+  view.queue.push_back(pending(9, 1, 8));
+  for (const Grant& grant : decide(view).grants) cr_assert_eq(grant.node, 0);
+}
+
+Test(swell, a_young_job_is_not_stopped_for_longer_than_it_is_likely_to_run) {
+  cr_assert_eq(granted(decide(slow_to_move(60)), 1), 0);
+  cr_assert_eq(granted(decide(slow_to_move(10000)), 1), 8);
+}
+
+Test(swell, a_starting_job_has_nothing_to_move) {
+  ClusterView view = slow_to_move(5);
+  view.jobs[0].starting = true;
+  cr_assert_eq(granted(decide(view), 1), 8);
 }
