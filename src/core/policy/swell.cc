@@ -38,7 +38,7 @@ class Decision {
     }
     room_.serve_queue(options_.queue_depth, [this](const ElasticJobView& job, const CompanionView& companion) {
       return loss(job, companion);
-    }, Room::Nodes::least_loss_first);
+    }, basic_.empty() ? Room::Nodes::most_idle_first : Room::Nodes::least_loss_first);
     rebalance();
     room_.close();
     Decisions decisions;
@@ -82,7 +82,7 @@ class Decision {
     if (found != steps_.end())
       for (const Step& step : found->second)
         if (step.companion == &companion) return gain(job, step.before, step.after) / companion.held.gpus;
-    return 0;  // nothing is known: the profiled ones are worth more
+    return -room_.total(job);  // nothing is known: before the profiled ones, as FewestFirst does
   }
 
   // ---- what a change of plan costs

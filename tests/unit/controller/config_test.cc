@@ -22,7 +22,7 @@ Test(config, reads_keys_in_any_case_with_comments) {
   cr_assert_eq(config->expansion_qos, std::string("expansion"));
   cr_assert_float_eq(config->growth_interval_s, 2.5, 1e-9);
   cr_assert_eq(config->control_port, 7000);
-  cr_assert_eq(config->policy, std::string("fewest-first"));
+  cr_assert_eq(config->policy, std::string("swell"));
 }
 
 Test(config, names_line_key_value_and_what_is_allowed) {

@@ -2,6 +2,7 @@
 #include "core/policy/swell.h"
 
 #include <criterion/criterion.h>
+#include <random>
 
 #include "core/policy/fewest_first.h"
 #include "core/policy/marginal_benefit.h"
@@ -168,4 +169,35 @@ Test(swell, a_starting_job_has_nothing_to_move) {
   ClusterView view = slow_to_move(5);
   view.jobs[0].starting = true;
   cr_assert_eq(granted(decide(view), 1), 8);
+}
+
+Test(swell, without_profiles_it_is_fewest_first) {
+  std::mt19937 random(1);
+  const auto below = [&](unsigned most) { return static_cast<int>(random() % most); };
+  std::size_t granted = 0, reclaimed = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    ClusterView view = idle_cluster(4);
+    if (trial % 2 == 0) know_machines(view);
+    view.jobs.reserve(6);
+    JobId companion = 100;
+    for (JobId id = 1; id <= 6; ++id) {
+      const NodeIndex node = below(4);
+      if (view.nodes[static_cast<std::size_t>(node)].free.gpus == 0) continue;
+      ElasticJobView& job = add_job(view, id, node, 1);
+      job.max_gpus = 32;
+      job.may_grow = below(4) > 0;
+      for (NodeIndex from = 0; from < 4; ++from) {
+        const int idle = view.nodes[static_cast<std::size_t>(from)].free.gpus;
+        if (idle > 0 && below(2) == 0) lend(view, job, companion++, from, 1 + below(static_cast<unsigned>(idle)));
+      }
+    }
+    for (JobId id = 10; id < 12; ++id)
+      if (below(2) == 0) view.queue.push_back(pending(id, 1 + below(2), 1 + below(8)));
+    const Decisions ours = decide(view), theirs = FewestFirst().decide(view);
+    cr_assert(ours.grants == theirs.grants, "trial %d", trial);
+    cr_assert(ours.reclaims == theirs.reclaims, "trial %d", trial);
+    granted += ours.grants.size();
+    reclaimed += ours.reclaims.size();
+  }
+  cr_assert(granted > 100 && reclaimed > 100, "%zu, %zu", granted, reclaimed);
 }
