@@ -81,8 +81,11 @@ const Key keys[] = {
      }},
     {"Policy",
      [](Config& c, std::string_view v) -> Allowed {
-       const auto made = policy::make_policy(v);
-       if (!made || (*made)->role() != policy::Role::lends) return fmt::format("one of {}", fmt::join(policy::policy_names(), ", "));
+       const std::vector<std::string> live = policy::live_policy_names();
+       if (std::find(live.begin(), live.end(), v) == live.end()) {
+         const bool simulated = policy::make_policy(v).ok();
+         return fmt::format("one of {}{}", fmt::join(live, ", "), simulated ? fmt::format(" ({} is for swell sim alone)", v) : "");
+       }
        c.policy = v;
        return std::nullopt;
      }},

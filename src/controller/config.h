@@ -13,7 +13,7 @@ namespace swell::controller {
 struct Config {
   bool enabled = true;                          ///< Elasticity=yes|no
   std::string base_scheduler = "sched/backfill";///< BaseScheduler
-  std::string policy = "fewest-first";          ///< Policy
+  std::string policy = "swell";                 ///< Policy
   double aggressiveness = 1;                    ///< Aggressiveness: of policies that lend by benefit
   std::string expansion_qos;                    ///< ExpansionQOS: companions run under it
   std::string expansion_partition;              ///< ExpansionPartition: or in it, where there is no slurmdbd

@@ -79,7 +79,7 @@ void State::make_pending(Job& job) {
   ++job.version;
   pending.push_back(job.spec.id);
   changed = true;
-  // Policies that decide who runs have profiled every job beforehand; that time is not counted (Suika, 5.1).
+  // Policies that decide who runs have profiled every job beforehand; that time is not counted (Suika, footnote 8).
   if (replaces() && !job.coefficients) job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error);
 }
 

@@ -13,8 +13,8 @@ struct Choice {
   double cost = 0;
 };
 
-/// At most one choice a job, within the GPUs there are: Sia's integer program (Sia, section 3.4, equations
-/// 2 to 5), for which the costs are its powered utilities less the queueing penalty.
+/// At most one choice a job, within the GPUs there are: Sia's integer program, for which
+/// the costs are its powered utilities less the queueing penalty.
 struct AllocationProgram {
   std::vector<int> capacity;               ///< GPUs by type
   std::vector<std::vector<Choice>> jobs;   ///< choices by job

@@ -21,7 +21,7 @@ struct Configuration {
 /// `job`'s plan on `gpus`, which are as many as `configuration` has. No stages where it does not fit there.
 plan::Layout plan_on(const Contender& job, const planner::Clumps& gpus, const Configuration& configuration, const ClusterView& view);
 
-/// The configurations of `job`, by type and rising GPUs: Sia's valid set (section 3.3), a power of two of GPUs
+/// The configurations of `job`, by type and rising GPUs: Sia's valid set, a power of two of GPUs
 /// within a node or whole nodes, so far as the job's PP x TP cell divides it and more GPUs are faster;
 /// and the number of GPUs that the user asked for, which need not be of that set. A rigid job has that alone.
 std::vector<Configuration> configurations(const Contender& job, const ClusterView& view, const GpuPool& pool, CurveCache& curves);

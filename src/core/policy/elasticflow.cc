@@ -34,8 +34,8 @@ std::vector<Configuration> ladder_for(const Contender& job, const std::vector<Co
   return best;
 }
 
-/// Section 4.2: throughput gained for each GPU more, in units of what each GPU of the smallest share yields. Below 1
-/// is GPU time that scaling costs; per job instead, the smallest jobs would get all there is.
+/// The marginal return: throughput gained for each GPU more, in units of what each GPU of the smallest share
+/// yields. Below 1 is GPU time that scaling costs; per job instead, the smallest jobs would get all there is.
 double marginal_return(const Share& share) {
   const Configuration& now = *share.now();
   const Configuration& next = share.ladder[static_cast<std::size_t>(share.step) + 1];

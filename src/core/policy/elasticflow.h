@@ -8,8 +8,8 @@ namespace swell::policy {
 
 /// ElasticFlow (Gu et al., ASPLOS 2023) for jobs without deadlines, its best-effort jobs: every job is admitted
 /// with its smallest share as long as there is one, in the queue's order; what is left goes, share
-/// by share, to the job with the largest marginal return (section 4.2). Shares are powers of
-/// two in a node or whole nodes, placed like a buddy allocator's blocks (section 4.3); DP alone scales. Moves
+/// by share, to the job with the largest marginal return. Shares are powers of
+/// two in a node or whole nodes, placed like a buddy allocator's blocks; DP alone scales. Moves
 /// by checkpoint. Needs ClusterView::machines; decides nothing without. Thread-safe: only pure results
 /// are kept.
 class ElasticFlow final : public Policy {

@@ -26,7 +26,7 @@ struct Placed {
   int size = -1;
 };
 
-/// Finds GPUs for every job, by Sia's rules (section 3.3), which are those of ElasticFlow's buddy allocation
+/// Finds GPUs for every job, by Sia's placement rules, which are those of ElasticFlow's buddy allocation
 /// too: a share of one node comes from one node; several nodes are whole ones; jobs that keep their size
 /// stay where they are unless they must make room, the smallest first. Where sizes within a node are
 /// powers of two, and nodes have a power of two of GPUs, everybody finds a place, unless

@@ -42,7 +42,7 @@ struct Decisions {
 
 /// What a policy decides over.
 enum class Role {
-  lends,     ///< expansions alone; Slurm starts jobs. Only these can be loaded by the controller
+  lends,     ///< expansions alone; Slurm starts jobs. The controller runs some of these (live_policy_names())
   /// Who runs at all, and on which GPUs: rivals that only the simulator runs. Its views have one
   /// partition and no node lists; all that a running job has are its basic GPUs. Rigid jobs (no
   /// training known, or allowed no other size) are started like any; running ones stay as they are.

@@ -25,7 +25,7 @@ struct RedeploymentCost {
 
 /// Starting workers: processes, CUDA context, model build, NCCL communicators. Suika's Fig. 10 shows
 /// it as a large part of a checkpoint-resume redeployment, without a figure; 25 s is the least restart
-/// that Sia's authors report (25 to 250 s by model).
+/// that we know Sia's authors to report (25 to 250 s by model), not checked against their paper.
 inline constexpr double kInitialize_s = 25;
 
 /// From the bytes that move over the links of `cluster` and the time to initialize workers. The

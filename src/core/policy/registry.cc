@@ -15,6 +15,7 @@ namespace {
 
 struct Entry {
   const char* name;
+  bool live;
   std::unique_ptr<Policy> (*make)(const PolicyOptions&);
 };
 
@@ -26,11 +27,11 @@ std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
 }
 
 constexpr Entry entries[] = {
-    {"fewest-first", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<FewestFirst>(); }},
-    {"swell", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
-    {"marginal-benefit", by_benefit<MarginalBenefit>},
-    {"suika-dp", [](const PolicyOptions& options) { return make_suika_dp(options.aggressiveness); }},
-    {"metis", [](const PolicyOptions& options) { return make_metis(options.aggressiveness); }},
+    {"swell", true, [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
+    {"fewest-first", true, [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<FewestFirst>(); }},
+    {"marginal-benefit", true, by_benefit<MarginalBenefit>},
+    {"suika-dp", false, [](const PolicyOptions& options) { return make_suika_dp(options.aggressiveness); }},
+    {"metis", false, [](const PolicyOptions& options) { return make_metis(options.aggressiveness); }},
 };
 
 }  // namespace
@@ -44,6 +45,13 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyO
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
   for (const Entry& entry : entries) names.emplace_back(entry.name);
+  return names;
+}
+
+std::vector<std::string> live_policy_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries)
+    if (entry.live) names.emplace_back(entry.name);
   return names;
 }
 

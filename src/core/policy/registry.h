@@ -21,5 +21,8 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyO
 
 /// Names that make_policy() knows, in the order they are listed to users.
 std::vector<std::string> policy_names();
+/// Those of them that the controller may run, on slurmctld's own thread for Swell: the others are there to
+/// be compared with in the simulator, and their searches may take minutes.
+std::vector<std::string> live_policy_names();
 
 }  // namespace swell::policy

@@ -8,7 +8,7 @@ namespace swell::policy {
 
 /// Rubick (Zhang et al., MLSys 2025), without ZeRO as Suika compares with it (section 5.1, footnote 7). Each job has a
 /// resource sensitivity curve: the best symmetric 3D plan for every number of GPUs. Slopes of curves, normalized
-/// by the throughput of the user's own plan, say who gets GPUs (Algorithm 1):
+/// by the throughput of the user's own plan, say who gets GPUs:
 ///  - a pending job starts with its minimum, the fewest GPUs with which it is as fast as the user's plan
 ///    on what the user asked for; jobs with the lowest slopes are shrunk for it, never below their own minimum;
 ///  - idle GPUs go to the steepest slope;

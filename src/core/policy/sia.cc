@@ -66,7 +66,7 @@ Decisions Sia::decide(const ClusterView& view) const {
     for (std::size_t k = 0; k < utility.size(); ++k) {
       const double discounted = std::max(kLeastUtility, utility[k] * (static_cast<int>(k) == entry.current ? 1 : factor));
       const double powered = std::pow(discounted, options_.fairness);
-      // Maximized where the power is above 0; equation 4's penalty counts for jobs without a choice.
+      // Maximized where the power is above 0; the queueing penalty counts for jobs without a choice.
       const double cost = (options_.fairness < 0 ? powered : -powered) - options_.queueing_penalty;
       choices.push_back({entry.configurations[k].type, entry.configurations[k].gpus, cost});
     }

@@ -10,7 +10,7 @@ namespace swell::policy {
 /// Sia (Jayaram Subramanya et al., SOSP 2023), strong-scaling as Suika compares with it (section 5.1, footnote 7):
 /// the batch size is the user's, hence goodput is throughput. Every round an integer program
 /// gives each job one of its configurations; jobs may run with less than they asked for, and move
-/// by checkpoint. Hybrid-parallel jobs scale by whole PP x TP cells (section 3.2).
+/// by checkpoint. Hybrid-parallel jobs scale by whole PP x TP cells.
 /// Needs ClusterView::machines; decides nothing without. Thread-safe: only pure results are kept.
 class Sia final : public Policy {
  public:
@@ -32,7 +32,7 @@ class Sia final : public Policy {
   mutable CurveCache curves_;
 };
 
-/// Sia's restart factor, equation 3: (T - N S) / (T + S) for a job of age T that restarted N times at S seconds
+/// Sia's restart factor: (T - N S) / (T + S) for a job of age T that restarted N times at S seconds
 /// each; 1 until it is S seconds old.
 double restart_factor(double age_s, int restarts, double restart_s) noexcept;
 

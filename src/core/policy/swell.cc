@@ -41,7 +41,7 @@ class Decision {
     }
     room_.serve_queue(options_.queue_depth, [this](const ElasticJobView& job, const CompanionView& companion) {
       return loss(job, companion);
-    }, Room::Nodes::least_loss_first);
+    }, basic_.empty() ? Room::Nodes::most_idle_first : Room::Nodes::least_loss_first);
     rebalance();
     room_.close();
     Decisions decisions;
@@ -85,7 +85,7 @@ class Decision {
   /// anew at every decision: its speed is taken to have grown with one power of its GPUs all the way.
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
     const auto found = basic_.find(job.id);
-    if (found == basic_.end()) return 0;  // nothing is known: those with a profile are worth more
+    if (found == basic_.end()) return -room_.total(job);  // nothing is known: before the profiled ones, as FewestFirst does
     const double basic = job.training->basic.gpu_count(), all = basic + job.lent_gpus();
     double before = basic;
     for (const CompanionView& other : job.companions)

@@ -5,52 +5,14 @@
 #include <cstdlib>
 
 #include "core/policy/fewest_first.h"
+#include "support/given_world.h"
 #include "support/plans.h"
 #include "support/small_worlds.h"
 
 using namespace swell;
 using namespace swell::sim;
 using support::near;
-
-namespace {
-
-/// Jobs given one by one: size (an index into the types), submission and duration.
-struct World {
-  struct Given {
-    int gpus;
-    double submit_s, basic_s;
-    bool elastic = true;
-  };
-  explicit World(int nodes, std::vector<Given> jobs) {
-    cluster = std::make_shared<cluster::Cluster>(cluster::preset(std::to_string(nodes) + "x8-h100").value());
-    workload.types = support::types_for(*cluster);
-    for (const Given& given : jobs) {
-      JobSpec spec;
-      spec.id = static_cast<std::uint32_t>(workload.jobs.size() + 1);
-      while (workload.types[static_cast<std::size_t>(spec.type)].gpus != given.gpus) ++spec.type;
-      spec.submit_s = given.submit_s;
-      spec.basic_s = given.basic_s;
-      spec.limit_s = 1.5 * given.basic_s;
-      spec.elastic = given.elastic;
-      workload.jobs.push_back(spec);
-    }
-    setup.cluster = cluster;
-    setup.workload = &workload;
-    setup.order = order.get();
-    setup.fixed_decision_time = true;
-  }
-  Outcome run() const {
-    auto outcome = simulate(setup);
-    cr_assert(outcome.ok(), "%s", outcome.ok() ? "" : outcome.error().message().c_str());
-    return std::move(*outcome);
-  }
-  std::shared_ptr<const cluster::Cluster> cluster;
-  Workload workload;
-  std::unique_ptr<QueueOrder> order = make_queue_order("fifo").value();
-  Setup setup;
-};
-
-}  // namespace
+using World = support::GivenWorld;
 
 Test(simulation, without_a_policy_jobs_take_their_basic_time_after_their_wait) {
   const Outcome outcome = World(1, {{8, 0, 100}, {8, 10, 100}, {8, 20, 50}}).run();

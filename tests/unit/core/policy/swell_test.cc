@@ -2,7 +2,10 @@
 #include "core/policy/swell.h"
 
 #include <criterion/criterion.h>
+#include <random>
 
+#include "core/policy/fewest_first.h"
+#include "core/policy/marginal_benefit.h"
 #include "support/views.h"
 
 using namespace swell;
@@ -12,6 +15,28 @@ using namespace support;
 namespace {
 
 Decisions decide(const ClusterView& view) { return Swell().decide(view); }
+
+/// A running job that has done no step yet: no profile, so that other policies leave it alone.
+ElasticJobView& add_starting(ClusterView& view, JobId id, NodeIndex node, int gpus) {
+  ElasticJobView& job = add_job(view, id, node, gpus);
+  profile(job, small_model(), light_coefficients())->coefficients = nullptr;
+  job.may_grow = false;
+  job.starting = true;
+  return job;
+}
+
+/// A job of 8 GPUs and 5.6 GB of state on one node, and an idle one behind a network of 100 MB/s: to move there
+/// takes 90 s, and it is twice as fast then.
+ClusterView slow_to_move(double age_s) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view, 1e8);
+  view.now_s = 100000;
+  ElasticJobView& job = add_job(view, 1, 0, 8);
+  job.max_gpus = 16;
+  job.started_s = view.now_s - age_s;
+  profile(job, small_model(), light_coefficients(), 1);
+  return view;
+}
 
 /// Two like jobs of 1 GPU on one node, where one is lent the 6 others, and a second node that is full.
 ClusterView one_has_all(double first_started_s, double second_started_s) {
@@ -105,4 +130,74 @@ Test(swell, a_waiting_job_is_served_first_of_all) {
   const bool served = std::any_of(decisions.reclaims.begin(), decisions.reclaims.end(),
                                   [](const Reclaim& reclaim) { return reclaim.needed_by == 9; });
   cr_assert(served);
+}
+
+Test(swell, a_starting_job_is_lent_gpus_before_its_profile) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  ElasticJobView& job = add_starting(view, 1, 0, 2);
+  const Decisions decisions = decide(view);
+  cr_assert_gt(granted(decisions, 1), 0);
+  cr_assert_eq(decisions.plans.size(), 1u);
+  job.starting = false;
+  cr_assert_eq(granted(decide(view), 1), 0, "it has trained, and its profile will come");
+}
+
+Test(swell, other_policies_lend_a_starting_job_nothing) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  add_starting(view, 1, 0, 2);
+  cr_assert_eq(granted(MarginalBenefit().decide(view), 1), 0);
+  cr_assert_eq(granted(FewestFirst().decide(view), 1), 0);
+}
+
+Test(swell, a_starting_job_gets_nothing_that_a_pending_job_could_start_on) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view);
+  add_starting(view, 1, 0, 4);
+  cr_assert_gt(granted(decide(view), 1), 4, "both nodes while nobody waits");
+  view.queue.push_back(pending(9, 1, 8));
+  for (const Grant& grant : decide(view).grants) cr_assert_eq(grant.node, 0);
+}
+
+Test(swell, a_young_job_is_not_stopped_for_longer_than_it_is_likely_to_run) {
+  cr_assert_eq(granted(decide(slow_to_move(60)), 1), 0);
+  cr_assert_eq(granted(decide(slow_to_move(10000)), 1), 8);
+}
+
+Test(swell, a_starting_job_has_nothing_to_move) {
+  ClusterView view = slow_to_move(5);
+  view.jobs[0].starting = true;
+  cr_assert_eq(granted(decide(view), 1), 8);
+}
+
+Test(swell, without_profiles_it_is_fewest_first) {
+  std::mt19937 random(1);
+  const auto below = [&](unsigned most) { return static_cast<int>(random() % most); };
+  std::size_t granted = 0, reclaimed = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    ClusterView view = idle_cluster(4);
+    if (trial % 2 == 0) know_machines(view);
+    view.jobs.reserve(6);
+    JobId companion = 100;
+    for (JobId id = 1; id <= 6; ++id) {
+      const NodeIndex node = below(4);
+      if (view.nodes[static_cast<std::size_t>(node)].free.gpus == 0) continue;
+      ElasticJobView& job = add_job(view, id, node, 1);
+      job.max_gpus = 32;
+      job.may_grow = below(4) > 0;
+      for (NodeIndex from = 0; from < 4; ++from) {
+        const int idle = view.nodes[static_cast<std::size_t>(from)].free.gpus;
+        if (idle > 0 && below(2) == 0) lend(view, job, companion++, from, 1 + below(static_cast<unsigned>(idle)));
+      }
+    }
+    for (JobId id = 10; id < 12; ++id)
+      if (below(2) == 0) view.queue.push_back(pending(id, 1 + below(2), 1 + below(8)));
+    const Decisions ours = decide(view), theirs = FewestFirst().decide(view);
+    cr_assert(ours.grants == theirs.grants, "trial %d", trial);
+    cr_assert(ours.reclaims == theirs.reclaims, "trial %d", trial);
+    granted += ours.grants.size();
+    reclaimed += ours.reclaims.size();
+  }
+  cr_assert(granted > 100 && reclaimed > 100, "%zu, %zu", granted, reclaimed);
 }

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What goes from stage to stage, worked by hand and against the judge.
+#include "core/perf/sends.h"
+
+#include <cmath>
+#include <criterion/criterion.h>
+#include <vector>
+
+#include "core/planner/evaluator.h"
+#include "support/judged.h"
+
+using namespace swell;
+using namespace swell::perf;
+using support::near;
+
+namespace {
+
+constexpr double kSample = 1e9;     // bytes
+constexpr double kLink = 450e9;     // of an h100
+constexpr double kNetwork = 1.25e9; // 10 Gbit/s
+
+/// Groups of one GPU, each on its node with its samples.
+plan::StageLayout stage_of(const std::vector<std::pair<int, int>>& nodes_and_samples) {
+  plan::StageLayout stage{4, 1, {}};
+  plan::GpuMask gpu = 1;
+  for (const auto& [node, samples] : nodes_and_samples) {
+    stage.groups.push_back({node, 0, samples, gpu});
+    gpu <<= 1;
+  }
+  return stage;
+}
+
+double sent(const std::vector<std::pair<int, int>>& from, const std::vector<std::pair<int, int>>& to) {
+  return send_s(stage_of(from), stage_of(to), kSample, support::h100_nodes(2, 8, kNetwork));
+}
+
+IterationTime sum_of(const std::vector<StageTimes>& stages, const std::vector<double>& sends, double micro_batches) {
+  SendingPipelineSum sum;
+  for (std::size_t i = 0; i < stages.size(); ++i) sum.add(stages[i], i > 0 ? sends[i - 1] : 0);
+  return sum.finish(micro_batches);
+}
+
+/// Forward and backward together.
+StageTimes passes(double seconds) { return {seconds / 2, seconds / 2, 0, 0, 0}; }
+
+}  // namespace
+
+Test(sends, aligned_groups_send_each_its_own_samples) {
+  cr_assert(near(sent({{0, 2}, {0, 2}}, {{0, 2}, {0, 2}}), 2 * kSample / kLink));
+  cr_assert(near(sent({{0, 2}, {1, 2}}, {{0, 2}, {1, 2}}), 2 * kSample / kLink), "nothing crosses");
+  cr_assert(near(sent({{0, 3}}, {{1, 3}}), 3 * kSample / kNetwork));
+}
+
+Test(sends, unequal_groups_send_what_both_work_on) {
+  // 3 : 1 to 2 : 2: two samples stay on node 0, the third goes to node 1, where the fourth is already.
+  cr_assert(near(sent({{0, 3}, {1, 1}}, {{0, 2}, {1, 2}}), kSample / kNetwork));
+  cr_assert(near(sent({{0, 2}, {1, 2}}, {{0, 3}, {1, 1}}), kSample / kNetwork), "and back");
+  cr_assert(near(sent({{0, 1}, {1, 3}}, {{0, 2}, {1, 2}}), kSample / kNetwork), "the second from node 1");
+  cr_assert(near(sent({{0, 3}, {0, 1}}, {{0, 2}, {0, 2}}), 2 * kSample / kLink), "the largest share is the last to arrive");
+  cr_assert(near(sent({{0, 4}}, {{0, 1}, {0, 1}, {1, 2}}), 2 * kSample / kNetwork));
+  cr_assert(near(sent({{0, 1}, {0, 1}, {1, 2}}, {{0, 4}}), 2 * kSample / kNetwork));
+}
+
+Test(sends, the_slower_type_limits_a_send_within_a_node) {
+  const auto cluster = support::mixed_nodes(4, 4);
+  plan::StageLayout from = stage_of({{0, 2}}), to = stage_of({{0, 2}});
+  to.groups[0].type = 1;
+  cr_assert(near(send_s(from, to, kSample, cluster), 2 * kSample / cluster.type(1).link_bytes_per_s));
+  cr_assert_lt(cluster.type(1).link_bytes_per_s, kLink);
+}
+
+Test(sends, a_pipeline_with_sends_by_hand) {
+  const std::vector<StageTimes> stages = {{1, 2, 0, 0.5, 0.1}, {2, 3, 0, 4, 0.2}};
+  const IterationTime short_send = sum_of(stages, {0.5}, 5);
+  cr_assert(near(short_send.warm_up, 3 + 5 + 2 * 0.5), "there and back");
+  cr_assert(near(short_send.steady, 4 * 5.0), "the slower stage: both together take (3 + 5 + 1) / 2");
+  cr_assert(near(short_send.extra, 4.2 - 2 - 0.5), "stage 1 ends a backward pass and a send before stage 0");
+  const IterationTime long_send = sum_of(stages, {3}, 5);
+  cr_assert(near(long_send.warm_up, 3 + 5 + 2 * 3));
+  cr_assert(near(long_send.steady, 4 * 7.0), "(3 + 5 + 6) / 2");
+  cr_assert(near(long_send.extra, 0.6), "stage 0's own");
+}
+
+Test(sends, the_period_is_the_largest_mean_over_stages_next_to_each_other) {
+  const auto period = [](const std::vector<double>& comp, const std::vector<double>& sends) {
+    std::vector<StageTimes> stages;
+    for (double seconds : comp) stages.push_back(passes(seconds));
+    return sum_of(stages, sends, 2).steady;
+  };
+  cr_assert(near(period({2, 6, 6}, {1, 4}), (6 + 6 + 2 * 4) / 2.0), "the last two");
+  cr_assert(near(period({6, 6, 2}, {4, 1}), (6 + 6 + 2 * 4) / 2.0), "the first two");
+  cr_assert(near(period({4, 1, 4}, {3, 3}), (4 + 1 + 4 + 2 * 6) / 3.0), "all three");
+  cr_assert(near(period({4, 9, 4}, {1, 1}), 9), "one alone");
+}
+
+Test(sends, without_sends_the_sum_is_that_of_the_equations) {
+  const std::vector<StageTimes> stages = {{1, 2, 0, 0.5, 0.1}, {2, 3, 0, 4, 0.2}, {1, 1, 0, 7, 0.3}};
+  PipelineSum free;
+  for (const StageTimes& stage : stages) free.add(stage);
+  const IterationTime with = sum_of(stages, {0, 0}, 5), without = free.finish(5);
+  cr_assert(near(with.warm_up, without.warm_up));
+  cr_assert(near(with.steady, without.steady));
+  cr_assert(near(with.extra, without.extra));
+}
+
+Test(sends, pipelines_deeper_than_any_are_summed_too) {
+  std::vector<StageTimes> stages(300, passes(1));
+  const IterationTime time = sum_of(stages, std::vector<double>(299, 0.25), 11);
+  cr_assert(near(time.warm_up, 300 + 299 * 0.5));
+  cr_assert(time.steady >= 10 && time.steady <= 10 * 1.5, "%g", time.steady);
+}
+
+Test(sends, a_plan_of_one_stage_has_none) {
+  const auto model = support::small_model();
+  const auto cluster = support::h100_nodes(2, 8, kNetwork);
+  const auto k = support::round_coefficients();
+  plan::Layout one{8, {}}, two{8, {}};
+  support::add_stage(one, 8, 1, 4, 2);
+  support::add_stage(two, 4, 1, 2, 4, 0);
+  support::add_stage(two, 4, 1, 2, 4, 1);
+  const PerformanceModel free(model, cluster, k), counted(model, cluster, k, Sends::counted);
+  cr_assert(near(counted.iteration_time(one).total(), free.iteration_time(one).total()));
+  const double send = 4 * k.activ_bytes / kNetwork;
+  cr_assert(near(counted.iteration_time(two).warm_up, free.iteration_time(two).warm_up + 2 * send));
+}
+
+// 10 Gbit/s, and activations that take as long to send as a stage takes to compute.
+Test(sends, over_a_slow_network_the_judge_agrees_where_they_are_counted) {
+  const models::Model model{"wide", 12, 4096, 32, 32, 16384, false, true, 32000, 2048, 64, {}};
+  const auto cluster = support::h100_nodes(4, 8, kNetwork);
+  const auto expected = expected_coefficients(model, cluster);
+  const judge::Hardware hardware = judge::make_hardware(model, cluster, [](double) { return 1.0; });
+  double worst = 0, least_without = 1e9;
+  for (int stages = 2; stages <= 4; ++stages) {
+    plan::Layout layout{16, {}};
+    for (int i = 0; i < stages; ++i) support::add_stage(layout, 12 / stages, 4, 2, 2, i);
+    const auto coefficients = perf::solve(judge::profile_of(layout, model, cluster, expected, hardware), cluster);
+    cr_assert(coefficients.ok());
+    const double true_s = judge::execute(layout, cluster, hardware).seconds;
+    const auto off = [&](Sends sends) {
+      return PerformanceModel(model, cluster, *coefficients, sends).iteration_time(layout).total() / true_s - 1;
+    };
+    worst = std::max(worst, std::abs(off(Sends::counted)));
+    least_without = std::min(least_without, std::abs(off(Sends::free)));
+  }
+  cr_assert(worst < 0.05, "%.3f", worst);
+  cr_assert(least_without > 0.10, "%.3f", least_without);
+}
