@@ -207,6 +207,7 @@ void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {
   parts_.server->close(*job.agent);
   job.agent.reset();
   job.state = control::JobState::allocated;
+  parts_.book->withdraw_all(job.id);
   take_back_all(job, now, "the program has ended");
 }
 

@@ -122,6 +122,7 @@ void Controller::report(const Change& change, double now) {
       break;
     case Change::Kind::job_ended:
       events_.event("job-ended", {{"job", job_id}}, fmt::format("elastic job {} has ended", job_id));
+      parts_.book->withdraw_all(job_id);
       std::erase_if(saved_.issued, [&](const auto& issued) { return issued.second == job_id; });
       for (auto it = connections_.begin(); it != connections_.end();) {
         if (it->second != job_id) {

@@ -22,6 +22,11 @@ void GrantBook::withdraw(const std::string& nonce) {
   grants_.erase(nonce);
 }
 
+void GrantBook::withdraw_all(JobId parent) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(grants_, [&](const auto& entry) { return entry.second.parent == parent; });
+}
+
 std::vector<LiveGrant> GrantBook::take_expired(double now) {
   std::lock_guard lock(mutex_);
   std::vector<LiveGrant> expired;

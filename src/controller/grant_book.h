@@ -30,6 +30,8 @@ class GrantBook {
  public:
   void add(LiveGrant grant);
   void withdraw(const std::string& nonce);
+  /// Of a job that has ended or whose agent has left: nobody could use them any more.
+  void withdraw_all(JobId parent);
   /// Takes out what has expired; what was used stays a while longer, until it is withdrawn.
   std::vector<LiveGrant> take_expired(double now);
   /// Marks a grant used and returns it. The error says why it cannot be used.

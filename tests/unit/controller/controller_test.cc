@@ -274,6 +274,22 @@ Test(controller, an_offer_nobody_takes_up_is_withdrawn) {
   cr_assert_not(world.book.use(nonce, 1000, world.now).ok());
 }
 
+Test(controller, what_was_offered_to_a_job_that_has_ended_is_idle_again) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  const control::Grow grow = *world.server.last<control::Grow>();
+  // The agent takes an offer up, and the job and its companion end before anybody has seen that.
+  cr_assert(world.book.use(grow.offers[0].nonce, 1000, world.now).ok());
+  world.slurm.end(10);
+  world.slurm.run_elastic(11, "node1", 8);
+  world.hello(2, 11, 8);
+  int gpus = 0;
+  for (const auto& offer : world.server.last<control::Grow>()->offers) gpus += offer.gpus;
+  cr_assert_eq(gpus, 24, "%d", gpus);
+  cr_assert_not(world.book.use(grow.offers[1].nonce, 1000, world.now).ok(), "nobody is left who could be lent that");
+}
+
 Test(controller, refused_growths_are_tried_again_ever_more_rarely) {
   World world;
   world.slurm.run_elastic(10, "node1", 4);
