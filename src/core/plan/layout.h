@@ -37,6 +37,13 @@ struct Layout {
   int micro_batches = 1;
   std::vector<StageLayout> stages;
   int pp() const noexcept { return static_cast<int>(stages.size()); }
+  /// Samples of one micro-batch, over all groups of a stage; 0 without stages.
+  int micro_batch() const noexcept {
+    int sum = 0;
+    if (!stages.empty())
+      for (const GroupLayout& group : stages.front().groups) sum += group.local_batch;
+    return sum;
+  }
   int gpu_count() const noexcept {
     int sum = 0;
     for (const StageLayout& stage : stages) sum += stage.gpu_count();

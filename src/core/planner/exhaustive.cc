@@ -186,9 +186,7 @@ Found best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gp
 
 ScaleTable Exhaustive::solve(const Problem& problem, const Budget& budget) const {
   const cluster::Cluster& cluster = problem.perf.cluster();
-  int samples = 0;
-  for (const plan::GroupLayout& group : problem.current.stages.front().groups) samples += group.local_batch;
-  Evaluator evaluator(problem.perf, samples);
+  Evaluator evaluator(problem.perf, problem.current.micro_batch());
   ScaleTable table;
   table.order = affinity_order(problem.current, problem.free, cluster);
   Clumps gpus;

@@ -37,12 +37,6 @@ std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int grou
   return units;
 }
 
-int samples_of(const plan::Layout& layout) {
-  int sum = 0;
-  for (const plan::GroupLayout& group : layout.stages.front().groups) sum += group.local_batch;
-  return sum;
-}
-
 /// Refines `found`, and plans from scratch over `all` its GPUs, one of which takes its place where
 /// that is worth moving the state.
 void improve(Found& found, const Clumps& all, Evaluator& evaluator, int micro_batches, const Degrees& degrees,
@@ -67,7 +61,7 @@ void improve(Found& found, const Clumps& all, Evaluator& evaluator, int micro_ba
 ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) const {
   const cluster::Cluster& cluster = problem.perf.cluster();
   const bool exact = problem.consistency == Consistency::exact;
-  Evaluator evaluator(problem.perf, samples_of(problem.current), exact);
+  Evaluator evaluator(problem.perf, problem.current.micro_batch(), exact);
   const Degrees degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
 
   ScaleTable table;

@@ -9,12 +9,6 @@ namespace swell::planner {
 
 namespace {
 
-int samples_of(const plan::Layout& layout) {
-  int sum = 0;
-  for (const plan::GroupLayout& group : layout.stages.front().groups) sum += group.local_batch;
-  return sum;
-}
-
 /// The same plan with half as many micro-batches, twice as large.
 plan::Layout halved(plan::Layout layout) {
   layout.micro_batches /= 2;
@@ -44,7 +38,7 @@ ScaleTable FewerMicroBatches::solve(const Problem& problem, const Budget& budget
   // More samples in a micro-batch than groups that could take one are of no use to the DP degree.
   const int most_groups = problem.current.gpu_count() + static_cast<int>(table.order.size());
   plan::Layout fewer = problem.current;
-  while (fewer.micro_batches % 2 == 0 && samples_of(fewer) < most_groups) {
+  while (fewer.micro_batches % 2 == 0 && fewer.micro_batch() < most_groups) {
     fewer = halved(std::move(fewer));
     if (!perf::MemoryModel(problem.perf).fits(fewer)) break;
     merge(table, solver_->solve({problem.perf, fewer, problem.free, problem.consistency}, budget));

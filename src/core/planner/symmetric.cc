@@ -21,15 +21,9 @@ bool fill(plan::Layout& layout, Clumps& idle, int pp, int dp, int tp) {
   return true;
 }
 
-int samples_of(const plan::Layout& layout) {
-  int sum = 0;
-  for (const plan::GroupLayout& group : layout.stages.front().groups) sum += group.local_batch;
-  return sum;
-}
-
 ScaleTable solve_in(const Problem& problem, const Budget& budget, SymmetricSpace space) {
   const cluster::Cluster& cluster = problem.perf.cluster();
-  Evaluator evaluator(problem.perf, samples_of(problem.current));
+  Evaluator evaluator(problem.perf, problem.current.micro_batch());
   const auto degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
   ScaleTable table;
   table.order = affinity_order(problem.current, problem.free, cluster);

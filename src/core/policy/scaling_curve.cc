@@ -11,13 +11,6 @@ namespace {
 
 constexpr std::size_t kMostKept = 4096;  // curves; some kilobytes each
 
-int micro_batch_of(const Training& training) noexcept {
-  if (training.basic.stages.empty()) return 1;
-  int sum = 0;
-  for (const plan::GroupLayout& group : training.basic.stages.front().groups) sum += group.local_batch;
-  return std::max(1, sum);
-}
-
 /// The cluster's first `gpus` GPUs of `type`, on the fullest nodes' equals: what an empty cluster would give.
 planner::Clumps packed(const cluster::Cluster& machines, int type, int gpus) {
   planner::Clumps clumps;
@@ -116,7 +109,7 @@ std::shared_ptr<const Curve> CurveCache::get(const std::shared_ptr<const Trainin
                                              const std::shared_ptr<const cluster::Cluster>& machines, int type,
                                              planner::SymmetricSpace space, int most) {
   const Key key{training->model.get(), training->coefficients.get(), machines.get(), type, space.pp, space.tp, most,
-                training->basic.micro_batches, micro_batch_of(*training)};
+                training->basic.micro_batches, training->basic.micro_batch()};
   {
     const std::lock_guard guard(lock_);
     const auto known = entries_.find(key);

@@ -290,6 +290,16 @@ Test(controller, what_was_offered_to_a_job_that_has_ended_is_idle_again) {
   cr_assert_not(world.book.use(grow.offers[1].nonce, 1000, world.now).ok(), "nobody is left who could be lent that");
 }
 
+Test(controller, what_was_offered_to_a_program_that_has_ended_cannot_be_taken_up) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  const control::Grow grow = *world.server.last<control::Grow>();
+  world.server.says(1, control::Bye{0});
+  world.step();
+  cr_assert_not(world.book.use(grow.offers[0].nonce, 1000, world.now).ok());
+}
+
 Test(controller, refused_growths_are_tried_again_ever_more_rarely) {
   World world;
   world.slurm.run_elastic(10, "node1", 4);
