@@ -255,9 +255,16 @@ class Decision {
 
   std::optional<Best> best_of(Expansions& expansions, std::size_t index, const std::map<JobId, int>& most) const {
     const Runner& runner = expansions.runners()[index];
-    int gpus = std::min(runner.layout.gpu_count(), kStep);
+    int gpus = runner.layout.gpu_count();
     if (const auto found = most.find(runner.job->id); found != most.end())
       gpus = std::min(gpus, found->second - (runner.total - room_.total(*runner.job)));
+    std::optional<Best> best = best_within(expansions, index, std::min(gpus, kStep));
+    // Some plans are only helped by many more: twice the groups, say.
+    return best || gpus <= kStep ? best : best_within(expansions, index, gpus);
+  }
+
+  std::optional<Best> best_within(Expansions& expansions, std::size_t index, int gpus) const {
+    const Runner& runner = expansions.runners()[index];
     std::optional<Best> best;
     for (Offer& offer : expansions.offers(runner, gpus)) {
       if (!(offer.throughput > runner.throughput)) continue;
