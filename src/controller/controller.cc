@@ -238,6 +238,7 @@ void Controller::decide(double now) {
 }
 
 void Controller::apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now) {
+  parts_.book->set_given_up_first(decisions.given_up_first);
   for (const policy::Reclaim& reclaim : decisions.reclaims) {
     ElasticJob& job = jobs_.at(reclaim.job);
     Companion* companion = job.find(reclaim.companion);

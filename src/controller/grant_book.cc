@@ -68,6 +68,16 @@ void GrantBook::set_companions(std::vector<JobId> companions) {
   companions_ = std::move(companions);
 }
 
+void GrantBook::set_given_up_first(std::vector<JobId> companions) {
+  std::lock_guard lock(mutex_);
+  given_up_first_ = std::move(companions);
+}
+
+std::vector<JobId> GrantBook::given_up_first() const {
+  std::lock_guard lock(mutex_);
+  return given_up_first_;
+}
+
 bool GrantBook::is_companion(JobId job) const {
   std::lock_guard lock(mutex_);
   return std::binary_search(companions_.begin(), companions_.end(), job);

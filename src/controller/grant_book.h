@@ -43,10 +43,14 @@ class GrantBook {
   void set_companions(std::vector<JobId> companions);
   bool is_companion(JobId job) const;
 
+  /// In which order companions would be taken back: for the select plugin, which asks under slurmctld's locks.
+  void set_given_up_first(std::vector<JobId> companions);
+  std::vector<JobId> given_up_first() const;
+
  private:
   mutable std::mutex mutex_;
   std::map<std::string, LiveGrant> grants_;
-  std::vector<JobId> companions_;
+  std::vector<JobId> companions_, given_up_first_;
 };
 
 }  // namespace swell::controller

@@ -98,6 +98,7 @@ class Host : public std::enable_shared_from_this<Host> {
   }
 
   bool is_companion(JobId job) const { return book_.is_companion(job); }
+  std::vector<JobId> given_up_first() const { return book_.given_up_first(); }
   bool is_on() const { return on_; }
 
  private:
@@ -285,6 +286,18 @@ bool is_companion(JobId job) noexcept {
     return host && host->is_companion(job);
   } catch (...) {
     return false;
+  }
+}
+
+extern "C" std::size_t swell_given_up_first(std::uint32_t* companions, std::size_t room) noexcept {
+  try {
+    const auto host = current_host();
+    if (!host) return 0;
+    const std::vector<JobId> order = host->given_up_first();
+    std::copy_n(order.begin(), std::min(room, order.size()), companions);
+    return order.size();
+  } catch (...) {
+    return 0;
   }
 }
 

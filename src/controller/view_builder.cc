@@ -21,6 +21,7 @@ class Builder {
           std::shared_ptr<const cluster::Fabric> fabric)
       : snapshot_(snapshot), jobs_(jobs), config_(config), now_(now) {
     view_.places.fabric = std::move(fabric);
+    view_.order_wanted = true;
   }
 
   policy::ClusterView build(const std::vector<LiveGrant>& outstanding) {
@@ -123,7 +124,8 @@ class Builder {
     view.excluded_nodes = indices(record.excluded_nodes);
     exclude_without_features(record.features, view.excluded_nodes);
     for (const Companion& companion : job.companions)
-      view.companions.push_back({companion.id, index_of(companion.node), companion.held, companion.leaving});
+      view.companions.push_back({.id = companion.id, .node = index_of(companion.node), .held = companion.held,
+                                 .leaving = companion.leaving});
     view.may_grow = may_grow(job, record);
     view_.jobs.push_back(std::move(view));
   }

@@ -36,9 +36,8 @@ class Decision {
   Decisions run() {
     for (const ElasticJobView& job : view_.jobs)
       if (!job.companions.empty()) steps_[job.id] = steps(job, grown_, view_);
-    room_.serve_queue(options_.queue_depth, [this](const ElasticJobView& job, const CompanionView& companion) {
-      return loss(job, companion);
-    }, Room::Nodes::least_loss_first);
+    const Room::Loss least = [this](const ElasticJobView& job, const CompanionView& companion) { return loss(job, companion); };
+    room_.serve_queue(options_.queue_depth, least, Room::Nodes::least_loss_first);
     const double tau = threshold();
     take_back_below(tau);
     room_.close();
@@ -49,6 +48,7 @@ class Decision {
     write_shrunk(room_, grown_, decisions);
     lend_to_unprofiled(decisions);
     decisions.reclaims = room_.reclaims();
+    if (view_.order_wanted) decisions.given_up_first = room_.take_back_all(least);
     if (options_.evaluations_per_s > 0)
       decisions.thinking_s = expansions.ran_out() ? options_.search_s
                                                   : static_cast<double>(expansions.most_evaluated()) / options_.evaluations_per_s;

@@ -37,6 +37,9 @@ struct Decisions {
   std::vector<Grant> grants;
   std::vector<Reclaim> reclaims;
   std::vector<NewPlan> plans;  ///< at most one a job
+  /// Every companion that holds GPUs of a known node, in the order in which the policy would take them back; where
+  /// ClusterView::order_wanted.
+  std::vector<JobId> given_up_first;
   double thinking_s = 0;       ///< time that a search with a fixed budget takes, whatever it took here
 };
 

@@ -2,7 +2,10 @@
 #include "core/policy/room.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <queue>
+#include <tuple>
 
 namespace swell::policy {
 
@@ -126,6 +129,31 @@ void Room::take_back(Lent& lent, JobId needed_by) {
 void Room::take_back(const ElasticJobView& job, const CompanionView& companion) {
   for (Lent& lent : lent_)
     if (lent.job == &job && lent.companion == &companion && !lent.taken_back) take_back(lent, 0);
+}
+
+std::vector<JobId> Room::take_back_all(const Loss& loss) {
+  std::vector<JobId> order;
+  // Of equal loss the lowest node's first, as for a pending job that any would do for.
+  using Entry = std::tuple<double, NodeIndex, std::size_t>;  // loss, node, index into lent_
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  for (std::size_t i = 0; i < lent_.size(); ++i) {
+    if (lent_[i].taken_back) order.push_back(lent_[i].companion->id);
+    else queue.emplace(loss(*lent_[i].job, *lent_[i].companion), lent_[i].companion->node, i);
+  }
+  while (!queue.empty()) {
+    const auto [was, node, index] = queue.top();
+    queue.pop();
+    Lent& lent = lent_[index];
+    // What others of the job left behind is worth more by now.
+    if (const double now = loss(*lent.job, *lent.companion); now > was) {
+      queue.emplace(now, node, index);
+      continue;
+    }
+    lent.taken_back = true;
+    total_[lent.job->id] -= lent.companion->held.gpus;
+    order.push_back(lent.companion->id);
+  }
+  return order;
 }
 
 /// What a leaving companion gives back; added to `free_` the first time it is counted on.

@@ -47,6 +47,9 @@ class Room {
   bool shrinks(const ElasticJobView& job) const;
   bool is_taken_back(JobId companion) const { return taken_.contains(companion); }
   const std::vector<Reclaim>& reclaims() const noexcept { return reclaims_; }
+  /// Every companion on a known node, in the order in which they would be taken back were all needed: those
+  /// first that leave by an earlier decision or by this one. Last of all: nothing is lent any more afterwards.
+  std::vector<JobId> take_back_all(const Loss& loss);
   /// GPUs kept for pending jobs, those that are taken back for them included.
   int kept_gpus() const noexcept { return kept_; }
   const ClusterView& view() const noexcept { return *view_; }

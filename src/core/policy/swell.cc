@@ -39,9 +39,8 @@ class Decision {
       basic_[job.id] = speed(job, job.training->basic);
       now_[job.id] = speed(job, job.training->current);
     }
-    room_.serve_queue(options_.queue_depth, [this](const ElasticJobView& job, const CompanionView& companion) {
-      return loss(job, companion);
-    }, basic_.empty() ? Room::Nodes::most_idle_first : Room::Nodes::least_loss_first);
+    const Room::Loss least = [this](const ElasticJobView& job, const CompanionView& companion) { return loss(job, companion); };
+    room_.serve_queue(options_.queue_depth, least, basic_.empty() ? Room::Nodes::most_idle_first : Room::Nodes::least_loss_first);
     rebalance();
     room_.close();
     Decisions decisions;
@@ -52,6 +51,7 @@ class Decision {
       if (!Expansions::can_plan(job, view_)) others.push_back(&job);
     for (const Grant& grant : lend_worker_by_worker(room_, others, options_.least_growth)) decisions.grants.push_back(grant);
     decisions.reclaims = room_.reclaims();
+    if (view_.order_wanted) decisions.given_up_first = room_.take_back_all(least);
     return decisions;
   }
 

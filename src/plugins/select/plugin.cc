@@ -9,6 +9,7 @@
 #include "plugins/select/block_source.h"
 #include "plugins/select/forward.h"
 #include "plugins/select/narrowing.h"
+#include "plugins/select/preemption.h"
 #include "plugins/stock_plugin.h"
 
 #include <dlfcn.h>
@@ -31,6 +32,8 @@ int (*stock_fini)() = nullptr;
 
 swell::select::Bitmaps bitmaps;
 swell::select::Narrowing* narrowing = nullptr;  ///< null: cons_tres alone
+swell::select::CandidateLists candidate_lists;
+swell::select::Preemption* preemption = nullptr;  ///< null: candidates stay as they are
 
 int ask_stock(const JobTest& call) {
   return stock_job_test(call.job, call.nodes, call.least_nodes, call.most_nodes, call.wanted_nodes, call.mode,
@@ -67,6 +70,12 @@ void start_narrowing() noexcept {
   // Kept for good: it belongs to whatever slurmctld's next call is.
   static swell::select::Narrowing instance(bitmaps, ask_stock);
   narrowing = &instance;
+  if (candidate_lists.look_up()) {
+    static swell::select::Preemption sorting(candidate_lists, swell::select::controllers_order);
+    preemption = &sorting;
+  } else {
+    slurm_info("swell: select: this slurmctld's lists cannot be sorted: preemption goes by its own order");
+  }
   swell::select::start_block_source({[](const char* text) { slurm_info("%s", text); },
                                      [](const char* text) { slurm_error("%s", text); }});
 }
@@ -98,6 +107,7 @@ EXPORT int init(void) noexcept {
 
 EXPORT int fini(void) noexcept {
   narrowing = nullptr;
+  preemption = nullptr;
   swell::select::stop_block_source();
   return stock_fini != nullptr ? stock_fini() : SLURM_SUCCESS;
 }
@@ -115,6 +125,7 @@ EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t least_nodes, 
   const JobTest call{job,  static_cast<swell::select::Bitmap*>(nodes), least_nodes, most_nodes, wanted_nodes,
                      mode, preemption_candidates, to_preempt, exclusions, will_run};
   try {
+    if (preemption != nullptr) preemption->sort(static_cast<swell::select::Candidates*>(preemption_candidates));
     if (narrowing != nullptr) return narrowing->test(call, swell::select::current_blocks(), swell::select::node_table_changes());
   } catch (...) {  // out of memory, before cons_tres was asked or between two questions
     static bool said = false;

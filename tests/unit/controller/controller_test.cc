@@ -130,6 +130,19 @@ Test(controller, takes_back_for_a_pending_job_and_counts_it) {
   cr_assert(world.shows(10, "reclaims=1"));
 }
 
+Test(controller, tells_slurms_side_which_companions_go_first) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  world.step();
+  cr_assert_eq(world.book.given_up_first(), (std::vector<JobId>{20, 21, 22}));
+  world.slurm.find(22)->preempt_time = world.slurm.now.taken;
+  world.slurm.find(22)->end_time = world.slurm.now.taken + 7;
+  world.step();
+  cr_assert_eq(world.book.given_up_first().front(), 22u);
+}
+
 Test(controller, cancels_what_outlives_its_deadline) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);

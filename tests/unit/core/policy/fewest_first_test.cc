@@ -171,3 +171,17 @@ Test(fewest_first, lends_from_the_nodes_nearest_to_the_jobs_own) {
   view.places = {};
   cr_assert_eq(decide(view).grants[0].node, 1, "where nothing is known, the first that is free");
 }
+
+Test(fewest_first, all_companions_in_the_order_in_which_they_would_go) {
+  ClusterView view = idle_cluster(4);
+  add_job(view, 1, 0, 2);
+  add_job(view, 2, 1, 2);
+  for (JobId i = 1; i <= 2; ++i)
+    for (JobId job : {1, 2}) lend(view, view.jobs[job - 1], 10 * job + i, 2 + static_cast<NodeIndex>(i - 1), 2);
+  lend(view, view.jobs[1], 23, 3, 1);
+  view.jobs[1].companions.back().leaving = true;
+  view.order_wanted = true;
+  // What leaves already; then from whoever has more: 7 to 6, then by turns.
+  const std::vector<JobId> expected{23, 21, 11, 22, 12};
+  cr_assert_eq(decide(view).given_up_first, expected);
+}

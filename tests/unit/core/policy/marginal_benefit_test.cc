@@ -5,6 +5,7 @@
 
 #include "core/plan/validate.h"
 #include "core/policy/expansions.h"
+#include "core/policy/swell.h"
 #include "support/views.h"
 
 using namespace swell;
@@ -131,10 +132,24 @@ Test(marginal_benefit, a_waiting_job_gets_back_the_gpus_that_help_least) {
   profile(view.jobs[0], small_model(), light_coefficients());
   profile_poor(view.jobs[1]);
   view.queue.push_back(pending(9, 1, 8));
+  view.order_wanted = true;
   const Decisions decisions = decide_eagerly(view);
   cr_assert_eq(decisions.reclaims.size(), 1u);
   cr_assert_eq(decisions.reclaims[0].companion, 12u);
   cr_assert_eq(decisions.reclaims[0].needed_by, 9u);
+  cr_assert_eq(decisions.given_up_first, (std::vector<JobId>{12, 11}));
+}
+
+Test(marginal_benefit, companions_would_go_by_what_they_bring_whether_anybody_waits_or_not) {
+  ClusterView view = two_jobs(4);
+  view.jobs[0].training = view.jobs[1].training = nullptr;
+  lend(view, view.jobs[0], 11, 2, 8);
+  lend(view, view.jobs[1], 12, 3, 8);
+  profile_poor(view.jobs[0]);
+  profile(view.jobs[1], small_model(), light_coefficients());
+  view.order_wanted = true;
+  cr_assert_eq(decide_eagerly(view).given_up_first, (std::vector<JobId>{11, 12}));
+  cr_assert_eq(Swell().decide(view).given_up_first, (std::vector<JobId>{11, 12}));
 }
 
 Test(marginal_benefit, no_more_is_taken_back_than_a_waiting_job_needs) {
