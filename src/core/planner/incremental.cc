@@ -14,25 +14,29 @@ namespace {
 
 constexpr double kFreshGain = 1.01;  // a plan from scratch moves all state: it must be worth it
 constexpr double kWorthwhile = 1 - 1e-9;
+constexpr int kNode = 8;    // GPUs: the paper's groups are no larger
+constexpr int kUnits = 64;  // but where a job's size is more than so many of them
 constexpr int kManyStages = 8;  // refining grows with the square of the stages
 // Plans from scratch are refined where they are not too far behind.
 constexpr std::size_t kStarts = 6, kStartsFew = 32;
 constexpr int kFewGpus = 16;
 constexpr double kPromising = 1.0, kPromisingFew = 2.0;
 
-/// Units of at most `group` GPUs of one node and type, in the order in which they are taken.
+/// Units of at most `group` GPUs of one type, of one node where these are no more than a node's 8, in the order in
+/// which they are taken.
 std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int group, const cluster::Cluster& cluster) {
   std::vector<Clumps> units;
+  int in_last = 0;
   for (const cluster::GpuRef gpu : order) {
     const int type = cluster.type_of(gpu);
-    if (!units.empty()) {
-      Clump& last = units.back().back();
-      if (last.node == gpu.node && last.type == type && last.count() < group) {
-        last.gpus |= plan::GpuMask{1} << gpu.index;
-        continue;
-      }
+    const bool joins = !units.empty() && in_last < group && units.back().back().type == type &&
+                       (group > kNode || units.back().back().node == gpu.node);
+    if (!joins) {
+      units.emplace_back();
+      in_last = 0;
     }
-    units.push_back({{gpu.node, type, plan::GpuMask{1} << gpu.index}});
+    add_to(units.back(), gpu.node, type, plan::GpuMask{1} << gpu.index);
+    ++in_last;
   }
   return units;
 }
@@ -71,7 +75,8 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   if (static_cast<int>(table.order.size()) > most) table.order.resize(static_cast<std::size_t>(most));
   // w by the job's size as in the paper, but by what it grows to where that is much more.
   const int reached = have + static_cast<int>(table.order.size());
-  const int group = options_.group > 0 ? options_.group : std::min((std::max(have, reached / 4) + 15) / 16, 8);
+  const int size = std::max(have, reached / 4);
+  const int group = options_.group > 0 ? options_.group : std::min((size + 15) / 16, std::max(kNode, size / kUnits / kNode * kNode));
   const std::vector<Clumps> units = units_of(table.order, group, cluster);
 
   std::vector<Found> best = {{problem.current, {}, evaluator.seconds(problem.current), "the current plan"}};

@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t kSmallStage = 16;  // DP degree up to which every cut is tried
 constexpr int kFewStages = 4;
 constexpr int kManyStages = 6;           // above, only neighbours exchange anything
+/// Nodes of a stage up to which each counts by itself; of more, like ones are alike.
+constexpr std::size_t kManyNodes = 64;
 constexpr std::size_t kRunnersUp = 12;
 constexpr int kDeepRounds = 2;
 constexpr double kFarBehind = 1.5;  // times as slow: nothing good comes from there
@@ -181,10 +183,14 @@ class Changes {
     const plan::StageLayout& whole = at(found_.layout, i);
     const std::size_t dp = whole.groups.size();
     const bool small = dp <= kSmallStage && found_.layout.pp() <= kFewStages;
+    const std::size_t least_apart = dp / kManyNodes / 2;
+    std::size_t last = 0;
     for (std::size_t cut = 1; cut < dp; ++cut) {
       const auto& before = whole.groups[cut - 1];
       const auto& behind = whole.groups[cut];
-      if (!small && before.node == behind.node && before.type == behind.type && cut != dp / 2) continue;
+      const bool same_type = before.type == behind.type, same_node = before.node == behind.node && same_type;
+      if (!small && cut != dp / 2 && (same_node || (same_type && cut < last + least_apart))) continue;
+      last = cut;
       for (int tp : degrees_.tp) {
         if (tp != whole.tp && !small) continue;
         plan::Layout layout = found_.layout;
@@ -220,14 +226,24 @@ class Changes {
     search_.try_balanced(std::move(layout), to);
   }
 
+  struct Clumped {
+    int node, type, groups;
+  };
+
+  /// The stage's nodes and types; where there are many, of those with as many groups of a type the first and the last.
   template <typename Body>
   static void for_each_clump(const plan::StageLayout& stage, const Body& body) {
-    int node = -1, type = -1;
+    std::vector<Clumped> clumps;
     for (const plan::GroupLayout& group : stage.groups) {
-      if (group.node == node && group.type == type) continue;
-      node = group.node;
-      type = group.type;
-      body(node, type);
+      if (clumps.empty() || group.node != clumps.back().node || group.type != clumps.back().type)
+        clumps.push_back({group.node, group.type, 0});
+      ++clumps.back().groups;
+    }
+    const auto alike = [](const Clumped& a, const Clumped& b) { return a.type == b.type && a.groups == b.groups; };
+    for (std::size_t i = 0; i < clumps.size(); ++i) {
+      const bool between = clumps.size() > kManyNodes && i > 0 && i + 1 < clumps.size() && alike(clumps[i - 1], clumps[i]) &&
+                           alike(clumps[i], clumps[i + 1]);
+      if (!between) body(clumps[i].node, clumps[i].type);
     }
   }
 
