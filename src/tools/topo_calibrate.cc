@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <unistd.h>
 
 #include "core/cluster/fabric.h"
@@ -23,20 +24,55 @@ namespace swell::tools {
 namespace {
 
 struct Options {
-  std::string output = "swell_calibration.json", method = topo::has_ucx() ? "ucx" : "tcp";
+  std::string output = "swell_calibration.json", method = "auto";
   std::string serve_at, connect_to;  ///< the two roles of a step
   std::vector<int> sizes = topo::message_sizes();
   int pairs = 4;
+  int gpu = 0;  ///< of a step, for NCCL
   double seconds = 0.2;
   bool local = false;
 };
 
 // ---- a step
 
-Result<std::unique_ptr<topo::Link>> carrier(const Options& options, topo::Link& control) {
-  if (options.method == "ucx") return topo::make_ucx(control);
-  return std::unique_ptr<topo::Link>();
+/// What carries the bytes that are measured. `link` is null where it is the control connection itself.
+struct Carrier {
+  std::string method;
+  std::unique_ptr<topo::Link> link;
+};
+
+constexpr unsigned kCanTcp = 1, kCanUcx = 2, kCanNccl = 4;
+
+/// The best that both ends can do.
+Result<std::string> agree(const Options& options, topo::Link& control) {
+  const unsigned own = kCanTcp | (topo::has_ucx() ? kCanUcx : 0u) | (topo::can_use_nccl(options.gpu) ? kCanNccl : 0u);
+  const char mine = static_cast<char>(own);
+  char theirs = 0;
+  if (auto sent = control.send(&mine, 1, 1); !sent) return sent.error();
+  if (auto got = control.receive(&theirs, 1, 1); !got) return got.error();
+  const unsigned both = own & static_cast<unsigned char>(theirs);
+  return std::string((both & kCanNccl) != 0 ? "nccl" : (both & kCanUcx) != 0 ? "ucx" : "tcp");
 }
+
+/// @param rank  0 of the end that serves, 1 of the one that measures.
+Result<Carrier> carrier(const Options& options, topo::Link& control, int rank) {
+  Carrier made{options.method, nullptr};
+  if (made.method == "auto") {
+    auto agreed = agree(options, control);
+    if (!agreed) return agreed.error();
+    made.method = *std::move(agreed);
+  }
+  if (made.method == "tcp") return made;
+  auto link = made.method == "nccl" ? topo::make_nccl(control, rank, options.gpu) : topo::make_ucx(control);
+  if (!link) return link.error();
+  made.link = *std::move(link);
+  return made;
+}
+
+/// Over what the two ends of a measurement talk, where its bytes go over the carrier. UCX moves nothing while it waits
+/// for something else, so that it talks over itself.
+topo::Link& talk(const Carrier& carrier, topo::Link& control) { return carrier.method == "ucx" ? *carrier.link : control; }
+topo::Link& data(const Carrier& carrier, topo::Link& control) { return carrier.link ? *carrier.link : control; }
 
 int serve_one(const Options& options) {
   auto listener = topo::Listener::open(options.serve_at);
@@ -45,9 +81,9 @@ int serve_one(const Options& options) {
   std::fflush(stdout);
   auto control = listener->accept();
   if (!control) return fail(control.error());
-  auto link = carrier(options, **control);
-  if (!link) return fail(link.error());
-  auto served = topo::serve(*link ? **link : **control);
+  auto made = carrier(options, **control, 0);
+  if (!made) return fail(made.error());
+  auto served = topo::serve(talk(*made, **control), data(*made, **control));
   return served ? 0 : fail(served.error());
 }
 
@@ -58,11 +94,12 @@ int measure_one(const Options& options) {
     return fail(Error(fmt::format("--connect {}: give ADDRESS:PORT", options.connect_to)));
   auto control = topo::connect_tcp(options.connect_to.substr(0, colon), std::stoi(port));
   if (!control) return fail(control.error());
-  auto link = carrier(options, **control);
-  if (!link) return fail(link.error());
-  auto sizes = topo::measure(*link ? **link : **control, options.seconds, options.sizes);
+  auto made = carrier(options, **control, 1);
+  if (!made) return fail(made.error());
+  auto sizes = topo::measure(talk(*made, **control), data(*made, **control), options.seconds, options.sizes);
   if (!sizes) return fail(sizes.error());
   cluster::Calibration one;
+  one.method = made->method;
   one.classes.push_back(topo::summarize(0, {*sizes}));
   fmt::print("{}\n", one.to_json().dump());
   return 0;
@@ -95,7 +132,8 @@ std::string step(const Options& options, const std::string& node, const std::str
   const std::string run = fmt::format("{} topo calibrate --method {} --seconds {:g} --sizes {} {}", quoted(own_program()), options.method, options.seconds,
                                       fmt::join(options.sizes, ","), role);
   if (node.empty()) return run;
-  return fmt::format("srun --quiet --overlap --mpi=none --cpu-bind=none --gres=none -N1 -n1 -c1 -w {} {}", quoted(node), run);
+  // Without --gres a step shares all GPUs that the allocation has on its node.
+  return fmt::format("srun --quiet --overlap --mpi=none --cpu-bind=none -N1 -n1 -c1 -w {} {}", quoted(node), run);
 }
 
 std::string line_of(std::FILE* pipe) {
@@ -104,18 +142,24 @@ std::string line_of(std::FILE* pipe) {
   return line;
 }
 
-Result<std::vector<cluster::MeasuredSize>> measure_pair(const Options& options, const Node& server, const Node& client) {
+struct Measured {
+  std::string method;
+  std::vector<cluster::MeasuredSize> sizes;
+};
+
+Result<Measured> measure_pair(const Options& options, const Node& server, const Node& client) {
   const std::unique_ptr<std::FILE, Close> serving(popen(step(options, server.name, "--serve " + quoted(server.address)).c_str(), "r"));
   if (!serving) return Error("a process cannot be started");
   const std::string port = line_of(serving.get());
   if (!port.starts_with("port ")) return Error(fmt::format("the step on {} did not start", server.name.empty() ? "this host" : server.name));
-  const std::string role = "--connect " + quoted(fmt::format("{}:{}", server.address, port.substr(5)));
+  const std::string role = fmt::format("--connect {} --gpu {}", quoted(fmt::format("{}:{}", server.address, port.substr(5))),
+                                       server.name == client.name ? 1 : 0);
   const std::unique_ptr<std::FILE, Close> measuring(popen(step(options, client.name, role).c_str(), "r"));
   if (!measuring) return Error("a process cannot be started");
   auto json = Json::parse(line_of(measuring.get()));
   auto read = json ? cluster::Calibration::from_json(*json) : Result<cluster::Calibration>(json.error());
   if (!read || read->classes.empty()) return Error(fmt::format("the step on {} measured nothing; its reason is above", client.name.empty() ? "this host" : client.name));
-  return read->classes[0].sizes;
+  return Measured{read->method, read->classes[0].sizes};
 }
 
 class Progress {
@@ -193,7 +237,7 @@ int calibrate(const Options& options) {
   if (!pairs) return fail(pairs.error());
   cluster::Calibration made;
   made.date = now_utc();
-  made.method = options.method;
+  std::set<std::string> methods;
   std::map<int, std::vector<std::vector<cluster::MeasuredSize>>> measured;
   int failed = 0;
   {
@@ -201,16 +245,18 @@ int calibrate(const Options& options) {
     for (std::size_t i = 0; i < pairs->size(); ++i) {
       const Pair& pair = (*pairs)[i];
       progress.show(i, pair.server.name + " - " + pair.client.name);
-      auto sizes = measure_pair(options, pair.server, pair.client);
-      if (!sizes) {
+      auto one = measure_pair(options, pair.server, pair.client);
+      if (!one) {
         ++failed;
-        (void)fail(sizes.error().while_doing(fmt::format("{} - {}", pair.server.name, pair.client.name)));
+        (void)fail(one.error().while_doing(fmt::format("{} - {}", pair.server.name, pair.client.name)));
         continue;
       }
-      if (pair.distance > 0) made.pairs[std::minmax(pair.server.name, pair.client.name)] = topo::best_rate(*sizes);
-      measured[pair.distance].push_back(*std::move(sizes));
+      if (pair.distance > 0) made.pairs[std::minmax(pair.server.name, pair.client.name)] = topo::best_rate(one->sizes);
+      methods.insert(one->method);
+      measured[pair.distance].push_back(std::move(one->sizes));
     }
   }
+  made.method = fmt::format("{}", fmt::join(methods, ", "));
   if (measured.empty()) return fail(Error("nothing could be measured; no file was written"));
   for (const auto& [distance, all] : measured) made.classes.push_back(topo::summarize(distance, all));
   std::ofstream out(options.output);
@@ -232,10 +278,11 @@ Action add_topo_calibrate(CLI::App& topo) {
   command->add_option("--pairs", options->pairs, "At most so many pairs of nodes of each class of distance")->check(CLI::Range(1, 1000))->capture_default_str();
   command->add_option("--seconds", options->seconds, "For each size of message")->check(CLI::Range(0.001, 60.0))->capture_default_str();
   command->add_option("--sizes", options->sizes, "Sizes of messages, in bytes")->type_name("N,N,...")->delimiter(',')->check(CLI::Range(1, topo::kMostMessageBytes));
-  command->add_option("--method", options->method, "How bytes travel")->check(CLI::IsMember({"ucx", "tcp"}))->capture_default_str();
+  command->add_option("--method", options->method, "How bytes travel; auto: the best that both ends can")->check(CLI::IsMember({"auto", "nccl", "ucx", "tcp"}))->capture_default_str();
   command->add_flag("--local", options->local, "Between two processes on this host, without Slurm");
   auto* serve = command->add_option("--serve", options->serve_at)->group("");
   command->add_option("--connect", options->connect_to)->group("")->excludes(serve);
+  command->add_option("--gpu", options->gpu)->group("")->check(CLI::NonNegativeNumber);
   return [options] {
     if (!options->serve_at.empty()) return serve_one(*options);
     if (!options->connect_to.empty()) return measure_one(*options);

@@ -45,4 +45,11 @@ Result<std::unique_ptr<Link>> connect_tcp(const std::string& address, int port);
 Result<std::unique_ptr<Link>> make_ucx(Link& control);
 bool has_ucx() noexcept;
 
+/// NCCL between GPU `gpu` here and the other side's: the bytes given to it are not sent, but as many from a buffer
+/// on the GPU. One side is rank 0 and the other rank 1; `control` carries NCCL's id first. Both libraries are loaded
+/// where they are there; the error says what is missing.
+Result<std::unique_ptr<Link>> make_nccl(Link& control, int rank, int gpu);
+/// Whether make_nccl() could work here.
+Result<void> can_use_nccl(int gpu);
+
 }  // namespace swell::topo

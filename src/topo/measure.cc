@@ -20,30 +20,34 @@ constexpr std::uint32_t kMostBytes = kMostMessageBytes, kMostCount = 1 << 24;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
+struct Links {
+  Link &control, &data;
+};
+
 /// One exchange, and how long it took.
-Result<double> run(Link& link, const Request& request, std::vector<char>& buffer) {
-  if (auto sent = link.send(reinterpret_cast<const char*>(&request), sizeof(request), 1); !sent) return sent.error();
+Result<double> run(const Links& links, const Request& request, std::vector<char>& buffer) {
+  if (auto sent = links.control.send(reinterpret_cast<const char*>(&request), sizeof(request), 1); !sent) return sent.error();
   char ready = 0;
-  if (auto got = link.receive(&ready, 1, 1); !got) return got.error();
+  if (auto got = links.control.receive(&ready, 1, 1); !got) return got.error();
   const auto begin = Clock::now();
   if (request.work == Work::stream) {
-    if (auto sent = link.send(buffer.data(), request.bytes, static_cast<int>(request.count)); !sent) return sent.error();
+    if (auto sent = links.data.send(buffer.data(), request.bytes, static_cast<int>(request.count)); !sent) return sent.error();
     // The last byte has arrived when this has come back.
-    if (auto got = link.receive(&ready, 1, 1); !got) return got.error();
+    if (auto got = links.control.receive(&ready, 1, 1); !got) return got.error();
   } else {
     for (std::uint32_t i = 0; i < request.count; ++i) {
-      if (auto sent = link.send(buffer.data(), request.bytes, 1); !sent) return sent.error();
-      if (auto got = link.receive(buffer.data(), request.bytes, 1); !got) return got.error();
+      if (auto sent = links.data.send(buffer.data(), request.bytes, 1); !sent) return sent.error();
+      if (auto got = links.data.receive(buffer.data(), request.bytes, 1); !got) return got.error();
     }
   }
   return seconds_since(begin);
 }
 
 /// Seconds a message. Counts grow until the time is long enough to tell.
-Result<double> per_message(Link& link, Work work, std::uint32_t bytes, double seconds, std::vector<char>& buffer) {
+Result<double> per_message(const Links& links, Work work, std::uint32_t bytes, double seconds, std::vector<char>& buffer) {
   std::uint32_t count = 1;
   while (true) {
-    auto took = run(link, {work, bytes, count}, buffer);
+    auto took = run(links, {work, bytes, count}, buffer);
     if (!took) return took;
     if (*took >= seconds / 2 || count >= kMostCount / 16) return *took / count;
     const double factor = std::clamp(seconds / std::max(*took, 1e-6), 2.0, 16.0);
@@ -65,41 +69,42 @@ const std::vector<int>& message_sizes() {
   return sizes;
 }
 
-Result<void> serve(Link& link) {
+Result<void> serve(Link& control, Link& data) {
   std::vector<char> buffer(kMostBytes);
   while (true) {
     Request request;
-    if (auto got = link.receive(reinterpret_cast<char*>(&request), sizeof(request), 1); !got) return got;
+    if (auto got = control.receive(reinterpret_cast<char*>(&request), sizeof(request), 1); !got) return got;
     if (request.work == Work::end) return {};
     if (request.bytes == 0 || request.bytes > kMostBytes || request.count > kMostCount || request.work > Work::end)
       return Error("the other side asks for what is no measurement");
     const char ready = 1;
-    if (auto sent = link.send(&ready, 1, 1); !sent) return sent;
+    if (auto sent = control.send(&ready, 1, 1); !sent) return sent;
     if (request.work == Work::stream) {
-      if (auto got = link.receive(buffer.data(), request.bytes, static_cast<int>(request.count)); !got) return got;
-      if (auto sent = link.send(&ready, 1, 1); !sent) return sent;
+      if (auto got = data.receive(buffer.data(), request.bytes, static_cast<int>(request.count)); !got) return got;
+      if (auto sent = control.send(&ready, 1, 1); !sent) return sent;
       continue;
     }
     for (std::uint32_t i = 0; i < request.count; ++i) {
-      if (auto got = link.receive(buffer.data(), request.bytes, 1); !got) return got;
-      if (auto sent = link.send(buffer.data(), request.bytes, 1); !sent) return sent;
+      if (auto got = data.receive(buffer.data(), request.bytes, 1); !got) return got;
+      if (auto sent = data.send(buffer.data(), request.bytes, 1); !sent) return sent;
     }
   }
 }
 
-Result<std::vector<cluster::MeasuredSize>> measure(Link& link, double seconds, const std::vector<int>& sizes) {
+Result<std::vector<cluster::MeasuredSize>> measure(Link& control, Link& data, double seconds, const std::vector<int>& sizes) {
+  const Links links{control, data};
   std::vector<char> buffer(kMostBytes, 1);
   std::vector<cluster::MeasuredSize> all;
   for (const int size : sizes) {
     const auto bytes = static_cast<std::uint32_t>(size);
-    auto stream = per_message(link, Work::stream, bytes, seconds, buffer);
+    auto stream = per_message(links, Work::stream, bytes, seconds, buffer);
     if (!stream) return stream.error();
-    auto round_trip = per_message(link, Work::ping, bytes, seconds, buffer);
+    auto round_trip = per_message(links, Work::ping, bytes, seconds, buffer);
     if (!round_trip) return round_trip.error();
     all.push_back({static_cast<double>(size), size / *stream, *round_trip / 2});
   }
   const Request end;
-  if (auto sent = link.send(reinterpret_cast<const char*>(&end), sizeof(end), 1); !sent) return sent.error();
+  if (auto sent = control.send(reinterpret_cast<const char*>(&end), sizeof(end), 1); !sent) return sent.error();
   return all;
 }
 

@@ -82,7 +82,7 @@ compare() { # METHOD TOOL PROGRAM
 }
 shown_as() { cat "$work/agreed" && return "$1"; }
 
-cluster_up --nodes 4 --gpus-per-node 0 --no-accounting --topo-dir "$topo"
+cluster_up --nodes 4 --gpus-per-node 2 --no-accounting --topo-dir "$topo"
 compare tcp iperf iperf3
 compare ucx perftest ucx_perftest
 in_an_allocation() {
@@ -104,6 +104,8 @@ is_used() {
   grep -qE '^same switch .* measured +description$' shown && grep -q '^calibrated 20' shown
 }
 check 'the file is what swell topo --cluster reads' is_used
+with_gpus() { salloc -N2 --gpus-per-node=2 --quiet swell topo calibrate --method tcp --pairs 1 --seconds 0.005 -o "$work/gpus.json"; }
+check 'in an allocation with GPUs too' with_gpus
 outside() { [[ $(swell topo calibrate 2>&1) == 'swell: this is no allocation of Slurm: run it in one, '* ]]; }
 check 'outside an allocation that is said' outside
 

@@ -33,7 +33,7 @@ struct MeasuredClass {
 /// published. docs/topology.md has the file's form.
 struct Calibration {
   std::string date;                  ///< ISO 8601, UTC
-  std::string method;                ///< "ucx" or "tcp"
+  std::string method;                ///< "nccl", "ucx", "tcp", or several of them
   std::vector<MeasuredClass> classes;  ///< by rising distance
   std::map<std::pair<std::string, std::string>, double> pairs;  ///< bytes a second between two nodes, names in order
 

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// NCCL by its published C interface, and NVIDIA's driver by its own, both loaded when they are there: Swell is built
+// where there is neither.
+#include <chrono>
+#include <cstdint>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <future>
+#include <sched.h>
+#include <thread>
+
+#include "topo/link.h"
+#include "topo/measure.h"
+
+namespace swell::topo {
+
+namespace {
+
+// ---- the driver (cuda.h)
+
+using Context = struct CUctx_st*;
+using Stream = struct CUstream_st*;
+using DevicePointer = unsigned long long;
+constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+
+struct Driver {
+  int (*init)(unsigned) = nullptr;
+  int (*count)(int*) = nullptr;
+  int (*device)(int*, int) = nullptr;
+  int (*retain)(Context*, int) = nullptr;
+  int (*release)(int) = nullptr;
+  int (*use)(Context) = nullptr;
+  int (*allocate)(DevicePointer*, std::size_t) = nullptr;
+  int (*free)(DevicePointer) = nullptr;
+  int (*make_stream)(Stream*, unsigned) = nullptr;
+  int (*destroy_stream)(Stream) = nullptr;
+  int (*query)(Stream) = nullptr;
+  int (*name_of)(int, const char**) = nullptr;
+};
+
+// ---- NCCL (nccl.h)
+
+using Communicator = struct ncclComm*;
+struct UniqueId {
+  char bytes[128];
+};
+constexpr int kBytes = 0;  // ncclInt8
+
+struct Nccl {
+  int (*unique_id)(UniqueId*) = nullptr;
+  int (*init)(Communicator*, int ranks, UniqueId, int rank) = nullptr;
+  int (*abort)(Communicator) = nullptr;
+  int (*send)(const void*, std::size_t, int type, int peer, Communicator, Stream) = nullptr;
+  int (*receive)(void*, std::size_t, int type, int peer, Communicator, Stream) = nullptr;
+  const char* (*text)(int) = nullptr;
+};
+
+struct Libraries {
+  Driver driver;
+  Nccl nccl;
+  std::string problem;  ///< empty: both are there, whole
+};
+
+class Loader {
+ public:
+  Loader(const char* file, std::string& problem) : library_(dlopen(file, RTLD_NOW | RTLD_LOCAL)), file_(file), problem_(problem) {
+    if (library_ == nullptr && problem_.empty()) problem_ = fmt::format("{} cannot be loaded", file);
+  }
+  template <typename Function>
+  void find(Function& function, const char* name) {
+    if (library_ == nullptr) return;
+    function = reinterpret_cast<Function>(dlsym(library_, name));
+    if (function == nullptr && problem_.empty()) problem_ = fmt::format("{} has no {}", file_, name);
+  }
+
+ private:
+  void* library_;  // stays loaded: both leave threads behind
+  const char* file_;
+  std::string& problem_;
+};
+
+Libraries load() {
+  Libraries all;
+  Loader cuda("libcuda.so.1", all.problem);
+  cuda.find(all.driver.init, "cuInit");
+  cuda.find(all.driver.count, "cuDeviceGetCount");
+  cuda.find(all.driver.device, "cuDeviceGet");
+  cuda.find(all.driver.retain, "cuDevicePrimaryCtxRetain");
+  cuda.find(all.driver.release, "cuDevicePrimaryCtxRelease_v2");
+  cuda.find(all.driver.use, "cuCtxSetCurrent");
+  cuda.find(all.driver.allocate, "cuMemAlloc_v2");
+  cuda.find(all.driver.free, "cuMemFree_v2");
+  cuda.find(all.driver.make_stream, "cuStreamCreate");
+  cuda.find(all.driver.destroy_stream, "cuStreamDestroy_v2");
+  cuda.find(all.driver.query, "cuStreamQuery");
+  cuda.find(all.driver.name_of, "cuGetErrorName");
+  Loader nccl("libnccl.so.2", all.problem);
+  nccl.find(all.nccl.unique_id, "ncclGetUniqueId");
+  nccl.find(all.nccl.init, "ncclCommInitRank");
+  nccl.find(all.nccl.abort, "ncclCommAbort");
+  nccl.find(all.nccl.send, "ncclSend");
+  nccl.find(all.nccl.receive, "ncclRecv");
+  nccl.find(all.nccl.text, "ncclGetErrorString");
+  return all;
+}
+
+const Libraries& libraries() {
+  static const Libraries* const loaded = new Libraries(load());
+  return *loaded;
+}
+
+/// Two ranks, each with a buffer on its GPU. Messages are of what happens to be in there.
+class NcclLink final : public Link {
+ public:
+  NcclLink() : driver_(libraries().driver), nccl_(libraries().nccl) {}
+  ~NcclLink() override {
+    if (communicator_ != nullptr) (void)nccl_.abort(communicator_);  // also right where the other side is gone
+    if (buffer_ != 0) (void)driver_.free(buffer_);
+    if (stream_ != nullptr) (void)driver_.destroy_stream(stream_);
+    if (retained_) (void)driver_.release(device_);
+  }
+
+  Result<void> open(Link& control, int rank, int gpu) {
+    Context context = nullptr;
+    if (auto done = cuda("cuDeviceGet", driver_.device(&device_, gpu)); !done) return done;
+    if (auto done = cuda("cuDevicePrimaryCtxRetain", driver_.retain(&context, device_)); !done) return done;
+    retained_ = true;
+    if (auto done = cuda("cuCtxSetCurrent", driver_.use(context)); !done) return done;
+    if (auto done = cuda("cuMemAlloc", driver_.allocate(&buffer_, kMostMessageBytes)); !done) return done;
+    if (auto done = cuda("cuStreamCreate", driver_.make_stream(&stream_, 1 /* does not wait for stream 0 */)); !done) return done;
+    UniqueId id{};
+    if (rank == 0) {
+      if (auto made = check("ncclGetUniqueId", nccl_.unique_id(&id)); !made) return made;
+      if (auto sent = control.send(id.bytes, sizeof(id.bytes), 1); !sent) return sent;
+    } else if (auto got = control.receive(id.bytes, sizeof(id.bytes), 1); !got) {
+      return got;
+    }
+    peer_ = 1 - rank;
+    return join(id, rank, context);
+  }
+
+  Result<void> send(const char*, std::size_t bytes, int count) override {
+    for (int i = 0; i < count; ++i)
+      if (auto sent = check("ncclSend", nccl_.send(at(), bytes, kBytes, peer_, communicator_, stream_)); !sent) return sent;
+    return finish();
+  }
+  Result<void> receive(char*, std::size_t bytes, int count) override {
+    for (int i = 0; i < count; ++i)
+      if (auto got = check("ncclRecv", nccl_.receive(at(), bytes, kBytes, peer_, communicator_, stream_)); !got) return got;
+    return finish();
+  }
+
+ private:
+  void* at() const noexcept { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(buffer_)); }
+
+  Result<void> cuda(const char* what, int status) const {
+    if (status == 0) return {};
+    const char* name = nullptr;
+    (void)driver_.name_of(status, &name);
+    return Error(fmt::format("{}: {}", what, name != nullptr ? name : "unknown error"));
+  }
+  Result<void> check(const char* what, int status) const {
+    if (status == 0) return {};
+    return Error(fmt::format("{}: {}", what, nccl_.text(status)));
+  }
+
+  /// In a thread of its own, which is left behind where the other side never comes.
+  Result<void> join(const UniqueId& id, int rank, Context context) {
+    struct Joined {
+      int status = 0;
+      Communicator communicator = nullptr;
+    };
+    std::packaged_task<Joined()> joining([driver = driver_, nccl = nccl_, id, rank, context] {
+      Joined joined;
+      (void)driver.use(context);
+      joined.status = nccl.init(&joined.communicator, 2, id, rank);
+      return joined;
+    });
+    std::future<Joined> result = joining.get_future();
+    std::thread(std::move(joining)).detach();
+    if (result.wait_for(std::chrono::seconds(kPatience_s)) != std::future_status::ready)
+      return Error(fmt::format("ncclCommInitRank: the two ends have not met within {} s", kPatience_s));
+    const Joined joined = result.get();
+    if (auto good = check("ncclCommInitRank", joined.status); !good) return good;
+    communicator_ = joined.communicator;
+    return {};
+  }
+
+  Result<void> finish() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(kPatience_s);
+    for (unsigned turns = 1;; ++turns) {
+      const int status = driver_.query(stream_);
+      if (status == 0) return {};
+      if (status != kNotReady) return cuda("cuStreamQuery", status);
+      if (turns % 1024 != 0) continue;
+      sched_yield();
+      if (std::chrono::steady_clock::now() > end) return Error(fmt::format("NCCL: nothing has moved for {} s", kPatience_s));
+    }
+  }
+
+  const Driver& driver_;
+  const Nccl& nccl_;
+  int device_ = 0, peer_ = 0;
+  bool retained_ = false;
+  DevicePointer buffer_ = 0;
+  Stream stream_ = nullptr;
+  Communicator communicator_ = nullptr;
+};
+
+}  // namespace
+
+Result<void> can_use_nccl(int gpu) {
+  const Libraries& all = libraries();
+  if (!all.problem.empty()) return Error(all.problem);
+  int count = 0;
+  if (all.driver.init(0) != 0 || all.driver.count(&count) != 0 || count == 0)
+    return Error("no GPU is visible here; allocate some, e.g. with --gpus-per-node=2");
+  if (gpu >= count) return Error(fmt::format("two ends on one node need a GPU each, and {} is visible here", count));
+  return {};
+}
+
+Result<std::unique_ptr<Link>> make_nccl(Link& control, int rank, int gpu) {
+  if (auto can = can_use_nccl(gpu); !can) return can.error();
+  auto link = std::make_unique<NcclLink>();
+  if (auto opened = link->open(control, rank, gpu); !opened) return opened.error();
+  return std::unique_ptr<Link>(std::move(link));
+}
+
+}  // namespace swell::topo
