@@ -6,6 +6,7 @@
 #include "core/plan/validate.h"
 #include "core/planner/exhaustive.h"
 #include "core/planner/incremental.h"
+#include "core/planner/refine.h"
 #include "core/planner/registry.h"
 #include "core/planner/starts.h"
 #include "support/cases.h"
@@ -283,4 +284,68 @@ Test(incremental, figure_9_a_window_of_4_beats_2_beats_1) {
   }
   cr_assert_gt(reached[1], reached[0], "%g %g %g", reached[0], reached[1], reached[2]);
   cr_assert_gt(reached[2], reached[1], "%g %g %g", reached[0], reached[1], reached[2]);
+}
+
+namespace {
+
+/// A stage of groups of one GPU, `gpus_on(node)` on each of the nodes `first` to `last`.
+template <typename GpusOn>
+plan::StageLayout wide_stage(int layers, int first, int last, const GpusOn& gpus_on) {
+  plan::StageLayout stage{layers, 1, {}};
+  for (int node = first; node <= last; ++node)
+    for (int gpu = 0; gpu < gpus_on(node); ++gpu) stage.groups.push_back({node, 0, 1, plan::GpuMask{1} << gpu});
+  return stage;
+}
+
+/// GPUs from each row of a table to the next, of a data parallel job on `have` nodes of 8 that could have `more`.
+std::vector<int> row_steps(int have, int more) {
+  const auto model = support::small_model(2, 8 * have);
+  const auto cluster = support::h100_nodes(have + more);
+  const auto k = support::round_coefficients();
+  const perf::PerformanceModel perf(model, cluster, k);
+  const plan::Layout start{1, {wide_stage(2, 0, have - 1, [](int) { return 8; })}};
+  Incremental::Options options;
+  options.refine_rounds = 0;
+  options.fresh = false;
+  const ScaleTable table = incremental({perf, start, unused(start, cluster)}, options);
+  std::vector<int> steps;
+  for (std::size_t i = 1; i < table.rows.size(); ++i) steps.push_back(table.rows[i].gpus - table.rows[i - 1].gpus);
+  return steps;
+}
+
+/// What refining did with two stages on `nodes` nodes, the lighter of which has all but one of them.
+struct Refined {
+  long evaluated = 0;
+  double before_s = 0, after_s = 0;
+};
+Refined refine_lopsided(int nodes) {
+  const auto model = support::small_model(3, 16 * nodes);
+  const auto cluster = support::h100_nodes(nodes);
+  const auto k = support::round_coefficients();
+  const perf::PerformanceModel perf(model, cluster, k);
+  Evaluator evaluator(perf, 16 * nodes);
+  Found found{{1, {wide_stage(1, 0, nodes - 2, [](int) { return 8; }), wide_stage(2, nodes - 1, nodes - 1, [](int) { return 8; })}}, {}, 0, ""};
+  found.seconds = evaluator.finish(found.layout);
+  Refined refined{evaluator.evaluated(), found.seconds, 0};
+  refine(found, evaluator, degrees_for(model.heads, 16 * nodes), 1);
+  refined.evaluated = evaluator.evaluated() - refined.evaluated;
+  refined.after_s = found.seconds;
+  return refined;
+}
+
+}  // namespace
+
+Test(incremental, rows_are_at_most_a_node_apart_and_coarser_above_512_gpus) {
+  for (const auto& [nodes, wanted] : {std::pair{2, 1}, {32, 8}, {64, 8}, {128, 16}, {136, 16}}) {
+    const std::vector<int> steps = row_steps(nodes, 4);
+    cr_assert_eq(steps.size(), static_cast<std::size_t>(32 / wanted), "%d nodes: %zu", nodes, steps.size());
+    for (const int step : steps) cr_assert_eq(step, wanted, "%d nodes: %d", nodes, step);
+  }
+}
+
+Test(refine, of_many_nodes_that_are_alike_tries_few) {
+  const Refined some = refine_lopsided(64), many = refine_lopsided(130);
+  cr_assert_lt(some.after_s, some.before_s);
+  cr_assert_lt(many.after_s, many.before_s);
+  cr_assert_lt(many.evaluated, some.evaluated, "%ld, %ld", many.evaluated, some.evaluated);
 }

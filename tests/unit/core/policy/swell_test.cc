@@ -165,6 +165,26 @@ Test(swell, a_young_job_is_not_stopped_for_longer_than_it_is_likely_to_run) {
   cr_assert_eq(granted(decide(slow_to_move(10000)), 1), 8);
 }
 
+// Two samples a GPU: with less than twice the GPUs somebody still has two.
+Test(swell, a_job_that_only_twice_its_gpus_help_is_lent_as_many) {
+  ClusterView view = idle_cluster(40);
+  know_machines(view);
+  ElasticJobView& job = add_job(view, 1, 0, 8);
+  std::vector<std::pair<NodeIndex, plan::GpuMask>> gpus = {{0, 0xFF}};
+  for (NodeIndex node = 1; node < 16; ++node) {
+    job.basic_nodes.push_back(node);
+    job.basic_gpu_masks.push_back(take(view, node, job.per_worker * 8));
+    gpus.emplace_back(node, 0xFF);
+  }
+  job.basic_gpus = 128;
+  job.max_gpus = 512;
+  models::Model model = small_model(1, 256);
+  model.heads = model.kv_heads = 1;
+  const auto training = profile(job, model, light_coefficients(), 1);
+  training->basic = training->current = data_parallel(model, 1, gpus);
+  cr_assert_eq(granted(decide(view), 1), 128);
+}
+
 Test(swell, a_starting_job_has_nothing_to_move) {
   ClusterView view = slow_to_move(5);
   view.jobs[0].starting = true;
