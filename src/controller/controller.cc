@@ -229,7 +229,7 @@ std::shared_ptr<const cluster::Fabric> Controller::fabric() {
 
 void Controller::decide(double now) {
   decide_due_ = false;
-  if (jobs_.empty() || !policy_) return;
+  if (jobs_.empty() || !policy_) return parts_.book->set_given_up_first({});
   const auto begin = std::chrono::steady_clock::now();
   const policy::ClusterView view = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now, fabric());
   const policy::Decisions decisions = policy_->decide(view);

@@ -143,6 +143,18 @@ Test(controller, tells_slurms_side_which_companions_go_first) {
   cr_assert_eq(world.book.given_up_first().front(), 22u);
 }
 
+Test(controller, tells_slurms_side_of_no_companion_when_the_last_elastic_job_has_ended) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  world.step();
+  cr_assert_eq(world.book.given_up_first().size(), 3u);
+  for (JobId id : {20u, 21u, 22u, 10u}) world.slurm.end(id);
+  world.step();
+  cr_assert(world.book.given_up_first().empty());
+}
+
 Test(controller, cancels_what_outlives_its_deadline) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);
