@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A select plugin for tests/bench/select: stands in front of another select_cons_tres.so, `next.so` in its own
-// folder, and notes in `times` there how long each select_p_job_test() took: mode, result, nanoseconds. The
-// thread's own time: whatever else the host does while it waits is left out.
+// A select plugin for tests/bench/select: stands in front of Swell's, `swell.so` in its own folder, and asks
+// `cons_tres.so` there as well, the one that Swell's forwards to. Each select_p_job_test() is answered by both, in
+// random order, from the same state of slurmctld; `times` has the mode, the result, and the nanoseconds of cons_tres
+// and of Swell. The thread's own time: whatever else the host does while it waits is left out. Swell's answer
+// counts.
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <dlfcn.h>
+#include <random>
 #include <string>
 
+#include "plugins/select/bitmaps.h"
 #include "plugins/select/forward.h"
 
 #include <slurm/slurm.h>
@@ -17,11 +21,14 @@
 
 namespace {
 
-using JobTest = int (*)(void*, void*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t, void*, void**, void*, void*);
-JobTest next_job_test = nullptr;
-int (*next_init)() = nullptr;
-int (*next_fini)() = nullptr;
+using swell::select::Bitmap;
+using JobTest = int (*)(void*, Bitmap*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t, void*, void**, void*, void*);
+JobTest cons_tres_job_test = nullptr, swell_job_test = nullptr;
+int (*swell_init)() = nullptr;
+int (*swell_fini)() = nullptr;
 std::FILE* times = nullptr;
+swell::select::Bitmaps bitmaps;
+std::mt19937 dice(1);
 
 long long own_time_ns() {
   timespec now{};
@@ -46,27 +53,50 @@ EXPORT int init(void) noexcept {
   Dl_info self{};
   dladdr(reinterpret_cast<void*>(init), &self);
   const std::string path = self.dli_fname, folder = path.substr(0, path.rfind('/'));
-  void* const next = dlopen((folder + "/next.so").c_str(), RTLD_LAZY | RTLD_LOCAL);
-  if (next == nullptr) return SLURM_ERROR;
-  next_job_test = reinterpret_cast<JobTest>(dlsym(next, "select_p_job_test"));
-  next_init = reinterpret_cast<int (*)()>(dlsym(next, "init"));
-  next_fini = reinterpret_cast<int (*)()>(dlsym(next, "fini"));
-  swell::select::forward_to(next);
-  if (dlsym(RTLD_DEFAULT, "idle_node_bitmap") != nullptr) times = std::fopen((folder + "/times").c_str(), "a");
-  return next_init != nullptr ? next_init() : SLURM_SUCCESS;
+  void* const swell = dlopen((folder + "/swell.so").c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (swell == nullptr) return SLURM_ERROR;
+  swell_job_test = reinterpret_cast<JobTest>(dlsym(swell, "select_p_job_test"));
+  swell_init = reinterpret_cast<int (*)()>(dlsym(swell, "init"));
+  swell_fini = reinterpret_cast<int (*)()>(dlsym(swell, "fini"));
+  swell::select::forward_to(swell);
+  if (const int made = swell_init(); made != SLURM_SUCCESS) return made;
+  if (dlsym(RTLD_DEFAULT, "idle_node_bitmap") == nullptr) return SLURM_SUCCESS;  // a client, not slurmctld
+  // The very one that Swell has loaded: with a state of its own it would not know the jobs.
+  void* const cons_tres = dlopen((folder + "/cons_tres.so").c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+  if (cons_tres == nullptr || bitmaps.look_up() != nullptr) return SLURM_ERROR;
+  cons_tres_job_test = reinterpret_cast<JobTest>(dlsym(cons_tres, "select_p_job_test"));
+  times = std::fopen((folder + "/times").c_str(), "a");
+  return times != nullptr ? SLURM_SUCCESS : SLURM_ERROR;
 }
 
 EXPORT int fini(void) noexcept {
   if (times != nullptr) std::fclose(times);
   times = nullptr;
-  return next_fini != nullptr ? next_fini() : SLURM_SUCCESS;
+  return swell_fini != nullptr ? swell_fini() : SLURM_SUCCESS;
 }
 
-EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t least, std::uint32_t most, std::uint32_t wanted, std::uint16_t mode,
+EXPORT int select_p_job_test(void* job, Bitmap* nodes, std::uint32_t least, std::uint32_t most, std::uint32_t wanted, std::uint16_t mode,
                              void* candidates, void** to_preempt, void* exclusions, void* will_run) noexcept {
-  const long long begin = own_time_ns();
-  const int result = next_job_test(job, nodes, least, most, wanted, mode, candidates, to_preempt, exclusions, will_run);
-  if (times != nullptr) std::fprintf(times, "%u %d %lld\n", mode, result, own_time_ns() - begin);
+  if (times == nullptr) return swell_job_test(job, nodes, least, most, wanted, mode, candidates, to_preempt, exclusions, will_run);
+  Bitmap* asked = bitmaps.copy(nodes);
+  int result = SLURM_ERROR;
+  const auto time = [&](JobTest job_test) {
+    bitmaps.assign(nodes, asked);
+    const long long begin = own_time_ns();
+    result = job_test(job, nodes, least, most, wanted, mode, candidates, to_preempt, exclusions, will_run);
+    return own_time_ns() - begin;
+  };
+  long long alone = 0, through = 0;
+  if (dice() % 2 == 0) {
+    alone = time(cons_tres_job_test);
+    through = time(swell_job_test);
+  } else {
+    through = time(swell_job_test);
+    alone = time(cons_tres_job_test);
+    time(swell_job_test);
+  }
+  bitmaps.free(&asked);
+  std::fprintf(times, "%u %d %lld %lld\n", mode, result, alone, through);
   return result;
 }
 
