@@ -77,6 +77,7 @@ class RivalView {
     auto own = std::make_shared<swell::policy::Training>(training);
     own->current = swell::policy::JobModel(own, machines).on(gpus, shape);
     if (own->current.stages.empty()) throw std::logic_error("the running plan does not fit its GPUs");
+    own->most_gpus = own->current.gpu_count();
     swell::policy::ElasticJobView job;
     job.id = id;
     job.basic_gpus = training.basic.gpu_count();

@@ -26,12 +26,18 @@ std::unique_ptr<Policy> make() {
 
 #if SWELL_HAVE_GLPK
 constexpr auto make_sia = make<Sia>;
+std::unique_ptr<Policy> make_sia_any_size() {
+  Sia::Options options;
+  options.growth = 0;
+  return std::make_unique<Sia>(options);
+}
 #else
-constexpr std::unique_ptr<Policy> (*make_sia)() = nullptr;
+constexpr std::unique_ptr<Policy> (*make_sia)() = nullptr, (*make_sia_any_size)() = nullptr;
 #endif
 
 constexpr Entry entries[] = {
     {"sia", make_sia},
+    {"sia-any-size", make_sia_any_size},
     {"rubick", make<Rubick>},
     {"elasticflow", make<ElasticFlow>},
 };

@@ -29,6 +29,15 @@ int find_current(const Entry& entry) {
   return -1;
 }
 
+/// Takes out what a job may not have yet. What it needs at least it may always have.
+void limit_growth(Entry& entry, int growth) {
+  if (growth == 0 || entry.job->rigid || entry.configurations.empty()) return;
+  int least = entry.configurations.front().gpus;
+  for (const Configuration& one : entry.configurations) least = std::min(least, one.gpus);
+  const int most = std::max(least, growth * entry.job->training->most_gpus);
+  std::erase_if(entry.configurations, [&](const Configuration& one) { return one.gpus > most; });
+}
+
 /// Equation 1: throughput over that of the slowest configuration, times the GPUs of that.
 std::vector<double> normalized(const Entry& entry) {
   const auto slowest = std::min_element(entry.configurations.begin(), entry.configurations.end(),
@@ -57,6 +66,7 @@ Decisions Sia::decide(const ClusterView& view) const {
     if (!job.movable) continue;
     Entry entry{&job, configurations(job, view, pool, curves_), -1};
     if (entry.configurations.empty()) continue;
+    limit_growth(entry, options_.growth);
     entry.current = find_current(entry);
     for (const planner::Clump& clump : job.held) program.capacity[static_cast<std::size_t>(clump.type)] += clump.count();
 

@@ -95,6 +95,7 @@ Test(sia, the_queueing_penalty_says_whether_all_get_little_or_one_waits) {
   for (const double penalty : {1.1, 3.0}) {
     Sia::Options options;
     options.queueing_penalty = penalty;
+    options.growth = 0;
     auto has = support::carry_out(on, Sia(options).decide(on.view));
     int sum = 0, run = 0;
     for (JobId id = 1; id <= 5; ++id) sum += has[id], run += has[id] > 0;
@@ -132,6 +133,23 @@ Test(sia, a_restart_has_to_pay) {
     job.reconfigurations = restarts;
     cr_assert_eq(support::carry_out(on, Sia().decide(on.view))[1], restarts == 0 ? 16 : 8);
   }
+}
+
+Test(sia, a_job_starts_with_one_cell_and_at_most_doubles_what_it_has_trained_on) {
+  const auto has = [](Shape users, int tried, int growth) {
+    RivalView on(support::h100_nodes(4));
+    const auto training = on.training(named(users.tp == 1 ? "gpt2-1.3b" : "llama2-13b"), users);
+    training->most_gpus = tried;
+    on.pend(1, training, 32);
+    Sia::Options options;
+    options.growth = growth;
+    return support::carry_out(on, Sia(options).decide(on.view))[1];
+  };
+  cr_assert_eq(has({1, 4, 1, 16}, 0, 2), 1, "though it asked for 4");
+  cr_assert_eq(has({1, 4, 1, 16}, 4, 2), 8, "it had 4 before it was stopped");
+  cr_assert_eq(has({1, 4, 4, 16}, 0, 2), 4, "a cell of tensor parallel 4");
+  cr_assert_eq(has({1, 4, 4, 16}, 8, 2), 16);
+  cr_assert_eq(has({1, 4, 1, 16}, 0, 0), 32, "any size");
 }
 
 Test(sia, a_job_that_keeps_its_configuration_keeps_its_gpus) {
