@@ -6,18 +6,8 @@
 set -u -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
 
-count=0 failures=0
-check() { # NAME FUNCTION...
-  local name=$1 said
-  shift
-  count=$((count + 1))
-  if said=$("$@" 2>&1); then
-    printf 'ok %s - %s\n' "$count" "$name"
-  else
-    failures=$((failures + 1))
-    printf 'not ok %s - %s\n%s\n' "$count" "$name" "# ${said//$'\n'/$'\n'# }"
-  fi
-}
+# shellcheck source=tests/support/tap.sh
+source "$top/tests/support/tap.sh"
 
 # Text of a page without roff's requests and font changes.
 text_of() { sed -E 's/\\f[A-Z]//g; s/\\-/-/g; s/^\.[A-Z]+ //; s/" "//g; s/"//g' "$top/man/$1"; }
@@ -96,5 +86,4 @@ no_warnings() {
 }
 check 'man(1) has no complaint, and every page is installed' no_warnings
 
-printf '1..%s\n' "$count"
-((failures == 0))
+finish_tests

@@ -9,18 +9,8 @@ swell=${SWELL_STAGE:-$top/build/stage}/bin/swell
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-count=0 failures=0
-check() { # NAME FUNCTION...
-  local name=$1 said
-  shift
-  count=$((count + 1))
-  if said=$("$@" 2>&1); then
-    printf 'ok %s - %s\n' "$count" "$name"
-  else
-    failures=$((failures + 1))
-    printf 'not ok %s - %s\n%s\n' "$count" "$name" "# ${said//$'\n'/$'\n'# }"
-  fi
-}
+# shellcheck source=tests/support/tap.sh
+source "$top/tests/support/tap.sh"
 sim() { "$swell" sim --cluster 2x8:h100 --hours 2 --policy fifo,fewest-first,marginal-benefit --seeds 3 "$@"; }
 
 same_bytes() {
@@ -84,5 +74,4 @@ else
   printf '# not opened in a browser: no chromium-headless-shell or chromium here\n'
 fi
 
-printf '1..%s\n' "$count"
-((failures == 0))
+finish_tests

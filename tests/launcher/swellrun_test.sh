@@ -34,17 +34,12 @@ trap 'exit 1' INT TERM HUP
 eval "$("$cluster" env)"
 cd "$TMPDIR" || exit 1
 
-count=0 failures=0
-check() { # NAME FUNCTION
-  count=$((count + 1))
-  if "$2" > "$TMPDIR/check.log" 2>&1; then
-    printf 'ok %s - %s\n' "$count" "$1"
-  else
-    failures=$((failures + 1))
-    printf 'not ok %s - %s\n' "$count" "$1"
-    { cat "$TMPDIR/check.log"; squeue; tail -n 30 "$TMPDIR"/out "$TMPDIR"/said 2> /dev/null; } | sed 's/^/# /'
-  fi
-  stop_run
+# shellcheck source=tests/support/tap.sh
+source "$here/../support/tap.sh"
+after_check() { stop_run; }
+show_state() {
+  squeue
+  tail -n 30 "$TMPDIR"/out "$TMPDIR"/said 2> /dev/null
 }
 within() { # SECONDS COMMAND...
   local deadline=$((SECONDS + $1 + 1))
@@ -208,5 +203,4 @@ not_elastic() {
 }
 check 'who is refused runs as srun and says why' not_elastic
 
-printf '1..%s\n' "$count"
-((failures == 0))
+finish_tests

@@ -51,26 +51,9 @@ cluster_down() {
 
 # ---- results
 
-count=0 failures=0
-check() { # NAME FUNCTION...: one behaviour; what the function prints is shown when it fails
-  local name=$1 began=$SECONDS log=$TMPDIR/check.log
-  shift
-  count=$((count + 1))
-  if "$@" > "$log" 2>&1; then
-    printf 'ok %s - %s (%s s)\n' "$count" "$name" $((SECONDS - began))
-  else
-    failures=$((failures + 1))
-    printf 'not ok %s - %s\n' "$count" "$name"
-    { cat "$log"; show_state; } 2>&1 | sed 's/^/# /'
-  fi
-  clear_queue
-}
-
-finish_tests() {
-  printf '1..%s\n' "$count"
-  ((failures == 0)) || exit 1
-  exit 0
-}
+# shellcheck source=tests/support/tap.sh
+source "$here/../support/tap.sh"
+after_check() { clear_queue; }
 
 show_state() {
   printf -- '--- squeue, companions, the controller, swellrun\n'

@@ -5,24 +5,14 @@
 # measure means nothing; that the two ends agree, meet, exchange and say what is missing is what is tested.
 set -u -o pipefail
 : "${SWELL:?}" "${STAND_INS:?}"
+tap=$(cd "$(dirname "${BASH_SOURCE[0]}")/../support" && pwd)/tap.sh || exit 1
 swell=$(realpath "$SWELL") stand_ins=$(realpath "$STAND_INS")
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 
-count=0 failures=0
-check() { # NAME FUNCTION...
-  local name=$1
-  shift
-  count=$((count + 1))
-  if "$@" > check.log 2>&1; then
-    printf 'ok %s - %s\n' "$count" "$name"
-  else
-    failures=$((failures + 1))
-    printf 'not ok %s - %s\n' "$count" "$name"
-    sed 's/^/# /' check.log
-  fi
-}
+# shellcheck source=tests/support/tap.sh
+source "$tap"
 local_pair() { # METHOD [NAME=VALUE...]: writes cal.json; what is said goes to `said`
   local method=$1
   shift
@@ -64,5 +54,4 @@ one_library() {
 }
 check 'a missing library is named' one_library
 
-printf '1..%s\n' "$count"
-((failures == 0))
+finish_tests

@@ -11,19 +11,8 @@ trap 'rm -rf "$dir"' EXIT
 python3 "$here/machines.py" "$dir" || exit 1
 cd "$dir" || exit 1
 
-count=0 failures=0
-check() { # NAME FUNCTION...
-  local name=$1
-  shift
-  count=$((count + 1))
-  if "$@" > log 2>&1; then
-    printf 'ok %s - %s\n' "$count" "$name"
-  else
-    failures=$((failures + 1))
-    printf 'not ok %s - %s\n' "$count" "$name"
-    sed 's/^/# /' log
-  fi
-}
+# shellcheck source=tests/support/tap.sh
+source "$here/../support/tap.sh"
 # both MACHINE [options]: from hwloc and sysfs; only_sysfs: from sysfs alone
 both() { "$swell" topo --hwloc-xml "$1/hwloc.xml" --sysfs-root "$1/sys" "${@:2}"; }
 only_sysfs() { "$swell" topo --sysfs-root "$1/sys" "${@:2}"; }
@@ -139,5 +128,4 @@ bad_input() {
 }
 check 'files that cannot be read are named in one line' bad_input
 
-printf '1..%s\n' "$count"
-((failures == 0))
+finish_tests
