@@ -23,13 +23,13 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 
 #include "bench/placement_jobs.h"
+#include "bench/request.h"
 
 namespace {
 
@@ -55,32 +55,15 @@ std::vector<int> expand(const char* list) {
 
 /// @return whether it was accepted; `immediate`: whether it runs.
 bool submit(Job& job, bool immediate) {
-  static char host[256] = "";
-  if (host[0] == '\0') gethostname(host, sizeof host - 1);
-  std::string gpus = "gres:gpu:" + std::to_string(job.gpus), name = "placement", folder = "/";
-  job_desc_msg_t description;
-  slurm_init_job_desc_msg(&description);
-  description.name = name.data();
-  description.user_id = getuid();
-  description.group_id = getgid();
-  description.min_nodes = description.max_nodes = static_cast<std::uint32_t>(job.nodes);
-  description.tres_per_node = gpus.data();
-  description.time_limit = immediate ? 10 : 1;  // minutes: the counted clock may be slower than the host's
-  description.immediate = immediate ? 1 : 0;
-  description.work_dir = folder.data();
-  description.alloc_node = host;
-  resource_allocation_response_msg_t* response = nullptr;
-  if (slurm_allocate_resources(&description, &response) != SLURM_SUCCESS) {
+  Request request("placement", job.nodes, job.gpus, immediate ? 10 : 1);  // the counted clock may be slower than the host's
+  request.description.immediate = immediate ? 1 : 0;
+  const Allocation made = request.allocate();
+  if (made.id == 0) {
     if (immediate && (errno == ESLURM_NODES_BUSY || errno == ESLURM_CAN_NOT_START_IMMEDIATELY)) return false;
     die("slurm_allocate_resources");
   }
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
-  job.id = response->step_id.job_id;
-#else
-  job.id = response->job_id;
-#endif
-  if (immediate) job.on = expand(response->node_list);
-  slurm_free_resource_allocation_response_msg(response);
+  job.id = made.id;
+  if (immediate) job.on = expand(made.nodes.c_str());
   return true;
 }
 

@@ -10,51 +10,27 @@
 #include <cstdlib>
 #include <iterator>
 #include <random>
-#include <string>
-#include <unistd.h>
 
 #include <slurm/slurm.h>
-#include <slurm/slurm_errno.h>
+
+#include "bench/request.h"
 
 namespace {
 
-struct Request {
-  std::string gpus = "gres:gpu:8", name = "select", folder = "/", host;
-  job_desc_msg_t description;
+using swell::bench::Request;
 
-  explicit Request(int nodes) {
-    char own_name[256] = "";
-    gethostname(own_name, sizeof own_name - 1);
-    host = own_name;
-    slurm_init_job_desc_msg(&description);
-    description.name = name.data();
-    description.user_id = getuid();
-    description.group_id = getgid();
-    description.min_nodes = description.max_nodes = static_cast<std::uint32_t>(nodes);
-    description.tres_per_node = gpus.data();
-    description.time_limit = 60;
-    description.work_dir = folder.data();
-    description.alloc_node = host.data();
-  }
-};
+constexpr int gpus = 8;
+constexpr unsigned minutes = 60;
 
 /// @return the job's id; 0 where it cannot start now.
 std::uint32_t allocate(int nodes) {
-  Request request(nodes);
+  Request request("select", nodes, gpus, minutes);
   request.description.immediate = 1;
-  resource_allocation_response_msg_t* response = nullptr;
-  if (slurm_allocate_resources(&request.description, &response) != SLURM_SUCCESS) return 0;
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
-  const std::uint32_t id = response->step_id.job_id;
-#else
-  const std::uint32_t id = response->job_id;
-#endif
-  slurm_free_resource_allocation_response_msg(response);
-  return id;
+  return request.allocate().id;
 }
 
 void ask_when(int nodes) {
-  Request request(nodes);
+  Request request("select", nodes, gpus, minutes);
   will_run_response_msg_t* response = nullptr;
   slurm_job_will_run2(&request.description, &response);
 }

@@ -22,11 +22,12 @@
 #include <random>
 #include <string>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+
+#include "bench/request.h"
 
 namespace {
 
@@ -37,34 +38,17 @@ using Clock = std::chrono::steady_clock;
   std::exit(1);
 }
 
-/// The members that every job of this benchmark sets; the texts must outlive it.
-struct Job {
-  std::string name, gpus, node, script = "#!/bin/sh\nsleep 1\n", folder = "/", output = "/dev/null", path = "PATH=/usr/bin:/bin", host;
+/// A job of this benchmark; the texts that it sets must outlive it.
+struct Job : swell::bench::Request {
+  std::string node, script = "#!/bin/sh\nsleep 1\n", output = "/dev/null", path = "PATH=/usr/bin:/bin";
   char* environment[2] = {};
-  job_desc_msg_t description;
 
-  Job(const std::string& job_name, int nodes, int gpus_per_node, unsigned minutes)
-      : name(job_name), gpus("gres:gpu:" + std::to_string(gpus_per_node)) {
-    char own_name[256] = "";
-    gethostname(own_name, sizeof own_name - 1);
-    host = own_name;
-    slurm_init_job_desc_msg(&description);
-    description.name = name.data();
-    description.user_id = getuid();
-    description.group_id = getgid();
-    description.min_nodes = description.max_nodes = static_cast<std::uint32_t>(nodes);
-    description.tres_per_node = gpus.data();
-    description.time_limit = minutes;
-    description.work_dir = folder.data();
-    description.alloc_node = host.data();
-  }
+  using Request::Request;
   void allocate_on(const std::string& wanted) {
     node = wanted;
     description.req_nodes = node.data();
     description.immediate = 1;
-    resource_allocation_response_msg_t* response = nullptr;
-    if (slurm_allocate_resources(&description, &response) != SLURM_SUCCESS) die("slurm_allocate_resources");
-    slurm_free_resource_allocation_response_msg(response);
+    if (allocate().id == 0) die("slurm_allocate_resources");
   }
   std::uint32_t submit() {
     environment[0] = path.data();
