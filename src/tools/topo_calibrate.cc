@@ -43,30 +43,40 @@ struct Carrier {
 
 constexpr unsigned kCanTcp = 1, kCanUcx = 2, kCanNccl = 4;
 
-/// The best that both ends can do.
-Result<std::string> agree(const Options& options, topo::Link& control) {
+/// What both ends can do, the best first.
+Result<std::vector<std::string>> agree(const Options& options, topo::Link& control) {
   const unsigned own = kCanTcp | (topo::has_ucx() ? kCanUcx : 0u) | (topo::can_use_nccl(options.gpu) ? kCanNccl : 0u);
   const char mine = static_cast<char>(own);
   char theirs = 0;
   if (auto sent = control.send(&mine, 1, 1); !sent) return sent.error();
   if (auto got = control.receive(&theirs, 1, 1); !got) return got.error();
   const unsigned both = own & static_cast<unsigned char>(theirs);
-  return std::string((both & kCanNccl) != 0 ? "nccl" : (both & kCanUcx) != 0 ? "ucx" : "tcp");
+  std::vector<std::string> methods;
+  if ((both & kCanNccl) != 0) methods.emplace_back("nccl");
+  if ((both & kCanUcx) != 0) methods.emplace_back("ucx");
+  methods.emplace_back("tcp");
+  return methods;
 }
 
 /// @param rank  0 of the end that serves, 1 of the one that measures.
 Result<Carrier> carrier(const Options& options, topo::Link& control, int rank) {
-  Carrier made{options.method, nullptr};
-  if (made.method == "auto") {
+  std::vector<std::string> methods = {options.method};
+  if (options.method == "auto") {
     auto agreed = agree(options, control);
     if (!agreed) return agreed.error();
-    made.method = *std::move(agreed);
+    methods = *std::move(agreed);
   }
-  if (made.method == "tcp") return made;
-  auto link = made.method == "nccl" ? topo::make_nccl(control, rank, options.gpu) : topo::make_ucx(control);
+  if (methods.front() == "nccl") {
+    auto link = topo::make_nccl(control, rank, options.gpu);
+    if (link) return Carrier{"nccl", *std::move(link)};
+    if (methods.size() == 1) return link.error();
+    methods.erase(methods.begin());
+    fmt::print(stderr, "swell: {}; measuring with {} instead\n", link.error().message(), methods.front());
+  }
+  if (methods.front() == "tcp") return Carrier{"tcp", nullptr};
+  auto link = topo::make_ucx(control);
   if (!link) return link.error();
-  made.link = *std::move(link);
-  return made;
+  return Carrier{"ucx", *std::move(link)};
 }
 
 /// Over what the two ends of a measurement talk, where its bytes go over the carrier. UCX moves nothing while it waits

@@ -46,8 +46,9 @@ Result<std::unique_ptr<Link>> make_ucx(Link& control);
 bool has_ucx() noexcept;
 
 /// NCCL between GPU `gpu` here and the other side's: the bytes given to it are not sent, but as many from a buffer
-/// on the GPU. One side is rank 0 and the other rank 1; `control` carries NCCL's id first. Both libraries are loaded
-/// where they are there; the error says what is missing.
+/// on the GPU. One side is rank 0 and the other rank 1; over `control` they agree step by step, so that both have a
+/// link in the end or both an error, and can go on with something else. Both libraries are loaded where they are
+/// there; the error says what is missing.
 Result<std::unique_ptr<Link>> make_nccl(Link& control, int rank, int gpu);
 /// Whether make_nccl() could work here.
 Result<void> can_use_nccl(int gpu);

@@ -120,23 +120,21 @@ class NcclLink final : public Link {
     if (retained_) (void)driver_.release(device_);
   }
 
+  /// After each step both ends know whether both are through it: neither waits for one that has failed.
   Result<void> open(Link& control, int rank, int gpu) {
-    Context context = nullptr;
-    if (auto done = cuda("cuDeviceGet", driver_.device(&device_, gpu)); !done) return done;
-    if (auto done = cuda("cuDevicePrimaryCtxRetain", driver_.retain(&context, device_)); !done) return done;
-    retained_ = true;
-    if (auto done = cuda("cuCtxSetCurrent", driver_.use(context)); !done) return done;
-    if (auto done = cuda("cuMemAlloc", driver_.allocate(&buffer_, kMostMessageBytes)); !done) return done;
-    if (auto done = cuda("cuStreamCreate", driver_.make_stream(&stream_, 1 /* does not wait for stream 0 */)); !done) return done;
-    UniqueId id{};
-    if (rank == 0) {
-      if (auto made = check("ncclGetUniqueId", nccl_.unique_id(&id)); !made) return made;
-      if (auto sent = control.send(id.bytes, sizeof(id.bytes), 1); !sent) return sent;
-    } else if (auto got = control.receive(id.bytes, sizeof(id.bytes), 1); !got) {
-      return got;
-    }
     peer_ = 1 - rank;
-    return join(id, rank, context);
+    UniqueId id{};
+    Context context = nullptr;
+    auto step = prepare(gpu, context);
+    if (step && rank == 0) step = check("ncclGetUniqueId", nccl_.unique_id(&id));
+    if (auto both = through(control, std::move(step)); !both) return both;
+    if (auto told = rank == 0 ? control.send(id.bytes, sizeof(id.bytes), 1) : control.receive(id.bytes, sizeof(id.bytes), 1); !told) return told;
+    if (auto both = through(control, join(id, rank, context)); !both) return both;
+    // The first message makes NCCL connect the GPUs, which is no part of what is measured.
+    patience_s_ = kFirstMessage_s;
+    step = rank == 0 ? send(nullptr, 1, 1) : receive(nullptr, 1, 1);
+    patience_s_ = kPatience_s;
+    return through(control, std::move(step));
   }
 
   Result<void> send(const char*, std::size_t bytes, int count) override {
@@ -151,6 +149,32 @@ class NcclLink final : public Link {
   }
 
  private:
+  // One end may need all of its time while the other waits for it with Link's patience.
+  static constexpr int kJoin_s = 20, kFirstMessage_s = 20;
+  static_assert(kJoin_s < kPatience_s && kFirstMessage_s < kPatience_s);
+
+  /// Everything that does not need the other side.
+  Result<void> prepare(int gpu, Context& context) {
+    if (auto can = can_use_nccl(gpu); !can) return can;
+    if (auto done = cuda("cuDeviceGet", driver_.device(&device_, gpu)); !done) return done;
+    if (auto done = cuda("cuDevicePrimaryCtxRetain", driver_.retain(&context, device_)); !done) return done;
+    retained_ = true;
+    if (auto done = cuda("cuCtxSetCurrent", driver_.use(context)); !done) return done;
+    if (auto done = cuda("cuMemAlloc", driver_.allocate(&buffer_, kMostMessageBytes)); !done) return done;
+    return cuda("cuStreamCreate", driver_.make_stream(&stream_, 1 /* does not wait for stream 0 */));
+  }
+
+  /// Tells the other side how `own` went, and hears of its step. @return the first problem of the two.
+  static Result<void> through(Link& control, Result<void> own) {
+    const char mine = own ? 1 : 0;
+    char theirs = 0;
+    if (auto told = control.send(&mine, 1, 1); !told) return told;
+    if (auto heard = control.receive(&theirs, 1, 1); !heard) return heard;
+    if (!own) return own;
+    if (theirs != 1) return Error("NCCL: the other end cannot; its reason is above or below");
+    return {};
+  }
+
   void* at() const noexcept { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(buffer_)); }
 
   Result<void> cuda(const char* what, int status) const {
@@ -178,8 +202,8 @@ class NcclLink final : public Link {
     });
     std::future<Joined> result = joining.get_future();
     std::thread(std::move(joining)).detach();
-    if (result.wait_for(std::chrono::seconds(kPatience_s)) != std::future_status::ready)
-      return Error(fmt::format("ncclCommInitRank: the two ends have not met within {} s", kPatience_s));
+    if (result.wait_for(std::chrono::seconds(kJoin_s)) != std::future_status::ready)
+      return Error(fmt::format("ncclCommInitRank: the two ends have not met within {} s", kJoin_s));
     const Joined joined = result.get();
     if (auto good = check("ncclCommInitRank", joined.status); !good) return good;
     communicator_ = joined.communicator;
@@ -187,20 +211,20 @@ class NcclLink final : public Link {
   }
 
   Result<void> finish() {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(kPatience_s);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(patience_s_);
     for (unsigned turns = 1;; ++turns) {
       const int status = driver_.query(stream_);
       if (status == 0) return {};
       if (status != kNotReady) return cuda("cuStreamQuery", status);
       if (turns % 1024 != 0) continue;
       sched_yield();
-      if (std::chrono::steady_clock::now() > end) return Error(fmt::format("NCCL: nothing has moved for {} s", kPatience_s));
+      if (std::chrono::steady_clock::now() > end) return Error(fmt::format("NCCL: nothing has moved for {} s", patience_s_));
     }
   }
 
   const Driver& driver_;
   const Nccl& nccl_;
-  int device_ = 0, peer_ = 0;
+  int device_ = 0, peer_ = 0, patience_s_ = kPatience_s;
   bool retained_ = false;
   DevicePointer buffer_ = 0;
   Stream stream_ = nullptr;
@@ -220,7 +244,6 @@ Result<void> can_use_nccl(int gpu) {
 }
 
 Result<std::unique_ptr<Link>> make_nccl(Link& control, int rank, int gpu) {
-  if (auto can = can_use_nccl(gpu); !can) return can.error();
   auto link = std::make_unique<NcclLink>();
   if (auto opened = link->open(control, rank, gpu); !opened) return opened.error();
   return std::unique_ptr<Link>(std::move(link));

@@ -47,6 +47,16 @@ one_gpu() {
   local_pair auto "LD_LIBRARY_PATH=$stand_ins" STAND_IN_GPUS=1 && ! measured_by nccl
 }
 check 'one GPU for two ends is refused, and auto takes something else' one_gpu
+# One end finds out, and the other must not wait for it.
+one_end_fails() { # NAME=VALUE WORDS
+  local began=$SECONDS
+  refused "$2" nccl "LD_LIBRARY_PATH=$stand_ins" "$1" && local_pair auto "LD_LIBRARY_PATH=$stand_ins" "$1" || return
+  ! measured_by nccl 2> /dev/null && grep -q "$2.*instead" said && ((SECONDS - began < 10))
+}
+check 'a GPU without memory on one end: the next best is measured' one_end_fails STAND_IN_FULL=1 'cuMemAlloc: CUDA_ERROR_OF_A_STAND_IN'
+check '... on the other end' one_end_fails STAND_IN_FULL=0 'cuMemAlloc: CUDA_ERROR_OF_A_STAND_IN'
+check 'one end cannot join: the next best is measured' one_end_fails STAND_IN_LOST=0 'ncclCommInitRank: error of a stand-in'
+
 no_gpu() { refused 'no GPU is visible here; allocate some' nccl "LD_LIBRARY_PATH=$stand_ins" STAND_IN_GPUS=0; }
 check 'an allocation without GPUs is named' no_gpu
 one_library() {

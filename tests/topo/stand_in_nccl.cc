@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// In place of NCCL where a test needs one: two ranks on one host, over a socket whose name is the unique id.
+// In place of NCCL where a test needs one: two ranks on one host, over a socket whose name is the unique id. The rank
+// STAND_IN_LOST, if set, cannot join.
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -34,6 +36,7 @@ int ncclGetUniqueId(UniqueId* id) {
 }
 int ncclCommInitRank(void** communicator, int ranks, UniqueId id, int rank) {
   if (ranks != 2) return 4;
+  if (const char* lost = std::getenv("STAND_IN_LOST"); lost != nullptr && std::atoi(lost) == rank) return 1;
   int fd = -1;
   if (rank == 0) {
     fd = accept(listener, nullptr, nullptr);
