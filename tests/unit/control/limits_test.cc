@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a server and a client bear with, and for how long.
+#include <csignal>
+#include <criterion/criterion.h>
+
+#include "transport_peers.h"
+
+using namespace swell;
+using namespace swell::control;
+using namespace swell::test;
+using namespace std::chrono_literals;
+
+Test(limits, who_says_nothing_is_cut_off, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  options.first_message_s = 0.2;
+  Host host(munge, options);
+  RawPeer peer(host, munge);
+  cr_assert(peer.closed());
+  host.expect_log("no good message within 0.2 s");
+}
+
+Test(limits, two_hundred_slow_clients_do_not_delay_a_good_one, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  options.first_message_s = 60;
+  Host host(munge, options);
+  std::vector<std::unique_ptr<RawPeer>> slow;
+  for (int i = 0; i < 200; ++i) {
+    slow.push_back(std::make_unique<RawPeer>(host, munge));
+    slow.back()->send(std::string("\0\0\x10\0MUNGE:", 10));  // the rest of the frame never comes
+  }
+  const auto client = client_of(host, munge);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) {
+    cr_assert(client->send(Bye{i}).ok());
+    const Server::Event event = host.next();
+    cr_assert_eq(as<Bye>(event.message).exit_code, i);
+    host.server().send(event.connection, Refused{"x"});
+    received(*client);
+  }
+  cr_assert_lt(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 10.0);
+}
+
+Test(limits, a_newcomer_takes_the_place_of_the_oldest_silent_one, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  options.most_unauthenticated = 4;
+  options.first_message_s = 60;
+  Host host(munge, options);
+  RawPeer oldest(host, munge);
+  oldest.greet();
+  std::vector<std::unique_ptr<RawPeer>> others;
+  for (int i = 0; i < 4; ++i) others.push_back(std::make_unique<RawPeer>(host, munge));
+  cr_assert(oldest.closed());
+  const auto client = client_of(host, munge);
+  cr_assert(client->send(hello(1)).ok());
+  cr_assert_eq(as<Hello>(host.next().message).job, 1u);
+}
+
+Test(limits, a_uid_that_is_not_allowed_is_told_so, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  options.allow = [](uid_t uid) { return uid == geteuid() + 1; };
+  Host host(munge, options);
+  const auto client = client_of(host, munge);
+  cr_assert(client->send(hello(1)).ok());
+  cr_assert_neq(as<Refused>(received(*client)).reason.find("not allowed"), std::string::npos);
+  cr_assert_not(client->receive(10s).ok());
+  host.expect_log("not allowed");
+}
+
+Test(limits, one_user_has_so_many_connections_and_no_more, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  options.most_connections_per_user = 2;
+  Host host(munge, options);
+  const auto one = client_of(host, munge), two = client_of(host, munge), three = client_of(host, munge);
+  for (Client* client : {one.get(), two.get()}) {
+    cr_assert(client->send(hello(1)).ok());
+    host.next();
+  }
+  cr_assert(three->send(hello(1)).ok());
+  cr_assert_neq(as<Refused>(received(*three)).reason.find("2 connections already"), std::string::npos);
+}
+
+Test(limits, a_server_of_another_user_is_not_trusted, .timeout = 120) {
+  PrivateMunge munge;
+  Host host(munge);
+  const auto client = client_of(host, munge, [](uid_t uid) { return uid == geteuid() + 1; });
+  cr_assert(client->send(hello(1)).ok());
+  host.server().send(host.next().connection, Bye{0});
+  const auto message = client->receive(10s);
+  cr_assert_not(message.ok());
+  cr_assert_neq(message.error().message().find("not trusted"), std::string::npos);
+}
+
+Test(limits, who_reads_too_slowly_is_closed, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  options.most_frame_bytes = 4096;
+  Host host(munge, options);
+  const auto client = client_of(host, munge);
+  cr_assert(client->send(hello(1)).ok());
+  const ConnectionId connection = host.next().connection;
+  for (int i = 0; i < 100; ++i) host.server().send(connection, Refused{std::string(2000, 'x')});
+  host.expect_log("reads too slowly");
+  cr_assert_eq(host.next().kind, Server::Event::Kind::closed);
+}
+
+Test(limits, without_munged_sending_is_an_error, .timeout = 120) {
+  PrivateMunge munge;
+  Host host(munge);
+  const auto client = client_of(host, munge);
+  munge.signal(SIGKILL);
+  cr_assert_not(client->send(hello(1)).ok());
+}
+
+Test(limits, a_munged_that_hangs_blocks_neither_the_client_nor_the_servers_end, .timeout = 120) {
+  PrivateMunge munge;
+  const auto start = std::chrono::steady_clock::now();
+  {
+    Host host(munge);
+    RawPeer peer(host, munge);
+    peer.greet();
+    const std::string frame = peer.frame_of(hello(1));
+    const auto client = client_of(host, munge);
+    munge.signal(SIGSTOP);
+    peer.send(frame);
+    const auto sent = client->send(hello(2));
+    cr_assert_not(sent.ok());
+    cr_assert_eq(sent.error().message(), std::string("munged does not answer"));
+    // The server still accepts and greets.
+    RawPeer another(host, munge);
+    another.greet();
+  }
+  munge.signal(SIGCONT);
+  cr_assert_lt(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 30.0);
+}
+
+Test(limits, nobody_listening_is_an_error_that_names_the_address) {
+  const auto client = Client::connect({"127.0.0.1", 1, "", {}}, 2s);
+  cr_assert_not(client.ok());
+  cr_assert_neq(client.error().message().find("127.0.0.1:1"), std::string::npos);
+}
