@@ -168,9 +168,10 @@ class NcclLink final : public Link {
   static Result<void> through(Link& control, Result<void> own) {
     const char mine = own ? 1 : 0;
     char theirs = 0;
-    if (auto told = control.send(&mine, 1, 1); !told) return told;
-    if (auto heard = control.receive(&theirs, 1, 1); !heard) return heard;
+    auto done = control.send(&mine, 1, 1);
+    if (done) done = control.receive(&theirs, 1, 1);
     if (!own) return own;
+    if (!done) return done;
     if (theirs != 1) return Error("NCCL: the other end cannot; its reason is above or below");
     return {};
   }
@@ -202,8 +203,10 @@ class NcclLink final : public Link {
     });
     std::future<Joined> result = joining.get_future();
     std::thread(std::move(joining)).detach();
-    if (result.wait_for(std::chrono::seconds(kJoin_s)) != std::future_status::ready)
+    if (result.wait_for(std::chrono::seconds(kJoin_s)) != std::future_status::ready) {
+      retained_ = false;  // the thread may still use the context: it is given back when the process ends
       return Error(fmt::format("ncclCommInitRank: the two ends have not met within {} s", kJoin_s));
+    }
     const Joined joined = result.get();
     if (auto good = check("ncclCommInitRank", joined.status); !good) return good;
     communicator_ = joined.communicator;
