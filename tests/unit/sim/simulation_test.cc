@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "sim/simulation.h"
 
+#include <algorithm>
 #include <criterion/criterion.h>
 #include <cstdlib>
 
@@ -34,6 +35,25 @@ Test(simulation, lending_speeds_a_job_up_and_is_accounted_for) {
   cr_assert(outcome.reconfigurations >= 1);
   cr_assert(outcome.lost_gpu_s > 0);
   cr_assert(near(outcome.used_gpu_s - outcome.lent_gpu_s, 4 * outcome.makespan_s, 1e-6));
+}
+
+Test(simulation, policies_see_on_how_many_gpus_a_job_has_trained) {
+  /// Lends, and remembers what it saw of job 1.
+  struct Watcher final : policy::Policy {
+    policy::Decisions decide(const policy::ClusterView& view) const override {
+      for (const policy::ElasticJobView& job : view.jobs)
+        if (job.id == 1) seen.push_back(job.training->most_gpus);
+      return lender.decide(view);
+    }
+    policy::FewestFirst lender;
+    mutable std::vector<int> seen;
+  } watcher;
+  World world(2, {{4, 0, 7200}, {4, 600, 600}, {8, 1500, 600}});
+  world.setup.policy = &watcher;
+  world.run();
+  cr_assert_eq(watcher.seen.front(), 4);
+  cr_assert_gt(watcher.seen.back(), 4);
+  cr_assert(std::is_sorted(watcher.seen.begin(), watcher.seen.end()), "less when GPUs were taken back");
 }
 
 Test(simulation, rigid_jobs_are_lent_nothing) {
