@@ -2,8 +2,8 @@
 // Suika's Table 1 for a cluster, with tuned initial plans.
 #include <fmt/format.h>
 
-#include "core/judge/judge.h"
-#include "core/judge/profiling.h"
+#include "sim/judge/judge.h"
+#include "sim/judge/profiling.h"
 #include "core/planner/symmetric.h"
 #include "sim/basic_plan.h"
 #include "sim/workload.h"

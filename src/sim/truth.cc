@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "core/judge/judge.h"
-#include "core/judge/profiling.h"
+#include "sim/judge/judge.h"
+#include "sim/judge/profiling.h"
 #include "core/perf/solve.h"
 #include "sim/random.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/judge/hardware.h"
+#include "sim/judge/hardware.h"
 #include "core/plan/layout.h"
 #include "sim/workload.h"
 

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "core/judge/judge.h"
-#include "core/judge/profiling.h"
+#include "sim/judge/judge.h"
+#include "sim/judge/profiling.h"
 #include "core/perf/solve.h"
 #include "support/cases.h"
 #include "support/profiles.h"
@@ -14,14 +14,14 @@
 namespace support {
 
 /// Devices that reach 40 to 60 % of their peak, each type its own share.
-inline swell::judge::Hardware make_hardware(const Case& made, CaseGenerator& random) {
-  auto hardware = swell::judge::make_hardware(*made.model, *made.cluster, [&](double spread) { return random.factor(spread); });
+inline swell::sim::judge::Hardware make_hardware(const Case& made, CaseGenerator& random) {
+  auto hardware = swell::sim::judge::make_hardware(*made.model, *made.cluster, [&](double spread) { return random.factor(spread); });
   hardware.overlapped_share = 0.6 + 0.1 * random.between(0, 3);
   return hardware;
 }
 
-inline swell::perf::Profile profile_of(const Case& made, const swell::plan::Layout& layout, const swell::judge::Hardware& hardware) {
-  return swell::judge::profile_of(layout, *made.model, *made.cluster, *made.coefficients, hardware);
+inline swell::perf::Profile profile_of(const Case& made, const swell::plan::Layout& layout, const swell::sim::judge::Hardware& hardware) {
+  return swell::sim::judge::profile_of(layout, *made.model, *made.cluster, *made.coefficients, hardware);
 }
 
 /// A random valid plan of the job over random GPUs of its cluster; balanced, or with any layers.
@@ -66,7 +66,7 @@ inline Judged judge_predictions(int plans, double noise) {
     const int nodes = random.between(1, 4);
     const auto made = random.make(nodes, random.between(8, 32), 4, 16);
     if (!made) continue;
-    const judge::Hardware hardware = make_hardware(*made, random);
+    const sim::judge::Hardware hardware = make_hardware(*made, random);
     perf::Profile profile = profile_of(*made, made->start, hardware);
     add_noise(profile, noise, seed);
     const auto coefficients = perf::solve(profile, *made->cluster);
@@ -74,7 +74,7 @@ inline Judged judge_predictions(int plans, double noise) {
     const perf::PerformanceModel perf(*made->model, *made->cluster, *coefficients);
     for (int i = 0; i < 10 && static_cast<int>(errors.size()) < plans; ++i) {
       const plan::Layout layout = random_plan(*made, random);
-      const double off = perf.iteration_time(layout).total() / judge::execute(layout, *made->cluster, hardware).seconds - 1;
+      const double off = perf.iteration_time(layout).total() / sim::judge::execute(layout, *made->cluster, hardware).seconds - 1;
       errors.push_back(std::abs(off));
       bias += off;
     }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/planner/evaluator.h"
-#include "support/judged.h"
+#include "support/profiles.h"
 
 using namespace swell;
 using namespace swell::perf;
@@ -122,27 +122,4 @@ Test(sends, a_plan_of_one_stage_has_none) {
   cr_assert(near(counted.iteration_time(one).total(), free.iteration_time(one).total()));
   const double send = 4 * k.activ_bytes / kNetwork;
   cr_assert(near(counted.iteration_time(two).warm_up, free.iteration_time(two).warm_up + 2 * send));
-}
-
-// 10 Gbit/s, and activations that take as long to send as a stage takes to compute.
-Test(sends, over_a_slow_network_the_judge_agrees_where_they_are_counted) {
-  const models::Model model{"wide", 12, 4096, 32, 32, 16384, false, true, 32000, 2048, 64, {}};
-  const auto cluster = support::h100_nodes(4, 8, kNetwork);
-  const auto expected = expected_coefficients(model, cluster);
-  const judge::Hardware hardware = judge::make_hardware(model, cluster, [](double) { return 1.0; });
-  double worst = 0, least_without = 1e9;
-  for (int stages = 2; stages <= 4; ++stages) {
-    plan::Layout layout{16, {}};
-    for (int i = 0; i < stages; ++i) support::add_stage(layout, 12 / stages, 4, 2, 2, i);
-    const auto coefficients = perf::solve(judge::profile_of(layout, model, cluster, expected, hardware), cluster);
-    cr_assert(coefficients.ok());
-    const double true_s = judge::execute(layout, cluster, hardware).seconds;
-    const auto off = [&](Sends sends) {
-      return PerformanceModel(model, cluster, *coefficients, sends).iteration_time(layout).total() / true_s - 1;
-    };
-    worst = std::max(worst, std::abs(off(Sends::counted)));
-    least_without = std::min(least_without, std::abs(off(Sends::free)));
-  }
-  cr_assert(worst < 0.05, "%.3f", worst);
-  cr_assert(least_without > 0.10, "%.3f", least_without);
 }

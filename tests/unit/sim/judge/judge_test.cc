@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "core/judge/judge.h"
+#include "sim/judge/judge.h"
 
 #include <criterion/criterion.h>
 
 #include "support/judged.h"
 
 using namespace swell;
-using namespace swell::judge;
+using namespace swell::sim::judge;
 using support::near;
 
 namespace {
@@ -83,4 +83,27 @@ Test(judge, a_thousand_random_plans_are_predicted_within_five_percent) {
   const auto judged = support::judge_predictions(1000, 0.02);
   cr_assert_eq(judged.plans, 1000);
   cr_assert_leq(judged.mean, 0.05, "%g", judged.mean);
+}
+
+// 10 Gbit/s, and activations that take as long to send as a stage takes to compute.
+Test(judge, agrees_over_a_slow_network_where_sends_are_counted) {
+  const models::Model model{"wide", 12, 4096, 32, 32, 16384, false, true, 32000, 2048, 64, {}};
+  const auto cluster = support::h100_nodes(4, 8, 1.25e9);
+  const auto expected = perf::expected_coefficients(model, cluster);
+  const Hardware hardware = make_hardware(model, cluster, [](double) { return 1.0; });
+  double worst = 0, least_without = 1e9;
+  for (int stages = 2; stages <= 4; ++stages) {
+    plan::Layout layout{16, {}};
+    for (int i = 0; i < stages; ++i) support::add_stage(layout, 12 / stages, 4, 2, 2, i);
+    const auto coefficients = perf::solve(profile_of(layout, model, cluster, expected, hardware), cluster);
+    cr_assert(coefficients.ok());
+    const double true_s = execute(layout, cluster, hardware).seconds;
+    const auto off = [&](perf::Sends sends) {
+      return perf::PerformanceModel(model, cluster, *coefficients, sends).iteration_time(layout).total() / true_s - 1;
+    };
+    worst = std::max(worst, std::abs(off(perf::Sends::counted)));
+    least_without = std::min(least_without, std::abs(off(perf::Sends::free)));
+  }
+  cr_assert(worst < 0.05, "%.3f", worst);
+  cr_assert(least_without > 0.10, "%.3f", least_without);
 }

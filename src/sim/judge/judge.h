@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "core/cluster/cluster.h"
-#include "core/judge/hardware.h"
+#include "sim/judge/hardware.h"
 #include "core/plan/layout.h"
 
-namespace swell::judge {
+namespace swell::sim::judge {
 
 /// One operation that was executed, for tests and for drawing.
 struct Operation {
@@ -34,4 +34,4 @@ struct Iteration {
 /// a bandwidth; what a plan takes is the time of the last event. `record`: keep the operations.
 Iteration execute(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware, bool record = false);
 
-}  // namespace swell::judge
+}  // namespace swell::sim::judge

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "core/judge/profiling.h"
+#include "sim/judge/profiling.h"
 
 #include <algorithm>
 
-#include "core/judge/judge.h"
-#include "core/judge/rings.h"
+#include "sim/judge/judge.h"
+#include "sim/judge/rings.h"
 #include "core/perf/observe.h"
 
-namespace swell::judge {
+namespace swell::sim::judge {
 
 Hardware make_hardware(const models::Model& model, const cluster::Cluster& cluster, const std::function<double(double)>& factor) {
   Hardware hardware;
@@ -51,4 +51,4 @@ perf::Profile profile_of(const plan::Layout& layout, const models::Model& model,
   return profile;
 }
 
-}  // namespace swell::judge
+}  // namespace swell::sim::judge

@@ -3,13 +3,13 @@
 
 #include <functional>
 
-#include "core/judge/hardware.h"
+#include "sim/judge/hardware.h"
 #include "core/models/model.h"
 #include "core/perf/profile.h"
 #include "core/perf/coefficients.h"
 #include "core/plan/layout.h"
 
-namespace swell::judge {
+namespace swell::sim::judge {
 
 /// A job's devices, which reach about half of their peak. `factor(spread)` is drawn for each rate: a
 /// random factor about 1, within exp(-spread) and exp(spread); the job's own truth, which nobody is told.
@@ -19,4 +19,4 @@ Hardware make_hardware(const models::Model& model, const cluster::Cluster& clust
 perf::Profile profile_of(const plan::Layout& layout, const models::Model& model, const cluster::Cluster& cluster,
                          const perf::Coefficients& bytes, const Hardware& hardware);
 
-}  // namespace swell::judge
+}  // namespace swell::sim::judge

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "core/judge/rings.h"
+#include "sim/judge/rings.h"
 
 #include <algorithm>
 
-namespace swell::judge {
+namespace swell::sim::judge {
 
 namespace {
 
@@ -46,4 +46,4 @@ double stage_allreduce_s(const plan::StageLayout& stage, double bytes, const clu
   return seconds;
 }
 
-}  // namespace swell::judge
+}  // namespace swell::sim::judge

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-namespace swell::judge {
+namespace swell::sim::judge {
 
 /// What the judge's devices and wires are like. Not the performance model's coefficients: rates and
 /// sizes, from which the judge counts out every operation.
@@ -22,4 +22,4 @@ struct Hardware {
   double overlapped_share = 0.7;
 };
 
-}  // namespace swell::judge
+}  // namespace swell::sim::judge

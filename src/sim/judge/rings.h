@@ -6,7 +6,7 @@
 #include "core/cluster/cluster.h"
 #include "core/plan/layout.h"
 
-namespace swell::judge {
+namespace swell::sim::judge {
 
 /// Seconds for one message over a wire: it starts slowly. `half_bytes`: the size of a message that
 /// gets half of the wire's speed.
@@ -20,4 +20,4 @@ double group_allreduce_s(const plan::GroupLayout& group, int tp, double bytes, c
 /// all groups; rings of one node share its network cards.
 double stage_allreduce_s(const plan::StageLayout& stage, double bytes, const cluster::Cluster& cluster);
 
-}  // namespace swell::judge
+}  // namespace swell::sim::judge

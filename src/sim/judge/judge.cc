@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "core/judge/judge.h"
+#include "sim/judge/judge.h"
 
 #include <algorithm>
 #include <queue>
 
-#include "core/judge/rings.h"
+#include "sim/judge/rings.h"
 
-namespace swell::judge {
+namespace swell::sim::judge {
 
 namespace {
 
@@ -215,4 +215,4 @@ Iteration execute(const plan::Layout& layout, const cluster::Cluster& cluster, c
   return Executor(layout, cluster, hardware, record).run();
 }
 
-}  // namespace swell::judge
+}  // namespace swell::sim::judge
