@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "slurm/live_slurm.h"
+#include "slurm/loaded.h"
 
 namespace swell::slurm {
 
@@ -79,11 +80,11 @@ Calibration read_calibration(const std::string& path, std::vector<std::string>& 
 Result<FabricFiles> find_fabric_files() {
   slurm_conf_t* conf = nullptr;
   if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS) return Error(fmt::format("slurm_load_ctl_conf: {}", slurm_reason(errno)));
+  const LoadedConf loaded(conf);
   const std::string_view plugin = conf->topology_plugin != nullptr ? conf->topology_plugin : "";
   const std::string slurm_conf = conf->slurm_conf != nullptr ? conf->slurm_conf : "";
   const std::string folder = slurm_conf.substr(0, slurm_conf.rfind('/') + 1);
   const bool is_used = plugin == "topology/tree" || plugin == "topology/block";
-  slurm_free_ctl_conf(conf);
   if (folder.empty()) return FabricFiles{};
   return FabricFiles{is_used ? folder + "topology.conf" : "", folder + "swell_calibration.json"};
 }

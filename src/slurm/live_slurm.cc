@@ -9,6 +9,7 @@
 #include <slurm/slurm_errno.h>
 
 #include "slurm/convert.h"
+#include "slurm/loaded.h"
 
 namespace swell::slurm {
 
@@ -70,11 +71,11 @@ class LiveSlurm final : public SlurmApi {
     partition_info_msg_t* message = nullptr;
     if (slurm_load_partitions(partitions_time_, &message, SHOW_ALL) != SLURM_SUCCESS)
       return unchanged("slurm_load_partitions");
+    const LoadedPartitions loaded(message);
     last_.partitions.clear();
     for (std::uint32_t i = 0; i < message->record_count; ++i)
       last_.partitions.push_back(convert(message->partition_array[i]));
     partitions_time_ = message->last_update;
-    slurm_free_partition_info_msg(message);
     return true;
   }
 
@@ -82,11 +83,11 @@ class LiveSlurm final : public SlurmApi {
     job_info_msg_t* message = nullptr;
     if (slurm_load_jobs(jobs_time_, &message, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
       return unchanged("slurm_load_jobs");
+    const LoadedJobs loaded(message);
     last_.jobs.clear();
     last_.jobs.reserve(message->record_count);
     for (std::uint32_t i = 0; i < message->record_count; ++i) last_.jobs.push_back(convert(message->job_array[i]));
     jobs_time_ = message->last_update;
-    slurm_free_job_info_msg(message);
     return true;
   }
 
@@ -108,11 +109,11 @@ Result<std::optional<std::vector<NodeRecord>>> load_nodes_since(std::time_t& las
     if (errno == SLURM_NO_CHANGE_IN_DATA) return std::optional<std::vector<NodeRecord>>{};
     return failure("slurm_load_node");
   }
+  const LoadedNodes loaded(message);
   std::vector<NodeRecord> nodes;
   for (std::uint32_t i = 0; i < message->record_count; ++i)
     if (message->node_array[i].name != nullptr) nodes.push_back(convert(message->node_array[i]));
   last = message->last_update;
-  slurm_free_node_info_msg(message);
   return std::optional<std::vector<NodeRecord>>(std::move(nodes));
 }
 
@@ -121,6 +122,7 @@ std::unique_ptr<SlurmApi> make_live_slurm() { return std::make_unique<LiveSlurm>
 Result<ControllerConfig> load_controller_config() {
   slurm_conf_t* conf = nullptr;
   if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS) return failure("slurm_load_ctl_conf");
+  const LoadedConf loaded(conf);
   ControllerConfig config;
   config.slurm_conf = text(conf->slurm_conf);
   for (std::uint32_t i = 0; i < conf->control_cnt; ++i)
@@ -139,7 +141,6 @@ Result<ControllerConfig> load_controller_config() {
   config.inactive_limit_s = conf->inactive_limit;
   config.version = text(conf->version);
   config.slurm_uid = conf->slurm_user_id;
-  slurm_free_ctl_conf(conf);
   return config;
 }
 

@@ -7,6 +7,7 @@
 #include <slurm/slurm_errno.h>
 
 #include "slurm/live_slurm.h"
+#include "slurm/loaded.h"
 
 namespace swell::slurm {
 
@@ -17,20 +18,19 @@ bool same(const char* value, const std::string& text) { return value != nullptr 
 }  // namespace
 
 Result<NodeExtra> load_node_extra(const std::string& name, const std::string& host) {
-  node_info_msg_t* message = nullptr;
+  LoadedNodes message = nullptr;
   // One node is asked for by name, since all nodes of a large cluster may start and ask at once; the whole
   // table only where nodes are called otherwise than their hosts.
   const std::string& likely = name.empty() ? host : name;
-  if (slurm_load_node_single(&message, const_cast<char*>(likely.c_str()), SHOW_ALL) != SLURM_SUCCESS) {
-    if (errno != ESLURM_INVALID_NODE_NAME) return Error(fmt::format("slurm_load_node_single: {}", slurm_reason(errno)));
-    message = nullptr;
+  node_info_msg_t* answer = nullptr;
+  if (slurm_load_node_single(&answer, const_cast<char*>(likely.c_str()), SHOW_ALL) == SLURM_SUCCESS) message.reset(answer);
+  else if (errno != ESLURM_INVALID_NODE_NAME) return Error(fmt::format("slurm_load_node_single: {}", slurm_reason(errno)));
+  if (message != nullptr && message->record_count == 0) message.reset();
+  if (message == nullptr && name.empty()) {
+    if (slurm_load_node(0, &answer, SHOW_ALL) != SLURM_SUCCESS)
+      return Error(fmt::format("slurm_load_node: {}", slurm_reason(errno)));
+    message.reset(answer);
   }
-  if (message != nullptr && message->record_count == 0) {
-    slurm_free_node_info_msg(message);
-    message = nullptr;
-  }
-  if (message == nullptr && name.empty() && slurm_load_node(0, &message, SHOW_ALL) != SLURM_SUCCESS)
-    return Error(fmt::format("slurm_load_node: {}", slurm_reason(errno)));
   NodeExtra result;
   int count = 0;
   for (std::uint32_t i = 0; message != nullptr && i < message->record_count; ++i) {
@@ -39,7 +39,6 @@ Result<NodeExtra> load_node_extra(const std::string& name, const std::string& ho
     result = {node.name, node.extra != nullptr ? node.extra : ""};
     ++count;
   }
-  if (message != nullptr) slurm_free_node_info_msg(message);
   if (count == 1) return result;
   if (!name.empty()) return Error(fmt::format("Slurm has no node \"{}\"", name));
   if (count == 0) return Error(fmt::format("Slurm has no node on host \"{}\"; name it with --node", host));

@@ -9,6 +9,7 @@
 
 #include "slurm/hostlist.h"
 #include "slurm/live_slurm.h"
+#include "slurm/loaded.h"
 
 namespace swell::slurm {
 
@@ -72,6 +73,7 @@ Result<SiteConfig> load_site_config() {
   slurm_conf_t* conf = nullptr;
   if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS)
     return Error(fmt::format("slurm_load_ctl_conf: {}", slurm_reason(errno)));
+  const LoadedConf loaded(conf);
   SiteConfig config;
   config.cluster_name = text(conf->cluster_name);
   for (std::uint32_t i = 0; i < conf->control_cnt; ++i) config.controller_names.push_back(text(conf->control_machine[i]));
@@ -83,7 +85,6 @@ Result<SiteConfig> load_site_config() {
   const PreemptMode mode = mode_of(conf->preempt_mode);
   config.preempt_off = mode == PreemptMode::off;
   config.preempt_cancels = mode == PreemptMode::cancel || mode == PreemptMode::requeue;
-  slurm_free_ctl_conf(conf);
   return config;
 }
 
@@ -91,10 +92,10 @@ Result<std::vector<SitePartition>> load_site_partitions() {
   partition_info_msg_t* message = nullptr;
   if (slurm_load_partitions(0, &message, SHOW_ALL) != SLURM_SUCCESS)
     return Error(fmt::format("slurm_load_partitions: {}", slurm_reason(errno)));
+  const LoadedPartitions loaded(message);
   std::vector<SitePartition> partitions;
   for (std::uint32_t i = 0; i < message->record_count; ++i)
     partitions.push_back(convert_site(message->partition_array[i]));
-  slurm_free_partition_info_msg(message);
   return partitions;
 }
 
