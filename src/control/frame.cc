@@ -16,6 +16,7 @@ constexpr std::string_view greeting_word = "SWELL1 ";
 constexpr std::size_t nonce_bytes = 16;
 
 const char* name(Side side) { return side == Side::client ? "client" : "server"; }
+Side other(Side side) { return side == Side::client ? Side::server : Side::client; }
 
 }  // namespace
 
@@ -66,7 +67,7 @@ Result<Message> Seal::unwrap(std::string_view payload) {
   const Result<std::string> nonce = json->string_at("conn");
   if (!nonce || *nonce != nonce_) return Error("the frame was made for another connection");
   const Result<std::string> from = json->string_at("from");
-  if (!from || *from == name(own_)) return Error("the frame was made by this side");
+  if (!from || *from != name(other(own_))) return Error("the frame was not made by the other side");
   const auto number = json->integer_at("seq", 1, std::numeric_limits<std::int64_t>::max());
   if (!number) return number.error();
   if (*number <= received_)
