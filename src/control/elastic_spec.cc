@@ -14,6 +14,7 @@ namespace swell::control {
 namespace {
 
 constexpr int most_gpus_allowed = 1'000'000;
+constexpr std::size_t max_characters = 1024;
 constexpr int most_grace_s = 24 * 3600;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -123,10 +124,14 @@ Result<void> read_entry(ElasticSpec& spec, std::string_view entry, std::set<std:
 Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
   ElasticSpec spec;
   if (text.empty()) return spec;
-  if (text.size() > 1024) return Error(fmt::format("--elastic: {} characters; at most 1024 are read", text.size()));
+  if (text.size() > max_characters) return Error(fmt::format("--elastic: {} characters; at most {} are read", text.size(), max_characters));
   std::set<std::string_view> seen;
   for (std::string_view entry : split(text, ','))
     if (Result<void> read = read_entry(spec, entry, seen); !read) return read.error();
+  // The text with every key is what is recorded and read again.
+  if (const std::size_t in_full = spec.text().size(); in_full > max_characters)
+    return Error(fmt::format("--elastic: {} characters with every key written out; at most {} are read: shorten types or sizes",
+                             in_full, max_characters));
   return spec;
 }
 

@@ -61,6 +61,14 @@ Test(elastic_spec, an_error_names_the_key_and_what_is_allowed) {
   cr_assert(says(reason("max=99999999999999999999"), "max="));
 }
 
+Test(elastic_spec, what_is_accepted_can_be_read_again_from_its_own_text) {
+  std::string types = "types=h100";
+  while (types.size() + 5 <= 1024) types += "/h100";
+  cr_assert(says(reason(types.c_str()), "shorten types"));
+  types.resize(900 - 900 % 5);
+  cr_assert(good(good(types.c_str()).text().c_str()) == good(types.c_str()));
+}
+
 Test(elastic_spec, live_mode_is_refused_with_the_reason) {
   cr_assert(says(reason("mode=live"), "runtime"));
   cr_assert(says(reason("mode=live"), "mode=restart"));
