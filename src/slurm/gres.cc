@@ -2,6 +2,7 @@
 #include "slurm/gres.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "core/number.h"
@@ -9,6 +10,9 @@
 namespace swell::slurm {
 
 namespace {
+
+constexpr int max_count = 1'000'000;   // GPUs of a list, tasks of an array
+constexpr double max_tres = 1e18;
 
 /// Splits at commas that stand outside parentheses: "gpu:a:1(IDX:0,2),gpu:b:1".
 std::vector<std::string_view> split_entries(std::string_view list) {
@@ -63,7 +67,7 @@ std::vector<GpuRequest> parse_gpus(std::string_view list) {
       const std::size_t separator = rest.find_last_of(":=");
       const std::string_view last = separator == std::string_view::npos ? rest : rest.substr(separator + 1);
       if (const auto count = read_whole<std::int64_t>(last)) {
-        request.count = static_cast<int>(std::min<std::int64_t>(*count, 1'000'000));
+        request.count = static_cast<int>(std::min<std::int64_t>(*count, max_count));
         if (separator != std::string_view::npos) request.type = rest.substr(0, separator);
       } else {
         request.count = 1;  // "gpu:h100"
@@ -78,7 +82,7 @@ std::vector<GpuRequest> parse_gpus(std::string_view list) {
 GpuRequest sum_gpus(std::string_view list) {
   GpuRequest sum;
   for (GpuRequest& request : parse_gpus(list)) {
-    sum.count += request.count;
+    sum.count = std::min(sum.count + request.count, max_count);
     if (sum.type.empty()) sum.type = std::move(request.type);
   }
   return sum;
@@ -100,7 +104,8 @@ std::int64_t tres_value(std::string_view tres, std::string_view key) {
       if (scale != 0) entry.remove_suffix(1);
       else scale = 1;
     }
-    if (const auto value = read_number<double>(entry)) return static_cast<std::int64_t>(*value * scale);
+    const auto value = read_number<double>(entry);
+    if (value && std::isfinite(*value)) return static_cast<std::int64_t>(std::clamp(*value * scale, 0.0, max_tres));
   }
   return 0;
 }
@@ -118,9 +123,9 @@ int count_array_tasks(std::string_view expression) {
     const auto first = read_whole<std::int64_t>(range.substr(0, dash));
     if (!first) continue;
     const auto last = dash == std::string_view::npos ? first : read_whole<std::int64_t>(range.substr(dash + 1));
-    if (last && *last >= *first) tasks += (*last - *first) / step + 1;
+    if (last && *last >= *first) tasks += std::min<std::int64_t>((*last - *first) / step, max_count - 1) + 1;
   }
-  return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, 1'000'000));
+  return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, max_count));
 }
 
 }  // namespace swell::slurm

@@ -20,7 +20,7 @@ struct GpuRequest {
 /// Every GPU entry of a comma-separated GRES or TRES list; other resources are skipped.
 std::vector<GpuRequest> parse_gpus(std::string_view list);
 
-/// The sum of parse_gpus(); the type is the first that is named.
+/// The sum of parse_gpus(), at most a million; the type is the first that is named.
 GpuRequest sum_gpus(std::string_view list);
 
 /// A value of Slurm's TRES text ("cpu=32,mem=4000M,node=1,gres/gpu=4"); memory in MiB; 0 where absent.

@@ -45,6 +45,17 @@ Test(gres, reads_tres_values_with_units) {
   cr_assert_eq(tres_value(tres, "fs"), 0);
 }
 
+Test(gres, keeps_hostile_numbers_in_range) {
+  std::string list = "gpu:9223372036854775807";
+  for (int i = 0; i < 12; ++i) list += "," + list;
+  cr_assert_eq(sum_gpus(list).count, 1'000'000);
+  cr_assert_eq(tres_value("mem=nan", "mem"), 0);
+  cr_assert_eq(tres_value("mem=inf", "mem"), 0);
+  cr_assert_eq(tres_value("mem=-5", "mem"), 0);
+  cr_assert_eq(tres_value("mem=1e300P", "mem"), 1'000'000'000'000'000'000);
+  cr_assert_eq(count_array_tasks("0-9223372036854775807,0-9223372036854775807"), 1'000'000);
+}
+
 Test(gres, counts_the_tasks_of_an_array) {
   cr_assert_eq(count_array_tasks("0-9"), 10);
   cr_assert_eq(count_array_tasks("0-9:2%3"), 5);
