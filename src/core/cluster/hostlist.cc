@@ -94,20 +94,21 @@ Result<std::vector<std::string>> expand_hostlist(std::string_view text, std::siz
 }
 
 std::string fold_hostlist(const std::vector<std::string>& names) {
-  std::vector<std::string> order;
+  std::vector<std::pair<std::string, bool>> order;  // a whole name, or what stands before numbers
   std::map<std::string, std::vector<std::string>> numbers;
   for (const std::string& name : names) {
     auto [prefix, digits] = split(name);
-    if (numbers[prefix].empty()) order.push_back(prefix);
-    numbers[prefix].push_back(digits);
+    if (digits.empty() || numbers[prefix].empty()) order.emplace_back(prefix, !digits.empty());
+    if (!digits.empty()) numbers[prefix].push_back(digits);
   }
   std::string text;
-  for (const std::string& prefix : order) {
+  for (const auto& [prefix, is_numbered] : order) {
+    text += text.empty() ? prefix : "," + prefix;
+    if (!is_numbered) continue;
     std::vector<std::string>& all = numbers[prefix];
     std::sort(all.begin(), all.end(), [](const std::string& a, const std::string& b) {
       return a.size() != b.size() ? a.size() < b.size() : a < b;
     });
-    text += text.empty() ? prefix : "," + prefix;
     if (all.size() == 1) {
       text += all[0];
       continue;

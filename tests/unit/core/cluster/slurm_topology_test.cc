@@ -41,6 +41,8 @@ Test(hostlist, folds_back) {
   cr_assert_eq(fold_hostlist({"n1", "n3", "n2", "login", "n7"}), "n[1-3,7],login");
   cr_assert_eq(fold_hostlist({"n09", "n10", "n08"}), "n[08-10]");
   cr_assert_eq(fold_hostlist({"a"}), "a");
+  cr_assert_eq(fold_hostlist({"gpu", "gpu1", "gpu2"}), "gpu,gpu[1-2]");
+  cr_assert_eq(fold_hostlist({"login", "login"}), "login,login");
   cr_assert_eq(fold_hostlist({}), "");
 }
 
