@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/policy/rivals.h"
+#include "core/policy/rivals/registry.h"
 
 namespace swell::sim {
 

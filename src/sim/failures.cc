@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/policy/redeployment.h"
+#include "core/redeploy/redeployment.h"
 
 namespace swell::sim {
 
@@ -31,7 +31,7 @@ void requeue(State& state, Job& job) {
 void fall_back(State& state, Job& job) {
   lose_progress(state, job);
   state.drop_companions(job);
-  const auto cost = policy::redeployment_cost(policy::Redeployment::checkpoint, *job.type.model, *job.type.expected, job.current,
+  const auto cost = redeploy::cost_of(redeploy::Method::checkpoint, *job.type.expected, job.current,
                                               job.basic_plan, state.cluster);
   job.next = job.basic_plan;
   job.move = Move::paused;

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/perf/performance_model.h"
-#include "core/policy/redeployment.h"
+#include "core/redeploy/redeployment.h"
 
 namespace swell::sim {
 
@@ -14,13 +14,13 @@ namespace {
 
 double predicted_s(const State& state, const Job& job, const plan::Layout& layout) {
   const auto& coefficients = job.coefficients ? *job.coefficients : *job.type.expected;
-  const perf::Sends sends = state.setup.policy ? state.setup.policy->sends() : perf::Sends::free;
+  const perf::Sends sends = state.setup.policy ? state.setup.policy->simulation_traits().sends : perf::Sends::free;
   return perf::PerformanceModel(*job.type.model, state.cluster, coefficients, sends).iteration_time(layout).total();
 }
 
-policy::RedeploymentCost cost_of(const State& state, const Job& job, const plan::Layout& from, const plan::Layout& to) {
-  const auto method = state.setup.policy ? state.setup.policy->redeployment() : policy::Redeployment::checkpoint;
-  return policy::redeployment_cost(method, *job.type.model, *job.type.expected, from, to, state.cluster);
+redeploy::Cost cost_of(const State& state, const Job& job, const plan::Layout& from, const plan::Layout& to) {
+  const auto method = state.setup.policy ? state.setup.policy->simulation_traits().redeployment : redeploy::Method::checkpoint;
+  return redeploy::cost_of(method, *job.type.expected, from, to, state.cluster);
 }
 
 /// New GPUs are held by `next` and not by what trains now.
@@ -67,7 +67,7 @@ void check_plan(const State& state, const Job& job, const plan::Layout& layout) 
 void begin_move(State& state, Job& job, plan::Layout next) {
   if (job.move == Move::paused) throw Broken(fmt::format("job {} would change its plan while it changes its plan", job.spec.id));
   ++job.version;
-  const policy::RedeploymentCost cost = cost_of(state, job, job.current, next);
+  const redeploy::Cost cost = cost_of(state, job, job.current, next);
   job.next = std::move(next);
   if (cost.delay_s <= 0) return pause(state, job, cost.pause_s);
   job.move = Move::warming;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <algorithm>
 
-#include "core/policy/redeployment.h"
+#include "core/redeploy/redeployment.h"
 #include "sim/decisions.h"
 #include "sim/moves.h"
 
@@ -74,7 +74,7 @@ void place(State& state, Job& job, const plan::Layout& layout) {
     state.ledger.take(gpus, {job.spec.id, 0});
     job.basic = gpus;
   }
-  const auto cost = policy::redeployment_cost(state.setup.policy->redeployment(), *job.type.model, *job.type.expected, before, layout, state.cluster);
+  const auto cost = redeploy::cost_of(state.setup.policy->simulation_traits().redeployment, *job.type.expected, before, layout, state.cluster);
   state.set_training(job, false);
   job.current = before;
   job.next = layout;

@@ -89,7 +89,7 @@ class Simulation {
 
   void plan_decision() {
     deciding_ = true;
-    const double round = state_.setup.policy->round_s();
+    const double round = state_.setup.policy->simulation_traits().round_s;
     double at_s = round > 0 ? std::ceil(state_.now_s / round) * round : state_.now_s;
     at_s = std::max(at_s, last_decision_s_ + (round > 0 ? round : kDebounce_s));
     state_.plan_event(at_s, Event::Kind::decide);
@@ -149,7 +149,7 @@ class Simulation {
       apply_lending(state_, in_flight_, waiting_);
       preempt_for(state_, waiting_);
     }
-    const bool again = state_.setup.policy->round_s() > 0 && state_.unfinished > 0;
+    const bool again = state_.setup.policy->simulation_traits().round_s > 0 && state_.unfinished > 0;
     if (stale_ || again) plan_decision();
   }
 

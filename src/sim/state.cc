@@ -31,7 +31,7 @@ int Job::lent_gpus() const noexcept {
 }
 
 bool Job::starting(double now_s) const noexcept {
-  return phase == Phase::running && move == Move::none && !coefficients && companions.empty() && now_s - started_s < policy::kInitialize_s;
+  return phase == Phase::running && move == Move::none && !coefficients && companions.empty() && now_s - started_s < redeploy::kInitialize_s;
 }
 
 State::State(const Setup& its_setup)
@@ -102,7 +102,7 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
   changed = true;
   set_training(job, true);
   plan_profile(job);
-  if (setup.policy && setup.policy->lends_at_start() && job.spec.elastic) to_decide = true;
+  if (setup.policy && setup.policy->simulation_traits().lends_at_start && job.spec.elastic) to_decide = true;
 }
 
 void State::start_anew(Job& job, plan::Layout plan) {

@@ -111,7 +111,7 @@ struct State {
   int unfinished = 0;
 
   Job& job(policy::JobId id) { return jobs[id - 1]; }
-  bool replaces() const noexcept { return setup.policy && setup.policy->role() == policy::Role::replaces; }
+  bool replaces() const noexcept { return setup.policy && setup.policy->simulation_traits().role == policy::Role::replaces; }
   void plan_event(double at_s, Event::Kind kind, policy::JobId job = 0, long stamp = 0, int node = 0);
 
   /// Brings what the job has left to do up to now.

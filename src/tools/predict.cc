@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <memory>
 
-#include "core/predict/accuracy.h"
 #include "tools/commands.h"
 #include "tools/files.h"
+#include "tools/predict/accuracy.h"
 
 namespace swell::tools {
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "core/models/catalogue.h"
-#include "core/policy/registry.h"
+#include "core/policy/rivals/registry.h"
 #include "support/views.h"
 
 using namespace swell;
@@ -89,7 +89,7 @@ void apply(ClusterView& view, const Decisions& decisions, JobId& next) {
 
 int main(int argc, char** argv) {
   const char* name = argc > 1 ? argv[1] : "swell";
-  auto made = policy::make_policy(name);
+  auto made = policy::make_simulated_policy(name);
   if (!made) {
     std::fprintf(stderr, "policy: %s\n", made.error().message().c_str());
     return 2;

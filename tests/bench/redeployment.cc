@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/cluster/presets.h"
-#include "core/policy/redeployment.h"
+#include "core/redeploy/redeployment.h"
 
 using namespace swell;
 
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
     model.layers = 32;
     perf::Coefficients coefficients;
     coefficients.param_optim_bytes = billions * 1e9 * 16 / model.layers;  // Adam, half precision: 16 bytes a parameter
-    const auto cost = policy::redeployment_cost(policy::Redeployment::device_to_device, model, coefficients,
+    const auto cost = redeploy::cost_of(redeploy::Method::device_to_device, coefficients,
                                                 layout_of(a, 32), layout_of(b, 32), cluster);
     const double measured = std::stod(seconds);
     const auto [first, is_first] = smallest.try_emplace(change, measured, cost.pause_s);

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/predict/allreduce_table.h"
-#include "core/predict/training_run.h"
+#include "tools/predict/allreduce_table.h"
+#include "tools/predict/training_run.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -68,7 +68,9 @@ class ChaosLender final : public swell::policy::Policy {
     }
     return decisions;
   }
-  swell::policy::Redeployment redeployment() const noexcept override { return static_cast<swell::policy::Redeployment>(seed_ % 4); }
+  swell::policy::SimulationTraits simulation_traits() const noexcept override {
+    return {.redeployment = static_cast<swell::redeploy::Method>(seed_ % 4)};
+  }
 
  private:
   std::uint64_t seed_;
@@ -104,9 +106,9 @@ class ChaosPlacer final : public swell::policy::Policy {
       if (random.below(2) == 0) place(demand.id, *demand.training);
     return decisions;
   }
-  swell::policy::Role role() const noexcept override { return swell::policy::Role::replaces; }
-  double round_s() const noexcept override { return 60; }
-  swell::policy::Redeployment redeployment() const noexcept override { return swell::policy::Redeployment::checkpoint; }
+  swell::policy::SimulationTraits simulation_traits() const noexcept override {
+    return {.role = swell::policy::Role::replaces, .round_s = 60, .redeployment = swell::redeploy::Method::checkpoint};
+  }
 
  private:
   std::uint64_t seed_;

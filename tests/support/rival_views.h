@@ -9,7 +9,7 @@
 #include "core/models/catalogue.h"
 #include "core/planner/symmetric.h"
 #include "core/policy/policy.h"
-#include "core/policy/scaling_curve.h"
+#include "core/policy/rivals/scaling_curve.h"
 #include "support/plans.h"
 
 namespace support {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/perf/sends.h"
-#include "core/policy/redeployment.h"
 #include "core/policy/view.h"
+#include "core/redeploy/redeployment.h"
 
 namespace swell::policy {
 
@@ -45,11 +45,20 @@ struct Decisions {
 
 /// What a policy decides over.
 enum class Role {
-  lends,     ///< expansions alone; Slurm starts jobs. The controller runs some of these (live_policy_names())
+  lends,     ///< expansions alone; Slurm starts jobs. The controller runs some of these (policy_names())
   /// Who runs at all, and on which GPUs: rivals that only the simulator runs. Its views have one
   /// partition and no node lists; all that a running job has are its basic GPUs. Rigid jobs (no
   /// training known, or allowed no other size) are started like any; running ones stay as they are.
   replaces,
+};
+
+/// What only the simulator asks of a policy: how the system that the policy belongs to behaves.
+struct SimulationTraits {
+  Role role = Role::lends;
+  double round_s = 0;           ///< between decisions; 0: whenever something changed
+  bool lends_at_start = false;  ///< jobs that have just started (ElasticJobView::starting) are worth a decision
+  perf::Sends sends = perf::Sends::free;                         ///< what its predictions of throughput count
+  redeploy::Method redeployment = redeploy::Method::local_reuse; ///< how jobs move to another plan
 };
 
 /// Decides who is lent idle GPUs, and who gives them back. Implementations are pure and
@@ -61,15 +70,7 @@ class Policy {
   /// Never grants GPUs that a job in `view.queue` could start on, nor more than is free; reclaims
   /// only companions in the view that are not leaving yet.
   virtual Decisions decide(const ClusterView& view) const = 0;
-  virtual Role role() const noexcept { return Role::lends; }
-  /// Seconds between decisions; 0: whenever something changed.
-  virtual double round_s() const noexcept { return 0; }
-  /// Whether jobs that have just started (ElasticJobView::starting) are worth a decision.
-  virtual bool lends_at_start() const noexcept { return false; }
-  /// What its predictions of throughput count.
-  virtual perf::Sends sends() const noexcept { return perf::Sends::free; }
-  /// How the system that this policy belongs to moves jobs.
-  virtual Redeployment redeployment() const noexcept { return Redeployment::local_reuse; }
+  virtual SimulationTraits simulation_traits() const noexcept { return {}; }
 };
 
 }  // namespace swell::policy

@@ -4,10 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/policy/fewest_first.h"
-#include "core/policy/marginal_benefit.h"
-#include "core/policy/swell.h"
-#include "core/policy/variants.h"
+#include "core/policy/lending/fewest_first.h"
+#include "core/policy/lending/marginal_benefit.h"
+#include "core/policy/lending/swell.h"
 
 namespace swell::policy {
 
@@ -15,7 +14,6 @@ namespace {
 
 struct Entry {
   const char* name;
-  bool live;
   std::unique_ptr<Policy> (*make)(const PolicyOptions&);
 };
 
@@ -27,11 +25,9 @@ std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
 }
 
 constexpr Entry entries[] = {
-    {"swell", true, [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
-    {"fewest-first", true, [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<FewestFirst>(); }},
-    {"marginal-benefit", true, by_benefit<MarginalBenefit>},
-    {"suika-dp", false, [](const PolicyOptions& options) { return make_suika_dp(options.aggressiveness); }},
-    {"metis", false, [](const PolicyOptions& options) { return make_metis(options.aggressiveness); }},
+    {"swell", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
+    {"fewest-first", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<FewestFirst>(); }},
+    {"marginal-benefit", by_benefit<MarginalBenefit>},
 };
 
 }  // namespace
@@ -45,13 +41,6 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyO
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
   for (const Entry& entry : entries) names.emplace_back(entry.name);
-  return names;
-}
-
-std::vector<std::string> live_policy_names() {
-  std::vector<std::string> names;
-  for (const Entry& entry : entries)
-    if (entry.live) names.emplace_back(entry.name);
   return names;
 }
 

@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <cstdlib>
 
-#include "core/policy/fewest_first.h"
+#include "core/policy/lending/fewest_first.h"
 #include "support/given_world.h"
 #include "support/plans.h"
 #include "support/small_worlds.h"

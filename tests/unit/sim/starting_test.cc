@@ -4,9 +4,9 @@
 #include <criterion/criterion.h>
 #include <optional>
 
-#include "core/policy/marginal_benefit.h"
-#include "core/policy/redeployment.h"
-#include "core/policy/swell.h"
+#include "core/policy/lending/marginal_benefit.h"
+#include "core/policy/lending/swell.h"
+#include "core/redeploy/redeployment.h"
 #include "sim/simulation.h"
 #include "support/given_world.h"
 #include "support/plans.h"
@@ -61,7 +61,7 @@ struct AtStart final : policy::Policy {
     }
     return decisions;
   }
-  bool lends_at_start() const noexcept override { return true; }
+  policy::SimulationTraits simulation_traits() const noexcept override { return {.lends_at_start = true}; }
 
   plan::Layout plan;
   double thinking_s = 0;
@@ -96,7 +96,7 @@ Test(starting, one_profile_comes_and_it_is_of_the_new_workers) {
   AtStart lender(world.doubled);
   lender.thinking_s = 0.9 * kProfileIterations * world.basic_s;  // just before the first workers' profile
   world.setup.policy = &lender;
-  cr_assert_lt(lender.thinking_s, policy::kInitialize_s, "or it is not starting any more");
+  cr_assert_lt(lender.thinking_s, redeploy::kInitialize_s, "or it is not starting any more");
   world.run();
   cr_assert(lender.profiled_s.has_value());
   const double by_hand = lender.thinking_s + kProfileIterations * world.doubled_s;
@@ -112,7 +112,7 @@ Test(starting, a_reclaim_right_after_the_start_loses_no_work) {
   // Lent at 0.5 s; job 2 comes at 1 s and the decision for it at 1.5 s; the move back starts with 25 s of
   // new workers' initialization, while the old ones train.
   const JobType& type = world.workload.type_of(world.workload.jobs[0]);
-  const auto cost = policy::redeployment_cost(policy::Redeployment::local_reuse, *type.model, *type.expected, world.doubled,
+  const auto cost = redeploy::cost_of(redeploy::Method::local_reuse, *type.expected, world.doubled,
                                               world.basic, *world.cluster);
   const double moved_s = 1 + kDecision_s + cost.delay_s + cost.pause_s;
   cr_assert(near(outcome.jobs[1].start_s, moved_s, 1e-6), "%g, not %g", outcome.jobs[1].start_s, moved_s);

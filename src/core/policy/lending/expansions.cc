@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/lending/expansions.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "core/perf/performance_model.h"
+#include "core/policy/lending/sizes.h"
+
+namespace swell::policy {
+
+namespace {
+
+std::size_t at(NodeIndex node) { return static_cast<std::size_t>(node); }
+
+plan::GpuMask bit(int index) { return plan::GpuMask{1} << index; }
+
+plan::GpuMask lowest(plan::GpuMask gpus, int wanted) {
+  plan::GpuMask taken = 0;
+  for (; wanted > 0 && gpus != 0; --wanted, gpus &= gpus - 1) taken |= gpus & (~gpus + 1);
+  return taken;
+}
+
+/// Whole workers that fit into `free`.
+int workers_in(const Resources& free, const Resources& worker) {
+  int most = free.gpus / worker.gpus;
+  if (worker.cpus > 0) most = std::min(most, free.cpus / worker.cpus);
+  if (worker.memory_mib > 0) most = std::min(most, static_cast<int>(free.memory_mib / worker.memory_mib));
+  return std::max(most, 0);
+}
+
+bool uses(const plan::Layout& layout, NodeIndex node, plan::GpuMask gpus) {
+  for (const plan::StageLayout& stage : layout.stages)
+    for (const plan::GroupLayout& group : stage.groups)
+      if (group.node == node && (group.gpus & gpus) != 0) return true;
+  return false;
+}
+
+}  // namespace
+
+double benefit_of_a_doubling(int have, int all, double before, double after) {
+  if (all <= have || !(after > before)) return 0;
+  return std::exp2(std::log(after / before) / std::log(static_cast<double>(all) / have)) - 1;
+}
+
+bool Expansions::can_plan(const ElasticJobView& job, const ClusterView& view) {
+  if (!view.machines || !job.training || !job.training->coefficients || !job.training->model) return false;
+  if (job.training->current.stages.empty() || job.training->basic.stages.empty()) return false;
+  return std::all_of(job.companions.begin(), job.companions.end(),
+                     [](const CompanionView& companion) { return std::popcount(companion.gpus) == companion.held.gpus; });
+}
+
+Expansions::Expansions(Room& room, const ScaleTables& tables) : room_(room), tables_(tables) {
+  const ClusterView& view = room.view();
+  for (const NodeView& node : view.nodes) idle_.push_back(node.free_gpus);
+  for (const ElasticJobView& job : view.jobs) {
+    if (!job.may_grow || job.per_worker.gpus < 1 || room.shrinks(job) || !can_plan(job, view)) continue;
+    const int total = room.total(job);
+    if (next_size(job, total) == 0) continue;
+    const plan::Layout& layout = job.training->current;
+    runners_.push_back({&job, layout, total, tables.throughput(*job.training, layout, *view.machines), {}});
+  }
+}
+
+/// What the job could be lent, node by node.
+std::vector<cluster::GpuRef> Expansions::offered(const ElasticJobView& job) const {
+  std::vector<cluster::GpuRef> gpus;
+  for (NodeIndex node : room_.view().partitions[static_cast<std::size_t>(job.partition)]) {
+    if (idle_[at(node)] == 0 || !room_.may_lend(job, node, job.per_worker)) continue;
+    int workers = workers_in(room_.free(node), job.per_worker);
+    workers = std::min(workers, std::popcount(idle_[at(node)]) / job.per_worker.gpus);
+    for (plan::GpuMask left = lowest(idle_[at(node)], workers * job.per_worker.gpus); left != 0; left &= left - 1)
+      gpus.push_back({node, std::countr_zero(left)});
+  }
+  return gpus;
+}
+
+std::vector<Offer> Expansions::offers(const Runner& runner, int most) {
+  const ElasticJobView& job = *runner.job;
+  most = std::min(most, job.max_gpus - runner.total);
+  std::vector<Offer> offers;
+  if (most < 1) return offers;
+  const std::vector<cluster::GpuRef> free = offered(job);
+  if (free.empty()) return offers;
+  const Scaling scaling = tables_.of(*job.training, runner.layout, free, static_cast<std::size_t>(most), *room_.view().machines);
+  most_evaluated_ = std::max(most_evaluated_, scaling.evaluated());
+  ran_out_ = ran_out_ || !scaling.complete();
+  std::map<int, int> on_node;
+  int partial = 0;  // nodes with part of a worker
+  std::size_t next = 0;
+  for (std::size_t row = 1; row < scaling.rows(); ++row) {
+    const int gpus = scaling.gpus(row) - scaling.gpus(0);
+    for (; next < static_cast<std::size_t>(gpus); ++next) {
+      int& count = on_node[scaling.taken(next).node];
+      partial -= count % job.per_worker.gpus != 0 ? 1 : 0;
+      partial += ++count % job.per_worker.gpus != 0 ? 1 : 0;
+    }
+    if (partial > 0 || !may_have(job, runner.total + gpus)) continue;
+    offers.push_back({scaling, row, gpus, scaling.throughput(row)});
+  }
+  return offers;
+}
+
+void Expansions::lend(Runner& runner, const Offer& offer) {
+  std::map<NodeIndex, int> taken;
+  for (int i = 0; i < offer.gpus; ++i) {
+    const cluster::GpuRef gpu = offer.scaling.taken(static_cast<std::size_t>(i));
+    idle_[at(gpu.node)] &= ~bit(gpu.index);
+    runner.lent[gpu.node] |= bit(gpu.index);
+    ++taken[gpu.node];
+  }
+  for (const auto& [node, gpus] : taken) room_.lend(node, runner.job->per_worker * (gpus / runner.job->per_worker.gpus));
+  runner.total += offer.gpus;
+  runner.layout = offer.scaling.layout(offer.row);
+  runner.throughput = offer.throughput;
+  ++changes_;
+}
+
+void Expansions::imagine_idle(const CompanionView& companion) {
+  idle_[at(companion.node)] |= companion.gpus;
+  room_.undo(companion.node, companion.held);
+}
+
+void Expansions::write(Decisions& decisions) const {
+  for (const Runner& runner : runners_) {
+    if (runner.lent.empty()) continue;
+    for (const auto& [node, gpus] : runner.lent)
+      decisions.grants.push_back({runner.job->id, node, runner.job->per_worker * (std::popcount(gpus) / runner.job->per_worker.gpus)});
+    decisions.plans.push_back({runner.job->id, runner.layout});
+  }
+}
+
+std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const Room& room) {
+  std::vector<cluster::GpuRef> gpus;
+  for (const CompanionView& companion : job.companions) {
+    if (companion.leaving || companion.node < 0 || room.is_taken_back(companion.id)) continue;
+    for (plan::GpuMask left = companion.gpus; left != 0; left &= left - 1)
+      gpus.push_back({companion.node, std::countr_zero(left)});
+  }
+  return gpus;
+}
+
+std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables, const ClusterView& view) {
+  std::vector<Step> made;
+  if (!Expansions::can_plan(job, view)) return made;
+  std::vector<cluster::GpuRef> gpus;
+  for (const CompanionView& companion : job.companions) {
+    if (companion.leaving || companion.node < 0) continue;
+    made.push_back({&companion});
+    for (plan::GpuMask left = companion.gpus; left != 0; left &= left - 1)
+      gpus.push_back({companion.node, std::countr_zero(left)});
+  }
+  if (made.empty()) return made;
+  std::sort(made.begin(), made.end(), [](const Step& a, const Step& b) { return a.companion->id < b.companion->id; });
+  const Scaling scaling = tables.of(*job.training, job.training->basic, gpus, gpus.size(), *view.machines);
+  // What runs now is at least as good as any table knows.
+  const double now = tables.throughput(*job.training, job.training->current, *view.machines);
+  auto with = [&](int have) {
+    std::size_t row = 0;
+    while (row + 1 < scaling.rows() && scaling.gpus(row + 1) <= have) ++row;
+    return scaling.throughput(row);
+  };
+  int have = job.training->basic.gpu_count();
+  const int all = have + static_cast<int>(gpus.size());
+  for (Step& step : made) {
+    step.have = have;
+    step.before = with(have);
+    have += step.companion->held.gpus;
+    step.after = have == all ? std::max(with(have), now) : with(have);
+    step.benefit = benefit_of_a_doubling(step.have, have, step.before, step.after);
+  }
+  return made;
+}
+
+void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisions) {
+  const ClusterView& view = room.view();
+  for (const ElasticJobView& job : view.jobs) {
+    const bool now = std::any_of(job.companions.begin(), job.companions.end(), [&](const CompanionView& companion) {
+      return room.is_taken_back(companion.id) && Expansions::can_plan(job, view) &&
+             uses(job.training->current, companion.node, companion.gpus);
+    });
+    if (!now) continue;
+    const std::vector<cluster::GpuRef> left = lent_gpus(job, room);
+    const Scaling scaling = tables.of(*job.training, job.training->basic, left, left.size(), *view.machines);
+    decisions.plans.push_back({job.id, scaling.layout(scaling.rows() - 1)});
+  }
+}
+
+}  // namespace swell::policy

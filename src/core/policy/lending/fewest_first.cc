@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/lending/fewest_first.h"
+
+#include "core/policy/lending/worker_by_worker.h"
+
+namespace swell::policy {
+
+Decisions FewestFirst::decide(const ClusterView& view) const {
+  Room room(view);
+  // Who has the most loses the least.
+  const Room::Loss loss = [&](const ElasticJobView& job, const CompanionView&) { return -room.total(job); };
+  room.serve_queue(options_.queue_depth, loss, Room::Nodes::most_idle_first);
+  room.close();
+  std::vector<const ElasticJobView*> jobs;
+  for (const ElasticJobView& job : view.jobs) jobs.push_back(&job);
+  Decisions decisions;
+  decisions.grants = lend_worker_by_worker(room, jobs, options_.least_growth);
+  decisions.reclaims = room.reclaims();
+  if (view.order_wanted) decisions.given_up_first = room.take_back_all(loss);
+  return decisions;
+}
+
+}  // namespace swell::policy

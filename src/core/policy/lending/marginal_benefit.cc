@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/lending/marginal_benefit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+
+#include "core/planner/incremental.h"
+#include "core/policy/lending/expansions.h"
+#include "core/policy/lending/worker_by_worker.h"
+
+namespace swell::policy {
+
+namespace {
+
+constexpr int kAnyNumber = 1 << 20;
+
+/// What was worth tau when it was lent is kept until it is worth clearly less: predictions of one
+/// expansion differ a little with the way to it, and each change stops the training.
+constexpr double kKept = 0.9;
+
+/// Algorithm 1, without plans from scratch: Suika has none, and they take two thirds of the time.
+std::unique_ptr<const planner::Solver> incremental(int most_free) {
+  planner::Incremental::Options options;
+  options.fresh = false;
+  options.most_free = most_free;
+  return std::make_unique<planner::Incremental>(options);
+}
+
+/// One decision being worked out.
+class Decision {
+ public:
+  Decision(const ClusterView& view, const MarginalBenefit::Options& options, const ScaleTables& growing, const ScaleTables& grown)
+      : view_(view), options_(options), growing_(growing), grown_(grown), room_(view) {}
+
+  Decisions run() {
+    for (const ElasticJobView& job : view_.jobs)
+      if (!job.companions.empty()) steps_[job.id] = steps(job, grown_, view_);
+    const Room::Loss least = [this](const ElasticJobView& job, const CompanionView& companion) { return loss(job, companion); };
+    room_.serve_queue(options_.queue_depth, least, Room::Nodes::least_loss_first);
+    const double tau = threshold();
+    take_back_below(tau);
+    room_.close();
+    Decisions decisions;
+    Expansions expansions(room_, growing_);
+    scale_out(expansions, tau);
+    expansions.write(decisions);
+    write_shrunk(room_, grown_, decisions);
+    lend_to_unprofiled(decisions);
+    decisions.reclaims = room_.reclaims();
+    if (view_.order_wanted) decisions.given_up_first = room_.take_back_all(least);
+    if (options_.evaluations_per_s > 0)
+      decisions.thinking_s = expansions.ran_out() ? options_.search_s
+                                                  : static_cast<double>(expansions.most_evaluated()) / options_.evaluations_per_s;
+    return decisions;
+  }
+
+ private:
+  double loss(const ElasticJobView& job, const CompanionView& companion) const {
+    const auto found = steps_.find(job.id);
+    if (found != steps_.end())
+      for (const Step& step : found->second)
+        if (step.companion == &companion) return step.benefit;
+    return 0;  // nothing is known: the profiled ones are worth more
+  }
+
+  /// tau = U^lambda. U: basic demand over all GPUs, pending jobs that are about to start included.
+  double threshold() const {
+    int all = 0, idle = 0, lent = 0;
+    for (const NodeView& node : view_.nodes) {
+      all += node.total.gpus;
+      idle += node.free.gpus;
+    }
+    for (const ElasticJobView& job : view_.jobs) lent += job.lent_gpus();
+    if (all == 0) return 1;
+    const double intensity = static_cast<double>(all - idle - lent + room_.kept_gpus()) / all;
+    return std::pow(std::clamp(intensity, 0.0, 1.0), options_.aggressiveness);
+  }
+
+  void take_back_below(double tau) {
+    for (const ElasticJobView& job : view_.jobs) {
+      const auto found = steps_.find(job.id);
+      if (found == steps_.end()) continue;
+      for (auto step = found->second.rbegin(); step != found->second.rend(); ++step) {
+        if (room_.is_taken_back(step->companion->id)) continue;
+        if (step->benefit >= kKept * tau) break;
+        room_.take_back(job, *step->companion);
+      }
+    }
+  }
+
+  /// Relative to its basic demand, how much more than the mean a job is lent.
+  double share(const Runner& runner) const {
+    double basic = 0, lent = 0;
+    for (const ElasticJobView& job : view_.jobs) {
+      basic += job.basic_gpus;
+      lent += room_.total(job) - job.basic_gpus;
+    }
+    const double mean = lent / std::max(basic, 1.0);
+    const double mine = static_cast<double>(runner.total - runner.job->basic_gpus) / std::max(runner.job->basic_gpus, 1);
+    return mean > 0 ? mine / mean : 0;
+  }
+
+  struct Best {
+    double benefit = 0;
+    std::size_t runner = 0;
+    long as_of = 0;
+    Offer offer;
+    bool operator<(const Best& other) const {
+      return benefit != other.benefit ? benefit < other.benefit : runner > other.runner;
+    }
+  };
+
+  std::optional<Best> best_of(Expansions& expansions, std::size_t index, double tau) {
+    const Runner& runner = expansions.runners()[index];
+    const double more_than_share = options_.fairness > 0 ? std::max(share(runner), 1.0) : 1.0;
+    std::optional<Best> best;
+    const int have = runner.layout.gpu_count();
+    for (Offer& offer : expansions.offers(runner, have)) {
+      double benefit = marginal_benefit(have, offer.gpus, runner.throughput, offer.throughput);
+      if (more_than_share > 1) benefit /= std::pow(more_than_share, options_.fairness);
+      if (benefit >= tau && benefit > 0 && (!best || benefit > best->benefit))
+        best = Best{benefit, index, expansions.changes(), std::move(offer)};
+    }
+    return best;
+  }
+
+  void scale_out(Expansions& expansions, double tau) {
+    std::priority_queue<Best> queue;
+    for (std::size_t i = 0; i < expansions.runners().size(); ++i)
+      if (auto best = best_of(expansions, i, tau)) queue.push(std::move(*best));
+    while (!queue.empty()) {
+      Best best = queue.top();
+      queue.pop();
+      // Fewer GPUs are left than when it was worked out, which only makes it worse: look again, and
+      // take it where it is still the best.
+      if (best.as_of == expansions.changes()) expansions.lend(expansions.runners()[best.runner], best.offer);
+      if (auto next = best_of(expansions, best.runner, tau)) queue.push(std::move(*next));
+    }
+  }
+
+  void lend_to_unprofiled(Decisions& decisions) {
+    std::vector<const ElasticJobView*> others;
+    for (const ElasticJobView& job : view_.jobs)
+      if (!Expansions::can_plan(job, view_)) others.push_back(&job);
+    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.least_growth)) decisions.grants.push_back(grant);
+  }
+
+  const ClusterView& view_;
+  const MarginalBenefit::Options& options_;
+  const ScaleTables& growing_;
+  const ScaleTables& grown_;
+  Room room_;
+  std::map<JobId, std::vector<Step>> steps_;
+};
+
+}  // namespace
+
+MarginalBenefit::MarginalBenefit() : MarginalBenefit(Options{}) {}
+MarginalBenefit::MarginalBenefit(Options options) : MarginalBenefit(options, incremental(0), incremental(kAnyNumber)) {}
+MarginalBenefit::MarginalBenefit(Options options, std::unique_ptr<const planner::Solver> growing,
+                                 std::unique_ptr<const planner::Solver> grown)
+    : options_(options), growing_(std::move(growing)), grown_(std::move(grown)) {}
+
+Decisions MarginalBenefit::decide(const ClusterView& view) const { return Decision(view, options_, growing_, grown_).run(); }
+
+}  // namespace swell::policy

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/lending/room.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <tuple>
+
+namespace swell::policy {
+
+namespace {
+
+std::size_t at(NodeIndex node) { return static_cast<std::size_t>(node); }
+
+}  // namespace
+
+Room::Room(const ClusterView& view) : view_(&view) {
+  free_.reserve(view.nodes.size());
+  for (const NodeView& node : view.nodes) free_.push_back(node.free);
+  soon_ = free_;
+  lent_on_.resize(view.nodes.size());
+  for (const ElasticJobView& job : view.jobs) {
+    total_[job.id] = job.basic_gpus + job.lent_gpus();
+    for (const CompanionView& companion : job.companions) {
+      if (companion.leaving) shrunk_.insert(job.id);
+      if (companion.node < 0) continue;
+      lent_.push_back({&job, &companion, companion.leaving});
+      lent_on_[at(companion.node)].push_back(lent_.size() - 1);
+      soon_[at(companion.node)] += companion.held;
+    }
+  }
+}
+
+void Room::serve_queue(int depth, const Loss& loss, Nodes nodes) {
+  depth = std::min(depth, static_cast<int>(view_->queue.size()));
+  if (depth == 0) return;
+  loss_ = &loss;
+  for (int i = 0; i < depth; ++i) make_room(view_->queue[static_cast<std::size_t>(i)], nodes);
+}
+
+void Room::make_room(const PendingDemand& demand, Nodes nodes) {
+  if (known_not_to_fit(demand)) return;
+  if (auto shares = place(demand, *view_, free_)) return keep(*shares);
+  // Not on idle GPUs: with lent ones.
+  std::vector<NodeIndex> order = view_->partitions[at(demand.partition)];
+  if (nodes == Nodes::most_idle_first) {
+    std::stable_sort(order.begin(), order.end(),
+                     [&](NodeIndex a, NodeIndex b) { return free_[at(a)].gpus > free_[at(b)].gpus; });
+  } else {
+    std::vector<double> loss(view_->nodes.size());
+    for (NodeIndex node : order) loss[at(node)] = loss_on(node, demand.per_node);
+    std::stable_sort(order.begin(), order.end(), [&](NodeIndex a, NodeIndex b) { return loss[at(a)] < loss[at(b)]; });
+  }
+  auto shares = place(demand, *view_, soon_, order);
+  if (!shares) {
+    does_not_fit_.push_back(&demand);
+    return;
+  }
+  for (const Share& share : *shares) take_back_on(share, demand.id);
+  keep(*shares);
+}
+
+/// A demand that is at least as large as one that did not fit does not fit either: what is left
+/// only shrinks from one pending job to the next.
+bool Room::known_not_to_fit(const PendingDemand& demand) const {
+  return std::any_of(does_not_fit_.begin(), does_not_fit_.end(), [&](const PendingDemand* smaller) {
+    return demand.partition == smaller->partition && demand.gpu_type == smaller->gpu_type &&
+           demand.min_nodes >= smaller->min_nodes && demand.max_nodes <= smaller->max_nodes &&
+           demand.per_node.covers(smaller->per_node) && demand.in_all.covers(smaller->in_all) &&
+           demand.whole_nodes == smaller->whole_nodes && smaller->required_nodes.empty() &&
+           smaller->excluded_nodes.empty();
+  });
+}
+
+/// Takes a pending job's shares off both counts, so that neither a grant nor another pending job
+/// is given them. `free_` may go below what is really idle: then nothing is lent there.
+void Room::keep(const std::vector<Share>& shares) {
+  for (const Share& share : shares) {
+    free_[at(share.node)] -= share.taken;
+    soon_[at(share.node)] -= share.taken;
+    kept_ += share.taken.gpus;
+  }
+}
+
+std::vector<std::size_t> Room::by_loss(NodeIndex node) const {
+  std::vector<std::size_t> here = lent_on_[at(node)];
+  std::stable_sort(here.begin(), here.end(), [&](std::size_t a, std::size_t b) { return loss_of(a) < loss_of(b); });
+  return here;
+}
+
+/// What is lost where `needed` has to be idle on the node; infinite where it cannot be.
+double Room::loss_on(NodeIndex node, const Resources& needed) const {
+  Resources idle = free_[at(node)];
+  for (std::size_t index : lent_on_[at(node)])
+    if (lent_[index].taken_back && !counted_.contains(index)) idle += lent_[index].companion->held;
+  double sum = 0;
+  for (std::size_t index : by_loss(node)) {
+    if (idle.covers(needed)) break;
+    if (lent_[index].taken_back) continue;
+    idle += lent_[index].companion->held;
+    sum += std::max(loss_of(index), 0.0) * lent_[index].companion->held.gpus;
+  }
+  return idle.covers(needed) ? sum : std::numeric_limits<double>::infinity();
+}
+
+/// Takes companions on a node back until the share is covered by what is idle there, those of the
+/// least loss first. Companions that leave already count as taken.
+void Room::take_back_on(const Share& share, JobId needed_by) {
+  Resources idle = free_[at(share.node)];
+  for (std::size_t index : lent_on_[at(share.node)])
+    if (lent_[index].taken_back) idle += counted_once(index);
+  for (std::size_t index : by_loss(share.node)) {
+    if (idle.covers(share.taken)) break;
+    if (lent_[index].taken_back) continue;
+    take_back(lent_[index], needed_by);
+    idle += counted_once(index);
+  }
+}
+
+void Room::take_back(Lent& lent, JobId needed_by) {
+  lent.taken_back = true;
+  total_[lent.job->id] -= lent.companion->held.gpus;
+  shrunk_.insert(lent.job->id);
+  taken_.insert(lent.companion->id);
+  reclaims_.push_back({lent.job->id, lent.companion->id, needed_by});
+}
+
+void Room::take_back(const ElasticJobView& job, const CompanionView& companion) {
+  for (Lent& lent : lent_)
+    if (lent.job == &job && lent.companion == &companion && !lent.taken_back) take_back(lent, 0);
+}
+
+std::vector<JobId> Room::take_back_all(const Loss& loss) {
+  std::vector<JobId> order;
+  // Of equal loss the lowest node's first, as for a pending job that any would do for.
+  using Entry = std::tuple<double, NodeIndex, std::size_t>;  // loss, node, index into lent_
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  for (std::size_t i = 0; i < lent_.size(); ++i) {
+    if (lent_[i].taken_back) order.push_back(lent_[i].companion->id);
+    else queue.emplace(loss(*lent_[i].job, *lent_[i].companion), lent_[i].companion->node, i);
+  }
+  while (!queue.empty()) {
+    const auto [was, node, index] = queue.top();
+    queue.pop();
+    Lent& lent = lent_[index];
+    // What others of the job left behind is worth more by now.
+    if (const double now = loss(*lent.job, *lent.companion); now > was) {
+      queue.emplace(now, node, index);
+      continue;
+    }
+    lent.taken_back = true;
+    total_[lent.job->id] -= lent.companion->held.gpus;
+    order.push_back(lent.companion->id);
+  }
+  return order;
+}
+
+/// What a leaving companion gives back; added to `free_` the first time it is counted on.
+Resources Room::counted_once(std::size_t index) {
+  if (!counted_.insert(index).second) return Resources{};
+  const CompanionView& companion = *lent_[index].companion;
+  free_[at(companion.node)] += companion.held;
+  promised_.insert(companion.node);
+  return companion.held;
+}
+
+void Room::close() {
+  // GPUs of companions that are still leaving are not idle yet: lend only what is.
+  for (NodeIndex node : promised_) free_[at(node)].gpus = std::min(free_[at(node)].gpus, 0);
+}
+
+bool Room::may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const {
+  const NodeView& candidate = view_->nodes[at(node)];
+  if (candidate.settling || !free_[at(node)].covers(needed)) return false;
+  if (!job.gpu_types.empty() &&
+      std::find(job.gpu_types.begin(), job.gpu_types.end(), candidate.gpu_type) == job.gpu_types.end())
+    return false;
+  return std::find(job.excluded_nodes.begin(), job.excluded_nodes.end(), node) == job.excluded_nodes.end();
+}
+
+bool Room::shrinks(const ElasticJobView& job) const { return shrunk_.contains(job.id); }
+
+}  // namespace swell::policy

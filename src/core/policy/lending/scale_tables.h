@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/planner/solver.h"
+#include "core/policy/lending/canonical.h"
+
+namespace swell::policy {
+
+/// A scale table on the nodes of the view.
+class Scaling {
+ public:
+  Scaling() = default;
+  Scaling(std::shared_ptr<const planner::ScaleTable> table, std::shared_ptr<const Canonical> names)
+      : table_(std::move(table)), names_(std::move(names)) {}
+  std::size_t rows() const noexcept { return table_ ? table_->rows.size() : 0; }
+  int gpus(std::size_t row) const noexcept { return table_->rows[row].gpus; }
+  double throughput(std::size_t row) const noexcept { return table_->rows[row].throughput; }
+  plan::Layout layout(std::size_t row) const { return names_->original(table_->rows[row].layout); }
+  /// The `i`th GPU that is taken; row r has the first gpus(r) - gpus(0).
+  cluster::GpuRef taken(std::size_t i) const { return names_->original(table_->order[i]); }
+  bool complete() const noexcept { return !table_ || table_->complete; }
+  long evaluated() const noexcept { return table_ ? table_->evaluated : 0; }
+
+ private:
+  std::shared_ptr<const planner::ScaleTable> table_;
+  std::shared_ptr<const Canonical> names_;
+};
+
+/// Scale tables from one solver, remembered: from one decision to the next most of them are asked
+/// for again. A pure function with a bounded memory; thread-safe.
+class ScaleTables {
+ public:
+  explicit ScaleTables(std::unique_ptr<const planner::Solver> solver, perf::Sends sends = perf::Sends::free, std::size_t most = 8192)
+      : solver_(std::move(solver)), sends_(sends), most_(most) {}
+
+  /// For a job that runs `current` and could have the first `most` of `free` in affinity order.
+  /// `training` has a model and coefficients.
+  Scaling of(const Training& training, const plan::Layout& current, const std::vector<cluster::GpuRef>& free,
+             std::size_t most, const cluster::Cluster& machines) const;
+  /// Samples a second, as the tables have it.
+  double throughput(const Training& training, const plan::Layout& layout, const cluster::Cluster& machines) const {
+    return perf::PerformanceModel(*training.model, machines, *training.coefficients, sends_).throughput(layout);
+  }
+
+ private:
+  using Memory = std::unordered_map<std::string, std::shared_ptr<const planner::ScaleTable>>;
+  std::shared_ptr<const planner::ScaleTable> find(const std::string& key) const;
+
+  std::unique_ptr<const planner::Solver> solver_;
+  perf::Sends sends_;
+  std::size_t most_;
+  mutable std::mutex mutex_;
+  mutable Memory recent_, older_;  ///< `older_` goes when `recent_` is full
+};
+
+}  // namespace swell::policy

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/lending/swell.h"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+
+#include "core/perf/performance_model.h"
+#include "core/planner/incremental.h"
+#include "core/planner/micro_batches.h"
+#include "core/policy/lending/expansions.h"
+#include "core/policy/lending/worker_by_worker.h"
+
+namespace swell::policy {
+
+namespace {
+
+/// Jobs younger than this are alike: the first seconds say nothing.
+constexpr double kYoung_s = 10;
+
+/// Plans for more GPUs now and then use those better that the job has.
+constexpr double kBetterThanLinear = 1.25;
+
+/// Of a job's speed, however long it pauses.
+constexpr double kLeastLeft = 0.01;
+
+/// GPUs looked at in one step: the time to plan grows with their square, and steps follow each other.
+constexpr int kStep = 64;
+
+/// One decision being worked out.
+class Decision {
+ public:
+  Decision(const ClusterView& view, const Swell::Options& options, const ScaleTables& tables)
+      : view_(view), options_(options), tables_(tables), room_(view) {}
+
+  Decisions run() {
+    for (const ElasticJobView& job : view_.jobs) {
+      if (!Expansions::can_plan(job, view_)) continue;
+      basic_[job.id] = speed(job, job.training->basic);
+      now_[job.id] = speed(job, job.training->current);
+    }
+    const Room::Loss least = [this](const ElasticJobView& job, const CompanionView& companion) { return loss(job, companion); };
+    room_.serve_queue(options_.queue_depth, least, basic_.empty() ? Room::Nodes::most_idle_first : Room::Nodes::least_loss_first);
+    rebalance();
+    room_.close();
+    Decisions decisions;
+    lend(decisions);
+    write_shrunk(room_, tables_, decisions);
+    std::vector<const ElasticJobView*> others;
+    for (const ElasticJobView& job : view_.jobs)
+      if (!Expansions::can_plan(job, view_)) others.push_back(&job);
+    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.least_growth)) decisions.grants.push_back(grant);
+    decisions.reclaims = room_.reclaims();
+    if (view_.order_wanted) decisions.given_up_first = room_.take_back_all(least);
+    return decisions;
+  }
+
+ private:
+  double speed(const ElasticJobView& job, const plan::Layout& layout) const {
+    return tables_.throughput(*job.training, layout, *view_.machines);
+  }
+
+  double speed_now(const ElasticJobView& job) const { return now_.at(job.id); }
+
+  // ---- what a job's speed is worth
+
+  /// Of a job that is `times` as fast as on its basic GPUs.
+  double utility(double times) const {
+    const double left = 1 - options_.aversion;
+    return std::abs(left) < 1e-9 ? std::log(times) : std::pow(times, left) / left;
+  }
+
+  double weight(const ElasticJobView& job) const {
+    if (job.training->remaining_samples >= 0)
+      return std::pow(std::max(job.training->remaining_samples / basic_.at(job.id), kYoung_s), -options_.shortness);
+    return std::pow(std::max(view_.now_s - job.started_s, kYoung_s), -options_.youth);
+  }
+
+  double gain(const ElasticJobView& job, double before, double after) const {
+    const double basic = basic_.at(job.id);
+    return weight(job) * (utility(after / basic) - utility(before / basic));
+  }
+
+  /// A GPU of the companion, in the order in which the job got them. What it ran in between is not planned
+  /// anew at every decision: its speed is taken to have grown with one power of its GPUs all the way.
+  double loss(const ElasticJobView& job, const CompanionView& companion) const {
+    const auto found = basic_.find(job.id);
+    if (found == basic_.end()) return -room_.total(job);  // nothing is known: before the profiled ones, as FewestFirst does
+    const double basic = job.training->basic.gpu_count(), all = basic + job.lent_gpus();
+    double before = basic;
+    for (const CompanionView& other : job.companions)
+      if (other.id < companion.id) before += other.held.gpus;
+    const double power = std::log(std::max(speed_now(job) / found->second, 1.0)) / std::log(all / basic);
+    const auto with = [&](double gpus) { return found->second * std::pow(gpus / basic, power); };
+    return gain(job, with(before), with(before + companion.held.gpus)) / companion.held.gpus;
+  }
+
+  // ---- what a change of plan costs
+
+  redeploy::Cost cost_of(const ElasticJobView& job, const plan::Layout& to) const {
+    return redeploy::cost_of(redeploy::Method::local_reuse, *job.training->coefficients, job.training->current, to,
+                             *view_.machines);
+  }
+
+  /// How long a change of plan has for paying: what is left to do where that is known; otherwise as long as
+  /// the job has run, since durations have long tails: half of the jobs of an age reach twice that age.
+  double horizon_s(const ElasticJobView& job, double throughput) const {
+    if (job.training->remaining_samples >= 0) return job.training->remaining_samples / throughput;
+    return std::max(view_.now_s - job.started_s, options_.least_horizon_s);
+  }
+
+  /// `throughput` less what a pause takes of the horizon.
+  double after_pause(const ElasticJobView& job, double throughput, double pause_s) const {
+    const double share = pause_s / horizon_s(job, throughput);
+    return throughput * std::max(1 - share, kLeastLeft);
+  }
+
+  // ---- from those who gain little to those who gain much
+
+  using Companions = std::vector<std::pair<const ElasticJobView*, const CompanionView*>>;
+
+  void rebalance() {
+    std::vector<std::pair<double, const ElasticJobView*>> takers;  // what a GPU is worth to them
+    for (const ElasticJobView& job : view_.jobs) {
+      if (!job.may_grow || room_.shrinks(job) || !basic_.contains(job.id)) continue;
+      const double now = speed_now(job);
+      takers.emplace_back(gain(job, now, 2 * now) / std::max(room_.total(job), 1), &job);
+    }
+    std::stable_sort(takers.begin(), takers.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    if (takers.size() > static_cast<std::size_t>(options_.takers)) takers.resize(static_cast<std::size_t>(options_.takers));
+    std::set<JobId> shrunk;
+    for (const auto& [worth, taker] : takers) {
+      if (shrunk.contains(taker->id)) continue;
+      const Companions worth_less = companions_below(worth / options_.margin, *taker, shrunk);
+      if (worth_less.empty()) continue;
+      for (const auto& [job, companion] : best_for(*taker, worth_less)) {
+        room_.take_back(*job, *companion);
+        shrunk.insert(job->id);
+      }
+    }
+  }
+
+  Companions companions_below(double worth, const ElasticJobView& taker, const std::set<JobId>& shrunk) const {
+    Companions found;
+    for (const ElasticJobView& job : view_.jobs) {
+      if (&job == &taker || !job.may_grow || shrunk.contains(job.id) || room_.shrinks(job) || !basic_.contains(job.id)) continue;
+      for (const CompanionView& companion : job.companions)
+        if (!companion.leaving && companion.node >= 0 && loss(job, companion) <= worth) found.emplace_back(&job, &companion);
+    }
+    return found;
+  }
+
+  /// Those of `pool` whose GPUs bring the taker, over what idle ones do, the most more than is lost.
+  Companions best_for(const ElasticJobView& taker, const Companions& pool) const {
+    Room imagined = room_;
+    imagined.close();
+    Expansions expansions(imagined, tables_);
+    const auto runner = std::find_if(expansions.runners().begin(), expansions.runners().end(),
+                                     [&](const Runner& one) { return one.job == &taker; });
+    if (runner == expansions.runners().end()) return {};
+    double with_idle = 0;
+    for (const Offer& offer : expansions.offers(*runner, std::min(runner->total, kStep)))
+      with_idle = std::max(with_idle, gain(taker, runner->throughput, offer.throughput));
+    for (const auto& [job, companion] : pool) expansions.imagine_idle(*companion);
+    Companions best;
+    double best_net = 0;
+    const Offer* best_offer = nullptr;
+    const std::vector<Offer> offers = expansions.offers(*runner, std::min(runner->total, kStep));
+    for (const Offer& offer : offers) {
+      const Companions touched = touched_by(offer, pool);
+      const double net = gain(taker, runner->throughput, offer.throughput) - with_idle - options_.margin * lost_with(touched);
+      if (touched.empty() || net <= best_net) continue;
+      best_net = net;
+      best = touched;
+      best_offer = &offer;
+    }
+    if (best_offer == nullptr || best_net <= pauses(taker, *best_offer, best)) return {};
+    return best;
+  }
+
+  double lost_with(const Companions& given) const {
+    double lost = 0;
+    for (const auto& [job, companion] : given) lost += loss(*job, *companion) * companion->held.gpus;
+    return lost;
+  }
+
+  /// What standing still costs the taker and those who give, in the unit of gain(). Not for every offer: it takes long.
+  double pauses(const ElasticJobView& taker, const Offer& offer, const Companions& given) const {
+    const double taker_s = cost_of(taker, offer.scaling.layout(offer.row)).pause_s;
+    double sum = gain(taker, after_pause(taker, offer.throughput, taker_s), offer.throughput);
+    std::set<JobId> counted;
+    for (const auto& [job, companion] : given) {
+      if (!counted.insert(job->id).second) continue;
+      const double now = speed_now(*job);
+      sum += gain(*job, after_pause(*job, now, cost_of(*job, job->training->basic).pause_s), now);
+    }
+    return sum;
+  }
+
+  static Companions touched_by(const Offer& offer, const Companions& pool) {
+    std::map<NodeIndex, plan::GpuMask> taken;
+    for (int i = 0; i < offer.gpus; ++i) {
+      const cluster::GpuRef gpu = offer.scaling.taken(static_cast<std::size_t>(i));
+      taken[gpu.node] |= plan::GpuMask{1} << gpu.index;
+    }
+    Companions touched;
+    for (const auto& each : pool) {
+      const auto there = taken.find(each.second->node);
+      if (there != taken.end() && (there->second & each.second->gpus) != 0) touched.push_back(each);
+    }
+    return touched;
+  }
+
+  // ---- lending
+
+  /// Whether the job's whole change of plan brings more than standing still costs: FlexTrain, equation
+  /// 14, over what is left to do where that is known.
+  bool worth_it(const Runner& runner) const {
+    const ElasticJobView& job = *runner.job;
+    const double now = speed_now(job), times = runner.throughput / now;
+    if (times < options_.least_speedup) return false;
+    if (job.starting) return true;
+    const redeploy::Cost cost = cost_of(job, runner.layout);
+    return horizon_s(job, now) > cost.delay_s + times / (times - 1) * cost.pause_s;
+  }
+
+  /// Lends; where a job's change is not worth it, lends anew with fewer GPUs for that job.
+  void lend(Decisions& decisions) {
+    const Room before = room_;
+    std::map<JobId, int> most;
+    for (;;) {
+      room_ = before;
+      Expansions expansions(room_, tables_);
+      scale_out(expansions, most);
+      bool all = true;
+      for (const Runner& runner : expansions.runners())
+        if (!runner.lent.empty() && !worth_it(runner)) {
+          most[runner.job->id] = (runner.total - room_.total(*runner.job)) / 2;
+          all = false;
+        }
+      if (!all) continue;
+      expansions.write(decisions);
+      return;
+    }
+  }
+
+  /// What a GPU of the runner's best offer is worth to it; or, without an offer, what it cannot exceed.
+  struct Best {
+    double gain = 0;
+    std::size_t runner = 0;
+    long as_of = 0;
+    std::optional<Offer> offer;
+    bool operator<(const Best& other) const { return gain != other.gain ? gain < other.gain : runner > other.runner; }
+  };
+
+  std::optional<Best> best_of(Expansions& expansions, std::size_t index, const std::map<JobId, int>& most) const {
+    const Runner& runner = expansions.runners()[index];
+    int gpus = runner.layout.gpu_count();
+    if (const auto found = most.find(runner.job->id); found != most.end())
+      gpus = std::min(gpus, found->second - (runner.total - room_.total(*runner.job)));
+    std::optional<Best> best = best_within(expansions, index, std::min(gpus, kStep));
+    // Some plans are only helped by many more: twice the groups, say.
+    return best || gpus <= kStep ? best : best_within(expansions, index, gpus);
+  }
+
+  std::optional<Best> best_within(Expansions& expansions, std::size_t index, int gpus) const {
+    const Runner& runner = expansions.runners()[index];
+    std::optional<Best> best;
+    for (Offer& offer : expansions.offers(runner, gpus)) {
+      if (!(offer.throughput > runner.throughput)) continue;
+      const double each = gain(*runner.job, runner.throughput, offer.throughput) / offer.gpus;
+      if (!best || each > best->gain) best = Best{each, index, expansions.changes(), std::move(offer)};
+    }
+    return best;
+  }
+
+  /// One GPU more at no loss. Tables are made for the jobs alone that this leaves in the race while GPUs last.
+  Best at_most(const Expansions& expansions, std::size_t index) const {
+    const Runner& runner = expansions.runners()[index];
+    const double one_more = runner.throughput * (1 + kBetterThanLinear / std::max(runner.total, 1));
+    return {gain(*runner.job, runner.throughput, one_more), index, expansions.changes(), std::nullopt};
+  }
+
+  void scale_out(Expansions& expansions, const std::map<JobId, int>& most) const {
+    std::priority_queue<Best> queue;
+    for (std::size_t i = 0; i < expansions.runners().size(); ++i) queue.push(at_most(expansions, i));
+    while (!queue.empty()) {
+      const Best best = queue.top();
+      queue.pop();
+      if (best.offer && best.as_of == expansions.changes()) {
+        expansions.lend(expansions.runners()[best.runner], *best.offer);
+        queue.push(at_most(expansions, best.runner));
+      } else if (auto next = best_of(expansions, best.runner, most)) {
+        queue.push(std::move(*next));
+      }
+    }
+  }
+
+  const ClusterView& view_;
+  const Swell::Options& options_;
+  const ScaleTables& tables_;
+  Room room_;
+  std::map<JobId, double> basic_;  ///< samples a second of profiled jobs on their basic plans
+  std::map<JobId, double> now_;    ///< on the plans that they run
+};
+
+/// `view` with coefficients for jobs that have no profile yet, from the data sheets of their GPUs; and
+/// those that are just starting may grow.
+ClusterView with_expectations(ClusterView view) {
+  for (ElasticJobView& job : view.jobs) {
+    if (!view.machines || !job.training || !job.training->model || job.training->coefficients) continue;
+    auto training = std::make_shared<Training>(*job.training);
+    training->coefficients = std::make_shared<const perf::Coefficients>(perf::expected_coefficients(*training->model, *view.machines));
+    job.training = std::move(training);
+    job.may_grow = job.may_grow || job.starting;
+  }
+  return view;
+}
+
+/// Without plans from scratch: they take two thirds of the time, and no simulated job ended sooner for them.
+std::unique_ptr<const planner::Solver> as_far_as_asked() {
+  planner::Incremental::Options options;
+  options.fresh = false;
+  options.most_free = 1 << 20;
+  return std::make_unique<planner::FewerMicroBatches>(std::make_unique<planner::Incremental>(options));
+}
+
+}  // namespace
+
+Swell::Swell() : Swell(Options{}) {}
+Swell::Swell(Options options) : options_(options), tables_(as_far_as_asked(), kSends) {}
+
+Decisions Swell::decide(const ClusterView& view) const {
+  const ClusterView known = with_expectations(view);
+  return Decision(known, options_, tables_).run();
+}
+
+}  // namespace swell::policy

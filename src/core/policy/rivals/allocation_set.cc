@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/rivals/allocation_set.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace swell::policy {
+
+namespace {
+
+/// As a rigid job asks for it: only where the nodes are large enough.
+void add_asked(std::vector<Configuration>& found, const Contender& job, int type, const GpuPool& pool) {
+  const int share = job.asked / job.nodes;
+  if (share * job.nodes != job.asked || share > pool.per_node(type)) return;
+  if (job.nodes > 1 && job.nodes > pool.full_nodes(type)) return;
+  found.push_back({type, job.asked, job.nodes, {}, 1});
+}
+
+}  // namespace
+
+plan::Layout plan_on(const Contender& job, const planner::Clumps& gpus, const Configuration& configuration, const ClusterView& view) {
+  if (job.rigid) return users_plan_on(job, gpus);
+  JobModel model(job.training, view.machines);
+  plan::Layout layout = model.on(gpus, configuration.shape);
+  return layout.stages.empty() ? model.best_on(gpus, users_cell(*job.training)) : layout;
+}
+
+std::vector<Configuration> configurations(const Contender& job, const ClusterView& view, const GpuPool& pool, CurveCache& curves) {
+  std::vector<Configuration> found;
+  for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type) {
+    const int whole = pool.per_node(type);
+    if (whole == 0) continue;
+    if (job.rigid) {
+      add_asked(found, job, type, pool);
+      continue;
+    }
+    const auto curve = curves.get(job.training, view.machines, type, users_cell(*job.training), job.most);
+    for (const CurvePoint& point : *curve) {
+      const int gpus = point.gpus();
+      const bool share = gpus <= whole && std::has_single_bit(static_cast<unsigned>(gpus));
+      const bool nodes = gpus % whole == 0 && gpus / whole <= pool.full_nodes(type);
+      const bool asked = gpus == job.asked && job.asked % job.nodes == 0 && job.asked / job.nodes <= whole;
+      if (!(share || nodes || asked) || !job.may_have(gpus)) continue;
+      found.push_back({type, gpus, nodes ? gpus / whole : share ? 1 : job.nodes, point.shape, point.throughput});
+    }
+  }
+  return found;
+}
+
+}  // namespace swell::policy

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/rivals/elasticflow.h"
+
+#include <algorithm>
+
+#include "core/policy/rivals/allocation_set.h"
+#include "core/policy/rivals/place_sizes.h"
+
+namespace swell::policy {
+
+namespace {
+
+struct Share {
+  const Contender* job = nullptr;
+  std::vector<Configuration> ladder;  ///< of one GPU type, rising
+  int step = -1;                      ///< what it gets; -1: nothing
+
+  const Configuration* now() const { return step < 0 ? nullptr : &ladder[static_cast<std::size_t>(step)]; }
+  int gpus() const { return step < 0 ? 0 : now()->gpus; }
+};
+
+/// The ladder on the type that the job runs on, or else on the fastest that has room for its first step.
+std::vector<Configuration> ladder_for(const Contender& job, const std::vector<Configuration>& all, const std::vector<int>& left) {
+  std::vector<Configuration> best;
+  for (const Configuration& first : all) {
+    if (!best.empty() && first.type == best.front().type) continue;
+    if (!job.held.empty() && first.type != job.held.front().type) continue;
+    if (left[static_cast<std::size_t>(first.type)] < first.gpus) continue;
+    if (!best.empty() && first.throughput / first.gpus <= best.front().throughput / best.front().gpus) continue;
+    best.clear();
+    for (const Configuration& one : all)
+      if (one.type == first.type) best.push_back(one);
+  }
+  return best;
+}
+
+/// The marginal return: throughput gained for each GPU more, in units of what each GPU of the smallest share
+/// yields. Below 1 is GPU time that scaling costs; per job instead, the smallest jobs would get all there is.
+double marginal_return(const Share& share) {
+  const Configuration& now = *share.now();
+  const Configuration& next = share.ladder[static_cast<std::size_t>(share.step) + 1];
+  return (next.throughput - now.throughput) / share.ladder.front().throughput * share.ladder.front().gpus / (next.gpus - now.gpus);
+}
+
+void grow(std::vector<Share>& shares, std::vector<int>& left) {
+  for (;;) {
+    Share* best = nullptr;
+    double most = 0;
+    for (Share& share : shares) {
+      if (share.step < 0 || share.step + 1 >= static_cast<int>(share.ladder.size())) continue;
+      const Configuration& next = share.ladder[static_cast<std::size_t>(share.step) + 1];
+      if (left[static_cast<std::size_t>(next.type)] < next.gpus - share.gpus()) continue;
+      const double gain = marginal_return(share);
+      if (gain > most) most = gain, best = &share;
+    }
+    if (!best) return;
+    const int before = best->gpus();
+    ++best->step;
+    left[static_cast<std::size_t>(best->now()->type)] -= best->gpus() - before;
+  }
+}
+
+}  // namespace
+
+Decisions ElasticFlow::decide(const ClusterView& view) const {
+  Decisions decisions;
+  if (!view.machines) return decisions;
+  const std::vector<Contender> jobs = contenders(view);
+  GpuPool pool(view);
+  std::vector<int> left;
+  for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type) left.push_back(pool.free(type));
+  for (const Contender& job : jobs)
+    if (job.movable)
+      for (const planner::Clump& clump : job.held) left[static_cast<std::size_t>(clump.type)] += clump.count();
+
+  std::vector<Share> shares;
+  for (const Contender& job : jobs) {
+    if (!job.movable) continue;
+    Share share{&job, ladder_for(job, configurations(job, view, pool, curves_), left), -1};
+    if (!share.ladder.empty()) {
+      share.step = 0;
+      left[static_cast<std::size_t>(share.now()->type)] -= share.gpus();
+    }
+    shares.push_back(std::move(share));
+  }
+  grow(shares, left);
+
+  std::vector<Sized> sized;
+  for (const Share& share : shares) {
+    Sized one{{}, share.job->held, false};
+    for (int k = share.step; k >= 0; --k) {
+      const Configuration& step = share.ladder[static_cast<std::size_t>(k)];
+      one.sizes.push_back({step.type, step.gpus, step.nodes});
+    }
+    if (const Configuration* now = share.now())
+      one.keeps = now->gpus == planner::count(one.held) && now->nodes == static_cast<int>(one.held.size());
+    sized.push_back(std::move(one));
+  }
+  const std::vector<Placed> placed = place_sizes(sized, pool);
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const Contender& job = *shares[i].job;
+    if (sized[i].keeps && placed[i].gpus == job.held) continue;
+    plan::Layout layout;
+    if (!placed[i].gpus.empty())
+      layout = plan_on(job, placed[i].gpus, shares[i].ladder[static_cast<std::size_t>(shares[i].step - placed[i].size)], view);
+    decide_plan(decisions, job, std::move(layout));
+  }
+  return decisions;
+}
+
+}  // namespace swell::policy

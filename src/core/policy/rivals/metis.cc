@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/rivals/metis.h"
+
+#include <algorithm>
+
+#include "core/planner/affinity.h"
+#include "core/planner/incremental.h"
+#include "core/planner/metis.h"
+#include "core/policy/lending/marginal_benefit.h"
+
+namespace swell::policy {
+
+namespace {
+
+// Metis asks for the time once in so many plans that 300,000 of LLaMA2-13B on 40 GPUs make 731 questions.
+constexpr long kQuestions = 735;
+
+/// Numbers of GPUs that are searched for: odd ones above 16 would be as slow to search, and hardly ever
+/// used.
+bool is_searched(int gpus) { return gpus <= 16 || (gpus <= 32 ? gpus % 2 == 0 : gpus % 4 == 0); }
+
+}  // namespace
+
+planner::ScaleTable TimedMetis::solve(const planner::Problem& problem, const planner::Budget& budget) const {
+  planner::Metis::Options options;
+  options.last_only = true;
+  const planner::Metis metis(options);
+  planner::ScaleTable table;
+  table.order = planner::affinity_order(problem.current, problem.free, problem.perf.cluster());
+  const int have = problem.current.gpu_count();
+  const std::size_t most = static_cast<std::size_t>(most_free_ > 0 ? most_free_ : have);
+  if (table.order.size() > most) table.order.resize(most);
+  table.rows.push_back({have, problem.current, problem.perf.throughput(problem.current), "the current plan"});
+  for (std::size_t i = 1; i <= table.order.size(); ++i) {
+    if (!is_searched(have + static_cast<int>(i))) continue;
+    planner::Problem search = problem;
+    search.free.assign(table.order.begin(), table.order.begin() + static_cast<std::ptrdiff_t>(i));
+    long questions = 0;
+    planner::Budget counted{[&] { return ++questions > kQuestions || budget.expired(); }};
+    planner::ScaleTable found = metis.solve(search, counted);
+    table.evaluated = std::max(table.evaluated, found.evaluated);
+    if (questions > kQuestions || !found.complete) {
+      table.complete = false;  // more GPUs take longer still
+      break;
+    }
+    planner::ScaleRow row = std::move(found.rows.back());
+    if (row.throughput < table.rows.back().throughput) row = table.rows.back();
+    row.gpus = have + static_cast<int>(i);
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::unique_ptr<Policy> make_metis(double aggressiveness) {
+  // What is to be given back and the plan without it is not worth 60 s of search.
+  planner::Incremental::Options grown;
+  grown.most_free = 1 << 20;
+  MarginalBenefit::Options options;
+  options.aggressiveness = aggressiveness;
+  options.search_s = TimedMetis::kBudget_s;
+  options.evaluations_per_s = TimedMetis::kPlans_per_s;
+  return std::make_unique<MarginalBenefit>(options, std::make_unique<TimedMetis>(0), std::make_unique<planner::Incremental>(grown));
+}
+
+}  // namespace swell::policy

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/rivals/sia.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/policy/rivals/allocation_set.h"
+#include "core/policy/rivals/place_sizes.h"
+
+namespace swell::policy {
+
+namespace {
+
+constexpr double kLeastUtility = 1e-4;  // below it a power of it would drown all others
+
+struct Entry {
+  const Contender* job = nullptr;
+  std::vector<Configuration> configurations;
+  int current = -1;  ///< the configuration it runs with
+};
+
+int find_current(const Entry& entry) {
+  const planner::Clumps& held = entry.job->held;
+  if (held.empty()) return -1;
+  for (std::size_t k = 0; k < entry.configurations.size(); ++k) {
+    const Configuration& one = entry.configurations[k];
+    if (one.type == held.front().type && one.gpus == planner::count(held) && one.nodes == static_cast<int>(held.size())) return static_cast<int>(k);
+  }
+  return -1;
+}
+
+/// Takes out what a job may not have yet. What it needs at least it may always have.
+void limit_growth(Entry& entry, int growth) {
+  if (growth == 0 || entry.job->rigid || entry.configurations.empty()) return;
+  int least = entry.configurations.front().gpus;
+  for (const Configuration& one : entry.configurations) least = std::min(least, one.gpus);
+  const int most = std::max(least, growth * entry.job->training->most_gpus);
+  std::erase_if(entry.configurations, [&](const Configuration& one) { return one.gpus > most; });
+}
+
+/// Equation 1: throughput over that of the slowest configuration, times the GPUs of that.
+std::vector<double> normalized(const Entry& entry) {
+  const auto slowest = std::min_element(entry.configurations.begin(), entry.configurations.end(),
+                                        [](const Configuration& a, const Configuration& b) { return a.throughput < b.throughput; });
+  std::vector<double> utility;
+  for (const Configuration& one : entry.configurations) utility.push_back(one.throughput / slowest->throughput * slowest->gpus);
+  return utility;
+}
+
+}  // namespace
+
+double restart_factor(double age_s, int restarts, double restart_s) noexcept {
+  if (age_s < restart_s) return 1;
+  return std::max(0.0, age_s - restarts * restart_s) / (age_s + restart_s);
+}
+
+Decisions Sia::decide(const ClusterView& view) const {
+  Decisions decisions;
+  if (!view.machines) return decisions;
+  const std::vector<Contender> jobs = contenders(view);
+  GpuPool pool(view);
+  std::vector<Entry> entries;
+  AllocationProgram program;
+  for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type) program.capacity.push_back(pool.free(type));
+  for (const Contender& job : jobs) {
+    if (!job.movable) continue;
+    Entry entry{&job, configurations(job, view, pool, curves_), -1};
+    if (entry.configurations.empty()) continue;
+    limit_growth(entry, options_.growth);
+    entry.current = find_current(entry);
+    for (const planner::Clump& clump : job.held) program.capacity[static_cast<std::size_t>(clump.type)] += clump.count();
+
+    const double factor = job.running ? restart_factor(view.now_s - job.submitted_s, job.reconfigurations, restart_s(job, *view.machines)) : 1;
+    const std::vector<double> utility = normalized(entry);
+    std::vector<Choice> choices;
+    for (std::size_t k = 0; k < utility.size(); ++k) {
+      const double discounted = std::max(kLeastUtility, utility[k] * (static_cast<int>(k) == entry.current ? 1 : factor));
+      const double powered = std::pow(discounted, options_.fairness);
+      // Maximized where the power is above 0; the queueing penalty counts for jobs without a choice.
+      const double cost = (options_.fairness < 0 ? powered : -powered) - options_.queueing_penalty;
+      choices.push_back({entry.configurations[k].type, entry.configurations[k].gpus, cost});
+    }
+    program.jobs.push_back(std::move(choices));
+    entries.push_back(std::move(entry));
+  }
+
+  const Allocation allocation = minimize(program);
+  std::vector<Sized> sized;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    Sized one{{}, entries[i].job->held, false};
+    const int chosen = allocation.chosen[i];
+    for (int k = chosen; k >= 0; --k) {
+      const Configuration& configuration = entries[i].configurations[static_cast<std::size_t>(k)];
+      if (configuration.type == entries[i].configurations[static_cast<std::size_t>(chosen)].type)
+        one.sizes.push_back({configuration.type, configuration.gpus, configuration.nodes});
+    }
+    one.keeps = chosen >= 0 && chosen == entries[i].current;
+    sized.push_back(std::move(one));
+  }
+  const std::vector<Placed> placed = place_sizes(sized, pool);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Contender& job = *entries[i].job;
+    if (sized[i].keeps && placed[i].gpus == job.held) continue;
+    plan::Layout layout;
+    if (!placed[i].gpus.empty()) {
+      const int k = allocation.chosen[i] - placed[i].size;
+      layout = plan_on(job, placed[i].gpus, entries[i].configurations[static_cast<std::size_t>(k)], view);
+    }
+    decide_plan(decisions, job, std::move(layout));
+  }
+  return decisions;
+}
+
+}  // namespace swell::policy

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/rivals/suika_dp.h"
+
+#include "core/planner/symmetric.h"
+#include "core/policy/lending/marginal_benefit.h"
+
+namespace swell::policy {
+
+std::unique_ptr<Policy> make_suika_dp(double aggressiveness) {
+  MarginalBenefit::Options options;
+  options.aggressiveness = aggressiveness;
+  return std::make_unique<MarginalBenefit>(options, std::make_unique<planner::DpOnly>(), std::make_unique<planner::DpOnly>());
+}
+
+}  // namespace swell::policy

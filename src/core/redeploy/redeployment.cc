@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/redeploy/redeployment.h"
+
+#include <algorithm>
+
+#include "core/redeploy/state_moves.h"
+
+namespace swell::redeploy {
+
+namespace {
+
+// What no overlap hides: stopping at a step's end, connecting the changed groups, the first slow
+// step. Set so that checkpoint over local reuse comes to what Suika measures on average, 4.89 times
+// (Sia) and 4.44 times (Rubick) (section 5.3, Fig. 14a), over its Table 1 with 3:1:1.
+constexpr double kSwitch_s = 9;
+
+// One GPU's state through CPU memory with serialization, down and up again. Fits Tenplex's measured
+// reconfigurations of GPT-3 1.3B to 6.7B, 1.45 s more for each GB that a GPU needs
+// (tests/bench/redeployment).
+constexpr double kThroughCpu_bytes_per_s = 0.75e9;
+
+// State that stays on its GPU, by CUDA IPC in chunks: an order of magnitude faster than through CPU
+// memory, "only seconds with 20 GB" (Suika, section 3.3).
+constexpr double kLocal_bytes_per_s = 7.5e9;
+
+// Share of a link's speed that a transfer in chunks of 2 GB reaches.
+constexpr double kLinkShare = 0.7;
+
+// Shared storage on top of that, a GPU's part written and read again. Suika has one of nine network
+// cards a node for storage, without a figure for what the storage does: set with kSwitch_s.
+constexpr double kThroughStorage_bytes_per_s = 1.5e9;
+
+double through_storage_s(const StateMoves& moves) {
+  const double bytes = (moves.most_had_bytes + moves.most_needed_bytes) / 2;  // half the way each
+  return bytes / kThroughCpu_bytes_per_s + bytes / kThroughStorage_bytes_per_s;
+}
+
+}  // namespace
+
+Cost cost_of(Method method, const perf::Coefficients& coefficients, const plan::Layout& from, const plan::Layout& to,
+             const cluster::Cluster& cluster) {
+  if (to.stages.empty() || from == to) return {};
+  if (from.stages.empty()) return {0, kInitialize_s};
+  const StateMoves moves = state_moves(coefficients, from, to, cluster);
+  const double remote_s = moves.link_s / kLinkShare;
+  switch (method) {
+    case Method::checkpoint:
+      return {0, kInitialize_s + through_storage_s(moves)};
+    case Method::checkpoint_overlap:
+      return {kInitialize_s, kSwitch_s + through_storage_s(moves)};
+    case Method::device_to_device:
+      return {kInitialize_s, kSwitch_s + std::max(moves.most_needed_bytes / kThroughCpu_bytes_per_s, remote_s)};
+    case Method::local_reuse:
+      return {kInitialize_s, kSwitch_s + moves.most_local_bytes / kLocal_bytes_per_s + remote_s};
+  }
+  return {};
+}
+
+}  // namespace swell::redeploy

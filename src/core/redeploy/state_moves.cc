@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/redeploy/state_moves.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace swell::redeploy {
+
+namespace {
+
+using cluster::GpuRef;
+
+/// Layers [first, end) of the model, of each the share from `low` to `high` of a TP split.
+struct Piece {
+  int first = 0, end = 0;
+  double low = 0, high = 0;
+};
+
+std::optional<Piece> common(const Piece& a, const Piece& b) {
+  const Piece both{std::max(a.first, b.first), std::min(a.end, b.end), std::max(a.low, b.low), std::min(a.high, b.high)};
+  constexpr double kNothing = 1e-9;  // shards that only touch share no more than rounding
+  if (both.first >= both.end || both.high - both.low < kNothing) return std::nullopt;
+  return both;
+}
+
+struct Stage {
+  Piece layers;  ///< whole layers: low 0, high 1
+  const plan::StageLayout* layout;
+  Piece shard(int rank) const {
+    const double tp = layout->tp;
+    return {layers.first, layers.end, rank / tp, (rank + 1) / tp};
+  }
+};
+
+std::vector<Stage> stages_of(const plan::Layout& layout) {
+  std::vector<Stage> stages;
+  int first = 0;
+  for (const plan::StageLayout& stage : layout.stages) {
+    stages.push_back({{first, first + stage.layers, 0, 1}, &stage});
+    first += stage.layers;
+  }
+  return stages;
+}
+
+/// The GPU with place `rank` in its TP group.
+GpuRef member(const plan::GroupLayout& group, int rank) {
+  plan::GpuMask left = group.gpus;
+  for (; rank > 0; --rank) left &= left - 1;
+  return {group.node, std::countr_zero(left)};
+}
+
+class Comparison {
+ public:
+  Comparison(const perf::Coefficients& coefficients, const plan::Layout& from, const plan::Layout& to,
+             const cluster::Cluster& cluster)
+      : coefficients_(coefficients), from_(stages_of(from)), to_(stages_of(to)), cluster_(cluster) {
+    layers_ = from_.empty() ? 0 : from_.back().layers.end;
+    for (const Stage& stage : from_)
+      for (const plan::GroupLayout& group : stage.layout->groups)
+        for (int rank = 0; rank < stage.layout->tp; ++rank) had_[member(group, rank)] = stage.shard(rank);
+  }
+
+  StateMoves run() {
+    moves_.whole_bytes = bytes({0, layers_, 0, 1});
+    for (const auto& [gpu, piece] : had_) moves_.most_had_bytes = std::max(moves_.most_had_bytes, bytes(piece));
+    for (const Stage& stage : to_)
+      for (const plan::GroupLayout& group : stage.layout->groups)
+        for (int rank = 0; rank < stage.layout->tp; ++rank) receive(member(group, rank), stage.shard(rank));
+    for (const auto& [gpu, sent] : sent_) add_time(gpu, sent);
+    for (const auto& [gpu, got] : received_) add_time(gpu, got);
+    for (const auto& [node, busy_s] : node_in_) moves_.link_s = std::max(moves_.link_s, busy_s);
+    for (const auto& [node, busy_s] : node_out_) moves_.link_s = std::max(moves_.link_s, busy_s);
+    return moves_;
+  }
+
+ private:
+  double bytes(const Piece& piece) const {
+    double sum = (piece.end - piece.first) * coefficients_.param_optim_bytes;
+    if (piece.first == 0) sum += coefficients_.first.param_optim_bytes;
+    if (piece.end == layers_) sum += coefficients_.last.param_optim_bytes;
+    return sum * (piece.high - piece.low);
+  }
+
+  void receive(GpuRef gpu, const Piece& needed) {
+    moves_.most_needed_bytes = std::max(moves_.most_needed_bytes, bytes(needed));
+    const auto mine = had_.find(gpu);
+    if (mine != had_.end())
+      if (const auto kept = common(mine->second, needed))
+        moves_.most_local_bytes = std::max(moves_.most_local_bytes, bytes(*kept));
+    for (const Stage& stage : from_) {
+      if (!common(stage.layers, needed)) continue;
+      for (int rank = 0; rank < stage.layout->tp; ++rank) {
+        const Piece shard = stage.shard(rank);
+        const auto piece = common(shard, needed);
+        if (!piece || (mine != had_.end() && is(mine->second, shard))) continue;
+        send(sender(stage, rank, gpu), gpu, bytes(*piece));
+      }
+    }
+  }
+
+  static bool is(const Piece& a, const Piece& b) {
+    return a.first == b.first && a.end == b.end && a.low == b.low && a.high == b.high;
+  }
+
+  GpuRef sender(const Stage& stage, int rank, GpuRef to) {
+    std::optional<GpuRef> best;
+    for (const plan::GroupLayout& group : stage.layout->groups) {
+      const GpuRef candidate = member(group, rank);
+      if (!best || rank_of(candidate, to) < rank_of(*best, to)) best = candidate;
+    }
+    return *best;
+  }
+  std::pair<bool, double> rank_of(GpuRef from, GpuRef to) {
+    return {from.node != to.node, from.node == to.node ? sent_[from].inside : sent_[from].outside};
+  }
+
+  struct Traffic {
+    double inside = 0, outside = 0;  ///< of its node
+  };
+  void send(GpuRef from, GpuRef to, double amount) {
+    moves_.remote_bytes += amount;
+    if (from.node == to.node) {
+      sent_[from].inside += amount;
+      received_[to].inside += amount;
+      return;
+    }
+    sent_[from].outside += amount;
+    received_[to].outside += amount;
+    const double bandwidth = cluster_.node_bandwidth(from.node, to.node);
+    node_out_[from.node] += amount / bandwidth;
+    node_in_[to.node] += amount / bandwidth;
+  }
+
+  void add_time(GpuRef gpu, const Traffic& traffic) {
+    moves_.link_s = std::max(moves_.link_s, traffic.inside / cluster_.type(cluster_.type_of(gpu)).link_bytes_per_s);
+    // A GPU reaches the network through one card of its node: an even share of them all.
+    const cluster::Node& node = cluster_.node(gpu.node);
+    const double share = node.network_bytes_per_s / static_cast<double>(node.gpus.size());
+    if (share > 0) moves_.link_s = std::max(moves_.link_s, traffic.outside / share);
+  }
+
+  const perf::Coefficients& coefficients_;
+  std::vector<Stage> from_, to_;
+  const cluster::Cluster& cluster_;
+  int layers_ = 0;
+  std::map<GpuRef, Piece> had_;
+  std::map<GpuRef, Traffic> sent_, received_;
+  std::map<int, double> node_in_, node_out_;  ///< seconds of each node's network
+  StateMoves moves_;
+};
+
+}  // namespace
+
+StateMoves state_moves(const perf::Coefficients& coefficients, const plan::Layout& from, const plan::Layout& to,
+                       const cluster::Cluster& cluster) {
+  return Comparison(coefficients, from, to, cluster).run();
+}
+
+}  // namespace swell::redeploy

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "tools/predict/fit.h"
+
+namespace swell::predict {
+
+/// How well one model's rows were predicted. Errors are |predicted / measured - 1|, as fractions;
+/// the row that was fitted on is not among them.
+struct ModelAccuracy {
+  std::string model;
+  int rows = 0;  ///< scored
+  std::string fitted;  ///< the plan of the fitted row
+  double fitted_error = 0;
+  double mean = 0, p50 = 0, p90 = 0, worst = 0, bias = 0;
+};
+
+struct Accuracy {
+  int rows = 0;
+  double mean = 0, p90 = 0;
+  std::vector<ModelAccuracy> models;
+  Machine machine;  ///< the constants that the fit found
+};
+
+/// Fits on the rows `fitted`, one of each model, and predicts all others.
+Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fitted, const MachineModel& model);
+
+/// {"rows", "mean_abs_error", "p90_abs_error", "models": {...}, "machine": {...}}.
+Json to_json(const Accuracy& accuracy);
+
+}  // namespace swell::predict

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/predict/machine_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/perf/equations.h"
+
+namespace swell::predict {
+
+namespace {
+
+constexpr double kVocab = 51200;  // GPT-2's, padded as Megatron does
+constexpr double kHalf = 2;       // bytes of fp16
+
+// Memory traffic of one layer beside its matrix products, counted in bytes over the forward pass,
+// its repetition and the backward pass, in fp16 with fp32 inside the norms:
+// an attention score is written, scaled and masked, normalized, dropped out and read, twice, and
+// as often once more backward;
+constexpr double kScoreBytes = 50;
+// two norms and two dropouts with residual, of the whole hidden width on every GPU of a TP group;
+constexpr double kWholeBytes = 75;
+// biases and transposes of query, key and value, GeLU of four times the width, split by TP.
+constexpr double kSplitBytes = 96;
+
+// All-reduces of a layer: two forward, two backward, two more where forward is repeated.
+constexpr int kAllreduces = 4;
+constexpr int kRepeatedAllreduces = 2;
+
+/// Passes of a layer's forward computation: forward, twice that backward, and what is repeated.
+double passes(const std::string& recompute) {
+  if (recompute == "full") return 4;
+  return recompute == "selective" ? 3.1 : 3;  // selective repeats attention's scores alone
+}
+
+int allreduces(const std::string& recompute) { return kAllreduces + (recompute == "full" ? kRepeatedAllreduces : 0); }
+
+/// How two limits that mostly hide each other add up: exact where one is far below the other.
+double both_limits(double a, double b) { return std::sqrt(a * a + b * b); }
+
+}  // namespace
+
+const std::array<Machine::Expected, Machine::kCount>& Machine::expected() {
+  static const std::array<Expected, kCount> known = {{
+      {"gemm_share", 0.70, 0.2},        // of peak that a layer's matrix products reach
+      {"layer_launch_s", 3e-3, 0.3},    // 180 kernels of a layer, forward to backward, 16 us of host time each
+      {"sync_s", 15e-6, 0.5},           // waiting for one more GPU at one step of an all-reduce
+      {"head_share", 0.40, 0.8},        // of peak that the output projection reaches, its loss included
+      {"node_network", 85e9, 0.2},      // 4 x 200 Gbit/s a node, 85 % of it
+      {"optimizer_s", 20e-12, 0.3},     // one parameter: 40 bytes of Adam's traffic at 2 TB/s
+  }};
+  return known;
+}
+
+Machine Machine::expected_values() {
+  Machine machine{};
+  for (std::size_t i = 0; i < kCount; ++i) machine.value[i] = expected()[i].value;
+  return machine;
+}
+
+double MachineModel::tp_allreduce_s(const TrainingRun& run, const Machine& machine) const {
+  if (run.tp <= 1) return 0;
+  const double bytes = kHalf * run.micro_batch * run.seq * run.hidden;
+  if (run.tp <= gpus_per_node_) return allreduce_.seconds(run.tp, bytes);
+  // Over several nodes: within each, then between them.
+  const double between = 2 * bytes * (1 - static_cast<double>(gpus_per_node_) / run.tp);
+  return allreduce_.seconds(gpus_per_node_, bytes) + between / machine.value[Machine::node_network];
+}
+
+double MachineModel::layer_s(const TrainingRun& run, const Machine& machine, double scale) const {
+  const double h = run.hidden, s = run.seq, b = run.micro_batch, tp = run.tp;
+  const double again = passes(run.recompute);
+  const double flop = again * b * (24 * s * h * h + 4 * s * s * h) / tp;
+  const double peak = gpu_.tflops(cluster::Precision::fp16) * 1e12;
+  const double traffic = again / 4 * b * (run.heads * s * s * kScoreBytes / tp + s * h * (kWholeBytes + kSplitBytes / tp));
+  const double device = scale * (flop / (peak * machine.value[Machine::gemm_share]) + traffic / gpu_.hbm_bytes_per_s);
+  const int reduces = allreduces(run.recompute);
+  const double commu = reduces * tp_allreduce_s(run, machine);
+  // Two ring phases of TP - 1 steps, each of which waits for the GPU that comes last.
+  const double launch = machine.value[Machine::layer_launch_s] * again / 4 + reduces * 2 * (tp - 1) * machine.value[Machine::sync_s];
+  return both_limits(device + commu, launch);
+}
+
+double MachineModel::head_s(const TrainingRun& run, const Machine& machine, double scale) const {
+  const double flop = 6.0 * run.micro_batch * run.seq * run.hidden * kVocab / run.tp;
+  return scale * flop / (gpu_.tflops(cluster::Precision::fp16) * 1e12 * machine.value[Machine::head_share]);
+}
+
+double MachineModel::gradient_sync_s(const TrainingRun& run, const Machine& machine, double bytes) const {
+  if (run.dp <= 1) return 0;
+  if (run.gpus <= gpus_per_node_) return allreduce_.seconds(run.dp, bytes);
+  // Rings of all TP ranks of a node run over its network cards at once.
+  const double sharing = std::min(run.tp, gpus_per_node_);
+  return sharing * bytes * 2 * (1 - 1.0 / run.dp) / machine.value[Machine::node_network];
+}
+
+double MachineModel::iteration_s(const TrainingRun& run, const Machine& machine, double scale) const {
+  const double again = passes(run.recompute);
+  const double layers = static_cast<double>(run.layers) / run.pp * layer_s(run, machine, scale);
+  const double layer_parameters = 12.0 * run.hidden * run.hidden * run.layers / run.pp;
+  const double parameters = (layer_parameters + kVocab * run.hidden) / run.tp;  // with the embedding
+  perf::PipelineSum sum;
+  for (int i = 0; i < run.pp; ++i) {
+    perf::StageTimes stage;
+    const double comp = layers + (i == run.pp - 1 ? head_s(run, machine, scale) : 0);
+    stage.fwd = comp / again;
+    stage.bwd = comp - stage.fwd;
+    // Megatron-DeepSpeed of these data reduces after the last backward pass: nothing overlaps.
+    stage.commu_extra = gradient_sync_s(run, machine, kHalf * parameters);
+    stage.optim = machine.value[Machine::optimizer_s] * parameters;
+    sum.add(stage);
+  }
+  return sum.finish(run.micro_batches()).total();
+}
+
+}  // namespace swell::predict

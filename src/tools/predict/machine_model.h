@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <array>
+
+#include "core/cluster/gpu_type.h"
+#include "tools/predict/allreduce_table.h"
+#include "tools/predict/training_run.h"
+
+namespace swell::predict {
+
+/// What a training machine and its software do, whatever the model: six constants, each with what
+/// is expected before anything is measured and how far it may be off (as a factor's logarithm).
+struct Machine {
+  static constexpr std::size_t kCount = 6;
+  enum Index : std::size_t { gemm_share, layer_launch_s, sync_s, head_share, node_network, optimizer_s };
+  std::array<double, kCount> value;
+
+  struct Expected {
+    const char* name;
+    double value;
+    double log_sigma;
+  };
+  static const std::array<Expected, kCount>& expected();
+  static Machine expected_values();
+};
+
+/// Iteration time of one training run: Suika's pipeline composition (A.2) over layer times from a
+/// roofline, since iteration times alone come without the profile that A.4 asks for. The roofline
+/// has what linear coefficients lack and these data show: small micro-batches are bound by kernel
+/// launches, recomputation repeats the forward pass, softmax and norms are bound by memory. Derived
+/// in docs/performance-model.md. Keeps references. Const.
+class MachineModel {
+ public:
+  MachineModel(const cluster::GpuType& gpu, const AllreduceTable& allreduce, int gpus_per_node = 8)
+      : gpu_(gpu), allreduce_(allreduce), gpus_per_node_(gpus_per_node) {}
+
+  /// Seconds. `scale`: this model's own factor on computation.
+  double iteration_s(const TrainingRun& run, const Machine& machine, double scale) const;
+
+ private:
+  double layer_s(const TrainingRun& run, const Machine& machine, double scale) const;
+  double head_s(const TrainingRun& run, const Machine& machine, double scale) const;
+  double tp_allreduce_s(const TrainingRun& run, const Machine& machine) const;
+  double gradient_sync_s(const TrainingRun& run, const Machine& machine, double bytes) const;
+
+  const cluster::GpuType& gpu_;
+  const AllreduceTable& allreduce_;
+  int gpus_per_node_;
+};
+
+}  // namespace swell::predict

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/lending/swell.h"
+
+#include <criterion/criterion.h>
+#include <random>
+
+#include "core/policy/lending/fewest_first.h"
+#include "core/policy/lending/marginal_benefit.h"
+#include "support/views.h"
+
+using namespace swell;
+using namespace swell::policy;
+using namespace support;
+
+namespace {
+
+Decisions decide(const ClusterView& view) { return Swell().decide(view); }
+
+/// A running job that has done no step yet: no profile, so that other policies leave it alone.
+ElasticJobView& add_starting(ClusterView& view, JobId id, NodeIndex node, int gpus) {
+  ElasticJobView& job = add_job(view, id, node, gpus);
+  profile(job, small_model(), light_coefficients())->coefficients = nullptr;
+  job.may_grow = false;
+  job.starting = true;
+  return job;
+}
+
+/// A job of 8 GPUs and 5.6 GB of state on one node, and an idle one behind a network of 100 MB/s: to move there
+/// takes 90 s, and it is twice as fast then.
+ClusterView slow_to_move(double age_s) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view, 1e8);
+  view.now_s = 100000;
+  ElasticJobView& job = add_job(view, 1, 0, 8);
+  job.max_gpus = 16;
+  job.started_s = view.now_s - age_s;
+  profile(job, small_model(), light_coefficients(), 1);
+  return view;
+}
+
+/// Two like jobs of 1 GPU on one node, where one is lent the 6 others, and a second node that is full.
+ClusterView one_has_all(double first_started_s, double second_started_s) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  view.now_s = 10000;
+  view.jobs.reserve(2);
+  ElasticJobView& first = add_job(view, 1, 0, 1);
+  ElasticJobView& second = add_job(view, 2, 0, 1);
+  first.max_gpus = second.max_gpus = 8;
+  first.started_s = first_started_s;
+  second.started_s = second_started_s;
+  for (JobId id = 11; id <= 13; ++id) lend(view, first, id, 0, 2);
+  profile(first, small_model(), light_coefficients());
+  profile(second, small_model(), light_coefficients());
+  return view;
+}
+
+}  // namespace
+
+Test(swell, idle_gpus_are_lent_though_they_bring_less_than_tau) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view);
+  view.jobs.reserve(2);
+  profile_poor(add_job(view, 1, 0, 4));
+  add_job(view, 2, 1, 8).may_grow = false;
+  cr_assert_eq(granted(decide(view), 1), 4);
+}
+
+Test(swell, a_job_that_started_later_is_served_first) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  view.now_s = 10000;
+  view.jobs.reserve(2);
+  for (JobId id : {1, 2}) {
+    ElasticJobView& job = add_job(view, id, 0, 2);
+    job.started_s = id == 1 ? 0 : 9900;
+    profile(job, small_model(), light_coefficients());
+  }
+  take(view, 0, {2, 16, 16000});
+  cr_assert_eq(granted(decide(view), 2), 2);
+}
+
+Test(swell, a_young_job_gets_what_an_old_one_hardly_needs) {
+  const ClusterView view = one_has_all(0, 9900);
+  const Decisions decisions = decide(view);
+  cr_assert_geq(decisions.reclaims.size(), 1u);
+  for (const Reclaim& reclaim : decisions.reclaims) cr_assert_eq(reclaim.job, 1u);
+  cr_assert_eq(decisions.reclaims[0].needed_by, 0u);
+}
+
+Test(swell, an_old_job_takes_nothing_from_a_much_younger_one) {
+  cr_assert(decide(one_has_all(9990, 0)).reclaims.empty());
+}
+
+Test(swell, jobs_that_have_shared_alike_leave_it_at_that) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  view.jobs.reserve(2);
+  ElasticJobView& first = add_job(view, 1, 0, 1);
+  ElasticJobView& second = add_job(view, 2, 0, 1);
+  lend(view, first, 11, 0, 3);
+  lend(view, second, 12, 0, 3);
+  profile(first, small_model(), light_coefficients());
+  profile(second, small_model(), light_coefficients());
+  cr_assert(decide(view).reclaims.empty());
+}
+
+Test(swell, a_job_about_to_end_is_not_stopped_for_more_gpus) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  auto training = profile(add_job(view, 1, 0, 2), small_model(), light_coefficients());
+  training->remaining_samples = 10;
+  cr_assert_eq(granted(decide(view), 1), 0);
+  training->remaining_samples = 1e9;
+  cr_assert_gt(granted(decide(view), 1), 0);
+}
+
+Test(swell, never_lends_gpus_that_a_pending_job_could_start_on) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view);
+  profile(add_job(view, 1, 0, 4), small_model(), light_coefficients());
+  view.queue.push_back(pending(9, 1, 8));
+  for (const Grant& grant : decide(view).grants) cr_assert_neq(grant.node, 1);
+}
+
+Test(swell, a_waiting_job_is_served_first_of_all) {
+  ClusterView view = one_has_all(0, 0);
+  view.queue.push_back(pending(9, 1, 2));
+  const Decisions decisions = decide(view);
+  const bool served = std::any_of(decisions.reclaims.begin(), decisions.reclaims.end(),
+                                  [](const Reclaim& reclaim) { return reclaim.needed_by == 9; });
+  cr_assert(served);
+}
+
+Test(swell, a_starting_job_is_lent_gpus_before_its_profile) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  ElasticJobView& job = add_starting(view, 1, 0, 2);
+  const Decisions decisions = decide(view);
+  cr_assert_gt(granted(decisions, 1), 0);
+  cr_assert_eq(decisions.plans.size(), 1u);
+  job.starting = false;
+  cr_assert_eq(granted(decide(view), 1), 0, "it has trained, and its profile will come");
+}
+
+Test(swell, other_policies_lend_a_starting_job_nothing) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  add_starting(view, 1, 0, 2);
+  cr_assert_eq(granted(MarginalBenefit().decide(view), 1), 0);
+  cr_assert_eq(granted(FewestFirst().decide(view), 1), 0);
+}
+
+Test(swell, a_starting_job_gets_nothing_that_a_pending_job_could_start_on) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view);
+  add_starting(view, 1, 0, 4);
+  cr_assert_gt(granted(decide(view), 1), 4, "both nodes while nobody waits");
+  view.queue.push_back(pending(9, 1, 8));
+  for (const Grant& grant : decide(view).grants) cr_assert_eq(grant.node, 0);
+}
+
+Test(swell, a_young_job_is_not_stopped_for_longer_than_it_is_likely_to_run) {
+  cr_assert_eq(granted(decide(slow_to_move(60)), 1), 0);
+  cr_assert_eq(granted(decide(slow_to_move(10000)), 1), 8);
+}
+
+// Two samples a GPU: with less than twice the GPUs somebody still has two.
+Test(swell, a_job_that_only_twice_its_gpus_help_is_lent_as_many) {
+  ClusterView view = idle_cluster(40);
+  know_machines(view);
+  ElasticJobView& job = add_job(view, 1, 0, 8);
+  std::vector<std::pair<NodeIndex, plan::GpuMask>> gpus = {{0, 0xFF}};
+  for (NodeIndex node = 1; node < 16; ++node) {
+    job.basic_nodes.push_back(node);
+    job.basic_gpu_masks.push_back(take(view, node, job.per_worker * 8));
+    gpus.emplace_back(node, 0xFF);
+  }
+  job.basic_gpus = 128;
+  job.max_gpus = 512;
+  models::Model model = small_model(1, 256);
+  model.heads = model.kv_heads = 1;
+  const auto training = profile(job, model, light_coefficients(), 1);
+  training->basic = training->current = data_parallel(model, 1, gpus);
+  cr_assert_eq(granted(decide(view), 1), 128);
+}
+
+Test(swell, a_starting_job_has_nothing_to_move) {
+  ClusterView view = slow_to_move(5);
+  view.jobs[0].starting = true;
+  cr_assert_eq(granted(decide(view), 1), 8);
+}
+
+Test(swell, without_profiles_it_is_fewest_first) {
+  std::mt19937 random(1);
+  const auto below = [&](unsigned most) { return static_cast<int>(random() % most); };
+  std::size_t granted = 0, reclaimed = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    ClusterView view = idle_cluster(4);
+    if (trial % 2 == 0) know_machines(view);
+    view.jobs.reserve(6);
+    JobId companion = 100;
+    for (JobId id = 1; id <= 6; ++id) {
+      const NodeIndex node = below(4);
+      if (view.nodes[static_cast<std::size_t>(node)].free.gpus == 0) continue;
+      ElasticJobView& job = add_job(view, id, node, 1);
+      job.max_gpus = 32;
+      job.may_grow = below(4) > 0;
+      for (NodeIndex from = 0; from < 4; ++from) {
+        const int idle = view.nodes[static_cast<std::size_t>(from)].free.gpus;
+        if (idle > 0 && below(2) == 0) lend(view, job, companion++, from, 1 + below(static_cast<unsigned>(idle)));
+      }
+    }
+    for (JobId id = 10; id < 12; ++id)
+      if (below(2) == 0) view.queue.push_back(pending(id, 1 + below(2), 1 + below(8)));
+    const Decisions ours = decide(view), theirs = FewestFirst().decide(view);
+    cr_assert(ours.grants == theirs.grants, "trial %d", trial);
+    cr_assert(ours.reclaims == theirs.reclaims, "trial %d", trial);
+    granted += ours.grants.size();
+    reclaimed += ours.reclaims.size();
+  }
+  cr_assert(granted > 100 && reclaimed > 100, "%zu, %zu", granted, reclaimed);
+}
