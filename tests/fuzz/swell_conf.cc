@@ -11,8 +11,7 @@
 
 // The policies' names without the policies, which would be most of what is to be compiled.
 namespace swell::policy {
-std::vector<std::string> live_policy_names() { return {"swell", "fewest-first"}; }
-Result<std::unique_ptr<Policy>> make_policy(std::string_view, const PolicyOptions&) { return Error("no policy"); }
+std::vector<std::string> policy_names() { return {"swell", "fewest-first"}; }
 }  // namespace swell::policy
 
 namespace {
