@@ -106,6 +106,20 @@ struct Key {
 constexpr Key keys[] = {{"max", read_max},     {"sizes", read_sizes}, {"types", read_types},
                         {"consistency", read_consistency}, {"mode", read_mode}, {"grace", read_grace}};
 
+bool is_key(std::string_view entry) {
+  return std::any_of(std::begin(keys), std::end(keys), [&](const Key& k) { return k.name == entry.substr(0, entry.find('=')); });
+}
+
+/// Rewrites the list that goes on after entries[at], as in "sizes=2,4,8"; empty where it is none.
+std::string list_with_commas(const std::vector<std::string_view>& entries, std::size_t at) {
+  if (!entries[at].starts_with("sizes=") && !entries[at].starts_with("types=")) return {};
+  std::string meant(entries[at]);
+  std::size_t parts = 1;
+  for (std::size_t i = at + 1; i < entries.size() && !entries[i].empty() && entries[i].find('=') == std::string_view::npos && !is_key(entries[i]); ++i, ++parts)
+    meant += fmt::format("/{}", entries[i]);
+  return parts > 1 ? meant : std::string();
+}
+
 Result<void> read_entry(ElasticSpec& spec, std::string_view entry, std::set<std::string_view>& seen) {
   const std::size_t equals = entry.find('=');
   const std::string_view name = entry.substr(0, equals);
@@ -126,8 +140,12 @@ Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
   if (text.empty()) return spec;
   if (text.size() > max_characters) return Error(fmt::format("--elastic: {} characters; at most {} are read", text.size(), max_characters));
   std::set<std::string_view> seen;
-  for (std::string_view entry : split(text, ','))
-    if (Result<void> read = read_entry(spec, entry, seen); !read) return read.error();
+  const std::vector<std::string_view> entries = split(text, ',');
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (const std::string meant = list_with_commas(entries, i); !meant.empty())
+      return Error(fmt::format("--elastic: a comma begins the next key; within a list use '/': {}", meant));
+    if (Result<void> read = read_entry(spec, entries[i], seen); !read) return read.error();
+  }
   // The text with every key is what is recorded and read again.
   if (const std::size_t in_full = spec.text().size(); in_full > max_characters)
     return Error(fmt::format("--elastic: {} characters with every key written out; at most {} are read: shorten types or sizes",

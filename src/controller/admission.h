@@ -31,6 +31,7 @@ struct Admission {
   std::optional<std::string> admin_comment;
   bool is_companion = false;
   std::string qos, partition;           ///< set for companions where not empty
+  std::string notice;                   ///< for the user, though all is well: a line each; mostly empty
 };
 
 /// Where companions run.

@@ -2,161 +2,25 @@
 #include "controller/config.h"
 
 #include <algorithm>
-#include <cctype>
-#include <cerrno>
-#include <cmath>
-#include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <fstream>
-#include <optional>
-#include <set>
-#include <sstream>
 #include <vector>
 
-#include "core/number.h"
 #include "core/policy/registry.h"
 
 namespace swell::controller {
 
-namespace {
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
-  return result;
+Result<void> check_policy(const Config& config) {
+  const std::vector<std::string> names = policy::policy_names();
+  if (std::find(names.begin(), names.end(), config.policy) != names.end()) return {};
+  return Error(fmt::format("Policy={} is not valid; it must be one of {} (the others that swell sim knows are for it alone)",
+                           config.policy, fmt::join(names, ", ")));
 }
 
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view blanks = " \t\r";
-  const std::size_t begin = text.find_first_not_of(blanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
-}
-
-/// What a value must be; nothing where it is good.
-using Allowed = std::optional<std::string>;
-
-Allowed seconds(double& into, std::string_view value, double least, double most) {
-  const auto read = read_number<double>(value);
-  if (!read || !std::isfinite(*read) || *read < least || *read > most)
-    return fmt::format("a number of seconds from {:g} to {:g}", least, most);
-  into = *read;
-  return std::nullopt;
-}
-
-Allowed whole(int& into, std::string_view value, int least, int most) {
-  const auto read = read_number<int>(value);
-  if (!read || *read < least || *read > most) return fmt::format("a whole number from {} to {}", least, most);
-  into = *read;
-  return std::nullopt;
-}
-
-Allowed name(std::string& into, std::string_view value) {
-  const bool plain = std::all_of(value.begin(), value.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '_' || c == '-' || c == '.' || c == ':' || c == '/';
-  });
-  if (!plain) return "a name without spaces";
-  into = value;
-  return std::nullopt;
-}
-
-struct Key {
-  const char* name;
-  Allowed (*read)(Config&, std::string_view);
-};
-
-const Key keys[] = {
-    {"Elasticity",
-     [](Config& c, std::string_view v) -> Allowed {
-       const std::string word = lower(v);
-       if (word != "yes" && word != "no") return "yes or no";
-       c.enabled = word == "yes";
-       return std::nullopt;
-     }},
-    {"BaseScheduler",
-     [](Config& c, std::string_view v) -> Allowed {
-       if (v == "sched/swell" || !v.starts_with("sched/")) return "one of Slurm's schedulers (sched/backfill, sched/builtin)";
-       return name(c.base_scheduler, v);
-     }},
-    {"Policy",
-     [](Config& c, std::string_view v) -> Allowed {
-       const std::vector<std::string> names = policy::policy_names();
-       if (std::find(names.begin(), names.end(), v) == names.end())
-         return fmt::format("one of {} (the others that swell sim knows are for it alone)", fmt::join(names, ", "));
-       c.policy = v;
-       return std::nullopt;
-     }},
-    {"Aggressiveness",
-     [](Config& c, std::string_view v) -> Allowed {
-       const auto read = read_number<double>(v);
-       if (!read || !std::isfinite(*read) || *read < 0 || *read > 100) return "a number from 0 to 100";
-       c.aggressiveness = *read;
-       return std::nullopt;
-     }},
-    {"ExpansionQOS", [](Config& c, std::string_view v) { return name(c.expansion_qos, v); }},
-    {"ExpansionPartition", [](Config& c, std::string_view v) { return name(c.expansion_partition, v); }},
-    {"ControlAddress", [](Config& c, std::string_view v) { return name(c.control_address, v); }},
-    {"ControlPort", [](Config& c, std::string_view v) { return whole(c.control_port, v, 1, 65535); }},
-    {"PollInterval", [](Config& c, std::string_view v) { return seconds(c.poll_interval_s, v, 0.1, 60); }},
-    {"GrowthInterval", [](Config& c, std::string_view v) { return seconds(c.growth_interval_s, v, 0, 86400); }},
-    {"GrantExpiry", [](Config& c, std::string_view v) { return seconds(c.grant_expiry_s, v, 1, 600); }},
-    {"AgentTimeout", [](Config& c, std::string_view v) { return seconds(c.agent_timeout_s, v, 1, 3600); }},
-    {"LeastRemaining", [](Config& c, std::string_view v) { return seconds(c.least_remaining_s, v, 60, 864000); }},
-    {"MaxGPUsPerJob", [](Config& c, std::string_view v) { return whole(c.most_gpus_per_job, v, 0, 1000000); }},
-    {"EventLog",
-     [](Config& c, std::string_view v) -> Allowed {
-       if (!v.starts_with('/')) return "a path from the root (/var/log/slurm/swell-events.jsonl)";
-       c.event_log = v;
-       return std::nullopt;
-     }},
-};
-
-Result<void> read_line(Config& config, std::string_view line, std::set<std::string>& seen) {
-  const std::size_t equals = line.find('=');
-  if (equals == std::string_view::npos) return Error(fmt::format("\"{}\" is no Key=Value", line));
-  const std::string_view key_text = trim(line.substr(0, equals));
-  const std::string_view value = trim(line.substr(equals + 1));
-  const Key* key = std::find_if(std::begin(keys), std::end(keys),
-                                [&](const Key& k) { return lower(k.name) == lower(key_text); });
-  if (key == std::end(keys)) {
-    std::vector<const char*> names;
-    for (const Key& k : keys) names.push_back(k.name);
-    return Error(fmt::format("unknown key \"{}\"; the keys are {}", key_text, fmt::join(names, ", ")));
-  }
-  if (!seen.insert(key->name).second) return Error(fmt::format("{} is given twice; give it once", key->name));
-  if (value.empty()) return Error(fmt::format("{} has no value", key->name));
-  if (Allowed allowed = key->read(config, value))
-    return Error(fmt::format("{}={} is not valid; it must be {}", key->name, value, *allowed));
-  return {};
-}
-
-}  // namespace
-
-Result<Config> Config::parse(std::string_view text) {
-  Config config;
-  std::set<std::string> seen;
-  std::istringstream in{std::string(text)};
-  int line_number = 0;
-  for (std::string line; std::getline(in, line);) {
-    ++line_number;
-    const std::string_view content = trim(std::string_view(line).substr(0, line.find('#')));
-    if (content.empty()) continue;
-    if (Result<void> read = read_line(config, content, seen); !read)
-      return read.error().while_doing(fmt::format("line {}", line_number));
-  }
-  if (config.enabled && config.expansion_qos.empty() == config.expansion_partition.empty())
-    return Error("exactly one of ExpansionQOS (with slurmdbd) and ExpansionPartition (without) must be given");
-  return config;
-}
-
-Result<Config> Config::load(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return Error(fmt::format("{}: {}", path, std::strerror(errno)));
-  std::ostringstream text;
-  text << in.rdbuf();
-  Result<Config> config = parse(text.str());
-  if (!config) return config.error().while_doing(path);
+Result<Config> load_config(const std::string& path) {
+  Result<Config> config = Config::load(path);
+  if (!config) return config;
+  if (const Result<void> good = check_policy(*config); !good) return good.error().while_doing(path);
   return config;
 }
 

@@ -2,35 +2,18 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
+#include "control/swell_conf.h"
 #include "core/result.h"
 
 namespace swell::controller {
 
-/// swell.conf: Key=Value lines beside slurm.conf, '#' begins a comment, keys in any case. Each key is
-/// described in swell.conf(5).
-struct Config {
-  bool enabled = true;                          ///< Elasticity=yes|no
-  std::string base_scheduler = "sched/backfill";///< BaseScheduler
-  std::string policy = "swell";                 ///< Policy
-  double aggressiveness = 1;                    ///< Aggressiveness: of policies that lend by benefit
-  std::string expansion_qos;                    ///< ExpansionQOS: companions run under it
-  std::string expansion_partition;              ///< ExpansionPartition: or in it, where there is no slurmdbd
-  std::string control_address;                  ///< ControlAddress: where agents connect; empty: slurmctld's address
-  int control_port = 6829;                      ///< ControlPort
-  double poll_interval_s = 1;                   ///< PollInterval: how often a changed queue is looked for
-  double growth_interval_s = 60;                ///< GrowthInterval: least time between growths of one job
-  double grant_expiry_s = 15;                   ///< GrantExpiry: how long an offer stands
-  double agent_timeout_s = 15;                  ///< AgentTimeout: how long expansions outlive a lost agent
-  double least_remaining_s = 120;               ///< LeastRemaining: no growth of a job that ends sooner
-  int most_gpus_per_job = 0;                    ///< MaxGPUsPerJob: the site's cap on a job's total; 0: none
-  std::string event_log;                        ///< EventLog: a file that gets one JSON line an event
+using Config = control::SwellConf;
 
-  /// Reads the text of a swell.conf. The error names the line, the key, the value and what is allowed.
-  static Result<Config> parse(std::string_view text);
-  /// Reads a file; one that does not exist is an error too: Swell needs to know the expansion QOS.
-  static Result<Config> load(const std::string& path);
-};
+/// What only the controller can say of a swell.conf: whether it has that policy.
+Result<void> check_policy(const Config& config);
+
+/// Reads swell.conf as the controller needs it. The error names the file, the key, the value and what is allowed.
+Result<Config> load_config(const std::string& path);
 
 }  // namespace swell::controller

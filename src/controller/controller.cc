@@ -227,8 +227,36 @@ std::shared_ptr<const cluster::Fabric> Controller::fabric() {
   return {known_fabric_, &known_fabric_->fabric};
 }
 
+void Controller::set_draining(bool draining) {
+  if (draining == draining_) return;
+  draining_ = draining;
+  decide_due_ = true;
+  events_.event(draining ? "drain" : "drain-ended", {}, draining ? "draining: all lent GPUs are reclaimed, and no more are lent"
+                                                                 : "GPUs are lent again");
+}
+
+void Controller::drain(double now) {
+  parts_.book->set_given_up_first({});
+  for (auto& [id, job] : jobs_) {
+    parts_.book->withdraw_all(id);
+    for (Companion& companion : job.companions)
+      if (!companion.leaving) reclaim(job, companion, now, "the administrator drains Swell");
+  }
+}
+
+void Controller::reclaim(ElasticJob& job, Companion& companion, double now, const std::string& reason) {
+  companion.leaving = true;
+  companion.deadline = now + job.spec.grace_s;
+  companion.reason = reason;
+  job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
+  events_.event("reclaim", {{"job", job.id}, {"companion", companion_json(companion)}, {"reason", reason}},
+                fmt::format("reclaiming {} GPUs on {} from job {}: {}", companion.gpus.count, companion.node, job.id, reason));
+  tell_shrink(job, companion, now);
+}
+
 void Controller::decide(double now) {
   decide_due_ = false;
+  if (draining_) return drain(now);
   if (jobs_.empty() || !policy_) return parts_.book->set_given_up_first({});
   const auto begin = std::chrono::steady_clock::now();
   const policy::ClusterView view = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now, fabric());
@@ -243,15 +271,8 @@ void Controller::apply(const policy::Decisions& decisions, const policy::Cluster
     ElasticJob& job = jobs_.at(reclaim.job);
     Companion* companion = job.find(reclaim.companion);
     if (companion == nullptr || companion->leaving) continue;
-    companion->leaving = true;
-    companion->deadline = now + job.spec.grace_s;
-    companion->reason = reclaim.needed_by != 0 ? fmt::format("needed by job {}", reclaim.needed_by)
-                                               : std::string("the cluster needs it");
-    job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
-    events_.event("reclaim", {{"job", job.id}, {"companion", companion_json(*companion)}, {"reason", companion->reason}},
-                  fmt::format("reclaiming {} GPUs on {} from job {}: {}", companion->gpus.count, companion->node,
-                              job.id, companion->reason));
-    tell_shrink(job, *companion, now);
+    this->reclaim(job, *companion, now, reclaim.needed_by != 0 ? fmt::format("needed by job {}", reclaim.needed_by)
+                                                               : std::string("the cluster needs it"));
   }
   std::map<JobId, std::vector<policy::Grant>> by_job;
   for (const policy::Grant& each : decisions.grants) by_job[each.job].push_back(each);

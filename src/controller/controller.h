@@ -41,6 +41,12 @@ class Controller {
   /// @return the latest time at which the next round is due; changes may call for an earlier one.
   double cycle(double now);
 
+  /// While on, nothing is lent and what is lent is reclaimed, each job within its grace. Off at first.
+  void set_draining(bool draining);
+
+  /// Slurm's records at the last look.
+  const slurm::Snapshot& snapshot() const noexcept { return snapshot_; }
+
   /// What the controller knows, for tests and for measuring.
   const JobTable& jobs() const noexcept { return jobs_; }
   double last_decide_s() const noexcept { return last_decide_s_; }
@@ -74,6 +80,8 @@ class Controller {
   void take_back_all(ElasticJob& job, double now, const std::string& reason);
   std::shared_ptr<const cluster::Fabric> fabric();
   void decide(double now);
+  void drain(double now);
+  void reclaim(ElasticJob& job, Companion& companion, double now, const std::string& reason);
   void apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now);
   void grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const policy::ClusterView& view, double now);
   void save();
@@ -86,7 +94,7 @@ class Controller {
   std::shared_ptr<const slurm::KnownFabric> known_fabric_;
   JobTable jobs_;
   slurm::Snapshot snapshot_;
-  bool have_snapshot_ = false, decide_due_ = false;
+  bool have_snapshot_ = false, decide_due_ = false, draining_ = false;
   SavedState saved_, written_;
   std::map<control::ConnectionId, JobId> connections_;
   std::vector<std::pair<control::Server::Event, double>> waiting_hellos_;  ///< with the time they came

@@ -16,10 +16,13 @@
 #include <thread>
 #include <unistd.h>
 
+#include "control/elastic_advice.h"
 #include "control/server.h"
+#include "controller/conf_watch.h"
 #include "controller/config.h"
 #include "controller/controller.h"
 #include "slurm/live_slurm.h"
+#include "slurm/site_config.h"
 
 namespace swell::controller {
 
@@ -51,10 +54,27 @@ std::string random_nonce() {
   return text;
 }
 
-/// swell.conf stands beside slurm.conf.
-std::string swell_conf_path(const std::string& slurm_conf) {
-  const std::size_t slash = slurm_conf.rfind('/');
-  return (slash == std::string::npos ? std::string() : slurm_conf.substr(0, slash + 1)) + "swell.conf";
+/// How often what submissions are told of the site is looked up anew.
+constexpr auto site_facts_kept = std::chrono::minutes(5);
+
+control::SiteFacts facts_of(const slurm::Snapshot& snapshot, const Config& config) {
+  control::SiteFacts facts;
+  for (const slurm::NodeRecord& node : snapshot.nodes)
+    for (const slurm::GpuRequest& gpus : node.gpus) facts.gpus_by_type[gpus.type] += gpus.count;
+  facts.max_gpus_per_job = config.most_gpus_per_job;
+  return facts;
+}
+
+/// GraceTime of the QOS or partition that companions run in; nothing where slurmctld does not say.
+std::optional<int> grace_of_expansions(const Config& config) {
+  if (!config.expansion_qos.empty()) {
+    const auto grace = slurm::load_qos_grace(config.expansion_qos);
+    return grace ? std::optional<int>(static_cast<int>(*grace)) : std::nullopt;
+  }
+  if (const auto partitions = slurm::load_site_partitions())
+    for (const slurm::SitePartition& each : *partitions)
+      if (each.name == config.expansion_partition) return static_cast<int>(each.grace_s);
+  return std::nullopt;
 }
 
 std::string guessed_slurm_conf() {
@@ -93,6 +113,7 @@ class Host : public std::enable_shared_from_this<Host> {
       place = place_;
     }
     Result<Admission> admission = controller::admit(request, place, book_, now_s());
+    if (admission && request.elastic && !admission->is_companion) admission->notice = advice_on(request);
     wake();
     return admission;
   }
@@ -102,6 +123,50 @@ class Host : public std::enable_shared_from_this<Host> {
   bool is_on() const { return on_; }
 
  private:
+  std::string advice_on(const SubmitRequest& request) {
+    const auto spec = control::ElasticSpec::parse(*request.elastic);
+    if (!spec) return {};
+    control::SiteFacts facts;
+    {
+      std::lock_guard lock(mutex_);
+      facts = facts_;
+    }
+    std::string text;
+    for (const std::string& each : control::advice(*spec, basic_gpus_of(request), facts))
+      text += fmt::format("{}--elastic: {}", text.empty() ? "" : "\n", each);
+    return text;
+  }
+
+  /// Looks up, now and then, what submissions are told of the site.
+  void learn_site(const Controller& controller, const Config& config) {
+    const auto now = Clock::now();
+    if (controller.snapshot().nodes.empty() || (facts_read_ && now - *facts_read_ < site_facts_kept)) return;
+    control::SiteFacts facts = facts_of(controller.snapshot(), config);
+    facts.grace_s = grace_of_expansions(config);
+    facts_read_ = now;
+    std::lock_guard lock(mutex_);
+    facts.draining = facts_.draining;
+    facts_ = std::move(facts);
+  }
+
+  /// Follows Elasticity in swell.conf; all else of it is for the next start of slurmctld.
+  void follow_conf(ConfWatch& watch, Config& config, Controller& controller) {
+    const auto read = watch.changed();
+    if (!read) return;
+    if (!*read) return error(fmt::format("swell.conf has changed and is not used: {}", read->error().message()));
+    const bool draining = (*read)->draining || !(*read)->enabled;
+    controller.set_draining(draining);
+    {
+      std::lock_guard lock(mutex_);
+      facts_.draining = draining;
+    }
+    Config rest = **read;
+    rest.enabled = config.enabled;
+    rest.draining = config.draining;
+    if (rest != config) info("swell.conf has changed: all but Elasticity is used from the next start of slurmctld on");
+    config = rest;
+  }
+
   void info(const std::string& text) const {
     if (sink_.info != nullptr) sink_.info(("swell: " + text).c_str());
   }
@@ -147,10 +212,13 @@ class Host : public std::enable_shared_from_this<Host> {
   void control_loop() {
     const Result<slurm::ControllerConfig> slurm_config = wait_for_slurmctld();
     if (!slurm_config) return;
-    const std::string path = swell_conf_path(slurm_config->slurm_conf);
-    const Result<Config> config = Config::load(path);
-    if (!config) return error("elasticity is off: " + config.error().message());
+    const std::string path = control::swell_conf_path(slurm_config->slurm_conf);
+    const Result<Config> loaded = load_config(path);
+    if (!loaded) return error("elasticity is off: " + loaded.error().message());
+    const Config* const config = &*loaded;
     if (!config->enabled) return info("elasticity is off: Elasticity=no in " + path);
+    ConfWatch watch(path);
+    Config watched = *config;
     {
       std::lock_guard lock(mutex_);
       place_ = {config->expansion_qos, config->expansion_partition};
@@ -169,11 +237,18 @@ class Host : public std::enable_shared_from_this<Host> {
     parts.log = [this](const std::string& text) { info(text); };
     parts.nonce = random_nonce;
     Controller controller(std::move(parts));
+    controller.set_draining(config->draining);
+    {
+      std::lock_guard lock(mutex_);
+      facts_.draining = config->draining;
+    }
     on_ = true;
     info(fmt::format("the controller is ready: policy {}, agents at port {}", config->policy, server->port()));
 
     while (true) {
+      follow_conf(watch, watched, controller);
       const double due = controller.cycle(now_s());
+      learn_site(controller, *config);
       if (pause(rest_after(controller.last_own_s(), config->poll_interval_s))) return;
       if (wait(Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due)))))
         return;
@@ -216,6 +291,8 @@ class Host : public std::enable_shared_from_this<Host> {
   bool stopping_ = false, woken_ = false, ended_ = false;
   std::atomic<bool> on_{false};
   ExpansionPlace place_;
+  control::SiteFacts facts_;                      ///< what submissions are told of the site
+  std::optional<Clock::time_point> facts_read_;   ///< of the controller's thread
 };
 
 // Never destroyed: a thread left behind may outlive static destructors.
@@ -303,7 +380,7 @@ extern "C" std::size_t swell_given_up_first(std::uint32_t* companions, std::size
 
 std::string base_scheduler() noexcept {
   try {
-    if (const Result<Config> config = Config::load(swell_conf_path(guessed_slurm_conf()))) return config->base_scheduler;
+    if (const Result<Config> config = Config::load(control::swell_conf_path(guessed_slurm_conf()))) return config->base_scheduler;
   } catch (...) {  // the default serves
   }
   return "sched/backfill";

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <fmt/format.h>
 #include <map>
-#include <strings.h>
 
 namespace swell::launcher {
 
@@ -16,10 +15,6 @@ std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(space);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(space) - first + 1);
-}
-
-bool same(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
 }
 
 template <typename Function>
@@ -108,17 +103,6 @@ Result<SlurmConfig> read_config(std::string_view text) {
   if (config.controllers.empty() || !user_found)
     return Error("`scontrol show config` names no SlurmctldHost or no SlurmUser");
   return config;
-}
-
-std::string conf_value(std::string_view text, std::string_view key) {
-  std::string found;
-  each_line(text, [&](std::string_view line) {
-    line = line.substr(0, line.find('#'));
-    const auto equals = line.find('=');
-    if (equals != std::string_view::npos && same(trimmed(line.substr(0, equals)), key))
-      found = trimmed(line.substr(equals + 1));
-  });
-  return found;
 }
 
 Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job) {

@@ -22,10 +22,6 @@ struct SlurmConfig {
 };
 Result<SlurmConfig> read_config(std::string_view text);
 
-/// The value of a key in a file of Key=Value lines with '#' comments, as slurm.conf and swell.conf
-/// are written; keys without regard to case. Empty: not there.
-std::string conf_value(std::string_view text, std::string_view key);
-
 /// What a job has on one node.
 struct NodeShare {
   std::string node;

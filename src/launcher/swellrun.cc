@@ -6,11 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
-#include <fstream>
-#include <sstream>
 #include <unistd.h>
 
 #include "config.h"
+#include "control/swell_conf.h"
 #include "core/number.h"
 #include "launcher/agent.h"
 
@@ -20,13 +19,6 @@ using namespace swell;
 using namespace swell::launcher;
 
 constexpr double scontrol_s = 20;
-
-std::string file_text(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::string env(const char* name) {
   const char* value = std::getenv(name);
@@ -48,16 +40,15 @@ Result<ControllerPlace> find_controller() {
   place.hosts = config->controllers;
   place.munge_socket = config->munge_socket;
   place.slurm_user = config->slurm_user;
-  const std::string file = config->conf_file.substr(0, config->conf_file.rfind('/') + 1) + "swell.conf";
-  std::string port = env("SWELL_CONTROL_PORT");
-  if (port.empty()) {
-    if (access(file.c_str(), R_OK) != 0) return Error(fmt::format("{} is not there", file));
-    port = conf_value(file_text(file), "ControlPort");
-    if (port.empty()) port = "6829";
+  if (const std::string port = env("SWELL_CONTROL_PORT"); !port.empty()) {
+    const auto value = read_number<std::uint16_t>(port);
+    if (!value || *value == 0) return Error(fmt::format("SWELL_CONTROL_PORT={}: it must be a port", port));
+    place.port = *value;
+    return place;
   }
-  const auto value = read_number<std::uint16_t>(port);
-  if (!value || *value == 0) return Error(fmt::format("ControlPort={}: it must be a port", port));
-  place.port = *value;
+  const auto conf = control::SwellConf::load(control::swell_conf_path(config->conf_file));
+  if (!conf) return conf.error();
+  place.port = static_cast<std::uint16_t>(conf->control_port);
   return place;
 }
 

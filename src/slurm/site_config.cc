@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#include <slurm/slurmdb.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "slurm/hostlist.h"
@@ -97,6 +99,23 @@ Result<std::vector<SitePartition>> load_site_partitions() {
   for (std::uint32_t i = 0; i < message->record_count; ++i)
     partitions.push_back(convert_site(message->partition_array[i]));
   return partitions;
+}
+
+Result<std::uint32_t> load_qos_grace(const std::string& qos) {
+  assoc_mgr_info_request_msg_t request{};
+  request.flags = ASSOC_MGR_INFO_FLAG_QOS;
+  assoc_mgr_info_msg_t* message = nullptr;
+  if (slurm_load_assoc_mgr_info(&request, &message) != SLURM_SUCCESS)
+    return Error(fmt::format("slurm_load_assoc_mgr_info: {}", slurm_reason(errno)));
+  Result<std::uint32_t> grace = Error(fmt::format("slurmctld knows no QOS \"{}\"", qos));
+  if (message->qos_list != nullptr) {
+    auto* each = slurm_list_iterator_create(message->qos_list);
+    while (const auto* record = static_cast<slurmdb_qos_rec_t*>(slurm_list_next(each)))
+      if (strcasecmp(text(record->name).c_str(), qos.c_str()) == 0) grace = record->grace_time == NO_VAL ? 0 : record->grace_time;
+    slurm_list_iterator_destroy(each);
+  }
+  slurm_free_assoc_mgr_info_msg(message);
+  return grace;
 }
 
 std::string short_host_name() {

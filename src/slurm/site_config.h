@@ -43,6 +43,9 @@ struct SitePartition {
 };
 Result<std::vector<SitePartition>> load_site_partitions();
 
+/// GraceTime of a QOS, out of slurmctld's own cache of slurmdbd's records; the error says that there is no such QOS.
+Result<std::uint32_t> load_qos_grace(const std::string& qos);
+
 /// The name of this host as Slurm compares it: without its domain.
 std::string short_host_name();
 

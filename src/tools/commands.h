@@ -11,6 +11,7 @@ using Action = std::function<int()>;
 
 /// Each adds one subcommand to the `swell` program. One file a subcommand.
 Action add_doctor(CLI::App& app);
+Action add_drain(CLI::App& app);
 Action add_jobs(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_predict(CLI::App& app);

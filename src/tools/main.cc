@@ -15,6 +15,7 @@ constexpr struct {
   swell::tools::Action (*add)(CLI::App&);
 } kSubcommands[] = {
     {"doctor", swell::tools::add_doctor},
+    {"drain", swell::tools::add_drain},
     {"jobs", swell::tools::add_jobs},
     {"plan", swell::tools::add_plan},
     {"predict", swell::tools::add_predict},

@@ -18,17 +18,17 @@ same() { # WHAT EXPECTED FOUND: two lists of lines
   return 1
 }
 
-conf_keys() { sed -nE 's/^ *\{"([A-Z][A-Za-z]+)",.*/\1/p' "$top/src/controller/config.cc"; }
+conf_keys() { sed -nE 's/^ *\{"([A-Z][A-Za-z]+)",.*/\1/p' "$top/src/control/swell_conf.cc"; }
 page_keys() { sed -nE 's/^\.(BI|BR) ([A-Z][A-Za-z]+)= .*/\2/p' "$top/man/swell.conf.5"; }
 every_conf_key() { [[ $(conf_keys | wc -l) -ge 10 ]] && same keys "$(conf_keys)" "$(page_keys)"; }
-check 'swell.conf(5) has the keys that config.cc reads, and no others' every_conf_key
+check 'swell.conf(5) has the keys that swell_conf.cc reads, and no others' every_conf_key
 
 # key, member in Config, default there; for the keys whose reader stands on one line
 numeric_defaults() {
   local key member
-  sed -nE 's/^ *\{"([A-Za-z]+)",.*(whole|seconds)\(c\.([a-z_]+),.*/\1 \3/p' "$top/src/controller/config.cc" |
+  sed -nE 's/^ *\{"([A-Za-z]+)",.*(whole|seconds)\(c\.([a-z_]+),.*/\1 \3/p' "$top/src/control/swell_conf.cc" |
     while read -r key member; do
-      printf '%s %s\n' "$key" "$(sed -nE "s/.* $member = ([0-9.]+);.*/\1/p" "$top/src/controller/config.h")"
+      printf '%s %s\n' "$key" "$(sed -nE "s/.* $member = ([0-9.]+);.*/\1/p" "$top/src/control/swell_conf.h")"
     done
 }
 page_default() { # KEY

@@ -45,15 +45,19 @@ EXPORT void fini(void) noexcept {}
 
 EXPORT int job_submit(job_desc_msg_t* job, uint32_t uid, char** message) noexcept {
   return guarded("job_submit", [&] {
-    const auto admission = swell::controller::admit_submission(swell::job_submit::read(*job, uid));
+    const auto request = swell::job_submit::read(*job, uid);
+    const auto admission = swell::controller::admit_submission(request);
     if (admission) {
       swell::job_submit::apply(*admission, *job);
+      if (!admission->notice.empty() && message != nullptr) *message = swell::job_submit::slurm_text(admission->notice);
       return SLURM_SUCCESS;
     }
     const std::string& reason = admission.error().message();
     slurm_info("swell: refusing a submission of uid %u: %s", uid, reason.c_str());
     if (message != nullptr) *message = swell::job_submit::slurm_text(reason);
-    return SLURM_ERROR;
+    // Slurm adds its own words for the code after ours: those that are true of what was asked.
+    if (!request.elastic) return static_cast<int>(ESLURM_ACCESS_DENIED);
+    return static_cast<int>(request.is_het_component ? ESLURM_NOT_SUPPORTED : ESLURM_INVALID_GRES);
   });
 }
 

@@ -51,6 +51,10 @@ Test(elastic_spec, an_error_names_the_key_and_what_is_allowed) {
   cr_assert(says(reason("max=0.5x"), "max=0.5x"));
   cr_assert(says(reason("sizes=8/4"), "rising"));
   cr_assert(says(reason("sizes=8//16"), "sizes=8//16"));
+  cr_assert(says(reason("sizes=2,4,8"), "within a list use '/': sizes=2/4/8"));
+  cr_assert(says(reason("max=16,types=h100,a100,grace=9"), "within a list use '/': types=h100/a100"));
+  cr_assert(says(reason("sizes=2/4,colour"), "within a list"));
+  cr_assert(says(reason("sizes=2/4,grace"), "write grace=VALUE"));
   cr_assert(says(reason("types=h 100"), "GPU types"));
   cr_assert(says(reason("consistency=maybe"), "exact or relaxed"));
   cr_assert(says(reason("grace=0"), "from 1 to 86400"));

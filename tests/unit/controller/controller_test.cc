@@ -368,3 +368,44 @@ Test(controller, admin_comment_is_written_only_when_it_changes) {
   for (int i = 0; i < 10; ++i) world.step(0.1);
   cr_assert_eq(world.slurm.comments_written, written);
 }
+
+Test(controller, draining_takes_everything_back_within_the_grace_and_lends_no_more) {
+  World world;
+  world.slurm.run_elastic(1, "node1", 8);
+  world.step();
+  world.hello(7, 1, 8);
+  world.take_offers(7, 100);
+  world.step();
+  cr_assert(world.shows(1, "lent=24"));
+
+  world.controller->set_draining(true);
+  world.step();
+  const auto* shrink = world.server.last<control::Shrink>();
+  cr_assert(shrink != nullptr);
+  cr_assert_eq(shrink->deadline_s, 20, "the job's own grace, not at once");
+  cr_assert_eq(shrink->reason, std::string("the administrator drains Swell"));
+  cr_assert(world.slurm.cancelled.empty());
+  for (const Companion& companion : world.controller->jobs().at(1).companions) cr_assert(companion.leaving);
+
+  for (JobId companion : {100u, 101u, 102u}) world.slurm.end(companion);
+  world.server.sent.clear();
+  world.step(60);
+  cr_assert(world.shows(1, "lent=0"));
+  world.step(60);
+  cr_assert_null(world.server.last<control::Grow>(), "lent while being drained");
+
+  world.controller->set_draining(false);
+  world.step();
+  cr_assert_not_null(world.server.last<control::Grow>());
+}
+
+Test(controller, a_grant_that_stands_when_the_drain_begins_is_withdrawn) {
+  World world;
+  world.slurm.run_elastic(1, "node1", 8);
+  world.step();
+  world.hello(7, 1, 8);
+  const control::Grow grow = *world.server.last<control::Grow>();
+  world.controller->set_draining(true);
+  world.step();
+  for (const control::Offer& offer : grow.offers) cr_assert_not(world.book.use(offer.nonce, 1000, world.now).ok());
+}

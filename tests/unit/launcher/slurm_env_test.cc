@@ -22,12 +22,6 @@ Test(slurm_env, the_configuration_says_where_the_controller_is_and_whom_to_trust
   cr_assert_not(read_config("scontrol: error").ok());
 }
 
-Test(slurm_env, conf_values_ignore_comments_case_and_spaces) {
-  const char* text = "# ControlPort=1\nEnabled=yes\n controlport = 7000  # here\n";
-  cr_assert_eq(conf_value(text, "ControlPort"), std::string("7000"));
-  cr_assert_eq(conf_value(text, "Nothing"), std::string());
-}
-
 Test(slurm_env, a_job_s_share_of_every_node) {
   const auto shares = read_job(
       "JobId=1 JobName=x\n   NumNodes=3 NumCPUs=80 NumTasks=3\n"

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/swell_conf.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "core/number.h"
+
+namespace swell::control {
+
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r";
+  const std::size_t begin = text.find_first_not_of(blanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
+}
+
+/// What a value must be; nothing where it is good.
+using Allowed = std::optional<std::string>;
+
+Allowed seconds(double& into, std::string_view value, double least, double most) {
+  const auto read = read_number<double>(value);
+  if (!read || !std::isfinite(*read) || *read < least || *read > most)
+    return fmt::format("a number of seconds from {:g} to {:g}", least, most);
+  into = *read;
+  return std::nullopt;
+}
+
+Allowed whole(int& into, std::string_view value, int least, int most) {
+  const auto read = read_number<int>(value);
+  if (!read || *read < least || *read > most) return fmt::format("a whole number from {} to {}", least, most);
+  into = *read;
+  return std::nullopt;
+}
+
+Allowed name(std::string& into, std::string_view value) {
+  const bool plain = std::all_of(value.begin(), value.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '_' || c == '-' || c == '.' || c == ':' || c == '/';
+  });
+  if (!plain) return "a name without spaces";
+  into = value;
+  return std::nullopt;
+}
+
+struct Key {
+  const char* name;
+  Allowed (*read)(SwellConf&, std::string_view);
+};
+
+const Key keys[] = {
+    {"Elasticity",
+     [](SwellConf& c, std::string_view v) -> Allowed {
+       const std::string word = lower(v);
+       if (word != "yes" && word != "no" && word != "drain") return "yes, no or drain";
+       c.enabled = word != "no";
+       c.draining = word == "drain";
+       return std::nullopt;
+     }},
+    {"BaseScheduler",
+     [](SwellConf& c, std::string_view v) -> Allowed {
+       if (v == "sched/swell" || !v.starts_with("sched/")) return "one of Slurm's schedulers (sched/backfill, sched/builtin)";
+       return name(c.base_scheduler, v);
+     }},
+    {"Policy", [](SwellConf& c, std::string_view v) { return name(c.policy, v); }},
+    {"Aggressiveness",
+     [](SwellConf& c, std::string_view v) -> Allowed {
+       const auto read = read_number<double>(v);
+       if (!read || !std::isfinite(*read) || *read < 0 || *read > 100) return "a number from 0 to 100";
+       c.aggressiveness = *read;
+       return std::nullopt;
+     }},
+    {"ExpansionQOS", [](SwellConf& c, std::string_view v) { return name(c.expansion_qos, v); }},
+    {"ExpansionPartition", [](SwellConf& c, std::string_view v) { return name(c.expansion_partition, v); }},
+    {"ControlAddress", [](SwellConf& c, std::string_view v) { return name(c.control_address, v); }},
+    {"ControlPort", [](SwellConf& c, std::string_view v) { return whole(c.control_port, v, 1, 65535); }},
+    {"PollInterval", [](SwellConf& c, std::string_view v) { return seconds(c.poll_interval_s, v, 0.1, 60); }},
+    {"GrowthInterval", [](SwellConf& c, std::string_view v) { return seconds(c.growth_interval_s, v, 0, 86400); }},
+    {"GrantExpiry", [](SwellConf& c, std::string_view v) { return seconds(c.grant_expiry_s, v, 1, 600); }},
+    {"AgentTimeout", [](SwellConf& c, std::string_view v) { return seconds(c.agent_timeout_s, v, 1, 3600); }},
+    {"LeastRemaining", [](SwellConf& c, std::string_view v) { return seconds(c.least_remaining_s, v, 60, 864000); }},
+    {"MaxGPUsPerJob", [](SwellConf& c, std::string_view v) { return whole(c.most_gpus_per_job, v, 0, 1000000); }},
+    {"EventLog",
+     [](SwellConf& c, std::string_view v) -> Allowed {
+       if (!v.starts_with('/')) return "a path from the root (/var/log/slurm/swell-events.jsonl)";
+       c.event_log = v;
+       return std::nullopt;
+     }},
+};
+
+Result<void> read_line(SwellConf& config, std::string_view line, std::set<std::string>& seen) {
+  const std::size_t equals = line.find('=');
+  if (equals == std::string_view::npos) return Error(fmt::format("\"{}\" is no Key=Value", line));
+  const std::string_view key_text = trim(line.substr(0, equals));
+  const std::string_view value = trim(line.substr(equals + 1));
+  const Key* key = std::find_if(std::begin(keys), std::end(keys),
+                                [&](const Key& k) { return lower(k.name) == lower(key_text); });
+  if (key == std::end(keys)) {
+    std::vector<const char*> names;
+    for (const Key& k : keys) names.push_back(k.name);
+    return Error(fmt::format("unknown key \"{}\"; the keys are {}", key_text, fmt::join(names, ", ")));
+  }
+  if (!seen.insert(key->name).second) return Error(fmt::format("{} is given twice; give it once", key->name));
+  if (value.empty()) return Error(fmt::format("{} has no value", key->name));
+  if (Allowed allowed = key->read(config, value))
+    return Error(fmt::format("{}={} is not valid; it must be {}", key->name, value, *allowed));
+  return {};
+}
+
+}  // namespace
+
+Result<SwellConf> SwellConf::parse(std::string_view text) {
+  SwellConf config;
+  std::set<std::string> seen;
+  std::istringstream in{std::string(text)};
+  int line_number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++line_number;
+    const std::string_view content = trim(std::string_view(line).substr(0, line.find('#')));
+    if (content.empty()) continue;
+    if (Result<void> read = read_line(config, content, seen); !read)
+      return read.error().while_doing(fmt::format("line {}", line_number));
+  }
+  if (config.enabled && config.expansion_qos.empty() == config.expansion_partition.empty())
+    return Error("exactly one of ExpansionQOS (with slurmdbd) and ExpansionPartition (without) must be given");
+  return config;
+}
+
+Result<SwellConf> SwellConf::load(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return Error(fmt::format("{}: {}", path, std::strerror(errno)));
+  std::ostringstream text;
+  text << in.rdbuf();
+  Result<SwellConf> config = parse(text.str());
+  if (!config) return config.error().while_doing(path);
+  return config;
+}
+
+std::string swell_conf_path(std::string_view slurm_conf) {
+  const std::size_t slash = slurm_conf.rfind('/');
+  return std::string(slash == std::string_view::npos ? std::string_view() : slurm_conf.substr(0, slash + 1)) + "swell.conf";
+}
+
+std::string with_elasticity(std::string_view text, std::string_view value) {
+  const std::string wanted = fmt::format("Elasticity={}", value);
+  std::string result;
+  bool done = false;
+  std::istringstream in{std::string(text)};
+  for (std::string line; std::getline(in, line);) {
+    const std::string_view content = trim(std::string_view(line).substr(0, line.find('#')));
+    const bool is_it = lower(trim(content.substr(0, content.find('=')))) == "elasticity";
+    if (is_it && done) continue;
+    result += (is_it ? wanted : line) + "\n";
+    done = done || is_it;
+  }
+  return done ? result : result + wanted + "\n";
+}
+
+}  // namespace swell::control
