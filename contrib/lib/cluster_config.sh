@@ -34,7 +34,7 @@ write_configuration() {
   esac
   if [[ $accounting == yes ]]; then slurmdbd_conf "$host" > "$dir/etc/slurmdbd.conf"; fi
   if [[ -n $plugins ]]; then
-    printf 'required %s/spank_swell.so%s\n' "$plugins" "${topo_dir:+ topo_json=$topo_dir/%n.json}" > "$dir/etc/plugstack.conf"
+    printf 'optional %s/spank_swell.so%s\n' "$plugins" "${topo_dir:+ topo_json=$topo_dir/%n.json}" > "$dir/etc/plugstack.conf"
     default_swell_conf | with_lines ${swell_lines[@]+"${swell_lines[@]}"} > "$dir/etc/swell.conf"
   fi
 }
@@ -101,7 +101,6 @@ SwitchType=switch/none
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 SlurmdParameters=config_overrides
-SlurmctldParameters=preempt_send_user_signal
 ReturnToService=2
 KillWait=5
 MessageTimeout=20
@@ -111,32 +110,31 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=1000
 SchedulerParameters=bf_interval=5,sched_interval=10,batch_sched_delay=0
-PreemptMode=CANCEL
 CONF
+  [[ $stock == yes ]] || printf 'PreemptMode=CANCEL\nSlurmctldParameters=preempt_send_user_signal\n'
   [[ $loopback_only == no ]] || printf 'CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\n'
   if ((gpus_per_node > 0)); then
     printf 'GresTypes=gpu\n'
-    if ((cpus_per_node >= gpus_per_node)); then
+    if [[ $stock == no ]] && ((cpus_per_node >= gpus_per_node)); then
       printf 'DefCpuPerGPU=%s\n' $((cpus_per_node / gpus_per_node))
     fi
   fi
   if [[ $accounting == yes ]]; then
     cat << CONF
-PreemptType=preempt/qos
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort=$(dbd_port)
 AccountingStoragePass=$dir/munge/sock
-AccountingStorageEnforce=associations,limits,qos
 CONF
+    [[ $stock == yes ]] || printf 'PreemptType=preempt/qos\nAccountingStorageEnforce=associations,limits,qos\n'
     ((gpus_per_node == 0)) || printf 'AccountingStorageTRES=gres/gpu\n'
-  else
+  elif [[ $stock == no ]]; then
     printf 'PreemptType=preempt/partition_prio\n'
   fi
   if [[ -n $plugins ]]; then
     cat << CONF
-PluginDir=$plugins:$stock_plugins
-SchedulerType=sched/swell
+PluginDir=${shadow:+$shadow:}$plugins:$stock_plugins
+SchedulerType=$([[ -n $shadow ]] && printf sched/backfill || printf sched/swell)
 JobSubmitPlugins=swell
 CONF
   fi
@@ -145,7 +143,7 @@ CONF
 NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$(slurmd_ports)] CPUs=$cpus_per_node Boards=1 SocketsPerBoard=$sockets CoresPerSocket=$cores ThreadsPerCore=1 RealMemory=512000$gres
 PartitionName=train Nodes=ALL Default=YES PriorityTier=10
 CONF
-  if [[ $accounting == no ]]; then
+  if [[ $accounting == no && $stock == no ]]; then
     printf 'PartitionName=expansion Nodes=ALL Hidden=YES PriorityTier=1 PreemptMode=CANCEL GraceTime=%s\n' "$grace_s"
   fi
 }
@@ -194,4 +192,10 @@ check_plugins() {
   done
   [[ -n $stock_plugins ]] || die "Slurm's own plugins (auth_munge.so) are in no known folder: run contrib/setup"
   stock_plugins=$(realpath "$stock_plugins")
+  # Swell's scheduler under the name of Slurm's, as sites load it; under its own where the caller gives a PluginDir.
+  for one in ${conf_lines[@]+"${conf_lines[@]}"}; do [[ $(line_key "$one") != plugindir ]] || return 0; done
+  for shadow in "$plugins"/../lib*/{*/,}swell/shadow ''; do
+    [[ -f $shadow/sched_backfill.so ]] && break
+  done
+  [[ -z $shadow ]] || shadow=$(realpath "$shadow")
 }

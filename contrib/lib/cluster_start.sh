@@ -122,7 +122,10 @@ make_accounts() {
   for user in ${users[@]+"${users[@]}"}; do list+=,$user; done
   # One sacctmgr for all lines, not one for each: every message to slurmdbd takes 40 ms (the kernel's
   # delayed acknowledgement), and a new connection takes several.
-  client sacctmgr -i << LINES
+  if [[ $stock == yes ]]; then
+    printf '%s\n' "add cluster $name" "add account research cluster=$name" "add user $list DefaultAccount=research cluster=$name" quit
+  else
+    cat << LINES
 add qos expansion set GraceTime=$grace_s Priority=1 PreemptMode=cancel
 add cluster $name set QOS=normal,expansion DefaultQOS=normal
 add account research cluster=$name
@@ -130,6 +133,7 @@ add user $list DefaultAccount=research cluster=$name
 modify qos normal set Preempt=expansion Priority=100
 quit
 LINES
+  fi | client sacctmgr -i
 }
 
 launch_slurmds() {

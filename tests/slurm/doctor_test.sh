@@ -27,7 +27,7 @@ mend() {
     printf 'mend: %s\n' "$line"
     case $line in
       'systemctl restart slurmctld'*) "$cluster" restart-ctld ;;
-      'in slurm.conf: '*) set_conf "${line#in slurm.conf: }" ;;
+      'in slurm.conf: '*) line=${line#in slurm.conf: } && set_conf "${line%% *}" ;;
       'in slurm.conf, on the line '*) ;;
       *) eval "$line" ;;
     esac > "$TMPDIR/mend.log" 2>&1 < /dev/null || { cat "$TMPDIR/mend.log"; return 1; }
@@ -65,7 +65,10 @@ check 'InactiveLimit is set' breaks_and_mends warn InactiveLimit 'set_conf Inact
 check 'no signal on preemption' breaks_and_mends warn 'preemption signal' \
   "set_conf SlurmctldParameters=idle_on_node_suspend && scontrol reconfigure"
 check 'another scheduler' breaks_and_mends FAULT SchedulerType \
-  "set_conf SchedulerType=sched/backfill && $cluster restart-ctld"
+  "sed -i 's|^PluginDir=[^:]*/swell/shadow:|PluginDir=|' $SLURM_CONF && $cluster restart-ctld"
+check 'a scheduler that refuses heterogeneous jobs' breaks_and_mends warn SchedulerType \
+  "set_conf SchedulerType=sched/swell && $cluster restart-ctld"
+check 'the plugin of sbatch is required' breaks_and_mends warn spank_swell.so "sed -i s/^optional/required/ ${SLURM_CONF%/*}/plugstack.conf"
 check 'no job_submit plugin' breaks_and_mends FAULT JobSubmitPlugins "sed -i /^JobSubmitPlugins/d $SLURM_CONF && $cluster restart-ctld"
 
 a_bad_swell_conf() {
@@ -76,19 +79,45 @@ a_bad_swell_conf() {
 }
 check 'a bad swell.conf is named with its line' a_bad_swell_conf
 
-under_the_stock_name() {
-  cp "$SLURM_CONF" "$TMPDIR/good.conf" && set_conf SchedulerType=sched/backfill &&
-    set_conf "PluginDir=$SWELL_STAGE/lib/swell/shadow:$(sed -n 's/^PluginDir=//p' "$SLURM_CONF")" &&
-    "$cluster" restart-ctld && healthy && grep -q "^ok *SchedulerType: .*Swell's" "$TMPDIR/doctor.txt" &&
-    cp "$TMPDIR/good.conf" "$SLURM_CONF" && "$cluster" restart-ctld && healthy
+the_qos_is_misspelt() {
+  local conf=${SLURM_CONF%/*}/swell.conf
+  cp "$conf" "$TMPDIR/good.conf" && sed -i 's/^ExpansionQOS=.*/ExpansionQOS=expnsion/' "$conf" || return
+  finds FAULT expansion-qos && grep -q "mend: in $conf: ExpansionQOS=expansion " "$TMPDIR/doctor.txt" || return
+  cp "$TMPDIR/good.conf" "$conf" && healthy
 }
-check 'Swell under the name of the stock scheduler is healthy' under_the_stock_name
+check 'a QOS misspelt in swell.conf is mended there' the_qos_is_misspelt
 
+only_fault() { [[ $(grep -c '^FAULT' "$TMPDIR/doctor.txt") == 1 ]] || { cat "$TMPDIR/doctor.txt"; return 1; }; }
 slurmctld_is_gone() {
-  "$cluster" kill-ctld -9 && finds FAULT slurmctld && [[ $(grep -c '^FAULT' "$TMPDIR/doctor.txt") == 1 ]] &&
-    "$cluster" restart-ctld && healthy
+  "$cluster" kill-ctld -9 && finds FAULT slurmctld && only_fault && grep -q '^ok *job_submit_swell.so' "$TMPDIR/doctor.txt" &&
+    grep -q '^ok *munge' "$TMPDIR/doctor.txt" && "$cluster" restart-ctld && healthy
 }
-check 'slurmctld does not answer' slurmctld_is_gone
+check 'without slurmctld the files are checked all the same' slurmctld_is_gone
+
+munge_is_gone() {
+  "$cluster" kill munged && finds FAULT munge && only_fault && grep -q '^ok *JobSubmitPlugins' "$TMPDIR/doctor.txt" || return
+  "$cluster" run munged && healthy
+}
+check 'without munge the fault is munge, and the files are checked all the same' munge_is_gone
+
+before_the_restart() {
+  cp "$SLURM_CONF" "$TMPDIR/good.conf"
+  sed -i '/^JobSubmitPlugins/d' "$SLURM_CONF" && "$cluster" restart-ctld && finds FAULT JobSubmitPlugins || return
+  cp "$TMPDIR/good.conf" "$SLURM_CONF"
+  finds FAULT restart && only_fault && grep -q 'JobSubmitPlugins=swell (it runs with none)' "$TMPDIR/doctor.txt" && mend && healthy
+}
+check 'lines of slurm.conf that wait for the restart are checked and named' before_the_restart
+
+closed_file() { # FILE CHECK
+  chmod 600 "$1" || return
+  setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups -- swell doctor > "$TMPDIR/doctor.txt" 2>&1
+  chmod 644 "$1"
+  grep "^FAULT *$2: .*cannot be read" "$TMPDIR/doctor.txt" || { cat "$TMPDIR/doctor.txt"; return 1; }
+}
+if [[ $(id -u) == 0 ]]; then
+  check 'a swell.conf that is there but closed is told from none' closed_file "${SLURM_CONF%/*}/swell.conf" swell.conf
+  check 'a plugstack.conf that is there but closed is told from none' closed_file "${SLURM_CONF%/*}/plugstack.conf" spank_swell.so
+fi
 
 grace_of_a_job() {
   submit --elastic=grace=90 --gres=gpu:4 && finds warn 'grace of the jobs' && grep -q "$job (90 s)" "$TMPDIR/doctor.txt" &&

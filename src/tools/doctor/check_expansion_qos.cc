@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <set>
+#include <strings.h>
+#include <utility>
 
 #include "tools/doctor/checks.h"
 
@@ -35,9 +37,9 @@ class QosChecks {
       return;
     }
     for (const Qos& qos : site_.accounting->qos)
-      if (qos.name == name_) expansion_ = &qos;
+      if (strcasecmp(qos.name.c_str(), name_.c_str()) == 0) expansion_ = &qos;
     if (expansion_ == nullptr) {
-      add(fault("expansion-qos", fmt::format("there is no QOS \"{}\", which swell.conf names", name_), create()));
+      add(missing());
       return;
     }
     add(own_mode());
@@ -71,6 +73,46 @@ class QosChecks {
     return {fmt::format("sacctmgr -i add qos {} set PreemptMode=cancel GraceTime=60 Priority=1", name_),
             fmt::format("sacctmgr -i modify qos where name={} set Preempt+={}", users, name_),
             fmt::format("sacctmgr -i modify cluster {} set QOS+={}", site_.config.cluster_name, name_)};
+  }
+
+  /// A QOS that is there and must have been meant: the same but for case or a letter or two, or the only one that users'
+  /// QOS may preempt.
+  const Qos* meant() const {
+    const Qos* preempted = nullptr;
+    int how_many = 0;
+    for (const Qos& each : site_.accounting->qos) {
+      if (strcasecmp(each.name.c_str(), name_.c_str()) == 0 || letters_apart(each.name, name_) <= 2) return &each;
+      for (const Qos& other : site_.accounting->qos)
+        if (contains(other.preempt, each.name)) {
+          preempted = &each;
+          ++how_many;
+          break;
+        }
+    }
+    return how_many == 1 ? preempted : nullptr;
+  }
+
+  Finding missing() const {
+    const std::string what = fmt::format("there is no QOS \"{}\", which swell.conf names", name_);
+    const Qos* other = meant();
+    if (other == nullptr) return fault("expansion-qos", what, create());
+    return fault("expansion-qos", fmt::format("{}; there is \"{}\"", what, other->name),
+                 {fmt::format("in {}: ExpansionQOS={}   # or, if that is another: {}", site_.swell_conf_path, other->name, create().front()),
+                  "systemctl restart slurmctld   # running jobs go on"});
+  }
+
+  /// Letters to change, add or leave out between two names.
+  static std::size_t letters_apart(const std::string& a, const std::string& b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+      std::size_t diagonal = std::exchange(row[0], i);
+      for (std::size_t j = 1; j <= b.size(); ++j) {
+        const std::size_t changed = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
+        diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, changed}));
+      }
+    }
+    return row.back();
   }
 
   Finding own_mode() const {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell.conf, the lines of slurm.conf that load Swell, and the plugin files.
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fmt/format.h>
 #include <sstream>
 
@@ -44,8 +46,14 @@ std::string rebuild(const std::string& version) {
   return fmt::format("./configure && make && make install   # in Swell's source, against the headers of Slurm {}", version);
 }
 
+/// What is there but closed to who asks is no fault of the site.
+bool is_closed(const std::string& reason) { return reason.find(std::strerror(EACCES)) != std::string::npos; }
+
 Finding check_swell_conf(const Site& site) {
   const std::string check = "swell.conf";
+  if (!site.swell_conf && is_closed(site.swell_conf.error().message()))
+    return fault(check, fmt::format("it is there and cannot be read: {}; swellrun and SlurmUser need it too", site.swell_conf.error().message()),
+                 {fmt::format("chmod a+r {}   # and a+x on the folders above it", site.swell_conf_path)});
   if (!site.swell_conf) {
     if (!site.on_controller())
       return warning(check, fmt::format("{}; swellrun finds the controller by it, so jobs whose script runs on this host "
@@ -62,18 +70,36 @@ Finding check_swell_conf(const Site& site) {
   if (!site.swell_conf->enabled)
     return warning(check, "elasticity is switched off by Elasticity=no",
                    {fmt::format("in {}: Elasticity=yes", site.swell_conf_path), restart});
+  if (site.swell_conf->draining)
+    return warning(check, "Elasticity=drain: what was lent is taken back, and nothing more is lent", {"swell drain --undo"});
   const auto& config = *site.swell_conf;
   return good(check, config.expansion_qos.empty()
                          ? fmt::format("{}: companions go to partition {}", site.swell_conf_path, config.expansion_partition)
                          : fmt::format("{}: companions run under QOS {}", site.swell_conf_path, config.expansion_qos));
 }
 
+/// How Swell's scheduler is loaded under the name of Slurm's, which heterogeneous jobs need.
+std::vector<std::string> under_stock_name(const Site& site) {
+  const std::string& found = site.shadow.path;
+  const std::string folder = found.empty() ? SWELL_PKGLIBDIR "/shadow" : found.substr(0, found.rfind('/'));
+  return {"in slurm.conf: SchedulerType=sched/backfill",
+          fmt::format("in slurm.conf: PluginDir={}:{}   # the folder must be on every host", folder, without(site.slurmctld->plugin_dir, folder)),
+          restart};
+}
+
 Finding check_scheduler(const Site& site) {
   const std::string& type = site.slurmctld->scheduler_type;
-  if (type == "sched/swell") return good("SchedulerType", type);
   if (site.under_stock_name) return good("SchedulerType", fmt::format("{}, which is Swell's plugin of that name", type));
-  return fault("SchedulerType", fmt::format("it is {}, so nothing is lent", type),
-               {"in slurm.conf: SchedulerType=sched/swell", restart});
+  if (type != "sched/swell")
+    return fault("SchedulerType",
+                 type == "sched/backfill" ? std::string("it is Slurm's own sched/backfill, so nothing is lent: Swell's plugin of that name "
+                                                        "does not stand first in PluginDir")
+                                          : fmt::format("it is {}, so nothing is lent", type),
+                 under_stock_name(site));
+  if (site.swell_conf && site.swell_conf->base_scheduler != "sched/backfill") return good("SchedulerType", type);
+  return warning("SchedulerType",
+                 "under the name sched/swell Slurm starts no heterogeneous jobs: it refuses those of all users of the site",
+                 under_stock_name(site));
 }
 
 Finding check_job_submit(const Site& site) {
@@ -88,6 +114,9 @@ Finding check_job_submit(const Site& site) {
 
 Finding check_plugin(const Site& site, const PluginFile& plugin) {
   const std::string& running = site.slurmctld->version;
+  if (plugin.path.empty() && !plugin.unreadable.empty())
+    return fault(plugin.name, fmt::format("it is there and cannot be read: {}", plugin.unreadable),
+                 {fmt::format("chmod a+r {}   # and a+x on the folders above it", plugin.unreadable.substr(0, plugin.unreadable.rfind(':')))});
   if (plugin.path.empty()) {
     const std::string what = fmt::format("it is in no folder of PluginDir ({})", site.slurmctld->plugin_dir);
     if (!site.on_controller()) return warning(plugin.name, what + "; only the controller host needs it", {"swell doctor   # on the controller host"});
@@ -125,6 +154,9 @@ Finding check_select(const Site& site) {
 
 Finding check_spank(const Site& site) {
   const std::string check = "spank_swell.so";
+  if (!site.plugstack && is_closed(site.plugstack.error().message()))
+    return fault(check, fmt::format("{}: it is there and cannot be read, as sbatch of all users must", site.plugstack.error().message()),
+                 {fmt::format("chmod a+r {}", site.plugstack_path)});
   if (!site.plugstack)
     return fault(check, fmt::format("users have no --elastic: {}", site.plugstack.error().message()),
                  {fmt::format("echo 'optional spank_swell.so' >> {}   # on every host", site.plugstack_path)});
@@ -136,7 +168,8 @@ Finding check_spank(const Site& site) {
   const std::string& running = site.slurmctld->version;
   if (plugin.path.empty() || !plugin.version)
     return fault(check,
-                 fmt::format("{} names {}, which this host cannot read{}", entry.where, plugin.name,
+                 fmt::format("{} names {}, which {}{}", entry.where, plugin.name,
+                             plugin.unreadable.empty() ? "this host does not have" : "cannot be read: " + plugin.unreadable,
                              entry.required ? "; as it is required, no job can start here" : ""),
                  {fmt::format("make install   # in Swell's source, on {}", site.host)});
   if (*plugin.version >> 8 != version_number(running) >> 8)
@@ -144,6 +177,10 @@ Finding check_spank(const Site& site) {
                  fmt::format("{} was built for Slurm {}, but {} runs: sbatch and srun skip it", plugin.path,
                              version_text(*plugin.version), running),
                  {rebuild(running)});
+  if (entry.required)
+    return warning(check, fmt::format("it is required in {}: a host without the file then refuses every submission and every step of all users",
+                                      entry.where),
+                   {fmt::format("sed -i 's/^ *required\\(.*spank_swell.so\\)/optional\\1/' {}   # on every host", entry.where)});
   return good(check, fmt::format("{}, {} in {}", plugin.path, entry.required ? "required" : "optional", entry.where));
 }
 

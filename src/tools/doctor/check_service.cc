@@ -13,8 +13,8 @@ namespace swell::tools::doctor {
 
 namespace {
 
-Finding check_munge(const Site& site) {
-  const std::string socket = slurm::munge_socket_of(site.slurmctld->auth_info);
+Finding munge_finding(const Site& site) {
+  const std::string socket = site.slurmctld ? slurm::munge_socket_of(site.slurmctld->auth_info) : std::string();
   const std::string named = socket.empty() ? std::string("munge's default socket") : socket;
   if (site.munge) return good("munge", fmt::format("{} signs and verifies", named));
   return fault("munge", fmt::format("{}: {}", named, site.munge.error().message()),
@@ -104,9 +104,12 @@ void check_grace_of_jobs(const Site& site, Findings& findings) {
 
 }  // namespace
 
+void check_munge(const Site& site, Findings& findings) { findings.push_back(munge_finding(site)); }
+
 void check_service(const Site& site, Findings& findings) {
-  findings.push_back(check_munge(site));
-  if (site.swell_conf && site.swell_conf->enabled) findings.push_back(check_control_port(site));
+  // Before its restart, slurmctld may well not have loaded what would answer.
+  const bool to_answer = site.answers && site.not_yet_running.empty();
+  if (to_answer && site.swell_conf && site.swell_conf->enabled) findings.push_back(check_control_port(site));
   findings.push_back(check_inactive_limit(site));
   findings.push_back(check_preempt_signal(site));
   check_grace_of_jobs(site, findings);

@@ -9,6 +9,7 @@
 #include "control/socket.h"
 #include "tools/doctor/child_process.h"
 #include "tools/doctor/elf_symbol.h"
+#include "tools/doctor/slurm_conf.h"
 
 namespace swell::tools::doctor {
 
@@ -54,18 +55,43 @@ bool readable_by_all(const std::string& path) {
   return stat(path.c_str(), &status) != 0 || (status.st_mode & S_IROTH) != 0;
 }
 
+/// The slurm.conf that Slurm's programs of this host would read.
+std::string local_slurm_conf() {
+  const char* named = std::getenv("SLURM_CONF");
+  return named != nullptr ? named : "/etc/slurm/slurm.conf";
+}
+
+/// "22.05.8" of the slurmctld (or the commands) that is installed here; empty where there is none.
+std::string installed_version() {
+  for (const char* program : {"slurmctld", "scontrol"})
+    if (const auto said = output_of({program, "-V"}, patience)) {
+      const std::size_t space = said->find(' ');
+      return said->substr(space + 1, said->find_last_not_of(" \n") - space);
+    }
+  return {};
+}
+
+/// What is known of the configuration before anybody has answered.
+slurm::ControllerConfig unasked() {
+  slurm::ControllerConfig config;
+  config.plugin_dir = SLURM_PLUGINDIR;
+  config.select_type = "select/cons_tres";
+  config.version = installed_version();
+  return config;
+}
+
 std::string beside(const std::string& slurm_conf, const char* name) {
   return slurm_conf.substr(0, slurm_conf.rfind('/') + 1) + name;
 }
 
 void gather_files(Site& site, const slurm::ControllerConfig& slurmctld) {
   site.swell_conf_path = beside(slurmctld.slurm_conf, "swell.conf");
-  site.swell_conf = controller::Config::load(site.swell_conf_path);
+  site.swell_conf = controller::load_config(site.swell_conf_path);
   site.swell_conf_for_all = readable_by_all(site.swell_conf_path);
-  const PluginFile stock_name = find_plugin("sched_backfill.so", slurmctld.plugin_dir);
-  const auto called = read_elf_text(stock_name.path, "plugin_name");
-  site.under_stock_name = slurmctld.scheduler_type == "sched/backfill" && called && called->starts_with("Swell");
-  site.slurmctld_plugins = {site.under_stock_name ? stock_name : find_plugin("sched_swell.so", slurmctld.plugin_dir),
+  bool comes_first = false;
+  site.shadow = find_shadow("sched_backfill.so", slurmctld.plugin_dir, comes_first);
+  site.under_stock_name = slurmctld.scheduler_type == "sched/backfill" && comes_first && !site.shadow.path.empty();
+  site.slurmctld_plugins = {site.under_stock_name ? site.shadow : find_plugin("sched_swell.so", slurmctld.plugin_dir),
                             find_plugin("job_submit_swell.so", slurmctld.plugin_dir)};
   site.select = find_shadow("select_cons_tres.so", slurmctld.plugin_dir, site.select_comes_first);
   const bool named = !slurmctld.plugstack.empty() && slurmctld.plugstack != "(null)";
@@ -74,8 +100,7 @@ void gather_files(Site& site, const slurm::ControllerConfig& slurmctld) {
 }
 
 void try_services(Site& site, const slurm::ControllerConfig& slurmctld) {
-  site.munge = try_munge(slurm::munge_socket_of(slurmctld.auth_info));
-  if (!site.swell_conf) return;
+  if (!site.swell_conf || !site.answers) return;
   site.control_host = site.swell_conf->control_address;
   if (site.control_host.empty() && !slurmctld.hosts.empty()) site.control_host = slurmctld.hosts.front();
   const auto connected = control::connect_to(site.control_host, static_cast<std::uint16_t>(site.swell_conf->control_port),
@@ -83,17 +108,55 @@ void try_services(Site& site, const slurm::ControllerConfig& slurmctld) {
   site.control_port = connected ? Result<void>() : Result<void>(connected.error());
 }
 
+/// Asks slurmctld; its answers are an error where munge, without which nobody can ask, or slurmctld does not answer.
+void ask_slurmctld(Site& site) {
+  if (!site.munge) {
+    site.answers = Error("it cannot be asked without munge");
+    return;
+  }
+  slurm::init_libslurm();
+  site.slurmctld = slurm::load_controller_config();
+  site.answers = site.slurmctld ? Result<void>() : Result<void>(site.slurmctld.error());
+  if (!site.answers) return;
+  if (auto config = slurm::load_site_config()) site.config = *config;
+  if (auto partitions = slurm::load_site_partitions()) site.partitions = *partitions;
+  if (auto queue = slurm::make_live_slurm()->load(); queue && queue->has_value()) site.queue = **queue;
+}
+
+/// The configuration from the file, as far as this host has it, and from slurmctld, as far as it answers.
+void gather_configuration(Site& site) {
+  const std::string path = local_slurm_conf();
+  const Result<SlurmConf> file = SlurmConf::load(path);
+  // Without a readable slurm.conf, libslurm would end this program with words of its own.
+  if (!file && std::getenv("SLURM_CONF") != nullptr) {
+    site.slurmctld = file.error();
+    return;
+  }
+  const slurm::ControllerConfig first = file ? with_file(unasked(), *file, path) : unasked();
+  site.munge = try_munge(slurm::munge_socket_of(first.auth_info));
+  ask_slurmctld(site);
+  if (!site.answers) {
+    if (!file) return;
+    site.slurmctld = first;
+    site.config = with_file({}, *file);
+    return;
+  }
+  // Of other hosts' files, slurmctld's own is what counts.
+  const slurm::SiteConfig site_of_file = file ? with_file(site.config, *file) : site.config;
+  if (!file || !site.on_controller() || site.slurmctld->slurm_conf != path) return;
+  const slurm::ControllerConfig of_file = with_file(*site.slurmctld, *file, path);
+  site.not_yet_running = not_yet_running(of_file, *site.slurmctld, site_of_file, site.config);
+  site.slurmctld = of_file;
+  site.config = site_of_file;
+}
+
 }  // namespace
 
 Site gather_site() {
   Site site;
   site.host = slurm::short_host_name();
-  slurm::init_libslurm();
-  site.slurmctld = slurm::load_controller_config();
+  gather_configuration(site);
   if (!site.slurmctld) return site;
-  if (auto config = slurm::load_site_config()) site.config = *config;
-  if (auto partitions = slurm::load_site_partitions()) site.partitions = *partitions;
-  if (auto queue = slurm::make_live_slurm()->load(); queue && queue->has_value()) site.queue = **queue;
   gather_files(site, *site.slurmctld);
   try_services(site, *site.slurmctld);
   if (site.swell_conf && !site.swell_conf->expansion_qos.empty()) {

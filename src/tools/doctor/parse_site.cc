@@ -55,12 +55,13 @@ std::int64_t seconds_of(const std::string& text) {
   return days * 86400 + rest;
 }
 
-bool is_readable(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
-
 PluginFile plugin_at(const std::string& name, const std::string& path) {
   PluginFile plugin;
   plugin.name = name;
-  if (!is_readable(path)) return plugin;
+  if (access(path.c_str(), R_OK) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) plugin.unreadable = fmt::format("{}: {}", path, std::strerror(errno));
+    return plugin;
+  }
   plugin.path = path;
   plugin.version = read_elf_constant(path, "plugin_version");
   return plugin;
@@ -100,11 +101,15 @@ Result<std::optional<PlugstackEntry>> look_in(const std::string& file, const std
 }  // namespace
 
 PluginFile find_plugin(const std::string& name, const std::string& plugin_dir) {
-  for (const std::string& folder : split(plugin_dir, ':'))
-    if (!folder.empty() && is_readable(folder + "/" + name)) return plugin_at(name, folder + "/" + name);
-  PluginFile plugin;
-  plugin.name = name;
-  return plugin;
+  PluginFile none;
+  none.name = name;
+  for (const std::string& folder : split(plugin_dir, ':')) {
+    if (folder.empty()) continue;
+    PluginFile plugin = plugin_at(name, folder + "/" + name);
+    if (!plugin.path.empty()) return plugin;
+    if (none.unreadable.empty()) none.unreadable = plugin.unreadable;
+  }
+  return none;
 }
 
 PluginFile find_shadow(const std::string& name, const std::string& plugin_dir, bool& comes_first) {
@@ -115,7 +120,9 @@ PluginFile find_shadow(const std::string& name, const std::string& plugin_dir, b
     if (const auto called = read_elf_text(found.path, "plugin_name"); called && called->starts_with("Swell")) return found;
     comes_first = false;
   }
-  return PluginFile{name, {}};
+  PluginFile none;
+  none.name = name;
+  return none;
 }
 
 Result<std::optional<PlugstackEntry>> plugstack_entry(const std::string& path, const std::string& plugin_dir) {

@@ -21,6 +21,7 @@ namespace swell::tools::doctor {
 struct PluginFile {
   std::string name;                                 ///< "sched_swell.so"
   std::string path;                                 ///< empty: in no folder that was searched
+  std::string unreadable;                           ///< where it is but cannot be read by who asks, with the reason
   Result<std::uint32_t> version = Error("not read");///< SLURM_VERSION_NUMBER that it was built with
 };
 
@@ -51,10 +52,17 @@ struct Accounting {
   std::vector<Association> associations;
 };
 
+/// The words of Site::answers before anybody was asked.
+inline constexpr const char* not_asked = "not asked";
+
 struct Site {
   std::string host;                                 ///< this host
+  Result<void> answers = Error(not_asked);        ///< does slurmctld?
+  /// The site's configuration: as slurm.conf has it where that can be read (on slurmctld's host), else as slurmctld runs
+  /// with it. An error where neither is known.
   Result<slurm::ControllerConfig> slurmctld = Error("not asked");
-  slurm::SiteConfig config;
+  slurm::SiteConfig config;                         ///< likewise
+  std::vector<std::string> not_yet_running;         ///< what of slurm.conf waits for a restart of slurmctld
   std::vector<slurm::SitePartition> partitions;
   slurm::Snapshot queue;
 
@@ -63,7 +71,8 @@ struct Site {
   bool swell_conf_for_all = true;                   ///< its permissions let everybody read it
 
   std::vector<PluginFile> slurmctld_plugins;        ///< sched_swell.so (or what stands in for it), job_submit_swell.so
-  bool under_stock_name = false;                    ///< the first sched_backfill.so of PluginDir is Swell's
+  PluginFile shadow;                                ///< Swell's sched_backfill.so; path empty: in no folder of PluginDir
+  bool under_stock_name = false;                    ///< SchedulerType is sched/backfill, and Swell's plugin of that name comes first
   PluginFile select;                                ///< Swell's select_cons_tres.so; path empty: in no folder of PluginDir
   bool select_comes_first = false;                  ///< no other plugin of that name stands before it
   std::string plugstack_path;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Each property of a site broken once: the right check says so, and says how it is mended.
+#include <algorithm>
 #include <criterion/criterion.h>
 #include <functional>
 
@@ -46,6 +47,11 @@ void expect_all_good(const Site& site) {
     cr_assert_eq(finding.level, Level::ok, "%s: %s", finding.check.c_str(), finding.what.c_str());
 }
 
+long faults(const Site& site) {
+  const Findings findings = examine(site);
+  return std::count_if(findings.begin(), findings.end(), [](const Finding& each) { return each.level == Level::fault; });
+}
+
 }  // namespace
 
 Test(doctor, a_healthy_site_has_no_fault_and_no_warning) {
@@ -54,13 +60,40 @@ Test(doctor, a_healthy_site_has_no_fault_and_no_warning) {
   cr_assert_not(has_fault(examine(healthy_site())));
 }
 
-Test(doctor, without_slurmctld_nothing_else_is_said) {
+Test(doctor, without_slurmctld_the_files_are_checked_all_the_same) {
   Site site = healthy_site();
-  site.slurmctld = Error("Unable to contact slurm controller");
+  site.answers = Error("Unable to contact slurm controller");
+  site.control_port = Error("Connection refused");
+  site.partitions.clear();
+  site.queue = {};
+  expect(site, {"slurmctld", Level::fault, [](Site&) {}, "Unable to contact", "systemctl start slurmctld"});
+  cr_assert_eq(faults(site), 1);
+  expect(site, {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = "lua"; }, "lua", "lua,swell"});
+}
+
+Test(doctor, without_munge_the_fault_is_munge_and_the_files_are_checked_all_the_same) {
+  Site site = healthy_site();
+  site.munge = Error("munge does not sign: Socket communication error");
+  site.answers = Error("it cannot be asked without munge");
+  expect(site, {"munge", Level::fault, [](Site&) {}, "does not sign", "systemctl restart munge"});
+  cr_assert_eq(faults(site), 1);
+  expect(site, {"job_submit_swell.so", Level::fault, [](Site& s) { s.slurmctld_plugins[1].version = std::uint32_t{1}; }, "was built for", "configure"});
+}
+
+Test(doctor, before_the_restart_the_file_is_checked_and_the_restart_asked_for) {
+  Site site = healthy_site();
+  site.not_yet_running = {"JobSubmitPlugins=swell (it runs with none)"};
+  site.control_port = Error("Connection refused");
+  expect(site, {"restart", Level::fault, [](Site&) {}, "JobSubmitPlugins=swell (it runs with none)", "systemctl restart slurmctld"});
+  cr_assert_eq(faults(site), 1);
+}
+
+Test(doctor, without_any_configuration_that_alone_is_said) {
+  Site site;
+  site.slurmctld = Error("/etc/slurm/slurm.conf: Permission denied");
   const Findings findings = examine(site);
   cr_assert_eq(findings.size(), 1u);
-  cr_assert(has_fault(findings));
-  cr_assert(contains(findings[0].what, "Unable to contact"));
+  cr_assert(contains(findings[0].what, "Permission denied"));
 }
 
 Test(doctor, faults_of_the_installation) {
@@ -72,20 +105,35 @@ Test(doctor, faults_of_the_installation) {
       {"swell.conf", Level::warn, [](Site& s) { s.swell_conf->enabled = false; }, "switched off", "Elasticity=yes"},
       {"swell.conf", Level::warn, [](Site& s) { s.swell_conf = Error("no such file"), s.host = "n1"; },
        "never grow", "copy swell.conf of the controller host (10.0.0.1) to /etc/slurm/swell.conf"},
-      {"SchedulerType", Level::fault, [](Site& s) { s.slurmctld->scheduler_type = "sched/backfill"; }, "sched/backfill",
-       "in slurm.conf: SchedulerType=sched/swell"},
+      {"swell.conf", Level::fault, [](Site& s) { s.swell_conf = Error("/etc/slurm/swell.conf: Permission denied"); },
+       "it is there and cannot be read", "chmod a+r /etc/slurm/swell.conf"},
+      {"swell.conf", Level::warn, [](Site& s) { s.swell_conf->draining = true; }, "nothing more is lent", "swell drain --undo"},
+      {"SchedulerType", Level::fault, [](Site& s) { s.under_stock_name = false; }, "Slurm's own sched/backfill",
+       "in slurm.conf: PluginDir=/plugins:/stock"},
+      {"SchedulerType", Level::fault, [](Site& s) { s.under_stock_name = false, s.shadow.path = "/swell/shadow/sched_backfill.so"; },
+       "does not stand first", "in slurm.conf: PluginDir=/swell/shadow:/plugins:/stock"},
+      {"SchedulerType", Level::warn, [](Site& s) { s.under_stock_name = false, s.slurmctld->scheduler_type = "sched/swell"; },
+       "starts no heterogeneous jobs", "in slurm.conf: SchedulerType=sched/backfill"},
+      {"SchedulerType", Level::fault, [](Site& s) { s.under_stock_name = false, s.slurmctld->scheduler_type = "sched/builtin"; },
+       "it is sched/builtin", "in slurm.conf: SchedulerType=sched/backfill"},
       {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = "lua"; }, "lua",
        "in slurm.conf: JobSubmitPlugins=lua,swell"},
       {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = ""; }, "it is empty",
        "in slurm.conf: JobSubmitPlugins=swell"},
-      {"sched_swell.so", Level::fault, [](Site& s) { s.slurmctld_plugins[0].path.clear(); }, "/plugins:/stock",
+      {"sched_backfill.so", Level::fault, [](Site& s) { s.slurmctld_plugins[0].path.clear(); }, "/plugins:/stock",
        "in slurm.conf: PluginDir="},
       {"job_submit_swell.so", Level::fault, [](Site& s) { s.slurmctld_plugins[1].version = std::uint32_t{(22 << 16) + (5 << 8) + 9}; },
        "built for Slurm 22.05.9, but 22.05.8 runs", "headers of Slurm 22.05.8"},
-      {"sched_swell.so", Level::fault, [](Site& s) { s.slurmctld_plugins[0].version = Error("it is no shared object"); },
+      {"sched_backfill.so", Level::fault, [](Site& s) { s.slurmctld_plugins[0].version = Error("it is no shared object"); },
        "it is no shared object", "make install"},
       {"spank_swell.so", Level::fault, [](Site& s) { s.plugstack = std::optional<PlugstackEntry>(); }, "does not name it",
        "echo 'optional spank_swell.so' >> /etc/slurm/plugstack.conf"},
+      {"job_submit_swell.so", Level::fault,
+       [](Site& s) { s.slurmctld_plugins[1].path.clear(), s.slurmctld_plugins[1].unreadable = "/plugins/job_submit_swell.so: Permission denied"; },
+       "is there and cannot be read", "chmod a+r /plugins/job_submit_swell.so"},
+      {"spank_swell.so", Level::fault, [](Site& s) { s.plugstack = Error("/etc/slurm/plugstack.conf: Permission denied"); },
+       "it is there and cannot be read", "chmod a+r /etc/slurm/plugstack.conf"},
+      {"spank_swell.so", Level::warn, [](Site& s) { (*s.plugstack)->required = true; }, "refuses every submission", "optional"},
       {"spank_swell.so", Level::fault,
        [](Site& s) { (*s.plugstack)->plugin.path.clear(), (*s.plugstack)->required = true; }, "no job can start here",
        "make install"},
@@ -101,11 +149,11 @@ Test(doctor, spank_needs_the_same_release_only) {
   expect_all_good(site);
 }
 
-Test(doctor, swell_under_the_stock_scheduler_s_name_is_right) {
+Test(doctor, another_base_scheduler_needs_no_stock_name) {
   Site site = healthy_site();
-  site.slurmctld->scheduler_type = "sched/backfill";
-  site.under_stock_name = true;
-  site.slurmctld_plugins[0] = test::plugin("sched_backfill.so");
+  site.under_stock_name = false;
+  site.slurmctld->scheduler_type = "sched/swell";
+  site.swell_conf->base_scheduler = "sched/builtin";
   expect_all_good(site);
 }
 
@@ -144,6 +192,10 @@ Test(doctor, faults_of_the_expansion_qos) {
       {"expansion-qos", Level::fault,
        [](Site& s) { qos(s, "expansion").preempt_mode = "cluster", s.config.preempt_cancels = false; }, "the cluster's",
        "PreemptMode=cancel"},
+      {"expansion-qos", Level::fault, [](Site& s) { s.swell_conf->expansion_qos = "expnsion"; },
+       "there is no QOS \"expnsion\", which swell.conf names; there is \"expansion\"", "in /etc/slurm/swell.conf: ExpansionQOS=expansion"},
+      {"expansion-qos", Level::fault, [](Site& s) { s.swell_conf->expansion_qos = "lending"; }, "there is \"expansion\"",
+       "in /etc/slurm/swell.conf: ExpansionQOS=expansion"},
       {"preempts", Level::fault, [](Site& s) { qos(s, "normal").preempt.clear(); }, "no QOS of a user",
        "sacctmgr -i modify qos where name=normal set Preempt+=expansion"},
       {"preempts", Level::warn,

@@ -7,6 +7,7 @@
 
 #include "tools/doctor/child_process.h"
 #include "tools/doctor/elf_symbol.h"
+#include "tools/doctor/slurm_conf.h"
 
 using namespace swell;
 using namespace swell::tools::doctor;
@@ -96,4 +97,50 @@ Test(gather, a_program_gives_its_output_or_its_complaint) {
   cr_assert(output_of({"no-such-program"}, std::chrono::seconds(5)).error().message().find("no-such-program") == 0);
   cr_assert(output_of({"sleep", "60"}, std::chrono::seconds(1)).error().message().find("did not end within 1 s") !=
             std::string::npos);
+}
+
+Test(gather, slurm_conf_is_read_with_includes_comments_and_continued_lines) {
+  const Folder folder;
+  folder.write("more.conf", "JobSubmitPlugins=lua,swell\n");
+  const std::string path = folder.write("slurm.conf",
+                                        "ClusterName=C1\nSlurmctldHost=head.site(10.0.0.1)\nSlurmctldHost=spare\n"
+                                        "schedulertype=sched/swell # ours\n#PreemptType=preempt/none\nPreemptType=\\\npreempt/qos\n"
+                                        "NodeName=n[1-2] Gres=gpu:8\nPartitionName=train Nodes=ALL PreemptMode=OFF\ninclude more.conf\n"
+                                        "AccountingStorageEnforce=safe,QOS\nPreemptMode=CANCEL\nInactiveLimit=30\n");
+  const auto file = SlurmConf::load(path);
+  cr_assert(file.ok(), "%s", file.error().message().c_str());
+  slurm::ControllerConfig running;
+  running.plugin_dir = "/usr/lib/slurm";
+  running.scheduler_type = "sched/backfill";
+  running.preempt_type = "preempt/qos";
+  const auto config = with_file(running, *file, path);
+  cr_assert_eq(config.hosts, (std::vector<std::string>{"10.0.0.1", "spare"}));
+  cr_assert_eq(config.scheduler_type, std::string("sched/swell"));
+  cr_assert_eq(config.job_submit_plugins, std::string("lua,swell"));
+  cr_assert_eq(config.plugin_dir, std::string("/usr/lib/slurm"), "what the file does not say is as it runs");
+  cr_assert_eq(config.inactive_limit_s, 30);
+  const auto site = with_file(slurm::SiteConfig{}, *file);
+  cr_assert(site.enforces_qos && site.enforces_limits && site.preempt_cancels && !site.preempt_off);
+  cr_assert_eq(site.controller_names, (std::vector<std::string>{"head", "spare"}));
+  cr_assert_eq(site.cluster_name, std::string("c1"));
+
+  const auto differs = not_yet_running(config, running, site, site);
+  cr_assert_eq(differs, (std::vector<std::string>{"SchedulerType=sched/swell (it runs with sched/backfill)",
+                                                  "JobSubmitPlugins=lua,swell (it runs with none)"}));
+}
+
+Test(gather, a_slurm_conf_that_is_not_there_is_named) {
+  const auto file = SlurmConf::load("/nowhere/slurm.conf");
+  cr_assert_not(file.ok());
+  cr_assert_eq(file.error().message(), std::string("/nowhere/slurm.conf: No such file or directory"));
+}
+
+Test(gather, a_plugin_that_cannot_be_read_is_told_from_one_that_is_not_there) {
+  const Folder folder;
+  cr_assert(find_plugin("job_submit_swell.so", folder.path).unreadable.empty());
+  // A circle of links can be read by nobody, not even by root.
+  std::filesystem::create_symlink("job_submit_swell.so", folder.path + "/job_submit_swell.so");
+  const PluginFile found = find_plugin("job_submit_swell.so", "/nowhere:" + folder.path);
+  cr_assert(found.path.empty());
+  cr_assert_neq(found.unreadable.find(folder.path + "/job_submit_swell.so: "), std::string::npos);
 }

@@ -22,13 +22,16 @@ inline tools::doctor::Site healthy_site() {
   slurmctld.hosts = {"10.0.0.1"};
   slurmctld.auth_info = "socket=/munge";
   slurmctld.plugin_dir = "/plugins:/stock";
-  slurmctld.scheduler_type = "sched/swell";
+  slurmctld.scheduler_type = "sched/backfill";
   slurmctld.select_type = "select/cons_tres";
   slurmctld.job_submit_plugins = "lua,swell";
   slurmctld.preempt_type = "preempt/qos";
   slurmctld.slurmctld_parameters = "preempt_send_user_signal";
   slurmctld.accounting_storage_type = "accounting_storage/slurmdbd";
+  site.answers = Result<void>();
   site.slurmctld = slurmctld;
+  site.under_stock_name = true;
+  site.shadow = plugin("sched_backfill.so");
   site.config.cluster_name = "c1";
   site.config.controller_names = {"head"};
   site.config.enforces_qos = site.config.enforces_limits = true;
@@ -49,7 +52,7 @@ inline tools::doctor::Site healthy_site() {
 
   site.swell_conf_path = "/etc/slurm/swell.conf";
   site.swell_conf = controller::Config::parse("ExpansionQOS=expansion\n");
-  site.slurmctld_plugins = {plugin("sched_swell.so"), plugin("job_submit_swell.so")};
+  site.slurmctld_plugins = {plugin("sched_backfill.so"), plugin("job_submit_swell.so")};
   site.plugstack_path = "/etc/slurm/plugstack.conf";
   tools::doctor::PlugstackEntry entry;
   entry.where = site.plugstack_path;
