@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "controller/controller.h"
+#include "controller/refusals.h"
 
 namespace swell::controller {
 
@@ -11,103 +12,70 @@ namespace {
 
 /// A companion that an agent does not list is given this long: its allocation may be under way on the
 /// agent's former connection.
-constexpr double unlisted_kept_s = 15;
-/// How long a hello of a job that Slurm's records do not show running yet is kept.
-constexpr double hello_kept_s = 5;
+constexpr double kUnlistedKept_s = 15;
+/// An agent that released a companion has cancelled it already; where it did not, this happens so much later.
+constexpr double kReleasedKept_s = 5;
+/// An agent gives way to another one of its job after it was silent for so many AgentTimeouts.
+constexpr double kSilentAgentTimeouts = 4;
 /// The longest wait after growths that failed, in growth intervals.
-constexpr int most_backoff = 32;
+constexpr int kMaxBackoff = 32;
 
 }  // namespace
 
 void Controller::handle_agents(double now) {
-  auto waiting = std::move(waiting_hellos_);
-  waiting_hellos_.clear();
-  for (auto& [event, came] : waiting) {
-    const auto& hello = std::get<control::Hello>(event.message);
-    if (const auto found = jobs_.find(hello.job); found != jobs_.end() || now - came >= hello_kept_s)
-      handle(event, hello, now);
-    else
-      waiting_hellos_.emplace_back(std::move(event), came);
-  }
+  bool hello_came = false;
+  for (const control::Server::Event& event : sessions_.take(now, hello_came)) handle(event, now);
+  // Its job, and the companions that it lists, may have started since the last look.
+  if (hello_came) parts_.slurm->forget();
+}
 
-  for (control::Server::Event& event : parts_.server->take()) {
-    if (event.kind == control::Server::Event::Kind::closed) {
-      if (ElasticJob* job = job_of(event.connection)) agent_gone(*job, now);
-      connections_.erase(event.connection);
-      std::erase_if(waiting_hellos_, [&](const auto& each) { return each.first.connection == event.connection; });
-      continue;
-    }
-    if (const auto* hello = std::get_if<control::Hello>(&event.message)) {
-      if (jobs_.contains(hello->job)) {
-        handle(event, *hello, now);
-      } else {
-        parts_.slurm->forget();  // it may have started since the last look
-        waiting_hellos_.emplace_back(std::move(event), now);
-      }
-      continue;
-    }
-    ElasticJob* job = job_of(event.connection);
-    if (job == nullptr) {
-      refuse(event.connection, "the first message must be a hello");
-      continue;
-    }
-    job->agent_seen = now;
-    decide_due_ = true;
-    std::visit(
-        [&](const auto& message) {
-          if constexpr (requires { this->handle(*job, message, now); }) handle(*job, message, now);
-          else refuse(event.connection, "this message is not for the controller");
-        },
-        event.message);
+void Controller::answer_hellos(double now) {
+  for (const control::Server::Event& event : sessions_.answerable(jobs_, now)) handle(event, now);
+}
+
+void Controller::handle(const control::Server::Event& event, double now) {
+  if (sessions_.is_closed(event.connection)) return;  // by what was said just before
+  ElasticJob* job = job_of(event.connection);
+  if (event.kind == control::Server::Event::Kind::closed) {
+    if (job != nullptr) agent_gone(*job, now);
+    return sessions_.forget(event.connection);
   }
+  if (const auto* hello = std::get_if<control::Hello>(&event.message)) return handle(event, *hello, now);
+  if (job == nullptr) return refuse(event.connection, "the first message must be a hello", now);
+  job->agent_seen = now;
+  decide_due_ = true;
+  std::visit(
+      [&](const auto& message) {
+        if constexpr (requires { this->handle(*job, message, now); }) handle(*job, message, now);
+        else refuse(event.connection, "this message is not for the controller", now);
+      },
+      event.message);
 }
 
 ElasticJob* Controller::job_of(control::ConnectionId connection) {
-  const auto found = connections_.find(connection);
-  if (found == connections_.end()) return nullptr;
-  const auto job = jobs_.find(found->second);
+  const std::optional<JobId> id = sessions_.job_of(connection);
+  const auto job = id ? jobs_.find(*id) : jobs_.end();
   return job != jobs_.end() && job->second.agent == connection ? &job->second : nullptr;
 }
 
-void Controller::refuse(control::ConnectionId connection, const std::string& reason) {
-  parts_.server->send(connection, control::Refused{reason});
-  parts_.server->close(connection);
-  connections_.erase(connection);
-}
-
-std::string Controller::reason_to_refuse(const control::Server::Event& event, const control::Hello& hello,
-                                         double now) const {
-  if (hello.version != control::protocol_version)
-    return fmt::format("this swellrun speaks protocol {}, the controller {}: install the same version of Swell on "
-                       "every node", hello.version, control::protocol_version);
-  const auto found = jobs_.find(hello.job);
-  if (found == jobs_.end())
-    return fmt::format("job {} is no running elastic job (submit it with --elastic)", hello.job);
-  const ElasticJob& job = found->second;
-  if (job.uid != event.uid) return fmt::format("job {} belongs to another user", hello.job);
-  if (job.agent && now - job.agent_seen < parts_.config.agent_timeout_s * 4)
-    return fmt::format("another swellrun manages job {} already", hello.job);
-  if (hello.workers * hello.gpus_per_worker != job.basic_gpus)
-    return fmt::format("{} workers of {} GPUs do not use the {} GPUs of job {}", hello.workers,
-                       hello.gpus_per_worker, job.basic_gpus, hello.job);
-  return {};
+void Controller::refuse(control::ConnectionId connection, const std::string& reason, double now) {
+  if (ElasticJob* job = job_of(connection)) agent_gone(*job, now);
+  sessions_.send(connection, control::Refused{reason});
+  sessions_.close(connection);
 }
 
 void Controller::handle(const control::Server::Event& event, const control::Hello& hello, double now) {
-  if (const std::string reason = reason_to_refuse(event, hello, now); !reason.empty()) {
+  const double patience_s = kSilentAgentTimeouts * parts_.config.agent_timeout_s;
+  if (const std::string reason = sessions_.reason_to_refuse(event, hello, jobs_, now, patience_s); !reason.empty()) {
     events_.say(fmt::format("refusing the agent of uid {} at {}: {}", event.uid, event.peer, reason));
-    refuse(event.connection, reason);
-    return;
+    return refuse(event.connection, reason, now);
   }
   welcome(event, hello, jobs_.at(hello.job), now);
 }
 
 void Controller::welcome(const control::Server::Event& event, const control::Hello& hello, ElasticJob& job, double now) {
-  if (job.agent) {  // silent for long: its machine or the network went away
-    connections_.erase(*job.agent);
-    parts_.server->close(*job.agent);
-  }
-  connections_[event.connection] = job.id;
+  if (job.agent) sessions_.close(*job.agent);  // silent for long: its machine or the network went away
+  sessions_.speaks_for(event.connection, job.id);
   job.agent = event.connection;
   job.agent_seen = now;
   job.gpus_per_worker = hello.gpus_per_worker;
@@ -115,8 +83,7 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
   decide_due_ = true;
   events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
                 fmt::format("job {}: its agent on {} has connected", job.id, hello.host));
-  parts_.server->send(event.connection,
-                      control::Welcome{control::protocol_version, job.spec.text(), job.basic_gpus});
+  sessions_.send(event.connection, control::Welcome{control::protocol_version, job.spec.text(), job.basic_gpus});
 
   // The two sides' lists of companions become one: what only one side knows is given up.
   auto listed = [&](JobId companion) {
@@ -127,7 +94,7 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
       tell_shrink(job, companion, now);
     } else if (!listed(companion.id)) {
       companion.leaving = true;
-      companion.deadline = std::max(companion.since + unlisted_kept_s, now);
+      companion.deadline = std::max(companion.since + kUnlistedKept_s, now);
       companion.reason = "the job's agent does not know it";
     }
   }
@@ -142,48 +109,36 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
 }
 
 void Controller::handle(ElasticJob& job, const control::GrowDone& done, double now) {
-  int failed = 0;
   for (const control::OfferResult& result : done.results) {
-    const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
-    const auto grant = std::find_if(outstanding.begin(), outstanding.end(), [&](const LiveGrant& each) {
-      return each.parent == job.id && each.offer.nonce == result.nonce;
-    });
-    if (result.companion == 0) {
-      ++failed;
-      if (grant != outstanding.end()) {
-        parts_.book->withdraw(result.nonce);
-        saved_.issued.erase(result.nonce);
-      }
-      events_.event("grant-refused", {{"job", job.id}, {"reason", result.reason}},
-                    fmt::format("job {} could not take up its grant: {}", job.id, result.reason));
-      continue;
-    }
-    if (job.find(result.companion) != nullptr || grant == outstanding.end()) continue;
-    Companion companion;
-    companion.id = result.companion;
-    companion.grant = result.nonce;
-    companion.node = grant->offer.node;
-    companion.gpus = {grant->offer.gpus, grant->offer.gpu_type, ""};
-    companion.held = {grant->offer.gpus, grant->offer.cpus, grant->offer.memory_mib};
-    companion.since = now;
-    job.companions.push_back(std::move(companion));
+    // Where it says that there is a companion, Slurm's records will show it, or the grant expires: an agent may name any job.
+    if (result.companion != 0) continue;
+    const auto grant = parts_.book->find(result.nonce);
+    if (!grant || grant->parent != job.id) continue;
+    parts_.book->withdraw(result.nonce);
+    saved_.issued.erase(result.nonce);
+    ++job.refusals;
+    job.refused_for = refusal_kind(result.reason);
+    events_.event("grant-refused", {{"job", job.id}, {"kind", job.refused_for}, {"reason", result.reason}},
+                  fmt::format("job {} could not take up its grant: {}", job.id, result.reason));
   }
-  job.failed_growths = failed == static_cast<int>(done.results.size()) ? job.failed_growths + 1 : 0;
-  if (job.failed_growths > 0) {
-    const int backoff = std::min(1 << std::min(job.failed_growths - 1, 10), most_backoff);
-    job.grow_after = now + std::max(parts_.config.growth_interval_s, 1.0) * backoff;
-  }
+  if (job.offered && !parts_.book->has_grant_of(job.id)) growth_failed(job, now);
   parts_.slurm->forget();
+}
+
+void Controller::growth_failed(ElasticJob& job, double now) {
+  job.offered = false;
+  ++job.failed_growths;
+  const int backoff = std::min(1 << std::min(job.failed_growths - 1, 10), kMaxBackoff);
+  job.grow_after = now + std::max(parts_.config.growth_interval_s, 1.0) * backoff;
 }
 
 void Controller::handle(ElasticJob& job, const control::Released& released, double now) {
   Companion* companion = job.find(released.companion);
   if (companion == nullptr) return;
-  if (!companion->leaving) {
-    companion->leaving = true;
-    companion->reason = released.reason;
-  }
-  companion->deadline = std::min(companion->deadline, now + 5);  // its agent has cancelled it already
+  const double cancelled_by = now + kReleasedKept_s;
+  companion->deadline = companion->leaving ? std::min(companion->deadline, cancelled_by) : cancelled_by;
+  if (!companion->leaving) companion->reason = released.reason;
+  companion->leaving = true;
   job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
   parts_.slurm->forget();
 }
@@ -203,8 +158,7 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double) 
 void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {
   events_.event("agent-left", {{"job", job.id}, {"exit_code", bye.exit_code}},
                 fmt::format("job {}: its program has ended with exit code {}", job.id, bye.exit_code));
-  connections_.erase(*job.agent);
-  parts_.server->close(*job.agent);
+  sessions_.close(*job.agent);
   job.agent.reset();
   job.state = control::JobState::allocated;
   parts_.book->withdraw_all(job.id);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <limits>
 
+#include "controller/refusals.h"
 #include "controller/view_builder.h"
 #include "core/policy/registry.h"
 
@@ -42,7 +43,7 @@ Json companion_json(const Companion& companion) {
 
 Controller::Controller(Parts parts)
     : parts_(std::move(parts)), events_(parts_.config.event_log, parts_.log),
-      fabric_(parts_.fabric_files) {
+      fabric_(parts_.fabric_files), sessions_(*parts_.server) {
   Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(parts_.config.policy, {parts_.config.aggressiveness});
   if (policy) policy_ = std::move(*policy);
   if (parts_.state_path.empty()) return;
@@ -56,7 +57,7 @@ double Controller::cycle(double now) {
   const double begin = clock_s(CLOCK_MONOTONIC), own_begin = clock_s(CLOCK_THREAD_CPUTIME_ID);
   handle_agents(now);
   const bool changed = look(now);
-  handle_agents(now);  // hellos that waited for a fresh look
+  answer_hellos(now);
   keep_deadlines(now);
   if (decide_due_ && have_snapshot_) decide(now);
   save();
@@ -96,13 +97,16 @@ bool Controller::look(double now) {
   have_snapshot_ = true;
   decide_due_ = true;
   const Reconciled result = reconcile(snapshot_, jobs_, saved_.issued, now);
-  for (const Change& change : result.changes) report(change, now);
-  for (const auto& [companion, reason] : result.cancel) cancel(companion, reason);
-
+  // Before report() withdraws their grants: job_modify must know them by one or the other.
   std::vector<JobId> companions;
   for (const auto& [id, job] : jobs_)
     for (const Companion& companion : job.companions) companions.push_back(companion.id);
   parts_.book->set_companions(std::move(companions));
+
+  for (const Change& change : result.changes) report(change, now);
+  for (const auto& [companion, reason] : result.cancel) cancel(companion, reason);
+  // Jobs that ended while nobody looked, as at a restart.
+  std::erase_if(saved_.issued, [&](const auto& issued) { return !jobs_.contains(issued.second.parent); });
   return true;
 }
 
@@ -123,20 +127,16 @@ void Controller::report(const Change& change, double now) {
     case Change::Kind::job_ended:
       events_.event("job-ended", {{"job", job_id}}, fmt::format("elastic job {} has ended", job_id));
       parts_.book->withdraw_all(job_id);
-      std::erase_if(saved_.issued, [&](const auto& issued) { return issued.second == job_id; });
-      for (auto it = connections_.begin(); it != connections_.end();) {
-        if (it->second != job_id) {
-          ++it;
-          continue;
-        }
-        parts_.server->close(it->first);
-        it = connections_.erase(it);
-      }
+      std::erase_if(saved_.issued, [&](const auto& issued) { return issued.second.parent == job_id; });
+      sessions_.close_all_of(job_id);
       break;
-    case Change::Kind::companion_adopted:
     case Change::Kind::companion_started:
       parts_.book->withdraw(companion.grant);
-      if (change.kind == Change::Kind::companion_adopted && job != nullptr && !job->agent) job->agent_seen = now;
+      if (job != nullptr) {
+        if (!job->agent) job->agent_seen = now;
+        job->offered = false;
+        job->failed_growths = 0;
+      }
       event("companion-started", fmt::format("job {} is lent {} GPUs on {} (companion {})", job_id,
                                              companion.gpus.count, companion.node, companion.id));
       break;
@@ -145,12 +145,22 @@ void Controller::report(const Change& change, double now) {
             fmt::format("Slurm preempts companion {} of job {} on {}", companion.id, job_id, companion.node));
       if (job != nullptr) tell_shrink(*job, companion, now);
       break;
+    case Change::Kind::companion_excessive:
+      if (job != nullptr) {
+        ++job->refusals;
+        job->refused_for = refused::kExcess;
+        growth_failed(*job, now);
+      }
+      event("companion-excessive", fmt::format("companion {} of job {} is not what was granted", companion.id, job_id));
+      break;
     case Change::Kind::companion_ended:
+      saved_.issued.erase(companion.grant);
       if (job != nullptr) ++job->reclaims;
       event("companion-ended", fmt::format("job {} gave {} GPUs on {} back (companion {})", job_id,
                                            companion.gpus.count, companion.node, companion.id));
       break;
     case Change::Kind::companion_lost:
+      saved_.issued.erase(companion.grant);
       event("companion-lost", fmt::format("job {} lost companion {} on {}", job_id, companion.id, companion.node));
       if (job != nullptr) {
         Companion gone = companion;
@@ -163,11 +173,20 @@ void Controller::report(const Change& change, double now) {
   }
 }
 
-void Controller::cancel(JobId companion, const std::string& reason) {
-  events_.event("cancel", {{"companion", Json::object({{"id", companion}})}, {"reason", reason}},
-                fmt::format("cancelling companion {}: {}", companion, reason));
-  if (Result<void> done = parts_.slurm->cancel(companion); !done) events_.say(done.error().message());
+void Controller::cancel(const CompanionIdentity& companion, const std::string& reason) {
   parts_.slurm->forget();
+  const Result<std::optional<slurm::JobRecord>> record = parts_.slurm->load_job(companion.id);
+  if (!record) return events_.say(record.error().message());
+  using slurm::JobPhase;
+  if (!*record || (*record)->phase == JobPhase::ended || (*record)->phase == JobPhase::completing) return;
+  if (const Result<void> same = check_identity(**record, companion); !same) {
+    events_.event("cancel-refused", {{"companion", Json::object({{"id", companion.id}})}, {"reason", same.error().message()}},
+                  fmt::format("companion {} is not cancelled: {}", companion.id, same.error().message()));
+    return;
+  }
+  events_.event("cancel", {{"companion", Json::object({{"id", companion.id}})}, {"reason", reason}},
+                fmt::format("cancelling companion {}: {}", companion.id, reason));
+  if (Result<void> done = parts_.slurm->cancel(companion.id); !done) events_.say(done.error().message());
 }
 
 void Controller::tell_shrink(ElasticJob& job, const Companion& companion, double now) {
@@ -176,26 +195,30 @@ void Controller::tell_shrink(ElasticJob& job, const Companion& companion, double
   shrink.companions = {companion.id};
   shrink.deadline_s = static_cast<int>(std::ceil(std::max(companion.deadline - now, 0.0)));
   shrink.reason = companion.reason;
-  parts_.server->send(*job.agent, std::move(shrink));
+  sessions_.send(*job.agent, std::move(shrink));
 }
 
 // ---- deadlines
 
 void Controller::keep_deadlines(double now) {
   for (const LiveGrant& expired : parts_.book->take_expired(now)) {
-    const auto found = jobs_.find(expired.parent);
-    if (found != jobs_.end())
-      events_.event("grant-expired", {{"job", expired.parent}, {"node", expired.offer.node}},
-                    fmt::format("job {} did not take up {} GPUs on {}", expired.parent, expired.offer.gpus,
-                                expired.offer.node));
     decide_due_ = true;
+    saved_.issued.erase(expired.offer.nonce);
+    const auto found = jobs_.find(expired.parent);
+    if (found == jobs_.end()) continue;
+    ElasticJob& job = found->second;
+    ++job.refusals;
+    job.refused_for = refused::kExpired;
+    events_.event("grant-expired", {{"job", job.id}, {"node", expired.offer.node}},
+                  fmt::format("job {} did not take up {} GPUs on {}", job.id, expired.offer.gpus, expired.offer.node));
+    if (job.offered) growth_failed(job, now);
   }
   for (auto& [id, job] : jobs_) {
     if (!job.agent && !job.companions.empty() && now - job.agent_seen >= parts_.config.agent_timeout_s)
       take_back_all(job, now, fmt::format("job {} has no agent any more", id));
     for (Companion& companion : job.companions) {
       if (!companion.leaving || companion.lost || now < companion.deadline + deadline_slack_s) continue;
-      cancel(companion.id, companion.reason.empty() ? "its time is over" : companion.reason);
+      cancel(job.identity(companion), companion.reason.empty() ? "its time is over" : companion.reason);
       companion.deadline = now + 10;  // asked again where Slurm did not hear it
     }
     if (!decide_due_ && job.agent && job.grow_after > 0 && now >= job.grow_after) {
@@ -307,15 +330,17 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
       offer.time_limit_min =
           static_cast<int>(std::max<std::time_t>((record->end_time - snapshot_.taken) / 60, 1));
     offer.warn_s = std::min(job.spec.grace_s, 65535);
-    saved_.issued[offer.nonce] = job.id;
+    saved_.issued[offer.nonce] = {job.id,     offer.node,    offer.gpu_type, offer.partition, parts_.config.expansion_qos,
+                                  offer.gpus, offer.workers, offer.cpus,     offer.memory_mib};
     events_.event("grant", {{"job", job.id}, {"node", offer.node}, {"gpus", offer.gpus}},
                   fmt::format("granting job {} {} GPUs on {}", job.id, offer.gpus, offer.node));
     grow.offers.push_back(offer);
     parts_.book->add(std::move(live));
   }
   save();  // before anybody can act on the grants
+  job.offered = true;
   job.grow_after = now + std::max(parts_.config.growth_interval_s, parts_.config.grant_expiry_s);
-  parts_.server->send(*job.agent, std::move(grow));
+  sessions_.send(*job.agent, std::move(grow));
 }
 
 // ---- what others see

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "control/server.h"
+#include "controller/agent_sessions.h"
 #include "controller/config.h"
 #include "controller/elastic_job.h"
 #include "controller/event_log.h"
@@ -56,15 +57,17 @@ class Controller {
  private:
   // Agents' messages (agents.cc)
   void handle_agents(double now);
+  void answer_hellos(double now);
+  void handle(const control::Server::Event& event, double now);
   void handle(const control::Server::Event& event, const control::Hello& hello, double now);
   void handle(ElasticJob& job, const control::GrowDone& done, double now);
   void handle(ElasticJob& job, const control::Released& released, double now);
   void handle(ElasticJob& job, const control::Status& status, double now);
   void handle(ElasticJob& job, const control::Bye& bye, double now);
   void welcome(const control::Server::Event& event, const control::Hello& hello, ElasticJob& job, double now);
-  std::string reason_to_refuse(const control::Server::Event& event, const control::Hello& hello, double now) const;
-  void refuse(control::ConnectionId connection, const std::string& reason);
+  void refuse(control::ConnectionId connection, const std::string& reason, double now);
   void agent_gone(ElasticJob& job, double now);
+  void growth_failed(ElasticJob& job, double now);
   ElasticJob* job_of(control::ConnectionId connection);
 
   void note_round(double seconds, double now);
@@ -72,7 +75,8 @@ class Controller {
   // Slurm's records (controller.cc)
   bool look(double now);  ///< whether anything had changed
   void report(const Change& change, double now);
-  void cancel(JobId companion, const std::string& reason);
+  /// The one way in which Swell ends a job: only where slurmctld's record of this moment says that it is this companion.
+  void cancel(const CompanionIdentity& companion, const std::string& reason);
   void tell_shrink(ElasticJob& job, const Companion& companion, double now);
 
   // Deadlines and decisions (controller.cc)
@@ -96,8 +100,7 @@ class Controller {
   slurm::Snapshot snapshot_;
   bool have_snapshot_ = false, decide_due_ = false, draining_ = false;
   SavedState saved_, written_;
-  std::map<control::ConnectionId, JobId> connections_;
-  std::vector<std::pair<control::Server::Event, double>> waiting_hellos_;  ///< with the time they came
+  AgentSessions sessions_;
   double last_decide_s_ = 0, last_own_s_ = 0;
   /// Rounds that looked at a changed queue, since EventLog last got a line about them.
   struct RoundTimes {

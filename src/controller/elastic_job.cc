@@ -7,15 +7,17 @@ control::Tag ElasticJob::tag() const {
   std::vector<control::CompanionWord> words;
   for (const Companion& companion : companions)
     words.push_back({companion.id, companion.node, companion.gpus.indices, companion.gpus.count});
-  return control::Tag{{"elastic", spec.text()},
-                      {"basic", std::to_string(basic_gpus)},
-                      {"lent", std::to_string(lent_gpus())},
-                      {"state", to_text(state)},
-                      {"epoch", std::to_string(epoch)},
-                      {"workers", std::to_string(workers)},
-                      {"grants", std::to_string(grants)},
-                      {"reclaims", std::to_string(reclaims)},
-                      {"companions", control::companions_text(words)}};
+  control::Tag tag{{"elastic", spec.text()},
+                   {"basic", std::to_string(basic_gpus)},
+                   {"lent", std::to_string(lent_gpus())},
+                   {"state", to_text(state)},
+                   {"epoch", std::to_string(epoch)},
+                   {"workers", std::to_string(workers)},
+                   {"grants", std::to_string(grants)},
+                   {"reclaims", std::to_string(reclaims)},
+                   {"companions", control::companions_text(words)}};
+  if (refusals > 0) tag.set("refused", std::to_string(refusals)).set("why", refused_for.empty() ? "?" : refused_for);
+  return tag;
 }
 
 }  // namespace swell::controller

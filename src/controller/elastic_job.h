@@ -9,6 +9,7 @@
 #include "control/elastic_spec.h"
 #include "control/server.h"
 #include "control/tag.h"
+#include "controller/companion_identity.h"
 #include "core/policy/view.h"
 #include "slurm/records.h"
 
@@ -23,8 +24,7 @@ struct Companion {
   std::string node;
   slurm::GpuRequest gpus;
   policy::Resources held;
-  double since = 0;              ///< when the controller first heard of it
-  bool seen = false;             ///< Slurm's records show it, with its tag
+  double since = 0;              ///< when Slurm's records first showed it
   bool leaving = false;
   bool by_slurm = false;         ///< leaving because Slurm preempts it
   bool lost = false;             ///< leaving because it ended though nobody took it back
@@ -49,7 +49,10 @@ struct ElasticJob {
   std::optional<control::ConnectionId> agent;
   double agent_seen = 0;         ///< last sign of life, or when it was lost
   double grow_after = 0;
+  bool offered = false;          ///< offers were made, and none of them has become a companion yet
   int failed_growths = 0;        ///< in a row: each makes the next wait longer
+  int refusals = 0;              ///< offers that became no companion
+  std::string refused_for;       ///< the kind of the last of them, one word of refusals.h
   std::string written;           ///< AdminComment as last written or read
 
   int lent_gpus() const noexcept {
@@ -67,6 +70,7 @@ struct ElasticJob {
       if (each.id == companion) return &each;
     return nullptr;
   }
+  CompanionIdentity identity(const Companion& companion) const { return {companion.id, id, uid, companion.grant}; }
   /// What `scontrol show job` prints between swell[ and ].
   control::Tag tag() const;
 };

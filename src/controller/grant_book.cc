@@ -62,6 +62,23 @@ std::vector<LiveGrant> GrantBook::outstanding() const {
   return all;
 }
 
+std::optional<LiveGrant> GrantBook::find(const std::string& nonce) const {
+  std::lock_guard lock(mutex_);
+  const auto found = grants_.find(nonce);
+  return found != grants_.end() ? std::optional<LiveGrant>(found->second) : std::nullopt;
+}
+
+bool GrantBook::has_grant_of(JobId parent) const {
+  std::lock_guard lock(mutex_);
+  return std::any_of(grants_.begin(), grants_.end(), [&](const auto& entry) { return entry.second.parent == parent; });
+}
+
+bool GrantBook::has_unseen_companion_of(uid_t uid) const {
+  std::lock_guard lock(mutex_);
+  return std::any_of(grants_.begin(), grants_.end(),
+                     [&](const auto& entry) { return entry.second.used && entry.second.uid == uid; });
+}
+
 void GrantBook::set_companions(std::vector<JobId> companions) {
   std::sort(companions.begin(), companions.end());
   std::lock_guard lock(mutex_);

@@ -36,12 +36,17 @@ class GrantBook {
   std::vector<LiveGrant> take_expired(double now);
   /// Marks a grant used and returns it. The error says why it cannot be used.
   Result<LiveGrant> use(const std::string& nonce, uid_t uid, double now);
+  /// A grant that stands, used or not.
+  std::optional<LiveGrant> find(const std::string& nonce) const;
+  bool has_grant_of(JobId parent) const;
   /// What is offered or just being allocated: counted as taken until Slurm's records show it.
   std::vector<LiveGrant> outstanding() const;
 
   /// Companions by id, so that job_modify can tell them from other jobs.
   void set_companions(std::vector<JobId> companions);
   bool is_companion(JobId job) const;
+  /// Has a companion of this user been admitted that Slurm's records have not shown yet? Its job id is not known then.
+  bool has_unseen_companion_of(uid_t uid) const;
 
   /// In which order companions would be taken back: for the select plugin, which asks under slurmctld's locks.
   void set_given_up_first(std::vector<JobId> companions);

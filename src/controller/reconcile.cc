@@ -4,17 +4,15 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
+#include <vector>
 
 namespace swell::controller {
 
 namespace {
 
-/// A companion that the agent told of and that Slurm's records did not show for so long is gone.
-constexpr double unseen_kept_s = 5;
-
 class Reconciler {
  public:
-  Reconciler(const slurm::Snapshot& snapshot, JobTable& jobs, const std::map<std::string, JobId>& issued, double now)
+  Reconciler(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued, double now)
       : snapshot_(snapshot), jobs_(jobs), issued_(issued), now_(now) {}
 
   Reconciled run() {
@@ -55,6 +53,8 @@ class Reconciler {
       job.written = record.admin_comment;
       job.grants = static_cast<int>(tag->number("grants").value_or(0));
       job.reclaims = static_cast<int>(tag->number("reclaims").value_or(0));
+      job.refusals = static_cast<int>(tag->number("refused").value_or(0));
+      job.refused_for = tag->get("why");
       for (const control::CompanionWord& word : control::companions_from(tag->get("companions")))
         named_.insert({record.id, word.id});
       jobs_.emplace(record.id, std::move(job));
@@ -79,43 +79,41 @@ class Reconciler {
   void end_job(const ElasticJob& job) {
     add(Change::Kind::job_ended, job.id, {});
     for (const Companion& companion : job.companions)
-      cancel(companion.id, fmt::format("its parent, job {}, is not running any more", job.id));
+      cancel(job.identity(companion), fmt::format("its parent, job {}, is not running any more", job.id));
   }
 
   void see_companion(const slurm::JobRecord& record) {
     if (record.phase == slurm::JobPhase::pending || record.phase == slurm::JobPhase::ended) return;
-    const auto tag = control::Tag::find(record.admin_comment);
-    const auto parent_id = tag ? tag->number("parent") : std::nullopt;
-    if (!parent_id) return;
+    const auto identity = identity_in(record);
+    if (!identity) return;
     const bool holding = holds_its_nodes(record);
-    const auto parent = jobs_.find(static_cast<JobId>(*parent_id));
+    const auto parent = jobs_.find(identity->parent);
     if (parent == jobs_.end() || parent->second.uid != record.uid) {
-      if (holding) cancel(record.id, fmt::format("its parent, job {}, is not running any more", *parent_id));
+      if (holding) cancel(*identity, fmt::format("its parent, job {}, is not running any more", identity->parent));
       return;
     }
     ElasticJob& job = parent->second;
+    if (Companion* old = job.find(record.id); old != nullptr && old->grant != identity->grant)
+      drop(job, Companion(*old));  // slurmctld gave its id out again
+    const auto grant = issued_.find(identity->grant);
+    const bool issued = grant != issued_.end() && grant->second.parent == job.id;
     Companion* companion = job.find(record.id);
-    if (companion != nullptr && companion->grant != tag->get("grant")) return;  // an old id, used again
     if (companion == nullptr) {
       if (!holding) return;
-      const auto grant = issued_.find(tag->get("grant"));
       const bool named = named_.contains({job.id, record.id});
-      if (!named && (grant == issued_.end() || grant->second != job.id)) {
-        cancel(record.id, fmt::format("job {} does not name it as its companion", job.id));
+      const bool used = std::any_of(job.companions.begin(), job.companions.end(),
+                                    [&](const Companion& each) { return each.grant == identity->grant; });
+      if (used || (!issued && !named)) {
+        cancel(*identity, used ? fmt::format("job {} has a companion on the same grant", job.id)
+                               : fmt::format("job {} does not name it as its companion", job.id));
         return;
       }
-      Companion fresh;
-      fresh.id = record.id;
-      fresh.grant = tag->get("grant");
-      fresh.since = now_;
-      job.companions.push_back(fresh);
-      companion = &job.companions.back();
+      companion = &job.companions.emplace_back();
+      companion->id = record.id;
+      companion->grant = identity->grant;
+      companion->since = now_;
       learn(*companion, record);
       if (!named) ++job.grants;
-      add(Change::Kind::companion_adopted, job.id, *companion);
-    } else if (!companion->seen) {
-      learn(*companion, record);
-      ++job.grants;
       add(Change::Kind::companion_started, job.id, *companion);
     }
     shown_.insert(record.id);
@@ -125,7 +123,10 @@ class Reconciler {
         companion->leaving = companion->lost = true;
         add(Change::Kind::companion_lost, job.id, *companion);
       }
-    } else if (record.preempt_time != 0 && !companion->by_slurm) {
+      return;
+    }
+    if (issued) check_excess(job, *companion, record, grant->second, *identity);
+    if (record.preempt_time != 0 && !companion->by_slurm) {
       companion->by_slurm = true;
       companion->leaving = true;
       companion->reason = "preempted by Slurm";
@@ -134,35 +135,51 @@ class Reconciler {
     }
   }
 
+  void check_excess(ElasticJob& job, Companion& companion, const slurm::JobRecord& record, const IssuedGrant& grant,
+                    const CompanionIdentity& identity) {
+    const auto partition = std::find_if(snapshot_.partitions.begin(), snapshot_.partitions.end(),
+                                        [&](const auto& each) { return each.name == record.partition; });
+    const bool whole_nodes = partition != snapshot_.partitions.end() && partition->gives_whole_nodes;
+    const Result<void> within = check_within_grant(record, grant, whole_nodes);
+    if (within) return;
+    const std::string reason = "it holds more than was granted: " + within.error().message();
+    if (!companion.leaving) {
+      companion.leaving = true;
+      companion.deadline = now_;
+      companion.reason = reason;
+      add(Change::Kind::companion_excessive, job.id, companion);
+    }
+    cancel(identity, reason);
+  }
+
   static void learn(Companion& companion, const slurm::JobRecord& record) {
-    companion.seen = true;
     companion.node = record.nodes.empty() ? companion.node : record.nodes.front();
     if (!record.gpus.empty()) companion.gpus = record.gpus.front().gpus;
     companion.held = {companion.gpus.count, record.cpus, record.memory_mib};
   }
 
   void drop_gone_companions() {
-    for (auto& [id, job] : jobs_) {
-      std::erase_if(job.companions, [&, parent = id](const Companion& companion) {
-        if (shown_.contains(companion.id)) return false;
-        if (!companion.seen && now_ - companion.since < unseen_kept_s) return false;
-        if (!companion.leaving) add(Change::Kind::companion_lost, parent, companion);
-        else if (!companion.lost) add(Change::Kind::companion_ended, parent, companion);
-        return true;
-      });
-    }
+    for (auto& [id, job] : jobs_)
+      for (const Companion& companion : std::vector<Companion>(job.companions))
+        if (!shown_.contains(companion.id)) drop(job, companion);
+  }
+
+  void drop(ElasticJob& job, const Companion& gone) {
+    if (!gone.leaving) add(Change::Kind::companion_lost, job.id, gone);
+    else if (!gone.lost) add(Change::Kind::companion_ended, job.id, gone);
+    std::erase_if(job.companions, [id = gone.id](const Companion& each) { return each.id == id; });
   }
 
   void add(Change::Kind kind, JobId job, const Companion& companion) {
     result_.changes.push_back({kind, job, companion});
   }
-  void cancel(JobId companion, const std::string& why) {
-    if (cancelled_.insert(companion).second) result_.cancel.emplace_back(companion, why);
+  void cancel(const CompanionIdentity& companion, const std::string& why) {
+    if (cancelled_.insert(companion.id).second) result_.cancel.emplace_back(companion, why);
   }
 
   const slurm::Snapshot& snapshot_;
   JobTable& jobs_;
-  const std::map<std::string, JobId>& issued_;
+  const IssuedGrants& issued_;
   double now_;
   std::set<JobId> alive_, shown_, cancelled_;
   std::set<std::pair<JobId, JobId>> named_;  ///< parent and companion, as AdminComment said
@@ -171,8 +188,7 @@ class Reconciler {
 
 }  // namespace
 
-Reconciled reconcile(const slurm::Snapshot& snapshot, JobTable& jobs, const std::map<std::string, JobId>& issued,
-                     double now) {
+Reconciled reconcile(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued, double now) {
   return Reconciler(snapshot, jobs, issued, now).run();
 }
 

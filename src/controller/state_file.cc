@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <sstream>
+#include <type_traits>
 #include <unistd.h>
 
 #include "core/json.h"
@@ -16,6 +18,9 @@
 namespace swell::controller {
 
 namespace {
+
+/// Of the file; older ones are read too.
+constexpr std::int64_t kVersion = 2;
 
 Error failure(const std::string& path) { return Error(fmt::format("{}: {}", path, std::strerror(errno))); }
 
@@ -36,12 +41,60 @@ Result<void> write_synced(const std::string& path, const std::string& text) {
   return {};
 }
 
+constexpr std::int64_t kMaxJobId = std::numeric_limits<control::JobId>::max();
+constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
+
+/// Version 1 kept the parent's id alone.
+Result<IssuedGrant> parent_alone(const Json& json) {
+  const json_int_t id = json_integer_value(json.get());
+  if (!json.is_integer() || id < 1 || id > kMaxJobId) return Error(fmt::format("{} is no job id", json.dump()));
+  IssuedGrant grant;
+  grant.parent = static_cast<control::JobId>(id);
+  return grant;
+}
+
+Result<IssuedGrant> grant_from(const Json& json) {
+  if (!json.is_object()) return Error("it must be an object");
+  IssuedGrant grant;
+  std::optional<Error> problem;
+  auto number = [&](const char* key, auto& into, std::int64_t least, std::int64_t most) {
+    const Result<std::int64_t> read = json.integer_at(key, least, most);
+    if (!read && !problem) problem = read.error();
+    if (read) into = static_cast<std::remove_reference_t<decltype(into)>>(*read);
+  };
+  auto text = [&](const char* key, std::string& into) {
+    Result<std::string> read = json.string_at(key);
+    if (!read && !problem) problem = read.error();
+    if (read) into = std::move(*read);
+  };
+  number("parent", grant.parent, 1, kMaxJobId);
+  text("node", grant.node);
+  text("gpu_type", grant.gpu_type);
+  text("partition", grant.partition);
+  text("qos", grant.qos);
+  number("gpus", grant.gpus, 0, kMaxInt);
+  number("workers", grant.workers, 0, kMaxInt);
+  number("cpus", grant.cpus, 0, kMaxInt);
+  number("memory_mib", grant.memory_mib, 0, std::numeric_limits<std::int64_t>::max());
+  if (problem) return *problem;
+  return grant;
+}
+
 }  // namespace
 
 Result<void> save_state(const std::string& path, const SavedState& state) {
   Json issued = Json::object();
-  for (const auto& [nonce, parent] : state.issued) issued.set(nonce.c_str(), parent);
-  const Json json = Json::object({{"version", 1}, {"issued", issued}});
+  for (const auto& [nonce, grant] : state.issued)
+    issued.set(nonce.c_str(), Json::object({{"parent", grant.parent},
+                                            {"node", grant.node},
+                                            {"gpu_type", grant.gpu_type},
+                                            {"partition", grant.partition},
+                                            {"qos", grant.qos},
+                                            {"gpus", grant.gpus},
+                                            {"workers", grant.workers},
+                                            {"cpus", grant.cpus},
+                                            {"memory_mib", grant.memory_mib}}));
+  const Json json = Json::object({{"version", kVersion}, {"issued", issued}});
   const std::string fresh = path + ".new";
   if (Result<void> written = write_synced(fresh, json.dump_pretty()); !written) return written;
   if (std::rename(fresh.c_str(), path.c_str()) != 0) return failure(path);
@@ -56,14 +109,14 @@ Result<SavedState> load_state(const std::string& path) {
   text << in.rdbuf();
   const Result<Json> json = Json::parse(text.str());
   if (!json) return json.error().while_doing(path);
-  const Result<std::int64_t> version = json->integer_at("version", 1, 1);
+  const Result<std::int64_t> version = json->integer_at("version", 1, kVersion);
   if (!version) return version.error().while_doing(path);
   SavedState state;
   const Json issued = json->at("issued");
-  for (const auto& [nonce, parent] : issued.members()) {
-    const Result<std::int64_t> id = issued.integer_at(nonce.c_str(), 1, std::numeric_limits<control::JobId>::max());
-    if (!id) return id.error().while_doing(path);
-    state.issued[nonce] = static_cast<control::JobId>(*id);
+  for (const auto& [nonce, member] : issued.members()) {
+    const Result<IssuedGrant> grant = *version == 1 ? parent_alone(member) : grant_from(member);
+    if (!grant) return grant.error().while_doing(fmt::format("{}: grant {}", path, nonce));
+    state.issued[nonce] = *grant;
   }
   return state;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -9,11 +10,25 @@
 
 namespace swell::controller {
 
+/// What a grant was for: what Slurm then allocates is compared with it.
+struct IssuedGrant {
+  control::JobId parent = 0;
+  std::string node, gpu_type, partition, qos;   ///< partition, qos empty: not compared
+  int gpus = 0;                                 ///< 0: not known
+  int workers = 0, cpus = 0;
+  std::int64_t memory_mib = 0;                  ///< 0: Slurm's defaults decide
+
+  friend bool operator==(const IssuedGrant&, const IssuedGrant&) = default;
+};
+
+/// Grants that stand or have become a companion, by nonce.
+using IssuedGrants = std::map<std::string, IssuedGrant>;
+
 /// What the controller must know after a crash and Slurm does not keep: which grants it issued to
 /// which job. With it a companion that started just before the crash is recognised, and one that
 /// only claims to be one is not. Counters live in the jobs' AdminComment.
 struct SavedState {
-  std::map<std::string, control::JobId> issued;   ///< nonce -> parent
+  IssuedGrants issued;
 
   friend bool operator==(const SavedState&, const SavedState&) = default;
 };

@@ -96,7 +96,7 @@ class Builder {
     const auto parent = jobs_.find(grant.parent);
     if (parent == jobs_.end()) return false;
     return std::any_of(parent->second.companions.begin(), parent->second.companions.end(),
-                       [&](const Companion& companion) { return companion.seen && companion.grant == grant.offer.nonce; });
+                       [&](const Companion& companion) { return companion.grant == grant.offer.nonce; });
   }
 
   void add_job(const ElasticJob& job, const slurm::JobRecord& record) {

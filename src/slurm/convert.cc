@@ -92,6 +92,8 @@ JobRecord convert(const job_info_t& info) {
   job.id = info.job_id;
 #endif
   job.het_leader = info.het_job_id;
+  job.has_script = info.batch_flag != 0;
+  job.in_array = info.array_job_id != 0 || info.array_task_str != nullptr;
   job.uid = info.user_id;
   job.user = text(info.user_name);
   job.name = text(info.name);
@@ -171,6 +173,7 @@ PartitionRecord convert(const partition_info_t& info) {
   partition.is_default = (info.flags & PART_FLAG_DEFAULT) != 0;
   partition.priority_tier = info.priority_tier;
   partition.up = info.state_up == PARTITION_UP;
+  partition.gives_whole_nodes = info.max_share == 0;
   return partition;
 }
 

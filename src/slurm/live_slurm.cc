@@ -38,6 +38,19 @@ class LiveSlurm final : public SlurmApi {
 
   void forget() override { forced_ = true; }
 
+  Result<std::optional<JobRecord>> load_job(JobId job) override {
+    job_info_msg_t* message = nullptr;
+    if (slurm_load_job(&message, job, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS) {
+      if (errno == ESLURM_INVALID_JOB_ID) return std::optional<JobRecord>{};
+      return failure("slurm_load_job").while_doing(fmt::format("looking at job {}", job));
+    }
+    const LoadedJobs loaded(message);
+    // For an array or a heterogeneous job slurmctld sends all of it.
+    for (std::uint32_t i = 0; i < message->record_count; ++i)
+      if (JobRecord record = convert(message->job_array[i]); record.id == job) return std::optional<JobRecord>(std::move(record));
+    return std::optional<JobRecord>{};
+  }
+
   Result<void> cancel(JobId job) override {
     if (slurm_kill_job(job, SIGKILL, 0) == SLURM_SUCCESS) return {};
     if (errno == ESLURM_ALREADY_DONE || errno == ESLURM_INVALID_JOB_ID) return {};

@@ -45,6 +45,8 @@ struct JobRecord {
   std::int64_t memory_mib = 0;       ///< held in all; 0 where Slurm does not say
   std::time_t submit_time = 0, start_time = 0, end_time = 0, preempt_time = 0;
   std::uint32_t time_limit_min = 0;  ///< 0: none
+  bool has_script = false;           ///< submitted with sbatch
+  bool in_array = false;             ///< an array, or a task of one
   // What a pending job asks for:
   int pending_tasks = 1;             ///< array tasks that this record stands for
   int min_nodes = 1, max_nodes = 1;
@@ -81,6 +83,7 @@ struct PartitionRecord {
   bool is_default = false;
   int priority_tier = 1;
   bool up = false;
+  bool gives_whole_nodes = false;  ///< OverSubscribe=EXCLUSIVE
 };
 
 /// One look at the cluster.

@@ -19,6 +19,8 @@ class SlurmApi {
   virtual Result<std::optional<Snapshot>> load() = 0;
   /// Makes the next load() give a snapshot whatever changed.
   virtual void forget() = 0;
+  /// One job as slurmctld has it now, whatever the last snapshot said; nothing where it is not in the queue.
+  virtual Result<std::optional<JobRecord>> load_job(JobId job) = 0;
   /// Ends a job at once. Not an error where it has ended already.
   virtual Result<void> cancel(JobId job) = 0;
   virtual Result<void> set_admin_comment(JobId job, const std::string& text) = 0;

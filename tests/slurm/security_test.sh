@@ -64,6 +64,55 @@ garbage_at_the_port() {
 }
 check 'garbage and silence at the port of the controller delay nobody' garbage_at_the_port
 
+# ---- an agent that somebody wrote to do harm
+
+port_of_controller() { sed -n 's/^ControlPort=//p' "$SWELL_CLUSTER_DIR/etc/swell.conf"; }
+munge_socket() { sed -n 's/^AuthInfo=.*socket=\([^,]*\).*/\1/p' "$SLURM_CONF"; }
+hostile() { # USER: an agent of USER's that says what comes on standard input
+  as "$1" "$here/hostile_agent.sh" "$(port_of_controller)" "$(munge_socket)"
+}
+hello_of() { # JOB GPUS
+  printf '{"type":"hello","job":%s,"version":1,"host":"%s","workers":%s,"gpus_per_worker":1,"cpus_per_worker":1,' \
+    "$1" "${3:-here}" "$2"
+  printf '"memory_mib_per_worker":0,"companions":[]}\n'
+}
+# A job of USER that holds 2 GPUs and says it is elastic, without swellrun: its agent is what a test plays. Sets `mine`.
+attackers_job() {
+  mine=$(as "$1" sbatch --parsable --output=/dev/null --elastic=max=8 --gres=gpu:2 --wrap 'sleep 600') &&
+    within 20 in_state "$mine" RUNNING
+}
+events_of() { grep "\"event\":\"$1\"" "$events"; }
+
+cancels_nobodys_jobs() {
+  local a b c d id nonce
+  a=$(sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap 'sleep 600')                 # root's
+  b=$(as games sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap 'sleep 600')        # another user's
+  c=$(as games sbatch --parsable --output=/dev/null --array=1-2 --wrap 'sleep 600')         # an array
+  d=$(as games sbatch --parsable --output=/dev/null --hold --wrap 'sleep 600')              # pending
+  attackers_job nobody && within 20 in_state "$a" RUNNING && within 20 in_state "$b" RUNNING || return
+  {
+    hello_of "$mine" 2
+    printf 'wait grow\n'
+    within 20 grep -q nonce said
+    for nonce in $(grep -o '"nonce":"[0-9a-f]*"' said | cut -d'"' -f4); do
+      printf '{"type":"grow-done","results":['
+      for id in "$a" "$b" "$c" "$((c + 1))" "$d"; do
+        printf '{"nonce":"%s","companion":%s,"reason":""},' "$nonce" "$id"
+      done
+      printf '{"nonce":"%s","companion":%s,"reason":""}]}\n' "$nonce" "$mine"
+    done
+    for id in "$a" "$b" "$c" "$((c + 1))" "$d"; do printf '{"type":"released","companion":%s,"reason":""}\n' "$id"; done
+    printf '{"type":"bye","exit_code":0}\n'
+    within 20 events_of agent-left
+  } | hostile nobody > said
+  events_of agent-left > /dev/null || { echo 'the attack did not reach the controller'; cat said; return 1; }
+  # Whatever the controller does about it, it has done when it has decided on something new.
+  games_job && within 30 grown "$job" 3 || { squeue; return 1; }  # of 8 GPUs, with CPUs for one more
+  for id in "$a" "$b" "${c}_1" "${c}_2"; do in_state "$id" RUNNING || { echo "$id is $(state_of "$id")"; return 1; }; done
+  in_state "$d" PENDING && in_state "$mine" RUNNING
+}
+check 'an agent that names the jobs of others as its companions cancels none of them' cancels_nobodys_jobs
+
 logged() { "$cluster" logs slurmctld | grep "$1" > /dev/null; }
 bad_swell_conf() {
   games_job && within 30 grown "$job" 8 || return

@@ -358,6 +358,247 @@ Test(controller, another_jobs_grant_cannot_be_answered) {
   cr_assert(world.book.use(nonce, 1000, world.now).ok());
 }
 
+Test(controller, an_agent_cannot_name_jobs_of_others_as_its_companions) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.slurm.run(30, "node3", 1, "").uid = 1001;   // another user's
+  world.slurm.run(31, "node3", 1, "").uid = 0;      // root's
+  world.slurm.run(32, "node3", 1, "");              // its own user's, but no companion
+  world.slurm.wait(33, 8);                          // pending
+  world.hello(1, 10, 4);
+  const control::Grow grow = *world.server.last<control::Grow>();
+  control::GrowDone done;
+  for (const control::Offer& offer : grow.offers)
+    for (JobId id : {30u, 31u, 32u, 33u}) done.results.push_back({offer.nonce, id, ""});
+  world.server.says(1, done);
+  world.step();
+  for (JobId id : {30u, 31u, 32u, 33u}) world.server.says(1, control::Released{id, ""});
+  world.step(10);
+  world.server.says(1, control::Bye{0});
+  for (int i = 0; i < 10; ++i) world.step();
+  cr_assert(world.slurm.cancelled.empty(), "%u was cancelled", world.slurm.cancelled.front());
+  cr_assert(world.shows(10, "lent=0"), "%s", world.comment(10).c_str());
+}
+
+Test(controller, a_job_that_got_the_id_of_a_companion_is_not_cancelled) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  // Between the controller's look and its cancel the ids are given to others.
+  for (JobId id : {20u, 21u, 22u}) world.slurm.fresh[id] = {};
+  world.slurm.fresh[20].id = 20;
+  world.slurm.fresh[20].phase = slurm::JobPhase::running;
+  world.slurm.fresh[21] = *world.slurm.find(21);
+  world.slurm.fresh[21].uid = 1001;
+  world.slurm.fresh[22] = *world.slurm.find(22);
+  world.slurm.fresh[22].in_array = true;
+  world.server.says(1, control::Bye{0});
+  world.step();
+  cr_assert(world.slurm.cancelled.empty());
+}
+
+Test(controller, a_companion_is_adopted_by_its_grant_whatever_its_name) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  const control::Offer offer = world.server.last<control::Grow>()->offers.at(0);
+  cr_assert(world.book.use(offer.nonce, 1000, world.now).ok());
+  world.slurm.run(20, offer.node, offer.gpus, "swell[parent=10 grant=" + offer.nonce + "]").name = "renamed";
+  world.step(3);  // the agent has not said anything
+  cr_assert(world.shows(10, "companions=20:"), "%s", world.comment(10).c_str());
+}
+
+Test(controller, a_second_companion_on_one_grant_is_cancelled) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  const std::string tag = world.comment(20);
+  world.slurm.run(40, "node1", 1, tag);
+  world.step();
+  cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{40}));
+}
+
+Test(controller, a_companion_that_holds_more_than_was_granted_is_cancelled) {
+  struct {
+    const char* what;
+    void (*change)(slurm::JobRecord&);
+  } const cases[] = {
+      {"GPUs", [](slurm::JobRecord& r) { r.gpus[0].gpus.count += 1; }},
+      {"a second node", [](slurm::JobRecord& r) { r.nodes.push_back("node4"); }},
+      {"CPUs", [](slurm::JobRecord& r) { r.cpus = 1000; }},
+      {"memory", [](slurm::JobRecord& r) { r.memory_mib = 512000; }},
+      {"another partition", [](slurm::JobRecord& r) { r.partition = "urgent"; }},
+      {"another QOS", [](slurm::JobRecord& r) { r.qos = "normal"; }},
+  };
+  for (const auto& each : cases) {
+    World world;
+    world.slurm.run_elastic(10, "node1", 8);
+    world.hello(1, 10, 8);
+    const control::Offer offer = world.server.last<control::Grow>()->offers.at(0);
+    cr_assert(world.book.use(offer.nonce, 1000, world.now).ok());
+    each.change(world.slurm.run(20, offer.node, offer.gpus, "swell[parent=10 grant=" + offer.nonce + "]"));
+    world.step();
+    cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{20}), "%s", each.what);
+    world.step();
+    cr_assert(world.shows(10, "refused=1 why=excess"), "%s: %s", each.what, world.comment(10).c_str());
+  }
+}
+
+Test(controller, an_agent_that_takes_nothing_up_is_offered_ever_less) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.hello(1, 10, 4);
+  int grows = 0;
+  for (int i = 0; i < 400; ++i) {
+    if (world.server.last<control::Grow>() != nullptr) ++grows;
+    world.server.sent.clear();
+    world.step(1);
+  }
+  cr_assert_geq(grows, 3);
+  cr_assert_leq(grows, 8, "%d offers", grows);
+  cr_assert(world.shows(10, " why=expired"), "%s", world.comment(10).c_str());
+}
+
+Test(controller, what_an_agent_claims_does_not_end_its_backoff) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.slurm.run(32, "node3", 1, "");
+  world.hello(1, 10, 4);
+  int grows = 0;
+  for (int i = 0; i < 400; ++i) {
+    if (const auto* grow = world.server.last<control::Grow>()) {
+      ++grows;
+      control::GrowDone done;
+      for (const auto& offer : grow->offers) done.results.push_back({offer.nonce, 32, ""});
+      world.server.sent.clear();
+      world.server.says(1, done);
+    }
+    world.step(1);
+  }
+  cr_assert_leq(grows, 8, "%d offers", grows);
+}
+
+Test(controller, refusals_and_their_kind_are_shown) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.hello(1, 10, 4);
+  const control::Grow grow = *world.server.last<control::Grow>();
+  control::GrowDone done;
+  for (const auto& offer : grow.offers) done.results.push_back({offer.nonce, 0, "Job submit/allocate failed: Invalid qos specification"});
+  world.server.says(1, done);
+  world.step(3);
+  cr_assert(world.shows(10, "refused=2 why=qos"), "%s", world.comment(10).c_str());
+  world.restart();
+  world.step();
+  cr_assert(world.shows(10, "refused=2 why=qos"), "%s", world.comment(10).c_str());
+}
+
+Test(controller, an_agent_that_is_refused_is_lost) {
+  struct {
+    const char* what;
+    control::Message (*message)();
+  } const cases[] = {
+      {"a message that is not for the controller", [] { return control::Message(control::Welcome{}); }},
+      {"a second hello", [] {
+         control::Hello hello;
+         hello.job = 10;
+         hello.workers = 8;
+         return control::Message(hello);
+       }},
+      {"a hello for another job", [] {
+         control::Hello hello;
+         hello.job = 11;
+         hello.workers = 4;
+         return control::Message(hello);
+       }},
+  };
+  for (const auto& each : cases) {
+    World world;
+    world.slurm.run_elastic(10, "node1", 8);
+    world.hello(1, 10, 8);
+    world.take_offers(1, 20);
+    world.slurm.run_elastic(11, "node1", 4);
+    world.server.says(1, each.message());
+    world.step();
+    cr_assert_not_null(world.server.last<control::Refused>(), "%s", each.what);
+    cr_assert_eq(world.server.closed.size(), 1u, "%s", each.what);
+    cr_assert(world.slurm.cancelled.empty(), "%s", each.what);
+    world.step(20);
+    cr_assert_eq(world.slurm.cancelled.size(), 3u, "%s: AgentTimeout did not fire", each.what);
+  }
+}
+
+Test(controller, nothing_is_heard_from_a_connection_that_was_closed) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.server.says(1, control::Bye{0});  // no hello came before: refused
+  control::Hello hello;
+  hello.job = 10;
+  hello.workers = 8;
+  world.server.says(1, hello);
+  world.step();
+  world.server.says(1, hello);
+  world.step();
+  cr_assert_null(world.server.last<control::Welcome>());
+}
+
+Test(controller, what_follows_a_hello_at_once_is_heard_after_it) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  control::Hello hello;
+  hello.job = 10;
+  hello.workers = 8;
+  world.server.says(1, hello);
+  control::Status status;
+  status.state = control::JobState::active;
+  status.epoch = 3;
+  world.server.says(1, status);
+  world.step();
+  cr_assert_null(world.server.last<control::Refused>());
+  world.step(2);
+  cr_assert(world.shows(10, "epoch=3"), "%s", world.comment(10).c_str());
+}
+
+Test(controller, a_companion_that_is_released_unasked_has_a_moment_to_end) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  world.server.says(1, control::Released{20, "its step died"});
+  world.step();
+  cr_assert(world.slurm.cancelled.empty(), "its agent is just cancelling it");
+  world.step(7);
+  cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{20}));
+}
+
+Test(controller, the_state_file_forgets_the_grants_of_ended_jobs_and_companions) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  cr_assert_eq(load_state(world.state_path)->issued.size(), 3u);
+  world.slurm.end(20);
+  world.step();
+  cr_assert_eq(load_state(world.state_path)->issued.size(), 2u);
+  for (JobId id : {10u, 21u, 22u}) world.slurm.end(id);
+  world.restart();  // they ended while slurmctld was away
+  world.step();
+  cr_assert(load_state(world.state_path)->issued.empty());
+}
+
+Test(controller, numbers_of_a_hello_cannot_overflow) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  control::Hello hello;
+  hello.job = 10;
+  hello.workers = hello.gpus_per_worker = 1'000'000;
+  world.server.says(1, hello);
+  world.step();
+  cr_assert_not_null(world.server.last<control::Refused>());
+}
+
 Test(controller, admin_comment_is_written_only_when_it_changes) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);

@@ -19,6 +19,7 @@ class FakeSlurm final : public slurm::SlurmApi {
  public:
   slurm::Snapshot now;
   std::vector<JobId> cancelled;
+  std::map<JobId, slurm::JobRecord> fresh;  ///< what load_job() shows where it is not what the snapshot shows
   int comments_written = 0;
 
   explicit FakeSlurm(int nodes) {
@@ -50,6 +51,7 @@ class FakeSlurm final : public slurm::SlurmApi {
     job.gpus = {{node, {gpus, "h100", "0-" + std::to_string(gpus - 1)}}};
     job.cpus = 8 * gpus;
     job.memory_mib = 1000 * gpus;
+    job.qos = comment.find("parent=") != std::string::npos ? "expansion" : "normal";
     job.start_time = 1;
     return now.jobs.emplace_back(job);
   }
@@ -77,6 +79,11 @@ class FakeSlurm final : public slurm::SlurmApi {
 
   Result<std::optional<slurm::Snapshot>> load() override { return std::optional<slurm::Snapshot>(now); }
   void forget() override {}
+  Result<std::optional<slurm::JobRecord>> load_job(JobId job) override {
+    if (const auto found = fresh.find(job); found != fresh.end()) return std::optional<slurm::JobRecord>(found->second);
+    const slurm::JobRecord* record = find(job);
+    return record != nullptr ? std::optional<slurm::JobRecord>(*record) : std::nullopt;
+  }
   Result<void> cancel(JobId job) override {
     cancelled.push_back(job);
     end(job);

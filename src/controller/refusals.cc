@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/refusals.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace swell::controller {
+
+std::string refusal_kind(std::string_view words) {
+  std::string text(words);
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  struct Sign {
+    const char* words;
+    const char* kind;
+  };
+  // In this order: "Job violates accounting/QOS policy (job submit limit, ...)" is a limit.
+  static constexpr Sign signs[] = {{"companion was refused", refused::kUnlike},
+                                   {"limit", refused::kLimit},
+                                   {"policy", refused::kLimit},
+                                   {"qos", refused::kQos},
+                                   {"account", refused::kAccount},
+                                   {"association", refused::kAccount},
+                                   {"partition", refused::kPartition},
+                                   {"busy", refused::kBusy},
+                                   {"unable to allocate", refused::kBusy},
+                                   {"not available", refused::kBusy},
+                                   {"too long", refused::kExpired},
+                                   {"timed out", refused::kExpired}};
+  for (const Sign& sign : signs)
+    if (text.find(sign.words) != std::string::npos) return sign.kind;
+  return refused::kOther;
+}
+
+}  // namespace swell::controller

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace swell::controller {
+
+/// Why offers became no companion, in one word each, as AdminComment (`why=`) and `swell jobs` show it.
+namespace refused {
+inline constexpr const char* kExpired = "expired";      ///< nobody took it up in time
+inline constexpr const char* kExcess = "excess";        ///< it held more than was granted
+inline constexpr const char* kBusy = "busy";            ///< the GPUs were taken meanwhile
+inline constexpr const char* kQos = "qos";              ///< the user may not use the expansion QOS
+inline constexpr const char* kAccount = "account";      ///< the account or its association
+inline constexpr const char* kPartition = "partition";  ///< the partition is closed to this job
+inline constexpr const char* kLimit = "limit";          ///< a limit of the QOS or the association
+inline constexpr const char* kUnlike = "unlike";        ///< it was not what was offered: job_submit refused it
+inline constexpr const char* kOther = "other";
+}  // namespace refused
+
+/// The kind of a refusal by Slurm's words for it, which an agent passes on.
+std::string refusal_kind(std::string_view words);
+
+}  // namespace swell::controller
