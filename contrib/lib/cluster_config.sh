@@ -46,8 +46,8 @@ make_gpus() {
   for ((i = 0; i < gpus_per_node; i++)); do ln -s /dev/null "$dir/gpus/gpu$i"; done
 }
 
-# with_lines LINE...: copies standard input, with the lines put in place of those of the same key.
-# NodeName and PartitionName may stand many times: there the key is the name too.
+# with_lines LINE...: copies standard input, with the lines put in place of those of the same key; a line without
+# a value only takes the key out. NodeName and PartitionName may stand many times: there the key is the name too.
 with_lines() {
   local default line key
   while IFS= read -r default; do
@@ -57,7 +57,7 @@ with_lines() {
     done
     printf '%s\n' "$default"
   done
-  (($# == 0)) || printf '%s\n' "$@"
+  for line; do [[ $line == *= ]] || printf '%s\n' "$line"; done
 }
 
 line_key() {

@@ -185,6 +185,7 @@ template <typename V> void describe(V& v, WorkerHello& m) {
   v.member("local_rank", m.local_rank, 0, many);
   v.member("host", m.host);
   v.member("port", m.port, 0, 65535);
+  v.member("step", m.step);
 }
 template <typename V> void describe(V& v, WorkerNotice& m) { v.member("signal", m.signal, 0, 64); }
 template <typename V> void describe(V& v, WorkerExit& m) {

@@ -136,6 +136,7 @@ struct WorkerHello {
   int local_rank = 0;
   std::string host;
   int port = 0;              ///< a free port there, for MASTER_PORT
+  JobId step = 0;            ///< SLURM_STEP_ID
 };
 
 /// The program of this worker was told something by Slurm that concerns the whole job.

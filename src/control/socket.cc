@@ -109,6 +109,19 @@ Result<Fd> connect_to(const std::string& host, std::uint16_t port, std::chrono::
   return Error(fmt::format("{}: {}", what, std::strerror(problem)));
 }
 
+Result<std::string> address_towards(const std::string& host) {
+  constexpr std::uint16_t kAnyPort = 9;  // a datagram socket that is connected sends nothing
+  const auto addresses = resolve(host, kAnyPort);
+  if (!addresses) return addresses.error();
+  int problem = EADDRNOTAVAIL;
+  for (const addrinfo* one = addresses->get(); one != nullptr; one = one->ai_next) {
+    const Fd fd(socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (fd && connect(fd.get(), one->ai_addr, one->ai_addrlen) == 0) return local_host(fd.get());
+    problem = errno;
+  }
+  return Error(fmt::format("no way to {}: {}", host, std::strerror(problem)));
+}
+
 std::uint16_t local_port(int fd) { return static_cast<std::uint16_t>(std::stoi(name_of(fd, getsockname).port)); }
 std::string local_host(int fd) { return name_of(fd, getsockname).host; }
 

@@ -6,12 +6,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "control/elastic_spec.h"
 
 namespace swell::launcher {
 
@@ -21,13 +21,14 @@ constexpr double sign_of_life_s = 20;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-EpochMachine::Settings settings_for(const Agent::Setup& setup, const control::ElasticSpec& spec) {
+EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   EpochMachine::Settings settings;
   settings.job = setup.hello.job;
   settings.gpus_per_worker = setup.shape.gpus_per_worker;
-  settings.sizes = spec.sizes;
+  settings.tells_gpus = std::getenv("SLURM_GPUS") != nullptr;
+  settings.sizes = setup.spec.sizes;
   settings.restart_signal = setup.options.restart_signal;
-  settings.restart_timeout_s = setup.options.restart_timeout_s.value_or(spec.grace_s);
+  settings.restart_timeout_s = setup.options.restart_timeout_s.value_or(setup.spec.grace_s);
   settings.max_restarts = setup.options.max_restarts;
   settings.kill_on_bad_exit = setup.options.kill_on_bad_exit;
   return settings;
@@ -41,13 +42,10 @@ void say(const std::string& line) {
 }
 
 Agent::Agent(Setup setup, EpochMachine::Settings settings)
-    : setup_(std::move(setup)), machine_(std::move(settings), setup_.shape.places) {}
+    : setup_(std::move(setup)), job_environment_(launcher::job_environment(environ)), machine_(std::move(settings), setup_.shape.places) {}
 
 Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
-  const auto spec = control::ElasticSpec::parse(setup.greeting.welcome.elastic);
-  if (!spec) return spec.error().while_doing("the controller's description of the job");
-  std::unique_ptr<control::Client> client = std::move(setup.greeting.client);
-  EpochMachine::Settings settings = settings_for(setup, *spec);
+  EpochMachine::Settings settings = settings_for(setup);
   std::unique_ptr<Agent> agent(new Agent(std::move(setup), std::move(settings)));
   if (!agent->setup_.options.events_file.empty()) {
     agent->events_.open(agent->setup_.options.events_file, std::ios::app);
@@ -61,8 +59,12 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   if (!agent->signals_ || agent->wake_.fd() < 0) return Error("too many open files");
 
   control::WakeFd* wake = &agent->wake_;
+  // The network on which slurmctld is reached is the one on which nodes reach each other.
+  Result<std::string> address = control::address_towards(
+      agent->setup_.controller.hosts.empty() ? std::string() : agent->setup_.controller.hosts.front());
+  if (!address) return address.error();
   control::Server::Options options;
-  options.address = agent->address_ = client->local_address();
+  options.address = agent->address_ = std::move(*address);
   options.munge_socket = agent->setup_.munge_socket;
   options.allow = [own = geteuid()](uid_t uid) { return uid == own; };
   options.most_connections_per_user = options.most_connections;
@@ -72,8 +74,8 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   auto server = control::Server::start(std::move(options), [wake] { wake->signal(); });
   if (!server) return server.error();
   agent->server_ = std::move(*server);
-  agent->link_ = std::make_unique<ControllerLink>(agent->setup_.controller, agent->setup_.hello, std::move(client),
-                                                  [wake] { wake->signal(); });
+  if (agent->setup_.elastic)
+    agent->link_ = std::make_unique<ControllerLink>(agent->setup_.controller, agent->setup_.hello, [wake] { wake->signal(); });
   return agent;
 }
 
@@ -91,9 +93,9 @@ int Agent::run() {
     carry_out();
     if (code_ && finish_kills_ > 2) break;
   }
-  link_->send(control::Bye{*code_});
+  tell(control::Bye{*code_});
   // A controller that cannot be reached now must not keep the job from ending.
-  if (!link_->flush(std::chrono::seconds(1))) static_cast<void>(link_.release());
+  if (link_ && !link_->flush(std::chrono::seconds(1))) static_cast<void>(link_.release());
   return *code_;
 }
 
@@ -137,7 +139,7 @@ void Agent::take_server_events() {
       }
       workers_[event.connection] = worker;
       connections_[worker] = event.connection;
-      machine_.hello(now(), worker, hello->host, hello->port);
+      machine_.hello(now(), worker, hello->host, hello->port, hello->step);
     } else if (known == workers_.end()) {
       continue;
     } else if (const auto* notice = std::get_if<control::WorkerNotice>(&event.message)) {
@@ -149,7 +151,13 @@ void Agent::take_server_events() {
   }
 }
 
+void Agent::tell(control::Message message) {
+  if (link_) link_->send(std::move(message));
+}
+
 void Agent::take_controller_messages() {
+  if (!link_) return;
+  for (const std::string& line : link_->take_news()) say(line);
   for (const control::Message& message : link_->take()) {
     if (const auto* grow = std::get_if<control::Grow>(&message)) machine_.grow(now(), *grow);
     else if (const auto* shrink = std::get_if<control::Shrink>(&message)) machine_.shrink(now(), *shrink);
@@ -195,7 +203,7 @@ void Agent::check_deadlines() {
   for (const JobId job : late) cancel(job);
   if (time >= next_sign_of_life_) {
     next_sign_of_life_ = time + sign_of_life_s;
-    if (!code_) link_->send(machine_.status());
+    if (!code_) tell(machine_.status());
   }
   if (code_ && time >= finish_by_) {
     // An srun or scancel that hangs: slurmctld or a node does not answer.
@@ -213,7 +221,7 @@ void Agent::carry_out() {
     for (const action::Any& action : actions) std::visit([this](const auto& one) { carry_out(one); }, action);
   if (auto companions = machine_.companions(); companions != told_companions_) {
     told_companions_ = companions;
-    link_->set_companions(std::move(companions));
+    if (link_) link_->set_companions(std::move(companions));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "control/elastic_spec.h"
 #include "control/server.h"
 #include "control/wake_fd.h"
 #include "launcher/children.h"
@@ -24,13 +25,14 @@ class Agent {
   struct Setup {
     Options options;
     Shape shape;
+    control::ElasticSpec spec;
     ControllerPlace controller;
+    bool elastic = true;               ///< false: the controller is not looked for
     control::Hello hello;
-    Greeting greeting;                 ///< with a client
     std::string shim;                  ///< swell-worker's path
     std::string munge_socket;
   };
-  /// Signals must be blocked already. The error says why the job cannot be elastic here.
+  /// Signals must be blocked already. The error says what this machine does not allow.
   static Result<std::unique_ptr<Agent>> start(Setup setup);
   /// Runs the program until it ends; swellrun's exit code.
   int run();
@@ -54,6 +56,7 @@ class Agent {
   void take_signals();
   void take_server_events();
   void take_controller_messages();
+  void tell(control::Message message);
   void take_ended_children();
   bool ended_salloc(const Children::Ended& ended);
   void growth_done(std::size_t index);
@@ -72,12 +75,13 @@ class Agent {
   bool step_runs(JobId job) const;
 
   const Setup setup_;
+  const Environment job_environment_;
   EpochMachine machine_;
   control::WakeFd wake_;
   control::Fd signals_;
   std::unique_ptr<control::Server> server_;
   std::string address_;                ///< where the workers find it
-  std::unique_ptr<ControllerLink> link_;
+  std::unique_ptr<ControllerLink> link_;   ///< null: the job is not elastic
   Children children_;
   std::ofstream events_;
 

@@ -26,7 +26,7 @@ void Agent::carry_out(const action::StartStep& start) {
   const auto environment = companion ? outside_environment(environ) : step_environment(environ);
   bool foreground = !companion;
   for (const Command& command : step_commands(setup_.options, start.job, companion, start.places,
-                                              setup_.shape.cpus_per_worker, shim)) {
+                                              setup_.shape.cpus_per_worker, setup_.shape.shares_cpus, shim)) {
     const Result<pid_t> pid = children_.start(command, environment, {.foreground = foreground});
     foreground = false;
     if (pid) {
@@ -39,9 +39,13 @@ void Agent::carry_out(const action::StartStep& start) {
 }
 
 void Agent::carry_out(const action::StartWorkers& start) {
-  for (const auto& [worker, environment] : start.workers)
-    if (const auto found = connections_.find(worker); found != connections_.end())
-      server_->send(found->second, control::WorkerStart{environment});
+  for (const auto& [worker, environment] : start.workers) {
+    const auto found = connections_.find(worker);
+    if (found == connections_.end()) continue;
+    control::WorkerStart message{job_environment_};
+    message.environment.insert(message.environment.end(), environment.begin(), environment.end());
+    server_->send(found->second, std::move(message));
+  }
 }
 
 void Agent::carry_out(const action::SignalWorkers& signal) {
@@ -100,6 +104,7 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
       if (const auto shares = read_job(ended.output, growth.results[offer].job); shares && shares->size() == 1) {
         Place place;
         place.node = shares->front().node;
+        place.cpus = shares->front().cpus;
         place.gpus = shares->front().gpus;
         place.gpu_list = shares->front().gpu_list;
         growth.results[offer].places.push_back(std::move(place));
@@ -125,6 +130,7 @@ void Agent::growth_done(std::size_t index) {
     if (result.places.empty() || result.places.front().gpus == 0) {
       Place place;
       place.node = offer.node;
+      place.cpus = offer.cpus;
       place.gpus = offer.gpus;
       result.places = {place};
     }
@@ -161,7 +167,7 @@ void Agent::cancel(JobId companion) {
   }
 }
 
-void Agent::carry_out(const action::Tell& tell) { link_->send(tell.message); }
+void Agent::carry_out(const action::Tell& tell) { this->tell(tell.message); }
 void Agent::carry_out(const action::Say& line) { say(line.line); }
 
 void Agent::carry_out(const action::Note& note) {

@@ -10,7 +10,8 @@
 namespace swell::launcher {
 
 std::vector<Command> step_commands(const Options& options, JobId job, bool companion,
-                                   const std::vector<Place>& places, int cpus_per_worker, const ShimAddress& shim) {
+                                   const std::vector<Place>& places, int cpus_per_worker, bool shares_cpus,
+                                   const ShimAddress& shim) {
   std::map<std::pair<int, int>, std::vector<const Place*>> alike;
   for (const Place& place : places) alike[{-place.gpus, -place.workers}].push_back(&place);
   std::string program = options.program.empty() ? "swell" : options.program.front();
@@ -35,6 +36,7 @@ std::vector<Command> step_commands(const Options& options, JobId job, bool compa
                              fmt::format("--cpus-per-task={}", std::max(1, cpus_per_worker)),
                              std::string("--kill-on-bad-exit=0"), std::string("--wait=0")})
       command.push_back(std::move(word));
+    if (shares_cpus) command.push_back("--overcommit");
     if (gpus > 0) command.push_back(fmt::format("--gres=gpu:{}", gpus));
     const bool first = !companion && commands.empty();
     if (!first) command.push_back("--input=none");

@@ -23,9 +23,10 @@ struct ShimAddress {
 
 /// The srun commands that start the shims of one allocation, one for all nodes with equally many
 /// workers: srun gives every node of a step as many GPUs.
-/// `companion`: in another allocation than the one that the agent runs in.
+/// `shares_cpus`: the allocation may have fewer CPUs than workers. `companion`: in another allocation than the one that the agent runs in.
 std::vector<Command> step_commands(const Options& options, JobId job, bool companion,
-                                   const std::vector<Place>& places, int cpus_per_worker, const ShimAddress& shim);
+                                   const std::vector<Place>& places, int cpus_per_worker, bool shares_cpus,
+                                   const ShimAddress& shim);
 
 /// Creates exactly the companion that was offered; `restart_signal` is what Slurm shall warn with.
 Command salloc_command(const control::Offer& offer, int restart_signal);

@@ -17,7 +17,8 @@ namespace {
 
 constexpr auto connect_time = 3s;
 constexpr auto answer_time = 5s;
-constexpr double most_backoff_s = 60;
+constexpr double kMinBackoffSeconds = 1;
+constexpr double kMaxBackoffSeconds = 60;
 
 }  // namespace
 
@@ -25,7 +26,7 @@ Greeting greet(const ControllerPlace& place, const control::Hello& hello) {
   Greeting greeting;
   for (const std::string& host : place.hosts) {
     const auto failed = [&](const Error& error) {
-      greeting.reason += (greeting.reason.empty() ? "" : "; ") + error.message();
+      greeting.reason += (greeting.reason.empty() ? "no Swell controller: " : "; ") + error.message();
     };
     const uid_t slurm_user = place.slurm_user;
     auto client = Client::connect({host, place.port, place.munge_socket,
@@ -46,7 +47,7 @@ Greeting greet(const ControllerPlace& place, const control::Hello& hello) {
       failed(Error(fmt::format("{}:{} does not answer", host, place.port)));
     } else if (const auto* refused = std::get_if<control::Refused>(&**answer)) {
       greeting.refused = true;
-      greeting.reason = refused->reason;
+      greeting.reason = "the controller refuses: " + refused->reason;
       return greeting;
     } else if (const auto* welcome = std::get_if<control::Welcome>(&**answer)) {
       greeting.welcome = *welcome;
@@ -59,9 +60,8 @@ Greeting greet(const ControllerPlace& place, const control::Hello& hello) {
   return greeting;
 }
 
-ControllerLink::ControllerLink(ControllerPlace place, control::Hello hello, std::unique_ptr<Client> client,
-                               std::function<void()> wake)
-    : place_(std::move(place)), wake_fn_(std::move(wake)), client_(std::move(client)), hello_(std::move(hello)) {
+ControllerLink::ControllerLink(ControllerPlace place, control::Hello hello, std::function<void()> wake)
+    : place_(std::move(place)), wake_fn_(std::move(wake)), hello_(std::move(hello)) {
   thread_ = control::quiet_thread("swell-link", [this] { run(); });
 }
 
@@ -91,6 +91,19 @@ std::vector<Message> ControllerLink::take() {
   return std::exchange(in_, {});
 }
 
+std::vector<std::string> ControllerLink::take_news() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(news_, {});
+}
+
+void ControllerLink::tell(std::string line) {
+  {
+    const std::lock_guard lock(mutex_);
+    news_.push_back(std::move(line));
+  }
+  wake_fn_();
+}
+
 void ControllerLink::set_companions(std::vector<control::JobId> companions) {
   const std::lock_guard lock(mutex_);
   hello_.companions = std::move(companions);
@@ -113,12 +126,16 @@ void ControllerLink::run() {
         poll(polled, 2, 60'000);
       } else {
         const auto now = std::chrono::steady_clock::now();
+        if (backoff_s_ == 0) {
+          connect();
+          continue;
+        }
         // Spread out, as a restarted slurmctld hears from all agents of the cluster.
         if (next_attempt_ < now)
           next_attempt_ = now + std::chrono::milliseconds(static_cast<int>(backoff_s_ * (750 + random_() % 500)));
         pollfd polled{wake_.fd(), POLLIN, 0};
         poll(&polled, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next_attempt_ - now).count()));
-        if (std::chrono::steady_clock::now() >= next_attempt_) connect_again();
+        if (std::chrono::steady_clock::now() >= next_attempt_) connect();
       }
       wake_.clear();
     } catch (const std::exception&) {  // out of memory: lose the connection, not the training
@@ -151,8 +168,8 @@ bool ControllerLink::exchange() {
   }
 }
 
-void ControllerLink::connect_again() {
-  backoff_s_ = std::min(most_backoff_s, backoff_s_ * 2);
+void ControllerLink::connect() {
+  backoff_s_ = std::clamp(backoff_s_ * 2, kMinBackoffSeconds, kMaxBackoffSeconds);
   control::Hello hello;
   {
     const std::lock_guard lock(mutex_);
@@ -160,9 +177,15 @@ void ControllerLink::connect_again() {
     hello = hello_;
   }
   Greeting greeting = greet(place_, hello);
-  if (!greeting.client) return;
+  if (!greeting.client) {
+    if (reasons_.insert(greeting.reason).second)
+      tell(greeting.reason + "; training on the GPUs that the job has, and asking again from time to time");
+    return;
+  }
+  if (!reasons_.empty()) tell("connected to the Swell controller");
+  reasons_.clear();
   client_ = std::move(greeting.client);
-  backoff_s_ = 1;
+  backoff_s_ = kMinBackoffSeconds;
   const std::lock_guard lock(mutex_);
   // What happened meanwhile is in the Hello and in Slurm's queue; old messages would only confuse.
   out_.clear();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,22 +33,23 @@ struct Greeting {
   bool refused = false;
   std::string reason;
 };
-/// Tries the hosts one by one; blocks for a few seconds at most where nobody answers.
+/// Tries the hosts one by one; blocks for a few seconds at most where nobody answers. The reason is a sentence for people.
 Greeting greet(const ControllerPlace& place, const control::Hello& hello);
 
 /// Keeps the connection to the controller on a thread of its own, so that neither a controller nor
-/// a munged that does not answer ever delays the training. Connects again, in growing intervals,
-/// with a Hello that names the companions. Thread-safe.
+/// a munged that does not answer ever delays the training. Connects at once, and again in growing
+/// intervals for as long as it lives, with a Hello that names the companions. Thread-safe.
 class ControllerLink {
  public:
-  /// `wake` is called from the link's thread when take() has something.
-  ControllerLink(ControllerPlace place, control::Hello hello, std::unique_ptr<control::Client> client,
-                 std::function<void()> wake);
+  /// `wake` is called from the link's thread when take() or take_news() has something.
+  ControllerLink(ControllerPlace place, control::Hello hello, std::function<void()> wake);
   /// Waits for the thread, which may be in the middle of connecting: see flush().
   ~ControllerLink();
 
   void send(control::Message message);
   std::vector<control::Message> take();
+  /// Lines for the user since the last call: each reason why there is no controller once, and when there is one after all.
+  std::vector<std::string> take_news();
   /// Waits until all is sent, or nobody is there to take it, or the time is over (false). After that
   /// the thread ends on its own.
   bool flush(std::chrono::milliseconds timeout);
@@ -57,7 +59,8 @@ class ControllerLink {
  private:
   void run();
   bool exchange();
-  void connect_again();
+  void connect();
+  void tell(std::string line);
 
   const ControllerPlace place_;
   const std::function<void()> wake_fn_;
@@ -69,10 +72,12 @@ class ControllerLink {
   std::deque<control::Message> out_;
   std::vector<control::Message> in_;
   control::Status last_status_;
+  std::vector<std::string> news_;
   std::condition_variable ended_changed_;
   bool stop_ = false;
   bool ended_ = false;
-  double backoff_s_ = 1;
+  std::set<std::string> reasons_;            // of this thread: those that the user has heard
+  double backoff_s_ = 0;                     // of this thread; 0: not tried yet
   std::minstd_rand random_{std::random_device()()};
   std::chrono::steady_clock::time_point next_attempt_;
   std::thread thread_;

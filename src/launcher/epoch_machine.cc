@@ -22,11 +22,11 @@ void EpochMachine::start(double now) {
   set_state(JobState::allocated);
 }
 
-void EpochMachine::hello(double now, WorkerId id, const std::string& host, int port) {
+void EpochMachine::hello(double now, WorkerId id, const std::string& host, int port, JobId step) {
   now_ = now;
   Companion* companion = companion_of(id.place);
   if (companion == nullptr && !is_basic(id.place)) return;  // it was let go meanwhile
-  workers_[id] = {host, port, true, true, false};
+  workers_[id] = {host, port, step, true, true, false};
   if (companion != nullptr && !companion->up) {
     companion->up = true;
     for (const Place& place : companion->places)
@@ -200,14 +200,19 @@ void EpochMachine::start_epoch(double now, Layout layout) {
   const Worker& master = workers_[layout_.seats.front().worker];
   int basic_workers = 0;
   for (const Place& place : basic_) basic_workers += place.workers;
+  RunFacts facts;
+  facts.job = settings_.job;
+  facts.places = usable();
+  facts.master_address = master.host;
+  facts.master_port = master.port;
+  facts.step = master.step;
+  facts.gpus_per_worker = settings_.gpus_per_worker;
+  facts.tells_gpus = settings_.tells_gpus;
+  facts.restarts = static_cast<int>(restarts_.size());
+  facts.max_restarts = settings_.max_restarts;
   action::StartWorkers start{epoch_, {}};
   for (const Seat& seat : layout_.seats) {
-    Environment environment = torch_environment(layout_, seat, master.host, master.port);
-    // Scripts written for srun take their rank from these.
-    environment.emplace_back("SLURM_PROCID", std::to_string(seat.rank));
-    environment.emplace_back("SLURM_NODEID", std::to_string(seat.group));
-    environment.emplace_back("SLURM_NTASKS", std::to_string(layout_.seats.size()));
-    environment.emplace_back("SLURM_NPROCS", std::to_string(layout_.seats.size()));
+    Environment environment = run_environment(layout_, seat, facts);
     environment.emplace_back("SWELL_EPOCH", std::to_string(epoch_));
     environment.emplace_back("SWELL_JOB_ID", std::to_string(settings_.job));
     environment.emplace_back("SWELL_BASIC_WORKERS", std::to_string(basic_workers));

@@ -10,6 +10,7 @@
 #include "control/messages.h"
 #include "launcher/action.h"
 #include "launcher/layout.h"
+#include "launcher/worker_environment.h"
 
 namespace swell::launcher {
 
@@ -42,6 +43,7 @@ class EpochMachine {
   struct Settings {
     JobId job = 0;
     int gpus_per_worker = 1;
+    bool tells_gpus = false;           ///< see RunFacts
     std::vector<int> sizes;            ///< the totals that the program can run with; empty: any
     int restart_signal = 10;
     double restart_timeout_s = 30;     ///< for workers to leave after the restart signal
@@ -58,7 +60,7 @@ class EpochMachine {
 
   void start(double now);
   // workers
-  void hello(double now, WorkerId worker, const std::string& host, int port);
+  void hello(double now, WorkerId worker, const std::string& host, int port, JobId step = 0);
   void exited(double now, WorkerId worker, Exit exit);
   void lost(double now, WorkerId worker);                 ///< its connection has closed
   void notice(double now, WorkerId worker, int signal);   ///< Slurm signalled its step
@@ -87,6 +89,7 @@ class EpochMachine {
   struct Worker {
     std::string host;
     int port = 0;
+    JobId step = 0;
     bool present = false, ready = false, running = false;
   };
   struct Companion {

@@ -17,6 +17,7 @@ struct Place {
   int id = 0;
   JobId job = 0;
   std::string node;
+  int cpus = 0;              ///< 0: not known
   int gpus = 0;
   std::string gpu_list;      ///< their indices there: "0-3"
   int workers = 0;           ///< as many as fit

@@ -219,7 +219,7 @@ const char* help_text() noexcept {
          "\n"
          "Runs a training program on all GPUs of an elastic job (sbatch --elastic), and again over\n"
          "more or fewer GPUs as they are lent and taken back. In any other job, and without a Swell\n"
-         "controller, it is srun.\n"
+         "controller, it runs the same workers on the job's own GPUs; outside of a job it is srun.\n"
          "\n"
          "      --restart-signal=SIG    ask the workers to checkpoint and leave (USR1)\n"
          "      --restart-timeout=S     seconds they have for it (the job's grace)\n"

@@ -14,6 +14,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "launcher/worker_environment.h"
+
 namespace swell::launcher {
 
 namespace {
@@ -43,6 +45,16 @@ bool handles(pid_t pid, int signal) {
   return false;
 }
 
+/// Names of this process's SLURM_* variables that the program shall not see.
+std::vector<std::string> foreign_variables() {
+  std::vector<std::string> names;
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view variable = *each;
+    if (variable.starts_with("SLURM_") && !is_of_the_task(variable)) names.emplace_back(variable.substr(0, variable.find('=')));
+  }
+  return names;
+}
+
 /// The topmost processes at or below `pid` that handle the signal.
 void find_handlers(pid_t pid, int signal, std::vector<pid_t>& found) {
   if (handles(pid, signal)) {
@@ -65,6 +77,7 @@ bool Program::start(char** command, const std::vector<std::pair<std::string, std
   // A killed shim takes its program along: nothing may keep the GPUs.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != own) _exit(1);
+  for (const std::string& name : foreign_variables()) unsetenv(name.c_str());
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
   sigset_t none;
   sigemptyset(&none);

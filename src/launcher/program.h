@@ -15,7 +15,8 @@ class Program {
  public:
   Program();
 
-  /// Runs it with these variables added. It starts with no signal blocked or ignored, and dies with
+  /// Runs it with these variables added, and without the SLURM_* variables that say what the allocation of this one worker
+  /// is (see is_of_the_task()). It starts with no signal blocked or ignored, and dies with
   /// this process. A program that cannot be run ends with 126 or 127, as in a shell. False: no process.
   bool start(char** command, const std::vector<std::pair<std::string, std::string>>& environment);
   bool runs() const noexcept { return pid_ > 0; }

@@ -29,7 +29,7 @@ Result<Shape> shape_of(JobId job, const Options& options, const std::vector<Node
     shape.gpus_per_worker = shape.gpus / *workers;
   }
 
-  int cpus = std::numeric_limits<int>::max();
+  int cpus = std::numeric_limits<int>::max(), all_cpus = 0;
   std::int64_t memory = std::numeric_limits<std::int64_t>::max();
   for (const NodeShare& share : shares) {
     if (options.gpus_per_node && *options.gpus_per_node != share.gpus)
@@ -42,18 +42,22 @@ Result<Shape> shape_of(JobId job, const Options& options, const std::vector<Node
     place.id = static_cast<int>(shape.places.size());
     place.job = job;
     place.node = share.node;
+    place.cpus = share.cpus;
     place.gpus = share.gpus;
     place.gpu_list = share.gpu_list;
     place.workers = share.gpus / shape.gpus_per_worker;
     shape.workers += place.workers;
     cpus = std::min(cpus, share.cpus / place.workers);
+    all_cpus += share.cpus;
     memory = std::min(memory, share.memory_mib / place.workers);
     shape.places.push_back(std::move(place));
   }
-  shape.cpus_per_worker = options.cpus_per_task.value_or(cpus);
+  shape.shares_cpus = cpus < 1;
+  shape.cpus_per_worker = options.cpus_per_task.value_or(std::max(1, cpus));
   shape.memory_mib_per_worker = memory;
-  if (shape.cpus_per_worker < 1 || shape.cpus_per_worker > cpus)
-    return Error(fmt::format("{} CPUs for every worker are not there", std::max(1, shape.cpus_per_worker)));
+  if (shape.cpus_per_worker < 1 || shape.cpus_per_worker > std::max(1, cpus))
+    return Error(fmt::format("--cpus-per-task={}: the job has {} CPUs for {} workers", shape.cpus_per_worker, all_cpus,
+                             shape.workers));
   return shape;
 }
 

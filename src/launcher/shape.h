@@ -18,10 +18,11 @@ struct Shape {
   int gpus = 0;
   int gpus_per_worker = 1;
   int cpus_per_worker = 1;
+  bool shares_cpus = false;  ///< on some node there are fewer CPUs than workers
   std::int64_t memory_mib_per_worker = 0;
 };
 
-/// One worker a GPU, unless the options say otherwise. The error says why the command line does not
+/// One worker a GPU, unless the options say otherwise; where a node has fewer CPUs than workers, they share them. The error says why the command line does not
 /// describe an elastic run; srun may still make sense of it.
 Result<Shape> shape_of(JobId job, const Options& options, const std::vector<NodeShare>& shares);
 

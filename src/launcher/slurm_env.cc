@@ -135,6 +135,16 @@ Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId jo
   return shares;
 }
 
+std::optional<control::Tag> read_tag(std::string_view text, control::JobId job) {
+  std::optional<control::Tag> tag;
+  bool other = true;
+  each_line(text, [&](std::string_view line) {
+    if (line.starts_with("JobId=")) other = number(word(line, "JobId=")) != job;
+    if (!other && trimmed(line).starts_with("AdminComment=")) tag = control::Tag::find(line);
+  });
+  return tag && !tag->get("elastic").empty() ? tag : std::nullopt;
+}
+
 std::vector<std::string> host_names(std::string_view list) {
   std::vector<std::string> names;
   each_item(list, [&](std::string_view item) { expand("", item, names); });

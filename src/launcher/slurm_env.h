@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
 #include <vector>
 
 #include "control/messages.h"
+#include "control/tag.h"
 #include "core/result.h"
 
 /// What Slurm's commands print, read. Nothing here runs them.
@@ -33,6 +35,9 @@ struct NodeShare {
 /// Of `scontrol show job -d ID`, in Slurm's order of nodes. The text may show other jobs too: asked for
 /// the first id of a job array, scontrol shows the whole array.
 Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job);
+
+/// Of the same text: what Swell says of the job in its AdminComment; nothing where the job is not elastic.
+std::optional<control::Tag> read_tag(std::string_view text, control::JobId job);
 
 /// "node[1-3,07],login" as its names.
 std::vector<std::string> host_names(std::string_view list);

@@ -93,6 +93,7 @@ class Worker {
     message.group = place_;
     message.local_rank = local_;
     message.host = client_->local_address();
+    message.step = static_cast<control::JobId>(number(std::getenv("SLURM_STEP_ID")));
     // Kept until the program starts, so that nobody else is given the port meanwhile.
     Result<control::Fd> port = control::listen_on(message.host, 0);
     if (port) {

@@ -12,51 +12,46 @@
 #include "control/swell_conf.h"
 #include "core/number.h"
 #include "launcher/agent.h"
+#include "launcher/other_launcher.h"
 
 namespace {
 
 using namespace swell;
 using namespace swell::launcher;
 
-constexpr double scontrol_s = 20;
+constexpr double kScontrolSeconds = 20;
 
 std::string env(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
 }
 
-/// Why it is srun this time; no reason: nothing that the user needs to hear.
-struct Plain {
-  std::string reason;
-};
-
-/// Where the controller would be; an error where there is none.
-Result<ControllerPlace> find_controller() {
-  const auto text = Children::output_of({"scontrol", "show", "config"}, scontrol_s);
+/// How slurmctld is reached and trusted.
+Result<SlurmConfig> slurm_config() {
+  const auto text = Children::output_of({"scontrol", "show", "config"}, kScontrolSeconds);
   if (!text) return text.error();
-  const auto config = read_config(*text);
-  if (!config) return config.error();
-  ControllerPlace place;
-  place.hosts = config->controllers;
-  place.munge_socket = config->munge_socket;
-  place.slurm_user = config->slurm_user;
+  return read_config(*text);
+}
+
+/// At which port the controller would listen; an error says why there is none.
+Result<std::uint16_t> controller_port(const SlurmConfig& config) {
   if (const std::string port = env("SWELL_CONTROL_PORT"); !port.empty()) {
     const auto value = read_number<std::uint16_t>(port);
     if (!value || *value == 0) return Error(fmt::format("SWELL_CONTROL_PORT={}: it must be a port", port));
-    place.port = *value;
-    return place;
+    return *value;
   }
-  const auto conf = control::SwellConf::load(control::swell_conf_path(config->conf_file));
+  const std::string file = control::swell_conf_path(config.conf_file);
+  const auto conf = control::SwellConf::load(file);
   if (!conf) return conf.error();
-  place.port = static_cast<std::uint16_t>(conf->control_port);
-  return place;
+  if (!conf->enabled) return Error(fmt::format("{} says Elasticity=no", file));
+  return static_cast<std::uint16_t>(conf->control_port);
 }
 
-/// An agent that has been welcomed, or why there is none.
-Result<std::unique_ptr<Agent>> elastic(const Options& options, JobId job) {
-  const auto controller = find_controller();
-  if (!controller) return controller.error().while_doing("no Swell controller");
-  const auto text = Children::output_of({"scontrol", "show", "job", "-d", std::to_string(job)}, scontrol_s);
+/// The run's agent, with or without a controller; or why only srun can make something of this.
+Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
+  const auto config = slurm_config();
+  if (!config) return config.error();
+  const auto text = Children::output_of({"scontrol", "show", "job", "-d", std::to_string(job)}, kScontrolSeconds);
   if (!text) return text.error();
   const auto shares = read_job(*text, job);
   if (!shares) return shares.error();
@@ -65,8 +60,8 @@ Result<std::unique_ptr<Agent>> elastic(const Options& options, JobId job) {
 
   Agent::Setup setup;
   setup.options = options;
-  setup.controller = *controller;
-  setup.munge_socket = controller->munge_socket;
+  setup.munge_socket = config->munge_socket;
+  setup.controller = {config->controllers, 0, config->munge_socket, config->slurm_user};
   setup.shim = env("SWELL_WORKER").empty() ? SWELL_PKGLIBEXECDIR "/swell-worker" : env("SWELL_WORKER");
   if (access(setup.shim.c_str(), X_OK) != 0) return Error(fmt::format("{}: {}", setup.shim, std::strerror(errno)));
   char host[256] = "";
@@ -77,13 +72,28 @@ Result<std::unique_ptr<Agent>> elastic(const Options& options, JobId job) {
   setup.hello.gpus_per_worker = shape->gpus_per_worker;
   setup.hello.cpus_per_worker = shape->cpus_per_worker;
   setup.hello.memory_mib_per_worker = shape->memory_mib_per_worker;
+  if (shape->shares_cpus)
+    say(fmt::format("the job has fewer CPUs than its {} workers: they share them; ask for more with "
+                    "sbatch --cpus-per-gpu=N", shape->workers));
   setup.shape = std::move(*shape);
-  setup.greeting = greet(*controller, setup.hello);
-  if (setup.greeting.refused) return Error(setup.greeting.reason);
-  if (!setup.greeting.client)
-    return Error(fmt::format("no Swell controller at {}:{} ({})", controller->hosts.front(), controller->port,
-                             setup.greeting.reason));
-  return Agent::start(std::move(setup));
+
+  std::string rigid;
+  if (const auto tag = read_tag(*text, job); !tag) {
+    rigid = fmt::format("job {} was not submitted with --elastic", job);
+  } else if (const auto spec = control::ElasticSpec::parse(tag->get("elastic")); !spec) {
+    rigid = spec.error().while_doing(fmt::format("the AdminComment of job {}", job)).message();
+  } else if (const auto port = controller_port(*config); !port) {
+    rigid = "no Swell controller: " + port.error().message();
+  } else {
+    setup.spec = *spec;
+    setup.controller.port = *port;
+  }
+  setup.elastic = rigid.empty();
+  const int gpus = setup.shape.gpus;
+  auto agent = Agent::start(std::move(setup));
+  if (agent && !rigid.empty())
+    say(fmt::format("{}: training on its own {} GPU{}, no more are lent", rigid, gpus, gpus == 1 ? "" : "s"));
+  return agent;
 }
 
 int run_srun(const Options& options) {
@@ -112,6 +122,10 @@ int run(int argc, char** argv) {
     std::fputs(options->help ? help_text() : "swellrun " PACKAGE_VERSION "\n", stdout);
     return 0;
   }
+  if (const auto problem = launcher_in(options->program)) {
+    std::fprintf(stderr, "swellrun: %s\n", problem->c_str());
+    return 2;
+  }
   const auto job = read_number<JobId>(env("SLURM_JOB_ID"));
   if (job.value_or(0) == 0 || options->program.empty()) return run_srun(*options);
   if (!options->plain_reason.empty()) {
@@ -120,7 +134,7 @@ int run(int argc, char** argv) {
   }
   std::signal(SIGPIPE, SIG_IGN);
   block_signals(true);
-  auto agent = elastic(*options, *job);
+  auto agent = agent_for(*options, *job);
   if (!agent) {
     block_signals(false);
     std::signal(SIGPIPE, SIG_DFL);

@@ -69,31 +69,57 @@ same_as_srun() { # stdin is a file
   printf 'srun: %s, swellrun: %s\n' "$one" "$two"
   cat srun.err swell.err
   [[ $one == "$two" ]] && diff <(sort srun.out) <(sort swell.out) &&
-    [[ $(grep -c '^swellrun: .*running as srun$' swell.err) == 1 ]] &&
+    [[ $(grep -c '^swellrun: ' swell.err) == 1 ]] &&
+    grep -q '^swellrun: job [0-9]* was not submitted with --elastic: training on its own 2 GPUs, no more are lent$' swell.err &&
     diff <(sed 's/task.*//' srun.err | sort -u) <(grep -v '^swellrun: ' swell.err | sed 's/task.*//' | sort -u)
 }
 exits() {
   printf 'a line\n' > in
-  same_as_srun true && same_as_srun -n1 sh -c 'exit 7' && same_as_srun -n2 sh -c 'exit $((SLURM_PROCID + 3))' &&
-    same_as_srun -n1 sh -c 'kill -SEGV $$' && same_as_srun ./no-such-program
+  same_as_srun -n2 true && same_as_srun -n1 sh -c 'exit 7' && same_as_srun -n2 sh -c 'exit $((SLURM_PROCID * 0 + 4))' &&
+    same_as_srun -n1 sh -c 'kill -SEGV $$' || return
+  salloc -Q --gres=gpu:2 "$swellrun" ./no-such-program 2> swell.err
+  [[ $? == 127 ]] && grep -q 'cannot run ./no-such-program' swell.err
 }
 check 'exit codes are those of srun' exits
 streams() {
   printf 'one\ntwo\n' > in
-  same_as_srun cat && same_as_srun --label -n2 cat && same_as_srun -n1 -i none cat &&
+  same_as_srun -n2 cat && same_as_srun --label -n2 cat && same_as_srun -n1 -i none cat &&
     same_as_srun -n2 sh -c 'echo $SLURM_PROCID; echo err >&2'
 }
 check 'input and output are those of srun' streams
+rigid() { # one worker a GPU with torchrun's environment, whatever number of tasks the job has
+  salloc -Q --gres=gpu:3 -n1 "$swellrun" \
+    sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR:${MASTER_PORT:+port} $TORCHELASTIC_RUN_ID $SLURM_JOB_ID' \
+    > out 2> err || return
+  cat out err
+  awk '{ if ($4 != $5) exit 1; print $1, $2, $3 }' out | sort > seen
+  diff seen - << 'END'
+0/3 0/3 127.0.0.1:port
+1/3 1/3 127.0.0.1:port
+2/3 2/3 127.0.0.1:port
+END
+}
+check 'a job without --elastic has one worker a GPU with the whole environment' rigid
 signals() {
   salloc -Q --gres=gpu:1 -n1 "$swellrun" sh -c 'trap "exit 9" USR1; touch up; while :; do sleep 0.05; done' > out 2>&1 &
   local pid=$! run
   within 10 test -e up || return
-  run=$(pgrep -P "$pid" srun) || return # it became srun
+  run=$(pgrep -P "$pid" swellrun) || return
   kill -USR1 "$run"
   wait "$pid"
   [[ $? == 9 ]]
 }
 check 'signals reach the program as with srun' signals
+left_to_srun() {
+  salloc -Q --gres=gpu:2 -n1 "$swellrun" --jobid=0 true > out 2> err
+  grep -qx 'swellrun: --jobid is given: running as srun' err
+}
+check 'what only srun can do is left to srun, and said' left_to_srun
+launchers() {
+  salloc -Q --gres=gpu:2 "$swellrun" torchrun --nproc_per_node=2 train.py --lr 1 2> err
+  [[ $? == 2 ]] && grep -q '^swellrun: torchrun starts workers of its own.* Write the program alone: swellrun python train.py --lr 1$' err
+}
+check 'a launcher of workers is refused, with what to write instead' launchers
 outside() { "$swellrun" -n1 --gres=gpu:1 sh -c 'echo $SLURM_NTASKS' > out 2> err && [[ $(cat out) == 1 && ! -s err ]]; }
 check 'outside a job it is srun without a word' outside
 version() { "$swellrun" --version | grep '^swellrun [0-9]' > /dev/null && "$swellrun" --help | grep restart-signal > /dev/null; }
@@ -107,18 +133,29 @@ export SWELL_CONTROL_PORT=$((20000 + RANDOM % 10000)) SWELL_EVENTS=$TMPDIR/event
 start_run() { # ELASTIC SWELLRUN-OPTIONS...: a job of 2 GPUs
   local elastic=$1
   shift
+  new_run && start_controller "$elastic" && submit_run "$elastic" "$@" && within 20 epoch_runs 0 2
+}
+new_run() {
   rm -rf "$DIR" events said out commands
   mkdir "$DIR"
   mkfifo commands
-  "$fake" "$SWELL_CONTROL_PORT" "$SWELL_CLUSTER_DIR/munge/sock" "$elastic" 2 <> commands > said 2>&1 &
+  : > said
+}
+start_controller() { # ELASTIC
+  "$fake" "$SWELL_CONTROL_PORT" "$SWELL_CLUSTER_DIR/munge/sock" "$1" 2 <> commands > said 2>&1 &
   fake_pid=$!
-  within 5 grep -q ready said || return
+  within 5 grep -q ready said
+}
+submit_run() { # ELASTIC SWELLRUN-OPTIONS...: sets `job`; its tag is what job_submit/swell would have written
+  local elastic=$1
+  shift
   cat > job.sh << END
 #!/bin/sh
 "$swellrun" $* "$here/trainer.sh"
 echo "ended with \$?"
 END
-  sbatch --parsable --gres=gpu:2 -n2 -o "$TMPDIR/out" job.sh && within 20 epoch_runs 0 2
+  job=$(sbatch --parsable --hold --gres=gpu:2 -n2 -o "$TMPDIR/out" job.sh) &&
+    scontrol update "job=$job" "admincomment=swell[elastic=${elastic:-max=4x} basic=2]" && scontrol release "$job"
 }
 tell() { printf '%s\n' "$*" > commands; }
 said() { grep -q -- "$1" said; }
@@ -191,16 +228,46 @@ no_workers() {
   for file in "$DIR"/pid.*; do ! kill -0 "$(cat "$file")" 2> /dev/null || return; done
 }
 check 'when swellrun is killed no worker stays behind' agent_killed
-not_elastic() {
-  rm -rf "$DIR" commands
-  mkdir "$DIR"
-  mkfifo commands
-  "$fake" "$SWELL_CONTROL_PORT" "$SWELL_CLUSTER_DIR/munge/sock" '' 2 <> commands > said 2>&1 &
-  fake_pid=$!
-  within 5 grep -q ready said && tell refuse not submitted with --elastic &&
-    salloc -Q --gres=gpu:2 -n2 "$swellrun" sh -c 'echo x' > out 2> err && [[ $(grep -c x out) == 2 ]] &&
-    grep -qx 'swellrun: not submitted with --elastic: running as srun' err
+refused_agent() {
+  new_run && start_controller '' && tell refuse job 5 is no running elastic job && submit_run '' && within 20 has_started 0 2 &&
+    within 5 grep -q '^swellrun: the controller refuses: job 5 is no running elastic job; training on the GPUs' out &&
+    finishes_alone
 }
-check 'who is refused runs as srun and says why' not_elastic
+has_started() { [[ $(started "$1") == "$2" ]]; }
+check "what the controller refuses is said in its words, and the training goes on" refused_agent
+controller_comes_later() {
+  new_run && submit_run '' && within 20 has_started 0 2 &&
+    within 5 grep -q "^swellrun: no Swell controller: connecting to 127.0.0.1:$SWELL_CONTROL_PORT: Connection refused; training" out &&
+    start_controller '' && within 20 said '"hello"' && within 5 grep -q '^swellrun: connected to the Swell controller$' out &&
+    tell grow node2:4 && within 20 epoch_runs 1 6 && finishes 0
+}
+check 'without a controller the training starts, and a controller that comes later lends' controller_comes_later
+elasticity_is_off() {
+  local port=$SWELL_CONTROL_PORT result
+  unset SWELL_CONTROL_PORT
+  printf 'Elasticity=no\n' > "${SLURM_CONF%/*}/swell.conf"
+  new_run && submit_run '' && within 20 has_started 0 2 && within 5 grep -q 'swell.conf says Elasticity=no: training on its own 2 GPUs' out &&
+    finishes_alone
+  result=$?
+  rm "${SLURM_CONF%/*}/swell.conf"
+  export SWELL_CONTROL_PORT=$port
+  return $result
+}
+check 'Elasticity=no is said at once, and the training starts' elasticity_is_off
+one_environment() {
+  start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 || return
+  # All workers see one job; only what describes their own task and node differs.
+  local rank name
+  for rank in 0 1 2 3 4 5; do
+    grep '^SLURM_' "$DIR/env.1.$rank" | grep -Ev '^SLURM_(PROCID|NODEID|LOCALID|TASK_PID|GTIDS|JOB_GPUS|STEP_GPUS|GPUS_ON_NODE|CPUS_ON_NODE|TOPOLOGY_ADDR|STEP_LAUNCHER_PORT|SRUN_COMM_PORT)=' |
+      sort > "same.$rank"
+    diff same.0 "same.$rank" || return
+  done
+  for name in "SLURM_JOB_ID=$job" "SLURM_JOBID=$job" "SLURM_SUBMIT_DIR=$TMPDIR" SLURM_JOB_NAME=job.sh SLURM_NTASKS=6 SLURM_NNODES=2; do
+    grep -x "$name" same.5 || return
+  done
+  grep -qx SLURMD_NODENAME=node2 "$DIR/env.1.5" && finishes 0
+}
+check 'workers on lent GPUs see the same job as the others' one_environment
 
 finish_tests

@@ -3,6 +3,7 @@
 #
 # A "training program" for tests: leaves a file per start, leaves on USR1, ends when $DIR/finish is there.
 trap 'exit 0' USR1
+env > "$DIR/env.$SWELL_EPOCH.$RANK"
 printf '%s\n' "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK $SLURM_PROCID $CUDA_VISIBLE_DEVICES" \
   > "$DIR/start.$SWELL_EPOCH.$RANK"
 printf '%s\n' $$ > "$DIR/pid.$SWELL_EPOCH.$RANK"

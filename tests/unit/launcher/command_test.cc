@@ -31,7 +31,7 @@ Test(command, the_basic_step_takes_its_options_and_every_gpu) {
   options.each_step = {"--label"};
   options.basic_step = {"-i", "in"};
   options.program = {"python", "train.py", "--", "-x"};
-  const auto commands = step_commands(options, 5, false, {place(0, "n1", 4), place(1, "n2", 4)}, 8, shim);
+  const auto commands = step_commands(options, 5, false, {place(0, "n1", 4), place(1, "n2", 4)}, 8, false, shim);
   cr_assert_eq(commands.size(), 1u);
   const Command& command = commands.front();
   for (const char* word : {"--label", "-i", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--gres=gpu:4",
@@ -46,7 +46,7 @@ Test(command, the_basic_step_takes_its_options_and_every_gpu) {
 Test(command, nodes_with_different_counts_get_an_srun_each) {
   Options options;
   options.program = {"x"};
-  const auto commands = step_commands(options, 5, false, {place(0, "n1", 4), place(1, "n2", 2)}, 8, shim);
+  const auto commands = step_commands(options, 5, false, {place(0, "n1", 4), place(1, "n2", 2)}, 8, false, shim);
   cr_assert_eq(commands.size(), 2u);
   cr_assert(has(commands[0], "--gres=gpu:4") && has(commands[0], "n1=0"));
   cr_assert(has(commands[1], "--gres=gpu:2") && has(commands[1], "n2=1"));
@@ -57,9 +57,16 @@ Test(command, a_companion_s_step_names_its_job_and_leaves_the_input_alone) {
   Options options;
   options.basic_step = {"-A", "research"};
   options.program = {"x"};
-  const Command command = step_commands(options, 9, true, {place(2, "n3", 8)}, 8, shim).front();
+  const Command command = step_commands(options, 9, true, {place(2, "n3", 8)}, 8, false, shim).front();
   cr_assert(has(command, "--jobid=9") && has(command, "--input=none") && has(command, "--mem=0"));
   cr_assert_not(has(command, "-A"));
+}
+
+Test(command, workers_share_what_cpus_there_are) {
+  Options options;
+  options.program = {"x"};
+  cr_assert(has(step_commands(options, 5, false, {place(0, "n1", 4)}, 1, true, shim).front(), "--overcommit"));
+  cr_assert_not(has(step_commands(options, 5, false, {place(0, "n1", 4)}, 1, false, shim).front(), "--overcommit"));
 }
 
 Test(command, salloc_asks_for_exactly_what_was_offered) {

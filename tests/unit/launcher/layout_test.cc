@@ -101,3 +101,15 @@ Test(shape, fewer_workers_share_the_gpus_evenly_or_not_at_all) {
 Test(shape, a_job_without_gpus_has_no_elastic_shape) {
   cr_assert_not(shape_of(7, {}, {share("n1", 0)}).ok());
 }
+
+Test(shape, workers_share_what_cpus_there_are) {
+  const auto shape = shape_of(7, {}, {share("n1", 4, 16), share("n2", 4, 1)});
+  cr_assert(shape.ok());
+  cr_assert(shape->shares_cpus);
+  cr_assert_eq(shape->cpus_per_worker, 1);
+  cr_assert_not(shape_of(7, {}, {share("n1", 4, 16)})->shares_cpus);
+  Options options;
+  options.cpus_per_task = 2;
+  cr_assert_neq(shape_of(7, options, {share("n1", 4, 1)}).error().message().find("--cpus-per-task=2: the job has 1 CPUs"),
+                std::string::npos);
+}

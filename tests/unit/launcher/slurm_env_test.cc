@@ -5,6 +5,7 @@
 
 using namespace swell;
 using namespace swell::launcher;
+using swell::control::JobId;
 
 Test(slurm_env, the_configuration_says_where_the_controller_is_and_whom_to_trust) {
   const auto config = read_config(
@@ -68,4 +69,14 @@ Test(slurm_env, another_allocation_s_commands_see_nothing_of_this_job) {
 Test(slurm_env, the_job_s_own_step_is_not_bound_by_the_script_s_task_layout) {
   const char* environment[] = {"SLURM_JOB_ID=5", "SLURM_NTASKS=1", "SLURM_GPUS_PER_TASK=1", "SLURM_NTASKS_PER_NODE=1", nullptr};
   cr_assert_eq(step_environment(environment), std::vector<std::string>{"SLURM_JOB_ID=5"});
+}
+
+Test(slurm_env, the_job_s_own_record_says_whether_it_is_elastic) {
+  const char* text =
+      "JobId=29 ArrayJobId=29 JobName=x\n   AdminComment=swell[elastic=max=4x basic=2]\n\n"
+      "JobId=30 ArrayJobId=29 JobName=x\n   AdminComment=mine swell[elastic=max=8 basic=4]\n\n"
+      "JobId=31 JobName=swell-30\n   AdminComment=swell[parent=30 grant=abc]\n\n"
+      "JobId=32 JobName=x\n   Comment=swell[elastic=max=8]\n";
+  cr_assert_eq(read_tag(text, 30)->get("elastic"), std::string("max=8"));
+  for (const JobId job : {31u, 32u, 33u}) cr_assert_not(read_tag(text, job).has_value());
 }

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace swell::launcher {
+
+/// swellrun starts every worker itself. Where the command is itself a launcher of workers (torchrun, accelerate launch,
+/// deepspeed, mpirun, srun and their like), each of swellrun's workers would be a training of its own: the
+/// sentence says so, and what to write instead. Nothing: the command is an ordinary program.
+std::optional<std::string> launcher_in(const std::vector<std::string>& command);
+
+}  // namespace swell::launcher

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/worker_environment.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "core/json.h"
+
+namespace swell::launcher {
+
+namespace {
+
+constexpr std::string_view kSlurm = "SLURM_";
+
+/// After SLURM_: beginnings of what concerns one task, its devices or its node.
+constexpr std::string_view kTask[] = {"CONF=",      "LOCALID=",      "TASK_PID=",     "JOB_GPUS=",       "STEP_GPUS=",
+                                      "GPUS_ON_NODE=", "CPUS_ON_NODE=", "CPUS_PER_TASK=", "PRIO_PROCESS=", "UMASK=",
+                                      "CPU_BIND",   "MEM_BIND",      "TOPOLOGY_ADDR", "SRUN_COMM_",      "PMI",
+                                      "MPI_TYPE=",  "LAUNCH_NODE_IPADDR=", "STEP_LAUNCHER_PORT="};
+
+/// After SLURM_: beginnings of what describes a step or how many tasks it has. A nested srun takes these for options.
+constexpr std::string_view kStep[] = {
+    "STEP",       "NTASKS",       "NPROCS=",    "PROCID=",    "NODEID=",     "GTIDS=",      "TASKS_PER_NODE=", "NNODES=",
+    "JOB_NUM_NODES=", "NODELIST=", "JOB_NODELIST=", "JOB_CPUS_PER_NODE", "GPUS",  "GPU_BIND=", "TRES_",       "CPUS_PER_",
+    "GRES=",      "DISTRIBUTION=", "HOSTFILE=", "KILL_BAD_EXIT=", "WAIT=",   "MULTI_PROG=", "EXACT=",          "SPREAD_JOB=",
+    "OVERCOMMIT=", "OVERLAP="};
+
+template <std::size_t N>
+bool begins_with_one(std::string_view text, const std::string_view (&beginnings)[N]) {
+  return std::any_of(std::begin(beginnings), std::end(beginnings),
+                     [text](std::string_view beginning) { return text.starts_with(beginning); });
+}
+
+/// A name as "node" and "07": what is before its last digits, and those; no digits: it is never part of a range.
+std::pair<std::string_view, std::string_view> parts(std::string_view name) {
+  std::size_t begin = name.size();
+  while (begin > 0 && name.size() - begin < 9 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
+  return {name.substr(0, begin), name.substr(begin)};
+}
+
+}  // namespace
+
+Environment job_environment(const char* const* environment) {
+  Environment found;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view variable = *environment;
+    const auto equals = variable.find('=');
+    if (!variable.starts_with(kSlurm) || equals == std::string_view::npos) continue;
+    const std::string_view rest = variable.substr(kSlurm.size());
+    if (begins_with_one(rest, kTask) || begins_with_one(rest, kStep)) continue;
+    std::string value(variable.substr(equals + 1));
+    // Messages are JSON: what is no UTF-8 stays here.
+    if (Json(value).is_string()) found.emplace_back(variable.substr(0, equals), std::move(value));
+  }
+  return found;
+}
+
+bool is_of_the_task(std::string_view variable) {
+  return variable.starts_with(kSlurm) && begins_with_one(variable.substr(kSlurm.size()), kTask);
+}
+
+Environment run_environment(const Layout& layout, const Seat& seat, const RunFacts& facts) {
+  const std::string world = std::to_string(layout.seats.size()), groups = std::to_string(layout.groups);
+  std::vector<std::string> nodes;
+  std::vector<int> tasks, cpus;
+  std::string own_ranks;
+  for (const Seat& each : layout.seats) {
+    if (each.group == seat.group) own_ranks += fmt::format("{}{}", own_ranks.empty() ? "" : ",", each.rank);
+    if (each.group < static_cast<int>(nodes.size())) continue;
+    tasks.push_back(each.local_world);
+    const auto place = std::find_if(facts.places.begin(), facts.places.end(),
+                                    [&](const Place& one) { return one.id == each.worker.place; });
+    nodes.push_back(place != facts.places.end() ? place->node : "");
+    cpus.push_back(place != facts.places.end() ? place->cpus : 0);
+  }
+  const std::string list = host_list(nodes), counts = counts_text(tasks);
+
+  Environment environment = torch_environment(layout, seat, facts.master_address, facts.master_port);
+  const auto add = [&environment](const char* name, std::string value) { environment.emplace_back(name, std::move(value)); };
+  add("ROLE_NAME", "default");
+  add("TORCHELASTIC_RUN_ID", std::to_string(facts.job));
+  add("TORCHELASTIC_RESTART_COUNT", std::to_string(facts.restarts));
+  add("TORCHELASTIC_MAX_RESTARTS", std::to_string(facts.max_restarts));
+  add("TORCHELASTIC_USE_AGENT_STORE", "False");  // rank 0 has the store: no process lives longer than an epoch
+  add("SLURM_PROCID", std::to_string(seat.rank));
+  add("SLURM_NODEID", std::to_string(seat.group));
+  add("SLURM_GTIDS", own_ranks);
+  for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS"}) add(name, world);
+  for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_STEP_NUM_NODES"}) add(name, groups);
+  for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST"}) add(name, list);
+  for (const char* name : {"SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE"}) add(name, counts);
+  if (std::find(cpus.begin(), cpus.end(), 0) == cpus.end()) add("SLURM_JOB_CPUS_PER_NODE", counts_text(cpus));
+  if (facts.tells_gpus)
+    add("SLURM_GPUS", std::to_string(layout.seats.size() * static_cast<std::size_t>(std::max(1, facts.gpus_per_worker))));
+  if (facts.step)
+    for (const char* name : {"SLURM_STEP_ID", "SLURM_STEPID"}) add(name, std::to_string(*facts.step));
+  return environment;
+}
+
+std::string host_list(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size();) {
+    // As many as have this name's beginning and as many digits are one item.
+    const auto [prefix, digits] = parts(names[i]);
+    std::size_t end = i + 1;
+    while (!digits.empty() && end < names.size() && parts(names[end]).first == prefix &&
+           parts(names[end]).second.size() == digits.size())
+      ++end;
+    text += text.empty() ? "" : ",";
+    if (end == i + 1) {
+      text += names[i];
+    } else {
+      text += std::string(prefix) + "[";
+      for (std::size_t first = i; first < end;) {
+        std::size_t last = first;
+        while (last + 1 < end && std::stol(std::string(parts(names[last + 1]).second)) ==
+                                     std::stol(std::string(parts(names[last]).second)) + 1)
+          ++last;
+        text += fmt::format("{}{}", first == i ? "" : ",", parts(names[first]).second);
+        if (last > first) text += fmt::format("-{}", parts(names[last]).second);
+        first = last + 1;
+      }
+      text += "]";
+    }
+    i = end;
+  }
+  return text;
+}
+
+std::string counts_text(const std::vector<int>& counts) {
+  std::string text;
+  for (std::size_t i = 0; i < counts.size();) {
+    std::size_t end = i;
+    while (end < counts.size() && counts[end] == counts[i]) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", counts[i]);
+    if (end - i > 1) text += fmt::format("(x{})", end - i);
+    i = end;
+  }
+  return text;
+}
+
+}  // namespace swell::launcher
