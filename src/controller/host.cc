@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "control/elastic_advice.h"
+#include "control/printable.h"
 #include "control/server.h"
 #include "controller/conf_watch.h"
 #include "controller/config.h"
@@ -167,11 +168,12 @@ class Host : public std::enable_shared_from_this<Host> {
     config = rest;
   }
 
+  // What is logged may quote what users wrote.
   void info(const std::string& text) const {
-    if (sink_.info != nullptr) sink_.info(("swell: " + text).c_str());
+    if (sink_.info != nullptr) sink_.info(("swell: " + control::printable(text)).c_str());
   }
   void error(const std::string& text) const {
-    if (sink_.error != nullptr) sink_.error(("swell: " + text).c_str());
+    if (sink_.error != nullptr) sink_.error(("swell: " + control::printable(text)).c_str());
   }
 
   void run() noexcept {

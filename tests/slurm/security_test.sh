@@ -28,6 +28,15 @@ claims_are_refused() {
 }
 check 'a submission that claims to be a companion is refused with the reason' claims_are_refused
 
+log_lines_cannot_be_forged() {
+  as nobody env SWELL_ELASTIC=$'colour\nforged by a user' sbatch --gres=gpu:1 --wrap 'sleep 1' > said 2>&1 && return 1
+  grep -q 'unknown key "colour' said || { cat said; return 1; }
+  "$cluster" logs slurmctld > log
+  grep -q '^forged' log && return 1
+  grep -F 'colour\x0aforged by a user' log
+}
+check 'what a user writes cannot begin a line in the log of slurmctld' log_lines_cannot_be_forged
+
 anothers_job() {
   games_job && within 30 grown "$job" 8 || return
   # nobody runs a swellrun that says it manages the job of games

@@ -5,6 +5,7 @@
 #include <exception>
 #include <string>
 
+#include "control/printable.h"
 #include "controller/host.h"
 #include "plugins/job_submit/submission.h"
 
@@ -53,7 +54,7 @@ EXPORT int job_submit(job_desc_msg_t* job, uint32_t uid, char** message) noexcep
       return SLURM_SUCCESS;
     }
     const std::string& reason = admission.error().message();
-    slurm_info("swell: refusing a submission of uid %u: %s", uid, reason.c_str());
+    slurm_info("swell: refusing a submission of uid %u: %s", uid, swell::control::printable(reason).c_str());
     if (message != nullptr) *message = swell::job_submit::slurm_text(reason);
     // Slurm adds its own words for the code after ours: those that are true of what was asked.
     if (!request.elastic) return static_cast<int>(ESLURM_ACCESS_DENIED);
@@ -70,7 +71,7 @@ EXPORT int job_modify(job_desc_msg_t* job, void*, uint32_t uid) noexcept {
   return guarded("job_modify", [&] {
     const auto allowed = swell::job_submit::may_modify(*job, uid);
     if (allowed) return SLURM_SUCCESS;
-    slurm_info("swell: refusing a change by uid %u: %s", uid, allowed.error().message().c_str());
+    slurm_info("swell: refusing a change by uid %u: %s", uid, swell::control::printable(allowed.error().message()).c_str());
     if (message != nullptr) *message = swell::job_submit::slurm_text(allowed.error().message());
     return static_cast<int>(ESLURM_ACCESS_DENIED);
   });
