@@ -58,6 +58,8 @@ check_programs() {
 # and notes its ports. From here on `stop` can find everything.
 claim_folder() {
   mkdir -p -- "$(dirname "$dir")" || die "cannot make the folder $dir"
+  # Its name is known beforehand and /tmp is everybody's: whoever owns it can replace what is in it.
+  [[ $(dirname "$dir") != "$base" || -O $base ]] || die "$base belongs to another user: remove it, or name another with --dir"
   lock_base
   if [[ -e $dir ]]; then
     if [[ -f $dir/cluster.conf ]]; then
@@ -84,7 +86,7 @@ claim_folder() {
 make_folders() {
   local one
   if ! mkdir "$dir"/{etc,log,run,state,spool,gpus,munge,db,db/data,db/tmp} || ! chmod 700 "$dir/db" ||
-    ! head -c 1024 /dev/urandom > "$dir/munge/key" || ! chmod 400 "$dir/munge/key"; then
+    ! (umask 077 && head -c 1024 /dev/urandom > "$dir/munge/key") || ! chmod 400 "$dir/munge/key"; then
     fail '' "cannot make folders in $dir"
   fi
   for one in $(daemon_names); do
