@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
+#
+# Of tests/fault/soak: looks at the cluster every second, beside the faults.
+
+# A second after a fault parent and companion may not name each other yet; so long it may take.
+settling_s=30
+
+# watch FOLDER: until FOLDER/stop exists. FOLDER/looks has a line a look, FOLDER/broken each broken invariant, FOLDER/memory
+# lines "SECONDS NAME PID KIB FILES".
+watch() {
+  local folder=$1 jobs problems problem pid file
+  local -A since=()
+  while [[ ! -e $folder/stop ]]; do
+    if jobs=$(timeout 20 scontrol -o -d show job 2> /dev/null) && [[ -n $jobs ]]; then
+      problems=$(awk -f "$here/invariants.awk" <<< "$jobs")
+      printf '%s\n' "$SECONDS" >> "$folder/looks"
+      for problem in "${!since[@]}"; do
+        [[ $'\n'$problems$'\n' == *$'\n'"$problem"$'\n'* ]] || unset "since[$problem]"
+      done
+      while IFS= read -r problem; do
+        [[ -n $problem ]] || continue
+        : "${since[$problem]:=$SECONDS}"
+        if is_hard "$problem" || ((SECONDS - ${since[$problem]} > settling_s)); then
+          printf '+%s s: %s\n' "$SECONDS" "$problem" >> "$folder/broken"
+          unset "since[$problem]"
+        fi
+      done <<< "$problems"
+    else
+      since=() # slurmctld is away; what it shows afterwards has its own time to settle
+    fi
+    pid=$("$cluster" pid slurmctld 2> /dev/null) && sample slurmctld "$pid"
+    for file in "$work"/jobs/*/swellrun.pid; do
+      [[ -e $file ]] && pid=$(cat "$file") && [[ $(cat "/proc/$pid/comm" 2> /dev/null) == swellrun ]] && sample swellrun "$pid"
+    done
+    sleep 1
+  done
+}
+
+is_hard() { [[ $1 == 'GPU '* || $1 == *'its basic demand is'* ]]; }
+
+sample() { # NAME PID
+  local kib files
+  kib=$(awk '/^RssAnon/ { print $2 }' "/proc/$2/status" 2> /dev/null)
+  files=$(find "/proc/$2/fd" -mindepth 1 2> /dev/null | wc -l)
+  [[ -n $kib ]] && printf '%s %s %s %s %s\n' "$SECONDS" "$1" "$2" "$kib" "$files" >> "$folder/memory"
+}
