@@ -6,17 +6,11 @@
 #include <string>
 #include <string_view>
 
-#include "controller/config.h"
-#include "core/policy/registry.h"
-
-// The policies' names without the policies, which would be most of what is to be compiled.
-namespace swell::policy {
-std::vector<std::string> policy_names() { return {"swell", "fewest-first"}; }
-}  // namespace swell::policy
+#include "control/swell_conf.h"
 
 namespace {
 
-using swell::controller::Config;
+using swell::control::SwellConf;
 
 void check(bool holds) {
   if (!holds) std::abort();
@@ -43,8 +37,8 @@ std::string dressed(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto config = Config::parse(text);
-  const auto again = Config::parse(dressed(text));
+  const auto config = SwellConf::parse(text);
+  const auto again = SwellConf::parse(dressed(text));
   check(config.ok() == again.ok());
   if (!config) {
     check(!config.error().message().empty());

@@ -95,8 +95,10 @@ slurmctld_is_gone() {
 check 'without slurmctld the files are checked all the same' slurmctld_is_gone
 
 munge_is_gone() {
-  "$cluster" kill munged && finds FAULT munge && only_fault && grep -q '^ok *JobSubmitPlugins' "$TMPDIR/doctor.txt" || return
-  "$cluster" run munged && healthy
+  "$cluster" kill munged || return
+  finds FAULT munge && only_fault && grep -q '^ok *JobSubmitPlugins' "$TMPDIR/doctor.txt"
+  local status=$?
+  "$cluster" run munged && healthy && return $status
 }
 check 'without munge the fault is munge, and the files are checked all the same' munge_is_gone
 

@@ -31,6 +31,11 @@ class QosChecks {
   void run() {
     add(preempt_type());
     add(preempt_mode());
+    if (!site_.munge) {
+      add(warning("expansion-qos", "QOS and associations are not checked, since slurmdbd cannot be asked without munge",
+                  {"swell doctor   # again, once munge answers"}));
+      return;
+    }
     if (!site_.accounting) {
       add(fault("expansion-qos", fmt::format("the QOS cannot be looked up: {}", site_.accounting.error().message()),
                 {"sacctmgr -nP show qos format=Name", "systemctl start slurmdbd   # on the accounting host"}));

@@ -160,7 +160,8 @@ Site gather_site() {
   gather_files(site, *site.slurmctld);
   try_services(site, *site.slurmctld);
   if (site.swell_conf && !site.swell_conf->expansion_qos.empty()) {
-    if (site.slurmctld->accounting_storage_type == "accounting_storage/slurmdbd")
+    if (!site.munge) site.accounting = Error("slurmdbd cannot be asked without munge");
+    else if (site.slurmctld->accounting_storage_type == "accounting_storage/slurmdbd")
       site.accounting = ask_slurmdbd(site.config.cluster_name);
     else
       site.accounting = Error("AccountingStorageType is not accounting_storage/slurmdbd, and without slurmdbd there are no QOS");

@@ -75,6 +75,7 @@ Test(doctor, without_munge_the_fault_is_munge_and_the_files_are_checked_all_the_
   Site site = healthy_site();
   site.munge = Error("munge does not sign: Socket communication error");
   site.answers = Error("it cannot be asked without munge");
+  site.accounting = Error("slurmdbd cannot be asked without munge");
   expect(site, {"munge", Level::fault, [](Site&) {}, "does not sign", "systemctl restart munge"});
   cr_assert_eq(faults(site), 1);
   expect(site, {"job_submit_swell.so", Level::fault, [](Site& s) { s.slurmctld_plugins[1].version = std::uint32_t{1}; }, "was built for", "configure"});
