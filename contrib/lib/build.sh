@@ -4,24 +4,48 @@
 # Of contrib/check and contrib/quickstart: build Swell outside the source tree and install it, for
 # this checkout alone. Nothing of the system is changed.
 
-# build_swell TOP DIR [configure options]: installs into DIR/stage, plugins into DIR/stage/plugins.
-# Quick where nothing has changed.
-build_swell() {
-  local top=$1 dir=$2 jobs
+# What a cluster needs to run Swell: no simulator, no tests, no planner's tools.
+runtime_folders=(src/core src/control src/slurm src/controller src/plugins/sched src/plugins/job_submit src/plugins/spank
+  src/launcher src/topo src/tools)
+
+# configure_swell TOP DIR [configure options]: with ccache where it is there. Quick where nothing has changed.
+configure_swell() {
+  local top=$1 dir=$2 compiler=()
   shift 2
   mkdir -p "$dir" || return
-  jobs=$(nproc)
   if [[ ! -x $top/configure || $top/configure -ot $top/configure.ac ]]; then
     (cd "$top" && autoreconf -fi) > "$dir/autoreconf.log" 2>&1 || { tail -n 20 "$dir/autoreconf.log"; return 1; }
   fi
+  if [[ -z ${CXX:-} ]] && command -v ccache > /dev/null; then compiler=(CXX='ccache g++'); fi
   if [[ ! -e $dir/Makefile || $dir/config.status -ot $top/configure ]]; then
-    (cd "$dir" && "$top/configure" --quiet --prefix="$dir/stage" --with-plugindir="$dir/stage/plugins" "$@") ||
-      return
+    (cd "$dir" && "$top/configure" --quiet --prefix="$dir/stage" --with-plugindir="$dir/stage/plugins" \
+      ${compiler[@]+"${compiler[@]}"} "$@") > "$dir/configure.log" 2>&1 || { tail -n 20 "$dir/configure.log"; return 1; }
   fi
-  if ! make -C "$dir" --silent -j"$jobs" all > "$dir/make.log" 2>&1; then
-    grep -E -m 20 'error|Error' "$dir/make.log"
-    printf 'the build failed; all of it is in %s\n' "$dir/make.log"
-    return 1
-  fi
-  make -C "$dir" --silent install > "$dir/install.log" 2>&1 || { tail -n 20 "$dir/install.log"; return 1; }
+}
+
+# make_swell DIR LOG ARGUMENTS...: make, whose errors are shown.
+make_swell() {
+  local dir=$1 log=$2
+  shift 2
+  make -C "$dir" --silent "$@" >> "$log" 2>&1 && return 0
+  grep -E -m 20 'error|Error' "$log"
+  printf 'the build failed; all of it is in %s\n' "$log"
+  return 1
+}
+
+# build_swell TOP DIR [configure options]: everything; installs into DIR/stage, plugins into DIR/stage/plugins.
+build_swell() {
+  local top=$1 dir=$2
+  configure_swell "$@" || return
+  : > "$dir/make.log"
+  make_swell "$dir" "$dir/make.log" -j"$(nproc)" all && make_swell "$dir" "$dir/make.log" install
+}
+
+# build_runtime TOP DIR [configure options]: runtime_folders alone, installed likewise.
+build_runtime() {
+  local top=$1 dir=$2 folder
+  configure_swell "$@" || return
+  : > "$dir/make.log"
+  for folder in "${runtime_folders[@]}"; do make_swell "$dir/$folder" "$dir/make.log" -j"$(nproc)" all || return; done
+  for folder in "${runtime_folders[@]}"; do make_swell "$dir/$folder" "$dir/make.log" install || return; done
 }

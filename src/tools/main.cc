@@ -20,7 +20,9 @@ constexpr struct {
     {"plan", swell::tools::add_plan},
     {"predict", swell::tools::add_predict},
     {"topo", swell::tools::add_topo},
+#ifdef SWELL_SIMULATOR
     {"sim", swell::tools::add_sim},
+#endif
 };
 
 /// Exit status of a wrong command line.
