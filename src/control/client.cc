@@ -24,7 +24,7 @@ constexpr auto send_time = std::chrono::seconds(5);
 class LiveClient final : public Client {
  public:
   LiveClient(Options options, Fd fd, std::unique_ptr<MungeThread> munge)
-      : options_(std::move(options)), fd_(std::move(fd)), munge_(std::move(munge)), reader_(options_.most_frame_bytes) {}
+      : options_(std::move(options)), fd_(std::move(fd)), munge_(std::move(munge)), reader_(options_.max_frame_bytes) {}
 
   Result<void> greet(Clock::time_point deadline) {
     const Result<std::optional<std::string>> frame = next_frame(deadline);
@@ -42,14 +42,14 @@ class LiveClient final : public Client {
   Result<void> send(const Message& message) override {
     if (broken_) return *broken_;
     std::string payload = seal_->wrap(message);
-    if (payload.size() > options_.most_frame_bytes)
-      return Error(fmt::format("a message of {} bytes; {} are allowed", payload.size(), options_.most_frame_bytes));
+    if (payload.size() > options_.max_frame_bytes)
+      return Error(fmt::format("a message of {} bytes; {} are allowed", payload.size(), options_.max_frame_bytes));
     munge_->seal(++ticket_, std::move(payload), std::nullopt);
     const Result<MungeThread::Done> done = munge_->wait(ticket_, munge_time);
     if (!done) return fail(done.error());
     if (done->error) return fail(*done->error);
-    if (done->data.size() > options_.most_frame_bytes)
-      return Error(fmt::format("a frame of {} bytes; {} are allowed", done->data.size(), options_.most_frame_bytes));
+    if (done->data.size() > options_.max_frame_bytes)
+      return Error(fmt::format("a frame of {} bytes; {} are allowed", done->data.size(), options_.max_frame_bytes));
     return write(framed(done->data));
   }
 

@@ -23,7 +23,7 @@ class Client {
     std::uint16_t port = 0;
     std::string munge_socket;            ///< empty: munge's default
     std::function<bool(uid_t)> trust;    ///< as whom the server must speak; empty: nobody is trusted
-    std::size_t most_frame_bytes = 64 * 1024;
+    std::size_t max_frame_bytes = 64 * 1024;
   };
 
   /// Connects and reads the server's nonce. The error names host, port and what failed.

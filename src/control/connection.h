@@ -16,8 +16,8 @@ using Clock = std::chrono::steady_clock;
 /// What the server's loop knows of one connection. At most one of its frames is at munge at a time,
 /// and nothing is read meanwhile: a peer that floods waits in its own socket.
 struct Connection {
-  Connection(ConnectionId number, Fd socket, const std::string& nonce, std::size_t most_frame_bytes)
-      : id(number), fd(std::move(socket)), peer(peer_name(fd.get())), seal(Side::server, nonce), reader(most_frame_bytes) {}
+  Connection(ConnectionId number, Fd socket, const std::string& nonce, std::size_t max_frame_bytes)
+      : id(number), fd(std::move(socket)), peer(peer_name(fd.get())), seal(Side::server, nonce), reader(max_frame_bytes) {}
 
   const ConnectionId id;
   Fd fd;

@@ -41,7 +41,7 @@ void about_sizes(const ElasticSpec& spec, int max, std::vector<std::string>& sai
 }
 
 void about_max(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site, std::vector<std::string>& said) {
-  const int max = spec.most_gpus(basic_gpus);
+  const int max = spec.max_total(basic_gpus);
   const bool by_default = !spec.max_gpus && spec.max_factor == ElasticSpec().max_factor;
   if (by_default || max <= basic_gpus) return;
   int all = 0;
@@ -57,7 +57,7 @@ void about_max(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site, s
 std::vector<std::string> advice(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site) {
   std::vector<std::string> said;
   about_types(spec, site, said);
-  about_sizes(spec, spec.most_gpus(basic_gpus), said);
+  about_sizes(spec, spec.max_total(basic_gpus), said);
   about_max(spec, basic_gpus, site, said);
   if (site.grace_s && spec.grace_s > *site.grace_s)
     said.push_back(fmt::format("grace={}: where Slurm itself takes lent GPUs back, this site gives {} s (GraceTime); a checkpoint that "

@@ -13,9 +13,9 @@ namespace swell::control {
 
 namespace {
 
-constexpr int most_gpus_allowed = 1'000'000;
+constexpr int max_gpus_allowed = 1'000'000;
 constexpr std::size_t max_characters = 1024;
-constexpr int most_grace_s = 24 * 3600;
+constexpr int max_grace_s = 24 * 3600;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -41,7 +41,7 @@ Result<void> read_max(ElasticSpec& spec, std::string_view value) {
     return {};
   }
   const auto gpus = read_number<int>(value);
-  if (!gpus || *gpus < 1 || *gpus > most_gpus_allowed) return bad("max", value, allowed);
+  if (!gpus || *gpus < 1 || *gpus > max_gpus_allowed) return bad("max", value, allowed);
   spec.max_gpus = *gpus;
   return {};
 }
@@ -51,7 +51,7 @@ Result<void> read_sizes(ElasticSpec& spec, std::string_view value) {
   std::vector<int> sizes;
   for (std::string_view part : split(value, '/')) {
     const auto size = read_number<int>(part);
-    if (!size || *size < 1 || *size > most_gpus_allowed) return bad("sizes", value, allowed);
+    if (!size || *size < 1 || *size > max_gpus_allowed) return bad("sizes", value, allowed);
     if (!sizes.empty() && *size <= sizes.back()) return bad("sizes", value, allowed);
     sizes.push_back(*size);
   }
@@ -93,8 +93,8 @@ Result<void> read_mode(ElasticSpec& spec, std::string_view value) {
 
 Result<void> read_grace(ElasticSpec& spec, std::string_view value) {
   const auto seconds = read_number<int>(value);
-  if (!seconds || *seconds < 1 || *seconds > most_grace_s)
-    return bad("grace", value, fmt::format("a whole number of seconds from 1 to {}", most_grace_s));
+  if (!seconds || *seconds < 1 || *seconds > max_grace_s)
+    return bad("grace", value, fmt::format("a whole number of seconds from 1 to {}", max_grace_s));
   spec.grace_s = *seconds;
   return {};
 }
@@ -162,10 +162,10 @@ std::string ElasticSpec::text() const {
   return result + fmt::format(",grace={}", grace_s);
 }
 
-int ElasticSpec::most_gpus(int basic_gpus) const {
+int ElasticSpec::max_total(int basic_gpus) const {
   const double by_factor = std::floor(basic_gpus * max_factor + 1e-9);
-  const int most = max_gpus.value_or(static_cast<int>(std::min<double>(by_factor, most_gpus_allowed)));
-  return std::max(most, basic_gpus);
+  const int max = max_gpus.value_or(static_cast<int>(std::min<double>(by_factor, max_gpus_allowed)));
+  return std::max(max, basic_gpus);
 }
 
 Result<void> ElasticSpec::check_basic(int basic_gpus) const {

@@ -37,7 +37,7 @@ struct ElasticSpec {
   std::string text() const;
 
   /// The most GPUs the job may have in all, for a basic demand of `basic_gpus`.
-  int most_gpus(int basic_gpus) const;
+  int max_total(int basic_gpus) const;
 
   /// What only the basic demand shows to be wrong: no GPUs, `max` below it, `sizes` without it.
   Result<void> check_basic(int basic_gpus) const;

@@ -32,8 +32,8 @@ Result<std::optional<std::string>> FrameReader::next() {
   if (bytes_.size() < 4) return std::optional<std::string>();
   std::size_t size = 0;
   for (int i = 0; i < 4; ++i) size = size << 8 | static_cast<unsigned char>(bytes_[static_cast<std::size_t>(i)]);
-  if (size == 0 || size > most_bytes_)
-    return Error(fmt::format("a frame of {} bytes; 1 to {} are allowed", size, most_bytes_));
+  if (size == 0 || size > max_bytes_)
+    return Error(fmt::format("a frame of {} bytes; 1 to {} are allowed", size, max_bytes_));
   if (bytes_.size() < 4 + size) return std::optional<std::string>();
   std::string body = bytes_.substr(4, size);
   bytes_.erase(0, 4 + size);

@@ -18,14 +18,14 @@ std::string framed(std::string_view body);
 /// Cuts a stream of bytes into frames.
 class FrameReader {
  public:
-  explicit FrameReader(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+  explicit FrameReader(std::size_t max_bytes) : max_bytes_(max_bytes) {}
   void append(std::string_view bytes) { bytes_.append(bytes); }
   /// The next frame's body, nothing while it is not all there, or an error for one that is empty or
   /// above the cap; then the stream is of no more use.
   Result<std::optional<std::string>> next();
 
  private:
-  std::size_t most_bytes_;
+  std::size_t max_bytes_;
   std::string bytes_;
 };
 

@@ -18,7 +18,7 @@ class LogLimit {
 
   void operator()(const std::string& line, Clock::time_point now = Clock::now()) {
     if (!log_) return;
-    allowance_ = std::min(most, allowance_ + std::chrono::duration<double>(now - last_).count());
+    allowance_ = std::min(kMaxAllowance, allowance_ + std::chrono::duration<double>(now - last_).count());
     last_ = now;
     if (allowance_ < 1) {
       ++left_out_;
@@ -30,10 +30,10 @@ class LogLimit {
   }
 
  private:
-  static constexpr double most = 20;
+  static constexpr double kMaxAllowance = 20;
   std::function<void(const std::string&)> log_;
   Clock::time_point last_ = Clock::now();
-  double allowance_ = most;
+  double allowance_ = kMaxAllowance;
   int left_out_ = 0;
 };
 

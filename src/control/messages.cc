@@ -10,8 +10,8 @@ namespace swell::control {
 namespace {
 
 constexpr const char* state_names[] = {"ALLOCATED", "WARMING", "READY", "SWITCHING", "ACTIVE", "DRAINING", "RELEASED"};
-constexpr std::size_t most_items = 4096;
-constexpr std::size_t most_text = 4096;
+constexpr std::size_t max_items = 4096;
+constexpr std::size_t max_text = 4096;
 
 // One `describe` a type lists its members once; a Writer or a Reader walks the list.
 
@@ -50,20 +50,20 @@ class Writer {
 class Reader {
  public:
   explicit Reader(Json json) : json_(std::move(json)) {}
-  void member(const char* key, int& value, int least, int most) { keep(value, json_.integer_at(key, least, most)); }
+  void member(const char* key, int& value, int min, int max) { keep(value, json_.integer_at(key, min, max)); }
   void member(const char* key, JobId& value) {
     keep(value, json_.integer_at(key, 0, std::numeric_limits<JobId>::max()));
   }
-  void member(const char* key, std::int64_t& value, std::int64_t least, std::int64_t most) {
-    keep(value, json_.integer_at(key, least, most));
+  void member(const char* key, std::int64_t& value, std::int64_t min, std::int64_t max) {
+    keep(value, json_.integer_at(key, min, max));
   }
-  void member(const char* key, double& value, double least, double most) {
-    keep(value, json_.number_at(key, least, most));
+  void member(const char* key, double& value, double min, double max) {
+    keep(value, json_.number_at(key, min, max));
   }
   void member(const char* key, std::string& value) {
     Result<std::string> read = json_.string_at(key);
-    if (read && read->size() > most_text)
-      read = Error(fmt::format("\"{}\" has {} characters; at most {} are read", key, read->size(), most_text));
+    if (read && read->size() > max_text)
+      read = Error(fmt::format("\"{}\" has {} characters; at most {} are read", key, read->size(), max_text));
     keep(value, std::move(read));
   }
   void member(const char* key, JobState& value) {
@@ -84,7 +84,7 @@ class Reader {
   }
   void member(const char* key, std::vector<std::pair<std::string, std::string>>& value) {
     const Json object = json_.at(key);
-    if (!object.is_object() || object.size() > most_items)
+    if (!object.is_object() || object.size() > max_items)
       return fail(Error(fmt::format("\"{}\" must be an object of strings", key)));
     for (const auto& [name, text] : object.members()) {
       if (!text.is_string()) return fail(Error(fmt::format("\"{}\": \"{}\" must be a string", key, name)));
@@ -104,8 +104,8 @@ class Reader {
  private:
   Json list(const char* key) {
     Json array = json_.at(key);
-    if (array.is_array() && array.size() <= most_items) return array;
-    fail(Error(fmt::format("\"{}\" must be a list of at most {} items", key, most_items)));
+    if (array.is_array() && array.size() <= max_items) return array;
+    fail(Error(fmt::format("\"{}\" must be a list of at most {} items", key, max_items)));
     return Json::array();
   }
   template <typename T, typename U>

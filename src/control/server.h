@@ -32,10 +32,10 @@ class Server {
     std::uint16_t port = 0;             ///< 0: any free one
     std::string munge_socket;           ///< empty: munge's default
     std::function<bool(uid_t)> allow;   ///< whose credentials are accepted; empty: everybody's
-    std::size_t most_frame_bytes = 64 * 1024;
-    int most_connections = 20000;
-    int most_connections_per_user = 2000;
-    int most_unauthenticated = 256;     ///< the oldest gives way to a newcomer
+    std::size_t max_frame_bytes = 64 * 1024;
+    int max_connections = 20000;
+    int max_connections_per_user = 2000;
+    int max_unauthenticated = 256;     ///< the oldest gives way to a newcomer
     double first_message_s = 10;        ///< time a new connection has for its first good message
     std::function<void(const std::string&)> log;  ///< refusals and faults, one line each; rate-limited
   };

@@ -16,8 +16,8 @@ namespace {
 // Ids of what is no connection.
 constexpr std::uint64_t listener_id = 0, mailbox_id = 1, munge_id = 2;
 
-constexpr std::size_t most_untaken = 65536;     // events of all connections
-constexpr int most_untaken_of_one = 256;
+constexpr std::size_t max_untaken = 65536;     // events of all connections
+constexpr int max_untaken_of_one = 256;
 constexpr std::size_t queue_frames = 16;        // of the largest size, that may wait for a slow reader
 constexpr auto close_time = std::chrono::seconds(2);
 
@@ -119,9 +119,9 @@ void ServerLoop::handle_munge() {
       if (--connection.sealing == 0) connection.sealing_bytes = 0;
       if (done.error)
         refuse(connection, done.error->message(), false);
-      else if (done.data.size() > options_.most_frame_bytes)
+      else if (done.data.size() > options_.max_frame_bytes)
         refuse(connection, fmt::format("a message to it became a frame of {} bytes; {} are allowed", done.data.size(),
-                                       options_.most_frame_bytes), false);
+                                       options_.max_frame_bytes), false);
       else
         connection.out += framed(done.data);
     }
@@ -160,7 +160,7 @@ void ServerLoop::accept_some() {
       break;
     }
     tune(fd.get());
-    if (connections_.size() >= static_cast<std::size_t>(options_.most_connections)) {
+    if (connections_.size() >= static_cast<std::size_t>(options_.max_connections)) {
       log_(fmt::format("refused {}: {} connections are open already", peer_name(fd.get()), connections_.size()));
       continue;
     }
@@ -169,13 +169,13 @@ void ServerLoop::accept_some() {
       log_(nonce.error().message());
       continue;
     }
-    if (unauthenticated_.size() >= static_cast<std::size_t>(options_.most_unauthenticated)) {
+    if (unauthenticated_.size() >= static_cast<std::size_t>(options_.max_unauthenticated)) {
       Connection& oldest = *connections_.at(*unauthenticated_.begin());
       refuse(oldest, "a newcomer took its place, as it had said nothing good yet", false);
       settle(oldest);
     }
     const ConnectionId id = ++last_id_;
-    auto made = std::make_unique<Connection>(id, std::move(fd), *nonce, options_.most_frame_bytes);
+    auto made = std::make_unique<Connection>(id, std::move(fd), *nonce, options_.max_frame_bytes);
     Connection& connection = *made;
     connections_.emplace(id, std::move(made));
     unauthenticated_.insert(id);
@@ -204,7 +204,7 @@ void ServerLoop::next_frame(Connection& connection) {
     const std::lock_guard lock(mailbox_.mutex);
     if (connection.take_number != mailbox_.take_number) connection.untaken = 0;
     connection.take_number = mailbox_.take_number;
-    if (connection.untaken >= most_untaken_of_one || mailbox_.events.size() >= most_untaken) {
+    if (connection.untaken >= max_untaken_of_one || mailbox_.events.size() >= max_untaken) {
       paused_.insert(connection.id);
       return;
     }
@@ -222,15 +222,15 @@ void ServerLoop::opened(Connection& connection, MungeThread::Done& done) {
   if (connection.authenticated && done.uid != connection.uid)
     return refuse(connection, fmt::format("uid {} on a connection of uid {}", done.uid, connection.uid), false);
   connection.uid = done.uid;
-  if (done.data.size() > options_.most_frame_bytes)
+  if (done.data.size() > options_.max_frame_bytes)
     return refuse(connection, fmt::format("a message of {} bytes; {} are allowed", done.data.size(),
-                                          options_.most_frame_bytes), true);
+                                          options_.max_frame_bytes), true);
   Result<Message> message = connection.seal.unwrap(done.data);
   if (!connection.authenticated && options_.allow && !options_.allow(done.uid))
     return refuse(connection, fmt::format("uid {} is not allowed here", done.uid), true);
   if (!message) return refuse(connection, message.error().message(), true);
   if (!connection.authenticated) {
-    if (per_user_[done.uid] >= options_.most_connections_per_user)
+    if (per_user_[done.uid] >= options_.max_connections_per_user)
       return refuse(connection, fmt::format("uid {} has {} connections already", done.uid, per_user_[done.uid]), true);
     connection.authenticated = true;
     ++per_user_[done.uid];
@@ -244,10 +244,10 @@ void ServerLoop::queue(Connection& connection, const Message& message) {
   std::string payload = connection.seal.wrap(message);
   ++connection.sealing;
   connection.sealing_bytes += payload.size();
-  if (payload.size() > options_.most_frame_bytes)
+  if (payload.size() > options_.max_frame_bytes)
     return refuse(connection, fmt::format("a message to it has {} bytes; {} are allowed", payload.size(),
-                                          options_.most_frame_bytes), false);
-  if (connection.queued_bytes() > queue_frames * options_.most_frame_bytes)
+                                          options_.max_frame_bytes), false);
+  if (connection.queued_bytes() > queue_frames * options_.max_frame_bytes)
     return refuse(connection, fmt::format("it reads too slowly: {} bytes wait for it", connection.queued_bytes()), false);
   munge_->seal(connection.id, std::move(payload), connection.uid);
 }

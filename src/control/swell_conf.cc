@@ -36,17 +36,17 @@ std::string_view trim(std::string_view text) {
 /// What a value must be; nothing where it is good.
 using Allowed = std::optional<std::string>;
 
-Allowed seconds(double& into, std::string_view value, double least, double most) {
+Allowed seconds(double& into, std::string_view value, double min, double max) {
   const auto read = read_number<double>(value);
-  if (!read || !std::isfinite(*read) || *read < least || *read > most)
-    return fmt::format("a number of seconds from {:g} to {:g}", least, most);
+  if (!read || !std::isfinite(*read) || *read < min || *read > max)
+    return fmt::format("a number of seconds from {:g} to {:g}", min, max);
   into = *read;
   return std::nullopt;
 }
 
-Allowed whole(int& into, std::string_view value, int least, int most) {
+Allowed whole(int& into, std::string_view value, int min, int max) {
   const auto read = read_number<int>(value);
-  if (!read || *read < least || *read > most) return fmt::format("a whole number from {} to {}", least, most);
+  if (!read || *read < min || *read > max) return fmt::format("a whole number from {} to {}", min, max);
   into = *read;
   return std::nullopt;
 }
@@ -95,8 +95,8 @@ const Key keys[] = {
     {"GrowthInterval", [](SwellConf& c, std::string_view v) { return seconds(c.growth_interval_s, v, 0, 86400); }},
     {"GrantExpiry", [](SwellConf& c, std::string_view v) { return seconds(c.grant_expiry_s, v, 1, 600); }},
     {"AgentTimeout", [](SwellConf& c, std::string_view v) { return seconds(c.agent_timeout_s, v, 1, 3600); }},
-    {"LeastRemaining", [](SwellConf& c, std::string_view v) { return seconds(c.least_remaining_s, v, 60, 864000); }},
-    {"MaxGPUsPerJob", [](SwellConf& c, std::string_view v) { return whole(c.most_gpus_per_job, v, 0, 1000000); }},
+    {"LeastRemaining", [](SwellConf& c, std::string_view v) { return seconds(c.min_remaining_s, v, 60, 864000); }},
+    {"MaxGPUsPerJob", [](SwellConf& c, std::string_view v) { return whole(c.max_gpus_per_job, v, 0, 1000000); }},
     {"EventLog",
      [](SwellConf& c, std::string_view v) -> Allowed {
        if (!v.starts_with('/')) return "a path from the root (/var/log/slurm/swell-events.jsonl)";

@@ -24,8 +24,8 @@ struct SwellConf {
   double growth_interval_s = 60;                ///< GrowthInterval: least time between growths of one job
   double grant_expiry_s = 15;                   ///< GrantExpiry: how long an offer stands
   double agent_timeout_s = 15;                  ///< AgentTimeout: how long expansions outlive a lost agent
-  double least_remaining_s = 120;               ///< LeastRemaining: no growth of a job that ends sooner
-  int most_gpus_per_job = 0;                    ///< MaxGPUsPerJob: the site's cap on a job's total; 0: none
+  double min_remaining_s = 120;               ///< LeastRemaining: no growth of a job that ends sooner
+  int max_gpus_per_job = 0;                    ///< MaxGPUsPerJob: the site's cap on a job's total; 0: none
   std::string event_log;                        ///< EventLog: a file that gets one JSON line an event
 
   friend bool operator==(const SwellConf&, const SwellConf&) = default;

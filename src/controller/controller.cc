@@ -259,7 +259,7 @@ void Controller::set_draining(bool draining) {
 }
 
 void Controller::drain(double now) {
-  parts_.book->set_given_up_first({});
+  parts_.book->set_reclaim_order({});
   for (auto& [id, job] : jobs_) {
     parts_.book->withdraw_all(id);
     for (Companion& companion : job.companions)
@@ -280,7 +280,7 @@ void Controller::reclaim(ElasticJob& job, Companion& companion, double now, cons
 void Controller::decide(double now) {
   decide_due_ = false;
   if (draining_) return drain(now);
-  if (jobs_.empty() || !policy_) return parts_.book->set_given_up_first({});
+  if (jobs_.empty() || !policy_) return parts_.book->set_reclaim_order({});
   const auto begin = std::chrono::steady_clock::now();
   const policy::ClusterView view = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now, fabric());
   const policy::Decisions decisions = policy_->decide(view);
@@ -289,7 +289,7 @@ void Controller::decide(double now) {
 }
 
 void Controller::apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now) {
-  parts_.book->set_given_up_first(decisions.given_up_first);
+  parts_.book->set_reclaim_order(decisions.reclaim_order);
   for (const policy::Reclaim& reclaim : decisions.reclaims) {
     ElasticJob& job = jobs_.at(reclaim.job);
     Companion* companion = job.find(reclaim.companion);

@@ -85,14 +85,14 @@ void GrantBook::set_companions(std::vector<JobId> companions) {
   companions_ = std::move(companions);
 }
 
-void GrantBook::set_given_up_first(std::vector<JobId> companions) {
+void GrantBook::set_reclaim_order(std::vector<JobId> companions) {
   std::lock_guard lock(mutex_);
-  given_up_first_ = std::move(companions);
+  reclaim_order_ = std::move(companions);
 }
 
-std::vector<JobId> GrantBook::given_up_first() const {
+std::vector<JobId> GrantBook::reclaim_order() const {
   std::lock_guard lock(mutex_);
-  return given_up_first_;
+  return reclaim_order_;
 }
 
 bool GrantBook::is_companion(JobId job) const {

@@ -49,13 +49,13 @@ class GrantBook {
   bool has_unseen_companion_of(uid_t uid) const;
 
   /// In which order companions would be taken back: for the select plugin, which asks under slurmctld's locks.
-  void set_given_up_first(std::vector<JobId> companions);
-  std::vector<JobId> given_up_first() const;
+  void set_reclaim_order(std::vector<JobId> companions);
+  std::vector<JobId> reclaim_order() const;
 
  private:
   mutable std::mutex mutex_;
   std::map<std::string, LiveGrant> grants_;
-  std::vector<JobId> companions_, given_up_first_;
+  std::vector<JobId> companions_, reclaim_order_;
 };
 
 }  // namespace swell::controller

@@ -34,15 +34,15 @@ using Clock = std::chrono::steady_clock;
 /// How long changes are let gather before a round looks at them.
 constexpr auto debounce = std::chrono::milliseconds(50);
 /// Rounds are at least so far apart, however many events come.
-constexpr auto least_pause = std::chrono::milliseconds(100);
+constexpr auto min_pause = std::chrono::milliseconds(100);
 /// And so far that their own work takes at most this share of a core (each costs slurmctld about as
 /// much again), as long as PollInterval allows: in a small cluster this changes nothing.
-constexpr double most_share = 0.01;
+constexpr double max_share = 0.01;
 
 Clock::duration rest_after(double own_work_s, double poll_interval_s) {
-  const double rest_s = std::min(own_work_s / most_share, poll_interval_s);
+  const double rest_s = std::min(own_work_s / max_share, poll_interval_s);
   return std::max(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(rest_s)),
-                  Clock::duration(least_pause));
+                  Clock::duration(min_pause));
 }
 
 double now_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
@@ -62,7 +62,7 @@ control::SiteFacts facts_of(const slurm::Snapshot& snapshot, const Config& confi
   control::SiteFacts facts;
   for (const slurm::NodeRecord& node : snapshot.nodes)
     for (const slurm::GpuRequest& gpus : node.gpus) facts.gpus_by_type[gpus.type] += gpus.count;
-  facts.max_gpus_per_job = config.most_gpus_per_job;
+  facts.max_gpus_per_job = config.max_gpus_per_job;
   return facts;
 }
 
@@ -120,7 +120,7 @@ class Host : public std::enable_shared_from_this<Host> {
   }
 
   bool is_companion(JobId job) const { return book_.is_companion(job); }
-  std::vector<JobId> given_up_first() const { return book_.given_up_first(); }
+  std::vector<JobId> reclaim_order() const { return book_.reclaim_order(); }
   bool is_on() const { return on_; }
 
  private:
@@ -368,11 +368,11 @@ bool is_companion(JobId job) noexcept {
   }
 }
 
-extern "C" std::size_t swell_given_up_first(std::uint32_t* companions, std::size_t room) noexcept {
+extern "C" std::size_t swell_reclaim_order(std::uint32_t* companions, std::size_t room) noexcept {
   try {
     const auto host = current_host();
     if (!host) return 0;
-    const std::vector<JobId> order = host->given_up_first();
+    const std::vector<JobId> order = host->reclaim_order();
     std::copy_n(order.begin(), std::min(room, order.size()), companions);
     return order.size();
   } catch (...) {

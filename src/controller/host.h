@@ -44,7 +44,7 @@ SWELL_API bool is_companion(JobId job) noexcept;
 /// Companions in the order in which the controller would take them back, at most `room` of them.
 /// @return how many there are. For the select plugin, which finds this library by its name where it is loaded already:
 /// hence a C name.
-extern "C" SWELL_API std::size_t swell_given_up_first(std::uint32_t* companions, std::size_t room) noexcept;
+extern "C" SWELL_API std::size_t swell_reclaim_order(std::uint32_t* companions, std::size_t room) noexcept;
 
 /// BaseScheduler from the swell.conf beside slurm.conf; "sched/backfill" where that cannot be read.
 SWELL_API std::string base_scheduler() noexcept;

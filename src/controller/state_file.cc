@@ -57,8 +57,8 @@ Result<IssuedGrant> grant_from(const Json& json) {
   if (!json.is_object()) return Error("it must be an object");
   IssuedGrant grant;
   std::optional<Error> problem;
-  auto number = [&](const char* key, auto& into, std::int64_t least, std::int64_t most) {
-    const Result<std::int64_t> read = json.integer_at(key, least, most);
+  auto number = [&](const char* key, auto& into, std::int64_t min, std::int64_t max) {
+    const Result<std::int64_t> read = json.integer_at(key, min, max);
     if (!read && !problem) problem = read.error();
     if (read) into = static_cast<std::remove_reference_t<decltype(into)>>(*read);
   };

@@ -13,7 +13,7 @@ using policy::NodeIndex;
 using policy::Resources;
 
 /// Jobs of one array that are looked at one by one; those behind are served by Slurm's preemption.
-constexpr int most_array_tasks = 100;
+constexpr int max_array_tasks = 100;
 
 class Builder {
  public:
@@ -106,9 +106,9 @@ class Builder {
     view.id = job.id;
     view.partition = partition->second;
     view.basic_gpus = job.basic_gpus;
-    view.max_gpus = job.spec.most_gpus(job.basic_gpus);
-    if (config_.most_gpus_per_job > 0)
-      view.max_gpus = std::max(std::min(view.max_gpus, config_.most_gpus_per_job), job.basic_gpus);
+    view.max_gpus = job.spec.max_total(job.basic_gpus);
+    if (config_.max_gpus_per_job > 0)
+      view.max_gpus = std::max(std::min(view.max_gpus, config_.max_gpus_per_job), job.basic_gpus);
     view.sizes = job.spec.sizes;
     view.gpu_types = job.spec.types;
     for (const slurm::GpuAllocation& held : record.gpus) {
@@ -133,7 +133,7 @@ class Builder {
   bool may_grow(const ElasticJob& job, const slurm::JobRecord& record) const {
     const bool settled = job.state == control::JobState::allocated || job.state == control::JobState::active;
     const bool lasts = record.end_time == 0 || record.time_limit_min == 0 ||
-                       static_cast<double>(record.end_time - snapshot_.taken) >= config_.least_remaining_s;
+                       static_cast<double>(record.end_time - snapshot_.taken) >= config_.min_remaining_s;
     return job.agent && settled && lasts && now_ >= job.grow_after && record.phase == slurm::JobPhase::running;
   }
 
@@ -164,7 +164,7 @@ class Builder {
     if (partition == partition_index_.end()) return;
     demand.partition = partition->second;
     const Rank rank{tiers_[static_cast<std::size_t>(demand.partition)], record.priority};
-    for (int task = 0; task < std::min(record.pending_tasks, most_array_tasks); ++task) {
+    for (int task = 0; task < std::min(record.pending_tasks, max_array_tasks); ++task) {
       view_.queue.push_back(demand);
       ranks_.push_back(rank);
     }

@@ -86,22 +86,22 @@ Result<std::string> Json::string_at(const char* key) const {
   return std::string(json_string_value(found.get()), json_string_length(found.get()));
 }
 
-Result<std::int64_t> Json::integer_at(const char* key, std::int64_t least, std::int64_t most) const {
+Result<std::int64_t> Json::integer_at(const char* key, std::int64_t min, std::int64_t max) const {
   Json found = at(key);
   if (found.is_integer()) {
     std::int64_t value = json_integer_value(found.get());
-    if (value >= least && value <= most) return value;
+    if (value >= min && value <= max) return value;
   }
-  return wrong(key, found, fmt::format("a whole number from {} to {}", least, most));
+  return wrong(key, found, fmt::format("a whole number from {} to {}", min, max));
 }
 
-Result<double> Json::number_at(const char* key, double least, double most) const {
+Result<double> Json::number_at(const char* key, double min, double max) const {
   Json found = at(key);
   if (found.is_number()) {
     double value = json_number_value(found.get());
-    if (std::isfinite(value) && value >= least && value <= most) return value;
+    if (std::isfinite(value) && value >= min && value <= max) return value;
   }
-  return wrong(key, found, fmt::format("a number from {:g} to {:g}", least, most));
+  return wrong(key, found, fmt::format("a number from {:g} to {:g}", min, max));
 }
 
 Result<bool> Json::bool_at(const char* key) const {

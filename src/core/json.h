@@ -84,8 +84,8 @@ class Json {
 
   /// Typed reads; the errors name the key, what was found and what is wanted.
   Result<std::string> string_at(const char* key) const;
-  Result<std::int64_t> integer_at(const char* key, std::int64_t least, std::int64_t most) const;
-  Result<double> number_at(const char* key, double least, double most) const;
+  Result<std::int64_t> integer_at(const char* key, std::int64_t min, std::int64_t max) const;
+  Result<double> number_at(const char* key, double min, double max) const;
   Result<bool> bool_at(const char* key) const;
 
  private:

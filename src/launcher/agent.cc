@@ -67,8 +67,8 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   options.address = agent->address_ = std::move(*address);
   options.munge_socket = agent->setup_.munge_socket;
   options.allow = [own = geteuid()](uid_t uid) { return uid == own; };
-  options.most_connections_per_user = options.most_connections;
-  options.most_unauthenticated = 4096;
+  options.max_connections_per_user = options.max_connections;
+  options.max_unauthenticated = 4096;
   options.first_message_s = 30;
   options.log = [](const std::string& line) { say(line); };
   auto server = control::Server::start(std::move(options), [wake] { wake->signal(); });

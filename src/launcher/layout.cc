@@ -6,9 +6,9 @@
 
 namespace swell::launcher {
 
-Layout lay_out(const std::vector<Place>& places, int gpus_per_worker, int most_gpus) {
+Layout lay_out(const std::vector<Place>& places, int gpus_per_worker, int max_gpus) {
   Layout layout;
-  int left = most_gpus / std::max(1, gpus_per_worker);
+  int left = max_gpus / std::max(1, gpus_per_worker);
   for (const Place& place : places) {
     const int here = std::min(place.workers, left);
     if (here <= 0) continue;

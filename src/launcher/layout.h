@@ -44,9 +44,9 @@ struct Layout {
   int groups = 0;
 };
 
-/// Seats for as many workers as `most_gpus` allows, filled from the first place on. Places that
+/// Seats for as many workers as `max_gpus` allows, filled from the first place on. Places that
 /// come last, and workers that come last in theirs, go without.
-Layout lay_out(const std::vector<Place>& places, int gpus_per_worker, int most_gpus);
+Layout lay_out(const std::vector<Place>& places, int gpus_per_worker, int max_gpus);
 
 /// The largest of `sizes` that `there` GPUs allow, never below `basic`; all of them where there are
 /// no sizes.

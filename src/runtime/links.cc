@@ -63,9 +63,9 @@ void Links::remove(const Path& path) noexcept {
 }
 
 std::uint64_t Links::after(const Path& path) const noexcept {
-  std::uint64_t most = 0;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(path.count); ++i) most = std::max(most, loads_[path.link[i]] + path.cost[i]);
-  return most;
+  std::uint64_t max = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(path.count); ++i) max = std::max(max, loads_[path.link[i]] + path.cost[i]);
+  return max;
 }
 
 std::uint32_t Links::busiest() const noexcept {

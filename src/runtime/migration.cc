@@ -56,9 +56,9 @@ bool are_apart(const Part& a, const Part& b) {
   return a.begin == b.begin && a.end == b.end && (a.flat_begin >= b.flat_end || b.flat_begin >= a.flat_end);
 }
 
-/// Cuts along the outermost dimensions until no block has more than `most` elements.
-void cut(const Box& box, std::int64_t most, std::vector<Box>& cuts) {
-  if (box.elements() <= most) {
+/// Cuts along the outermost dimensions until no block has more than `max` elements.
+void cut(const Box& box, std::int64_t max, std::vector<Box>& cuts) {
+  if (box.elements() <= max) {
     cuts.push_back(box);
     return;
   }
@@ -66,12 +66,12 @@ void cut(const Box& box, std::int64_t most, std::vector<Box>& cuts) {
   while (box.end[d] - box.begin[d] == 1) ++d;
   const std::int64_t extent = box.end[d] - box.begin[d];
   const std::int64_t slice = box.elements() / extent;
-  const std::int64_t step = std::max<std::int64_t>(1, most / slice);
+  const std::int64_t step = std::max<std::int64_t>(1, max / slice);
   for (std::int64_t at = box.begin[d]; at < box.end[d]; at += step) {
     Box one = box;
     one.begin[d] = at;
     one.end[d] = std::min(at + step, box.end[d]);
-    cut(one, most, cuts);
+    cut(one, max, cuts);
   }
 }
 

@@ -45,11 +45,11 @@ GpuSet gpus_of(const plan::Layout& layout) {
 }
 
 std::optional<Spread> spread_of(int gpus, const cluster::Cluster& cluster) {
-  int most = 0;
-  for (const cluster::Node& node : cluster.nodes()) most = std::max(most, static_cast<int>(node.gpus.size()));
+  int max = 0;
+  for (const cluster::Node& node : cluster.nodes()) max = std::max(max, static_cast<int>(node.gpus.size()));
   const int all = static_cast<int>(cluster.nodes().size());
   for (int nodes = 1; nodes <= all; ++nodes) {
-    if (gpus % nodes != 0 || gpus / nodes > most) continue;
+    if (gpus % nodes != 0 || gpus / nodes > max) continue;
     const auto large = std::count_if(cluster.nodes().begin(), cluster.nodes().end(),
                                      [&](const cluster::Node& node) { return static_cast<int>(node.gpus.size()) >= gpus / nodes; });
     if (large >= nodes) return Spread{nodes, gpus / nodes};

@@ -11,14 +11,14 @@ namespace swell::sim {
 
 namespace {
 
-constexpr std::size_t kMostPoints = 400;  // of one curve: more cannot be seen
+constexpr std::size_t kMaxPoints = 400;  // of one curve: more cannot be seen
 
 /// The cumulative distribution of `values` as steps on the chart.
 void draw_cdf(Chart& chart, std::vector<double> values, const Axis& x, const Axis& y, std::size_t policy, const std::string& name) {
   if (values.empty()) return;
   std::sort(values.begin(), values.end());
   std::vector<std::pair<double, double>> points{{x.place(values.front()), y.place(0)}};
-  const std::size_t stride = std::max<std::size_t>(1, values.size() / kMostPoints);
+  const std::size_t stride = std::max<std::size_t>(1, values.size() / kMaxPoints);
   for (std::size_t i = 0; i < values.size(); i += stride) {
     points.push_back({x.place(values[i]), points.back().second});
     points.push_back({x.place(values[i]), y.place(static_cast<double>(i + 1) / static_cast<double>(values.size()))});
@@ -40,9 +40,9 @@ std::string jct_bars(const Results& results) {
   const double row = 34;
   const auto count = static_cast<double>(results.policies.size());
   Chart chart({560, count * row + 50, 120, 70, 6, 40});
-  double most = 0;
-  for (const Metrics& one : results.metrics) most = std::max(most, one.avg_jct_s.mean + one.avg_jct_s.ci95);
-  const Axis x(0, most / 3600, chart.x0(), chart.x1());
+  double max = 0;
+  for (const Metrics& one : results.metrics) max = std::max(max, one.avg_jct_s.mean + one.avg_jct_s.ci95);
+  const Axis x(0, max / 3600, chart.x0(), chart.x1());
   chart.x_axis(x, "average time from submission to end, hours", number_label, 5);
   const double reference = results.metrics.front().avg_jct_s.mean;
   for (std::size_t i = 0; i < results.policies.size(); ++i) {
@@ -60,10 +60,10 @@ std::string jct_bars(const Results& results) {
 
 std::string jct_distribution(const Results& results) {
   Chart chart({});
-  double least = 1e300, most = 0;
+  double min = 1e300, max = 0;
   for (const auto& outcomes : results.outcomes)
-    for (double value : all_jct(outcomes)) least = std::min(least, value), most = std::max(most, value);
-  const Axis x(least, most, chart.x0(), chart.x1(), true), y(0, 1, chart.y0(), chart.y1());
+    for (double value : all_jct(outcomes)) min = std::min(min, value), max = std::max(max, value);
+  const Axis x(min, max, chart.x0(), chart.x1(), true), y(0, 1, chart.y0(), chart.y1());
   chart.x_axis(x, "job completion time", time_label);
   chart.y_axis(y, "jobs done within it", percent_label);
   for (std::size_t i = 0; i < results.policies.size(); ++i) draw_cdf(chart, all_jct(results.outcomes[i]), x, y, i, results.policies[i]);
@@ -89,18 +89,18 @@ std::string jct_ratios(const Results& results) {
 
 std::string decision_latency(const Results& results) {
   std::vector<std::size_t> deciding;
-  double least = 1e300, most = 0;
+  double min = 1e300, max = 0;
   for (std::size_t i = 0; i < results.policies.size(); ++i) {
     const Metrics& one = results.metrics[i];
     if (one.decisions == 0) continue;
     deciding.push_back(i);
-    least = std::min(least, std::max(1e-7, one.decision_p50_s));
-    most = std::max(most, one.decision_max_s);
+    min = std::min(min, std::max(1e-7, one.decision_p50_s));
+    max = std::max(max, one.decision_max_s);
   }
   if (deciding.empty()) return {};
   const double row = 34;
   Chart chart({560, static_cast<double>(deciding.size()) * row + 50, 120, 20, 6, 40});
-  const Axis x(least / 2, most * 2, chart.x0(), chart.x1(), true);
+  const Axis x(min / 2, max * 2, chart.x0(), chart.x1(), true);
   chart.x_axis(x, "time of one decision: median (dot), 90 % (thick), 99 % (thin), longest (tick)", time_label);
   for (std::size_t n = 0; n < deciding.size(); ++n) {
     const std::size_t i = deciding[n];

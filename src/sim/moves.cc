@@ -14,7 +14,7 @@ namespace {
 
 double predicted_s(const State& state, const Job& job, const plan::Layout& layout) {
   const auto& coefficients = job.coefficients ? *job.coefficients : *job.type.expected;
-  const perf::Sends sends = state.setup.policy ? state.setup.policy->simulation_traits().sends : perf::Sends::free;
+  const perf::Sends sends = state.setup.policy ? state.setup.policy->simulation_traits().sends : perf::Sends::ignored;
   return perf::PerformanceModel(*job.type.model, state.cluster, coefficients, sends).iteration_time(layout).total();
 }
 

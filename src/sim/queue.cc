@@ -169,7 +169,7 @@ std::vector<Start> BaseScheduler::plan(const std::vector<Waiting>& queue, const 
     }
     if (!backfill) break;
     if (!hopeless) failed[{job.demand.nodes, job.demand.per_node}] = job.limit_s;
-    if (planned++ < most_planned) planner.reserve(job);
+    if (planned++ < max_planned) planner.reserve(job);
   }
   return starts;
 }

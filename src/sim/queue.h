@@ -49,7 +49,7 @@ struct Start {
 /// idle indeed are taken first, and among them the fullest; several nodes of one rack if possible.
 struct BaseScheduler {
   bool backfill = true;  ///< false: nothing starts before the head of the queue
-  int most_planned = 20; ///< jobs that are planned ahead; those behind only start where they disturb none
+  int max_planned = 20; ///< jobs that are planned ahead; those behind only start where they disturb none
 
   /// `queue` in order. `releases`: of what runs now.
   std::vector<Start> plan(const std::vector<Waiting>& queue, const Ledger& ledger, const std::vector<Release>& releases,

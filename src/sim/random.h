@@ -27,7 +27,7 @@ class Random {
   }
   /// In [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-  double between(double least, double most) { return least + (most - least) * uniform(); }
+  double between(double min, double max) { return min + (max - min) * uniform(); }
   /// In [0, count).
   std::size_t below(std::size_t count) { return static_cast<std::size_t>(uniform() * static_cast<double>(count)); }
   double exponential(double mean) { return -mean * std::log1p(-uniform()); }

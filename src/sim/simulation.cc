@@ -134,8 +134,8 @@ class Simulation {
       in_flight_.versions[demand.id] = state_.job(demand.id).version;
       offered_.push_back(demand.id);
     }
-    const double takes = std::max(state_.setup.fixed_decision_time ? kFixedDecision_s : took.count(), in_flight_.decisions.thinking_s);
-    state_.outcome.decision_s.push_back(std::max(took.count(), in_flight_.decisions.thinking_s));
+    const double takes = std::max(state_.setup.fixed_decision_time ? kFixedDecision_s : took.count(), in_flight_.decisions.search_s);
+    state_.outcome.decision_s.push_back(std::max(took.count(), in_flight_.decisions.search_s));
     state_.plan_event(state_.now_s + takes, Event::Kind::decided);
   }
 

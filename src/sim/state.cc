@@ -69,7 +69,7 @@ void State::set_training(Job& job, bool trains) {
   advance(job);
   job.rate = trains ? 1 / job.truth.iteration_s(job.current) : 0;
   ++job.end_stamp;
-  if (trains) job.most_gpus = std::max(job.most_gpus, job.current.gpu_count());
+  if (trains) job.max_gpus_so_far = std::max(job.max_gpus_so_far, job.current.gpu_count());
   if (trains) plan_event(now_s + job.left / job.rate, Event::Kind::end, job.spec.id, job.end_stamp);
 }
 

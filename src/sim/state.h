@@ -45,7 +45,7 @@ struct Job {
   plan::Layout basic_plan, current, next;
   std::vector<plan::Layout> history;  ///< plans that it ran, oldest first
   std::shared_ptr<const perf::Coefficients> coefficients;
-  int most_gpus = 0;                  ///< that it trained on at one time
+  int max_gpus_so_far = 0;                  ///< that it trained on at one time
   double iterations = 0;              ///< in all
   double left = 0;                    ///< iterations until it ends
   double rate = 0;                    ///< iterations a second, now

@@ -26,30 +26,30 @@ std::string policy_colour(std::size_t index) {
   return kColours[index % kColours.size()];
 }
 
-Axis::Axis(double least, double most, double from, double to, bool logarithmic)
-    : least_(least), most_(most > least ? most : least + 1), from_(from), to_(to), logarithmic_(logarithmic) {}
+Axis::Axis(double min, double max, double from, double to, bool logarithmic)
+    : min_(min), max_(max > min ? max : min + 1), from_(from), to_(to), logarithmic_(logarithmic) {}
 
 double Axis::place(double value) const {
-  const double within = std::clamp(value, least_, most_);
-  const double share = logarithmic_ ? std::log(within / least_) / std::log(most_ / least_) : (within - least_) / (most_ - least_);
+  const double within = std::clamp(value, min_, max_);
+  const double share = logarithmic_ ? std::log(within / min_) / std::log(max_ / min_) : (within - min_) / (max_ - min_);
   return from_ + share * (to_ - from_);
 }
 
 std::vector<double> Axis::marks(int count) const {
   std::vector<double> marks;
   if (logarithmic_) {
-    const double decades = std::log10(most_ / least_);
+    const double decades = std::log10(max_ / min_);
     const bool dense = decades < 2;
-    for (double power = std::pow(10, std::floor(std::log10(least_))); power <= most_ * 1.0001; power *= 10)
+    for (double power = std::pow(10, std::floor(std::log10(min_))); power <= max_ * 1.0001; power *= 10)
       for (double times : dense ? std::vector<double>{1, 2, 5} : std::vector<double>{1})
-        if (power * times >= least_ * 0.9999 && power * times <= most_ * 1.0001) marks.push_back(power * times);
+        if (power * times >= min_ * 0.9999 && power * times <= max_ * 1.0001) marks.push_back(power * times);
     return marks;
   }
-  const double rough = (most_ - least_) / count, power = std::pow(10, std::floor(std::log10(rough)));
+  const double rough = (max_ - min_) / count, power = std::pow(10, std::floor(std::log10(rough)));
   double step = 10 * power;
   for (double times : {5.0, 2.0, 1.0})
     if (times * power >= rough * 0.8) step = times * power;
-  for (double mark = std::ceil(least_ / step) * step; mark <= most_ + step * 1e-6; mark += step) marks.push_back(mark);
+  for (double mark = std::ceil(min_ / step) * step; mark <= max_ + step * 1e-6; mark += step) marks.push_back(mark);
   return marks;
 }
 
@@ -59,14 +59,14 @@ namespace {
 std::vector<double> round_times(const Axis& axis) {
   std::vector<double> marks;
   for (double time : {1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 345600.0, 3456000.0})
-    if (time >= axis.least() && time <= axis.most()) marks.push_back(time);
+    if (time >= axis.min() && time <= axis.max()) marks.push_back(time);
   return marks;
 }
 
 }  // namespace
 
 void Chart::x_axis(const Axis& axis, std::string_view caption, std::string (*label)(double), int marks) {
-  for (double mark : axis.is_logarithmic() && label == time_label && axis.most() > 20 * axis.least() ? round_times(axis) : axis.marks(marks)) {
+  for (double mark : axis.is_logarithmic() && label == time_label && axis.max() > 20 * axis.min() ? round_times(axis) : axis.marks(marks)) {
     const double x = axis.place(mark);
     line(x, y0(), x, y1(), "grid");
     text(x, y0() + 16, label(mark), "mark", "middle");

@@ -16,16 +16,16 @@ std::string policy_colour(std::size_t index);
 /// One axis: values to places, linear or logarithmic.
 class Axis {
  public:
-  Axis(double least, double most, double from, double to, bool logarithmic = false);
+  Axis(double min, double max, double from, double to, bool logarithmic = false);
   double place(double value) const;  ///< clamped to the axis
-  double least() const { return least_; }
-  double most() const { return most_; }
+  double min() const { return min_; }
+  double max() const { return max_; }
   /// Round values to mark, about `count`.
   std::vector<double> marks(int count) const;
   bool is_logarithmic() const { return logarithmic_; }
 
  private:
-  double least_, most_, from_, to_;
+  double min_, max_, from_, to_;
   bool logarithmic_;
 };
 

@@ -12,7 +12,7 @@ namespace swell::sim {
 namespace {
 
 constexpr int kColumns = 500;           // moments in time that are drawn
-constexpr std::size_t kMostJobs = 150;  // more are drawn by size
+constexpr std::size_t kMaxJobs = 150;  // more are drawn by size
 constexpr double kNearlyAll = 0.97;
 
 /// GPUs of one layer of the stack, on average within each column.
@@ -44,7 +44,7 @@ std::string size_colour(std::size_t size, bool lent) {
 
 /// All bands from the bottom up: basic demands, then what is lent.
 std::vector<Band> bands_of(const Results& results, const Outcome& outcome, double until_s) {
-  const bool by_job = outcome.jobs.size() <= kMostJobs;
+  const bool by_job = outcome.jobs.size() <= kMaxJobs;
   const std::size_t layers = by_job ? outcome.jobs.size() : 4;
   std::vector<Band> bands(2 * layers);
   auto layer_of = [&](std::uint32_t job) {

@@ -56,8 +56,8 @@ Result<Trace> trace_from_csv(std::string_view text) {
     for (int c = 0; c < 3; ++c) {
       const std::string_view cell = at[c] < cells.size() ? cells[at[c]] : std::string_view();
       const auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), values[c]);
-      const double least = c == 0 ? 0 : 1e-9;
-      if (problem != std::errc() || end != cell.data() + cell.size() || !(values[c] >= least) || !(values[c] < 1e12))
+      const double min = c == 0 ? 0 : 1e-9;
+      if (problem != std::errc() || end != cell.data() + cell.size() || !(values[c] >= min) || !(values[c] < 1e12))
         return Error(fmt::format("line {}: {} is \"{}\"; a number {} is wanted", number, kColumns[c], cell, c == 0 ? "of at least 0" : "above 0"));
     }
     trace.push_back({values[0], values[1], values[2]});
@@ -70,8 +70,8 @@ Result<Trace> trace_from_csv(std::string_view text) {
 Trace generate(const Generator& generator, std::uint64_t seed) {
   Random random{seed, kArrivals};
   Trace trace;
-  const double most = generator.jobs_per_hour * (generator.diurnal ? 1 + kSwing : 1) / 3600;
-  for (double now = random.exponential(1 / most); now < generator.hours * 3600; now += random.exponential(1 / most)) {
+  const double max = generator.jobs_per_hour * (generator.diurnal ? 1 + kSwing : 1) / 3600;
+  for (double now = random.exponential(1 / max); now < generator.hours * 3600; now += random.exponential(1 / max)) {
     // Thinning: arrivals at the highest rate, of which the share of the hour is kept.
     const double rate = generator.diurnal ? (1 - kSwing * std::cos(6.283185307179586 * now / kDay_s)) / (1 + kSwing) : 1;
     if (random.uniform() >= rate) continue;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kProfileNoise = 0.02;
 constexpr int kProfileIterations = 5;
-constexpr double kLeastFactor = 0.1;  // an injected error makes nothing free, or negative
+constexpr double kMinFactor = 0.1;  // an injected error makes nothing free, or negative
 
 bool nodes_alike(const cluster::Cluster& cluster) {
   const cluster::Node& first = cluster.node(0);
@@ -70,7 +70,7 @@ std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& lay
   if (!solved) return nullptr;
   if (error > 0) {
     Random random{seed_, kPredictionError, job_};
-    auto off = [&](double& value) { value *= std::max(kLeastFactor, 1 + error * random.normal()); };
+    auto off = [&](double& value) { value *= std::max(kMinFactor, 1 + error * random.normal()); };
     for (perf::TypeCoefficients& type : solved->types) {
       off(type.comp_s), off(type.backward), off(type.optim_s);
       double hidden = type.overlap - 1;  // 1 is no overlap at all

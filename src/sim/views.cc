@@ -19,7 +19,7 @@ std::shared_ptr<const policy::Training> training_of(const State& state, const Jo
     training->current = job.current;
     training->measured_throughput = job.type.model->global_batch / const_cast<Job&>(job).truth.iteration_s(job.current);
   }
-  training->most_gpus = job.most_gpus;
+  training->max_gpus_so_far = job.max_gpus_so_far;
   if (state.setup.remaining_known) {
     const double left = std::max(0.0, job.left - (state.now_s - job.since_s) * job.rate);
     training->remaining_samples = left * job.type.model->global_batch;

@@ -12,7 +12,7 @@ namespace swell::sim {
 namespace {
 
 // Users ask for more time than they need; how much more differs.
-constexpr double kLeastLimit = 1.1, kMostLimit = 3.0;
+constexpr double kMinLimit = 1.1, kMaxLimit = 3.0;
 constexpr double kShortest_s = 1;
 
 Trace cut(const Trace& trace, const WorkloadOptions& options) {
@@ -106,7 +106,7 @@ Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& t
     spec.elastic = models.uniform() >= options.rigid_share;
     spec.submit_s = job.submit_s / options.intensity;
     spec.basic_s = job.duration_s;
-    spec.limit_s = limits.between(kLeastLimit, kMostLimit);
+    spec.limit_s = limits.between(kMinLimit, kMaxLimit);
     mapped += spec.basic_s * types[static_cast<std::size_t>(spec.type)].gpus;
     workload.jobs.push_back(spec);
   }
@@ -116,8 +116,8 @@ Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& t
     spec.basic_s = std::max(kShortest_s, spec.basic_s * offered / mapped);
     spec.limit_s *= spec.basic_s;
   }
-  if (options.most_jobs > 0 && workload.jobs.size() > static_cast<std::size_t>(options.most_jobs))
-    workload.jobs.resize(static_cast<std::size_t>(options.most_jobs));
+  if (options.max_jobs > 0 && workload.jobs.size() > static_cast<std::size_t>(options.max_jobs))
+    workload.jobs.resize(static_cast<std::size_t>(options.max_jobs));
   return workload;
 }
 

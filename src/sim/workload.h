@@ -52,7 +52,7 @@ struct WorkloadOptions {
   double hours = 0;           ///< only what the trace submits in its first hours; 0: all
   double cap_hours = 0;       ///< longer jobs are cut to this; 0: none is
   double rigid_share = 0;     ///< jobs that are not elastic
-  int most_jobs = 0;          ///< 0: as many as the load asks for
+  int max_jobs = 0;          ///< 0: as many as the load asks for
   double trace_gpus = 2490;   ///< of the cluster that the trace is from; Philly's here
   bool sample = true;         ///< false: every job of the trace, and its GPU-time as it is
 };

@@ -20,7 +20,7 @@ using cluster::Calibration;
 using cluster::SlurmTopology;
 
 /// How many notes of one kind are given word for word: garbage may stand in every node's Extra.
-constexpr std::size_t most_notes = 3;
+constexpr std::size_t max_notes = 3;
 constexpr std::time_t look_every_s = 60;
 
 void mix(std::size_t& print, std::size_t more) { print = (print ^ more) * 0x9e3779b97f4a7c15u + (print >> 29); }
@@ -100,10 +100,10 @@ std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nod
     }
     auto description = cluster::read_extra(record.extra);
     if (description) node.description = *std::move(description);
-    else if (++bad <= most_notes) notes.push_back(fmt::format("Extra of {}: {}", record.name, description.error().message()));
+    else if (++bad <= max_notes) notes.push_back(fmt::format("Extra of {}: {}", record.name, description.error().message()));
     made.push_back(std::move(node));
   }
-  if (bad > most_notes) notes.push_back(fmt::format("Extra of {} more nodes cannot be read", bad - most_notes));
+  if (bad > max_notes) notes.push_back(fmt::format("Extra of {} more nodes cannot be read", bad - max_notes));
   return made;
 }
 

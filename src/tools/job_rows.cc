@@ -21,7 +21,7 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.spec = tag.get("elastic");
   row.basic_gpus = count(tag, "basic");
   const auto spec = control::ElasticSpec::parse(row.spec);
-  row.max_gpus = spec ? spec->most_gpus(row.basic_gpus) : row.basic_gpus;
+  row.max_gpus = spec ? spec->max_total(row.basic_gpus) : row.basic_gpus;
   // What the tag says of a former run does not hold while the job waits to run again.
   const bool runs = record.phase == slurm::JobPhase::running;
   row.state = runs ? tag.get("state") : record.state_text;

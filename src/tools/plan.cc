@@ -157,7 +157,7 @@ Result<std::unique_ptr<planner::Solver>> solver_for(const Options& options, int 
     return Error(fmt::format("solver {} has no exact consistency; incremental and exhaustive have", options.solver));
   if (options.solver != "incremental" || options.free_gpus < 0) return planner::make_solver(options.solver);
   planner::Incremental::Options all;  // a number of GPUs was asked for: no stop at twice the job's size
-  all.most_free = std::max(1, free_gpus);
+  all.max_free = std::max(1, free_gpus);
   return std::unique_ptr<planner::Solver>(std::make_unique<planner::Incremental>(all));
 }
 

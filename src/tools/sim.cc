@@ -87,7 +87,7 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   made.workload.hours = options.hours;
   made.workload.cap_hours = options.cap_hours;
   made.workload.rigid_share = options.rigid_share;
-  made.workload.most_jobs = options.jobs;
+  made.workload.max_jobs = options.jobs;
   made.workload.trace_gpus = options.trace_gpus;
   made.workload.sample = !options.whole;
   made.policies = options.policies;

@@ -195,7 +195,7 @@ struct Pair {
 };
 
 /// Each distance's first pairs, spread over the nodes: no node twice in a class as long as others are left.
-std::vector<Pair> choose(const std::vector<Node>& nodes, const cluster::Fabric& fabric, int most) {
+std::vector<Pair> choose(const std::vector<Node>& nodes, const cluster::Fabric& fabric, int max) {
   std::vector<Pair> chosen;
   std::map<int, int> count;
   std::map<int, std::vector<bool>> used;
@@ -206,7 +206,7 @@ std::vector<Pair> choose(const std::vector<Node>& nodes, const cluster::Fabric& 
         const int distance = a == b ? 0 : fabric.distance(fabric.find(nodes[a].name), fabric.find(nodes[b].name));
         std::vector<bool>& busy = used[distance];
         busy.resize(nodes.size());
-        if (count[distance] >= most || (!again && (busy[a] || busy[b]))) continue;
+        if (count[distance] >= max || (!again && (busy[a] || busy[b]))) continue;
         if (again && std::any_of(chosen.begin(), chosen.end(), [&](const Pair& p) { return p.server.name == nodes[a].name && p.client.name == nodes[b].name; })) continue;
         busy[a] = busy[b] = true;
         ++count[distance];
@@ -287,7 +287,7 @@ Action add_topo_calibrate(CLI::App& topo) {
   command->add_option("-o,--output", options->output, "The file to write")->type_name("FILE")->capture_default_str();
   command->add_option("--pairs", options->pairs, "At most so many pairs of nodes of each class of distance")->check(CLI::Range(1, 1000))->capture_default_str();
   command->add_option("--seconds", options->seconds, "For each size of message")->check(CLI::Range(0.001, 60.0))->capture_default_str();
-  command->add_option("--sizes", options->sizes, "Sizes of messages, in bytes")->type_name("N,N,...")->delimiter(',')->check(CLI::Range(1, topo::kMostMessageBytes));
+  command->add_option("--sizes", options->sizes, "Sizes of messages, in bytes")->type_name("N,N,...")->delimiter(',')->check(CLI::Range(1, topo::kMaxMessageBytes));
   command->add_option("--method", options->method, "How bytes travel; auto: the best that both ends can")->check(CLI::IsMember({"auto", "nccl", "ucx", "tcp"}))->capture_default_str();
   command->add_flag("--local", options->local, "Between two processes on this host, without Slurm");
   auto* serve = command->add_option("--serve", options->serve_at)->group("");

@@ -19,8 +19,8 @@ struct DistanceRow {
   std::string name;
   int distance = 0;
   long pairs = 0;                ///< of GPUs within a node, of nodes between them
-  double least = 0, most = 0;    ///< between two GPUs, bytes a second
-  double node_least = 0;         ///< between two nodes, all their ports; 0: within a node
+  double min = 0, max = 0;    ///< between two GPUs, bytes a second
+  double node_min = 0;         ///< between two nodes, all their ports; 0: within a node
   double latency_s = 0;          ///< 0: not measured
   std::string figures_from, places_from;
 };

@@ -19,12 +19,12 @@ using cluster::LinkKind;
 
 struct Gathered {
   long pairs = 0;
-  double least = 0, most = 0, node_least = 0;
+  double min = 0, max = 0, node_min = 0;
   std::set<std::string> figures, places;
 
   void add(Figure figure) {
-    least = figures.empty() ? figure.bytes_per_s : std::min(least, figure.bytes_per_s);
-    most = std::max(most, figure.bytes_per_s);
+    min = figures.empty() ? figure.bytes_per_s : std::min(min, figure.bytes_per_s);
+    max = std::max(max, figure.bytes_per_s);
     figures.insert(to_text(figure.source));
   }
 };
@@ -49,7 +49,7 @@ void add_links(const Fabric& fabric, std::vector<DistanceRow>& rows) {
   }
   for (const LinkKind kind : {LinkKind::nvlink, LinkKind::pcie, LinkKind::unknown})
     if (const auto found = kinds.find(kind); found != kinds.end())
-      rows.push_back({fmt::format("same node, {}", kind == LinkKind::unknown ? "link not known" : to_text(kind)), 0, found->second.pairs, found->second.least, found->second.most, 0, 0, listed(found->second.figures), ""});
+      rows.push_back({fmt::format("same node, {}", kind == LinkKind::unknown ? "link not known" : to_text(kind)), 0, found->second.pairs, found->second.min, found->second.max, 0, 0, listed(found->second.figures), ""});
 }
 
 long pairs_of(std::size_t count) { return static_cast<long>(count) * (static_cast<long>(count) - 1) / 2; }
@@ -78,7 +78,7 @@ std::vector<DistanceRow> distance_rows(const Fabric& fabric) {
         if (fabric.distance(nodes[i], nodes[i + 1]) != distance) continue;
         all.add(fabric.bandwidth(GpuRef{nodes[i], 0}, GpuRef{nodes[i + 1], 0}));
         const double node = fabric.bandwidth(nodes[i], nodes[i + 1]).bytes_per_s;
-        all.node_least = all.node_least == 0 ? node : std::min(all.node_least, node);
+        all.node_min = all.node_min == 0 ? node : std::min(all.node_min, node);
         all.places.insert(to_text(fabric.distance_source(nodes[i], nodes[i + 1])));
       }
     }
@@ -86,7 +86,7 @@ std::vector<DistanceRow> distance_rows(const Fabric& fabric) {
     nearer = within;
     if (all.pairs == 0 || all.figures.empty()) continue;
     const cluster::MeasuredClass* measured = fabric.calibration().find(distance);
-    rows.push_back({fabric.class_name(distance), distance, all.pairs, all.least, all.most, all.node_least, measured != nullptr ? measured->latency_s : 0, listed(all.figures), listed(all.places)});
+    rows.push_back({fabric.class_name(distance), distance, all.pairs, all.min, all.max, all.node_min, measured != nullptr ? measured->latency_s : 0, listed(all.figures), listed(all.places)});
   }
   return rows;
 }
@@ -103,7 +103,7 @@ std::string cluster_text(const Fabric& fabric, const std::vector<std::string>& n
   using Align = TextTable::Align;
   TextTable table({{"CLASS"}, {"PAIRS", Align::right}, {"GPU-GPU GB/s", Align::right}, {"NODE-NODE GB/s", Align::right}, {"LATENCY us", Align::right}, {"FIGURES FROM"}, {"PLACES FROM"}});
   for (const DistanceRow& row : distance_rows(fabric))
-    table.add({row.name, std::to_string(row.pairs), row.least == row.most ? gb(row.least) : gb(row.least) + "-" + gb(row.most), gb(row.node_least),
+    table.add({row.name, std::to_string(row.pairs), row.min == row.max ? gb(row.min) : gb(row.min) + "-" + gb(row.max), gb(row.node_min),
                row.latency_s > 0 ? fmt::format("{:.3g}", row.latency_s * 1e6) : "-", row.figures_from, row.places_from});
   text += table.text();
   for (int level = 1; level <= fabric.levels(); ++level)
@@ -129,9 +129,9 @@ Json cluster_json(const Fabric& fabric, const std::vector<std::string>& notes) {
     classes.append(Json::object({{"class", row.name},
                                  {"distance", row.distance},
                                  {"pairs", row.pairs},
-                                 {"least_gbytes_per_s", row.least / 1e9},
-                                 {"most_gbytes_per_s", row.most / 1e9},
-                                 {"node_gbytes_per_s", row.node_least / 1e9},
+                                 {"min_gbytes_per_s", row.min / 1e9},
+                                 {"max_gbytes_per_s", row.max / 1e9},
+                                 {"node_gbytes_per_s", row.node_min / 1e9},
                                  {"latency_us", row.latency_s * 1e6},
                                  {"figures_from", row.figures_from},
                                  {"places_from", row.places_from}}));

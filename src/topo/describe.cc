@@ -52,11 +52,11 @@ void put_links(const Machine& machine, cluster::NodeDescription& node) {
   for (int a = 0; a < count; ++a)
     for (int b = a + 1; b < count; ++b) all.push_back(link_between(machine, a, b));
   const auto same = [](const GpuLink& x, const GpuLink& y) { return x.kind == y.kind && x.bytes_per_s == y.bytes_per_s; };
-  std::ptrdiff_t most = 0;
+  std::ptrdiff_t max = 0;
   for (const GpuLink& each : all) {
     const auto times = std::count_if(all.begin(), all.end(), [&](const GpuLink& other) { return same(each, other); });
-    if (times <= most) continue;
-    most = times;
+    if (times <= max) continue;
+    max = times;
     node.usual_link = {0, 0, each.kind, each.bytes_per_s};
   }
   std::copy_if(all.begin(), all.end(), std::back_inserter(node.links), [&](const GpuLink& each) { return !same(each, node.usual_link); });

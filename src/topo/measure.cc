@@ -16,7 +16,7 @@ struct Request {
   Work work = Work::end;
   std::uint32_t bytes = 0, count = 0;
 };
-constexpr std::uint32_t kMostBytes = kMostMessageBytes, kMostCount = 1 << 24;
+constexpr std::uint32_t kMaxBytes = kMaxMessageBytes, kMaxCount = 1 << 24;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -49,7 +49,7 @@ Result<double> per_message(const Links& links, Work work, std::uint32_t bytes, d
   while (true) {
     auto took = run(links, {work, bytes, count}, buffer);
     if (!took) return took;
-    if (*took >= seconds / 2 || count >= kMostCount / 16) return *took / count;
+    if (*took >= seconds / 2 || count >= kMaxCount / 16) return *took / count;
     const double factor = std::clamp(seconds / std::max(*took, 1e-6), 2.0, 16.0);
     count = static_cast<std::uint32_t>(count * factor);
   }
@@ -70,12 +70,12 @@ const std::vector<int>& message_sizes() {
 }
 
 Result<void> serve(Link& control, Link& data) {
-  std::vector<char> buffer(kMostBytes);
+  std::vector<char> buffer(kMaxBytes);
   while (true) {
     Request request;
     if (auto got = control.receive(reinterpret_cast<char*>(&request), sizeof(request), 1); !got) return got;
     if (request.work == Work::end) return {};
-    if (request.bytes == 0 || request.bytes > kMostBytes || request.count > kMostCount || request.work > Work::end)
+    if (request.bytes == 0 || request.bytes > kMaxBytes || request.count > kMaxCount || request.work > Work::end)
       return Error("the other side asks for what is no measurement");
     const char ready = 1;
     if (auto sent = control.send(&ready, 1, 1); !sent) return sent;
@@ -93,7 +93,7 @@ Result<void> serve(Link& control, Link& data) {
 
 Result<std::vector<cluster::MeasuredSize>> measure(Link& control, Link& data, double seconds, const std::vector<int>& sizes) {
   const Links links{control, data};
-  std::vector<char> buffer(kMostBytes, 1);
+  std::vector<char> buffer(kMaxBytes, 1);
   std::vector<cluster::MeasuredSize> all;
   for (const int size : sizes) {
     const auto bytes = static_cast<std::uint32_t>(size);

@@ -12,12 +12,12 @@ namespace swell::topo {
 
 /// The usual sizes of messages, in bytes: 8 to 16 MiB, a factor of 8 apart.
 const std::vector<int>& message_sizes();
-inline constexpr int kMostMessageBytes = 16 << 20;
+inline constexpr int kMaxMessageBytes = 16 << 20;
 
 /// Answers until the other side is done.
 Result<void> serve(Link& control, Link& data);
 
-/// About `seconds` for each size (from 1 to kMostMessageBytes) and each of bandwidth and latency. Latency is half of
+/// About `seconds` for each size (from 1 to kMaxMessageBytes) and each of bandwidth and latency. Latency is half of
 /// a round trip.
 Result<std::vector<cluster::MeasuredSize>> measure(Link& control, Link& data, double seconds,
                                                    const std::vector<int>& sizes = message_sizes());

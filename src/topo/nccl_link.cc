@@ -160,7 +160,7 @@ class NcclLink final : public Link {
     if (auto done = cuda("cuDevicePrimaryCtxRetain", driver_.retain(&context, device_)); !done) return done;
     retained_ = true;
     if (auto done = cuda("cuCtxSetCurrent", driver_.use(context)); !done) return done;
-    if (auto done = cuda("cuMemAlloc", driver_.allocate(&buffer_, kMostMessageBytes)); !done) return done;
+    if (auto done = cuda("cuMemAlloc", driver_.allocate(&buffer_, kMaxMessageBytes)); !done) return done;
     return cuda("cuStreamCreate", driver_.make_stream(&stream_, 1 /* does not wait for stream 0 */));
   }
 

@@ -19,7 +19,7 @@ struct PciInfo {
   char bus_id[32];
 };
 constexpr int kSuccess = 0;
-constexpr unsigned kMostLinks = 18;
+constexpr unsigned kMaxLinks = 18;
 
 struct Close {
   void operator()(void* library) const noexcept { dlclose(library); }
@@ -85,7 +85,7 @@ void read_nvml(Machine& machine) {
       name[sizeof(name) - 1] = '\0';
       gpu->product = name;
     }
-    for (unsigned link = 0; link < kMostLinks && link_state && link_version && link_remote; ++link) {
+    for (unsigned link = 0; link < kMaxLinks && link_state && link_version && link_remote; ++link) {
       unsigned active = 0, version = 0;
       PciInfo other{};
       if (link_state(device, link, &active) != kSuccess || active == 0) continue;

@@ -63,8 +63,8 @@ void read_gpus(Machine& machine, const fs::path& root) {
     }
     if (gpu->place.numa < 0) gpu->place.numa = place.numa;
     // An idle GPU slows its link down: what it can do is what counts.
-    const double most = pcie_bandwidth(line_of(device / "max_link_speed"), line_of(device / "max_link_width"));
-    if (most > 0) gpu->pcie_bytes_per_s = most;
+    const double max = pcie_bandwidth(line_of(device / "max_link_speed"), line_of(device / "max_link_width"));
+    if (max > 0) gpu->pcie_bytes_per_s = max;
   }
 }
 

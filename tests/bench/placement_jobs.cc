@@ -60,7 +60,7 @@ double mean_switches(const std::vector<Job>& jobs, const Layout& layout) {
   return multi > 0 ? switches / multi : 0;
 }
 
-double least_switches(const std::vector<Job>& jobs, int rack_size) {
+double min_switches(const std::vector<Job>& jobs, int rack_size) {
   double switches = 0;
   int multi = 0;
   for (const Job& job : jobs) {

@@ -29,6 +29,6 @@ int largest_rack(const Layout& layout);
 /// Over the jobs of several nodes, how many racks they stood in.
 double mean_switches(const std::vector<Job>& jobs, const Layout& layout);
 /// What no placement could go below, were the cluster empty for each of them.
-double least_switches(const std::vector<Job>& jobs, int rack_size);
+double min_switches(const std::vector<Job>& jobs, int rack_size);
 
 }  // namespace swell::bench

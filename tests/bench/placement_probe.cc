@@ -194,7 +194,7 @@ int main(int argc, char** argv) {
   const double busy = how == "fill" ? fill(jobs, nodes, load) : arrive(jobs, nodes);
   double delay = 0;
   for (const Job& job : jobs) delay += job.started_s - job.submitted_s;
-  std::printf("%.4f %.4f %.4f", delay / static_cast<double>(jobs.size()), busy, least_switches(jobs, largest_rack(layouts[0])));
+  std::printf("%.4f %.4f %.4f", delay / static_cast<double>(jobs.size()), busy, min_switches(jobs, largest_rack(layouts[0])));
   for (const Layout& layout : layouts) std::printf(" %.4f", mean_switches(jobs, layout));
   std::printf("\n");
   return 0;

@@ -19,11 +19,11 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 struct Ratio {
-  double sum = 0, least = 1e9;
+  double sum = 0, min = 1e9;
   int count = 0;
   void add(double ratio) {
     sum += ratio;
-    least = std::min(least, ratio);
+    min = std::min(min, ratio);
     ++count;
   }
   double mean() const { return count > 0 ? sum / count : 0; }
@@ -36,7 +36,7 @@ planner::Budget seconds_from_now(double seconds) {
 
 planner::ScaleTable incremental(const planner::Problem& problem) {
   planner::Incremental::Options options;
-  options.most_free = static_cast<int>(problem.free.size());
+  options.max_free = static_cast<int>(problem.free.size());
   return planner::Incremental(options).solve(problem, {});
 }
 
@@ -136,9 +136,9 @@ int main(int argc, char** argv) {
   const auto begin = Clock::now();
   against_exhaustive(cases, first_seed, verbose, optimum, symmetric);
   std::printf("%d cases in %.1f s: ours %.4f of the optimum on average, %.4f at least; symmetric %.4f, %.4f\n", optimum.count,
-              std::chrono::duration<double>(Clock::now() - begin).count(), optimum.mean(), optimum.least, symmetric.mean(), symmetric.least);
+              std::chrono::duration<double>(Clock::now() - begin).count(), optimum.mean(), optimum.min, symmetric.mean(), symmetric.min);
   against_metis(metis_seconds, metis);
   std::printf("{\"cases\":%d,\"mean_vs_exhaustive\":%.4f,\"min_vs_exhaustive\":%.4f,\"mean_vs_metis\":%.4f,\"min_vs_metis\":%.4f}\n",
-              optimum.count, optimum.mean(), optimum.least, metis.mean(), metis.least);
+              optimum.count, optimum.mean(), optimum.min, metis.mean(), metis.min);
   return 0;
 }

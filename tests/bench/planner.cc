@@ -70,7 +70,7 @@ double slope(const perf::PerformanceModel& perf, const cluster::Cluster& cluster
       problem.free = planner::affinity_order(problem.current, planner::unused(problem.current, cluster), cluster);
       problem.free.resize(static_cast<std::size_t>(m));
       planner::Incremental::Options options;
-      options.most_free = m;
+      options.max_free = m;
       const Timed timed = time_of(problem, options, 5);
       const double w = std::min((n + 15) / 16, 8);
       std::printf("N %4d M %4d: ", n, m);
@@ -98,7 +98,7 @@ int main() {
   planner::Problem grow{on_small, start_with(on_small, 16, 16), {}};
   grow.free = planner::unused(grow.current, small);
   planner::Incremental::Options all;
-  all.most_free = 48;
+  all.max_free = 48;
   const Timed llama = time_of(grow, all, 20);
   print("llama2-13b, 16 to 64 GPUs", llama);
 
@@ -108,7 +108,7 @@ int main() {
   many.free = planner::unused(many.current, large);
   const Timed capped = time_of(many, {}, 10);
   print("64 GPUs, 960 free, stops at M = N", capped);
-  all.most_free = 960;
+  all.max_free = 960;
   const Timed uncapped = time_of(many, all, 3);
   print("64 GPUs, 960 free, all of them", uncapped);
 

@@ -75,15 +75,15 @@ EXPORT int fini(void) noexcept {
   return swell_fini != nullptr ? swell_fini() : SLURM_SUCCESS;
 }
 
-EXPORT int select_p_job_test(void* job, Bitmap* nodes, std::uint32_t least, std::uint32_t most, std::uint32_t wanted, std::uint16_t mode,
+EXPORT int select_p_job_test(void* job, Bitmap* nodes, std::uint32_t min, std::uint32_t max, std::uint32_t wanted, std::uint16_t mode,
                              void* candidates, void** to_preempt, void* exclusions, void* will_run) noexcept {
-  if (times == nullptr) return swell_job_test(job, nodes, least, most, wanted, mode, candidates, to_preempt, exclusions, will_run);
+  if (times == nullptr) return swell_job_test(job, nodes, min, max, wanted, mode, candidates, to_preempt, exclusions, will_run);
   Bitmap* asked = bitmaps.copy(nodes);
   int result = SLURM_ERROR;
   const auto time = [&](JobTest job_test) {
     bitmaps.assign(nodes, asked);
     const long long begin = own_time_ns();
-    result = job_test(job, nodes, least, most, wanted, mode, candidates, to_preempt, exclusions, will_run);
+    result = job_test(job, nodes, min, max, wanted, mode, candidates, to_preempt, exclusions, will_run);
     return own_time_ns() - begin;
   };
   long long alone = 0, through = 0;

@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const int basic : {std::numeric_limits<int>::min(), -1, 0, 1, 2, 7, 64, 1'000'000, std::numeric_limits<int>::max()}) {
     const bool good = spec->check_basic(basic).ok();
     if (good && basic < 1) std::abort();
-    if (good && spec->most_gpus(basic) < basic) std::abort();
+    if (good && spec->max_total(basic) < basic) std::abort();
   }
   return 0;
 }

@@ -15,7 +15,7 @@ preempted() { # JOB: how many of its companions Slurm has preempted
 
 # The job with more loses less by a companion. The other's is the youngest, which Slurm would take first. Whoever is
 # quicker, Slurm or the controller, takes the same; rounds until it was Slurm.
-least_loss_first() {
+smallest_loss_first() {
   submit --elastic=max=6,grace=20 --gres=gpu:2 -w node1 --exclude=node2 && local large=$job && within 30 grown "$large" 6 || return
   submit --elastic=max=4,grace=20 --gres=gpu:2 -w node2 && local small=$job && within 30 grown "$small" 4 && settled || return
   local round
@@ -30,6 +30,6 @@ least_loss_first() {
   printf 'Slurm preempted nothing\n'
   return 1
 }
-check 'Slurm preempts the companion that is missed least, not the youngest' least_loss_first
+check 'Slurm preempts the companion that is missed least, not the youngest' smallest_loss_first
 
 finish_tests

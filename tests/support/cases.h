@@ -28,21 +28,21 @@ class CaseGenerator {
  public:
   explicit CaseGenerator(unsigned seed) : random_(seed) {}
 
-  int between(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
+  int between(int min, int max) { return std::uniform_int_distribution<int>(min, max)(random_); }
   double factor(double spread) { return std::exp(std::uniform_real_distribution<double>(-spread, spread)(random_)); }
   template <typename T>
   T one_of(std::initializer_list<T> values) { return values.begin()[between(0, static_cast<int>(values.size()) - 1)]; }
 
-  /// At most `most_gpus` GPUs on `nodes` nodes of one or two types; the job starts with the best
+  /// At most `max_gpus` GPUs on `nodes` nodes of one or two types; the job starts with the best
   /// symmetric plan on some of them, as a user who tuned a uniform launch has. Nothing where the
   /// model does not fit there.
-  std::optional<Case> make(int nodes, int most_gpus, int least_start, int most_start) {
+  std::optional<Case> make(int nodes, int max_gpus, int min_start, int max_start) {
     using namespace swell;
     Case made;
     const int micro_batch = one_of({4, 6, 8, 12, 16}), micro_batches = one_of({4, 8, 16, 32});
     const int heads = one_of({16, 32}), hidden = heads * 128;
     made.model = std::make_unique<models::Model>(models::Model{"generated", between(6, 16), hidden, heads, heads, 4 * hidden, false, false, 32000, one_of({1024, 2048}), micro_batch * micro_batches, {}});
-    made.cluster = std::make_unique<cluster::Cluster>(make_cluster(nodes, most_gpus));
+    made.cluster = std::make_unique<cluster::Cluster>(make_cluster(nodes, max_gpus));
     made.coefficients = std::make_unique<perf::Coefficients>(perf::expected_coefficients(*made.model, *made.cluster));
     for (auto& type : made.coefficients->types) {
       type.comp_s *= factor(0.3);
@@ -50,7 +50,7 @@ class CaseGenerator {
       type.overlap = 1 + 2 * std::uniform_real_distribution<double>(0, 1)(random_);
     }
     made.perf = std::make_unique<perf::PerformanceModel>(*made.model, *made.cluster, *made.coefficients);
-    const int wanted = between(least_start, std::min(most_start, made.cluster->gpu_count()));
+    const int wanted = between(min_start, std::min(max_start, made.cluster->gpu_count()));
     planner::Clumps gpus;
     int taken = 0;
     for (int n = 0; n < static_cast<int>(made.cluster->nodes().size()); ++n)
@@ -64,16 +64,16 @@ class CaseGenerator {
   }
 
  private:
-  swell::cluster::Cluster make_cluster(int nodes, int most_gpus) {
+  swell::cluster::Cluster make_cluster(int nodes, int max_gpus) {
     using namespace swell::cluster;
     const std::vector<GpuType> types = {*find_gpu_type(one_of({"h100", "a100", "h200"})), *find_gpu_type(one_of({"a100-40g", "a40", "l20", "v100"}))};
     const bool two_types = between(0, 3) > 0;
     const double network = one_of({12.5e9, 50e9, 100e9, 400e9});
     std::vector<Node> list;
-    int left = most_gpus;
+    int left = max_gpus;
     for (int n = 0; n < nodes; ++n) {
       const int type = two_types ? between(0, 1) : 0;
-      const int share = n + 1 == nodes ? left : std::min(left - (nodes - n - 1), std::max(1, between(most_gpus / nodes - 1, most_gpus / nodes + 1)));
+      const int share = n + 1 == nodes ? left : std::min(left - (nodes - n - 1), std::max(1, between(max_gpus / nodes - 1, max_gpus / nodes + 1)));
       left -= share;
       std::vector<int> gpus(static_cast<std::size_t>(share), type);
       if (two_types && nodes == 1)

@@ -48,14 +48,14 @@ class RivalView {
     return made;
   }
 
-  swell::policy::PendingDemand& pend(swell::policy::JobId id, std::shared_ptr<const swell::policy::Training> training, int most, double submitted_s = 9990) {
+  swell::policy::PendingDemand& pend(swell::policy::JobId id, std::shared_ptr<const swell::policy::Training> training, int max, double submitted_s = 9990) {
     swell::policy::PendingDemand demand;
     demand.id = id;
     const int gpus = training->basic.gpu_count(), whole = view.nodes[0].total.gpus;
     demand.min_nodes = demand.max_nodes = gpus <= whole ? 1 : gpus / whole;
     demand.per_node.gpus = gpus / demand.min_nodes;
     demand.training = std::move(training);
-    demand.max_gpus = most;
+    demand.max_gpus = max;
     demand.submitted_s = submitted_s;
     return view.queue.emplace_back(demand);
   }
@@ -71,17 +71,17 @@ class RivalView {
   }
 
   /// Runs `training` with `shape` on `gpus`, or on the first idle ones.
-  swell::policy::ElasticJobView& run(swell::policy::JobId id, const swell::policy::Training& training, swell::policy::Shape shape, int most,
+  swell::policy::ElasticJobView& run(swell::policy::JobId id, const swell::policy::Training& training, swell::policy::Shape shape, int max,
                                      swell::planner::Clumps gpus = {}) {
     if (gpus.empty()) gpus = first_idle(shape.gpus());
     auto own = std::make_shared<swell::policy::Training>(training);
     own->current = swell::policy::JobModel(own, machines).on(gpus, shape);
     if (own->current.stages.empty()) throw std::logic_error("the running plan does not fit its GPUs");
-    own->most_gpus = own->current.gpu_count();
+    own->max_gpus_so_far = own->current.gpu_count();
     swell::policy::ElasticJobView job;
     job.id = id;
     job.basic_gpus = training.basic.gpu_count();
-    job.max_gpus = most;
+    job.max_gpus = max;
     job.per_worker = {1, 8, 65536};
     for (const swell::planner::Clump& clump : gpus) {
       job.basic_nodes.push_back(clump.node);

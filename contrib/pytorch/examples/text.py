@@ -6,8 +6,8 @@ import os
 import random
 import sysconfig
 
-MOST_BYTES = 1 << 20
-LEAST_BYTES = 64 << 10      # less than this is too little to learn from; look further
+MAX_BYTES = 1 << 20
+MIN_BYTES = 64 << 10      # less than this is too little to learn from; look further
 
 
 def _files(root, wanted):
@@ -24,8 +24,8 @@ def _files(root, wanted):
 
 
 def _read(root, wanted):
-    """Up to MOST_BYTES from the files below root."""
-    parts, left = [], MOST_BYTES
+    """Up to MAX_BYTES from the files below root."""
+    parts, left = [], MAX_BYTES
     for path in _files(root, wanted):
         try:
             with open(path, "rb") as file:
@@ -60,10 +60,10 @@ def load(where, seq):
               (sysconfig.get_path("stdlib"), lambda name: name.endswith(".py"))]
     for root, wanted in places:
         data = _read(root, wanted)
-        if len(data) >= max(LEAST_BYTES, seq + 1):
+        if len(data) >= max(MIN_BYTES, seq + 1):
             return data
     raise SystemExit("train_gpt: no text to train on: looked for " + ", ".join(
-        root for root, _ in places) + f", none with {max(LEAST_BYTES, seq + 1)} bytes; give --text FILE|DIR")
+        root for root, _ in places) + f", none with {max(MIN_BYTES, seq + 1)} bytes; give --text FILE|DIR")
 
 
 def digest(data):

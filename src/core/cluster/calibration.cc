@@ -8,18 +8,18 @@ namespace swell::cluster {
 
 namespace {
 
-constexpr double kGB = 1e9, kMostRate = 1e9, kMicro = 1e-6;
-constexpr int kMostDistance = 64;
+constexpr double kGB = 1e9, kMaxRate = 1e9, kMicro = 1e-6;
+constexpr int kMaxDistance = 64;
 
-Result<double> optional_number(const Json& json, const char* key, double most) {
+Result<double> optional_number(const Json& json, const char* key, double max) {
   if (!json.has(key)) return 0.0;
-  return json.number_at(key, 0, most);
+  return json.number_at(key, 0, max);
 }
 
 Result<MeasuredSize> read_size(const Json& json) {
   auto bytes = json.number_at("bytes", 0, 1e15);
   if (!bytes) return bytes.error();
-  auto rate = json.number_at("gbytes_per_s", 0, kMostRate);
+  auto rate = json.number_at("gbytes_per_s", 0, kMaxRate);
   if (!rate) return rate.error();
   auto latency = optional_number(json, "latency_us", 1e12);
   if (!latency) return latency.error();
@@ -28,9 +28,9 @@ Result<MeasuredSize> read_size(const Json& json) {
 
 Result<MeasuredClass> read_class(const Json& json) {
   MeasuredClass made;
-  auto distance = json.integer_at("distance", 0, kMostDistance);
+  auto distance = json.integer_at("distance", 0, kMaxDistance);
   if (!distance) return distance.error();
-  auto rate = json.number_at("gbytes_per_s", 1e-9, kMostRate);
+  auto rate = json.number_at("gbytes_per_s", 1e-9, kMaxRate);
   if (!rate) return rate.error();
   auto latency = optional_number(json, "latency_us", 1e12);
   if (!latency) return latency.error();
@@ -98,7 +98,7 @@ Result<Calibration> Calibration::from_json(const Json& json) {
   for (const Json& item : json.at("pairs").items()) {
     const Json a = item.at("between").at(std::size_t{0}), b = item.at("between").at(std::size_t{1});
     if (!a.is_string() || !b.is_string()) return Error("\"pairs\": \"between\" must name two nodes");
-    auto rate = item.number_at("gbytes_per_s", 1e-9, kMostRate);
+    auto rate = item.number_at("gbytes_per_s", 1e-9, kMaxRate);
     if (!rate) return rate.error().while_doing("\"pairs\"");
     made.pairs[std::minmax<std::string>(json_string_value(a.get()), json_string_value(b.get()))] = *rate * kGB;
   }

@@ -11,11 +11,11 @@ namespace swell::cluster {
 namespace {
 
 constexpr double GB = 1e9;
-constexpr double kMost = 1e9;  // of anything counted in TFLOPS, GB or GB/s
+constexpr double kMaxRate = 1e9;  // of anything counted in TFLOPS, GB or GB/s
 
 Result<double> optional_number(const Json& json, const char* key, double otherwise) {
   if (!json.has(key)) return otherwise;
-  return json.number_at(key, 0, kMost);
+  return json.number_at(key, 0, kMaxRate);
 }
 
 /// A type by name alone is the catalogue's; any figure given replaces the catalogue's.
@@ -62,7 +62,7 @@ Result<Node> read_node(const Json& json, std::vector<GpuType>& types) {
     if (!rack) return rack.error().while_doing("node " + node.name);
     node.rack = static_cast<int>(*rack);
   }
-  auto network = json.number_at("network_gbytes_per_s", 0, kMost);
+  auto network = json.number_at("network_gbytes_per_s", 0, kMaxRate);
   if (!network) return network.error().while_doing("node " + node.name);
   node.network_bytes_per_s = *network * GB;
   for (const Json& part : json.at("gpus").items()) {
@@ -135,7 +135,7 @@ Result<Cluster> Cluster::from_json(const Json& json) {
         if (nodes[n].name == json_string_value(end.get())) ends[side] = static_cast<int>(n);
       if (ends[side] < 0) return Error("\"measured\": \"between\" must name two nodes of the cluster");
     }
-    auto bandwidth = item.number_at("gbytes_per_s", 0, kMost);
+    auto bandwidth = item.number_at("gbytes_per_s", 0, kMaxRate);
     if (!bandwidth) return bandwidth.error().while_doing("\"measured\"");
     measured[{ends[0], ends[1]}] = *bandwidth * GB;
   }

@@ -24,7 +24,7 @@ std::uint32_t number(std::string_view digits) {
 }
 
 /// What stands between two brackets: "01-04,7". Widths are kept, as Slurm keeps them.
-Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_t most) {
+Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_t max) {
   std::vector<std::string> result;
   while (true) {
     const std::string_view range = text.substr(0, text.find(','));
@@ -32,8 +32,8 @@ Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_
     const std::string_view first = range.substr(0, dash), last = dash == range.npos ? first : range.substr(dash + 1);
     if (!is_number(first) || !is_number(last) || number(last) < number(first))
       return Error(fmt::format("\"[{}]\" is no range of numbers; write e.g. [1-4,7]", shown(text)));
-    if (number(last) - number(first) >= most - std::min(most, result.size()))
-      return Error(fmt::format("\"[{}]\" stands for more than {} names", shown(text), most));
+    if (number(last) - number(first) >= max - std::min(max, result.size()))
+      return Error(fmt::format("\"[{}]\" stands for more than {} names", shown(text), max));
     for (std::uint32_t n = number(first); n <= number(last); ++n) result.push_back(fmt::format("{:0{}}", n, first.size()));
     if (range.size() == text.size()) return result;
     text.remove_prefix(range.size() + 1);
@@ -41,7 +41,7 @@ Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_
 }
 
 /// One entry of the list: text and brackets in turn, of which every combination is a name.
-Result<std::vector<std::string>> expand_entry(std::string_view entry, std::size_t most) {
+Result<std::vector<std::string>> expand_entry(std::string_view entry, std::size_t max) {
   std::vector<std::string> names{""};
   while (!entry.empty()) {
     const std::size_t open = entry.find('[');
@@ -49,9 +49,9 @@ Result<std::vector<std::string>> expand_entry(std::string_view entry, std::size_
     if (open == entry.npos) return names;
     const std::size_t close = entry.find(']', open);
     if (close == entry.npos) return Error(fmt::format("\"{}\" has a [ without its ]", shown(entry)));
-    auto numbers = expand_ranges(entry.substr(open + 1, close - open - 1), most);
+    auto numbers = expand_ranges(entry.substr(open + 1, close - open - 1), max);
     if (!numbers) return numbers.error();
-    if (names.size() * numbers->size() > most) return Error(fmt::format("\"{}\" stands for more than {} names", shown(entry), most));
+    if (names.size() * numbers->size() > max) return Error(fmt::format("\"{}\" stands for more than {} names", shown(entry), max));
     std::vector<std::string> longer;
     longer.reserve(names.size() * numbers->size());
     for (const std::string& name : names)
@@ -71,7 +71,7 @@ std::pair<std::string, std::string> split(const std::string& name) {
 
 }  // namespace
 
-Result<std::vector<std::string>> expand_hostlist(std::string_view text, std::size_t most) {
+Result<std::vector<std::string>> expand_hostlist(std::string_view text, std::size_t max) {
   std::vector<std::string> result;
   std::size_t begin = 0;
   int depth = 0;
@@ -83,9 +83,9 @@ Result<std::vector<std::string>> expand_hostlist(std::string_view text, std::siz
     if (i < text.size() && (c != ',' || depth > 0)) continue;
     if (depth > 0) return Error(fmt::format("\"{}\" has a [ without its ]", shown(text)));
     if (i > begin) {
-      auto names = expand_entry(text.substr(begin, i - begin), most);
+      auto names = expand_entry(text.substr(begin, i - begin), max);
       if (!names) return names.error();
-      if (result.size() + names->size() > most) return Error(fmt::format("\"{}\" stands for more than {} names", shown(text), most));
+      if (result.size() + names->size() > max) return Error(fmt::format("\"{}\" stands for more than {} names", shown(text), max));
       result.insert(result.end(), names->begin(), names->end());
     }
     begin = i + 1;

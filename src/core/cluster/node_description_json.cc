@@ -15,11 +15,11 @@ namespace swell::cluster {
 namespace {
 
 constexpr int kVersion = 1;
-constexpr std::size_t kMostText = 64;      // characters of a name
-constexpr std::size_t kMostPorts = 64;
-constexpr std::size_t kMostExtra = 65536;  // bytes of an Extra field
+constexpr std::size_t kMaxText = 64;      // characters of a name
+constexpr std::size_t kMaxPorts = 64;
+constexpr std::size_t kMaxExtra = 65536;  // bytes of an Extra field
 constexpr double kGB = 1e9, kGbit = 1e9 / 8;
-constexpr double kMostRate = 1e6;          // GB/s, Gbit/s
+constexpr double kMaxRate = 1e6;          // GB/s, Gbit/s
 
 const char* letter(LinkKind kind) { return kind == LinkKind::nvlink ? "n" : kind == LinkKind::pcie ? "p" : "?"; }
 const char* letter(LinkLayer layer) { return layer == LinkLayer::infiniband ? "i" : layer == LinkLayer::ethernet ? "e" : "?"; }
@@ -54,22 +54,22 @@ class Items {
   bool good() const { return !problem_.has_value(); }
   Error error() const { return problem_->while_doing(what_); }
   Json any() { return list_.at(next_++); }
-  int whole(long least, long most) {
+  int whole(long min, long max) {
     const Json item = any();
     const long long value = json_integer_value(item.get());
-    if (!item.is_integer() || value < least || value > most) fail(fmt::format("item {} must be a whole number from {} to {}", next_, least, most));
+    if (!item.is_integer() || value < min || value > max) fail(fmt::format("item {} must be a whole number from {} to {}", next_, min, max));
     return good() ? static_cast<int>(value) : 0;
   }
   double number() {
     const Json item = any();
     const double value = json_number_value(item.get());
-    if (!item.is_number() || !(value >= 0 && value <= kMostRate)) fail(fmt::format("item {} must be a number from 0 to {:g}", next_, kMostRate));
+    if (!item.is_number() || !(value >= 0 && value <= kMaxRate)) fail(fmt::format("item {} must be a number from 0 to {:g}", next_, kMaxRate));
     return good() ? value : 0;
   }
   std::string text() {
     const Json item = any();
-    if (!item.is_string() || json_string_length(item.get()) > kMostText) {
-      fail(fmt::format("item {} must be text of at most {} characters", next_, kMostText));
+    if (!item.is_string() || json_string_length(item.get()) > kMaxText) {
+      fail(fmt::format("item {} must be text of at most {} characters", next_, kMaxText));
       return {};
     }
     return {json_string_value(item.get()), json_string_length(item.get())};
@@ -148,8 +148,8 @@ Result<void> read_ports(const Json& json, NodeDescription& node) {
   auto prefixes = read_names(json, "s");
   if (!prefixes) return prefixes.error();
   if (!json.has("h")) return {};
-  if (!json.at("h").is_array() || json.at("h").size() > kMostPorts)
-    return Error(fmt::format("\"h\" must be a list of at most {} ports", kMostPorts));
+  if (!json.at("h").is_array() || json.at("h").size() > kMaxPorts)
+    return Error(fmt::format("\"h\" must be a list of at most {} ports", kMaxPorts));
   Items subnets(json.has("s") ? json.at("s") : Json::array(), "subnets");
   std::vector<std::uint64_t> subnet;
   while (subnets.good() && !subnets.at_end()) subnet.push_back(subnets.hex());
@@ -214,7 +214,7 @@ Result<NodeDescription> NodeDescription::from_json(const Json& json) {
   if (json.has("leaf")) {
     auto leaf = json.string_at("leaf");
     if (!leaf) return leaf.error();
-    if (leaf->size() > 4 * kMostText) return Error("\"leaf\" is longer than 256 characters");
+    if (leaf->size() > 4 * kMaxText) return Error("\"leaf\" is longer than 256 characters");
     node.leaf = *leaf;
   }
   if (auto good = read_gpus(json, node); !good) return good.error();
@@ -225,7 +225,7 @@ Result<NodeDescription> NodeDescription::from_json(const Json& json) {
 
 Result<std::optional<NodeDescription>> read_extra(std::string_view extra) {
   if (extra.empty()) return std::optional<NodeDescription>{};
-  const auto json = Json::parse(extra, kMostExtra);
+  const auto json = Json::parse(extra, kMaxExtra);
   if (!json || !json->is_object() || !json->has("swell")) {
     // Somebody else's text is none of our business; ours cut short is worth a word.
     if (!json && extra.find("\"swell\":{\"v\"") != extra.npos) return json.error().while_doing("Extra");
@@ -238,7 +238,7 @@ Result<std::optional<NodeDescription>> read_extra(std::string_view extra) {
 
 Result<std::string> write_extra(std::string_view extra, const NodeDescription& description) {
   if (extra.find_first_not_of(" \t\n") == extra.npos) return Json::object({{"swell", description.to_json()}}).dump();
-  auto json = Json::parse(extra, kMostExtra);
+  auto json = Json::parse(extra, kMaxExtra);
   if (!json || !json->is_object())
     return Error(fmt::format("Extra is \"{}\", which is no JSON object, and is left as it is; empty it, or make it one, to have the topology published",
                              extra.size() > 40 ? std::string(extra.substr(0, 37)) + "..." : std::string(extra)));

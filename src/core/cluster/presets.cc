@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kEightNdrCards = 8 * 50e9;  // 8 x 400 Gbit/s
 constexpr int kRackNodes = 16;
-constexpr int kMostNodes = 4096;
+constexpr int kMaxNodes = 4096;
 
 /// Reads a whole number at the front of `text` and drops it.
 int take_number(std::string_view& text) {
@@ -38,10 +38,10 @@ Result<Cluster> preset(std::string_view name) {
   const Error unknown(fmt::format(
       "there is no cluster preset \"{}\"; one is NODESxGPUS-TYPE, such as 8x8-h100 or 128x8-h100, "
       "with 1 to {} nodes of 1 to {} GPUs of a type in the catalogue",
-      name, kMostNodes, kMaxGpusPerNode));
+      name, kMaxNodes, kMaxGpusPerNode));
   std::string_view rest = name;
   const int nodes = take_number(rest);
-  if (nodes < 1 || nodes > kMostNodes || rest.empty() || rest[0] != 'x') return unknown;
+  if (nodes < 1 || nodes > kMaxNodes || rest.empty() || rest[0] != 'x') return unknown;
   rest.remove_prefix(1);
   const int gpus = take_number(rest);
   if (gpus < 1 || gpus > kMaxGpusPerNode || rest.empty() || rest[0] != '-') return unknown;

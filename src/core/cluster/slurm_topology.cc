@@ -134,13 +134,13 @@ class Parser {
         }
         child.parent = static_cast<int>(i);
       }
-    const int most = static_cast<int>(made_.groups.size());
+    const int max = static_cast<int>(made_.groups.size());
     for (const Group& leaf : made_.groups) {
       int height = 1;
       for (int up = leaf.parent; up >= 0; up = made_.groups[static_cast<std::size_t>(up)].parent) {
-        if (++height > std::min(most, kMostLevels))
-          return Error(most < kMostLevels || height > most ? fmt::format("switch {} is above and below itself", leaf.name)
-                                                           : fmt::format("more than {} levels of switches", kMostLevels));
+        if (++height > std::min(max, kMaxLevels))
+          return Error(max < kMaxLevels || height > max ? fmt::format("switch {} is above and below itself", leaf.name)
+                                                           : fmt::format("more than {} levels of switches", kMaxLevels));
         int& known = made_.groups[static_cast<std::size_t>(up)].height;
         known = std::max(known, height);
       }
@@ -151,7 +151,7 @@ class Parser {
   /// BlockSizes=4,16: four consecutive blocks make a block of the next level.
   Result<void> nest_blocks() {
     const std::size_t blocks = made_.groups.size();
-    for (std::size_t level = 1, first = 0, count = blocks; level < sizes_.size() && level < kMostLevels; ++level) {
+    for (std::size_t level = 1, first = 0, count = blocks; level < sizes_.size() && level < kMaxLevels; ++level) {
       const auto each = static_cast<std::size_t>(std::max(sizes_[level] / sizes_[level - 1], 1));
       if (each < 2) continue;
       const std::size_t next = made_.groups.size();
@@ -169,7 +169,7 @@ class Parser {
     return {};
   }
 
-  static constexpr int kMostLevels = 16;
+  static constexpr int kMaxLevels = 16;
   std::string_view text_;
   int line_ = 0;
   SlurmTopology made_;

@@ -8,7 +8,7 @@ namespace swell::models {
 
 namespace {
 
-constexpr int kMost = 1 << 26;  // of any width or count
+constexpr int kMaxCount = 1 << 26;  // of any width or count
 
 /// Collects typed reads and keeps the first error, so that a reader is a list of fields.
 class Reader {
@@ -41,7 +41,7 @@ class Reader {
 
  private:
   int read(const char* key) {
-    auto value = json_.integer_at(key, 0, kMost);
+    auto value = json_.integer_at(key, 0, kMaxCount);
     if (!value) fail(value.error());
     return value ? static_cast<int>(*value) : 0;
   }
@@ -60,7 +60,7 @@ void read_own(Reader& in, const Json& json, Model& model, std::optional<Error>& 
   model.sequence = in.need({"sequence"});
   model.global_batch = in.need({"global_batch"});
   model.kv_heads = in.or_else({"kv_heads"}, model.heads);
-  model.ffn = in.or_else({"ffn"}, model.hidden <= kMost / 4 ? 4 * model.hidden : kMost);
+  model.ffn = in.or_else({"ffn"}, model.hidden <= kMaxCount / 4 ? 4 * model.hidden : kMaxCount);
   model.vocab = in.or_else({"vocab"}, 51200);
   model.gated_mlp = in.flag("gated_mlp", false);
   model.tied_embedding = in.flag("tied_embedding", false);
@@ -83,7 +83,7 @@ void read_huggingface(Reader& in, Model& model) {
   model.hidden = in.need({"hidden_size", "n_embd"});
   model.heads = in.need({"num_attention_heads", "n_head"});
   model.kv_heads = in.or_else({"num_key_value_heads"}, model.heads);
-  model.ffn = in.or_else({"intermediate_size", "n_inner"}, model.hidden <= kMost / 4 ? 4 * model.hidden : kMost);
+  model.ffn = in.or_else({"intermediate_size", "n_inner"}, model.hidden <= kMaxCount / 4 ? 4 * model.hidden : kMaxCount);
   model.vocab = in.need({"vocab_size"});
   model.sequence = in.or_else({"sequence", "max_position_embeddings", "n_positions", "n_ctx"}, 2048);
   model.global_batch = in.or_else({"global_batch"}, 256);

@@ -17,7 +17,7 @@ struct Equation {
 
 Result<void> fit_activations(const Profile& profile, const plan::Layout& layout, Coefficients& coefficients) {
   std::vector<Equation> equations;
-  int least_tp = 1 << 30, most_tp = 0;
+  int min_tp = 1 << 30, max_tp = 0;
   for (const GroupObservation& seen : profile.groups) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
     const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(seen.group)];
@@ -30,10 +30,10 @@ Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
                                seen.stage, seen.group, seen.peak_bytes, held));
     const double whole = static_cast<double>(group.local_batch) * stage.layers * in_flight;
     equations.push_back({whole / stage.tp, whole, seen.peak_bytes - held});
-    least_tp = std::min(least_tp, stage.tp);
-    most_tp = std::max(most_tp, stage.tp);
+    min_tp = std::min(min_tp, stage.tp);
+    max_tp = std::max(max_tp, stage.tp);
   }
-  if (least_tp == most_tp) {
+  if (min_tp == max_tp) {
     if (!profile.whole_activations)
       return Error("the plan has one TP degree, so whole_activations (C_np: 5 for GPT-2 and Qwen2, 7 for LLaMA2) is needed");
     coefficients.activ_np_bytes = *profile.whole_activations * coefficients.activ_bytes;

@@ -7,17 +7,17 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kMost = 1e18;  // bytes or seconds: only nonsense is above
+constexpr double kMaxValue = 1e18;  // bytes or seconds: only nonsense is above
 
 struct Field {
   const char* key;
   double* value;
-  double least;
+  double min;
 };
 
 Result<void> read(const Json& json, std::initializer_list<Field> fields) {
   for (const Field& field : fields) {
-    auto value = json.number_at(field.key, field.least, kMost);
+    auto value = json.number_at(field.key, field.min, kMaxValue);
     if (!value) return value.error();
     *field.value = *value;
   }

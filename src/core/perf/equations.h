@@ -45,8 +45,8 @@ inline double dp_commu(double param_bytes, double layers, double dp, double band
 /// does not hide. k = 1: all of it; k to infinity: max(commu - bwd, 0).
 inline double dp_commu_extra(double bwd, double commu, double overlap) noexcept {
   if (commu <= 0) return 0;
-  const double most = std::max(bwd, commu);  // factored out, or a large k would underflow
-  return most * std::pow(std::pow(bwd / most, overlap) + std::pow(commu / most, overlap), 1 / overlap) - bwd;
+  const double max = std::max(bwd, commu);  // factored out, or a large k would underflow
+  return max * std::pow(std::pow(bwd / max, overlap) + std::pow(commu / max, overlap), 1 / overlap) - bwd;
 }
 
 /// One stage's share of an iteration.

@@ -46,7 +46,7 @@ MemoryModel::Linear MemoryModel::linear(int i, int pp, int micro_batches, int tp
   return out;
 }
 
-int MemoryModel::most_layers(int i, int pp, int micro_batches, int tp, int local_batch, int type) const noexcept {
+int MemoryModel::max_layers(int i, int pp, int micro_batches, int tp, int local_batch, int type) const noexcept {
   const Linear m = linear(i, pp, micro_batches, tp);
   const double room = (1 - kMemoryOverhead + kSlack) * model_.cluster().type(type).memory_bytes - m.fixed - local_batch * m.sample_fixed;
   const double each = m.per_layer + local_batch * m.sample_layer;
@@ -54,7 +54,7 @@ int MemoryModel::most_layers(int i, int pp, int micro_batches, int tp, int local
   return each > 0 ? static_cast<int>(std::min(room / each, 1e9)) : 1000000000;
 }
 
-int MemoryModel::most_samples(int i, int pp, int micro_batches, int layers, int tp, int type) const noexcept {
+int MemoryModel::max_samples(int i, int pp, int micro_batches, int layers, int tp, int type) const noexcept {
   const Linear m = linear(i, pp, micro_batches, tp);
   const double room = (1 - kMemoryOverhead + kSlack) * model_.cluster().type(type).memory_bytes - m.fixed - layers * m.per_layer;
   const double each = layers * m.sample_layer + m.sample_fixed;
@@ -80,7 +80,7 @@ bool MemoryModel::fits(const plan::Layout& layout) const noexcept {
       if (group.type == seen_type && group.local_batch == seen_batch) continue;
       seen_type = group.type;
       seen_batch = group.local_batch;
-      if (most_layers(i, layout.pp(), layout.micro_batches, stage.tp, group.local_batch, group.type) < stage.layers) return false;
+      if (max_layers(i, layout.pp(), layout.micro_batches, stage.tp, group.local_batch, group.type) < stage.layers) return false;
     }
   }
   return true;

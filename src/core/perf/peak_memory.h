@@ -29,9 +29,9 @@ class MemoryModel {
   /// Of the fullest group of stage `i`.
   PeakMemory stage_peak(const plan::Layout& layout, int i) const noexcept;
   /// Most layers a group may hold; 0 where not even one fits.
-  int most_layers(int i, int pp, int micro_batches, int tp, int local_batch, int type) const noexcept;
+  int max_layers(int i, int pp, int micro_batches, int tp, int local_batch, int type) const noexcept;
   /// Most samples a group may have with `layers` layers; 0 where not even one fits.
-  int most_samples(int i, int pp, int micro_batches, int layers, int tp, int type) const noexcept;
+  int max_samples(int i, int pp, int micro_batches, int layers, int tp, int type) const noexcept;
   /// Whether every GPU's peak is within its memory.
   bool fits(const plan::Layout& layout) const noexcept;
 

@@ -16,7 +16,7 @@ namespace swell::perf {
 class PerformanceModel {
  public:
   PerformanceModel(const models::Model& model, const cluster::Cluster& cluster, const Coefficients& coefficients,
-                   Sends sends = Sends::free) noexcept
+                   Sends sends = Sends::ignored) noexcept
       : model_(model), cluster_(cluster), coefficients_(coefficients), sends_(sends) {}
 
   /// Times of stage `stage`; layouts must be resolved against this cluster.

@@ -12,7 +12,7 @@ namespace swell::perf {
 /// Whether a performance model counts activations and their gradients that go from stage to stage.
 /// Suika's appendix A.2 does not: over InfiniBand they are lost in the noise. Over 10 Gbit/s a plan takes
 /// a third longer than that says.
-enum class Sends { free, counted };
+enum class Sends { ignored, counted };
 
 /// Seconds until the last group of stage `to` has the activations of one micro-batch that the groups of
 /// `from` have computed: every group sends each other the samples that both work on, all at the same
@@ -38,7 +38,7 @@ class SendingPipelineSum {
       sum += comp_[at_ - i] + (i > 0 ? send_[at_ - i + 1] : 0);
       period_ = std::max(period_, sum / (i + 1));
     }
-    if (at_ + 1 < kMost) ++at_;
+    if (at_ + 1 < kMaxStages) ++at_;
   }
   IterationTime finish(double micro_batches) const noexcept {
     IterationTime time = time_;
@@ -47,8 +47,8 @@ class SendingPipelineSum {
   }
 
  private:
-  static constexpr int kMost = 128;  // deeper pipelines: the last stages count alone
-  std::array<double, kMost> comp_, send_;
+  static constexpr int kMaxStages = 128;  // deeper pipelines: the last stages count alone
+  std::array<double, kMaxStages> comp_, send_;
   int at_ = 0;
   IterationTime time_;
   double period_ = 0;

@@ -16,7 +16,7 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kMostOverlap = 64;  // beyond, nothing changes that a clock could see
+constexpr double kMaxOverlap = 64;  // beyond, nothing changes that a clock could see
 
 /// Least squares through the origin: value = slope * size.
 struct Slope {
@@ -38,7 +38,7 @@ struct TypeFit {
 /// The exponent with which `commu` seconds of synchronization beside `bwd` seconds of backward pass
 /// leave `extra` seconds: what is left falls as the exponent grows, hence bisection.
 double overlap_exponent(double bwd, double commu, double extra) {
-  double low = 1, high = kMostOverlap;
+  double low = 1, high = kMaxOverlap;
   if (dp_commu_extra(bwd, commu, low) <= extra) return low;
   if (dp_commu_extra(bwd, commu, high) >= extra) return high;
   for (int step = 0; step < 200 && high - low > 1e-13 * high; ++step) {

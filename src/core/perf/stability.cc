@@ -16,8 +16,8 @@ double change(double a, double b) {
 }  // namespace
 
 double largest_change(const Coefficients& a, const Coefficients& b) {
-  double most = 0;
-  auto with = [&](double x, double y) { most = std::max(most, change(x, y)); };
+  double max = 0;
+  auto with = [&](double x, double y) { max = std::max(max, change(x, y)); };
   if (a.types.size() != b.types.size()) return 1;
   for (std::size_t i = 0; i < a.types.size(); ++i) {
     with(a.types[i].comp_s, b.types[i].comp_s);
@@ -30,7 +30,7 @@ double largest_change(const Coefficients& a, const Coefficients& b) {
   with(a.param_optim_bytes, b.param_optim_bytes);
   with(a.activ_p_bytes, b.activ_p_bytes);
   with(a.activ_np_bytes, b.activ_np_bytes);
-  return most;
+  return max;
 }
 
 bool Stability::add(Coefficients coefficients) {

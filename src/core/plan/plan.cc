@@ -9,7 +9,7 @@ namespace swell::plan {
 
 namespace {
 
-constexpr int kMost = 1 << 20;
+constexpr int kMaxCount = 1 << 20;
 
 Result<TpGroup> read_group(const Json& json) {
   TpGroup group;
@@ -17,7 +17,7 @@ Result<TpGroup> read_group(const Json& json) {
   if (!node) return node.error();
   auto type = json.string_at("gpu_type");
   if (!type) return type.error();
-  auto batch = json.integer_at("local_batch", 0, kMost);
+  auto batch = json.integer_at("local_batch", 0, kMaxCount);
   if (!batch) return batch.error();
   const Json gpus = json.at("gpus");
   if (!gpus.is_array()) return Error("\"gpus\" must be a list of GPU indexes");
@@ -36,7 +36,7 @@ Result<TpGroup> read_group(const Json& json) {
 
 Result<Stage> read_stage(const Json& json) {
   Stage stage;
-  auto layers = json.integer_at("layers", 0, kMost);
+  auto layers = json.integer_at("layers", 0, kMaxCount);
   if (!layers) return layers.error();
   auto tp = json.integer_at("tp", 1, cluster::kMaxGpusPerNode);
   if (!tp) return tp.error();
@@ -78,7 +78,7 @@ std::string Plan::summary() const {
 Result<Plan> Plan::from_json(const Json& json) {
   if (!json.is_object()) return Error("a plan is a JSON object");
   Plan plan;
-  auto micro_batches = json.integer_at("micro_batches", 1, kMost);
+  auto micro_batches = json.integer_at("micro_batches", 1, kMaxCount);
   if (!micro_batches) return micro_batches.error();
   plan.micro_batches = static_cast<int>(*micro_batches);
   const Json stages = json.at("stages");

@@ -51,13 +51,13 @@ bool min_max_split(int items, std::span<const double> cost, std::span<const int>
 }
 
 void lighten(std::span<const double> cost, std::span<const int> cap, std::vector<int>& share) {
-  double most = 0, least_cost = cost[0], most_cost = cost[0];
+  double max = 0, min_cost = cost[0], max_cost = cost[0];
   for (std::size_t i = 0; i < share.size(); ++i) {
-    most = std::max(most, share[i] * cost[i]);
-    least_cost = std::min(least_cost, cost[i]);
-    most_cost = std::max(most_cost, cost[i]);
+    max = std::max(max, share[i] * cost[i]);
+    min_cost = std::min(min_cost, cost[i]);
+    max_cost = std::max(max_cost, cost[i]);
   }
-  if (most_cost <= least_cost * (1 + 1e-12)) return;  // all alike: every item weighs the same anywhere
+  if (max_cost <= min_cost * (1 + 1e-12)) return;  // all alike: every item weighs the same anywhere
   static thread_local std::vector<std::size_t> order;
   order.resize(share.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -65,7 +65,7 @@ void lighten(std::span<const double> cost, std::span<const int> cap, std::vector
   std::size_t dear = order.size() - 1;
   for (std::size_t cheap = 0; cheap < dear; ++cheap) {
     const std::size_t to = order[cheap];
-    const int limit = static_cast<int>(std::min(std::floor(most / cost[to] * (1 + 1e-12)), static_cast<double>(cap[to])));
+    const int limit = static_cast<int>(std::min(std::floor(max / cost[to] * (1 + 1e-12)), static_cast<double>(cap[to])));
     while (share[to] < limit && cheap < dear) {
       const std::size_t from = order[dear];
       if (share[from] <= 1) {

@@ -5,7 +5,7 @@ namespace swell::planner {
 
 namespace {
 
-constexpr int kMostTp = 8;
+constexpr int kMaxTp = 8;
 
 /// The lowest `count` bits that are set.
 plan::GpuMask lowest(plan::GpuMask gpus, int count) noexcept {
@@ -43,12 +43,12 @@ int count(const Clumps& clumps) noexcept {
   return sum;
 }
 
-int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int most) {
+int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int max) {
   int taken = 0;
   bool emptied = false;
   for (Clump& clump : clumps) {
-    if (taken >= most) break;
-    for (int left = clump.count(); left >= tp && taken < most; left -= tp) {
+    if (taken >= max) break;
+    for (int left = clump.count(); left >= tp && taken < max; left -= tp) {
       const plan::GpuMask gpus = left == tp ? clump.gpus : lowest(clump.gpus, tp);
       stage.groups.push_back({clump.node, clump.type, 0, gpus});
       clump.gpus ^= gpus;
@@ -62,7 +62,7 @@ int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int most) {
 
 Degrees degrees_for(int heads, int micro_batch) {
   Degrees degrees{{}, micro_batch};
-  for (int tp = 1; tp <= kMostTp && heads % tp == 0; tp *= 2) degrees.tp.push_back(tp);
+  for (int tp = 1; tp <= kMaxTp && heads % tp == 0; tp *= 2) degrees.tp.push_back(tp);
   return degrees;
 }
 

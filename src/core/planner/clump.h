@@ -25,14 +25,14 @@ void add_all(Clumps& clumps, const Clumps& more);
 void add_stage(Clumps& clumps, const plan::StageLayout& stage);
 int count(const Clumps& clumps) noexcept;
 
-/// Forms as many TP groups of `tp` GPUs as `clumps` allow, at most `most`, appends them to `stage`
+/// Forms as many TP groups of `tp` GPUs as `clumps` allow, at most `max`, appends them to `stage`
 /// and takes their GPUs out of `clumps`. Returns how many.
-int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int most = 1 << 30);
+int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int max = 1 << 30);
 
 /// The degrees that a stage may have.
 struct Degrees {
   std::vector<int> tp;  ///< rising
-  int most_dp = 1;      ///< every group needs a sample of each micro-batch
+  int max_dp = 1;      ///< every group needs a sample of each micro-batch
 };
 
 /// TP: powers of two up to 8 that divide the model's heads. DP: up to the samples of a micro-batch.

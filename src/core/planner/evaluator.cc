@@ -61,16 +61,16 @@ bool Evaluator::balance(plan::Layout& layout) {
   for (int i = 0; i < pp; ++i) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
     double slowest = 0;
-    int most = kAnyLayers, seen_type = -1, seen_batch = -1;
+    int max = kAnyLayers, seen_type = -1, seen_batch = -1;
     for (const plan::GroupLayout& group : stage.groups) {
       if (group.type == seen_type && group.local_batch == seen_batch) continue;
       seen_type = group.type;
       seen_batch = group.local_batch;
       slowest = std::max(slowest, layer_time(group.type, stage.tp, group.local_batch));
-      most = std::min(most, memory_.most_layers(i, pp, layout.micro_batches, stage.tp, group.local_batch, group.type));
+      max = std::min(max, memory_.max_layers(i, pp, layout.micro_batches, stage.tp, group.local_batch, group.type));
     }
     cost_.push_back(slowest);
-    cap_.push_back(most);
+    cap_.push_back(max);
   }
   if (!min_max_split(layers, cost_, cap_, share_)) return false;
   lighten(cost_, cap_, share_);

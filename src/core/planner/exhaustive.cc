@@ -43,8 +43,8 @@ class Search {
   Found run() {
     std::vector<std::vector<std::int64_t>> level(states_);
     level[state_of(full(), layers_)].push_back(-1);
-    const int most_stages = std::min(layers_, count(gpus_));
-    for (int stages = 1; stages <= most_stages && !budget_.expired(); ++stages) {
+    const int max_stages = std::min(layers_, count(gpus_));
+    for (int stages = 1; stages <= max_stages && !budget_.expired(); ++stages) {
       std::vector<std::vector<std::int64_t>> next(states_);
       bool any = false;
       for (std::size_t state = 0; state < states_; ++state)
@@ -89,10 +89,10 @@ class Search {
       }
       if (!room) continue;
       // Memory depends on how many stages are behind, and on being the first stage.
-      if (layers <= most_layers(option, 0, stages)) finish(labels, static_cast<int>(o), layers, stages);
+      if (layers <= max_layers(option, 0, stages)) finish(labels, static_cast<int>(o), layers, stages);
       const double speed = ideal_speed(rest);
-      const int most = std::min(layers - 1, most_layers(option, 1, 1 + stages));
-      for (int l = 1; l <= most && speed > 0; ++l) {
+      const int max = std::min(layers - 1, max_layers(option, 1, 1 + stages));
+      for (int l = 1; l <= max && speed > 0; ++l) {
         // No plan gives the layers left a better stage time than all GPUs left, perfectly used.
         const double ideal = (layers - l) / speed;
         const std::size_t to = state_of(rest, layers - l);
@@ -107,11 +107,11 @@ class Search {
     return any;
   }
 
-  int most_layers(const StageOption& option, int i, int pp) const {
-    int most = 1 << 30;
+  int max_layers(const StageOption& option, int i, int pp) const {
+    int max = 1 << 30;
     for (const auto& [type, samples] : option.fullest)
-      most = std::min(most, evaluator_.memory().most_layers(i, pp, micro_batches_, option.tp, samples, type));
-    return most;
+      max = std::min(max, evaluator_.memory().max_layers(i, pp, micro_batches_, option.tp, samples, type));
+    return max;
   }
 
   Label in_front(std::int64_t behind, int o, int layers) const {

@@ -61,18 +61,18 @@ void expand(const plan::Layout& from, const Clumps& more, const Degrees& degrees
   for (int tp : degrees.tp) {
     plan::StageLayout stage{0, tp, {}};
     Clumps idle = more;
-    if (take_groups(stage, idle, tp, degrees.most_dp) == 0) break;  // larger degrees find no room either
+    if (take_groups(stage, idle, tp, degrees.max_dp) == 0) break;  // larger degrees find no room either
     visit_new_stage(from, stage, idle, visit);
   }
   for (int i = 0; i < from.pp(); ++i) {
     const plan::StageLayout& old = from.stages[static_cast<std::size_t>(i)];
-    if (old.dp() == degrees.most_dp && old.tp == degrees.tp.back()) continue;
+    if (old.dp() == degrees.max_dp && old.tp == degrees.tp.back()) continue;
     for (int tp : degrees.tp) {
       Candidate candidate{{from.micro_batches, {}}, more, tp == old.tp ? Candidate::Kind::dp : Candidate::Kind::tp, i};
       plan::StageLayout stage{0, tp, {}};
       if (tp == old.tp) stage.groups = old.groups;  // ranks stay where they are
       else add_stage(candidate.idle, old);
-      if (take_groups(stage, candidate.idle, tp, degrees.most_dp - stage.dp()) == 0) continue;
+      if (take_groups(stage, candidate.idle, tp, degrees.max_dp - stage.dp()) == 0) continue;
       candidate.layout.stages = from.stages;
       candidate.layout.stages[static_cast<std::size_t>(i)] = std::move(stage);
       visit(std::move(candidate));

@@ -71,8 +71,8 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   ScaleTable table;
   table.order = affinity_order(problem.current, problem.free, cluster);
   const int have = problem.current.gpu_count();
-  const int most = options_.most_free > 0 ? options_.most_free : have;
-  if (static_cast<int>(table.order.size()) > most) table.order.resize(static_cast<std::size_t>(most));
+  const int max = options_.max_free > 0 ? options_.max_free : have;
+  if (static_cast<int>(table.order.size()) > max) table.order.resize(static_cast<std::size_t>(max));
   // w by the job's size as in the paper, but by what it grows to where that is much more.
   const int reached = have + static_cast<int>(table.order.size());
   const int size = std::max(have, reached / 4);

@@ -11,7 +11,7 @@ class Incremental final : public Solver {
   struct Options {
     int window = 8;          ///< W: predecessors that are looked at
     int group = 0;           ///< w: GPUs taken at once; 0: min(ceil(n / 16), max(8, n / 64, in whole nodes of 8)), n = max(N, (N + M) / 4)
-    int most_free = 0;       ///< stop after so many free GPUs; 0: as many as the job has now (M ~ N)
+    int max_free = 0;       ///< stop after so many free GPUs; 0: as many as the job has now (M ~ N)
     bool carry_idle = true;  ///< GPUs that a predecessor left idle may be used later on
     int refine_rounds = 3;   ///< improvements of each found plan (see refine.h); 0: the paper's algorithm
     bool fresh = true;       ///< a plan from scratch (starts.h) replaces one that it beats by 1 %

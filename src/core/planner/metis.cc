@@ -39,24 +39,24 @@ class Search {
  private:
   void search(const Clumps& gpus) {
     const int all = count(gpus);
-    const int most = std::min(all, evaluator_.perf().model().layers);
-    for (int stages = 1; stages <= most && !over(); ++stages) {
+    const int max = std::min(all, evaluator_.perf().model().layers);
+    for (int stages = 1; stages <= max && !over(); ++stages) {
       const double even = static_cast<double>(all) / stages;
-      const int least = std::max(1, static_cast<int>(std::ceil(options_.min_group_scale_variance * even)));
-      const int largest = std::max(least, static_cast<int>(std::floor(even / options_.min_group_scale_variance)));
+      const int min = std::max(1, static_cast<int>(std::ceil(options_.min_group_scale_variance * even)));
+      const int largest = std::max(min, static_cast<int>(std::floor(even / options_.min_group_scale_variance)));
       std::vector<int> sizes;
-      partition(gpus, all, stages, least, largest, sizes);
+      partition(gpus, all, stages, min, largest, sizes);
     }
   }
 
   /// Every rising list of `stages` sizes with sum `left`.
-  void partition(const Clumps& gpus, int left, int stages, int least, int largest, std::vector<int>& sizes) {
+  void partition(const Clumps& gpus, int left, int stages, int min, int largest, std::vector<int>& sizes) {
     if (over()) return;
     if (stages == 0) {
       if (left == 0) permute(gpus, sizes);
       return;
     }
-    for (int size = least; size <= largest && size * stages <= left; ++size) {
+    for (int size = min; size <= largest && size * stages <= left; ++size) {
       sizes.push_back(size);
       partition(gpus, left - size, stages - 1, size, largest, sizes);
       sizes.pop_back();

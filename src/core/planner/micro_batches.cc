@@ -36,9 +36,9 @@ ScaleTable FewerMicroBatches::solve(const Problem& problem, const Budget& budget
   ScaleTable table = solver_->solve(problem, budget);
   if (problem.consistency == Consistency::exact) return table;
   // More samples in a micro-batch than groups that could take one are of no use to the DP degree.
-  const int most_groups = problem.current.gpu_count() + static_cast<int>(table.order.size());
+  const int max_groups = problem.current.gpu_count() + static_cast<int>(table.order.size());
   plan::Layout fewer = problem.current;
-  while (fewer.micro_batches % 2 == 0 && fewer.micro_batch() < most_groups) {
+  while (fewer.micro_batches % 2 == 0 && fewer.micro_batch() < max_groups) {
     fewer = halved(std::move(fewer));
     if (!perf::MemoryModel(problem.perf).fits(fewer)) break;
     merge(table, solver_->solve({problem.perf, fewer, problem.free, problem.consistency}, budget));

@@ -24,10 +24,10 @@ class Search {
  public:
   /// `runners_up`: how many changes to remember that are not better, but may lead somewhere.
   Search(const Found& base, Evaluator& evaluator, std::size_t runners_up)
-      : base_(base), evaluator_(evaluator), best_seconds_(base.seconds), most_runners_up_(runners_up) {}
+      : base_(base), evaluator_(evaluator), best_seconds_(base.seconds), max_runners_up_(runners_up) {}
 
   void try_skeleton(plan::Layout&& layout, Clumps&& idle, int stage) {
-    const double seconds = evaluator_.finish(layout, most_runners_up_ > 0 ? kFarBehind * base_.seconds : best_seconds_);
+    const double seconds = evaluator_.finish(layout, max_runners_up_ > 0 ? kFarBehind * base_.seconds : best_seconds_);
     keep(std::move(layout), std::move(idle), seconds, stage);
   }
   void try_balanced(plan::Layout&& layout, int stage) {
@@ -59,14 +59,14 @@ class Search {
   }
   void remember(plan::Layout&& layout, Clumps&& idle, double seconds) {
     const auto place = std::find_if(runners_up_.begin(), runners_up_.end(), [&](const Found& one) { return seconds < one.seconds; });
-    if (static_cast<std::size_t>(place - runners_up_.begin()) >= most_runners_up_) return;
+    if (static_cast<std::size_t>(place - runners_up_.begin()) >= max_runners_up_) return;
     runners_up_.insert(place, {std::move(layout), std::move(idle), seconds, base_.why});
-    if (runners_up_.size() > most_runners_up_) runners_up_.pop_back();
+    if (runners_up_.size() > max_runners_up_) runners_up_.pop_back();
   }
   const Found& base_;
   Evaluator& evaluator_;
   double best_seconds_;
-  std::size_t most_runners_up_;
+  std::size_t max_runners_up_;
   std::vector<Found> runners_up_;
   Candidate best_;
   std::string story_;
@@ -102,7 +102,7 @@ class Changes {
 
  private:
   int take(plan::StageLayout& stage, Clumps& from, int tp) const {
-    return take_groups(stage, from, tp, degrees_.most_dp - stage.dp());
+    return take_groups(stage, from, tp, degrees_.max_dp - stage.dp());
   }
 
   /// Stage `i` rebuilt from its own and all idle GPUs with another degree.
@@ -183,13 +183,13 @@ class Changes {
     const plan::StageLayout& whole = at(found_.layout, i);
     const std::size_t dp = whole.groups.size();
     const bool small = dp <= kSmallStage && found_.layout.pp() <= kFewStages;
-    const std::size_t least_apart = dp / kManyNodes / 2;
+    const std::size_t min_apart = dp / kManyNodes / 2;
     std::size_t last = 0;
     for (std::size_t cut = 1; cut < dp; ++cut) {
       const auto& before = whole.groups[cut - 1];
       const auto& behind = whole.groups[cut];
       const bool same_type = before.type == behind.type, same_node = before.node == behind.node && same_type;
-      if (!small && cut != dp / 2 && (same_node || (same_type && cut < last + least_apart))) continue;
+      if (!small && cut != dp / 2 && (same_node || (same_type && cut < last + min_apart))) continue;
       last = cut;
       for (int tp : degrees_.tp) {
         if (tp != whole.tp && !small) continue;

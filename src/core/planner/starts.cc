@@ -12,11 +12,11 @@ namespace swell::planner {
 
 namespace {
 
-constexpr std::size_t kMostTypes = 3;  // combinations of degrees grow with the power of the types
-constexpr std::size_t kMostNodes = 8;
+constexpr std::size_t kMaxTypes = 3;  // combinations of degrees grow with the power of the types
+constexpr std::size_t kMaxNodes = 8;
 constexpr int kFewGpus = 16;       // up to which every cut in two is tried
-constexpr int kMostDealt = 8;      // stages over which types are dealt
-constexpr int kMostLeftOver = 4;   // stages of what does not fill even ones
+constexpr int kMaxDealt = 8;      // stages over which types are dealt
+constexpr int kMaxLeftOver = 4;   // stages of what does not fill even ones
 constexpr double kNear = 1.1;      // times as slow as the best: moving layers may still make it the best
 constexpr double kSlower = 1 - 1e-9;
 
@@ -41,7 +41,7 @@ class Starts {
       if (same_tp && !layout.stages.empty() && layout.stages[0].tp != tp) continue;
       Clumps left = parts[layout.stages.size()];
       plan::StageLayout stage{0, tp, {}};
-      if (take_groups(stage, left, tp, degrees_.most_dp) == 0) continue;
+      if (take_groups(stage, left, tp, degrees_.max_dp) == 0) continue;
       plan::Layout longer = layout;
       longer.stages.push_back(std::move(stage));
       Clumps rest = idle;
@@ -64,7 +64,7 @@ class Starts {
     fastest_first(gpus);
     Found best = nothing("from scratch: every type dealt over all stages");
     for (int tp : degrees_.tp)
-      for (int pp = 2; pp <= std::min(kMostDealt, count(gpus) / tp); ++pp) try_dealt({micro_batches_, {}}, gpus, pp, tp, best);
+      for (int pp = 2; pp <= std::min(kMaxDealt, count(gpus) / tp); ++pp) try_dealt({micro_batches_, {}}, gpus, pp, tp, best);
     keep(std::move(best));
   }
 
@@ -74,22 +74,22 @@ class Starts {
     fastest_first(gpus);
     const struct {
       bool within_nodes;
-      int most_wide;  // stages over several nodes
+      int max_wide;  // stages over several nodes
       const char* why;
     } ways[] = {{true, 0, "from scratch: even stages within nodes, the rest dealt"},
-                {true, kMostDealt, "from scratch: even stages within and across nodes, the rest dealt"},
+                {true, kMaxDealt, "from scratch: even stages within and across nodes, the rest dealt"},
                 {false, 1, "from scratch: one wide stage, the rest dealt"}};
     for (const auto& way : ways) {
       Found best = nothing(way.why);
-      for (int dp = 1; dp <= std::min(degrees_.most_dp, count(gpus)); ++dp) {
+      for (int dp = 1; dp <= std::min(degrees_.max_dp, count(gpus)); ++dp) {
         if (evaluator_.micro_batch() % dp != 0) continue;
         for (int tp : degrees_.tp) {
           plan::Layout layout{micro_batches_, {}};
           Clumps left = way.within_nodes ? cut_within_nodes(gpus, dp, tp, layout) : gpus;
-          if (cut_wide(left, dp, tp, way.most_wide, layout) == 0 && way.most_wide > 0) continue;
-          if (layout.stages.empty() || layout.pp() > kMostDealt) continue;
+          if (cut_wide(left, dp, tp, way.max_wide, layout) == 0 && way.max_wide > 0) continue;
+          if (layout.stages.empty() || layout.pp() > kMaxDealt) continue;
           try_skeleton(layout, left, best);
-          for (int more = 1; more <= std::min(kMostLeftOver, count(left)); ++more)
+          for (int more = 1; more <= std::min(kMaxLeftOver, count(left)); ++more)
             for (int left_tp : degrees_.tp)
               if (left_tp * more <= count(left)) try_dealt(layout, left, more, left_tp, best);
         }
@@ -136,7 +136,7 @@ class Starts {
       while (count(left) >= tp) {
         std::size_t slowest = layout.stages.size();
         for (std::size_t i = first; i < layout.stages.size(); ++i)
-          if (layout.stages[i].dp() < degrees_.most_dp && (slowest == layout.stages.size() || speeds[i] < speeds[slowest] * kSlower)) slowest = i;
+          if (layout.stages[i].dp() < degrees_.max_dp && (slowest == layout.stages.size() || speeds[i] < speeds[slowest] * kSlower)) slowest = i;
         if (slowest == layout.stages.size()) break;
         take_groups(layout.stages[slowest], left, tp, 1);
         speeds[slowest] += evaluator_.speed(clump.type);
@@ -160,16 +160,16 @@ class Starts {
     return left_over;
   }
 
-  /// At most `most` stages of `dp` groups of the fastest GPUs, taken out of `gpus`; returns how many.
-  static int cut_wide(Clumps& gpus, int dp, int tp, int most, plan::Layout& layout) {
-    for (int cut = 0; cut < most; ++cut) {
+  /// At most `max` stages of `dp` groups of the fastest GPUs, taken out of `gpus`; returns how many.
+  static int cut_wide(Clumps& gpus, int dp, int tp, int max, plan::Layout& layout) {
+    for (int cut = 0; cut < max; ++cut) {
       Clumps left = gpus;
       plan::StageLayout stage{0, tp, {}};
       if (take_groups(stage, left, tp, dp) < dp) return cut;
       layout.stages.push_back(std::move(stage));
       gpus = std::move(left);
     }
-    return most;
+    return max;
   }
 
   void cut_everywhere(const Clumps& gpus) {
@@ -186,8 +186,8 @@ class Starts {
         for (int rear_tp : degrees_.tp) {
           Clumps idle = front, left = rear;
           plan::Layout layout{micro_batches_, {{0, front_tp, {}}, {0, rear_tp, {}}}};
-          if (take_groups(layout.stages[0], idle, front_tp, degrees_.most_dp) == 0) continue;
-          if (take_groups(layout.stages[1], left, rear_tp, degrees_.most_dp) == 0) continue;
+          if (take_groups(layout.stages[0], idle, front_tp, degrees_.max_dp) == 0) continue;
+          if (take_groups(layout.stages[1], left, rear_tp, degrees_.max_dp) == 0) continue;
           const double seconds = evaluator_.finish(layout, best.seconds);
           if (!(seconds < best.seconds)) continue;
           add_all(idle, left);
@@ -242,9 +242,9 @@ std::vector<Found> fresh_starts(Evaluator& evaluator, const Clumps& gpus, int mi
   const bool few = count(gpus) <= kFewGpus;
   // A slow type or network may be better left out.
   std::vector<Clumps> subsets = {gpus};
-  if (types.size() > 1 && types.size() <= kMostTypes) subsets.insert(subsets.end(), types.begin(), types.end());
+  if (types.size() > 1 && types.size() <= kMaxTypes) subsets.insert(subsets.end(), types.begin(), types.end());
   if (few && nodes.size() > 1) subsets.insert(subsets.end(), nodes.begin(), nodes.end());
-  if (few && nodes.size() > 2 && nodes.size() <= kMostNodes)
+  if (few && nodes.size() > 2 && nodes.size() <= kMaxNodes)
     for (const Clumps& node : nodes) subsets.push_back(rest_of(gpus, node));
   for (const Clumps& subset : subsets) {
     starts.leave_out(rest_of(gpus, subset));
@@ -256,10 +256,10 @@ std::vector<Found> fresh_starts(Evaluator& evaluator, const Clumps& gpus, int mi
       starts.even_stages(subset);
     }
     const auto parts = split_by(subset, [](const Clump& clump) { return clump.node; });
-    if (parts.size() > 1 && parts.size() <= kMostNodes) starts.one_stage_each(parts, {micro_batches, {}}, {}, true);
+    if (parts.size() > 1 && parts.size() <= kMaxNodes) starts.one_stage_each(parts, {micro_batches, {}}, {}, true);
   }
   starts.leave_out({});
-  if (types.size() > 1 && types.size() <= kMostTypes) {
+  if (types.size() > 1 && types.size() <= kMaxTypes) {
     starts.one_stage_each(types, {micro_batches, {}}, {}, false);
     starts.one_stage_each({types.rbegin(), types.rend()}, {micro_batches, {}}, {}, false);
   }

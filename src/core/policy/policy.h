@@ -39,8 +39,8 @@ struct Decisions {
   std::vector<NewPlan> plans;  ///< at most one a job
   /// Every companion that holds GPUs of a known node, in the order in which the policy would take them back; where
   /// ClusterView::order_wanted.
-  std::vector<JobId> given_up_first;
-  double thinking_s = 0;       ///< time that a search with a fixed budget takes, whatever it took here
+  std::vector<JobId> reclaim_order;
+  double search_s = 0;       ///< time that a search with a fixed budget takes, whatever it took here
 };
 
 /// What a policy decides over.
@@ -57,7 +57,7 @@ struct SimulationTraits {
   Role role = Role::lends;
   double round_s = 0;           ///< between decisions; 0: whenever something changed
   bool lends_at_start = false;  ///< jobs that have just started (ElasticJobView::starting) are worth a decision
-  perf::Sends sends = perf::Sends::free;                         ///< what its predictions of throughput count
+  perf::Sends sends = perf::Sends::ignored;                         ///< what its predictions of throughput count
   redeploy::Method redeployment = redeploy::Method::local_reuse; ///< how jobs move to another plan
 };
 

@@ -20,7 +20,7 @@ struct Training {
   planner::Consistency consistency = planner::Consistency::relaxed;
   double remaining_samples = -1;    ///< until the job ends; below 0: not known
   double measured_throughput = 0;   ///< samples a second under `current`; 0: not measured yet
-  int most_gpus = 0;                ///< that it has trained on at one time so far
+  int max_gpus_so_far = 0;                ///< that it has trained on at one time so far
 };
 
 }  // namespace swell::policy

@@ -124,7 +124,7 @@ struct ClusterView {
   double now_s = 0;                                ///< seconds since any fixed moment
   /// The machines for planners, node by node as `nodes`; null where GPU types are not known.
   std::shared_ptr<const cluster::Cluster> machines;
-  bool order_wanted = false;                       ///< whether somebody reads Decisions::given_up_first
+  bool order_wanted = false;                       ///< whether somebody reads Decisions::reclaim_order
   NodePlaces places;                               ///< what is near what
 };
 

@@ -31,7 +31,7 @@ constexpr double kLinkShare = 0.7;
 constexpr double kThroughStorage_bytes_per_s = 1.5e9;
 
 double through_storage_s(const StateMoves& moves) {
-  const double bytes = (moves.most_had_bytes + moves.most_needed_bytes) / 2;  // half the way each
+  const double bytes = (moves.max_had_bytes + moves.max_needed_bytes) / 2;  // half the way each
   return bytes / kThroughCpu_bytes_per_s + bytes / kThroughStorage_bytes_per_s;
 }
 
@@ -49,9 +49,9 @@ Cost cost_of(Method method, const perf::Coefficients& coefficients, const plan::
     case Method::checkpoint_overlap:
       return {kInitialize_s, kSwitch_s + through_storage_s(moves)};
     case Method::device_to_device:
-      return {kInitialize_s, kSwitch_s + std::max(moves.most_needed_bytes / kThroughCpu_bytes_per_s, remote_s)};
+      return {kInitialize_s, kSwitch_s + std::max(moves.max_needed_bytes / kThroughCpu_bytes_per_s, remote_s)};
     case Method::local_reuse:
-      return {kInitialize_s, kSwitch_s + moves.most_local_bytes / kLocal_bytes_per_s + remote_s};
+      return {kInitialize_s, kSwitch_s + moves.max_local_bytes / kLocal_bytes_per_s + remote_s};
   }
   return {};
 }

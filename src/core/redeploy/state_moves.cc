@@ -65,7 +65,7 @@ class Comparison {
 
   StateMoves run() {
     moves_.whole_bytes = bytes({0, layers_, 0, 1});
-    for (const auto& [gpu, piece] : had_) moves_.most_had_bytes = std::max(moves_.most_had_bytes, bytes(piece));
+    for (const auto& [gpu, piece] : had_) moves_.max_had_bytes = std::max(moves_.max_had_bytes, bytes(piece));
     for (const Stage& stage : to_)
       for (const plan::GroupLayout& group : stage.layout->groups)
         for (int rank = 0; rank < stage.layout->tp; ++rank) receive(member(group, rank), stage.shard(rank));
@@ -85,11 +85,11 @@ class Comparison {
   }
 
   void receive(GpuRef gpu, const Piece& needed) {
-    moves_.most_needed_bytes = std::max(moves_.most_needed_bytes, bytes(needed));
+    moves_.max_needed_bytes = std::max(moves_.max_needed_bytes, bytes(needed));
     const auto mine = had_.find(gpu);
     if (mine != had_.end())
       if (const auto kept = common(mine->second, needed))
-        moves_.most_local_bytes = std::max(moves_.most_local_bytes, bytes(*kept));
+        moves_.max_local_bytes = std::max(moves_.max_local_bytes, bytes(*kept));
     for (const Stage& stage : from_) {
       if (!common(stage.layers, needed)) continue;
       for (int rank = 0; rank < stage.layout->tp; ++rank) {

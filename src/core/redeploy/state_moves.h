@@ -11,9 +11,9 @@ namespace swell::redeploy {
 /// parameters and optimizer state of its stage's layers, the shard of its place in its TP group.
 struct StateMoves {
   double whole_bytes = 0;        ///< one copy of everything
-  double most_had_bytes = 0;     ///< on one GPU before
-  double most_needed_bytes = 0;  ///< on one GPU afterwards
-  double most_local_bytes = 0;   ///< of what one GPU needs, what it has already
+  double max_had_bytes = 0;     ///< on one GPU before
+  double max_needed_bytes = 0;  ///< on one GPU afterwards
+  double max_local_bytes = 0;   ///< of what one GPU needs, what it has already
   double remote_bytes = 0;       ///< crosses between GPUs, over all of them
   double link_s = 0;             ///< until the last remote byte is there, if every link ran at full speed
 };

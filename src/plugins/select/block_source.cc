@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 constexpr auto poll_interval = 5s;
 constexpr auto first_interval = 300ms;
 /// Distinct complaints that are logged: garbage that changes must not fill the log.
-constexpr std::size_t most_complaints = 20;
+constexpr std::size_t max_complaints = 20;
 
 using Published = std::atomic<std::shared_ptr<const Blocks>>;
 
@@ -121,7 +121,7 @@ class Source : public std::enable_shared_from_this<Source> {
   }
 
   void complain(const std::string& text) {
-    if (complaints_.size() >= most_complaints || !complaints_.insert(text).second) return;
+    if (complaints_.size() >= max_complaints || !complaints_.insert(text).second) return;
     if (log_.error != nullptr) log_.error(("swell: select: " + text).c_str());
   }
 

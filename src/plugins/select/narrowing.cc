@@ -11,7 +11,7 @@ namespace {
 /// SELECT_MODE_RUN_NOW in the lower byte; the upper one has flags of what else is being tried.
 constexpr std::uint16_t run_now = 0;
 /// Sets of leaves that are tried for one job whose nodes are in partial use.
-constexpr int most_tries = 5;
+constexpr int max_tries = 5;
 
 std::size_t at(int leaf) { return static_cast<std::size_t>(leaf); }
 
@@ -122,7 +122,7 @@ void Narrowing::count_candidates(const Choice& choice, const Bitmap* taken) {
 }
 
 std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
-  if (choice.idle_nodes < choice.nodes) return fewer_leaves(counts_, choice.nodes, choice.idle_nodes, most_tries);
+  if (choice.idle_nodes < choice.nodes) return fewer_leaves(counts_, choice.nodes, choice.idle_nodes, max_tries);
   std::vector<int> cover = idle_cover(counts_, blocks_->groups, choice.nodes);
   if (cover.empty() || static_cast<int>(cover.size()) > choice.leaves) return {};
   if (static_cast<int>(cover.size()) == choice.leaves) {

@@ -15,7 +15,7 @@ namespace swell::select {
 struct JobTest {
   void* job = nullptr;
   Bitmap* nodes = nullptr;           ///< in: candidates; out, on success: the nodes to use
-  std::uint32_t least_nodes = 0, most_nodes = 0, wanted_nodes = 0;
+  std::uint32_t min_nodes = 0, max_nodes = 0, wanted_nodes = 0;
   std::uint16_t mode = 0;
   void* preemption_candidates = nullptr;
   void** to_preempt = nullptr;       ///< out: the jobs that must go for this one to start

@@ -36,7 +36,7 @@ swell::select::CandidateLists candidate_lists;
 swell::select::Preemption* preemption = nullptr;  ///< null: candidates stay as they are
 
 int ask_stock(const JobTest& call) {
-  return stock_job_test(call.job, call.nodes, call.least_nodes, call.most_nodes, call.wanted_nodes, call.mode,
+  return stock_job_test(call.job, call.nodes, call.min_nodes, call.max_nodes, call.wanted_nodes, call.mode,
                         call.preemption_candidates, call.to_preempt, call.exclusions, call.will_run);
 }
 
@@ -112,7 +112,7 @@ EXPORT int fini(void) noexcept {
   return stock_fini != nullptr ? stock_fini() : SLURM_SUCCESS;
 }
 
-EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t least_nodes, std::uint32_t most_nodes,
+EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t min_nodes, std::uint32_t max_nodes,
                              std::uint32_t wanted_nodes, std::uint16_t mode, void* preemption_candidates,
                              void** to_preempt, void* exclusions
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
@@ -122,7 +122,7 @@ EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t least_nodes, 
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
   void* const will_run = nullptr;
 #endif
-  const JobTest call{job,  static_cast<swell::select::Bitmap*>(nodes), least_nodes, most_nodes, wanted_nodes,
+  const JobTest call{job,  static_cast<swell::select::Bitmap*>(nodes), min_nodes, max_nodes, wanted_nodes,
                      mode, preemption_candidates, to_preempt, exclusions, will_run};
   try {
     if (preemption != nullptr) preemption->sort(static_cast<swell::select::Candidates*>(preemption_candidates));

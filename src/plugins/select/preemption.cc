@@ -31,7 +31,7 @@ Preemption::Order controllers_order() noexcept {
   static Preemption::Order known = nullptr;  // the library stays loaded for good
   if (known != nullptr) return known;
   if (void* const library = dlopen("libswell-controller.so", RTLD_LAZY | RTLD_NOLOAD))
-    known = reinterpret_cast<Preemption::Order>(dlsym(library, "swell_given_up_first"));
+    known = reinterpret_cast<Preemption::Order>(dlsym(library, "swell_reclaim_order"));
   return known;
 }
 

@@ -26,7 +26,7 @@ struct CandidateLists {
 /// any other job stays where the site's priorities put it. Used under slurmctld's write lock on jobs.
 class Preemption {
  public:
-  /// The controller's order; same as swell_given_up_first() (controller/host.h).
+  /// The controller's order; same as swell_reclaim_order() (controller/host.h).
   using Order = std::size_t (*)(std::uint32_t* companions, std::size_t room);
   Preemption(const CandidateLists& api, Order (*order)()) : api_(api), order_(order) {}
 

@@ -11,7 +11,7 @@ namespace swell::select {
 namespace {
 
 /// Of how many leaves all sets are looked at.
-constexpr std::size_t most_combined = 6;
+constexpr std::size_t max_combined = 6;
 
 const LeafCount& at(const std::vector<LeafCount>& counts, int leaf) { return counts[static_cast<std::size_t>(leaf)]; }
 
@@ -53,7 +53,7 @@ std::vector<int> idle_cover(const std::vector<LeafCount>& counts, const LeafGrou
   return best;
 }
 
-std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts, int wanted, int most_idle, std::size_t most) {
+std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts, int wanted, int max_idle, std::size_t max) {
   std::vector<int> order;
   int taken = 0;
   for (int leaf = 0; leaf < static_cast<int>(counts.size()); ++leaf) {
@@ -64,7 +64,7 @@ std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts,
     const LeafCount &left = at(counts, a), &right = at(counts, b);
     return std::tuple(right.chosen, right.idle, right.usable) < std::tuple(left.chosen, left.idle, left.usable);
   });
-  if (order.size() > most_combined) order.resize(most_combined);
+  if (order.size() > max_combined) order.resize(max_combined);
 
   struct Candidate {
     bool is_sure;
@@ -85,7 +85,7 @@ std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts,
       partly += leaf.partly;
       shared += leaf.usable - leaf.idle;
     }
-    const int idle = std::min(set.idle, most_idle);
+    const int idle = std::min(set.idle, max_idle);
     set.is_sure = partly + idle >= wanted;
     if (shared + idle >= wanted) found.push_back(std::move(set));
   }
@@ -94,9 +94,9 @@ std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts,
   });
   const auto sure = std::find_if(found.begin(), found.end(), [](const Candidate& set) { return set.is_sure; });
   if (sure != found.end()) found.erase(sure + 1, found.end());
-  if (found.size() > most) {
-    if (sure != found.end()) std::swap(found[most - 1], found.back());
-    found.resize(most);
+  if (found.size() > max) {
+    if (sure != found.end()) std::swap(found[max - 1], found.back());
+    found.resize(max);
   }
   std::vector<std::vector<int>> sets;
   for (Candidate& set : found) {

@@ -22,10 +22,10 @@ using LeafGroups = std::vector<std::vector<std::vector<int>>>;
 /// those that leave the fewest idle nodes over. Empty where there are none.
 std::vector<int> idle_cover(const std::vector<LeafCount>& counts, const LeafGroups& groups, int wanted);
 
-/// Sets of fewer leaves than cons_tres chose from that may hold `wanted` nodes of which `most_idle` at most are
+/// Sets of fewer leaves than cons_tres chose from that may hold `wanted` nodes of which `max_idle` at most are
 /// idle: the smallest first, of one size those that hold them for sure, then those that it took most nodes of, then
-/// those that leave the fewest idle nodes over. At most `most` sets; the first that is sure is the last. Within a set
+/// those that leave the fewest idle nodes over. At most `max` sets; the first that is sure is the last. Within a set
 /// the leaves with the fewest idle nodes stand first.
-std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts, int wanted, int most_idle, std::size_t most);
+std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts, int wanted, int max_idle, std::size_t max);
 
 }  // namespace swell::select

@@ -194,9 +194,9 @@ class QosChecks {
       accounts.insert(each.account);
     }
     if (lacking.empty()) return good("associations", fmt::format("every user may use \"{}\"", name_));
-    constexpr std::size_t most = 20;
-    const std::size_t left_out = lacking.size() > most ? lacking.size() - most : 0;
-    if (left_out > 0) lacking.resize(most);
+    constexpr std::size_t max = 20;
+    const std::size_t left_out = lacking.size() > max ? lacking.size() - max : 0;
+    if (left_out > 0) lacking.resize(max);
     const std::string who = fmt::format("{}{}", fmt::join(lacking, ", "), left_out > 0 ? fmt::format(" and {} more", left_out) : "");
     if (!site_.config.enforces_qos)
       return good("associations", fmt::format("AccountingStorageEnforce has no qos, so \"{}\" is open to all; not listed for {}",

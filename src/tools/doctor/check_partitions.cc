@@ -37,10 +37,10 @@ std::vector<std::string> missing_from(const std::vector<std::string>& all, const
 }
 
 std::string few(std::vector<std::string> names) {
-  constexpr std::size_t most = 5;
+  constexpr std::size_t max = 5;
   const std::size_t all = names.size();
-  if (all > most) names.resize(most);
-  return fmt::format("{}{}", fmt::join(names, ","), all > most ? fmt::format(" and {} more", all - most) : "");
+  if (all > max) names.resize(max);
+  return fmt::format("{}{}", fmt::join(names, ","), all > max ? fmt::format(" and {} more", all - max) : "");
 }
 
 /// Companions are allocated from the node that the job's agent runs on.

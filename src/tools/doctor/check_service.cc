@@ -76,7 +76,7 @@ void check_grace_of_jobs(const Site& site, Findings& findings) {
   const std::optional<std::int64_t> given = grace_of_slurm(site);
   if (!given) return;
   std::vector<std::string> short_of;
-  std::int64_t most = 0;
+  std::int64_t max = 0;
   int elastic = 0;
   for (const slurm::JobRecord& job : site.queue.jobs) {
     const auto tag = control::Tag::find(job.admin_comment);
@@ -86,7 +86,7 @@ void check_grace_of_jobs(const Site& site, Findings& findings) {
     ++elastic;
     if (spec->grace_s <= *given) continue;
     short_of.push_back(fmt::format("{} ({} s)", job.id, spec->grace_s));
-    most = std::max<std::int64_t>(most, spec->grace_s);
+    max = std::max<std::int64_t>(max, spec->grace_s);
   }
   if (short_of.empty()) {
     findings.push_back(good("grace of the jobs", fmt::format("{} elastic job{}, none asks for more than GraceTime ({} s)",
@@ -98,8 +98,8 @@ void check_grace_of_jobs(const Site& site, Findings& findings) {
       "grace of the jobs",
       fmt::format("GraceTime is {} s, less than these jobs ask for to give GPUs back: {}; when Slurm itself preempts their "
                   "companions, they may lose steps", *given, fmt::join(short_of, ", ")),
-      {by_qos ? fmt::format("sacctmgr -i modify qos where name={} set GraceTime={}", site.swell_conf->expansion_qos, most)
-              : fmt::format("scontrol update PartitionName={} GraceTime={}", site.swell_conf->expansion_partition, most)}));
+      {by_qos ? fmt::format("sacctmgr -i modify qos where name={} set GraceTime={}", site.swell_conf->expansion_qos, max)
+              : fmt::format("scontrol update PartitionName={} GraceTime={}", site.swell_conf->expansion_partition, max)}));
 }
 
 }  // namespace

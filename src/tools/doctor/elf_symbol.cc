@@ -29,11 +29,11 @@ class Image {
   bool has_text(std::uint64_t offset, const std::string& text) const {
     return offset < bytes_.size() && bytes_.compare(offset, text.size() + 1, text.c_str(), text.size() + 1) == 0;
   }
-  /// The text from `offset` to its NUL; nothing where that lies beyond `most` characters.
-  std::optional<std::string> text_at(std::uint64_t offset, std::size_t most) const {
+  /// The text from `offset` to its NUL; nothing where that lies beyond `max` characters.
+  std::optional<std::string> text_at(std::uint64_t offset, std::size_t max) const {
     if (offset >= bytes_.size()) return std::nullopt;
     const std::size_t end = bytes_.find('\0', offset);
-    if (end == std::string::npos || end - offset > most) return std::nullopt;
+    if (end == std::string::npos || end - offset > max) return std::nullopt;
     return bytes_.substr(offset, end - offset);
   }
 
@@ -99,10 +99,10 @@ Result<std::uint32_t> read_elf_constant(const std::string& path, const std::stri
 }
 
 Result<std::string> read_elf_text(const std::string& path, const std::string& name) {
-  constexpr std::size_t most = 1000;
+  constexpr std::size_t max = 1000;
   const Result<Place> place = locate(path, name);
   if (!place) return place.error();
-  const auto text = place->image.text_at(place->offset, most);
+  const auto text = place->image.text_at(place->offset, max);
   if (!text) return Error(fmt::format("{} lies nowhere in it", name));
   return *text;
 }

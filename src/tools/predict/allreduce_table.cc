@@ -46,8 +46,8 @@ double AllreduceTable::seconds(int gpus, double bytes) const {
   }
   const auto above = curve->second.lower_bound(bytes);
   if (above == curve->second.end()) {
-    const auto& [most_bytes, time] = *std::prev(above);
-    return time * bytes / most_bytes;
+    const auto& [max_bytes, time] = *std::prev(above);
+    return time * bytes / max_bytes;
   }
   if (above == curve->second.begin()) return above->second;  // latency alone
   const auto below = std::prev(above);

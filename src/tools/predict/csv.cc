@@ -59,18 +59,18 @@ std::optional<std::size_t> Csv::column(std::string_view name) const {
   return static_cast<std::size_t>(found - header_.begin());
 }
 
-Result<double> Csv::number(std::size_t row, std::string_view name, double least, double most) const {
+Result<double> Csv::number(std::size_t row, std::string_view name, double min, double max) const {
   const auto index = column(name);
   if (!index) return Error(fmt::format("there is no column \"{}\"", name));
   const std::string& text = rows_[row][*index];
   const auto value = read_number<double>(text);
-  if (!value || !std::isfinite(*value) || *value < least || *value > most)
-    return Error(fmt::format("row {}, column \"{}\": \"{}\" is not a number from {:g} to {:g}", row + 1, name, text.substr(0, 40), least, most));
+  if (!value || !std::isfinite(*value) || *value < min || *value > max)
+    return Error(fmt::format("row {}, column \"{}\": \"{}\" is not a number from {:g} to {:g}", row + 1, name, text.substr(0, 40), min, max));
   return *value;
 }
 
-Result<int> Csv::whole(std::size_t row, std::string_view name, int least, int most) const {
-  auto value = number(row, name, least, most);
+Result<int> Csv::whole(std::size_t row, std::string_view name, int min, int max) const {
+  auto value = number(row, name, min, max);
   if (!value) return value.error();
   if (*value != std::floor(*value))
     return Error(fmt::format("row {}, column \"{}\": {:g} is not a whole number", row + 1, name, *value));

@@ -19,10 +19,10 @@ class Csv {
   std::size_t rows() const noexcept { return rows_.size(); }
   std::optional<std::size_t> column(std::string_view name) const;
   const std::string& field(std::size_t row, std::size_t column) const { return rows_[row][column]; }
-  /// A finite number from `least` to `most`; the error names line, column and what was found.
-  Result<double> number(std::size_t row, std::string_view column, double least, double most) const;
+  /// A finite number from `min` to `max`; the error names line, column and what was found.
+  Result<double> number(std::size_t row, std::string_view column, double min, double max) const;
   /// The same for a whole number.
-  Result<int> whole(std::size_t row, std::string_view column, int least, int most) const;
+  Result<int> whole(std::size_t row, std::string_view column, int min, int max) const;
 
  private:
   std::vector<std::string> header_;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kScaleSigma = 0.05;  // how far models of one machine differ, as a logarithm
 constexpr double kRowSigma = 0.06;    // how far off even a fitted model is at one row
-constexpr std::size_t kMostScored = 1000;  // rows whose variance the design looks at
+constexpr std::size_t kMaxScored = 1000;  // rows whose variance the design looks at
 constexpr int kSteps = 30;
 
 using Vector = std::vector<double>;
@@ -110,11 +110,11 @@ std::vector<std::size_t> choose_rows(const std::vector<TrainingRun>& runs, const
   Matrix covariance(unknowns.count(), Vector(unknowns.count(), 0.0));
   for (std::size_t i = 0; i < unknowns.count(); ++i) covariance[i][i] = unknowns.sigma(i) * unknowns.sigma(i);
 
-  const std::size_t stride = runs.size() / kMostScored + 1;
+  const std::size_t stride = runs.size() / kMaxScored + 1;
   std::vector<bool> done(unknowns.model_count(), false);
   std::vector<std::size_t> chosen;
   while (chosen.size() < unknowns.model_count()) {
-    double most_gained = -1;
+    double max_gained = -1;
     std::size_t best = 0;
     Vector best_spread;
     for (std::size_t run = 0; run < runs.size(); ++run) {
@@ -126,8 +126,8 @@ std::vector<std::size_t> choose_rows(const std::vector<TrainingRun>& runs, const
         const double shared = dot(gradients[other], spread);
         gained += shared * shared / variance;
       }
-      if (gained > most_gained * (1 + 1e-12)) {
-        most_gained = gained;
+      if (gained > max_gained * (1 + 1e-12)) {
+        max_gained = gained;
         best = run;
         best_spread = spread;
       }

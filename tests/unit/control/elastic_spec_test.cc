@@ -26,7 +26,7 @@ bool says(const std::string& sentence, const char* words) { return sentence.find
 
 Test(elastic_spec, no_value_means_the_defaults) {
   cr_assert(good("") == ElasticSpec{});
-  cr_assert_eq(good("").most_gpus(4), 16);
+  cr_assert_eq(good("").max_total(4), 16);
 }
 
 Test(elastic_spec, reads_every_key) {

@@ -45,7 +45,7 @@ Test(limits, two_hundred_slow_clients_do_not_delay_a_good_one, .timeout = 120) {
 Test(limits, a_newcomer_takes_the_place_of_the_oldest_silent_one, .timeout = 120) {
   PrivateMunge munge;
   Server::Options options;
-  options.most_unauthenticated = 4;
+  options.max_unauthenticated = 4;
   options.first_message_s = 60;
   Host host(munge, options);
   RawPeer oldest(host, munge);
@@ -73,7 +73,7 @@ Test(limits, a_uid_that_is_not_allowed_is_told_so, .timeout = 120) {
 Test(limits, one_user_has_so_many_connections_and_no_more, .timeout = 120) {
   PrivateMunge munge;
   Server::Options options;
-  options.most_connections_per_user = 2;
+  options.max_connections_per_user = 2;
   Host host(munge, options);
   const auto one = client_of(host, munge), two = client_of(host, munge), three = client_of(host, munge);
   for (Client* client : {one.get(), two.get()}) {
@@ -98,7 +98,7 @@ Test(limits, a_server_of_another_user_is_not_trusted, .timeout = 120) {
 Test(limits, who_reads_too_slowly_is_closed, .timeout = 120) {
   PrivateMunge munge;
   Server::Options options;
-  options.most_frame_bytes = 4096;
+  options.max_frame_bytes = 4096;
   Host host(munge, options);
   const auto client = client_of(host, munge);
   cr_assert(client->send(hello(1)).ok());

@@ -60,7 +60,7 @@ Test(transport, closing_sends_what_is_queued_and_gives_no_event, .timeout = 120)
 Test(transport, a_frame_above_the_cap_is_refused, .timeout = 120) {
   PrivateMunge munge;
   Server::Options options;
-  options.most_frame_bytes = 4096;
+  options.max_frame_bytes = 4096;
   Host host(munge, options);
   RawPeer peer(host, munge);
   peer.send(std::string("\x7f\xff\xff\xff", 4));

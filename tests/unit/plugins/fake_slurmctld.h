@@ -93,14 +93,14 @@ inline int cons_tres(const JobTest& call) {
   if (accepts && !accepts(call)) return -1;
   std::vector<bool> taken(call.nodes->bits.size());
   std::uint32_t count = 0;
-  const std::uint32_t wanted = std::max(call.least_nodes, call.wanted_nodes);
+  const std::uint32_t wanted = std::max(call.min_nodes, call.wanted_nodes);
   for (std::size_t i = 0; i < taken.size() && count < wanted; ++i)
     if (call.nodes->bits[i] && fits[i]) {
       taken[i] = true;
       ++count;
     }
   call.nodes->bits = taken;
-  return count >= call.least_nodes ? 0 : -1;
+  return count >= call.min_nodes ? 0 : -1;
 }
 
 /// `count` nodes, all of them idle.

@@ -38,11 +38,11 @@ struct Question {
   JobTest call;
   int result = 0;
 
-  explicit Question(std::uint32_t least, std::uint32_t wanted = 0, std::uint16_t mode = 0) {
+  explicit Question(std::uint32_t min, std::uint32_t wanted = 0, std::uint16_t mode = 0) {
     nodes.bits.assign(static_cast<std::size_t>(fake::node_count), true);
     call.nodes = &nodes;
-    call.least_nodes = least;
-    call.wanted_nodes = call.most_nodes = std::max(least, wanted);
+    call.min_nodes = min;
+    call.wanted_nodes = call.max_nodes = std::max(min, wanted);
     call.mode = mode;
   }
   Question& ask(Narrowing& narrowing, const std::shared_ptr<const Blocks>& blocks) {

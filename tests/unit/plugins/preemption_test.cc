@@ -33,11 +33,11 @@ void* find_job(std::uint32_t id) {
   const auto found = world->jobs.find(id);
   return found != world->jobs.end() ? &found->second : nullptr;
 }
-std::size_t given_up_first(std::uint32_t* ids, std::size_t room) {
+std::size_t reclaim_order(std::uint32_t* ids, std::size_t room) {
   std::copy_n(world->order.begin(), std::min(room, world->order.size()), ids);
   return world->order.size();
 }
-Preemption::Order controller() { return given_up_first; }
+Preemption::Order controller() { return reclaim_order; }
 Preemption::Order no_controller() { return nullptr; }
 const CandidateLists fake{count, pop, append, find_job};
 

@@ -42,7 +42,7 @@ Test(simulation, policies_see_on_how_many_gpus_a_job_has_trained) {
   struct Watcher final : policy::Policy {
     policy::Decisions decide(const policy::ClusterView& view) const override {
       for (const policy::ElasticJobView& job : view.jobs)
-        if (job.id == 1) seen.push_back(job.training->most_gpus);
+        if (job.id == 1) seen.push_back(job.training->max_gpus_so_far);
       return lender.decide(view);
     }
     policy::FewestFirst lender;
@@ -53,7 +53,7 @@ Test(simulation, policies_see_on_how_many_gpus_a_job_has_trained) {
   world.run();
   cr_assert_eq(watcher.seen.front(), 4);
   cr_assert_gt(watcher.seen.back(), 4);
-  cr_assert(std::is_sorted(watcher.seen.begin(), watcher.seen.end()), "less when GPUs were taken back");
+  cr_assert(std::is_sorted(watcher.seen.begin(), watcher.seen.end()), "less when GPUs were reclaimed");
 }
 
 Test(simulation, rigid_jobs_are_lent_nothing) {
@@ -77,7 +77,7 @@ Test(simulation, a_waiting_job_gets_lent_gpus_back_after_the_reclaim) {
 }
 
 Test(simulation, without_a_policys_help_slurm_preempts_companions) {
-  /// Lends once and never takes back.
+  /// Lends once and never reclaims.
   struct Stubborn final : policy::Policy {
     policy::Decisions decide(const policy::ClusterView& view) const override {
       policy::Decisions decisions;

@@ -45,7 +45,7 @@ struct AtStart final : policy::Policy {
   explicit AtStart(plan::Layout its_plan) : plan(std::move(its_plan)) {}
   policy::Decisions decide(const policy::ClusterView& view) const override {
     policy::Decisions decisions;
-    decisions.thinking_s = thinking_s;
+    decisions.search_s = search_s;
     if (view.jobs.empty()) return decisions;
     const policy::ElasticJobView& job = view.jobs[0];
     if (job.training->coefficients) {
@@ -64,7 +64,7 @@ struct AtStart final : policy::Policy {
   policy::SimulationTraits simulation_traits() const noexcept override { return {.lends_at_start = true}; }
 
   plan::Layout plan;
-  double thinking_s = 0;
+  double search_s = 0;
   mutable std::optional<double> profiled_s;  ///< when a profile was first seen
   mutable std::vector<std::shared_ptr<const perf::Coefficients>> profiles;
 };
@@ -80,7 +80,7 @@ double first_lent_s(const Outcome& outcome, std::uint32_t job) {
 Test(starting, a_job_starts_anew_on_its_new_plan_and_what_it_did_before_is_void) {
   Lone world({{4, 0, 3600}});
   AtStart lender(world.doubled);
-  lender.thinking_s = 5;
+  lender.search_s = 5;
   world.setup.policy = &lender;
   const Outcome outcome = world.run();
   cr_assert_gt(kProfileIterations * world.basic_s, 5, "or it is not starting any more");
@@ -94,12 +94,12 @@ Test(starting, a_job_starts_anew_on_its_new_plan_and_what_it_did_before_is_void)
 Test(starting, one_profile_comes_and_it_is_of_the_new_workers) {
   Lone world({{4, 0, 3600}});
   AtStart lender(world.doubled);
-  lender.thinking_s = 0.9 * kProfileIterations * world.basic_s;  // just before the first workers' profile
+  lender.search_s = 0.9 * kProfileIterations * world.basic_s;  // just before the first workers' profile
   world.setup.policy = &lender;
-  cr_assert_lt(lender.thinking_s, redeploy::kInitialize_s, "or it is not starting any more");
+  cr_assert_lt(lender.search_s, redeploy::kInitialize_s, "or it is not starting any more");
   world.run();
   cr_assert(lender.profiled_s.has_value());
-  const double by_hand = lender.thinking_s + kProfileIterations * world.doubled_s;
+  const double by_hand = lender.search_s + kProfileIterations * world.doubled_s;
   cr_assert(near(*lender.profiled_s, by_hand, 1e-6), "%g, not %g", *lender.profiled_s, by_hand);
   cr_assert_eq(lender.profiles.size(), 1u);
 }

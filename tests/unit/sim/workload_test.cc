@@ -71,10 +71,10 @@ Test(workload, long_jobs_are_as_frequent_as_in_the_trace) {
   WorkloadOptions options;
   options.trace_gpus = 640;
   const auto workload = make_workload(many(), site.types, site.cluster, options, 1);
-  double most = 0;
-  for (const JobSpec& job : workload->jobs) most = std::max(most, job.basic_s);
+  double max = 0;
+  for (const JobSpec& job : workload->jobs) max = std::max(max, job.basic_s);
   int longest = 0;
-  for (const JobSpec& job : workload->jobs) longest += job.basic_s > 0.9 * most ? 1 : 0;
+  for (const JobSpec& job : workload->jobs) longest += job.basic_s > 0.9 * max ? 1 : 0;
   cr_assert_eq(longest, 10);
 }
 

@@ -25,10 +25,10 @@ plan::GpuMask lowest(plan::GpuMask gpus, int wanted) {
 
 /// Whole workers that fit into `free`.
 int workers_in(const Resources& free, const Resources& worker) {
-  int most = free.gpus / worker.gpus;
-  if (worker.cpus > 0) most = std::min(most, free.cpus / worker.cpus);
-  if (worker.memory_mib > 0) most = std::min(most, static_cast<int>(free.memory_mib / worker.memory_mib));
-  return std::max(most, 0);
+  int max = free.gpus / worker.gpus;
+  if (worker.cpus > 0) max = std::min(max, free.cpus / worker.cpus);
+  if (worker.memory_mib > 0) max = std::min(max, static_cast<int>(free.memory_mib / worker.memory_mib));
+  return std::max(max, 0);
 }
 
 bool uses(const plan::Layout& layout, NodeIndex node, plan::GpuMask gpus) {
@@ -77,15 +77,15 @@ std::vector<cluster::GpuRef> Expansions::offered(const ElasticJobView& job) cons
   return gpus;
 }
 
-std::vector<Offer> Expansions::offers(const Runner& runner, int most) {
+std::vector<Offer> Expansions::offers(const Runner& runner, int max) {
   const ElasticJobView& job = *runner.job;
-  most = std::min(most, job.max_gpus - runner.total);
+  max = std::min(max, job.max_gpus - runner.total);
   std::vector<Offer> offers;
-  if (most < 1) return offers;
+  if (max < 1) return offers;
   const std::vector<cluster::GpuRef> free = offered(job);
   if (free.empty()) return offers;
-  const Scaling scaling = tables_.of(*job.training, runner.layout, free, static_cast<std::size_t>(most), *room_.view().machines);
-  most_evaluated_ = std::max(most_evaluated_, scaling.evaluated());
+  const Scaling scaling = tables_.of(*job.training, runner.layout, free, static_cast<std::size_t>(max), *room_.view().machines);
+  max_evaluated_ = std::max(max_evaluated_, scaling.evaluated());
   ran_out_ = ran_out_ || !scaling.complete();
   std::map<int, int> on_node;
   int partial = 0;  // nodes with part of a worker
@@ -135,7 +135,7 @@ void Expansions::write(Decisions& decisions) const {
 std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const Room& room) {
   std::vector<cluster::GpuRef> gpus;
   for (const CompanionView& companion : job.companions) {
-    if (companion.leaving || companion.node < 0 || room.is_taken_back(companion.id)) continue;
+    if (companion.leaving || companion.node < 0 || room.is_reclaimed(companion.id)) continue;
     for (plan::GpuMask left = companion.gpus; left != 0; left &= left - 1)
       gpus.push_back({companion.node, std::countr_zero(left)});
   }
@@ -178,7 +178,7 @@ void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisi
   const ClusterView& view = room.view();
   for (const ElasticJobView& job : view.jobs) {
     const bool now = std::any_of(job.companions.begin(), job.companions.end(), [&](const CompanionView& companion) {
-      return room.is_taken_back(companion.id) && Expansions::can_plan(job, view) &&
+      return room.is_reclaimed(companion.id) && Expansions::can_plan(job, view) &&
              uses(job.training->current, companion.node, companion.gpus);
     });
     if (!now) continue;

@@ -50,8 +50,8 @@ class Expansions {
   const std::vector<Runner>& runners() const noexcept { return runners_; }
   static bool can_plan(const ElasticJobView& job, const ClusterView& view);
 
-  /// Every prefix that the job may have, as it lies now, with at most `most` GPUs.
-  std::vector<Offer> offers(const Runner& runner, int most);
+  /// Every prefix that the job may have, as it lies now, with at most `max` GPUs.
+  std::vector<Offer> offers(const Runner& runner, int max);
   /// Lends what an offer, made since the last change, says.
   void lend(Runner& runner, const Offer& offer);
   /// Offers from now on count what a companion holds as idle.
@@ -63,7 +63,7 @@ class Expansions {
   void write(Decisions& decisions) const;
   /// The longest that a search for one of the offers looked at went on: plans evaluated; and whether
   /// one of them ended before it was done.
-  long most_evaluated() const noexcept { return most_evaluated_; }
+  long max_evaluated() const noexcept { return max_evaluated_; }
   bool ran_out() const noexcept { return ran_out_; }
 
  private:
@@ -74,7 +74,7 @@ class Expansions {
   std::vector<plan::GpuMask> idle_;  ///< by node
   std::vector<Runner> runners_;
   long changes_ = 0;
-  long most_evaluated_ = 0;
+  long max_evaluated_ = 0;
   bool ran_out_ = false;
 };
 

@@ -9,14 +9,14 @@ Decisions FewestFirst::decide(const ClusterView& view) const {
   Room room(view);
   // Who has the most loses the least.
   const Room::Loss loss = [&](const ElasticJobView& job, const CompanionView&) { return -room.total(job); };
-  room.serve_queue(options_.queue_depth, loss, Room::Nodes::most_idle_first);
+  room.serve_queue(options_.queue_depth, loss, Room::Nodes::by_idle);
   room.close();
   std::vector<const ElasticJobView*> jobs;
   for (const ElasticJobView& job : view.jobs) jobs.push_back(&job);
   Decisions decisions;
-  decisions.grants = lend_worker_by_worker(room, jobs, options_.least_growth);
+  decisions.grants = lend_worker_by_worker(room, jobs, options_.min_growth);
   decisions.reclaims = room.reclaims();
-  if (view.order_wanted) decisions.given_up_first = room.take_back_all(loss);
+  if (view.order_wanted) decisions.reclaim_order = room.reclaim_order(loss);
   return decisions;
 }
 

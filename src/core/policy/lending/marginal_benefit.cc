@@ -20,10 +20,10 @@ constexpr int kAnyNumber = 1 << 20;
 constexpr double kKept = 0.9;
 
 /// Algorithm 1, without plans from scratch: Suika has none, and they take two thirds of the time.
-std::unique_ptr<const planner::Solver> incremental(int most_free) {
+std::unique_ptr<const planner::Solver> incremental(int max_free) {
   planner::Incremental::Options options;
   options.fresh = false;
-  options.most_free = most_free;
+  options.max_free = max_free;
   return std::make_unique<planner::Incremental>(options);
 }
 
@@ -36,10 +36,10 @@ class Decision {
   Decisions run() {
     for (const ElasticJobView& job : view_.jobs)
       if (!job.companions.empty()) steps_[job.id] = steps(job, grown_, view_);
-    const Room::Loss least = [this](const ElasticJobView& job, const CompanionView& companion) { return loss(job, companion); };
-    room_.serve_queue(options_.queue_depth, least, Room::Nodes::least_loss_first);
+    const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) { return loss(job, companion); };
+    room_.serve_queue(options_.queue_depth, loss_of, Room::Nodes::by_loss);
     const double tau = threshold();
-    take_back_below(tau);
+    reclaim_below(tau);
     room_.close();
     Decisions decisions;
     Expansions expansions(room_, growing_);
@@ -48,10 +48,10 @@ class Decision {
     write_shrunk(room_, grown_, decisions);
     lend_to_unprofiled(decisions);
     decisions.reclaims = room_.reclaims();
-    if (view_.order_wanted) decisions.given_up_first = room_.take_back_all(least);
+    if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
     if (options_.evaluations_per_s > 0)
-      decisions.thinking_s = expansions.ran_out() ? options_.search_s
-                                                  : static_cast<double>(expansions.most_evaluated()) / options_.evaluations_per_s;
+      decisions.search_s = expansions.ran_out() ? options_.search_s
+                                                  : static_cast<double>(expansions.max_evaluated()) / options_.evaluations_per_s;
     return decisions;
   }
 
@@ -77,14 +77,14 @@ class Decision {
     return std::pow(std::clamp(intensity, 0.0, 1.0), options_.aggressiveness);
   }
 
-  void take_back_below(double tau) {
+  void reclaim_below(double tau) {
     for (const ElasticJobView& job : view_.jobs) {
       const auto found = steps_.find(job.id);
       if (found == steps_.end()) continue;
       for (auto step = found->second.rbegin(); step != found->second.rend(); ++step) {
-        if (room_.is_taken_back(step->companion->id)) continue;
+        if (room_.is_reclaimed(step->companion->id)) continue;
         if (step->benefit >= kKept * tau) break;
-        room_.take_back(job, *step->companion);
+        room_.reclaim(job, *step->companion);
       }
     }
   }
@@ -143,7 +143,7 @@ class Decision {
     std::vector<const ElasticJobView*> others;
     for (const ElasticJobView& job : view_.jobs)
       if (!Expansions::can_plan(job, view_)) others.push_back(&job);
-    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.least_growth)) decisions.grants.push_back(grant);
+    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth)) decisions.grants.push_back(grant);
   }
 
   const ClusterView& view_;

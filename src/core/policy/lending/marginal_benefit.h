@@ -6,8 +6,8 @@
 
 namespace swell::policy {
 
-/// Lends idle GPUs where they help most: Suika, Algorithm 2. Basic demand comes first, and takes back
-/// what benefits least; what benefits less than tau is taken back too; then the best pair of a job
+/// Lends idle GPUs where they help most: Suika, Algorithm 2. Basic demand comes first, and reclaims
+/// what benefits least; what benefits less than tau is reclaimed too; then the best pair of a job
 /// and a prefix of its GPUs in affinity order, again and again. Jobs without a profile get what is
 /// left, as fewest-first would. Thread-safe: remembers pure results alone.
 class MarginalBenefit final : public Policy {
@@ -20,7 +20,7 @@ class MarginalBenefit final : public Policy {
     /// ratio to this power; 0: it does not (Suika, section 7).
     double fairness = 0.0;
     int queue_depth = 1000;     ///< pending jobs looked at, from the head
-    double least_growth = 0.1;  ///< of jobs without a profile; see FewestFirst
+    double min_growth = 0.1;  ///< of jobs without a profile; see FewestFirst
     double search_s = 0;        ///< a search for one plan that takes longer counts as failed; 0: no limit
     double evaluations_per_s = 0;  ///< turns a solver's count into time; 0: takes no time
   };

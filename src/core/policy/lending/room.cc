@@ -44,7 +44,7 @@ void Room::make_room(const PendingDemand& demand, Nodes nodes) {
   if (auto shares = place(demand, *view_, free_)) return keep(*shares);
   // Not on idle GPUs: with lent ones.
   std::vector<NodeIndex> order = view_->partitions[at(demand.partition)];
-  if (nodes == Nodes::most_idle_first) {
+  if (nodes == Nodes::by_idle) {
     std::stable_sort(order.begin(), order.end(),
                      [&](NodeIndex a, NodeIndex b) { return free_[at(a)].gpus > free_[at(b)].gpus; });
   } else {
@@ -57,7 +57,7 @@ void Room::make_room(const PendingDemand& demand, Nodes nodes) {
     does_not_fit_.push_back(&demand);
     return;
   }
-  for (const Share& share : *shares) take_back_on(share, demand.id);
+  for (const Share& share : *shares) reclaim_on(share, demand.id);
   keep(*shares);
 }
 
@@ -93,11 +93,11 @@ std::vector<std::size_t> Room::by_loss(NodeIndex node) const {
 double Room::loss_on(NodeIndex node, const Resources& needed) const {
   Resources idle = free_[at(node)];
   for (std::size_t index : lent_on_[at(node)])
-    if (lent_[index].taken_back && !counted_.contains(index)) idle += lent_[index].companion->held;
+    if (lent_[index].reclaimed && !counted_.contains(index)) idle += lent_[index].companion->held;
   double sum = 0;
   for (std::size_t index : by_loss(node)) {
     if (idle.covers(needed)) break;
-    if (lent_[index].taken_back) continue;
+    if (lent_[index].reclaimed) continue;
     idle += lent_[index].companion->held;
     sum += std::max(loss_of(index), 0.0) * lent_[index].companion->held.gpus;
   }
@@ -106,38 +106,38 @@ double Room::loss_on(NodeIndex node, const Resources& needed) const {
 
 /// Takes companions on a node back until the share is covered by what is idle there, those of the
 /// least loss first. Companions that leave already count as taken.
-void Room::take_back_on(const Share& share, JobId needed_by) {
+void Room::reclaim_on(const Share& share, JobId needed_by) {
   Resources idle = free_[at(share.node)];
   for (std::size_t index : lent_on_[at(share.node)])
-    if (lent_[index].taken_back) idle += counted_once(index);
+    if (lent_[index].reclaimed) idle += counted_once(index);
   for (std::size_t index : by_loss(share.node)) {
     if (idle.covers(share.taken)) break;
-    if (lent_[index].taken_back) continue;
-    take_back(lent_[index], needed_by);
+    if (lent_[index].reclaimed) continue;
+    reclaim(lent_[index], needed_by);
     idle += counted_once(index);
   }
 }
 
-void Room::take_back(Lent& lent, JobId needed_by) {
-  lent.taken_back = true;
+void Room::reclaim(Lent& lent, JobId needed_by) {
+  lent.reclaimed = true;
   total_[lent.job->id] -= lent.companion->held.gpus;
   shrunk_.insert(lent.job->id);
-  taken_.insert(lent.companion->id);
+  reclaimed_.insert(lent.companion->id);
   reclaims_.push_back({lent.job->id, lent.companion->id, needed_by});
 }
 
-void Room::take_back(const ElasticJobView& job, const CompanionView& companion) {
+void Room::reclaim(const ElasticJobView& job, const CompanionView& companion) {
   for (Lent& lent : lent_)
-    if (lent.job == &job && lent.companion == &companion && !lent.taken_back) take_back(lent, 0);
+    if (lent.job == &job && lent.companion == &companion && !lent.reclaimed) reclaim(lent, 0);
 }
 
-std::vector<JobId> Room::take_back_all(const Loss& loss) {
+std::vector<JobId> Room::reclaim_order(const Loss& loss) {
   std::vector<JobId> order;
   // Of equal loss the lowest node's first, as for a pending job that any would do for.
   using Entry = std::tuple<double, NodeIndex, std::size_t>;  // loss, node, index into lent_
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   for (std::size_t i = 0; i < lent_.size(); ++i) {
-    if (lent_[i].taken_back) order.push_back(lent_[i].companion->id);
+    if (lent_[i].reclaimed) order.push_back(lent_[i].companion->id);
     else queue.emplace(loss(*lent_[i].job, *lent_[i].companion), lent_[i].companion->node, i);
   }
   while (!queue.empty()) {
@@ -149,14 +149,14 @@ std::vector<JobId> Room::take_back_all(const Loss& loss) {
       queue.emplace(now, node, index);
       continue;
     }
-    lent.taken_back = true;
+    lent.reclaimed = true;
     total_[lent.job->id] -= lent.companion->held.gpus;
     order.push_back(lent.companion->id);
   }
   return order;
 }
 
-/// What a leaving companion gives back; added to `free_` the first time it is counted on.
+/// What a leaving companion returns; added to `free_` the first time it is counted on.
 Resources Room::counted_once(std::size_t index) {
   if (!counted_.insert(index).second) return Resources{};
   const CompanionView& companion = *lent_[index].companion;

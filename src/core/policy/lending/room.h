@@ -12,25 +12,25 @@
 namespace swell::policy {
 
 /// The cluster while one decision is worked out: what is idle, what is kept for pending jobs, what is
-/// taken back. Basic demand first; what is left may be lent. Refers to the view.
+/// reclaimed. Basic demand first; what is left may be lent. Refers to the view.
 class Room {
  public:
-  /// What the cluster loses with a companion; those that lose least are taken back first.
+  /// What the cluster loses with a companion; those that lose least are reclaimed first.
   using Loss = std::function<double(const ElasticJobView&, const CompanionView&)>;
   /// Which nodes a pending job is given where idle GPUs alone do not do.
   enum class Nodes {
-    most_idle_first,
-    least_loss_first,  ///< by the sum of what would have to be taken back there
+    by_idle,
+    by_loss,  ///< by the sum of what would have to be reclaimed there
   };
 
   explicit Room(const ClusterView& view);
 
-  /// Keeps what the first `depth` pending jobs could start on, in the queue's order, and takes
-  /// companions back where that is needed. Once, before anything is lent.
+  /// Keeps what the first `depth` pending jobs could start on, in the queue's order, and reclaims
+  /// companions where that is needed. REQUIRES: called once, before anything is lent.
   void serve_queue(int depth, const Loss& loss, Nodes nodes);
-  /// Takes a companion back though no pending job needs it. What it holds is lent only once it is idle.
-  void take_back(const ElasticJobView& job, const CompanionView& companion);
-  /// To be called before the first lend(): what leaves is no longer counted as idle.
+  /// Reclaims a companion though no pending job needs it. What it holds is lent only once it is idle.
+  void reclaim(const ElasticJobView& job, const CompanionView& companion);
+  /// Counts what leaves as busy from now on. REQUIRES: serve_queue() and every reclaim() are done, lend() has not run.
   void close();
 
   /// Whether one more of `needed` may be lent on `node` to `job`: idle, not kept, not settling, and
@@ -41,16 +41,16 @@ class Room {
   /// Idle and not kept for a pending job; below 0 where more is kept than is idle.
   const Resources& free(NodeIndex node) const { return free_[static_cast<std::size_t>(node)]; }
 
-  /// GPUs of a job without those taken back.
+  /// GPUs of a job without those reclaimed.
   int total(const ElasticJobView& job) const { return total_.at(job.id); }
-  /// Whether the job gives anything back, by this decision or an earlier one: then it does not grow.
+  /// Whether anything of the job is reclaimed, by this decision or an earlier one: then it does not grow.
   bool shrinks(const ElasticJobView& job) const;
-  bool is_taken_back(JobId companion) const { return taken_.contains(companion); }
+  bool is_reclaimed(JobId companion) const { return reclaimed_.contains(companion); }
   const std::vector<Reclaim>& reclaims() const noexcept { return reclaims_; }
-  /// Every companion on a known node, in the order in which they would be taken back were all needed: those
-  /// first that leave by an earlier decision or by this one. Last of all: nothing is lent any more afterwards.
-  std::vector<JobId> take_back_all(const Loss& loss);
-  /// GPUs kept for pending jobs, those that are taken back for them included.
+  /// Every companion on a known node, in the order in which they would be reclaimed were all needed: those
+  /// first that leave by an earlier decision or by this one. Uses the room up: nothing may be lent afterwards.
+  std::vector<JobId> reclaim_order(const Loss& loss);
+  /// GPUs kept for pending jobs, those that are reclaimed for them included.
   int kept_gpus() const noexcept { return kept_; }
   const ClusterView& view() const noexcept { return *view_; }
 
@@ -58,7 +58,7 @@ class Room {
   struct Lent {
     const ElasticJobView* job;
     const CompanionView* companion;
-    bool taken_back = false;
+    bool reclaimed = false;
   };
   void make_room(const PendingDemand& demand, Nodes nodes);
   bool known_not_to_fit(const PendingDemand& demand) const;
@@ -66,18 +66,18 @@ class Room {
   std::vector<std::size_t> by_loss(NodeIndex node) const;
   double loss_of(std::size_t index) const { return (*loss_)(*lent_[index].job, *lent_[index].companion); }
   double loss_on(NodeIndex node, const Resources& needed) const;
-  void take_back_on(const Share& share, JobId needed_by);
-  void take_back(Lent& lent, JobId needed_by);
+  void reclaim_on(const Share& share, JobId needed_by);
+  void reclaim(Lent& lent, JobId needed_by);
   Resources counted_once(std::size_t index);
 
   const ClusterView* view_;
   const Loss* loss_ = nullptr;  ///< while the queue is served
   std::vector<Resources> free_;
-  std::vector<Resources> soon_;  ///< the same with every companion given back
+  std::vector<Resources> soon_;  ///< the same with every companion reclaimed
   std::vector<Lent> lent_;
   std::vector<std::vector<std::size_t>> lent_on_;  ///< by node, indices into lent_
   std::map<JobId, int> total_;
-  std::set<JobId> shrunk_, taken_;
+  std::set<JobId> shrunk_, reclaimed_;
   std::set<std::size_t> counted_;
   std::set<NodeIndex> promised_;
   std::vector<const PendingDemand*> does_not_fit_;

@@ -14,9 +14,9 @@ std::shared_ptr<const planner::ScaleTable> ScaleTables::find(const std::string& 
 }
 
 Scaling ScaleTables::of(const Training& training, const plan::Layout& current, const std::vector<cluster::GpuRef>& free,
-                        std::size_t most, const cluster::Cluster& machines) const {
+                        std::size_t max, const cluster::Cluster& machines) const {
   std::vector<cluster::GpuRef> order = planner::affinity_order(current, free, machines);
-  if (order.size() > most) order.resize(most);
+  if (order.size() > max) order.resize(max);
   auto names = std::make_shared<const Canonical>(training, current, order, machines);
   if (auto known = find(names->key())) return {std::move(known), std::move(names)};
 
@@ -25,7 +25,7 @@ Scaling ScaleTables::of(const Training& training, const plan::Layout& current, c
   auto table = std::make_shared<const planner::ScaleTable>(
       solver_->solve({model, names->current(), names->free(), training.consistency}, {}));
   const std::lock_guard lock(mutex_);
-  if (recent_.size() >= most_) {
+  if (recent_.size() >= max_) {
     older_ = std::move(recent_);
     recent_.clear();
   }

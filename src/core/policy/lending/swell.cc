@@ -22,7 +22,7 @@ constexpr double kYoung_s = 10;
 constexpr double kBetterThanLinear = 1.25;
 
 /// Of a job's speed, however long it pauses.
-constexpr double kLeastLeft = 0.01;
+constexpr double kMinLeft = 0.01;
 
 /// GPUs looked at in one step: the time to plan grows with their square, and steps follow each other.
 constexpr int kStep = 64;
@@ -39,8 +39,8 @@ class Decision {
       basic_[job.id] = speed(job, job.training->basic);
       now_[job.id] = speed(job, job.training->current);
     }
-    const Room::Loss least = [this](const ElasticJobView& job, const CompanionView& companion) { return loss(job, companion); };
-    room_.serve_queue(options_.queue_depth, least, basic_.empty() ? Room::Nodes::most_idle_first : Room::Nodes::least_loss_first);
+    const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) { return loss(job, companion); };
+    room_.serve_queue(options_.queue_depth, loss_of, basic_.empty() ? Room::Nodes::by_idle : Room::Nodes::by_loss);
     rebalance();
     room_.close();
     Decisions decisions;
@@ -49,9 +49,9 @@ class Decision {
     std::vector<const ElasticJobView*> others;
     for (const ElasticJobView& job : view_.jobs)
       if (!Expansions::can_plan(job, view_)) others.push_back(&job);
-    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.least_growth)) decisions.grants.push_back(grant);
+    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth)) decisions.grants.push_back(grant);
     decisions.reclaims = room_.reclaims();
-    if (view_.order_wanted) decisions.given_up_first = room_.take_back_all(least);
+    if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
     return decisions;
   }
 
@@ -106,13 +106,13 @@ class Decision {
   /// the job has run, since durations have long tails: half of the jobs of an age reach twice that age.
   double horizon_s(const ElasticJobView& job, double throughput) const {
     if (job.training->remaining_samples >= 0) return job.training->remaining_samples / throughput;
-    return std::max(view_.now_s - job.started_s, options_.least_horizon_s);
+    return std::max(view_.now_s - job.started_s, options_.min_horizon_s);
   }
 
   /// `throughput` less what a pause takes of the horizon.
   double after_pause(const ElasticJobView& job, double throughput, double pause_s) const {
     const double share = pause_s / horizon_s(job, throughput);
-    return throughput * std::max(1 - share, kLeastLeft);
+    return throughput * std::max(1 - share, kMinLeft);
   }
 
   // ---- from those who gain little to those who gain much
@@ -134,7 +134,7 @@ class Decision {
       const Companions worth_less = companions_below(worth / options_.margin, *taker, shrunk);
       if (worth_less.empty()) continue;
       for (const auto& [job, companion] : best_for(*taker, worth_less)) {
-        room_.take_back(*job, *companion);
+        room_.reclaim(*job, *companion);
         shrunk.insert(job->id);
       }
     }
@@ -218,7 +218,7 @@ class Decision {
   bool worth_it(const Runner& runner) const {
     const ElasticJobView& job = *runner.job;
     const double now = speed_now(job), times = runner.throughput / now;
-    if (times < options_.least_speedup) return false;
+    if (times < options_.min_speedup) return false;
     if (job.starting) return true;
     const redeploy::Cost cost = cost_of(job, runner.layout);
     return horizon_s(job, now) > cost.delay_s + times / (times - 1) * cost.pause_s;
@@ -227,15 +227,15 @@ class Decision {
   /// Lends; where a job's change is not worth it, lends anew with fewer GPUs for that job.
   void lend(Decisions& decisions) {
     const Room before = room_;
-    std::map<JobId, int> most;
+    std::map<JobId, int> max;
     for (;;) {
       room_ = before;
       Expansions expansions(room_, tables_);
-      scale_out(expansions, most);
+      scale_out(expansions, max);
       bool all = true;
       for (const Runner& runner : expansions.runners())
         if (!runner.lent.empty() && !worth_it(runner)) {
-          most[runner.job->id] = (runner.total - room_.total(*runner.job)) / 2;
+          max[runner.job->id] = (runner.total - room_.total(*runner.job)) / 2;
           all = false;
         }
       if (!all) continue;
@@ -253,10 +253,10 @@ class Decision {
     bool operator<(const Best& other) const { return gain != other.gain ? gain < other.gain : runner > other.runner; }
   };
 
-  std::optional<Best> best_of(Expansions& expansions, std::size_t index, const std::map<JobId, int>& most) const {
+  std::optional<Best> best_of(Expansions& expansions, std::size_t index, const std::map<JobId, int>& max) const {
     const Runner& runner = expansions.runners()[index];
     int gpus = runner.layout.gpu_count();
-    if (const auto found = most.find(runner.job->id); found != most.end())
+    if (const auto found = max.find(runner.job->id); found != max.end())
       gpus = std::min(gpus, found->second - (runner.total - room_.total(*runner.job)));
     std::optional<Best> best = best_within(expansions, index, std::min(gpus, kStep));
     // Some plans are only helped by many more: twice the groups, say.
@@ -281,7 +281,7 @@ class Decision {
     return {gain(*runner.job, runner.throughput, one_more), index, expansions.changes(), std::nullopt};
   }
 
-  void scale_out(Expansions& expansions, const std::map<JobId, int>& most) const {
+  void scale_out(Expansions& expansions, const std::map<JobId, int>& max) const {
     std::priority_queue<Best> queue;
     for (std::size_t i = 0; i < expansions.runners().size(); ++i) queue.push(at_most(expansions, i));
     while (!queue.empty()) {
@@ -290,7 +290,7 @@ class Decision {
       if (best.offer && best.as_of == expansions.changes()) {
         expansions.lend(expansions.runners()[best.runner], *best.offer);
         queue.push(at_most(expansions, best.runner));
-      } else if (auto next = best_of(expansions, best.runner, most)) {
+      } else if (auto next = best_of(expansions, best.runner, max)) {
         queue.push(std::move(*next));
       }
     }
@@ -321,7 +321,7 @@ ClusterView with_expectations(ClusterView view) {
 std::unique_ptr<const planner::Solver> as_far_as_asked() {
   planner::Incremental::Options options;
   options.fresh = false;
-  options.most_free = 1 << 20;
+  options.max_free = 1 << 20;
   return std::make_unique<planner::FewerMicroBatches>(std::make_unique<planner::Incremental>(options));
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 class Lending {
  public:
-  Lending(Room& room, double least_growth) : room_(room), least_growth_(least_growth) {}
+  Lending(Room& room, double min_growth) : room_(room), min_growth_(min_growth) {}
 
   std::vector<Grant> run(const std::vector<const ElasticJobView*>& jobs) {
     std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> waiting;
@@ -98,13 +98,13 @@ class Lending {
     if (found == workers_.end()) return;
     int gained = 0;
     for (auto [node, count] : found->second) gained += count * job.per_worker.gpus;
-    if (gained == 0 || gained < least_growth_ * room_.total(job)) return;
+    if (gained == 0 || gained < min_growth_ * room_.total(job)) return;
     for (auto [node, count] : found->second)
       if (count > 0) grants_.push_back({job.id, node, job.per_worker * count});
   }
 
   Room& room_;
-  double least_growth_;
+  double min_growth_;
   std::map<JobId, std::map<NodeIndex, int>> workers_;  ///< lent in this decision
   std::map<JobId, NodeIndex> last_node_;               ///< where a job was lent its last worker
   std::map<JobId, std::unique_ptr<cluster::Nearness>> nearness_;
@@ -113,8 +113,8 @@ class Lending {
 
 }  // namespace
 
-std::vector<Grant> lend_worker_by_worker(Room& room, const std::vector<const ElasticJobView*>& jobs, double least_growth) {
-  return Lending(room, least_growth).run(jobs);
+std::vector<Grant> lend_worker_by_worker(Room& room, const std::vector<const ElasticJobView*>& jobs, double min_growth) {
+  return Lending(room, min_growth).run(jobs);
 }
 
 }  // namespace swell::policy

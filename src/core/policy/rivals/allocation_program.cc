@@ -10,9 +10,9 @@ namespace swell::policy {
 
 namespace {
 
-constexpr int kMostNodes = 2000;
+constexpr int kMaxNodes = 2000;
 constexpr double kGap = 1e-4;
-constexpr int kMostRoundings = 50;  // each takes about as long as a few nodes
+constexpr int kMaxRoundings = 50;  // each takes about as long as a few nodes
 
 struct Column {
   std::size_t job;
@@ -96,11 +96,11 @@ class Solver {
   void step(glp_tree* tree) {
     int nodes = 0;
     glp_ios_tree_size(tree, nullptr, nullptr, &nodes);
-    if (nodes > kMostNodes) {
+    if (nodes > kMaxNodes) {
       stopped_ = true;
       glp_ios_terminate(tree);
     }
-    if (glp_ios_reason(tree) != GLP_IHEUR || roundings_++ >= kMostRoundings) return;
+    if (glp_ios_reason(tree) != GLP_IHEUR || roundings_++ >= kMaxRoundings) return;
     keep(round_down(program_, shares(glp_ios_get_prob(tree), &glp_get_col_prim)));
     std::vector<double> values(columns_.size() + 1, 0.0);
     for (std::size_t i = 0; i < columns_.size(); ++i)

@@ -34,7 +34,7 @@ std::vector<Configuration> configurations(const Contender& job, const ClusterVie
       add_asked(found, job, type, pool);
       continue;
     }
-    const auto curve = curves.get(job.training, view.machines, type, users_cell(*job.training), job.most);
+    const auto curve = curves.get(job.training, view.machines, type, users_cell(*job.training), job.max_gpus);
     for (const CurvePoint& point : *curve) {
       const int gpus = point.gpus();
       const bool share = gpus <= whole && std::has_single_bit(static_cast<unsigned>(gpus));

@@ -23,9 +23,9 @@ Contender running(const ElasticJobView& view, const cluster::Cluster& machines) 
   job.running = true;
   job.training = view.training;
   job.asked = view.basic_gpus;
-  job.most = std::max(view.max_gpus, view.basic_gpus);
+  job.max_gpus = std::max(view.max_gpus, view.basic_gpus);
   job.sizes = view.sizes;
-  job.rigid = !view.training || job.most <= job.asked || (view.sizes.size() == 1 && view.sizes[0] == job.asked);
+  job.rigid = !view.training || job.max_gpus <= job.asked || (view.sizes.size() == 1 && view.sizes[0] == job.asked);
   job.movable = !job.rigid && view.may_grow;
   for (std::size_t i = 0; i < view.basic_nodes.size() && i < view.basic_gpu_masks.size(); ++i)
     planner::add_all(job.held, clumps_of(machines, view.basic_nodes[i], view.basic_gpu_masks[i]));
@@ -42,8 +42,8 @@ Contender pending(const PendingDemand& demand, int all_gpus) {
   job.training = demand.training;
   job.nodes = std::max(1, demand.min_nodes);
   job.asked = std::max(demand.in_all.gpus, demand.per_node.gpus * job.nodes);
-  job.most = demand.max_gpus > 0 ? demand.max_gpus : all_gpus;
-  job.rigid = !demand.training || job.most <= job.asked;
+  job.max_gpus = demand.max_gpus > 0 ? demand.max_gpus : all_gpus;
+  job.rigid = !demand.training || job.max_gpus <= job.asked;
   job.submitted_s = demand.submitted_s;
   return job;
 }
@@ -52,7 +52,7 @@ Contender pending(const PendingDemand& demand, int all_gpus) {
 
 bool Contender::may_have(int gpus) const noexcept {
   if (gpus == asked) return true;
-  if (rigid || gpus > most) return false;
+  if (rigid || gpus > max_gpus) return false;
   return sizes.empty() || std::find(sizes.begin(), sizes.end(), gpus) != sizes.end();
 }
 

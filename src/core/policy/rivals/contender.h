@@ -17,7 +17,7 @@ struct Contender {
   bool movable = true;     ///< false: runs and cannot be changed now (rigid, or moving already)
   int asked = 1;           ///< GPUs that the user asked for, on `nodes` nodes, equally many each
   int nodes = 1;
-  int most = 1;            ///< GPUs that it may have at most
+  int max_gpus = 1;            ///< GPUs that it may have at most
   std::vector<int> sizes;  ///< allowed numbers of GPUs, rising; empty: any
   planner::Clumps held;    ///< its GPUs; none while pending
   std::shared_ptr<const Training> training;  ///< null only of rigid jobs

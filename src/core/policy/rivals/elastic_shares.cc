@@ -22,7 +22,7 @@ const Curve* ElasticShare::curve(int type) const noexcept {
   return type < 0 || type >= static_cast<int>(curves.size()) ? nullptr : curves[static_cast<std::size_t>(type)].get();
 }
 
-int ElasticShare::least(int type) const noexcept {
+int ElasticShare::min_gpus(int type) const noexcept {
   const Curve* points = curve(type);
   if (!points) return 0;
   for (const CurvePoint& point : *points)
@@ -33,7 +33,7 @@ int ElasticShare::least(int type) const noexcept {
 const CurvePoint* ElasticShare::below() const noexcept {
   const Curve* points = curve(type());
   if (!points) return nullptr;
-  const int now = planner::count(gpus), bottom = least(type());
+  const int now = planner::count(gpus), bottom = min_gpus(type());
   const CurvePoint* found = nullptr;
   for (const CurvePoint& point : *points)
     if (point.gpus() < now && point.gpus() >= bottom && bottom > 0 && job->may_have(point.gpus())) found = &point;
@@ -48,7 +48,7 @@ ElasticShares::ElasticShares(const ClusterView& view, const std::vector<Contende
     if (!job.rigid) {
       share.model = std::make_unique<JobModel>(job.training, view.machines);
       for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type)
-        share.curves.push_back(curves.get(job.training, view.machines, type, {}, job.most));
+        share.curves.push_back(curves.get(job.training, view.machines, type, {}, job.max_gpus));
       share.users_throughput = share.model->throughput(job.training->basic);
       share.layout = job.training->current;
       if (share.users_throughput > 0) share.value = share.model->throughput(share.layout) / share.users_throughput;
@@ -103,11 +103,11 @@ bool ElasticShares::start(std::size_t job, int type) {
     set(job, std::move(layout), 1);
     return true;
   }
-  const int least = share.least(type);
+  const int min = share.min_gpus(type);
   const Curve* curve = share.curve(type);
-  if (least == 0 || !curve) return false;
-  const CurvePoint& point = *std::find_if(curve->begin(), curve->end(), [&](const CurvePoint& one) { return one.gpus() == least; });
-  const auto gpus = tried.take_packed(type, least);
+  if (min == 0 || !curve) return false;
+  const CurvePoint& point = *std::find_if(curve->begin(), curve->end(), [&](const CurvePoint& one) { return one.gpus() == min; });
+  const auto gpus = tried.take_packed(type, min);
   if (!gpus) return false;
   plan::Layout layout = plan_on(share, *gpus, point);
   const double value = share.model->throughput(layout) / share.users_throughput;
@@ -135,7 +135,7 @@ bool ElasticShares::shrink(std::size_t job) {
   return true;
 }
 
-bool ElasticShares::grow(std::size_t job, const CurvePoint& target, double least_gain) {
+bool ElasticShares::grow(std::size_t job, const CurvePoint& target, double min_gain) {
   ElasticShare& share = shares_[job];
   const int more = target.gpus() - planner::count(share.gpus);
   GpuPool tried = pool_;
@@ -147,7 +147,7 @@ bool ElasticShares::grow(std::size_t job, const CurvePoint& target, double least
   }
   plan::Layout layout = plan_on(share, gpus, target);
   const double value = share.model->throughput(layout) / share.users_throughput;
-  if (value < share.value * (1 + least_gain)) return false;
+  if (value < share.value * (1 + min_gain)) return false;
   set(job, std::move(layout), value);
   return true;
 }

@@ -26,7 +26,7 @@ struct ElasticShare {
   int type() const noexcept { return gpus.empty() ? -1 : gpus.front().type; }
   const Curve* curve(int type) const noexcept;
   /// The fewest GPUs of `type` with which it is as fast as the user's plan; 0: none are.
-  int least(int type) const noexcept;
+  int min_gpus(int type) const noexcept;
   /// The next smaller useful number of GPUs, not below least(); null where there is none.
   const CurvePoint* below() const noexcept;
 };
@@ -43,8 +43,8 @@ class ElasticShares {
   bool start(std::size_t job, int type);
   /// Takes the job down to below(); which GPUs: those of the nodes where it has the fewest.
   bool shrink(std::size_t job);
-  /// Brings the job to the size of `target`, if that makes it faster by the share `least_gain` where the idle GPUs are.
-  bool grow(std::size_t job, const CurvePoint& target, double least_gain);
+  /// Brings the job to the size of `target`, if that makes it faster by the share `min_gain` where the idle GPUs are.
+  bool grow(std::size_t job, const CurvePoint& target, double min_gain);
 
   /// Undo everything since the mark.
   std::size_t mark() const noexcept { return undo_.size(); }

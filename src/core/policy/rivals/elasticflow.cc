@@ -45,13 +45,13 @@ double marginal_return(const Share& share) {
 void grow(std::vector<Share>& shares, std::vector<int>& left) {
   for (;;) {
     Share* best = nullptr;
-    double most = 0;
+    double max = 0;
     for (Share& share : shares) {
       if (share.step < 0 || share.step + 1 >= static_cast<int>(share.ladder.size())) continue;
       const Configuration& next = share.ladder[static_cast<std::size_t>(share.step) + 1];
       if (left[static_cast<std::size_t>(next.type)] < next.gpus - share.gpus()) continue;
       const double gain = marginal_return(share);
-      if (gain > most) most = gain, best = &share;
+      if (gain > max) max = gain, best = &share;
     }
     if (!best) return;
     const int before = best->gpus();

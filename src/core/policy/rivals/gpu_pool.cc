@@ -69,16 +69,16 @@ int GpuPool::all(int type) const noexcept {
 }
 
 int GpuPool::per_node(int type) const noexcept {
-  int most = 0;
+  int max = 0;
   for (const Slot& slot : slots_)
-    if (slot.type == type) most = std::max(most, std::popcount(slot.all));
-  return most;
+    if (slot.type == type) max = std::max(max, std::popcount(slot.all));
+  return max;
 }
 
 int GpuPool::full_nodes(int type) const noexcept {
-  const int most = per_node(type);
+  const int max = per_node(type);
   return static_cast<int>(std::count_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-    return slot.type == type && most > 0 && std::popcount(slot.all) == most;
+    return slot.type == type && max > 0 && std::popcount(slot.all) == max;
   }));
 }
 

@@ -28,8 +28,8 @@ planner::ScaleTable TimedMetis::solve(const planner::Problem& problem, const pla
   planner::ScaleTable table;
   table.order = planner::affinity_order(problem.current, problem.free, problem.perf.cluster());
   const int have = problem.current.gpu_count();
-  const std::size_t most = static_cast<std::size_t>(most_free_ > 0 ? most_free_ : have);
-  if (table.order.size() > most) table.order.resize(most);
+  const std::size_t max = static_cast<std::size_t>(max_free_ > 0 ? max_free_ : have);
+  if (table.order.size() > max) table.order.resize(max);
   table.rows.push_back({have, problem.current, problem.perf.throughput(problem.current), "the current plan"});
   for (std::size_t i = 1; i <= table.order.size(); ++i) {
     if (!is_searched(have + static_cast<int>(i))) continue;
@@ -54,7 +54,7 @@ planner::ScaleTable TimedMetis::solve(const planner::Problem& problem, const pla
 std::unique_ptr<Policy> make_metis(double aggressiveness) {
   // What is to be given back and the plan without it is not worth 60 s of search.
   planner::Incremental::Options grown;
-  grown.most_free = 1 << 20;
+  grown.max_free = 1 << 20;
   MarginalBenefit::Options options;
   options.aggressiveness = aggressiveness;
   options.search_s = TimedMetis::kBudget_s;

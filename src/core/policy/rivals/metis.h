@@ -16,13 +16,13 @@ class TimedMetis final : public planner::Solver {
  public:
   static constexpr double kBudget_s = 60;
   static constexpr double kPlans_per_s = 5000;
-  /// `most_free`: as Incremental::Options. The table's `evaluated` is of the longest search; it is
+  /// `max_free`: as Incremental::Options. The table's `evaluated` is of the longest search; it is
   /// not complete where one was given up.
-  explicit TimedMetis(int most_free) : most_free_(most_free) {}
+  explicit TimedMetis(int max_free) : max_free_(max_free) {}
   planner::ScaleTable solve(const planner::Problem& problem, const planner::Budget& budget) const override;
 
  private:
-  int most_free_;
+  int max_free_;
 };
 
 /// Marginal-benefit with Metis for a planner, and the time that this takes (Suika 5.1, footnote 7).

@@ -65,8 +65,8 @@ Allocation round_down(const AllocationProgram& program, const std::vector<std::v
   std::vector<std::pair<std::size_t, int>> largest;
   for (std::size_t job = 0; job < program.jobs.size(); ++job) {
     const auto& shares = share[job];
-    const auto most = std::max_element(shares.begin(), shares.end());
-    if (most != shares.end() && *most > 1e-6) largest.emplace_back(job, static_cast<int>(most - shares.begin()));
+    const auto max = std::max_element(shares.begin(), shares.end());
+    if (max != shares.end() && *max > 1e-6) largest.emplace_back(job, static_cast<int>(max - shares.begin()));
   }
   std::stable_sort(largest.begin(), largest.end(), [&](const auto& a, const auto& b) {
     return share[a.first][static_cast<std::size_t>(a.second)] > share[b.first][static_cast<std::size_t>(b.second)];

@@ -56,10 +56,10 @@ class Scheduling {
   /// Of the curve's first part: the user's throughput over the GPUs that it takes.
   static double first_slope(const ElasticShare& share) {
     if (share.job->rigid) return 1.0 / share.job->asked;
-    int least = 0;
+    int min = 0;
     for (int type = 0; type < static_cast<int>(share.curves.size()); ++type)
-      if (const int one = share.least(type); one > 0 && (least == 0 || one < least)) least = one;
-    return least > 0 ? 1.0 / least : 0;
+      if (const int one = share.min_gpus(type); one > 0 && (min == 0 || one < min)) min = one;
+    return min > 0 ? 1.0 / min : 0;
   }
 
   bool make_room_and_start(std::size_t job, int type) {
@@ -86,12 +86,12 @@ class Scheduling {
 
   std::size_t flattest(int type, bool whatever_it_costs, const std::set<std::size_t>& stuck) {
     std::size_t best = shares_.all().size();
-    double least = kNoSlope;
+    double min = kNoSlope;
     for (std::size_t i = 0; i < shares_.all().size(); ++i) {
       const ElasticShare& share = shares_.all()[i];
       if (share.type() != type || !share.job->movable || !(share.may_change || whatever_it_costs) || stuck.contains(i)) continue;
       const double slope = slope_down(share);
-      if (slope < least) least = slope, best = i;
+      if (slope < min) min = slope, best = i;
     }
     return best;
   }
@@ -109,12 +109,12 @@ class Scheduling {
       const ElasticShare& share = shares_.all()[i];
       const Curve* curve = share.curve(share.type());
       if (!share.may_change || !curve || share.users_throughput <= 0) continue;
-      const int now = planner::count(share.gpus), most = now + shares_.pool().free(share.type()) + extra;
+      const int now = planner::count(share.gpus), max = now + shares_.pool().free(share.type()) + extra;
       for (const CurvePoint& point : *curve) {
         if (point.gpus() <= now || !share.job->may_have(point.gpus()) || failed_.contains({i, point.gpus()})) continue;
-        if (point.gpus() > most) break;
+        if (point.gpus() > max) break;
         const double value = point.throughput / share.users_throughput;
-        if (value < share.value * (1 + options_.least_gain)) continue;
+        if (value < share.value * (1 + options_.min_gain)) continue;
         const double slope = (value - share.value) / (point.gpus() - now);
         if (slope > best.slope) best = {i, &point, slope};
       }
@@ -126,7 +126,7 @@ class Scheduling {
     for (;;) {
       const Growth next = steepest(0);
       if (!next.target) return;
-      if (!shares_.grow(next.job, *next.target, options_.least_gain)) failed_.insert({next.job, next.target->gpus()});
+      if (!shares_.grow(next.job, *next.target, options_.min_gain)) failed_.insert({next.job, next.target->gpus()});
     }
   }
 
@@ -149,7 +149,7 @@ class Scheduling {
         if (lost >= next.slope * more) break;
       }
       const double before = shares_.all()[next.job].value;
-      const bool grown = lost < next.slope * more && shares_.grow(next.job, *next.target, options_.least_gain);
+      const bool grown = lost < next.slope * more && shares_.grow(next.job, *next.target, options_.min_gain);
       if (grown && shares_.all()[next.job].value - before > lost) continue;
       shares_.undo(mark);
       failed_.insert({next.job, next.target->gpus()});

@@ -23,7 +23,7 @@ class Rubick final : public Policy {
     /// k_queue, seconds: who waits longer comes first, in the queue's order, and shrinks jobs whatever
     /// reconfigurations cost these. The others start by slope.
     double queueing = 200;
-    double least_gain = 0.1;  ///< a job grows for at least that share of its throughput: a restart for less does not pay
+    double min_gain = 0.1;  ///< a job grows for at least that share of its throughput: a restart for less does not pay
   };
   Rubick() : Rubick(Options{}) {}
   explicit Rubick(Options options) noexcept : options_(options) {}

@@ -9,7 +9,7 @@ namespace swell::policy {
 
 namespace {
 
-constexpr std::size_t kMostKept = 4096;  // curves; some kilobytes each
+constexpr std::size_t kMaxKept = 4096;  // curves; some kilobytes each
 
 /// The cluster's first `gpus` GPUs of `type`, on the fullest nodes' equals: what an empty cluster would give.
 planner::Clumps packed(const cluster::Cluster& machines, int type, int gpus) {
@@ -77,21 +77,21 @@ double JobModel::throughput(const plan::Layout& layout) {
   return layout.stages.empty() ? 0 : training_->model->global_batch / perf_.iteration_time(layout).total();
 }
 
-Curve JobModel::curve(int type, planner::SymmetricSpace space, int most) {
+Curve JobModel::curve(int type, planner::SymmetricSpace space, int max) {
   std::vector<CurvePoint> points;
   int all = 0;
   for (const cluster::Node& node : machines_->nodes()) all += static_cast<int>(std::count(node.gpus.begin(), node.gpus.end(), type));
-  most = std::min(most, all);
+  max = std::min(max, all);
   const int layers = training_->model->layers;
   const int users = training_->basic.micro_batches, global_batch = training_->model->global_batch, samples = global_batch / users;
   std::vector<int> tps = planner::degrees_for(training_->model->heads, samples).tp;
   if (space.tp != 0) tps = {space.tp};
   for (int tp : tps)
-    for (int dp = 1; dp <= global_batch && dp * tp <= most; ++dp) {
+    for (int dp = 1; dp <= global_batch && dp * tp <= max; ++dp) {
       const bool as_the_user = dp <= samples;
       if ((as_the_user ? samples : global_batch) % dp != 0) continue;
       const int first = space.pp != 0 ? space.pp : 1, last = space.pp != 0 ? space.pp : layers;
-      for (int pp = first; pp <= std::min(last, layers) && pp * dp * tp <= most; ++pp) {
+      for (int pp = first; pp <= std::min(last, layers) && pp * dp * tp <= max; ++pp) {
         Shape shape{pp, dp, tp, as_the_user ? users : global_batch / dp};
         const planner::Clumps gpus = packed(*machines_, type, shape.gpus());
         plan::Layout layout = on(gpus, shape);
@@ -107,17 +107,17 @@ Curve JobModel::curve(int type, planner::SymmetricSpace space, int most) {
 
 std::shared_ptr<const Curve> CurveCache::get(const std::shared_ptr<const Training>& training,
                                              const std::shared_ptr<const cluster::Cluster>& machines, int type,
-                                             planner::SymmetricSpace space, int most) {
-  const Key key{training->model.get(), training->coefficients.get(), machines.get(), type, space.pp, space.tp, most,
+                                             planner::SymmetricSpace space, int max) {
+  const Key key{training->model.get(), training->coefficients.get(), machines.get(), type, space.pp, space.tp, max,
                 training->basic.micro_batches, training->basic.micro_batch()};
   {
     const std::lock_guard guard(lock_);
     const auto known = entries_.find(key);
     if (known != entries_.end()) return known->second.curve;
   }
-  auto curve = std::make_shared<const Curve>(JobModel(training, machines).curve(type, space, most));
+  auto curve = std::make_shared<const Curve>(JobModel(training, machines).curve(type, space, max));
   const std::lock_guard guard(lock_);
-  if (entries_.size() >= kMostKept) entries_.clear();
+  if (entries_.size() >= kMaxKept) entries_.clear();
   entries_.insert_or_assign(key, Entry{training->model, training->coefficients, machines, curve});
   return curve;
 }

@@ -41,9 +41,9 @@ class JobModel {
   JobModel(std::shared_ptr<const Training> training, std::shared_ptr<const cluster::Cluster> machines);
   JobModel(const JobModel&) = delete;
 
-  /// Over plans of `space` whose groups have equally many samples, on at most `most` GPUs of `type`. Only
+  /// Over plans of `space` whose groups have equally many samples, on at most `max` GPUs of `type`. Only
   /// what fits memory.
-  Curve curve(int type, planner::SymmetricSpace space, int most);
+  Curve curve(int type, planner::SymmetricSpace space, int max);
   /// A plan of that shape on `gpus`; no stages where it does not fit.
   plan::Layout on(planner::Clumps gpus, Shape shape);
   /// The fastest plan of `space` on at most `gpus`, with the user's micro-batches; no stages where none fits.
@@ -68,7 +68,7 @@ class CurveCache {
  public:
   std::shared_ptr<const Curve> get(const std::shared_ptr<const Training>& training,
                                    const std::shared_ptr<const cluster::Cluster>& machines, int type,
-                                   planner::SymmetricSpace space, int most);
+                                   planner::SymmetricSpace space, int max);
 
  private:
   // By address: the owners are kept, so that no other object gets it while the entry lives.

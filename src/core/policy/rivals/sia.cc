@@ -11,7 +11,7 @@ namespace swell::policy {
 
 namespace {
 
-constexpr double kLeastUtility = 1e-4;  // below it a power of it would drown all others
+constexpr double kMinUtility = 1e-4;  // below it a power of it would drown all others
 
 struct Entry {
   const Contender* job = nullptr;
@@ -32,10 +32,10 @@ int find_current(const Entry& entry) {
 /// Takes out what a job may not have yet. What it needs at least it may always have.
 void limit_growth(Entry& entry, int growth) {
   if (growth == 0 || entry.job->rigid || entry.configurations.empty()) return;
-  int least = entry.configurations.front().gpus;
-  for (const Configuration& one : entry.configurations) least = std::min(least, one.gpus);
-  const int most = std::max(least, growth * entry.job->training->most_gpus);
-  std::erase_if(entry.configurations, [&](const Configuration& one) { return one.gpus > most; });
+  int min = entry.configurations.front().gpus;
+  for (const Configuration& one : entry.configurations) min = std::min(min, one.gpus);
+  const int max = std::max(min, growth * entry.job->training->max_gpus_so_far);
+  std::erase_if(entry.configurations, [&](const Configuration& one) { return one.gpus > max; });
 }
 
 /// Equation 1: throughput over that of the slowest configuration, times the GPUs of that.
@@ -74,7 +74,7 @@ Decisions Sia::decide(const ClusterView& view) const {
     const std::vector<double> utility = normalized(entry);
     std::vector<Choice> choices;
     for (std::size_t k = 0; k < utility.size(); ++k) {
-      const double discounted = std::max(kLeastUtility, utility[k] * (static_cast<int>(k) == entry.current ? 1 : factor));
+      const double discounted = std::max(kMinUtility, utility[k] * (static_cast<int>(k) == entry.current ? 1 : factor));
       const double powered = std::pow(discounted, options_.fairness);
       // Maximized where the power is above 0; the queueing penalty counts for jobs without a choice.
       const double cost = (options_.fairness < 0 ? powered : -powered) - options_.queueing_penalty;

@@ -65,11 +65,11 @@ Test(memory, limits_agree_with_the_peak) {
   for (int i = 0; i < 3; ++i)
     for (int tp : {1, 2, 4})
       for (int samples : {1, 5, 40}) {
-        const int layers = s.memory.most_layers(i, 3, 8, tp, samples, 0);
+        const int layers = s.memory.max_layers(i, 3, 8, tp, samples, 0);
         cr_assert_leq(s.memory.peak(i, 3, 8, layers, tp, samples, 0).total(), room * 1.0000001);
         cr_assert_gt(s.memory.peak(i, 3, 8, layers + 1, tp, samples, 0).total(), room);
-        const int most = s.memory.most_samples(i, 3, 8, 10, tp, 0);
-        if (most > 0) cr_assert_leq(s.memory.peak(i, 3, 8, 10, tp, most, 0).total(), room * 1.0000001);
-        cr_assert_gt(s.memory.peak(i, 3, 8, 10, tp, most + 1, 0).total(), room);
+        const int max = s.memory.max_samples(i, 3, 8, 10, tp, 0);
+        if (max > 0) cr_assert_leq(s.memory.peak(i, 3, 8, 10, tp, max, 0).total(), room * 1.0000001);
+        cr_assert_gt(s.memory.peak(i, 3, 8, 10, tp, max + 1, 0).total(), room);
       }
 }

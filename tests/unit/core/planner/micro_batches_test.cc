@@ -28,7 +28,7 @@ struct LoneJob {
     const perf::PerformanceModel perf(model, cluster, coefficients);
     const Problem problem{perf, current, unused(current, cluster), consistency};
     Incremental::Options options;
-    options.most_free = 1000;
+    options.max_free = 1000;
     auto incremental = std::make_unique<Incremental>(options);
     return fewer ? FewerMicroBatches(std::move(incremental)).solve(problem, {}) : incremental->solve(problem, {});
   }
@@ -66,10 +66,10 @@ Test(fewer_micro_batches, a_job_limited_by_its_samples_gets_a_faster_plan_on_man
   const LoneJob job;
   const ScaleTable with = job.solve(true), without = job.solve(false);
   cr_assert_eq(with.rows.size(), without.rows.size());
-  const ScaleRow& most = with.rows.back();
-  cr_assert_lt(most.layout.micro_batches, 16);
-  cr_assert_gt(most.throughput, 1.2 * without.rows.back().throughput);
-  cr_assert(most.why.starts_with("fewer micro-batches"), "%s", most.why.c_str());
+  const ScaleRow& max = with.rows.back();
+  cr_assert_lt(max.layout.micro_batches, 16);
+  cr_assert_gt(max.throughput, 1.2 * without.rows.back().throughput);
+  cr_assert(max.why.starts_with("fewer micro-batches"), "%s", max.why.c_str());
   for (std::size_t i = 0; i < with.rows.size(); ++i) cr_assert_geq(with.rows[i].throughput, without.rows[i].throughput * (1 - 1e-9));
 }
 

@@ -17,13 +17,13 @@ using namespace swell::planner;
 namespace {
 
 ScaleTable incremental(const Problem& problem, Incremental::Options options = {}) {
-  options.most_free = static_cast<int>(problem.free.size());
+  options.max_free = static_cast<int>(problem.free.size());
   return Incremental(options).solve(problem, {});
 }
 
-std::optional<support::Case> small_case(unsigned seed, int most_gpus = 10) {
+std::optional<support::Case> small_case(unsigned seed, int max_gpus = 10) {
   support::CaseGenerator generate(seed);
-  return generate.make(generate.between(1, 3), generate.between(6, most_gpus), 1, 5);
+  return generate.make(generate.between(1, 3), generate.between(6, max_gpus), 1, 5);
 }
 
 /// Suika's algorithm without what Swell adds.
@@ -141,7 +141,7 @@ Test(exhaustive, agrees_with_listing_every_plan) {
 }
 
 Test(incremental, reaches_nearly_the_optimum) {
-  double sum = 0, least = 1;
+  double sum = 0, min = 1;
   int cases = 0;
   for (unsigned seed = 100; seed < 160; ++seed) {
     const auto made = small_case(seed, 12);
@@ -149,11 +149,11 @@ Test(incremental, reaches_nearly_the_optimum) {
     const double ratio = incremental(made->problem()).rows.back().throughput / Exhaustive().solve(made->problem(), {}).rows.back().throughput;
     cr_assert_leq(ratio, 1 + 1e-9);
     sum += ratio;
-    least = std::min(least, ratio);
+    min = std::min(min, ratio);
     ++cases;
   }
   cr_assert_gt(sum / cases, 0.99);
-  cr_assert_gt(least, 0.93);
+  cr_assert_gt(min, 0.93);
 }
 
 // Seven samples for each fast GPU and one for each slow one: nothing is lost where every stage has both,

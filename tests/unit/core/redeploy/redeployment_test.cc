@@ -35,7 +35,7 @@ double pause(Method method, const plan::Layout& from, const plan::Layout& to) {
 Test(state_moves, a_new_replica_gets_everything_and_the_old_one_keeps_it) {
   const StateMoves more = moves(one_stage(1, 1), one_stage(1, 2));
   cr_assert(near(more.whole_bytes, kWhole));
-  cr_assert(near(more.most_local_bytes, kWhole));
+  cr_assert(near(more.max_local_bytes, kWhole));
   cr_assert(near(more.remote_bytes, kWhole));
   cr_assert(near(more.link_s, kWhole / 450e9), "over NVLink: %g s", more.link_s);
 }
@@ -43,7 +43,7 @@ Test(state_moves, a_new_replica_gets_everything_and_the_old_one_keeps_it) {
 Test(state_moves, a_gpu_is_sent_only_what_it_lacks) {
   // Two halves of each layer on GPUs 0 and 1, then all of each on GPU 0.
   const StateMoves merged = moves(one_stage(2, 1), one_stage(1, 1));
-  cr_assert(near(merged.most_local_bytes, kWhole / 2));
+  cr_assert(near(merged.max_local_bytes, kWhole / 2));
   cr_assert(near(merged.remote_bytes, kWhole / 2));
 }
 
@@ -52,14 +52,14 @@ Test(state_moves, layers_move_with_their_stage) {
   support::add_stage(two, 6, 1, 1, 1, 0, 0);
   support::add_stage(two, 2, 1, 1, 1, 0, 1);
   const StateMoves split = moves(one_stage(1, 1), two);
-  cr_assert(near(split.most_local_bytes, 6 * kLayer));
+  cr_assert(near(split.max_local_bytes, 6 * kLayer));
   cr_assert(near(split.remote_bytes, 2 * kLayer));
 }
 
 Test(state_moves, giving_a_replica_back_sends_nothing) {
   const StateMoves less = moves(one_stage(1, 4), one_stage(1, 2));
   cr_assert(near(less.remote_bytes, 0));
-  cr_assert(near(less.most_local_bytes, kWhole));
+  cr_assert(near(less.max_local_bytes, kWhole));
 }
 
 Test(state_moves, between_nodes_the_network_counts_and_replicas_share_the_sending) {

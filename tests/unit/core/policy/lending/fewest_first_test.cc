@@ -64,7 +64,7 @@ Test(fewest_first, takes_back_what_a_pending_job_needs_and_no_more) {
   view.queue.push_back(pending(9, 1, 8));
   const Decisions decisions = decide(view);
   cr_assert_eq(decisions.reclaims.size(), 1u);
-  cr_assert_eq(decisions.reclaims[0].companion, 12u, "node 3 needs only 4 GPUs taken back");
+  cr_assert_eq(decisions.reclaims[0].companion, 12u, "node 3 needs only 4 GPUs reclaimed");
   cr_assert_eq(decisions.reclaims[0].needed_by, 9u);
   cr_assert_eq(granted(decisions, 1), 0, "a job that shrinks does not grow in the same decision");
 }
@@ -183,5 +183,5 @@ Test(fewest_first, all_companions_in_the_order_in_which_they_would_go) {
   view.order_wanted = true;
   // What leaves already; then from whoever has more: 7 to 6, then by turns.
   const std::vector<JobId> expected{23, 21, 11, 22, 12};
-  cr_assert_eq(decide(view).given_up_first, expected);
+  cr_assert_eq(decide(view).reclaim_order, expected);
 }

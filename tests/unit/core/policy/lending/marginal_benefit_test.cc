@@ -137,7 +137,7 @@ Test(marginal_benefit, a_waiting_job_gets_back_the_gpus_that_help_least) {
   cr_assert_eq(decisions.reclaims.size(), 1u);
   cr_assert_eq(decisions.reclaims[0].companion, 12u);
   cr_assert_eq(decisions.reclaims[0].needed_by, 9u);
-  cr_assert_eq(decisions.given_up_first, (std::vector<JobId>{12, 11}));
+  cr_assert_eq(decisions.reclaim_order, (std::vector<JobId>{12, 11}));
 }
 
 Test(marginal_benefit, companions_would_go_by_what_they_bring_whether_anybody_waits_or_not) {
@@ -148,8 +148,8 @@ Test(marginal_benefit, companions_would_go_by_what_they_bring_whether_anybody_wa
   profile_poor(view.jobs[0]);
   profile(view.jobs[1], small_model(), light_coefficients());
   view.order_wanted = true;
-  cr_assert_eq(decide_eagerly(view).given_up_first, (std::vector<JobId>{11, 12}));
-  cr_assert_eq(Swell().decide(view).given_up_first, (std::vector<JobId>{11, 12}));
+  cr_assert_eq(decide_eagerly(view).reclaim_order, (std::vector<JobId>{11, 12}));
+  cr_assert_eq(Swell().decide(view).reclaim_order, (std::vector<JobId>{11, 12}));
 }
 
 Test(marginal_benefit, no_more_is_taken_back_than_a_waiting_job_needs) {

@@ -193,7 +193,7 @@ Test(swell, a_starting_job_has_nothing_to_move) {
 
 Test(swell, without_profiles_it_is_fewest_first) {
   std::mt19937 random(1);
-  const auto below = [&](unsigned most) { return static_cast<int>(random() % most); };
+  const auto below = [&](unsigned max) { return static_cast<int>(random() % max); };
   std::size_t granted = 0, reclaimed = 0;
   for (int trial = 0; trial < 500; ++trial) {
     ClusterView view = idle_cluster(4);

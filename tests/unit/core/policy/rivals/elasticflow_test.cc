@@ -39,8 +39,8 @@ Test(elasticflow, the_largest_marginal_return_gets_the_next_share) {
       if (at.gpus() == gpus) return at.throughput;
     return 0.0;
   };
-  const auto marginal = [&](const std::shared_ptr<Training>& training, int least) {
-    return (point(training, 16) - point(training, 8)) / 8 / (point(training, least) / least);
+  const auto marginal = [&](const std::shared_ptr<Training>& training, int min) {
+    return (point(training, 16) - point(training, 8)) / 8 / (point(training, min) / min);
   };
   const double first = marginal(one, 1), second = marginal(other, 4);
   cr_assert(first > 0 && second > 0 && first != second);

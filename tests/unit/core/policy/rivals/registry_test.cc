@@ -115,7 +115,7 @@ Test(rivals, a_job_alone_gets_more_than_it_asked_for_and_an_idle_cluster_is_no_p
   for (const auto& policy : rivals()) {
     RivalView on(support::h100_nodes(4));
     const auto training = on.training(named("gpt2-1.3b"), {1, 4, 1, 16});
-    training->most_gpus = 16;  // before it was stopped: Sia offers twice as many
+    training->max_gpus_so_far = 16;  // before it was stopped: Sia offers twice as many
     on.pend(1, training, 32);
     cr_assert_eq(support::carry_out(on, policy->decide(on.view))[1], 32, "4 x 8 GPUs: more replicas than samples of a micro-batch");
   }

@@ -46,9 +46,9 @@ Test(rubick, the_minimum_is_the_fewest_gpus_as_fast_as_the_users_plan) {
   CurveCache curves;
   ElasticShares shares(on.view, jobs, curves);
   const ElasticShare& share = shares.all()[0];
-  const int least = share.least(0);
-  cr_assert(least > 0 && least < 16, "%d", least);
-  for (const CurvePoint& point : *share.curve(0)) cr_assert((point.throughput >= share.users_throughput) == (point.gpus() >= least));
+  const int min = share.min_gpus(0);
+  cr_assert(min > 0 && min < 16, "%d", min);
+  for (const CurvePoint& point : *share.curve(0)) cr_assert((point.throughput >= share.users_throughput) == (point.gpus() >= min));
 }
 
 Test(rubick, running_jobs_are_shrunk_for_a_pending_one_but_not_below_their_minimum) {
