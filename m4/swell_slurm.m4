@@ -20,7 +20,7 @@ AC_DEFUN([SWELL_SLURM], [
      AS_IF([test ! -f "$with_slurm/include/slurm/slurm.h"],
        [AC_MSG_ERROR([--with-slurm=$with_slurm: there is no include/slurm/slurm.h there.
   Slurm's public headers are in the package libslurm-dev (Debian, Ubuntu) or slurm-devel (RPM); or name another prefix])])
-     SLURM_CPPFLAGS="-I$with_slurm/include"
+     SLURM_CPPFLAGS="-isystem $with_slurm/include"
      swell_libdirs="$with_slurm/lib64 $with_slurm/lib $with_slurm/lib/x86_64-linux-gnu $with_slurm/lib/aarch64-linux-gnu"
      for dir in $swell_libdirs; do
        AS_IF([test -e "$dir/libslurm.so"], [SLURM_LDFLAGS="-L$dir -Wl,-rpath,$dir"; break])

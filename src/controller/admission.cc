@@ -6,7 +6,7 @@
 
 #include "control/elastic_spec.h"
 #include "control/tag.h"
-#include "slurm/gres.h"
+#include "core/slurm_text/gres.h"
 
 namespace swell::controller {
 
@@ -29,7 +29,7 @@ Result<void> as_offered(const SubmitRequest& request, const control::Offer& offe
   auto differs = [](const char* what, const auto& asked, const auto& offered) {
     return refused(fmt::format("{}: it asks for {}, the grant is for {}", what, asked, offered));
   };
-  const slurm::GpuRequest gpus = slurm::sum_gpus(request.tres_per_node);
+  const slurm_text::GpuRequest gpus = slurm_text::sum_gpus(request.tres_per_node);
   if (request.has_script || request.is_array || request.is_het_component || !request.immediate)
     return refused("it must be an immediate allocation without a script, as swellrun makes it");
   if (request.required_nodes != offer.node) return differs("node", request.required_nodes, offer.node);
@@ -71,13 +71,13 @@ Result<Admission> admit_companion(const SubmitRequest& request, const ExpansionP
 }  // namespace
 
 int basic_gpus_of(const SubmitRequest& request) {
-  if (const int in_all = slurm::sum_gpus(request.tres_per_job).count; in_all > 0) return in_all;
+  if (const int in_all = slurm_text::sum_gpus(request.tres_per_job).count; in_all > 0) return in_all;
   const int nodes = std::max(request.min_nodes, 1);
-  if (const int per_task = slurm::sum_gpus(request.tres_per_task).count; per_task > 0)
+  if (const int per_task = slurm_text::sum_gpus(request.tres_per_task).count; per_task > 0)
     return per_task * std::max(request.tasks, 1);
-  if (const int per_socket = slurm::sum_gpus(request.tres_per_socket).count; per_socket > 0)
+  if (const int per_socket = slurm_text::sum_gpus(request.tres_per_socket).count; per_socket > 0)
     return per_socket * std::max(request.sockets_per_node, 1) * nodes;
-  return slurm::sum_gpus(request.tres_per_node).count * nodes;
+  return slurm_text::sum_gpus(request.tres_per_node).count * nodes;
 }
 
 Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book, double now) {

@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
-#include <map>
+#include <optional>
+
+#include "core/slurm_text/gres.h"
+#include "core/slurm_text/hostlist.h"
+#include "core/slurm_text/lists.h"
 
 namespace swell::launcher {
 
@@ -42,37 +46,6 @@ std::string_view word(std::string_view line, std::string_view key) {
   return {};
 }
 
-/// Calls for each item of a comma-separated list; commas within brackets belong to the item.
-template <typename Function>
-void each_item(std::string_view list, Function function) {
-  int depth = 0;
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i <= list.size(); ++i) {
-    if (i < list.size() && (list[i] == '[' || list[i] == '(')) ++depth;
-    if (i < list.size() && (list[i] == ']' || list[i] == ')')) --depth;
-    if (i < list.size() && (list[i] != ',' || depth > 0)) continue;
-    if (i > begin) function(list.substr(begin, i - begin));
-    begin = i + 1;
-  }
-}
-
-void expand(const std::string& done, std::string_view rest, std::vector<std::string>& names) {
-  const auto open = rest.find('[');
-  const auto close = rest.find(']', open);
-  if (open == std::string_view::npos || close == std::string_view::npos) {
-    names.push_back(done + std::string(rest));
-    return;
-  }
-  const std::string before = done + std::string(rest.substr(0, open));
-  each_item(rest.substr(open + 1, close - open - 1), [&](std::string_view range) {
-    const auto dash = range.find('-');
-    const std::string_view first = range.substr(0, dash);
-    const std::int64_t last = dash == std::string_view::npos ? number(first) : number(range.substr(dash + 1));
-    for (std::int64_t i = number(first); i <= last && names.size() < 100'000; ++i)
-      expand(before + fmt::format("{:0{}}", i, first.size()), rest.substr(close + 1), names);
-  });
-}
-
 }  // namespace
 
 Result<SlurmConfig> read_config(std::string_view text) {
@@ -83,9 +56,8 @@ Result<SlurmConfig> read_config(std::string_view text) {
     if (equals == std::string_view::npos) return;
     const std::string_view key = trimmed(line.substr(0, equals)), value = trimmed(line.substr(equals + 1));
     if (key == "AuthInfo") {
-      each_item(value, [&](std::string_view item) {
+      for (const std::string_view item : slurm_text::split_list(value))
         if (item.starts_with("socket=")) config.munge_socket = item.substr(7);
-      });
     } else if (key.starts_with("SlurmctldHost")) {
       // name(address), or the name alone
       const auto open = value.find('(');
@@ -108,29 +80,32 @@ Result<SlurmConfig> read_config(std::string_view text) {
 Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job) {
   std::vector<NodeShare> shares;
   bool other = true;
+  std::optional<Error> bad;
   each_line(text, [&](std::string_view line) {
     if (line.starts_with("JobId=")) other = number(word(line, "JobId=")) != job;
     if (other) return;
     const std::string_view nodes = word(line, "Nodes="), cpus = word(line, "CPU_IDs=");
     if (nodes.empty() || cpus.empty()) return;
     NodeShare share;
-    share.cpus = index_count(cpus);
+    share.cpus = slurm_text::count_indices(cpus);
     share.memory_mib = number(word(line, "Mem="));
-    each_item(word(line, "GRES="), [&](std::string_view item) {
-      // gpu:h100:4(IDX:0-3), or gres/gpu:... in newer versions
-      for (const std::string_view prefix : {"gres/", "gres:"})
-        if (item.starts_with(prefix)) item.remove_prefix(prefix.size());
-      const auto index = item.find("(IDX:");
-      if (!item.starts_with("gpu") || index == std::string_view::npos) return;
-      const std::string_view list = item.substr(index + 5, item.size() - index - 6);
-      share.gpus += index_count(list);
-      share.gpu_list += (share.gpu_list.empty() ? "" : ",") + std::string(list);
-    });
-    for (std::string& node : host_names(nodes)) {
+    for (const slurm_text::GpuRequest& gpus : slurm_text::parse_gpus(word(line, "GRES="))) {
+      const int there = slurm_text::count_indices(gpus.indices);
+      if (there == 0) continue;
+      share.gpus += there;
+      share.gpu_list += (share.gpu_list.empty() ? "" : ",") + gpus.indices;
+    }
+    auto names = slurm_text::expand_hostlist(nodes);
+    if (!names) {
+      bad = names.error();
+      return;
+    }
+    for (std::string& node : *names) {
       share.node = std::move(node);
       shares.push_back(share);
     }
   });
+  if (bad) return bad->while_doing(fmt::format("`scontrol show job -d {}`", job));
   if (shares.empty()) return Error(fmt::format("`scontrol show job -d {}` names no nodes with CPUs", job));
   return shares;
 }
@@ -143,23 +118,6 @@ std::optional<control::Tag> read_tag(std::string_view text, control::JobId job) 
     if (!other && trimmed(line).starts_with("AdminComment=")) tag = control::Tag::find(line);
   });
   return tag && !tag->get("elastic").empty() ? tag : std::nullopt;
-}
-
-std::vector<std::string> host_names(std::string_view list) {
-  std::vector<std::string> names;
-  each_item(list, [&](std::string_view item) { expand("", item, names); });
-  return names;
-}
-
-int index_count(std::string_view list) {
-  int count = 0;
-  each_item(list, [&](std::string_view range) {
-    const auto dash = range.find('-');
-    count += dash == std::string_view::npos
-                 ? 1
-                 : static_cast<int>(number(range.substr(dash + 1)) - number(range.substr(0, dash)) + 1);
-  });
-  return count;
 }
 
 std::vector<std::string> outside_environment(const char* const* environment) {

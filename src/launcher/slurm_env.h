@@ -39,11 +39,6 @@ Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId jo
 /// Of the same text: what Swell says of the job in its AdminComment; nothing where the job is not elastic.
 std::optional<control::Tag> read_tag(std::string_view text, control::JobId job);
 
-/// "node[1-3,07],login" as its names.
-std::vector<std::string> host_names(std::string_view list);
-/// "0-3,6" has 5.
-int index_count(std::string_view list);
-
 /// The environment of a command that must not see the job it is called in: all but SLURM_*,
 /// SALLOC_*, SBATCH_*, SRUN_* and the SPANK options; SLURM_CONF stays.
 std::vector<std::string> outside_environment(const char* const* environment);

@@ -6,11 +6,16 @@
 #include <sstream>
 #include <string>
 
+#include "core/slurm_text/gres.h"
 #include "slurm/hostlist.h"
+#include "slurm/versions.h"
 
 namespace swell::slurm {
 
 namespace {
+
+using slurm_text::parse_gpus;
+using slurm_text::sum_gpus;
 
 std::string text(const char* value) { return value != nullptr ? value : ""; }
 
@@ -86,11 +91,7 @@ std::vector<std::string> words(const char* list) {
 
 JobRecord convert(const job_info_t& info) {
   JobRecord job;
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
-  job.id = info.step_id.job_id;
-#else
-  job.id = info.job_id;
-#endif
+  job.id = job_id_of(info);
   job.het_leader = info.het_job_id;
   job.has_script = info.batch_flag != 0;
   job.in_array = info.array_job_id != 0 || info.array_task_str != nullptr;
@@ -113,7 +114,7 @@ JobRecord convert(const job_info_t& info) {
   job.time_limit_min = info.time_limit == NO_VAL || info.time_limit == INFINITE ? 0 : info.time_limit;
   if (job.phase == JobPhase::pending) {
     job.waiting = waiting_of(info);
-    if (info.array_task_str != nullptr) job.pending_tasks = count_array_tasks(info.array_task_str);
+    if (info.array_task_str != nullptr) job.pending_tasks = slurm_text::count_array_tasks(info.array_task_str);
     job.min_nodes = std::max(bounded(info.num_nodes, 1), 1);
     job.max_nodes = std::max(bounded(info.max_nodes, 0), job.min_nodes);
     job.min_cpus_per_node = bounded16(info.pn_min_cpus, 0);
@@ -124,7 +125,7 @@ JobRecord convert(const job_info_t& info) {
     read_gpus(info, job);
   } else {
     job.nodes = expand_hosts(info.nodes);
-    job.memory_mib = tres_value(text(info.tres_alloc_str), "mem");
+    job.memory_mib = slurm_text::tres_value(text(info.tres_alloc_str), "mem");
     const std::size_t details = std::min<std::size_t>(info.gres_detail_cnt, job.nodes.size());
     for (std::size_t i = 0; i < details; ++i)
       for (GpuRequest& gpus : parse_gpus(text(info.gres_detail_str[i])))
@@ -151,14 +152,9 @@ NodeRecord convert(node_info_t& info) {
   node.cpus = info.cpus_efctv > 0 ? info.cpus_efctv : info.cpus;
   node.memory_mib = static_cast<std::int64_t>(info.real_memory) -
                     static_cast<std::int64_t>(info.mem_spec_limit == NO_VAL64 ? 0 : info.mem_spec_limit);
-  std::uint16_t cpus_used = 0;
-  std::uint64_t memory_used = 0;
-  if (info.select_nodeinfo != nullptr) {
-    slurm_get_select_nodeinfo(info.select_nodeinfo, SELECT_NODEDATA_SUBCNT, NODE_STATE_ALLOCATED, &cpus_used);
-    slurm_get_select_nodeinfo(info.select_nodeinfo, SELECT_NODEDATA_MEM_ALLOC, NODE_STATE_ALLOCATED, &memory_used);
-  }
-  node.cpus_used = cpus_used;
-  node.memory_used_mib = static_cast<std::int64_t>(memory_used);
+  const NodeUse use = use_of(info);
+  node.cpus_used = use.cpus;
+  node.memory_used_mib = static_cast<std::int64_t>(use.memory_mib);
   node.features = words(info.features_act != nullptr ? info.features_act : info.features);
   node.weight = info.weight;
   node.address = text(info.node_addr);

@@ -10,6 +10,7 @@
 
 #include "slurm/convert.h"
 #include "slurm/loaded.h"
+#include "slurm/versions.h"
 
 namespace swell::slurm {
 
@@ -52,7 +53,7 @@ class LiveSlurm final : public SlurmApi {
   }
 
   Result<void> cancel(JobId job) override {
-    if (slurm_kill_job(job, SIGKILL, 0) == SLURM_SUCCESS) return {};
+    if (kill_job(job, SIGKILL) == SLURM_SUCCESS) return {};
     if (errno == ESLURM_ALREADY_DONE || errno == ESLURM_INVALID_JOB_ID) return {};
     return failure("slurm_kill_job").while_doing(fmt::format("cancelling job {}", job));
   }
@@ -60,11 +61,7 @@ class LiveSlurm final : public SlurmApi {
   Result<void> set_admin_comment(JobId job, const std::string& comment) override {
     job_desc_msg_t update;
     slurm_init_job_desc_msg(&update);
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
-    update.step_id.job_id = job;
-#else
-    update.job_id = job;
-#endif
+    set_job_id(update, job);
     update.admin_comment = const_cast<char*>(comment.c_str());
     if (slurm_update_job(&update) == SLURM_SUCCESS) return {};
     return failure("slurm_update_job").while_doing(fmt::format("writing AdminComment of job {}", job));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "slurm/loaded.h"
 
+#include "slurm/versions.h"
+
 // Exported by libslurm and by slurmctld of every version, and in no public header. Leaves null behind.
 extern "C" void slurm_xfree(void** text);
 
@@ -66,6 +68,6 @@ void FreeLoaded::operator()(partition_info_msg_t* message) const noexcept {
   slurm_free_partition_info_msg(message);
 }
 
-void FreeLoaded::operator()(slurm_conf_t* conf) const noexcept { slurm_free_ctl_conf(conf); }
+void FreeLoaded::operator()(slurm_conf_t* conf) const noexcept { free_conf(conf); }
 
 }  // namespace swell::slurm

@@ -7,13 +7,14 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "slurm/gres.h"
+#include "core/slurm_text/gres.h"
 
 /// Slurm's records as plain values, the same for every version of Slurm. Made by LiveSlurm from the
 /// public API, or by a test; read by the controller and the tools.
 namespace swell::slurm {
 
 using JobId = std::uint32_t;
+using slurm_text::GpuRequest;
 
 enum class JobPhase { pending, running, suspended, completing, ended };
 

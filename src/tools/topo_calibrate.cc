@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "core/cluster/fabric.h"
-#include "core/cluster/hostlist.h"
+#include "core/slurm_text/hostlist.h"
 #include "slurm/site_config.h"
 #include "tools/commands.h"
 #include "tools/files.h"
@@ -220,7 +220,7 @@ Result<std::vector<Pair>> plan(const Options& options) {
   if (options.local) return std::vector<Pair>(static_cast<std::size_t>(options.pairs), Pair{0, {"", "127.0.0.1"}, {"", "127.0.0.1"}});
   const char* list = getenv("SLURM_JOB_NODELIST");
   if (list == nullptr) return Error("this is no allocation of Slurm: run it in one, e.g. salloc -N4 swell topo calibrate, or give --local");
-  auto names = cluster::expand_hostlist(list);
+  auto names = slurm_text::expand_hostlist(list);
   if (!names) return names.error().while_doing("SLURM_JOB_NODELIST");
   auto site = load_fabric({});
   if (!site) return site.error();

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 
-#include "core/cluster/hostlist.h"
+#include "core/slurm_text/hostlist.h"
 #include "slurm/fabric_source.h"
 #include "slurm/live_slurm.h"
 #include "slurm/site_config.h"
@@ -27,7 +27,7 @@ std::vector<cluster::FabricNode> read_nodes(const slurm::Snapshot& snapshot, std
   std::vector<std::string> silent;
   for (std::size_t i = 0; i < nodes.size(); ++i)
     if (!nodes[i].description && cluster::read_extra(snapshot.nodes[i].extra)) silent.push_back(nodes[i].name);
-  if (!silent.empty()) notes.push_back(fmt::format("{} published nothing", cluster::fold_hostlist(silent)));
+  if (!silent.empty()) notes.push_back(fmt::format("{} published nothing", slurm_text::fold_hostlist(silent)));
   return nodes;
 }
 

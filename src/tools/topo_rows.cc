@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "core/cluster/hostlist.h"
+#include "core/slurm_text/hostlist.h"
 #include "tools/text_table.h"
 #include "tools/topo_cluster.h"
 
@@ -110,7 +110,7 @@ std::string cluster_text(const Fabric& fabric, const std::vector<std::string>& n
     for (const std::vector<int>& nodes : fabric.groups(level)) {
       std::vector<std::string> names;
       for (const int node : nodes) names.push_back(fabric.node(node).name);
-      text += fmt::format("level {}  {}: {}\n", level, fabric.group_name(fabric.group(nodes[0], level)), cluster::fold_hostlist(names));
+      text += fmt::format("level {}  {}: {}\n", level, fabric.group_name(fabric.group(nodes[0], level)), slurm_text::fold_hostlist(names));
     }
   for (const std::string& note : notes) text += "note: " + note + "\n";
   return text;

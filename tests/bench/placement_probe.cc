@@ -30,8 +30,12 @@
 
 #include "bench/placement_jobs.h"
 #include "bench/request.h"
+#include "slurm/hostlist.h"
+#include "slurm/versions.h"
 
 namespace {
+
+namespace slurm = swell::slurm;
 
 using namespace swell::bench;
 using Clock = std::chrono::steady_clock;
@@ -44,12 +48,7 @@ constexpr auto look_again = std::chrono::milliseconds(15);
 
 std::vector<int> expand(const char* list) {
   std::vector<int> nodes;
-  hostlist_t hosts = slurm_hostlist_create(list);
-  while (char* host = slurm_hostlist_shift(hosts)) {
-    nodes.push_back(std::atoi(host + 4) - 1);
-    std::free(host);
-  }
-  slurm_hostlist_destroy(hosts);
+  for (const std::string& host : slurm::expand_hosts(list)) nodes.push_back(std::atoi(host.c_str() + 4) - 1);
   return nodes;
 }
 
@@ -73,11 +72,7 @@ void look(std::map<std::uint32_t, Job*>& waiting, double now) {
   if (slurm_load_jobs(0, &message, SHOW_ALL) != SLURM_SUCCESS) die("slurm_load_jobs");
   for (std::uint32_t i = 0; i < message->record_count; ++i) {
     const job_info_t& info = message->job_array[i];
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
-    const std::uint32_t id = info.step_id.job_id;
-#else
-    const std::uint32_t id = info.job_id;
-#endif
+    const std::uint32_t id = slurm::job_id_of(info);
     const auto found = waiting.find(id);
     if (found == waiting.end() || (info.job_state & JOB_STATE_BASE) != JOB_RUNNING || info.nodes == nullptr) continue;
     found->second->started_s = now;
@@ -109,7 +104,7 @@ double arrive(std::vector<Job>& jobs, int nodes) {
       if (job.started_s < 0 || job.ended) continue;
       held += share_of(job);
       if (seconds() < job.started_s + job.lasts_s) continue;
-      slurm_kill_job(job.id, SIGKILL, 0);
+      slurm::kill_job(job.id, SIGKILL);
       job.ended = true;
       ++ended;
     }
@@ -124,11 +119,11 @@ double arrive(std::vector<Job>& jobs, int nodes) {
 
 /// Ends a job, and waits until its nodes are free.
 void end(Job& job) {
-  slurm_kill_job(job.id, SIGKILL, 0);
+  slurm::kill_job(job.id, SIGKILL);
   job.ended = true;
   for (bool gone = false; !gone; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
     job_info_msg_t* message = nullptr;
-    if (slurm_load_job(&message, job.id, SHOW_ALL) != SLURM_SUCCESS) die("slurm_load_job");
+    if (slurm::load_job(job.id, &message) != SLURM_SUCCESS) die("slurm_load_job");
     const std::uint32_t state = message->record_count > 0 ? message->job_array[0].job_state : static_cast<std::uint32_t>(JOB_END);
     gone = (state & JOB_STATE_BASE) > JOB_SUSPENDED && (state & JOB_COMPLETING) == 0;
     slurm_free_job_info_msg(message);

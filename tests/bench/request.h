@@ -8,6 +8,8 @@
 
 #include <slurm/slurm.h>
 
+#include "slurm/versions.h"
+
 namespace swell::bench {
 
 struct Allocation {
@@ -41,11 +43,7 @@ class Request {
     if (slurm_allocate_resources(&description, &response) != SLURM_SUCCESS) return {};
     Allocation made;
     if (response->node_list != nullptr) made.nodes = response->node_list;
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
-    made.id = response->step_id.job_id;
-#else
-    made.id = response->job_id;
-#endif
+    made.id = slurm::job_id_of(*response);
     slurm_free_resource_allocation_response_msg(response);
     return made;
   }

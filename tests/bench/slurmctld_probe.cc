@@ -28,8 +28,11 @@
 #include <slurm/slurm_errno.h>
 
 #include "bench/request.h"
+#include "slurm/versions.h"
 
 namespace {
+
+namespace slurm = swell::slurm;
 
 using Clock = std::chrono::steady_clock;
 
@@ -58,7 +61,7 @@ struct Job : swell::bench::Request {
     description.std_out = description.std_err = output.data();
     submit_response_msg_t* response = nullptr;
     if (slurm_submit_batch_job(&description, &response) != SLURM_SUCCESS) die("slurm_submit_batch_job");
-    const std::uint32_t id = response->job_id;
+    const std::uint32_t id = slurm::job_id_of(*response);
     slurm_free_submit_response_response_msg(response);
     return id;
   }
@@ -101,7 +104,7 @@ void list_jobs() {
 
 void show_job(std::uint32_t id) {
   job_info_msg_t* message = nullptr;
-  if (slurm_load_job(&message, id, SHOW_DETAIL) != SLURM_SUCCESS) die("slurm_load_job");
+  if (slurm::load_job(id, &message) != SLURM_SUCCESS) die("slurm_load_job");
   slurm_free_job_info_msg(message);
 }
 
@@ -114,7 +117,7 @@ void list_nodes() {
 std::uint32_t first_job() {
   job_info_msg_t* message = nullptr;
   if (slurm_load_jobs(0, &message, SHOW_ALL) != SLURM_SUCCESS || message->record_count == 0) die("slurm_load_jobs");
-  const std::uint32_t id = message->job_array[0].job_id;
+  const std::uint32_t id = slurm::job_id_of(message->job_array[0]);
   slurm_free_job_info_msg(message);
   return id;
 }
@@ -167,7 +170,7 @@ void load(double seconds, const std::string& folder) {
       [&] { times.time("submit", [&] { fresh.push_back(Job("fresh", 1, 8, 30).submit()); }); },
       [&] {
         if (fresh.empty()) return;
-        times.time("cancel", [&] { slurm_kill_job(fresh.front(), SIGKILL, 0); });
+        times.time("cancel", [&] { slurm::kill_job(fresh.front(), SIGKILL); });
         fresh.pop_front();
       },
       [&] { cycles.look(); },
@@ -185,7 +188,7 @@ void load(double seconds, const std::string& folder) {
     next += std::chrono::milliseconds(10);
     std::this_thread::sleep_until(next);
   }
-  for (std::uint32_t each : fresh) slurm_kill_job(each, SIGKILL, 0);
+  for (std::uint32_t each : fresh) slurm::kill_job(each, SIGKILL);
   if (folder.empty()) return;
   times.write(folder);
   cycles.write(folder);

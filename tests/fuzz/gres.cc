@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "slurm/gres.h"
+#include "core/slurm_text/gres.h"
 
 namespace {
 
@@ -18,8 +18,8 @@ void check(bool holds) {
 }
 
 void sums(const std::string& list) {
-  const auto entries = swell::slurm::parse_gpus(list);
-  const auto sum = swell::slurm::sum_gpus(list);
+  const auto entries = swell::slurm_text::parse_gpus(list);
+  const auto sum = swell::slurm_text::sum_gpus(list);
   std::int64_t in_all = 0;
   for (const auto& each : entries) {
     check(each.count >= 0 && each.count <= sum.count);
@@ -31,7 +31,7 @@ void sums(const std::string& list) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace swell::slurm;
+  using namespace swell::slurm_text;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto entries = parse_gpus(text);
   std::string written;

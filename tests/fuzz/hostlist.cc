@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/cluster/hostlist.h"
+#include "core/slurm_text/hostlist.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace swell::cluster;
+  using namespace swell::slurm_text;
   constexpr std::size_t max_names = 1024;
   auto names = expand_hostlist({reinterpret_cast<const char*>(data), size}, max_names);
   if (!names) return 0;

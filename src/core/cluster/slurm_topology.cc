@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <map>
 
-#include "core/cluster/hostlist.h"
+#include "core/slurm_text/hostlist.h"
 
 namespace swell::cluster {
 
@@ -91,13 +91,13 @@ class Parser {
     made_.kind = kind;
     if (!index_.emplace(group.name, made_.groups.size()).second) return Error(fmt::format("{} is named twice", group.name));
     if (words.contains("nodes")) {
-      auto nodes = expand_hostlist(words.at("nodes"));
+      auto nodes = slurm_text::expand_hostlist(words.at("nodes"));
       if (!nodes) return nodes.error().while_doing(group.name);
       group.nodes = *std::move(nodes);
     }
     std::vector<std::string> below;
     if (words.contains("switches")) {
-      auto switches = expand_hostlist(words.at("switches"));
+      auto switches = slurm_text::expand_hostlist(words.at("switches"));
       if (!switches) return switches.error().while_doing(group.name);
       below = *std::move(switches);
     }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "controller/host.h"
+#include "slurm/versions.h"
 
 // Slurm's own allocator, exported by slurmctld; what a submission owns must come from it.
 extern "C" char* slurm_xstrdup(const char* text);
@@ -96,7 +97,7 @@ void apply(const controller::Admission& admission, job_desc_msg_t& job) {
 
 Result<void> may_modify(const job_desc_msg_t& job, std::uint32_t uid) {
   if (uid == 0 || uid == geteuid()) return {};
-  std::uint32_t id = job.job_id;
+  std::uint32_t id = slurm::job_id_of(job);
   if (id == NO_VAL && job.job_id_str != nullptr) id = static_cast<std::uint32_t>(std::strtoul(job.job_id_str, nullptr, 10));
   if (!controller::is_companion(id)) return {};
   return Error(fmt::format("job {} is lent by Swell: it can be cancelled, not changed", id));

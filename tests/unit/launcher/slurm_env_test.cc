@@ -54,12 +54,6 @@ Test(slurm_env, of_a_whole_array_only_the_asked_task_counts) {
   cr_assert_not(read_job(array, 31).ok());
 }
 
-Test(slurm_env, host_lists_expand_with_their_zeros) {
-  cr_assert_eq(host_names("n[1-3],gpu[007,9],login"),
-               (std::vector<std::string>{"n1", "n2", "n3", "gpu007", "gpu9", "login"}));
-  cr_assert_eq(host_names("r[0-1]n[1-2]"), (std::vector<std::string>{"r0n1", "r0n2", "r1n1", "r1n2"}));
-}
-
 Test(slurm_env, another_allocation_s_commands_see_nothing_of_this_job) {
   const char* environment[] = {"PATH=/bin", "SLURM_CONF=/c", "SLURM_JOB_ID=5", "SBATCH_X=1", "_SLURM_SPANK_OPTION_swell_elastic=4x",
                                "SALLOC_QOS=q", "CUDA_VISIBLE_DEVICES=0", "HOME=/root", nullptr};

@@ -4,19 +4,11 @@
 #include <criterion/criterion.h>
 #include <random>
 
-#include "core/cluster/hostlist.h"
-
 using namespace swell;
 using namespace swell::cluster;
 
 namespace {
 
-std::string joined(const char* hosts) {
-  std::string text;
-  const std::vector<std::string> names = expand_hostlist(hosts).value();
-  for (const std::string& name : names) text += name + " ";
-  return text;
-}
 std::string refused(const char* text) {
   const auto read = SlurmTopology::parse(text);
   cr_assert_not(read.ok(), "%s", text);
@@ -24,27 +16,6 @@ std::string refused(const char* text) {
 }
 
 }  // namespace
-
-Test(hostlist, expands_as_slurm_does) {
-  cr_assert_eq(joined("node[01-03,7],login"), "node01 node02 node03 node7 login ");
-  cr_assert_eq(joined("r[1-2]n[08-09]x"), "r1n08x r1n09x r2n08x r2n09x ");
-  cr_assert_eq(joined(""), "");
-  cr_assert_eq(joined(",a,,b,"), "a b ");
-}
-
-Test(hostlist, refuses_what_is_no_list_and_what_is_too_much) {
-  for (const char* text : {"n[", "n]", "n[1-", "n[]", "n[a]", "n[3-1]", "n[[1]]", "n[1-99999999]", "n[1-999][1-999]", "n[1--2]", "n[-1]", "n[1,]", "n[1-4294967296]"})
-    cr_assert_not(expand_hostlist(text).ok(), "%s", text);
-}
-
-Test(hostlist, folds_back) {
-  cr_assert_eq(fold_hostlist({"n1", "n3", "n2", "login", "n7"}), "n[1-3,7],login");
-  cr_assert_eq(fold_hostlist({"n09", "n10", "n08"}), "n[08-10]");
-  cr_assert_eq(fold_hostlist({"a"}), "a");
-  cr_assert_eq(fold_hostlist({"gpu", "gpu1", "gpu2"}), "gpu,gpu[1-2]");
-  cr_assert_eq(fold_hostlist({"login", "login"}), "login,login");
-  cr_assert_eq(fold_hostlist({}), "");
-}
 
 Test(slurm_topology, reads_a_tree) {
   const SlurmTopology read = SlurmTopology::parse("# a site\n"

@@ -8,7 +8,7 @@
 
 #include "core/result.h"
 
-namespace swell::cluster {
+namespace swell::slurm_text {
 
 /// The names of a host list expression as Slurm writes it, in its order: "node[01-04,7],r[1-2]n[1-2]".
 /// Errors: brackets that do not match, a range that falls, more than `max` names. Needs no Slurm, so
@@ -19,4 +19,4 @@ Result<std::vector<std::string>> expand_hostlist(std::string_view text, std::siz
 /// In the order of the first name of each kind.
 std::string fold_hostlist(const std::vector<std::string>& names);
 
-}  // namespace swell::cluster
+}  // namespace swell::slurm_text

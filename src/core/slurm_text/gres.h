@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace swell::slurm {
+namespace swell::slurm_text {
 
 /// GPUs as Slurm writes them: "gres:gpu:h100:4", "gres/gpu:4", "gpu:h100:8(S:0-1)",
 /// "gpu:h100:4(IDX:0-3)". All versions' spellings from 22.05 on.
@@ -29,4 +29,4 @@ std::int64_t tres_value(std::string_view tres, std::string_view key);
 /// How many task ids an array expression names ("0-9:2%3" -> 5); at least 1; "..." counts as nothing.
 int count_array_tasks(std::string_view expression);
 
-}  // namespace swell::slurm
+}  // namespace swell::slurm_text

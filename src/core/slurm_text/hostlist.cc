@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "core/cluster/hostlist.h"
+#include "core/slurm_text/hostlist.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <map>
 
-namespace swell::cluster {
+namespace swell::slurm_text {
 
 namespace {
 
@@ -125,4 +125,4 @@ std::string fold_hostlist(const std::vector<std::string>& names) {
   return text;
 }
 
-}  // namespace swell::cluster
+}  // namespace swell::slurm_text

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "slurm/gres.h"
+#include "core/slurm_text/gres.h"
 
 #include <criterion/criterion.h>
 
-using namespace swell::slurm;
+using namespace swell::slurm_text;
 
 Test(gres, reads_every_spelling_of_gpus) {
   const struct {

@@ -1,36 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "slurm/gres.h"
+#include "core/slurm_text/gres.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "core/number.h"
+#include "core/slurm_text/lists.h"
 
-namespace swell::slurm {
+namespace swell::slurm_text {
 
 namespace {
 
 constexpr int max_count = 1'000'000;   // GPUs of a list, tasks of an array
 constexpr double max_tres = 1e18;
-
-/// Splits at commas that stand outside parentheses: "gpu:a:1(IDX:0,2),gpu:b:1".
-std::vector<std::string_view> split_entries(std::string_view list) {
-  std::vector<std::string_view> entries;
-  std::size_t begin = 0;
-  int depth = 0;
-  for (std::size_t i = 0; i <= list.size(); ++i) {
-    if (i == list.size() || (list[i] == ',' && depth == 0)) {
-      if (i > begin) entries.push_back(list.substr(begin, i - begin));
-      begin = i + 1;
-    } else if (list[i] == '(' || list[i] == '[') {
-      ++depth;
-    } else if ((list[i] == ')' || list[i] == ']') && depth > 0) {
-      --depth;
-    }
-  }
-  return entries;
-}
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return false;
@@ -49,7 +32,7 @@ std::string indices_of(std::string_view parenthesis) {
 
 std::vector<GpuRequest> parse_gpus(std::string_view list) {
   std::vector<GpuRequest> found;
-  for (std::string_view entry : split_entries(list)) {
+  for (std::string_view entry : split_list(list)) {
     if (!take_prefix(entry, "gres:")) take_prefix(entry, "gres/");
     if (!take_prefix(entry, "gpu")) continue;
     GpuRequest request;
@@ -89,7 +72,7 @@ GpuRequest sum_gpus(std::string_view list) {
 }
 
 std::int64_t tres_value(std::string_view tres, std::string_view key) {
-  for (std::string_view entry : split_entries(tres)) {
+  for (std::string_view entry : split_list(tres)) {
     if (!take_prefix(entry, key) || !take_prefix(entry, "=")) continue;
     double scale = 1;
     if (!entry.empty()) {
@@ -113,7 +96,7 @@ std::int64_t tres_value(std::string_view tres, std::string_view key) {
 int count_array_tasks(std::string_view expression) {
   expression = expression.substr(0, expression.find('%'));
   std::int64_t tasks = 0;
-  for (std::string_view range : split_entries(expression)) {
+  for (std::string_view range : split_list(expression)) {
     std::int64_t step = 1;
     if (const std::size_t colon = range.find(':'); colon != std::string_view::npos) {
       step = std::max<std::int64_t>(read_whole<std::int64_t>(range.substr(colon + 1)).value_or(1), 1);
@@ -128,4 +111,4 @@ int count_array_tasks(std::string_view expression) {
   return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, max_count));
 }
 
-}  // namespace swell::slurm
+}  // namespace swell::slurm_text

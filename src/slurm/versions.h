@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <slurm/slurm.h>
+
+#include "slurm/records.h"
+
+/// Where the public headers of the supported versions of Slurm differ (22.05, 24.11, 26.05), asked of the header and
+/// not of its number where that can be. Here and in convert.cc, loaded.cc and src/plugins/select alone.
+namespace swell::slurm {
+
+/// The job that a record, a request or an answer of Slurm's is about: from 26.05 within its step_id.
+template <typename Record>
+JobId job_id_of(const Record& record) noexcept {
+  if constexpr (requires { record.step_id.job_id; }) return record.step_id.job_id;
+  else return record.job_id;
+}
+
+template <typename Record>
+void set_job_id(Record& record, JobId job) noexcept {
+  if constexpr (requires { record.step_id.job_id; }) record.step_id.job_id = job;
+  else record.job_id = job;
+}
+
+/// slurm_kill_job(): from 26.05 by slurm_step_id_t. @return as Slurm's.
+int kill_job(JobId job, std::uint16_t signal) noexcept;
+
+/// slurm_load_job(): likewise.
+int load_job(JobId job, job_info_msg_t** message) noexcept;
+
+/// CPUs and memory in MiB that jobs use on a node.
+struct NodeUse {
+  std::uint16_t cpus = 0;
+  std::uint64_t memory_mib = 0;
+};
+/// Asked of the select plugin's record; from 26.05 the node's own. `node` is not changed.
+NodeUse use_of(node_info_t& node) noexcept;
+
+/// slurm_free_ctl_conf(), slurm_free_conf() from 26.05.
+void free_conf(slurm_conf_t* conf) noexcept;
+
+}  // namespace swell::slurm
