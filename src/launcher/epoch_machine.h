@@ -30,7 +30,7 @@ struct Granted {
 };
 
 /// Decides when an elastic run starts, stops and restarts its workers, and over which GPUs: the
-/// restart mode of design.md, "A job's life". Pure: events and the time go in, actions come out; the
+/// restart mode of docs/architecture.md, "Journeys". Pure: events and the time go in, actions come out; the
 /// agent carries them out. Times are seconds of one clock.
 ///
 /// Shims live as long as their allocation. An epoch starts the program on them, and ends when the

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Reads `scontrol -o -d show job` and prints each broken invariant of design.md: a job never below its
+# Reads `scontrol -o -d show job` and prints each broken invariant of docs/architecture.md: a job never below its
 # basic demand, no GPU in two allocations, no companion without its running parent, parent and companion
 # name each other.
 

@@ -155,7 +155,7 @@ clear_queue() {
 }
 queue_is_empty() { [[ -z $(squeue --all -h) ]]; }
 
-# ---- invariants of design.md, over what Slurm itself prints
+# ---- invariants of docs/architecture.md, over what Slurm itself prints
 
 invariants() {
   local problems

@@ -7,7 +7,7 @@
 namespace swell::policy {
 
 /// Swell's own: lends for the least mean completion time. Like marginal-benefit with these
-/// differences, measured in docs/policy-notes.md:
+/// differences, measured in docs/notebook/policy-notes.md:
 /// - a job counts, not its GPUs, and what a job has already makes more worth less;
 /// - who has trained for less long counts more, since half of all jobs are short;
 /// - a job that is starting is lent GPUs at once, by the data sheets, before its first step;

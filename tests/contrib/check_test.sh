@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# contrib/check itself, over a project of stubs: totals, exit status, and how many suites run at a time.
+# shellcheck disable=SC2317 # called by check
+set -u -o pipefail
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
+# shellcheck source=tests/support/tap.sh
+source "$top/tests/support/tap.sh"
+work=$(mktemp -d /tmp/swell-check-test-XXXXXX) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# A project in which nothing is built, whose unit tests are 3 good ones.
+mkdir -p "$work"/{contrib/lib,tests/{contrib,launcher,slurm,pytorch,fault,fuzz}} && cp "$top/contrib/check" "$work/contrib/"
+cat > "$work/contrib/lib/build.sh" << 'STUB'
+build_swell() {
+  mkdir -p "$2/tests/unit" "$2/stage" && printf 'check:\n\t@true\n' > "$2/Makefile"
+  printf 'Synthesis: Tested: 3 | Passing: 3 | Failing: 0 | Crashing: 0\n' > "$2/tests/unit/one_test.log"
+}
+STUB
+script() { # FILE LINES...: a stub of the project
+  local file=$work/$1
+  shift
+  { printf '#!/bin/bash\n'; printf '%s\n' "$@"; } > "$file" && chmod +x "$file"
+}
+script contrib/setup true
+script contrib/quickstart 'echo shown'
+script tests/fault/soak 'echo "ok 1 - it holds"'
+script tests/fuzz/run 'echo "ok 1 - it holds"'
+
+totals_are() { # LINE STATUS [options of check]
+  local line=$1 status=$2
+  shift 2
+  "$work/contrib/check" "$@" > "$work/said" 2>&1
+  [[ $? -eq $status && $(tail -n 1 "$work/said") == "$line" ]] && return 0
+  cat "$work/said"
+  return 1
+}
+
+all_good() {
+  script tests/slurm/a_test.sh 'echo "ok 1 - one"; echo "ok 2 - two"'
+  # 3 and 3 unit tests, 2 behaviours, soak, fuzz and quickstart
+  totals_are '11 passed, 0 failed, 0 skipped' 0 && totals_are '8 passed, 0 failed, 0 skipped' 0 --no-sanitizers &&
+    totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*'
+}
+check 'what passes is counted, and the exit status is 0' all_good
+
+some_bad() {
+  script tests/slurm/b_test.sh 'echo "ok 1 - one"; echo "not ok 2 - two"; echo "# because of this"; exit 1'
+  script tests/slurm/c_test.sh 'echo "1..0 # SKIP nothing to run it with"; exit 77'
+  script tests/slurm/d_test.sh 'echo "ok 1 - and then it dies"; exit 3'
+  script tests/slurm/e_test.sh 'exit 0'
+  totals_are '7 passed, 3 failed, 1 skipped' 1 --no-sanitizers --only 'tests/slurm/*' || return
+  grep -q '^# because of this' "$work/said" && grep -q 'skipped: SKIP nothing to run' "$work/said" &&
+    grep -q '^failed: tests/slurm/b_test.sh' "$work/said" && grep -q '^failed: tests/slurm/d_test.sh' "$work/said" &&
+    grep -q '^failed: tests/slurm/e_test.sh' "$work/said"
+  local status=$?
+  rm "$work"/tests/slurm/[b-e]_test.sh
+  return $status
+}
+check 'what fails, dies, says nothing or is skipped is counted and named' some_bad
+
+# Each waits until the other has begun: that ends only where they run at the same time.
+meets() { # OWN OTHER
+  printf '%s\n' "touch $work/$1; for i in {1..200}; do [[ -e $work/$2 ]] && echo \"ok 1 - met\" && exit 0; sleep 0.1; done" 'echo "not ok 1 - alone"; exit 1'
+}
+side_by_side() {
+  rm -f "$work"/tests/slurm/*
+  script tests/slurm/a_test.sh "$(meets one two)" && script tests/slurm/b_test.sh "$(meets two one)"
+  totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*'
+}
+check 'two suites run at the same time' side_by_side
+
+no_more_than_asked() {
+  rm -f "$work"/tests/slurm/*
+  local each
+  for each in a b c; do
+    script "tests/slurm/${each}_test.sh" "mkdir $work/busy || { echo 'not ok 1 - not alone'; exit 1; }" "sleep 0.2; rmdir $work/busy; echo 'ok 1 - alone'"
+  done
+  totals_are '6 passed, 0 failed, 0 skipped' 0 --no-sanitizers --jobs 1 --only 'tests/slurm/*'
+}
+check 'with --jobs 1 they run one after the other' no_more_than_asked
+
+finish_tests

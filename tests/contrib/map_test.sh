@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# The map is true: what docs/architecture.md, CONTRIBUTING.md and docs/README.md name is there.
+# shellcheck disable=SC2317 # called by check
+set -u -o pipefail
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
+cd "$top" || exit 1
+# shellcheck source=tests/support/tap.sh
+source "$top/tests/support/tap.sh"
+
+# Paths of the source in backquotes; those with NAME, a pattern or a build folder are examples.
+paths_of() { grep -oE '`(src|tests|contrib|docs|man|m4)/[A-Za-z0-9_./-]+`' "$1" | tr -d '`' | grep -v NAME | sort -u; }
+every_path() {
+  local page path missing=0
+  for page in docs/architecture.md CONTRIBUTING.md README.md; do
+    while read -r path; do
+      [[ -e $path ]] || { printf '%s names %s, which is not there\n' "$page" "$path"; missing=1; }
+    done < <(paths_of "$page")
+  done
+  ((missing == 0)) && [[ $(paths_of docs/architecture.md | wc -l) -gt 30 ]]
+}
+check 'every file that the map names is there' every_path
+
+# Functions and types, as `Name::member()`, `Name::member` or `name()`.
+every_name() {
+  local name member missing=0
+  while read -r name; do
+    member=${name##*::}
+    grep -rqwF -- "$member" src || { printf 'nothing in src is called %s\n' "$name"; missing=1; }
+  done < <(grep -oE '`[A-Za-z_]+(::[A-Za-z_]+)?(\(\))?`' docs/architecture.md | grep -E '::|\(\)' | tr -d '`()' | sort -u)
+  ((missing == 0))
+}
+check 'every function that the map names is there' every_name
+
+# | name | unit | value | file | what for |
+clocks() { sed -n '/^## Every clock/,$p' docs/architecture.md | sed -nE 's/^\| `([A-Za-z_]+)` \| ([a-z]+) \| ([^|]*[^ ]) \| `([^`]+)` \|.*/\1;\2;\3;\4/p'; }
+every_clock() {
+  local name unit value file wrong=0 line
+  while IFS=';' read -r name unit value file; do
+    line=$(grep -w -- "$name" "$file" | grep -F -- "$value" | head -n 1)
+    [[ -n $line ]] || { printf '%s: no %s of %s %s\n' "$file" "$name" "$value" "$unit"; wrong=1; }
+  done < <(clocks)
+  ((wrong == 0)) && [[ $(clocks | wc -l) -gt 25 ]]
+}
+check 'every clock of the map has that value in that file' every_clock
+
+# A constant of the controller, the protocol or the launcher that is a time.
+no_clock_without_a_row() {
+  local name wrong=0
+  while read -r name; do
+    clocks | grep -q "^$name;" || { printf 'no row for %s\n' "$name"; wrong=1; }
+  done < <(grep -rhoE 'constexpr (auto|double|int|std::chrono::[a-z]+|Clock::duration) [A-Za-z_]+ ?(=|\{).*' src/control src/controller src/launcher --include=*.cc --include=*.h |
+    grep -E 'chrono|_s ?(=|\{)|_ms ?(=|\{)|Seconds ?(=|\{)' | sed -E 's/^constexpr [^ ]+ ([A-Za-z_]+).*/\1/' | sort -u)
+  while read -r name; do
+    clocks | grep -q "^$name;" || { printf 'no row for the key %s\n' "$name"; wrong=1; }
+  done < <(sed -nE 's/^ *\{"([A-Za-z]+)",.*seconds\(.*/\1/p' src/control/swell_conf.cc)
+  ((wrong == 0))
+}
+check 'every named clock of controller and launcher is on the map' no_clock_without_a_row
+
+every_page() {
+  local page missing=0
+  while read -r page; do
+    grep -qF "(${page#docs/})" docs/README.md || { printf 'docs/README.md lacks %s\n' "$page"; missing=1; }
+  done < <(find docs -name '*.md' ! -path docs/README.md)
+  while read -r page; do
+    [[ -e docs/$page ]] || { printf 'docs/README.md names %s, which is not there\n' "$page"; missing=1; }
+  done < <(grep -oE '\]\([^)]+\)' docs/README.md | tr -d '])(')
+  ((missing == 0))
+}
+check 'the index has every page, and no others' every_page
+
+one_test_alone() {
+  grep -q 'a_pending_job_gets_the_gpus\|a pending job gets lent GPUs back' tests/slurm/grow_test.sh && ls tests/unit/controller/controller_test.cc &&
+    grep -q 'Test(controller, drain' tests/unit/controller/controller_test.cc
+}
+check 'the tests that the map points at are there by that name' one_test_alone
+
+finish_tests
