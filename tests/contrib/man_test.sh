@@ -74,6 +74,18 @@ every_event() {
 }
 check 'swell.conf(5) has the events of EventLog' every_event
 
+# An admin who reads one of them writes the same lines as one who reads the other. Comments differ.
+same_as_readme() {
+  local line bad=0 page
+  page=$(text_of swell-admin.7 | tr -d '"' | sed 's/ *#.*//; s/^[a-z]*\.conf: *//; s/^ *//')
+  while IFS= read -r line; do
+    grep -qxF -- "$line" <<< "$page" || { printf 'swell-admin(7) lacks: %s\n' "$line"; bad=1; }
+  done < <(sed -n '/^## What an admin does/,/^## How it works/p' "$top/README.md" | awk '/^```/ { inside = !inside; next } inside' |
+    tr -d '"' | sed 's/ *#.*//; /^$/d' | grep -v '^swell doctor\|^systemctl')
+  return $bad
+}
+check 'README.md and swell-admin(7) have the same lines' same_as_readme
+
 no_warnings() {
   local page said bad=0
   command -v man > /dev/null || return 0
