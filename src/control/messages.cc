@@ -24,6 +24,9 @@ class Writer {
   void member(const char* key, const std::int64_t& value, std::int64_t, std::int64_t) { json_.set(key, value); }
   void member(const char* key, const double& value, double, double) { json_.set(key, value); }
   void member(const char* key, const std::string& value) { json_.set(key, value); }
+  void optional(const char* key, const std::string& value) {
+    if (!value.empty()) json_.set(key, value);
+  }
   void member(const char* key, const JobState& value) { json_.set(key, to_text(value)); }
   void member(const char* key, const std::vector<JobId>& value) { json_.set(key, Json::array_of(value)); }
   void member(const char* key, const std::vector<std::pair<std::string, std::string>>& value) {
@@ -65,6 +68,9 @@ class Reader {
     if (read && read->size() > max_text)
       read = Error(fmt::format("\"{}\" has {} characters; at most {} are read", key, read->size(), max_text));
     keep(value, std::move(read));
+  }
+  void optional(const char* key, std::string& value) {
+    if (json_.has(key)) member(key, value);
   }
   void member(const char* key, JobState& value) {
     Result<std::string> text = json_.string_at(key);
@@ -132,6 +138,7 @@ template <typename V> void describe(V& v, Hello& m) {
   v.member("cpus_per_worker", m.cpus_per_worker, 1, many);
   v.member("memory_mib_per_worker", m.memory_mib_per_worker, std::int64_t{0}, much_mib);
   v.member("companions", m.companions);
+  v.optional("no_growth", m.no_growth);
 }
 template <typename V> void describe(V& v, OfferResult& m) {
   v.member("nonce", m.nonce);
@@ -148,6 +155,7 @@ template <typename V> void describe(V& v, Status& m) {
   v.member("epoch", m.epoch, 0, many);
   v.member("workers", m.workers, 0, many);
   v.member("stopped_s", m.stopped_s, 0.0, 1e9);
+  v.optional("no_growth", m.no_growth);
 }
 template <typename V> void describe(V& v, Bye& m) { v.member("exit_code", m.exit_code, 0, 255); }
 template <typename V> void describe(V& v, Welcome& m) {
@@ -192,7 +200,11 @@ template <typename V> void describe(V& v, WorkerExit& m) {
   v.member("exit_code", m.exit_code, 0, 255);
   v.member("signal", m.signal, 0, 127);
 }
-template <typename V> void describe(V& v, WorkerStart& m) { v.member("environment", m.environment); }
+template <typename V> void describe(V&, WorkerListens&) {}
+template <typename V> void describe(V& v, WorkerStart& m) {
+  v.member("restart_signal", m.restart_signal, 0, 64);
+  v.member("environment", m.environment);
+}
 template <typename V> void describe(V& v, WorkerSignal& m) { v.member("signal", m.signal, 1, 64); }
 
 /// Tries the variant's types one by one until the name fits.

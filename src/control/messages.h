@@ -41,6 +41,7 @@ struct Hello {
   int cpus_per_worker = 1;   ///< what a companion needs for each worker
   std::int64_t memory_mib_per_worker = 0;
   std::vector<JobId> companions;  ///< expansions that it holds already (after a lost connection)
+  std::string no_growth;     ///< as in Status
 };
 
 /// What became of one offer: a companion's job id, or why there is none.
@@ -70,6 +71,7 @@ struct Status {
   int epoch = 0;
   int workers = 0;           ///< workers that run, or are being started
   double stopped_s = 0;      ///< how long the last reconfiguration stopped the training
+  std::string no_growth;     ///< why the job takes no GPUs now, for people; empty: it does
 };
 
 /// The program has ended: the agent leaves, and wants no more.
@@ -145,6 +147,11 @@ struct WorkerNotice {
   int signal = 0;            ///< what Slurm sent to the step: its allocation is about to end
 };
 
+/// The program handles the restart signal from now on, or blocks it: it may be asked to leave.
+struct WorkerListens {
+  static constexpr const char* type = "worker-listens";
+};
+
 /// The program has ended.
 struct WorkerExit {
   static constexpr const char* type = "worker-exit";
@@ -157,6 +164,7 @@ struct WorkerExit {
 /// Every worker of the epoch is there: start the program with these variables.
 struct WorkerStart {
   static constexpr const char* type = "worker-start";
+  int restart_signal = 0;    ///< kept back until the program handles it; 0: none is
   std::vector<std::pair<std::string, std::string>> environment;
 };
 
@@ -167,7 +175,7 @@ struct WorkerSignal {
 };
 
 using Message = std::variant<Hello, GrowDone, Released, Status, Bye, Welcome, Refused, Grow, Shrink,
-                             WorkerHello, WorkerNotice, WorkerExit, WorkerStart, WorkerSignal>;
+                             WorkerHello, WorkerNotice, WorkerListens, WorkerExit, WorkerStart, WorkerSignal>;
 
 /// The JSON form of a message.
 Json to_json(const Message& message);

@@ -85,6 +85,17 @@ std::string Tag::text() const {
   return result + "]";
 }
 
+std::string as_word(std::string_view sentence) {
+  constexpr std::size_t kMaxCharacters = 120;
+  std::string word(sentence.substr(0, kMaxCharacters));
+  for (char& each : word) {
+    const bool stays = (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z') || (each >= '0' && each <= '9') ||
+                       std::string_view("-.,:;/+%()").find(each) != std::string_view::npos;
+    if (!stays) each = '_';
+  }
+  return word;
+}
+
 std::string companions_text(const std::vector<CompanionWord>& companions) {
   std::string result;
   for (const CompanionWord& each : companions)

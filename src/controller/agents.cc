@@ -80,6 +80,7 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
   job.agent_seen = now;
   job.gpus_per_worker = hello.gpus_per_worker;
   job.workers = hello.workers;
+  job.no_growth = hello.no_growth;
   decide_due_ = true;
   events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
                 fmt::format("job {}: its agent on {} has connected", job.id, hello.host));
@@ -153,6 +154,9 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double) 
   job.state = status.state;
   job.epoch = status.epoch;
   job.workers = status.workers;
+  if (job.no_growth != status.no_growth)
+    events_.event("no-growth", {{"job", job.id}, {"reason", status.no_growth}});
+  job.no_growth = status.no_growth;
 }
 
 void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {

@@ -134,7 +134,7 @@ class Builder {
     const bool settled = job.state == control::JobState::allocated || job.state == control::JobState::active;
     const bool lasts = record.end_time == 0 || record.time_limit_min == 0 ||
                        static_cast<double>(record.end_time - snapshot_.taken) >= config_.min_remaining_s;
-    return job.agent && settled && lasts && now_ >= job.grow_after && record.phase == slurm::JobPhase::running;
+    return job.agent && settled && lasts && job.no_growth.empty() && now_ >= job.grow_after && record.phase == slurm::JobPhase::running;
   }
 
   void add_pending(const slurm::JobRecord& record) {

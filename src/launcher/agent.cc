@@ -74,8 +74,11 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   auto server = control::Server::start(std::move(options), [wake] { wake->signal(); });
   if (!server) return server.error();
   agent->server_ = std::move(*server);
-  if (agent->setup_.elastic)
-    agent->link_ = std::make_unique<ControllerLink>(agent->setup_.controller, agent->setup_.hello, [wake] { wake->signal(); });
+  if (agent->setup_.elastic) {
+    control::Hello hello = agent->setup_.hello;
+    hello.no_growth = agent->machine_.status().no_growth;
+    agent->link_ = std::make_unique<ControllerLink>(agent->setup_.controller, std::move(hello), [wake] { wake->signal(); });
+  }
   return agent;
 }
 
@@ -144,6 +147,8 @@ void Agent::take_server_events() {
       continue;
     } else if (const auto* notice = std::get_if<control::WorkerNotice>(&event.message)) {
       machine_.notice(now(), known->second, notice->signal);
+    } else if (std::holds_alternative<control::WorkerListens>(event.message)) {
+      machine_.listens(now(), known->second);
     } else if (const auto* exit = std::get_if<control::WorkerExit>(&event.message)) {
       machine_.exited(now(), known->second, {exit->exit_code, exit->signal});
     }

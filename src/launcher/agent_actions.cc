@@ -42,7 +42,7 @@ void Agent::carry_out(const action::StartWorkers& start) {
   for (const auto& [worker, environment] : start.workers) {
     const auto found = connections_.find(worker);
     if (found == connections_.end()) continue;
-    control::WorkerStart message{job_environment_};
+    control::WorkerStart message{setup_.options.restart_signal, job_environment_};
     message.environment.insert(message.environment.end(), environment.begin(), environment.end());
     server_->send(found->second, std::move(message));
   }

@@ -80,7 +80,10 @@ bool ControllerLink::flush(std::chrono::milliseconds timeout) {
 void ControllerLink::send(Message message) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto* status = std::get_if<control::Status>(&message)) last_status_ = *status;
+    if (const auto* status = std::get_if<control::Status>(&message)) {
+      last_status_ = *status;
+      hello_.no_growth = status->no_growth;
+    }
     if (out_.size() < 1000) out_.push_back(std::move(message));
   }
   wake_.signal();

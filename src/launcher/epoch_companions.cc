@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Of the epoch machine: companions come and go, and what it knows of places and workers.
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <fmt/format.h>
+#include <limits>
 
 #include "launcher/epoch_machine.h"
+#include "launcher/signals.h"
 
 namespace swell::launcher {
 
@@ -12,9 +15,10 @@ using control::JobState;
 
 void EpochMachine::grow(double now, const control::Grow& grow) {
   now_ = now;
-  if (phase_ == Phase::over || phase_ == Phase::ending || phase_ == Phase::failing) {
+  if (phase_ == Phase::over || phase_ == Phase::ending || phase_ == Phase::failing || !pause_reason_.empty()) {
+    const std::string why = pause_reason_.empty() ? "the job is ending" : pause_reason_;
     control::GrowDone done;
-    for (const control::Offer& offer : grow.offers) done.results.push_back({offer.nonce, 0, "the job is ending"});
+    for (const control::Offer& offer : grow.offers) done.results.push_back({offer.nonce, 0, why});
     return act(action::Tell{std::move(done)});
   }
   ++allocating_;
@@ -31,6 +35,7 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
   for (const Granted& result : results) {
     if (result.job == 0) {
       note("companion-refused", Json::object({{"reason", result.reason}}));
+      if (told_refusals_.insert(result.reason).second) say("GPUs were offered, but Slurm refused them: " + result.reason);
       continue;
     }
     Companion made;
@@ -99,15 +104,64 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
   while (!restarts_.empty() && restarts_.front() < now - settings_.restart_window_s) restarts_.pop_front();
   stopped_since_ = now;
   if (static_cast<int>(restarts_.size()) > settings_.max_restarts) {
-    say(fmt::format("{} losses within {:.0f} s: giving up", restarts_.size(), settings_.restart_window_s));
-    if (code_ == 0) code_ = 1;
-    code_is_final_ = true;
-    return end(now, SIGKILL, std::nullopt);
+    const std::string count = fmt::format("{} losses of lent GPUs within {:.0f} s", restarts_.size(), settings_.restart_window_s);
+    restarts_.clear();
+    return fall_back(now, count);
   }
   phase_ = Phase::leaving;
   decide_by_.reset();
   kill_running(now);
   set_state(JobState::draining);
+}
+
+/// On over the basic demand alone, from the last checkpoint.
+void EpochMachine::fall_back(double now, const std::string& why) {
+  pause_growth(now, why);
+  say(why + ": on with the job's own GPUs, from the last checkpoint");
+  for (const JobId job : companions())
+    if (Companion* each = companion(job); each != nullptr && !each->dropping) give_up(now, *each, why);
+  stopped_since_ = now;
+  phase_ = Phase::leaving;
+  decide_by_.reset();
+  leave_by_ = now;
+  code_ = 0;
+  set_state(JobState::draining);
+  kill_running(now);
+}
+
+/// No more GPUs are taken for a while; `for_good`, or after max_restarts such pauses: until the run ends.
+void EpochMachine::pause_growth(double now, const std::string& why, bool for_good) {
+  ++pauses_;
+  for_good = for_good || pauses_ > settings_.max_restarts;
+  pause_reason_ = why;
+  pause_until_ = for_good ? std::numeric_limits<double>::infinity()
+                          : now + settings_.growth_pause_s * std::pow(2.0, pauses_ - 1);
+  note("growth-paused", Json::object({{"reason", why}, {"for_good", for_good}}));
+  tell_no_growth();
+}
+
+/// Why no GPUs should be lent now, for people; empty: nothing speaks against it.
+std::string EpochMachine::no_growth() const {
+  if (!pause_reason_.empty()) return pause_reason_;
+  if (epoch_ < 0) return "its workers have not started yet";
+  std::size_t deaf = 0;
+  for (const auto& [id, worker] : workers_) deaf += worker.running && !worker.listens;
+  if (phase_ != Phase::running || deaf == 0) return {};
+  return fmt::format("{} of {} workers have no handler for {} yet", deaf, layout_.seats.size(), signal_name(settings_.restart_signal));
+}
+
+void EpochMachine::tell_no_growth() {
+  // Not for each worker: what matters is whether there is a reason.
+  const std::string why = no_growth();
+  if (why.empty() != told_no_growth_.empty() || (!why.empty() && why == pause_reason_ && why != told_no_growth_)) act(action::Tell{status()});
+  told_no_growth_ = why;
+}
+
+bool EpochMachine::takes_part(const Companion& companion) const {
+  return std::any_of(layout_.seats.begin(), layout_.seats.end(), [&](const Seat& seat) {
+    return std::any_of(companion.places.begin(), companion.places.end(),
+                       [&](const Place& place) { return place.id == seat.worker.place; });
+  });
 }
 
 bool EpochMachine::drop_if_left(JobId job) {
@@ -132,7 +186,7 @@ void EpochMachine::released(double now, JobId job) {
 
 /// Whether a restart would add workers, and nobody who is still on the way is worth waiting for.
 bool EpochMachine::joiners_wait() const {
-  if (allocating_ > 0) return false;
+  if (allocating_ > 0 || !no_growth().empty()) return false;
   for (const Companion& each : companions_)
     if (!each.up && !each.dropping) return false;
   return next_layout().seats.size() > layout_.seats.size();
@@ -190,6 +244,7 @@ control::Status EpochMachine::status() const {
   status.epoch = std::max(0, epoch_);
   status.workers = static_cast<int>(layout_.seats.size());
   status.stopped_s = stopped_s_;
+  status.no_growth = no_growth();
   return status;
 }
 
@@ -201,6 +256,7 @@ std::vector<JobId> EpochMachine::companions() const {
 
 void EpochMachine::set_state(JobState state) {
   state_ = state;
+  told_no_growth_ = no_growth();
   act(action::Tell{status()});
 }
 

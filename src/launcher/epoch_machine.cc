@@ -2,6 +2,7 @@
 #include "launcher/epoch_machine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <fmt/format.h>
 
@@ -26,13 +27,23 @@ void EpochMachine::hello(double now, WorkerId id, const std::string& host, int p
   now_ = now;
   Companion* companion = companion_of(id.place);
   if (companion == nullptr && !is_basic(id.place)) return;  // it was let go meanwhile
-  workers_[id] = {host, port, step, true, true, false};
+  workers_[id] = {host, port, step, true, true, false, false};
   if (companion != nullptr && !companion->up) {
     companion->up = true;
     for (const Place& place : companion->places)
       for (int local = 0; local < place.workers; ++local)
         companion->up = companion->up && workers_[{place.id, local}].present;
+    companion->joins_by = now + settings_.listen_timeout_s;
   }
+  advance(now);
+}
+
+void EpochMachine::listens(double now, WorkerId id) {
+  now_ = now;
+  Worker& worker = workers_[id];
+  if (!worker.running) return;
+  worker.listens = true;
+  tell_no_growth();
   advance(now);
 }
 
@@ -40,7 +51,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit) {
   now_ = now;
   Worker& worker = workers_[id];
   if (!worker.running) return;
-  worker.running = worker.ready = false;
+  worker.running = worker.ready = worker.listens = false;
   Companion* companion = companion_of(id.place);
   switch (phase_) {
     case Phase::leaving: {
@@ -51,7 +62,13 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit) {
         told_of_bad_exit_ = true;
         say(fmt::format("a worker on {} ended with {} after the restart signal; the next epoch resumes from the last "
                         "checkpoint", worker.host, exit.status()));
+        if (leaving_to_grow_) pause_growth(now, fmt::format("a worker ended with {} after the restart signal", exit.status()));
       }
+      // Who died of the signal, or of another, never answers its siblings: they need not wait for the whole grace.
+      const bool died = (exit.signal != 0 && exit.signal != SIGKILL && exit.signal != SIGTERM) ||
+                        exit.code == 128 + settings_.restart_signal;
+      if (died && !running().empty())
+        leave_by_ = std::min(leave_by_.value_or(now), now + settings_.siblings_s);
       if (companion != nullptr) drop_if_left(companion->job);
       break;
     }
@@ -72,6 +89,7 @@ void EpochMachine::fail(double now, WorkerId id, Exit exit) {
   if (companion != nullptr && exit.signal == SIGKILL) return lose(now, companion->job, "a worker of it was killed");
   if (phase_ == Phase::failing) return;
   first_failed_ = id;
+  first_exit_ = exit;
   note("worker-failed", Json::object({{"place", id.place}, {"local_rank", id.local}, {"status", exit.status()}}));
   if (!settings_.kill_on_bad_exit && companions_.empty()) return;
   phase_ = Phase::failing;
@@ -82,7 +100,7 @@ void EpochMachine::lost(double now, WorkerId id) {
   now_ = now;
   Worker& worker = workers_[id];
   const bool ran = std::exchange(worker.running, false);
-  worker.present = worker.ready = false;
+  worker.present = worker.ready = worker.listens = false;
   if (phase_ == Phase::over) return;
   if (Companion* companion = companion_of(id.place)) {
     if (companion->dropping) drop_if_left(companion->job);
@@ -185,6 +203,7 @@ void EpochMachine::advance(double now) {
       if (each.up && !runs_anything(each.places)) lent.insert(lent.end(), each.places.begin(), each.places.end());
     say(fmt::format("growing from {} to {} workers ({} lent)", before, after, describe(lent)));
     begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s);
+    leaving_to_grow_ = true;
   }
   if (phase_ == Phase::ending && running().empty()) finish();
 }
@@ -195,7 +214,8 @@ void EpochMachine::start_epoch(double now, Layout layout) {
   phase_ = Phase::running;
   gather_by_.reset();
   first_failed_.reset();
-  told_of_bad_exit_ = false;
+  told_of_bad_exit_ = leaving_to_grow_ = false;
+  epoch_since_ = now;
   code_ = 0;
   const Worker& master = workers_[layout_.seats.front().worker];
   int basic_workers = 0;
@@ -220,7 +240,7 @@ void EpochMachine::start_epoch(double now, Layout layout) {
     start.workers.emplace_back(seat.worker, std::move(environment));
     Worker& worker = workers_[seat.worker];
     worker.running = true;
-    worker.ready = false;
+    worker.ready = worker.listens = false;
   }
   act(std::move(start));
   stopped_s_ = stopped_since_ ? now - *stopped_since_ : 0;
@@ -274,16 +294,30 @@ void EpochMachine::tick(double now) {
     if (Companion* found = companion(job); found != nullptr && !found->up && !found->dropping && now >= found->up_by) {
       say(fmt::format("job {} did not start its step within {:.0f} s; going on without it", job, settings_.warm_timeout_s));
       give_up(now, *found, "its step did not come up");
+    } else if (found != nullptr && found->up && !found->dropping && !takes_part(*found) && now >= found->joins_by &&
+               !no_growth().empty()) {
+      const std::string why = no_growth();
+      say(fmt::format("giving back {} (job {}): {}", describe(found->places), job, why));
+      give_up(now, *found, why);
     }
+  if (!pause_reason_.empty() && now >= pause_until_) {
+    pause_reason_.clear();
+    tell_no_growth();
+  }
   if (leave_by_ && now >= *leave_by_) {
     say(fmt::format("{} workers did not leave in time: killed; they resume from their last checkpoint", running().size()));
+    // Who had all the time that the job asked for would not leave the next time either.
+    if (stopped_since_ && now - *stopped_since_ >= settings_.restart_timeout_s)
+      pause_growth(now, fmt::format("workers did not leave within {:g} s of the restart signal", settings_.restart_timeout_s), true);
     kill_running(now);
   }
   if (decide_by_ && now >= *decide_by_) {
     decide_by_.reset();
-    Companion* blamed = first_failed_ ? companion_of(first_failed_->place) : nullptr;
-    if (blamed != nullptr) {
-      lose(now, blamed->job, fmt::format("the program failed there with {}", code_));
+    const bool on_lent = first_failed_ && companion_of(first_failed_->place) != nullptr;
+    const bool grown = std::any_of(companions_.begin(), companions_.end(), [this](const Companion& each) { return takes_part(each); });
+    // A worker that was killed says nothing of the program.
+    if (on_lent || (grown && first_exit_.signal != SIGKILL && now - epoch_since_ < settings_.blame_growth_s)) {
+      fall_back(now, fmt::format("the program failed with {} over {} workers", code_, layout_.seats.size()));
     } else {
       code_is_final_ = true;
       end(now, settings_.kill_on_bad_exit ? SIGTERM : 0,
@@ -304,7 +338,8 @@ std::optional<double> EpochMachine::deadline() const {
   };
   for (const auto& time : {gather_by_, leave_by_, decide_by_, kill_at_}) earliest(time);
   for (const Companion& each : companions_)
-    if (!each.up && !each.dropping) earliest(each.up_by);
+    if (!each.dropping && (!each.up || (!takes_part(each) && !no_growth().empty()))) earliest(each.up ? each.joins_by : each.up_by);
+  if (!pause_reason_.empty() && std::isfinite(pause_until_) && phase_ != Phase::over) earliest(pause_until_);
   return next;
 }
 

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,10 @@ struct Granted {
 /// Shims live as long as their allocation. An epoch starts the program on them, and ends when the
 /// program has left every one. Rules:
 ///  * a companion's loss, or a warning that it is about to end, never ends the run;
-///  * an error exit that nothing of that kind explains is the program's own, and ends the run;
+///  * an error exit that nothing of that kind explains is the program's own, and ends the run. Soon after a growth it is put
+///    down to the growth: the run goes on over the basic demand alone;
+///  * growths that went wrong make the next wait, in growing intervals, and in the end for good;
+///  * workers are asked to leave for a growth only when all of them handle the signal;
 ///  * a companion that is given back is released as soon as its own workers have left.
 class EpochMachine {
  public:
@@ -51,8 +55,12 @@ class EpochMachine {
     double margin_s = 2;               ///< kept free before a deadline of the controller
     double blame_s = 2;                ///< an error exit may be explained by news that come this late
     double end_timeout_s = 30;         ///< for workers to end after INT, TERM or another's failure
-    int max_restarts = 3;              ///< after losses, within restart_window_s
+    double listen_timeout_s = 60;      ///< a companion waits so long for workers that do not handle the signal
+    double siblings_s = 1;             ///< for workers to leave after one of them died of the signal
+    int max_restarts = 3;              ///< losses within restart_window_s, before lent GPUs are done without
     double restart_window_s = 600;
+    double blame_growth_s = 600;       ///< an error exit so soon after a growth is put down to it
+    double growth_pause_s = 600;       ///< after the first growth that went wrong; twice as long after each further one
     bool kill_on_bad_exit = true;
   };
 
@@ -62,6 +70,7 @@ class EpochMachine {
   // workers
   void hello(double now, WorkerId worker, const std::string& host, int port, JobId step = 0);
   void exited(double now, WorkerId worker, Exit exit);
+  void listens(double now, WorkerId worker);              ///< its program handles the restart signal
   void lost(double now, WorkerId worker);                 ///< its connection has closed
   void notice(double now, WorkerId worker, int signal);   ///< Slurm signalled its step
   // steps and companions
@@ -91,12 +100,14 @@ class EpochMachine {
     int port = 0;
     JobId step = 0;
     bool present = false, ready = false, running = false;
+    bool listens = false;      ///< the program that runs handles the restart signal
   };
   struct Companion {
     JobId job = 0;
     std::vector<Place> places;
     double up_by = 0;
     bool up = false;           ///< all its shims have been there
+    double joins_by = 0;       ///< where up: when it is given back if it has not been able to join
     bool dropping = false;
     std::string reason;
   };
@@ -114,6 +125,11 @@ class EpochMachine {
   void lose(double now, JobId job, const std::string& why);
   bool drop_if_left(JobId job);
   bool joiners_wait() const;
+  bool takes_part(const Companion& companion) const;
+  void fall_back(double now, const std::string& why);
+  void pause_growth(double now, const std::string& why, bool for_good = false);
+  std::string no_growth() const;
+  void tell_no_growth();
 
   Companion* companion_of(int place);
   Companion* companion(JobId job);
@@ -147,6 +163,14 @@ class EpochMachine {
   int code_ = 0;
   bool code_is_final_ = false;
   bool told_of_bad_exit_ = false;
+  Exit first_exit_;
+  double epoch_since_ = 0;
+  bool leaving_to_grow_ = false;
+  std::string pause_reason_;                 ///< why growth waits; empty: it does not
+  double pause_until_ = 0;
+  int pauses_ = 0;
+  std::string told_no_growth_;
+  std::set<std::string> told_refusals_;      ///< Slurm's words that the user has heard
   std::map<int, double> forwarded_;          ///< signals that Slurm sent to the basic step, and when
   std::deque<double> restarts_;
   std::vector<action::Any> actions_;

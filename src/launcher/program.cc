@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "launcher/worker_environment.h"
 
@@ -37,13 +38,15 @@ std::vector<pid_t> children_of(pid_t pid) {
   return children;
 }
 
-bool handles(pid_t pid, int signal) {
+/// Whether the signal is in the set of signals that /proc/PID/status names so: "SigCgt:", "SigBlk:".
+bool in_set(pid_t pid, const char* set, int signal) {
   std::ifstream status(proc(pid, "status"));
   for (std::string line; std::getline(status, line);)
-    if (line.starts_with("SigCgt:"))
-      return (std::strtoull(line.c_str() + 7, nullptr, 16) >> (signal - 1) & 1) != 0;
+    if (line.starts_with(set))
+      return (std::strtoull(line.c_str() + std::strlen(set), nullptr, 16) >> (signal - 1) & 1) != 0;
   return false;
 }
+bool handles(pid_t pid, int signal) { return in_set(pid, "SigCgt:", signal); }
 
 /// Names of this process's SLURM_* variables that the program shall not see.
 std::vector<std::string> foreign_variables() {
@@ -70,6 +73,7 @@ Program::Program() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 bool Program::start(char** command, const std::vector<std::pair<std::string, std::string>>& environment) {
   if (runs()) return false;
+  blocked_before_ = false;
   const pid_t own = getpid();
   pid_ = fork();
   if (pid_ < 0) std::fprintf(stderr, "swell-worker: cannot start a process: %s\n", std::strerror(errno));
@@ -87,6 +91,15 @@ bool Program::start(char** command, const std::vector<std::pair<std::string, std
   const int problem = errno;
   std::fprintf(stderr, "swell-worker: cannot run %s: %s\n", command[0], std::strerror(problem));
   _exit(problem == ENOENT ? 127 : 126);
+}
+
+bool Program::listens_to(int number) {
+  if (!runs()) return false;
+  std::vector<pid_t> handlers;
+  find_handlers(pid_, number, handlers);
+  // Many a program blocks all signals for a moment, as it starts another; who means it, still does so later.
+  const bool blocked = in_set(pid_, "SigBlk:", number);
+  return !handlers.empty() || (std::exchange(blocked_before_, blocked) && blocked);
 }
 
 void Program::signal(int number) const {

@@ -21,6 +21,10 @@ class Program {
   bool start(char** command, const std::vector<std::pair<std::string, std::string>>& environment);
   bool runs() const noexcept { return pid_ > 0; }
 
+  /// Whether the program, or a process below it, would do something of its own on the signal: it has a handler, or has
+  /// blocked it since this was last asked.
+  bool listens_to(int number);
+
   /// Gives the signal to the program; where it does not handle it but processes below it do (a shell
   /// script around the trainer), to the topmost of those.
   void signal(int number) const;
@@ -31,6 +35,7 @@ class Program {
  private:
   void end_leftovers(bool at_once);
   pid_t pid_ = -1;
+  bool blocked_before_ = false;
 };
 
 }  // namespace swell::launcher

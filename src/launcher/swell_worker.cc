@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell-worker: the task of a step. Starts the program when swellrun says so, and again; stays
 // behind when the program leaves; ends it when swellrun is gone. Not for people.
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -28,6 +29,9 @@ using control::Client;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto connect_time = 20s;
+// How often it is looked whether the program handles the restart signal, at first and later.
+constexpr auto kFirstLook = 20ms;
+constexpr auto kLastLook = 1000ms;
 constexpr auto end_time = 5s;          // between TERM and KILL when swellrun is gone
 
 struct Arguments {
@@ -78,9 +82,10 @@ class Worker {
     bool good = hello();
     while (good) {
       pollfd polled[] = {{client_->fd(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
-      poll(polled, 2, -1);
+      poll(polled, 2, looks_in_ms());
       if (polled[1].revents != 0) good = take_signals();
       if (good && polled[0].revents != 0) good = take_messages();
+      if (good) good = look();
     }
     if (program_.runs()) end_program();
     return asked_to_leave_ ? 0 : status_;
@@ -124,13 +129,35 @@ class Worker {
         if (!start_program(*start)) return false;
       } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message); signal != nullptr) {
         asked_to_leave_ = true;
-        program_.signal(signal->signal);
+        // Before its handler is there, the signal would kill the program.
+        if (signal->signal == restart_signal_ && !listens_) keeps_signal_ = true;
+        else program_.signal(signal->signal);
       }
     }
   }
 
+  int looks_in_ms() const {
+    if (!program_.runs() || listens_ || restart_signal_ == 0) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_look_ - Clock::now());
+    return static_cast<int>(std::max<std::int64_t>(0, left.count()));
+  }
+
+  /// Tells once when the program handles the restart signal, and gives it one that was kept back.
+  bool look() {
+    if (!program_.runs() || listens_ || restart_signal_ == 0 || Clock::now() < next_look_) return true;
+    listens_ = program_.listens_to(restart_signal_);
+    pause_ = std::min(std::chrono::milliseconds(kLastLook), pause_ + pause_ / 4);
+    next_look_ = Clock::now() + pause_;
+    if (!listens_) return true;
+    if (std::exchange(keeps_signal_, false)) program_.signal(restart_signal_);
+    return client_->send(control::WorkerListens{}).ok();
+  }
+
   bool start_program(const control::WorkerStart& start) {
-    asked_to_leave_ = false;
+    asked_to_leave_ = listens_ = keeps_signal_ = false;
+    restart_signal_ = start.restart_signal;
+    pause_ = kFirstLook;
+    next_look_ = Clock::now() + pause_;
     status_ = 0;
     port_ = control::Fd();
     if (program_.start(arguments_.program, start.environment)) return true;
@@ -178,6 +205,11 @@ class Worker {
   int status_ = 0;
   int epoch_ = 0;
   bool asked_to_leave_ = false;
+  int restart_signal_ = 0;
+  bool listens_ = false;          // the program handles it
+  bool keeps_signal_ = false;     // it came before that
+  std::chrono::milliseconds pause_ = kFirstLook;
+  Clock::time_point next_look_;
 };
 
 /// Ends as the program did, so that Slurm says of the task what it would say of the program.

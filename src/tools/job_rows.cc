@@ -32,6 +32,8 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.epoch = count(tag, "epoch");
   row.workers = count(tag, "workers");
   row.companions = control::companions_from(tag.get("companions"));
+  row.no_growth = tag.get("no_growth");
+  std::replace(row.no_growth.begin(), row.no_growth.end(), '_', ' ');
   return row;
 }
 
@@ -93,7 +95,10 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
                std::to_string(row.lent_gpus), fmt::format("{}/{}", row.basic_gpus + row.lent_gpus, row.max_gpus),
                std::to_string(row.epoch), std::to_string(row.workers), std::to_string(row.grants),
                std::to_string(row.reclaims), companion_text(row.companions)});
-  return table.text();
+  std::string text = table.text();
+  for (const JobRow& row : rows)
+    if (!row.no_growth.empty()) text += fmt::format("Job {} takes no more GPUs: {}\n", row.id, row.no_growth);
+  return text;
 }
 
 Json jobs_json(const std::vector<JobRow>& rows) {
@@ -116,7 +121,8 @@ Json jobs_json(const std::vector<JobRow>& rows) {
                               {"workers", row.workers},
                               {"grants", row.grants},
                               {"reclaims", row.reclaims},
-                              {"companions", companions}}));
+                              {"companions", companions},
+                              {"no_growth", row.no_growth}}));
   }
   return Json::object({{"jobs", jobs}});
 }

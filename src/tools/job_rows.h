@@ -21,6 +21,7 @@ struct JobRow {
   int basic_gpus = 0, lent_gpus = 0, max_gpus = 0;
   int epoch = 0, workers = 0, grants = 0, reclaims = 0;
   std::vector<control::CompanionWord> companions;
+  std::string no_growth;         ///< why it takes no more GPUs now, for people; empty: it does
 };
 
 /// Which jobs to show. Empty: no restriction.

@@ -57,4 +57,69 @@ one_job_id() {
 }
 check 'workers on lent GPUs see the job, its array task and its folder' one_job_id
 
+no_growth() { word_of "$job" no_growth; }
+no_growth_is() { [[ $(no_growth) == "$1" ]]; } # with _ for blanks
+says_so() { swell jobs "$job" | grep -q "^Job $job takes no more GPUs: $1"; }
+
+slow_to_listen() {
+  # As Python with its imports: 3 s until it has a handler. USR1 before that would kill it.
+  cat > slow.sh << 'END'
+before() { touch "$out/up.$SWELL_EPOCH.$RANK"; until [[ -e $out/listen ]]; do sleep 0.1; done; }
+END
+  MINE=./slow.sh own max=8 && within 20 test -e "$job/up.0.1" && within 10 no_growth_is 2_of_2_workers_have_no_handler_for_USR1_yet &&
+    says_so '2 of 2 workers have no handler for USR1 yet' && is_lent "$job" 0 || return
+  touch "$job/listen"
+  within 30 runs 1 8 && within 10 no_growth_is '' && ! grep 'killed\|ended with 1' "$job.out" && finishes
+}
+check 'a job is grown only when its workers handle the signal' slow_to_listen
+
+never_heard_of_swell() {
+  printf '#!/bin/bash\n#SBATCH --gres=gpu:2 --elastic\nswellrun sh -c "exec sleep 6"\necho "ended with $?"\n' > plain.sh
+  job=$(sbatch --parsable --output=%A.out plain.sh) && within 40 ended "$job" || return
+  cat "$job.out"
+  grep -qx 'ended with 0' "$job.out" && [[ $(word_of "$job" epoch) == 0 && $(word_of "$job" grants) == 0 ]]
+}
+check 'a program that never heard of Swell is left as it is' never_heard_of_swell
+
+bad_on_lent_gpus() {
+  cat > bad.sh << 'END'
+before() { ((WORLD_SIZE == 2)) || { ((RANK < 2)) && work; exit 9; }; }
+END
+  MINE=./bad.sh own max=8 && within 30 grep -q "on with the job's own GPUs" "$job.out" && within 20 runs 2 2 && within 10 is_lent "$job" 0 &&
+    within 10 says_so 'the program failed with 9 over 8 workers' && finishes
+}
+check 'a fault that shows only on lent GPUs costs the job nothing but these' bad_on_lent_gpus
+
+bad_at_that_size() {
+  cat > divides.sh << 'END'
+before() { ((4 % WORLD_SIZE == 0)) || exit 7; }
+END
+  MINE=./divides.sh own max=8 && within 30 grep -q "the program failed with 7 over 8 workers: on with" "$job.out" && within 20 runs 2 2 && finishes
+}
+check 'a number of workers that the program cannot run with is found out and left' bad_at_that_size
+
+leaves_never() {
+  cat > deaf.sh << 'END'
+on_signal() { :; }
+END
+  MINE=./deaf.sh own max=8,grace=2 && within 40 runs 1 8 && says_so 'workers did not leave within 2 s of the restart signal' || return
+  rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 runs 2 4 && scancel "$rigid_job" || return
+  within 20 in_state "$rigid_job" CANCELLED || return
+  sleep 3 # several rounds of the controller
+  is_lent "$job" 2 && finishes
+}
+check 'who was killed for not leaving is not grown again' leaves_never
+
+slurm_refuses() {
+  sacctmgr -i modify account research set qos-=expansion > /dev/null
+  own max=8 && within 30 grep -q '^swellrun: GPUs were offered, but Slurm refused them: ' "$job.out"
+  local result=$?
+  cat "$job.out"
+  [[ $result == 0 && $(grep -c 'Slurm refused them' "$job.out") == 1 ]] && finishes
+  result=$?
+  sacctmgr -i modify account research set qos+=expansion > /dev/null
+  return $result
+}
+check 'a refusal of Slurm is said in its words, once' slurm_refuses
+
 finish_tests

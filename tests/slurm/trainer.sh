@@ -11,7 +11,7 @@ leave() {
 }
 step=$(cat checkpoint 2> /dev/null || echo 0)
 [[ -z ${IGNORE_SIGNAL:-} ]] && trap 'leave' USR1
-[[ -n ${IGNORE_SIGNAL:-} ]] && trap '' USR1
+[[ -n ${IGNORE_SIGNAL:-} ]] && trap ':' USR1
 echo "$$ $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK ${SLURMD_NODENAME:-} ${CUDA_VISIBLE_DEVICES:-}" \
   > ".start.$RANK" && mv ".start.$RANK" "start.$SWELL_EPOCH.$RANK"
 while [[ ! -e finish ]]; do

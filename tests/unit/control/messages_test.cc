@@ -45,8 +45,8 @@ Test(messages, every_type_reads_back_as_it_was_written) {
   WorkerSignal signal;
   signal.signal = 10;
   const std::vector<Message> all = {hello, GrowDone{{{"abc", 12, ""}}}, Released{12, "x"},
-                                    Status{JobState::switching, 3, 12, 1.5}, Bye{1}, welcome, Refused{"no"},
-                                    grow, Shrink{{12}, 30, "needed by job 17"}, WorkerHello{}, WorkerNotice{15},
+                                    Status{JobState::switching, 3, 12, 1.5, "it failed there"}, Bye{1}, welcome,
+                                    Refused{"no"}, WorkerListens{}, grow, Shrink{{12}, 30, "needed by job 17"}, WorkerHello{}, WorkerNotice{15},
                                     WorkerExit{0, 9}, start, signal};
   cr_assert_eq(all.size(), std::variant_size_v<Message>);
   for (const Message& message : all) {

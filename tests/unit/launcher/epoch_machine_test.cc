@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/epoch_machine.h"
 
+#include <algorithm>
 #include <criterion/criterion.h>
 #include <csignal>
+#include <utility>
 
 using namespace swell;
 using namespace swell::control;
@@ -83,6 +85,7 @@ class Run {
         ++starts;
         workers = start->workers.size();
         last_start = *start;
+        started = true;
       }
       if (const auto* signal = std::get_if<action::SignalWorkers>(&each))
         for (const WorkerId id : signal->workers) signals.emplace_back(id, signal->signal);
@@ -90,7 +93,18 @@ class Run {
       if (const auto* release = std::get_if<action::Release>(&each)) releases.push_back(release->job);
       if (const auto* tell = std::get_if<action::Tell>(&each)) told.push_back(tell->message);
       if (const auto* finish = std::get_if<action::Finish>(&each)) code = finish->code;
+      if (const auto* say = std::get_if<action::Say>(&each)) said.push_back(say->line);
     }
+    if (std::exchange(started, false) && !deaf) listen();
+  }
+  /// The programs of the newest epoch have installed their handlers.
+  void listen() {
+    for (const auto& [id, environment] : last_start.workers) machine.listens(now, id);
+    collect();
+  }
+  std::string no_growth() const { return machine.status().no_growth; }
+  bool has_said(const std::string& words) const {
+    return std::any_of(said.begin(), said.end(), [&](const std::string& line) { return line.find(words) != line.npos; });
   }
   bool signalled(int signal, std::size_t count) const {
     std::size_t found = 0;
@@ -108,8 +122,11 @@ class Run {
   std::vector<std::pair<WorkerId, int>> signals;
   std::vector<Message> told;
   std::optional<int> code;
+  std::vector<std::string> said;
+  bool deaf = false;         ///< programs that start do not handle the restart signal
 
  private:
+  bool started = false;
   static EpochMachine::Settings with_job(EpochMachine::Settings settings) {
     settings.job = job;
     settings.restart_signal = SIGUSR1;
@@ -304,9 +321,10 @@ Test(epochs, an_error_is_forgiven_when_a_companion_s_loss_explains_it) {
   cr_assert_not(run.code.has_value());
 }
 
-Test(epochs, an_unexplained_error_ends_the_run_also_with_companions) {
+Test(epochs, an_error_long_after_a_growth_is_the_program_s_own) {
   Run run;
   run.grown();
+  run.now += 601;
   run.event([&] { run.machine.exited(run.now, {0, 1}, {1, 0}); });
   cr_assert_not(run.code.has_value());
   run.tick(*run.machine.deadline());
@@ -317,7 +335,60 @@ Test(epochs, an_unexplained_error_ends_the_run_also_with_companions) {
   cr_assert_eq(run.releases, Jobs{9});
 }
 
-Test(epochs, too_many_losses_end_the_run) {
+Test(epochs, an_error_soon_after_a_growth_means_going_on_as_before_it) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {1, 0}); });
+  run.tick(run.now + 2);
+  cr_assert(run.signalled(SIGKILL, 5));
+  run.event([&] { run.machine.hello(run.now, {0, 1}, "host", 1); });
+  run.leave(1, 4, {0, SIGKILL});
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
+  cr_assert_eq(run.releases, Jobs{9});
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_eq(run.starts, 3);
+  cr_assert_eq(run.no_growth(), std::string("the program failed with 1 over 6 workers"));
+  cr_assert(run.has_said("the program failed with 1 over 6 workers: on with the job's own GPUs"));
+  // The basic run's own failure ends it.
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {1, 0}); });
+  run.tick(run.now);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGTERM}); });
+  cr_assert_eq(run.code.value_or(-1), 1);
+}
+
+Test(epochs, a_basic_worker_that_is_killed_ends_the_run_also_with_companions) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGKILL}); });
+  run.tick(run.now + 2);
+  cr_assert(run.signalled(SIGTERM, 5));
+}
+
+Test(epochs, a_fault_that_shows_only_on_lent_gpus_leaves_the_job_its_own) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {1, 2}, {3, 0}); });
+  run.tick(run.now + 2);
+  run.event([&] { run.machine.hello(run.now, {1, 2}, "host", 1); });
+  for (const int local : {0, 1, 3}) run.event([&] { run.machine.exited(run.now, {1, local}, {0, SIGKILL}); });
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_not(run.code.has_value());
+  cr_assert_not(run.no_growth().empty());
+  // What is offered meanwhile is refused with the reason, and after a while accepted again.
+  Grow grow;
+  grow.offers.resize(1);
+  run.event([&] { run.machine.grow(run.now, grow); });
+  cr_assert_eq(std::get<GrowDone>(run.told.back()).results.front().reason, run.no_growth());
+  cr_assert_eq(run.allocations, 1);
+  run.tick(*run.machine.deadline());
+  cr_assert_eq(run.no_growth(), std::string());
+  cr_assert_eq(std::get<Status>(run.told.back()).no_growth, std::string());
+  run.grow(12, 2);
+}
+
+Test(epochs, too_many_losses_end_the_growing_and_not_the_run) {
   EpochMachine::Settings settings;
   settings.max_restarts = 1;
   Run run(settings);
@@ -325,6 +396,7 @@ Test(epochs, too_many_losses_end_the_run) {
   run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}); });
   run.leave(1, 4, {0, SIGKILL});
   run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.no_growth(), std::string());
   run.grow(12, 2);
   run.hello(2, 2);
   run.leave(0, 2);
@@ -332,7 +404,76 @@ Test(epochs, too_many_losses_end_the_run) {
   run.event([&] { run.machine.exited(run.now, {2, 0}, {0, SIGKILL}); });
   run.leave(2, 2, {0, SIGKILL});
   run.leave(0, 2, {0, SIGKILL});
-  cr_assert_eq(run.code.value_or(-1), 128 + SIGKILL);
+  cr_assert_not(run.code.has_value());
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_eq(run.no_growth(), std::string("2 losses of lent GPUs within 600 s"));
+}
+
+Test(epochs, growth_waits_until_every_worker_handles_the_signal) {
+  Run run;
+  run.deaf = true;
+  run.grown();
+  run.grow(12, 2);
+  run.hello(2, 2);
+  cr_assert(run.signals.empty());
+  cr_assert_eq(run.no_growth(), std::string("6 of 6 workers have no handler for USR1 yet"));
+  run.listen();
+  cr_assert(run.signalled(SIGUSR1, 6));
+  cr_assert_eq(run.no_growth(), std::string());
+}
+
+Test(epochs, a_program_that_never_handles_the_signal_is_left_as_it_is) {
+  Run run;
+  run.deaf = true;
+  run.grown();
+  run.grow(12, 2);
+  run.hello(2, 2);
+  run.tick(*run.machine.deadline());
+  cr_assert_eq(run.releases, Jobs{12});
+  cr_assert(run.signals.empty());
+  cr_assert_eq(run.starts, 2);
+  cr_assert_not(run.no_growth().empty());
+}
+
+Test(epochs, who_did_not_leave_in_time_is_not_grown_again) {
+  Run run;
+  run.grow(9, 4);
+  run.hello(1, 4);
+  run.tick(run.now + 30);
+  cr_assert(run.signalled(SIGKILL, 2));
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.no_growth(), std::string("workers did not leave within 30 s of the restart signal"));
+  run.tick(run.now + 1e6);
+  cr_assert_not(run.no_growth().empty());
+}
+
+Test(epochs, a_shorter_deadline_than_the_grace_is_not_the_program_s_fault) {
+  Run run;
+  run.grown();
+  run.shrink(9, 5);
+  run.tick(run.now + 3);
+  cr_assert(run.signalled(SIGKILL, 6));
+  cr_assert_eq(run.no_growth(), std::string());
+}
+
+Test(epochs, a_worker_that_dies_of_the_signal_ends_its_siblings) {
+  Run run;
+  run.grown();
+  run.shrink(9, 60);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGUSR1}); });
+  cr_assert_float_eq(*run.machine.deadline(), run.now + 1, 1e-9);
+  run.tick(run.now + 1);
+  cr_assert(run.signalled(SIGKILL, 5));
+}
+
+Test(epochs, each_refusal_of_slurm_is_said_once) {
+  Run run;
+  Grow grow;
+  grow.offers.resize(3);
+  run.event([&] { run.machine.grow(run.now, grow); });
+  run.event([&] { run.machine.allocated(run.now, {{"a", 0, "Invalid qos", {}}, {"b", 0, "Invalid qos", {}}, {"c", 0, "busy", {}}}); });
+  cr_assert_eq(std::count(run.said.begin(), run.said.end(), "GPUs were offered, but Slurm refused them: Invalid qos"), 1);
+  cr_assert(run.has_said("busy"));
 }
 
 Test(epochs, sizes_leave_workers_without_a_part) {
