@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/lending/room.h"
+
+#include <criterion/criterion.h>
+#include <random>
+
+#include "support/views.h"
+
+using namespace swell::policy;
+using namespace support;
+
+namespace {
+
+/// What the cluster loses with a companion: its id. The youngest is missed most.
+const Room::Loss kById = [](const ElasticJobView&, const CompanionView& companion) { return static_cast<double>(companion.id); };
+
+std::vector<JobId> companions(const std::vector<Reclaim>& reclaims) {
+  std::vector<JobId> ids;
+  for (const Reclaim& reclaim : reclaims) ids.push_back(reclaim.companion);
+  return ids;
+}
+
+using Ids = std::vector<JobId>;
+
+/// Job 1 with 2 GPUs on node 0 and companions 11 and 12, of 4 GPUs each, on node 1.
+ClusterView lent_out(int nodes = 2) {
+  ClusterView view = idle_cluster(nodes);
+  ElasticJobView& job = add_job(view, 1, 0, 2);
+  job.max_gpus = 16;
+  lend(view, job, 11, 1, 4);
+  lend(view, job, 12, 1, 4);
+  return view;
+}
+
+}  // namespace
+
+Test(room, idle_gpus_serve_the_queue_before_anything_is_reclaimed) {
+  ClusterView view = lent_out();
+  view.queue.push_back(pending(100, 1, 6));
+  Room room(view);
+  room.serve_queue(10, kById, Room::Nodes::by_loss);
+  cr_assert(room.reclaims().empty());
+  cr_assert_eq(room.kept_gpus(), 6);
+  cr_assert_eq(room.free(0).gpus, 0, "kept for the pending job");
+  cr_assert_not(room.may_lend(view.jobs[0], 0, {1, 8, 8000}));
+}
+
+Test(room, a_pending_job_gets_no_more_back_than_it_needs_and_the_smallest_loss_first) {
+  ClusterView view = lent_out();
+  view.queue.push_back(pending(100, 1, 7));
+  view.nodes[0].free = {0, 0, 0};
+  view.queue[0].per_node.gpus = 4;
+  Room room(view);
+  room.serve_queue(10, kById, Room::Nodes::by_loss);
+  cr_assert_eq(companions(room.reclaims()), (Ids{11}));
+  cr_assert_eq(room.reclaims()[0].needed_by, 100u);
+  cr_assert_eq(room.total(view.jobs[0]), 6);
+  cr_assert(room.shrinks(view.jobs[0]));
+  cr_assert(room.is_reclaimed(11));
+  cr_assert_not(room.is_reclaimed(12));
+}
+
+Test(room, a_job_that_could_not_start_anyway_reclaims_nothing) {
+  ClusterView view = lent_out();
+  view.queue.push_back(pending(100, 2, 8));  // job 1's own GPUs are in the way on node 0
+  Room room(view);
+  room.serve_queue(10, kById, Room::Nodes::by_idle);
+  cr_assert(room.reclaims().empty());
+  cr_assert_eq(room.kept_gpus(), 0);
+}
+
+Test(room, what_leaves_already_serves_the_queue_and_is_reclaimed_no_second_time) {
+  ClusterView view = lent_out();
+  view.nodes[0].free = {0, 0, 0};
+  view.jobs[0].companions[1].leaving = true;
+  view.queue.push_back(pending(100, 1, 4));
+  Room room(view);
+  room.serve_queue(10, kById, Room::Nodes::by_loss);
+  cr_assert(room.reclaims().empty());
+  cr_assert_eq(room.kept_gpus(), 4);
+}
+
+Test(room, gpus_that_are_still_leaving_are_not_lent_once_the_room_is_closed) {
+  ClusterView view = lent_out();
+  view.jobs[0].companions[0].leaving = true;
+  view.queue.push_back(pending(100, 1, 8));  // node 1, once both companions have left
+  view.nodes[0].free = {0, 0, 0};
+  Room room(view);
+  room.serve_queue(10, kById, Room::Nodes::by_loss);
+  room.close();
+  cr_assert_leq(room.free(1).gpus, 0);
+  cr_assert_not(room.may_lend(view.jobs[0], 1, {1, 8, 8000}));
+}
+
+Test(room, only_the_head_of_the_queue_is_served) {
+  ClusterView view = lent_out(3);
+  view.queue = {pending(100, 1, 6), pending(101, 1, 8), pending(102, 1, 8)};
+  Room room(view);
+  room.serve_queue(2, kById, Room::Nodes::by_idle);
+  cr_assert_eq(room.kept_gpus(), 14);
+  cr_assert(room.reclaims().empty(), "job 102 is not looked at");
+}
+
+Test(room, lends_only_where_type_and_node_suit_the_job_and_nothing_settles) {
+  ClusterView view = idle_cluster(4);
+  ElasticJobView& job = add_job(view, 1, 0, 2);
+  view.nodes[1].gpu_type = "a100";
+  job.excluded_nodes = {2};
+  view.nodes[3].settling = true;
+  const Room room(view);
+  cr_assert(room.may_lend(job, 0, job.per_worker));
+  for (const NodeIndex node : {1, 2, 3}) cr_assert_not(room.may_lend(job, node, job.per_worker), "node %d", node);
+}
+
+Test(room, what_is_lent_is_no_longer_free_until_it_is_undone) {
+  const ClusterView view = idle_cluster(1);
+  Room room(view);
+  room.lend(0, {8, 8, 8000});
+  cr_assert_eq(room.free(0).gpus, 0);
+  room.undo(0, {8, 8, 8000});
+  cr_assert(room.free(0) == view.nodes[0].free);
+}
+
+Test(room, the_order_of_reclaiming_begins_with_what_leaves_and_asks_anew_after_each) {
+  ClusterView view = lent_out(3);
+  lend(view, view.jobs[0], 13, 2, 1);
+  view.jobs[0].companions[2].leaving = true;
+  const ElasticJobView& job = view.jobs[0];
+  Room room(view);
+  // The more a job has lost, the more the rest is missed: 12 is dearer than 11 from the start.
+  const Room::Loss loss = [&](const ElasticJobView& of, const CompanionView& companion) {
+    return companion.id - 100.0 * room.total(of);
+  };
+  cr_assert_eq(room.reclaim_order(loss), (Ids{13, 11, 12}));
+  cr_assert_eq(room.total(job), 3, "basic GPUs, and what leaves by an earlier decision");
+}
+
+Test(room, random_queues_never_keep_more_than_is_idle_or_lent) {
+  std::mt19937 random(3);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (int round = 0; round < 300; ++round) {
+    ClusterView view = idle_cluster(1 + below(4));
+    const int nodes = static_cast<int>(view.nodes.size());
+    view.jobs.reserve(8);
+    JobId next = 11;
+    for (JobId id = 1; id <= 4; ++id) {
+      const NodeIndex home = below(nodes);
+      if (view.nodes[static_cast<std::size_t>(home)].free.gpus < 2) continue;
+      ElasticJobView& job = add_job(view, id, home, 1 + below(2));
+      const NodeIndex other = below(nodes);
+      const int gpus = 1 + below(3);
+      if (view.nodes[static_cast<std::size_t>(other)].free.gpus < gpus) continue;
+      lend(view, job, next++, other, gpus);
+      job.companions.back().leaving = below(3) == 0;
+    }
+    for (JobId id = 100; id < 104; ++id) view.queue.push_back(pending(id, 1 + below(2), 1 + below(8)));
+    int idle = 0, lent = 0;
+    for (const NodeView& node : view.nodes) idle += node.free.gpus;
+    for (const ElasticJobView& job : view.jobs) lent += job.lent_gpus();
+    Room room(view);
+    room.serve_queue(10, kById, below(2) == 0 ? Room::Nodes::by_idle : Room::Nodes::by_loss);
+    room.close();
+    cr_assert_leq(room.kept_gpus(), idle + lent, "round %d", round);
+    std::set<JobId> seen;
+    for (const Reclaim& reclaim : room.reclaims()) {
+      cr_assert(seen.insert(reclaim.companion).second, "round %d: %u twice", round, reclaim.companion);
+      for (const ElasticJobView& job : view.jobs)
+        for (const CompanionView& companion : job.companions)
+          if (companion.id == reclaim.companion) cr_assert_not(companion.leaving, "round %d", round);
+    }
+    for (const ElasticJobView& job : view.jobs) cr_assert_geq(room.total(job), job.basic_gpus, "round %d", round);
+    for (NodeIndex node = 0; node < nodes; ++node)
+      cr_assert_leq(room.free(node).gpus, view.nodes[static_cast<std::size_t>(node)].free.gpus, "round %d: lends what is not idle", round);
+  }
+}
