@@ -22,6 +22,7 @@
 #include "controller/conf_watch.h"
 #include "controller/config.h"
 #include "controller/controller.h"
+#include "core/policy/registry.h"
 #include "slurm/live_slurm.h"
 #include "slurm/site_config.h"
 
@@ -245,7 +246,7 @@ class Host : public std::enable_shared_from_this<Host> {
       facts_.draining = config->draining;
     }
     on_ = true;
-    info(fmt::format("the controller is ready: policy {}, agents at port {}", config->policy, server->port()));
+    info(fmt::format("the controller is ready: policy {}; agents at port {}", policy::policy_without_profiles(config->policy), server->port()));
 
     while (true) {
       follow_conf(watch, watched, controller);

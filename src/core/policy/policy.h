@@ -61,7 +61,9 @@ struct SimulationTraits {
   redeploy::Method redeployment = redeploy::Method::local_reuse; ///< how jobs move to another plan
 };
 
-/// Decides who is lent idle GPUs, and who gives them back. Implementations are pure and
+/// Decides who is lent idle GPUs, and from whom they are reclaimed. The controller's views have no
+/// ElasticJobView::training as long as no agent reports a profile: then `swell` and `marginal-benefit` decide as
+/// `fewest-first` does, job by job (policy_without_profiles()). Implementations are pure and
 /// thread-safe (a cache of pure results is no state): the live controller and the simulator run the same
 /// object.
 class Policy {

@@ -14,6 +14,7 @@ namespace {
 
 struct Entry {
   const char* name;
+  const char* without_profiles;  ///< what it decides like while it is not known what jobs train; "": as ever
   std::unique_ptr<Policy> (*make)(const PolicyOptions&);
 };
 
@@ -25,9 +26,9 @@ std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
 }
 
 constexpr Entry entries[] = {
-    {"swell", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
-    {"fewest-first", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<FewestFirst>(); }},
-    {"marginal-benefit", by_benefit<MarginalBenefit>},
+    {"swell", "fewest-first", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
+    {"fewest-first", "", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<FewestFirst>(); }},
+    {"marginal-benefit", "fewest-first", by_benefit<MarginalBenefit>},
 };
 
 }  // namespace
@@ -42,6 +43,13 @@ std::vector<std::string> policy_names() {
   std::vector<std::string> names;
   for (const Entry& entry : entries) names.emplace_back(entry.name);
   return names;
+}
+
+std::string policy_without_profiles(std::string_view name) {
+  for (const Entry& entry : entries)
+    if (name == entry.name && *entry.without_profiles != 0)
+      return fmt::format("{}, which decides as {} until profiles are known", name, entry.without_profiles);
+  return std::string(name);
 }
 
 }  // namespace swell::policy

@@ -22,5 +22,8 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyO
 
 /// Names that make_policy() knows, in the order they are listed to users.
 std::vector<std::string> policy_names();
+/// What the controller runs under the name, for its log, while no job's profile reaches it: "swell, which decides as
+/// fewest-first until profiles are known". The name alone where that makes no difference or there is no such policy.
+std::string policy_without_profiles(std::string_view name);
 
 }  // namespace swell::policy
