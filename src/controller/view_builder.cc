@@ -20,7 +20,7 @@ class Builder {
   Builder(const slurm::Snapshot& snapshot, const JobTable& jobs, const Config& config, double now,
           std::shared_ptr<const cluster::Fabric> fabric)
       : snapshot_(snapshot), jobs_(jobs), config_(config), now_(now) {
-    view_.places.fabric = std::move(fabric);
+    view_.positions.fabric = std::move(fabric);
     view_.order_wanted = true;
   }
 
@@ -61,7 +61,7 @@ class Builder {
       view.settling = node.completing;
       index_[node.name] = static_cast<NodeIndex>(view_.nodes.size());
       view_.nodes.push_back(std::move(view));
-      view_.places.index.push_back(place);
+      view_.positions.index.push_back(place);
       records_.push_back(&node);
     }
   }

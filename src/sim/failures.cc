@@ -56,7 +56,7 @@ void Failures::node_down(State& state, int node) {
     const Job& job = state.job(id);
     auto here = [node](const NodeGpus& part) { return part.node == node; };
     if (std::any_of(job.basic.begin(), job.basic.end(), here)) basic.insert(id);
-    else if (std::any_of(job.companions.begin(), job.companions.end(), [&](const Companion& one) { return here(one.gpus); })) lent.insert(id);
+    else if (std::any_of(job.companions.begin(), job.companions.end(), [&](const LentGpus& one) { return here(one.gpus); })) lent.insert(id);
   }
   for (policy::JobId id : basic) requeue(state, state.job(id));
   for (policy::JobId id : lent) fall_back(state, state.job(id));

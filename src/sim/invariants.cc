@@ -33,7 +33,7 @@ void check_invariants(const State& state) {
     if (!state.replaces() && basic != job.type.gpus)
       broken(state, job, fmt::format("holds {} GPUs of its basic demand of {}", basic, job.type.gpus));
     held += basic;
-    for (const Companion& companion : job.companions) held += check_held(state, job, companion.gpus, {id, companion.id});
+    for (const LentGpus& companion : job.companions) held += check_held(state, job, companion.gpus, {id, companion.id});
     const bool trains = job.rate > 0;
     if (trains && !within(gpus_of(job.current), job.held(true))) broken(state, job, "trains on a GPU that it does not hold");
   }

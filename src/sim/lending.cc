@@ -106,7 +106,7 @@ void preempt_for(State& state, const std::vector<Start>& waiting) {
     gpus -= std::popcount(state.ledger.free(node));
     std::vector<std::pair<policy::JobId, policy::JobId>> here;  // companion, job
     for (policy::JobId id : state.running)
-      for (const Companion& companion : state.job(id).companions) {
+      for (const LentGpus& companion : state.job(id).companions) {
         if (companion.gpus.node != node) continue;
         if (companion.leaving || state.job(id).late.contains(companion.id)) gpus -= std::popcount(companion.gpus.gpus);
         else here.push_back({companion.id, id});
@@ -114,7 +114,7 @@ void preempt_for(State& state, const std::vector<Start>& waiting) {
     std::sort(here.rbegin(), here.rend());
     for (const auto& [companion, id] : here) {
       if (gpus <= 0) break;
-      for (const Companion& one : state.job(id).companions)
+      for (const LentGpus& one : state.job(id).companions)
         if (one.id == companion) gpus -= std::popcount(one.gpus.gpus);
       taken[id].insert(companion);
     }

@@ -86,9 +86,9 @@ void moved(State& state, Job& job) {
   ++job.outcome.reconfigurations;
   ++state.outcome.reconfigurations;
   state.outcome.prediction_errors.push_back(std::abs(predicted_s(state, job, job.current) / job.truth.iteration_s(job.current) - 1));
-  for (const Companion& companion : job.companions)
+  for (const LentGpus& companion : job.companions)
     if (companion.leaving) state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
-  std::erase_if(job.companions, [](const Companion& companion) { return companion.leaving; });
+  std::erase_if(job.companions, [](const LentGpus& companion) { return companion.leaving; });
   state.set_training(job, true);
   state.changed = state.to_decide = true;
   if (!job.late.empty()) reclaim(state, job, std::exchange(job.late, {}), nullptr);
@@ -121,13 +121,13 @@ void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids, const p
   }
   bool any = false;
   const GpuSet working = gpus_of(job.current);
-  for (Companion& companion : job.companions) {
+  for (LentGpus& companion : job.companions) {
     if (!ids.contains(companion.id) || companion.leaving) continue;
     companion.leaving = any = true;
   }
   if (!any) return;
   // Workers that only initialize hold nothing yet: their GPUs are free at once.
-  std::erase_if(job.companions, [&](const Companion& companion) {
+  std::erase_if(job.companions, [&](const LentGpus& companion) {
     const bool idle = std::none_of(working.begin(), working.end(), [&](const NodeGpus& part) {
       return part.node == companion.gpus.node && (part.gpus & companion.gpus.gpus) != 0;
     });

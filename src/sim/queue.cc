@@ -15,12 +15,12 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 class Fifo final : public QueueOrder {
  public:
-  bool before(const Waiting& a, const Waiting& b) const override { return std::tie(a.submit_s, a.id) < std::tie(b.submit_s, b.id); }
+  bool before(const PendingJob& a, const PendingJob& b) const override { return std::tie(a.submit_s, a.id) < std::tie(b.submit_s, b.id); }
 };
 
 class ShortestFirst final : public QueueOrder {
  public:
-  bool before(const Waiting& a, const Waiting& b) const override {
+  bool before(const PendingJob& a, const PendingJob& b) const override {
     return std::tie(a.limit_s, a.submit_s, a.id) < std::tie(b.limit_s, b.submit_s, b.id);
   }
 };
@@ -68,7 +68,7 @@ class Planner {
   }
 
   /// Nodes on which the job can start now without delaying what is planned; fewer than it needs: it cannot.
-  std::vector<int> nodes_now(const Waiting& job) const {
+  std::vector<int> nodes_now(const PendingJob& job) const {
     std::vector<int> nodes;
     for (std::size_t node = 0; node < timelines_.size(); ++node)
       if (available_[node] >= job.demand.per_node && timelines_[node].first_fit(now_, job.limit_s, job.demand.per_node) <= now_)
@@ -83,7 +83,7 @@ class Planner {
     return std::all_of(nodes.begin(), nodes.end(), [&](int node) { return idle_[at(node)] >= per_node; });
   }
 
-  void start(const std::vector<int>& nodes, const Waiting& job) {
+  void start(const std::vector<int>& nodes, const PendingJob& job) {
     for (int node : nodes) {
       occupy(node, now_, job);
       idle_[at(node)] -= job.demand.per_node;
@@ -92,7 +92,7 @@ class Planner {
   }
 
   /// Plans the job for the first moment at which it fits.
-  void reserve(const Waiting& job) {
+  void reserve(const PendingJob& job) {
     double at_s = now_;
     const auto wanted = static_cast<std::size_t>(job.demand.nodes);
     for (;;) {
@@ -116,12 +116,12 @@ class Planner {
  private:
   static std::size_t at(int node) { return static_cast<std::size_t>(node); }
 
-  void occupy(int node, double from_s, const Waiting& job) {
+  void occupy(int node, double from_s, const PendingJob& job) {
     timelines_[at(node)].change(from_s, -job.demand.per_node);
     timelines_[at(node)].change(from_s + job.limit_s, job.demand.per_node);
   }
 
-  void order(std::vector<int>& nodes, const Waiting& job) const {
+  void order(std::vector<int>& nodes, const PendingJob& job) const {
     std::map<int, int> in_rack;
     for (int node : nodes) ++in_rack[cluster_.node(node).rack];
     auto rank = [&](int node) {
@@ -151,14 +151,14 @@ Result<std::unique_ptr<QueueOrder>> make_queue_order(std::string_view name) {
   return Error(fmt::format("there is no queue order \"{}\"; there are: fifo, sjf", name));
 }
 
-std::vector<Start> BaseScheduler::plan(const std::vector<Waiting>& queue, const Ledger& ledger, const std::vector<Release>& releases,
+std::vector<Start> BaseScheduler::plan(const std::vector<PendingJob>& queue, const Ledger& ledger, const std::vector<Release>& releases,
                                        const cluster::Cluster& cluster, double now_s) const {
   std::vector<Start> starts;
   if (queue.empty()) return starts;
   Planner planner(ledger, releases, cluster, now_s);
   std::map<std::pair<int, int>, double> failed;  // the shortest limit of each demand that does not fit now
   int planned = 0;
-  for (const Waiting& job : queue) {
+  for (const PendingJob& job : queue) {
     const auto known = failed.find({job.demand.nodes, job.demand.per_node});
     const bool hopeless = known != failed.end() && job.limit_s >= known->second;
     const std::vector<int> nodes = hopeless ? std::vector<int>{} : planner.nodes_now(job);

@@ -11,7 +11,7 @@
 namespace swell::sim {
 
 /// A pending job as the base scheduler sees it.
-struct Waiting {
+struct PendingJob {
   policy::JobId id = 0;
   Spread demand;
   double submit_s = 0;
@@ -22,7 +22,7 @@ struct Waiting {
 class QueueOrder {
  public:
   virtual ~QueueOrder() = default;
-  virtual bool before(const Waiting& a, const Waiting& b) const = 0;
+  virtual bool before(const PendingJob& a, const PendingJob& b) const = 0;
 };
 
 /// "fifo": by submission; "sjf": by time limit, the shortest first.
@@ -52,7 +52,7 @@ struct BaseScheduler {
   int max_planned = 20; ///< jobs that are planned ahead; those behind only start where they disturb none
 
   /// `queue` in order. `releases`: of what runs now.
-  std::vector<Start> plan(const std::vector<Waiting>& queue, const Ledger& ledger, const std::vector<Release>& releases,
+  std::vector<Start> plan(const std::vector<PendingJob>& queue, const Ledger& ledger, const std::vector<Release>& releases,
                           const cluster::Cluster& cluster, double now_s) const;
 };
 

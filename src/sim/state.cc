@@ -17,7 +17,7 @@ constexpr double kCheckpoint_s = 1800;  // how often training programs save thei
 GpuSet Job::held(bool with_leaving) const {
   std::map<int, plan::GpuMask> nodes;
   for (const NodeGpus& part : basic) nodes[part.node] |= part.gpus;
-  for (const Companion& companion : companions)
+  for (const LentGpus& companion : companions)
     if (with_leaving || !companion.leaving) nodes[companion.gpus.node] |= companion.gpus.gpus;
   GpuSet set;
   for (auto [node, gpus] : nodes) set.push_back({node, gpus});
@@ -26,7 +26,7 @@ GpuSet Job::held(bool with_leaving) const {
 
 int Job::lent_gpus() const noexcept {
   int sum = 0;
-  for (const Companion& companion : companions) sum += std::popcount(companion.gpus.gpus);
+  for (const LentGpus& companion : companions) sum += std::popcount(companion.gpus.gpus);
   return sum;
 }
 
@@ -122,7 +122,7 @@ void State::plan_profile(Job& job) {
 }
 
 void State::drop_companions(Job& job) {
-  for (const Companion& companion : job.companions) ledger.give_back(companion.gpus, {job.spec.id, companion.id});
+  for (const LentGpus& companion : job.companions) ledger.give_back(companion.gpus, {job.spec.id, companion.id});
   job.companions.clear();
   job.late.clear();
   changed = to_decide = true;

@@ -25,7 +25,8 @@ enum class Move {
   paused,   ///< training stands still while state moves
 };
 
-struct Companion {
+/// One companion: GPUs of one node lent to a job.
+struct LentGpus {
   policy::JobId id = 0;
   NodeGpus gpus;
   bool leaving = false;  ///< its GPUs are given back once the state has moved off them
@@ -41,7 +42,7 @@ struct Job {
   Phase phase = Phase::unsubmitted;
   Move move = Move::none;
   GpuSet basic;                       ///< its own allocation; all it has where a policy replaces the base scheduler
-  std::vector<Companion> companions;
+  std::vector<LentGpus> companions;
   plan::Layout basic_plan, current, next;
   std::vector<plan::Layout> history;  ///< plans that it ran, oldest first
   std::shared_ptr<const perf::Coefficients> coefficients;

@@ -40,7 +40,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   }
   view.may_grow = job.move == Move::none && job.coefficients != nullptr;
   view.starting = job.spec.elastic && job.starting(state.now_s);
-  for (const Companion& companion : job.companions)
+  for (const LentGpus& companion : job.companions)
     view.companions.push_back({companion.id, companion.gpus.node, kPerGpu * std::popcount(companion.gpus.gpus), companion.gpus.gpus,
                                companion.leaving || job.late.contains(companion.id)});
   view.training = training_of(state, job);
@@ -51,7 +51,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   return view;
 }
 
-policy::PendingDemand demand_view(const State& state, const Job& job, const Waiting& waiting) {
+policy::PendingDemand demand_view(const State& state, const Job& job, const PendingJob& waiting) {
   policy::PendingDemand demand;
   demand.id = waiting.id;
   demand.min_nodes = demand.max_nodes = waiting.demand.nodes;
@@ -64,17 +64,17 @@ policy::PendingDemand demand_view(const State& state, const Job& job, const Wait
 
 }  // namespace
 
-std::vector<Waiting> queue_of(const State& state) {
-  std::vector<Waiting> queue;
+std::vector<PendingJob> queue_of(const State& state) {
+  std::vector<PendingJob> queue;
   for (policy::JobId id : state.pending) {
     const Job& job = state.jobs[id - 1];
     queue.push_back({id, *spread_of(job.type.gpus, state.cluster), job.spec.submit_s, job.spec.limit_s});
   }
-  std::sort(queue.begin(), queue.end(), [&](const Waiting& a, const Waiting& b) { return state.setup.order->before(a, b); });
+  std::sort(queue.begin(), queue.end(), [&](const PendingJob& a, const PendingJob& b) { return state.setup.order->before(a, b); });
   return queue;
 }
 
-policy::ClusterView make_view(const State& state, const std::vector<Waiting>& queue) {
+policy::ClusterView make_view(const State& state, const std::vector<PendingJob>& queue) {
   policy::ClusterView view;
   view.partitions.emplace_back();
   for (int node = 0; node < state.ledger.nodes(); ++node) {
@@ -94,7 +94,7 @@ policy::ClusterView make_view(const State& state, const std::vector<Waiting>& qu
     const Job& job = state.jobs[id - 1];
     if (job.spec.elastic || state.replaces()) view.jobs.push_back(job_view(state, job));
   }
-  for (const Waiting& waiting : queue) view.queue.push_back(demand_view(state, state.jobs[waiting.id - 1], waiting));
+  for (const PendingJob& waiting : queue) view.queue.push_back(demand_view(state, state.jobs[waiting.id - 1], waiting));
   view.now_s = state.now_s;
   view.machines = state.setup.cluster;
   return view;

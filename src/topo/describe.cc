@@ -74,7 +74,7 @@ void put_ports(const Machine& machine, cluster::NodeDescription& node) {
     node.ports.back().numa = port->place.numa;
   }
   for (std::size_t gpu = 0; gpu < node.gpus.size(); ++gpu) {
-    const Place& place = machine.gpus[gpu].place;
+    const Attachment& place = machine.gpus[gpu].place;
     Closeness best = Closeness::unknown;
     for (const Port* port : used) best = std::max(best, closeness(port->place, place));
     for (std::size_t i = 0; i < used.size(); ++i)
@@ -84,7 +84,7 @@ void put_ports(const Machine& machine, cluster::NodeDescription& node) {
 
 }  // namespace
 
-Closeness closeness(const Place& a, const Place& b) noexcept {
+Closeness closeness(const Attachment& a, const Attachment& b) noexcept {
   if (!a.path.empty() && !b.path.empty() && a.path[0] == b.path[0])
     return a.path.size() > 1 && b.path.size() > 1 && a.path[1] == b.path[1] ? Closeness::pci_switch : Closeness::host_bridge;
   if (a.numa < 0 || b.numa < 0) return Closeness::unknown;

@@ -32,8 +32,8 @@ std::string pci_of(hwloc_obj_t obj) {
                      static_cast<unsigned>(at.dev), static_cast<unsigned>(at.func));
 }
 
-Place place_of(hwloc_topology_t topology, hwloc_obj_t device) {
-  Place place;
+Attachment place_of(hwloc_topology_t topology, hwloc_obj_t device) {
+  Attachment place;
   place.pci = pci_of(device);
   hwloc_obj_t up = device->parent;
   for (; up != nullptr && up->type == HWLOC_OBJ_BRIDGE; up = up->parent) {

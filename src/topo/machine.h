@@ -13,7 +13,7 @@
 namespace swell::topo {
 
 /// Where a device is plugged in.
-struct Place {
+struct Attachment {
   std::string pci;                 ///< "0000:1b:00.0"
   std::vector<std::string> path;   ///< from the host bridge down to the bridge above it; empty: not known
   int numa = -1;                   ///< -1: not known
@@ -21,17 +21,17 @@ struct Place {
 
 /// How near two devices are; later is nearer.
 enum class Closeness { unknown, other_numa, same_numa, host_bridge, pci_switch };
-Closeness closeness(const Place& a, const Place& b) noexcept;
+Closeness closeness(const Attachment& a, const Attachment& b) noexcept;
 
 struct Gpu {
-  Place place;
+  Attachment place;
   std::string product;             ///< as its driver calls it; empty: not known
   unsigned vendor = 0, device = 0; ///< PCI ids
   double pcie_bytes_per_s = 0;     ///< one direction; 0: not known
 };
 
 struct Port {
-  Place place;
+  Attachment place;
   cluster::PortDescription is;     ///< without its nearest GPUs
 };
 

@@ -31,8 +31,8 @@ std::vector<fs::path> entries(const fs::path& folder) {
 }
 
 /// A device's folder lies below those of the bridges above it: /sys/devices/pci0000:17/0000:17:01.0/0000:1b:00.0.
-Place place_of(const fs::path& device) {
-  Place place;
+Attachment place_of(const fs::path& device) {
+  Attachment place;
   std::error_code problem;
   const fs::path real = fs::canonical(device, problem);
   if (problem) return place;
@@ -54,7 +54,7 @@ void read_gpus(Machine& machine, const fs::path& root) {
   for (const fs::path& device : entries(root / "bus/pci/devices")) {
     const unsigned kind = hex_of(device / "class") >> 16, vendor = hex_of(device / "vendor");
     if (kind != 0x03 || (vendor != 0x10de && vendor != 0x1002)) continue;
-    const Place place = place_of(device);
+    const Attachment place = place_of(device);
     Gpu* gpu = machine.find_gpu(place.pci);
     if (gpu == nullptr) {
       if (known) continue;

@@ -33,7 +33,7 @@ class RivalView {
   }
 
   /// What a user submits: a symmetric plan with 16 micro-batches, on the cluster's first GPUs.
-  std::shared_ptr<swell::policy::Training> training(const swell::models::Model& model, swell::policy::Shape shape) {
+  std::shared_ptr<swell::policy::Training> training(const swell::models::Model& model, swell::policy::Parallelism shape) {
     auto made = std::make_shared<swell::policy::Training>();
     made->model = std::make_shared<swell::models::Model>(model);
     made->basic.micro_batches = shape.micro_batches;
@@ -71,7 +71,7 @@ class RivalView {
   }
 
   /// Runs `training` with `shape` on `gpus`, or on the first idle ones.
-  swell::policy::ElasticJobView& run(swell::policy::JobId id, const swell::policy::Training& training, swell::policy::Shape shape, int max,
+  swell::policy::ElasticJobView& run(swell::policy::JobId id, const swell::policy::Training& training, swell::policy::Parallelism shape, int max,
                                      swell::planner::Clumps gpus = {}) {
     if (gpus.empty()) gpus = first_idle(shape.gpus());
     auto own = std::make_shared<swell::policy::Training>(training);

@@ -8,7 +8,8 @@
 
 namespace swell::planner {
 
-/// GPUs of one type on one node: those that could form TP groups with each other.
+/// Some GPUs of one type on one node: those that could form TP groups with each other, since none spans nodes or types.
+/// The planner has no other unit of GPUs, and does not care which of a clump it takes.
 struct Clump {
   int node = 0;
   int type = 0;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/planner/affinity.h"
+#include "core/planner/growing_plan.h"
 #include "core/planner/stage_options.h"
 #include "core/planner/symmetric.h"
 
@@ -31,7 +31,7 @@ struct Label {
 /// One call's search. States are (GPUs left by clump, layers left); levels are stages so far.
 class Search {
  public:
-  Search(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Found bound, const Budget& budget)
+  Search(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Solution bound, const Budget& budget)
       : problem_(problem), evaluator_(evaluator), gpus_(gpus), best_(std::move(bound)), budget_(budget),
         layers_(evaluator.perf().model().layers), micro_batches_(problem.current.micro_batches) {
     options_ = stage_options(problem, evaluator, gpus);
@@ -40,7 +40,7 @@ class Search {
     for (int radix : radix_) states_ *= static_cast<std::size_t>(radix);
   }
 
-  Found run() {
+  Solution run() {
     std::vector<std::vector<std::int64_t>> level(states_);
     level[state_of(full(), layers_)].push_back(-1);
     const int max_stages = std::min(layers_, count(gpus_));
@@ -141,8 +141,8 @@ class Search {
     }
   }
 
-  Found build(const Label& front, int stages) const {
-    Found found;
+  Solution build(const Label& front, int stages) const {
+    Solution found;
     found.layout.micro_batches = micro_batches_;
     found.idle = gpus_;
     found.why = "the best of all plans";
@@ -168,7 +168,7 @@ class Search {
   const Problem& problem_;
   Evaluator& evaluator_;
   const Clumps& gpus_;
-  Found best_;
+  Solution best_;
   const Budget& budget_;
   int layers_;
   int micro_batches_;
@@ -180,33 +180,25 @@ class Search {
 
 }  // namespace
 
-Found best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Found bound, const Budget& budget) {
+Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Solution bound, const Budget& budget) {
   return Search(problem, evaluator, gpus, std::move(bound), budget).run();
 }
 
 ScaleTable Exhaustive::solve(const Problem& problem, const Budget& budget) const {
-  const cluster::Cluster& cluster = problem.perf.cluster();
   Evaluator evaluator(problem.perf, problem.current.micro_batch());
-  ScaleTable table;
-  table.order = affinity_order(problem.current, problem.free, cluster);
-  Clumps gpus;
-  for (const plan::StageLayout& stage : problem.current.stages) add_stage(gpus, stage);
-  Found best{problem.current, {}, evaluator.seconds(problem.current), "the current plan"};
-  table.rows.push_back({count(gpus), best.layout, problem.perf.model().global_batch / best.seconds, best.why});
-  for (std::size_t i = 1; i <= table.order.size(); ++i) {
-    const cluster::GpuRef gpu = table.order[i - 1];
-    add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
-    if (options_.last_only && i < table.order.size()) continue;
+  GrowingPlan plan(problem, evaluator);
+  plan.write_row();
+  for (std::size_t i = 0; i < plan.free_gpus(); ++i) {
+    plan.add_gpu(i);
+    if (options_.last_only && i + 1 < plan.free_gpus()) continue;
     if (budget.expired()) {
-      table.complete = false;
+      plan.give_up();
       break;
     }
-    best.why = "nothing better: the new GPUs stay idle";
-    best = best_of_all(problem, evaluator, gpus, std::move(best), budget);
-    table.rows.push_back({count(gpus), best.layout, problem.perf.model().global_batch / best.seconds, best.why});
+    plan.best = best_of_all(problem, evaluator, plan.gpus, std::move(plan.best), budget);
+    plan.write_row();
   }
-  table.evaluated = evaluator.evaluated();
-  return table;
+  return plan.take();
 }
 
 }  // namespace swell::planner

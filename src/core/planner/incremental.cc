@@ -6,7 +6,7 @@
 
 #include "core/planner/affinity.h"
 #include "core/planner/refine.h"
-#include "core/planner/starts.h"
+#include "core/planner/initial_plans.h"
 
 namespace swell::planner {
 
@@ -43,15 +43,15 @@ std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int grou
 
 /// Refines `found`, and plans from scratch over `all` its GPUs, one of which takes its place where
 /// that is worth moving the state.
-void improve(Found& found, const Clumps& all, Evaluator& evaluator, int micro_batches, const Degrees& degrees,
+void improve(Solution& found, const Clumps& all, Evaluator& evaluator, int micro_batches, const Degrees& degrees,
              const Incremental::Options& options) {
-  const auto rounds = [&](const Found& one) {
+  const auto rounds = [&](const Solution& one) {
     return one.layout.pp() > kManyStages ? std::min(options.refine_rounds, 1) : options.refine_rounds;
   };
   const bool few = count(all) <= kFewGpus;
   refine(found, evaluator, degrees, rounds(found), few);
   if (!options.fresh) return;
-  std::vector<Found> starts = fresh_starts(evaluator, all, micro_batches, degrees);
+  std::vector<Solution> starts = initial_plans(evaluator, all, micro_batches, degrees);
   const double promising = found.seconds * (few ? kPromisingFew : kPromising);
   for (std::size_t k = 0; k < starts.size() && k < (few ? kStartsFew : kStarts); ++k) {
     if (starts[k].seconds > promising) break;
@@ -79,11 +79,11 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   const int group = options_.group > 0 ? options_.group : std::min((size + 15) / 16, std::max(kNode, size / kUnits / kNode * kNode));
   const std::vector<Clumps> units = units_of(table.order, group, cluster);
 
-  std::vector<Found> best = {{problem.current, {}, evaluator.seconds(problem.current), "the current plan"}};
+  std::vector<Solution> best = {{problem.current, {}, evaluator.seconds(problem.current), "the current plan"}};
   Clumps all;  // every GPU of the job so far, for plans from scratch
   for (const plan::StageLayout& stage : problem.current.stages) add_stage(all, stage);
   int gpus = have;
-  auto add_row = [&](const Found& found) {
+  auto add_row = [&](const Solution& found) {
     table.rows.push_back({gpus, found.layout, problem.perf.model().global_batch / found.seconds, found.why});
   };
   add_row(best.back());
@@ -92,7 +92,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
       table.complete = false;
       break;
     }
-    Found found = best[i - 1];
+    Solution found = best[i - 1];
     found.why = "nothing better: the new GPUs stay idle";
     if (options_.carry_idle) add_all(found.idle, units[i - 1]);
     Clumps more;

@@ -14,7 +14,7 @@ class Incremental final : public Solver {
     int max_free = 0;       ///< stop after so many free GPUs; 0: as many as the job has now (M ~ N)
     bool carry_idle = true;  ///< GPUs that a predecessor left idle may be used later on
     int refine_rounds = 3;   ///< improvements of each found plan (see refine.h); 0: the paper's algorithm
-    bool fresh = true;       ///< a plan from scratch (starts.h) replaces one that it beats by 1 %
+    bool fresh = true;       ///< a plan from scratch (initial_plans.h) replaces one that it beats by 1 %
   };
   Incremental() = default;
   explicit Incremental(Options options) : options_(options) {}

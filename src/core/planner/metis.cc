@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <numeric>
 
-#include "core/planner/affinity.h"
+#include "core/planner/growing_plan.h"
 #include "core/planner/refine.h"
 
 namespace swell::planner {
@@ -16,7 +16,7 @@ namespace {
 /// One search over at most `gpus`, in each order of their types.
 class Search {
  public:
-  Search(Evaluator& evaluator, const Metis::Options& options, int micro_batches, Found best, const Budget& budget)
+  Search(Evaluator& evaluator, const Metis::Options& options, int micro_batches, Solution best, const Budget& budget)
       : evaluator_(evaluator), options_(options), micro_batches_(micro_batches), best_(std::move(best)), budget_(budget),
         degrees_(degrees_for(evaluator.perf().model().heads, evaluator.micro_batch()).tp) {}
 
@@ -33,7 +33,7 @@ class Search {
       search(ordered);
     } while (std::next_permutation(types.begin(), types.end()) && !over());
   }
-  Found take() { return std::move(best_); }
+  Solution take() { return std::move(best_); }
   bool over() { return over_ || (++looks_ % 64 == 0 && (over_ = budget_.expired())); }
 
  private:
@@ -133,7 +133,7 @@ class Search {
   Evaluator& evaluator_;
   const Metis::Options& options_;
   int micro_batches_;
-  Found best_;
+  Solution best_;
   const Budget& budget_;
   std::vector<int> degrees_;
   long looks_ = 0;
@@ -143,27 +143,21 @@ class Search {
 }  // namespace
 
 ScaleTable Metis::solve(const Problem& problem, const Budget& budget) const {
-  const cluster::Cluster& cluster = problem.perf.cluster();
   Evaluator evaluator(problem.perf, problem.current.micro_batch());
-  ScaleTable table;
-  table.order = affinity_order(problem.current, problem.free, cluster);
-  Clumps gpus;
-  for (const plan::StageLayout& stage : problem.current.stages) add_stage(gpus, stage);
-  Found best{problem.current, {}, evaluator.seconds(problem.current), "the current plan"};
-  table.rows.push_back({count(gpus), best.layout, problem.perf.model().global_batch / best.seconds, best.why});
-  for (std::size_t i = 1; i <= table.order.size() && table.complete; ++i) {
-    const cluster::GpuRef gpu = table.order[i - 1];
-    add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
-    if (options_.last_only && i < table.order.size()) continue;
-    best.why = "nothing better: the new GPUs stay idle";
-    Search search(evaluator, options_, problem.current.micro_batches, std::move(best), budget);
-    search.run(gpus);
-    table.complete = !search.over() || !budget.expired();
-    best = search.take();
-    table.rows.push_back({count(gpus), best.layout, problem.perf.model().global_batch / best.seconds, best.why});
+  GrowingPlan plan(problem, evaluator);
+  plan.write_row();
+  bool complete = true;
+  for (std::size_t i = 0; i < plan.free_gpus() && complete; ++i) {
+    plan.add_gpu(i);
+    if (options_.last_only && i + 1 < plan.free_gpus()) continue;
+    Search search(evaluator, options_, problem.current.micro_batches, std::move(plan.best), budget);
+    search.run(plan.gpus);
+    complete = !search.over() || !budget.expired();
+    plan.best = search.take();
+    plan.write_row();
   }
-  table.evaluated = evaluator.evaluated();
-  return table;
+  if (!complete) plan.give_up();
+  return plan.take();
 }
 
 }  // namespace swell::planner

@@ -23,7 +23,7 @@ constexpr double kWorthwhile = 1 - 1e-9;  // below this share of the old time, a
 class Search {
  public:
   /// `runners_up`: how many changes to remember that are not better, but may lead somewhere.
-  Search(const Found& base, Evaluator& evaluator, std::size_t runners_up)
+  Search(const Solution& base, Evaluator& evaluator, std::size_t runners_up)
       : base_(base), evaluator_(evaluator), best_seconds_(base.seconds), max_runners_up_(runners_up) {}
 
   void try_skeleton(plan::Layout&& layout, Clumps&& idle, int stage) {
@@ -35,7 +35,7 @@ class Search {
     const double seconds = evaluator_.seconds(layout);
     keep(std::move(layout), Clumps(base_.idle), seconds, stage);
   }
-  bool take(Found& found) {
+  bool take(Solution& found) {
     if (!better_) return false;
     found.seconds = best_seconds_;
     found.layout = std::move(best_.layout);
@@ -44,7 +44,7 @@ class Search {
     return true;
   }
 
-  std::vector<Found>& runners_up() { return runners_up_; }
+  std::vector<Solution>& runners_up() { return runners_up_; }
 
  private:
   void keep(plan::Layout&& layout, Clumps&& idle, double seconds, int stage) {
@@ -58,16 +58,16 @@ class Search {
     better_ = true;
   }
   void remember(plan::Layout&& layout, Clumps&& idle, double seconds) {
-    const auto place = std::find_if(runners_up_.begin(), runners_up_.end(), [&](const Found& one) { return seconds < one.seconds; });
+    const auto place = std::find_if(runners_up_.begin(), runners_up_.end(), [&](const Solution& one) { return seconds < one.seconds; });
     if (static_cast<std::size_t>(place - runners_up_.begin()) >= max_runners_up_) return;
     runners_up_.insert(place, {std::move(layout), std::move(idle), seconds, base_.why});
     if (runners_up_.size() > max_runners_up_) runners_up_.pop_back();
   }
-  const Found& base_;
+  const Solution& base_;
   Evaluator& evaluator_;
   double best_seconds_;
   std::size_t max_runners_up_;
-  std::vector<Found> runners_up_;
+  std::vector<Solution> runners_up_;
   Candidate best_;
   std::string story_;
   bool better_ = false;
@@ -79,7 +79,7 @@ const plan::StageLayout& at(const plan::Layout& layout, int i) { return layout.s
 /// All changes of one plan. Each builds a changed skeleton and gives it to the search.
 class Changes {
  public:
-  Changes(const Found& found, const Degrees& degrees, Search& search) : found_(found), degrees_(degrees), search_(search) {}
+  Changes(const Solution& found, const Degrees& degrees, Search& search) : found_(found), degrees_(degrees), search_(search) {}
 
   void try_all() {
     const int pp = found_.layout.pp();
@@ -87,7 +87,7 @@ class Changes {
       for (int tp : degrees_.tp)
         if (tp != at(found_.layout, i).tp || !found_.idle.empty()) regroup(i, tp);
       drop(i);
-      shed(i);
+      drop_node(i);
       split(i);
       for (int j = 0; j < pp; ++j) {
         if (j == i || (pp > kManyStages && (j < i - 1 || j > i + 1))) continue;  // pairs grow with the square
@@ -127,7 +127,7 @@ class Changes {
   }
 
   /// Stage `i` without its groups of one node and type: a slow link or a slow type may hold it up.
-  void shed(int i) {
+  void drop_node(int i) {
     for_each_clump(at(found_.layout, i), [&](int node, int type) {
       plan::Layout layout = found_.layout;
       Clumps idle = found_.idle;
@@ -247,21 +247,21 @@ class Changes {
     }
   }
 
-  const Found& found_;
+  const Solution& found_;
   const Degrees& degrees_;
   Search& search_;
 };
 
 }  // namespace
 
-void refine(Found& found, Evaluator& evaluator, const Degrees& degrees, int rounds, bool deep) {
+void refine(Solution& found, Evaluator& evaluator, const Degrees& degrees, int rounds, bool deep) {
   for (int round = 0; round < rounds; ++round) {
     Search search(found, evaluator, deep ? kRunnersUp : 0);
     Changes(found, degrees, search).try_all();
     if (search.take(found)) continue;
     if (!deep) return;
     bool better = false;
-    for (Found& other : search.runners_up()) {
+    for (Solution& other : search.runners_up()) {
       refine(other, evaluator, degrees, kDeepRounds, false);
       if (!(other.seconds < found.seconds * kWorthwhile)) continue;
       found = std::move(other);

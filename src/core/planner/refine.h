@@ -7,7 +7,7 @@
 namespace swell::planner {
 
 /// A finished plan with what it leaves idle.
-struct Found {
+struct Solution {
   plan::Layout layout;
   Clumps idle;
   double seconds = 0;
@@ -19,6 +19,6 @@ struct Found {
 /// loses the groups of one node and type, is dropped, split, merged with another, or exchanged
 /// with it; groups move from one stage to another; a layer moves. `deep`: where no change is better,
 /// the best of those that are not are followed for two more. Not for exact consistency.
-void refine(Found& found, Evaluator& evaluator, const Degrees& degrees, int rounds, bool deep = false);
+void refine(Solution& found, Evaluator& evaluator, const Degrees& degrees, int rounds, bool deep = false);
 
 }  // namespace swell::planner

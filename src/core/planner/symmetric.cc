@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <limits>
 
-#include "core/planner/affinity.h"
+#include "core/planner/growing_plan.h"
 
 namespace swell::planner {
 
@@ -22,37 +22,29 @@ bool fill(plan::Layout& layout, Clumps& idle, int pp, int dp, int tp) {
 }
 
 ScaleTable solve_in(const Problem& problem, const Budget& budget, SymmetricSpace space) {
-  const cluster::Cluster& cluster = problem.perf.cluster();
   Evaluator evaluator(problem.perf, problem.current.micro_batch());
   const auto degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
-  ScaleTable table;
-  table.order = affinity_order(problem.current, problem.free, cluster);
-  Clumps gpus;
-  for (const plan::StageLayout& stage : problem.current.stages) add_stage(gpus, stage);
-  Found best{problem.current, {}, evaluator.seconds(problem.current), "the current plan"};
-  for (std::size_t i = 0; i <= table.order.size(); ++i) {
+  GrowingPlan plan(problem, evaluator);
+  for (std::size_t rows = 0; rows <= plan.free_gpus(); ++rows) {
     if (budget.expired()) {
-      table.complete = false;
+      plan.give_up();
       break;
     }
-    if (i > 0) {
-      const cluster::GpuRef gpu = table.order[i - 1];
-      add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
-      best.why = "nothing better: the new GPUs stay idle";
-      Found found = best_symmetric(evaluator, gpus, problem.current.micro_batches, degrees, space);
-      if (found.seconds < best.seconds) best = std::move(found);
+    if (rows > 0) {
+      plan.add_gpu(rows - 1);
+      Solution found = best_symmetric(evaluator, plan.gpus, problem.current.micro_batches, degrees, space);
+      if (found.seconds < plan.best.seconds) plan.best = std::move(found);
     }
-    table.rows.push_back({count(gpus), best.layout, problem.perf.model().global_batch / best.seconds, best.why});
+    plan.write_row();
   }
-  table.evaluated = evaluator.evaluated();
-  return table;
+  return plan.take();
 }
 
 }  // namespace
 
-Found best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees,
+Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees,
                      SymmetricSpace space) {
-  Found best;
+  Solution best;
   best.seconds = std::numeric_limits<double>::infinity();
   const int all = count(gpus), layers = evaluator.perf().model().layers;
   for (int tp : degrees.tp) {

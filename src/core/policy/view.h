@@ -9,7 +9,7 @@
 
 #include "core/cluster/cluster.h"
 #include "core/plan/layout.h"
-#include "core/policy/node_places.h"
+#include "core/policy/node_positions.h"
 #include "core/policy/training.h"
 
 namespace swell::policy {
@@ -125,7 +125,7 @@ struct ClusterView {
   /// The machines for planners, node by node as `nodes`; null where GPU types are not known.
   std::shared_ptr<const cluster::Cluster> machines;
   bool order_wanted = false;                       ///< whether somebody reads Decisions::reclaim_order
-  NodePlaces places;                               ///< what is near what
+  NodePositions positions;                               ///< what is near what
 };
 
 }  // namespace swell::policy

@@ -9,7 +9,7 @@ namespace swell::redeploy {
 
 namespace {
 
-// What no overlap hides: stopping at a step's end, connecting the changed groups, the first slow
+// Pause that no overlap hides: stopping at a step's end, connecting the changed groups, the first slow
 // step. Set so that checkpoint over local reuse comes to what Suika measures on average, 4.89 times
 // (Sia) and 4.44 times (Rubick) (section 5.3, Fig. 14a), over its Table 1 with 3:1:1.
 constexpr double kSwitch_s = 9;

@@ -68,12 +68,12 @@ std::optional<Symbol> find_symbol(const Image& image, const Header& header, cons
 }
 
 /// A file, and where in it the value of a symbol begins.
-struct Place {
+struct SymbolPlace {
   Image image;
   std::uint64_t offset;
 };
 
-Result<Place> locate(const std::string& path, const std::string& name) {
+Result<SymbolPlace> locate(const std::string& path, const std::string& name) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return Error(fmt::format("it cannot be read: {}", std::strerror(errno)));
   Image image(std::string(std::istreambuf_iterator<char>(in), {}));
@@ -85,13 +85,13 @@ Result<Place> locate(const std::string& path, const std::string& name) {
   if (!symbol) return Error(fmt::format("it has no {}: it is no plugin of Slurm", name));
   const auto holder = section(image, *header, symbol->st_shndx);
   if (!holder || symbol->st_value < holder->sh_addr) return Error(fmt::format("{} lies nowhere in it", name));
-  return Place{std::move(image), holder->sh_offset + (symbol->st_value - holder->sh_addr)};
+  return SymbolPlace{std::move(image), holder->sh_offset + (symbol->st_value - holder->sh_addr)};
 }
 
 }  // namespace
 
 Result<std::uint32_t> read_elf_constant(const std::string& path, const std::string& name) {
-  const Result<Place> place = locate(path, name);
+  const Result<SymbolPlace> place = locate(path, name);
   if (!place) return place.error();
   const auto value = place->image.at<std::uint32_t>(place->offset);
   if (!value) return Error(fmt::format("{} lies nowhere in it", name));
@@ -100,7 +100,7 @@ Result<std::uint32_t> read_elf_constant(const std::string& path, const std::stri
 
 Result<std::string> read_elf_text(const std::string& path, const std::string& name) {
   constexpr std::size_t max = 1000;
-  const Result<Place> place = locate(path, name);
+  const Result<SymbolPlace> place = locate(path, name);
   if (!place) return place.error();
   const auto text = place->image.text_at(place->offset, max);
   if (!text) return Error(fmt::format("{} lies nowhere in it", name));

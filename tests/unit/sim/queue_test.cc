@@ -18,7 +18,7 @@ struct Site {
     releases.push_back({until_s, node, gpus});
   }
   void lend(int node, int gpus) { ledger.take({node, lowest(ledger.free(node), gpus)}, {99, 1000}); }
-  std::vector<Start> plan(const std::vector<Waiting>& queue, bool backfill = true) const {
+  std::vector<Start> plan(const std::vector<PendingJob>& queue, bool backfill = true) const {
     return BaseScheduler{backfill}.plan(queue, ledger, releases, cluster, 0);
   }
   cluster::Cluster cluster;
@@ -26,7 +26,7 @@ struct Site {
   std::vector<Release> releases;
 };
 
-Waiting job(policy::JobId id, int gpus, double limit_s, int nodes = 1) { return {id, {nodes, gpus / nodes}, static_cast<double>(id), limit_s}; }
+PendingJob job(policy::JobId id, int gpus, double limit_s, int nodes = 1) { return {id, {nodes, gpus / nodes}, static_cast<double>(id), limit_s}; }
 
 }  // namespace
 

@@ -77,10 +77,10 @@ std::vector<cluster::GpuRef> Expansions::offered(const ElasticJobView& job) cons
   return gpus;
 }
 
-std::vector<Offer> Expansions::offers(const Runner& runner, int max) {
+std::vector<Expansion> Expansions::offers(const Runner& runner, int max) {
   const ElasticJobView& job = *runner.job;
   max = std::min(max, job.max_gpus - runner.total);
-  std::vector<Offer> offers;
+  std::vector<Expansion> offers;
   if (max < 1) return offers;
   const std::vector<cluster::GpuRef> free = offered(job);
   if (free.empty()) return offers;
@@ -103,7 +103,7 @@ std::vector<Offer> Expansions::offers(const Runner& runner, int max) {
   return offers;
 }
 
-void Expansions::lend(Runner& runner, const Offer& offer) {
+void Expansions::lend(Runner& runner, const Expansion& offer) {
   std::map<NodeIndex, int> taken;
   for (int i = 0; i < offer.gpus; ++i) {
     const cluster::GpuRef gpu = offer.scaling.taken(static_cast<std::size_t>(i));

@@ -31,7 +31,7 @@ struct Runner {
 };
 
 /// A job's next `gpus` GPUs: the first of its scale table. Row 0 is what it has.
-struct Offer {
+struct Expansion {
   Scaling scaling;
   std::size_t row = 0;
   int gpus = 0;
@@ -51,9 +51,9 @@ class Expansions {
   static bool can_plan(const ElasticJobView& job, const ClusterView& view);
 
   /// Every prefix that the job may have, as it lies now, with at most `max` GPUs.
-  std::vector<Offer> offers(const Runner& runner, int max);
+  std::vector<Expansion> offers(const Runner& runner, int max);
   /// Lends what an offer, made since the last change, says.
-  void lend(Runner& runner, const Offer& offer);
+  void lend(Runner& runner, const Expansion& offer);
   /// Offers from now on count what a companion holds as idle.
   void imagine_idle(const CompanionView& companion);
   /// Raised by lend().

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kAnyNumber = 1 << 20;
 
-/// What was worth tau when it was lent is kept until it is worth clearly less: predictions of one
-/// expansion differ a little with the way to it, and each change stops the training.
+/// Share of tau below which an expansion is reclaimed again. Below 1, since predictions of one expansion differ a
+/// little with the way to it, and each change stops the training.
 constexpr double kKept = 0.9;
 
 /// Algorithm 1, without plans from scratch: Suika has none, and they take two thirds of the time.
@@ -105,7 +105,7 @@ class Decision {
     double benefit = 0;
     std::size_t runner = 0;
     long as_of = 0;
-    Offer offer;
+    Expansion offer;
     bool operator<(const Best& other) const {
       return benefit != other.benefit ? benefit < other.benefit : runner > other.runner;
     }
@@ -116,7 +116,7 @@ class Decision {
     const double more_than_share = options_.fairness > 0 ? std::max(share(runner), 1.0) : 1.0;
     std::optional<Best> best;
     const int have = runner.layout.gpu_count();
-    for (Offer& offer : expansions.offers(runner, have)) {
+    for (Expansion& offer : expansions.offers(runner, have)) {
       double benefit = marginal_benefit(have, offer.gpus, runner.throughput, offer.throughput);
       if (more_than_share > 1) benefit /= std::pow(more_than_share, options_.fairness);
       if (benefit >= tau && benefit > 0 && (!best || benefit > best->benefit))

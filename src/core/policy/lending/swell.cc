@@ -15,16 +15,16 @@ namespace swell::policy {
 
 namespace {
 
-/// Jobs younger than this are alike: the first seconds say nothing.
+/// Floor for a job's age and for what is left of it in weight(): the first seconds say nothing.
 constexpr double kYoung_s = 10;
 
-/// Plans for more GPUs now and then use those better that the job has.
+/// Bound for at_most(): a larger plan may use the job's own GPUs better too, hence more than linear.
 constexpr double kBetterThanLinear = 1.25;
 
-/// Of a job's speed, however long it pauses.
+/// Floor for after_pause(): a job keeps this share of its speed, however long it pauses.
 constexpr double kMinLeft = 0.01;
 
-/// GPUs looked at in one step: the time to plan grows with their square, and steps follow each other.
+/// GPUs that one step of best_of() looks at, as planning takes time with their square; the next step goes on from there.
 constexpr int kStep = 64;
 
 /// One decision being worked out.
@@ -64,7 +64,7 @@ class Decision {
 
   // ---- what a job's speed is worth
 
-  /// Of a job that is `times` as fast as on its basic GPUs.
+  /// The worth of a job's speed, `times` that on its basic GPUs: a power with aversion to giving much to one.
   double utility(double times) const {
     const double left = 1 - options_.aversion;
     return std::abs(left) < 1e-9 ? std::log(times) : std::pow(times, left) / left;
@@ -81,8 +81,9 @@ class Decision {
     return weight(job) * (utility(after / basic) - utility(before / basic));
   }
 
-  /// A GPU of the companion, in the order in which the job got them. What it ran in between is not planned
-  /// anew at every decision: its speed is taken to have grown with one power of its GPUs all the way.
+  /// What the job loses with one GPU of the companion, in the unit of gain(); companions count in the order in which
+  /// the job got them. What it ran in between is not planned anew at every decision: its speed is taken to have grown
+  /// with one power of its GPUs all the way.
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
     const auto found = basic_.find(job.id);
     if (found == basic_.end()) return -room_.total(job);  // nothing is known: before the profiled ones, as FewestFirst does
@@ -150,7 +151,8 @@ class Decision {
     return found;
   }
 
-  /// Those of `pool` whose GPUs bring the taker, over what idle ones do, the most more than is lost.
+  /// The companions of `pool` whose GPUs bring the taker most beyond what idle GPUs do, less what is lost with them;
+  /// none where that does not pay for the pauses.
   Companions best_for(const ElasticJobView& taker, const Companions& pool) const {
     Room imagined = room_;
     imagined.close();
@@ -159,14 +161,14 @@ class Decision {
                                      [&](const Runner& one) { return one.job == &taker; });
     if (runner == expansions.runners().end()) return {};
     double with_idle = 0;
-    for (const Offer& offer : expansions.offers(*runner, std::min(runner->total, kStep)))
+    for (const Expansion& offer : expansions.offers(*runner, std::min(runner->total, kStep)))
       with_idle = std::max(with_idle, gain(taker, runner->throughput, offer.throughput));
     for (const auto& [job, companion] : pool) expansions.imagine_idle(*companion);
     Companions best;
     double best_net = 0;
-    const Offer* best_offer = nullptr;
-    const std::vector<Offer> offers = expansions.offers(*runner, std::min(runner->total, kStep));
-    for (const Offer& offer : offers) {
+    const Expansion* best_offer = nullptr;
+    const std::vector<Expansion> offers = expansions.offers(*runner, std::min(runner->total, kStep));
+    for (const Expansion& offer : offers) {
       const Companions touched = touched_by(offer, pool);
       const double net = gain(taker, runner->throughput, offer.throughput) - with_idle - options_.margin * lost_with(touched);
       if (touched.empty() || net <= best_net) continue;
@@ -184,8 +186,8 @@ class Decision {
     return lost;
   }
 
-  /// What standing still costs the taker and those who give, in the unit of gain(). Not for every offer: it takes long.
-  double pauses(const ElasticJobView& taker, const Offer& offer, const Companions& given) const {
+  /// What standing still costs the taker and those who give, in the unit of gain(). Slow: for the best offer alone.
+  double pauses(const ElasticJobView& taker, const Expansion& offer, const Companions& given) const {
     const double taker_s = cost_of(taker, offer.scaling.layout(offer.row)).pause_s;
     double sum = gain(taker, after_pause(taker, offer.throughput, taker_s), offer.throughput);
     std::set<JobId> counted;
@@ -197,7 +199,7 @@ class Decision {
     return sum;
   }
 
-  static Companions touched_by(const Offer& offer, const Companions& pool) {
+  static Companions touched_by(const Expansion& offer, const Companions& pool) {
     std::map<NodeIndex, plan::GpuMask> taken;
     for (int i = 0; i < offer.gpus; ++i) {
       const cluster::GpuRef gpu = offer.scaling.taken(static_cast<std::size_t>(i));
@@ -249,7 +251,7 @@ class Decision {
     double gain = 0;
     std::size_t runner = 0;
     long as_of = 0;
-    std::optional<Offer> offer;
+    std::optional<Expansion> offer;
     bool operator<(const Best& other) const { return gain != other.gain ? gain < other.gain : runner > other.runner; }
   };
 
@@ -266,7 +268,7 @@ class Decision {
   std::optional<Best> best_within(Expansions& expansions, std::size_t index, int gpus) const {
     const Runner& runner = expansions.runners()[index];
     std::optional<Best> best;
-    for (Offer& offer : expansions.offers(runner, gpus)) {
+    for (Expansion& offer : expansions.offers(runner, gpus)) {
       if (!(offer.throughput > runner.throughput)) continue;
       const double each = gain(*runner.job, runner.throughput, offer.throughput) / offer.gpus;
       if (!best || each > best->gain) best = Best{each, index, expansions.changes(), std::move(offer)};
@@ -274,7 +276,8 @@ class Decision {
     return best;
   }
 
-  /// One GPU more at no loss. Tables are made for the jobs alone that this leaves in the race while GPUs last.
+  /// Bound for best_of(): one GPU more at no loss. Tables are made only for jobs whose bound is still the best while
+  /// GPUs last.
   Best at_most(const Expansions& expansions, std::size_t index) const {
     const Runner& runner = expansions.runners()[index];
     const double one_more = runner.throughput * (1 + kBetterThanLinear / std::max(runner.total, 1));

@@ -76,7 +76,7 @@ class Lending {
       const std::tuple<bool, bool, int, int> rank{
           found != mine.end() && found->second > 0,
           std::find(job.basic_nodes.begin(), job.basic_nodes.end(), node) != job.basic_nodes.end(),
-          near != nullptr ? -near->distance(room_.view().places.of(node)) : 0,
+          near != nullptr ? -near->distance(room_.view().positions.of(node)) : 0,
           room_.free(node).gpus};
       if (best < 0 || rank > best_rank) {
         best = node;
@@ -89,7 +89,7 @@ class Lending {
   /// How near nodes are to the job's own; null where nobody knows.
   const cluster::Nearness* nearness(const ElasticJobView& job) {
     const auto [found, is_new] = nearness_.try_emplace(job.id);
-    if (is_new) found->second = room_.view().places.near(job.basic_nodes);
+    if (is_new) found->second = room_.view().positions.near(job.basic_nodes);
     return found->second.get();
   }
 

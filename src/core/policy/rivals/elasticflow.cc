@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/policy/rivals/allocation_set.h"
-#include "core/policy/rivals/place_sizes.h"
 
 namespace swell::policy {
 
@@ -85,26 +84,15 @@ Decisions ElasticFlow::decide(const ClusterView& view) const {
   }
   grow(shares, left);
 
-  std::vector<Sized> sized;
+  std::vector<Wish> wishes;
   for (const Share& share : shares) {
-    Sized one{{}, share.job->held, false};
-    for (int k = share.step; k >= 0; --k) {
-      const Configuration& step = share.ladder[static_cast<std::size_t>(k)];
-      one.sizes.push_back({step.type, step.gpus, step.nodes});
-    }
+    Wish wish{share.job, {}, false};
+    for (int k = share.step; k >= 0; --k) wish.choices.push_back(share.ladder[static_cast<std::size_t>(k)]);
     if (const Configuration* now = share.now())
-      one.keeps = now->gpus == planner::count(one.held) && now->nodes == static_cast<int>(one.held.size());
-    sized.push_back(std::move(one));
+      wish.keeps = now->gpus == planner::count(share.job->held) && now->nodes == static_cast<int>(share.job->held.size());
+    wishes.push_back(std::move(wish));
   }
-  const std::vector<Placed> placed = place_sizes(sized, pool);
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    const Contender& job = *shares[i].job;
-    if (sized[i].keeps && placed[i].gpus == job.held) continue;
-    plan::Layout layout;
-    if (!placed[i].gpus.empty())
-      layout = plan_on(job, placed[i].gpus, shares[i].ladder[static_cast<std::size_t>(shares[i].step - placed[i].size)], view);
-    decide_plan(decisions, job, std::move(layout));
-  }
+  decide_plans(decisions, wishes, pool, view);
   return decisions;
 }
 

@@ -53,7 +53,7 @@ planner::Evaluator& JobModel::evaluator(int micro_batches) {
   return evaluators_.try_emplace(micro_batches, perf_, std::max(1, training_->model->global_batch / micro_batches)).first->second;
 }
 
-plan::Layout JobModel::on(planner::Clumps gpus, Shape shape) {
+plan::Layout JobModel::on(planner::Clumps gpus, Parallelism shape) {
   plan::Layout layout{shape.micro_batches, {}};
   for (int i = 0; i < shape.pp; ++i) {
     plan::StageLayout stage{0, shape.tp, {}};
@@ -68,7 +68,7 @@ plan::Layout JobModel::best_on(const planner::Clumps& gpus, planner::SymmetricSp
   const int micro_batches = training_->basic.micro_batches;
   planner::Evaluator& users = evaluator(micro_batches);
   const auto degrees = planner::degrees_for(training_->model->heads, users.micro_batch());
-  planner::Found found = planner::best_symmetric(users, gpus, micro_batches, degrees, space);
+  planner::Solution found = planner::best_symmetric(users, gpus, micro_batches, degrees, space);
   if (!std::isfinite(found.seconds)) return {};
   return std::move(found.layout);
 }
@@ -92,7 +92,7 @@ Curve JobModel::curve(int type, planner::SymmetricSpace space, int max) {
       if ((as_the_user ? samples : global_batch) % dp != 0) continue;
       const int first = space.pp != 0 ? space.pp : 1, last = space.pp != 0 ? space.pp : layers;
       for (int pp = first; pp <= std::min(last, layers) && pp * dp * tp <= max; ++pp) {
-        Shape shape{pp, dp, tp, as_the_user ? users : global_batch / dp};
+        Parallelism shape{pp, dp, tp, as_the_user ? users : global_batch / dp};
         const planner::Clumps gpus = packed(*machines_, type, shape.gpus());
         plan::Layout layout = on(gpus, shape);
         while (layout.stages.empty() && global_batch % (2 * shape.micro_batches * dp) == 0) {

@@ -16,15 +16,15 @@ namespace swell::policy {
 /// The degrees of a symmetric plan, and its gradient accumulation at the same global batch: micro-batches are as
 /// many as in the user's plan, but fewer and larger ones where there are more replicas than one has samples, and more
 /// and smaller ones where these do not fit memory.
-struct Shape {
+struct Parallelism {
   int pp = 1, dp = 1, tp = 1;
   int micro_batches = 1;
   int gpus() const noexcept { return pp * dp * tp; }
-  friend bool operator==(const Shape&, const Shape&) = default;
+  friend bool operator==(const Parallelism&, const Parallelism&) = default;
 };
 
 struct CurvePoint {
-  Shape shape;
+  Parallelism shape;
   double throughput = 0;  ///< samples a second
   int gpus() const noexcept { return shape.gpus(); }
 };
@@ -45,7 +45,7 @@ class JobModel {
   /// what fits memory.
   Curve curve(int type, planner::SymmetricSpace space, int max);
   /// A plan of that shape on `gpus`; no stages where it does not fit.
-  plan::Layout on(planner::Clumps gpus, Shape shape);
+  plan::Layout on(planner::Clumps gpus, Parallelism shape);
   /// The fastest plan of `space` on at most `gpus`, with the user's micro-batches; no stages where none fits.
   plan::Layout best_on(const planner::Clumps& gpus, planner::SymmetricSpace space);
   /// Samples a second; 0 for no stages.

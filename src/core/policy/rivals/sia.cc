@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "core/policy/rivals/allocation_set.h"
-#include "core/policy/rivals/place_sizes.h"
 
 namespace swell::policy {
 
@@ -85,29 +84,16 @@ Decisions Sia::decide(const ClusterView& view) const {
   }
 
   const Allocation allocation = minimize(program);
-  std::vector<Sized> sized;
+  std::vector<Wish> wishes;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    Sized one{{}, entries[i].job->held, false};
+    const std::vector<Configuration>& all = entries[i].configurations;
     const int chosen = allocation.chosen[i];
-    for (int k = chosen; k >= 0; --k) {
-      const Configuration& configuration = entries[i].configurations[static_cast<std::size_t>(k)];
-      if (configuration.type == entries[i].configurations[static_cast<std::size_t>(chosen)].type)
-        one.sizes.push_back({configuration.type, configuration.gpus, configuration.nodes});
-    }
-    one.keeps = chosen >= 0 && chosen == entries[i].current;
-    sized.push_back(std::move(one));
+    Wish wish{entries[i].job, {}, chosen >= 0 && chosen == entries[i].current};
+    for (int k = chosen; k >= 0; --k)
+      if (all[static_cast<std::size_t>(k)].type == all[static_cast<std::size_t>(chosen)].type) wish.choices.push_back(all[static_cast<std::size_t>(k)]);
+    wishes.push_back(std::move(wish));
   }
-  const std::vector<Placed> placed = place_sizes(sized, pool);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Contender& job = *entries[i].job;
-    if (sized[i].keeps && placed[i].gpus == job.held) continue;
-    plan::Layout layout;
-    if (!placed[i].gpus.empty()) {
-      const int k = allocation.chosen[i] - placed[i].size;
-      layout = plan_on(job, placed[i].gpus, entries[i].configurations[static_cast<std::size_t>(k)], view);
-    }
-    decide_plan(decisions, job, std::move(layout));
-  }
+  decide_plans(decisions, wishes, pool, view);
   return decisions;
 }
 

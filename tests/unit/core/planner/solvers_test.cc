@@ -8,7 +8,7 @@
 #include "core/planner/incremental.h"
 #include "core/planner/refine.h"
 #include "core/planner/registry.h"
-#include "core/planner/starts.h"
+#include "core/planner/initial_plans.h"
 #include "support/cases.h"
 
 using namespace swell;
@@ -172,8 +172,8 @@ Test(incremental, deals_every_type_over_all_stages) {
   start.stages[0].groups[0].local_batch = 4;
   Evaluator evaluator(perf, 8);
   Clumps all = {{0, 0, 0b000111}, {0, 1, 0b111000}};
-  const auto starts = fresh_starts(evaluator, all, 32, degrees_for(model.heads, 8));
-  const auto dealt = std::find_if(starts.begin(), starts.end(), [](const Found& one) { return one.why.find("dealt") != std::string::npos && one.idle.empty(); });
+  const auto starts = initial_plans(evaluator, all, 32, degrees_for(model.heads, 8));
+  const auto dealt = std::find_if(starts.begin(), starts.end(), [](const Solution& one) { return one.why.find("dealt") != std::string::npos && one.idle.empty(); });
   cr_assert(dealt != starts.end());
   for (const auto& stage : dealt->layout.stages) cr_assert(stage.groups.front().type != stage.groups.back().type);
 
@@ -324,7 +324,7 @@ Refined refine_lopsided(int nodes) {
   const auto k = support::round_coefficients();
   const perf::PerformanceModel perf(model, cluster, k);
   Evaluator evaluator(perf, 16 * nodes);
-  Found found{{1, {wide_stage(1, 0, nodes - 2, [](int) { return 8; }), wide_stage(2, nodes - 1, nodes - 1, [](int) { return 8; })}}, {}, 0, ""};
+  Solution found{{1, {wide_stage(1, 0, nodes - 2, [](int) { return 8; }), wide_stage(2, nodes - 1, nodes - 1, [](int) { return 8; })}}, {}, 0, ""};
   found.seconds = evaluator.finish(found.layout);
   Refined refined{evaluator.evaluated(), found.seconds, 0};
   refine(found, evaluator, degrees_for(model.heads, 16 * nodes), 1);

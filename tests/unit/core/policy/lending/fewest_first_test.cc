@@ -161,14 +161,14 @@ Test(fewest_first, lends_from_the_nodes_nearest_to_the_jobs_own) {
   // Switches 1 and 2 in turn: node1, node3 and node5 are under the same one.
   std::vector<swell::cluster::FabricNode> nodes;
   for (int i = 0; i < 6; ++i) nodes.push_back({view.nodes[static_cast<std::size_t>(i)].name, "h100", 8, swell::test::dgx(i % 2 == 0 ? "leaf1" : "leaf2")});
-  view.places.fabric = std::make_shared<const swell::cluster::Fabric>(swell::cluster::Fabric::make(nodes));
-  view.places.index = {0, 1, 2, 3, 4, 5};
+  view.positions.fabric = std::make_shared<const swell::cluster::Fabric>(swell::cluster::Fabric::make(nodes));
+  view.positions.index = {0, 1, 2, 3, 4, 5};
   add_job(view, 1, 0, 8).max_gpus = 24;
   const Decisions decisions = decide(view);
   cr_assert_eq(decisions.grants.size(), 2u);
   cr_assert_eq(decisions.grants[0].node, 2);
   cr_assert_eq(decisions.grants[1].node, 4);
-  view.places = {};
+  view.positions = {};
   cr_assert_eq(decide(view).grants[0].node, 1, "where nothing is known, the first that is free");
 }
 

@@ -28,7 +28,7 @@ std::vector<std::unique_ptr<Policy>> rivals() {
 
 struct Kind {
   const char* model;
-  Shape shape;
+  Parallelism shape;
 };
 constexpr Kind kKinds[] = {{"gpt2-350m", {1, 1, 1, 16}}, {"gpt2-1.3b", {1, 4, 1, 16}}, {"qwen2-7b", {1, 4, 2, 16}}, {"llama2-13b", {1, 4, 4, 16}}};
 

@@ -14,7 +14,7 @@ namespace {
 
 models::Model named(const char* name) { return models::find_model(name)->model; }
 
-const Shape kUsers{1, 4, 1, 16};
+const Parallelism kUsers{1, 4, 1, 16};
 
 }  // namespace
 

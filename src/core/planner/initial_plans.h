@@ -13,6 +13,6 @@ namespace swell::planner {
 /// with every TP degree. Of few GPUs, those of each node alone and of all nodes but one too: every cut
 /// in two stages; stages of equal speed over which every type is dealt; and stages of equal groups,
 /// with what is left over dealt over further ones.
-std::vector<Found> fresh_starts(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees);
+std::vector<Solution> initial_plans(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees);
 
 }  // namespace swell::planner

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "core/planner/starts.h"
+#include "core/planner/initial_plans.h"
 
 #include <algorithm>
 #include <limits>
@@ -20,9 +20,9 @@ constexpr int kMaxLeftOver = 4;   // stages of what does not fill even ones
 constexpr double kNear = 1.1;      // times as slow as the best: moving layers may still make it the best
 constexpr double kSlower = 1 - 1e-9;
 
-class Starts {
+class InitialPlans {
  public:
-  Starts(Evaluator& evaluator, int micro_batches, const Degrees& degrees)
+  InitialPlans(Evaluator& evaluator, int micro_batches, const Degrees& degrees)
       : evaluator_(evaluator), micro_batches_(micro_batches), degrees_(degrees) {}
 
   /// GPUs that the following plans do not use, but that refining may.
@@ -62,7 +62,7 @@ class Starts {
   /// and degrees.
   void dealt(Clumps gpus) {
     fastest_first(gpus);
-    Found best = nothing("from scratch: every type dealt over all stages");
+    Solution best = nothing("from scratch: every type dealt over all stages");
     for (int tp : degrees_.tp)
       for (int pp = 2; pp <= std::min(kMaxDealt, count(gpus) / tp); ++pp) try_dealt({micro_batches_, {}}, gpus, pp, tp, best);
     keep(std::move(best));
@@ -80,7 +80,7 @@ class Starts {
                 {true, kMaxDealt, "from scratch: even stages within and across nodes, the rest dealt"},
                 {false, 1, "from scratch: one wide stage, the rest dealt"}};
     for (const auto& way : ways) {
-      Found best = nothing(way.why);
+      Solution best = nothing(way.why);
       for (int dp = 1; dp <= std::min(degrees_.max_dp, count(gpus)); ++dp) {
         if (evaluator_.micro_batch() % dp != 0) continue;
         for (int tp : degrees_.tp) {
@@ -98,13 +98,13 @@ class Starts {
     }
   }
 
-  std::vector<Found> take() {
-    std::stable_sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) { return a.seconds < b.seconds; });
+  std::vector<Solution> take() {
+    std::stable_sort(found_.begin(), found_.end(), [](const Solution& a, const Solution& b) { return a.seconds < b.seconds; });
     return std::move(found_);
   }
 
  private:
-  static Found nothing(const char* why) { return {{}, {}, std::numeric_limits<double>::infinity(), why}; }
+  static Solution nothing(const char* why) { return {{}, {}, std::numeric_limits<double>::infinity(), why}; }
 
   void fastest_first(Clumps& gpus) const {
     const auto speed = [&](const Clump& clump) { return evaluator_.speed(clump.type); };
@@ -114,7 +114,7 @@ class Starts {
   }
 
   /// In both orders: memory and hidden synchronization depend on the place in the pipeline.
-  void try_skeleton(plan::Layout layout, const Clumps& idle, Found& best) {
+  void try_skeleton(plan::Layout layout, const Clumps& idle, Solution& best) {
     for (bool turned : {false, true}) {
       if (turned) std::reverse(layout.stages.begin(), layout.stages.end());
       plan::Layout finished = layout;
@@ -126,7 +126,7 @@ class Starts {
 
   /// `layout` with `more` stages over which `gpus`, fast types first, are dealt: a group goes to the
   /// stage that is slowest so far.
-  void try_dealt(plan::Layout layout, const Clumps& gpus, int more, int tp, Found& best) {
+  void try_dealt(plan::Layout layout, const Clumps& gpus, int more, int tp, Solution& best) {
     const std::size_t first = layout.stages.size();
     layout.stages.resize(first + static_cast<std::size_t>(more), {0, tp, {}});
     std::vector<double> speeds(layout.stages.size());
@@ -173,7 +173,7 @@ class Starts {
   }
 
   void cut_everywhere(const Clumps& gpus) {
-    Found best;
+    Solution best;
     best.seconds = std::numeric_limits<double>::infinity();
     Clumps front, rear = gpus;
     while (count(rear) > 1) {
@@ -197,7 +197,7 @@ class Starts {
     keep(std::move(best));
   }
 
-  void keep(Found found) {
+  void keep(Solution found) {
     if (!(found.seconds < std::numeric_limits<double>::infinity())) return;
     add_all(found.idle, left_out_);
     found_.push_back(std::move(found));
@@ -206,7 +206,7 @@ class Starts {
   int micro_batches_;
   const Degrees& degrees_;
   Clumps left_out_;
-  std::vector<Found> found_;
+  std::vector<Solution> found_;
 };
 
 /// `gpus` split by what `key` says of each clump.
@@ -235,8 +235,8 @@ Clumps rest_of(const Clumps& all, const Clumps& part) {
 
 }  // namespace
 
-std::vector<Found> fresh_starts(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees) {
-  Starts starts(evaluator, micro_batches, degrees);
+std::vector<Solution> initial_plans(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees) {
+  InitialPlans starts(evaluator, micro_batches, degrees);
   const auto types = split_by(gpus, [](const Clump& clump) { return clump.type; });
   const auto nodes = split_by(gpus, [](const Clump& clump) { return clump.node; });
   const bool few = count(gpus) <= kFewGpus;
