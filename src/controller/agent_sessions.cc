@@ -20,24 +20,24 @@ constexpr std::size_t kMaxClosed = 4096;
 
 std::vector<AgentSessions::Event> AgentSessions::take(double now, bool& hello_came) {
   std::vector<Event> ready;
+  // Sets, as one user's flood may be tens of thousands of messages.
+  std::set<control::ConnectionId> waiting, gone;
+  for (const auto& [event, came] : waiting_) waiting.insert(event.connection);
   for (Event& event : server_.take()) {
     if (closed_.contains(event.connection)) continue;
     if (event.kind == Event::Kind::closed) {
-      std::erase_if(waiting_, [&](const auto& each) { return each.first.connection == event.connection; });
+      gone.insert(event.connection);
       ready.push_back(std::move(event));
-    } else if (std::holds_alternative<control::Hello>(event.message) || waits(event.connection)) {
+    } else if (std::holds_alternative<control::Hello>(event.message) || waiting.contains(event.connection)) {
       hello_came = true;
+      waiting.insert(event.connection);
       waiting_.emplace_back(std::move(event), now);
     } else {
       ready.push_back(std::move(event));
     }
   }
+  if (!gone.empty()) std::erase_if(waiting_, [&](const auto& each) { return gone.contains(each.first.connection); });
   return ready;
-}
-
-bool AgentSessions::waits(control::ConnectionId connection) const {
-  return std::any_of(waiting_.begin(), waiting_.end(),
-                     [&](const auto& each) { return each.first.connection == connection; });
 }
 
 std::vector<AgentSessions::Event> AgentSessions::answerable(const JobTable& jobs, double now) {

@@ -43,8 +43,6 @@ class AgentSessions {
   bool is_closed(control::ConnectionId connection) const { return closed_.contains(connection); }
 
  private:
-  bool waits(control::ConnectionId connection) const;
-
   control::Server& server_;
   std::map<control::ConnectionId, JobId> jobs_;
   std::vector<std::pair<Event, double>> waiting_;  ///< with the time at which they came

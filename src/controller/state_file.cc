@@ -113,6 +113,7 @@ Result<SavedState> load_state(const std::string& path) {
   if (!version) return version.error().while_doing(path);
   SavedState state;
   const Json issued = json->at("issued");
+  if (!issued.is_object()) return Error("\"issued\" must be an object").while_doing(path);
   for (const auto& [nonce, member] : issued.members()) {
     const Result<IssuedGrant> grant = *version == 1 ? parent_alone(member) : grant_from(member);
     if (!grant) return grant.error().while_doing(fmt::format("{}: grant {}", path, nonce));

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/state_file.h"
+
+#include <criterion/criterion.h>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+using namespace swell::controller;
+
+namespace {
+
+struct Folder {
+  std::filesystem::path path;
+  Folder() {
+    char name[] = "/tmp/swell-state-XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string file() const { return path / "swell_state"; }
+  void put(const char* text) const { std::ofstream(file()) << text; }
+};
+
+SavedState two_grants() {
+  SavedState state;
+  state.issued["9f0c"].parent = 12;
+  state.issued["77aa"].parent = 4294967295u;
+  state.issued["77aa"].node = "node2";
+  state.issued["77aa"].gpus = 4;
+  return state;
+}
+
+std::string reason(const Folder& folder) {
+  const auto state = load_state(folder.file());
+  cr_assert_not(state.ok());
+  return state.error().message();
+}
+
+}  // namespace
+
+Test(state_file, is_read_as_it_was_written) {
+  const Folder folder;
+  cr_assert(save_state(folder.file(), two_grants()).ok());
+  cr_assert(load_state(folder.file()).value() == two_grants());
+}
+
+Test(state_file, is_for_its_owner_alone) {
+  const Folder folder;
+  cr_assert(save_state(folder.file(), two_grants()).ok());
+  using std::filesystem::perms;
+  cr_assert(std::filesystem::status(folder.file()).permissions() == (perms::owner_read | perms::owner_write));
+}
+
+Test(state_file, half_a_new_one_changes_nothing) {
+  const Folder folder;
+  cr_assert(save_state(folder.file(), two_grants()).ok());
+  std::ofstream(folder.file() + ".new") << "{\"version\"";
+  cr_assert(load_state(folder.file()).value() == two_grants());
+  cr_assert(save_state(folder.file(), SavedState{}).ok());
+  cr_assert(load_state(folder.file()).value() == SavedState{});
+}
+
+Test(state_file, none_is_an_empty_state) {
+  const Folder folder;
+  cr_assert(load_state(folder.file()).value() == SavedState{});
+}
+
+Test(state_file, a_damaged_one_is_an_error_that_names_it) {
+  const Folder folder;
+  for (const char* text : {"", "{", "[]", "{\"version\":99,\"issued\":{}}", "{\"version\":1}", "{\"version\":1,\"issued\":[]}",
+                           "{\"version\":1,\"issued\":{\"9f0c\":0}}", "{\"version\":1,\"issued\":{\"9f0c\":\"12\"}}"}) {
+    folder.put(text);
+    cr_assert_neq(reason(folder).find(folder.file()), std::string::npos, "%s", text);
+  }
+}
+
+Test(state_file, a_folder_that_cannot_be_written_to_is_an_error) {
+  const Folder folder;
+  cr_assert_not(save_state(folder.path / "none" / "swell_state", two_grants()).ok());
+}
