@@ -73,13 +73,11 @@ no_faults() { swell doctor > after && grep -q '^no faults, no warnings' after; }
 check 'swell doctor wants nothing but the restart before it, and nothing after it' restart_as_written
 
 # What a researcher writes as train.py, in miniature: it checkpoints on USR1 and goes on from there.
-mkdir run
-printf '#!/bin/sh\nTRAINER_WORK=%s/run exec %s\n' "$work" "$TRAINER" > python
+printf '#!/bin/sh\nexport TRAINER_WORK=%s/$SLURM_JOB_ID\nmkdir -p "$TRAINER_WORK" && exec %s\n' "$work" "$TRAINER" > python
 chmod +x python
 the_job_runs() {
   block 'swellrun python train.py' | sed 's/ *#[^!S].*//; s|swellrun python|swellrun ./python|' > job.sh && cat job.sh
   job=$(sbatch --parsable --output="$work/%j.out" job.sh) || return
-  ln -s run "$work/$job"
   within 60 grown "$job" 16 && settled || { cat "$work/$job.out"; return 1; }
 }
 keep_queue=yes
@@ -95,6 +93,7 @@ it_shrinks() {
 check 'another job gets its GPUs, and the training goes on with the rest' it_shrinks
 
 het_jobs_run() {
+  clear_queue
   rigid --gres=gpu:1 : --gres=gpu:1 && within 60 in_state "$rigid_job" RUNNING
 }
 check 'heterogeneous jobs of the site run as before' het_jobs_run
