@@ -22,6 +22,7 @@ struct Connection {
   const ConnectionId id;
   Fd fd;
   const std::string peer;
+  const std::string address = peer.substr(0, peer.rfind(':'));
   Seal seal;
   FrameReader reader;
   std::string out;                ///< to be written

@@ -35,7 +35,8 @@ class Server {
     std::size_t max_frame_bytes = 64 * 1024;
     int max_connections = 20000;
     int max_connections_per_user = 2000;
-    int max_unauthenticated = 256;     ///< the oldest gives way to a newcomer
+    int max_unauthenticated = 256;     ///< of these the oldest of the address that has most gives way to a newcomer
+    int max_unauthenticated_per_address = 64;  ///< the oldest of the address gives way
     double first_message_s = 10;        ///< time a new connection has for its first good message
     std::function<void(const std::string&)> log;  ///< refusals and faults, one line each; rate-limited
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "control/server_loop.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -169,16 +170,13 @@ void ServerLoop::accept_some() {
       log_(nonce.error().message());
       continue;
     }
-    if (unauthenticated_.size() >= static_cast<std::size_t>(options_.max_unauthenticated)) {
-      Connection& oldest = *connections_.at(*unauthenticated_.begin());
-      refuse(oldest, "a newcomer took its place, as it had said nothing good yet", false);
-      settle(oldest);
-    }
     const ConnectionId id = ++last_id_;
     auto made = std::make_unique<Connection>(id, std::move(fd), *nonce, options_.max_frame_bytes);
     Connection& connection = *made;
+    make_room_for(connection.address);
     connections_.emplace(id, std::move(made));
     unauthenticated_.insert(id);
+    silent_by_address_[connection.address].insert(id);
     if (!watch(epoll_.get(), EPOLL_CTL_ADD, connection.fd.get(), id, EPOLLONESHOT)) {
       drop(connection);
       continue;
@@ -187,6 +185,29 @@ void ServerLoop::accept_some() {
     settle(connection);
   }
   watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), listener_id, EPOLLIN | EPOLLONESHOT);
+}
+
+void ServerLoop::make_room_for(const std::string& address) {
+  const auto let_go = [this](ConnectionId id) {
+    Connection& oldest = *connections_.at(id);
+    refuse(oldest, "a newcomer took its place, as it had said nothing good yet", false);
+    settle(oldest);
+  };
+  const auto own = silent_by_address_.find(address);
+  if (own != silent_by_address_.end() && own->second.size() >= static_cast<std::size_t>(options_.max_unauthenticated_per_address))
+    return let_go(*own->second.begin());
+  if (unauthenticated_.size() < static_cast<std::size_t>(options_.max_unauthenticated)) return;
+  const auto crowd = std::max_element(silent_by_address_.begin(), silent_by_address_.end(),
+                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  let_go(*crowd->second.begin());
+}
+
+void ServerLoop::authenticated_or_gone(const Connection& connection) {
+  unauthenticated_.erase(connection.id);
+  const auto found = silent_by_address_.find(connection.address);
+  if (found == silent_by_address_.end()) return;
+  found->second.erase(connection.id);
+  if (found->second.empty()) silent_by_address_.erase(found);
 }
 
 void ServerLoop::ready(Connection& connection, std::uint32_t events) {
@@ -234,7 +255,7 @@ void ServerLoop::opened(Connection& connection, MungeThread::Done& done) {
       return refuse(connection, fmt::format("uid {} has {} connections already", done.uid, per_user_[done.uid]), true);
     connection.authenticated = true;
     ++per_user_[done.uid];
-    unauthenticated_.erase(connection.id);
+    authenticated_or_gone(connection);
   }
   ++connection.untaken;
   post({Server::Event::Kind::message, connection.id, connection.uid, connection.peer, std::move(*message)});
@@ -267,7 +288,7 @@ void ServerLoop::refuse(Connection& connection, const std::string& reason, bool 
 void ServerLoop::begin_close(Connection& connection) {
   connection.close_by = Clock::now() + close_time;
   closing_.insert(connection.id);
-  unauthenticated_.erase(connection.id);
+  authenticated_or_gone(connection);
 }
 
 void ServerLoop::settle(Connection& connection) {
@@ -299,7 +320,7 @@ void ServerLoop::drop(Connection& connection) {
       per_user_.erase(user);
     if (!connection.silent) post({Server::Event::Kind::closed, id, connection.uid, connection.peer, {}});
   }
-  unauthenticated_.erase(id);
+  authenticated_or_gone(connection);
   closing_.erase(id);
   paused_.erase(id);
   connections_.erase(id);

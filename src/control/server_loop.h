@@ -60,6 +60,9 @@ class ServerLoop {
   /// connection in a turn: it may be gone afterwards.
   void settle(Connection& connection);
   void drop(Connection& connection);
+  /// Lets silent connections go until one more from this address may come. No address can take all places.
+  void make_room_for(const std::string& address);
+  void authenticated_or_gone(const Connection& connection);
   void post(Server::Event event);
 
   const Server::Options options_;
@@ -72,6 +75,7 @@ class ServerLoop {
 
   Connections connections_;
   std::set<ConnectionId> unauthenticated_;  ///< ids rise, so the oldest is the first
+  std::unordered_map<std::string, std::set<ConnectionId>> silent_by_address_;  ///< the same, by address
   std::set<ConnectionId> closing_;
   std::set<ConnectionId> paused_;           ///< until the caller takes events
   std::map<uid_t, int> per_user_;

@@ -13,11 +13,16 @@
 #include <unistd.h>
 
 
+#include "launcher/file_limit.h"
+
 namespace swell::launcher {
 
 namespace {
 
 constexpr double sign_of_life_s = 20;
+
+constexpr double kFirstMessageSeconds = 10;   // for a worker to say who it is
+constexpr int kMaxRefusalLines = 5;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -67,10 +72,21 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   options.address = agent->address_ = std::move(*address);
   options.munge_socket = agent->setup_.munge_socket;
   options.allow = [own = geteuid()](uid_t uid) { return uid == own; };
-  options.max_connections_per_user = options.max_connections;
-  options.max_unauthenticated = 4096;
-  options.first_message_s = 30;
-  options.log = [](const std::string& line) { say(line); };
+  const Shape& shape = agent->setup_.shape;
+  int on_one_node = 0;
+  for (const Place& place : shape.places) on_one_node = std::max(on_one_node, place.workers);
+  const int gpus = agent->setup_.elastic ? agent->setup_.spec.max_total(shape.gpus) : shape.gpus;
+  const FileBudget budget = file_budget(raise_file_limit(), std::max(shape.workers, gpus / shape.gpus_per_worker), on_one_node);
+  if (!budget.problem.empty()) say(budget.problem);
+  options.max_connections = options.max_connections_per_user = budget.max_connections;
+  options.max_unauthenticated = budget.max_strangers;
+  options.max_unauthenticated_per_address = budget.max_strangers_per_address;
+  options.first_message_s = kFirstMessageSeconds;
+  options.log = [left = kMaxRefusalLines](const std::string& line) mutable {
+    if (left <= 0) return;
+    say(line);
+    if (--left == 0) say("more lines of this kind are left out");
+  };
   auto server = control::Server::start(std::move(options), [wake] { wake->signal(); });
   if (!server) return server.error();
   agent->server_ = std::move(*server);

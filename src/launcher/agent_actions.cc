@@ -23,7 +23,8 @@ void Agent::carry_out(const action::StartStep& start) {
   const bool companion = start.job != setup_.hello.job;
   for (const Place& place : start.places) place_job_[place.id] = start.job;
   const ShimAddress shim{setup_.shim, address_, server_->port(), setup_.munge_socket};
-  const auto environment = companion ? outside_environment(environ) : step_environment(environ);
+  auto environment = companion ? outside_environment(environ) : step_environment(environ);
+  environment.push_back("SWELL_AGENT=1");  // spank_swell: no hint that srun lends nothing
   bool foreground = !companion;
   for (const Command& command : step_commands(setup_.options, start.job, companion, start.places,
                                               setup_.shape.cpus_per_worker, setup_.shape.shares_cpus, shim)) {

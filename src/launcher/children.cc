@@ -7,13 +7,38 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "launcher/file_limit.h"
 
 namespace swell::launcher {
 
 namespace {
+
+/// In the child. The threads of this process may hold any lock, so nothing is called that could wait for one.
+[[noreturn]] void become(const std::vector<char*>& argv, const std::vector<char*>& envp, Children::How how, int output,
+                         int telling) {
+  if (!how.foreground) {
+    setpgid(0, 0);
+    const int null = open("/dev/null", O_RDONLY);
+    if (null > 0) dup2(null, 0);
+    if (null > 2) close(null);
+  }
+  if (how.capture) {
+    dup2(output, 1);
+    dup2(output, 2);
+  }
+  restore_file_limit();
+  for (int each = 1; each < NSIG; ++each) std::signal(each, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execvpe(argv.front(), argv.data(), envp.data());
+  const int problem = errno;
+  [[maybe_unused]] const auto written = ::write(telling, &problem, sizeof problem);
+  _exit(127);
+}
 
 std::vector<char*> pointers(const std::vector<std::string>& words) {
   std::vector<char*> result;
@@ -31,29 +56,21 @@ Result<pid_t> Children::start(const std::vector<std::string>& command, const std
     return Error(fmt::format("starting {}: {}", command.front(), std::strerror(errno)));
   control::Fd reading(ends[0]), writing(ends[1]);
 
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  if (!how.foreground) posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  if (how.capture) {
-    posix_spawn_file_actions_adddup2(&files, writing.get(), 1);
-    posix_spawn_file_actions_adddup2(&files, writing.get(), 2);
+  int status[2];
+  if (pipe2(status, O_CLOEXEC) != 0) return Error(fmt::format("starting {}: {}", command.front(), std::strerror(errno)));
+  const control::Fd failure(status[0]);
+  control::Fd telling(status[1]);
+  const std::vector<char*> argv = pointers(command), envp = pointers(environment);
+  const pid_t pid = fork();
+  if (pid < 0) return Error(fmt::format("starting {}: {}", command.front(), std::strerror(errno)));
+  if (pid == 0) become(argv, envp, how, writing.get(), telling.get());
+  telling = control::Fd();
+  int problem = 0;
+  while (::read(failure.get(), &problem, sizeof problem) < 0 && errno == EINTR) continue;
+  if (problem != 0) {
+    waitpid(pid, nullptr, 0);
+    return Error(fmt::format("starting {}: {}", command.front(), std::strerror(problem)));
   }
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                                           (how.foreground ? 0 : POSIX_SPAWN_SETPGROUP)));
-  pid_t pid = -1;
-  const int problem = posix_spawnp(&pid, command.front().c_str(), &files, &attributes, pointers(command).data(),
-                                   pointers(environment).data());
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
-  if (problem != 0) return Error(fmt::format("starting {}: {}", command.front(), std::strerror(problem)));
   children_[pid].pipe = std::move(reading);
   return pid;
 }

@@ -26,7 +26,8 @@ class Children {
     std::string output;
   };
 
-  /// Looks the program up in PATH. Its signals are as a fresh process expects them.
+  /// Looks the program up in PATH. Its signals are as a fresh process expects them, its limit of open files is the one
+  /// that this process began with.
   Result<pid_t> start(const std::vector<std::string>& command, const std::vector<std::string>& environment, How how);
   void signal(pid_t pid, int number) const;
   bool runs(pid_t pid) const { return children_.contains(pid); }

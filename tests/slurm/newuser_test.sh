@@ -27,7 +27,7 @@ chmod +x mine.sh
 own() { # ELASTIC-VALUE [sbatch options]: submits README's script; sets `job`
   local spec=$1
   shift
-  printf '#!/bin/bash\n#SBATCH --gres=gpu:2\n#SBATCH --elastic=%s\nswellrun ./mine.sh\necho "ended with $?"\n' "$spec" > job.sh
+  printf '#!/bin/bash\n#SBATCH --gres=gpu:2\n#SBATCH --elastic=%s\n%s\nswellrun ./mine.sh\necho "ended with $?"\n' "$spec" "${BEFORE:-}" > job.sh
   job=$(sbatch --parsable --output=%A.out "$@" job.sh)
 }
 started() { find "$job" -name "env.$1.*" 2> /dev/null | wc -l; }
@@ -121,5 +121,46 @@ slurm_refuses() {
   return $result
 }
 check 'a refusal of Slurm is said in its words, once' slurm_refuses
+
+plain_srun() {
+  printf '#!/bin/bash\n#SBATCH --gres=gpu:2 --elastic\nsrun -n1 true\nsrun -n1 true\nswellrun true\n' > two.sh
+  job=$(sbatch --parsable --output=%A.out two.sh) && within 40 ended "$job" || return
+  cat "$job.out"
+  [[ $(grep -c '^srun: this job is elastic, but what srun starts stays on its own GPUs' "$job.out") == 1 ]] || return
+  # swellrun's own steps do not say so, nor do jobs that are not elastic.
+  printf '#!/bin/bash\n#SBATCH --gres=gpu:2 --elastic\nswellrun true\nsrun -n1 true\n' > one.sh
+  job=$(sbatch --parsable --output=%A.out one.sh) && within 40 ended "$job" && ! grep 'is elastic' "$job.out" || return
+  job=$(sbatch --parsable --output=%A.out --wrap 'srun -n1 true') && within 40 ended "$job" && ! grep 'is elastic' "$job.out"
+}
+check 'plain srun in an elastic job gets one hint' plain_srun
+
+a_flood() { # 1,100 idle connections of another user
+  BEFORE='ulimit -n 1024' own max=8 && within 30 runs 1 8 && within 10 is_lent "$job" 6 || return
+  local port pid result from
+  port=$(pgrep -af swell-worker | grep -F "$SWELL_CLUSTER_DIR" | sed -n 's/.*--agent [^ ]*:\([0-9]*\) .*/\1/p' | sort -u)
+  [[ $port =~ ^[0-9]+$ ]] || { printf 'no agent: %s\n' "$port"; return 1; }
+  cat > flood.sh << END
+ulimit -n 4096 && for ((i = 0; i < 1100; i++)); do exec {fd}<> /dev/tcp/127.0.0.1/$port || exit; done && echo "\$i open" && sleep 60
+END
+  setpriv --reuid=nobody --regid=nogroup --clear-groups bash flood.sh > flood.out 2>&1 &
+  pid=$!
+  within 30 grep -q '1100 open' flood.out || { cat flood.out; kill "$pid"; return 1; }
+  # The link to the controller holds, the workers stay, and a reclaim goes its way.
+  from=$("$cluster" logs slurmctld | grep -c 'lost the connection to its agent')
+  rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 runs 2 4 && is_lent "$job" 2 &&
+    [[ $("$cluster" logs slurmctld | grep -c 'lost the connection to its agent') == "$from" ]]
+  result=$?
+  kill "$pid"
+  [[ $result == 0 ]] && (($(grep -c 'refused 127' "$job.out") <= 5)) && finishes
+}
+check "another user's 1,100 idle connections cost the job nothing" a_flood
+
+few_open_files() {
+  printf '#!/bin/bash\n#SBATCH --gres=gpu:2 --elastic\nulimit -Sn 40\nswellrun sh -c "ulimit -Sn"\necho "ended with $?"\n' > few.sh
+  job=$(sbatch --parsable --output=%A.out few.sh) && within 40 ended "$job" || return
+  cat "$job.out"
+  [[ $(grep -cx 40 "$job.out") == 2 ]] && grep -qx 'ended with 0' "$job.out"
+}
+check 'a low limit of open files is raised for swellrun, and the program sees its own' few_open_files
 
 finish_tests

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // spank_swell: the option --elastic of sbatch, salloc and srun; in slurmd, the node's topology is published. The parser is the server's own
 // (control/elastic_spec.h), so that a mistake is named before anything is submitted.
+#include <cstdlib>
 #include <exception>
 #include <optional>
 #include <string>
@@ -45,6 +46,11 @@ bool submits() {
   const spank_context_t context = spank_context();
   return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR;
 }
+
+/// Tells the job's own srun calls that the job is elastic; not inherited by jobs that are submitted within it.
+constexpr const char* kElasticJob = "SWELL_JOB_IS_ELASTIC";
+/// Set by swellrun for the steps that it starts.
+constexpr const char* kAgent = "SWELL_AGENT";
 
 /// Once for each start of slurmd: tells Slurm what this node is made of. What goes wrong is logged, and slurmd
 /// goes on.
@@ -91,12 +97,27 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
 /// All options are read: what was given travels with the submission to job_submit/swell.
 EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) noexcept {
   try {
-    if (!submits() || !given()) return ESPANK_SUCCESS;
+    if (!submits()) return ESPANK_SUCCESS;
+    if (spank_context() == S_CTX_ALLOCATOR) {
+      if (given()) setenv(kElasticJob, "1", 1);
+      else unsetenv(kElasticJob);
+    }
+    if (!given()) return ESPANK_SUCCESS;
     return spank_job_control_setenv(spank, "SWELL_ELASTIC", given()->c_str(), 1);
   } catch (const std::exception& problem) {
     slurm_error("--elastic: %s", problem.what());
     return ESPANK_ERROR;
   }
+}
+
+/// srun has made its step. The first step of an elastic job that is not swellrun's own: one line for the user.
+EXPORT int slurm_spank_local_user_init(spank_t spank, int, char**) noexcept {
+  uint32_t step = 0;
+  if (std::getenv(kElasticJob) == nullptr || std::getenv(kAgent) != nullptr ||
+      spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step != 0)
+    return ESPANK_SUCCESS;
+  slurm_info("this job is elastic, but what srun starts stays on its own GPUs; swellrun in place of srun uses lent ones, too");
+  return ESPANK_SUCCESS;
 }
 
 }  // extern "C"

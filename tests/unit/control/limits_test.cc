@@ -58,6 +58,42 @@ Test(limits, a_newcomer_takes_the_place_of_the_oldest_silent_one, .timeout = 120
   cr_assert_eq(as<Hello>(host.next().message).job, 1u);
 }
 
+Test(limits, one_address_cannot_take_all_places, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  options.max_unauthenticated = 8;
+  options.max_unauthenticated_per_address = 4;
+  options.first_message_s = 60;
+  Host host(munge, options);
+  // Somebody elsewhere who is slow to say who it is, as a worker on a busy node.
+  RawPeer elsewhere(host, munge, "127.0.0.2");
+  elsewhere.greet();
+  std::vector<std::unique_ptr<RawPeer>> flood;
+  for (int i = 0; i < 40; ++i) flood.push_back(std::make_unique<RawPeer>(host, munge));
+  for (int i = 0; i < 36; ++i) cr_assert(flood[static_cast<std::size_t>(i)]->closed());
+  elsewhere.send(elsewhere.frame_of(hello(7)));
+  cr_assert_eq(as<Hello>(host.next().message).job, 7u);
+}
+
+Test(limits, the_address_with_most_silent_ones_makes_room_for_others, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  options.max_unauthenticated = 4;
+  options.max_unauthenticated_per_address = 4;
+  options.first_message_s = 60;
+  Host host(munge, options);
+  RawPeer oldest(host, munge, "127.0.0.2");
+  oldest.greet();
+  std::vector<std::unique_ptr<RawPeer>> crowd;
+  for (int i = 0; i < 3; ++i) crowd.push_back(std::make_unique<RawPeer>(host, munge));
+  RawPeer another(host, munge, "127.0.0.3");
+  another.greet();
+  cr_assert(crowd.front()->closed());
+  for (RawPeer* peer : {&oldest, &another}) peer->send(peer->frame_of(hello(7)));
+  host.next();
+  host.next();
+}
+
 Test(limits, a_uid_that_is_not_allowed_is_told_so, .timeout = 120) {
   PrivateMunge munge;
   Server::Options options;

@@ -2,6 +2,7 @@
 // Servers, clients and peers that keep to no protocol, for tests of the transport.
 #pragma once
 
+#include <arpa/inet.h>
 #include <chrono>
 #include <condition_variable>
 #include <criterion/criterion.h>
@@ -93,10 +94,15 @@ inline std::unique_ptr<Client> client_of(Host& host, const PrivateMunge& munge,
 /// A peer that can send whatever it likes.
 class RawPeer {
  public:
-  RawPeer(Host& host, const PrivateMunge& munge) : munge_(MungeThread::start(munge.socket())), reader_(1 << 20) {
-    auto fd = connect_to("127.0.0.1", host.server().port(), std::chrono::seconds(10));
-    cr_assert(fd.ok());
-    fd_ = std::move(*fd);
+  /// `from`: its own address, one of the loopback network.
+  RawPeer(Host& host, const PrivateMunge& munge, const char* from = "127.0.0.1")
+      : munge_(MungeThread::start(munge.socket())), reader_(1 << 20), fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in own{}, server{};
+    own.sin_family = server.sin_family = AF_INET;
+    server.sin_port = htons(host.server().port());
+    cr_assert(inet_pton(AF_INET, from, &own.sin_addr) == 1 && inet_pton(AF_INET, "127.0.0.1", &server.sin_addr) == 1);
+    cr_assert_eq(bind(fd_.get(), reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
+    cr_assert_eq(connect(fd_.get(), reinterpret_cast<sockaddr*>(&server), sizeof server), 0);
   }
   void greet() {
     const auto frame = next();
@@ -139,8 +145,8 @@ class RawPeer {
     }
   }
   Result<std::unique_ptr<MungeThread>> munge_;
-  Fd fd_;
   FrameReader reader_;
+  Fd fd_;
   std::optional<Seal> seal_;
   std::uint64_t ticket_ = 0;
   bool ended_ = false;
