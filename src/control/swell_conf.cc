@@ -124,7 +124,33 @@ Result<void> read_line(SwellConf& config, std::string_view line, std::set<std::s
   return {};
 }
 
+bool list_names(std::string_view list, std::string_view name) {
+  if (name.empty()) return false;
+  std::istringstream in{std::string(list)};
+  for (std::string item; std::getline(in, item, ',');)
+    if (lower(trim(item)) == lower(name)) return true;
+  return false;
+}
+
 }  // namespace
+
+bool ExpansionPlace::named_in(std::string_view qos_list, std::string_view partition_list) const {
+  return list_names(qos_list, qos) || list_names(partition_list, partition);
+}
+
+ExpansionPlace expansion_place_in(std::string_view text) {
+  ExpansionPlace place;
+  std::istringstream in{std::string(text)};
+  for (std::string line; std::getline(in, line);) {
+    const std::string_view content = trim(std::string_view(line).substr(0, line.find('#')));
+    const std::size_t equals = content.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string key = lower(trim(content.substr(0, equals)));
+    if (key == "expansionqos") place.qos = trim(content.substr(equals + 1));
+    if (key == "expansionpartition") place.partition = trim(content.substr(equals + 1));
+  }
+  return place;
+}
 
 Result<SwellConf> SwellConf::parse(std::string_view text) {
   SwellConf config;

@@ -36,6 +36,18 @@ struct SwellConf {
   static Result<SwellConf> load(const std::string& path);
 };
 
+/// Where companions run: their QOS, or their partition where there is no slurmdbd.
+struct ExpansionPlace {
+  std::string qos, partition;
+
+  /// Is this place among those that a submission names? Slurm's own lists ("train,expansion"), in any case.
+  bool named_in(std::string_view qos_list, std::string_view partition_list) const;
+};
+
+/// ExpansionQOS and ExpansionPartition of a swell.conf, whatever else is wrong in it: that place is kept for companions also
+/// while elasticity is off.
+ExpansionPlace expansion_place_in(std::string_view text);
+
 /// The file's place: beside slurm.conf, whose path is given.
 std::string swell_conf_path(std::string_view slurm_conf);
 

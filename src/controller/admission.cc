@@ -6,6 +6,7 @@
 
 #include "control/elastic_spec.h"
 #include "control/tag.h"
+#include "core/saturating.h"
 #include "core/slurm_text/gres.h"
 
 namespace swell::controller {
@@ -16,34 +17,47 @@ Error refused(const std::string& why) { return Error("a Swell companion was refu
 
 /// Does the submission want to be taken for a companion? Its QOS or partition is reserved for them.
 bool claims_to_be_companion(const SubmitRequest& request, const ExpansionPlace& place) {
-  return request.comment.starts_with(grant_comment) || (!place.qos.empty() && request.qos == place.qos) ||
-         (!place.partition.empty() && request.partition == place.partition);
+  return request.comment.starts_with(grant_comment) || place.named_in(request.qos, request.partition);
 }
 
-std::int64_t memory_of(const SubmitRequest& request, int cpus) {
-  return std::max(request.memory_mib_per_node, request.memory_mib_per_cpu * cpus);
+std::string described(const ExpansionPlace& place) {
+  return place.qos.empty() ? fmt::format("partition \"{}\"", place.partition) : fmt::format("QOS \"{}\"", place.qos);
 }
 
-/// Compares a companion with what was offered; the error names the first difference.
-Result<void> as_offered(const SubmitRequest& request, const control::Offer& offer) {
+/// Compares a companion with what was offered; the error names the first difference. What is not compared here must be as
+/// Slurm's own clients leave it: `beyond_an_offer` names what is not.
+Result<void> as_offered(const SubmitRequest& request, const control::Offer& offer, const ExpansionPlace& place) {
   auto differs = [](const char* what, const auto& asked, const auto& offered) {
     return refused(fmt::format("{}: it asks for {}, the grant is for {}", what, asked, offered));
   };
-  const slurm_text::GpuRequest gpus = slurm_text::sum_gpus(request.tres_per_node);
+  auto quoted = [](const std::string& text) { return '"' + text + '"'; };
   if (request.has_script || request.is_array || request.is_het_component || !request.immediate)
     return refused("it must be an immediate allocation without a script, as swellrun makes it");
+  if (!request.beyond_an_offer.empty())
+    return refused(fmt::format("it asks for what no grant has ({}); it must be as swellrun makes it", request.beyond_an_offer));
   if (request.required_nodes != offer.node) return differs("node", request.required_nodes, offer.node);
-  if (request.min_nodes != 1 || request.max_nodes > 1) return differs("nodes", request.min_nodes, 1);
-  if (gpus.count != offer.gpus) return differs("GPUs", gpus.count, offer.gpus);
-  if (gpus.type != offer.gpu_type) return differs("GPU type", gpus.type, offer.gpu_type);
+  if (request.min_nodes != 1 || request.max_nodes != 1)
+    return differs("nodes", fmt::format("{}-{}", request.min_nodes, request.max_nodes), 1);
+  const std::vector<slurm_text::GpuRequest> lists = slurm_text::parse_gpus(request.tres_per_node);
+  if (lists.size() != 1 || request.tres_per_node.find(',') != std::string::npos)
+    return differs("GRES", quoted(request.tres_per_node), fmt::format("{} GPUs of one kind", offer.gpus));
+  if (lists[0].count != offer.gpus) return differs("GPUs", lists[0].count, offer.gpus);
+  if (lists[0].type != offer.gpu_type) return differs("GPU type", lists[0].type, offer.gpu_type);
   if (!request.tres_per_job.empty() || !request.tres_per_task.empty() || !request.tres_per_socket.empty())
     return refused("it must ask for GPUs with --gres only");
-  const int cpus = std::max(request.min_cpus, std::max(request.tasks, 1) * std::max(request.cpus_per_task, 1));
+  const std::int64_t in_tasks =
+      saturating_product(std::max(request.tasks, 1), std::max(request.cpus_per_task, 1));
+  const std::int64_t cpus = std::max({in_tasks, std::int64_t{request.min_cpus}, std::int64_t{request.min_cpus_per_node}});
   if (cpus > offer.cpus) return differs("CPUs", cpus, offer.cpus);
-  const std::int64_t memory = memory_of(request, cpus);
-  if (offer.memory_mib > 0 && memory > offer.memory_mib) return differs("MiB of memory", memory, offer.memory_mib);
+  if (request.all_memory) return differs("memory", "all of the node's", fmt::format("{} MiB", offer.memory_mib));
+  if (request.memory_mib_per_cpu != 0) return refused("it must ask for memory with --mem only");
+  if (request.memory_mib_per_node != offer.memory_mib)
+    return differs("MiB of memory", request.memory_mib_per_node, offer.memory_mib);
   if (offer.time_limit_min > 0 && (request.time_limit_min == 0 || request.time_limit_min > offer.time_limit_min))
     return differs("minutes", request.time_limit_min, offer.time_limit_min);
+  if (request.partition != offer.partition) return differs("partition", quoted(request.partition), quoted(offer.partition));
+  if (request.account != offer.account) return differs("account", quoted(request.account), quoted(offer.account));
+  if (!request.qos.empty() && !place.named_in(request.qos, {})) return differs("QOS", quoted(request.qos), quoted(place.qos));
   if (request.name != offer.name) return differs("name", request.name, offer.name);
   return {};
 }
@@ -51,12 +65,11 @@ Result<void> as_offered(const SubmitRequest& request, const control::Offer& offe
 Result<Admission> admit_companion(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book,
                                   double now) {
   if (!request.comment.starts_with(grant_comment))
-    return refused(fmt::format("the {} \"{}\" is for companions, which swellrun creates on a grant",
-                               place.qos.empty() ? "partition" : "QOS", place.qos.empty() ? place.partition : place.qos));
+    return refused(fmt::format("the {} is for companions, which swellrun creates on a grant", described(place)));
   const std::string nonce = request.comment.substr(std::string_view(grant_comment).size());
   const Result<LiveGrant> grant = book.use(nonce, request.uid, now);
   if (!grant) return refused(grant.error().message());
-  if (const Result<void> same = as_offered(request, grant->offer); !same) {
+  if (const Result<void> same = as_offered(request, grant->offer, place); !same) {
     book.withdraw(nonce);
     return same.error();
   }
@@ -74,10 +87,26 @@ int basic_gpus_of(const SubmitRequest& request) {
   if (const int in_all = slurm_text::sum_gpus(request.tres_per_job).count; in_all > 0) return in_all;
   const int nodes = std::max(request.min_nodes, 1);
   if (const int per_task = slurm_text::sum_gpus(request.tres_per_task).count; per_task > 0)
-    return per_task * std::max(request.tasks, 1);
+    return saturated_int(saturating_product(per_task, std::max(request.tasks, 1)));
   if (const int per_socket = slurm_text::sum_gpus(request.tres_per_socket).count; per_socket > 0)
-    return per_socket * std::max(request.sockets_per_node, 1) * nodes;
-  return slurm_text::sum_gpus(request.tres_per_node).count * nodes;
+    return saturated_int(saturating_product(saturating_product(per_socket, std::max(request.sockets_per_node, 1)), nodes));
+  return saturated_int(saturating_product(slurm_text::sum_gpus(request.tres_per_node).count, nodes));
+}
+
+Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& place, const GrantBook& book) {
+  if (request.by_slurm_or_root) return {};
+  for (const JobId job : request.jobs)
+    if (book.is_companion(job)) return Error(fmt::format("job {} is lent by Swell: it can be cancelled, not changed", job));
+  // Its id is not known before Slurm's records have shown it, which takes a moment.
+  if (book.has_unseen_companion_of(request.uid))
+    return Error("Swell is just lending GPUs to a job of yours: try again in a second");
+  if (place.named_in(request.qos, request.partition))
+    return Error(fmt::format("the {} is for companions of elastic jobs, which swellrun creates", described(place)));
+  if (request.comment.starts_with(grant_comment))
+    return Error(fmt::format("a comment that begins with \"{}\" is for companions of elastic jobs", grant_comment));
+  if (control::Tag::remove_from(request.admin_comment) != request.admin_comment)
+    return Error("what stands between swell[ and ] in AdminComment is written by Swell alone");
+  return {};
 }
 
 Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book, double now) {

@@ -5,12 +5,15 @@
 #include <optional>
 #include <string>
 #include <sys/types.h>
+#include <vector>
 
+#include "controller/config.h"
 #include "controller/grant_book.h"
 #include "core/result.h"
 
 namespace swell::controller {
 
+using control::ExpansionPlace;
 using control::grant_comment;
 
 /// What of a submission matters to Swell, in plain types. Counts are 0 where the user gave none.
@@ -18,10 +21,12 @@ struct SubmitRequest {
   uid_t uid = 0;
   std::string name, comment, admin_comment, partition, account, qos, required_nodes;
   std::string tres_per_node, tres_per_job, tres_per_task, tres_per_socket;
+  std::string beyond_an_offer;          ///< members that no offer has and that are not left alone; of companions only
   int min_nodes = 0, max_nodes = 0, sockets_per_node = 0, tasks = 0;
-  int min_cpus = 0, cpus_per_task = 0;
+  int min_cpus = 0, cpus_per_task = 0, min_cpus_per_node = 0;
   std::int64_t memory_mib_per_node = 0, memory_mib_per_cpu = 0;
   std::int64_t time_limit_min = 0;
+  bool all_memory = false;              ///< --mem=0: all that the node has
   bool immediate = false, has_script = false, is_array = false, is_het_component = false;
   std::optional<std::string> elastic;   ///< the value of --elastic; nothing: not given
 };
@@ -34,16 +39,24 @@ struct Admission {
   std::string notice;                   ///< for the user, though all is well: a line each; mostly empty
 };
 
-/// Where companions run.
-struct ExpansionPlace {
-  std::string qos, partition;
+/// What of a change (`scontrol update job`) matters to Swell.
+struct ChangeRequest {
+  uid_t uid = 0;
+  bool by_slurm_or_root = false;
+  std::vector<JobId> jobs;              ///< all ids by which it names the job
+  std::string qos, partition, comment, admin_comment;
 };
 
 /// Validates a submission: `--elastic` jobs get their spec recorded; companions are admitted on a
 /// live grant, exactly as offered; everything else passes unchanged. The error is for the user.
+/// `place` is kept for companions, also where `book` has no grants as elasticity is off.
 Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book, double now);
 
-/// GPUs that a submission asks for in all; 0 where none.
+/// Validates a change by a user: companions are cancelled, not changed, as their owner could otherwise make one permanent; no
+/// other job gets to their place, and nobody writes Swell's words.
+Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& place, const GrantBook& book);
+
+/// GPUs that a submission asks for in all; 0 where none; never more than an int holds.
 int basic_gpus_of(const SubmitRequest& request);
 
 }  // namespace swell::controller

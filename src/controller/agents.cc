@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What agents say, and what is answered.
 #include <algorithm>
+#include <cstdint>
 #include <fmt/format.h>
 
 #include "controller/controller.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr double kUnlistedKept_s = 15;
 /// An agent that released a companion has cancelled it already; where it did not, this happens so much later.
 constexpr double kReleasedKept_s = 5;
+/// What users cause without a job, told from job ids in EventLog::may_say().
+constexpr std::uint64_t kUserSources = std::uint64_t{1} << 32;
 /// An agent gives way to another one of its job after it was silent for so many AgentTimeouts.
 constexpr double kSilentAgentTimeouts = 4;
 /// The longest wait after growths that failed, in growth intervals.
@@ -67,7 +70,8 @@ void Controller::refuse(control::ConnectionId connection, const std::string& rea
 void Controller::handle(const control::Server::Event& event, const control::Hello& hello, double now) {
   const double patience_s = kSilentAgentTimeouts * parts_.config.agent_timeout_s;
   if (const std::string reason = sessions_.reason_to_refuse(event, hello, jobs_, now, patience_s); !reason.empty()) {
-    events_.say(fmt::format("refusing the agent of uid {} at {}: {}", event.uid, event.peer, reason));
+    if (events_.may_say(kUserSources + event.uid, now))
+      events_.say(fmt::format("refusing the agent of uid {} at {}: {}", event.uid, event.peer, reason));
     return refuse(event.connection, reason, now);
   }
   welcome(event, hello, jobs_.at(hello.job), now);
@@ -82,7 +86,8 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
   job.workers = hello.workers;
   job.no_growth = hello.no_growth;
   decide_due_ = true;
-  events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
+  if (events_.may_say(job.id, now))
+    events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
                 fmt::format("job {}: its agent on {} has connected", job.id, hello.host));
   sessions_.send(event.connection, control::Welcome{control::protocol_version, job.spec.text(), job.basic_gpus});
 
@@ -144,8 +149,8 @@ void Controller::handle(ElasticJob& job, const control::Released& released, doub
   parts_.slurm->forget();
 }
 
-void Controller::handle(ElasticJob& job, const control::Status& status, double) {
-  if (job.state != status.state || job.epoch != status.epoch)
+void Controller::handle(ElasticJob& job, const control::Status& status, double now) {
+  if ((job.state != status.state || job.epoch != status.epoch) && events_.may_say(job.id, now))
     events_.event("status", {{"job", job.id},
                              {"state", to_text(status.state)},
                              {"epoch", status.epoch},
@@ -172,7 +177,8 @@ void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {
 void Controller::agent_gone(ElasticJob& job, double now) {
   job.agent.reset();
   job.agent_seen = now;
-  events_.event("agent-lost", {{"job", job.id}}, fmt::format("job {}: lost the connection to its agent", job.id));
+  if (events_.may_say(job.id, now))
+    events_.event("agent-lost", {{"job", job.id}}, fmt::format("job {}: lost the connection to its agent", job.id));
 }
 
 }  // namespace swell::controller

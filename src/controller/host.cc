@@ -8,13 +8,17 @@
 #include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <fstream>
 #include <mutex>
+#include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "control/elastic_advice.h"
 #include "control/printable.h"
@@ -79,7 +83,12 @@ std::optional<int> grace_of_expansions(const Config& config) {
   return std::nullopt;
 }
 
+/// `slurmctld -f FILE`, else SLURM_CONF, else where Slurm looks by itself. Only for what is needed before slurmctld answers.
 std::string guessed_slurm_conf() {
+  std::ifstream in("/proc/self/cmdline");
+  std::string previous;
+  for (std::string word; std::getline(in, word, '\0'); previous = std::exchange(word, {}))
+    if (previous == "-f" && !word.empty()) return word;
   const char* named = std::getenv("SLURM_CONF");
   return named != nullptr ? named : "/etc/slurm/slurm.conf";
 }
@@ -108,19 +117,30 @@ class Host : public std::enable_shared_from_this<Host> {
     changed_.notify_all();
   }
 
-  Result<Admission> admit(const SubmitRequest& request) {
+  Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& kept) {
     ExpansionPlace place;
     {
       std::lock_guard lock(mutex_);
       place = place_;
     }
+    // A place that swell.conf names since this controller started is kept too.
+    if (kept.named_in(request.qos, request.partition) && !request.comment.starts_with(grant_comment)) place = kept;
     Result<Admission> admission = controller::admit(request, place, book_, now_s());
     if (admission && request.elastic && !admission->is_companion) admission->notice = advice_on(request);
     wake();
     return admission;
   }
 
-  bool is_companion(JobId job) const { return book_.is_companion(job); }
+  Result<void> check(const ChangeRequest& request, const ExpansionPlace& kept) {
+    ExpansionPlace place;
+    {
+      std::lock_guard lock(mutex_);
+      place = place_;
+    }
+    if (kept.named_in(request.qos, request.partition)) place = kept;
+    return check_change(request, place, book_);
+  }
+
   std::vector<JobId> reclaim_order() const { return book_.reclaim_order(); }
   bool is_on() const { return on_; }
 
@@ -302,6 +322,7 @@ class Host : public std::enable_shared_from_this<Host> {
 struct Shared {
   std::mutex mutex;
   std::shared_ptr<Host> host;
+  std::optional<ExpansionPlace> place;  ///< what swell.conf says is kept for companions; nothing: not read yet
 };
 Shared& shared() {
   static Shared* const instance = new Shared;
@@ -312,11 +333,22 @@ std::shared_ptr<Host> current_host() {
   return shared().host;
 }
 
+ExpansionPlace kept_place() {
+  {
+    std::lock_guard lock(shared().mutex);
+    if (shared().place) return *shared().place;
+  }
+  read_expansion_place();
+  std::lock_guard lock(shared().mutex);
+  return shared().place.value_or(ExpansionPlace{});
+}
+
 }  // namespace
 
 void start_controller(const LogSink& sink) noexcept {
   try {
     stop_controller();
+    read_expansion_place();
     auto host = std::make_shared<Host>(sink);
     host->start();
     std::lock_guard lock(shared().mutex);
@@ -339,6 +371,7 @@ void stop_controller() noexcept {
 }
 
 void wake_controller() noexcept {
+  read_expansion_place();
   try {
     if (const auto host = current_host()) host->wake();
   } catch (...) {  // the next poll finds what happened
@@ -355,15 +388,27 @@ bool elasticity_is_on() noexcept {
 }
 
 Result<Admission> admit_submission(const SubmitRequest& request) {
-  if (const auto host = current_host()) return host->admit(request);
+  const ExpansionPlace place = kept_place();
+  if (const auto host = current_host()) return host->admit(request, place);
   GrantBook none;
-  return admit(request, ExpansionPlace{}, none, 0);
+  return admit(request, place, none, 0);
 }
 
-bool is_companion(JobId job) noexcept {
+Result<void> check_submitted_change(const ChangeRequest& request) {
+  const ExpansionPlace place = kept_place();
+  if (const auto host = current_host()) return host->check(request, place);
+  return check_change(request, place, GrantBook{});
+}
+
+bool read_expansion_place() noexcept {
   try {
-    const auto host = current_host();
-    return host && host->is_companion(job);
+    std::ifstream in(control::swell_conf_path(guessed_slurm_conf()));
+    std::ostringstream text;
+    text << in.rdbuf();
+    const bool good = in.is_open() && !in.bad();
+    std::lock_guard lock(shared().mutex);
+    if (good || !shared().place) shared().place = control::expansion_place_in(text.str());
+    return good;
   } catch (...) {
     return false;
   }

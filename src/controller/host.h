@@ -38,8 +38,13 @@ SWELL_API bool elasticity_is_on() noexcept;
 /// job_submit's question; in memory only. See admission.h.
 SWELL_API Result<Admission> admit_submission(const SubmitRequest& request);
 
-/// Is this job a companion? Users may not change those.
-SWELL_API bool is_companion(JobId job) noexcept;
+/// job_modify's question; in memory only. See admission.h.
+SWELL_API Result<void> check_submitted_change(const ChangeRequest& request);
+
+/// Reads which place is kept for companions from the swell.conf beside slurm.conf. Whatever the controller does, and before it
+/// runs, submissions to that place are refused.
+/// @return false where the file cannot be read; the place that was read before is kept then.
+SWELL_API bool read_expansion_place() noexcept;
 
 /// Companions in the order in which the controller would take them back, at most `room` of them.
 /// @return how many there are. For the select plugin, which finds this library by its name where it is loaded already:

@@ -5,6 +5,8 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "core/saturating.h"
+
 namespace swell::controller {
 
 namespace {
@@ -119,8 +121,9 @@ class Builder {
     }
     const int gpus = std::max(job.basic_gpus, 1);
     view.per_worker.gpus = job.gpus_per_worker;
-    view.per_worker.cpus = std::max((record.cpus * job.gpus_per_worker + gpus - 1) / gpus, 1);
-    view.per_worker.memory_mib = record.memory_mib * job.gpus_per_worker / gpus;
+    view.per_worker.cpus =
+        std::max(saturated_int((saturating_product(record.cpus, job.gpus_per_worker) + gpus - 1) / gpus), 1);
+    view.per_worker.memory_mib = saturating_product(record.memory_mib, job.gpus_per_worker) / gpus;
     view.excluded_nodes = indices(record.excluded_nodes);
     exclude_without_features(record.features, view.excluded_nodes);
     for (const Companion& companion : job.companions)
@@ -149,7 +152,7 @@ class Builder {
     demand.per_node.cpus = std::max(record.min_cpus_per_node, 1);
     demand.in_all.cpus = record.cpus;
     demand.per_node.memory_mib = record.min_memory_mib_per_node;
-    demand.in_all.memory_mib = record.min_memory_mib_per_cpu * record.cpus;
+    demand.in_all.memory_mib = saturating_product(record.min_memory_mib_per_cpu, record.cpus);
     demand.whole_nodes = record.whole_nodes;
     demand.required_nodes = indices(record.required_nodes);
     if (demand.required_nodes.size() != record.required_nodes.size()) return;  // one is down: it cannot start

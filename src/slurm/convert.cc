@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/saturating.h"
 #include "core/slurm_text/gres.h"
 #include "slurm/hostlist.h"
 #include "slurm/versions.h"
@@ -70,11 +71,11 @@ void read_gpus(const job_info_t& info, JobRecord& job) {
   if (const GpuRequest gpus = sum_gpus(text(info.tres_per_node)); gpus.count > 0) job.gpus_per_node = gpus;
   if (const GpuRequest gpus = sum_gpus(text(info.tres_per_job)); gpus.count > 0) job.gpus_in_all = gpus;
   if (GpuRequest gpus = sum_gpus(text(info.tres_per_task)); gpus.count > 0) {
-    gpus.count *= std::max(bounded(info.num_tasks, 1), 1);
+    gpus.count = saturated_int(saturating_product(gpus.count, std::max(bounded(info.num_tasks, 1), 1)));
     job.gpus_in_all = gpus;
   }
   if (GpuRequest gpus = sum_gpus(text(info.tres_per_socket)); gpus.count > 0) {
-    gpus.count *= std::max(bounded16(info.sockets_per_node, 1), 1);
+    gpus.count = saturated_int(saturating_product(gpus.count, std::max(bounded16(info.sockets_per_node, 1), 1)));
     job.gpus_per_node = gpus;
   }
 }

@@ -122,6 +122,104 @@ cancels_nobodys_jobs() {
 }
 check 'an agent that names the jobs of others as its companions cancels none of them' cancels_nobodys_jobs
 
+# ---- what a grant is not for
+
+# salloc_with NONCE NODE GPUS CPUS MEMORY OPTION...: what swellrun runs on a grant, as nobody, with more options.
+salloc_with() {
+  local nonce=$1 node=$2 gpus=$3 cpus=$4 memory=$5
+  shift 5
+  as nobody salloc --no-shell --immediate=1 --job-name="swell-$mine" --comment="swell-grant=$nonce" --nodelist="$node" --nodes=1 \
+    --ntasks="$gpus" --cpus-per-task=$((cpus / gpus)) --gres="gpu:h100:$gpus" --partition=train --account="$account" \
+    --mem="${memory}M" --time=UNLIMITED "$@"
+}
+# offers_to_mine: connects as the agent of `mine` and keeps the connection; a line an offer: nonce, node, account, GPUs, CPUs, MiB.
+offers_to_mine() {
+  local said=''
+  coproc hostile nobody
+  exec {in}>&"${COPROC[1]}" {out}<&"${COPROC[0]}"
+  eval "exec ${COPROC[1]}>&- ${COPROC[0]}<&-"
+  { hello_of "$mine" 2; printf 'wait grow\n'; } >&"$in"
+  while [[ $said != *'"type":"grow"'* ]]; do IFS= read -r -t 20 -u "$out" said || return; done
+  grep -o '{"nonce":[^}]*}' <<< "$said" |
+    sed -E 's/.*"nonce":"([^"]*)".*"node":"([^"]*)".*"account":"([^"]*)".*"gpus":([0-9]*).*"cpus":([0-9]*),"memory_mib":([0-9]*).*/\1 \2 \3 \4 \5 \6/' > offers
+  [[ -s offers ]] || { echo "no offer: $said"; return 1; }
+}
+hang_up() { exec {in}>&- {out}<&-; }
+only_what_was_offered() {
+  local account nonce node gpus cpus memory extra said i=0
+  local -a tried=(--exclusive --mem=0 --cpus-per-gpu=16 --gpus=2 --threads-per-core=1 --nice=5 --oversubscribe
+    --exclude=node9 --dependency=singleton)
+  while ((i < ${#tried[@]})); do
+    attackers_job nobody && offers_to_mine || return
+    while IFS=' ' read -r -u 3 nonce node account gpus cpus memory && ((i < ${#tried[@]})); do
+      extra=${tried[i]}
+      said=$(salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" "$extra" 2>&1) && { echo "granted with $extra"; return 1; }
+      "$cluster" logs slurmctld | grep 'a Swell companion was refused' | tail -n 1 > refusal
+      echo "$extra: $(cat refusal) $said"
+      [[ $said =~ 'companion was refused'|'denied' ]] || return
+      i=$((i + 1))
+    done 3< offers
+    hang_up
+    as nobody scancel "$mine" && within 20 ended "$mine" || return
+  done
+  # and as it was offered, it is granted
+  attackers_job nobody && offers_to_mine || return
+  IFS=' ' read -r nonce node account gpus cpus memory < offers
+  salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" && within 10 is_lent "$mine" "$gpus"
+  local status=$?
+  hang_up
+  return $status
+}
+check 'a grant gets what was offered and nothing besides' only_what_was_offered
+
+# ---- the place of companions
+
+closed_to() { # COMMAND...: it is refused, with a reason that names companions or as access denied
+  local said
+  said=$("$@" 2>&1) && { echo "accepted: $*"; return 1; }
+  [[ $said =~ 'companions'|'denied' ]] || { echo "$*: $said"; return 1; }
+}
+place_is_closed() {
+  local own
+  own=$(as nobody sbatch --parsable --output=/dev/null --hold --wrap 'sleep 1') || return
+  closed_to as nobody sbatch --qos=expansion --wrap 'sleep 1' &&
+    closed_to as nobody sbatch --qos=EXPANSION --wrap 'sleep 1' &&
+    closed_to as nobody sbatch --qos=Expansion --array=1-3 --wrap 'sleep 1' &&
+    closed_to as nobody scontrol update job="$own" qos=expansion &&
+    closed_to as nobody scontrol update job="$own" qos=EXPANSION &&
+    closed_to as nobody scontrol update job="$own" comment=swell-grant=0123
+}
+check 'the expansion QOS is closed to everybody, in any spelling' place_is_closed
+
+at_the_start() {
+  "$cluster" kill-ctld -9
+  local tries=0 said
+  "$cluster" restart-ctld > /dev/null 2>&1 &
+  # From before slurmctld listens until well after its controller is ready.
+  until "$cluster" logs slurmctld | grep 'the controller is ready' > /dev/null && ((tries > 20)); do
+    tries=$((tries + 1))
+    said=$(as nobody sbatch --qos=expansion --output=/dev/null --wrap 'sleep 600' 2>&1) && { echo "accepted: $said"; wait; return 1; }
+  done
+  wait $!
+  closed_to as nobody sbatch --qos=expansion --wrap 'sleep 1'
+}
+check 'nor is it open while slurmctld starts' at_the_start
+
+while_elasticity_is_off() { # LINE of swell.conf
+  local own status
+  cp "$SWELL_CLUSTER_DIR/etc/swell.conf" good.conf
+  printf '%s\n' "$1" >> "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld && within 20 logged 'elasticity is off' &&
+    own=$(as nobody sbatch --parsable --output=/dev/null --hold --wrap 'sleep 1') &&
+    closed_to as nobody sbatch --qos=expansion --wrap 'sleep 1' &&
+    closed_to as nobody scontrol update job="$own" qos=expansion
+  status=$?
+  cp good.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld && return $status
+}
+check 'nor while Elasticity=no' while_elasticity_is_off Elasticity=no
+check 'nor while swell.conf is broken' while_elasticity_is_off GrowthInterval=soon
+
 logged() { "$cluster" logs slurmctld | grep "$1" > /dev/null; }
 bad_swell_conf() {
   games_job && within 30 grown "$job" 8 || return

@@ -41,7 +41,12 @@ const char plugin_name[] = "Swell: validates --elastic and admits companions";
 const char plugin_type[] = "job_submit/swell";
 const uint32_t plugin_version = SLURM_VERSION_NUMBER;
 
-EXPORT int init(void) noexcept { return SLURM_SUCCESS; }
+EXPORT int init(void) noexcept {
+  // At once: submissions come before slurmctld has started the scheduler plugin and its controller.
+  if (!swell::controller::read_expansion_place())
+    slurm_error("swell: swell.conf beside slurm.conf cannot be read: the place of companions is open to everybody");
+  return SLURM_SUCCESS;
+}
 EXPORT void fini(void) noexcept {}
 
 EXPORT int job_submit(job_desc_msg_t* job, uint32_t uid, char** message) noexcept {
@@ -69,7 +74,7 @@ EXPORT int job_modify(job_desc_msg_t* job, void*, uint32_t uid) noexcept {
   char** message = nullptr;
 #endif
   return guarded("job_modify", [&] {
-    const auto allowed = swell::job_submit::may_modify(*job, uid);
+    const auto allowed = swell::controller::check_submitted_change(swell::job_submit::read_change(*job, uid));
     if (allowed) return SLURM_SUCCESS;
     slurm_info("swell: refusing a change by uid %u: %s", uid, swell::control::printable(allowed.error().message()).c_str());
     if (message != nullptr) *message = swell::job_submit::slurm_text(allowed.error().message());

@@ -2,12 +2,14 @@
 #include "plugins/job_submit/submission.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <optional>
 #include <string_view>
 #include <unistd.h>
 
 #include "controller/host.h"
+#include "plugins/job_submit/companion_fields.h"
 #include "slurm/versions.h"
 
 // Slurm's own allocator, exported by slurmctld; what a submission owns must come from it.
@@ -21,11 +23,14 @@ namespace {
 /// Above every priority that a site's formula gives: `immediate` allocates for the head of the queue only.
 constexpr std::uint32_t companion_priority = 0xfffffff0;
 
+/// Larger counts are cut to this; no cluster has so many of anything.
+constexpr std::uint64_t kMaxCount = 100'000'000;
+
 std::string text(const char* value) { return value != nullptr ? value : ""; }
 
 template <typename Unsigned>
 int count(Unsigned value, Unsigned unset) {
-  return value == unset || value > 100'000'000 ? 0 : static_cast<int>(value);
+  return value == unset ? 0 : static_cast<int>(std::min<std::uint64_t>(value, kMaxCount));
 }
 
 /// The value of NAME=value in an environment; nothing where it is not set.
@@ -77,13 +82,16 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
   if (job.pn_min_memory != NO_VAL64) {
     const auto memory = static_cast<std::int64_t>(job.pn_min_memory & ~MEM_PER_CPU);
     ((job.pn_min_memory & MEM_PER_CPU) != 0 ? request.memory_mib_per_cpu : request.memory_mib_per_node) = memory;
+    request.all_memory = memory == 0;
   }
+  request.min_cpus_per_node = count(job.pn_min_cpus, static_cast<std::uint16_t>(NO_VAL16));
   request.time_limit_min = count(job.time_limit, NO_VAL);
   request.immediate = job.immediate != 0;
   request.has_script = job.script != nullptr;
   request.is_array = job.array_inx != nullptr;
   request.is_het_component = job.het_job_offset != NO_VAL;
   request.elastic = elastic_of(job);
+  if (request.comment.starts_with(controller::grant_comment)) request.beyond_an_offer = members_beyond_an_offer(job);
   return request;
 }
 
@@ -95,12 +103,20 @@ void apply(const controller::Admission& admission, job_desc_msg_t& job) {
   if (!admission.partition.empty()) replace(job.partition, admission.partition);
 }
 
-Result<void> may_modify(const job_desc_msg_t& job, std::uint32_t uid) {
-  if (uid == 0 || uid == geteuid()) return {};
-  std::uint32_t id = slurm::job_id_of(job);
-  if (id == NO_VAL && job.job_id_str != nullptr) id = static_cast<std::uint32_t>(std::strtoul(job.job_id_str, nullptr, 10));
-  if (!controller::is_companion(id)) return {};
-  return Error(fmt::format("job {} is lent by Swell: it can be cancelled, not changed", id));
+controller::ChangeRequest read_change(const job_desc_msg_t& job, std::uint32_t uid) {
+  controller::ChangeRequest request;
+  request.uid = uid;
+  request.by_slurm_or_root = uid == 0 || uid == geteuid();
+  // slurmctld goes by the text where there is one, whatever the number says.
+  const std::uint32_t number = slurm::job_id_of(job);
+  if (number != NO_VAL) request.jobs.push_back(number);
+  if (job.job_id_str != nullptr)
+    request.jobs.push_back(static_cast<std::uint32_t>(std::strtoul(job.job_id_str, nullptr, 10)));
+  request.qos = text(job.qos);
+  request.partition = text(job.partition);
+  request.comment = text(job.comment);
+  request.admin_comment = text(job.admin_comment);
+  return request;
 }
 
 char* slurm_text(const std::string& value) { return slurm_xstrdup(value.c_str()); }

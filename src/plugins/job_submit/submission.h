@@ -17,8 +17,8 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid);
 /// Writes the decision into the submission.
 void apply(const controller::Admission& admission, job_desc_msg_t& job);
 
-/// Companions are changed by root and SlurmUser only: their owner could otherwise make one permanent.
-Result<void> may_modify(const job_desc_msg_t& job, std::uint32_t uid);
+/// What of a change matters to Swell.
+controller::ChangeRequest read_change(const job_desc_msg_t& job, std::uint32_t uid);
 
 /// A copy that Slurm may free.
 char* slurm_text(const std::string& text);

@@ -2,6 +2,7 @@
 #include "controller/admission.h"
 
 #include <criterion/criterion.h>
+#include <limits>
 
 #include "control/tag.h"
 
@@ -25,6 +26,8 @@ LiveGrant live_grant() {
   grant.offer.cpus = 32;
   grant.offer.memory_mib = 4000;
   grant.offer.time_limit_min = 60;
+  grant.offer.partition = "train";
+  grant.offer.account = "lab";
   return grant;
 }
 
@@ -41,6 +44,8 @@ SubmitRequest companion() {
   request.cpus_per_task = 8;
   request.memory_mib_per_node = 4000;
   request.time_limit_min = 60;
+  request.partition = "train";
+  request.account = "lab";
   request.immediate = true;
   return request;
 }
@@ -163,6 +168,19 @@ Test(admission, a_companion_gets_exactly_what_was_offered) {
       {[](SubmitRequest& r) { r.name = "other"; }, "name"},
       {[](SubmitRequest& r) { r.immediate = false; }, "immediate"},
       {[](SubmitRequest& r) { r.has_script = true; }, "script"},
+      {[](SubmitRequest& r) { r.beyond_an_offer = "shared, licenses"; }, "(shared, licenses)"},
+      {[](SubmitRequest& r) { r.all_memory = true, r.memory_mib_per_node = 0; }, "all of the node's"},
+      {[](SubmitRequest& r) { r.memory_mib_per_node = 0; }, "MiB of memory: it asks for 0"},
+      {[](SubmitRequest& r) { r.memory_mib_per_cpu = 1; }, "--mem only"},
+      {[](SubmitRequest& r) { r.partition = "urgent"; }, "partition"},
+      {[](SubmitRequest& r) { r.partition = "train,urgent"; }, "partition"},
+      {[](SubmitRequest& r) { r.account = "rich"; }, "account"},
+      {[](SubmitRequest& r) { r.qos = "normal"; }, "QOS"},
+      {[](SubmitRequest& r) { r.max_nodes = 0; }, "nodes"},
+      {[](SubmitRequest& r) { r.min_cpus = 33; }, "CPUs"},
+      {[](SubmitRequest& r) { r.min_cpus_per_node = 64; }, "CPUs"},
+      {[](SubmitRequest& r) { r.tres_per_node = "gres:gpu:h100:4,gres:nic:2"; }, "GRES"},
+      {[](SubmitRequest& r) { r.tres_per_node = "gres:gpu:h100:2,gres:gpu:h100:2"; }, "GRES"},
   };
   for (const auto& each : cases) {
     SubmitRequest request = companion();
@@ -170,4 +188,109 @@ Test(admission, a_companion_gets_exactly_what_was_offered) {
     const std::string sentence = refusal(request);
     cr_assert(says(sentence, each.words), "%s: %s", each.words, sentence.c_str());
   }
+}
+
+Test(admission, numbers_of_hostile_size_overflow_nothing) {
+  constexpr int huge = 100'000'000;
+  SubmitRequest request = companion();
+  request.tasks = request.cpus_per_task = request.min_cpus = huge;
+  cr_assert(says(refusal(request), "CPUs"));
+  request = companion();
+  request.memory_mib_per_cpu = std::numeric_limits<std::int64_t>::max();
+  request.tasks = 32;
+  cr_assert_not(refusal(request).empty());
+  request = companion();
+  for (int i = 0; i < 5000; ++i) request.tres_per_node += ",gres:gpu:h100:1000000";
+  cr_assert_not(refusal(request).empty());
+  request = {};
+  request.tres_per_task = "gres:gpu:1000000";
+  request.tasks = huge;
+  cr_assert_gt(basic_gpus_of(request), 0);
+  request = {};
+  request.tres_per_socket = "gres:gpu:1000000";
+  request.sockets_per_node = request.min_nodes = huge;
+  cr_assert_gt(basic_gpus_of(request), 0);
+  request = {};
+  request.tres_per_node = "gres:gpu:1000000";
+  request.min_nodes = huge;
+  cr_assert_gt(basic_gpus_of(request), 0);
+}
+
+Test(admission, the_place_of_companions_is_closed_to_everybody_else) {
+  const char* const qos_names[] = {"expansion", "EXPANSION", "Expansion", "normal,expansion"};
+  for (const char* name : qos_names) {
+    SubmitRequest request;
+    request.qos = name;
+    cr_assert(says(refusal(request), "is for companions"), "%s", name);
+  }
+  const ExpansionPlace partition{"", "expansion"};
+  for (const char* name : {"expansion", "train,expansion", "Expansion,train", "train, expansion"}) {
+    GrantBook book;
+    SubmitRequest request;
+    request.partition = name;
+    request.is_array = true;
+    const auto admission = admit(request, partition, book, 0);
+    cr_assert(!admission.ok() && says(admission.error().message(), "is for companions"), "%s", name);
+  }
+  GrantBook book;
+  SubmitRequest other;
+  other.qos = "expansions";
+  other.partition = "pre-expansion";
+  cr_assert(admit(other, place, book, 0).ok() && admit(other, partition, book, 0).ok());
+}
+
+Test(admission, no_job_is_changed_into_a_companion) {
+  GrantBook book;
+  book.set_companions({20});
+  ChangeRequest request;
+  request.uid = 1000;
+  request.jobs = {30};
+  request.qos = "normal";
+  cr_assert(check_change(request, place, book).ok());
+  const struct {
+    void (*change)(ChangeRequest&);
+    const char* words;
+  } cases[] = {
+      {[](ChangeRequest& r) { r.qos = "EXPANSION"; }, "is for companions"},
+      {[](ChangeRequest& r) { r.comment = "swell-grant=n1"; }, "is for companions"},
+      {[](ChangeRequest& r) { r.admin_comment = "swell[parent=1 grant=2]"; }, "by Swell alone"},
+      {[](ChangeRequest& r) { r.jobs = {20}; }, "can be cancelled, not changed"},
+      {[](ChangeRequest& r) { r.jobs = {30, 20}; }, "can be cancelled, not changed"},
+  };
+  for (const auto& each : cases) {
+    ChangeRequest changed = request;
+    each.change(changed);
+    const auto allowed = check_change(changed, place, book);
+    cr_assert(!allowed.ok() && says(allowed.error().message(), each.words), "%s", each.words);
+    changed.by_slurm_or_root = true;
+    cr_assert(check_change(changed, place, book).ok(), "SlurmUser: %s", each.words);
+  }
+  request.partition = "train,expansion";
+  cr_assert_not(check_change(request, ExpansionPlace{"", "expansion"}, book).ok());
+}
+
+Test(admission, a_companion_whose_id_is_not_known_yet_cannot_be_changed) {
+  GrantBook book;
+  book.add(live_grant());
+  ChangeRequest request;
+  request.uid = 1000;
+  request.jobs = {20};
+  cr_assert(check_change(request, place, book).ok());
+  cr_assert(admit(companion(), place, book, 50).ok());
+  cr_assert_not(check_change(request, place, book).ok());
+  request.uid = 1001;
+  cr_assert(check_change(request, place, book).ok(), "others go on as they were");
+  book.withdraw("n1");
+  book.set_companions({20});
+  request.uid = 1000;
+  cr_assert_not(check_change(request, place, book).ok());
+  request.jobs = {21};
+  cr_assert(check_change(request, place, book).ok());
+}
+
+Test(admission, the_place_is_read_from_a_swell_conf_that_is_broken_or_off) {
+  const ExpansionPlace read = swell::control::expansion_place_in(
+      "Elasticity=no\nGrowthInterval=soon\nnonsense\n expansionqos = Lent # theirs\n");
+  cr_assert_eq(read.qos, std::string("Lent"));
+  cr_assert(read.partition.empty());
 }
