@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-or-later
+// SPDX-License-Identifier: BSD-3-Clause
 // The JSON form of a cluster: {"name", "types": [...], "nodes": [{"name", "rack", "network_gbytes_per_s",
 // "gpus": [{"type", "count"}], "groups": [...]}], "cross_rack_factor", "measured": [{"between": [a, b],
 // "gbytes_per_s"}], "distance_classes": [{"share", "gbytes_per_s"}]}.

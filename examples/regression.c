@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fits weights to targets with Adam, laid out like a model: layers over pipeline stages, rows of a layer over TP ranks,
+ * replicas over DP groups, which under ZeRO (stage 3) hold a range of each layer's tensors instead. Each weight's updates are the same
+ * operations in the same order under every plan, so that a run that was resized ends bitwise equal to one that was not.
+ *
+ * usage: RANK=r PLAN=pp,dp,tp,zero regression STEPS [LAYERS ROWS COLUMNS [STEP_MICROSECONDS]]
+ * The rank is (stage * dp + group) * tp + shard. Without SWELL_RUNTIME it trains alone.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/swell.h"
+
+static int layers = 4, rows = 12, columns = 10;
+static int pp = 1, dp = 1, tp = 1, zero = 0, stage, group, shard;
+
+static int die(const swell_session_t *session, const char *what, int code) {
+  fprintf(stderr, "regression: %s: %s (%s)\n", what, swell_last_error(session), strerror(-code));
+  return 1;
+}
+
+/* Rows of a layer that this rank's TP shard has. */
+static int first_row(int of_shard) { return rows * of_shard / tp; }
+/* Elements of the shard that one DP group updates under ZeRO; the last groups' pass the end. */
+static int64_t zero_width(void) {
+  const int64_t all = (int64_t)(first_row(shard + 1) - first_row(shard)) * columns;
+  return (all + dp - 1) / dp;
+}
+
+static int add(swell_session_t *session, const char *what, int layer, swell_kind_t kind, int sharded) {
+  char name[64];
+  snprintf(name, sizeof name, "layer%d.%s", layer, what);
+  swell_tensor_t tensor;
+  memset(&tensor, 0, sizeof tensor);
+  tensor.field_mask = SWELL_TENSOR_LAYER | SWELL_TENSOR_KIND | SWELL_TENSOR_BLOCK;
+  tensor.name = name;
+  tensor.dtype = SWELL_F64;
+  tensor.dims = 2;
+  tensor.shape[0] = rows;
+  tensor.shape[1] = columns;
+  tensor.layer = layer;
+  tensor.kind = kind;
+  tensor.begin[0] = first_row(shard);
+  tensor.end[0] = first_row(shard + 1);
+  tensor.end[1] = columns;
+  if (sharded) {
+    tensor.field_mask |= SWELL_TENSOR_RANGE;
+    tensor.flat_begin = group * zero_width();
+    tensor.flat_end = tensor.flat_begin + zero_width();
+  }
+  return swell_register(session, &tensor);
+}
+
+static double *memory(swell_session_t *session, const char *what, int layer) {
+  char name[64];
+  void *address = NULL;
+  snprintf(name, sizeof name, "layer%d.%s", layer, what);
+  if (swell_address(session, name, 0, &address, NULL) != 0) exit(die(session, name, -1));
+  return address;
+}
+
+/* Adam on one element, which is number `element` of the model. */
+static void update(double *w, double *g, double *m, double *v, int64_t i, int64_t element, uint64_t step) {
+  const double target = sin(0.1 * (double)element), b1 = 0.9, b2 = 0.999;
+  g[i] = 2 * (w[i] - target);
+  m[i] = b1 * m[i] + (1 - b1) * g[i];
+  v[i] = b2 * v[i] + (1 - b2) * g[i] * g[i];
+  w[i] -= 0.01 * (m[i] / (1 - pow(b1, (double)step))) / (sqrt(v[i] / (1 - pow(b2, (double)step))) + 1e-8);
+}
+
+int main(int argc, char **argv) {
+  const uint64_t steps = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
+  if (argc > 4) layers = atoi(argv[2]), rows = atoi(argv[3]), columns = atoi(argv[4]);
+  const long pace_us = argc > 5 ? atol(argv[5]) : 0;
+  const char *rank_text = getenv("RANK"), *plan = getenv("PLAN");
+  const int rank = rank_text != NULL ? atoi(rank_text) : 0;
+  if (plan != NULL && sscanf(plan, "%d,%d,%d,%d", &pp, &dp, &tp, &zero) != 4) {
+    fprintf(stderr, "regression: PLAN is \"%s\"; it must be pp,dp,tp,zero\n", plan);
+    return 2;
+  }
+  shard = rank % tp, group = rank / tp % dp, stage = rank / tp / dp;
+
+  swell_session_t *session = NULL;
+  int code = swell_open(NULL, &session);
+  if (code != 0) return die(NULL, "swell_open", code);
+  const int first = layers * stage / pp, end = layers * (stage + 1) / pp;
+  for (int layer = first; layer < end; ++layer) {
+    /* Under ZeRO a group holds its range of all four; replicas hold all. */
+    if ((code = add(session, "w", layer, SWELL_PARAMETER, zero)) != 0 || (code = add(session, "g", layer, SWELL_GRADIENT, zero)) != 0 ||
+        (code = add(session, "m", layer, SWELL_MOMENT, zero)) != 0 || (code = add(session, "v", layer, SWELL_MOMENT, zero)) != 0)
+      return die(session, "swell_register", code);
+  }
+  swell_epoch_t epoch;
+  code = swell_adopt(session, &epoch);
+  if (code != 0) return die(session, "swell_adopt", code);
+
+  /* New state is zero, which is where this regression begins. */
+  const int64_t all = (int64_t)(first_row(shard + 1) - first_row(shard)) * columns;
+  const int64_t from = zero ? group * zero_width() : 0, to = zero ? from + zero_width() : all;
+  for (uint64_t step = epoch.step + 1; step <= steps; ++step) {
+    for (int layer = first; layer < end; ++layer) {
+      double *w = memory(session, "w", layer), *g = memory(session, "g", layer);
+      double *m = memory(session, "m", layer), *v = memory(session, "v", layer);
+      for (int64_t at = from; at < to && at < all; ++at)
+        update(w, g, m, v, at - from, ((int64_t)layer * rows + first_row(shard)) * columns + at, step);
+    }
+    if (pace_us > 0) nanosleep(&(struct timespec){pace_us / 1000000, pace_us % 1000000 * 1000}, NULL);
+    code = swell_step(session, step);
+    if (code < 0) return die(session, "swell_step", code);
+    if (code == SWELL_SWITCH || code == SWELL_STOP) break;
+  }
+  swell_close(session);
+  return 0;
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "core/result.h"
+#include "runtime/descriptor.h"
+
+namespace swell::runtime {
+
+/// Memory of the training state that a shim owns and programs map: a memfd of fixed size whose pages exist from the
+/// first write on. The death of whoever maps it frees nothing. The file is sealed, so that no holder can shrink it under
+/// another (SIGBUS).
+class Arena {
+ public:
+  /// `bytes` is rounded up to whole pages. The error says what the system said.
+  static Result<Arena> create(std::uint64_t bytes);
+  /// Maps what another process passed. Refused: a file that is not sealed against shrinking, or not of `bytes`.
+  static Result<Arena> map(Descriptor fd, std::uint64_t bytes);
+
+  Arena(Arena&& other) noexcept;
+  Arena& operator=(Arena&& other) noexcept;
+  ~Arena();
+
+  int fd() const noexcept { return fd_.get(); }
+  std::byte* data() const noexcept { return data_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  /// Whether [offset, offset + count) is inside.
+  bool has(std::uint64_t offset, std::uint64_t count) const noexcept { return offset <= bytes_ && count <= bytes_ - offset; }
+  /// Gives the whole pages of a range back to the system; they read as 0 afterwards. REQUIRES: has().
+  void release(std::uint64_t offset, std::uint64_t count) const noexcept;
+  /// Bytes of memory that its pages take now.
+  std::uint64_t used_bytes() const noexcept;
+
+ private:
+  Arena(Descriptor fd, std::byte* data, std::uint64_t bytes) noexcept : fd_(std::move(fd)), data_(data), bytes_(bytes) {}
+  Descriptor fd_;
+  std::byte* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
+/// Which ranges of an arena are taken: first fit, whole pages. Not thread-safe.
+class Extents {
+ public:
+  static constexpr std::uint64_t kPage = 4096;
+  explicit Extents(std::uint64_t bytes) { free_[0] = bytes / kPage * kPage; }
+  /// The offset of `bytes` (above 0), or nothing where no gap is as large.
+  std::optional<std::uint64_t> take(std::uint64_t bytes);
+  /// Gives a range back. REQUIRES: take() gave it, for as many bytes.
+  void give(std::uint64_t offset, std::uint64_t bytes);
+  std::uint64_t taken_bytes() const noexcept { return taken_; }
+  static std::uint64_t rounded(std::uint64_t bytes) noexcept { return (bytes + kPage - 1) / kPage * kPage; }
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> free_;  ///< length by offset, never adjacent
+  std::uint64_t taken_ = 0;
+};
+
+}  // namespace swell::runtime

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/coordinator.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+#include <poll.h>
+
+namespace swell::runtime {
+
+namespace {
+
+using Phase = SwitchMachine::Phase;
+using Clock = std::chrono::steady_clock;
+
+bool is_same(const Shim& a, const Shim& b) { return a.unix_socket == b.unix_socket && a.tcp == b.tcp; }
+
+/// `shim`'s place in the list, which it is added to where it is not in it.
+std::size_t number_of(std::vector<Shim>& shims, const Shim& shim) {
+  const auto at = std::find_if(shims.begin(), shims.end(), [&](const Shim& other) { return is_same(shim, other); });
+  if (at != shims.end()) return static_cast<std::size_t>(at - shims.begin());
+  shims.push_back(shim);
+  return shims.size() - 1;
+}
+
+Deadline in(std::chrono::milliseconds limit) { return Clock::now() + limit; }
+
+}  // namespace
+
+std::string SwitchReport::summary() const {
+  std::string text = committed ? fmt::format("epoch {} at step {}", epoch, step) : fmt::format("epoch {} was called off in {}", epoch, SwitchMachine::to_text(failed_in));
+  if (!why.empty()) text += ": " + why;
+  if (!committed) return text;
+  text += fmt::format("; stopped {:.3f} s, moved {:.3f} s, committed {:.3f} s; {} bytes extra", quiesce_s, move_s, commit_s, max_extra_bytes);
+  for (const PathBytes& path : paths) text += fmt::format("; {} {} bytes", path.path, path.bytes);
+  return text;
+}
+
+Result<Channel> Coordinator::reach(const Shim& shim) const {
+  return shim.unix_socket.empty() ? Channel::connect_tcp(shim.tcp, options_.key, in(std::chrono::seconds(10))) : Channel::connect_unix(shim.unix_socket);
+}
+
+Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t epoch) {
+  std::vector<Channel> channels;
+  std::vector<RankState> states;
+  const Deadline deadline = in(options_.prepare_limit);
+  for (const Shim& rank : ranks) {
+    auto channel = reach(rank);
+    if (!channel) return channel.error();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const auto ready = ask(*channel, Op::wait_ready, Writer().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take());
+    if (!ready) return ready.error();
+    auto entries = read_entries(ready->body);
+    if (!entries) return entries.error();
+    states.push_back({rank.place, std::move(*entries)});
+    channels.push_back(std::move(*channel));
+  }
+  if (const auto world = merge(states); !world) return world.error().while_doing("the first plan");
+  for (Channel& channel : channels)
+    if (auto done = ask(channel, Op::begin, Writer().put(epoch).take(), in(options_.commit_limit)); !done) return done.error();
+  return {};
+}
+
+Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from, const std::vector<Shim>& to, std::uint64_t epoch) {
+  std::vector<Shim> shims;
+  std::vector<std::size_t> old_numbers, new_numbers;
+  for (const Shim& shim : from) old_numbers.push_back(number_of(shims, shim));
+  for (const Shim& shim : to) new_numbers.push_back(number_of(shims, shim));
+
+  SwitchReport report;
+  report.epoch = epoch;
+  auto start = Clock::now();
+  const auto lap = [&] {
+    const auto now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - start).count();
+    start = now;
+    return seconds;
+  };
+  if (options_.on_phase) options_.on_phase(Phase::prepare);
+  const Deadline prepared_by = in(options_.prepare_limit);
+  std::vector<Channel> channels;
+  for (const Shim& shim : shims) {
+    auto channel = reach(shim);
+    if (!channel) return channel.error();
+    channels.push_back(std::move(*channel));
+  }
+  // What both plans are: from here on the shims do not change it.
+  Prepare prepare;
+  prepare.epoch = epoch;
+  prepare.cluster = cluster_.to_json().dump();
+  prepare.verify = options_.verify;
+  prepare.max_extra_bytes = options_.max_extra_bytes;
+  std::map<std::size_t, std::int32_t> old_ranks, new_ranks;
+  for (std::size_t rank = 0; rank < from.size(); ++rank) {
+    Channel& channel = channels[old_numbers[rank]];
+    const auto status = ask(channel, Op::status, {}, prepared_by);
+    if (!status) return status.error();
+    const auto read = read_status(status->body);
+    if (!read) return read.error();
+    const auto table = ask(channel, Op::table, {}, prepared_by);
+    if (!table) return table.error();
+    auto holds = read_table(table->body);
+    if (!holds) return holds.error();
+    prepare.from.push_back({from[rank].place, read->endpoint, std::move(holds->second)});
+    old_ranks[old_numbers[rank]] = static_cast<std::int32_t>(rank);
+  }
+  for (std::size_t rank = 0; rank < to.size(); ++rank) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(prepared_by - Clock::now()).count();
+    const auto ready = ask(channels[new_numbers[rank]], Op::wait_ready, Writer().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take());
+    if (!ready) return ready.error();
+    auto entries = read_entries(ready->body);
+    if (!entries) return entries.error();
+    prepare.to.push_back({to[rank].place, std::move(*entries)});
+    new_ranks[new_numbers[rank]] = static_cast<std::int32_t>(rank);
+  }
+
+  SwitchMachine machine(shims.size());
+  std::map<std::string, std::uint64_t> by_path;
+  const auto body_of = [&](std::size_t shim) -> std::string {
+    switch (machine.phase()) {
+      case Phase::prepare:
+        prepare.old_rank = old_ranks.contains(shim) ? old_ranks[shim] : -1;
+        prepare.new_rank = new_ranks.contains(shim) ? new_ranks[shim] : -1;
+        return write(prepare);
+      case Phase::quiesce: {
+        const auto limit = static_cast<std::uint32_t>(options_.quiesce_limit.count());
+        return Writer().put(report.step).put(limit).take();
+      }
+      case Phase::commit: return Writer().put(epoch).put(machine.step()).take();
+      default: return {};
+    }
+  };
+  const auto take_answer = [&](std::size_t shim, std::string_view body) {
+    Reader reader(body);
+    if (machine.phase() == Phase::prepare) {
+      const auto prepared = read_prepared(body);
+      if (!prepared) return machine.failed(shim, prepared.error().message());
+      report.max_extra_bytes = std::max(report.max_extra_bytes, prepared->extra_bytes);
+      machine.prepared(shim, *prepared);
+    } else if (machine.phase() == Phase::quiesce) {
+      machine.quiesced(shim, reader.get<std::uint64_t>());
+    } else if (machine.phase() == Phase::move) {
+      const auto moved = read_moved(body);
+      if (!moved) return machine.failed(shim, moved.error().message());
+      for (const PathBytes& path : moved->paths) by_path[path.path] += path.bytes;
+      machine.moved(shim);
+    } else {
+      machine.committed(shim);
+    }
+  };
+
+  while (!machine.is_over()) {
+    const Phase phase = machine.phase();
+    report.failed_in = phase;
+    if (phase != Phase::prepare && options_.on_phase) options_.on_phase(phase);
+    auto limit = phase == Phase::move ? options_.move_limit : phase == Phase::commit ? options_.commit_limit : options_.prepare_limit;
+    if (phase == Phase::quiesce) {
+      // Ahead of every rank, so that all are told before any gets there.
+      for (const auto& [shim, rank] : old_ranks) {
+        const auto status = ask(channels[shim], Op::status, {}, in(limit));
+        const auto read = status ? read_status(status->body) : Result<Status>(status.error());
+        if (!read) machine.failed(shim, read.error().message());
+        else report.step = std::max(report.step, read->step + options_.step_lead);
+      }
+      limit = options_.quiesce_limit + std::chrono::seconds(5);  // the shim keeps the time, and says so
+    }
+    const Deadline deadline = in(limit);
+    static constexpr Op ops[] = {Op::prepare, Op::quiesce, Op::move, Op::commit};
+    for (std::size_t shim = 0; shim < shims.size(); ++shim)
+      if (machine.is_awaited(shim))
+        if (auto sent = channels[shim].send(static_cast<std::uint16_t>(ops[static_cast<int>(phase)]), body_of(shim)); !sent)
+          machine.failed(shim, sent.error().message());
+    while (machine.phase() == phase) {
+      std::vector<pollfd> polled;
+      std::vector<std::size_t> who;
+      for (std::size_t shim = 0; shim < shims.size(); ++shim)
+        if (machine.is_awaited(shim)) {
+          polled.push_back({channels[shim].fd(), POLLIN, 0});
+          who.push_back(shim);
+        }
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      const int ready = left > 0 ? poll(polled.data(), polled.size(), static_cast<int>(std::min<std::int64_t>(left, 1'000'000))) : 0;
+      if (ready < 0) continue;
+      if (ready == 0) {
+        for (std::size_t shim : who) machine.failed(shim, fmt::format("no answer to {} within {} ms", SwitchMachine::to_text(phase), limit.count()));
+        continue;
+      }
+      for (std::size_t i = 0; i < polled.size(); ++i) {
+        if (polled[i].revents == 0 || machine.phase() != phase) continue;
+        const auto answer = channels[who[i]].receive(deadline);
+        if (!answer) machine.failed(who[i], answer.error().message());
+        else if (answer->op != kDoneOp) machine.failed(who[i], Reader(answer->body).text(4096));
+        else take_answer(who[i], answer->body);
+      }
+    }
+    (phase == Phase::prepare ? report.prepare_s : phase == Phase::quiesce ? report.quiesce_s : phase == Phase::move ? report.move_s : report.commit_s) = lap();
+  }
+  report.committed = machine.phase() == Phase::committed;
+  report.why = machine.why();
+  report.lost = machine.lost();
+  report.step = report.committed ? machine.step() : 0;
+  for (const auto& [path, bytes] : by_path) report.paths.push_back({path, bytes});
+  if (!report.committed) abort_all(shims);
+  return report;
+}
+
+void Coordinator::abort_all(const std::vector<Shim>& shims) const {
+  // Over new connections: the old ones may be busy with what is called off.
+  for (const Shim& shim : shims)
+    if (auto channel = reach(shim); channel.ok()) static_cast<void>(ask(*channel, Op::abort, {}, in(options_.commit_limit)));
+}
+
+Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {
+  std::vector<Channel> channels;
+  std::vector<Status> found;
+  std::uint64_t newest = 0, step = 0;
+  for (const Shim& shim : shims) {
+    auto channel = reach(shim);
+    if (!channel) return channel.error();
+    const auto status = ask(*channel, Op::status, {}, in(options_.commit_limit));
+    if (!status) return status.error();
+    auto read = read_status(status->body);
+    if (!read) return read.error();
+    newest = std::max(newest, read->epoch);
+    // Those that still wait stand at the step; one that has switched has it too, or is beyond.
+    if (read->is_quiesced) step = read->step;
+    else if (step == 0) step = read->step;
+    found.push_back(std::move(*read));
+    channels.push_back(std::move(*channel));
+  }
+  for (std::size_t i = 0; i < shims.size(); ++i) {
+    if (found[i].prepared == 0) continue;
+    const bool committed = found[i].prepared == newest;
+    // What some shim has committed, all have moved.
+    auto done = committed ? ask(channels[i], Op::commit, Writer().put(newest).put(step).take(), in(options_.commit_limit))
+                          : ask(channels[i], Op::abort, {}, in(options_.commit_limit));
+    if (!done) return done.error();
+  }
+  return newest;
+}
+
+}  // namespace swell::runtime

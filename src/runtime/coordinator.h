@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/cluster/cluster.h"
+#include "runtime/messages.h"
+#include "runtime/switch_machine.h"
+
+namespace swell::runtime {
+
+/// A shim as the coordinator reaches it: by Unix socket where it has one's path, else by TCP.
+struct Shim {
+  std::string unix_socket, tcp;
+  Place place;
+};
+
+/// How a switch went.
+struct SwitchReport {
+  bool committed = false;
+  SwitchMachine::Phase failed_in = SwitchMachine::Phase::committed;  ///< the phase of the first failure
+  std::string why;                  ///< empty: nothing failed
+  std::vector<std::size_t> lost;    ///< shims that did not answer the commit, by their place in `shims`
+  std::uint64_t epoch = 0, step = 0;
+  double prepare_s = 0, quiesce_s = 0, move_s = 0, commit_s = 0;
+  std::uint64_t max_extra_bytes = 0;  ///< the largest of any shim
+  std::vector<PathBytes> paths;       ///< over all shims
+  /// One line for the log: "epoch 2 at step 40: ...".
+  std::string summary() const;
+};
+
+/// Drives the shims of a job through its epochs. Blocking; one thread at a time.
+class Coordinator {
+ public:
+  struct Options {
+    std::string key;                ///< the job's; for shims that are reached by TCP
+    bool verify = true;
+    std::uint64_t max_extra_bytes = std::uint64_t{2} << 30;
+    std::chrono::milliseconds prepare_limit{60'000}, quiesce_limit{60'000}, move_limit{600'000}, commit_limit{30'000};
+    std::uint64_t step_lead = 2;    ///< the stop is asked for this many steps ahead of the farthest rank
+    std::function<void(SwitchMachine::Phase)> on_phase;  ///< told as each phase begins; may be empty
+  };
+  Coordinator(cluster::Cluster cluster, Options options) : cluster_(std::move(cluster)), options_(std::move(options)) {}
+
+  /// Waits for a program at each shim, in the order of ranks, and begins the job's first epoch, with new state.
+  Result<void> begin(const std::vector<Shim>& ranks, std::uint64_t epoch);
+
+  /// Switches from the ranks `from` to the ranks `to`, both in order; a shim may be in both. Programs of the new epoch may
+  /// still be starting: they are waited for within prepare_limit while the old ones train. An error: nothing was asked.
+  Result<SwitchReport> switch_plan(const std::vector<Shim>& from, const std::vector<Shim>& to, std::uint64_t epoch);
+
+  /// Ends a switch whose coordinator died: commits it where any shim has, else aborts it. Returns the epoch that holds.
+  Result<std::uint64_t> settle(const std::vector<Shim>& shims);
+
+ private:
+  Result<Channel> reach(const Shim& shim) const;
+  void abort_all(const std::vector<Shim>& shims) const;
+  cluster::Cluster cluster_;
+  Options options_;
+};
+
+}  // namespace swell::runtime

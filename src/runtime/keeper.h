@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/result.h"
+#include "runtime/arena.h"
+#include "runtime/control_page.h"
+#include "runtime/messages.h"
+#include "runtime/migration.h"
+
+namespace swell::runtime {
+
+/// Keeps one rank's training state over the epochs of its programs: owns the arena, tells programs where their tensors
+/// stand, fetches what the next epoch needs, and commits or aborts it. Lives in the shim. Its threads serve programs and
+/// other shims of this user over a Unix socket, and other nodes' over TCP.
+///
+/// What it promises: until the commit, what the committed epoch holds is neither freed nor written; an abort, the
+/// death of a program that waits in adopt, or of a coordinator before all has moved, leaves it as it was.
+class Keeper {
+ public:
+  struct Options {
+    std::string unix_socket;        ///< its folder is made with mode 0700
+    std::string tcp_host;           ///< a numeric address to listen on; empty: no connections from other nodes
+    std::string key;                ///< the job's, at least 16 bytes; needed with tcp_host
+    std::string host;               ///< of which host it is; empty: by the boot of this one. Equal hosts share memory
+    std::uint64_t arena_bytes = 0;  ///< address space: memory is taken as it is written
+  };
+  /// Listens, and begins to serve. The error names what could not be had.
+  static Result<std::unique_ptr<Keeper>> start(Options options);
+  /// Ends all connections and frees the arena; programs that still map it keep their memory.
+  ~Keeper();
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+  const std::string& unix_socket() const noexcept { return options_.unix_socket; }
+  /// "address:port"; empty without TCP.
+  const std::string& tcp_address() const noexcept { return tcp_; }
+  /// Memory that the arena's pages take.
+  std::uint64_t used_bytes() const noexcept { return arena_->used_bytes(); }
+
+ private:
+  /// One connection and its thread.
+  struct Peer {
+    Channel channel;
+    std::thread thread;
+    bool is_unix = false, is_done = false;
+    pid_t pid = 0;
+    std::vector<Entry> entries;  ///< as declared
+    bool has_declared = false, is_waiting = false;
+    bool is_quiesced = false;
+    std::uint64_t step = 0;
+  };
+  /// A range of the arena, and how many tensors of the two epochs stand in it.
+  struct Extent {
+    std::uint64_t bytes = 0;
+    int uses = 0;
+  };
+  /// Runs that come from one old rank to make one block.
+  struct Fetch {
+    std::int32_t rank = 0;
+    bool from_program = false, to_program = false;
+    std::vector<Run> runs;
+  };
+  struct Staged {
+    Prepare prepare;
+    std::vector<Held> table;
+    std::vector<Fetch> fetches;
+    std::map<std::pair<std::int32_t, bool>, std::unique_ptr<Transport>> sources;  ///< by old rank and whether of its program
+    std::uint64_t digest = 0, extra_bytes = 0, kept_bytes = 0;
+    Peer* program = nullptr;      ///< that waits in adopt; nullptr: this shim is not in the new plan
+    Peer* coordinator = nullptr;
+    bool is_busy = false, is_moved = false, is_over = false;
+  };
+
+  explicit Keeper(Options options, Arena arena);
+  void accept_loop(int listening, bool is_unix);
+  void serve(Peer& peer);
+  void leave(Peer& peer);
+  Result<void> answer(Peer& peer, const Message& message);
+
+  Result<std::string> declare(Peer& peer, std::string_view body);
+  Result<std::string> wait_ready(std::string_view body);
+  Result<std::string> begin(std::string_view body);
+  Result<std::string> prepare(Peer& peer, std::string_view body);
+  Result<void> place_all(Staged& staged, const World& to, const std::vector<Move>& moves, const World& from);
+  Result<void> connect_all(Staged& staged);
+  Result<std::string> quiesce(std::string_view body);
+  Result<std::string> move();
+  Result<std::string> commit(std::string_view body);
+  Result<std::string> request(std::string_view body);
+  std::string abort_now();
+  void drop_staged();
+  void refuse_waiting(Peer& peer);
+  Result<void> settle_programs(bool committed);
+  Status status() const;
+
+  Result<std::uint64_t> take(std::uint64_t bytes);
+  void use(std::uint64_t at);
+  void drop(std::uint64_t at);
+  Peer* waiting_program();
+  bool may_read(const Run& run, bool program) const;
+  ControlPage& page() const noexcept;
+
+  Options options_;
+  std::shared_ptr<const Arena> arena_;
+  std::string tcp_, host_;
+  Descriptor unix_listening_, tcp_listening_;
+  std::vector<std::thread> accepting_;
+
+  mutable std::mutex mutex_;  ///< guards all below
+  std::condition_variable changed_;
+  std::list<std::unique_ptr<Peer>> peers_;
+  Extents extents_;
+  std::map<std::uint64_t, Extent> taken_;
+  std::uint64_t epoch_ = 0;
+  std::vector<Held> table_;         ///< of the committed epoch
+  Peer* program_ = nullptr;         ///< that trains it
+  bool has_state_ = false, is_torn_ = false;
+  std::uint64_t step_ = 0;          ///< of the state, where no program trains
+  std::unique_ptr<Staged> staged_;
+  bool stopping_ = false;
+};
+
+}  // namespace swell::runtime

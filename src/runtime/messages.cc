@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/messages.h"
+
+#include <fmt/format.h>
+
+namespace swell::runtime {
+
+namespace {
+
+constexpr std::size_t kMaxText = 4096;
+constexpr std::size_t kMaxDocument = std::size_t{16} << 20;
+constexpr std::size_t kEntryBytes = 40;  // the least that one takes
+
+void put(Writer& writer, const Shape& shape) {
+  writer.put(static_cast<std::uint32_t>(shape.size()));
+  for (std::int64_t extent : shape) writer.put(extent);
+}
+
+Shape get_shape(Reader& reader) {
+  const auto dims = reader.get<std::uint32_t>();
+  if (dims > kMaxDims) reader.fail();
+  Shape shape;
+  for (std::uint32_t d = 0; reader.good() && d < dims; ++d) shape.push_back(reader.get<std::int64_t>());
+  return shape;
+}
+
+void put(Writer& writer, const Entry& entry) {
+  writer.text(entry.tensor.name).put(static_cast<std::int32_t>(entry.tensor.layer)).put(entry.tensor.kind).put(entry.tensor.dtype);
+  writer.put<std::uint8_t>(entry.tensor.optional);
+  put(writer, entry.tensor.shape);
+  put(writer, entry.part.begin);
+  put(writer, entry.part.end);
+  writer.put(entry.part.flat_begin).put(entry.part.flat_end).text(entry.alias_of);
+  writer.put(static_cast<std::uint64_t>(entry.address)).put(static_cast<std::int32_t>(entry.device));
+}
+
+Entry get_entry(Reader& reader) {
+  Entry entry;
+  entry.tensor.name = reader.text(kMaxName);
+  entry.tensor.layer = reader.get<std::int32_t>();
+  const auto kind = reader.get<std::uint8_t>(), dtype = reader.get<std::uint8_t>();
+  if (kind >= kKinds || dtype >= kDTypes) reader.fail();
+  if (!reader.good()) return entry;
+  entry.tensor.kind = static_cast<Kind>(kind);
+  entry.tensor.dtype = static_cast<DType>(dtype);
+  entry.tensor.optional = reader.get<std::uint8_t>() != 0;
+  entry.tensor.shape = get_shape(reader);
+  entry.part.begin = get_shape(reader);
+  entry.part.end = get_shape(reader);
+  entry.part.flat_begin = reader.get<std::int64_t>();
+  entry.part.flat_end = reader.get<std::int64_t>();
+  entry.alias_of = reader.text(kMaxName);
+  entry.address = reader.get<std::uint64_t>();
+  entry.device = reader.get<std::int32_t>();
+  // Products of what passes here cannot overflow.
+  if (reader.good() && (!element_count(entry.tensor.shape) || !check(entry.part, entry.tensor.shape))) reader.fail();
+  return entry;
+}
+
+void put(Writer& writer, const std::vector<Entry>& entries) {
+  writer.put(static_cast<std::uint32_t>(entries.size()));
+  for (const Entry& entry : entries) put(writer, entry);
+}
+std::vector<Entry> get_entries(Reader& reader) {
+  std::vector<Entry> entries;
+  for (auto left = reader.count(kEntryBytes); reader.good() && left > 0; --left) entries.push_back(get_entry(reader));
+  return entries;
+}
+
+void put(Writer& writer, const std::vector<Held>& table) {
+  writer.put(static_cast<std::uint32_t>(table.size()));
+  for (const Held& held : table) {
+    put(writer, held.entry);
+    writer.put<std::uint8_t>(held.in_arena).put(held.at);
+  }
+}
+std::vector<Held> get_table(Reader& reader) {
+  std::vector<Held> table;
+  for (auto left = reader.count(kEntryBytes); reader.good() && left > 0; --left) {
+    Held held;
+    held.entry = get_entry(reader);
+    held.in_arena = reader.get<std::uint8_t>() != 0;
+    held.at = reader.get<std::uint64_t>();
+    table.push_back(std::move(held));
+  }
+  return table;
+}
+
+void put(Writer& writer, const Endpoint& endpoint) {
+  writer.text(endpoint.host).text(endpoint.unix_socket).text(endpoint.tcp).put(endpoint.program_pid);
+}
+Endpoint get_endpoint(Reader& reader) {
+  Endpoint endpoint;
+  endpoint.host = reader.text(kMaxText);
+  endpoint.unix_socket = reader.text(kMaxText);
+  endpoint.tcp = reader.text(kMaxText);
+  endpoint.program_pid = reader.get<std::int32_t>();
+  return endpoint;
+}
+
+void put(Writer& writer, const Place& place) {
+  writer.put(static_cast<std::int32_t>(place.node)).put(static_cast<std::int32_t>(place.device));
+}
+Place get_place(Reader& reader) {
+  const int node = reader.get<std::int32_t>();
+  return {node, reader.get<std::int32_t>()};
+}
+
+template <typename Value>
+Result<Value> whole(const Reader& reader, Value value, const char* what) {
+  if (!reader.done()) return Error(fmt::format("a message with {} cannot be read", what));
+  return value;
+}
+
+}  // namespace
+
+std::string write(const std::vector<Entry>& entries) {
+  Writer writer;
+  put(writer, entries);
+  return writer.take();
+}
+Result<std::vector<Entry>> read_entries(std::string_view body) {
+  Reader reader(body);
+  auto entries = get_entries(reader);
+  return whole(reader, std::move(entries), "tensors");
+}
+
+std::string write(std::uint64_t epoch, const std::vector<Held>& table) {
+  Writer writer;
+  writer.put(epoch);
+  put(writer, table);
+  return writer.take();
+}
+Result<std::pair<std::uint64_t, std::vector<Held>>> read_table(std::string_view body) {
+  Reader reader(body);
+  const auto epoch = reader.get<std::uint64_t>();
+  auto table = get_table(reader);
+  return whole(reader, std::make_pair(epoch, std::move(table)), "what a shim holds");
+}
+
+std::string write(const Status& status) {
+  Writer writer;
+  writer.put(status.epoch).put(status.prepared).put<std::uint8_t>(status.has_program).put<std::uint8_t>(status.has_waiting);
+  writer.put<std::uint8_t>(status.is_moved).put<std::uint8_t>(status.is_quiesced).put(status.step);
+  put(writer, status.endpoint);
+  return writer.take();
+}
+Result<Status> read_status(std::string_view body) {
+  Reader reader(body);
+  Status status;
+  status.epoch = reader.get<std::uint64_t>();
+  status.prepared = reader.get<std::uint64_t>();
+  status.has_program = reader.get<std::uint8_t>() != 0;
+  status.has_waiting = reader.get<std::uint8_t>() != 0;
+  status.is_moved = reader.get<std::uint8_t>() != 0;
+  status.is_quiesced = reader.get<std::uint8_t>() != 0;
+  status.step = reader.get<std::uint64_t>();
+  status.endpoint = get_endpoint(reader);
+  return whole(reader, std::move(status), "a shim's status");
+}
+
+std::string write(const Prepare& prepare) {
+  Writer writer;
+  writer.put(prepare.epoch).text(prepare.cluster).put<std::uint8_t>(prepare.verify).put(prepare.max_extra_bytes);
+  writer.put(prepare.old_rank).put(prepare.new_rank);
+  writer.put(static_cast<std::uint32_t>(prepare.from.size()));
+  for (const OldRank& rank : prepare.from) {
+    put(writer, rank.place);
+    put(writer, rank.endpoint);
+    put(writer, rank.holds);
+  }
+  writer.put(static_cast<std::uint32_t>(prepare.to.size()));
+  for (const NewRank& rank : prepare.to) {
+    put(writer, rank.place);
+    put(writer, rank.entries);
+  }
+  return writer.take();
+}
+Result<Prepare> read_prepare(std::string_view body) {
+  Reader reader(body);
+  Prepare prepare;
+  prepare.epoch = reader.get<std::uint64_t>();
+  prepare.cluster = reader.text(kMaxDocument);
+  prepare.verify = reader.get<std::uint8_t>() != 0;
+  prepare.max_extra_bytes = reader.get<std::uint64_t>();
+  prepare.old_rank = reader.get<std::int32_t>();
+  prepare.new_rank = reader.get<std::int32_t>();
+  for (auto left = reader.count(24); reader.good() && left > 0; --left) {
+    const Place place = get_place(reader);
+    Endpoint endpoint = get_endpoint(reader);
+    prepare.from.push_back({place, std::move(endpoint), get_table(reader)});
+  }
+  for (auto left = reader.count(12); reader.good() && left > 0; --left) {
+    const Place place = get_place(reader);
+    prepare.to.push_back({place, get_entries(reader)});
+  }
+  const auto in = [](std::int32_t rank, std::size_t count) { return rank >= -1 && rank < static_cast<std::int64_t>(count); };
+  if (!in(prepare.old_rank, prepare.from.size()) || !in(prepare.new_rank, prepare.to.size())) reader.fail();
+  return whole(reader, std::move(prepare), "two plans");
+}
+
+std::string write(const Prepared& prepared) { return Writer().put(prepared.digest).put(prepared.extra_bytes).take(); }
+Result<Prepared> read_prepared(std::string_view body) {
+  Reader reader(body);
+  Prepared prepared;
+  prepared.digest = reader.get<std::uint64_t>();
+  prepared.extra_bytes = reader.get<std::uint64_t>();
+  return whole(reader, prepared, "a plan's digest");
+}
+
+std::string write(const Moved& moved) {
+  Writer writer;
+  writer.put(moved.move_s).put(moved.verify_s).put(static_cast<std::uint32_t>(moved.paths.size()));
+  for (const PathBytes& path : moved.paths) writer.text(path.path).put(path.bytes);
+  return writer.take();
+}
+Result<Moved> read_moved(std::string_view body) {
+  Reader reader(body);
+  Moved moved;
+  moved.move_s = reader.get<double>();
+  moved.verify_s = reader.get<double>();
+  for (auto left = reader.count(12); reader.good() && left > 0; --left) {
+    std::string path = reader.text(kMaxText);
+    moved.paths.push_back({std::move(path), reader.get<std::uint64_t>()});
+  }
+  return whole(reader, std::move(moved), "what was moved");
+}
+
+std::string write(const Adopted& adopted) {
+  Writer writer;
+  writer.put(adopted.epoch).put(adopted.step).put<std::uint8_t>(adopted.fresh).put(static_cast<std::uint32_t>(adopted.places.size()));
+  for (const auto& [in_arena, at] : adopted.places) writer.put<std::uint8_t>(in_arena).put(at);
+  return writer.take();
+}
+Result<Adopted> read_adopted(std::string_view body) {
+  Reader reader(body);
+  Adopted adopted;
+  adopted.epoch = reader.get<std::uint64_t>();
+  adopted.step = reader.get<std::uint64_t>();
+  adopted.fresh = reader.get<std::uint8_t>() != 0;
+  for (auto left = reader.count(9); reader.good() && left > 0; --left) {
+    const bool in_arena = reader.get<std::uint8_t>() != 0;
+    adopted.places.emplace_back(in_arena, reader.get<std::uint64_t>());
+  }
+  return whole(reader, std::move(adopted), "an epoch's state");
+}
+
+Result<Message> ask(Channel& channel, Op op, std::string_view body, Deadline deadline) {
+  if (auto sent = channel.send(static_cast<std::uint16_t>(op), body); !sent) return sent.error();
+  auto answer = channel.receive(deadline);
+  if (!answer) return answer.error();
+  if (answer->op == kDoneOp) return answer;
+  if (answer->op == kRefusedOp) return Error(Reader(answer->body).text(kMaxText));
+  return Error(fmt::format("an answer of kind {} came; only done or refused is one", answer->op));
+}
+
+}  // namespace swell::runtime

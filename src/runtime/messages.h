@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/registry.h"
+#include "runtime/transport.h"
+#include "runtime/wire.h"
+#include "runtime/world.h"
+
+/// What programs, shims and the coordinator say to each other: docs/runtime.md, "Messages". Every question is answered by
+/// kDoneOp with the body given here, or by kRefusedOp with a sentence.
+namespace swell::runtime {
+
+enum class Op : std::uint16_t {
+  // A program asks its shim.
+  open = 1,     ///< {} -> {arena bytes u64}, and the arena's file descriptor
+  declare = 2,  ///< {entries; address 0: in the arena} -> {}
+  adopt = 3,    ///< {} -> once the epoch begins: Adopted
+  quiesced = 4, ///< {step u64} -> once it is decided: {1: switched, leave; 0: go on u8}
+  // The coordinator asks a shim.
+  status = 10,   ///< {} -> Status
+  wait_ready = 11,  ///< {milliseconds u32}: until a program waits in adopt -> {its entries}
+  table = 12,    ///< {} -> {what the shim holds: epoch u64, holdings}
+  begin = 13,    ///< {epoch u64}: the state is new, made by the program -> {}
+  prepare = 14,  ///< Prepare -> Prepared
+  quiesce = 15,  ///< {step u64, milliseconds u32} -> {step u64; kNoStep: no program here}
+  move = 16,     ///< {} -> Moved
+  commit = 17,   ///< {epoch u64, step u64} -> {}
+  abort = 18,    ///< {} -> {}
+  request = 19,  ///< {kStopWish or kCheckpointWish u64} -> {}
+  // Another shim asks.
+  arena = 20,    ///< {} -> {arena bytes u64}, and its file descriptor; Unix sockets alone
+  read = kReadOp,  ///< runs -> their bytes
+};
+/// What a program is told that waits for an epoch that does not come.
+inline constexpr const char* kCalledOff = "the switch was called off";
+inline constexpr std::uint64_t kNoStep = UINT64_MAX;
+
+/// A part with where it stands: an offset in the arena, or an address in the program.
+struct Held {
+  Entry entry;
+  bool in_arena = true;
+  std::uint64_t at = 0;
+};
+
+/// How to reach a shim.
+struct Endpoint {
+  std::string host;         ///< the boot of the machine it runs on: equal on one host
+  std::string unix_socket;
+  std::string tcp;          ///< "address:port"; empty: it does not listen
+  std::int32_t program_pid = 0;
+};
+
+struct Status {
+  std::uint64_t epoch = 0;      ///< that is committed; 0: none
+  std::uint64_t prepared = 0;   ///< epoch that is being prepared; 0: none
+  bool has_program = false;     ///< one trains the committed epoch
+  bool has_waiting = false;     ///< one waits in adopt
+  bool is_moved = false;        ///< all of the prepared epoch's state is here
+  bool is_quiesced = false;
+  std::uint64_t step = 0;       ///< last boundary that the program passed
+  Endpoint endpoint;
+};
+
+struct OldRank {
+  Place place;
+  Endpoint endpoint;
+  std::vector<Held> holds;
+};
+struct NewRank {
+  Place place;
+  std::vector<Entry> entries;
+};
+
+struct Prepare {
+  std::uint64_t epoch = 0;
+  std::string cluster;  ///< JSON
+  bool verify = true;
+  std::uint64_t max_extra_bytes = 0;
+  std::int32_t old_rank = -1, new_rank = -1;  ///< of the shim that is asked; -1: none
+  std::vector<OldRank> from;
+  std::vector<NewRank> to;
+};
+struct Prepared {
+  std::uint64_t digest = 0;
+  std::uint64_t extra_bytes = 0;  ///< that this shim takes until the commit, beside what it holds
+};
+
+/// Bytes by the way they came.
+struct PathBytes {
+  std::string path;
+  std::uint64_t bytes = 0;
+};
+struct Moved {
+  double move_s = 0, verify_s = 0;
+  std::vector<PathBytes> paths;
+};
+
+struct Adopted {
+  std::uint64_t epoch = 0, step = 0;
+  bool fresh = false;  ///< the program makes the state
+  std::vector<std::pair<bool, std::uint64_t>> places;  ///< by declared entry: in the arena, and where
+};
+
+std::string write(const std::vector<Entry>& entries);
+std::string write(std::uint64_t epoch, const std::vector<Held>& table);
+std::string write(const Status& status);
+std::string write(const Prepare& prepare);
+std::string write(const Prepared& prepared);
+std::string write(const Moved& moved);
+std::string write(const Adopted& adopted);
+
+/// An error where the body is cut short, too long, or has a number outside of its enumeration.
+Result<std::vector<Entry>> read_entries(std::string_view body);
+Result<std::pair<std::uint64_t, std::vector<Held>>> read_table(std::string_view body);
+Result<Status> read_status(std::string_view body);
+Result<Prepare> read_prepare(std::string_view body);
+Result<Prepared> read_prepared(std::string_view body);
+Result<Moved> read_moved(std::string_view body);
+Result<Adopted> read_adopted(std::string_view body);
+
+/// Sends a question and waits for its answer; a refusal is an error with its sentence.
+Result<Message> ask(Channel& channel, Op op, std::string_view body, Deadline deadline = Deadline::max());
+
+}  // namespace swell::runtime

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/session.h"
+
+namespace swell::runtime {
+
+Result<std::unique_ptr<Session>> Session::open(const std::string& socket) {
+  std::unique_ptr<Session> session(new Session);
+  if (socket.empty()) return session;
+  auto channel = Channel::connect_unix(socket);
+  if (!channel) return channel.error();
+  auto answer = ask(*channel, Op::open, {}, within(std::chrono::seconds(10)));
+  if (!answer) return answer.error();
+  auto arena = Arena::map(std::move(answer->fd), Reader(answer->body).get<std::uint64_t>());
+  if (!arena) return arena.error();
+  session->channel_ = std::move(*channel);
+  session->arena_ = std::move(*arena);
+  return session;
+}
+
+Result<void> Session::add(Entry entry) {
+  Entry checked = entry;
+  if (entry.address == 0) {
+    // The arena's tensors have no address yet: the registry's rules are checked with one that nothing else has.
+    for (const Entry& other : registry_.entries())
+      if (!entry.alias_of.empty() && other.tensor.name == entry.alias_of && other.part == entry.part) checked.address = other.address;
+    if (checked.address == 0) {
+      if (auto good = check(entry.part, entry.tensor.shape); !good) return good.error().while_doing("tensor " + entry.tensor.name);
+      checked.address = next_address_;
+      next_address_ += static_cast<std::uint64_t>(entry.bytes());
+    }
+  }
+  if (auto good = registry_.add(std::move(checked)); !good) return good;
+  entries_.push_back(std::move(entry));
+  return {};
+}
+
+Result<Message> Session::ask_shim(Op op, std::string_view body, Deadline deadline) {
+  is_lost_ = true;
+  if (auto sent = channel_.send(static_cast<std::uint16_t>(op), body); !sent) return sent.error();
+  auto answer = channel_.receive(deadline);
+  if (!answer) return answer.error();
+  is_lost_ = false;
+  if (answer->op != kDoneOp) return Error(Reader(answer->body).text(4096));
+  return answer;
+}
+
+/// Gives each tensor memory of this process.
+Result<void> Session::adopt_alone() {
+  std::uint64_t total = Extents::kPage;
+  for (const Entry& entry : entries_) total += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
+  auto arena = Arena::create(total);
+  if (!arena) return arena.error();
+  arena_ = std::move(*arena);
+  Adopted adopted{0, 0, true, {}};
+  std::uint64_t next = Extents::kPage;
+  for (const Entry& entry : entries_) {
+    if (entry.address != 0) {
+      adopted.places.emplace_back(false, entry.address);
+      continue;
+    }
+    std::optional<std::uint64_t> at;
+    for (std::size_t i = 0; i < adopted.places.size() && !at; ++i)
+      if (!entry.alias_of.empty() && entries_[i].tensor.name == entry.alias_of && entries_[i].part == entry.part) at = adopted.places[i].second;
+    if (!at) {
+      at = next;
+      next += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
+    }
+    adopted.places.emplace_back(true, *at);
+  }
+  adopted_ = std::move(adopted);
+  return {};
+}
+
+Result<Adopted> Session::adopt() {
+  if (!channel_) {
+    if (auto good = adopt_alone(); !good) return good.error();
+    return *adopted_;
+  }
+  if (auto declared = ask_shim(Op::declare, write(entries_), within(std::chrono::seconds(30))); !declared) return declared.error();
+  const auto answer = ask_shim(Op::adopt, {});
+  if (!answer) return answer.error();
+  auto adopted = read_adopted(answer->body);
+  if (!adopted) return adopted.error();
+  if (adopted->places.size() != entries_.size()) return Error("the shim gave another number of tensors than were registered");
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const auto& [in_arena, at] = adopted->places[i];
+    if (in_arena != (entries_[i].address == 0) || (in_arena && !arena_->has(at, static_cast<std::uint64_t>(entries_[i].bytes()))))
+      return Error("the shim gave tensor " + entries_[i].tensor.name + " a place outside of the arena");
+  }
+  adopted_ = std::move(*adopted);
+  last_step_ = adopted_->step;
+  return *adopted_;
+}
+
+void* Session::address(std::string_view name, int index, std::size_t* bytes) const {
+  for (std::size_t i = 0; adopted_ && i < entries_.size(); ++i) {
+    if (entries_[i].tensor.name != name || index-- > 0) continue;
+    if (bytes != nullptr) *bytes = static_cast<std::size_t>(entries_[i].bytes());
+    const auto& [in_arena, at] = adopted_->places[i];
+    return in_arena ? static_cast<void*>(arena_->data() + at) : reinterpret_cast<void*>(at);
+  }
+  return nullptr;
+}
+
+Result<Session::Action> Session::step(std::uint64_t step) {
+  last_step_ = step;
+  if (!channel_) return Action::go_on;
+  page().step.store(step, std::memory_order_release);
+  const std::uint64_t stop_at = page().stop_at.load(std::memory_order_acquire);
+  if (stop_at != 0 && step >= stop_at) {
+    const auto verdict = ask_shim(Op::quiesced, Writer().put(step).take());
+    if (!verdict) return verdict.error();
+    if (Reader(verdict->body).get<std::uint8_t>() != 0) return Action::switched;
+  }
+  if (page().wish.load(std::memory_order_relaxed) == 0) return Action::go_on;
+  const std::uint64_t wish = page().wish.exchange(0);
+  return wish == kStopWish ? Action::stop : wish == kCheckpointWish ? Action::checkpoint : Action::go_on;
+}
+
+}  // namespace swell::runtime

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "runtime/arena.h"
+#include "runtime/channel.h"
+#include "runtime/control_page.h"
+#include "runtime/messages.h"
+#include "runtime/registry.h"
+
+namespace swell::runtime {
+
+/// A program's side of an epoch: what swell.h is made of. One thread at a time.
+class Session {
+ public:
+  enum class Action { go_on = 0, switched = 1, stop = 2, checkpoint = 3 };
+
+  /// Connected to the shim at `socket`; alone where that is empty.
+  static Result<std::unique_ptr<Session>> open(const std::string& socket);
+
+  /// `entry.address` 0: in the arena. REQUIRES: adopt() has not succeeded.
+  Result<void> add(Entry entry);
+  bool has_adopted() const noexcept { return adopted_.has_value(); }
+  /// Blocks until the epoch begins. An error: it does not.
+  Result<Adopted> adopt();
+  /// The part's memory; nullptr where there is none of that name and index.
+  void* address(std::string_view name, int index, std::size_t* bytes) const;
+  /// REQUIRES: adopt() has succeeded, and `step` is above the last one.
+  Result<Action> step(std::uint64_t step);
+  std::uint64_t last_step() const noexcept { return last_step_; }
+  /// Whether the connection to the shim has ended, rather than been answered by a refusal.
+  bool is_lost() const noexcept { return is_lost_; }
+
+ private:
+  Session() = default;
+  Result<void> adopt_alone();
+  Result<Message> ask_shim(Op op, std::string_view body, Deadline deadline = Deadline::max());
+  ControlPage& page() const noexcept { return *reinterpret_cast<ControlPage*>(arena_->data()); }
+
+  Channel channel_;  ///< closed where the session is alone
+  std::optional<Arena> arena_;
+  Registry registry_;
+  std::vector<Entry> entries_;  ///< as declared: address 0 in the arena
+  std::optional<Adopted> adopted_;
+  std::uint64_t next_address_ = std::uint64_t{1} << 62;
+  std::uint64_t last_step_ = 0;
+  bool is_lost_ = false;
+};
+
+}  // namespace swell::runtime

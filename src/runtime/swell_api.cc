@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The C boundary: checks arguments, catches everything, and turns sentences into errno and swell_last_error().
+#include "runtime/swell.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "runtime/session.h"
+
+using namespace swell;
+using namespace swell::runtime;
+
+struct swell_session {
+  std::unique_ptr<Session> session;
+  std::string error;
+};
+
+namespace {
+
+thread_local std::string open_error;
+
+static_assert(SWELL_MAX_DIMS == kMaxDims);
+static_assert(static_cast<int>(Kind::data_position) == SWELL_DATA_POSITION && static_cast<int>(DType::f64) == SWELL_F64);
+static_assert(static_cast<int>(Session::Action::checkpoint) == SWELL_CHECKPOINT);
+
+int fail(swell_session_t* session, int code, std::string why) noexcept {
+  session->error = std::move(why);
+  return -code;
+}
+
+/// Runs `body`, which returns 0 or more or a negative errno; what it throws becomes one.
+template <typename Body>
+int guarded(std::string& error, Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    error.clear();  // takes no memory
+    return -ENOMEM;
+  } catch (const std::exception& problem) {
+    try {
+      error = problem.what();
+    } catch (...) {
+      error.clear();
+    }
+    return -EIO;
+  } catch (...) {
+    error.clear();
+    return -EIO;
+  }
+}
+
+Result<Entry> entry_of(const swell_tensor_t& tensor) {
+  const auto has = [&](std::uint64_t bit) { return (tensor.field_mask & bit) != 0; };
+  Entry entry;
+  if (tensor.name == nullptr) return Error("a tensor has no name");
+  entry.tensor.name = tensor.name;
+  const auto bad = [&](const char* what) { return Error("tensor " + entry.tensor.name + ": " + what); };
+  if (tensor.dims < 1 || tensor.dims > SWELL_MAX_DIMS) return bad("dims must be 1 to 8; a scalar is of shape 1");
+  if (tensor.dtype < 0 || tensor.dtype >= kDTypes) return bad("its dtype is none of swell_dtype_t");
+  entry.tensor.dtype = static_cast<DType>(tensor.dtype);
+  if (has(SWELL_TENSOR_KIND)) {
+    if (tensor.kind < 0 || tensor.kind >= kKinds) return bad("its kind is none of swell_kind_t");
+    entry.tensor.kind = static_cast<Kind>(tensor.kind);
+  }
+  if (has(SWELL_TENSOR_LAYER)) entry.tensor.layer = tensor.layer;
+  entry.tensor.optional = has(SWELL_TENSOR_OPTIONAL) && tensor.optional != 0;
+  entry.tensor.shape.assign(tensor.shape, tensor.shape + tensor.dims);
+  if (auto good = element_count(entry.tensor.shape); !good) return good.error().while_doing("tensor " + entry.tensor.name);
+  entry.part = Part::whole(entry.tensor.shape);
+  if (has(SWELL_TENSOR_BLOCK)) {
+    const Part block{Shape(tensor.begin, tensor.begin + tensor.dims), Shape(tensor.end, tensor.end + tensor.dims), 0, 1};
+    // Before its elements are counted: a product of what is out of bounds could overflow.
+    if (auto good = check(block, entry.tensor.shape); !good) return good.error().while_doing("tensor " + entry.tensor.name);
+    entry.part = Part::block(block.begin, block.end);
+  }
+  if (has(SWELL_TENSOR_RANGE)) {
+    entry.part.flat_begin = tensor.flat_begin;
+    entry.part.flat_end = tensor.flat_end;
+  }
+  if (has(SWELL_TENSOR_ALIAS)) {
+    if (tensor.alias_of == nullptr) return bad("alias_of is NULL although its bit is set");
+    entry.alias_of = tensor.alias_of;
+  }
+  if (has(SWELL_TENSOR_ADDRESS)) {
+    if (tensor.address == nullptr) return bad("address is NULL although its bit is set");
+    entry.address = reinterpret_cast<std::uintptr_t>(tensor.address);
+  }
+  return entry;
+}
+
+}  // namespace
+
+#define SWELL_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+SWELL_EXPORT int swell_api_version(void) { return SWELL_API_VERSION; }
+
+SWELL_EXPORT int swell_open(const swell_open_params_t* params, swell_session_t** session) {
+  return guarded(open_error, [&] {
+    open_error.clear();
+    if (session == nullptr) {
+      open_error = "session is NULL; it is where the new session goes";
+      return -EINVAL;
+    }
+    *session = nullptr;
+    std::string socket;
+    if (const char* set = std::getenv("SWELL_RUNTIME"); set != nullptr) socket = set;
+    if (params != nullptr && (params->field_mask & SWELL_OPEN_SOCKET) != 0) {
+      if (params->socket == nullptr) {
+        open_error = "socket is NULL although its bit is set";
+        return -EINVAL;
+      }
+      socket = params->socket;
+    }
+    auto opened = Session::open(socket);
+    if (!opened) {
+      open_error = opened.error().message();
+      return -ECONNREFUSED;
+    }
+    *session = new swell_session{std::move(*opened), {}};
+    return 0;
+  });
+}
+
+SWELL_EXPORT int swell_register(swell_session_t* session, const swell_tensor_t* tensor) {
+  if (session == nullptr || tensor == nullptr) return -EINVAL;
+  return guarded(session->error, [&] {
+    if (session->session->has_adopted()) return fail(session, EBUSY, "tensors are registered before swell_adopt()");
+    auto entry = entry_of(*tensor);
+    if (!entry) return fail(session, EINVAL, entry.error().message());
+    if (auto good = session->session->add(std::move(*entry)); !good) return fail(session, EINVAL, good.error().message());
+    return 0;
+  });
+}
+
+SWELL_EXPORT int swell_adopt(swell_session_t* session, swell_epoch_t* epoch) {
+  if (session == nullptr) return -EINVAL;
+  return guarded(session->error, [&] {
+    if (session->session->has_adopted()) return fail(session, EBUSY, "this session has adopted its state already");
+    const auto adopted = session->session->adopt();
+    if (!adopted) {
+      const std::string& why = adopted.error().message();
+      return fail(session, session->session->is_lost() ? ECONNRESET : why == kCalledOff ? ECANCELED : EINVAL, why);
+    }
+    if (epoch != nullptr) *epoch = {adopted->epoch, adopted->step, adopted->fresh ? 1 : 0};
+    return 0;
+  });
+}
+
+SWELL_EXPORT int swell_address(swell_session_t* session, const char* name, int index, void** address, size_t* bytes) {
+  if (session == nullptr || name == nullptr || address == nullptr || index < 0) return -EINVAL;
+  return guarded(session->error, [&] {
+    if (!session->session->has_adopted()) return fail(session, EAGAIN, "tensors have addresses after swell_adopt()");
+    *address = session->session->address(name, index, bytes);
+    if (*address == nullptr) return fail(session, ENOENT, "no part " + std::to_string(index) + " of a tensor " + name + " is registered");
+    return 0;
+  });
+}
+
+SWELL_EXPORT int swell_step(swell_session_t* session, uint64_t step) {
+  if (session == nullptr) return -EINVAL;
+  return guarded(session->error, [&] {
+    if (!session->session->has_adopted()) return fail(session, EAGAIN, "steps begin after swell_adopt()");
+    if (session->session->is_lost()) return fail(session, ECONNRESET, "the shim is gone; no switch is possible any more");
+    if (step <= session->session->last_step())
+      return fail(session, EINVAL, "step " + std::to_string(step) + " follows step " + std::to_string(session->session->last_step()) + "; steps rise");
+    const auto action = session->session->step(step);
+    if (action) return static_cast<int>(*action);
+    return fail(session, ECONNRESET, action.error().message());
+  });
+}
+
+SWELL_EXPORT void swell_close(swell_session_t* session) { delete session; }
+
+SWELL_EXPORT const char* swell_last_error(const swell_session_t* session) {
+  return session == nullptr ? open_error.c_str() : session->error.c_str();
+}
+
+}  // extern "C"

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/switch_machine.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace swell::runtime {
+
+const char* SwitchMachine::to_text(Phase phase) noexcept {
+  static constexpr const char* names[] = {"prepare", "quiesce", "move", "commit", "committed", "aborted"};
+  return names[static_cast<int>(phase)];
+}
+
+void SwitchMachine::count(std::size_t shim) {
+  answered_[shim] = true;
+  if (!std::all_of(answered_.begin(), answered_.end(), [](bool one) { return one; })) return;
+  phase_ = static_cast<Phase>(static_cast<int>(phase_) + 1);
+  if (phase_ == Phase::move && step_ == kNoStep) return abort("no shim of the old plan has stopped at a step");
+  if (!is_over()) answered_.assign(answered_.size(), false);
+}
+
+void SwitchMachine::abort(std::string why) {
+  phase_ = Phase::aborted;
+  why_ = std::move(why);
+}
+
+void SwitchMachine::prepared(std::size_t shim, const Prepared& answer) {
+  if (phase_ != Phase::prepare || answered_[shim]) return;
+  if (digest_.value_or(answer.digest) != answer.digest)
+    return abort(fmt::format("shim {} has another migration plan: {:016x}, not {:016x}", shim, answer.digest, *digest_));
+  digest_ = answer.digest;
+  count(shim);
+}
+
+void SwitchMachine::quiesced(std::size_t shim, std::uint64_t step) {
+  if (phase_ != Phase::quiesce || answered_[shim]) return;
+  if (step != kNoStep && step_ != kNoStep && step != step_)
+    return abort(fmt::format("shim {} stopped at step {}, another at step {}", shim, step, step_));
+  if (step != kNoStep) step_ = step;
+  count(shim);
+}
+
+void SwitchMachine::moved(std::size_t shim) {
+  if (phase_ == Phase::move && !answered_[shim]) count(shim);
+}
+
+void SwitchMachine::committed(std::size_t shim) {
+  if (phase_ == Phase::commit && !answered_[shim]) count(shim);
+}
+
+void SwitchMachine::failed(std::size_t shim, const std::string& why) {
+  if (is_over() || answered_[shim]) return;
+  if (phase_ != Phase::commit) return abort(fmt::format("shim {}: {}", shim, why));
+  // Commit goes to all once all have moved: the epoch is the new one, without this shim.
+  if (why_.empty()) why_ = fmt::format("shim {}: {}", shim, why);
+  lost_.push_back(shim);
+  count(shim);
+}
+
+}  // namespace swell::runtime

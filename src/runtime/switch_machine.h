@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "runtime/messages.h"
+
+namespace swell::runtime {
+
+/// The two phases of a switch from one epoch to the next, without sockets or clock: told what each shim answered, it says
+/// what to ask all of them next. Prepare, quiesce, move and commit go to all shims of both epochs; one failure before
+/// the commit is an abort of all; after it there is no way back, and a failure is a lost worker of the new epoch.
+class SwitchMachine {
+ public:
+  enum class Phase { prepare, quiesce, move, commit, committed, aborted };
+  static const char* to_text(Phase phase) noexcept;
+
+  explicit SwitchMachine(std::size_t shims) : answered_(shims) {}
+
+  Phase phase() const noexcept { return phase_; }
+  bool is_over() const noexcept { return phase_ == Phase::committed || phase_ == Phase::aborted; }
+  /// Whether the shim has yet to answer in this phase.
+  bool is_awaited(std::size_t shim) const noexcept { return !is_over() && !answered_[shim]; }
+
+  /// Answers, each in its own phase. The digests, and the steps that are not kNoStep, must be equal.
+  void prepared(std::size_t shim, const Prepared& answer);
+  void quiesced(std::size_t shim, std::uint64_t step);
+  void moved(std::size_t shim);
+  void committed(std::size_t shim);
+  /// A refusal, a lost connection, or no answer within the time limit.
+  void failed(std::size_t shim, const std::string& why);
+
+  /// Of the boundary at which all stopped. REQUIRES: the phase is move or later, and not aborted.
+  std::uint64_t step() const noexcept { return step_; }
+  /// The first failure; empty: there was none.
+  const std::string& why() const noexcept { return why_; }
+  /// Shims that did not answer the commit.
+  const std::vector<std::size_t>& lost() const noexcept { return lost_; }
+
+ private:
+  void count(std::size_t shim);
+  void abort(std::string why);
+  Phase phase_ = Phase::prepare;
+  std::vector<bool> answered_;
+  std::optional<std::uint64_t> digest_;
+  std::uint64_t step_ = kNoStep;
+  std::string why_;
+  std::vector<std::size_t> lost_;
+};
+
+}  // namespace swell::runtime

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <sys/types.h>
+
+#include "core/result.h"
+#include "runtime/arena.h"
+#include "runtime/channel.h"
+
+namespace swell::runtime {
+
+/// Bytes one after the other both where they come from and where they go: offsets in an arena, or addresses in a program.
+struct Run {
+  std::uint64_t from = 0, to = 0, bytes = 0;
+};
+
+/// Where bytes go, or are looked at again: an arena of this process, or the memory of a program of this user.
+class Sink {
+ public:
+  static Sink arena(const Arena& arena) noexcept { return Sink(&arena, 0); }
+  static Sink program(pid_t pid) noexcept { return Sink(nullptr, pid); }
+  /// The bytes themselves where they can be written directly; nullptr: by write().
+  std::byte* direct(std::uint64_t at, std::uint64_t bytes) const noexcept {
+    return arena_ != nullptr && arena_->has(at, bytes) ? arena_->data() + at : nullptr;
+  }
+  Result<void> write(std::uint64_t at, const std::byte* bytes, std::size_t count) const;
+  Result<void> read(std::uint64_t at, std::byte* bytes, std::size_t count) const;
+  /// xxHash of the runs' bytes at their destinations, in their order.
+  Result<std::uint64_t> hash_of(std::span<const Run> runs) const;
+
+ private:
+  Sink(const Arena* arena, pid_t pid) noexcept : arena_(arena), pid_(pid) {}
+  const Arena* arena_;
+  pid_t pid_;
+};
+
+/// A way to get bytes of another rank's state. Each takes no memory beyond kStaging. One thread at a time.
+class Transport {
+ public:
+  static constexpr std::size_t kStaging = std::size_t{1} << 20;
+  virtual ~Transport() = default;
+  /// For events and logs: "mapped arena", ...
+  virtual const char* name() const noexcept = 0;
+  /// Copies the runs. Returns the xxHash of their bytes, in their order, as the source has them, where `verify`; else 0.
+  virtual Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) = 0;
+};
+
+/// From an arena that is mapped here: one copy, no system call.
+std::unique_ptr<Transport> from_mapped(std::shared_ptr<const Arena> arena);
+/// From the memory of a running program of this user, by process_vm_readv.
+std::unique_ptr<Transport> from_program(pid_t pid);
+/// From another node's shim: its arena, or its program's memory. The hash is the sender's.
+std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory);
+
+/// The other side of from_network(): answers one request for bytes of `source`. An error is the channel's, which is of no
+/// use any more; a request that cannot be served, or for a run that is not `allowed`, is answered by a refusal.
+Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source, const std::function<bool(const Run&)>& allowed);
+/// Whether a request is for the program's own memory rather than the arena.
+bool wants_program_memory(std::string_view request) noexcept;
+
+/// Messages between both sides.
+inline constexpr std::uint16_t kReadOp = 21, kDoneOp = 100, kRefusedOp = 101;
+
+}  // namespace swell::runtime

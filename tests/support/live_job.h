@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <spawn.h>
+#include <string>
+#include <sys/wait.h>
+#include <vector>
+
+#include "runtime/coordinator.h"
+#include "runtime/keeper.h"
+#include "support/random_worlds.h"
+
+namespace support {
+
+namespace fs = std::filesystem;
+using runtime::Keeper;
+using runtime::Shim;
+
+struct PlanShape {
+  int pp = 1, dp = 1, tp = 1, zero = 0;
+  int ranks() const { return pp * dp * tp; }
+};
+
+/// A job on this host: shims in this process, programs as real processes, of examples/regression.
+class LiveJob {
+ public:
+  static constexpr const char* kKey = "a key of one job, 32 bytes long..";
+
+  /// `apart`: each shim takes the others for shims of other hosts, and so reaches them by TCP on loopback.
+  LiveJob(std::string program, int shims, std::vector<std::string> arguments, bool apart = false) : program_(std::move(program)), arguments_(std::move(arguments)) {
+    std::string pattern = fs::temp_directory_path() / "swell-live-XXXXXX";
+    if (mkdtemp(pattern.data()) == nullptr) std::abort();
+    folder_ = pattern;
+    for (int i = 0; i < shims; ++i) {
+      Keeper::Options options;
+      options.unix_socket = folder_ + "/" + std::to_string(i) + "/socket";
+      options.tcp_host = "127.0.0.1";
+      options.key = kKey;
+      if (apart) options.host = "host " + std::to_string(i);
+      options.arena_bytes = std::uint64_t{16} << 30;
+      keepers.push_back(std::move(Keeper::start(std::move(options)).value()));
+      shims_.push_back({keepers.back()->unix_socket(), "", {i / kDevices, i % kDevices}});
+    }
+  }
+  ~LiveJob() {
+    for (auto& [pid, status] : programs_)
+      if (!status) kill(pid, SIGKILL);
+    for (auto& [pid, status] : programs_)
+      if (!status) waitpid(pid, nullptr, 0);
+    keepers.clear();
+    fs::remove_all(folder_);
+  }
+  LiveJob(const LiveJob&) = delete;
+  LiveJob& operator=(const LiveJob&) = delete;
+
+  static cluster::Cluster cluster() { return host_cluster(4, kDevices); }
+  /// The first ranks of a plan's shims, or those from `first` on.
+  std::vector<Shim> shims(const PlanShape& plan, int first = 0) const {
+    return {shims_.begin() + first, shims_.begin() + first + plan.ranks()};
+  }
+  const std::string& folder() const { return folder_; }
+
+  /// One process a rank.
+  std::vector<pid_t> start(const PlanShape& plan, int first = 0) {
+    std::vector<pid_t> started;
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+      std::vector<std::string> environment{"RANK=" + std::to_string(rank), "SWELL_RUNTIME=" + shims_[static_cast<std::size_t>(first + rank)].unix_socket,
+                                           "PLAN=" + std::to_string(plan.pp) + "," + std::to_string(plan.dp) + "," + std::to_string(plan.tp) + "," +
+                                               std::to_string(plan.zero)};
+      if (const char* options = std::getenv("TSAN_OPTIONS")) environment.push_back(std::string("TSAN_OPTIONS=") + options);
+      std::vector<char*> argv{program_.data()}, envp;
+      for (std::string& argument : arguments_) argv.push_back(argument.data());
+      for (std::string& variable : environment) envp.push_back(variable.data());
+      argv.push_back(nullptr);
+      envp.push_back(nullptr);
+      pid_t pid = 0;
+      if (posix_spawn(&pid, program_.c_str(), nullptr, nullptr, argv.data(), envp.data()) != 0) std::abort();
+      programs_[pid] = std::nullopt;
+      started.push_back(pid);
+    }
+    return started;
+  }
+  /// Its wait status, once it has ended.
+  int wait(pid_t pid) {
+    auto& status = programs_[pid];
+    if (status) return *status;
+    int found = 0;
+    waitpid(pid, &found, 0);
+    status = found;
+    return found;
+  }
+  void stop(pid_t pid) {
+    kill(pid, SIGKILL);
+    wait(pid);
+  }
+
+  /// Each tensor of a plan as the shims hold it; replicas that differ are an abort.
+  std::map<std::string, std::vector<double>> state(const std::vector<Shim>& ranks) const {
+    std::map<std::string, std::vector<double>> state;
+    std::map<std::string, std::vector<bool>> known;
+    for (const Shim& shim : ranks) {
+      auto channel = runtime::Channel::connect_unix(shim.unix_socket).value();
+      auto passed = ask(channel, runtime::Op::arena, {}).value();
+      const auto bytes = runtime::Reader(passed.body).get<std::uint64_t>();
+      const auto arena = runtime::Arena::map(std::move(passed.fd), bytes).value();
+      const auto table = runtime::read_table(ask(channel, runtime::Op::table, {}).value().body).value();
+      for (const runtime::Held& held : table.second) {
+        const runtime::Part all = runtime::Part::whole(held.entry.tensor.shape);
+        auto& values = state[held.entry.tensor.name];
+        auto& has = known[held.entry.tensor.name];
+        values.resize(static_cast<std::size_t>(all.elements()));
+        has.resize(values.size());
+        const auto* memory = reinterpret_cast<const double*>(arena.data() + held.at);
+        for (const runtime::Box& box : boxes_of(held.entry.part))
+          each_run(box, held.entry.part, all, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+            for (std::int64_t k = 0; k < count; ++k) {
+              const auto at = static_cast<std::size_t>(to + k);
+              if (has[at] && std::memcmp(&values[at], memory + from + k, sizeof(double)) != 0) std::abort();
+              values[at] = memory[from + k];
+              has[at] = true;
+            }
+          });
+      }
+    }
+    return state;
+  }
+
+  runtime::Status status(int shim) const {
+    auto channel = runtime::Channel::connect_unix(shims_[static_cast<std::size_t>(shim)].unix_socket).value();
+    return runtime::read_status(ask(channel, runtime::Op::status, {}).value().body).value();
+  }
+
+  std::vector<std::unique_ptr<Keeper>> keepers;
+
+ private:
+  static constexpr int kDevices = 4;
+  std::string program_, folder_;
+  std::vector<std::string> arguments_;
+  std::vector<Shim> shims_;
+  std::map<pid_t, std::optional<int>> programs_;
+};
+
+}  // namespace support

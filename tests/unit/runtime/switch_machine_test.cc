@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "runtime/switch_machine.h"
+
+#include <criterion/criterion.h>
+
+using namespace swell::runtime;
+using Phase = SwitchMachine::Phase;
+
+namespace {
+
+/// Three shims, of which the last is new; brought up to a phase.
+SwitchMachine in(Phase phase) {
+  SwitchMachine machine(3);
+  for (std::size_t i = 0; i < 3 && phase > Phase::prepare; ++i) machine.prepared(i, {42, 0});
+  for (std::size_t i = 0; i < 3 && phase > Phase::quiesce; ++i) machine.quiesced(i, i < 2 ? 10 : kNoStep);
+  for (std::size_t i = 0; i < 3 && phase > Phase::move; ++i) machine.moved(i);
+  return machine;
+}
+
+}  // namespace
+
+Test(switch_machine, goes_on_only_when_all_have_answered) {
+  SwitchMachine machine = in(Phase::prepare);
+  machine.prepared(0, {42, 0});
+  machine.prepared(0, {42, 0});
+  machine.prepared(2, {42, 0});
+  cr_assert_eq(machine.phase(), Phase::prepare);
+  cr_assert(machine.is_awaited(1) && !machine.is_awaited(0));
+  machine.moved(1);
+  cr_assert_eq(machine.phase(), Phase::prepare, "an answer of another phase counts for nothing");
+  machine.prepared(1, {42, 0});
+  cr_assert_eq(machine.phase(), Phase::quiesce);
+  machine = in(Phase::commit);
+  cr_assert_eq(machine.step(), 10);
+  for (std::size_t i = 0; i < 3; ++i) machine.committed(i);
+  cr_assert_eq(machine.phase(), Phase::committed);
+  cr_assert(machine.why().empty());
+}
+
+Test(switch_machine, one_failure_before_the_commit_aborts) {
+  for (const Phase phase : {Phase::prepare, Phase::quiesce, Phase::move}) {
+    SwitchMachine machine = in(phase);
+    machine.failed(1, "gone");
+    cr_assert_eq(machine.phase(), Phase::aborted);
+    cr_assert_eq(machine.why(), "shim 1: gone");
+    machine.moved(0);
+    machine.committed(0);
+    cr_assert_eq(machine.phase(), Phase::aborted, "nothing brings it back");
+  }
+}
+
+Test(switch_machine, nothing_aborts_a_commit) {
+  SwitchMachine machine = in(Phase::commit);
+  machine.committed(0);
+  machine.failed(1, "gone");
+  cr_assert_eq(machine.phase(), Phase::commit);
+  machine.committed(2);
+  cr_assert_eq(machine.phase(), Phase::committed);
+  cr_assert_eq(machine.lost(), std::vector<std::size_t>{1});
+}
+
+Test(switch_machine, different_plans_or_steps_abort) {
+  SwitchMachine plans(2);
+  plans.prepared(0, {1, 0});
+  plans.prepared(1, {2, 0});
+  cr_assert_eq(plans.why(), "shim 1 has another migration plan: 0000000000000002, not 0000000000000001");
+  SwitchMachine steps = in(Phase::quiesce);
+  steps.quiesced(0, 10);
+  steps.quiesced(1, 11);
+  cr_assert_eq(steps.why(), "shim 1 stopped at step 11, another at step 10");
+  SwitchMachine nobody = in(Phase::quiesce);
+  for (std::size_t i = 0; i < 3; ++i) nobody.quiesced(i, kNoStep);
+  cr_assert_eq(nobody.why(), "no shim of the old plan has stopped at a step");
+}
