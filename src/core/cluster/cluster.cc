@@ -28,7 +28,21 @@ Result<void> check_node(const Node& node, std::size_t types) {
       return Error(fmt::format("node {} has a GPU of type number {}; there are {} types", node.name, type, types));
   if (!(node.network_bytes_per_s > 0))
     return Error(fmt::format("node {} has no network bandwidth; it must be above 0", node.name));
+  if (node.network_cards < 0) return Error(fmt::format("node {} has {} network cards; it must be 0 or more", node.name, node.network_cards));
+  if (!(node.link_bytes_per_s >= 0)) return Error(fmt::format("node {}: its link's bandwidth must be 0 or more", node.name));
   return {};
+}
+
+/// The index of `type` with another link. A slower link saturates with smaller messages.
+int with_link(std::vector<GpuType>& types, int type, double link) {
+  GpuType variant = types[static_cast<std::size_t>(type)];
+  if (variant.link_bytes_per_s == link) return type;
+  variant.link_saturation_bytes = std::max(2.0, variant.link_saturation_bytes * std::min(1.0, link / variant.link_bytes_per_s));
+  variant.link_bytes_per_s = link;
+  const auto found = std::find(types.begin(), types.end(), variant);
+  if (found != types.end()) return static_cast<int>(found - types.begin());
+  types.push_back(std::move(variant));
+  return static_cast<int>(types.size()) - 1;
 }
 
 }  // namespace
@@ -41,8 +55,11 @@ Result<Cluster> Cluster::make(std::string name, std::vector<GpuType> types, std:
     return Error(fmt::format("the cross-rack factor is {:g}; it must be above 0 and at most 1", cross_rack_factor));
   for (const GpuType& type : types)
     if (auto good = check_type(type); !good) return good.error();
-  for (const Node& node : nodes) {
-    if (auto good = check_node(node, types.size()); !good) return good.error();
+  const std::size_t described = types.size();
+  for (Node& node : nodes) {
+    if (auto good = check_node(node, described); !good) return good.error();
+    if (node.link_bytes_per_s > 0)
+      for (int& type : node.gpus) type = with_link(types, type, node.link_bytes_per_s);
     if (!made.node_by_name_.emplace(node.name, static_cast<int>(made.slowest_link_.size())).second)
       return Error(fmt::format("node {} is listed twice", node.name));
     double slowest = types[static_cast<std::size_t>(node.gpus[0])].link_bytes_per_s;
@@ -93,13 +110,12 @@ std::optional<int> Cluster::find_type(std::string_view name) const {
   return std::nullopt;
 }
 
-double Cluster::node_bandwidth(int a, int b) const noexcept {
-  if (a == b) return slowest_link_[static_cast<std::size_t>(a)];
+/// `network`: what the ends can bring onto the network; `all_cards`: they use all that there are.
+double Cluster::between(int a, int b, double network, bool all_cards) const noexcept {
   if (!measured_.empty()) {
     const auto found = measured_.find(std::minmax(a, b));
-    if (found != measured_.end()) return found->second;
+    if (found != measured_.end()) return all_cards ? found->second : std::min(found->second, network);
   }
-  const double network = std::min(node(a).network_bytes_per_s, node(b).network_bytes_per_s);
   if (!classes_.share.empty()) {
     const std::vector<int>& mine = classes_.groups[static_cast<std::size_t>(a)];
     const std::vector<int>& theirs = classes_.groups[static_cast<std::size_t>(b)];
@@ -111,8 +127,25 @@ double Cluster::node_bandwidth(int a, int b) const noexcept {
   return node(a).rack == node(b).rack ? network : network * cross_rack_factor_;
 }
 
+double Cluster::node_bandwidth(int a, int b) const noexcept {
+  if (a == b) return slowest_link_[static_cast<std::size_t>(a)];
+  return between(a, b, std::min(node(a).network_bytes_per_s, node(b).network_bytes_per_s), true);
+}
+
+double Cluster::network_reach(int index, int gpus) const noexcept {
+  const Node& from = node(index);
+  const int all = static_cast<int>(from.gpus.size());
+  const int cards = from.network_cards > 0 ? std::min(from.network_cards, all) : all;
+  return from.network_bytes_per_s * std::min(1.0, static_cast<double>(gpus) / cards);
+}
+
+double Cluster::network_bandwidth(int a, int gpus_a, int b, int gpus_b) const noexcept {
+  const bool all = gpus_a >= static_cast<int>(node(a).gpus.size()) && gpus_b >= static_cast<int>(node(b).gpus.size());
+  return between(a, b, std::min(network_reach(a, gpus_a), network_reach(b, gpus_b)), all);
+}
+
 double Cluster::effective_bandwidth(GpuRef a, GpuRef b) const noexcept {
-  if (a.node != b.node) return node_bandwidth(a.node, b.node);
+  if (a.node != b.node) return network_bandwidth(a.node, 1, b.node, 1);
   return std::min(type(type_of(a)).link_bytes_per_s, type(type_of(b)).link_bytes_per_s);
 }
 

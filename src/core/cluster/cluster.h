@@ -24,6 +24,8 @@ struct Node {
   int rack = 0;
   std::vector<int> gpus;           ///< indexes into Cluster::types, by GPU index on the node
   double network_bytes_per_s = 0;  ///< all its network cards together, one direction
+  int network_cards = 0;           ///< that share it evenly; 0: one for each GPU
+  double link_bytes_per_s = 0;     ///< between its GPUs, where it is not that of their type; 0: it is
 };
 
 /// One GPU, by position.
@@ -48,6 +50,8 @@ struct DistanceClasses {
 class Cluster {
  public:
   /// What is wrong in the description is named: no nodes, an unknown type, a bandwidth of 0, ...
+  /// A node whose link is not that of its GPUs' type gets a variant of the type with that link: another
+  /// index, the same name.
   /// `cross_rack_factor`: share of the network bandwidth left between racks, above 0, at most 1.
   /// `measured`: calibrated bandwidths between two nodes, bytes a second, which override the rest.
   static Result<Cluster> make(std::string name, std::vector<GpuType> types, std::vector<Node> nodes,
@@ -78,7 +82,12 @@ class Cluster {
   /// racks times the cross-rack factor; or what was measured. Within a node: the slowest link of
   /// its GPUs. Suika's k_bw.
   double node_bandwidth(int a, int b) const noexcept;
-  /// Bytes a second between two different GPUs: their node's link, or the network of their nodes.
+  /// Bytes a second that `gpus` GPUs of a node can bring onto the network together: a card each, or what
+  /// cards there are.
+  double network_reach(int node, int gpus) const noexcept;
+  /// The same between two nodes for so many GPUs of each. All of them: node_bandwidth().
+  double network_bandwidth(int a, int gpus_a, int b, int gpus_b) const noexcept;
+  /// Bytes a second between two different GPUs: their node's link, or a card of each of their nodes.
   /// Suika's EffectiveBandwidth.
   double effective_bandwidth(GpuRef a, GpuRef b) const noexcept;
   /// Whether bandwidth depends on node and rack alone, with nothing measured and no classes.
@@ -86,6 +95,7 @@ class Cluster {
 
  private:
   Cluster() = default;
+  double between(int a, int b, double network, bool all_cards) const noexcept;
   std::string name_;
   std::vector<GpuType> types_;
   std::vector<Node> nodes_;

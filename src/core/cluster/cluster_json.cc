@@ -65,6 +65,16 @@ Result<Node> read_node(const Json& json, std::vector<GpuType>& types) {
   auto network = json.number_at("network_gbytes_per_s", 0, kMaxRate);
   if (!network) return network.error().while_doing("node " + node.name);
   node.network_bytes_per_s = *network * GB;
+  if (json.has("network_cards")) {
+    auto cards = json.integer_at("network_cards", 1, 64);
+    if (!cards) return cards.error().while_doing("node " + node.name);
+    node.network_cards = static_cast<int>(*cards);
+  }
+  if (json.has("link_gbytes_per_s")) {
+    auto link = json.number_at("link_gbytes_per_s", 0, kMost);
+    if (!link) return link.error().while_doing("node " + node.name);
+    node.link_bytes_per_s = *link * GB;
+  }
   for (const Json& part : json.at("gpus").items()) {
     auto type_name = part.string_at("type");
     if (!type_name) return type_name.error().while_doing("node " + node.name);
@@ -148,7 +158,9 @@ Result<Cluster> Cluster::from_json(const Json& json) {
 
 Json Cluster::to_json() const {
   Json types = Json::array();
-  for (const GpuType& type : types_)
+  for (std::size_t i = 0; i < types_.size(); ++i) {
+    const GpuType& type = types_[i];
+    if (*find_type(type.name) != static_cast<int>(i)) continue;  // a variant: its node says so
     types.append(Json::object({{"name", type.name},
                                {"fp32_tflops", type.fp32_tflops},
                                {"fp16_tflops", type.fp16_tflops},
@@ -158,6 +170,7 @@ Json Cluster::to_json() const {
                                {"hbm_gbytes_per_s", type.hbm_bytes_per_s / GB},
                                {"link_gbytes_per_s", type.link_bytes_per_s / GB},
                                {"link_saturation_mb", type.link_saturation_bytes / 1e6}}));
+  }
   Json nodes = Json::array();
   for (const Node& node : nodes_) {
     Json gpus = Json::array();
@@ -171,6 +184,8 @@ Json Cluster::to_json() const {
                                  {"rack", node.rack},
                                  {"network_gbytes_per_s", node.network_bytes_per_s / GB},
                                  {"gpus", gpus}});
+    if (node.network_cards > 0) written.set("network_cards", node.network_cards);
+    if (node.link_bytes_per_s > 0) written.set("link_gbytes_per_s", node.link_bytes_per_s / GB);
     if (!classes_.share.empty()) written.set("groups", Json::array_of(classes_.groups[nodes.size()]));
     nodes.append(written);
   }

@@ -55,6 +55,10 @@ Result<Cluster> Fabric::to_cluster(std::string name, const std::vector<GpuType>&
       made.gpus.push_back(*index);
     }
     made.network_bytes_per_s = network_or_default(i);
+    if (network(i) > 0)
+      made.network_cards = static_cast<int>(std::count_if(from.description->ports.begin(), from.description->ports.end(),
+                                                          [](const PortDescription& port) { return port.bytes_per_s > 0; }));
+    if (const Figure link = bandwidth(i, i); count > 1 && link.source == Source::description) made.link_bytes_per_s = link.bytes_per_s;
     std::vector<int> groups;
     for (int level = 1; level <= levels_; ++level) groups.push_back(group(i, level));
     classes.groups.push_back(std::move(groups));

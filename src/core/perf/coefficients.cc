@@ -26,12 +26,15 @@ void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen, cons
   std::size_t from = 0;
   while (from < seen.size() && !seen[from]) ++from;
   if (from == seen.size()) return;
-  const TypeCoefficients known = coefficients.types[from];
   auto speed = [&](std::size_t type) { return cluster.type(static_cast<int>(type)).tflops(cluster::Precision::bf16); };
   for (std::size_t type = 0; type < seen.size(); ++type) {
     if (seen[type]) continue;
-    const double slower = speed(from) / speed(type);
-    coefficients.types[type] = {known.comp_s * slower, known.backward, known.optim_s * slower, known.overlap};
+    std::size_t known = from;  // the same GPU with other links is nearer than any other
+    for (std::size_t other = 0; other < seen.size(); ++other)
+      if (seen[other] && cluster.type(static_cast<int>(other)).name == cluster.type(static_cast<int>(type)).name) known = other;
+    const TypeCoefficients& k = coefficients.types[known];
+    const double slower = speed(known) / speed(type);
+    coefficients.types[type] = {k.comp_s * slower, k.backward, k.optim_s * slower, k.overlap};
   }
 }
 

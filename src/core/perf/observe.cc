@@ -12,6 +12,7 @@ Profile observe(const plan::Layout& layout, const models::Model& model, const cl
   profile.plan = plan::name_all(layout, cluster);
   profile.activ_bytes = k.activ_bytes;
   profile.whole_activations = k.activ_np_bytes / k.activ_bytes;
+  profile.tied_embedding = k.tied_embedding;
   profile.last_activ_p_bytes = k.last.activ_p_bytes;
   for (int i = 0; i < layout.pp(); ++i) {
     const auto& stage = layout.stages[static_cast<std::size_t>(i)];
@@ -37,7 +38,7 @@ Profile observe(const plan::Layout& layout, const models::Model& model, const cl
         seen.extra_state_bytes += extras.param_optim_bytes / stage.tp;
       };
       if (i == 0) add(k.first);
-      if (i == layout.pp() - 1) add(k.last);
+      if (i == layout.pp() - 1 && !(k.tied_embedding && i == 0)) add(k.last);
       const PeakMemory peak = memory.peak(i, layout.pp(), layout.micro_batches, stage.layers, stage.tp, group.local_batch, group.type);
       seen.peak_bytes = peak.total() - peak.overhead;
       profile.groups.push_back(seen);

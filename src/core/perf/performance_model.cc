@@ -7,38 +7,63 @@ namespace swell::perf {
 
 namespace {
 
-/// The slowest pair where bandwidth follows from node and rack: linear in the groups.
+/// What one node has of a stage.
+struct NodeShare {
+  int groups = 0;
+  double link = std::numeric_limits<double>::infinity();  ///< the slowest of its groups' types
+  void add(const cluster::Cluster& cluster, const plan::GroupLayout& group) noexcept {
+    ++groups;
+    link = std::min(link, cluster.type(group.type).link_bytes_per_s);
+  }
+};
+
+NodeShare share_of(const cluster::Cluster& cluster, const plan::StageLayout& stage, int node) noexcept {
+  NodeShare share;
+  for (const plan::GroupLayout& group : stage.groups)
+    if (group.node == node) share.add(cluster, group);
+  return share;
+}
+
+/// The slowest pair where bandwidth follows from node and rack: linear in the groups where they stand by node.
 double regular_bandwidth(const cluster::Cluster& cluster, const plan::StageLayout& stage) noexcept {
   const int first_node = stage.groups[0].node;
   const int first_rack = cluster.node(first_node).rack;
   double link = std::numeric_limits<double>::infinity(), network = link;
-  bool several_nodes = false, several_racks = false;
-  int previous = -1;
-  for (const plan::GroupLayout& group : stage.groups) {
-    const double own_link = cluster.type(group.type).link_bytes_per_s;
-    link = std::min(link, own_link);
-    if (group.node == previous) continue;
-    previous = group.node;
-    network = std::min(network, cluster.node(group.node).network_bytes_per_s);
-    several_nodes |= group.node != first_node;
-    several_racks |= cluster.node(group.node).rack != first_rack;
+  bool several_nodes = false, several_racks = false, by_node = true;
+  for (std::size_t j = 1; j < stage.groups.size(); ++j) by_node &= stage.groups[j].node >= stage.groups[j - 1].node;
+  for (std::size_t j = 0; j < stage.groups.size();) {
+    const int node = stage.groups[j].node;
+    NodeShare share;
+    for (; j < stage.groups.size() && stage.groups[j].node == node; ++j) share.add(cluster, stage.groups[j]);
+    if (!by_node) share = share_of(cluster, stage, node);
+    if (share.groups > 1) link = std::min(link, stage.tp * share.link);
+    network = std::min(network, cluster.network_reach(node, share.groups * stage.tp));
+    several_nodes |= node != first_node;
+    several_racks |= cluster.node(node).rack != first_rack;
   }
-  if (!several_nodes) return stage.tp * link;
-  return several_racks ? network * cluster.cross_rack_factor() : network;
+  if (!several_nodes) return link;
+  return std::min(link, several_racks ? network * cluster.cross_rack_factor() : network);
 }
 
 double pairwise_bandwidth(const cluster::Cluster& cluster, const plan::StageLayout& stage) noexcept {
   double slowest = std::numeric_limits<double>::infinity();
-  for (std::size_t a = 0; a < stage.groups.size(); ++a)
+  const auto repeats = [&](std::size_t j) {  // another group of the same node and type
+    return j > 0 && stage.groups[j].node == stage.groups[j - 1].node && stage.groups[j].type == stage.groups[j - 1].type;
+  };
+  for (std::size_t a = 0; a < stage.groups.size(); ++a) {
+    if (repeats(a)) continue;  // its pairs are those of the one before
+    const auto& one = stage.groups[a];
+    const int own = share_of(cluster, stage, one.node).groups * stage.tp;
     for (std::size_t b = a + 1; b < stage.groups.size(); ++b) {
-      const auto& one = stage.groups[a];
+      if (b > a + 1 && repeats(b)) continue;
       const auto& other = stage.groups[b];
       const double bandwidth =
           one.node == other.node
               ? stage.tp * std::min(cluster.type(one.type).link_bytes_per_s, cluster.type(other.type).link_bytes_per_s)
-              : cluster.node_bandwidth(one.node, other.node);
+              : cluster.network_bandwidth(one.node, own, other.node, share_of(cluster, stage, other.node).groups * stage.tp);
       slowest = std::min(slowest, bandwidth);
     }
+  }
   return slowest;
 }
 

@@ -29,7 +29,7 @@ class PerformanceModel {
   /// Forward plus backward seconds of one layer on a TP group with `local_batch` samples.
   double layer_time(int type, int tp, int local_batch) const noexcept;
   /// Bytes a second one TP group of the stage has for its gradients' ring: the slowest pair's. Two
-  /// groups of one node have `tp` links between them; two nodes share their network cards.
+  /// groups of one node have `tp` links between them; two nodes the network cards of the stage's GPUs there.
   double stage_bandwidth(const plan::StageLayout& stage) const noexcept;
 
   const models::Model& model() const noexcept { return model_; }

@@ -32,6 +32,8 @@ struct Profile {
   /// C_np: activations per layer that TP does not split, in units of activ_bytes (5 for GPT-2 and
   /// Qwen2, 7 for LLaMA2). Needed unless the plan has two TP degrees.
   std::optional<double> whole_activations;
+  /// The output projection is the embedding's own matrix. Otherwise they are two of one size.
+  bool tied_embedding = false;
   double last_activ_p_bytes = 0;  ///< the last stage's extra activations of one sample (logits)
 };
 

@@ -8,7 +8,7 @@ namespace swell::perf {
 namespace {
 
 double bandwidth(const plan::GroupLayout& a, const plan::GroupLayout& b, const cluster::Cluster& cluster) noexcept {
-  if (a.node != b.node) return cluster.node_bandwidth(a.node, b.node);
+  if (a.node != b.node) return cluster.network_bandwidth(a.node, std::popcount(a.gpus), b.node, std::popcount(b.gpus));
   return std::min(cluster.type(a.type).link_bytes_per_s, cluster.type(b.type).link_bytes_per_s);
 }
 

@@ -101,10 +101,14 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     const double per_gpu = static_cast<double>(stage.layers) / stage.tp;
     param.add(per_gpu, seen.layer_param_bytes);
     state.add(per_gpu, seen.layer_state_bytes);
-    // With one stage, everything beside the layers counts as the first stage's.
-    StageExtras* extras = seen.stage == 0 ? &made.first : seen.stage == layout.pp() - 1 ? &made.last : nullptr;
-    if (extras != nullptr) *extras = {seen.extra_param_bytes * stage.tp, seen.extra_state_bytes * stage.tp, 0};
+    // One stage holds embedding and projection, which with more stages the first and the last hold: halves
+    // of what is there, or, where they are one matrix, all of it each.
+    const double part = layout.pp() == 1 && !profile.tied_embedding ? 0.5 : 1.0;
+    const StageExtras extras{part * seen.extra_param_bytes * stage.tp, part * seen.extra_state_bytes * stage.tp, 0};
+    if (seen.stage == 0) made.first = extras;
+    if (seen.stage == layout.pp() - 1) made.last = extras;
   }
+  made.tied_embedding = profile.tied_embedding;
   made.param_bytes = param.value();
   made.param_optim_bytes = state.value();
   made.last.activ_p_bytes = profile.last_activ_p_bytes;

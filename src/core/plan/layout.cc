@@ -20,7 +20,10 @@ Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster) {
         if (index < 0 || index >= cluster::kMaxGpusPerNode) return Error(fmt::format("GPU {} is not on node {}", index, group.node));
         mask |= GpuMask{1} << index;
       }
-      resolved.groups.push_back({*node, *type, group.local_batch, mask});
+      // A node's own links make its GPUs a variant of their type.
+      const int own = group.gpus.empty() || static_cast<std::size_t>(group.gpus[0]) >= cluster.node(*node).gpus.size()
+                          ? *type : cluster.type_of({*node, group.gpus[0]});
+      resolved.groups.push_back({*node, cluster.type(own).name == group.gpu_type ? own : *type, group.local_batch, mask});
     }
     layout.stages.push_back(std::move(resolved));
   }

@@ -33,8 +33,31 @@ Test(cluster, bandwidth_is_the_link_within_a_node_and_the_network_between) {
   const Cluster c = Cluster::make("c", two_types(), {node("a", 0, {0, 0, 1}, 2e11), node("b", 0, {0}, 1e11), node("d", 1, {0}, 2e11)}, 0.5).value();
   cr_assert_eq(c.effective_bandwidth({0, 0}, {0, 1}), 450e9);
   cr_assert_eq(c.effective_bandwidth({0, 0}, {0, 2}), 32e9, "the slower of the two GPUs' links");
-  cr_assert_eq(c.effective_bandwidth({0, 0}, {1, 0}), 1e11, "the slower of the two nodes' networks");
-  cr_assert_eq(c.effective_bandwidth({0, 0}, {2, 0}), 1e11, "half across racks");
+  cr_assert_eq(c.node_bandwidth(0, 1), 1e11, "the slower of the two nodes' networks");
+  cr_assert_eq(c.node_bandwidth(0, 2), 1e11, "half across racks");
+}
+
+Test(cluster, one_gpu_has_one_card_of_its_node) {
+  Node shared = node("d", 0, {0, 0, 0, 0}, 4e11);
+  shared.network_cards = 2;
+  const Cluster c = Cluster::make("c", two_types(), {node("a", 0, {0, 0, 0, 0}, 4e11), node("b", 1, {0, 0, 0, 0}, 4e11), shared}, 0.5).value();
+  cr_assert_eq(c.effective_bandwidth({0, 0}, {2, 3}), 1e11, "a card of four");
+  cr_assert_eq(c.effective_bandwidth({0, 0}, {1, 0}), 0.5e11, "and half of it across racks");
+  cr_assert_eq(c.network_bandwidth(0, 2, 2, 1), 2e11, "two cards; or one of the two that four GPUs share");
+  cr_assert_eq(c.network_bandwidth(0, 4, 2, 4), c.node_bandwidth(0, 2));
+  cr_assert_eq(Cluster::from_json(c.to_json())->to_json().dump(), c.to_json().dump());
+}
+
+Test(cluster, a_nodes_own_link_makes_a_variant_of_its_type) {
+  Node pcie = node("b", 0, {0, 0});
+  pcie.link_bytes_per_s = 55e9;
+  const Cluster c = Cluster::make("c", two_types(), {node("a", 0, {0, 0}), pcie}, 1).value();
+  cr_assert_eq(c.effective_bandwidth({0, 0}, {0, 1}), 450e9);
+  cr_assert_eq(c.effective_bandwidth({1, 0}, {1, 1}), 55e9);
+  cr_assert_eq(c.type(c.type_of({1, 0})).name, c.type(c.type_of({0, 0})).name);
+  const auto read = Cluster::from_json(c.to_json());
+  cr_assert_eq(read->effective_bandwidth({1, 0}, {1, 1}), 55e9);
+  cr_assert_eq(read->to_json().dump(), c.to_json().dump());
 }
 
 Test(cluster, a_measured_bandwidth_overrides_the_description) {

@@ -115,6 +115,20 @@ Test(fabric, the_planner_gets_the_same_figures) {
   cr_assert(Fabric::make(test::dgx_nodes(2, 2)).to_cluster("c")->is_regular(), "racks alone keep the planner's fast way");
 }
 
+// H100s behind PCIe and one card: what the catalogue says of NVLink is not so there.
+Test(fabric, the_planner_gets_the_links_and_cards_that_a_node_publishes) {
+  auto nodes = test::dgx_nodes(1, 2);
+  nodes[1].description->usual_link = {0, 0, LinkKind::pcie, 55e9};
+  nodes[1].description->links.clear();
+  nodes[1].description->ports.resize(2);
+  const Cluster cluster = Fabric::make(nodes).to_cluster("c").value();
+  cr_assert_eq(cluster.effective_bandwidth({0, 0}, {0, 1}), 450e9);
+  cr_assert_eq(cluster.effective_bandwidth({1, 0}, {1, 1}), 55e9);
+  cr_assert_eq(cluster.network_reach(0, 1), 50e9, "one of eight cards");
+  cr_assert_eq(cluster.network_reach(1, 1), 50e9, "one of two");
+  cr_assert_eq(cluster.network_reach(1, 8), 100e9);
+}
+
 Test(fabric, a_type_without_figures_is_named) {
   auto nodes = silent_nodes(1);
   nodes[0].gpu_type = "mi300";

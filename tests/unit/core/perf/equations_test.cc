@@ -3,6 +3,7 @@
 #include "core/perf/equations.h"
 
 #include <criterion/criterion.h>
+#include <random>
 #include <vector>
 
 #include "core/perf/performance_model.h"
@@ -105,11 +106,47 @@ Test(performance_model, the_gradient_ring_runs_at_its_slowest_pair) {
     return p.stage_bandwidth(stage);
   };
   cr_assert_eq(bandwidth(perf, {0, 0}), 450e9);
-  cr_assert_eq(bandwidth(perf, {0, 1}), 1e10);
-  cr_assert_eq(bandwidth(perf, {0, 2}), 1e10, "across racks: half of 20 GB/s");
-  cr_assert_eq(bandwidth(perf, {0, 1, 2}), 0.5e10);
+  cr_assert_eq(bandwidth(perf, {0, 0, 0, 0, 1, 1}), 1e10);
+  cr_assert_eq(bandwidth(perf, {0, 1}), 5e9, "one card of four, one of two");
+  cr_assert_eq(bandwidth(perf, {0, 0, 0, 0, 2, 2}), 1e10, "across racks: half of 20 GB/s");
+  cr_assert_eq(bandwidth(perf, {0, 0, 0, 0, 1, 1, 2, 2}), 0.5e10);
   const Cluster measured = Cluster::make("c", {h100}, racks.nodes(), 0.5, {{{0, 1}, 3e9}}).value();
-  cr_assert_eq(bandwidth(PerformanceModel(model, measured, k), {0, 1, 2}), 3e9);
+  cr_assert_eq(bandwidth(PerformanceModel(model, measured, k), {0, 0, 0, 0, 1, 1, 2, 2}), 3e9);
+}
+
+// What an entry about two other nodes changes: the way in which the slowest pair is found, not the pair.
+Test(performance_model, a_measured_pair_elsewhere_changes_no_stage) {
+  using namespace swell::cluster;
+  std::mt19937 random(1);
+  const auto below = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
+  const auto k = support::round_coefficients(3);
+  const auto model = support::small_model();
+  const std::vector<GpuType> types = {*find_gpu_type("h100"), *find_gpu_type("l20"), *find_gpu_type("v100")};
+  int slower_links = 0;
+  for (int round = 0; round < 10000; ++round) {
+    std::vector<Node> nodes;
+    for (int n = 0; n < 6; ++n) {
+      Node node{"n" + std::to_string(n), below(2), {}, 1e9 * (1 + below(400)), below(2) * (1 + below(8)), below(4) == 0 ? 20e9 : 0};
+      const int type = below(3);
+      for (int g = 0; g < 8; ++g) node.gpus.push_back(below(4) == 0 ? below(3) : type);
+      nodes.push_back(node);
+    }
+    const Cluster regular = Cluster::make("c", types, nodes, 0.5).value();
+    const Cluster pairwise = Cluster::make("c", types, nodes, 0.5, {{{4, 5}, 1e9}}).value();
+    plan::StageLayout stage{1, 1 << below(3), {}};
+    for (int n = 0; n < 4; ++n)
+      for (int g = 0; g + stage.tp <= 8; g += stage.tp)
+        if (below(3) > 0) stage.groups.push_back({n, regular.type_of({n, g}), 1, ((plan::GpuMask{1} << stage.tp) - 1) << g});
+    if (stage.dp() < 2) continue;
+    if (below(2) == 0) std::shuffle(stage.groups.begin(), stage.groups.end(), random);
+    auto wide = k;
+    wide.types.resize(regular.types().size(), k.types[0]);
+    const double fast = PerformanceModel(model, regular, wide).stage_bandwidth(stage);
+    const double each = PerformanceModel(model, pairwise, wide).stage_bandwidth(stage);
+    cr_assert(near(fast, each), "round %d: %g, %g", round, fast, each);
+    slower_links += stage.groups.front().node != stage.groups.back().node && fast >= stage.tp * 19e9 && fast <= stage.tp * 151e9;
+  }
+  cr_assert_gt(slower_links, 100);
 }
 
 // Fig. 3: 4 + 4 GPUs as two stages of 2 DP groups with TP 2; 2 more GPUs of node 2 join stage 2 as

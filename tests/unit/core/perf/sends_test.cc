@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kSample = 1e9;     // bytes
 constexpr double kLink = 450e9;     // of an h100
-constexpr double kNetwork = 1.25e9; // 10 Gbit/s
+constexpr double kNetwork = 1.25e9; // 10 Gbit/s a card
 
 /// Groups of one GPU, each on its node with its samples.
 plan::StageLayout stage_of(const std::vector<std::pair<int, int>>& nodes_and_samples) {
@@ -31,7 +31,7 @@ plan::StageLayout stage_of(const std::vector<std::pair<int, int>>& nodes_and_sam
 }
 
 double sent(const std::vector<std::pair<int, int>>& from, const std::vector<std::pair<int, int>>& to) {
-  return send_s(stage_of(from), stage_of(to), kSample, support::h100_nodes(2, 8, kNetwork));
+  return send_s(stage_of(from), stage_of(to), kSample, support::h100_nodes(2, 8, 8 * kNetwork));
 }
 
 IterationTime sum_of(const std::vector<StageTimes>& stages, const std::vector<double>& sends, double micro_batches) {
@@ -112,7 +112,7 @@ Test(sends, pipelines_deeper_than_any_are_summed_too) {
 
 Test(sends, a_plan_of_one_stage_has_none) {
   const auto model = support::small_model();
-  const auto cluster = support::h100_nodes(2, 8, kNetwork);
+  const auto cluster = support::h100_nodes(2, 8, 8 * kNetwork);
   const auto k = support::round_coefficients();
   plan::Layout one{8, {}}, two{8, {}};
   support::add_stage(one, 8, 1, 4, 2);

@@ -12,6 +12,7 @@
 
 using namespace swell;
 using namespace swell::perf;
+using support::near;
 
 namespace {
 
@@ -85,6 +86,28 @@ Test(solve, without_tensor_parallelism_and_with_one_stage) {
   plan::Layout layout{8, {}};
   support::add_stage(layout, 8, 1, 4, 2, 0);
   cr_assert_lt(largest_change(solve(support::observe(layout, support::small_model(), cluster, truth(1)), cluster).value(), truth(1)), 1e-6);
+}
+
+// A model whose embedding weighs as much as two of its layers, on one stage, tells what two stages hold.
+Test(solve, one_stage_tells_the_peaks_of_two) {
+  const auto cluster = support::h100_nodes(2, 8);
+  for (const bool tied : {false, true}) {
+    Coefficients known = truth(1);
+    known.first = known.last = {2 * known.param_bytes, 2 * known.param_optim_bytes, 0};
+    known.last.activ_p_bytes = 1e8;
+    known.tied_embedding = tied;
+    plan::Layout one{8, {}};
+    support::add_stage(one, 8, 2, 4, 2, 0);
+    const auto solved = solve(support::observe(one, support::small_model(), cluster, known), cluster);
+    cr_assert(solved.ok());
+    cr_assert_eq(solved->tied_embedding, tied);
+    const auto model = support::small_model();
+    const PerformanceModel predicted(model, cluster, *solved), real(model, cluster, known);
+    for (int stage = 0; stage < 2; ++stage) {
+      const double mine = MemoryModel(predicted).peak(stage, 2, 8, 4, 2, 4, 0).total(), true_bytes = MemoryModel(real).peak(stage, 2, 8, 4, 2, 4, 0).total();
+      cr_assert(near(mine, true_bytes, 0.03), "tied %d, stage %d: %g, %g", tied, stage, mine, true_bytes);
+    }
+  }
 }
 
 Test(solve, an_unseen_type_is_scaled_by_peak_speed) {

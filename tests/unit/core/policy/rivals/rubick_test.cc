@@ -89,7 +89,7 @@ Test(rubick, who_was_reconfigured_lately_is_left_alone_until_a_job_has_waited_lo
 }
 
 Test(rubick, idle_gpus_go_to_the_steepest_slope) {
-  RivalView on(support::h100_nodes(2, 8, 5e9));
+  RivalView on(support::h100_nodes(2, 8, 40e9));
   const auto flat = on.training(named("gpt2-350m"), {1, 4, 1, 16});
   const auto steep = on.training(named("gpt2-1.3b"), {1, 4, 1, 16});
   on.run(1, *steep, kUsers, 8).started_s = 0;
