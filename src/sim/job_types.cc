@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "sim/judge/judge.h"
+#include "sim/judge/memory.h"
 #include "sim/judge/profiling.h"
 #include "core/planner/symmetric.h"
 #include "sim/basic_plan.h"
@@ -24,12 +25,10 @@ constexpr Row kTable1[] = {
     {"llama2-70b", 'X'}, {"gpt2-175b", 'X'},
 };
 
-/// The fastest symmetric plan on all of the type's GPUs; false where none fits their memory.
-bool tune(JobType& type, const cluster::Cluster& cluster) {
-  const judge::Hardware usual = judge::make_hardware(*type.model, cluster, [](double) { return 1.0; });
-  const auto gpus = first_gpus(type.gpus, cluster);
-  if (!gpus) return false;
-  const perf::PerformanceModel perf(*type.model, cluster, *type.expected);
+/// The fastest symmetric plan on all of the type's GPUs with its number of micro-batches; false where none
+/// fits their memory.
+bool tune_once(JobType& type, const cluster::Cluster& cluster, const GpuSet& gpus) {
+  const judge::Hardware usual = judge::make_hardware(*type.model, cluster, judge::Software::fused(), [](double) { return 1.0; });
   double best = 0;
   const auto degrees = planner::degrees_for(type.model->heads, type.model->global_batch / type.micro_batches);
   for (int tp : degrees.tp)
@@ -37,14 +36,29 @@ bool tune(JobType& type, const cluster::Cluster& cluster) {
       if (type.gpus % (pp * tp) != 0) continue;
       JobType tried = type;
       tried.pp = pp, tried.tp = tp, tried.dp = type.gpus / (pp * tp);
-      const auto layout = basic_layout(tried, *gpus, cluster);
-      if (!layout) continue;
+      const auto layout = basic_layout(tried, gpus, cluster);
+      if (!layout || !judge::fits(*layout, cluster, *type.model, usual.software)) continue;
       const double seconds = judge::execute(*layout, cluster, usual).seconds;
       if (best > 0 && seconds >= best) continue;
       best = seconds;
       type = tried;
     }
   return best > 0;
+}
+
+/// The same; where no plan fits, with more and smaller micro-batches, as a user would make them.
+Result<void> tune(JobType& type, const cluster::Cluster& cluster) {
+  const auto gpus = first_gpus(type.gpus, cluster);
+  if (!gpus)
+    return Error(fmt::format("cluster {} has no even spread of {} GPUs over nodes for model {}; leave its size out of the mix or use larger nodes",
+                             cluster.name(), type.gpus, type.model->name));
+  for (const int given = type.micro_batches; type.micro_batches <= type.model->global_batch; type.micro_batches *= 2) {
+    if (type.model->global_batch % type.micro_batches != 0) break;
+    if (tune_once(type, cluster, *gpus)) return {};
+    if (type.micro_batches > 16 * given) break;
+  }
+  return Error(fmt::format("no plan of model {} on {} GPUs of cluster {} fits their memory; leave its size out of the mix or use GPUs with more memory",
+                           type.model->name, type.gpus, cluster.name()));
 }
 
 }  // namespace
@@ -61,10 +75,21 @@ Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster, bool wit
     type.size = row.size;
     type.gpus = entry->pp * entry->dp * entry->tp;
     type.micro_batches = entry->micro_batches;
-    if (type.gpus <= cluster.gpu_count() && tune(type, cluster)) types.push_back(std::move(type));
+    if (type.gpus > cluster.gpu_count()) continue;  // left_out() names it
+    if (auto good = tune(type, cluster); !good) return good.error();
+    types.push_back(std::move(type));
   }
   if (types.empty()) return Error(fmt::format("no model of Suika's Table 1 fits cluster {}", cluster.name()));
   return types;
+}
+
+std::vector<std::string> left_out(const cluster::Cluster& cluster, bool with_xl) {
+  std::vector<std::string> names;
+  for (const Row& row : kTable1) {
+    const auto entry = models::find_model(row.model);
+    if ((row.size != 'X' || with_xl) && entry && entry->pp * entry->dp * entry->tp > cluster.gpu_count()) names.emplace_back(row.model);
+  }
+  return names;
 }
 
 }  // namespace swell::sim

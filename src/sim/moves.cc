@@ -33,6 +33,15 @@ void pause(State& state, Job& job, double pause_s) {
   state.plan_event(state.now_s + pause_s, Event::Kind::moved, job.spec.id, job.version);
 }
 
+/// The new epoch's programs end with an error in their first iteration. The job goes back to its basic
+/// plan, gives back what it was lent, and is lent nothing any more: whoever plans for it is wrong about it.
+void out_of_memory(State& state, Job& job) {
+  job.barred = true;
+  job.late.clear();
+  for (LentGpus& companion : job.companions) companion.leaving = true;
+  begin_move(state, job, job.basic_plan);
+}
+
 }  // namespace
 
 bool within(const GpuSet& inner, const GpuSet& outer) noexcept {
@@ -89,6 +98,10 @@ void moved(State& state, Job& job) {
   for (const LentGpus& companion : job.companions)
     if (companion.leaving) state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
   std::erase_if(job.companions, [](const LentGpus& companion) { return companion.leaving; });
+  // Where a policy replaces the base scheduler there is no basic plan to go back to: it is counted, and trains on.
+  const bool fits = job.truth.fits(job.current);
+  if (!fits) ++state.outcome.out_of_memory;
+  if (!fits && !state.replaces() && job.current != job.basic_plan) return out_of_memory(state, job);
   state.set_training(job, true);
   state.changed = state.to_decide = true;
   if (!job.late.empty()) reclaim(state, job, std::exchange(job.late, {}), nullptr);

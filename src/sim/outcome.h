@@ -41,6 +41,7 @@ struct Outcome {
   std::vector<double> prediction_errors;  ///< |predicted / true iteration time - 1| of each plan that was taken
   std::vector<double> decision_s;  ///< how long each decision took
   int refused = 0;                 ///< decisions that were out of date when they were applied
+  int out_of_memory = 0;           ///< plans that did not fit, by the judge's count
   int requeues = 0;                ///< jobs that a failed node put back
   long events = 0;
 };

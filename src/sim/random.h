@@ -43,6 +43,6 @@ class Random {
 };
 
 /// What streams are for: the second part of their key.
-enum Purpose : std::uint64_t { kSampling = 1, kModels, kHardware, kNoise, kPredictionError, kLimits, kArrivals, kFailures, kTests };
+enum Purpose : std::uint64_t { kSampling = 1, kModels, kHardware, kNoise, kPredictionError, kLimits, kArrivals, kFailures, kTests, kStragglers };
 
 }  // namespace swell::sim

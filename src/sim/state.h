@@ -58,6 +58,7 @@ struct Job {
   long version = 0;                   ///< rises with every change of plan, GPUs or phase; stamps its events
   long end_stamp = 0;                 ///< of the end event that counts
   std::set<policy::JobId> late;       ///< companions to reclaim once the present move is done
+  bool barred = false;                ///< ran out of memory on lent GPUs; is lent none any more
   bool offered = false;               ///< a policy has decided with this pending job in view
   bool ran = false;
   JobOutcome outcome;

@@ -22,6 +22,9 @@ class Truth {
   /// matter, nor, where nodes are alike, which nodes of a rack.
   double iteration_s(const plan::Layout& layout);
 
+  /// Whether the plan's memory is enough on every GPU, by the judge's count.
+  bool fits(const plan::Layout& layout) const;
+
   /// What solving a profile of `layout` gives: its times are off by 2 % noise, averaged over 5
   /// iterations. `error`: more noise N(0, error) on every solved time and on the bytes that are sent,
   /// as Suika 5.3 injects it. Null where the profile cannot be solved.

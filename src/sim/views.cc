@@ -38,7 +38,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
     view.basic_nodes.push_back(part.node);
     view.basic_gpu_masks.push_back(part.gpus);
   }
-  view.may_grow = job.move == Move::none && job.coefficients != nullptr;
+  view.may_grow = job.move == Move::none && job.coefficients != nullptr && !job.barred;
   view.starting = job.spec.elastic && job.starting(state.now_s);
   for (const LentGpus& companion : job.companions)
     view.companions.push_back({companion.id, companion.gpus.node, kPerGpu * std::popcount(companion.gpus.gpus), companion.gpus.gpus,

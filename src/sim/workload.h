@@ -17,7 +17,7 @@ namespace swell::sim {
 /// GPUs under the judge ("the initial plan is tuned to optimal", Suika 5.1).
 struct JobType {
   std::shared_ptr<const models::Model> model;
-  std::shared_ptr<const perf::Coefficients> expected;  ///< from data sheets; bytes in it are exact
+  std::shared_ptr<const perf::Coefficients> expected;  ///< from data sheets
   char size = 'S';                                     ///< S, M, L or X(L)
   int gpus = 1;
   int pp = 1, dp = 1, tp = 1;
@@ -57,8 +57,11 @@ struct WorkloadOptions {
   bool sample = true;         ///< false: every job of the trace, and its GPU-time as it is
 };
 
-/// The types that fit `cluster`, tuned for it. Takes a moment: once a cluster.
+/// The types that need no more GPUs than `cluster` has, tuned for it. An error where one of them has no
+/// plan there. Takes a moment: once a cluster.
 Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster, bool with_xl);
+/// The models that need more GPUs than `cluster` has, which job_types() leaves out.
+std::vector<std::string> left_out(const cluster::Cluster& cluster, bool with_xl);
 
 /// Suika 5.1: as many jobs of `trace` as `cluster` has GPUs in proportion to the trace's cluster, one
 /// drawn from each of as many classes of equal size by duration, so that long jobs are as frequent

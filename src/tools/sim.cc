@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <memory>
 #include <thread>
 
@@ -146,6 +147,9 @@ int run(const Options& options) {
   if (isatty(STDERR_FILENO) != 0) experiment->progress = show_progress;
   const auto results = sim::run(*experiment);
   if (!results) return fail(results.error());
+  const auto left_out = sim::left_out(*experiment->cluster, experiment->workload.mix.xl > 0);
+  if (!left_out.empty())
+    fmt::print(stderr, "swell: left out of the mix, since they need more GPUs than the cluster's {}: {}\n", experiment->cluster->gpu_count(), fmt::join(left_out, ", "));
   if (options.json != "-") {
     fmt::print("{} jobs on {} GPUs of {}, {} seed{}\n", results->jobs, experiment->cluster->gpu_count(), experiment->cluster->name(), options.seeds,
                options.seeds == 1 ? "" : "s");

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "core/planner/exhaustive.h"
 #include "core/planner/incremental.h"
@@ -34,8 +35,13 @@ planner::Budget seconds_from_now(double seconds) {
   return {[end] { return Clock::now() >= end; }};
 }
 
+/// As policies run it, or as well as it can, or Suika's Algorithm 1 alone.
+enum class Effort { as_run, all, paper } effort = Effort::as_run;
+
 planner::ScaleTable incremental(const planner::Problem& problem) {
   planner::Incremental::Options options;
+  if (effort == Effort::as_run) options.fresh_gpus = 16;
+  if (effort == Effort::paper) options.fresh = options.carry_idle = false, options.refine_rounds = 0;
   options.max_free = static_cast<int>(problem.free.size());
   return planner::Incremental(options).solve(problem, {});
 }
@@ -128,10 +134,15 @@ int main(int argc, char** argv) {
   bool verbose = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--verbose") == 0) verbose = true;
+    if (std::strcmp(argv[i], "--effort") == 0 && i + 1 < argc) {
+      const std::string given = argv[++i];
+      effort = given == "all" ? Effort::all : given == "paper" ? Effort::paper : Effort::as_run;
+    }
     if (std::strcmp(argv[i], "--cases") == 0 && i + 1 < argc) cases = std::atoi(argv[++i]);
     if (std::strcmp(argv[i], "--first-seed") == 0 && i + 1 < argc) first_seed = static_cast<unsigned>(std::atol(argv[++i]));
     if (std::strcmp(argv[i], "--metis-seconds") == 0 && i + 1 < argc) metis_seconds = std::atof(argv[++i]);
   }
+  std::printf("effort: %s\n", effort == Effort::all ? "all" : effort == Effort::paper ? "the paper's algorithm" : "as policies run it");
   Ratio optimum, symmetric, metis;
   const auto begin = Clock::now();
   against_exhaustive(cases, first_seed, verbose, optimum, symmetric);

@@ -14,7 +14,7 @@ Result<void> check_signs(const GroupObservation& seen) {
       {"optim_s", seen.optim_s, true}, {"commu_extra_s", seen.commu_extra_s, true},
       {"layer_param_bytes", seen.layer_param_bytes, false}, {"layer_state_bytes", seen.layer_state_bytes, false},
       {"extra_param_bytes", seen.extra_param_bytes, true}, {"extra_state_bytes", seen.extra_state_bytes, true},
-      {"peak_bytes", seen.peak_bytes, false}};
+      {"head_fwd_s", seen.head_fwd_s, true}, {"head_bwd_s", seen.head_bwd_s, true}, {"peak_bytes", seen.peak_bytes, false}};
   for (const auto& one : values) {
     if (!std::isfinite(one.value)) return Error(fmt::format("{} is not a finite number", one.name));
     if (one.value < 0 || (one.value == 0 && !one.may_be_zero))
@@ -26,6 +26,8 @@ Result<void> check_signs(const GroupObservation& seen) {
 Result<void> check_sense(const GroupObservation& seen, const plan::Stage& stage) {
   if (stage.tp == 1 && seen.fwd_commu_s > 0)
     return Error(fmt::format("fwd_commu_s is {:g} although the TP degree is 1; it must be 0", seen.fwd_commu_s));
+  if (seen.head_fwd_s >= seen.fwd_s) return Error(fmt::format("head_fwd_s is {:g}; it must be below fwd_s, {:g}", seen.head_fwd_s, seen.fwd_s));
+  if (seen.head_bwd_s >= seen.bwd_s) return Error(fmt::format("head_bwd_s is {:g}; it must be below bwd_s, {:g}", seen.head_bwd_s, seen.bwd_s));
   if (seen.fwd_commu_s >= seen.fwd_s)
     return Error(fmt::format("fwd_commu_s is {:g}; it must be below fwd_s, {:g}", seen.fwd_commu_s, seen.fwd_s));
   if (seen.fwd_commu_s >= seen.bwd_s)
@@ -43,6 +45,8 @@ Result<void> check(const Profile& profile, const cluster::Cluster& cluster) {
   if (profile.groups.empty()) return Error("the profile observed no group");
   if (!(profile.activ_bytes > 0) || !std::isfinite(profile.activ_bytes))
     return Error(fmt::format("activ_bytes is {:g}; it must be above 0", profile.activ_bytes));
+  if (!(profile.layer_launch_s >= 0) || !std::isfinite(profile.layer_launch_s))
+    return Error(fmt::format("layer_launch_s is {:g}; it must be 0 or more", profile.layer_launch_s));
   if (!(profile.last_activ_p_bytes >= 0)) return Error("last_activ_p_bytes must be 0 or more");
   for (const GroupObservation& seen : profile.groups) {
     if (seen.stage < 0 || seen.stage >= profile.plan.pp())

@@ -18,6 +18,9 @@ constexpr double kHalf = 2;  // bytes of an activation element
 // attention's and the MLP's inside are split (12 of a four times wider MLP).
 constexpr double kWholeActivations = 5;
 constexpr double kSplitActivations = 12;
+constexpr double kExpectedLaunch_s = 0.75e-3;  // a layer's kernels, forward and backward
+constexpr double kWholeTraffic = 19;           // bytes an element of the hidden state, forward
+constexpr double kExpectedHead = 1.5;          // its products, and as much again for half of that: the loss
 constexpr double kOptimizerTraffic = 2;  // the state is read and written once
 
 }  // namespace
@@ -34,7 +37,7 @@ void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen, cons
       if (seen[other] && cluster.type(static_cast<int>(other)).name == cluster.type(static_cast<int>(type)).name) known = other;
     const TypeCoefficients& k = coefficients.types[known];
     const double slower = speed(known) / speed(type);
-    coefficients.types[type] = {k.comp_s * slower, k.backward, k.optim_s * slower, k.overlap};
+    coefficients.types[type] = {k.comp_s * slower, k.backward, k.optim_s * slower, k.overlap, k.launch_s, k.whole_s * slower};
   }
 }
 
@@ -58,6 +61,15 @@ Coefficients expected_coefficients(const models::Model& model, const cluster::Cl
   made.last = {kGradientBytes * embedding, kStateBytes * embedding, logits};
   made.tied_embedding = model.tied_embedding;
   return made;
+}
+
+void expect_launches(Coefficients& coefficients, const models::Model& model, const cluster::Cluster& cluster) {
+  for (std::size_t type = 0; type < coefficients.types.size(); ++type) {
+    const double memory_speed = cluster.type(static_cast<int>(type)).hbm_bytes_per_s;
+    coefficients.types[type].launch_s = kExpectedLaunch_s / 4;
+    coefficients.types[type].whole_s = kWholeTraffic * coefficients.activ_bytes / kHalf / (memory_speed > 0 ? memory_speed : 1e12);
+  }
+  coefficients.head_layers = kExpectedHead * model.head_forward_flop() / model.layer_forward_flop();
 }
 
 }  // namespace swell::perf

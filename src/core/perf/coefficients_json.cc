@@ -53,6 +53,9 @@ Result<Coefficients> coefficients_from_json(const Json& json, const cluster::Clu
                                                    {"optim_s", &read_type.optim_s, 0},
                                                    {"overlap", &read_type.overlap, 1}});
     if (!good) return good.error().while_doing(fmt::format("GPU type {}", type.name));
+    for (auto [key, value] : {std::pair{"launch_s", &read_type.launch_s}, std::pair{"whole_s", &read_type.whole_s}})
+      if (types.at(type.name.c_str()).has(key))
+        if (auto given = read(types.at(type.name.c_str()), {{key, value, 0}}); !given) return given.error().while_doing(fmt::format("GPU type {}", type.name));
     made.types.push_back(read_type);
   }
   auto good = read(json, {{"activ_bytes", &made.activ_bytes, 1},
@@ -61,6 +64,8 @@ Result<Coefficients> coefficients_from_json(const Json& json, const cluster::Clu
                           {"activ_p_bytes", &made.activ_p_bytes, 0},
                           {"activ_np_bytes", &made.activ_np_bytes, 0}});
   if (!good) return good.error();
+  if (json.has("head_layers"))
+    if (auto head = read(json, {{"head_layers", &made.head_layers, 0}}); !head) return head.error();
   if (auto first = read_extras(json, "first", made.first); !first) return first.error();
   if (auto last = read_extras(json, "last", made.last); !last) return last.error();
   if (json.has("tied_embedding")) {
@@ -76,7 +81,8 @@ Json to_json(const Coefficients& coefficients, const cluster::Cluster& cluster) 
   for (std::size_t i = 0; i < coefficients.types.size(); ++i) {
     const TypeCoefficients& type = coefficients.types[i];
     types.set(cluster.type(static_cast<int>(i)).name.c_str(),
-              Json::object({{"comp_s", type.comp_s}, {"backward", type.backward}, {"optim_s", type.optim_s}, {"overlap", type.overlap}}));
+              Json::object({{"comp_s", type.comp_s}, {"backward", type.backward}, {"optim_s", type.optim_s}, {"overlap", type.overlap},
+                            {"launch_s", type.launch_s}, {"whole_s", type.whole_s}}));
   }
   return Json::object({{"types", types},
                        {"activ_bytes", coefficients.activ_bytes},
@@ -84,6 +90,7 @@ Json to_json(const Coefficients& coefficients, const cluster::Cluster& cluster) 
                        {"param_optim_bytes", coefficients.param_optim_bytes},
                        {"activ_p_bytes", coefficients.activ_p_bytes},
                        {"activ_np_bytes", coefficients.activ_np_bytes},
+                       {"head_layers", coefficients.head_layers},
                        {"first", extras_json(coefficients.first)},
                        {"last", extras_json(coefficients.last)},
                        {"tied_embedding", coefficients.tied_embedding}});

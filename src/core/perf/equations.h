@@ -34,6 +34,14 @@ inline double tp_commu_fwd(double activ_bytes, double local_batch, double layers
   return 2 * layers * once / tp_bandwidth(link_bytes_per_s, once, saturation_bytes);
 }
 
+/// The second model's limits, which hide each other unless they are near: sqrt(device^2 + launch^2).
+inline double with_launches(double device, double launch) noexcept { return std::hypot(device, launch); }
+
+/// Its all-reduce of V' bytes: a latency, and three quarters of the link, as NCCL's are where nothing was measured.
+inline double allreduce_s(double transmission_bytes, double link_bytes_per_s) noexcept {
+  return 40e-6 + transmission_bytes / (0.75 * link_bytes_per_s);
+}
+
 /// T_DP-commu = k_param * l * 2(1 - 1/DP) / bandwidth: the ring of the gradients of one stage.
 /// `bandwidth`: what one whole TP group has towards its neighbours (see stage_bandwidth()).
 inline double dp_commu(double param_bytes, double layers, double dp, double bandwidth) noexcept {

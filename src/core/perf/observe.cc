@@ -12,23 +12,30 @@ Profile observe(const plan::Layout& layout, const models::Model& model, const cl
   profile.plan = plan::name_all(layout, cluster);
   profile.activ_bytes = k.activ_bytes;
   profile.whole_activations = k.activ_np_bytes / k.activ_bytes;
+  profile.layer_launch_s = k.types.empty() ? 0 : k.types.front().launch_s;
   profile.tied_embedding = k.tied_embedding;
   profile.last_activ_p_bytes = k.last.activ_p_bytes;
   for (int i = 0; i < layout.pp(); ++i) {
     const auto& stage = layout.stages[static_cast<std::size_t>(i)];
-    const StageTimes times = perf.stage_times(stage);
+    const PerformanceModel::Position position{i == 0, i == layout.pp() - 1};
+    const StageTimes times = perf.stage_times(stage, position);
     for (int j = 0; j < stage.dp(); ++j) {
       const auto& group = stage.groups[static_cast<std::size_t>(j)];
       const TypeCoefficients& type = k.types[static_cast<std::size_t>(group.type)];
       const auto& gpu = cluster.type(group.type);
-      const double comp = tp_comp_fwd(type.comp_s, group.local_batch, stage.layers, stage.tp);
-      const double commu = tp_commu_fwd(k.activ_bytes, group.local_batch, stage.layers, stage.tp, gpu.link_bytes_per_s, gpu.link_saturation_bytes);
+      const PerformanceModel::Passes layer = perf.layer_passes(group.type, stage.tp, group.local_batch);
+      const double once = tp_transmission_bytes(k.activ_bytes, group.local_batch, stage.tp);
+      const double commu = type.launch_s > 0 && stage.tp > 1
+                               ? 2 * stage.layers * allreduce_s(once, gpu.link_bytes_per_s)
+                               : tp_commu_fwd(k.activ_bytes, group.local_batch, stage.layers, stage.tp, gpu.link_bytes_per_s, gpu.link_saturation_bytes);
       GroupObservation seen;
       seen.stage = i;
       seen.group = j;
-      seen.fwd_s = comp + commu;
+      if (position.last) seen.head_fwd_s = tp_comp_fwd(type.comp_s, group.local_batch, k.head_layers, stage.tp);
+      seen.head_bwd_s = seen.head_fwd_s * type.backward;
+      seen.fwd_s = layer.fwd * stage.layers + seen.head_fwd_s;
       seen.fwd_commu_s = commu;
-      seen.bwd_s = comp * type.backward + commu;
+      seen.bwd_s = layer.bwd * stage.layers + seen.head_bwd_s;
       seen.optim_s = type.optim_s * stage.layers / stage.tp;
       seen.commu_extra_s = times.commu_extra;
       seen.layer_param_bytes = k.param_bytes * stage.layers / stage.tp;

@@ -73,15 +73,34 @@ double PerformanceModel::stage_bandwidth(const plan::StageLayout& stage) const n
   return cluster_.is_regular() ? regular_bandwidth(cluster_, stage) : pairwise_bandwidth(cluster_, stage);
 }
 
-double PerformanceModel::layer_time(int type, int tp, int local_batch) const noexcept {
+PerformanceModel::Passes PerformanceModel::layer_passes(int type, int tp, int local_batch) const noexcept {
   const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(type)];
   const cluster::GpuType& gpu = cluster_.type(type);
-  const double fwd = tp_comp_fwd(k.comp_s, local_batch, 1, tp);
-  const double commu = tp_commu_fwd(coefficients_.activ_bytes, local_batch, 1, tp, gpu.link_bytes_per_s, gpu.link_saturation_bytes);
-  return fwd * (1 + k.backward) + 2 * commu;
+  if (k.launch_s <= 0) {
+    const double comp = tp_comp_fwd(k.comp_s, local_batch, 1, tp);
+    const double commu = tp_commu_fwd(coefficients_.activ_bytes, local_batch, 1, tp, gpu.link_bytes_per_s, gpu.link_saturation_bytes);
+    return {comp + commu, k.backward * comp + commu};
+  }
+  const double comp = tp_comp_fwd(k.comp_s, local_batch, 1, tp) + k.whole_s * local_batch;
+  const double commu = tp > 1 ? 2 * allreduce_s(tp_transmission_bytes(coefficients_.activ_bytes, local_batch, tp), gpu.link_bytes_per_s) : 0;
+  return {with_launches(comp + commu, k.launch_s), with_launches(k.backward * comp + commu, 2 * k.launch_s)};
 }
 
-StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage) const noexcept {
+double PerformanceModel::layer_time(int type, int tp, int local_batch) const noexcept {
+  const Passes passes = layer_passes(type, tp, local_batch);
+  return passes.fwd + passes.bwd;
+}
+
+double PerformanceModel::gradient_bytes(int layers, Position position) const noexcept {
+  const Coefficients& k = coefficients_;
+  double bytes = k.param_bytes * layers;
+  if (k.head_layers <= 0) return bytes;
+  if (position.first) bytes += k.first.param_bytes;
+  if (position.last && !(position.first && k.tied_embedding)) bytes += k.last.param_bytes;
+  return bytes;
+}
+
+StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, Position position) const noexcept {
   StageTimes times;
   double overlap = std::numeric_limits<double>::infinity();
   int seen_type = -1, seen_batch = -1;
@@ -90,34 +109,33 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage) const n
     seen_type = group.type;
     seen_batch = group.local_batch;
     const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(group.type)];
-    const cluster::GpuType& gpu = cluster_.type(group.type);
-    const double comp = tp_comp_fwd(k.comp_s, group.local_batch, stage.layers, stage.tp);
-    const double commu = tp_commu_fwd(coefficients_.activ_bytes, group.local_batch, stage.layers, stage.tp,
-                                      gpu.link_bytes_per_s, gpu.link_saturation_bytes);
-    times.fwd = std::max(times.fwd, comp + commu);
-    times.bwd = std::max(times.bwd, k.backward * comp + commu);
+    const Passes layer = layer_passes(group.type, stage.tp, group.local_batch);
+    const double head = position.last ? tp_comp_fwd(k.comp_s, group.local_batch, coefficients_.head_layers, stage.tp) : 0;
+    times.fwd = std::max(times.fwd, layer.fwd * stage.layers + head);
+    times.bwd = std::max(times.bwd, layer.bwd * stage.layers + k.backward * head);
     times.optim = std::max(times.optim, k.optim_s * stage.layers / stage.tp);
     overlap = std::min(overlap, k.overlap);  // the group that hides least holds up its ring
   }
   if (stage.dp() > 1) {
-    times.dp_commu = dp_commu(coefficients_.param_bytes, stage.layers, stage.dp(), stage_bandwidth(stage));
+    times.dp_commu = dp_commu(gradient_bytes(stage.layers, position), 1, stage.dp(), stage_bandwidth(stage));
     times.commu_extra = dp_commu_extra(times.bwd, times.dp_commu, overlap);
   }
   return times;
 }
 
 IterationTime PerformanceModel::iteration_time(const plan::Layout& layout) const noexcept {
+  const auto position_of = [&](const plan::StageLayout& stage) { return Position{&stage == &layout.stages.front(), &stage == &layout.stages.back()}; };
   if (sends_ == Sends::counted && layout.pp() > 1) {
     SendingPipelineSum sum;
     const plan::StageLayout* before = nullptr;
     for (const plan::StageLayout& stage : layout.stages) {
-      sum.add(stage_times(stage), before ? send_s(*before, stage, coefficients_.activ_bytes, cluster_) : 0);
+      sum.add(stage_times(stage, position_of(stage)), before ? send_s(*before, stage, coefficients_.activ_bytes, cluster_) : 0);
       before = &stage;
     }
     return sum.finish(layout.micro_batches);
   }
   PipelineSum sum;
-  for (const plan::StageLayout& stage : layout.stages) sum.add(stage_times(stage));
+  for (const plan::StageLayout& stage : layout.stages) sum.add(stage_times(stage, position_of(stage)));
   return sum.finish(layout.micro_batches);
 }
 

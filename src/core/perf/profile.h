@@ -17,6 +17,8 @@ struct GroupObservation {
   double bwd_s = 0;          ///< one micro-batch's backward pass, without gradient synchronization
   double optim_s = 0;        ///< optimizer step
   double commu_extra_s = 0;  ///< synchronization after the last backward pass; 0 without DP
+  double head_fwd_s = 0;     ///< of fwd_s, output projection and loss; 0 but for the last stage
+  double head_bwd_s = 0;     ///< of bwd_s, the same
   double layer_param_bytes = 0;  ///< gradients of the transformer layers on one GPU of the group
   double layer_state_bytes = 0;  ///< parameters and optimizer state of those layers on one GPU
   double extra_param_bytes = 0;  ///< gradients of everything else there (embedding, projection)
@@ -28,6 +30,9 @@ struct GroupObservation {
 struct Profile {
   plan::Plan plan;
   std::vector<GroupObservation> groups;
+  /// Host seconds in which one layer's forward pass is launched, on an idle device; 0: not observed, and
+  /// solve() finds the coefficients of A.2.
+  double layer_launch_s = 0;
   double activ_bytes = 0;  ///< size of the tensor between two stages, for one sample
   /// C_np: activations per layer that TP does not split, in units of activ_bytes (5 for GPT-2 and
   /// Qwen2, 7 for LLaMA2). Needed unless the plan has two TP degrees.

@@ -28,8 +28,19 @@ struct Slope {
   double value() const { return squares > 0 ? products / squares : 0; }
 };
 
+// Norms, dropout and residuals in one layer's forward pass, of the whole hidden width on every GPU of a TP
+// group: bytes of traffic an element, in half precision with norms inside in full.
+constexpr double kWholeTraffic = 19;
+constexpr double kLeastDevice = 0.3;  // of a pass that launches seem to fill
+
+/// What of a pass the device itself takes, given that launching it takes the host `launch` seconds.
+double device_part(double pass, double launch) {
+  return std::sqrt(std::max(pass * pass - launch * launch, kLeastDevice * kLeastDevice * pass * pass));
+}
+
 struct TypeFit {
-  Slope comp, backward, optim;
+  Slope comp, backward, optim, head;
+  double whole_s = 0;
   double overlap_sum = 0;
   double overlap_weight = 0;
   bool seen = false;
@@ -122,17 +133,33 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(seen.group)];
     TypeFit& fit = fits[static_cast<std::size_t>(group.type)];
     fit.seen = true;
-    const double fwd = seen.fwd_s - seen.fwd_commu_s;
-    const double bwd = seen.bwd_s - seen.fwd_commu_s;  // backward reduces as often as forward
-    fit.comp.add(tp_comp_fwd(1, group.local_batch, stage.layers, stage.tp), fwd);
-    fit.backward.add(fwd, bwd);
+    if (profile.layer_launch_s > 0) {
+      const cluster::GpuType& gpu = cluster.type(group.type);
+      const double commu = seen.fwd_commu_s / stage.layers;
+      const double fwd = device_part((seen.fwd_s - seen.head_fwd_s) / stage.layers, profile.layer_launch_s);
+      const double bwd = device_part((seen.bwd_s - seen.head_bwd_s) / stage.layers, 2 * profile.layer_launch_s);
+      const double comp = std::max(fwd - commu, kLeastDevice * fwd);
+      const double whole = profile.activ_bytes / 2 * kWholeTraffic / (gpu.hbm_bytes_per_s > 0 ? gpu.hbm_bytes_per_s : 1e12);
+      fit.whole_s = std::min(whole, 0.5 * comp / group.local_batch);
+      fit.comp.add(tp_comp_fwd(1, group.local_batch, 1, stage.tp), comp - fit.whole_s * group.local_batch);
+      fit.backward.add(comp, std::max(bwd - commu, kLeastDevice * bwd));
+      if (seen.head_fwd_s > 0) fit.head.add(tp_comp_fwd(1, group.local_batch, 1, stage.tp), seen.head_fwd_s);
+    } else {
+      const double fwd = seen.fwd_s - seen.fwd_commu_s;
+      const double bwd = seen.bwd_s - seen.fwd_commu_s;  // backward reduces as often as forward
+      fit.comp.add(tp_comp_fwd(1, group.local_batch, stage.layers, stage.tp), fwd);
+      fit.backward.add(fwd, bwd);
+    }
     fit.optim.add(static_cast<double>(stage.layers) / stage.tp, seen.optim_s);
   }
+  for (const TypeFit& fit : fits)
+    if (fit.head.squares > 0 && fit.comp.value() > 0) made.head_layers = fit.head.value() / fit.comp.value();
   for (int i = 0; i < layout.pp(); ++i) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
     const StageMeans means = stage_means(profile, stage, i);
     if (stage.dp() == 1 || means.types.empty()) continue;
-    const double commu = dp_commu(made.param_bytes, stage.layers, stage.dp(), bandwidths.stage_bandwidth(stage));
+    const double commu = dp_commu(bandwidths.gradient_bytes(stage.layers, {i == 0, i == layout.pp() - 1}), 1, stage.dp(),
+                                  bandwidths.stage_bandwidth(stage));
     const double overlap = overlap_exponent(means.slowest_bwd, commu, means.commu_extra);
     const double sharpness = overlap_sharpness(means.slowest_bwd, commu, overlap);
     const double weight = std::max(sharpness * sharpness, 1e-12);
@@ -147,7 +174,7 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     seen_types.push_back(fit.seen);
     if (!fit.seen) continue;
     const double overlap = fit.overlap_weight > 0 ? fit.overlap_sum / fit.overlap_weight : 1;
-    made.types[type] = {fit.comp.value(), fit.backward.value(), fit.optim.value(), overlap};
+    made.types[type] = {fit.comp.value(), fit.backward.value(), fit.optim.value(), overlap, profile.layer_launch_s, fit.whole_s};
   }
   extrapolate(made, seen_types, cluster);
   if (auto good = fit_activations(profile, layout, made); !good) return good.error().while_doing("solving coefficients");

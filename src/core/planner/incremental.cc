@@ -50,7 +50,7 @@ void improve(Solution& found, const Clumps& all, Evaluator& evaluator, int micro
   };
   const bool few = count(all) <= kFewGpus;
   refine(found, evaluator, degrees, rounds(found), few);
-  if (!options.fresh) return;
+  if (!options.fresh || count(all) > options.fresh_gpus) return;
   std::vector<Solution> starts = initial_plans(evaluator, all, micro_batches, degrees);
   const double promising = found.seconds * (few ? kPromisingFew : kPromising);
   for (std::size_t k = 0; k < starts.size() && k < (few ? kStartsFew : kStarts); ++k) {

@@ -14,7 +14,8 @@ class Incremental final : public Solver {
     int max_free = 0;       ///< stop after so many free GPUs; 0: as many as the job has now (M ~ N)
     bool carry_idle = true;  ///< GPUs that a predecessor left idle may be used later on
     int refine_rounds = 3;   ///< improvements of each found plan (see refine.h); 0: the paper's algorithm
-    bool fresh = true;       ///< a plan from scratch (initial_plans.h) replaces one that it beats by 1 %
+    bool fresh = true;       ///< a plan from scratch (initial_plans.h) replaces one that it beats by 1 %,
+    int fresh_gpus = 1 << 30;  ///< in rows of at most so many GPUs
   };
   Incremental() = default;
   explicit Incremental(Options options) : options_(options) {}

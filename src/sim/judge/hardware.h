@@ -3,23 +3,19 @@
 
 #include <vector>
 
+#include "core/models/model.h"
+#include "sim/judge/software.h"
+
 namespace swell::sim::judge {
 
-/// What the judge's devices and wires are like. Not the performance model's coefficients: rates and
-/// sizes, from which the judge counts out every operation.
-struct DeviceSpeed {
-  double forward_layers_per_s = 1;   ///< transformer layers of one sample a second, alone on the GPU
-  double backward_layers_per_s = 1;
-  double optimizer_layers_per_s = 1; ///< whole layers updated a second
-};
-
+/// One job's own truth: what it trains, with what, and how its GPUs differ from what their type usually does.
 struct Hardware {
-  std::vector<DeviceSpeed> devices;  ///< by the cluster's GPU type
-  double activation_bytes = 0;       ///< one sample's tensor between two layers
-  double gradient_bytes = 0;         ///< of one layer
-  /// Share of the gradient traffic that may run while the last backward pass computes; the rest
-  /// waits for its end (the last bucket, and what contends for the GPU's memory).
-  double overlapped_share = 0.7;
+  models::Model model;
+  Software software;
+  std::vector<double> slowness;       ///< by the cluster's GPU type: factor on the device's computation
+  std::vector<double> node_slowness;  ///< by node: a straggler's factor on computation; empty: there is none
+  double of_type(int type) const { return slowness.empty() ? 1.0 : slowness[static_cast<std::size_t>(type)]; }
+  double of_node(int node) const { return node_slowness.empty() ? 1.0 : node_slowness[static_cast<std::size_t>(node)]; }
 };
 
 }  // namespace swell::sim::judge

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <queue>
 
-#include "sim/judge/rings.h"
+#include "sim/judge/collectives.h"
+#include "sim/judge/compute.h"
 
 namespace swell::sim::judge {
 
 namespace {
-
-constexpr double kWireStart_s = 5e-6;  // before the first byte of a message between stages moves
 
 /// 1F1B: the passes of one stage in order. Stage i runs as many forward passes ahead as there are
 /// stages behind it, then one backward for each forward.
@@ -40,7 +39,7 @@ struct Range {
 class Executor {
  public:
   Executor(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware, bool record)
-      : layout_(layout), cluster_(cluster), hardware_(hardware), record_(record) {
+      : layout_(layout), cluster_(cluster), hardware_(hardware), record_(record), leaving_(cluster.nodes().size(), 0), arriving_(leaving_) {
     for (int i = 0; i < layout.pp(); ++i) {
       const plan::StageLayout& stage = stage_at(i);
       int next = 0;
@@ -50,12 +49,9 @@ class Executor {
         Worker worker{i, static_cast<int>(j), one_forward_one_backward(i, layout.pp(), layout.micro_batches),
                       {next, next + group.local_batch}, 0, 0, 0, {}, {}, false};
         next += group.local_batch;
-        const DeviceSpeed& speed = hardware.devices[static_cast<std::size_t>(group.type)];
-        const double reduce = group_allreduce_s(group, stage.tp, hardware.activation_bytes * group.local_batch, cluster);
-        for (int layer = 0; layer < stage.layers; ++layer) {
-          worker.forward_s += group.local_batch / (speed.forward_layers_per_s * stage.tp) + 2 * reduce;
-          worker.backward_s += group.local_batch / (speed.backward_layers_per_s * stage.tp) + 2 * reduce;
-        }
+        const Passes passes = passes_of(i, group);
+        worker.forward_s = passes.forward_s;
+        worker.backward_s = passes.backward_s;
         worker.inputs.assign(static_cast<std::size_t>(layout.micro_batches), 0);
         worker.gradients.assign(static_cast<std::size_t>(layout.micro_batches), 0);
         workers_.push_back(std::move(worker));
@@ -109,6 +105,44 @@ class Executor {
     return stage_at(worker.stage).groups[static_cast<std::size_t>(worker.group)];
   }
 
+  /// One micro-batch of a group: all its layers, and what the first and last stage have besides.
+  Passes passes_of(int i, const plan::GroupLayout& group) {
+    const plan::StageLayout& stage = stage_at(i);
+    const double slowness = hardware_.of_type(group.type) * hardware_.of_node(group.node);
+    const Kind kind{i, group.type, group.local_batch, slowness};
+    if (kind == known_kind_) return known_passes_;
+    const models::Model& model = hardware_.model;
+    const Device device{cluster_.type(group.type), stage.tp, slowness};
+    const double reduce = group_allreduce_s(group, stage.tp, activation_bytes() * group.local_batch, cluster_);
+    const Passes layer = layer_passes(model, hardware_.software, device, group.local_batch, reduce);
+    Passes all{layer.forward_s * stage.layers, layer.backward_s * stage.layers};
+    if (i == 0) all += embedding_passes(hardware_.software);
+    if (i == layout_.pp() - 1) all += head_passes(model, hardware_.software, device, group.local_batch);
+    known_kind_ = kind;
+    return known_passes_ = all;
+  }
+
+  double activation_bytes() const { return 2.0 * hardware_.model.sequence * hardware_.model.hidden; }
+
+  double parameters_of(int i) const {
+    const models::Model& model = hardware_.model;
+    const bool first = i == 0, last = i == layout_.pp() - 1;
+    const int embeddings = (first ? 1 : 0) + (last && !(first && model.tied_embedding) ? 1 : 0);
+    return stage_at(i).layers * parameters_of_layer(model) + embeddings * parameters_of_embedding(model);
+  }
+
+  /// When `bytes` that alone would have arrived at `alone_s` have, after what else uses both nodes' networks.
+  double shared_network(int a, int b, double bytes, double now, double alone_s) {
+    if (a == b) return alone_s;
+    return std::max({alone_s, queued(leaving_, a, bytes, now), queued(arriving_, b, bytes, now)});
+  }
+
+  /// Puts `bytes` behind what one direction of a node's network has still to carry; returns when they are through.
+  double queued(std::vector<double>& free_s, int node, double bytes, double now) {
+    double& free = free_s[static_cast<std::size_t>(node)];
+    return free = std::max(free, now) + bytes / cluster_.node(node).network_bytes_per_s;
+  }
+
   void start_if_ready(std::size_t w, double now) {
     Worker& worker = workers_[w];
     if (worker.busy || worker.done == worker.order.size()) return;
@@ -144,11 +178,11 @@ class Executor {
       const Worker& to = workers_[static_cast<std::size_t>(first + j)];
       if (!worker.samples.meets(to.samples)) continue;
       const int samples = std::min(worker.samples.last, to.samples.last) - std::max(worker.samples.first, to.samples.first);
-      const cluster::GpuRef a{group_of(worker).node, std::countr_zero(group_of(worker).gpus)};
-      const cluster::GpuRef b{group_of(to).node, std::countr_zero(group_of(to).gpus)};
-      const double took = kWireStart_s + samples * hardware_.activation_bytes / cluster_.effective_bandwidth(a, b);
-      note(Operation::Kind::send, worker, event.micro_batch, event.at_s, event.at_s + took);
-      events_.push({event.at_s + took, ++events_made_, true, static_cast<std::size_t>(first + j), event.backward, event.micro_batch, samples});
+      const plan::GroupLayout &a = group_of(worker), &b = group_of(to);
+      const double bytes = samples * activation_bytes();
+      const double arrived = shared_network(a.node, b.node, bytes, event.at_s, event.at_s + send_s(a, b, bytes, cluster_));
+      note(Operation::Kind::send, worker, event.micro_batch, event.at_s, arrived);
+      events_.push({arrived, ++events_made_, true, static_cast<std::size_t>(first + j), event.backward, event.micro_batch, samples});
     }
   }
 
@@ -170,27 +204,42 @@ class Executor {
         begin = std::max(begin, worker.last_begin_s);
         end = std::max(end, worker.last_end_s);
       }
+      const Software& software = hardware_.software;
       double reduced = end;
       if (stage.dp() > 1) {
         // Layers give their gradients one after the other; the wire takes them in that order.
-        const double all = stage_allreduce_s(stage, hardware_.gradient_bytes * stage.layers, cluster_);
-        const double early = hardware_.overlapped_share * all / stage.layers;
+        const double bytes = software.gradient_bytes * parameters_of(i);
+        const double all = stage_allreduce_s(stage, bytes, cluster_, software);
+        const double early = software.overlapped_share * all / stage.layers;
         double wire = begin;
         for (int layer = 1; layer <= stage.layers; ++layer) {
           const double ready = begin + (end - begin) * layer / stage.layers;
           wire = std::max(wire, ready) + early;
         }
-        reduced = std::max(wire, end) + (1 - hardware_.overlapped_share) * all;
+        reduced = ring_done(stage, bytes, end, std::max(wire, end) + (1 - software.overlapped_share) * all);
       }
       for (int j = 0; j < stage.dp(); ++j) {
         const Worker& worker = workers_[first + static_cast<std::size_t>(j)];
-        const DeviceSpeed& speed = hardware_.devices[static_cast<std::size_t>(group_of(worker).type)];
-        const double updated = reduced + stage.layers / (speed.optimizer_layers_per_s * stage.tp);
+        const double updated = reduced + update_s(parameters_of(i) / stage.tp, software, cluster_.type(group_of(worker).type));
         if (stage.dp() > 1) note(Operation::Kind::gradients, worker, 0, begin, reduced);
         note(Operation::Kind::optimizer, worker, 0, reduced, updated);
         end_s_ = std::max(end_s_, updated);
       }
     }
+  }
+
+  /// A ring through nodes that other stages' rings cross at the same time waits for its share of their network.
+  double ring_done(const plan::StageLayout& stage, double bytes, double begin, double alone_s) {
+    const double moved = 2.0 * (stage.dp() - 1) / stage.dp() * bytes;
+    double done = alone_s;
+    int before = -1;
+    for (const plan::GroupLayout& group : stage.groups) {
+      if (group.node == before) continue;
+      const bool only = stage.groups.front().node == stage.groups.back().node;
+      before = group.node;
+      if (!only) done = std::max(done, queued(leaving_, group.node, moved, begin));
+    }
+    return done;
   }
 
   void note(Operation::Kind kind, const Worker& worker, int micro_batch, double begin, double end) {
@@ -200,7 +249,15 @@ class Executor {
   const plan::Layout& layout_;
   const cluster::Cluster& cluster_;
   const Hardware& hardware_;
+  struct Kind {  // of groups that take equally long
+    int stage = -1, type = 0, samples = 0;
+    double slowness = 0;
+    friend bool operator==(const Kind&, const Kind&) = default;
+  };
   bool record_;
+  std::vector<double> leaving_, arriving_;  ///< by node: when what is on its network will be through
+  Kind known_kind_;
+  Passes known_passes_;
   std::vector<Worker> workers_;
   std::vector<int> first_worker_;
   std::priority_queue<Event> events_;

@@ -27,11 +27,12 @@ struct Iteration {
 };
 
 /// Executes one training iteration event by event: each group's forward and backward pass of each
-/// micro-batch in 1F1B order, layer by layer with its tensor parallel all-reduces as ring steps,
-/// activations and gradients sent to each group of the next stage that needs some of the samples,
-/// gradient rings with a link each between neighbours, the optimizer. It shares no formula with
-/// the performance model: there is no warm-up or steady phase, no overlap exponent, no logarithm of
-/// a bandwidth; what a plan takes is the time of the last event. `record`: keep the operations.
+/// micro-batch in 1F1B order; activations and gradients sent to each group of the next stage that needs some
+/// of the samples, where what uses one node's network at the same time divides it; gradient rings, which
+/// divide it too; the optimizer. How long a pass, an all-reduce or a message takes is in compute.h and
+/// collectives.h: curves fitted to measurements. Shares nothing with the performance model but the
+/// cluster's description: there is no warm-up or steady phase, no overlap exponent, no logarithm of a
+/// bandwidth, and its own count of parameters, operations and bytes. `record`: keep the operations.
 Iteration execute(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware, bool record = false);
 
 }  // namespace swell::sim::judge

@@ -3,50 +3,89 @@
 
 #include <algorithm>
 
+#include "sim/judge/collectives.h"
+#include "sim/judge/compute.h"
 #include "sim/judge/judge.h"
-#include "sim/judge/rings.h"
-#include "core/perf/observe.h"
+#include "sim/judge/memory.h"
 
 namespace swell::sim::judge {
 
-Hardware make_hardware(const models::Model& model, const cluster::Cluster& cluster, const std::function<double(double)>& factor) {
-  Hardware hardware;
-  const double share = 0.5 * factor(0.2), backward = 2.0 * factor(0.15);
-  for (const cluster::GpuType& type : cluster.types()) {
-    DeviceSpeed speed;
-    speed.forward_layers_per_s = share * factor(0.05) * type.tflops(cluster::Precision::bf16) * 1e12 / model.layer_forward_flop();
-    speed.backward_layers_per_s = speed.forward_layers_per_s / backward;
-    speed.optimizer_layers_per_s = type.hbm_bytes_per_s / (model.layer_parameters() * 16);
-    hardware.devices.push_back(speed);
-  }
-  hardware.activation_bytes = 2.0 * model.sequence * model.hidden;
-  hardware.gradient_bytes = 2.0 * model.layer_parameters();
-  hardware.overlapped_share = 0.75 * factor(0.2);
+namespace {
+
+constexpr double kWholeActivations = 5;  // as the profiler's user states it: 10 bytes an element, over 2
+
+/// Bytes of one group: of its layers, and of everything else it holds.
+void count_bytes(perf::GroupObservation& seen, const plan::Layout& layout, const plan::GroupLayout& group, const Hardware& hardware) {
+  const models::Model& model = hardware.model;
+  const Software& software = hardware.software;
+  const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
+  const bool first = seen.stage == 0, last = seen.stage == layout.pp() - 1;
+  const int embeddings = (first ? 1 : 0) + (last && !(first && model.tied_embedding) ? 1 : 0);
+  const double layers = stage.layers * parameters_of_layer(model) / stage.tp;
+  const double others = embeddings * parameters_of_embedding(model) / stage.tp;
+  const double state = software.state_bytes + software.sharded_bytes / stage.dp();
+  seen.layer_param_bytes = layers * software.gradient_bytes;
+  seen.layer_state_bytes = layers * state;
+  seen.extra_param_bytes = others * software.gradient_bytes;
+  seen.extra_state_bytes = others * state;
+  seen.peak_bytes = peak(layout, seen.stage, group, model, software).allocated();
+}
+
+}  // namespace
+
+Hardware make_hardware(const models::Model& model, const cluster::Cluster& cluster, const Software& software,
+                       const std::function<double(double)>& factor) {
+  Hardware hardware{model, software, {}, {}};
+  const double usual = factor(0.15);
+  for (std::size_t type = 0; type < cluster.types().size(); ++type) hardware.slowness.push_back(usual * factor(0.05));
+  hardware.software.overlapped_share *= factor(0.2);
+  hardware.software.layer_launch_s *= factor(0.2);
   return hardware;
 }
 
-perf::Profile profile_of(const plan::Layout& layout, const models::Model& model, const cluster::Cluster& cluster,
-                         const perf::Coefficients& bytes, const Hardware& hardware) {
-  perf::Profile profile = perf::observe(layout, model, cluster, bytes);
+perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware) {
+  const models::Model& model = hardware.model;
+  perf::Profile profile;
+  profile.plan = plan::name_all(layout, cluster);
+  profile.activ_bytes = 2.0 * model.sequence * model.hidden;
+  profile.whole_activations = kWholeActivations;
+  profile.tied_embedding = model.tied_embedding;
+  profile.layer_launch_s = hardware.software.layer_launch_s / 4;
   const Iteration iteration = execute(layout, cluster, hardware, true);
-  for (perf::GroupObservation& seen : profile.groups) {
-    const auto& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
-    const auto& group = stage.groups[static_cast<std::size_t>(seen.group)];
-    const double reduce = group_allreduce_s(group, stage.tp, hardware.activation_bytes * group.local_batch, cluster);
-    seen.fwd_commu_s = 2 * stage.layers * reduce;
-    double last_backward = 0, reduced = 0;
-    for (const Operation& done : iteration.operations) {
-      if (done.stage != seen.stage) continue;
-      const double took = done.end_s - done.begin_s;
-      const bool own = done.group == seen.group;
-      using Kind = Operation::Kind;
-      if (done.kind == Kind::forward && own) seen.fwd_s = took;
-      if (done.kind == Kind::backward && own) seen.bwd_s = took;
-      if (done.kind == Kind::backward) last_backward = std::max(last_backward, done.end_s);
-      if (done.kind == Kind::optimizer && own) seen.optim_s = took;
-      if (done.kind == Kind::gradients && own) reduced = done.end_s;
+  for (int i = 0; i < layout.pp(); ++i) {
+    const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
+    for (int j = 0; j < stage.dp(); ++j) {
+      const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(j)];
+      perf::GroupObservation seen;
+      seen.stage = i;
+      seen.group = j;
+      const double reduce = group_allreduce_s(group, stage.tp, profile.activ_bytes * group.local_batch, cluster);
+      seen.fwd_commu_s = 2 * stage.layers * reduce;
+      double last_backward = 0, reduced = 0;
+      for (const Operation& done : iteration.operations) {
+        if (done.stage != i) continue;
+        const double took = done.end_s - done.begin_s;
+        const bool own = done.group == j;
+        using Kind = Operation::Kind;
+        if (done.kind == Kind::forward && own) seen.fwd_s = took;
+        if (done.kind == Kind::backward && own) seen.bwd_s = took;
+        if (done.kind == Kind::backward) last_backward = std::max(last_backward, done.end_s);
+        if (done.kind == Kind::optimizer && own) seen.optim_s = took;
+        if (done.kind == Kind::gradients && own) reduced = done.end_s;
+      }
+      if (i == layout.pp() - 1) {
+        const Device device{cluster.type(group.type), stage.tp, hardware.of_type(group.type) * hardware.of_node(group.node)};
+        const Passes head = head_passes(model, hardware.software, device, group.local_batch);
+        seen.head_fwd_s = head.forward_s;
+        seen.head_bwd_s = head.backward_s;
+      }
+      seen.commu_extra_s = stage.dp() > 1 ? std::max(0.0, reduced - last_backward) : 0;
+      seen.fwd_commu_s = std::min(seen.fwd_commu_s, 0.9 * std::min(seen.fwd_s - seen.head_fwd_s, seen.bwd_s - seen.head_bwd_s));  // what of it launches do not hide
+      count_bytes(seen, layout, group, hardware);
+      profile.groups.push_back(seen);
+      if (i == layout.pp() - 1 && group.local_batch > 0)
+        profile.last_activ_p_bytes = peak(layout, i, group, model, hardware.software).logits * stage.tp / group.local_batch;
     }
-    seen.commu_extra_s = stage.dp() > 1 ? std::max(0.0, reduced - last_backward) : 0;
   }
   return profile;
 }

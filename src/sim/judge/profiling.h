@@ -3,20 +3,18 @@
 
 #include <functional>
 
-#include "sim/judge/hardware.h"
-#include "core/models/model.h"
 #include "core/perf/profile.h"
-#include "core/perf/coefficients.h"
 #include "core/plan/layout.h"
+#include "sim/judge/hardware.h"
 
 namespace swell::sim::judge {
 
-/// A job's devices, which reach about half of their peak. `factor(spread)` is drawn for each rate: a
-/// random factor about 1, within exp(-spread) and exp(spread); the job's own truth, which nobody is told.
-Hardware make_hardware(const models::Model& model, const cluster::Cluster& cluster, const std::function<double(double)>& factor);
+/// A job's devices: each type within exp(-spread) and exp(spread) of what it usually does, as `factor(spread)`
+/// draws it; the job's own truth, which nobody is told.
+Hardware make_hardware(const models::Model& model, const cluster::Cluster& cluster, const Software& software,
+                       const std::function<double(double)>& factor);
 
-/// What a profiler in the judge's groups would hand over: times as executed, bytes as `bytes` says.
-perf::Profile profile_of(const plan::Layout& layout, const models::Model& model, const cluster::Cluster& cluster,
-                         const perf::Coefficients& bytes, const Hardware& hardware);
+/// What a profiler in the judge's groups would hand over: times as executed, bytes as the judge counts them.
+perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware);
 
 }  // namespace swell::sim::judge

@@ -92,8 +92,8 @@ void Canonical::write_key(const Training& training) {
         model.vocab, model.sequence, model.global_batch, model.moe.experts, model.moe.active, model.moe.shared,
         model.moe.expert_ffn);
   const perf::Coefficients& k = *training.coefficients;
-  for (const perf::TypeCoefficients& type : k.types) write(type.comp_s, type.backward, type.optim_s, type.overlap);
-  write(k.activ_bytes, k.param_bytes, k.param_optim_bytes, k.activ_p_bytes, k.activ_np_bytes, k.tied_embedding);
+  for (const perf::TypeCoefficients& type : k.types) write(type.comp_s, type.backward, type.optim_s, type.overlap, type.launch_s, type.whole_s);
+  write(k.activ_bytes, k.param_bytes, k.param_optim_bytes, k.activ_p_bytes, k.activ_np_bytes, k.head_layers, k.tied_embedding);
   write_extras(write, k.first);
   write_extras(write, k.last);
   write(static_cast<int>(training.consistency), current_.micro_batches, current_.stages.size());
@@ -107,7 +107,7 @@ void Canonical::write_key(const Training& training) {
   write(all_.cross_rack_factor());
   for (std::size_t a = 0; a < maps_.size(); ++a) {
     const cluster::Node& node = all_.node(maps_[a].node);
-    write(maps_[a].rack, node.network_bytes_per_s);
+    write(maps_[a].rack, node.network_bytes_per_s, node.network_cards);
     for (int gpu : maps_[a].gpus) write(node.gpus[static_cast<std::size_t>(gpu)]);
     if (!all_.is_regular())
       for (std::size_t b = 0; b < a; ++b) write(all_.node_bandwidth(maps_[a].node, maps_[b].node));
@@ -119,7 +119,7 @@ cluster::Cluster Canonical::machines() const {
   std::map<std::pair<int, int>, double> measured;
   for (std::size_t a = 0; a < maps_.size(); ++a) {
     const cluster::Node& node = all_.node(maps_[a].node);
-    cluster::Node renumbered{"n" + std::to_string(a + 1), maps_[a].rack, {}, node.network_bytes_per_s};
+    cluster::Node renumbered{"n" + std::to_string(a + 1), maps_[a].rack, {}, node.network_bytes_per_s, node.network_cards};
     for (int gpu : maps_[a].gpus) renumbered.gpus.push_back(node.gpus[static_cast<std::size_t>(gpu)]);
     nodes.push_back(std::move(renumbered));
     if (!all_.is_regular())

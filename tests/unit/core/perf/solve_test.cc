@@ -110,6 +110,32 @@ Test(solve, one_stage_tells_the_peaks_of_two) {
   }
 }
 
+Test(solve, observed_launches_make_the_second_model) {
+  const auto cluster = support::h100_nodes(2, 8);
+  Coefficients known = truth(1);
+  known.types[0].launch_s = 3e-3;
+  known.types[0].whole_s = known.activ_bytes / 2 * 19 / cluster.type(0).hbm_bytes_per_s;
+  known.head_layers = 2.5;
+  const auto model = support::small_model();
+  const auto solved = solve(support::observe(both_parallel(), model, cluster, known), cluster);
+  cr_assert(solved.ok());
+  cr_assert(near(solved->types[0].comp_s, known.types[0].comp_s, 1e-6), "%g", solved->types[0].comp_s);
+  cr_assert(near(solved->types[0].backward, known.types[0].backward, 1e-6));
+  cr_assert(near(solved->head_layers, known.head_layers, 1e-6));
+  const PerformanceModel predicted(model, cluster, *solved), real(model, cluster, known);
+  plan::Layout other{16, {}};
+  support::add_stage(other, 4, 1, 2, 2, 0);
+  support::add_stage(other, 4, 4, 1, 4, 1);
+  cr_assert(near(predicted.iteration_time(other).total(), real.iteration_time(other).total(), 1e-6));
+  const auto& k = known.types[0];
+  const double one = real.layer_time(0, 1, 1), eight = real.layer_time(0, 1, 8);
+  cr_assert_gt(8 * one, 2 * eight, "launches: %g for one sample, %g for eight", one, eight);
+  cr_assert_gt(real.layer_time(0, 8, 8), real.layer_time(0, 1, 8) / 8 + 0.9 * 3 * k.launch_s / 2);
+  const auto read = coefficients_from_json(to_json(known, cluster), cluster);
+  cr_assert(read.ok());
+  cr_assert(*read == known);
+}
+
 Test(solve, an_unseen_type_is_scaled_by_peak_speed) {
   const auto cluster = support::mixed_nodes(8, 8);
   plan::Layout layout{8, {}};
