@@ -71,7 +71,7 @@ Result<Node> read_node(const Json& json, std::vector<GpuType>& types) {
     node.network_cards = static_cast<int>(*cards);
   }
   if (json.has("link_gbytes_per_s")) {
-    auto link = json.number_at("link_gbytes_per_s", 0, kMost);
+    auto link = json.number_at("link_gbytes_per_s", 0, kMaxRate);
     if (!link) return link.error().while_doing("node " + node.name);
     node.link_bytes_per_s = *link * GB;
   }
