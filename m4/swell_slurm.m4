@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # SWELL_SLURM: find Slurm's public headers, library, version and plugin folder.
 #   --with-slurm=PREFIX      where slurm/slurm.h and libslurm stand
+#   --disable-slurm-rpath    libslurm will be where the system looks, not in PREFIX
 #   --with-plugindir=DIR     where Swell's plugins go (default: Slurm's own folder)
 # Sets SLURM_CPPFLAGS, SLURM_LIBS, plugindir, slurm_version, slurm_where.
 AC_DEFUN([SWELL_SLURM], [
@@ -10,6 +11,10 @@ AC_DEFUN([SWELL_SLURM], [
   AC_ARG_WITH([plugindir],
     [AS_HELP_STRING([--with-plugindir=DIR], [where plugins are installed (default: Slurm's plugin folder)])],
     [], [with_plugindir=])
+
+  AC_ARG_ENABLE([slurm-rpath],
+    [AS_HELP_STRING([--disable-slurm-rpath], [what is built for another host: do not look for libslurm in PREFIX there])],
+    [], [enable_slurm_rpath=yes])
 
   slurm_where=system
   swell_libdirs="/usr/lib64 /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib"
@@ -23,7 +28,9 @@ AC_DEFUN([SWELL_SLURM], [
      SLURM_CPPFLAGS="-isystem $with_slurm/include"
      swell_libdirs="$with_slurm/lib64 $with_slurm/lib $with_slurm/lib/x86_64-linux-gnu $with_slurm/lib/aarch64-linux-gnu"
      for dir in $swell_libdirs; do
-       AS_IF([test -e "$dir/libslurm.so"], [SLURM_LDFLAGS="-L$dir -Wl,-rpath,$dir"; break])
+       AS_IF([test -e "$dir/libslurm.so"], [SLURM_LDFLAGS="-L$dir"
+         AS_IF([test "$enable_slurm_rpath" = yes], [SLURM_LDFLAGS="$SLURM_LDFLAGS -Wl,-rpath,$dir"])
+         break])
      done])
 
   save_CPPFLAGS=$CPPFLAGS; CPPFLAGS="$CPPFLAGS $SLURM_CPPFLAGS"

@@ -9,7 +9,7 @@ PATH=$PATH:/usr/sbin:/sbin
 umask 022
 
 name=default dir='' nodes=4 gpus_per_node=8 gpu_type=h100 cpus_per_node=64 slurmds='' accounting=yes
-grace_s=30 stock=no plugins='' shadow='' topo_dir='' timeout_s=60 keep_logs='' follow=no signal=TERM
+grace_s=30 stock=no slurm='' plugins='' shadow='' topo_dir='' timeout_s=60 keep_logs='' follow=no signal=TERM
 users=() conf_lines=() swell_lines=() operands=()
 
 die() {
@@ -39,7 +39,7 @@ else
 fi
 
 # What later commands must know, as Key=Value; read, never sourced.
-remembered=(name nodes slurmds accounting plugins first_port start_pid)
+remembered=(name slurm nodes slurmds accounting plugins first_port start_pid)
 
 save_cluster() {
   local key text=''
@@ -76,7 +76,50 @@ now_ms() {
   printf '%s' "${now%???}"
 }
 
+# needs_its_root: false where the cluster has the Slurm of this host, or this is its root already.
+needs_its_root() {
+  [[ -n $slurm && $slurm != "${SWELL_ROOT_VERSION:-}" ]] || return 1
+  [[ -n ${SWELL_ROOT_VERSION:-} || $("$top/contrib/slurm-version" native) != "$slurm" ]]
+}
+
+# enter_its_root ARGUMENTS...: this script once more, in a Debian root with the cluster's Slurm. The root's mounts are
+# those of the processes in it, and gone with the last of them.
+enter_its_root() {
+  local binds one
+  mkdir -p -- "$(dirname -- "$dir")" || die "cannot make the folder $(dirname -- "$dir")"
+  binds=$(dirname -- "$dir")
+  for one in "${plugins:+$(dirname -- "$(realpath -m -- "$plugins")")}" "$topo_dir" "$keep_logs"; do
+    [[ -z $one ]] || binds+=:$one
+  done
+  export SWELL_BIND=$binds${SWELL_BIND:+:$SWELL_BIND}
+  exec "$top/contrib/slurm-version" run "$slurm" "$top/contrib/cluster" "$@"
+}
+
+# make_wrappers: clients of a Slurm that is in a root, for shells outside of it.
+make_wrappers() {
+  local one folder stage=''
+  [[ -n ${SWELL_ROOT_VERSION:-} ]] || return 0
+  slurm=$SWELL_ROOT_VERSION
+  mkdir "$dir/bin" || return
+  folder=$(dirname -- "$dir")
+  if [[ -n $plugins ]]; then
+    stage=$(dirname -- "$plugins")
+    folder+=:$stage
+  fi
+  for one in /usr/bin/{sacct,sacctmgr,salloc,sattach,sbatch,scancel,scontrol,sdiag,sinfo,sprio,squeue,sreport,srun,sstat} \
+    ${stage:+"$stage"/bin/*}; do
+    # Its jobs, in the root, get this shell's PATH.
+    cat > "$dir/bin/${one##*/}" << WRAPPER || return
+#!/bin/sh
+[ -z "\$SWELL_ROOT_VERSION" ] || exec $one "\$@"
+SWELL_BIND=$folder exec $top/contrib/slurm-version run $slurm $one "\$@"
+WRAPPER
+    chmod 755 "$dir/bin/${one##*/}" || return
+  done
+}
+
 print_env() {
+  [[ ! -d $dir/bin || -n ${SWELL_ROOT_VERSION:-} ]] || printf "export PATH='%s':\"\$PATH\"\n" "$dir/bin"
   printf "export SLURM_CONF='%s'\n" "$conf"
   printf "export SWELL_CLUSTER_DIR='%s'\n" "$dir"
   printf "export SWELL_CLUSTER_NAME='%s'\n" "$name"

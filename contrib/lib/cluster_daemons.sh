@@ -54,9 +54,18 @@ launch_daemon() {
     munged) launch_munged ;;
     mariadbd) launch_mariadbd ;;
     slurmdbd) launch slurmdbd "$slurm_user" slurmdbd -D ;;
-    slurmctld) launch slurmctld "$slurm_user" slurmctld -D -f "$conf" ;;
+    slurmctld) launch slurmctld "$slurm_user" slurmctld -D $(ignore_lost_usage) -f "$conf" ;;
     slurmd.*) launch "$1" "$slurmd_user" slurmd -D -f "$conf" -N "${1#slurmd.}" ;;
   esac
+}
+
+# ignore_lost_usage: an option for slurmctld of 26.05 and later, which does not start where it was killed before it had
+# saved associations' usage for the first time.
+ignore_lost_usage() {
+  local said
+  [[ -e $dir/state/job_state && ! -e $dir/state/assoc_usage ]] || return 0
+  said=$(slurmctld -V)
+  [[ ${said##* } < 26 ]] || printf -- '-i'
 }
 
 launch_munged() {

@@ -17,6 +17,7 @@ start_cluster() {
   claim_folder
 
   make_folders
+  make_wrappers || fail '' "cannot write to $dir/bin"
   write_configuration || fail '' "cannot write the configuration into $dir/etc"
   launch_daemon munged
   if [[ $accounting == yes ]]; then

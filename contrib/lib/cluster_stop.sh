@@ -5,7 +5,8 @@
 
 # cluster_pids: every process of this cluster and of no other:
 #  - daemons and what they started, by the mark in their environment;
-#  - slurmstepd, which writes its title over its environment, by the files it has open in the folder;
+#  - slurmstepd, which writes its title over its environment, by the files it has open in the folder (which
+#    of one in another root are shown with that root in front);
 #  - jobs' processes, by their environment, and whatever descends from a slurmstepd;
 #  - srun, salloc, sattach and sbatch of this cluster, which would wait for it forever.
 # Never by name alone, and never this script or what called it.
@@ -33,7 +34,7 @@ cluster_pids() {
 step_daemons() {
   local exe
   find /proc/[0-9]* -maxdepth 1 -name exe -lname '*/slurmstepd*' 2> /dev/null | while read -r exe; do
-    if find "${exe%exe}fd" -lname "$dir/*" 2> /dev/null | grep . > /dev/null; then
+    if find "${exe%exe}fd" -lname "*$dir/*" 2> /dev/null | grep . > /dev/null; then
       printf '%s\n' "$exe" | tr -dc '0-9\n'
     fi
   done

@@ -13,6 +13,12 @@ PATH=$PATH:/usr/sbin
 
 skip() { printf '1..0 # SKIP %s\n' "$1"; exit 77; }
 
+# SWELL_SLURM=24.11: the whole test runs in a Debian root with that Slurm, and SWELL_STAGE is built for it.
+if [[ -n ${SWELL_SLURM:-} && $SWELL_SLURM != "${SWELL_ROOT_VERSION:-$("$top/contrib/slurm-version" native)}" ]]; then
+  reason=$("$top/contrib/slurm-version" root "$SWELL_SLURM" 2>&1) || skip "${reason##*$'\n'}"
+  exec "$top/contrib/slurm-version" run "$SWELL_SLURM" "$(realpath "${BASH_SOURCE[1]}")"
+fi
+
 : "${SWELL_STAGE:=}"
 [[ -n $SWELL_STAGE && -x $SWELL_STAGE/bin/swellrun ]] ||
   skip "SWELL_STAGE names no installed Swell: run contrib/check, or SWELL_STAGE=PREFIX $0"

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash disable=SC2154  # contrib/slurm-version and slurm_packages.sh assign version, suite, cache and top
+#
+# Of contrib/slurm-version: a Debian root with Slurm in it, and commands run there.
+
+root_packages=(
+  slurmctld slurmd slurm-client slurmdbd slurm-wlm-mysql-plugin slurm-wlm-basic-plugins munge mariadb-server-core
+  mariadb-client-core
+  # what Swell's programs and plugins, built on the host, load
+  libjansson4 libhwloc15 libibverbs1 libucx0 libglpk40 libxxhash0
+  # what tests and the host's Python use
+  procps util-linux binutils libssl3 libffi8 libexpat1 zlib1g
+)
+
+# find_root: sets root; makes it where it is not there yet.
+find_root() {
+  root=$cache/root-$version
+  ((EUID == 0)) || unavailable 'a root of Debian takes root; run this as root'
+  lock_cache "root-$version"
+  if [[ ! -f $root/.swell-complete ]]; then make_root; fi
+  exec {cache_lock}>&-
+}
+
+make_root() {
+  local mirror script log=$cache/root-$version.log making=$cache/making-$version
+  command -v debootstrap > /dev/null || unavailable 'debootstrap is not installed; run contrib/setup'
+  unshare --mount true 2> "$log" || unavailable "no mount namespace of its own: $(tail -n 1 "$log")"
+  mirror=$(debian_mirror) || exit
+  script=/usr/share/debootstrap/scripts/$suite
+  # A release newer than this debootstrap is made as sid is.
+  [[ -e $script ]] || script=/usr/share/debootstrap/scripts/sid
+  printf 'slurm-version: making a root of Debian %s for Slurm %s, once (1 to 3 minutes)\n' "$suite" "$version" >&2
+  rm -rf -- "$root" "$making"
+  # Its mounts end with this one process tree, even if it is killed.
+  export -f install_in_root
+  if ! unshare --mount --propagation private debootstrap --variant=minbase "$suite" "$making" "$mirror" "$script" > "$log" 2>&1 ||
+    ! unshare --mount --propagation private bash -c 'install_in_root "$@"' _ "$making" "${root_packages[@]}" >> "$log" 2>&1; then
+    tail -n 5 "$log" >&2
+    rm -rf -- "$making"
+    unavailable "debootstrap $suite from $mirror failed; all of it is in $log"
+  fi
+  [[ $(chroot "$making" slurmctld -V) == *" $version."* ]] || {
+    rm -rf -- "$making"
+    unavailable "Debian's $suite has another version of Slurm by now"
+  }
+  add_older_libmariadb "$making" || die "cannot write to $cache"
+  touch "$making/.swell-complete" && mv -- "$making" "$root" || die "cannot write to $cache"
+}
+
+# add_older_libmariadb ROOT: with libmariadb3 11.8.9 of Debian's forky slurmdbd ends at its first query ("Number of
+# columns in result (=1) set execeeds maxmimum allowed number of columns (=0)"); with this host's it does not.
+add_older_libmariadb() {
+  local library
+  library=$(ldconfig -p | sed -n 's/.*libmariadb\.so\.3.* => //p' | head -n 1)
+  [[ $suite == forky && -n $library ]] || return 0
+  cp -L -- "$library" "$1/usr/local/lib/" && chroot "$1" ldconfig
+}
+
+install_in_root() {
+  local into=$1
+  shift
+  cp /etc/resolv.conf "$into/etc/resolv.conf" && mount -t proc proc "$into/proc" && mount --rbind /dev "$into/dev" &&
+    mount -t tmpfs run "$into/run" && printf '#!/bin/sh\nexit 101\n' > "$into/usr/sbin/policy-rc.d" &&
+    chmod 755 "$into/usr/sbin/policy-rc.d" || return
+  export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+  chroot "$into" apt-get -o Acquire::Check-Valid-Until=false update -q && chroot "$into" apt-get install -q -y --no-install-recommends "$@" &&
+    chroot "$into" apt-get clean
+}
+
+# run_in_root COMMAND...: sees the host's processes, devices, network, users and the folders that it works in.
+run_in_root() {
+  local shown=() one
+  for one in "$top" /tmp "${TMPDIR:-/tmp}" "$PWD" "${SWELL_STAGE:-}"; do show "$one"; done
+  while read -r -d : one; do show "$one"; done <<< "${SWELL_BIND:-}:"
+  show_python
+  export -f enter_root
+  exec env "SWELL_ROOT_VERSION=$version" "PATH=$PATH:/usr/sbin:/sbin" unshare --mount --propagation private \
+    bash -c 'enter_root "$@"' _ "$root" "$PWD" "${#shown[@]}" ${shown[@]+"${shown[@]}"} "$@"
+}
+
+# show FOLDER: unless it, or one above it, is shown already.
+show() {
+  local one
+  [[ $1 == /?* && -e $1 ]] || return 0
+  for one in ${shown[@]+"${shown[@]}"}; do [[ $1/ != "$one"/* ]] || return 0; done
+  shown+=("$1")
+}
+
+# The Python that the tests' environment is made of, with its library: the root's own is another version.
+show_python() {
+  local python=${SWELL_PYTHON:-$top/.venv/bin/python} real
+  real=$(readlink -f -- "$python" 2> /dev/null) && [[ -x $real ]] || return 0
+  show "${python%/bin/*}"
+  show "$real"
+  show "/usr/lib/${real##*/}"
+  show "/usr/bin/python3"
+}
+
+enter_root() {
+  local root=$1 folder=$2 count=$3 one
+  shift 3
+  for one in /proc /sys /dev; do mount --rbind "$one" "$root$one" || exit 1; done
+  mount -t tmpfs -o mode=755 run "$root/run" || exit 1
+  for one in /etc/passwd /etc/group /etc/hosts /etc/resolv.conf "${@:1:count}"; do
+    if [[ -d $one ]]; then mkdir -p "$root$one"; else mkdir -p "$root${one%/*}" && { [[ -e $root$one ]] || : > "$root$one"; }; fi
+    mount --rbind "$one" "$(readlink -f "$root$one")" || exit 1
+  done
+  shift "$count"
+  # By the root's own env: the folder is known in there alone.
+  exec chroot "$root" env --chdir="$folder" "$@"
+}
