@@ -130,7 +130,7 @@ salloc_with() {
   shift 5
   as nobody salloc --no-shell --immediate=1 --job-name="swell-$mine" --comment="swell-grant=$nonce" --nodelist="$node" --nodes=1 \
     --ntasks="$gpus" --cpus-per-task=$((cpus / gpus)) --gres="gpu:h100:$gpus" --partition=train --account="$account" \
-    --mem="${memory}M" --time=UNLIMITED "$@"
+    --mem="${memory}M" --time=10 "$@"
 }
 # offers_to_mine: connects as the agent of `mine` and keeps the connection; a line an offer: nonce, node, account, GPUs, CPUs, MiB.
 offers_to_mine() {
@@ -147,7 +147,7 @@ offers_to_mine() {
 hang_up() { exec {in}>&- {out}<&-; }
 only_what_was_offered() {
   local account nonce node gpus cpus memory extra said i=0
-  local -a tried=(--exclusive --mem=0 --cpus-per-gpu=16 --gpus=2 --threads-per-core=1 --nice=5 --oversubscribe
+  local -a tried=(--exclusive --mem=0 --gpus=h100:2 --threads-per-core=1 --nice=5 --oversubscribe
     --exclude=node9 --dependency=singleton)
   while ((i < ${#tried[@]})); do
     attackers_job nobody && offers_to_mine || return
@@ -174,6 +174,7 @@ check 'a grant gets what was offered and nothing besides' only_what_was_offered
 
 # ---- the place of companions
 
+logged() { "$cluster" logs slurmctld | grep "$1" > /dev/null; }
 closed_to() { # COMMAND...: it is refused, with a reason that names companions or as access denied
   local said
   said=$("$@" 2>&1) && { echo "accepted: $*"; return 1; }
@@ -220,7 +221,6 @@ while_elasticity_is_off() { # LINE of swell.conf
 check 'nor while Elasticity=no' while_elasticity_is_off Elasticity=no
 check 'nor while swell.conf is broken' while_elasticity_is_off GrowthInterval=soon
 
-logged() { "$cluster" logs slurmctld | grep "$1" > /dev/null; }
 bad_swell_conf() {
   games_job && within 30 grown "$job" 8 || return
   cp "$SWELL_CLUSTER_DIR/etc/swell.conf" good.conf
