@@ -41,7 +41,7 @@ class LiveSlurm final : public SlurmApi {
 
   Result<std::optional<JobRecord>> load_job(JobId job) override {
     job_info_msg_t* message = nullptr;
-    if (slurm_load_job(&message, job, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS) {
+    if (slurm::load_job(job, &message) != SLURM_SUCCESS) {
       if (errno == ESLURM_INVALID_JOB_ID) return std::optional<JobRecord>{};
       return failure("slurm_load_job").while_doing(fmt::format("looking at job {}", job));
     }
