@@ -18,7 +18,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto munge_time = std::chrono::seconds(5);
+constexpr auto kMungeTime = std::chrono::seconds(5);
+/// How long munged may be away without the loss of a connection that stands.
+constexpr auto kMungeOutage = std::chrono::seconds(60);
 constexpr auto send_time = std::chrono::seconds(5);
 
 class LiveClient final : public Client {
@@ -45,7 +47,7 @@ class LiveClient final : public Client {
     if (payload.size() > options_.max_frame_bytes)
       return Error(fmt::format("a message of {} bytes; {} are allowed", payload.size(), options_.max_frame_bytes));
     munge_->seal(++ticket_, std::move(payload), std::nullopt);
-    const Result<MungeThread::Done> done = munge_->wait(ticket_, munge_time);
+    const Result<MungeThread::Done> done = munge_->wait(ticket_, munge_time_);
     if (!done) return fail(done.error());
     if (done->error) return fail(*done->error);
     if (done->data.size() > options_.max_frame_bytes)
@@ -59,13 +61,15 @@ class LiveClient final : public Client {
     if (!frame) return fail(frame.error());
     if (!*frame) return std::optional<Message>();
     munge_->open(++ticket_, **frame);
-    const Result<MungeThread::Done> done = munge_->wait(ticket_, munge_time);
+    const Result<MungeThread::Done> done = munge_->wait(ticket_, munge_time_);
     if (!done) return fail(done.error());
     if (done->error) return fail(*done->error);
     if (!options_.trust || !options_.trust(done->uid))
       return fail(Error(fmt::format("the server speaks as uid {}, which is not trusted", done->uid)));
     Result<Message> message = seal_->unwrap(done->data);
     if (!message) return fail(message.error());
+    munge_->set_patience(kMungeOutage);
+    munge_time_ = kMungeOutage + kMungeTime;
     return std::optional<Message>(std::move(*message));
   }
 
@@ -115,6 +119,7 @@ class LiveClient final : public Client {
   std::optional<Seal> seal_;
   std::optional<Error> broken_;
   std::uint64_t ticket_ = 0;
+  std::chrono::seconds munge_time_ = kMungeTime;
 };
 
 }  // namespace

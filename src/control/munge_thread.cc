@@ -17,11 +17,21 @@ namespace swell::control {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kRetryPause = std::chrono::milliseconds(500);
+
 struct Work {
   std::uint64_t ticket = 0;
   bool open = false;
   std::string data;
   std::optional<uid_t> reader;
+  Clock::time_point try_until{};  ///< where munged cannot be reached
+};
+
+struct Outcome {
+  MungeThread::Done done;
+  bool is_unreachable = false;    ///< there is no munged now; nothing was tried
 };
 
 using Context = std::unique_ptr<munge_ctx, decltype(&munge_ctx_destroy)>;
@@ -38,8 +48,9 @@ Error problem(const char* what, munge_err_t code, munge_ctx_t context) {
 }
 
 // A fresh context for each call: decoding overwrites the one it is given.
-MungeThread::Done done(const Work& work, const std::string& socket) {
-  MungeThread::Done result;
+Outcome outcome_of(const Work& work, const std::string& socket) {
+  Outcome outcome;
+  MungeThread::Done& result = outcome.done;
   result.ticket = work.ticket;
   result.opened = work.open;
   const Context context = new_context(socket);
@@ -50,6 +61,7 @@ MungeThread::Done done(const Work& work, const std::string& socket) {
     int length = 0;
     gid_t gid = static_cast<gid_t>(-1);
     const munge_err_t code = munge_decode(work.data.c_str(), context.get(), &payload, &length, &result.uid, &gid);
+    outcome.is_unreachable = code == EMUNGE_SOCKET;
     if (code != EMUNGE_SUCCESS)
       result.error = problem("munge refused the credential", code, context.get());
     else if (payload != nullptr)
@@ -61,13 +73,14 @@ MungeThread::Done done(const Work& work, const std::string& socket) {
     char* credential = nullptr;
     const munge_err_t code =
         munge_encode(&credential, context.get(), work.data.data(), static_cast<int>(work.data.size()));
+    outcome.is_unreachable = code == EMUNGE_SOCKET;
     if (code != EMUNGE_SUCCESS)
       result.error = problem("munge made no credential", code, context.get());
     else
       result.data = credential;
     std::free(credential);
   }
-  return result;
+  return outcome;
 }
 
 // A thread that stays behind must not lose the code it runs when its plugin is unloaded.
@@ -87,6 +100,7 @@ struct MungeThread::State {
   std::condition_variable changed;
   std::deque<Work> work;
   std::vector<Done> done;
+  std::chrono::seconds patience{0};
   bool stop = false;
   bool ended = false;
   std::thread thread;
@@ -98,19 +112,24 @@ struct MungeThread::State {
         changed.wait(lock);
         continue;
       }
-      const Work next = std::move(work.front());
+      Work next = std::move(work.front());
       work.pop_front();
       lock.unlock();
-      Done result;
+      Outcome outcome;
       try {
-        result = control::done(next, socket);
+        outcome = outcome_of(next, socket);
       } catch (const std::exception& e) {
-        result.ticket = next.ticket;
-        result.opened = next.open;
-        result.error = Error(std::string("munge: ") + e.what());
+        outcome.done.ticket = next.ticket;
+        outcome.done.opened = next.open;
+        outcome.done.error = Error(std::string("munge: ") + e.what());
       }
       lock.lock();
-      done.push_back(std::move(result));
+      if (outcome.is_unreachable && Clock::now() < next.try_until) {
+        work.push_front(std::move(next));
+        changed.wait_for(lock, kRetryPause, [this] { return stop; });
+        continue;
+      }
+      done.push_back(std::move(outcome.done));
       wake.signal();
     }
     ended = true;
@@ -119,6 +138,7 @@ struct MungeThread::State {
 
   void add(Work next) {
     const std::lock_guard lock(mutex);
+    next.try_until = Clock::now() + patience;
     work.push_back(std::move(next));
     changed.notify_all();
   }
@@ -150,11 +170,16 @@ MungeThread::~MungeThread() {
 }
 
 void MungeThread::seal(std::uint64_t ticket, std::string payload, std::optional<uid_t> reader) {
-  state_->add({ticket, false, std::move(payload), reader});
+  state_->add({ticket, false, std::move(payload), reader, {}});
 }
 
 void MungeThread::open(std::uint64_t ticket, std::string credential) {
-  state_->add({ticket, true, std::move(credential), std::nullopt});
+  state_->add({ticket, true, std::move(credential), std::nullopt, {}});
+}
+
+void MungeThread::set_patience(std::chrono::seconds patience) {
+  const std::lock_guard lock(state_->mutex);
+  state_->patience = patience;
 }
 
 int MungeThread::fd() const noexcept { return state_->wake.fd(); }

@@ -43,6 +43,10 @@ class MungeThread {
   /// Opens a credential. A replayed or expired one is an error.
   void open(std::uint64_t ticket, std::string credential);
 
+  /// Work that is given from now on is tried again for so long while munged cannot be reached; at first: not at all.
+  /// Everything behind it waits, too, as it needs the same munged.
+  void set_patience(std::chrono::seconds patience);
+
   /// Readable while take() has something.
   int fd() const noexcept;
   /// What has been done since the last call, in order.

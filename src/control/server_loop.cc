@@ -21,6 +21,8 @@ constexpr std::size_t max_untaken = 65536;     // events of all connections
 constexpr int max_untaken_of_one = 256;
 constexpr std::size_t queue_frames = 16;        // of the largest size, that may wait for a slow reader
 constexpr auto close_time = std::chrono::seconds(2);
+/// How long munged may be away without the loss of connections.
+constexpr auto kMungeOutage = std::chrono::seconds(60);
 
 bool watch(int epoll, int operation, int fd, std::uint64_t id, std::uint32_t events) {
   epoll_event event{};
@@ -38,6 +40,7 @@ ServerLoop::ServerLoop(Server::Options options, std::function<void()> wake, Fd l
   watch(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), listener_id, EPOLLIN | EPOLLONESHOT);
   watch(epoll_.get(), EPOLL_CTL_ADD, mailbox_.wake.fd(), mailbox_id, EPOLLIN);
   watch(epoll_.get(), EPOLL_CTL_ADD, munge_->fd(), munge_id, EPOLLIN);
+  munge_->set_patience(kMungeOutage);
 }
 
 void ServerLoop::run() noexcept {

@@ -2,6 +2,7 @@
 // What a server and a client bear with, and for how long.
 #include <csignal>
 #include <criterion/criterion.h>
+#include <thread>
 
 #include "transport_peers.h"
 
@@ -150,6 +151,29 @@ Test(limits, without_munged_sending_is_an_error, .timeout = 120) {
   const auto client = client_of(host, munge);
   munge.signal(SIGKILL);
   cr_assert_not(client->send(hello(1)).ok());
+}
+
+Test(limits, a_munged_that_is_away_for_a_while_costs_no_connection, .timeout = 120) {
+  PrivateMunge munge;
+  Host host(munge);
+  const auto client = client_of(host, munge);
+  cr_assert(client->send(hello(1)).ok());
+  const ConnectionId connection = host.next().connection;
+  host.server().send(connection, Bye{1});
+  cr_assert_eq(as<Bye>(received(*client)).exit_code, 1);  // the connection stands
+
+  munge.signal(SIGKILL);
+  host.server().send(connection, Bye{2});
+  Result<void> sent;
+  std::thread sender([&] { sent = client->send(Bye{3}); });
+  munge.restart();
+  sender.join();
+
+  cr_assert(sent.ok());
+  const Server::Event event = host.next();
+  cr_assert_eq(event.connection, connection);
+  cr_assert_eq(as<Bye>(event.message).exit_code, 3);
+  cr_assert_eq(as<Bye>(received(*client)).exit_code, 2);
 }
 
 Test(limits, a_munged_that_hangs_blocks_neither_the_client_nor_the_servers_end, .timeout = 120) {

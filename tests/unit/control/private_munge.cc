@@ -27,6 +27,9 @@ const char* program() {
   return nullptr;
 }
 
+/// munged refuses a key that is another user's; as root it runs under its own user.
+const passwd* munge_user() { return geteuid() == 0 ? getpwnam("munge") : nullptr; }
+
 bool answers(const std::string& socket) {
   auto munge = control::MungeThread::start(socket);
   cr_assert(munge.ok());
@@ -47,10 +50,14 @@ PrivateMunge::PrivateMunge() {
   std::ofstream(folder_ + "/key") << std::string(64, 'k');
   chmod((folder_ + "/key").c_str(), 0400);
   chmod(folder_.c_str(), 0755);
-  // munged refuses a key that is another user's; as root it runs under its own user.
-  const passwd* user = geteuid() == 0 ? getpwnam("munge") : nullptr;
-  if (user != nullptr)
+  if (const passwd* user = munge_user())
     for (const std::string& path : {folder_, folder_ + "/key"}) cr_assert_eq(chown(path.c_str(), user->pw_uid, user->pw_gid), 0);
+  run();
+}
+
+void PrivateMunge::run() {
+  const char* munged = program();
+  const passwd* user = munge_user();
   const std::string key = "--key-file=" + folder_ + "/key", socket = "--socket=" + socket_,
                     pid = "--pid-file=" + folder_ + "/pid", log = "--log-file=" + folder_ + "/log",
                     seed = "--seed-file=" + folder_ + "/seed";
@@ -67,9 +74,17 @@ PrivateMunge::PrivateMunge() {
           log.c_str(), seed.c_str(), static_cast<char*>(nullptr));
     _exit(127);
   }
-  for (int i = 0; i < 100 && !std::filesystem::exists(socket_); ++i)
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!std::filesystem::exists(socket_) || !answers(socket_)) {
+    cr_assert_lt(std::chrono::steady_clock::now().time_since_epoch().count(), deadline.time_since_epoch().count(),
+                 "munged did not come up");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  cr_assert(answers(socket_), "munged did not come up");
+  }
+}
+
+void PrivateMunge::restart() {
+  std::filesystem::remove(socket_);
+  run();
 }
 
 PrivateMunge::~PrivateMunge() {

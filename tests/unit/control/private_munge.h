@@ -18,8 +18,12 @@ class PrivateMunge {
   const std::string& socket() const { return socket_; }
   /// Signals munged: SIGSTOP makes it hang, SIGKILL ends it.
   void signal(int number);
+  /// Starts it again after SIGKILL.
+  void restart();
 
  private:
+  void run();
+
   std::string folder_;
   std::string socket_;
   pid_t pid_ = -1;
