@@ -27,6 +27,8 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.state = runs ? tag.get("state") : record.state_text;
   row.grants = count(tag, "grants");
   row.reclaims = count(tag, "reclaims");
+  row.refusals = count(tag, "refused");
+  row.refused_for = tag.get("why");
   if (record.phase == slurm::JobPhase::pending) return row;
   row.lent_gpus = count(tag, "lent");
   row.epoch = count(tag, "epoch");
@@ -49,6 +51,10 @@ Error not_shown(const slurm::Snapshot& snapshot, slurm::JobId id) {
     return Error(fmt::format("job {} is not elastic: it was submitted without --elastic", id));
   if (found->phase == slurm::JobPhase::ended) return Error(fmt::format("job {} has ended ({})", id, found->state_text));
   return Error(fmt::format("job {} belongs to another user", id));
+}
+
+std::string refusal_text(const JobRow& row) {
+  return row.refusals == 0 ? "0" : fmt::format("{} ({})", row.refusals, row.refused_for);
 }
 
 std::string companion_text(const std::vector<control::CompanionWord>& companions) {
@@ -88,13 +94,14 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
                    {"EPOCH", Align::right},
                    {"WORKERS", Align::right},
                    {"GRANTS", Align::right},
+                   {"REFUSED", Align::right},
                    {"RECLAIMS", Align::right},
                    {"COMPANIONS (JOBID NODE:GPUS)"}});
   for (const JobRow& row : rows)
     table.add({std::to_string(row.id), row.user, row.name, row.state, std::to_string(row.basic_gpus),
                std::to_string(row.lent_gpus), fmt::format("{}/{}", row.basic_gpus + row.lent_gpus, row.max_gpus),
                std::to_string(row.epoch), std::to_string(row.workers), std::to_string(row.grants),
-               std::to_string(row.reclaims), companion_text(row.companions)});
+               refusal_text(row), std::to_string(row.reclaims), companion_text(row.companions)});
   std::string text = table.text();
   for (const JobRow& row : rows)
     if (!row.no_growth.empty()) text += fmt::format("Job {} takes no more GPUs: {}\n", row.id, row.no_growth);
@@ -120,6 +127,8 @@ Json jobs_json(const std::vector<JobRow>& rows) {
                               {"epoch", row.epoch},
                               {"workers", row.workers},
                               {"grants", row.grants},
+                              {"refused", row.refusals},
+                              {"refused_for", row.refused_for},
                               {"reclaims", row.reclaims},
                               {"companions", companions},
                               {"no_growth", row.no_growth}}));

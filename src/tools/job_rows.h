@@ -21,6 +21,8 @@ struct JobRow {
   int basic_gpus = 0, lent_gpus = 0, max_gpus = 0;
   int epoch = 0, workers = 0, grants = 0, reclaims = 0;
   std::vector<control::CompanionWord> companions;
+  int refusals = 0;              ///< grants that became no companion
+  std::string refused_for;       ///< why the last of them did not, in one word: swell-elastic(7)
   std::string no_growth;         ///< why it takes no more GPUs now, for people; empty: it does
 };
 
