@@ -57,6 +57,14 @@ one_job_id() {
 }
 check 'workers on lent GPUs see the job, its array task and its folder' one_job_id
 
+submits_within() {
+  BEFORE='sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap "sleep 600" > inner' own max=8 || return
+  within 20 test -s inner && within 20 in_state "$(cat inner)" RUNNING || return
+  [[ -n $(word_of "$job" basic) && -z $(word_of "$(cat inner)" basic) ]] || return
+  scancel "$(cat inner)" && within 30 test -d "$job" && finishes
+}
+check 'a job that is submitted within an elastic job is elastic only where it says so' submits_within
+
 no_growth() { word_of "$job" no_growth; }
 no_growth_is() { [[ $(no_growth) == "$1" ]]; } # with _ for blanks
 says_so() { swell jobs "$job" | grep -q "^Job $job takes no more GPUs: $1"; }
@@ -147,7 +155,7 @@ END
   within 30 grep -q '1100 open' flood.out || { cat flood.out; kill "$pid"; return 1; }
   # The link to the controller holds, the workers stay, and a reclaim goes its way.
   from=$("$cluster" logs slurmctld | grep -c 'lost the connection to its agent')
-  rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 runs 2 4 && is_lent "$job" 2 &&
+  rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 runs 2 4 && within 10 is_lent "$job" 2 &&
     [[ $("$cluster" logs slurmctld | grep -c 'lost the connection to its agent') == "$from" ]]
   result=$?
   kill "$pid"

@@ -49,6 +49,9 @@ bool submits() {
 
 /// Tells the job's own srun calls that the job is elastic; not inherited by jobs that are submitted within it.
 constexpr const char* kElasticJob = "SWELL_JOB_IS_ELASTIC";
+/// Where Slurm hands the option on to what runs in a job; jobs that are submitted within it would take it over.
+constexpr const char* kInherited[] = {"SLURM_SPANK_SWELL_ELASTIC", "SLURM_SPANK__SLURM_SPANK_OPTION_swell_elastic",
+                                      "_SLURM_SPANK_OPTION_swell_elastic"};
 /// Set by swellrun for the steps that it starts.
 constexpr const char* kAgent = "SWELL_AGENT";
 
@@ -85,6 +88,8 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
     return ESPANK_SUCCESS;
   }
   if (!submits()) return ESPANK_SUCCESS;
+  if (spank_context() == S_CTX_ALLOCATOR)
+    for (const char* name : kInherited) unsetenv(name);
   static char name[] = "elastic";
   static char argument[] = "key=value,...";
   static char usage[] =
