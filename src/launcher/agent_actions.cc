@@ -97,7 +97,7 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
         result.reason = refusal(ended.output);
         // Granted, but ended by us as it took too long: salloc has given it up, or this does.
         if (job != 0)
-          static_cast<void>(children_.start({"scancel", std::to_string(job)}, outside_environment(environ), {.capture = true}));
+          static_cast<void>(children_.start(cancel_command(setup_.hello.job, job), outside_environment(environ), {.capture = true}));
       }
     } else if (const auto show = growth.shows.find(ended.pid); show != growth.shows.end()) {
       const std::size_t offer = show->second;
@@ -159,7 +159,7 @@ void Agent::cancel(JobId companion) {
   Leaving& leaving = leaving_[companion];
   if (leaving.cancelling) return;
   leaving.cancelling = true;
-  const auto pid = children_.start({"scancel", std::to_string(companion)}, outside_environment(environ), {.capture = true});
+  const auto pid = children_.start(cancel_command(setup_.hello.job, companion), outside_environment(environ), {.capture = true});
   if (pid) {
     cancels_[*pid] = companion;
   } else {

@@ -71,6 +71,10 @@ Command salloc_command(const control::Offer& offer, int restart_signal) {
   return command;
 }
 
+Command cancel_command(JobId parent, JobId companion) {
+  return {"scancel", "--name=" + control::companion_name(parent), std::to_string(companion)};
+}
+
 JobId granted_job(const std::string& output) {
   constexpr std::string_view words = "Granted job allocation ";
   const auto at = output.find(words);

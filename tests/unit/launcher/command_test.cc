@@ -95,3 +95,7 @@ Test(command, salloc_s_answer_is_read) {
   cr_assert_eq(refusal("salloc: error: Job submit/allocate failed: Requested nodes are busy\n"),
                std::string("Job submit/allocate failed: Requested nodes are busy"));
 }
+
+Test(command, a_companion_is_cancelled_by_its_name_too) {
+  cr_assert_eq(cancel_command(30, 31), (Command{"scancel", "--name=swell-30", "31"}));
+}
