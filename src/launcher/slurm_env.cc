@@ -110,6 +110,19 @@ Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId jo
   return shares;
 }
 
+std::optional<uid_t> read_owner(std::string_view text, control::JobId job) {
+  std::optional<uid_t> owner;
+  bool other = true;
+  each_line(text, [&](std::string_view line) {
+    if (line.starts_with("JobId=")) other = number(word(line, "JobId=")) != job;
+    if (other || owner) return;
+    const std::string_view user = word(line, "UserId=");  // name(number)
+    const auto open = user.find('(');
+    if (open != std::string_view::npos) owner = static_cast<uid_t>(number(user.substr(open + 1)));
+  });
+  return owner;
+}
+
 std::optional<control::Tag> read_tag(std::string_view text, control::JobId job) {
   std::optional<control::Tag> tag;
   bool other = true;

@@ -36,6 +36,9 @@ struct NodeShare {
 /// the first id of a job array, scontrol shows the whole array.
 Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job);
 
+/// Of the same text: whose job it is; nothing where it does not say.
+std::optional<uid_t> read_owner(std::string_view text, control::JobId job);
+
 /// Of the same text: what Swell says of the job in its AdminComment; nothing where the job is not elastic.
 std::optional<control::Tag> read_tag(std::string_view text, control::JobId job);
 

@@ -53,6 +53,8 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
   if (!config) return config.error();
   const auto text = Children::output_of({"scontrol", "show", "job", "-d", std::to_string(job)}, kScontrolSeconds);
   if (!text) return text.error();
+  if (const auto owner = read_owner(*text, job); owner && *owner != geteuid() && geteuid() != 0)
+    return Error(fmt::format("job {} belongs to another user", job));
   const auto shares = read_job(*text, job);
   if (!shares) return shares.error();
   auto shape = shape_of(job, options, *shares);

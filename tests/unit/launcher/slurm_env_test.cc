@@ -74,3 +74,12 @@ Test(slurm_env, the_job_s_own_record_says_whether_it_is_elastic) {
   cr_assert_eq(read_tag(text, 30)->get("elastic"), std::string("max=8"));
   for (const JobId job : {31u, 32u, 33u}) cr_assert_not(read_tag(text, job).has_value());
 }
+
+Test(slurm_env, the_owner_of_a_job_is_told_apart_from_other_jobs_shown) {
+  const std::string text =
+      "JobId=30 JobName=a\n   UserId=ann(1000) GroupId=ann(1000) MCS_label=N/A\n\n"
+      "JobId=31 JobName=b\n   UserId=bob(1001) GroupId=bob(1001) MCS_label=N/A\n";
+  cr_assert_eq(read_owner(text, 30).value(), 1000u);
+  cr_assert_eq(read_owner(text, 31).value(), 1001u);
+  cr_assert_not(read_owner(text, 32).has_value());
+}
