@@ -23,9 +23,6 @@ using JobId = std::uint32_t;
 /// The comment by which a companion shows its grant to job_submit/swell, followed by the nonce.
 inline constexpr const char* grant_comment = "swell-grant=";
 
-/// What the companions of a job are called.
-inline std::string companion_name(JobId parent) { return "swell-" + std::to_string(parent); }
-
 /// Where a job stands in a reconfiguration (docs/architecture.md, "Journeys").
 enum class JobState { allocated, warming, ready, switching, active, draining, released };
 const char* to_text(JobState state) noexcept;  ///< "ALLOCATED", "WARMING", ...

@@ -317,7 +317,7 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
     live.expires = now + parts_.config.grant_expiry_s;
     control::Offer& offer = live.offer;
     offer.nonce = parts_.nonce();
-    offer.name = control::companion_name(job.id);
+    offer.name = fmt::format("swell-{}", job.id);
     offer.node = node.name;
     offer.partition = parts_.config.expansion_partition.empty() ? record->partition : parts_.config.expansion_partition;
     offer.account = record->account;

@@ -91,6 +91,7 @@ class Agent {
   std::map<pid_t, JobId> steps_, cancels_;
   std::vector<Growth> growths_;
   std::map<JobId, Leaving> leaving_;
+  std::map<JobId, std::string> companion_names_;
   std::vector<JobId> told_companions_;
   double next_sign_of_life_ = 0;
   std::optional<int> code_;            ///< the program has ended

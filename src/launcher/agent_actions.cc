@@ -97,7 +97,7 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
         result.reason = refusal(ended.output);
         // Granted, but ended by us as it took too long: salloc has given it up, or this does.
         if (job != 0)
-          static_cast<void>(children_.start(cancel_command(setup_.hello.job, job), outside_environment(environ), {.capture = true}));
+          static_cast<void>(children_.start(cancel_command(growth.offers[offer].name, job), outside_environment(environ), {.capture = true}));
       }
     } else if (const auto show = growth.shows.find(ended.pid); show != growth.shows.end()) {
       const std::size_t offer = show->second;
@@ -128,6 +128,7 @@ void Agent::growth_done(std::size_t index) {
     Granted& result = growth.results[i];
     if (result.job == 0) continue;
     const control::Offer& offer = growth.offers[i];
+    companion_names_[result.job] = offer.name;
     if (result.places.empty() || result.places.front().gpus == 0) {
       Place place;
       place.node = offer.node;
@@ -159,7 +160,7 @@ void Agent::cancel(JobId companion) {
   Leaving& leaving = leaving_[companion];
   if (leaving.cancelling) return;
   leaving.cancelling = true;
-  const auto pid = children_.start(cancel_command(setup_.hello.job, companion), outside_environment(environ), {.capture = true});
+  const auto pid = children_.start(cancel_command(companion_names_[companion], companion), outside_environment(environ), {.capture = true});
   if (pid) {
     cancels_[*pid] = companion;
   } else {

@@ -71,8 +71,8 @@ Command salloc_command(const control::Offer& offer, int restart_signal) {
   return command;
 }
 
-Command cancel_command(JobId parent, JobId companion) {
-  return {"scancel", "--name=" + control::companion_name(parent), std::to_string(companion)};
+Command cancel_command(const std::string& name, JobId companion) {
+  return {"scancel", "--name=" + name, std::to_string(companion)};
 }
 
 JobId granted_job(const std::string& output) {

@@ -31,9 +31,9 @@ std::vector<Command> step_commands(const Options& options, JobId job, bool compa
 /// Creates exactly the companion that was offered; `restart_signal` is what Slurm shall warn with.
 Command salloc_command(const control::Offer& offer, int restart_signal);
 
-/// Cancels a companion of `parent`, and no other job that has got its id: slurmctld gives ids again that it had given
-/// just before it was killed.
-Command cancel_command(JobId parent, JobId companion);
+/// Cancels a companion by the name of its offer too, and so no other job that has got its id: slurmctld gives ids again
+/// that it had given just before it was killed.
+Command cancel_command(const std::string& name, JobId companion);
 
 /// The job id in what salloc says; 0 where there is none.
 JobId granted_job(const std::string& salloc_output);

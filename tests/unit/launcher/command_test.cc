@@ -97,5 +97,5 @@ Test(command, salloc_s_answer_is_read) {
 }
 
 Test(command, a_companion_is_cancelled_by_its_name_too) {
-  cr_assert_eq(cancel_command(30, 31), (Command{"scancel", "--name=swell-30", "31"}));
+  cr_assert_eq(cancel_command("swell-30", 31), (Command{"scancel", "--name=swell-30", "31"}));
 }
