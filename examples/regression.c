@@ -18,8 +18,9 @@
 static int layers = 4, rows = 12, columns = 10;
 static int pp = 1, dp = 1, tp = 1, zero = 0, stage, group, shard;
 
-static int die(const swell_session_t *session, const char *what, int code) {
+static int die(swell_session_t *session, const char *what, int code) {
   fprintf(stderr, "regression: %s: %s (%s)\n", what, swell_last_error(session), strerror(-code));
+  swell_close(session);
   return 1;
 }
 
