@@ -26,8 +26,12 @@ const char* letter(LinkLayer layer) { return layer == LinkLayer::infiniband ? "i
 LinkKind kind_of(std::string_view text) { return text == "n" ? LinkKind::nvlink : text == "p" ? LinkKind::pcie : LinkKind::unknown; }
 LinkLayer layer_of(std::string_view text) { return text == "i" ? LinkLayer::infiniband : text == "e" ? LinkLayer::ethernet : LinkLayer::unknown; }
 
-std::string without_domain(const std::string& pci) { return pci.starts_with("0000:") ? pci.substr(5) : pci; }
-std::string with_domain(std::string pci) { return std::count(pci.begin(), pci.end(), ':') == 1 ? "0000:" + pci : pci; }
+std::ptrdiff_t colons_in(const std::string& pci) { return std::count(pci.begin(), pci.end(), ':'); }
+/// Leaves out the domain that nearly all addresses have; with_domain() knows these by their one colon.
+std::string without_domain(const std::string& pci) {
+  return pci.starts_with("0000:") && colons_in(pci) == 2 ? pci.substr(5) : pci;
+}
+std::string with_domain(std::string pci) { return colons_in(pci) == 1 ? "0000:" + pci : pci; }
 
 /// Rates are whole numbers nearly always, and are written so.
 Json rate(double value) {

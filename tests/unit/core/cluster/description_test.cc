@@ -95,3 +95,14 @@ Test(node_description, hostile_text_is_an_error_or_nothing_never_a_crash) {
     if (const auto read = read_extra(text); read && *read) cr_assert(read_extra(write_extra(text, **read).value()).ok());
   }
 }
+
+Test(node_description, what_is_no_pci_address_is_written_and_read_as_it_is) {
+  NodeDescription node;
+  node.gpus.resize(2);
+  node.gpus[0].pci = "0000:1c:00.0";
+  node.gpus[1].pci = "0000:1c:00.:";
+  const auto read = read_extra(write_extra("", node).value());
+  cr_assert(read.ok() && read->has_value());
+  cr_assert_eq((*read)->gpus[0].pci, std::string("0000:1c:00.0"));
+  cr_assert_eq((*read)->gpus[1].pci, std::string("0000:1c:00.:"));
+}
