@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swellrun: srun for elastic jobs. man swellrun.
+// swellrun: runs a training program on all GPUs of a job, elastic or not. man swellrun.
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
