@@ -26,7 +26,10 @@ constexpr auto send_time = std::chrono::seconds(5);
 class LiveClient final : public Client {
  public:
   LiveClient(Options options, Fd fd, std::unique_ptr<MungeThread> munge)
-      : options_(std::move(options)), fd_(std::move(fd)), munge_(std::move(munge)), reader_(options_.max_frame_bytes) {}
+      : options_(std::move(options)),
+        fd_(std::move(fd)),
+        munge_(std::move(munge)),
+        reader_(options_.max_frame_bytes) {}
 
   Result<void> greet(Clock::time_point deadline) {
     const Result<std::optional<std::string>> frame = next_frame(deadline);
@@ -45,13 +48,15 @@ class LiveClient final : public Client {
     if (broken_) return *broken_;
     std::string payload = seal_->wrap(message);
     if (payload.size() > options_.max_frame_bytes)
-      return Error(fmt::format("a message of {} bytes; {} are allowed", payload.size(), options_.max_frame_bytes));
+      return Error(fmt::format("a message of {} bytes; {} are allowed", payload.size(),
+                               options_.max_frame_bytes));
     munge_->seal(++ticket_, std::move(payload), std::nullopt);
     const Result<MungeThread::Done> done = munge_->wait(ticket_, munge_time_);
     if (!done) return fail(done.error());
     if (done->error) return fail(*done->error);
     if (done->data.size() > options_.max_frame_bytes)
-      return Error(fmt::format("a frame of {} bytes; {} are allowed", done->data.size(), options_.max_frame_bytes));
+      return Error(fmt::format("a frame of {} bytes; {} are allowed", done->data.size(),
+                               options_.max_frame_bytes));
     return write(framed(done->data));
   }
 
@@ -65,7 +70,8 @@ class LiveClient final : public Client {
     if (!done) return fail(done.error());
     if (done->error) return fail(*done->error);
     if (!options_.trust || !options_.trust(done->uid))
-      return fail(Error(fmt::format("the server speaks as uid {}, which is not trusted", done->uid)));
+      return fail(
+          Error(fmt::format("the server speaks as uid {}, which is not trusted", done->uid)));
     Result<Message> message = seal_->unwrap(done->data);
     if (!message) return fail(message.error());
     munge_->set_patience(kMungeOutage);
@@ -84,8 +90,10 @@ class LiveClient final : public Client {
     while (!bytes.empty()) {
       const ssize_t count = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (count > 0) bytes.remove_prefix(static_cast<std::size_t>(count));
-      else if (errno != EAGAIN && errno != EINTR) return fail(Error(std::string("sending: ") + std::strerror(errno)));
-      else if (!wait_for(POLLOUT, deadline)) return fail(Error("sending: the server does not read"));
+      else if (errno != EAGAIN && errno != EINTR)
+        return fail(Error(std::string("sending: ") + std::strerror(errno)));
+      else if (!wait_for(POLLOUT, deadline))
+        return fail(Error("sending: the server does not read"));
     }
     return {};
   }
@@ -99,7 +107,8 @@ class LiveClient final : public Client {
       const ssize_t count = recv(fd_.get(), bytes.data(), bytes.size(), 0);
       if (count > 0) reader_.append({bytes.data(), static_cast<std::size_t>(count)});
       else if (count == 0) return Error("the server closed the connection");
-      else if (errno != EAGAIN && errno != EINTR) return Error(std::string("receiving: ") + std::strerror(errno));
+      else if (errno != EAGAIN && errno != EINTR)
+        return Error(std::string("receiving: ") + std::strerror(errno));
       else if (!wait_for(POLLIN, deadline)) return std::optional<std::string>();
     }
   }
@@ -124,7 +133,8 @@ class LiveClient final : public Client {
 
 }  // namespace
 
-Result<std::unique_ptr<Client>> Client::connect(Options options, std::chrono::milliseconds timeout) {
+Result<std::unique_ptr<Client>> Client::connect(Options options,
+                                                std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   const std::string where = fmt::format("{}:{}", options.host, options.port);
   Result<Fd> fd = connect_to(options.host, options.port, timeout);

@@ -21,13 +21,14 @@ class Client {
   struct Options {
     std::string host;
     std::uint16_t port = 0;
-    std::string munge_socket;            ///< empty: munge's default
-    std::function<bool(uid_t)> trust;    ///< as whom the server must speak; empty: nobody is trusted
+    std::string munge_socket;          ///< empty: munge's default
+    std::function<bool(uid_t)> trust;  ///< as whom the server must speak; empty: nobody is trusted
     std::size_t max_frame_bytes = 64 * 1024;
   };
 
   /// Connects and reads the server's nonce. The error names host, port and what failed.
-  static Result<std::unique_ptr<Client>> connect(Options options, std::chrono::milliseconds timeout);
+  static Result<std::unique_ptr<Client>> connect(Options options,
+                                                 std::chrono::milliseconds timeout);
   virtual ~Client() = default;
 
   /// The socket, to be polled for reading.

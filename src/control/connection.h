@@ -17,7 +17,11 @@ using Clock = std::chrono::steady_clock;
 /// and nothing is read meanwhile: a peer that floods waits in its own socket.
 struct Connection {
   Connection(ConnectionId number, Fd socket, const std::string& nonce, std::size_t max_frame_bytes)
-      : id(number), fd(std::move(socket)), peer(peer_name(fd.get())), seal(Side::server, nonce), reader(max_frame_bytes) {}
+      : id(number),
+        fd(std::move(socket)),
+        peer(peer_name(fd.get())),
+        seal(Side::server, nonce),
+        reader(max_frame_bytes) {}
 
   const ConnectionId id;
   Fd fd;
@@ -25,18 +29,18 @@ struct Connection {
   const std::string address = peer.substr(0, peer.rfind(':'));
   Seal seal;
   FrameReader reader;
-  std::string out;                ///< to be written
+  std::string out;  ///< to be written
   const Clock::time_point since = Clock::now();
 
   uid_t uid = static_cast<uid_t>(-1);
   bool authenticated = false;
-  bool opening = false;           ///< a frame of it is at munge
-  std::size_t sealing = 0;        ///< messages at munge
+  bool opening = false;     ///< a frame of it is at munge
+  std::size_t sealing = 0;  ///< messages at munge
   std::size_t sealing_bytes = 0;
   bool input_ended = false;
   bool output_broken = false;
-  bool shut = false;              ///< all has been written, and the peer knows that nothing follows
-  bool silent = false;            ///< no closed event, as the caller closed it
+  bool shut = false;    ///< all has been written, and the peer knows that nothing follows
+  bool silent = false;  ///< no closed event, as the caller closed it
   std::optional<Clock::time_point> close_by;
 
   std::uint64_t take_number = 0;  ///< which take() its untaken events wait for

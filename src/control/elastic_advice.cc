@@ -12,7 +12,8 @@ namespace {
 
 /// How the user wrote the maximum, or would have written the default.
 std::string max_words(const ElasticSpec& spec) {
-  return spec.max_gpus ? fmt::format("max={}", *spec.max_gpus) : fmt::format("max={}x", spec.max_factor);
+  return spec.max_gpus ? fmt::format("max={}", *spec.max_gpus)
+                       : fmt::format("max={}x", spec.max_factor);
 }
 
 void about_types(const ElasticSpec& spec, const SiteFacts& site, std::vector<std::string>& said) {
@@ -25,31 +26,38 @@ void about_types(const ElasticSpec& spec, const SiteFacts& site, std::vector<std
     const auto meant = std::find_if(known.begin(), known.end(), [&](const std::string& each) {
       return strcasecmp(each.c_str(), type.c_str()) == 0;
     });
-    said.push_back(meant != known.end()
-                       ? fmt::format("types={}: no node has GPUs of that name; write types={}", type, *meant)
-                       : fmt::format("types={}: no node has GPUs of that type; there are {}", type,
-                                     known.empty() ? "none with a type" : fmt::format("{}", fmt::join(known, "/"))));
+    said.push_back(
+        meant != known.end()
+            ? fmt::format("types={}: no node has GPUs of that name; write types={}", type, *meant)
+            : fmt::format(
+                  "types={}: no node has GPUs of that type; there are {}", type,
+                  known.empty() ? "none with a type" : fmt::format("{}", fmt::join(known, "/"))));
   }
 }
 
 void about_sizes(const ElasticSpec& spec, int max, std::vector<std::string>& said) {
   std::vector<int> above;
-  std::copy_if(spec.sizes.begin(), spec.sizes.end(), std::back_inserter(above), [&](int size) { return size > max; });
+  std::copy_if(spec.sizes.begin(), spec.sizes.end(), std::back_inserter(above),
+               [&](int size) { return size > max; });
   if (above.empty()) return;
-  said.push_back(fmt::format("sizes={}: {} is never reached, since {} allows {} GPUs; write max={}", fmt::join(spec.sizes, "/"),
-                             fmt::join(above, "/"), max_words(spec), max, above.back()));
+  said.push_back(fmt::format("sizes={}: {} is never reached, since {} allows {} GPUs; write max={}",
+                             fmt::join(spec.sizes, "/"), fmt::join(above, "/"), max_words(spec),
+                             max, above.back()));
 }
 
-void about_max(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site, std::vector<std::string>& said) {
+void about_max(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site,
+               std::vector<std::string>& said) {
   const int max = spec.max_total(basic_gpus);
   const bool by_default = !spec.max_gpus && spec.max_factor == ElasticSpec().max_factor;
   if (by_default || max <= basic_gpus) return;
   int all = 0;
   for (const auto& [type, count] : site.gpus_by_type) all += count;
   if (site.max_gpus_per_job > 0 && max > site.max_gpus_per_job)
-    said.push_back(fmt::format("{}: this site lends a job at most {} GPUs in all (MaxGPUsPerJob)", max_words(spec), site.max_gpus_per_job));
+    said.push_back(fmt::format("{}: this site lends a job at most {} GPUs in all (MaxGPUsPerJob)",
+                               max_words(spec), site.max_gpus_per_job));
   else if (all > 0 && max > all)
-    said.push_back(fmt::format("{} is {} GPUs, and this cluster has {}", max_words(spec), max, all));
+    said.push_back(
+        fmt::format("{} is {} GPUs, and this cluster has {}", max_words(spec), max, all));
 }
 
 }  // namespace
@@ -60,9 +68,12 @@ std::vector<std::string> advice(const ElasticSpec& spec, int basic_gpus, const S
   about_sizes(spec, spec.max_total(basic_gpus), said);
   about_max(spec, basic_gpus, site, said);
   if (site.grace_s && spec.grace_s > *site.grace_s)
-    said.push_back(fmt::format("grace={}: where Slurm itself takes lent GPUs back, this site gives {} s (GraceTime); a checkpoint that "
-                               "takes longer is lost", spec.grace_s, *site.grace_s));
-  if (site.draining) said.push_back("nothing is lent for now (Elasticity=drain); the job runs on what it asks for");
+    said.push_back(fmt::format(
+        "grace={}: where Slurm itself takes lent GPUs back, this site gives {} s (GraceTime); a checkpoint that "
+        "takes longer is lost",
+        spec.grace_s, *site.grace_s));
+  if (site.draining)
+    said.push_back("nothing is lent for now (Elasticity=drain); the job runs on what it asks for");
   return said;
 }
 

@@ -10,16 +10,18 @@
 
 namespace swell::control {
 
-/// What the site has, as far as it bears on --elastic. Filled by the controller, read at submission.
+/// What the site has, as far as it bears on --elastic. Filled by the controller, read at
+/// submission.
 struct SiteFacts {
-  std::map<std::string, int> gpus_by_type;  ///< all GPUs of all nodes, by Slurm's name of their type; empty: not known
-  int max_gpus_per_job = 0;                 ///< MaxGPUsPerJob; 0: no cap
-  std::optional<int> grace_s;               ///< what Slurm gives a preempted expansion; nothing: not known
-  bool draining = false;                    ///< nothing is lent for now
+  /// All GPUs of all nodes, by Slurm's name of their type; empty: not known.
+  std::map<std::string, int> gpus_by_type;
+  int max_gpus_per_job = 0;    ///< MaxGPUsPerJob; 0: no cap
+  std::optional<int> grace_s;  ///< what Slurm gives a preempted expansion; nothing: not known
+  bool draining = false;       ///< nothing is lent for now
 };
 
-/// What a user should hear about a good spec that will not do what its words say: a sentence each, with what to write
-/// instead. Pure; the job is accepted all the same.
+/// What a user should hear about a good spec that will not do what its words say: a sentence each,
+/// with what to write instead. Pure; the job is accepted all the same.
 std::vector<std::string> advice(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site);
 
 }  // namespace swell::control

@@ -28,14 +28,17 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 Error bad(std::string_view key, std::string_view value, std::string_view allowed) {
-  return Error(fmt::format("--elastic: {}={} is not valid; {} must be {}", key, value, key, allowed));
+  return Error(
+      fmt::format("--elastic: {}={} is not valid; {} must be {}", key, value, key, allowed));
 }
 
 Result<void> read_max(ElasticSpec& spec, std::string_view value) {
-  constexpr std::string_view allowed = "a number of GPUs (max=16) or a factor of the basic demand (max=4x)";
+  constexpr std::string_view allowed =
+      "a number of GPUs (max=16) or a factor of the basic demand (max=4x)";
   if (value.ends_with('x')) {
     const auto factor = read_number<double>(value.substr(0, value.size() - 1));
-    if (!factor || !std::isfinite(*factor) || *factor < 1 || *factor > 10000) return bad("max", value, allowed);
+    if (!factor || !std::isfinite(*factor) || *factor < 1 || *factor > 10000)
+      return bad("max", value, allowed);
     spec.max_factor = *factor;
     spec.max_gpus.reset();
     return {};
@@ -60,7 +63,8 @@ Result<void> read_sizes(ElasticSpec& spec, std::string_view value) {
 }
 
 Result<void> read_types(ElasticSpec& spec, std::string_view value) {
-  constexpr std::string_view allowed = "GPU types as Slurm names them, separated by '/' (types=h100/a100)";
+  constexpr std::string_view allowed =
+      "GPU types as Slurm names them, separated by '/' (types=h100/a100)";
   std::vector<std::string> types;
   for (std::string_view part : split(value, '/')) {
     const bool plain = !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) {
@@ -86,8 +90,9 @@ Result<void> read_mode(ElasticSpec& spec, std::string_view value) {
     return {};
   }
   if (value == "live")
-    return Error("--elastic: mode=live needs Swell's runtime, which this version does not have yet; "
-                 "use mode=restart (the program checkpoints on a signal and is started again)");
+    return Error(
+        "--elastic: mode=live needs Swell's runtime, which this version does not have yet; "
+        "use mode=restart (the program checkpoints on a signal and is started again)");
   return bad("mode", value, "restart (or live, in a later version)");
 }
 
@@ -103,11 +108,13 @@ struct Key {
   std::string_view name;
   Result<void> (*read)(ElasticSpec&, std::string_view);
 };
-constexpr Key keys[] = {{"max", read_max},     {"sizes", read_sizes}, {"types", read_types},
-                        {"consistency", read_consistency}, {"mode", read_mode}, {"grace", read_grace}};
+constexpr Key keys[] = {{"max", read_max},     {"sizes", read_sizes},
+                        {"types", read_types}, {"consistency", read_consistency},
+                        {"mode", read_mode},   {"grace", read_grace}};
 
 bool is_key(std::string_view entry) {
-  return std::any_of(std::begin(keys), std::end(keys), [&](const Key& k) { return k.name == entry.substr(0, entry.find('=')); });
+  return std::any_of(std::begin(keys), std::end(keys),
+                     [&](const Key& k) { return k.name == entry.substr(0, entry.find('=')); });
 }
 
 /// Rewrites the list that goes on after entries[at], as in "sizes=2,4,8"; empty where it is none.
@@ -115,21 +122,28 @@ std::string list_with_commas(const std::vector<std::string_view>& entries, std::
   if (!entries[at].starts_with("sizes=") && !entries[at].starts_with("types=")) return {};
   std::string meant(entries[at]);
   std::size_t parts = 1;
-  for (std::size_t i = at + 1; i < entries.size() && !entries[i].empty() && entries[i].find('=') == std::string_view::npos && !is_key(entries[i]); ++i, ++parts)
+  for (std::size_t i = at + 1;
+       i < entries.size() && !entries[i].empty() &&
+       entries[i].find('=') == std::string_view::npos && !is_key(entries[i]);
+       ++i, ++parts)
     meant += fmt::format("/{}", entries[i]);
   return parts > 1 ? meant : std::string();
 }
 
-Result<void> read_entry(ElasticSpec& spec, std::string_view entry, std::set<std::string_view>& seen) {
+Result<void> read_entry(ElasticSpec& spec, std::string_view entry,
+                        std::set<std::string_view>& seen) {
   const std::size_t equals = entry.find('=');
   const std::string_view name = entry.substr(0, equals);
-  const Key* key = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return k.name == name; });
+  const Key* key =
+      std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return k.name == name; });
   if (key == std::end(keys))
-    return Error(fmt::format("--elastic: unknown key \"{}\"; the keys are max, sizes, types, consistency, mode, grace",
-                             name));
+    return Error(fmt::format(
+        "--elastic: unknown key \"{}\"; the keys are max, sizes, types, consistency, mode, grace",
+        name));
   if (equals == std::string_view::npos || equals + 1 == entry.size())
     return Error(fmt::format("--elastic: {} has no value; write {}=VALUE", name, name));
-  if (!seen.insert(name).second) return Error(fmt::format("--elastic: {} is given twice; give it once", name));
+  if (!seen.insert(name).second)
+    return Error(fmt::format("--elastic: {} is given twice; give it once", name));
   return key->read(spec, entry.substr(equals + 1));
 }
 
@@ -138,23 +152,28 @@ Result<void> read_entry(ElasticSpec& spec, std::string_view entry, std::set<std:
 Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
   ElasticSpec spec;
   if (text.empty()) return spec;
-  if (text.size() > max_characters) return Error(fmt::format("--elastic: {} characters; at most {} are read", text.size(), max_characters));
+  if (text.size() > max_characters)
+    return Error(
+        fmt::format("--elastic: {} characters; at most {} are read", text.size(), max_characters));
   std::set<std::string_view> seen;
   const std::vector<std::string_view> entries = split(text, ',');
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (const std::string meant = list_with_commas(entries, i); !meant.empty())
-      return Error(fmt::format("--elastic: a comma begins the next key; within a list use '/': {}", meant));
+      return Error(
+          fmt::format("--elastic: a comma begins the next key; within a list use '/': {}", meant));
     if (Result<void> read = read_entry(spec, entries[i], seen); !read) return read.error();
   }
   // The text with every key is what is recorded and read again.
   if (const std::size_t in_full = spec.text().size(); in_full > max_characters)
-    return Error(fmt::format("--elastic: {} characters with every key written out; at most {} are read: shorten types or sizes",
-                             in_full, max_characters));
+    return Error(fmt::format(
+        "--elastic: {} characters with every key written out; at most {} are read: shorten types or sizes",
+        in_full, max_characters));
   return spec;
 }
 
 std::string ElasticSpec::text() const {
-  std::string result = max_gpus ? fmt::format("max={}", *max_gpus) : fmt::format("max={}x", max_factor);
+  std::string result =
+      max_gpus ? fmt::format("max={}", *max_gpus) : fmt::format("max={}x", max_factor);
   if (!sizes.empty()) result += fmt::format(",sizes={}", fmt::join(sizes, "/"));
   if (!types.empty()) result += fmt::format(",types={}", fmt::join(types, "/"));
   result += consistency == Consistency::exact ? ",consistency=exact" : ",consistency=relaxed";
@@ -164,19 +183,23 @@ std::string ElasticSpec::text() const {
 
 int ElasticSpec::max_total(int basic_gpus) const {
   const double by_factor = std::floor(basic_gpus * max_factor + 1e-9);
-  const int max = max_gpus.value_or(static_cast<int>(std::min<double>(by_factor, max_gpus_allowed)));
+  const int max =
+      max_gpus.value_or(static_cast<int>(std::min<double>(by_factor, max_gpus_allowed)));
   return std::max(max, basic_gpus);
 }
 
 Result<void> ElasticSpec::check_basic(int basic_gpus) const {
   if (basic_gpus < 1)
-    return Error("--elastic: the job asks for no GPUs; add e.g. --gres=gpu:4, or leave --elastic out");
+    return Error(
+        "--elastic: the job asks for no GPUs; add e.g. --gres=gpu:4, or leave --elastic out");
   if (max_gpus && *max_gpus < basic_gpus)
-    return Error(fmt::format("--elastic: max={} is below the {} GPUs that the job asks for; max must be at least {}",
-                             *max_gpus, basic_gpus, basic_gpus));
+    return Error(fmt::format(
+        "--elastic: max={} is below the {} GPUs that the job asks for; max must be at least {}",
+        *max_gpus, basic_gpus, basic_gpus));
   if (!sizes.empty() && std::find(sizes.begin(), sizes.end(), basic_gpus) == sizes.end())
-    return Error(fmt::format("--elastic: sizes={} does not contain the {} GPUs that the job asks for; add {}",
-                             fmt::join(sizes, "/"), basic_gpus, basic_gpus));
+    return Error(fmt::format(
+        "--elastic: sizes={} does not contain the {} GPUs that the job asks for; add {}",
+        fmt::join(sizes, "/"), basic_gpus, basic_gpus));
   return {};
 }
 

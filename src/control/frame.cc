@@ -24,14 +24,16 @@ std::string framed(std::string_view body) {
   const auto size = static_cast<std::uint32_t>(body.size());
   std::string frame;
   frame.reserve(4 + body.size());
-  for (int shift = 24; shift >= 0; shift -= 8) frame.push_back(static_cast<char>((size >> shift) & 0xff));
+  for (int shift = 24; shift >= 0; shift -= 8)
+    frame.push_back(static_cast<char>((size >> shift) & 0xff));
   return frame.append(body);
 }
 
 Result<std::optional<std::string>> FrameReader::next() {
   if (bytes_.size() < 4) return std::optional<std::string>();
   std::size_t size = 0;
-  for (int i = 0; i < 4; ++i) size = size << 8 | static_cast<unsigned char>(bytes_[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < 4; ++i)
+    size = size << 8 | static_cast<unsigned char>(bytes_[static_cast<std::size_t>(i)]);
   if (size == 0 || size > max_bytes_)
     return Error(fmt::format("a frame of {} bytes; 1 to {} are allowed", size, max_bytes_));
   if (bytes_.size() < 4 + size) return std::optional<std::string>();
@@ -58,7 +60,9 @@ Result<std::string> new_nonce() {
 }
 
 std::string Seal::wrap(const Message& message) {
-  return Json::object({{"conn", nonce_}, {"from", name(own_)}, {"seq", ++sent_}, {"m", to_json(message)}}).dump();
+  return Json::object(
+             {{"conn", nonce_}, {"from", name(own_)}, {"seq", ++sent_}, {"m", to_json(message)}})
+      .dump();
 }
 
 Result<Message> Seal::unwrap(std::string_view payload) {

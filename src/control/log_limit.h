@@ -18,7 +18,8 @@ class LogLimit {
 
   void operator()(const std::string& line, Clock::time_point now = Clock::now()) {
     if (!log_) return;
-    allowance_ = std::min(kMaxAllowance, allowance_ + std::chrono::duration<double>(now - last_).count());
+    allowance_ =
+        std::min(kMaxAllowance, allowance_ + std::chrono::duration<double>(now - last_).count());
     last_ = now;
     if (allowance_ < 1) {
       ++left_out_;
@@ -26,7 +27,9 @@ class LogLimit {
     }
     allowance_ -= 1;
     const int left_out = std::exchange(left_out_, 0);
-    log_(left_out == 0 ? line : line + " (" + std::to_string(left_out) + " lines before this one left out)");
+    log_(left_out == 0
+             ? line
+             : line + " (" + std::to_string(left_out) + " lines before this one left out)");
   }
 
  private:

@@ -9,7 +9,8 @@ namespace swell::control {
 
 namespace {
 
-constexpr const char* state_names[] = {"ALLOCATED", "WARMING", "READY", "SWITCHING", "ACTIVE", "DRAINING", "RELEASED"};
+constexpr const char* state_names[] = {"ALLOCATED", "WARMING",  "READY",   "SWITCHING",
+                                       "ACTIVE",    "DRAINING", "RELEASED"};
 constexpr std::size_t max_items = 4096;
 constexpr std::size_t max_text = 4096;
 
@@ -21,14 +22,18 @@ class Writer {
   Writer() : json_(Json::object()) {}
   void member(const char* key, const int& value, int, int) { json_.set(key, value); }
   void member(const char* key, const JobId& value) { json_.set(key, value); }
-  void member(const char* key, const std::int64_t& value, std::int64_t, std::int64_t) { json_.set(key, value); }
+  void member(const char* key, const std::int64_t& value, std::int64_t, std::int64_t) {
+    json_.set(key, value);
+  }
   void member(const char* key, const double& value, double, double) { json_.set(key, value); }
   void member(const char* key, const std::string& value) { json_.set(key, value); }
   void optional(const char* key, const std::string& value) {
     if (!value.empty()) json_.set(key, value);
   }
   void member(const char* key, const JobState& value) { json_.set(key, to_text(value)); }
-  void member(const char* key, const std::vector<JobId>& value) { json_.set(key, Json::array_of(value)); }
+  void member(const char* key, const std::vector<JobId>& value) {
+    json_.set(key, Json::array_of(value));
+  }
   void member(const char* key, const std::vector<std::pair<std::string, std::string>>& value) {
     Json object = Json::object();
     for (const auto& [name, text] : value) object.set(name.c_str(), text);
@@ -53,7 +58,9 @@ class Writer {
 class Reader {
  public:
   explicit Reader(Json json) : json_(std::move(json)) {}
-  void member(const char* key, int& value, int min, int max) { keep(value, json_.integer_at(key, min, max)); }
+  void member(const char* key, int& value, int min, int max) {
+    keep(value, json_.integer_at(key, min, max));
+  }
   void member(const char* key, JobId& value) {
     keep(value, json_.integer_at(key, 0, std::numeric_limits<JobId>::max()));
   }
@@ -66,7 +73,8 @@ class Reader {
   void member(const char* key, std::string& value) {
     Result<std::string> read = json_.string_at(key);
     if (read && read->size() > max_text)
-      read = Error(fmt::format("\"{}\" has {} characters; at most {} are read", key, read->size(), max_text));
+      read = Error(fmt::format("\"{}\" has {} characters; at most {} are read", key, read->size(),
+                               max_text));
     keep(value, std::move(read));
   }
   void optional(const char* key, std::string& value) {
@@ -84,7 +92,8 @@ class Reader {
     for (const Json& item : array.items()) {
       const json_int_t id = json_integer_value(item.get());
       if (!item.is_integer() || id < 1 || id > std::numeric_limits<JobId>::max())
-        return fail(Error(fmt::format("\"{}\" holds {}; job ids are whole numbers above 0", key, item.dump())));
+        return fail(Error(
+            fmt::format("\"{}\" holds {}; job ids are whole numbers above 0", key, item.dump())));
       value.push_back(static_cast<JobId>(id));
     }
   }
@@ -93,7 +102,8 @@ class Reader {
     if (!object.is_object() || object.size() > max_items)
       return fail(Error(fmt::format("\"{}\" must be an object of strings", key)));
     for (const auto& [name, text] : object.members()) {
-      if (!text.is_string()) return fail(Error(fmt::format("\"{}\": \"{}\" must be a string", key, name)));
+      if (!text.is_string())
+        return fail(Error(fmt::format("\"{}\": \"{}\" must be a string", key, name)));
       value.emplace_back(name, json_string_value(text.get()));
     }
   }
@@ -129,7 +139,8 @@ class Reader {
 constexpr int many = 1'000'000;
 constexpr std::int64_t much_mib = std::int64_t{1} << 40;
 
-template <typename V> void describe(V& v, Hello& m) {
+template <typename V>
+void describe(V& v, Hello& m) {
   v.member("job", m.job);
   v.member("version", m.version, 0, many);
   v.member("host", m.host);
@@ -140,31 +151,45 @@ template <typename V> void describe(V& v, Hello& m) {
   v.member("companions", m.companions);
   v.optional("no_growth", m.no_growth);
 }
-template <typename V> void describe(V& v, OfferResult& m) {
+template <typename V>
+void describe(V& v, OfferResult& m) {
   v.member("nonce", m.nonce);
   v.member("companion", m.companion);
   v.member("reason", m.reason);
 }
-template <typename V> void describe(V& v, GrowDone& m) { v.members("results", m.results); }
-template <typename V> void describe(V& v, Released& m) {
+template <typename V>
+void describe(V& v, GrowDone& m) {
+  v.members("results", m.results);
+}
+template <typename V>
+void describe(V& v, Released& m) {
   v.member("companion", m.companion);
   v.member("reason", m.reason);
 }
-template <typename V> void describe(V& v, Status& m) {
+template <typename V>
+void describe(V& v, Status& m) {
   v.member("state", m.state);
   v.member("epoch", m.epoch, 0, many);
   v.member("workers", m.workers, 0, many);
   v.member("stopped_s", m.stopped_s, 0.0, 1e9);
   v.optional("no_growth", m.no_growth);
 }
-template <typename V> void describe(V& v, Bye& m) { v.member("exit_code", m.exit_code, 0, 255); }
-template <typename V> void describe(V& v, Welcome& m) {
+template <typename V>
+void describe(V& v, Bye& m) {
+  v.member("exit_code", m.exit_code, 0, 255);
+}
+template <typename V>
+void describe(V& v, Welcome& m) {
   v.member("version", m.version, 0, many);
   v.member("elastic", m.elastic);
   v.member("basic_gpus", m.basic_gpus, 1, many);
 }
-template <typename V> void describe(V& v, Refused& m) { v.member("reason", m.reason); }
-template <typename V> void describe(V& v, Offer& m) {
+template <typename V>
+void describe(V& v, Refused& m) {
+  v.member("reason", m.reason);
+}
+template <typename V>
+void describe(V& v, Offer& m) {
   v.member("nonce", m.nonce);
   v.member("name", m.name);
   v.member("node", m.node);
@@ -178,16 +203,19 @@ template <typename V> void describe(V& v, Offer& m) {
   v.member("time_limit_min", m.time_limit_min, 0, std::numeric_limits<int>::max());
   v.member("warn_s", m.warn_s, 0, 65535);
 }
-template <typename V> void describe(V& v, Grow& m) {
+template <typename V>
+void describe(V& v, Grow& m) {
   v.members("offers", m.offers);
   v.member("expires_s", m.expires_s, 0, many);
 }
-template <typename V> void describe(V& v, Shrink& m) {
+template <typename V>
+void describe(V& v, Shrink& m) {
   v.member("companions", m.companions);
   v.member("deadline_s", m.deadline_s, 0, many);
   v.member("reason", m.reason);
 }
-template <typename V> void describe(V& v, WorkerHello& m) {
+template <typename V>
+void describe(V& v, WorkerHello& m) {
   v.member("epoch", m.epoch, 0, many);
   v.member("group", m.group, 0, many);
   v.member("local_rank", m.local_rank, 0, many);
@@ -195,17 +223,26 @@ template <typename V> void describe(V& v, WorkerHello& m) {
   v.member("port", m.port, 0, 65535);
   v.member("step", m.step);
 }
-template <typename V> void describe(V& v, WorkerNotice& m) { v.member("signal", m.signal, 0, 64); }
-template <typename V> void describe(V& v, WorkerExit& m) {
+template <typename V>
+void describe(V& v, WorkerNotice& m) {
+  v.member("signal", m.signal, 0, 64);
+}
+template <typename V>
+void describe(V& v, WorkerExit& m) {
   v.member("exit_code", m.exit_code, 0, 255);
   v.member("signal", m.signal, 0, 127);
 }
-template <typename V> void describe(V&, WorkerListens&) {}
-template <typename V> void describe(V& v, WorkerStart& m) {
+template <typename V>
+void describe(V&, WorkerListens&) {}
+template <typename V>
+void describe(V& v, WorkerStart& m) {
   v.member("restart_signal", m.restart_signal, 0, 64);
   v.member("environment", m.environment);
 }
-template <typename V> void describe(V& v, WorkerSignal& m) { v.member("signal", m.signal, 1, 64); }
+template <typename V>
+void describe(V& v, WorkerSignal& m) {
+  v.member("signal", m.signal, 1, 64);
+}
 
 /// Tries the variant's types one by one until the name fits.
 template <std::size_t I = 0>
@@ -225,7 +262,9 @@ Result<Message> read_as(const std::string& type, const Json& json) {
 
 }  // namespace
 
-const char* to_text(JobState state) noexcept { return state_names[static_cast<std::size_t>(state)]; }
+const char* to_text(JobState state) noexcept {
+  return state_names[static_cast<std::size_t>(state)];
+}
 
 std::optional<JobState> job_state_from(const std::string& text) {
   for (std::size_t i = 0; i < std::size(state_names); ++i)

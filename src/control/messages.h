@@ -35,20 +35,20 @@ struct Hello {
   static constexpr const char* type = "hello";
   JobId job = 0;
   int version = protocol_version;
-  std::string host;          ///< where the agent runs, for messages to people
-  int workers = 0;           ///< workers on the basic demand
+  std::string host;  ///< where the agent runs, for messages to people
+  int workers = 0;   ///< workers on the basic demand
   int gpus_per_worker = 1;
-  int cpus_per_worker = 1;   ///< what a companion needs for each worker
+  int cpus_per_worker = 1;  ///< what a companion needs for each worker
   std::int64_t memory_mib_per_worker = 0;
   std::vector<JobId> companions;  ///< expansions that it holds already (after a lost connection)
-  std::string no_growth;     ///< as in Status
+  std::string no_growth;          ///< as in Status
 };
 
 /// What became of one offer: a companion's job id, or why there is none.
 struct OfferResult {
   std::string nonce;
-  JobId companion = 0;       ///< 0: refused
-  std::string reason;        ///< salloc's words where refused
+  JobId companion = 0;  ///< 0: refused
+  std::string reason;   ///< salloc's words where refused
 };
 
 /// The answer to Grow: all its offers were tried.
@@ -69,9 +69,9 @@ struct Status {
   static constexpr const char* type = "status";
   JobState state = JobState::allocated;
   int epoch = 0;
-  int workers = 0;           ///< workers that run, or are being started
-  double stopped_s = 0;      ///< how long the last reconfiguration stopped the training
-  std::string no_growth;     ///< why the job takes no GPUs now, for people; empty: it does
+  int workers = 0;        ///< workers that run, or are being started
+  double stopped_s = 0;   ///< how long the last reconfiguration stopped the training
+  std::string no_growth;  ///< why the job takes no GPUs now, for people; empty: it does
 };
 
 /// The program has ended: the agent leaves, and wants no more.
@@ -86,7 +86,7 @@ struct Bye {
 struct Welcome {
   static constexpr const char* type = "welcome";
   int version = protocol_version;
-  std::string elastic;       ///< the job's spec, as ElasticSpec::text() writes it
+  std::string elastic;  ///< the job's spec, as ElasticSpec::text() writes it
   int basic_gpus = 0;
 };
 
@@ -98,25 +98,25 @@ struct Refused {
 
 /// One companion that the agent may create, exactly so, until the offer expires.
 struct Offer {
-  std::string nonce;         ///< goes into the companion's comment
-  std::string name;          ///< the companion's job name
+  std::string nonce;  ///< goes into the companion's comment
+  std::string name;   ///< the companion's job name
   std::string node;
   std::string partition;
-  std::string account;       ///< empty: the default
-  std::string gpu_type;      ///< empty: GPUs without a type
+  std::string account;   ///< empty: the default
+  std::string gpu_type;  ///< empty: GPUs without a type
   int gpus = 0;
   int workers = 0;
   int cpus = 0;
-  std::int64_t memory_mib = 0;   ///< 0: let Slurm's defaults decide
-  int time_limit_min = 0;    ///< 0: no limit
-  int warn_s = 0;            ///< for --signal: as long before its end it warns
+  std::int64_t memory_mib = 0;  ///< 0: let Slurm's defaults decide
+  int time_limit_min = 0;       ///< 0: no limit
+  int warn_s = 0;               ///< for --signal: as long before its end it warns
 };
 
 /// GPUs are lent: create these companions together, then reconfigure once.
 struct Grow {
   static constexpr const char* type = "grow";
   std::vector<Offer> offers;
-  int expires_s = 0;         ///< counted from the arrival
+  int expires_s = 0;  ///< counted from the arrival
 };
 
 /// Give these companions back: checkpoint, leave, cancel them, tell with Released. What is still
@@ -124,8 +124,8 @@ struct Grow {
 struct Shrink {
   static constexpr const char* type = "shrink";
   std::vector<JobId> companions;
-  int deadline_s = 0;        ///< counted from the arrival
-  std::string reason;        ///< for people: "needed by job 17", "preempted by Slurm"
+  int deadline_s = 0;  ///< counted from the arrival
+  std::string reason;  ///< for people: "needed by job 17", "preempted by Slurm"
 };
 
 // ---- worker (in a step) to agent
@@ -134,17 +134,17 @@ struct Shrink {
 struct WorkerHello {
   static constexpr const char* type = "worker-hello";
   int epoch = 0;
-  int group = 0;             ///< which allocation on which node: torchrun's node
+  int group = 0;  ///< which allocation on which node: torchrun's node
   int local_rank = 0;
   std::string host;
-  int port = 0;              ///< a free port there, for MASTER_PORT
-  JobId step = 0;            ///< SLURM_STEP_ID
+  int port = 0;    ///< a free port there, for MASTER_PORT
+  JobId step = 0;  ///< SLURM_STEP_ID
 };
 
 /// The program of this worker was told something by Slurm that concerns the whole job.
 struct WorkerNotice {
   static constexpr const char* type = "worker-notice";
-  int signal = 0;            ///< what Slurm sent to the step: its allocation is about to end
+  int signal = 0;  ///< what Slurm sent to the step: its allocation is about to end
 };
 
 /// The program handles the restart signal from now on, or blocks it: it may be asked to leave.
@@ -155,7 +155,7 @@ struct WorkerListens {
 /// The program has ended.
 struct WorkerExit {
   static constexpr const char* type = "worker-exit";
-  int exit_code = 0;         ///< meaningful where signal is 0
+  int exit_code = 0;  ///< meaningful where signal is 0
   int signal = 0;
 };
 
@@ -164,7 +164,7 @@ struct WorkerExit {
 /// Every worker of the epoch is there: start the program with these variables.
 struct WorkerStart {
   static constexpr const char* type = "worker-start";
-  int restart_signal = 0;    ///< kept back until the program handles it; 0: none is
+  int restart_signal = 0;  ///< kept back until the program handles it; 0: none is
   std::vector<std::pair<std::string, std::string>> environment;
 };
 
@@ -174,8 +174,9 @@ struct WorkerSignal {
   int signal = 0;
 };
 
-using Message = std::variant<Hello, GrowDone, Released, Status, Bye, Welcome, Refused, Grow, Shrink,
-                             WorkerHello, WorkerNotice, WorkerListens, WorkerExit, WorkerStart, WorkerSignal>;
+using Message =
+    std::variant<Hello, GrowDone, Released, Status, Bye, Welcome, Refused, Grow, Shrink,
+                 WorkerHello, WorkerNotice, WorkerListens, WorkerExit, WorkerStart, WorkerSignal>;
 
 /// The JSON form of a message.
 Json to_json(const Message& message);

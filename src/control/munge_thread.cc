@@ -31,7 +31,7 @@ struct Work {
 
 struct Outcome {
   MungeThread::Done done;
-  bool is_unreachable = false;    ///< there is no munged now; nothing was tried
+  bool is_unreachable = false;  ///< there is no munged now; nothing was tried
 };
 
 using Context = std::unique_ptr<munge_ctx, decltype(&munge_ctx_destroy)>;
@@ -60,7 +60,8 @@ Outcome outcome_of(const Work& work, const std::string& socket) {
     void* payload = nullptr;
     int length = 0;
     gid_t gid = static_cast<gid_t>(-1);
-    const munge_err_t code = munge_decode(work.data.c_str(), context.get(), &payload, &length, &result.uid, &gid);
+    const munge_err_t code =
+        munge_decode(work.data.c_str(), context.get(), &payload, &length, &result.uid, &gid);
     outcome.is_unreachable = code == EMUNGE_SOCKET;
     if (code != EMUNGE_SUCCESS)
       result.error = problem("munge refused the credential", code, context.get());
@@ -71,13 +72,12 @@ Outcome outcome_of(const Work& work, const std::string& socket) {
     munge_ctx_set(context.get(), MUNGE_OPT_TTL, MungeThread::lifetime_s);
     if (work.reader) munge_ctx_set(context.get(), MUNGE_OPT_UID_RESTRICTION, *work.reader);
     char* credential = nullptr;
-    const munge_err_t code =
-        munge_encode(&credential, context.get(), work.data.data(), static_cast<int>(work.data.size()));
+    const munge_err_t code = munge_encode(&credential, context.get(), work.data.data(),
+                                          static_cast<int>(work.data.size()));
     outcome.is_unreachable = code == EMUNGE_SOCKET;
     if (code != EMUNGE_SUCCESS)
       result.error = problem("munge made no credential", code, context.get());
-    else
-      result.data = credential;
+    else result.data = credential;
     std::free(credential);
   }
   return outcome;
@@ -86,7 +86,8 @@ Outcome outcome_of(const Work& work, const std::string& socket) {
 // A thread that stays behind must not lose the code it runs when its plugin is unloaded.
 void keep_this_library_loaded() {
   Dl_info info;
-  if (dladdr(reinterpret_cast<void*>(&keep_this_library_loaded), &info) != 0 && info.dli_fname != nullptr)
+  if (dladdr(reinterpret_cast<void*>(&keep_this_library_loaded), &info) != 0 &&
+      info.dli_fname != nullptr)
     dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
@@ -159,7 +160,8 @@ MungeThread::~MungeThread() {
   std::unique_lock lock(state_->mutex);
   state_->stop = true;
   state_->changed.notify_all();
-  const bool ended = state_->changed.wait_for(lock, std::chrono::seconds(2), [this] { return state_->ended; });
+  const bool ended =
+      state_->changed.wait_for(lock, std::chrono::seconds(2), [this] { return state_->ended; });
   lock.unlock();
   if (ended) {
     state_->thread.join();
@@ -190,13 +192,14 @@ std::vector<MungeThread::Done> MungeThread::take() {
   return std::exchange(state_->done, {});
 }
 
-Result<MungeThread::Done> MungeThread::wait(std::uint64_t ticket, std::chrono::milliseconds timeout) {
+Result<MungeThread::Done> MungeThread::wait(std::uint64_t ticket,
+                                            std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {
     for (Done& one : take())
       if (one.ticket == ticket) return std::move(one);
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
     if (left.count() <= 0) return Error("munged does not answer");
     pollfd ready{fd(), POLLIN, 0};
     poll(&ready, 1, static_cast<int>(left.count()));

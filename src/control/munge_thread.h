@@ -26,9 +26,9 @@ class MungeThread {
   /// What became of one piece of work.
   struct Done {
     std::uint64_t ticket = 0;
-    bool opened = false;          ///< of open(); else of seal()
+    bool opened = false;  ///< of open(); else of seal()
     std::optional<Error> error;
-    std::string data;             ///< the payload, or the credential
+    std::string data;                    ///< the payload, or the credential
     uid_t uid = static_cast<uid_t>(-1);  ///< of open(): who made the credential
   };
 
@@ -43,8 +43,8 @@ class MungeThread {
   /// Opens a credential. A replayed or expired one is an error.
   void open(std::uint64_t ticket, std::string credential);
 
-  /// Work that is given from now on is tried again for so long while munged cannot be reached; at first: not at all.
-  /// Everything behind it waits, too, as it needs the same munged.
+  /// Work that is given from now on is tried again for so long while munged cannot be reached; at
+  /// first: not at all. Everything behind it waits, too, as it needs the same munged.
   void set_patience(std::chrono::seconds patience);
 
   /// Readable while take() has something.

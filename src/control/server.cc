@@ -24,8 +24,9 @@ class LiveServer final : public Server {
     std::unique_ptr<LiveServer> server(new LiveServer);
     if (server->mailbox_.wake.fd() < 0) return Error("no eventfd: too many open files");
     server->port_ = local_port(listener->get());
-    server->loop_ = std::make_unique<ServerLoop>(std::move(options), std::move(wake), std::move(*listener),
-                                                 std::move(epoll), std::move(*munge), server->mailbox_);
+    server->loop_ =
+        std::make_unique<ServerLoop>(std::move(options), std::move(wake), std::move(*listener),
+                                     std::move(epoll), std::move(*munge), server->mailbox_);
     server->thread_ = quiet_thread("swell-control", [loop = server->loop_.get()] { loop->run(); });
     return std::unique_ptr<Server>(std::move(server));
   }
@@ -50,7 +51,9 @@ class LiveServer final : public Server {
     return events;
   }
 
-  void send(ConnectionId connection, Message message) override { order({connection, std::move(message)}); }
+  void send(ConnectionId connection, Message message) override {
+    order({connection, std::move(message)});
+  }
   void close(ConnectionId connection) override { order({connection, std::nullopt}); }
 
  private:

@@ -35,10 +35,12 @@ class Server {
     std::size_t max_frame_bytes = 64 * 1024;
     int max_connections = 20000;
     int max_connections_per_user = 2000;
-    int max_unauthenticated = 256;     ///< of these the oldest of the address that has most gives way to a newcomer
+    /// Of these the oldest of the address that has most gives way to a newcomer.
+    int max_unauthenticated = 256;
     int max_unauthenticated_per_address = 64;  ///< the oldest of the address gives way
-    double first_message_s = 10;        ///< time a new connection has for its first good message
-    std::function<void(const std::string&)> log;  ///< refusals and faults, one line each; rate-limited
+    double first_message_s = 10;  ///< time a new connection has for its first good message
+    std::function<void(const std::string&)>
+        log;  ///< refusals and faults, one line each; rate-limited
   };
 
   /// What happened on a connection, in order.
@@ -46,8 +48,8 @@ class Server {
     enum class Kind { message, closed } kind = Kind::closed;
     ConnectionId connection = 0;
     uid_t uid = static_cast<uid_t>(-1);
-    std::string peer;                   ///< address, for logs
-    Message message;                    ///< where kind is message
+    std::string peer;  ///< address, for logs
+    Message message;   ///< where kind is message
   };
 
   /// Listens. `wake` is called from another thread whenever take() has something new; it must not

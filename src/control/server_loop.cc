@@ -17,9 +17,9 @@ namespace {
 // Ids of what is no connection.
 constexpr std::uint64_t listener_id = 0, mailbox_id = 1, munge_id = 2;
 
-constexpr std::size_t max_untaken = 65536;     // events of all connections
+constexpr std::size_t max_untaken = 65536;  // events of all connections
 constexpr int max_untaken_of_one = 256;
-constexpr std::size_t queue_frames = 16;        // of the largest size, that may wait for a slow reader
+constexpr std::size_t queue_frames = 16;  // of the largest size, that may wait for a slow reader
 constexpr auto close_time = std::chrono::seconds(2);
 /// How long munged may be away without the loss of connections.
 constexpr auto kMungeOutage = std::chrono::seconds(60);
@@ -35,8 +35,13 @@ bool watch(int epoll, int operation, int fd, std::uint64_t id, std::uint32_t eve
 
 ServerLoop::ServerLoop(Server::Options options, std::function<void()> wake, Fd listener, Fd epoll,
                        std::unique_ptr<MungeThread> munge, Mailbox& mailbox)
-    : options_(std::move(options)), wake_(std::move(wake)), listener_(std::move(listener)), epoll_(std::move(epoll)),
-      munge_(std::move(munge)), mailbox_(mailbox), log_(options_.log) {
+    : options_(std::move(options)),
+      wake_(std::move(wake)),
+      listener_(std::move(listener)),
+      epoll_(std::move(epoll)),
+      munge_(std::move(munge)),
+      mailbox_(mailbox),
+      log_(options_.log) {
   watch(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), listener_id, EPOLLIN | EPOLLONESHOT);
   watch(epoll_.get(), EPOLL_CTL_ADD, mailbox_.wake.fd(), mailbox_id, EPOLLIN);
   watch(epoll_.get(), EPOLL_CTL_ADD, munge_->fd(), munge_id, EPOLLIN);
@@ -50,8 +55,7 @@ void ServerLoop::run() noexcept {
     } catch (...) {  // out of memory, or a callback's: this must not end slurmctld
       try {
         log_("a fault in the control server's loop; it goes on");
-      } catch (...) {
-      }
+      } catch (...) {}
       accept_again_ = Clock::now();  // it may have been in the middle of accepting
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
@@ -60,7 +64,8 @@ void ServerLoop::run() noexcept {
 
 void ServerLoop::turn() {
   std::array<epoll_event, 64> events;
-  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), until_next_deadline_ms());
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                               until_next_deadline_ms());
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     if (event.data.u64 == listener_id) accept_some();
@@ -121,13 +126,13 @@ void ServerLoop::handle_munge() {
       next_frame(connection);
     } else {
       if (--connection.sealing == 0) connection.sealing_bytes = 0;
-      if (done.error)
-        refuse(connection, done.error->message(), false);
+      if (done.error) refuse(connection, done.error->message(), false);
       else if (done.data.size() > options_.max_frame_bytes)
-        refuse(connection, fmt::format("a message to it became a frame of {} bytes; {} are allowed", done.data.size(),
-                                       options_.max_frame_bytes), false);
-      else
-        connection.out += framed(done.data);
+        refuse(connection,
+               fmt::format("a message to it became a frame of {} bytes; {} are allowed",
+                           done.data.size(), options_.max_frame_bytes),
+               false);
+      else connection.out += framed(done.data);
     }
     settle(connection);
   }
@@ -135,8 +140,8 @@ void ServerLoop::handle_munge() {
 
 void ServerLoop::handle_deadlines() {
   const auto now = Clock::now();
-  const auto patience =
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.first_message_s));
+  const auto patience = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double>(options_.first_message_s));
   while (!unauthenticated_.empty()) {
     Connection& oldest = *connections_.at(*unauthenticated_.begin());
     if (oldest.since + patience > now) break;
@@ -144,7 +149,8 @@ void ServerLoop::handle_deadlines() {
     settle(oldest);
   }
   for (const ConnectionId id : std::set<ConnectionId>(closing_))
-    if (Connection& connection = *connections_.at(id); *connection.close_by <= now) drop(connection);
+    if (Connection& connection = *connections_.at(id); *connection.close_by <= now)
+      drop(connection);
   if (accept_again_ && *accept_again_ <= now) {
     accept_again_.reset();
     watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), listener_id, EPOLLIN | EPOLLONESHOT);
@@ -165,7 +171,8 @@ void ServerLoop::accept_some() {
     }
     tune(fd.get());
     if (connections_.size() >= static_cast<std::size_t>(options_.max_connections)) {
-      log_(fmt::format("refused {}: {} connections are open already", peer_name(fd.get()), connections_.size()));
+      log_(fmt::format("refused {}: {} connections are open already", peer_name(fd.get()),
+                       connections_.size()));
       continue;
     }
     const Result<std::string> nonce = new_nonce();
@@ -197,11 +204,13 @@ void ServerLoop::make_room_for(const std::string& address) {
     settle(oldest);
   };
   const auto own = silent_by_address_.find(address);
-  if (own != silent_by_address_.end() && own->second.size() >= static_cast<std::size_t>(options_.max_unauthenticated_per_address))
+  if (own != silent_by_address_.end() &&
+      own->second.size() >= static_cast<std::size_t>(options_.max_unauthenticated_per_address))
     return let_go(*own->second.begin());
   if (unauthenticated_.size() < static_cast<std::size_t>(options_.max_unauthenticated)) return;
-  const auto crowd = std::max_element(silent_by_address_.begin(), silent_by_address_.end(),
-                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  const auto crowd = std::max_element(
+      silent_by_address_.begin(), silent_by_address_.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   let_go(*crowd->second.begin());
 }
 
@@ -215,7 +224,8 @@ void ServerLoop::authenticated_or_gone(const Connection& connection) {
 
 void ServerLoop::ready(Connection& connection, std::uint32_t events) {
   if ((events & (EPOLLHUP | EPOLLERR)) != 0) connection.output_broken = true;
-  if (!connection.opening && !connection.input_ended && (events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) {
+  if (!connection.opening && !connection.input_ended &&
+      (events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) {
     connection.input_ended = !connection.read_some();
     next_frame(connection);
   }
@@ -244,24 +254,30 @@ void ServerLoop::opened(Connection& connection, MungeThread::Done& done) {
   if (connection.close_by) return;
   if (done.error) return refuse(connection, done.error->message(), false);
   if (connection.authenticated && done.uid != connection.uid)
-    return refuse(connection, fmt::format("uid {} on a connection of uid {}", done.uid, connection.uid), false);
+    return refuse(connection,
+                  fmt::format("uid {} on a connection of uid {}", done.uid, connection.uid), false);
   connection.uid = done.uid;
   if (done.data.size() > options_.max_frame_bytes)
-    return refuse(connection, fmt::format("a message of {} bytes; {} are allowed", done.data.size(),
-                                          options_.max_frame_bytes), true);
+    return refuse(connection,
+                  fmt::format("a message of {} bytes; {} are allowed", done.data.size(),
+                              options_.max_frame_bytes),
+                  true);
   Result<Message> message = connection.seal.unwrap(done.data);
   if (!connection.authenticated && options_.allow && !options_.allow(done.uid))
     return refuse(connection, fmt::format("uid {} is not allowed here", done.uid), true);
   if (!message) return refuse(connection, message.error().message(), true);
   if (!connection.authenticated) {
     if (per_user_[done.uid] >= options_.max_connections_per_user)
-      return refuse(connection, fmt::format("uid {} has {} connections already", done.uid, per_user_[done.uid]), true);
+      return refuse(connection,
+                    fmt::format("uid {} has {} connections already", done.uid, per_user_[done.uid]),
+                    true);
     connection.authenticated = true;
     ++per_user_[done.uid];
     authenticated_or_gone(connection);
   }
   ++connection.untaken;
-  post({Server::Event::Kind::message, connection.id, connection.uid, connection.peer, std::move(*message)});
+  post({Server::Event::Kind::message, connection.id, connection.uid, connection.peer,
+        std::move(*message)});
 }
 
 void ServerLoop::queue(Connection& connection, const Message& message) {
@@ -269,10 +285,14 @@ void ServerLoop::queue(Connection& connection, const Message& message) {
   ++connection.sealing;
   connection.sealing_bytes += payload.size();
   if (payload.size() > options_.max_frame_bytes)
-    return refuse(connection, fmt::format("a message to it has {} bytes; {} are allowed", payload.size(),
-                                          options_.max_frame_bytes), false);
+    return refuse(connection,
+                  fmt::format("a message to it has {} bytes; {} are allowed", payload.size(),
+                              options_.max_frame_bytes),
+                  false);
   if (connection.queued_bytes() > queue_frames * options_.max_frame_bytes)
-    return refuse(connection, fmt::format("it reads too slowly: {} bytes wait for it", connection.queued_bytes()), false);
+    return refuse(
+        connection,
+        fmt::format("it reads too slowly: {} bytes wait for it", connection.queued_bytes()), false);
   munge_->seal(connection.id, std::move(payload), connection.uid);
 }
 
@@ -281,7 +301,8 @@ void ServerLoop::refuse(Connection& connection, const std::string& reason, bool 
     connection.output_broken = true;
     return;
   }
-  const std::string who = connection.uid == static_cast<uid_t>(-1) ? "" : fmt::format(" (uid {})", connection.uid);
+  const std::string who =
+      connection.uid == static_cast<uid_t>(-1) ? "" : fmt::format(" (uid {})", connection.uid);
   log_(fmt::format("refused {}{}: {}", connection.peer, who, reason));
   if (tell) queue(connection, Refused{reason});
   else connection.output_broken = true;
@@ -299,7 +320,8 @@ void ServerLoop::settle(Connection& connection) {
   if (connection.output_broken) connection.out.clear();
   const bool all_sent = connection.out.empty() && connection.sealing == 0;
   if (connection.close_by) {
-    if (connection.output_broken || (connection.shut && connection.input_ended)) return drop(connection);
+    if (connection.output_broken || (connection.shut && connection.input_ended))
+      return drop(connection);
     if (all_sent && !connection.shut) {
       // Closing at once could destroy, by a reset, what the peer has not read yet.
       shutdown(connection.fd.get(), SHUT_WR);
@@ -319,9 +341,11 @@ void ServerLoop::settle(Connection& connection) {
 void ServerLoop::drop(Connection& connection) {
   const ConnectionId id = connection.id;
   if (connection.authenticated) {
-    if (const auto user = per_user_.find(connection.uid); user != per_user_.end() && --user->second <= 0)
+    if (const auto user = per_user_.find(connection.uid);
+        user != per_user_.end() && --user->second <= 0)
       per_user_.erase(user);
-    if (!connection.silent) post({Server::Event::Kind::closed, id, connection.uid, connection.peer, {}});
+    if (!connection.silent)
+      post({Server::Event::Kind::closed, id, connection.uid, connection.peer, {}});
   }
   authenticated_or_gone(connection);
   closing_.erase(id);

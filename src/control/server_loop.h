@@ -25,11 +25,11 @@ struct Mailbox {
     std::optional<Message> message;  ///< none: close
   };
   std::mutex mutex;
-  std::deque<Order> orders;              // under mutex
-  std::vector<Server::Event> events;     // under mutex
-  std::uint64_t take_number = 0;         // under mutex
+  std::deque<Order> orders;           // under mutex
+  std::vector<Server::Event> events;  // under mutex
+  std::uint64_t take_number = 0;      // under mutex
   std::atomic<bool> stop = false;
-  WakeFd wake;                           ///< wakes the loop
+  WakeFd wake;  ///< wakes the loop
 };
 
 /// The server's IO thread: sockets, limits, the order of things. It never waits for anything but
@@ -60,7 +60,8 @@ class ServerLoop {
   /// connection in a turn: it may be gone afterwards.
   void settle(Connection& connection);
   void drop(Connection& connection);
-  /// Lets silent connections go until one more from this address may come. No address can take all places.
+  /// Lets silent connections go until one more from this address may come. No address can take all
+  /// places.
   void make_room_for(const std::string& address);
   void authenticated_or_gone(const Connection& connection);
   void post(Server::Event event);
@@ -75,11 +76,12 @@ class ServerLoop {
 
   Connections connections_;
   std::set<ConnectionId> unauthenticated_;  ///< ids rise, so the oldest is the first
-  std::unordered_map<std::string, std::set<ConnectionId>> silent_by_address_;  ///< the same, by address
+  /// The same, by address.
+  std::unordered_map<std::string, std::set<ConnectionId>> silent_by_address_;
   std::set<ConnectionId> closing_;
-  std::set<ConnectionId> paused_;           ///< until the caller takes events
+  std::set<ConnectionId> paused_;  ///< until the caller takes events
   std::map<uid_t, int> per_user_;
-  ConnectionId last_id_ = 2;                ///< the first ones are the loop's own descriptors
+  ConnectionId last_id_ = 2;  ///< the first ones are the loop's own descriptors
   std::optional<Clock::time_point> accept_again_;
 };
 

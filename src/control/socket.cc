@@ -35,14 +35,17 @@ Fd new_socket(const addrinfo& address) {
   return fd;
 }
 
-void set(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); }
+void set(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof value);
+}
 
 /// 0 or an errno.
 int connected(int fd, const addrinfo& address, std::chrono::steady_clock::time_point deadline) {
   if (connect(fd, address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     if (left.count() <= 0) return ETIMEDOUT;
     pollfd ready{fd, POLLOUT, 0};
     if (poll(&ready, 1, static_cast<int>(left.count())) <= 0) continue;
@@ -95,7 +98,8 @@ Result<Fd> listen_on(const std::string& address, std::uint16_t port) {
   return Error(fmt::format("{}: {}", what, std::strerror(problem)));
 }
 
-Result<Fd> connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout) {
+Result<Fd> connect_to(const std::string& host, std::uint16_t port,
+                      std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   const std::string what = fmt::format("connecting to {}:{}", host, port);
   const auto addresses = resolve(host, port);
@@ -122,7 +126,9 @@ Result<std::string> address_towards(const std::string& host) {
   return Error(fmt::format("no way to {}: {}", host, std::strerror(problem)));
 }
 
-std::uint16_t local_port(int fd) { return static_cast<std::uint16_t>(std::stoi(name_of(fd, getsockname).port)); }
+std::uint16_t local_port(int fd) {
+  return static_cast<std::uint16_t>(std::stoi(name_of(fd, getsockname).port));
+}
 std::string local_host(int fd) { return name_of(fd, getsockname).host; }
 
 std::string peer_name(int fd) {

@@ -35,7 +35,8 @@ class Fd {
 Result<Fd> listen_on(const std::string& address, std::uint16_t port);
 
 /// A connected, non-blocking, close-on-exec TCP socket. Tries all of the host's addresses.
-Result<Fd> connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout);
+Result<Fd> connect_to(const std::string& host, std::uint16_t port,
+                      std::chrono::milliseconds timeout);
 
 /// The local address from which `host` would be reached; nothing is sent. The error names the host.
 Result<std::string> address_towards(const std::string& host);

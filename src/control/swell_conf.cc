@@ -22,7 +22,8 @@ namespace {
 
 std::string lower(std::string_view text) {
   std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return result;
 }
 
@@ -46,7 +47,8 @@ Allowed seconds(double& into, std::string_view value, double min, double max) {
 
 Allowed whole(int& into, std::string_view value, int min, int max) {
   const auto read = read_number<int>(value);
-  if (!read || *read < min || *read > max) return fmt::format("a whole number from {} to {}", min, max);
+  if (!read || *read < min || *read > max)
+    return fmt::format("a whole number from {} to {}", min, max);
   into = *read;
   return std::nullopt;
 }
@@ -76,27 +78,37 @@ const Key keys[] = {
      }},
     {"BaseScheduler",
      [](SwellConf& c, std::string_view v) -> Allowed {
-       if (v == "sched/swell" || !v.starts_with("sched/")) return "one of Slurm's schedulers (sched/backfill, sched/builtin)";
+       if (v == "sched/swell" || !v.starts_with("sched/"))
+         return "one of Slurm's schedulers (sched/backfill, sched/builtin)";
        return name(c.base_scheduler, v);
      }},
     {"Policy", [](SwellConf& c, std::string_view v) { return name(c.policy, v); }},
     {"Aggressiveness",
      [](SwellConf& c, std::string_view v) -> Allowed {
        const auto read = read_number<double>(v);
-       if (!read || !std::isfinite(*read) || *read < 0 || *read > 100) return "a number from 0 to 100";
+       if (!read || !std::isfinite(*read) || *read < 0 || *read > 100)
+         return "a number from 0 to 100";
        c.aggressiveness = *read;
        return std::nullopt;
      }},
     {"ExpansionQOS", [](SwellConf& c, std::string_view v) { return name(c.expansion_qos, v); }},
-    {"ExpansionPartition", [](SwellConf& c, std::string_view v) { return name(c.expansion_partition, v); }},
+    {"ExpansionPartition",
+     [](SwellConf& c, std::string_view v) { return name(c.expansion_partition, v); }},
     {"ControlAddress", [](SwellConf& c, std::string_view v) { return name(c.control_address, v); }},
-    {"ControlPort", [](SwellConf& c, std::string_view v) { return whole(c.control_port, v, 1, 65535); }},
-    {"PollInterval", [](SwellConf& c, std::string_view v) { return seconds(c.poll_interval_s, v, 0.1, 60); }},
-    {"GrowthInterval", [](SwellConf& c, std::string_view v) { return seconds(c.growth_interval_s, v, 0, 86400); }},
-    {"GrantExpiry", [](SwellConf& c, std::string_view v) { return seconds(c.grant_expiry_s, v, 1, 600); }},
-    {"AgentTimeout", [](SwellConf& c, std::string_view v) { return seconds(c.agent_timeout_s, v, 1, 3600); }},
-    {"LeastRemaining", [](SwellConf& c, std::string_view v) { return seconds(c.min_remaining_s, v, 60, 864000); }},
-    {"MaxGPUsPerJob", [](SwellConf& c, std::string_view v) { return whole(c.max_gpus_per_job, v, 0, 1000000); }},
+    {"ControlPort",
+     [](SwellConf& c, std::string_view v) { return whole(c.control_port, v, 1, 65535); }},
+    {"PollInterval",
+     [](SwellConf& c, std::string_view v) { return seconds(c.poll_interval_s, v, 0.1, 60); }},
+    {"GrowthInterval",
+     [](SwellConf& c, std::string_view v) { return seconds(c.growth_interval_s, v, 0, 86400); }},
+    {"GrantExpiry",
+     [](SwellConf& c, std::string_view v) { return seconds(c.grant_expiry_s, v, 1, 600); }},
+    {"AgentTimeout",
+     [](SwellConf& c, std::string_view v) { return seconds(c.agent_timeout_s, v, 1, 3600); }},
+    {"LeastRemaining",
+     [](SwellConf& c, std::string_view v) { return seconds(c.min_remaining_s, v, 60, 864000); }},
+    {"MaxGPUsPerJob",
+     [](SwellConf& c, std::string_view v) { return whole(c.max_gpus_per_job, v, 0, 1000000); }},
     {"EventLog",
      [](SwellConf& c, std::string_view v) -> Allowed {
        if (!v.starts_with('/')) return "a path from the root (/var/log/slurm/swell-events.jsonl)";
@@ -115,9 +127,11 @@ Result<void> read_line(SwellConf& config, std::string_view line, std::set<std::s
   if (key == std::end(keys)) {
     std::vector<const char*> names;
     for (const Key& k : keys) names.push_back(k.name);
-    return Error(fmt::format("unknown key \"{}\"; the keys are {}", key_text, fmt::join(names, ", ")));
+    return Error(
+        fmt::format("unknown key \"{}\"; the keys are {}", key_text, fmt::join(names, ", ")));
   }
-  if (!seen.insert(key->name).second) return Error(fmt::format("{} is given twice; give it once", key->name));
+  if (!seen.insert(key->name).second)
+    return Error(fmt::format("{} is given twice; give it once", key->name));
   if (value.empty()) return Error(fmt::format("{} has no value", key->name));
   if (Allowed allowed = key->read(config, value))
     return Error(fmt::format("{}={} is not valid; it must be {}", key->name, value, *allowed));
@@ -165,7 +179,8 @@ Result<SwellConf> SwellConf::parse(std::string_view text) {
       return read.error().while_doing(fmt::format("line {}", line_number));
   }
   if (config.enabled && config.expansion_qos.empty() == config.expansion_partition.empty())
-    return Error("exactly one of ExpansionQOS (with slurmdbd) and ExpansionPartition (without) must be given");
+    return Error(
+        "exactly one of ExpansionQOS (with slurmdbd) and ExpansionPartition (without) must be given");
   return config;
 }
 
@@ -181,7 +196,9 @@ Result<SwellConf> SwellConf::load(const std::string& path) {
 
 std::string swell_conf_path(std::string_view slurm_conf) {
   const std::size_t slash = slurm_conf.rfind('/');
-  return std::string(slash == std::string_view::npos ? std::string_view() : slurm_conf.substr(0, slash + 1)) + "swell.conf";
+  return std::string(slash == std::string_view::npos ? std::string_view()
+                                                     : slurm_conf.substr(0, slash + 1)) +
+         "swell.conf";
 }
 
 std::string with_elasticity(std::string_view text, std::string_view value) {

@@ -8,29 +8,32 @@
 
 namespace swell::control {
 
-/// swell.conf: Key=Value lines beside slurm.conf, '#' begins a comment, keys in any case. Each key is
-/// described in swell.conf(5). Read by the controller, swellrun, `swell doctor` and `swell drain`.
+/// swell.conf: Key=Value lines beside slurm.conf, '#' begins a comment, keys in any case. Each key
+/// is described in swell.conf(5). Read by the controller, swellrun, `swell doctor` and `swell
+/// drain`.
 struct SwellConf {
-  bool enabled = true;                          ///< Elasticity: false for "no"
-  bool draining = false;                        ///< Elasticity=drain: lend no more, reclaim what is lent
-  std::string base_scheduler = "sched/backfill";///< BaseScheduler
-  std::string policy = "swell";                 ///< Policy: any name; controller/config.h knows which are good
-  double aggressiveness = 1;                    ///< Aggressiveness: of policies that lend by benefit
-  std::string expansion_qos;                    ///< ExpansionQOS: companions run under it
-  std::string expansion_partition;              ///< ExpansionPartition: or in it, where there is no slurmdbd
-  std::string control_address;                  ///< ControlAddress: where agents connect; empty: slurmctld's address
-  int control_port = 6829;                      ///< ControlPort
-  double poll_interval_s = 1;                   ///< PollInterval: how often a changed queue is looked for
-  double growth_interval_s = 60;                ///< GrowthInterval: least time between growths of one job
-  double grant_expiry_s = 15;                   ///< GrantExpiry: how long an offer stands
-  double agent_timeout_s = 15;                  ///< AgentTimeout: how long expansions outlive a lost agent
-  double min_remaining_s = 120;               ///< LeastRemaining: no growth of a job that ends sooner
-  int max_gpus_per_job = 0;                    ///< MaxGPUsPerJob: the site's cap on a job's total; 0: none
-  std::string event_log;                        ///< EventLog: a file that gets one JSON line an event
+  bool enabled = true;    ///< Elasticity: false for "no"
+  bool draining = false;  ///< Elasticity=drain: lend no more, reclaim what is lent
+  std::string base_scheduler = "sched/backfill";  ///< BaseScheduler
+  std::string policy = "swell";     ///< Policy: any name; controller/config.h knows which are good
+  double aggressiveness = 1;        ///< Aggressiveness: of policies that lend by benefit
+  std::string expansion_qos;        ///< ExpansionQOS: companions run under it
+  std::string expansion_partition;  ///< ExpansionPartition: or in it, where there is no slurmdbd
+  std::string
+      control_address;         ///< ControlAddress: where agents connect; empty: slurmctld's address
+  int control_port = 6829;     ///< ControlPort
+  double poll_interval_s = 1;  ///< PollInterval: how often a changed queue is looked for
+  double growth_interval_s = 60;  ///< GrowthInterval: least time between growths of one job
+  double grant_expiry_s = 15;     ///< GrantExpiry: how long an offer stands
+  double agent_timeout_s = 15;    ///< AgentTimeout: how long expansions outlive a lost agent
+  double min_remaining_s = 120;   ///< LeastRemaining: no growth of a job that ends sooner
+  int max_gpus_per_job = 0;       ///< MaxGPUsPerJob: the site's cap on a job's total; 0: none
+  std::string event_log;          ///< EventLog: a file that gets one JSON line an event
 
   friend bool operator==(const SwellConf&, const SwellConf&) = default;
 
-  /// Reads the text of a swell.conf. The error names the line, the key, the value and what is allowed.
+  /// Reads the text of a swell.conf. The error names the line, the key, the value and what is
+  /// allowed.
   static Result<SwellConf> parse(std::string_view text);
   /// Reads a file; one that does not exist is an error too: Swell needs to know the expansion QOS.
   static Result<SwellConf> load(const std::string& path);
@@ -40,18 +43,20 @@ struct SwellConf {
 struct ExpansionPlace {
   std::string qos, partition;
 
-  /// Is this place among those that a submission names? Slurm's own lists ("train,expansion"), in any case.
+  /// Is this place among those that a submission names? Slurm's own lists ("train,expansion"), in
+  /// any case.
   bool named_in(std::string_view qos_list, std::string_view partition_list) const;
 };
 
-/// ExpansionQOS and ExpansionPartition of a swell.conf, whatever else is wrong in it: that place is kept for companions also
-/// while elasticity is off.
+/// ExpansionQOS and ExpansionPartition of a swell.conf, whatever else is wrong in it: that place is
+/// kept for companions also while elasticity is off.
 ExpansionPlace expansion_place_in(std::string_view text);
 
 /// The file's place: beside slurm.conf, whose path is given.
 std::string swell_conf_path(std::string_view slurm_conf);
 
-/// The same text with Elasticity=`value`, in place of the line that is there or at the end. All else stays as it was.
+/// The same text with Elasticity=`value`, in place of the line that is there or at the end. All
+/// else stays as it was.
 std::string with_elasticity(std::string_view text, std::string_view value);
 
 }  // namespace swell::control

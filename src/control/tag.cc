@@ -35,18 +35,20 @@ std::optional<Tag> Tag::find(std::string_view admin_comment) {
   const auto span = span_of(admin_comment);
   if (!span) return std::nullopt;
   Tag tag;
-  const std::string_view inside =
-      admin_comment.substr(span->first + opening.size(), span->second - span->first - opening.size() - 1);
+  const std::string_view inside = admin_comment.substr(
+      span->first + opening.size(), span->second - span->first - opening.size() - 1);
   for (const std::string& word : split(inside, ' ')) {
     const std::size_t equals = word.find('=');
-    if (equals != std::string::npos) tag.words_.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+    if (equals != std::string::npos)
+      tag.words_.emplace_back(word.substr(0, equals), word.substr(equals + 1));
   }
   return tag;
 }
 
 std::string Tag::put_into(std::string_view admin_comment) const {
   if (const auto span = span_of(admin_comment))
-    return fmt::format("{}{}{}", admin_comment.substr(0, span->first), text(), admin_comment.substr(span->second));
+    return fmt::format("{}{}{}", admin_comment.substr(0, span->first), text(),
+                       admin_comment.substr(span->second));
   return admin_comment.empty() ? text() : fmt::format("{} {}", admin_comment, text());
 }
 
@@ -54,7 +56,8 @@ std::string Tag::remove_from(std::string_view admin_comment) {
   std::string rest(admin_comment);
   while (const auto span = span_of(rest)) rest.erase(span->first, span->second - span->first);
   // Half a tag must not become one together with what is appended later.
-  for (std::size_t at; (at = rest.find(opening)) != std::string::npos;) rest.erase(at, opening.size());
+  for (std::size_t at; (at = rest.find(opening)) != std::string::npos;)
+    rest.erase(at, opening.size());
   return rest;
 }
 
@@ -64,7 +67,9 @@ std::string Tag::get(std::string_view key) const {
   return {};
 }
 
-std::optional<std::int64_t> Tag::number(std::string_view key) const { return read_whole<std::int64_t>(get(key)); }
+std::optional<std::int64_t> Tag::number(std::string_view key) const {
+  return read_whole<std::int64_t>(get(key));
+}
 
 Tag& Tag::set(std::string_view key, std::string value) {
   for (auto& [name, old] : words_)
@@ -89,7 +94,8 @@ std::string as_word(std::string_view sentence) {
   constexpr std::size_t kMaxCharacters = 120;
   std::string word(sentence.substr(0, kMaxCharacters));
   for (char& each : word) {
-    const bool stays = (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z') || (each >= '0' && each <= '9') ||
+    const bool stays = (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z') ||
+                       (each >= '0' && each <= '9') ||
                        std::string_view("-.,:;/+%()").find(each) != std::string_view::npos;
     if (!stays) each = '_';
   }

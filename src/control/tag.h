@@ -35,8 +35,8 @@ class Tag {
   std::vector<std::pair<std::string, std::string>> words_;
 };
 
-/// A sentence of anybody's as one word of a tag: letters, digits and a few signs stay, blanks and all else become '_';
-/// at most 120 characters.
+/// A sentence of anybody's as one word of a tag: letters, digits and a few signs stay, blanks and
+/// all else become '_'; at most 120 characters.
 std::string as_word(std::string_view sentence);
 
 /// One companion in a parent's tag: `12:node2:0-7`.

@@ -17,16 +17,19 @@ Error refused(const std::string& why) { return Error("a Swell companion was refu
 
 /// Does the submission want to be taken for a companion? Its QOS or partition is reserved for them.
 bool claims_to_be_companion(const SubmitRequest& request, const ExpansionPlace& place) {
-  return request.comment.starts_with(grant_comment) || place.named_in(request.qos, request.partition);
+  return request.comment.starts_with(grant_comment) ||
+         place.named_in(request.qos, request.partition);
 }
 
 std::string described(const ExpansionPlace& place) {
-  return place.qos.empty() ? fmt::format("partition \"{}\"", place.partition) : fmt::format("QOS \"{}\"", place.qos);
+  return place.qos.empty() ? fmt::format("partition \"{}\"", place.partition)
+                           : fmt::format("QOS \"{}\"", place.qos);
 }
 
-/// Compares a companion with what was offered; the error names the first difference. What is not compared here must be as
-/// Slurm's own clients leave it: `beyond_an_offer` names what is not.
-Result<void> as_offered(const SubmitRequest& request, const control::Offer& offer, const ExpansionPlace& place) {
+/// Compares a companion with what was offered; the error names the first difference. What is not
+/// compared here must be as Slurm's own clients leave it: `beyond_an_offer` names what is not.
+Result<void> as_offered(const SubmitRequest& request, const control::Offer& offer,
+                        const ExpansionPlace& place) {
   auto differs = [](const char* what, const auto& asked, const auto& offered) {
     return refused(fmt::format("{}: it asks for {}, the grant is for {}", what, asked, offered));
   };
@@ -34,38 +37,50 @@ Result<void> as_offered(const SubmitRequest& request, const control::Offer& offe
   if (request.has_script || request.is_array || request.is_het_component || !request.immediate)
     return refused("it must be an immediate allocation without a script, as swellrun makes it");
   if (!request.beyond_an_offer.empty())
-    return refused(fmt::format("it asks for what no grant has ({}); it must be as swellrun makes it", request.beyond_an_offer));
-  if (request.required_nodes != offer.node) return differs("node", request.required_nodes, offer.node);
+    return refused(
+        fmt::format("it asks for what no grant has ({}); it must be as swellrun makes it",
+                    request.beyond_an_offer));
+  if (request.required_nodes != offer.node)
+    return differs("node", request.required_nodes, offer.node);
   if (request.min_nodes != 1 || request.max_nodes != 1)
     return differs("nodes", fmt::format("{}-{}", request.min_nodes, request.max_nodes), 1);
   const std::vector<slurm_text::GpuRequest> lists = slurm_text::parse_gpus(request.tres_per_node);
   if (lists.size() != 1 || request.tres_per_node.find(',') != std::string::npos)
-    return differs("GRES", quoted(request.tres_per_node), fmt::format("{} GPUs of one kind", offer.gpus));
+    return differs("GRES", quoted(request.tres_per_node),
+                   fmt::format("{} GPUs of one kind", offer.gpus));
   if (lists[0].count != offer.gpus) return differs("GPUs", lists[0].count, offer.gpus);
   if (lists[0].type != offer.gpu_type) return differs("GPU type", lists[0].type, offer.gpu_type);
-  if (!request.tres_per_job.empty() || !request.tres_per_task.empty() || !request.tres_per_socket.empty())
+  if (!request.tres_per_job.empty() || !request.tres_per_task.empty() ||
+      !request.tres_per_socket.empty())
     return refused("it must ask for GPUs with --gres only");
   const std::int64_t in_tasks =
       saturating_product(std::max(request.tasks, 1), std::max(request.cpus_per_task, 1));
-  const std::int64_t cpus = std::max({in_tasks, std::int64_t{request.min_cpus}, std::int64_t{request.min_cpus_per_node}});
+  const std::int64_t cpus =
+      std::max({in_tasks, std::int64_t{request.min_cpus}, std::int64_t{request.min_cpus_per_node}});
   if (cpus > offer.cpus) return differs("CPUs", cpus, offer.cpus);
-  if (request.all_memory) return differs("memory", "all of the node's", fmt::format("{} MiB", offer.memory_mib));
+  if (request.all_memory)
+    return differs("memory", "all of the node's", fmt::format("{} MiB", offer.memory_mib));
   if (request.memory_mib_per_cpu != 0) return refused("it must ask for memory with --mem only");
   if (request.memory_mib_per_node != offer.memory_mib)
     return differs("MiB of memory", request.memory_mib_per_node, offer.memory_mib);
-  if (offer.time_limit_min > 0 && (request.time_limit_min == 0 || request.time_limit_min > offer.time_limit_min))
+  if (offer.time_limit_min > 0 &&
+      (request.time_limit_min == 0 || request.time_limit_min > offer.time_limit_min))
     return differs("minutes", request.time_limit_min, offer.time_limit_min);
-  if (request.partition != offer.partition) return differs("partition", quoted(request.partition), quoted(offer.partition));
-  if (request.account != offer.account) return differs("account", quoted(request.account), quoted(offer.account));
-  if (!request.qos.empty() && !place.named_in(request.qos, {})) return differs("QOS", quoted(request.qos), quoted(place.qos));
+  if (request.partition != offer.partition)
+    return differs("partition", quoted(request.partition), quoted(offer.partition));
+  if (request.account != offer.account)
+    return differs("account", quoted(request.account), quoted(offer.account));
+  if (!request.qos.empty() && !place.named_in(request.qos, {}))
+    return differs("QOS", quoted(request.qos), quoted(place.qos));
   if (request.name != offer.name) return differs("name", request.name, offer.name);
   return {};
 }
 
-Result<Admission> admit_companion(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book,
-                                  double now) {
+Result<Admission> admit_companion(const SubmitRequest& request, const ExpansionPlace& place,
+                                  GrantBook& book, double now) {
   if (!request.comment.starts_with(grant_comment))
-    return refused(fmt::format("the {} is for companions, which swellrun creates on a grant", described(place)));
+    return refused(fmt::format("the {} is for companions, which swellrun creates on a grant",
+                               described(place)));
   const std::string nonce = request.comment.substr(std::string_view(grant_comment).size());
   const Result<LiveGrant> grant = book.use(nonce, request.uid, now);
   if (!grant) return refused(grant.error().message());
@@ -77,39 +92,48 @@ Result<Admission> admit_companion(const SubmitRequest& request, const ExpansionP
   admission.is_companion = true;
   admission.qos = place.qos;
   admission.partition = place.partition;
-  admission.admin_comment = control::Tag{{"parent", std::to_string(grant->parent)}, {"grant", nonce}}.text();
+  admission.admin_comment =
+      control::Tag{{"parent", std::to_string(grant->parent)}, {"grant", nonce}}.text();
   return admission;
 }
 
 }  // namespace
 
 int basic_gpus_of(const SubmitRequest& request) {
-  if (const int in_all = slurm_text::sum_gpus(request.tres_per_job).count; in_all > 0) return in_all;
+  if (const int in_all = slurm_text::sum_gpus(request.tres_per_job).count; in_all > 0)
+    return in_all;
   const int nodes = std::max(request.min_nodes, 1);
   if (const int per_task = slurm_text::sum_gpus(request.tres_per_task).count; per_task > 0)
     return saturated_int(saturating_product(per_task, std::max(request.tasks, 1)));
   if (const int per_socket = slurm_text::sum_gpus(request.tres_per_socket).count; per_socket > 0)
-    return saturated_int(saturating_product(saturating_product(per_socket, std::max(request.sockets_per_node, 1)), nodes));
-  return saturated_int(saturating_product(slurm_text::sum_gpus(request.tres_per_node).count, nodes));
+    return saturated_int(saturating_product(
+        saturating_product(per_socket, std::max(request.sockets_per_node, 1)), nodes));
+  return saturated_int(
+      saturating_product(slurm_text::sum_gpus(request.tres_per_node).count, nodes));
 }
 
-Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& place, const GrantBook& book) {
+Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& place,
+                          const GrantBook& book) {
   if (request.by_slurm_or_root) return {};
   for (const JobId job : request.jobs)
-    if (book.is_companion(job)) return Error(fmt::format("job {} is lent by Swell: it can be cancelled, not changed", job));
+    if (book.is_companion(job))
+      return Error(fmt::format("job {} is lent by Swell: it can be cancelled, not changed", job));
   // Its id is not known before Slurm's records have shown it, which takes a moment.
   if (book.has_unseen_companion_of(request.uid))
     return Error("Swell is just lending GPUs to a job of yours: try again in a second");
   if (place.named_in(request.qos, request.partition))
-    return Error(fmt::format("the {} is for companions of elastic jobs, which swellrun creates", described(place)));
+    return Error(fmt::format("the {} is for companions of elastic jobs, which swellrun creates",
+                             described(place)));
   if (request.comment.starts_with(grant_comment))
-    return Error(fmt::format("a comment that begins with \"{}\" is for companions of elastic jobs", grant_comment));
+    return Error(fmt::format("a comment that begins with \"{}\" is for companions of elastic jobs",
+                             grant_comment));
   if (control::Tag::remove_from(request.admin_comment) != request.admin_comment)
     return Error("what stands between swell[ and ] in AdminComment is written by Swell alone");
   return {};
 }
 
-Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book, double now) {
+Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book,
+                        double now) {
   if (claims_to_be_companion(request, place)) return admit_companion(request, place, book, now);
 
   Admission admission;
@@ -121,7 +145,8 @@ Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& plac
   const Result<control::ElasticSpec> spec = control::ElasticSpec::parse(*request.elastic);
   if (!spec) return spec.error();
   if (request.is_het_component)
-    return Error("--elastic: a heterogeneous job cannot be elastic; submit its parts as jobs of their own");
+    return Error(
+        "--elastic: a heterogeneous job cannot be elastic; submit its parts as jobs of their own");
   const int basic = basic_gpus_of(request);
   if (const Result<void> fits = spec->check_basic(basic); !fits) return fits.error();
   const control::Tag tag{{"elastic", spec->text()},

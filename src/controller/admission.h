@@ -21,40 +21,43 @@ struct SubmitRequest {
   uid_t uid = 0;
   std::string name, comment, admin_comment, partition, account, qos, required_nodes;
   std::string tres_per_node, tres_per_job, tres_per_task, tres_per_socket;
-  std::string beyond_an_offer;          ///< members that no offer has and that are not left alone; of companions only
+  std::string beyond_an_offer;  ///< members that no offer has and that are not left alone; of
+                                ///< companions only
   int min_nodes = 0, max_nodes = 0, sockets_per_node = 0, tasks = 0;
   int min_cpus = 0, cpus_per_task = 0, min_cpus_per_node = 0;
   std::int64_t memory_mib_per_node = 0, memory_mib_per_cpu = 0;
   std::int64_t time_limit_min = 0;
-  bool all_memory = false;              ///< --mem=0: all that the node has
+  bool all_memory = false;  ///< --mem=0: all that the node has
   bool immediate = false, has_script = false, is_array = false, is_het_component = false;
-  std::optional<std::string> elastic;   ///< the value of --elastic; nothing: not given
+  std::optional<std::string> elastic;  ///< the value of --elastic; nothing: not given
 };
 
 /// What job_submit changes in the submission.
 struct Admission {
   std::optional<std::string> admin_comment;
   bool is_companion = false;
-  std::string qos, partition;           ///< set for companions where not empty
-  std::string notice;                   ///< for the user, though all is well: a line each; mostly empty
+  std::string qos, partition;  ///< set for companions where not empty
+  std::string notice;          ///< for the user, though all is well: a line each; mostly empty
 };
 
 /// What of a change (`scontrol update job`) matters to Swell.
 struct ChangeRequest {
   uid_t uid = 0;
   bool by_slurm_or_root = false;
-  std::vector<JobId> jobs;              ///< all ids by which it names the job
+  std::vector<JobId> jobs;  ///< all ids by which it names the job
   std::string qos, partition, comment, admin_comment;
 };
 
 /// Validates a submission: `--elastic` jobs get their spec recorded; companions are admitted on a
 /// live grant, exactly as offered; everything else passes unchanged. The error is for the user.
 /// `place` is kept for companions, also where `book` has no grants as elasticity is off.
-Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book, double now);
+Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book,
+                        double now);
 
-/// Validates a change by a user: companions are cancelled, not changed, as their owner could otherwise make one permanent; no
-/// other job gets to their place, and nobody writes Swell's words.
-Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& place, const GrantBook& book);
+/// Validates a change by a user: companions are cancelled, not changed, as their owner could
+/// otherwise make one permanent; no other job gets to their place, and nobody writes Swell's words.
+Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& place,
+                          const GrantBook& book);
 
 /// GPUs that a submission asks for in all; 0 where none; never more than an int holds.
 int basic_gpus_of(const SubmitRequest& request);

@@ -28,7 +28,8 @@ std::vector<AgentSessions::Event> AgentSessions::take(double now, bool& hello_ca
     if (event.kind == Event::Kind::closed) {
       gone.insert(event.connection);
       ready.push_back(std::move(event));
-    } else if (std::holds_alternative<control::Hello>(event.message) || waiting.contains(event.connection)) {
+    } else if (std::holds_alternative<control::Hello>(event.message) ||
+               waiting.contains(event.connection)) {
       hello_came = true;
       waiting.insert(event.connection);
       waiting_.emplace_back(std::move(event), now);
@@ -36,7 +37,8 @@ std::vector<AgentSessions::Event> AgentSessions::take(double now, bool& hello_ca
       ready.push_back(std::move(event));
     }
   }
-  if (!gone.empty()) std::erase_if(waiting_, [&](const auto& each) { return gone.contains(each.first.connection); });
+  if (!gone.empty())
+    std::erase_if(waiting_, [&](const auto& each) { return gone.contains(each.first.connection); });
   return ready;
 }
 
@@ -46,7 +48,8 @@ std::vector<AgentSessions::Event> AgentSessions::answerable(const JobTable& jobs
   for (auto& [event, came] : std::exchange(waiting_, {})) {
     const auto* hello = std::get_if<control::Hello>(&event.message);
     const bool early = hello != nullptr && !jobs.contains(hello->job) && now - came < kHelloKept_s;
-    if ((kept.contains(event.connection) || early) && kept[event.connection] < kMaxWaitingMessages) {
+    if ((kept.contains(event.connection) || early) &&
+        kept[event.connection] < kMaxWaitingMessages) {
       ++kept[event.connection];
       waiting_.emplace_back(std::move(event), came);
     } else if (!closed_.contains(event.connection)) {
@@ -56,12 +59,16 @@ std::vector<AgentSessions::Event> AgentSessions::answerable(const JobTable& jobs
   return ready;
 }
 
-std::string AgentSessions::reason_to_refuse(const Event& event, const control::Hello& hello, const JobTable& jobs,
-                                            double now, double patience_s) const {
+std::string AgentSessions::reason_to_refuse(const Event& event, const control::Hello& hello,
+                                            const JobTable& jobs, double now,
+                                            double patience_s) const {
   if (hello.version != control::protocol_version)
-    return fmt::format("this swellrun speaks protocol {}, the controller {}: install the same version of Swell on "
-                       "every node", hello.version, control::protocol_version);
-  if (jobs_.contains(event.connection)) return "a connection speaks for one job, and says hello once";
+    return fmt::format(
+        "this swellrun speaks protocol {}, the controller {}: install the same version of Swell on "
+        "every node",
+        hello.version, control::protocol_version);
+  if (jobs_.contains(event.connection))
+    return "a connection speaks for one job, and says hello once";
   const auto found = jobs.find(hello.job);
   if (found == jobs.end())
     return fmt::format("job {} is no running elastic job (submit it with --elastic)", hello.job);

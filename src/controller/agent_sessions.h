@@ -13,28 +13,32 @@
 
 namespace swell::controller {
 
-/// The agents' connections: which of them speaks for which job, and hellos that wait for a fresh look at the queue.
-/// A connection says hello once and then speaks for that job until it is closed; nothing is heard from it afterwards.
+/// The agents' connections: which of them speaks for which job, and hellos that wait for a fresh
+/// look at the queue. A connection says hello once and then speaks for that job until it is closed;
+/// nothing is heard from it afterwards.
 class AgentSessions {
  public:
   using Event = control::Server::Event;
   explicit AgentSessions(control::Server& server) : server_(server) {}
 
-  /// What came since the last call, but for hellos and what came behind them: those wait for answerable().
-  /// `hello_came` is set where there was one.
+  /// What came since the last call, but for hellos and what came behind them: those wait for
+  /// answerable(). `hello_came` is set where there was one.
   std::vector<Event> take(double now, bool& hello_came);
-  /// Hellos, and what came behind them, in order: those of jobs in the table, and those that waited long enough.
-  /// REQUIRES: the table shows what Slurm's records show now.
+  /// Hellos, and what came behind them, in order: those of jobs in the table, and those that waited
+  /// long enough. REQUIRES: the table shows what Slurm's records show now.
   std::vector<Event> answerable(const JobTable& jobs, double now);
 
-  /// Why this hello is not accepted; empty where it is. `patience_s`: a silent agent gives way to another one after that.
-  std::string reason_to_refuse(const Event& event, const control::Hello& hello, const JobTable& jobs, double now,
-                               double patience_s) const;
+  /// Why this hello is not accepted; empty where it is. `patience_s`: a silent agent gives way to
+  /// another one after that.
+  std::string reason_to_refuse(const Event& event, const control::Hello& hello,
+                               const JobTable& jobs, double now, double patience_s) const;
   /// From now on this connection speaks for this job.
   void speaks_for(control::ConnectionId connection, JobId job) { jobs_[connection] = job; }
   std::optional<JobId> job_of(control::ConnectionId connection) const;
 
-  void send(control::ConnectionId connection, control::Message message) { server_.send(connection, std::move(message)); }
+  void send(control::ConnectionId connection, control::Message message) {
+    server_.send(connection, std::move(message));
+  }
   /// The peer has closed it.
   void forget(control::ConnectionId connection) { jobs_.erase(connection); }
   /// Closes it; nothing that it still says is heard.
@@ -46,7 +50,8 @@ class AgentSessions {
   control::Server& server_;
   std::map<control::ConnectionId, JobId> jobs_;
   std::vector<std::pair<Event, double>> waiting_;  ///< with the time at which they came
-  std::set<control::ConnectionId> closed_;         ///< by this side, lately: what they said before may still arrive
+  /// By this side, lately: what they said before may still arrive.
+  std::set<control::ConnectionId> closed_;
 };
 
 }  // namespace swell::controller

@@ -11,10 +11,11 @@ namespace swell::controller {
 
 namespace {
 
-/// A companion that an agent does not list is given this long: its allocation may be under way on the
-/// agent's former connection.
+/// A companion that an agent does not list is given this long: its allocation may be under way on
+/// the agent's former connection.
 constexpr double kUnlistedKept_s = 15;
-/// An agent that released a companion has cancelled it already; where it did not, this happens so much later.
+/// An agent that released a companion has cancelled it already; where it did not, this happens so
+/// much later.
 constexpr double kReleasedKept_s = 5;
 /// What users cause without a job, told from job ids in EventLog::may_say().
 constexpr std::uint64_t kUserSources = std::uint64_t{1} << 32;
@@ -43,7 +44,8 @@ void Controller::handle(const control::Server::Event& event, double now) {
     if (job != nullptr) agent_gone(*job, now);
     return sessions_.forget(event.connection);
   }
-  if (const auto* hello = std::get_if<control::Hello>(&event.message)) return handle(event, *hello, now);
+  if (const auto* hello = std::get_if<control::Hello>(&event.message))
+    return handle(event, *hello, now);
   if (job == nullptr) return refuse(event.connection, "the first message must be a hello", now);
   job->agent_seen = now;
   decide_due_ = true;
@@ -67,18 +69,23 @@ void Controller::refuse(control::ConnectionId connection, const std::string& rea
   sessions_.close(connection);
 }
 
-void Controller::handle(const control::Server::Event& event, const control::Hello& hello, double now) {
+void Controller::handle(const control::Server::Event& event, const control::Hello& hello,
+                        double now) {
   const double patience_s = kSilentAgentTimeouts * parts_.config.agent_timeout_s;
-  if (const std::string reason = sessions_.reason_to_refuse(event, hello, jobs_, now, patience_s); !reason.empty()) {
+  if (const std::string reason = sessions_.reason_to_refuse(event, hello, jobs_, now, patience_s);
+      !reason.empty()) {
     if (events_.may_say(kUserSources + event.uid, now))
-      events_.say(fmt::format("refusing the agent of uid {} at {}: {}", event.uid, event.peer, reason));
+      events_.say(
+          fmt::format("refusing the agent of uid {} at {}: {}", event.uid, event.peer, reason));
     return refuse(event.connection, reason, now);
   }
   welcome(event, hello, jobs_.at(hello.job), now);
 }
 
-void Controller::welcome(const control::Server::Event& event, const control::Hello& hello, ElasticJob& job, double now) {
-  if (job.agent) sessions_.close(*job.agent);  // silent for long: its machine or the network went away
+void Controller::welcome(const control::Server::Event& event, const control::Hello& hello,
+                         ElasticJob& job, double now) {
+  if (job.agent)
+    sessions_.close(*job.agent);  // silent for long: its machine or the network went away
   sessions_.speaks_for(event.connection, job.id);
   job.agent = event.connection;
   job.agent_seen = now;
@@ -88,12 +95,14 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
   decide_due_ = true;
   if (events_.may_say(job.id, now))
     events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
-                fmt::format("job {}: its agent on {} has connected", job.id, hello.host));
-  sessions_.send(event.connection, control::Welcome{control::protocol_version, job.spec.text(), job.basic_gpus});
+                  fmt::format("job {}: its agent on {} has connected", job.id, hello.host));
+  sessions_.send(event.connection,
+                 control::Welcome{control::protocol_version, job.spec.text(), job.basic_gpus});
 
   // The two sides' lists of companions become one: what only one side knows is given up.
   auto listed = [&](JobId companion) {
-    return std::find(hello.companions.begin(), hello.companions.end(), companion) != hello.companions.end();
+    return std::find(hello.companions.begin(), hello.companions.end(), companion) !=
+           hello.companions.end();
   };
   for (Companion& companion : job.companions) {
     if (companion.leaving) {
@@ -116,7 +125,8 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
 
 void Controller::handle(ElasticJob& job, const control::GrowDone& done, double now) {
   for (const control::OfferResult& result : done.results) {
-    // Where it says that there is a companion, Slurm's records will show it, or the grant expires: an agent may name any job.
+    // Where it says that there is a companion, Slurm's records will show it, or the grant expires:
+    // an agent may name any job.
     if (result.companion != 0) continue;
     const auto grant = parts_.book->find(result.nonce);
     if (!grant || grant->parent != job.id) continue;
@@ -124,7 +134,8 @@ void Controller::handle(ElasticJob& job, const control::GrowDone& done, double n
     saved_.issued.erase(result.nonce);
     ++job.refusals;
     job.refused_for = refusal_kind(result.reason);
-    events_.event("grant-refused", {{"job", job.id}, {"kind", job.refused_for}, {"reason", result.reason}},
+    events_.event("grant-refused",
+                  {{"job", job.id}, {"kind", job.refused_for}, {"reason", result.reason}},
                   fmt::format("job {} could not take up its grant: {}", job.id, result.reason));
   }
   if (job.offered && !parts_.book->has_grant_of(job.id)) growth_failed(job, now);
@@ -142,7 +153,8 @@ void Controller::handle(ElasticJob& job, const control::Released& released, doub
   Companion* companion = job.find(released.companion);
   if (companion == nullptr) return;
   const double cancelled_by = now + kReleasedKept_s;
-  companion->deadline = companion->leaving ? std::min(companion->deadline, cancelled_by) : cancelled_by;
+  companion->deadline =
+      companion->leaving ? std::min(companion->deadline, cancelled_by) : cancelled_by;
   if (!companion->leaving) companion->reason = released.reason;
   companion->leaving = true;
   job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
@@ -165,8 +177,9 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
 }
 
 void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {
-  events_.event("agent-left", {{"job", job.id}, {"exit_code", bye.exit_code}},
-                fmt::format("job {}: its program has ended with exit code {}", job.id, bye.exit_code));
+  events_.event(
+      "agent-left", {{"job", job.id}, {"exit_code", bye.exit_code}},
+      fmt::format("job {}: its program has ended with exit code {}", job.id, bye.exit_code));
   sessions_.close(*job.agent);
   job.agent.reset();
   job.state = control::JobState::allocated;
@@ -178,7 +191,8 @@ void Controller::agent_gone(ElasticJob& job, double now) {
   job.agent.reset();
   job.agent_seen = now;
   if (events_.may_say(job.id, now))
-    events_.event("agent-lost", {{"job", job.id}}, fmt::format("job {}: lost the connection to its agent", job.id));
+    events_.event("agent-lost", {{"job", job.id}},
+                  fmt::format("job {}: lost the connection to its agent", job.id));
 }
 
 }  // namespace swell::controller

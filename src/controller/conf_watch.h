@@ -10,13 +10,15 @@
 
 namespace swell::controller {
 
-/// Notices that swell.conf has changed since it was read, so that lending can be drained without a restart. One thread.
+/// Notices that swell.conf has changed since it was read, so that lending can be drained without a
+/// restart. One thread.
 class ConfWatch {
  public:
   /// `path` is looked at now; what it says now counts as known.
   explicit ConfWatch(std::string path);
 
-  /// Reads the file again where it is another than at the last call; costs one stat() where it is not.
+  /// Reads the file again where it is another than at the last call; costs one stat() where it is
+  /// not.
   /// @return nothing: as before; else the file as it is now, or why it cannot be used.
   std::optional<Result<Config>> changed();
 

@@ -13,8 +13,9 @@ namespace swell::controller {
 Result<void> check_policy(const Config& config) {
   const std::vector<std::string> names = policy::policy_names();
   if (std::find(names.begin(), names.end(), config.policy) != names.end()) return {};
-  return Error(fmt::format("Policy={} is not valid; it must be one of {} (the others that swell sim knows are for it alone)",
-                           config.policy, fmt::join(names, ", ")));
+  return Error(fmt::format(
+      "Policy={} is not valid; it must be one of {} (the others that swell sim knows are for it alone)",
+      config.policy, fmt::join(names, ", ")));
 }
 
 Result<Config> load_config(const std::string& path) {

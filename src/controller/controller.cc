@@ -16,14 +16,14 @@ namespace swell::controller {
 
 namespace {
 
-/// A preempted or reclaimed companion that outlives its deadline is cancelled this much later, so that
-/// an agent that acts at the last moment is not overtaken.
+/// A preempted or reclaimed companion that outlives its deadline is cancelled this much later, so
+/// that an agent that acts at the last moment is not overtaken.
 constexpr double deadline_slack_s = 1;
 /// How often EventLog gets a line about the rounds' times, in a queue that changes.
 constexpr double rounds_told_every_s = 10;
 
-/// slurmctld holds an update of a job back, for a second at a time, until slurmdbd knows the job: that
-/// would hold up everything else here.
+/// slurmctld holds an update of a job back, for a second at a time, until slurmdbd knows the job:
+/// that would hold up everything else here.
 constexpr double new_job_left_alone_s = 2;
 
 double clock_s(clockid_t clock) {
@@ -42,9 +42,12 @@ Json companion_json(const Companion& companion) {
 }  // namespace
 
 Controller::Controller(Parts parts)
-    : parts_(std::move(parts)), events_(parts_.config.event_log, parts_.log),
-      fabric_(parts_.fabric_files), sessions_(*parts_.server) {
-  Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(parts_.config.policy, {parts_.config.aggressiveness});
+    : parts_(std::move(parts)),
+      events_(parts_.config.event_log, parts_.log),
+      fabric_(parts_.fabric_files),
+      sessions_(*parts_.server) {
+  Result<std::unique_ptr<policy::Policy>> policy =
+      policy::make_policy(parts_.config.policy, {parts_.config.aggressiveness});
   if (policy) policy_ = std::move(*policy);
   if (parts_.state_path.empty()) return;
   Result<SavedState> saved = load_state(parts_.state_path);
@@ -106,7 +109,8 @@ bool Controller::look(double now) {
   for (const Change& change : result.changes) report(change, now);
   for (const auto& [companion, reason] : result.cancel) cancel(companion, reason);
   // Jobs that ended while nobody looked, as at a restart.
-  std::erase_if(saved_.issued, [&](const auto& issued) { return !jobs_.contains(issued.second.parent); });
+  std::erase_if(saved_.issued,
+                [&](const auto& issued) { return !jobs_.contains(issued.second.parent); });
   return true;
 }
 
@@ -116,18 +120,23 @@ void Controller::report(const Change& change, double now) {
   const auto found = jobs_.find(job_id);
   ElasticJob* job = found != jobs_.end() ? &found->second : nullptr;
   auto event = [&](const char* name, const std::string& sentence) {
-    events_.event(name, {{"job", job_id}, {"companion", companion_json(companion)}, {"reason", companion.reason}},
-                  sentence);
+    events_.event(
+        name,
+        {{"job", job_id}, {"companion", companion_json(companion)}, {"reason", companion.reason}},
+        sentence);
   };
   switch (change.kind) {
     case Change::Kind::job_started:
-      events_.event("job-started", {{"job", job_id}, {"basic_gpus", job != nullptr ? job->basic_gpus : 0}},
+      events_.event("job-started",
+                    {{"job", job_id}, {"basic_gpus", job != nullptr ? job->basic_gpus : 0}},
                     fmt::format("elastic job {} runs", job_id));
       break;
     case Change::Kind::job_ended:
-      events_.event("job-ended", {{"job", job_id}}, fmt::format("elastic job {} has ended", job_id));
+      events_.event("job-ended", {{"job", job_id}},
+                    fmt::format("elastic job {} has ended", job_id));
       parts_.book->withdraw_all(job_id);
-      std::erase_if(saved_.issued, [&](const auto& issued) { return issued.second.parent == job_id; });
+      std::erase_if(saved_.issued,
+                    [&](const auto& issued) { return issued.second.parent == job_id; });
       sessions_.close_all_of(job_id);
       break;
     case Change::Kind::companion_started:
@@ -141,8 +150,8 @@ void Controller::report(const Change& change, double now) {
                                              companion.gpus.count, companion.node, companion.id));
       break;
     case Change::Kind::companion_preempted:
-      event("companion-preempted",
-            fmt::format("Slurm preempts companion {} of job {} on {}", companion.id, job_id, companion.node));
+      event("companion-preempted", fmt::format("Slurm preempts companion {} of job {} on {}",
+                                               companion.id, job_id, companion.node));
       if (job != nullptr) tell_shrink(*job, companion, now);
       break;
     case Change::Kind::companion_excessive:
@@ -151,7 +160,8 @@ void Controller::report(const Change& change, double now) {
         job->refused_for = refused::kExcess;
         growth_failed(*job, now);
       }
-      event("companion-excessive", fmt::format("companion {} of job {} is not what was granted", companion.id, job_id));
+      event("companion-excessive",
+            fmt::format("companion {} of job {} is not what was granted", companion.id, job_id));
       break;
     case Change::Kind::companion_ended:
       saved_.issued.erase(companion.grant);
@@ -161,7 +171,8 @@ void Controller::report(const Change& change, double now) {
       break;
     case Change::Kind::companion_lost:
       saved_.issued.erase(companion.grant);
-      event("companion-lost", fmt::format("job {} lost companion {} on {}", job_id, companion.id, companion.node));
+      event("companion-lost",
+            fmt::format("job {} lost companion {} on {}", job_id, companion.id, companion.node));
       if (job != nullptr) {
         Companion gone = companion;
         gone.reason = "it has ended";
@@ -178,15 +189,19 @@ void Controller::cancel(const CompanionIdentity& companion, const std::string& r
   const Result<std::optional<slurm::JobRecord>> record = parts_.slurm->load_job(companion.id);
   if (!record) return events_.say(record.error().message());
   using slurm::JobPhase;
-  if (!*record || (*record)->phase == JobPhase::ended || (*record)->phase == JobPhase::completing) return;
+  if (!*record || (*record)->phase == JobPhase::ended || (*record)->phase == JobPhase::completing)
+    return;
   if (const Result<void> same = check_identity(**record, companion); !same) {
-    events_.event("cancel-refused", {{"companion", Json::object({{"id", companion.id}})}, {"reason", same.error().message()}},
-                  fmt::format("companion {} is not cancelled: {}", companion.id, same.error().message()));
+    events_.event(
+        "cancel-refused",
+        {{"companion", Json::object({{"id", companion.id}})}, {"reason", same.error().message()}},
+        fmt::format("companion {} is not cancelled: {}", companion.id, same.error().message()));
     return;
   }
   events_.event("cancel", {{"companion", Json::object({{"id", companion.id}})}, {"reason", reason}},
                 fmt::format("cancelling companion {}: {}", companion.id, reason));
-  if (Result<void> done = parts_.slurm->cancel(companion.id); !done) events_.say(done.error().message());
+  if (Result<void> done = parts_.slurm->cancel(companion.id); !done)
+    events_.say(done.error().message());
 }
 
 void Controller::tell_shrink(ElasticJob& job, const Companion& companion, double now) {
@@ -210,15 +225,19 @@ void Controller::keep_deadlines(double now) {
     ++job.refusals;
     job.refused_for = refused::kExpired;
     events_.event("grant-expired", {{"job", job.id}, {"node", expired.offer.node}},
-                  fmt::format("job {} did not take up {} GPUs on {}", job.id, expired.offer.gpus, expired.offer.node));
+                  fmt::format("job {} did not take up {} GPUs on {}", job.id, expired.offer.gpus,
+                              expired.offer.node));
     if (job.offered) growth_failed(job, now);
   }
   for (auto& [id, job] : jobs_) {
-    if (!job.agent && !job.companions.empty() && now - job.agent_seen >= parts_.config.agent_timeout_s)
+    if (!job.agent && !job.companions.empty() &&
+        now - job.agent_seen >= parts_.config.agent_timeout_s)
       take_back_all(job, now, fmt::format("job {} has no agent any more", id));
     for (Companion& companion : job.companions) {
-      if (!companion.leaving || companion.lost || now < companion.deadline + deadline_slack_s) continue;
-      cancel(job.identity(companion), companion.reason.empty() ? "its time is over" : companion.reason);
+      if (!companion.leaving || companion.lost || now < companion.deadline + deadline_slack_s)
+        continue;
+      cancel(job.identity(companion),
+             companion.reason.empty() ? "its time is over" : companion.reason);
       companion.deadline = now + 10;  // asked again where Slurm did not hear it
     }
     if (!decide_due_ && job.agent && job.grow_after > 0 && now >= job.grow_after) {
@@ -254,8 +273,9 @@ void Controller::set_draining(bool draining) {
   if (draining == draining_) return;
   draining_ = draining;
   decide_due_ = true;
-  events_.event(draining ? "drain" : "drain-ended", {}, draining ? "draining: all lent GPUs are reclaimed, and no more are lent"
-                                                                 : "GPUs are lent again");
+  events_.event(draining ? "drain" : "drain-ended", {},
+                draining ? "draining: all lent GPUs are reclaimed, and no more are lent"
+                         : "GPUs are lent again");
 }
 
 void Controller::drain(double now) {
@@ -267,13 +287,16 @@ void Controller::drain(double now) {
   }
 }
 
-void Controller::reclaim(ElasticJob& job, Companion& companion, double now, const std::string& reason) {
+void Controller::reclaim(ElasticJob& job, Companion& companion, double now,
+                         const std::string& reason) {
   companion.leaving = true;
   companion.deadline = now + job.spec.grace_s;
   companion.reason = reason;
   job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
-  events_.event("reclaim", {{"job", job.id}, {"companion", companion_json(companion)}, {"reason", reason}},
-                fmt::format("reclaiming {} GPUs on {} from job {}: {}", companion.gpus.count, companion.node, job.id, reason));
+  events_.event("reclaim",
+                {{"job", job.id}, {"companion", companion_json(companion)}, {"reason", reason}},
+                fmt::format("reclaiming {} GPUs on {} from job {}: {}", companion.gpus.count,
+                            companion.node, job.id, reason));
   tell_shrink(job, companion, now);
 }
 
@@ -282,28 +305,31 @@ void Controller::decide(double now) {
   if (draining_) return drain(now);
   if (jobs_.empty() || !policy_) return parts_.book->set_reclaim_order({});
   const auto begin = std::chrono::steady_clock::now();
-  const policy::ClusterView view = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now, fabric());
+  const policy::ClusterView view =
+      build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now, fabric());
   const policy::Decisions decisions = policy_->decide(view);
   last_decide_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   apply(decisions, view, now);
 }
 
-void Controller::apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now) {
+void Controller::apply(const policy::Decisions& decisions, const policy::ClusterView& view,
+                       double now) {
   parts_.book->set_reclaim_order(decisions.reclaim_order);
   for (const policy::Reclaim& reclaim : decisions.reclaims) {
     ElasticJob& job = jobs_.at(reclaim.job);
     Companion* companion = job.find(reclaim.companion);
     if (companion == nullptr || companion->leaving) continue;
-    this->reclaim(job, *companion, now, reclaim.needed_by != 0 ? fmt::format("needed by job {}", reclaim.needed_by)
-                                                               : std::string("the cluster needs it"));
+    this->reclaim(job, *companion, now,
+                  reclaim.needed_by != 0 ? fmt::format("needed by job {}", reclaim.needed_by)
+                                         : std::string("the cluster needs it"));
   }
   std::map<JobId, std::vector<policy::Grant>> by_job;
   for (const policy::Grant& each : decisions.grants) by_job[each.job].push_back(each);
   for (const auto& [id, grants] : by_job) grant(jobs_.at(id), grants, view, now);
 }
 
-void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const policy::ClusterView& view,
-                       double now) {
+void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants,
+                       const policy::ClusterView& view, double now) {
   const auto record = std::find_if(snapshot_.jobs.begin(), snapshot_.jobs.end(),
                                    [&](const slurm::JobRecord& each) { return each.id == job.id; });
   if (!job.agent || record == snapshot_.jobs.end()) return;
@@ -319,7 +345,8 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
     offer.nonce = parts_.nonce();
     offer.name = fmt::format("swell-{}", job.id);
     offer.node = node.name;
-    offer.partition = parts_.config.expansion_partition.empty() ? record->partition : parts_.config.expansion_partition;
+    offer.partition = parts_.config.expansion_partition.empty() ? record->partition
+                                                                : parts_.config.expansion_partition;
     offer.account = record->account;
     offer.gpu_type = node.gpu_type;
     offer.gpus = each.lent.gpus;
@@ -330,8 +357,9 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
       offer.time_limit_min =
           static_cast<int>(std::max<std::time_t>((record->end_time - snapshot_.taken) / 60, 1));
     offer.warn_s = std::min(job.spec.grace_s, 65535);
-    saved_.issued[offer.nonce] = {job.id,     offer.node,    offer.gpu_type, offer.partition, parts_.config.expansion_qos,
-                                  offer.gpus, offer.workers, offer.cpus,     offer.memory_mib};
+    saved_.issued[offer.nonce] = {
+        job.id,     offer.node,    offer.gpu_type, offer.partition, parts_.config.expansion_qos,
+        offer.gpus, offer.workers, offer.cpus,     offer.memory_mib};
     events_.event("grant", {{"job", job.id}, {"node", offer.node}, {"gpus", offer.gpus}},
                   fmt::format("granting job {} {} GPUs on {}", job.id, offer.gpus, offer.node));
     grow.offers.push_back(offer);
@@ -356,7 +384,8 @@ void Controller::write_comments(double now) {
     if (now - job.first_seen < new_job_left_alone_s) continue;
     const std::string comment = job.tag().put_into(job.written);
     if (comment == job.written) continue;
-    if (Result<void> done = parts_.slurm->set_admin_comment(id, comment); done) job.written = comment;
+    if (Result<void> done = parts_.slurm->set_admin_comment(id, comment); done)
+      job.written = comment;
     else events_.say(done.error().message());
   }
 }

@@ -22,8 +22,8 @@
 namespace swell::controller {
 
 /// The elastic loop: snapshot, decide, apply, tell. Knows nothing of where it is hosted: Slurm, the
-/// agents' server and the clock are passed in. One thread calls cycle(); nothing else here is shared
-/// but the GrantBook.
+/// agents' server and the clock are passed in. One thread calls cycle(); nothing else here is
+/// shared but the GrantBook.
 class Controller {
  public:
   struct Parts {
@@ -31,10 +31,11 @@ class Controller {
     slurm::SlurmApi* slurm = nullptr;
     control::Server* server = nullptr;
     GrantBook* book = nullptr;
-    slurm::FabricSource::Find fabric_files;           ///< topology.conf and calibration; null: neither is read
-    std::string state_path;                           ///< empty: nothing is kept over restarts
+    slurm::FabricSource::Find
+        fabric_files;        ///< topology.conf and calibration; null: neither is read
+    std::string state_path;  ///< empty: nothing is kept over restarts
     std::function<void(const std::string&)> log;
-    std::function<std::string()> nonce;               ///< a new unguessable name for a grant
+    std::function<std::string()> nonce;  ///< a new unguessable name for a grant
   };
   explicit Controller(Parts parts);
 
@@ -42,7 +43,8 @@ class Controller {
   /// @return the latest time at which the next round is due; changes may call for an earlier one.
   double cycle(double now);
 
-  /// While on, nothing is lent and what is lent is reclaimed, each job within its grace. Off at first.
+  /// While on, nothing is lent and what is lent is reclaimed, each job within its grace. Off at
+  /// first.
   void set_draining(bool draining);
 
   /// Slurm's records at the last look.
@@ -64,7 +66,8 @@ class Controller {
   void handle(ElasticJob& job, const control::Released& released, double now);
   void handle(ElasticJob& job, const control::Status& status, double now);
   void handle(ElasticJob& job, const control::Bye& bye, double now);
-  void welcome(const control::Server::Event& event, const control::Hello& hello, ElasticJob& job, double now);
+  void welcome(const control::Server::Event& event, const control::Hello& hello, ElasticJob& job,
+               double now);
   void refuse(control::ConnectionId connection, const std::string& reason, double now);
   void agent_gone(ElasticJob& job, double now);
   void growth_failed(ElasticJob& job, double now);
@@ -75,7 +78,8 @@ class Controller {
   // Slurm's records (controller.cc)
   bool look(double now);  ///< whether anything had changed
   void report(const Change& change, double now);
-  /// The one way in which Swell ends a job: only where slurmctld's record of this moment says that it is this companion.
+  /// The one way in which Swell ends a job: only where slurmctld's record of this moment says that
+  /// it is this companion.
   void cancel(const CompanionIdentity& companion, const std::string& reason);
   void tell_shrink(ElasticJob& job, const Companion& companion, double now);
 
@@ -87,7 +91,8 @@ class Controller {
   void drain(double now);
   void reclaim(ElasticJob& job, Companion& companion, double now, const std::string& reason);
   void apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now);
-  void grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const policy::ClusterView& view, double now);
+  void grant(ElasticJob& job, const std::vector<policy::Grant>& grants,
+             const policy::ClusterView& view, double now);
   void save();
   void write_comments(double now);
 
@@ -104,7 +109,7 @@ class Controller {
   double last_decide_s_ = 0, last_own_s_ = 0;
   /// Rounds that looked at a changed queue, since EventLog last got a line about them.
   struct RoundTimes {
-    std::vector<double> took_s;         ///< from begin to end, waiting for slurmctld's answers included
+    std::vector<double> took_s;  ///< from begin to end, waiting for slurmctld's answers included
     double own_sum_s = 0, decide_sum_s = 0;  ///< of this thread's own work
     double since = 0;
   } round_times_;

@@ -17,7 +17,9 @@ control::Tag ElasticJob::tag() const {
                    {"reclaims", std::to_string(reclaims)},
                    {"companions", control::companions_text(words)}};
   if (!no_growth.empty()) tag.set("no_growth", control::as_word(no_growth));
-  if (refusals > 0) tag.set("refused", std::to_string(refusals)).set("why", refused_for.empty() ? "?" : refused_for);
+  if (refusals > 0)
+    tag.set("refused", std::to_string(refusals))
+        .set("why", refused_for.empty() ? "?" : refused_for);
   return tag;
 }
 

@@ -20,23 +20,23 @@ using control::JobId;
 /// An expansion of a job, as the controller knows it.
 struct Companion {
   JobId id = 0;
-  std::string grant;             ///< the nonce it was created with
+  std::string grant;  ///< the nonce it was created with
   std::string node;
   slurm::GpuRequest gpus;
   policy::Resources held;
-  double since = 0;              ///< when Slurm's records first showed it
+  double since = 0;  ///< when Slurm's records first showed it
   bool leaving = false;
-  bool by_slurm = false;         ///< leaving because Slurm preempts it
-  bool lost = false;             ///< leaving because it ended though nobody took it back
-  double deadline = 0;           ///< where leaving: when it is cancelled
-  std::string reason;            ///< why it leaves, for people
+  bool by_slurm = false;  ///< leaving because Slurm preempts it
+  bool lost = false;      ///< leaving because it ended though nobody took it back
+  double deadline = 0;    ///< where leaving: when it is cancelled
+  std::string reason;     ///< why it leaves, for people
 };
 
 /// A running elastic job. Times are seconds on the controller's clock.
 struct ElasticJob {
   JobId id = 0;
   uid_t uid = 0;
-  std::time_t started = 0;       ///< tells a requeued job from its former run
+  std::time_t started = 0;  ///< tells a requeued job from its former run
   double first_seen = 0;
   control::ElasticSpec spec;
   int basic_gpus = 0;
@@ -47,14 +47,14 @@ struct ElasticJob {
   int workers = 0;
   int gpus_per_worker = 1;
   std::optional<control::ConnectionId> agent;
-  double agent_seen = 0;         ///< last sign of life, or when it was lost
+  double agent_seen = 0;  ///< last sign of life, or when it was lost
   double grow_after = 0;
-  bool offered = false;          ///< offers were made, and none of them has become a companion yet
-  int failed_growths = 0;        ///< in a row: each makes the next wait longer
-  std::string no_growth;         ///< why its agent wants no GPUs now, as it said; empty: it does
-  int refusals = 0;              ///< offers that became no companion
-  std::string refused_for;       ///< the kind of the last of them, one word of refusals.h
-  std::string written;           ///< AdminComment as last written or read
+  bool offered = false;     ///< offers were made, and none of them has become a companion yet
+  int failed_growths = 0;   ///< in a row: each makes the next wait longer
+  std::string no_growth;    ///< why its agent wants no GPUs now, as it said; empty: it does
+  int refusals = 0;         ///< offers that became no companion
+  std::string refused_for;  ///< the kind of the last of them, one word of refusals.h
+  std::string written;      ///< AdminComment as last written or read
 
   int lent_gpus() const noexcept {
     int sum = 0;
@@ -71,7 +71,9 @@ struct ElasticJob {
       if (each.id == companion) return &each;
     return nullptr;
   }
-  CompanionIdentity identity(const Companion& companion) const { return {companion.id, id, uid, companion.grant}; }
+  CompanionIdentity identity(const Companion& companion) const {
+    return {companion.id, id, uid, companion.grant};
+  }
   /// What `scontrol show job` prints between swell[ and ].
   control::Tag tag() const;
 };

@@ -27,30 +27,37 @@ void EventLog::event(const char* name, std::initializer_list<std::pair<const cha
                      const std::string& sentence) {
   if (!sentence.empty()) log_(sentence);
   if (path_.empty()) return;
-  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   Json line = Json::object({{"time", std::round(now * 1000) / 1000}, {"event", name}});
   for (const auto& [key, value] : members) line.set(key, value);
   const std::string text = line.dump() + "\n";
   // Opened for each line, so that logrotate needs no signal; one write() keeps lines whole.
   struct stat file {};
-  if (::stat(path_.c_str(), &file) == 0 && file.st_size + static_cast<off_t>(text.size()) > max_bytes_ &&
+  if (::stat(path_.c_str(), &file) == 0 &&
+      file.st_size + static_cast<off_t>(text.size()) > max_bytes_ &&
       std::rename(path_.c_str(), (path_ + ".1").c_str()) != 0) {
     if (!complained_)
-      log_(fmt::format("EventLog={}: it has {} bytes and cannot be renamed: {}; events are not kept", path_, file.st_size,
-                       std::strerror(errno)));
+      log_(
+          fmt::format("EventLog={}: it has {} bytes and cannot be renamed: {}; events are not kept",
+                      path_, file.st_size, std::strerror(errno)));
     complained_ = true;
     return;
   }
   const int fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-  const bool good = fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (!good && !complained_) log_(fmt::format("EventLog={}: {}; events are not kept", path_, std::strerror(errno)));
+  const bool good =
+      fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (!good && !complained_)
+    log_(fmt::format("EventLog={}: {}; events are not kept", path_, std::strerror(errno)));
   complained_ = !good;
   if (fd >= 0) ::close(fd);
 }
 
 bool EventLog::may_say(std::uint64_t source, double now) {
   if (allowances_.size() >= kMaxSources)
-    std::erase_if(allowances_, [&](const auto& each) { return now - each.second.at >= kBurst / kLinesPerSecond; });
+    std::erase_if(allowances_, [&](const auto& each) {
+      return now - each.second.at >= kBurst / kLinesPerSecond;
+    });
   if (allowances_.size() >= kMaxSources && !allowances_.contains(source)) return false;
   Allowance& allowance = allowances_.try_emplace(source, Allowance{kBurst, now}).first->second;
   allowance.lines = std::min(kBurst, allowance.lines + (now - allowance.at) * kLinesPerSecond);

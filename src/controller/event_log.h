@@ -15,11 +15,13 @@ namespace swell::controller {
 
 /// One line an event: to Slurm's log for people, and to EventLog as JSON
 /// {"time": seconds since 1970, "event": ..., ...} for timelines and tests. Never fails its caller.
-/// The file is bounded: at kMaxBytes it becomes PATH.1, in place of the one before, and a new one is begun.
+/// The file is bounded: at kMaxBytes it becomes PATH.1, in place of the one before, and a new one
+/// is begun.
 class EventLog {
  public:
   static constexpr off_t kMaxBytes = off_t{64} << 20;
-  EventLog(std::string path, std::function<void(const std::string&)> log, off_t max_bytes = kMaxBytes)
+  EventLog(std::string path, std::function<void(const std::string&)> log,
+           off_t max_bytes = kMaxBytes)
       : path_(std::move(path)), log_(std::move(log)), max_bytes_(max_bytes) {}
 
   /// `sentence` goes to the log where not empty.
@@ -28,8 +30,9 @@ class EventLog {
   /// Is there a file that wants events?
   bool kept() const noexcept { return !path_.empty(); }
   void say(const std::string& sentence) { log_(sentence); }
-  /// May one more line be written that a user's program causes at will? A hundred at once and one a second on average, for each
-  /// `source` (a job's id, a uid), so that nobody fills a disk. What is left out is only missing here.
+  /// May one more line be written that a user's program causes at will? A hundred at once and one a
+  /// second on average, for each `source` (a job's id, a uid), so that nobody fills a disk. What is
+  /// left out is only missing here.
   bool may_say(std::uint64_t source, double now);
 
  private:

@@ -7,8 +7,8 @@
 namespace swell::controller {
 
 namespace {
-/// A companion that was admitted shows in the queue long before this; one that was not allocated after
-/// all, and whose agent died before it could say so, is forgotten then.
+/// A companion that was admitted shows in the queue long before this; one that was not allocated
+/// after all, and whose agent died before it could say so, is forgotten then.
 constexpr double used_grant_kept_s = 30;
 }  // namespace
 
@@ -47,10 +47,12 @@ Result<LiveGrant> GrantBook::use(const std::string& nonce, uid_t uid, double now
   const auto found = grants_.find(nonce);
   // The same words for an unknown nonce and for another user's: nothing is learnt by guessing.
   if (found == grants_.end() || found->second.uid != uid)
-    return Error("there is no live grant with this nonce for this user; companions are created by swellrun only");
+    return Error(
+        "there is no live grant with this nonce for this user; companions are created by swellrun only");
   LiveGrant& grant = found->second;
   if (grant.used) return Error(fmt::format("the grant for job {} was used already", grant.parent));
-  if (grant.expires <= now) return Error(fmt::format("the grant for job {} has expired", grant.parent));
+  if (grant.expires <= now)
+    return Error(fmt::format("the grant for job {} has expired", grant.parent));
   grant.used = true;
   return grant;
 }
@@ -70,13 +72,15 @@ std::optional<LiveGrant> GrantBook::find(const std::string& nonce) const {
 
 bool GrantBook::has_grant_of(JobId parent) const {
   std::lock_guard lock(mutex_);
-  return std::any_of(grants_.begin(), grants_.end(), [&](const auto& entry) { return entry.second.parent == parent; });
+  return std::any_of(grants_.begin(), grants_.end(),
+                     [&](const auto& entry) { return entry.second.parent == parent; });
 }
 
 bool GrantBook::has_unseen_companion_of(uid_t uid) const {
   std::lock_guard lock(mutex_);
-  return std::any_of(grants_.begin(), grants_.end(),
-                     [&](const auto& entry) { return entry.second.used && entry.second.uid == uid; });
+  return std::any_of(grants_.begin(), grants_.end(), [&](const auto& entry) {
+    return entry.second.used && entry.second.uid == uid;
+  });
 }
 
 void GrantBook::set_companions(std::vector<JobId> companions) {

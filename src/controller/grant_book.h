@@ -20,8 +20,8 @@ struct LiveGrant {
   control::Offer offer;
   JobId parent = 0;
   uid_t uid = 0;
-  double expires = 0;     ///< on the controller's clock, seconds
-  bool used = false;      ///< job_submit admitted a companion on it
+  double expires = 0;  ///< on the controller's clock, seconds
+  bool used = false;   ///< job_submit admitted a companion on it
 };
 
 /// Where the controller writes its offers and job_submit/swell looks them up, in memory: job_submit
@@ -45,10 +45,12 @@ class GrantBook {
   /// Companions by id, so that job_modify can tell them from other jobs.
   void set_companions(std::vector<JobId> companions);
   bool is_companion(JobId job) const;
-  /// Has a companion of this user been admitted that Slurm's records have not shown yet? Its job id is not known then.
+  /// Has a companion of this user been admitted that Slurm's records have not shown yet? Its job id
+  /// is not known then.
   bool has_unseen_companion_of(uid_t uid) const;
 
-  /// In which order companions would be taken back: for the select plugin, which asks under slurmctld's locks.
+  /// In which order companions would be taken back: for the select plugin, which asks under
+  /// slurmctld's locks.
   void set_reclaim_order(std::vector<JobId> companions);
   std::vector<JobId> reclaim_order() const;
 

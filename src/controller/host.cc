@@ -46,15 +46,17 @@ constexpr double max_share = 0.01;
 
 Clock::duration rest_after(double own_work_s, double poll_interval_s) {
   const double rest_s = std::min(own_work_s / max_share, poll_interval_s);
-  return std::max(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(rest_s)),
-                  Clock::duration(min_pause));
+  return std::max(
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(rest_s)),
+      Clock::duration(min_pause));
 }
 
 double now_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 std::string random_nonce() {
   unsigned char bytes[16];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) throw std::runtime_error("no random numbers");
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+    throw std::runtime_error("no random numbers");
   std::string text;
   for (unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;
@@ -83,7 +85,8 @@ std::optional<int> grace_of_expansions(const Config& config) {
   return std::nullopt;
 }
 
-/// `slurmctld -f FILE`, else SLURM_CONF, else where Slurm looks by itself. Only for what is needed before slurmctld answers.
+/// `slurmctld -f FILE`, else SLURM_CONF, else where Slurm looks by itself. Only for what is needed
+/// before slurmctld answers.
 std::string guessed_slurm_conf() {
   std::ifstream in("/proc/self/cmdline");
   std::string previous;
@@ -93,8 +96,8 @@ std::string guessed_slurm_conf() {
   return named != nullptr ? named : "/etc/slurm/slurm.conf";
 }
 
-/// One run of the controller's thread, kept alive by the thread itself: stop_controller() may have to
-/// leave it behind.
+/// One run of the controller's thread, kept alive by the thread itself: stop_controller() may have
+/// to leave it behind.
 class Host : public std::enable_shared_from_this<Host> {
  public:
   explicit Host(const LogSink& sink) : sink_(sink) {}
@@ -124,9 +127,12 @@ class Host : public std::enable_shared_from_this<Host> {
       place = place_;
     }
     // A place that swell.conf names since this controller started is kept too.
-    if (kept.named_in(request.qos, request.partition) && !request.comment.starts_with(grant_comment)) place = kept;
+    if (kept.named_in(request.qos, request.partition) &&
+        !request.comment.starts_with(grant_comment))
+      place = kept;
     Result<Admission> admission = controller::admit(request, place, book_, now_s());
-    if (admission && request.elastic && !admission->is_companion) admission->notice = advice_on(request);
+    if (admission && request.elastic && !admission->is_companion)
+      admission->notice = advice_on(request);
     wake();
     return admission;
   }
@@ -162,7 +168,9 @@ class Host : public std::enable_shared_from_this<Host> {
   /// Looks up, now and then, what submissions are told of the site.
   void learn_site(const Controller& controller, const Config& config) {
     const auto now = Clock::now();
-    if (controller.snapshot().nodes.empty() || (facts_read_ && now - *facts_read_ < site_facts_kept)) return;
+    if (controller.snapshot().nodes.empty() ||
+        (facts_read_ && now - *facts_read_ < site_facts_kept))
+      return;
     control::SiteFacts facts = facts_of(controller.snapshot(), config);
     facts.grace_s = grace_of_expansions(config);
     facts_read_ = now;
@@ -175,7 +183,9 @@ class Host : public std::enable_shared_from_this<Host> {
   void follow_conf(ConfWatch& watch, Config& config, Controller& controller) {
     const auto read = watch.changed();
     if (!read) return;
-    if (!*read) return error(fmt::format("swell.conf has changed and is not used: {}", read->error().message()));
+    if (!*read)
+      return error(
+          fmt::format("swell.conf has changed and is not used: {}", read->error().message()));
     const bool draining = (*read)->draining || !(*read)->enabled;
     controller.set_draining(draining);
     {
@@ -185,7 +195,9 @@ class Host : public std::enable_shared_from_this<Host> {
     Config rest = **read;
     rest.enabled = config.enabled;
     rest.draining = config.draining;
-    if (rest != config) info("swell.conf has changed: all but Elasticity is used from the next start of slurmctld on");
+    if (rest != config)
+      info(
+          "swell.conf has changed: all but Elasticity is used from the next start of slurmctld on");
     config = rest;
   }
 
@@ -207,9 +219,7 @@ class Host : public std::enable_shared_from_this<Host> {
       control_loop();
     } catch (const std::exception& problem) {
       error(fmt::format("elasticity is off until slurmctld is restarted: {}", problem.what()));
-    } catch (...) {
-      error("elasticity is off until slurmctld is restarted: unknown exception");
-    }
+    } catch (...) { error("elasticity is off until slurmctld is restarted: unknown exception"); }
     on_ = false;
     std::lock_guard lock(mutex_);
     ended_ = true;
@@ -266,14 +276,16 @@ class Host : public std::enable_shared_from_this<Host> {
       facts_.draining = config->draining;
     }
     on_ = true;
-    info(fmt::format("the controller is ready: policy {}; agents at port {}", policy::policy_without_profiles(config->policy), server->port()));
+    info(fmt::format("the controller is ready: policy {}; agents at port {}",
+                     policy::policy_without_profiles(config->policy), server->port()));
 
     while (true) {
       follow_conf(watch, watched, controller);
       const double due = controller.cycle(now_s());
       learn_site(controller, *config);
       if (pause(rest_after(controller.last_own_s(), config->poll_interval_s))) return;
-      if (wait(Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due)))))
+      if (wait(Clock::time_point(
+              std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due)))))
         return;
     }
   }
@@ -288,10 +300,12 @@ class Host : public std::enable_shared_from_this<Host> {
     }
   }
 
-  std::unique_ptr<control::Server> start_server(const Config& config, const slurm::ControllerConfig& slurm_config) {
+  std::unique_ptr<control::Server> start_server(const Config& config,
+                                                const slurm::ControllerConfig& slurm_config) {
     control::Server::Options options;
     options.address = config.control_address;
-    if (options.address.empty() && !slurm_config.hosts.empty()) options.address = slurm_config.hosts.front();
+    if (options.address.empty() && !slurm_config.hosts.empty())
+      options.address = slurm_config.hosts.front();
     options.port = static_cast<std::uint16_t>(config.control_port);
     options.munge_socket = slurm::munge_socket_of(slurm_config.auth_info);
     options.log = [this](const std::string& text) { info(text); };
@@ -314,15 +328,16 @@ class Host : public std::enable_shared_from_this<Host> {
   bool stopping_ = false, woken_ = false, ended_ = false;
   std::atomic<bool> on_{false};
   ExpansionPlace place_;
-  control::SiteFacts facts_;                      ///< what submissions are told of the site
-  std::optional<Clock::time_point> facts_read_;   ///< of the controller's thread
+  control::SiteFacts facts_;                     ///< what submissions are told of the site
+  std::optional<Clock::time_point> facts_read_;  ///< of the controller's thread
 };
 
 // Never destroyed: a thread left behind may outlive static destructors.
 struct Shared {
   std::mutex mutex;
   std::shared_ptr<Host> host;
-  std::optional<ExpansionPlace> place;  ///< what swell.conf says is kept for companions; nothing: not read yet
+  /// What swell.conf says is kept for companions; nothing: not read yet.
+  std::optional<ExpansionPlace> place;
 };
 Shared& shared() {
   static Shared* const instance = new Shared;
@@ -382,9 +397,7 @@ bool elasticity_is_on() noexcept {
   try {
     const auto host = current_host();
     return host && host->is_on();
-  } catch (...) {
-    return false;
-  }
+  } catch (...) { return false; }
 }
 
 Result<Admission> admit_submission(const SubmitRequest& request) {
@@ -409,9 +422,7 @@ bool read_expansion_place() noexcept {
     std::lock_guard lock(shared().mutex);
     if (good || !shared().place) shared().place = control::expansion_place_in(text.str());
     return good;
-  } catch (...) {
-    return false;
-  }
+  } catch (...) { return false; }
 }
 
 extern "C" std::size_t swell_reclaim_order(std::uint32_t* companions, std::size_t room) noexcept {
@@ -421,14 +432,13 @@ extern "C" std::size_t swell_reclaim_order(std::uint32_t* companions, std::size_
     const std::vector<JobId> order = host->reclaim_order();
     std::copy_n(order.begin(), std::min(room, order.size()), companions);
     return order.size();
-  } catch (...) {
-    return 0;
-  }
+  } catch (...) { return 0; }
 }
 
 std::string base_scheduler() noexcept {
   try {
-    if (const Result<Config> config = Config::load(control::swell_conf_path(guessed_slurm_conf()))) return config->base_scheduler;
+    if (const Result<Config> config = Config::load(control::swell_conf_path(guessed_slurm_conf())))
+      return config->base_scheduler;
   } catch (...) {  // the default serves
   }
   return "sched/backfill";

@@ -21,12 +21,12 @@ struct LogSink {
   void (*error)(const char*) = nullptr;
 };
 
-/// Starts the controller's thread, once; it waits by itself until slurmctld answers. A bad swell.conf
-/// leaves elasticity off. Returns at once and never fails its caller.
+/// Starts the controller's thread, once; it waits by itself until slurmctld answers. A bad
+/// swell.conf leaves elasticity off. Returns at once and never fails its caller.
 SWELL_API void start_controller(const LogSink& sink) noexcept;
 
-/// Ends the thread: joins it where it ends within 2 s, and leaves it to itself where it waits for an
-/// RPC, with everything that it uses. Safe to call when nothing was started.
+/// Ends the thread: joins it where it ends within 2 s, and leaves it to itself where it waits for
+/// an RPC, with everything that it uses. Safe to call when nothing was started.
 SWELL_API void stop_controller() noexcept;
 
 /// Something that may concern the controller has happened. Never blocks.
@@ -41,15 +41,16 @@ SWELL_API Result<Admission> admit_submission(const SubmitRequest& request);
 /// job_modify's question; in memory only. See admission.h.
 SWELL_API Result<void> check_submitted_change(const ChangeRequest& request);
 
-/// Reads which place is kept for companions from the swell.conf beside slurm.conf. Whatever the controller does, and before it
-/// runs, submissions to that place are refused.
+/// Reads which place is kept for companions from the swell.conf beside slurm.conf. Whatever the
+/// controller does, and before it runs, submissions to that place are refused.
 /// @return false where the file cannot be read; the place that was read before is kept then.
 SWELL_API bool read_expansion_place() noexcept;
 
 /// Companions in the order in which the controller would take them back, at most `room` of them.
-/// @return how many there are. For the select plugin, which finds this library by its name where it is loaded already:
-/// hence a C name.
-extern "C" SWELL_API std::size_t swell_reclaim_order(std::uint32_t* companions, std::size_t room) noexcept;
+/// @return how many there are. For the select plugin, which finds this library by its name where it
+/// is loaded already: hence a C name.
+extern "C" SWELL_API std::size_t swell_reclaim_order(std::uint32_t* companions,
+                                                     std::size_t room) noexcept;
 
 /// BaseScheduler from the swell.conf beside slurm.conf; "sched/backfill" where that cannot be read.
 SWELL_API std::string base_scheduler() noexcept;

@@ -12,7 +12,8 @@ namespace {
 
 class Reconciler {
  public:
-  Reconciler(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued, double now)
+  Reconciler(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued,
+             double now)
       : snapshot_(snapshot), jobs_(jobs), issued_(issued), now_(now) {}
 
   Reconciled run() {
@@ -79,7 +80,8 @@ class Reconciler {
   void end_job(const ElasticJob& job) {
     add(Change::Kind::job_ended, job.id, {});
     for (const Companion& companion : job.companions)
-      cancel(job.identity(companion), fmt::format("its parent, job {}, is not running any more", job.id));
+      cancel(job.identity(companion),
+             fmt::format("its parent, job {}, is not running any more", job.id));
   }
 
   void see_companion(const slurm::JobRecord& record) {
@@ -89,7 +91,9 @@ class Reconciler {
     const bool holding = holds_its_nodes(record);
     const auto parent = jobs_.find(identity->parent);
     if (parent == jobs_.end() || parent->second.uid != record.uid) {
-      if (holding) cancel(*identity, fmt::format("its parent, job {}, is not running any more", identity->parent));
+      if (holding)
+        cancel(*identity,
+               fmt::format("its parent, job {}, is not running any more", identity->parent));
       return;
     }
     ElasticJob& job = parent->second;
@@ -101,8 +105,9 @@ class Reconciler {
     if (companion == nullptr) {
       if (!holding) return;
       const bool named = named_.contains({job.id, record.id});
-      const bool used = std::any_of(job.companions.begin(), job.companions.end(),
-                                    [&](const Companion& each) { return each.grant == identity->grant; });
+      const bool used =
+          std::any_of(job.companions.begin(), job.companions.end(),
+                      [&](const Companion& each) { return each.grant == identity->grant; });
       if (used || (!issued && !named)) {
         cancel(*identity, used ? fmt::format("job {} has a companion on the same grant", job.id)
                                : fmt::format("job {} does not name it as its companion", job.id));
@@ -130,16 +135,19 @@ class Reconciler {
       companion->by_slurm = true;
       companion->leaving = true;
       companion->reason = "preempted by Slurm";
-      companion->deadline = now_ + static_cast<double>(std::max<std::time_t>(record.end_time - snapshot_.taken, 0));
+      companion->deadline =
+          now_ + static_cast<double>(std::max<std::time_t>(record.end_time - snapshot_.taken, 0));
       add(Change::Kind::companion_preempted, job.id, *companion);
     }
   }
 
-  void check_excess(ElasticJob& job, Companion& companion, const slurm::JobRecord& record, const IssuedGrant& grant,
-                    const CompanionIdentity& identity) {
-    const auto partition = std::find_if(snapshot_.partitions.begin(), snapshot_.partitions.end(),
-                                        [&](const auto& each) { return each.name == record.partition; });
-    const bool whole_nodes = partition != snapshot_.partitions.end() && partition->gives_whole_nodes;
+  void check_excess(ElasticJob& job, Companion& companion, const slurm::JobRecord& record,
+                    const IssuedGrant& grant, const CompanionIdentity& identity) {
+    const auto partition =
+        std::find_if(snapshot_.partitions.begin(), snapshot_.partitions.end(),
+                     [&](const auto& each) { return each.name == record.partition; });
+    const bool whole_nodes =
+        partition != snapshot_.partitions.end() && partition->gives_whole_nodes;
     const Result<void> within = check_within_grant(record, grant, whole_nodes);
     if (within) return;
     const std::string reason = "it holds more than was granted: " + within.error().message();
@@ -188,7 +196,8 @@ class Reconciler {
 
 }  // namespace
 
-Reconciled reconcile(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued, double now) {
+Reconciled reconcile(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued,
+                     double now) {
   return Reconciler(snapshot, jobs, issued, now).run();
 }
 

@@ -14,28 +14,32 @@ namespace swell::controller {
 /// What became known by comparing Slurm's records with the controller's table.
 struct Change {
   enum class Kind {
-    job_started,         ///< an elastic job runs that was not in the table
-    job_ended,           ///< it is not running any more; its companions are in `cancel`
-    companion_started,   ///< a companion shows that the table did not have
-    companion_excessive, ///< it holds more than its grant says; it is in `cancel`, `companion.reason` says why
-    companion_preempted, ///< Slurm preempts it; it is leaving from now on
-    companion_ended,     ///< it was leaving and is gone
-    companion_lost,      ///< it is gone though nobody took it back
+    job_started,          ///< an elastic job runs that was not in the table
+    job_ended,            ///< it is not running any more; its companions are in `cancel`
+    companion_started,    ///< a companion shows that the table did not have
+    companion_excessive,  ///< it holds more than its grant says; it is in `cancel`,
+                          ///< `companion.reason` says why
+    companion_preempted,  ///< Slurm preempts it; it is leaving from now on
+    companion_ended,      ///< it was leaving and is gone
+    companion_lost,       ///< it is gone though nobody took it back
   };
   Kind kind;
   JobId job = 0;
-  Companion companion;   ///< for changes of companions
+  Companion companion;  ///< for changes of companions
 };
 
 struct Reconciled {
   std::vector<Change> changes;
-  /// Companions to cancel, with the reason: their parent is gone or does not know them, or they hold too much.
+  /// Companions to cancel, with the reason: their parent is gone or does not know them, or they
+  /// hold too much.
   std::vector<std::pair<CompanionIdentity, std::string>> cancel;
 };
 
-/// Brings the table in line with Slurm's records, which always win. A companion is trusted only where
-/// it names its parent (its tag), belongs to the parent's user, and the parent's side names it: the table, a grant in
-/// `issued`, or the parent's AdminComment. What agents say is no part of this. Pure but for the table.
-Reconciled reconcile(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued, double now);
+/// Brings the table in line with Slurm's records, which always win. A companion is trusted only
+/// where it names its parent (its tag), belongs to the parent's user, and the parent's side names
+/// it: the table, a grant in `issued`, or the parent's AdminComment. What agents say is no part of
+/// this. Pure but for the table.
+Reconciled reconcile(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued,
+                     double now);
 
 }  // namespace swell::controller

@@ -8,7 +8,8 @@ namespace swell::controller {
 
 std::string refusal_kind(std::string_view words) {
   std::string text(words);
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   struct Sign {
     const char* words;
     const char* kind;

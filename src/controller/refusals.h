@@ -6,7 +6,8 @@
 
 namespace swell::controller {
 
-/// Why offers became no companion, in one word each, as AdminComment (`why=`) and `swell jobs` show it.
+/// Why offers became no companion, in one word each, as AdminComment (`why=`) and `swell jobs` show
+/// it.
 namespace refused {
 inline constexpr const char* kExpired = "expired";      ///< nobody took it up in time
 inline constexpr const char* kExcess = "excess";        ///< it held more than was granted
@@ -15,7 +16,8 @@ inline constexpr const char* kQos = "qos";              ///< the user may not us
 inline constexpr const char* kAccount = "account";      ///< the account or its association
 inline constexpr const char* kPartition = "partition";  ///< the partition is closed to this job
 inline constexpr const char* kLimit = "limit";          ///< a limit of the QOS or the association
-inline constexpr const char* kUnlike = "unlike";        ///< it was not what was offered: job_submit refused it
+/// It was not what was offered: job_submit refused it.
+inline constexpr const char* kUnlike = "unlike";
 inline constexpr const char* kOther = "other";
 }  // namespace refused
 

@@ -22,7 +22,9 @@ namespace {
 /// Of the file; older ones are read too.
 constexpr std::int64_t kVersion = 2;
 
-Error failure(const std::string& path) { return Error(fmt::format("{}: {}", path, std::strerror(errno))); }
+Error failure(const std::string& path) {
+  return Error(fmt::format("{}: {}", path, std::strerror(errno)));
+}
 
 Result<void> write_synced(const std::string& path, const std::string& text) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -47,7 +49,8 @@ constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 /// Version 1 kept the parent's id alone.
 Result<IssuedGrant> parent_alone(const Json& json) {
   const json_int_t id = json_integer_value(json.get());
-  if (!json.is_integer() || id < 1 || id > kMaxJobId) return Error(fmt::format("{} is no job id", json.dump()));
+  if (!json.is_integer() || id < 1 || id > kMaxJobId)
+    return Error(fmt::format("{} is no job id", json.dump()));
   IssuedGrant grant;
   grant.parent = static_cast<control::JobId>(id);
   return grant;

@@ -13,10 +13,10 @@ namespace swell::controller {
 /// What a grant was for: what Slurm then allocates is compared with it.
 struct IssuedGrant {
   control::JobId parent = 0;
-  std::string node, gpu_type, partition, qos;   ///< partition, qos empty: not compared
-  int gpus = 0;                                 ///< 0: not known
+  std::string node, gpu_type, partition, qos;  ///< partition, qos empty: not compared
+  int gpus = 0;                                ///< 0: not known
   int workers = 0, cpus = 0;
-  std::int64_t memory_mib = 0;                  ///< 0: Slurm's defaults decide
+  std::int64_t memory_mib = 0;  ///< 0: Slurm's defaults decide
 
   friend bool operator==(const IssuedGrant&, const IssuedGrant&) = default;
 };

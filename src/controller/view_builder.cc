@@ -31,7 +31,8 @@ class Builder {
     add_partitions();
     take_used(outstanding);
     for (const slurm::JobRecord& record : snapshot_.jobs) {
-      if (const auto found = jobs_.find(record.id); found != jobs_.end()) add_job(found->second, record);
+      if (const auto found = jobs_.find(record.id); found != jobs_.end())
+        add_job(found->second, record);
       else if (record.phase == slurm::JobPhase::pending) add_pending(record);
     }
     sort_queue();
@@ -59,7 +60,8 @@ class Builder {
       }
       view.total.cpus = node.cpus;
       view.total.memory_mib = node.memory_mib;
-      view.free = {view.total.gpus, node.cpus - node.cpus_used, node.memory_mib - node.memory_used_mib};
+      view.free = {view.total.gpus, node.cpus - node.cpus_used,
+                   node.memory_mib - node.memory_used_mib};
       view.settling = node.completing;
       index_[node.name] = static_cast<NodeIndex>(view_.nodes.size());
       view_.nodes.push_back(std::move(view));
@@ -83,9 +85,11 @@ class Builder {
 
   void take_used(const std::vector<LiveGrant>& outstanding) {
     for (const slurm::JobRecord& record : snapshot_.jobs) {
-      if (record.phase == slurm::JobPhase::pending || record.phase == slurm::JobPhase::ended) continue;
+      if (record.phase == slurm::JobPhase::pending || record.phase == slurm::JobPhase::ended)
+        continue;
       for (const slurm::GpuAllocation& held : record.gpus)
-        if (const NodeIndex node = index_of(held.node); node >= 0) free_on(node).gpus -= held.gpus.count;
+        if (const NodeIndex node = index_of(held.node); node >= 0)
+          free_on(node).gpus -= held.gpus.count;
     }
     for (const LiveGrant& grant : outstanding) {
       // Its companion may be in the snapshot already.
@@ -97,8 +101,9 @@ class Builder {
   bool is_seen(const LiveGrant& grant) const {
     const auto parent = jobs_.find(grant.parent);
     if (parent == jobs_.end()) return false;
-    return std::any_of(parent->second.companions.begin(), parent->second.companions.end(),
-                       [&](const Companion& companion) { return companion.grant == grant.offer.nonce; });
+    return std::any_of(
+        parent->second.companions.begin(), parent->second.companions.end(),
+        [&](const Companion& companion) { return companion.grant == grant.offer.nonce; });
   }
 
   void add_job(const ElasticJob& job, const slurm::JobRecord& record) {
@@ -114,30 +119,35 @@ class Builder {
     view.sizes = job.spec.sizes;
     view.gpu_types = job.spec.types;
     for (const slurm::GpuAllocation& held : record.gpus) {
-      if (job.spec.types.empty() &&
-          std::find(view.gpu_types.begin(), view.gpu_types.end(), held.gpus.type) == view.gpu_types.end())
+      if (job.spec.types.empty() && std::find(view.gpu_types.begin(), view.gpu_types.end(),
+                                              held.gpus.type) == view.gpu_types.end())
         view.gpu_types.push_back(held.gpus.type);
       if (const NodeIndex node = index_of(held.node); node >= 0) view.basic_nodes.push_back(node);
     }
     const int gpus = std::max(job.basic_gpus, 1);
     view.per_worker.gpus = job.gpus_per_worker;
-    view.per_worker.cpus =
-        std::max(saturated_int((saturating_product(record.cpus, job.gpus_per_worker) + gpus - 1) / gpus), 1);
+    view.per_worker.cpus = std::max(
+        saturated_int((saturating_product(record.cpus, job.gpus_per_worker) + gpus - 1) / gpus), 1);
     view.per_worker.memory_mib = saturating_product(record.memory_mib, job.gpus_per_worker) / gpus;
     view.excluded_nodes = indices(record.excluded_nodes);
     exclude_without_features(record.features, view.excluded_nodes);
     for (const Companion& companion : job.companions)
-      view.companions.push_back({.id = companion.id, .node = index_of(companion.node), .held = companion.held,
+      view.companions.push_back({.id = companion.id,
+                                 .node = index_of(companion.node),
+                                 .held = companion.held,
                                  .leaving = companion.leaving});
     view.may_grow = may_grow(job, record);
     view_.jobs.push_back(std::move(view));
   }
 
   bool may_grow(const ElasticJob& job, const slurm::JobRecord& record) const {
-    const bool settled = job.state == control::JobState::allocated || job.state == control::JobState::active;
-    const bool lasts = record.end_time == 0 || record.time_limit_min == 0 ||
-                       static_cast<double>(record.end_time - snapshot_.taken) >= config_.min_remaining_s;
-    return job.agent && settled && lasts && job.no_growth.empty() && now_ >= job.grow_after && record.phase == slurm::JobPhase::running;
+    const bool settled =
+        job.state == control::JobState::allocated || job.state == control::JobState::active;
+    const bool lasts =
+        record.end_time == 0 || record.time_limit_min == 0 ||
+        static_cast<double>(record.end_time - snapshot_.taken) >= config_.min_remaining_s;
+    return job.agent && settled && lasts && job.no_growth.empty() && now_ >= job.grow_after &&
+           record.phase == slurm::JobPhase::running;
   }
 
   void add_pending(const slurm::JobRecord& record) {
@@ -148,18 +158,21 @@ class Builder {
     demand.max_nodes = record.max_nodes;
     demand.per_node.gpus = record.gpus_per_node.count;
     demand.in_all.gpus = record.gpus_in_all.count;
-    demand.gpu_type = record.gpus_per_node.count > 0 ? record.gpus_per_node.type : record.gpus_in_all.type;
+    demand.gpu_type =
+        record.gpus_per_node.count > 0 ? record.gpus_per_node.type : record.gpus_in_all.type;
     demand.per_node.cpus = std::max(record.min_cpus_per_node, 1);
     demand.in_all.cpus = record.cpus;
     demand.per_node.memory_mib = record.min_memory_mib_per_node;
     demand.in_all.memory_mib = saturating_product(record.min_memory_mib_per_cpu, record.cpus);
     demand.whole_nodes = record.whole_nodes;
     demand.required_nodes = indices(record.required_nodes);
-    if (demand.required_nodes.size() != record.required_nodes.size()) return;  // one is down: it cannot start
+    if (demand.required_nodes.size() != record.required_nodes.size())
+      return;  // one is down: it cannot start
     demand.excluded_nodes = indices(record.excluded_nodes);
     exclude_without_features(record.features, demand.excluded_nodes);
     // More nodes than asked for are taken only where the GPUs in all need them.
-    if (record.gpus_in_all.count == 0 && demand.in_all.cpus <= demand.per_node.cpus) demand.max_nodes = demand.min_nodes;
+    if (record.gpus_in_all.count == 0 && demand.in_all.cpus <= demand.per_node.cpus)
+      demand.max_nodes = demand.min_nodes;
 
     // A job may name several partitions; the first is as good a guess as any of where it starts.
     const std::string first = record.partition.substr(0, record.partition.find(','));
@@ -180,16 +193,18 @@ class Builder {
     return result;
   }
 
-  /// Understands `a&b`; what else the constraint language can say is left to Slurm, which then refuses
-  /// a companion, or starts a job on other nodes than were kept for it.
-  void exclude_without_features(const std::string& constraint, std::vector<NodeIndex>& excluded) const {
+  /// Understands `a&b`; what else the constraint language can say is left to Slurm, which then
+  /// refuses a companion, or starts a job on other nodes than were kept for it.
+  void exclude_without_features(const std::string& constraint,
+                                std::vector<NodeIndex>& excluded) const {
     if (constraint.empty() || constraint.find_first_of("|()[]*!") != std::string::npos) return;
     std::istringstream in(constraint);
     std::string feature;
     while (std::getline(in, feature, '&'))
       for (std::size_t node = 0; node < records_.size(); ++node) {
         const std::vector<std::string>& has = records_[node]->features;
-        if (std::find(has.begin(), has.end(), feature) == has.end()) excluded.push_back(static_cast<NodeIndex>(node));
+        if (std::find(has.begin(), has.end(), feature) == has.end())
+          excluded.push_back(static_cast<NodeIndex>(node));
       }
   }
 
@@ -227,8 +242,8 @@ class Builder {
 }  // namespace
 
 policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& jobs,
-                               const std::vector<LiveGrant>& outstanding, const Config& config, double now,
-                               std::shared_ptr<const cluster::Fabric> fabric) {
+                               const std::vector<LiveGrant>& outstanding, const Config& config,
+                               double now, std::shared_ptr<const cluster::Fabric> fabric) {
   return Builder(snapshot, jobs, config, now, std::move(fabric)).build(outstanding);
 }
 

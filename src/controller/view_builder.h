@@ -14,10 +14,10 @@
 namespace swell::controller {
 
 /// Slurm's records and the controller's jobs as a policy sees them. `outstanding` grants count as
-/// taken, so that nothing is lent twice. Nodes with several GPU types are left out of lending. `fabric` has the
-/// snapshot's nodes in their order; null: nobody knows what is near what.
+/// taken, so that nothing is lent twice. Nodes with several GPU types are left out of lending.
+/// `fabric` has the snapshot's nodes in their order; null: nobody knows what is near what.
 policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& jobs,
-                               const std::vector<LiveGrant>& outstanding, const Config& config, double now,
-                               std::shared_ptr<const cluster::Fabric> fabric = nullptr);
+                               const std::vector<LiveGrant>& outstanding, const Config& config,
+                               double now, std::shared_ptr<const cluster::Fabric> fabric = nullptr);
 
 }  // namespace swell::controller

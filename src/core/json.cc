@@ -18,7 +18,8 @@ std::string written(json_t* value, std::size_t flags) {
 }
 
 Error wrong(const char* key, const Json& found, std::string_view wanted) {
-  if (found.get() == nullptr) return Error(fmt::format("\"{}\" is missing; it must be {}", key, wanted));
+  if (found.get() == nullptr)
+    return Error(fmt::format("\"{}\" is missing; it must be {}", key, wanted));
   std::string shown = found.dump();
   if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
   return Error(fmt::format("\"{}\" is {}; it must be {}", key, shown, wanted));
@@ -42,7 +43,8 @@ Result<Json> Json::parse(std::string_view text, std::size_t max_bytes) {
   if (text.size() > max_bytes)
     return Error(fmt::format("{} bytes of JSON; at most {} are read", text.size(), max_bytes));
   json_error_t problem;
-  json_t* value = json_loadb(text.data(), text.size(), JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
+  json_t* value =
+      json_loadb(text.data(), text.size(), JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
   if (value == nullptr)
     return Error(fmt::format("line {}, column {}: {}", problem.line, problem.column, problem.text));
   return adopt(value);

@@ -60,6 +60,7 @@ struct Finish {
   int code = 0;
 };
 
-using Any = std::variant<StartStep, StartWorkers, SignalWorkers, Allocate, Release, Tell, Say, Note, Finish>;
+using Any = std::variant<StartStep, StartWorkers, SignalWorkers, Allocate, Release, Tell, Say, Note,
+                         Finish>;
 
 }  // namespace swell::launcher::action

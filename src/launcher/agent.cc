@@ -12,7 +12,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-
 #include "launcher/file_limit.h"
 
 namespace swell::launcher {
@@ -21,10 +20,12 @@ namespace {
 
 constexpr double sign_of_life_s = 20;
 
-constexpr double kFirstMessageSeconds = 10;   // for a worker to say who it is
+constexpr double kFirstMessageSeconds = 10;  // for a worker to say who it is
 constexpr int kMaxRefusalLines = 5;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   EpochMachine::Settings settings;
@@ -47,7 +48,9 @@ void say(const std::string& line) {
 }
 
 Agent::Agent(Setup setup, EpochMachine::Settings settings)
-    : setup_(std::move(setup)), job_environment_(launcher::job_environment(environ)), machine_(std::move(settings), setup_.shape.places) {}
+    : setup_(std::move(setup)),
+      job_environment_(launcher::job_environment(environ)),
+      machine_(std::move(settings), setup_.shape.places) {}
 
 Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   EpochMachine::Settings settings = settings_for(setup);
@@ -59,14 +62,16 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   }
   sigset_t handled;
   sigemptyset(&handled);
-  for (const int each : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) sigaddset(&handled, each);
+  for (const int each : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+    sigaddset(&handled, each);
   agent->signals_ = control::Fd(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!agent->signals_ || agent->wake_.fd() < 0) return Error("too many open files");
 
   control::WakeFd* wake = &agent->wake_;
   // The network on which slurmctld is reached is the one on which nodes reach each other.
   Result<std::string> address = control::address_towards(
-      agent->setup_.controller.hosts.empty() ? std::string() : agent->setup_.controller.hosts.front());
+      agent->setup_.controller.hosts.empty() ? std::string()
+                                             : agent->setup_.controller.hosts.front());
   if (!address) return address.error();
   control::Server::Options options;
   options.address = agent->address_ = std::move(*address);
@@ -76,7 +81,8 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   int on_one_node = 0;
   for (const Place& place : shape.places) on_one_node = std::max(on_one_node, place.workers);
   const int gpus = agent->setup_.elastic ? agent->setup_.spec.max_total(shape.gpus) : shape.gpus;
-  const FileBudget budget = file_budget(raise_file_limit(), std::max(shape.workers, gpus / shape.gpus_per_worker), on_one_node);
+  const FileBudget budget = file_budget(
+      raise_file_limit(), std::max(shape.workers, gpus / shape.gpus_per_worker), on_one_node);
   if (!budget.problem.empty()) say(budget.problem);
   options.max_connections = options.max_connections_per_user = budget.max_connections;
   options.max_unauthenticated = budget.max_strangers;
@@ -93,7 +99,8 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   if (agent->setup_.elastic) {
     control::Hello hello = agent->setup_.hello;
     hello.no_growth = agent->machine_.status().no_growth;
-    agent->link_ = std::make_unique<ControllerLink>(agent->setup_.controller, std::move(hello), [wake] { wake->signal(); });
+    agent->link_ = std::make_unique<ControllerLink>(agent->setup_.controller, std::move(hello),
+                                                    [wake] { wake->signal(); });
   }
   return agent;
 }
@@ -152,7 +159,8 @@ void Agent::take_server_events() {
     } else if (const auto* hello = std::get_if<control::WorkerHello>(&event.message)) {
       const WorkerId worker{hello->group, hello->local_rank};
       // Shims that come up too late are let go at once.
-      if (code_ || !place_job_.contains(worker.place) || leaving_.contains(place_job_[worker.place])) {
+      if (code_ || !place_job_.contains(worker.place) ||
+          leaving_.contains(place_job_[worker.place])) {
         server_->close(event.connection);
         continue;
       }
@@ -181,7 +189,8 @@ void Agent::take_controller_messages() {
   for (const std::string& line : link_->take_news()) say(line);
   for (const control::Message& message : link_->take()) {
     if (const auto* grow = std::get_if<control::Grow>(&message)) machine_.grow(now(), *grow);
-    else if (const auto* shrink = std::get_if<control::Shrink>(&message)) machine_.shrink(now(), *shrink);
+    else if (const auto* shrink = std::get_if<control::Shrink>(&message))
+      machine_.shrink(now(), *shrink);
     carry_out();
   }
 }
@@ -191,7 +200,8 @@ void Agent::take_ended_children() {
     if (const auto step = steps_.find(ended.pid); step != steps_.end()) {
       const JobId job = step->second;
       steps_.erase(step);
-      if (const auto leaving = leaving_.find(job); leaving != leaving_.end() && !step_runs(job)) cancel(job);
+      if (const auto leaving = leaving_.find(job); leaving != leaving_.end() && !step_runs(job))
+        cancel(job);
       machine_.step_ended(now(), job, ended.exit);
     } else if (const auto cancelled = cancels_.find(ended.pid); cancelled != cancels_.end()) {
       const JobId job = cancelled->second;
@@ -206,7 +216,8 @@ void Agent::take_ended_children() {
 }
 
 bool Agent::step_runs(JobId job) const {
-  return std::any_of(steps_.begin(), steps_.end(), [job](const auto& step) { return step.second == job; });
+  return std::any_of(steps_.begin(), steps_.end(),
+                     [job](const auto& step) { return step.second == job; });
 }
 
 void Agent::check_deadlines() {
@@ -230,7 +241,8 @@ void Agent::check_deadlines() {
     // An srun or scancel that hangs: slurmctld or a node does not answer.
     finish_by_ = time + 3;
     ++finish_kills_;
-    for (const auto& [pid, job] : steps_) children_.signal(pid, finish_kills_ == 1 ? SIGTERM : SIGKILL);
+    for (const auto& [pid, job] : steps_)
+      children_.signal(pid, finish_kills_ == 1 ? SIGTERM : SIGKILL);
     for (const auto& [pid, job] : cancels_) children_.signal(pid, SIGKILL);
     for (const Growth& growth : growths_)
       for (const auto& [pid, offer] : growth.sallocs) children_.signal(pid, SIGKILL);
@@ -239,7 +251,8 @@ void Agent::check_deadlines() {
 
 void Agent::carry_out() {
   for (auto actions = machine_.take(); !actions.empty(); actions = machine_.take())
-    for (const action::Any& action : actions) std::visit([this](const auto& one) { carry_out(one); }, action);
+    for (const action::Any& action : actions)
+      std::visit([this](const auto& one) { carry_out(one); }, action);
   if (auto companions = machine_.companions(); companions != told_companions_) {
     told_companions_ = companions;
     if (link_) link_->set_companions(std::move(companions));

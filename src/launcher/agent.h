@@ -18,8 +18,8 @@
 
 namespace swell::launcher {
 
-/// The agent of one elastic job: carries out what its EpochMachine decides, and tells it what happens.
-/// One poll() loop; its server and its link to the controller have threads of their own.
+/// The agent of one elastic job: carries out what its EpochMachine decides, and tells it what
+/// happens. One poll() loop; its server and its link to the controller have threads of their own.
 class Agent {
  public:
   struct Setup {
@@ -27,9 +27,9 @@ class Agent {
     Shape shape;
     control::ElasticSpec spec;
     ControllerPlace controller;
-    bool elastic = true;               ///< false: the controller is not looked for
+    bool elastic = true;  ///< false: the controller is not looked for
     control::Hello hello;
-    std::string shim;                  ///< swell-worker's path
+    std::string shim;  ///< swell-worker's path
     std::string munge_socket;
   };
   /// Signals must be blocked already. The error says what this machine does not allow.
@@ -44,10 +44,10 @@ class Agent {
     std::vector<Granted> results;
     std::size_t open = 0;
     double expires = 0;
-    std::map<pid_t, std::size_t> sallocs, shows;   ///< by the offer they are for
+    std::map<pid_t, std::size_t> sallocs, shows;  ///< by the offer they are for
   };
   struct Leaving {
-    double cancel_by = 0;              ///< its step may end by itself until then
+    double cancel_by = 0;  ///< its step may end by itself until then
     bool cancelling = false;
   };
 
@@ -80,8 +80,8 @@ class Agent {
   control::WakeFd wake_;
   control::Fd signals_;
   std::unique_ptr<control::Server> server_;
-  std::string address_;                ///< where the workers find it
-  std::unique_ptr<ControllerLink> link_;   ///< null: the job is not elastic
+  std::string address_;                   ///< where the workers find it
+  std::unique_ptr<ControllerLink> link_;  ///< null: the job is not elastic
   Children children_;
   std::ofstream events_;
 
@@ -94,7 +94,7 @@ class Agent {
   std::map<JobId, std::string> companion_names_;
   std::vector<JobId> told_companions_;
   double next_sign_of_life_ = 0;
-  std::optional<int> code_;            ///< the program has ended
+  std::optional<int> code_;  ///< the program has ended
   double finish_by_ = 0;
   int finish_kills_ = 0;
 };

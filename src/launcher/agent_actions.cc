@@ -12,10 +12,12 @@ namespace swell::launcher {
 
 namespace {
 
-constexpr double step_end_s = 1;       // an orderly end is quieter than a cancelled step
+constexpr double step_end_s = 1;  // an orderly end is quieter than a cancelled step
 constexpr double finish_s = 15;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
@@ -26,8 +28,9 @@ void Agent::carry_out(const action::StartStep& start) {
   auto environment = companion ? outside_environment(environ) : step_environment(environ);
   environment.push_back("SWELL_AGENT=1");  // spank_swell: no hint that srun lends nothing
   bool foreground = !companion;
-  for (const Command& command : step_commands(setup_.options, start.job, companion, start.places,
-                                              setup_.shape.cpus_per_worker, setup_.shape.shares_cpus, shim)) {
+  for (const Command& command :
+       step_commands(setup_.options, start.job, companion, start.places,
+                     setup_.shape.cpus_per_worker, setup_.shape.shares_cpus, shim)) {
     const Result<pid_t> pid = children_.start(command, environment, {.foreground = foreground});
     foreground = false;
     if (pid) {
@@ -64,7 +67,8 @@ void Agent::carry_out(const action::Allocate& allocate) {
     Granted& result = growth.results.emplace_back();
     result.nonce = growth.offers[i].nonce;
     const Result<pid_t> pid =
-        children_.start(salloc_command(growth.offers[i], setup_.options.restart_signal), environment, {.capture = true});
+        children_.start(salloc_command(growth.offers[i], setup_.options.restart_signal),
+                        environment, {.capture = true});
     if (!pid) {
       result.reason = pid.error().message();
       continue;
@@ -97,12 +101,14 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
         result.reason = refusal(ended.output);
         // Granted, but ended by us as it took too long: salloc has given it up, or this does.
         if (job != 0)
-          static_cast<void>(children_.start(cancel_command(growth.offers[offer].name, job), outside_environment(environ), {.capture = true}));
+          static_cast<void>(children_.start(cancel_command(growth.offers[offer].name, job),
+                                            outside_environment(environ), {.capture = true}));
       }
     } else if (const auto show = growth.shows.find(ended.pid); show != growth.shows.end()) {
       const std::size_t offer = show->second;
       growth.shows.erase(show);
-      if (const auto shares = read_job(ended.output, growth.results[offer].job); shares && shares->size() == 1) {
+      if (const auto shares = read_job(ended.output, growth.results[offer].job);
+          shares && shares->size() == 1) {
         Place place;
         place.node = shares->front().node;
         place.cpus = shares->front().cpus;
@@ -160,7 +166,8 @@ void Agent::cancel(JobId companion) {
   Leaving& leaving = leaving_[companion];
   if (leaving.cancelling) return;
   leaving.cancelling = true;
-  const auto pid = children_.start(cancel_command(companion_names_[companion], companion), outside_environment(environ), {.capture = true});
+  const auto pid = children_.start(cancel_command(companion_names_[companion], companion),
+                                   outside_environment(environ), {.capture = true});
   if (pid) {
     cancels_[*pid] = companion;
   } else {
@@ -176,7 +183,8 @@ void Agent::carry_out(const action::Note& note) {
   if (!events_.is_open()) return;
   const double time =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  Json line = Json::object({{"time", std::floor(time * 1000) / 1000}, {"event", note.event}, {"job", setup_.hello.job}});
+  Json line = Json::object(
+      {{"time", std::floor(time * 1000) / 1000}, {"event", note.event}, {"job", setup_.hello.job}});
   for (const auto& [key, value] : note.details.members()) line.set(key.c_str(), value);
   events_ << line.dump() << '\n' << std::flush;
 }

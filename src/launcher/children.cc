@@ -16,9 +16,10 @@ namespace swell::launcher {
 
 namespace {
 
-/// In the child. The threads of this process may hold any lock, so nothing is called that could wait for one.
-[[noreturn]] void become(const std::vector<char*>& argv, const std::vector<char*>& envp, Children::How how, int output,
-                         int telling) {
+/// In the child. The threads of this process may hold any lock, so nothing is called that could
+/// wait for one.
+[[noreturn]] void become(const std::vector<char*>& argv, const std::vector<char*>& envp,
+                         Children::How how, int output, int telling) {
   if (!how.foreground) {
     setpgid(0, 0);
     const int null = open("/dev/null", O_RDONLY);
@@ -49,15 +50,16 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
 
 }  // namespace
 
-Result<pid_t> Children::start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                              How how) {
+Result<pid_t> Children::start(const std::vector<std::string>& command,
+                              const std::vector<std::string>& environment, How how) {
   int ends[2] = {-1, -1};
   if (how.capture && pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
     return Error(fmt::format("starting {}: {}", command.front(), std::strerror(errno)));
   control::Fd reading(ends[0]), writing(ends[1]);
 
   int status[2];
-  if (pipe2(status, O_CLOEXEC) != 0) return Error(fmt::format("starting {}: {}", command.front(), std::strerror(errno)));
+  if (pipe2(status, O_CLOEXEC) != 0)
+    return Error(fmt::format("starting {}: {}", command.front(), std::strerror(errno)));
   const control::Fd failure(status[0]);
   control::Fd telling(status[1]);
   const std::vector<char*> argv = pointers(command), envp = pointers(environment);
@@ -89,7 +91,8 @@ void Children::drain(Child& child) {
   while (child.pipe) {
     const ssize_t count = ::read(child.pipe.get(), bytes, sizeof bytes);
     if (count > 0) {
-      if (child.output.size() < (std::size_t{1} << 24)) child.output.append(bytes, static_cast<std::size_t>(count));
+      if (child.output.size() < (std::size_t{1} << 24))
+        child.output.append(bytes, static_cast<std::size_t>(count));
     } else if (count == 0 || errno != EINTR) {
       if (count == 0) child.pipe = control::Fd();
       return;
@@ -137,9 +140,11 @@ Result<std::string> Children::output_of(const std::vector<std::string>& command,
     poll(polled.data(), polled.size(), polled.empty() ? 5 : 50);
     children.read();
     for (Ended& ended : children.reap()) {
-      if (late) return Error(fmt::format("{} did not end within {:g} s", command.front(), timeout_s));
+      if (late)
+        return Error(fmt::format("{} did not end within {:g} s", command.front(), timeout_s));
       if (ended.exit.status() != 0)
-        return Error(fmt::format("{} ended with {}: {}", command.front(), ended.exit.status(), ended.output));
+        return Error(fmt::format("{} ended with {}: {}", command.front(), ended.exit.status(),
+                                 ended.output));
       return std::move(ended.output);
     }
     if (!late && Clock::now() > deadline) {

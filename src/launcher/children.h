@@ -17,8 +17,8 @@ namespace swell::launcher {
 class Children {
  public:
   struct How {
-    bool foreground = false;   ///< keeps standard input and the terminal's process group
-    bool capture = false;      ///< stdout and stderr come back with Ended; else they are shared
+    bool foreground = false;  ///< keeps standard input and the terminal's process group
+    bool capture = false;     ///< stdout and stderr come back with Ended; else they are shared
   };
   struct Ended {
     pid_t pid = 0;
@@ -26,9 +26,10 @@ class Children {
     std::string output;
   };
 
-  /// Looks the program up in PATH. Its signals are as a fresh process expects them, its limit of open files is the one
-  /// that this process began with.
-  Result<pid_t> start(const std::vector<std::string>& command, const std::vector<std::string>& environment, How how);
+  /// Looks the program up in PATH. Its signals are as a fresh process expects them, its limit of
+  /// open files is the one that this process began with.
+  Result<pid_t> start(const std::vector<std::string>& command,
+                      const std::vector<std::string>& environment, How how);
   void signal(pid_t pid, int number) const;
   bool runs(pid_t pid) const { return children_.contains(pid); }
   bool none() const { return children_.empty(); }

@@ -10,8 +10,8 @@
 namespace swell::launcher {
 
 std::vector<Command> step_commands(const Options& options, JobId job, bool companion,
-                                   const std::vector<Place>& places, int cpus_per_worker, bool shares_cpus,
-                                   const ShimAddress& shim) {
+                                   const std::vector<Place>& places, int cpus_per_worker,
+                                   bool shares_cpus, const ShimAddress& shim) {
   std::map<std::pair<int, int>, std::vector<const Place*>> alike;
   for (const Place& place : places) alike[{-place.gpus, -place.workers}].push_back(&place);
   std::string program = options.program.empty() ? "swell" : options.program.front();
@@ -30,11 +30,12 @@ std::vector<Command> step_commands(const Options& options, JobId job, bool compa
       known += fmt::format("{}{}={}", known.empty() ? "" : ",", place->node, place->id);
     }
     // A worker that ends must not take the others with it: whether they go on is decided here.
-    for (std::string word : {fmt::format("--nodes={}", nodes.size()), "--nodelist=" + list,
-                             fmt::format("--ntasks={}", nodes.size() * static_cast<std::size_t>(workers)),
-                             fmt::format("--ntasks-per-node={}", workers),
-                             fmt::format("--cpus-per-task={}", std::max(1, cpus_per_worker)),
-                             std::string("--kill-on-bad-exit=0"), std::string("--wait=0")})
+    for (std::string word :
+         {fmt::format("--nodes={}", nodes.size()), "--nodelist=" + list,
+          fmt::format("--ntasks={}", nodes.size() * static_cast<std::size_t>(workers)),
+          fmt::format("--ntasks-per-node={}", workers),
+          fmt::format("--cpus-per-task={}", std::max(1, cpus_per_worker)),
+          std::string("--kill-on-bad-exit=0"), std::string("--wait=0")})
       command.push_back(std::move(word));
     if (shares_cpus) command.push_back("--overcommit");
     if (gpus > 0) command.push_back(fmt::format("--gres=gpu:{}", gpus));
@@ -42,8 +43,10 @@ std::vector<Command> step_commands(const Options& options, JobId job, bool compa
     if (!first) command.push_back("--input=none");
     if (!first && !options.own_open_mode) command.push_back("--open-mode=append");
     if (companion) command.push_back("--mem=0");
-    command.insert(command.end(), {shim.program, "--agent", fmt::format("{}:{}", shim.host, shim.port), "--places", known});
-    if (!shim.munge_socket.empty()) command.insert(command.end(), {"--munge-socket", shim.munge_socket});
+    command.insert(command.end(), {shim.program, "--agent",
+                                   fmt::format("{}:{}", shim.host, shim.port), "--places", known});
+    if (!shim.munge_socket.empty())
+      command.insert(command.end(), {"--munge-socket", shim.munge_socket});
     command.push_back("--");
     command.insert(command.end(), options.program.begin(), options.program.end());
     commands.push_back(std::move(command));
@@ -62,12 +65,15 @@ Command salloc_command(const control::Offer& offer, int restart_signal) {
                      "--nodes=1",
                      fmt::format("--ntasks={}", workers),
                      fmt::format("--cpus-per-task={}", std::max(1, offer.cpus / workers)),
-                     fmt::format("--gres=gpu:{}{}", offer.gpu_type.empty() ? "" : offer.gpu_type + ":", offer.gpus)};
+                     fmt::format("--gres=gpu:{}{}",
+                                 offer.gpu_type.empty() ? "" : offer.gpu_type + ":", offer.gpus)};
   if (!offer.partition.empty()) command.push_back("--partition=" + offer.partition);
   if (!offer.account.empty()) command.push_back("--account=" + offer.account);
   if (offer.memory_mib > 0) command.push_back(fmt::format("--mem={}M", offer.memory_mib));
-  command.push_back(offer.time_limit_min > 0 ? fmt::format("--time={}", offer.time_limit_min) : "--time=UNLIMITED");
-  if (offer.warn_s > 0) command.push_back(fmt::format("--signal={}@{}", signal_name(restart_signal), offer.warn_s));
+  command.push_back(offer.time_limit_min > 0 ? fmt::format("--time={}", offer.time_limit_min)
+                                             : "--time=UNLIMITED");
+  if (offer.warn_s > 0)
+    command.push_back(fmt::format("--signal={}@{}", signal_name(restart_signal), offer.warn_s));
   return command;
 }
 
@@ -93,7 +99,9 @@ std::string refusal(const std::string& output) {
     begin = end + 1;
     for (const std::string_view prefix : {"salloc: ", "error: "})
       if (line.starts_with(prefix)) line.erase(0, prefix.size());
-    if (line.empty() || line.starts_with("Pending job allocation") || line.find("queued and waiting") != line.npos) continue;
+    if (line.empty() || line.starts_with("Pending job allocation") ||
+        line.find("queued and waiting") != line.npos)
+      continue;
     text += (text.empty() ? "" : "; ") + line;
   }
   if (text.size() > 1000) text.resize(1000);

@@ -15,7 +15,7 @@ using Command = std::vector<std::string>;
 
 /// What a step's shims must know.
 struct ShimAddress {
-  std::string program;       ///< swell-worker's path
+  std::string program;  ///< swell-worker's path
   std::string host;
   int port = 0;
   std::string munge_socket;
@@ -23,16 +23,17 @@ struct ShimAddress {
 
 /// The srun commands that start the shims of one allocation, one for all nodes with equally many
 /// workers: srun gives every node of a step as many GPUs.
-/// `shares_cpus`: the allocation may have fewer CPUs than workers. `companion`: in another allocation than the one that the agent runs in.
+/// `shares_cpus`: the allocation may have fewer CPUs than workers. `companion`: in another
+/// allocation than the one that the agent runs in.
 std::vector<Command> step_commands(const Options& options, JobId job, bool companion,
-                                   const std::vector<Place>& places, int cpus_per_worker, bool shares_cpus,
-                                   const ShimAddress& shim);
+                                   const std::vector<Place>& places, int cpus_per_worker,
+                                   bool shares_cpus, const ShimAddress& shim);
 
 /// Creates exactly the companion that was offered; `restart_signal` is what Slurm shall warn with.
 Command salloc_command(const control::Offer& offer, int restart_signal);
 
-/// Cancels a companion by the name of its offer too, and so no other job that has got its id: slurmctld gives ids again
-/// that it had given just before it was killed.
+/// Cancels a companion by the name of its offer too, and so no other job that has got its id:
+/// slurmctld gives ids again that it had given just before it was killed.
 Command cancel_command(const std::string& name, JobId companion);
 
 /// The job id in what salloc says; 0 where there is none.

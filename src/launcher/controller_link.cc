@@ -26,12 +26,14 @@ Greeting greet(const ControllerPlace& place, const control::Hello& hello) {
   Greeting greeting;
   for (const std::string& host : place.hosts) {
     const auto failed = [&](const Error& error) {
-      greeting.reason += (greeting.reason.empty() ? "no Swell controller: " : "; ") + error.message();
+      greeting.reason +=
+          (greeting.reason.empty() ? "no Swell controller: " : "; ") + error.message();
     };
     const uid_t slurm_user = place.slurm_user;
-    auto client = Client::connect({host, place.port, place.munge_socket,
-                                   [slurm_user](uid_t uid) { return uid == slurm_user || uid == 0; }},
-                                  connect_time);
+    auto client =
+        Client::connect({host, place.port, place.munge_socket,
+                         [slurm_user](uid_t uid) { return uid == slurm_user || uid == 0; }},
+                        connect_time);
     if (!client) {
       failed(client.error());
       continue;
@@ -60,7 +62,8 @@ Greeting greet(const ControllerPlace& place, const control::Hello& hello) {
   return greeting;
 }
 
-ControllerLink::ControllerLink(ControllerPlace place, control::Hello hello, std::function<void()> wake)
+ControllerLink::ControllerLink(ControllerPlace place, control::Hello hello,
+                               std::function<void()> wake)
     : place_(std::move(place)), wake_fn_(std::move(wake)), hello_(std::move(hello)) {
   thread_ = control::quiet_thread("swell-link", [this] { run(); });
 }
@@ -135,9 +138,12 @@ void ControllerLink::run() {
         }
         // Spread out, as a restarted slurmctld hears from all agents of the cluster.
         if (next_attempt_ < now)
-          next_attempt_ = now + std::chrono::milliseconds(static_cast<int>(backoff_s_ * (750 + random_() % 500)));
+          next_attempt_ = now + std::chrono::milliseconds(
+                                    static_cast<int>(backoff_s_ * (750 + random_() % 500)));
         pollfd polled{wake_.fd(), POLLIN, 0};
-        poll(&polled, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next_attempt_ - now).count()));
+        poll(&polled, 1,
+             static_cast<int>(
+                 std::chrono::ceil<std::chrono::milliseconds>(next_attempt_ - now).count()));
         if (std::chrono::steady_clock::now() >= next_attempt_) connect();
       }
       wake_.clear();
@@ -182,7 +188,8 @@ void ControllerLink::connect() {
   Greeting greeting = greet(place_, hello);
   if (!greeting.client) {
     if (reasons_.insert(greeting.reason).second)
-      tell(greeting.reason + "; training on the GPUs that the job has, and asking again from time to time");
+      tell(greeting.reason +
+           "; training on the GPUs that the job has, and asking again from time to time");
     return;
   }
   if (!reasons_.empty()) tell("connected to the Swell controller");

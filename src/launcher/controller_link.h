@@ -20,7 +20,8 @@ namespace swell::launcher {
 
 /// Where the controller may be, and whom to trust as it.
 struct ControllerPlace {
-  std::vector<std::string> hosts;        ///< the primary first; only the active slurmctld has a controller
+  /// The primary first; only the active slurmctld has a controller.
+  std::vector<std::string> hosts;
   std::uint16_t port = 0;
   std::string munge_socket;
   uid_t slurm_user = 0;
@@ -28,12 +29,13 @@ struct ControllerPlace {
 
 /// The first answer to Hello, or why there is none.
 struct Greeting {
-  std::unique_ptr<control::Client> client;   ///< null: nobody answered, or Refused
+  std::unique_ptr<control::Client> client;  ///< null: nobody answered, or Refused
   control::Welcome welcome;
   bool refused = false;
   std::string reason;
 };
-/// Tries the hosts one by one; blocks for a few seconds at most where nobody answers. The reason is a sentence for people.
+/// Tries the hosts one by one; blocks for a few seconds at most where nobody answers. The reason is
+/// a sentence for people.
 Greeting greet(const ControllerPlace& place, const control::Hello& hello);
 
 /// Keeps the connection to the controller on a thread of its own, so that neither a controller nor
@@ -48,10 +50,11 @@ class ControllerLink {
 
   void send(control::Message message);
   std::vector<control::Message> take();
-  /// Lines for the user since the last call: each reason why there is no controller once, and when there is one after all.
+  /// Lines for the user since the last call: each reason why there is no controller once, and when
+  /// there is one after all.
   std::vector<std::string> take_news();
-  /// Waits until all is sent, or nobody is there to take it, or the time is over (false). After that
-  /// the thread ends on its own.
+  /// Waits until all is sent, or nobody is there to take it, or the time is over (false). After
+  /// that the thread ends on its own.
   bool flush(std::chrono::milliseconds timeout);
   /// What the Hello of the next connection shall say.
   void set_companions(std::vector<control::JobId> companions);
@@ -76,8 +79,8 @@ class ControllerLink {
   std::condition_variable ended_changed_;
   bool stop_ = false;
   bool ended_ = false;
-  std::set<std::string> reasons_;            // of this thread: those that the user has heard
-  double backoff_s_ = 0;                     // of this thread; 0: not tried yet
+  std::set<std::string> reasons_;  // of this thread: those that the user has heard
+  double backoff_s_ = 0;           // of this thread; 0: not tried yet
   std::minstd_rand random_{std::random_device()()};
   std::chrono::steady_clock::time_point next_attempt_;
   std::thread thread_;

@@ -15,7 +15,8 @@ using control::JobState;
 
 void EpochMachine::grow(double now, const control::Grow& grow) {
   now_ = now;
-  if (phase_ == Phase::over || phase_ == Phase::ending || phase_ == Phase::failing || !pause_reason_.empty()) {
+  if (phase_ == Phase::over || phase_ == Phase::ending || phase_ == Phase::failing ||
+      !pause_reason_.empty()) {
     const std::string why = pause_reason_.empty() ? "the job is ending" : pause_reason_;
     control::GrowDone done;
     for (const control::Offer& offer : grow.offers) done.results.push_back({offer.nonce, 0, why});
@@ -30,12 +31,14 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
   now_ = now;
   allocating_ = std::max(0, allocating_ - 1);
   control::GrowDone done;
-  for (const Granted& result : results) done.results.push_back({result.nonce, result.job, result.reason});
+  for (const Granted& result : results)
+    done.results.push_back({result.nonce, result.job, result.reason});
   act(action::Tell{std::move(done)});
   for (const Granted& result : results) {
     if (result.job == 0) {
       note("companion-refused", Json::object({{"reason", result.reason}}));
-      if (told_refusals_.insert(result.reason).second) say("GPUs were offered, but Slurm refused them: " + result.reason);
+      if (told_refusals_.insert(result.reason).second)
+        say("GPUs were offered, but Slurm refused them: " + result.reason);
       continue;
     }
     Companion made;
@@ -48,12 +51,13 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
     }
     companions_.push_back(made);
     note("companion-allocated", Json::object({{"companion", result.job}}));
-    if (phase_ == Phase::over || phase_ == Phase::ending) give_up(now, companions_.back(), "the job is ending");
+    if (phase_ == Phase::over || phase_ == Phase::ending)
+      give_up(now, companions_.back(), "the job is ending");
     else act(action::StartStep{made.job, made.places});
   }
-  const bool warming = allocating_ > 0 || std::any_of(companions_.begin(), companions_.end(), [](const Companion& each) {
-                         return !each.up;
-                       });
+  const bool warming =
+      allocating_ > 0 || std::any_of(companions_.begin(), companions_.end(),
+                                     [](const Companion& each) { return !each.up; });
   if (!warming && state_ == JobState::warming) set_state(JobState::active);
 }
 
@@ -63,7 +67,8 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
   for (const JobId job : shrink.companions) {
     Companion* found = companion(job);
     if (found == nullptr) {
-      if (!releasing_.contains(job)) act(action::Tell{control::Released{job, "this agent does not hold it"}});
+      if (!releasing_.contains(job))
+        act(action::Tell{control::Released{job, "this agent does not hold it"}});
       continue;
     }
     if (!found->dropping) {
@@ -73,7 +78,8 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
     running_ones = running_ones || companion(job) != nullptr;  // it still has workers that run
   }
   if (running_ones) {
-    const double by = now + std::min(settings_.restart_timeout_s, std::max(0.0, shrink.deadline_s - settings_.margin_s));
+    const double by = now + std::min(settings_.restart_timeout_s,
+                                     std::max(0.0, shrink.deadline_s - settings_.margin_s));
     if (phase_ == Phase::ending) kill_at_ = kill_at_ ? std::min(*kill_at_, by) : by;
     else if (phase_ != Phase::over) begin_leaving(now, JobState::draining, by);
   }
@@ -89,8 +95,9 @@ void EpochMachine::give_up(double, Companion& companion, const std::string& reas
 void EpochMachine::lose(double now, JobId job, const std::string& why) {
   Companion* found = companion(job);
   if (found == nullptr || found->dropping) return;
-  const bool took_part = runs_anything(found->places) || (phase_ == Phase::failing && first_failed_ &&
-                                                          companion_of(first_failed_->place) == found);
+  const bool took_part =
+      runs_anything(found->places) ||
+      (phase_ == Phase::failing && first_failed_ && companion_of(first_failed_->place) == found);
   const std::vector<Place> places = found->places;
   note("companion-lost", Json::object({{"companion", job}, {"reason", why}}));
   say(fmt::format("lost job {} ({}): {}", job, describe(places), why));
@@ -101,10 +108,12 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
     for (const Place& place : places) in_epoch = in_epoch || seat.worker.place == place.id;
   if (!in_epoch || (phase_ != Phase::running && phase_ != Phase::failing)) return;
   restarts_.push_back(now);
-  while (!restarts_.empty() && restarts_.front() < now - settings_.restart_window_s) restarts_.pop_front();
+  while (!restarts_.empty() && restarts_.front() < now - settings_.restart_window_s)
+    restarts_.pop_front();
   stopped_since_ = now;
   if (static_cast<int>(restarts_.size()) > settings_.max_restarts) {
-    const std::string count = fmt::format("{} losses of lent GPUs within {:.0f} s", restarts_.size(), settings_.restart_window_s);
+    const std::string count = fmt::format("{} losses of lent GPUs within {:.0f} s",
+                                          restarts_.size(), settings_.restart_window_s);
     restarts_.clear();
     return fall_back(now, count);
   }
@@ -119,7 +128,8 @@ void EpochMachine::fall_back(double now, const std::string& why) {
   pause_growth(now, why);
   say(why + ": on with the job's own GPUs, from the last checkpoint");
   for (const JobId job : companions())
-    if (Companion* each = companion(job); each != nullptr && !each->dropping) give_up(now, *each, why);
+    if (Companion* each = companion(job); each != nullptr && !each->dropping)
+      give_up(now, *each, why);
   stopped_since_ = now;
   phase_ = Phase::leaving;
   decide_by_.reset();
@@ -129,7 +139,8 @@ void EpochMachine::fall_back(double now, const std::string& why) {
   kill_running(now);
 }
 
-/// No more GPUs are taken for a while; `for_good`, or after max_restarts such pauses: until the run ends.
+/// No more GPUs are taken for a while; `for_good`, or after max_restarts such pauses: until the run
+/// ends.
 void EpochMachine::pause_growth(double now, const std::string& why, bool for_good) {
   ++pauses_;
   for_good = for_good || pauses_ > settings_.max_restarts;
@@ -147,13 +158,16 @@ std::string EpochMachine::no_growth() const {
   std::size_t deaf = 0;
   for (const auto& [id, worker] : workers_) deaf += worker.running && !worker.listens;
   if (phase_ != Phase::running || deaf == 0) return {};
-  return fmt::format("{} of {} workers have no handler for {} yet", deaf, layout_.seats.size(), signal_name(settings_.restart_signal));
+  return fmt::format("{} of {} workers have no handler for {} yet", deaf, layout_.seats.size(),
+                     signal_name(settings_.restart_signal));
 }
 
 void EpochMachine::tell_no_growth() {
   // Not for each worker: what matters is whether there is a reason.
   const std::string why = no_growth();
-  if (why.empty() != told_no_growth_.empty() || (!why.empty() && why == pause_reason_ && why != told_no_growth_)) act(action::Tell{status()});
+  if (why.empty() != told_no_growth_.empty() ||
+      (!why.empty() && why == pause_reason_ && why != told_no_growth_))
+    act(action::Tell{status()});
   told_no_growth_ = why;
 }
 
@@ -165,7 +179,8 @@ bool EpochMachine::takes_part(const Companion& companion) const {
 }
 
 bool EpochMachine::drop_if_left(JobId job) {
-  const auto found = std::find_if(companions_.begin(), companions_.end(), [job](const Companion& c) { return c.job == job; });
+  const auto found = std::find_if(companions_.begin(), companions_.end(),
+                                  [job](const Companion& c) { return c.job == job; });
   if (found == companions_.end() || !found->dropping || runs_anything(found->places)) return false;
   for (const Place& place : found->places)
     for (int local = 0; local < place.workers; ++local) workers_.erase({place.id, local});
@@ -206,7 +221,8 @@ EpochMachine::Companion* EpochMachine::companion_of(int place_id) {
 }
 
 bool EpochMachine::is_basic(int place) const {
-  return std::any_of(basic_.begin(), basic_.end(), [place](const Place& each) { return each.id == place; });
+  return std::any_of(basic_.begin(), basic_.end(),
+                     [place](const Place& each) { return each.id == place; });
 }
 
 bool EpochMachine::runs_anything(const std::vector<Place>& places) const {
@@ -226,7 +242,8 @@ std::vector<WorkerId> EpochMachine::running() const {
 std::vector<Place> EpochMachine::usable() const {
   std::vector<Place> places = basic_;
   for (const Companion& each : companions_)
-    if (each.up && !each.dropping) places.insert(places.end(), each.places.begin(), each.places.end());
+    if (each.up && !each.dropping)
+      places.insert(places.end(), each.places.begin(), each.places.end());
   return places;
 }
 
@@ -267,7 +284,8 @@ void EpochMachine::note(const std::string& event, Json details) {
   details.set("workers", static_cast<int>(layout_.seats.size()));
   Json gpus = Json::array();
   std::vector<Place> places = basic_;
-  for (const Companion& each : companions_) places.insert(places.end(), each.places.begin(), each.places.end());
+  for (const Companion& each : companions_)
+    places.insert(places.end(), each.places.begin(), each.places.end());
   for (const Place& place : places)
     gpus.append(Json::object({{"job", place.job}, {"node", place.node}, {"gpus", place.gpu_list}}));
   details.set("gpus", gpus);

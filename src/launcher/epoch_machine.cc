@@ -55,16 +55,22 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit) {
   Companion* companion = companion_of(id.place);
   switch (phase_) {
     case Phase::leaving: {
-      const bool clean = exit.status() == 0 || exit.signal == SIGKILL || exit.signal == settings_.restart_signal ||
-                         exit.code == 128 + settings_.restart_signal ||
-                         (companion != nullptr && companion->dropping && exit.status() == 128 + SIGTERM);
+      const bool clean =
+          exit.status() == 0 || exit.signal == SIGKILL || exit.signal == settings_.restart_signal ||
+          exit.code == 128 + settings_.restart_signal ||
+          (companion != nullptr && companion->dropping && exit.status() == 128 + SIGTERM);
       if (!clean && !told_of_bad_exit_) {
         told_of_bad_exit_ = true;
-        say(fmt::format("a worker on {} ended with {} after the restart signal; the next epoch resumes from the last "
-                        "checkpoint", worker.host, exit.status()));
-        if (leaving_to_grow_) pause_growth(now, fmt::format("a worker ended with {} after the restart signal", exit.status()));
+        say(fmt::format(
+            "a worker on {} ended with {} after the restart signal; the next epoch resumes from the last "
+            "checkpoint",
+            worker.host, exit.status()));
+        if (leaving_to_grow_)
+          pause_growth(
+              now, fmt::format("a worker ended with {} after the restart signal", exit.status()));
       }
-      // Who died of the signal, or of another, never answers its siblings: they need not wait for the whole grace.
+      // Who died of the signal, or of another, never answers its siblings: they need not wait for
+      // the whole grace.
       const bool died = (exit.signal != 0 && exit.signal != SIGKILL && exit.signal != SIGTERM) ||
                         exit.code == 128 + settings_.restart_signal;
       if (died && !running().empty())
@@ -86,11 +92,13 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit) {
 void EpochMachine::fail(double now, WorkerId id, Exit exit) {
   Companion* companion = companion_of(id.place);
   // Nobody here sends KILL to a running epoch: Slurm or the kernel took the worker.
-  if (companion != nullptr && exit.signal == SIGKILL) return lose(now, companion->job, "a worker of it was killed");
+  if (companion != nullptr && exit.signal == SIGKILL)
+    return lose(now, companion->job, "a worker of it was killed");
   if (phase_ == Phase::failing) return;
   first_failed_ = id;
   first_exit_ = exit;
-  note("worker-failed", Json::object({{"place", id.place}, {"local_rank", id.local}, {"status", exit.status()}}));
+  note("worker-failed",
+       Json::object({{"place", id.place}, {"local_rank", id.local}, {"status", exit.status()}}));
   if (!settings_.kill_on_bad_exit && companions_.empty()) return;
   phase_ = Phase::failing;
   decide_by_ = now + (companions_.empty() ? 0 : settings_.blame_s);
@@ -119,7 +127,9 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
   now_ = now;
   if (phase_ == Phase::over || phase_ == Phase::ending) return;
   if (Companion* companion = companion_of(id.place)) {
-    if (companion->dropping || (signal != SIGTERM && signal != SIGUSR1 && signal != settings_.restart_signal)) return;
+    if (companion->dropping ||
+        (signal != SIGTERM && signal != SIGUSR1 && signal != settings_.restart_signal))
+      return;
     give_up(now, *companion, fmt::format("Slurm sent it {}", signal_name(signal)));
     if (phase_ == Phase::running || phase_ == Phase::failing)
       begin_leaving(now, JobState::draining, now + settings_.restart_timeout_s);
@@ -145,7 +155,8 @@ void EpochMachine::step_ended(double now, JobId job, Exit exit) {
     if (code_ == 0) code_ = exit.status() != 0 ? exit.status() : 1;
     return finish();
   }
-  if (const Companion* found = companion(job); found != nullptr && !found->dropping && phase_ != Phase::ending)
+  if (const Companion* found = companion(job);
+      found != nullptr && !found->dropping && phase_ != Phase::ending)
     lose(now, job, "its step ended");
   advance(now);
 }
@@ -156,7 +167,8 @@ void EpochMachine::signalled(double now, int signal) {
   note("signal-from-user", Json::object({{"signal", signal_name(signal)}}));
   const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
   if (!ends) {
-    if (auto workers = running(); !workers.empty()) act(action::SignalWorkers{std::move(workers), signal});
+    if (auto workers = running(); !workers.empty())
+      act(action::SignalWorkers{std::move(workers), signal});
     return;
   }
   const bool again = phase_ == Phase::ending && kill_at_.has_value() && signal == SIGINT;
@@ -171,7 +183,8 @@ void EpochMachine::end(double now, int signal, std::optional<double> kill_at) {
   decide_by_.reset();
   gather_by_.reset();
   kill_at_ = kill_at;
-  if (auto workers = running(); signal != 0 && !workers.empty()) act(action::SignalWorkers{std::move(workers), signal});
+  if (auto workers = running(); signal != 0 && !workers.empty())
+    act(action::SignalWorkers{std::move(workers), signal});
   advance(now);
 }
 
@@ -184,23 +197,27 @@ void EpochMachine::advance(double now) {
   }
   if (phase_ == Phase::gathering) {
     Layout layout = next_layout();
-    const bool all = std::all_of(layout.seats.begin(), layout.seats.end(), [this](const Seat& seat) {
-      const auto found = workers_.find(seat.worker);
-      return found != workers_.end() && found->second.ready;
-    });
+    const bool all =
+        std::all_of(layout.seats.begin(), layout.seats.end(), [this](const Seat& seat) {
+          const auto found = workers_.find(seat.worker);
+          return found != workers_.end() && found->second.ready;
+        });
     if (all) start_epoch(now, std::move(layout));
   }
   if (phase_ == Phase::running || phase_ == Phase::failing) {
     const bool done = running().empty();
-    if (done && !companions_.empty() && phase_ == Phase::failing) return;  // the blame is still open
+    if (done && !companions_.empty() && phase_ == Phase::failing)
+      return;  // the blame is still open
     if (done) return finish();
   }
   if (phase_ == Phase::running && running().size() == layout_.seats.size() && joiners_wait()) {
     set_state(JobState::ready);
-    const int before = static_cast<int>(layout_.seats.size()), after = static_cast<int>(next_layout().seats.size());
+    const int before = static_cast<int>(layout_.seats.size()),
+              after = static_cast<int>(next_layout().seats.size());
     std::vector<Place> lent;
     for (const Companion& each : companions_)
-      if (each.up && !runs_anything(each.places)) lent.insert(lent.end(), each.places.begin(), each.places.end());
+      if (each.up && !runs_anything(each.places))
+        lent.insert(lent.end(), each.places.begin(), each.places.end());
     say(fmt::format("growing from {} to {} workers ({} lent)", before, after, describe(lent)));
     begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s);
     leaving_to_grow_ = true;
@@ -245,13 +262,13 @@ void EpochMachine::start_epoch(double now, Layout layout) {
   act(std::move(start));
   stopped_s_ = stopped_since_ ? now - *stopped_since_ : 0;
   if (stopped_since_)
-    say(fmt::format("{} workers started (epoch {}), {:.2f} s after the others were asked to leave", layout_.seats.size(),
-                    epoch_, stopped_s_));
+    say(fmt::format("{} workers started (epoch {}), {:.2f} s after the others were asked to leave",
+                    layout_.seats.size(), epoch_, stopped_s_));
   stopped_since_.reset();
   note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
-  const bool warming = allocating_ > 0 || std::any_of(companions_.begin(), companions_.end(), [](const Companion& each) {
-                         return !each.up;
-                       });
+  const bool warming =
+      allocating_ > 0 || std::any_of(companions_.begin(), companions_.end(),
+                                     [](const Companion& each) { return !each.up; });
   set_state(warming ? JobState::warming : JobState::active);
 }
 
@@ -263,7 +280,8 @@ void EpochMachine::begin_leaving(double now, JobState state, double by) {
   decide_by_.reset();
   stopped_since_ = now;
   if (auto workers = running(); !workers.empty()) {
-    note("signalled", Json::object({{"signal", signal_name(settings_.restart_signal)}, {"within_s", by - now}}));
+    note("signalled",
+         Json::object({{"signal", signal_name(settings_.restart_signal)}, {"within_s", by - now}}));
     act(action::SignalWorkers{std::move(workers), settings_.restart_signal});
   }
   set_state(state);
@@ -285,17 +303,20 @@ void EpochMachine::tick(double now) {
     const Layout layout = next_layout();
     for (const Seat& seat : layout.seats) {
       if (workers_[seat.worker].ready) continue;
-      if (Companion* found = companion_of(seat.worker.place)) lose(now, found->job, "its workers did not come back");
+      if (Companion* found = companion_of(seat.worker.place))
+        lose(now, found->job, "its workers did not come back");
       else if (code_ == 0) code_ = 1;
     }
     if (code_ != 0) end(now, SIGTERM, now + settings_.end_timeout_s);
   }
   for (const JobId job : companions())
-    if (Companion* found = companion(job); found != nullptr && !found->up && !found->dropping && now >= found->up_by) {
-      say(fmt::format("job {} did not start its step within {:.0f} s; going on without it", job, settings_.warm_timeout_s));
+    if (Companion* found = companion(job);
+        found != nullptr && !found->up && !found->dropping && now >= found->up_by) {
+      say(fmt::format("job {} did not start its step within {:.0f} s; going on without it", job,
+                      settings_.warm_timeout_s));
       give_up(now, *found, "its step did not come up");
-    } else if (found != nullptr && found->up && !found->dropping && !takes_part(*found) && now >= found->joins_by &&
-               !no_growth().empty()) {
+    } else if (found != nullptr && found->up && !found->dropping && !takes_part(*found) &&
+               now >= found->joins_by && !no_growth().empty()) {
       const std::string why = no_growth();
       say(fmt::format("giving back {} (job {}): {}", describe(found->places), job, why));
       give_up(now, *found, why);
@@ -305,19 +326,27 @@ void EpochMachine::tick(double now) {
     tell_no_growth();
   }
   if (leave_by_ && now >= *leave_by_) {
-    say(fmt::format("{} workers did not leave in time: killed; they resume from their last checkpoint", running().size()));
+    say(fmt::format(
+        "{} workers did not leave in time: killed; they resume from their last checkpoint",
+        running().size()));
     // Who had all the time that the job asked for would not leave the next time either.
     if (stopped_since_ && now - *stopped_since_ >= settings_.restart_timeout_s)
-      pause_growth(now, fmt::format("workers did not leave within {:g} s of the restart signal", settings_.restart_timeout_s), true);
+      pause_growth(now,
+                   fmt::format("workers did not leave within {:g} s of the restart signal",
+                               settings_.restart_timeout_s),
+                   true);
     kill_running(now);
   }
   if (decide_by_ && now >= *decide_by_) {
     decide_by_.reset();
     const bool on_lent = first_failed_ && companion_of(first_failed_->place) != nullptr;
-    const bool grown = std::any_of(companions_.begin(), companions_.end(), [this](const Companion& each) { return takes_part(each); });
+    const bool grown = std::any_of(companions_.begin(), companions_.end(),
+                                   [this](const Companion& each) { return takes_part(each); });
     // A worker that was killed says nothing of the program.
-    if (on_lent || (grown && first_exit_.signal != SIGKILL && now - epoch_since_ < settings_.blame_growth_s)) {
-      fall_back(now, fmt::format("the program failed with {} over {} workers", code_, layout_.seats.size()));
+    if (on_lent ||
+        (grown && first_exit_.signal != SIGKILL && now - epoch_since_ < settings_.blame_growth_s)) {
+      fall_back(now, fmt::format("the program failed with {} over {} workers", code_,
+                                 layout_.seats.size()));
     } else {
       code_is_final_ = true;
       end(now, settings_.kill_on_bad_exit ? SIGTERM : 0,
@@ -326,7 +355,8 @@ void EpochMachine::tick(double now) {
   }
   if (kill_at_ && now >= *kill_at_) {
     kill_at_.reset();
-    if (auto workers = running(); !workers.empty()) act(action::SignalWorkers{std::move(workers), SIGKILL});
+    if (auto workers = running(); !workers.empty())
+      act(action::SignalWorkers{std::move(workers), SIGKILL});
   }
   advance(now);
 }
@@ -338,8 +368,10 @@ std::optional<double> EpochMachine::deadline() const {
   };
   for (const auto& time : {gather_by_, leave_by_, decide_by_, kill_at_}) earliest(time);
   for (const Companion& each : companions_)
-    if (!each.dropping && (!each.up || (!takes_part(each) && !no_growth().empty()))) earliest(each.up ? each.joins_by : each.up_by);
-  if (!pause_reason_.empty() && std::isfinite(pause_until_) && phase_ != Phase::over) earliest(pause_until_);
+    if (!each.dropping && (!each.up || (!takes_part(each) && !no_growth().empty())))
+      earliest(each.up ? each.joins_by : each.up_by);
+  if (!pause_reason_.empty() && std::isfinite(pause_until_) && phase_ != Phase::over)
+    earliest(pause_until_);
   return next;
 }
 

@@ -18,26 +18,27 @@ namespace swell::launcher {
 /// How a program ended.
 struct Exit {
   int code = 0;
-  int signal = 0;            ///< not 0: it died by this
+  int signal = 0;  ///< not 0: it died by this
   int status() const { return signal != 0 ? 128 + signal : code; }
 };
 
 /// What became of an offer that was tried: a companion, or salloc's reason.
 struct Granted {
   std::string nonce;
-  JobId job = 0;             ///< 0: refused
+  JobId job = 0;  ///< 0: refused
   std::string reason;
-  std::vector<Place> places; ///< without ids
+  std::vector<Place> places;  ///< without ids
 };
 
 /// Decides when an elastic run starts, stops and restarts its workers, and over which GPUs: the
-/// restart mode of docs/architecture.md, "Journeys". Pure: events and the time go in, actions come out; the
-/// agent carries them out. Times are seconds of one clock.
+/// restart mode of docs/architecture.md, "Journeys". Pure: events and the time go in, actions come
+/// out; the agent carries them out. Times are seconds of one clock.
 ///
 /// Shims live as long as their allocation. An epoch starts the program on them, and ends when the
 /// program has left every one. Rules:
 ///  * a companion's loss, or a warning that it is about to end, never ends the run;
-///  * an error exit that nothing of that kind explains is the program's own, and ends the run. Soon after a growth it is put
+///  * an error exit that nothing of that kind explains is the program's own, and ends the run. Soon
+///  after a growth it is put
 ///    down to the growth: the run goes on over the basic demand alone;
 ///  * growths that went wrong make the next wait, in growing intervals, and in the end for good;
 ///  * workers are asked to leave for a growth only when all of them handle the signal;
@@ -47,20 +48,22 @@ class EpochMachine {
   struct Settings {
     JobId job = 0;
     int gpus_per_worker = 1;
-    bool tells_gpus = false;           ///< see RunFacts
-    std::vector<int> sizes;            ///< the totals that the program can run with; empty: any
+    bool tells_gpus = false;  ///< see RunFacts
+    std::vector<int> sizes;   ///< the totals that the program can run with; empty: any
     int restart_signal = 10;
-    double restart_timeout_s = 30;     ///< for workers to leave after the restart signal
-    double warm_timeout_s = 60;        ///< for a companion's shims to come up
-    double margin_s = 2;               ///< kept free before a deadline of the controller
-    double blame_s = 2;                ///< an error exit may be explained by news that come this late
-    double end_timeout_s = 30;         ///< for workers to end after INT, TERM or another's failure
-    double listen_timeout_s = 60;      ///< a companion waits so long for workers that do not handle the signal
-    double siblings_s = 1;             ///< for workers to leave after one of them died of the signal
-    int max_restarts = 3;              ///< losses within restart_window_s, before lent GPUs are done without
+    double restart_timeout_s = 30;  ///< for workers to leave after the restart signal
+    double warm_timeout_s = 60;     ///< for a companion's shims to come up
+    double margin_s = 2;            ///< kept free before a deadline of the controller
+    double blame_s = 2;             ///< an error exit may be explained by news that come this late
+    double end_timeout_s = 30;      ///< for workers to end after INT, TERM or another's failure
+    /// A companion waits so long for workers that do not handle the signal.
+    double listen_timeout_s = 60;
+    double siblings_s = 1;  ///< for workers to leave after one of them died of the signal
+    int max_restarts = 3;   ///< losses within restart_window_s, before lent GPUs are done without
     double restart_window_s = 600;
-    double blame_growth_s = 600;       ///< an error exit so soon after a growth is put down to it
-    double growth_pause_s = 600;       ///< after the first growth that went wrong; twice as long after each further one
+    double blame_growth_s = 600;  ///< an error exit so soon after a growth is put down to it
+    /// After the first growth that went wrong; twice as long after each further one.
+    double growth_pause_s = 600;
     bool kill_on_bad_exit = true;
   };
 
@@ -70,9 +73,9 @@ class EpochMachine {
   // workers
   void hello(double now, WorkerId worker, const std::string& host, int port, JobId step = 0);
   void exited(double now, WorkerId worker, Exit exit);
-  void listens(double now, WorkerId worker);              ///< its program handles the restart signal
-  void lost(double now, WorkerId worker);                 ///< its connection has closed
-  void notice(double now, WorkerId worker, int signal);   ///< Slurm signalled its step
+  void listens(double now, WorkerId worker);             ///< its program handles the restart signal
+  void lost(double now, WorkerId worker);                ///< its connection has closed
+  void notice(double now, WorkerId worker, int signal);  ///< Slurm signalled its step
   // steps and companions
   void step_ended(double now, JobId job, Exit exit);
   void allocated(double now, const std::vector<Granted>& results);
@@ -100,14 +103,14 @@ class EpochMachine {
     int port = 0;
     JobId step = 0;
     bool present = false, ready = false, running = false;
-    bool listens = false;      ///< the program that runs handles the restart signal
+    bool listens = false;  ///< the program that runs handles the restart signal
   };
   struct Companion {
     JobId job = 0;
     std::vector<Place> places;
     double up_by = 0;
-    bool up = false;           ///< all its shims have been there
-    double joins_by = 0;       ///< where up: when it is given back if it has not been able to join
+    bool up = false;      ///< all its shims have been there
+    double joins_by = 0;  ///< where up: when it is given back if it has not been able to join
     bool dropping = false;
     std::string reason;
   };
@@ -136,12 +139,15 @@ class EpochMachine {
   bool is_basic(int place) const;
   bool runs_anything(const std::vector<Place>& places) const;
   std::vector<WorkerId> running() const;
-  std::vector<Place> usable() const;         ///< the basic places, then those of companions that are up
+  std::vector<Place> usable() const;  ///< the basic places, then those of companions that are up
   Layout next_layout() const;
   void set_state(control::JobState state);
   void say(std::string line);
   void note(const std::string& event, Json details = Json::object());
-  template <typename T> void act(T action) { actions_.emplace_back(std::move(action)); }
+  template <typename T>
+  void act(T action) {
+    actions_.emplace_back(std::move(action));
+  }
 
   const Settings settings_;
   const std::vector<Place> basic_;
@@ -154,7 +160,7 @@ class EpochMachine {
   control::JobState state_ = control::JobState::allocated;
   int epoch_ = -1;
   int next_place_ = 0;
-  int allocating_ = 0;                       ///< Allocate actions under way
+  int allocating_ = 0;  ///< Allocate actions under way
   double now_ = 0;
   std::optional<double> gather_by_, leave_by_, decide_by_, kill_at_;
   std::optional<double> stopped_since_;
@@ -166,12 +172,12 @@ class EpochMachine {
   Exit first_exit_;
   double epoch_since_ = 0;
   bool leaving_to_grow_ = false;
-  std::string pause_reason_;                 ///< why growth waits; empty: it does not
+  std::string pause_reason_;  ///< why growth waits; empty: it does not
   double pause_until_ = 0;
   int pauses_ = 0;
   std::string told_no_growth_;
-  std::set<std::string> told_refusals_;      ///< Slurm's words that the user has heard
-  std::map<int, double> forwarded_;          ///< signals that Slurm sent to the basic step, and when
+  std::set<std::string> told_refusals_;  ///< Slurm's words that the user has heard
+  std::map<int, double> forwarded_;      ///< signals that Slurm sent to the basic step, and when
   std::deque<double> restarts_;
   std::vector<action::Any> actions_;
 };

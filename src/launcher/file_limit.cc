@@ -9,7 +9,8 @@ namespace swell::launcher {
 
 namespace {
 
-/// For the streams, the server's and the link's own, munge, and a pipe for each child that is being listened to.
+/// For the streams, the server's and the link's own, munge, and a pipe for each child that is being
+/// listened to.
 constexpr std::int64_t kReserved = 128;
 constexpr std::int64_t kMaxStrangers = 256;
 constexpr std::int64_t kMinStrangers = 16;
@@ -39,13 +40,18 @@ FileBudget file_budget(std::uint64_t limit, int workers, int on_one_node) {
   const std::int64_t all = static_cast<std::int64_t>(std::min<std::uint64_t>(limit, 1'000'000));
   const std::int64_t left = all - kReserved - workers;
   FileBudget budget;
-  budget.max_strangers = static_cast<int>(std::clamp(left / 2, kMinStrangers, std::max<std::int64_t>(kMaxStrangers, workers)));
+  budget.max_strangers = static_cast<int>(
+      std::clamp(left / 2, kMinStrangers, std::max<std::int64_t>(kMaxStrangers, workers)));
   // All workers of a node may come at the same moment, and once more while the node takes its time.
-  budget.max_strangers_per_address = std::clamp(2 * on_one_node, std::min(16, budget.max_strangers), budget.max_strangers);
-  budget.max_connections = static_cast<int>(std::max<std::int64_t>(workers + budget.max_strangers, all - kReserved));
+  budget.max_strangers_per_address =
+      std::clamp(2 * on_one_node, std::min(16, budget.max_strangers), budget.max_strangers);
+  budget.max_connections =
+      static_cast<int>(std::max<std::int64_t>(workers + budget.max_strangers, all - kReserved));
   if (left < kMinStrangers)
-    budget.problem = fmt::format("{} workers need {} open files on this machine, {} are allowed: raise the hard limit (ulimit -Hn) "
-                                 "where the job script runs", workers, workers + kReserved + kMinStrangers, all);
+    budget.problem = fmt::format(
+        "{} workers need {} open files on this machine, {} are allowed: raise the hard limit (ulimit -Hn) "
+        "where the job script runs",
+        workers, workers + kReserved + kMinStrangers, all);
   return budget;
 }
 

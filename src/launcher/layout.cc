@@ -14,7 +14,8 @@ Layout lay_out(const std::vector<Place>& places, int gpus_per_worker, int max_gp
     if (here <= 0) continue;
     left -= here;
     for (int local = 0; local < here; ++local)
-      layout.seats.push_back({{place.id, local}, static_cast<int>(layout.seats.size()), layout.groups, here});
+      layout.seats.push_back(
+          {{place.id, local}, static_cast<int>(layout.seats.size()), layout.groups, here});
     ++layout.groups;
   }
   return layout;
@@ -28,8 +29,8 @@ int allowed_gpus(int there, int basic, const std::vector<int>& sizes) {
   return best;
 }
 
-Environment torch_environment(const Layout& layout, const Seat& seat, const std::string& master_address,
-                              int master_port) {
+Environment torch_environment(const Layout& layout, const Seat& seat,
+                              const std::string& master_address, int master_port) {
   return {{"RANK", std::to_string(seat.rank)},
           {"LOCAL_RANK", std::to_string(seat.worker.local)},
           {"WORLD_SIZE", std::to_string(layout.seats.size())},
@@ -46,8 +47,9 @@ Environment torch_environment(const Layout& layout, const Seat& seat, const std:
 std::string describe(const std::vector<Place>& places) {
   std::string text;
   for (const Place& place : places)
-    text += text.empty() ? fmt::format("{} GPU{} on {}", place.gpus, place.gpus == 1 ? "" : "s", place.node)
-                         : fmt::format(", {} on {}", place.gpus, place.node);
+    text += text.empty()
+                ? fmt::format("{} GPU{} on {}", place.gpus, place.gpus == 1 ? "" : "s", place.node)
+                : fmt::format(", {} on {}", place.gpus, place.node);
   return text;
 }
 

@@ -17,25 +17,25 @@ struct Place {
   int id = 0;
   JobId job = 0;
   std::string node;
-  int cpus = 0;              ///< 0: not known
+  int cpus = 0;  ///< 0: not known
   int gpus = 0;
-  std::string gpu_list;      ///< their indices there: "0-3"
-  int workers = 0;           ///< as many as fit
+  std::string gpu_list;  ///< their indices there: "0-3"
+  int workers = 0;       ///< as many as fit
 };
 
 /// A worker's shim, for as long as it lives: over all epochs.
 struct WorkerId {
   int place = 0;
-  int local = 0;             ///< SLURM_LOCALID
+  int local = 0;  ///< SLURM_LOCALID
   friend auto operator<=>(const WorkerId&, const WorkerId&) = default;
 };
 
 /// A worker's part in one epoch, in torchrun's words.
 struct Seat {
   WorkerId worker;
-  int rank = 0;              ///< RANK
-  int group = 0;             ///< GROUP_RANK, NODE_RANK
-  int local_world = 0;       ///< LOCAL_WORLD_SIZE; LOCAL_RANK is worker.local
+  int rank = 0;         ///< RANK
+  int group = 0;        ///< GROUP_RANK, NODE_RANK
+  int local_world = 0;  ///< LOCAL_WORLD_SIZE; LOCAL_RANK is worker.local
 };
 
 /// Who takes part in an epoch. Ranks rise without a gap over the places, in their order.
@@ -55,8 +55,8 @@ int allowed_gpus(int there, int basic, const std::vector<int>& sizes);
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 /// torchrun's environment of one seat.
-Environment torch_environment(const Layout& layout, const Seat& seat, const std::string& master_address,
-                              int master_port);
+Environment torch_environment(const Layout& layout, const Seat& seat,
+                              const std::string& master_address, int master_port);
 
 /// Which node has how many of the places' GPUs, for people: "4 GPUs on node1, 8 on node2".
 std::string describe(const std::vector<Place>& places);

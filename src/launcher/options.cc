@@ -15,7 +15,8 @@ namespace {
 using Argument = SrunOption::Argument;
 using Use = SrunOption::Use;
 
-/// "4", "h100:4", "gpu:h100:4", "gpu:h100:4,gpu:a100:2": the GPUs in all. Nothing for other resources.
+/// "4", "h100:4", "gpu:h100:4", "gpu:h100:4,gpu:a100:2": the GPUs in all. Nothing for other
+/// resources.
 std::optional<int> gpu_count(std::string_view text, bool gres) {
   int total = 0;
   while (!text.empty()) {
@@ -32,7 +33,8 @@ std::optional<int> gpu_count(std::string_view text, bool gres) {
       item.remove_prefix(4);
     }
     const auto colon = item.rfind(':');
-    const auto count = read_whole<int>(colon == std::string_view::npos ? item : item.substr(colon + 1));
+    const auto count =
+        read_whole<int>(colon == std::string_view::npos ? item : item.substr(colon + 1));
     if (!count && !(gres && colon == std::string_view::npos)) return std::nullopt;
     total += count.value_or(1);
   }
@@ -41,7 +43,8 @@ std::optional<int> gpu_count(std::string_view text, bool gres) {
 
 class Parser {
  public:
-  Parser(const std::vector<std::string>& arguments, Options& options) : arguments_(arguments), options_(options) {}
+  Parser(const std::vector<std::string>& arguments, Options& options)
+      : arguments_(arguments), options_(options) {}
 
   Result<void> run() {
     for (; at_ < arguments_.size(); ++at_) {
@@ -71,9 +74,11 @@ class Parser {
     if (equals != std::string::npos) value = argument.substr(equals + 1);
     if (name == "help") options_.help = true;
     else if (name == "version") options_.version = true;
-    else if (name == "restart-signal" || name == "restart-timeout" || name == "max-restarts" || name == "swell-events")
+    else if (name == "restart-signal" || name == "restart-timeout" || name == "max-restarts" ||
+             name == "swell-events")
       return own_option(name, value);
-    else if (const SrunOption* option = find_option(name)) return srun_option(*option, {argument}, value);
+    else if (const SrunOption* option = find_option(name))
+      return srun_option(*option, {argument}, value);
     else {
       // Newer than the table: without "=" it cannot be told whether the next word belongs to it.
       options_.srun.push_back(argument);
@@ -128,8 +133,11 @@ class Parser {
       options_.events_file = value;
     } else if (name == "restart-signal") {
       const auto number = signal_from(value);
-      if (!number || *number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD || *number == SIGCONT)
-        return Error(fmt::format("--restart-signal={}: it must be a signal that a program can handle, such as USR1", value));
+      if (!number || *number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD ||
+          *number == SIGCONT)
+        return Error(fmt::format(
+            "--restart-signal={}: it must be a signal that a program can handle, such as USR1",
+            value));
       options_.restart_signal = *number;
     } else if (name == "restart-timeout") {
       char* end = nullptr;
@@ -139,14 +147,16 @@ class Parser {
       options_.restart_timeout_s = seconds;
     } else {
       const auto count = read_whole<int>(value);
-      if (!count) return Error(fmt::format("--max-restarts={}: it must be a whole number, 0 or more", value));
+      if (!count)
+        return Error(fmt::format("--max-restarts={}: it must be a whole number, 0 or more", value));
       options_.max_restarts = *count;
     }
     return {};
   }
 
  private:
-  Result<void> srun_option(const SrunOption& option, std::vector<std::string> words, std::optional<std::string> value) {
+  Result<void> srun_option(const SrunOption& option, std::vector<std::string> words,
+                           std::optional<std::string> value) {
     if (option.argument == Argument::required && !value) {
       if (++at_ >= arguments_.size()) return Error(fmt::format("--{} needs a value", option.name));
       value = arguments_[at_];
@@ -155,8 +165,12 @@ class Parser {
     options_.srun.insert(options_.srun.end(), words.begin(), words.end());
     if (option.name == "open-mode") options_.own_open_mode = true;
     switch (option.use) {
-      case Use::each: options_.each_step.insert(options_.each_step.end(), words.begin(), words.end()); break;
-      case Use::basic: options_.basic_step.insert(options_.basic_step.end(), words.begin(), words.end()); break;
+      case Use::each:
+        options_.each_step.insert(options_.each_step.end(), words.begin(), words.end());
+        break;
+      case Use::basic:
+        options_.basic_step.insert(options_.basic_step.end(), words.begin(), words.end());
+        break;
       case Use::layout: layout_option(option, value); break;
       case Use::plain: leave_to_srun(fmt::format("--{} is given", option.name)); break;
     }
@@ -197,12 +211,14 @@ class Parser {
 
 }  // namespace
 
-Result<Options> Options::parse(const std::vector<std::string>& arguments, const char* (*env)(const char*)) {
+Result<Options> Options::parse(const std::vector<std::string>& arguments,
+                               const char* (*env)(const char*)) {
   Options options;
   Parser parser(arguments, options);
-  constexpr std::pair<const char*, const char*> variables[] = {{"SWELL_RESTART_SIGNAL", "restart-signal"},
-                                                               {"SWELL_RESTART_TIMEOUT", "restart-timeout"},
-                                                               {"SWELL_EVENTS", "swell-events"}};
+  constexpr std::pair<const char*, const char*> variables[] = {
+      {"SWELL_RESTART_SIGNAL", "restart-signal"},
+      {"SWELL_RESTART_TIMEOUT", "restart-timeout"},
+      {"SWELL_EVENTS", "swell-events"}};
   for (const auto& [variable, name] : variables) {
     const char* value = env(variable);
     if (value == nullptr || *value == '\0') continue;

@@ -22,19 +22,21 @@ struct Options {
 
   // how many workers, where it is given
   std::optional<int> ntasks, ntasks_per_node, nodes, cpus_per_task, gpus_per_task;
-  std::optional<int> gpus, gpus_per_node;   ///< of -G; of --gpus-per-node and --gres
-  bool kill_on_bad_exit = true;             ///< torchrun's way; srun's own default is to wait
-  bool own_open_mode = false;               ///< the user chose whether files are appended to
+  std::optional<int> gpus, gpus_per_node;  ///< of -G; of --gpus-per-node and --gres
+  bool kill_on_bad_exit = true;            ///< torchrun's way; srun's own default is to wait
+  bool own_open_mode = false;              ///< the user chose whether files are appended to
 
-  std::vector<std::string> each_step;       ///< srun options for every step
-  std::vector<std::string> basic_step;      ///< srun options for the basic demand's step
+  std::vector<std::string> each_step;   ///< srun options for every step
+  std::vector<std::string> basic_step;  ///< srun options for the basic demand's step
   std::vector<std::string> program;
-  std::vector<std::string> srun;            ///< all but swellrun's own: what plain srun gets
-  std::string plain_reason;                 ///< why only srun can run this; empty: it can be elastic
+  std::vector<std::string> srun;  ///< all but swellrun's own: what plain srun gets
+  std::string plain_reason;       ///< why only srun can run this; empty: it can be elastic
 
   /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT and
-  /// SWELL_EVENTS, read with `env`, stand for options that are not given. The error names the option.
-  static Result<Options> parse(const std::vector<std::string>& arguments, const char* (*env)(const char*));
+  /// SWELL_EVENTS, read with `env`, stand for options that are not given. The error names the
+  /// option.
+  static Result<Options> parse(const std::vector<std::string>& arguments,
+                               const char* (*env)(const char*));
 };
 
 /// What `swellrun --help` prints.

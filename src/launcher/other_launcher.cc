@@ -10,13 +10,16 @@ namespace {
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-bool is_python(std::string_view name) { return name == "python" || name.starts_with("python2") || name.starts_with("python3"); }
+bool is_python(std::string_view name) {
+  return name == "python" || name.starts_with("python2") || name.starts_with("python3");
+}
 
 bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// The module of `python -m MODULE`, and where its arguments begin; an empty name: no module is run.
+/// The module of `python -m MODULE`, and where its arguments begin; an empty name: no module is
+/// run.
 struct Module {
   std::string_view name;
   std::size_t arguments = 0;
@@ -26,20 +29,22 @@ Module module_of(const std::vector<std::string>& command, std::size_t at) {
     const std::string_view word = command[at];
     if (word == "-m" && at + 1 < command.size()) return {command[at + 1], at + 2};
     if (word.starts_with("-m") && word.size() > 2) return {word.substr(2), at + 1};
-    if (is_one_of(word, {"-W", "-X"})) ++at;   // these have a value of their own
+    if (is_one_of(word, {"-W", "-X"})) ++at;  // these have a value of their own
     else if (!word.starts_with("-") || word == "-" || word == "-c") break;
   }
   return {};
 }
 
-/// The program that the launcher would start: from the first word that looks like a script, or after -m.
+/// The program that the launcher would start: from the first word that looks like a script, or
+/// after -m.
 std::string inner_program(const std::vector<std::string>& command, std::size_t at) {
   const auto from = [&command](std::size_t begin, std::string text) {
     for (std::size_t i = begin; i < command.size(); ++i) text += " " + command[i];
     return text;
   };
   for (std::size_t i = at; i < command.size(); ++i) {
-    if (is_one_of(command[i], {"-m", "--module"}) && i + 1 < command.size()) return from(i + 1, "python -m");
+    if (is_one_of(command[i], {"-m", "--module"}) && i + 1 < command.size())
+      return from(i + 1, "python -m");
     if (command[i].ends_with(".py")) return from(i, "python");
   }
   return {};
@@ -48,7 +53,8 @@ std::string inner_program(const std::vector<std::string>& command, std::size_t a
 /// After `env A=1 nice -n 5 ...`: where the program itself stands.
 std::size_t after_wrappers(const std::vector<std::string>& command) {
   std::size_t at = 0;
-  while (at < command.size() && is_one_of(base_name(command[at]), {"env", "nice", "nohup", "time", "numactl", "stdbuf"})) {
+  while (at < command.size() &&
+         is_one_of(base_name(command[at]), {"env", "nice", "nohup", "time", "numactl", "stdbuf"})) {
     for (++at; at < command.size(); ++at) {
       const std::string& word = command[at];
       if (is_one_of(word, {"-n", "-u", "--unset"})) ++at;
@@ -66,16 +72,19 @@ std::optional<std::string> launcher_in(const std::vector<std::string>& command) 
   const std::string_view name = base_name(command[at]);
   std::string launcher;
   std::size_t arguments = at + 1;
-  const std::string_view subcommand = arguments < command.size() ? std::string_view(command[arguments]) : std::string_view();
-  if (is_one_of(name, {"torchrun", "deepspeed", "horovodrun", "mpirun", "mpiexec", "orterun", "prterun", "srun", "composer"})) {
+  const std::string_view subcommand =
+      arguments < command.size() ? std::string_view(command[arguments]) : std::string_view();
+  if (is_one_of(name, {"torchrun", "deepspeed", "horovodrun", "mpirun", "mpiexec", "orterun",
+                       "prterun", "srun", "composer"})) {
     launcher = name;
   } else if (name == "accelerate" && subcommand == "launch") {
     launcher = "accelerate launch";
     ++arguments;
   } else if (is_python(name)) {
     const Module module = module_of(command, at);
-    if (is_one_of(module.name, {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic_launch",
-                                "accelerate.commands.launch", "deepspeed.launcher.runner", "deepspeed.launcher.launch",
+    if (is_one_of(module.name, {"torch.distributed.run", "torch.distributed.launch",
+                                "torch.distributed.elastic_launch", "accelerate.commands.launch",
+                                "deepspeed.launcher.runner", "deepspeed.launcher.launch",
                                 "torch.distributed.launcher"})) {
       launcher = fmt::format("python -m {}", module.name);
       arguments = module.arguments;
@@ -83,8 +92,10 @@ std::optional<std::string> launcher_in(const std::vector<std::string>& command) 
   }
   if (launcher.empty()) return std::nullopt;
   const std::string inner = inner_program(command, arguments);
-  return fmt::format("{} starts workers of its own, and so does swellrun: every worker would be a training by itself. "
-                     "Write the program alone: swellrun {}", launcher, inner.empty() ? "python SCRIPT [ARGUMENTS]" : inner);
+  return fmt::format(
+      "{} starts workers of its own, and so does swellrun: every worker would be a training by itself. "
+      "Write the program alone: swellrun {}",
+      launcher, inner.empty() ? "python SCRIPT [ARGUMENTS]" : inner);
 }
 
 }  // namespace swell::launcher

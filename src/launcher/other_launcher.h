@@ -7,9 +7,10 @@
 
 namespace swell::launcher {
 
-/// swellrun starts every worker itself. Where the command is itself a launcher of workers (torchrun, accelerate launch,
-/// deepspeed, mpirun, srun and their like), each of swellrun's workers would be a training of its own: the
-/// sentence says so, and what to write instead. Nothing: the command is an ordinary program.
+/// swellrun starts every worker itself. Where the command is itself a launcher of workers
+/// (torchrun, accelerate launch, deepspeed, mpirun, srun and their like), each of swellrun's
+/// workers would be a training of its own: the sentence says so, and what to write instead.
+/// Nothing: the command is an ordinary program.
 std::optional<std::string> launcher_in(const std::vector<std::string>& command);
 
 }  // namespace swell::launcher

@@ -23,9 +23,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto leftovers_time = 2s;    // between TERM and KILL for what a program left behind
+constexpr auto leftovers_time = 2s;  // between TERM and KILL for what a program left behind
 
-std::string proc(pid_t pid, const char* file) { return "/proc/" + std::to_string(pid) + "/" + file; }
+std::string proc(pid_t pid, const char* file) {
+  return "/proc/" + std::to_string(pid) + "/" + file;
+}
 
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> children;
@@ -38,7 +40,8 @@ std::vector<pid_t> children_of(pid_t pid) {
   return children;
 }
 
-/// Whether the signal is in the set of signals that /proc/PID/status names so: "SigCgt:", "SigBlk:".
+/// Whether the signal is in the set of signals that /proc/PID/status names so: "SigCgt:",
+/// "SigBlk:".
 bool in_set(pid_t pid, const char* set, int signal) {
   std::ifstream status(proc(pid, "status"));
   for (std::string line; std::getline(status, line);)
@@ -53,7 +56,8 @@ std::vector<std::string> foreign_variables() {
   std::vector<std::string> names;
   for (char** each = environ; *each != nullptr; ++each) {
     const std::string_view variable = *each;
-    if (variable.starts_with("SLURM_") && !is_of_the_task(variable)) names.emplace_back(variable.substr(0, variable.find('=')));
+    if (variable.starts_with("SLURM_") && !is_of_the_task(variable))
+      names.emplace_back(variable.substr(0, variable.find('=')));
   }
   return names;
 }
@@ -71,12 +75,14 @@ void find_handlers(pid_t pid, int signal, std::vector<pid_t>& found) {
 
 Program::Program() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
-bool Program::start(char** command, const std::vector<std::pair<std::string, std::string>>& environment) {
+bool Program::start(char** command,
+                    const std::vector<std::pair<std::string, std::string>>& environment) {
   if (runs()) return false;
   blocked_before_ = false;
   const pid_t own = getpid();
   pid_ = fork();
-  if (pid_ < 0) std::fprintf(stderr, "swell-worker: cannot start a process: %s\n", std::strerror(errno));
+  if (pid_ < 0)
+    std::fprintf(stderr, "swell-worker: cannot start a process: %s\n", std::strerror(errno));
   if (pid_ != 0) return pid_ > 0;
   // A killed shim takes its program along: nothing may keep the GPUs.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -97,7 +103,8 @@ bool Program::listens_to(int number) {
   if (!runs()) return false;
   std::vector<pid_t> handlers;
   find_handlers(pid_, number, handlers);
-  // Many a program blocks all signals for a moment, as it starts another; who means it, still does so later.
+  // Many a program blocks all signals for a moment, as it starts another; who means it, still does
+  // so later.
   const bool blocked = in_set(pid_, "SigBlk:", number);
   return !handlers.empty() || (std::exchange(blocked_before_, blocked) && blocked);
 }

@@ -15,18 +15,19 @@ class Program {
  public:
   Program();
 
-  /// Runs it with these variables added, and without the SLURM_* variables that say what the allocation of this one worker
-  /// is (see is_of_the_task()). It starts with no signal blocked or ignored, and dies with
-  /// this process. A program that cannot be run ends with 126 or 127, as in a shell. False: no process.
+  /// Runs it with these variables added, and without the SLURM_* variables that say what the
+  /// allocation of this one worker is (see is_of_the_task()). It starts with no signal blocked or
+  /// ignored, and dies with this process. A program that cannot be run ends with 126 or 127, as in
+  /// a shell. False: no process.
   bool start(char** command, const std::vector<std::pair<std::string, std::string>>& environment);
   bool runs() const noexcept { return pid_ > 0; }
 
-  /// Whether the program, or a process below it, would do something of its own on the signal: it has a handler, or has
-  /// blocked it since this was last asked.
+  /// Whether the program, or a process below it, would do something of its own on the signal: it
+  /// has a handler, or has blocked it since this was last asked.
   bool listens_to(int number);
 
-  /// Gives the signal to the program; where it does not handle it but processes below it do (a shell
-  /// script around the trainer), to the topmost of those.
+  /// Gives the signal to the program; where it does not handle it but processes below it do (a
+  /// shell script around the trainer), to the topmost of those.
   void signal(int number) const;
 
   /// After SIGCHLD: the wait status, if the program has ended. What it left running is ended then.

@@ -13,9 +13,11 @@ Result<Shape> shape_of(JobId job, const Options& options, const std::vector<Node
   for (const NodeShare& share : shares) shape.gpus += share.gpus;
   if (shape.gpus == 0) return Error("the job has no GPUs");
   if (options.nodes && *options.nodes != nodes)
-    return Error(fmt::format("--nodes={}: an elastic run uses all {} nodes of the job", *options.nodes, nodes));
+    return Error(fmt::format("--nodes={}: an elastic run uses all {} nodes of the job",
+                             *options.nodes, nodes));
   if (options.gpus && *options.gpus != shape.gpus)
-    return Error(fmt::format("--gpus={}: an elastic run uses all {} GPUs of the job", *options.gpus, shape.gpus));
+    return Error(fmt::format("--gpus={}: an elastic run uses all {} GPUs of the job", *options.gpus,
+                             shape.gpus));
 
   std::optional<int> workers = options.ntasks;
   if (!workers && options.ntasks_per_node) workers = *options.ntasks_per_node * nodes;
@@ -33,11 +35,11 @@ Result<Shape> shape_of(JobId job, const Options& options, const std::vector<Node
   std::int64_t memory = std::numeric_limits<std::int64_t>::max();
   for (const NodeShare& share : shares) {
     if (options.gpus_per_node && *options.gpus_per_node != share.gpus)
-      return Error(fmt::format("{} GPUs a node are asked for; an elastic run uses all {} on {}", *options.gpus_per_node,
-                               share.gpus, share.node));
+      return Error(fmt::format("{} GPUs a node are asked for; an elastic run uses all {} on {}",
+                               *options.gpus_per_node, share.gpus, share.node));
     if (share.gpus == 0 || share.gpus % shape.gpus_per_worker != 0)
-      return Error(fmt::format("workers of {} GPUs do not fit the {} GPUs on {}", shape.gpus_per_worker, share.gpus,
-                               share.node));
+      return Error(fmt::format("workers of {} GPUs do not fit the {} GPUs on {}",
+                               shape.gpus_per_worker, share.gpus, share.node));
     Place place;
     place.id = static_cast<int>(shape.places.size());
     place.job = job;
@@ -56,8 +58,8 @@ Result<Shape> shape_of(JobId job, const Options& options, const std::vector<Node
   shape.cpus_per_worker = options.cpus_per_task.value_or(std::max(1, cpus));
   shape.memory_mib_per_worker = memory;
   if (shape.cpus_per_worker < 1 || shape.cpus_per_worker > std::max(1, cpus))
-    return Error(fmt::format("--cpus-per-task={}: the job has {} CPUs for {} workers", shape.cpus_per_worker, all_cpus,
-                             shape.workers));
+    return Error(fmt::format("--cpus-per-task={}: the job has {} CPUs for {} workers",
+                             shape.cpus_per_worker, all_cpus, shape.workers));
   return shape;
 }
 

@@ -22,8 +22,9 @@ struct Shape {
   std::int64_t memory_mib_per_worker = 0;
 };
 
-/// One worker a GPU, unless the options say otherwise; where a node has fewer CPUs than workers, they share them. The error says why the command line does not
-/// describe an elastic run; srun may still make sense of it.
+/// One worker a GPU, unless the options say otherwise; where a node has fewer CPUs than workers,
+/// they share them. The error says why the command line does not describe an elastic run; srun may
+/// still make sense of it.
 Result<Shape> shape_of(JobId job, const Options& options, const std::vector<NodeShare>& shares);
 
 }  // namespace swell::launcher

@@ -10,7 +10,8 @@
 namespace swell::launcher {
 
 std::optional<int> signal_from(std::string_view text) {
-  if (const auto number = read_number<int>(text)) return *number > 0 && *number < NSIG ? number : std::nullopt;
+  if (const auto number = read_number<int>(text))
+    return *number > 0 && *number < NSIG ? number : std::nullopt;
   std::string name(text);
   if (strncasecmp(name.c_str(), "SIG", 3) == 0) name.erase(0, 3);
   for (int each = 1; each < NSIG; ++each) {

@@ -54,7 +54,8 @@ Result<SlurmConfig> read_config(std::string_view text) {
   each_line(text, [&](std::string_view line) {
     const auto equals = line.find('=');
     if (equals == std::string_view::npos) return;
-    const std::string_view key = trimmed(line.substr(0, equals)), value = trimmed(line.substr(equals + 1));
+    const std::string_view key = trimmed(line.substr(0, equals)),
+                           value = trimmed(line.substr(equals + 1));
     if (key == "AuthInfo") {
       for (const std::string_view item : slurm_text::split_list(value))
         if (item.starts_with("socket=")) config.munge_socket = item.substr(7);
@@ -62,7 +63,8 @@ Result<SlurmConfig> read_config(std::string_view text) {
       // name(address), or the name alone
       const auto open = value.find('(');
       const bool address = open != std::string_view::npos && value.ends_with(')');
-      config.controllers.emplace_back(address ? value.substr(open + 1, value.size() - open - 2) : value);
+      config.controllers.emplace_back(address ? value.substr(open + 1, value.size() - open - 2)
+                                              : value);
     } else if (key == "SlurmUser") {
       const auto open = value.find('(');
       if (open == std::string_view::npos) return;
@@ -106,7 +108,8 @@ Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId jo
     }
   });
   if (bad) return bad->while_doing(fmt::format("`scontrol show job -d {}`", job));
-  if (shares.empty()) return Error(fmt::format("`scontrol show job -d {}` names no nodes with CPUs", job));
+  if (shares.empty())
+    return Error(fmt::format("`scontrol show job -d {}` names no nodes with CPUs", job));
   return shares;
 }
 
@@ -138,11 +141,12 @@ std::vector<std::string> outside_environment(const char* const* environment) {
   for (; *environment != nullptr; ++environment) {
     const std::string_view variable = *environment;
     bool drop = false;
-    for (const std::string_view prefix : {"SLURM_", "SALLOC_", "SBATCH_", "SRUN_", "SPANK_", "_SLURM_SPANK_", "SLURMD_"})
+    for (const std::string_view prefix :
+         {"SLURM_", "SALLOC_", "SBATCH_", "SRUN_", "SPANK_", "_SLURM_SPANK_", "SLURMD_"})
       drop = drop || variable.starts_with(prefix);
     // What the batch script may see of GPUs is not what another allocation has.
-    for (const std::string_view prefix : {"CUDA_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=", "GPU_DEVICE_ORDINAL=",
-                                          "ZE_AFFINITY_MASK="})
+    for (const std::string_view prefix : {"CUDA_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=",
+                                          "GPU_DEVICE_ORDINAL=", "ZE_AFFINITY_MASK="})
       drop = drop || variable.starts_with(prefix);
     if (!drop || variable.starts_with("SLURM_CONF=")) kept.emplace_back(variable);
   }
@@ -150,18 +154,39 @@ std::vector<std::string> outside_environment(const char* const* environment) {
 }
 
 std::vector<std::string> step_environment(const char* const* environment) {
-  constexpr std::string_view dropped[] = {
-      "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_SOCKET", "SLURM_NTASKS_PER_CORE",
-      "SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_TRES", "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK",
-      "SLURM_CPUS_PER_GPU", "SLURM_TRES_PER_TASK", "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK",
-      "SLURM_GPUS_PER_SOCKET", "SLURM_GPU_BIND", "SLURM_TRES_BIND", "SLURM_GRES", "SLURM_STEP_GRES",
-      "SLURM_DISTRIBUTION", "SLURM_HOSTFILE", "SLURM_KILL_BAD_EXIT", "SLURM_WAIT", "SLURM_NNODES", "SLURM_MULTI_PROG",
-      "SLURM_EXACT", "SLURM_SPREAD_JOB"};
+  constexpr std::string_view dropped[] = {"SLURM_NTASKS",
+                                          "SLURM_NPROCS",
+                                          "SLURM_NTASKS_PER_NODE",
+                                          "SLURM_NTASKS_PER_SOCKET",
+                                          "SLURM_NTASKS_PER_CORE",
+                                          "SLURM_NTASKS_PER_GPU",
+                                          "SLURM_NTASKS_PER_TRES",
+                                          "SLURM_CPUS_PER_TASK",
+                                          "SRUN_CPUS_PER_TASK",
+                                          "SLURM_CPUS_PER_GPU",
+                                          "SLURM_TRES_PER_TASK",
+                                          "SLURM_GPUS",
+                                          "SLURM_GPUS_PER_NODE",
+                                          "SLURM_GPUS_PER_TASK",
+                                          "SLURM_GPUS_PER_SOCKET",
+                                          "SLURM_GPU_BIND",
+                                          "SLURM_TRES_BIND",
+                                          "SLURM_GRES",
+                                          "SLURM_STEP_GRES",
+                                          "SLURM_DISTRIBUTION",
+                                          "SLURM_HOSTFILE",
+                                          "SLURM_KILL_BAD_EXIT",
+                                          "SLURM_WAIT",
+                                          "SLURM_NNODES",
+                                          "SLURM_MULTI_PROG",
+                                          "SLURM_EXACT",
+                                          "SLURM_SPREAD_JOB"};
   std::vector<std::string> kept;
   for (; *environment != nullptr; ++environment) {
     const std::string_view variable = *environment;
     const std::string_view name = variable.substr(0, variable.find('='));
-    if (std::find(std::begin(dropped), std::end(dropped), name) == std::end(dropped)) kept.emplace_back(variable);
+    if (std::find(std::begin(dropped), std::end(dropped), name) == std::end(dropped))
+      kept.emplace_back(variable);
   }
   return kept;
 }

@@ -17,8 +17,8 @@ namespace swell::launcher {
 
 /// Of `scontrol show config`: how a controller is found and trusted.
 struct SlurmConfig {
-  std::string munge_socket;               ///< empty: munge's default
-  std::vector<std::string> controllers;   ///< addresses, the primary first
+  std::string munge_socket;              ///< empty: munge's default
+  std::vector<std::string> controllers;  ///< addresses, the primary first
   uid_t slurm_user = 0;
   std::string conf_file;
 };
@@ -30,16 +30,17 @@ struct NodeShare {
   int cpus = 0;
   std::int64_t memory_mib = 0;
   int gpus = 0;
-  std::string gpu_list;                   ///< their indices: "0-3,6"
+  std::string gpu_list;  ///< their indices: "0-3,6"
 };
-/// Of `scontrol show job -d ID`, in Slurm's order of nodes. The text may show other jobs too: asked for
-/// the first id of a job array, scontrol shows the whole array.
+/// Of `scontrol show job -d ID`, in Slurm's order of nodes. The text may show other jobs too: asked
+/// for the first id of a job array, scontrol shows the whole array.
 Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job);
 
 /// Of the same text: whose job it is; nothing where it does not say.
 std::optional<uid_t> read_owner(std::string_view text, control::JobId job);
 
-/// Of the same text: what Swell says of the job in its AdminComment; nothing where the job is not elastic.
+/// Of the same text: what Swell says of the job in its AdminComment; nothing where the job is not
+/// elastic.
 std::optional<control::Tag> read_tag(std::string_view text, control::JobId job);
 
 /// The environment of a command that must not see the job it is called in: all but SLURM_*,

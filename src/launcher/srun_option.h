@@ -15,7 +15,7 @@ struct SrunOption {
     layout,  ///< read: how many workers, with what
     plain    ///< has no meaning for an elastic run: everything is left to srun
   };
-  char letter = 0;              ///< 0: it has a long name only
+  char letter = 0;  ///< 0: it has a long name only
   std::string_view name;
   Argument argument = Argument::none;
   Use use = Use::each;

@@ -32,7 +32,7 @@ constexpr auto connect_time = 20s;
 // How often it is looked whether the program handles the restart signal, at first and later.
 constexpr auto kFirstLook = 20ms;
 constexpr auto kLastLook = 1000ms;
-constexpr auto end_time = 5s;          // between TERM and KILL when swellrun is gone
+constexpr auto end_time = 5s;  // between TERM and KILL when swellrun is gone
 
 struct Arguments {
   std::string host, places, munge_socket;
@@ -69,13 +69,21 @@ std::optional<Arguments> read_arguments(int argc, char** argv) {
 int place_of(const std::string& places, const std::string& node) {
   const std::string list = "," + places, key = "," + node + "=";
   const auto at = list.find(key);
-  return at == std::string::npos ? -1 : number(list.substr(at + key.size(), list.find(',', at + 1) - at - key.size()).c_str());
+  return at == std::string::npos
+             ? -1
+             : number(
+                   list.substr(at + key.size(), list.find(',', at + 1) - at - key.size()).c_str());
 }
 
 class Worker {
  public:
-  Worker(const Arguments& arguments, std::unique_ptr<Client> client, int place, int local, control::Fd signals)
-      : arguments_(arguments), client_(std::move(client)), place_(place), local_(local), signals_(std::move(signals)) {}
+  Worker(const Arguments& arguments, std::unique_ptr<Client> client, int place, int local,
+         control::Fd signals)
+      : arguments_(arguments),
+        client_(std::move(client)),
+        place_(place),
+        local_(local),
+        signals_(std::move(signals)) {}
 
   /// The shim's wait status: how the program ended.
   int run() {
@@ -127,7 +135,8 @@ class Worker {
       if (!*message) return true;
       if (const auto* start = std::get_if<control::WorkerStart>(&**message)) {
         if (!start_program(*start)) return false;
-      } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message); signal != nullptr) {
+      } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message);
+                 signal != nullptr) {
         asked_to_leave_ = true;
         // Before its handler is there, the signal would kill the program.
         if (signal->signal == restart_signal_ && !listens_) keeps_signal_ = true;
@@ -144,7 +153,8 @@ class Worker {
 
   /// Tells once when the program handles the restart signal, and gives it one that was kept back.
   bool look() {
-    if (!program_.runs() || listens_ || restart_signal_ == 0 || Clock::now() < next_look_) return true;
+    if (!program_.runs() || listens_ || restart_signal_ == 0 || Clock::now() < next_look_)
+      return true;
     listens_ = program_.listens_to(restart_signal_);
     pause_ = std::min(std::chrono::milliseconds(kLastLook), pause_ + pause_ / 4);
     next_look_ = Clock::now() + pause_;
@@ -206,8 +216,8 @@ class Worker {
   int epoch_ = 0;
   bool asked_to_leave_ = false;
   int restart_signal_ = 0;
-  bool listens_ = false;          // the program handles it
-  bool keeps_signal_ = false;     // it came before that
+  bool listens_ = false;       // the program handles it
+  bool keeps_signal_ = false;  // it came before that
   std::chrono::milliseconds pause_ = kFirstLook;
   Clock::time_point next_look_;
 };
@@ -232,9 +242,10 @@ class Worker {
 Result<std::unique_ptr<Client>> connect(const Arguments& arguments) {
   const auto deadline = Clock::now() + connect_time;
   for (;;) {
-    auto client = Client::connect({arguments.host, static_cast<std::uint16_t>(arguments.port), arguments.munge_socket,
-                                   [own = geteuid()](uid_t uid) { return uid == own; }},
-                                  10s);
+    auto client = Client::connect(
+        {arguments.host, static_cast<std::uint16_t>(arguments.port), arguments.munge_socket,
+         [own = geteuid()](uid_t uid) { return uid == own; }},
+        10s);
     if (client || Clock::now() > deadline) return client;
     std::this_thread::sleep_for(200ms);
   }
@@ -251,7 +262,8 @@ int main(int argc, char** argv) {
   try {
     sigset_t handled;
     sigemptyset(&handled);
-    for (const int each : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) sigaddset(&handled, each);
+    for (const int each : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+      sigaddset(&handled, each);
     sigprocmask(SIG_BLOCK, &handled, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
     control::Fd signals(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -263,7 +275,8 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "swell-worker: %s\n", client.error().message().c_str());
       return 1;
     }
-    Worker worker(*arguments, std::move(*client), place_of(arguments->places, node != nullptr ? node : host),
+    Worker worker(*arguments, std::move(*client),
+                  place_of(arguments->places, node != nullptr ? node : host),
                   number(std::getenv("SLURM_LOCALID")), std::move(signals));
     end_like(worker.run());
   } catch (const std::exception& e) {

@@ -37,7 +37,8 @@ Result<SlurmConfig> slurm_config() {
 Result<std::uint16_t> controller_port(const SlurmConfig& config) {
   if (const std::string port = env("SWELL_CONTROL_PORT"); !port.empty()) {
     const auto value = read_number<std::uint16_t>(port);
-    if (!value || *value == 0) return Error(fmt::format("SWELL_CONTROL_PORT={}: it must be a port", port));
+    if (!value || *value == 0)
+      return Error(fmt::format("SWELL_CONTROL_PORT={}: it must be a port", port));
     return *value;
   }
   const std::string file = control::swell_conf_path(config.conf_file);
@@ -51,7 +52,8 @@ Result<std::uint16_t> controller_port(const SlurmConfig& config) {
 Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
   const auto config = slurm_config();
   if (!config) return config.error();
-  const auto text = Children::output_of({"scontrol", "show", "job", "-d", std::to_string(job)}, kScontrolSeconds);
+  const auto text =
+      Children::output_of({"scontrol", "show", "job", "-d", std::to_string(job)}, kScontrolSeconds);
   if (!text) return text.error();
   if (const auto owner = read_owner(*text, job); owner && *owner != geteuid() && geteuid() != 0)
     return Error(fmt::format("job {} belongs to another user", job));
@@ -64,8 +66,10 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
   setup.options = options;
   setup.munge_socket = config->munge_socket;
   setup.controller = {config->controllers, 0, config->munge_socket, config->slurm_user};
-  setup.shim = env("SWELL_WORKER").empty() ? SWELL_PKGLIBEXECDIR "/swell-worker" : env("SWELL_WORKER");
-  if (access(setup.shim.c_str(), X_OK) != 0) return Error(fmt::format("{}: {}", setup.shim, std::strerror(errno)));
+  setup.shim =
+      env("SWELL_WORKER").empty() ? SWELL_PKGLIBEXECDIR "/swell-worker" : env("SWELL_WORKER");
+  if (access(setup.shim.c_str(), X_OK) != 0)
+    return Error(fmt::format("{}: {}", setup.shim, std::strerror(errno)));
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   setup.hello.job = job;
@@ -75,8 +79,10 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
   setup.hello.cpus_per_worker = shape->cpus_per_worker;
   setup.hello.memory_mib_per_worker = shape->memory_mib_per_worker;
   if (shape->shares_cpus)
-    say(fmt::format("the job has fewer CPUs than its {} workers: they share them; ask for more with "
-                    "sbatch --cpus-per-gpu=N", shape->workers));
+    say(fmt::format(
+        "the job has fewer CPUs than its {} workers: they share them; ask for more with "
+        "sbatch --cpus-per-gpu=N",
+        shape->workers));
   setup.shape = std::move(*shape);
 
   std::string rigid;
@@ -94,7 +100,8 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
   const int gpus = setup.shape.gpus;
   auto agent = Agent::start(std::move(setup));
   if (agent && !rigid.empty())
-    say(fmt::format("{}: training on its own {} GPU{}, no more are lent", rigid, gpus, gpus == 1 ? "" : "s"));
+    say(fmt::format("{}: training on its own {} GPU{}, no more are lent", rigid, gpus,
+                    gpus == 1 ? "" : "s"));
   return agent;
 }
 
@@ -110,12 +117,14 @@ int run_srun(const Options& options) {
 void block_signals(bool block) {
   sigset_t handled;
   sigemptyset(&handled);
-  for (const int each : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) sigaddset(&handled, each);
+  for (const int each : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+    sigaddset(&handled, each);
   sigprocmask(block ? SIG_BLOCK : SIG_UNBLOCK, &handled, nullptr);
 }
 
 int run(int argc, char** argv) {
-  const auto options = Options::parse({argv + 1, argv + argc}, [](const char* name) -> const char* { return std::getenv(name); });
+  const auto options = Options::parse(
+      {argv + 1, argv + argc}, [](const char* name) -> const char* { return std::getenv(name); });
   if (!options) {
     std::fprintf(stderr, "swellrun: %s\n", options.error().message().c_str());
     return 2;
@@ -152,9 +161,7 @@ int main(int argc, char** argv) {
   int code = 1;
   try {
     code = run(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "swellrun: %s\n", e.what());
-  }
+  } catch (const std::exception& e) { std::fprintf(stderr, "swellrun: %s\n", e.what()); }
   std::fflush(nullptr);
   // Not exit(): a thread that still tries to reach the controller has nothing worth waiting for.
   _exit(code);

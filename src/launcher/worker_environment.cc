@@ -13,17 +13,35 @@ namespace {
 constexpr std::string_view kSlurm = "SLURM_";
 
 /// After SLURM_: beginnings of what concerns one task, its devices or its node.
-constexpr std::string_view kTask[] = {"CONF=",      "LOCALID=",      "TASK_PID=",     "JOB_GPUS=",       "STEP_GPUS=",
-                                      "GPUS_ON_NODE=", "CPUS_ON_NODE=", "CPUS_PER_TASK=", "PRIO_PROCESS=", "UMASK=",
-                                      "CPU_BIND",   "MEM_BIND",      "TOPOLOGY_ADDR", "SRUN_COMM_",      "PMI",
-                                      "MPI_TYPE=",  "LAUNCH_NODE_IPADDR=", "STEP_LAUNCHER_PORT="};
+constexpr std::string_view kTask[] = {"CONF=",
+                                      "LOCALID=",
+                                      "TASK_PID=",
+                                      "JOB_GPUS=",
+                                      "STEP_GPUS=",
+                                      "GPUS_ON_NODE=",
+                                      "CPUS_ON_NODE=",
+                                      "CPUS_PER_TASK=",
+                                      "PRIO_PROCESS=",
+                                      "UMASK=",
+                                      "CPU_BIND",
+                                      "MEM_BIND",
+                                      "TOPOLOGY_ADDR",
+                                      "SRUN_COMM_",
+                                      "PMI",
+                                      "MPI_TYPE=",
+                                      "LAUNCH_NODE_IPADDR=",
+                                      "STEP_LAUNCHER_PORT="};
 
-/// After SLURM_: beginnings of what describes a step or how many tasks it has. A nested srun takes these for options.
+/// After SLURM_: beginnings of what describes a step or how many tasks it has. A nested srun takes
+/// these for options.
 constexpr std::string_view kStep[] = {
-    "STEP",       "NTASKS",       "NPROCS=",    "PROCID=",    "NODEID=",     "GTIDS=",      "TASKS_PER_NODE=", "NNODES=",
-    "JOB_NUM_NODES=", "NODELIST=", "JOB_NODELIST=", "JOB_CPUS_PER_NODE", "GPUS",  "GPU_BIND=", "TRES_",       "CPUS_PER_",
-    "GRES=",      "DISTRIBUTION=", "HOSTFILE=", "KILL_BAD_EXIT=", "WAIT=",   "MULTI_PROG=", "EXACT=",          "SPREAD_JOB=",
-    "OVERCOMMIT=", "OVERLAP="};
+    "STEP",           "NTASKS",        "NPROCS=",         "PROCID=",
+    "NODEID=",        "GTIDS=",        "TASKS_PER_NODE=", "NNODES=",
+    "JOB_NUM_NODES=", "NODELIST=",     "JOB_NODELIST=",   "JOB_CPUS_PER_NODE",
+    "GPUS",           "GPU_BIND=",     "TRES_",           "CPUS_PER_",
+    "GRES=",          "DISTRIBUTION=", "HOSTFILE=",       "KILL_BAD_EXIT=",
+    "WAIT=",          "MULTI_PROG=",   "EXACT=",          "SPREAD_JOB=",
+    "OVERCOMMIT=",    "OVERLAP="};
 
 template <std::size_t N>
 bool begins_with_one(std::string_view text, const std::string_view (&beginnings)[N]) {
@@ -31,10 +49,12 @@ bool begins_with_one(std::string_view text, const std::string_view (&beginnings)
                      [text](std::string_view beginning) { return text.starts_with(beginning); });
 }
 
-/// A name as "node" and "07": what is before its last digits, and those; no digits: it is never part of a range.
+/// A name as "node" and "07": what is before its last digits, and those; no digits: it is never
+/// part of a range.
 std::pair<std::string_view, std::string_view> parts(std::string_view name) {
   std::size_t begin = name.size();
-  while (begin > 0 && name.size() - begin < 9 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
+  while (begin > 0 && name.size() - begin < 9 && name[begin - 1] >= '0' && name[begin - 1] <= '9')
+    --begin;
   return {name.substr(0, begin), name.substr(begin)};
 }
 
@@ -60,12 +80,14 @@ bool is_of_the_task(std::string_view variable) {
 }
 
 Environment run_environment(const Layout& layout, const Seat& seat, const RunFacts& facts) {
-  const std::string world = std::to_string(layout.seats.size()), groups = std::to_string(layout.groups);
+  const std::string world = std::to_string(layout.seats.size()),
+                    groups = std::to_string(layout.groups);
   std::vector<std::string> nodes;
   std::vector<int> tasks, cpus;
   std::string own_ranks;
   for (const Seat& each : layout.seats) {
-    if (each.group == seat.group) own_ranks += fmt::format("{}{}", own_ranks.empty() ? "" : ",", each.rank);
+    if (each.group == seat.group)
+      own_ranks += fmt::format("{}{}", own_ranks.empty() ? "" : ",", each.rank);
     if (each.group < static_cast<int>(nodes.size())) continue;
     tasks.push_back(each.local_world);
     const auto place = std::find_if(facts.places.begin(), facts.places.end(),
@@ -75,25 +97,35 @@ Environment run_environment(const Layout& layout, const Seat& seat, const RunFac
   }
   const std::string list = host_list(nodes), counts = counts_text(tasks);
 
-  Environment environment = torch_environment(layout, seat, facts.master_address, facts.master_port);
-  const auto add = [&environment](const char* name, std::string value) { environment.emplace_back(name, std::move(value)); };
+  Environment environment =
+      torch_environment(layout, seat, facts.master_address, facts.master_port);
+  const auto add = [&environment](const char* name, std::string value) {
+    environment.emplace_back(name, std::move(value));
+  };
   add("ROLE_NAME", "default");
   add("TORCHELASTIC_RUN_ID", std::to_string(facts.job));
   add("TORCHELASTIC_RESTART_COUNT", std::to_string(facts.restarts));
   add("TORCHELASTIC_MAX_RESTARTS", std::to_string(facts.max_restarts));
-  add("TORCHELASTIC_USE_AGENT_STORE", "False");  // rank 0 has the store: no process lives longer than an epoch
+  add("TORCHELASTIC_USE_AGENT_STORE",
+      "False");  // rank 0 has the store: no process lives longer than an epoch
   add("SLURM_PROCID", std::to_string(seat.rank));
   add("SLURM_NODEID", std::to_string(seat.group));
   add("SLURM_GTIDS", own_ranks);
-  for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS"}) add(name, world);
-  for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_STEP_NUM_NODES"}) add(name, groups);
-  for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST"}) add(name, list);
+  for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS"})
+    add(name, world);
+  for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_STEP_NUM_NODES"})
+    add(name, groups);
+  for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST"})
+    add(name, list);
   for (const char* name : {"SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE"}) add(name, counts);
-  if (std::find(cpus.begin(), cpus.end(), 0) == cpus.end()) add("SLURM_JOB_CPUS_PER_NODE", counts_text(cpus));
+  if (std::find(cpus.begin(), cpus.end(), 0) == cpus.end())
+    add("SLURM_JOB_CPUS_PER_NODE", counts_text(cpus));
   if (facts.tells_gpus)
-    add("SLURM_GPUS", std::to_string(layout.seats.size() * static_cast<std::size_t>(std::max(1, facts.gpus_per_worker))));
+    add("SLURM_GPUS", std::to_string(layout.seats.size() *
+                                     static_cast<std::size_t>(std::max(1, facts.gpus_per_worker))));
   if (facts.step)
-    for (const char* name : {"SLURM_STEP_ID", "SLURM_STEPID"}) add(name, std::to_string(*facts.step));
+    for (const char* name : {"SLURM_STEP_ID", "SLURM_STEPID"})
+      add(name, std::to_string(*facts.step));
   return environment;
 }
 

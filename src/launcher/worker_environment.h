@@ -8,30 +8,34 @@
 
 #include "launcher/layout.h"
 
-/// What the workers of one run see of it: the same everywhere, whichever allocation a worker runs in.
+/// What the workers of one run see of it: the same everywhere, whichever allocation a worker runs
+/// in.
 namespace swell::launcher {
 
-/// swellrun's own SLURM_* variables: the job as its script sees it. Without those that describe one task, one step or one
-/// node, which the worker's own Slurm knows, and those that describe the run, which run_environment() gives.
+/// swellrun's own SLURM_* variables: the job as its script sees it. Without those that describe one
+/// task, one step or one node, which the worker's own Slurm knows, and those that describe the run,
+/// which run_environment() gives.
 Environment job_environment(const char* const* environment);
 
-/// Whether a SLURM_* variable that Slurm gave to the worker's own task says something of that task, its devices or its
-/// node. The others say what the allocation of this one worker is, and do not reach the program.
+/// Whether a SLURM_* variable that Slurm gave to the worker's own task says something of that task,
+/// its devices or its node. The others say what the allocation of this one worker is, and do not
+/// reach the program.
 bool is_of_the_task(std::string_view variable);
 
 /// What is the same for all workers of one epoch.
 struct RunFacts {
   JobId job = 0;
-  std::vector<Place> places;              ///< at least those that have seats
+  std::vector<Place> places;  ///< at least those that have seats
   std::string master_address;
   int master_port = 0;
-  std::optional<JobId> step;              ///< SLURM_STEP_ID of rank 0
+  std::optional<JobId> step;  ///< SLURM_STEP_ID of rank 0
   int gpus_per_worker = 1;
-  bool tells_gpus = false;                ///< the job's own environment has SLURM_GPUS
-  int restarts = 0, max_restarts = 0;     ///< after losses and failures, as torchrun counts
+  bool tells_gpus = false;             ///< the job's own environment has SLURM_GPUS
+  int restarts = 0, max_restarts = 0;  ///< after losses and failures, as torchrun counts
 };
 
-/// torchrun's environment of one seat, and what Slurm would say if the whole run were one step. Groups stand for nodes.
+/// torchrun's environment of one seat, and what Slurm would say if the whole run were one step.
+/// Groups stand for nodes.
 Environment run_environment(const Layout& layout, const Seat& seat, const RunFacts& facts);
 
 /// "node[1-3],login": as Slurm writes names, in their order.

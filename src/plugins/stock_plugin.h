@@ -9,12 +9,12 @@ namespace swell::plugins {
 struct StockPlugin {
   void* library = nullptr;  ///< null: there is none
   std::string path;
-  std::string problem;      ///< why there is none
+  std::string problem;  ///< why there is none
 };
 
-/// Loads Slurm's plugin of this file name ("sched_backfill.so") from a folder that this process has loaded
-/// something from (PluginDir is among them), else from the plugin folder that configure found. Plugins of
-/// that name that are Swell's own, the caller perhaps, are passed over.
+/// Loads Slurm's plugin of this file name ("sched_backfill.so") from a folder that this process has
+/// loaded something from (PluginDir is among them), else from the plugin folder that configure
+/// found. Plugins of that name that are Swell's own, the caller perhaps, are passed over.
 StockPlugin load_stock_plugin(const std::string& file);
 
 }  // namespace swell::plugins

@@ -17,9 +17,11 @@ std::string version_text(std::uint32_t number) {
   return fmt::format("{}.{:02}.{}", number >> 16, number >> 8 & 255, number & 255);
 }
 
-std::string version_problem(const std::string& plugin_file, std::uint32_t built_for, std::uint32_t running,
-                            bool same_release_is_enough) {
-  if (running == 0 || built_for == running || (same_release_is_enough && built_for >> 8 == running >> 8)) return {};
+std::string version_problem(const std::string& plugin_file, std::uint32_t built_for,
+                            std::uint32_t running, bool same_release_is_enough) {
+  if (running == 0 || built_for == running ||
+      (same_release_is_enough && built_for >> 8 == running >> 8))
+    return {};
   const std::string mine = version_text(built_for), theirs = version_text(running);
   return fmt::format(
       "swell: {} is built for Slurm {} and cannot be loaded by Slurm {}: install the package swell-slurm-plugins-{}.{:02} "
@@ -36,15 +38,15 @@ std::uint32_t version_of(const char* path) {
   const auto* version = static_cast<const std::uint32_t*>(dlsym(library, "plugin_version"));
   const auto* type = static_cast<const char*>(dlsym(library, "plugin_type"));
   const auto* name = static_cast<const char*>(dlsym(library, "plugin_name"));
-  const bool is_stock = version != nullptr && type != nullptr && name != nullptr && std::string_view(type) != "spank" &&
-                        strncasecmp(name, "swell", 5) != 0;
+  const bool is_stock = version != nullptr && type != nullptr && name != nullptr &&
+                        std::string_view(type) != "spank" && strncasecmp(name, "swell", 5) != 0;
   const std::uint32_t found = is_stock ? *version : 0;
   dlclose(library);
   return found;
 }
 
-/// Slurm's own version as its own plugins in this process say it: no public function gives it to the micro. 0: none is
-/// loaded, and Slurm's words must do.
+/// Slurm's own version as its own plugins in this process say it: no public function gives it to
+/// the micro. 0: none is loaded, and Slurm's words must do.
 std::uint32_t running_version() {
   std::vector<std::string> paths;
   dl_iterate_phdr(
@@ -62,16 +64,19 @@ std::uint32_t running_version() {
 __attribute__((constructor)) void look_when_loaded() noexcept {
   try {
     Dl_info self{};
-    if (dladdr(reinterpret_cast<const void*>(&look_when_loaded), &self) == 0 || self.dli_fname == nullptr) return;
+    if (dladdr(reinterpret_cast<const void*>(&look_when_loaded), &self) == 0 ||
+        self.dli_fname == nullptr)
+      return;
 #ifdef SWELL_SPANK
     constexpr bool same_release_is_enough = true;
 #else
     constexpr bool same_release_is_enough = false;
 #endif
-    const std::string problem =
-        version_problem(self.dli_fname, SLURM_VERSION_NUMBER, running_version(), same_release_is_enough);
+    const std::string problem = version_problem(self.dli_fname, SLURM_VERSION_NUMBER,
+                                                running_version(), same_release_is_enough);
     if (problem.empty()) return;
-    const auto say = reinterpret_cast<void (*)(const char*, ...)>(dlsym(RTLD_DEFAULT, "slurm_error"));
+    const auto say =
+        reinterpret_cast<void (*)(const char*, ...)>(dlsym(RTLD_DEFAULT, "slurm_error"));
     if (say != nullptr) say("%s", problem.c_str());
     else std::fprintf(stderr, "%s\n", problem.c_str());
   } catch (...) {  // Slurm says itself that it does not load the plugin

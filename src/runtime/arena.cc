@@ -12,32 +12,42 @@ namespace swell::runtime {
 
 namespace {
 
-Error failed(const char* what, std::uint64_t bytes) { return Error(fmt::format("{} of {} bytes: {}", what, bytes, std::strerror(errno))); }
+Error failed(const char* what, std::uint64_t bytes) {
+  return Error(fmt::format("{} of {} bytes: {}", what, bytes, std::strerror(errno)));
+}
 
 }  // namespace
 
 Result<Arena> Arena::create(std::uint64_t bytes) {
   bytes = Extents::rounded(bytes);
-  if (bytes == 0 || bytes > std::uint64_t{1} << 50) return Error(fmt::format("an arena of {} bytes; 1 byte to 1 PiB are possible", bytes));
+  if (bytes == 0 || bytes > std::uint64_t{1} << 50)
+    return Error(fmt::format("an arena of {} bytes; 1 byte to 1 PiB are possible", bytes));
   Descriptor fd(memfd_create("swell-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return failed("making an arena", bytes);
-  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return failed("sealing an arena", bytes);
+  if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
+    return failed("making an arena", bytes);
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return failed("sealing an arena", bytes);
   return map(std::move(fd), bytes);
 }
 
 Result<Arena> Arena::map(Descriptor fd, std::uint64_t bytes) {
   struct stat found {};
   const int seals = fcntl(fd.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return Error("what was passed as an arena is not sealed against shrinking");
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+    return Error("what was passed as an arena is not sealed against shrinking");
   if (fstat(fd.get(), &found) != 0 || static_cast<std::uint64_t>(found.st_size) != bytes)
-    return Error(fmt::format("an arena of {} bytes was announced; the file has {}", bytes, found.st_size));
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+    return Error(
+        fmt::format("an arena of {} bytes was announced; the file has {}", bytes, found.st_size));
+  void* data =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
   if (data == MAP_FAILED) return failed("mapping an arena", bytes);
   return Arena(std::move(fd), static_cast<std::byte*>(data), bytes);
 }
 
 Arena::Arena(Arena&& other) noexcept
-    : fd_(std::move(other.fd_)), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : fd_(std::move(other.fd_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(fd_, other.fd_);
@@ -51,7 +61,8 @@ Arena::~Arena() {
 }
 
 void Arena::release(std::uint64_t offset, std::uint64_t count) const noexcept {
-  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(Extents::rounded(count)));
+  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+            static_cast<off_t>(Extents::rounded(count)));
 }
 
 std::uint64_t Arena::used_bytes() const noexcept {

@@ -11,14 +11,15 @@
 
 namespace swell::runtime {
 
-/// Memory of the training state that a shim owns and programs map: a memfd of fixed size whose pages exist from the
-/// first write on. The death of whoever maps it frees nothing. The file is sealed, so that no holder can shrink it under
-/// another (SIGBUS).
+/// Memory of the training state that a shim owns and programs map: a memfd of fixed size whose
+/// pages exist from the first write on. The death of whoever maps it frees nothing. The file is
+/// sealed, so that no holder can shrink it under another (SIGBUS).
 class Arena {
  public:
   /// `bytes` is rounded up to whole pages. The error says what the system said.
   static Result<Arena> create(std::uint64_t bytes);
-  /// Maps what another process passed. Refused: a file that is not sealed against shrinking, or not of `bytes`.
+  /// Maps what another process passed. Refused: a file that is not sealed against shrinking, or not
+  /// of `bytes`.
   static Result<Arena> map(Descriptor fd, std::uint64_t bytes);
 
   Arena(Arena&& other) noexcept;
@@ -29,14 +30,18 @@ class Arena {
   std::byte* data() const noexcept { return data_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
   /// Whether [offset, offset + count) is inside.
-  bool has(std::uint64_t offset, std::uint64_t count) const noexcept { return offset <= bytes_ && count <= bytes_ - offset; }
-  /// Gives the whole pages of a range back to the system; they read as 0 afterwards. REQUIRES: has().
+  bool has(std::uint64_t offset, std::uint64_t count) const noexcept {
+    return offset <= bytes_ && count <= bytes_ - offset;
+  }
+  /// Gives the whole pages of a range back to the system; they read as 0 afterwards. REQUIRES:
+  /// has().
   void release(std::uint64_t offset, std::uint64_t count) const noexcept;
   /// Bytes of memory that its pages take now.
   std::uint64_t used_bytes() const noexcept;
 
  private:
-  Arena(Descriptor fd, std::byte* data, std::uint64_t bytes) noexcept : fd_(std::move(fd)), data_(data), bytes_(bytes) {}
+  Arena(Descriptor fd, std::byte* data, std::uint64_t bytes) noexcept
+      : fd_(std::move(fd)), data_(data), bytes_(bytes) {}
   Descriptor fd_;
   std::byte* data_ = nullptr;
   std::uint64_t bytes_ = 0;
@@ -52,7 +57,9 @@ class Extents {
   /// Gives a range back. REQUIRES: take() gave it, for as many bytes.
   void give(std::uint64_t offset, std::uint64_t bytes);
   std::uint64_t taken_bytes() const noexcept { return taken_; }
-  static std::uint64_t rounded(std::uint64_t bytes) noexcept { return (bytes + kPage - 1) / kPage * kPage; }
+  static std::uint64_t rounded(std::uint64_t bytes) noexcept {
+    return (bytes + kPage - 1) / kPage * kPage;
+  }
 
  private:
   std::map<std::uint64_t, std::uint64_t> free_;  ///< length by offset, never adjacent

@@ -30,14 +30,17 @@ struct Header {
 constexpr std::uint16_t kMagic = 0x5753;
 constexpr std::size_t kNonce = 32;
 
-Error system_error(const std::string& what) { return Error(fmt::format("{}: {}", what, std::strerror(errno))); }
+Error system_error(const std::string& what) {
+  return Error(fmt::format("{}: {}", what, std::strerror(errno)));
+}
 
 Result<void> wait_readable(int fd, Deadline deadline) {
   for (;;) {
     int timeout = -1;
     if (deadline != Deadline::max())
       timeout = static_cast<int>(std::clamp<std::int64_t>(
-          std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count(), 0, 1'000'000));
+          std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count(), 0,
+          1'000'000));
     pollfd ready{fd, POLLIN, 0};
     const int count = poll(&ready, 1, timeout);
     if (count > 0) return {};
@@ -50,7 +53,8 @@ Result<sockaddr_un> unix_address(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path)
-    return Error(fmt::format("the socket's path {} has {} bytes; 1 to {} are possible", path, path.size(), sizeof address.sun_path - 1));
+    return Error(fmt::format("the socket's path {} has {} bytes; 1 to {} are possible", path,
+                             path.size(), sizeof address.sun_path - 1));
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;
 }
@@ -63,7 +67,8 @@ Result<sockaddr_storage> tcp_address(const std::string& text, socklen_t& size) {
   const int port = std::atoi(text.c_str() + colon + 1);
   auto* four = reinterpret_cast<sockaddr_in*>(&storage);
   auto* six = reinterpret_cast<sockaddr_in6*>(&storage);
-  if (port < 0 || port > 65535) return Error(fmt::format("\"{}\": the port must be 0 to 65535", text));
+  if (port < 0 || port > 65535)
+    return Error(fmt::format("\"{}\": the port must be 0 to 65535", text));
   if (inet_pton(AF_INET, host.c_str(), &four->sin_addr) == 1) {
     four->sin_family = AF_INET;
     four->sin_port = htons(static_cast<std::uint16_t>(port));
@@ -87,16 +92,19 @@ void tune(int fd) {
 
 Result<std::string> nonce() {
   std::string bytes(kNonce, '\0');
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return system_error("reading random bytes");
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return system_error("reading random bytes");
   return bytes;
 }
 
-Digest256 proof(std::string_view key, std::string_view side, std::string_view client, std::string_view server) {
+Digest256 proof(std::string_view key, std::string_view side, std::string_view client,
+                std::string_view server) {
   return hmac_sha256(key, std::string(side).append(client).append(server));
 }
 
 Result<void> check_key(std::string_view key) {
-  if (key.size() < 16) return Error(fmt::format("the job's key has {} bytes; at least 16 are needed", key.size()));
+  if (key.size() < 16)
+    return Error(fmt::format("the job's key has {} bytes; at least 16 are needed", key.size()));
   return {};
 }
 
@@ -111,25 +119,30 @@ Result<Channel> Channel::connect_unix(const std::string& path) {
   return check_unix_peer(std::move(fd));
 }
 
-Result<Channel> Channel::connect_tcp(const std::string& text, std::string_view key, Deadline deadline) {
+Result<Channel> Channel::connect_tcp(const std::string& text, std::string_view key,
+                                     Deadline deadline) {
   if (auto good = check_key(key); !good) return good.error();
   socklen_t size = 0;
   const auto address = tcp_address(text, size);
   if (!address) return address.error();
   Descriptor fd(socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd || connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), size) != 0) return system_error("connecting to " + text);
+  if (!fd || connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), size) != 0)
+    return system_error("connecting to " + text);
   tune(fd.get());
   Channel channel(std::move(fd));
   const auto mine = nonce();
   if (!mine) return mine.error();
   std::string theirs(kNonce, '\0');
   Digest256 shown;
-  if (auto good = channel.receive_bytes(theirs.data(), kNonce, deadline); !good) return good.error().while_doing(text);
+  if (auto good = channel.receive_bytes(theirs.data(), kNonce, deadline); !good)
+    return good.error().while_doing(text);
   const Digest256 own = proof(key, "client", *mine, theirs);
   if (auto good = channel.send_bytes(mine->data(), kNonce); !good) return good.error();
   if (auto good = channel.send_bytes(own.data(), own.size()); !good) return good.error();
-  if (auto good = channel.receive_bytes(shown.data(), shown.size(), deadline); !good) return good.error().while_doing(text);
-  if (!equal(shown, proof(key, "server", *mine, theirs))) return Error(fmt::format("{} does not hold this job's key", text));
+  if (auto good = channel.receive_bytes(shown.data(), shown.size(), deadline); !good)
+    return good.error().while_doing(text);
+  if (!equal(shown, proof(key, "server", *mine, theirs)))
+    return Error(fmt::format("{} does not hold this job's key", text));
   return channel;
 }
 
@@ -143,9 +156,12 @@ Result<Channel> check_tcp_peer(Descriptor fd, std::string_view key) {
   std::string theirs(kNonce, '\0');
   Digest256 shown;
   if (auto good = channel.send_bytes(mine->data(), kNonce); !good) return good.error();
-  if (auto good = channel.receive_bytes(theirs.data(), kNonce, deadline); !good) return good.error();
-  if (auto good = channel.receive_bytes(shown.data(), shown.size(), deadline); !good) return good.error();
-  if (!equal(shown, proof(key, "client", theirs, *mine))) return Error("a peer does not hold this job's key");
+  if (auto good = channel.receive_bytes(theirs.data(), kNonce, deadline); !good)
+    return good.error();
+  if (auto good = channel.receive_bytes(shown.data(), shown.size(), deadline); !good)
+    return good.error();
+  if (!equal(shown, proof(key, "client", theirs, *mine)))
+    return Error("a peer does not hold this job's key");
   const Digest256 own = proof(key, "server", theirs, *mine);
   if (auto good = channel.send_bytes(own.data(), own.size()); !good) return good.error();
   return channel;
@@ -154,8 +170,11 @@ Result<Channel> check_tcp_peer(Descriptor fd, std::string_view key) {
 Result<Channel> check_unix_peer(Descriptor fd) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return system_error("asking who is connected");
-  if (peer.uid != geteuid()) return Error(fmt::format("a process of user {} is connected; only user {} may be", peer.uid, geteuid()));
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return system_error("asking who is connected");
+  if (peer.uid != geteuid())
+    return Error(
+        fmt::format("a process of user {} is connected; only user {} may be", peer.uid, geteuid()));
   return Channel(std::move(fd));
 }
 
@@ -193,7 +212,9 @@ Result<void> Channel::receive_bytes(void* bytes, std::size_t count, Deadline dea
 }
 
 Result<void> Channel::send(std::uint16_t op, std::string_view body, int fd) {
-  if (body.size() > kMaxBody) return Error(fmt::format("a message of {} bytes; at most {} are possible", body.size(), kMaxBody));
+  if (body.size() > kMaxBody)
+    return Error(
+        fmt::format("a message of {} bytes; at most {} are possible", body.size(), kMaxBody));
   Header header{static_cast<std::uint32_t>(body.size()), op, kMagic};
   if (fd >= 0) {
     iovec part{&header, sizeof header};
@@ -208,7 +229,8 @@ Result<void> Channel::send(std::uint16_t op, std::string_view body, int fd) {
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(sizeof fd);
     std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-    if (sendmsg(fd_.get(), &message, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof header)) return system_error("passing a file descriptor");
+    if (sendmsg(fd_.get(), &message, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof header))
+      return system_error("passing a file descriptor");
     return send_bytes(body.data(), body.size());
   }
   std::string frame(reinterpret_cast<const char*>(&header), sizeof header);
@@ -232,7 +254,8 @@ Result<Message> Channel::receive(Deadline deadline) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return system_error("receiving");
     if (count == 0) return Error("the other side has left");
-    for (cmsghdr* rights = CMSG_FIRSTHDR(&received); rights != nullptr; rights = CMSG_NXTHDR(&received, rights)) {
+    for (cmsghdr* rights = CMSG_FIRSTHDR(&received); rights != nullptr;
+         rights = CMSG_NXTHDR(&received, rights)) {
       if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
       // Every descriptor is taken over, so that none that was not asked for stays open.
       for (std::size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= rights->cmsg_len; ++i) {
@@ -244,10 +267,13 @@ Result<Message> Channel::receive(Deadline deadline) {
     got += static_cast<std::size_t>(count);
   }
   if (header.magic != kMagic) return Error("what came is no message of Swell's runtime");
-  if (header.bytes > kMaxBody) return Error(fmt::format("a message of {} bytes was announced; at most {} are possible", header.bytes, kMaxBody));
+  if (header.bytes > kMaxBody)
+    return Error(fmt::format("a message of {} bytes was announced; at most {} are possible",
+                             header.bytes, kMaxBody));
   message.op = header.op;
   message.body.resize(header.bytes);
-  if (auto good = receive_bytes(message.body.data(), header.bytes, deadline); !good) return good.error();
+  if (auto good = receive_bytes(message.body.data(), header.bytes, deadline); !good)
+    return good.error();
   return message;
 }
 
@@ -257,15 +283,19 @@ Result<Descriptor> listen_unix(const std::string& path) {
   const auto address = unix_address(path);
   if (!address) return address.error();
   const std::string folder = path.substr(0, path.rfind('/'));
-  if (path.find('/') == std::string::npos || folder.empty()) return Error(fmt::format("the socket {} must stand in a folder of its own", path));
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return system_error("making the folder " + folder);
+  if (path.find('/') == std::string::npos || folder.empty())
+    return Error(fmt::format("the socket {} must stand in a folder of its own", path));
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return system_error("making the folder " + folder);
   struct stat found {};
   if (lstat(folder.c_str(), &found) != 0) return system_error("looking at the folder " + folder);
   if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 0777) != 0700)
-    return Error(fmt::format("{} must be a folder of user {} with mode 0700; it is user {}'s with mode {:04o}", folder, geteuid(), found.st_uid,
-                             found.st_mode & 07777u));
+    return Error(fmt::format(
+        "{} must be a folder of user {} with mode 0700; it is user {}'s with mode {:04o}", folder,
+        geteuid(), found.st_uid, found.st_mode & 07777u));
   Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 || listen(fd.get(), 64) != 0)
+  if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
+      listen(fd.get(), 64) != 0)
     return system_error("listening at " + path);
   return fd;
 }
@@ -275,7 +305,8 @@ Result<Descriptor> listen_tcp(const std::string& host) {
   const auto address = tcp_address(host + ":0", size);
   if (!address) return address.error();
   Descriptor fd(socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), size) != 0 || listen(fd.get(), 64) != 0)
+  if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), size) != 0 ||
+      listen(fd.get(), 64) != 0)
     return system_error("listening on " + host);
   return fd;
 }
@@ -288,7 +319,8 @@ std::string address_of(int fd) {
   const bool four = storage.ss_family == AF_INET;
   const auto* in = reinterpret_cast<const sockaddr_in*>(&storage);
   const auto* in6 = reinterpret_cast<const sockaddr_in6*>(&storage);
-  inet_ntop(storage.ss_family, four ? static_cast<const void*>(&in->sin_addr) : &in6->sin6_addr, host, sizeof host);
+  inet_ntop(storage.ss_family, four ? static_cast<const void*>(&in->sin_addr) : &in6->sin6_addr,
+            host, sizeof host);
   return fmt::format("{}:{}", host, ntohs(four ? in->sin_port : in6->sin6_port));
 }
 

@@ -13,7 +13,9 @@
 namespace swell::runtime {
 
 using Deadline = std::chrono::steady_clock::time_point;
-inline Deadline within(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
+inline Deadline within(std::chrono::milliseconds time) {
+  return std::chrono::steady_clock::now() + time;
+}
 
 /// A message: what it is, its body, and a file descriptor where one was passed.
 struct Message {
@@ -22,9 +24,10 @@ struct Message {
   Descriptor fd;
 };
 
-/// One end of a connection between a program, its shim, another shim and the coordinator: a Unix socket, whose peer is
-/// of the same user, or a TCP connection, whose peer has shown that it holds the job's key. Messages are framed; what
-/// comes from the peer is checked against kMaxBody before memory is taken for it. One thread sends and one receives.
+/// One end of a connection between a program, its shim, another shim and the coordinator: a Unix
+/// socket, whose peer is of the same user, or a TCP connection, whose peer has shown that it holds
+/// the job's key. Messages are framed; what comes from the peer is checked against kMaxBody before
+/// memory is taken for it. One thread sends and one receives.
 class Channel {
  public:
   static constexpr std::uint32_t kMaxBody = 64u << 20;
@@ -34,8 +37,10 @@ class Channel {
 
   /// Refused: a socket that another user listens on.
   static Result<Channel> connect_unix(const std::string& path);
-  /// "address:port", numeric; `key` as the other side has it. Refused: a peer that does not show that it holds the key.
-  static Result<Channel> connect_tcp(const std::string& address, std::string_view key, Deadline deadline);
+  /// "address:port", numeric; `key` as the other side has it. Refused: a peer that does not show
+  /// that it holds the key.
+  static Result<Channel> connect_tcp(const std::string& address, std::string_view key,
+                                     Deadline deadline);
 
   /// `fd`: one to pass, Unix sockets alone; -1: none.
   Result<void> send(std::uint16_t op, std::string_view body, int fd = -1);
@@ -60,8 +65,8 @@ Result<Descriptor> listen_tcp(const std::string& address);
 /// "address:port" that it listens on.
 std::string address_of(int fd);
 
-/// Takes a connection and checks the peer: its user (Unix), or that it holds `key` (TCP). Waits for the connection without
-/// limit, and for the proof 10 s.
+/// Takes a connection and checks the peer: its user (Unix), or that it holds `key` (TCP). Waits for
+/// the connection without limit, and for the proof 10 s.
 Result<Descriptor> accept_any(int listening);
 Result<Channel> check_unix_peer(Descriptor fd);
 Result<Channel> check_tcp_peer(Descriptor fd, std::string_view key);

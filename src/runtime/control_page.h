@@ -8,9 +8,11 @@ namespace swell::runtime {
 
 /// The first page of an arena: what a program looks at between two steps, without a system call.
 struct ControlPage {
-  std::atomic<std::uint64_t> stop_at;  ///< written by the shim: the step at whose boundary to stop; 0: none
-  std::atomic<std::uint64_t> step;     ///< written by the program: the last boundary it passed
-  std::atomic<std::uint64_t> wish;     ///< written by the shim, taken by the program: kStopWish, kCheckpointWish; 0: none
+  /// Written by the shim: the step at whose boundary to stop; 0: none.
+  std::atomic<std::uint64_t> stop_at;
+  std::atomic<std::uint64_t> step;  ///< written by the program: the last boundary it passed
+  /// Written by the shim, taken by the program: kStopWish, kCheckpointWish; 0: none.
+  std::atomic<std::uint64_t> wish;
 };
 /// As swell.h numbers what swell_step() returns.
 inline constexpr std::uint64_t kStopWish = 2, kCheckpointWish = 3;

@@ -13,11 +13,14 @@ namespace {
 using Phase = SwitchMachine::Phase;
 using Clock = std::chrono::steady_clock;
 
-bool is_same(const Shim& a, const Shim& b) { return a.unix_socket == b.unix_socket && a.tcp == b.tcp; }
+bool is_same(const Shim& a, const Shim& b) {
+  return a.unix_socket == b.unix_socket && a.tcp == b.tcp;
+}
 
 /// `shim`'s place in the list, which it is added to where it is not in it.
 std::size_t number_of(std::vector<Shim>& shims, const Shim& shim) {
-  const auto at = std::find_if(shims.begin(), shims.end(), [&](const Shim& other) { return is_same(shim, other); });
+  const auto at = std::find_if(shims.begin(), shims.end(),
+                               [&](const Shim& other) { return is_same(shim, other); });
   if (at != shims.end()) return static_cast<std::size_t>(at - shims.begin());
   shims.push_back(shim);
   return shims.size() - 1;
@@ -28,16 +31,21 @@ Deadline in(std::chrono::milliseconds limit) { return Clock::now() + limit; }
 }  // namespace
 
 std::string SwitchReport::summary() const {
-  std::string text = committed ? fmt::format("epoch {} at step {}", epoch, step) : fmt::format("epoch {} was called off in {}", epoch, SwitchMachine::to_text(failed_in));
+  std::string text = committed ? fmt::format("epoch {} at step {}", epoch, step)
+                               : fmt::format("epoch {} was called off in {}", epoch,
+                                             SwitchMachine::to_text(failed_in));
   if (!why.empty()) text += ": " + why;
   if (!committed) return text;
-  text += fmt::format("; stopped {:.3f} s, moved {:.3f} s, committed {:.3f} s; {} bytes extra", quiesce_s, move_s, commit_s, max_extra_bytes);
+  text += fmt::format("; stopped {:.3f} s, moved {:.3f} s, committed {:.3f} s; {} bytes extra",
+                      quiesce_s, move_s, commit_s, max_extra_bytes);
   for (const PathBytes& path : paths) text += fmt::format("; {} {} bytes", path.path, path.bytes);
   return text;
 }
 
 Result<Channel> Coordinator::reach(const Shim& shim) const {
-  return shim.unix_socket.empty() ? Channel::connect_tcp(shim.tcp, options_.key, in(std::chrono::seconds(10))) : Channel::connect_unix(shim.unix_socket);
+  return shim.unix_socket.empty()
+             ? Channel::connect_tcp(shim.tcp, options_.key, in(std::chrono::seconds(10)))
+             : Channel::connect_unix(shim.unix_socket);
 }
 
 Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t epoch) {
@@ -48,7 +56,9 @@ Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t ep
     auto channel = reach(rank);
     if (!channel) return channel.error();
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    const auto ready = ask(*channel, Op::wait_ready, Writer().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take());
+    const auto ready =
+        ask(*channel, Op::wait_ready,
+            Writer().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take());
     if (!ready) return ready.error();
     auto entries = read_entries(ready->body);
     if (!entries) return entries.error();
@@ -57,11 +67,14 @@ Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t ep
   }
   if (const auto world = merge(states); !world) return world.error().while_doing("the first plan");
   for (Channel& channel : channels)
-    if (auto done = ask(channel, Op::begin, Writer().put(epoch).take(), in(options_.commit_limit)); !done) return done.error();
+    if (auto done = ask(channel, Op::begin, Writer().put(epoch).take(), in(options_.commit_limit));
+        !done)
+      return done.error();
   return {};
 }
 
-Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from, const std::vector<Shim>& to, std::uint64_t epoch) {
+Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
+                                              const std::vector<Shim>& to, std::uint64_t epoch) {
   std::vector<Shim> shims;
   std::vector<std::size_t> old_numbers, new_numbers;
   for (const Shim& shim : from) old_numbers.push_back(number_of(shims, shim));
@@ -105,8 +118,11 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from, con
     old_ranks[old_numbers[rank]] = static_cast<std::int32_t>(rank);
   }
   for (std::size_t rank = 0; rank < to.size(); ++rank) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(prepared_by - Clock::now()).count();
-    const auto ready = ask(channels[new_numbers[rank]], Op::wait_ready, Writer().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(prepared_by - Clock::now()).count();
+    const auto ready =
+        ask(channels[new_numbers[rank]], Op::wait_ready,
+            Writer().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take());
     if (!ready) return ready.error();
     auto entries = read_entries(ready->body);
     if (!entries) return entries.error();
@@ -153,7 +169,9 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from, con
     const Phase phase = machine.phase();
     report.failed_in = phase;
     if (phase != Phase::prepare && options_.on_phase) options_.on_phase(phase);
-    auto limit = phase == Phase::move ? options_.move_limit : phase == Phase::commit ? options_.commit_limit : options_.prepare_limit;
+    auto limit = phase == Phase::move     ? options_.move_limit
+                 : phase == Phase::commit ? options_.commit_limit
+                                          : options_.prepare_limit;
     if (phase == Phase::quiesce) {
       // Ahead of every rank, so that all are told before any gets there.
       for (const auto& [shim, rank] : old_ranks) {
@@ -162,13 +180,16 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from, con
         if (!read) machine.failed(shim, read.error().message());
         else report.step = std::max(report.step, read->step + options_.step_lead);
       }
-      limit = options_.quiesce_limit + std::chrono::seconds(5);  // the shim keeps the time, and says so
+      limit =
+          options_.quiesce_limit + std::chrono::seconds(5);  // the shim keeps the time, and says so
     }
     const Deadline deadline = in(limit);
     static constexpr Op ops[] = {Op::prepare, Op::quiesce, Op::move, Op::commit};
     for (std::size_t shim = 0; shim < shims.size(); ++shim)
       if (machine.is_awaited(shim))
-        if (auto sent = channels[shim].send(static_cast<std::uint16_t>(ops[static_cast<int>(phase)]), body_of(shim)); !sent)
+        if (auto sent = channels[shim].send(
+                static_cast<std::uint16_t>(ops[static_cast<int>(phase)]), body_of(shim));
+            !sent)
           machine.failed(shim, sent.error().message());
     while (machine.phase() == phase) {
       std::vector<pollfd> polled;
@@ -178,11 +199,16 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from, con
           polled.push_back({channels[shim].fd(), POLLIN, 0});
           who.push_back(shim);
         }
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      const int ready = left > 0 ? poll(polled.data(), polled.size(), static_cast<int>(std::min<std::int64_t>(left, 1'000'000))) : 0;
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      const int ready = left > 0 ? poll(polled.data(), polled.size(),
+                                        static_cast<int>(std::min<std::int64_t>(left, 1'000'000)))
+                                 : 0;
       if (ready < 0) continue;
       if (ready == 0) {
-        for (std::size_t shim : who) machine.failed(shim, fmt::format("no answer to {} within {} ms", SwitchMachine::to_text(phase), limit.count()));
+        for (std::size_t shim : who)
+          machine.failed(shim, fmt::format("no answer to {} within {} ms",
+                                           SwitchMachine::to_text(phase), limit.count()));
         continue;
       }
       for (std::size_t i = 0; i < polled.size(); ++i) {
@@ -193,7 +219,10 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from, con
         else take_answer(who[i], answer->body);
       }
     }
-    (phase == Phase::prepare ? report.prepare_s : phase == Phase::quiesce ? report.quiesce_s : phase == Phase::move ? report.move_s : report.commit_s) = lap();
+    (phase == Phase::prepare   ? report.prepare_s
+     : phase == Phase::quiesce ? report.quiesce_s
+     : phase == Phase::move    ? report.move_s
+                               : report.commit_s) = lap();
   }
   report.committed = machine.phase() == Phase::committed;
   report.why = machine.why();
@@ -207,7 +236,8 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from, con
 void Coordinator::abort_all(const std::vector<Shim>& shims) const {
   // Over new connections: the old ones may be busy with what is called off.
   for (const Shim& shim : shims)
-    if (auto channel = reach(shim); channel.ok()) static_cast<void>(ask(*channel, Op::abort, {}, in(options_.commit_limit)));
+    if (auto channel = reach(shim); channel.ok())
+      static_cast<void>(ask(*channel, Op::abort, {}, in(options_.commit_limit)));
 }
 
 Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {
@@ -232,7 +262,8 @@ Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {
     if (found[i].prepared == 0) continue;
     const bool committed = found[i].prepared == newest;
     // What some shim has committed, all have moved.
-    auto done = committed ? ask(channels[i], Op::commit, Writer().put(newest).put(step).take(), in(options_.commit_limit))
+    auto done = committed ? ask(channels[i], Op::commit, Writer().put(newest).put(step).take(),
+                                in(options_.commit_limit))
                           : ask(channels[i], Op::abort, {}, in(options_.commit_limit));
     if (!done) return done.error();
   }

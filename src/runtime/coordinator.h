@@ -22,9 +22,11 @@ struct Shim {
 /// How a switch went.
 struct SwitchReport {
   bool committed = false;
-  SwitchMachine::Phase failed_in = SwitchMachine::Phase::committed;  ///< the phase of the first failure
-  std::string why;                  ///< empty: nothing failed
-  std::vector<std::size_t> lost;    ///< shims that did not answer the commit, by their place in `shims`
+  /// The phase of the first failure.
+  SwitchMachine::Phase failed_in = SwitchMachine::Phase::committed;
+  std::string why;  ///< empty: nothing failed
+  /// Shims that did not answer the commit, by their place in `shims`.
+  std::vector<std::size_t> lost;
   std::uint64_t epoch = 0, step = 0;
   double prepare_s = 0, quiesce_s = 0, move_s = 0, commit_s = 0;
   std::uint64_t max_extra_bytes = 0;  ///< the largest of any shim
@@ -37,23 +39,31 @@ struct SwitchReport {
 class Coordinator {
  public:
   struct Options {
-    std::string key;                ///< the job's; for shims that are reached by TCP
+    std::string key;  ///< the job's; for shims that are reached by TCP
     bool verify = true;
     std::uint64_t max_extra_bytes = std::uint64_t{2} << 30;
-    std::chrono::milliseconds prepare_limit{60'000}, quiesce_limit{60'000}, move_limit{600'000}, commit_limit{30'000};
-    std::uint64_t step_lead = 2;    ///< the stop is asked for this many steps ahead of the farthest rank
-    std::function<void(SwitchMachine::Phase)> on_phase;  ///< told as each phase begins; may be empty
+    std::chrono::milliseconds prepare_limit{60'000}, quiesce_limit{60'000}, move_limit{600'000},
+        commit_limit{30'000};
+    /// The stop is asked for this many steps ahead of the farthest rank.
+    std::uint64_t step_lead = 2;
+    std::function<void(SwitchMachine::Phase)>
+        on_phase;  ///< told as each phase begins; may be empty
   };
-  Coordinator(cluster::Cluster cluster, Options options) : cluster_(std::move(cluster)), options_(std::move(options)) {}
+  Coordinator(cluster::Cluster cluster, Options options)
+      : cluster_(std::move(cluster)), options_(std::move(options)) {}
 
-  /// Waits for a program at each shim, in the order of ranks, and begins the job's first epoch, with new state.
+  /// Waits for a program at each shim, in the order of ranks, and begins the job's first epoch,
+  /// with new state.
   Result<void> begin(const std::vector<Shim>& ranks, std::uint64_t epoch);
 
-  /// Switches from the ranks `from` to the ranks `to`, both in order; a shim may be in both. Programs of the new epoch may
-  /// still be starting: they are waited for within prepare_limit while the old ones train. An error: nothing was asked.
-  Result<SwitchReport> switch_plan(const std::vector<Shim>& from, const std::vector<Shim>& to, std::uint64_t epoch);
+  /// Switches from the ranks `from` to the ranks `to`, both in order; a shim may be in both.
+  /// Programs of the new epoch may still be starting: they are waited for within prepare_limit
+  /// while the old ones train. An error: nothing was asked.
+  Result<SwitchReport> switch_plan(const std::vector<Shim>& from, const std::vector<Shim>& to,
+                                   std::uint64_t epoch);
 
-  /// Ends a switch whose coordinator died: commits it where any shim has, else aborts it. Returns the epoch that holds.
+  /// Ends a switch whose coordinator died: commits it where any shim has, else aborts it. Returns
+  /// the epoch that holds.
   Result<std::uint64_t> settle(const std::vector<Shim>& shims);
 
  private:

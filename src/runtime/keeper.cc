@@ -37,7 +37,8 @@ std::thread quiet_thread(Body body) {
   return thread;
 }
 
-/// Whether the registry's rules hold for what a program declares; tensors of the arena get addresses of their own for that.
+/// Whether the registry's rules hold for what a program declares; tensors of the arena get
+/// addresses of their own for that.
 Result<void> check_declared(const std::vector<Entry>& entries) {
   Registry registry;
   std::uintptr_t next = std::uintptr_t{1} << 62;
@@ -45,7 +46,8 @@ Result<void> check_declared(const std::vector<Entry>& entries) {
     Entry entry = declared;
     if (entry.address == 0) {
       for (const Entry& other : registry.entries())
-        if (other.tensor.name == entry.alias_of && other.part == entry.part) entry.address = other.address;
+        if (other.tensor.name == entry.alias_of && other.part == entry.part)
+          entry.address = other.address;
       if (entry.address == 0) {
         entry.address = next;
         next += static_cast<std::uintptr_t>(entry.bytes());
@@ -57,16 +59,23 @@ Result<void> check_declared(const std::vector<Entry>& entries) {
 }
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 }  // namespace
 
 Keeper::Keeper(Options options, Arena arena)
-    : options_(std::move(options)), arena_(std::make_shared<const Arena>(std::move(arena))), host_(options_.host.empty() ? boot_of_this_host() : options_.host), extents_(arena_->bytes()) {
+    : options_(std::move(options)),
+      arena_(std::make_shared<const Arena>(std::move(arena))),
+      host_(options_.host.empty() ? boot_of_this_host() : options_.host),
+      extents_(arena_->bytes()) {
   extents_.take(Extents::kPage);  // the control page
 }
 
-ControlPage& Keeper::page() const noexcept { return *reinterpret_cast<ControlPage*>(arena_->data()); }
+ControlPage& Keeper::page() const noexcept {
+  return *reinterpret_cast<ControlPage*>(arena_->data());
+}
 
 Result<std::unique_ptr<Keeper>> Keeper::start(Options options) {
   auto arena = Arena::create(options.arena_bytes + Extents::kPage);
@@ -76,15 +85,21 @@ Result<std::unique_ptr<Keeper>> Keeper::start(Options options) {
   if (!listening) return listening.error();
   keeper->unix_listening_ = std::move(*listening);
   if (!keeper->options_.tcp_host.empty()) {
-    if (keeper->options_.key.size() < 16) return Error(fmt::format("the job's key has {} bytes; at least 16 are needed to listen for other nodes", keeper->options_.key.size()));
+    if (keeper->options_.key.size() < 16)
+      return Error(fmt::format(
+          "the job's key has {} bytes; at least 16 are needed to listen for other nodes",
+          keeper->options_.key.size()));
     auto tcp = listen_tcp(keeper->options_.tcp_host);
     if (!tcp) return tcp.error();
     keeper->tcp_listening_ = std::move(*tcp);
     keeper->tcp_ = address_of(keeper->tcp_listening_.get());
   }
   Keeper* self = keeper.get();
-  keeper->accepting_.push_back(quiet_thread([self] { self->accept_loop(self->unix_listening_.get(), true); }));
-  if (!keeper->tcp_.empty()) keeper->accepting_.push_back(quiet_thread([self] { self->accept_loop(self->tcp_listening_.get(), false); }));
+  keeper->accepting_.push_back(
+      quiet_thread([self] { self->accept_loop(self->unix_listening_.get(), true); }));
+  if (!keeper->tcp_.empty())
+    keeper->accepting_.push_back(
+        quiet_thread([self] { self->accept_loop(self->tcp_listening_.get(), false); }));
   return keeper;
 }
 
@@ -128,7 +143,8 @@ void Keeper::accept_loop(int listening, bool is_unix) {
 void Keeper::serve(Peer& peer) {
   // The proof is made on a copy of the descriptor, so that ~Keeper can shut the channel meanwhile.
   Descriptor copy(dup(peer.channel.fd()));
-  const auto checked = peer.is_unix ? check_unix_peer(std::move(copy)) : check_tcp_peer(std::move(copy), options_.key);
+  const auto checked = peer.is_unix ? check_unix_peer(std::move(copy))
+                                    : check_tcp_peer(std::move(copy), options_.key);
   if (checked.ok()) {
     if (peer.is_unix) peer.pid = peer_pid(peer.channel.fd());
     for (;;) {
@@ -142,7 +158,8 @@ void Keeper::serve(Peer& peer) {
 void Keeper::leave(Peer& peer) {
   peer.channel.shut();
   std::lock_guard lock(mutex_);
-  if (staged_ != nullptr && !staged_->is_moved && (staged_->program == &peer || staged_->coordinator == &peer)) {
+  if (staged_ != nullptr && !staged_->is_moved &&
+      (staged_->program == &peer || staged_->coordinator == &peer)) {
     if (staged_->is_busy) staged_->is_over = true;  // move() drops it
     else drop_staged();
   }
@@ -150,7 +167,8 @@ void Keeper::leave(Peer& peer) {
   if (staged_ != nullptr && staged_->coordinator == &peer) staged_->coordinator = nullptr;
   if (program_ == &peer) {
     program_ = nullptr;
-    // A program that dies within a step may have written half of it; one that waits at a boundary has not.
+    // A program that dies within a step may have written half of it; one that waits at a boundary
+    // has not.
     is_torn_ = !peer.is_quiesced;
     step_ = peer.step;
   }
@@ -192,7 +210,7 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
       peer.is_quiesced = true;
       changed_.notify_all();
       if (page().stop_at == 0) return settle_programs(false);  // it was called off meanwhile
-      return {};  // answered by commit or abort
+      return {};                                               // answered by commit or abort
     }
     case Op::status: reply = write(status()); break;
     case Op::wait_ready: reply = wait_ready(message.body); break;
@@ -219,19 +237,22 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
         reply = Error("no program trains here whose memory could be read");
         break;
       }
-      return serve_bytes(peer.channel, message.body, program ? Sink::program(pid) : Sink::arena(*arena_),
+      return serve_bytes(peer.channel, message.body,
+                         program ? Sink::program(pid) : Sink::arena(*arena_),
                          [&](const Run& run) { return may_read(run, program); });
     }
     default: reply = Error(fmt::format("a question of kind {} is not known", message.op));
   }
-  return reply ? peer.channel.send(kDoneOp, *reply) : peer.channel.send(kRefusedOp, Writer().text(reply.error().message()).take());
+  return reply ? peer.channel.send(kDoneOp, *reply)
+               : peer.channel.send(kRefusedOp, Writer().text(reply.error().message()).take());
 }
 
 bool Keeper::may_read(const Run& run, bool program) const {
   std::lock_guard lock(mutex_);
   return std::any_of(table_.begin(), table_.end(), [&](const Held& held) {
     const auto bytes = static_cast<std::uint64_t>(held.entry.bytes());
-    return held.in_arena != program && run.from >= held.at && run.from - held.at <= bytes && run.bytes <= bytes - (run.from - held.at);
+    return held.in_arena != program && run.from >= held.at && run.from - held.at <= bytes &&
+           run.bytes <= bytes - (run.from - held.at);
   });
 }
 
@@ -241,10 +262,13 @@ Status Keeper::status() const {
   status.epoch = epoch_;
   status.prepared = staged_ != nullptr ? staged_->prepare.epoch : 0;
   status.has_program = program_ != nullptr;
-  status.has_waiting = std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->is_waiting; });
+  status.has_waiting =
+      std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->is_waiting; });
   status.is_moved = staged_ != nullptr && staged_->is_moved;
   status.is_quiesced = program_ != nullptr && program_->is_quiesced;
-  status.step = program_ != nullptr && !program_->is_quiesced ? page().step.load() : program_ != nullptr ? program_->step : step_;
+  status.step = program_ != nullptr && !program_->is_quiesced ? page().step.load()
+                : program_ != nullptr                         ? program_->step
+                                                              : step_;
   status.endpoint = {host_, options_.unix_socket, tcp_, program_ != nullptr ? program_->pid : 0};
   return status;
 }
@@ -258,7 +282,9 @@ Result<std::string> Keeper::declare(Peer& peer, std::string_view body) {
   for (const Entry& entry : *entries)
     if (entry.address != 0)
       if (auto good = Sink::program(peer.pid).read(entry.address, &probe, 1); !good)
-        return good.error().while_doing(fmt::format("tensor {} in the program's own memory; without an address it would stand in the arena", entry.tensor.name));
+        return good.error().while_doing(fmt::format(
+            "tensor {} in the program's own memory; without an address it would stand in the arena",
+            entry.tensor.name));
   std::lock_guard lock(mutex_);
   if (program_ == &peer || peer.has_declared) return Error("a program declares its tensors once");
   peer.entries = std::move(*entries);
@@ -278,14 +304,18 @@ Result<std::string> Keeper::wait_ready(std::string_view body) {
   if (!reader.done()) return Error("wait_ready needs a time");
   std::unique_lock lock(mutex_);
   Peer* peer = nullptr;
-  changed_.wait_for(lock, limit, [&] { return stopping_ || (peer = waiting_program()) != nullptr; });
-  if (peer == nullptr) return Error(fmt::format("no program was ready within {} ms", limit.count()));
+  changed_.wait_for(lock, limit,
+                    [&] { return stopping_ || (peer = waiting_program()) != nullptr; });
+  if (peer == nullptr)
+    return Error(fmt::format("no program was ready within {} ms", limit.count()));
   return write(peer->entries);
 }
 
 Result<std::uint64_t> Keeper::take(std::uint64_t bytes) {
   const auto at = extents_.take(bytes);
-  if (!at) return Error(fmt::format("the arena has no {} bytes left in one piece; {} of its {} are taken", bytes, extents_.taken_bytes(), arena_->bytes()));
+  if (!at)
+    return Error(fmt::format("the arena has no {} bytes left in one piece; {} of its {} are taken",
+                             bytes, extents_.taken_bytes(), arena_->bytes()));
   taken_[*at] = {bytes, 0};
   return *at;
 }
@@ -317,7 +347,8 @@ Result<std::string> Keeper::begin(std::string_view body) {
     Held held{entry, entry.address == 0, entry.address};
     if (held.in_arena) {
       const auto same = std::find_if(table_.begin(), table_.end(), [&](const Held& other) {
-        return other.in_arena && other.entry.tensor.name == entry.alias_of && other.entry.part == entry.part;
+        return other.in_arena && other.entry.tensor.name == entry.alias_of &&
+               other.entry.part == entry.part;
       });
       if (same != table_.end()) {
         held.at = same->at;
@@ -370,24 +401,32 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
 
   {
     std::lock_guard lock(mutex_);
-    if (staged_ != nullptr) return Error(fmt::format("epoch {} is being prepared already; abort it first", staged_->prepare.epoch));
-    if (plan.epoch <= epoch_) return Error(fmt::format("epoch {} cannot follow epoch {}", plan.epoch, epoch_));
+    if (staged_ != nullptr)
+      return Error(fmt::format("epoch {} is being prepared already; abort it first",
+                               staged_->prepare.epoch));
+    if (plan.epoch <= epoch_)
+      return Error(fmt::format("epoch {} cannot follow epoch {}", plan.epoch, epoch_));
     if (plan.old_rank >= 0 && !has_state_) return Error("this shim holds no state of the old plan");
     staged->coordinator = &peer;
     if (plan.new_rank >= 0) {
       staged->program = waiting_program();
       if (staged->program == nullptr) return Error("no program waits here for the new plan");
-      if (write(staged->program->entries) != write(plan.to[static_cast<std::size_t>(plan.new_rank)].entries))
+      if (write(staged->program->entries) !=
+          write(plan.to[static_cast<std::size_t>(plan.new_rank)].entries))
         return Error("the new plan gives this rank other tensors than its program has declared");
     }
     staged_ = std::move(staged);
     if (plan.new_rank >= 0)
-      if (auto placed = place_all(*staged_, *to, migration->needs_of(static_cast<std::uint32_t>(plan.new_rank)), *from); !placed) {
+      if (auto placed = place_all(
+              *staged_, *to, migration->needs_of(static_cast<std::uint32_t>(plan.new_rank)), *from);
+          !placed) {
         drop_staged();
         return placed.error();
       }
     if (staged_->extra_bytes > plan.max_extra_bytes) {
-      const Error error(fmt::format("the switch needs {} bytes beside what is held; the bound is {}", staged_->extra_bytes, plan.max_extra_bytes));
+      const Error error(
+          fmt::format("the switch needs {} bytes beside what is held; the bound is {}",
+                      staged_->extra_bytes, plan.max_extra_bytes));
       drop_staged();
       return error;
     }
@@ -405,17 +444,20 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
 }
 
 /// Gives every tensor of the new epoch its place, and works out what has to be fetched for it.
-Result<void> Keeper::place_all(Staged& staged, const World& to, const std::vector<Move>& moves, const World& from) {
+Result<void> Keeper::place_all(Staged& staged, const World& to, const std::vector<Move>& moves,
+                               const World& from) {
   const Prepare& plan = staged.prepare;
   // Moves speak of tensors by the name that counts, and of parts by number.
   using Key = std::pair<const World::Tensor*, Part>;
   std::map<Key, std::vector<const Move*>> by_part;
-  for (const Move& move : moves) by_part[{&to.tensors()[move.tensor], to.part(move.to_part)}].push_back(&move);
+  for (const Move& move : moves)
+    by_part[{&to.tensors()[move.tensor], to.part(move.to_part)}].push_back(&move);
   std::map<std::uint32_t, std::map<Key, const Held*>> sources;  // by old rank
   const auto find_held = [&](const Move& move) -> const Held* {
     auto& its = sources[move.from_rank];
     if (its.empty())
-      for (const Held& held : plan.from[move.from_rank].holds) its[{from.find(held.entry.tensor.name), held.entry.part}] = &held;
+      for (const Held& held : plan.from[move.from_rank].holds)
+        its[{from.find(held.entry.tensor.name), held.entry.part}] = &held;
     const auto at = its.find({&from.tensors()[move.from_tensor], from.part(move.from_part)});
     return at != its.end() ? at->second : nullptr;
   };
@@ -434,14 +476,16 @@ Result<void> Keeper::place_all(Staged& staged, const World& to, const std::vecto
     const std::int64_t element = bytes_of(entry.tensor.dtype);
     const std::vector<const Move*>& its = by_part[{tensor, entry.part}];
     const Held* kept = nullptr;
-    if (!its.empty() && its.front()->nearness == Nearness::in_place && static_cast<std::int32_t>(its.front()->from_rank) == plan.old_rank && held.in_arena) {
+    if (!its.empty() && its.front()->nearness == Nearness::in_place &&
+        static_cast<std::int32_t>(its.front()->from_rank) == plan.old_rank && held.in_arena) {
       kept = find_held(*its.front());
       if (kept != nullptr && !kept->in_arena) kept = nullptr;
     }
     if (kept != nullptr) {
       // One run of the old memory becomes the new part.
       std::int64_t shift = 0;
-      each_run(its.front()->box, kept->entry.part, entry.part, [&](std::int64_t a, std::int64_t b, std::int64_t) { shift = a - b; });
+      each_run(its.front()->box, kept->entry.part, entry.part,
+               [&](std::int64_t a, std::int64_t b, std::int64_t) { shift = a - b; });
       held.at = kept->at + static_cast<std::uint64_t>(shift * element);
       use(held.at);
       staged.kept_bytes += static_cast<std::uint64_t>(entry.bytes());
@@ -455,12 +499,17 @@ Result<void> Keeper::place_all(Staged& staged, const World& to, const std::vecto
       }
       for (const Move* move : its) {
         const Held* source = find_held(*move);
-        if (source == nullptr) return Error(fmt::format("tensor {}: its source, rank {}, does not hold it", entry.tensor.name, move->from_rank));
-        Fetch fetch{static_cast<std::int32_t>(move->from_rank), !source->in_arena, !held.in_arena, {}};
-        each_run(move->box, source->entry.part, entry.part, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
-          fetch.runs.push_back({source->at + static_cast<std::uint64_t>(a * element), held.at + static_cast<std::uint64_t>(b * element),
-                                static_cast<std::uint64_t>(count * element)});
-        });
+        if (source == nullptr)
+          return Error(fmt::format("tensor {}: its source, rank {}, does not hold it",
+                                   entry.tensor.name, move->from_rank));
+        Fetch fetch{
+            static_cast<std::int32_t>(move->from_rank), !source->in_arena, !held.in_arena, {}};
+        each_run(move->box, source->entry.part, entry.part,
+                 [&](std::int64_t a, std::int64_t b, std::int64_t count) {
+                   fetch.runs.push_back({source->at + static_cast<std::uint64_t>(a * element),
+                                         held.at + static_cast<std::uint64_t>(b * element),
+                                         static_cast<std::uint64_t>(count * element)});
+                 });
         staged.fetches.push_back(std::move(fetch));
       }
     }
@@ -492,8 +541,10 @@ Result<void> Keeper::connect_all(Staged& staged) {
       if (!arena) return arena.error().while_doing(what);
       source = from_mapped(std::make_shared<const Arena>(std::move(*arena)));
     } else {
-      if (endpoint.tcp.empty()) return Error(fmt::format("{}: it is on another host and does not listen there", what));
-      auto channel = Channel::connect_tcp(endpoint.tcp, options_.key, within(std::chrono::seconds(10)));
+      if (endpoint.tcp.empty())
+        return Error(fmt::format("{}: it is on another host and does not listen there", what));
+      auto channel =
+          Channel::connect_tcp(endpoint.tcp, options_.key, within(std::chrono::seconds(10)));
       if (!channel) return channel.error().while_doing(what);
       source = from_network(std::make_shared<Channel>(std::move(*channel)), fetch.from_program);
     }
@@ -509,14 +560,19 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
   std::unique_lock lock(mutex_);
   if (staged_ == nullptr) return Error("no epoch is prepared");
   if (staged_->prepare.old_rank < 0) return Writer().put(kNoStep).take();
-  if (program_ == nullptr && is_torn_) return Error("the program of this rank died within a step; its state cannot be used");
+  if (program_ == nullptr && is_torn_)
+    return Error("the program of this rank died within a step; its state cannot be used");
   if (program_ == nullptr) return Writer().put(step_).take();
   Peer* program = program_;
   page().stop_at = step;
-  const bool over = changed_.wait_for(lock, limit, [&] { return stopping_ || staged_ == nullptr || program_ != program || program->is_quiesced; });
+  const bool over = changed_.wait_for(lock, limit, [&] {
+    return stopping_ || staged_ == nullptr || program_ != program || program->is_quiesced;
+  });
   if (program_ == program && program->is_quiesced) return Writer().put(program->step).take();
   page().stop_at = 0;
-  if (!over) return Error(fmt::format("the program did not stop at step {} within {} ms", step, limit.count()));
+  if (!over)
+    return Error(
+        fmt::format("the program did not stop at step {} within {} ms", step, limit.count()));
   if (staged_ == nullptr || stopping_) return Error(kCalledOff);
   if (!is_torn_) return Writer().put(step_).take();
   return Error("the program of this rank died within a step; its state cannot be used");
@@ -533,7 +589,8 @@ Result<std::string> Keeper::move() {
     staged->is_busy = true;
     new_program = staged->program != nullptr ? staged->program->pid : 0;
   }
-  // Nobody else touches what is staged while it moves: abort and the leave of a program wait for, or ask, this thread.
+  // Nobody else touches what is staged while it moves: abort and the leave of a program wait for,
+  // or ask, this thread.
   Moved moved;
   std::map<std::string, std::uint64_t> by_path;
   std::vector<std::uint64_t> expected;
@@ -547,7 +604,8 @@ Result<std::string> Keeper::move() {
     }
     if (!good) break;
     Transport& source = *staged->sources.at({fetch.rank, fetch.from_program});
-    const auto hash = source.fetch(fetch.runs, fetch.to_program ? memory : arena, staged->prepare.verify);
+    const auto hash =
+        source.fetch(fetch.runs, fetch.to_program ? memory : arena, staged->prepare.verify);
     if (!hash) {
       good = hash.error().while_doing(fmt::format("moving state from old rank {}", fetch.rank));
       break;
@@ -562,7 +620,9 @@ Result<std::string> Keeper::move() {
     const auto found = (fetch.to_program ? memory : arena).hash_of(fetch.runs);
     if (!found) good = found.error();
     else if (*found != expected[i])
-      good = Error(fmt::format("state from old rank {} has checksum {:016x} here; there it is {:016x}", fetch.rank, *found, expected[i]));
+      good =
+          Error(fmt::format("state from old rank {} has checksum {:016x} here; there it is {:016x}",
+                            fetch.rank, *found, expected[i]));
   }
   moved.verify_s = since(start);
   if (staged->kept_bytes > 0) by_path["in place"] = staged->kept_bytes;
@@ -571,7 +631,8 @@ Result<std::string> Keeper::move() {
   staged->is_busy = false;
   if (good.ok() && staged->is_over) good = Error(kCalledOff);
   // Its own thread may not have noticed yet.
-  if (good.ok() && new_program != 0 && (staged->program == nullptr || has_left(staged->program->channel)))
+  if (good.ok() && new_program != 0 &&
+      (staged->program == nullptr || has_left(staged->program->channel)))
     good = Error("the program of the new epoch has died");
   if (good.ok()) staged->is_moved = true;
   else if (staged->is_over) drop_staged();
@@ -583,7 +644,8 @@ Result<std::string> Keeper::move() {
 Result<std::string> Keeper::request(std::string_view body) {
   Reader reader(body);
   const auto wish = reader.get<std::uint64_t>();
-  if (!reader.done() || (wish != kStopWish && wish != kCheckpointWish)) return Error("a program can be asked to stop (2) or to write a checkpoint (3)");
+  if (!reader.done() || (wish != kStopWish && wish != kCheckpointWish))
+    return Error("a program can be asked to stop (2) or to write a checkpoint (3)");
   std::lock_guard lock(mutex_);
   if (program_ == nullptr) return Error("no program trains here");
   page().wish = wish;
@@ -603,9 +665,12 @@ Result<std::string> Keeper::commit(std::string_view body) {
   const auto epoch = reader.get<std::uint64_t>(), step = reader.get<std::uint64_t>();
   std::lock_guard lock(mutex_);
   if (!reader.done()) return Error("a commit needs the epoch's number and its step");
-  if (staged_ == nullptr && epoch == epoch_) return std::string();  // said again, by a coordinator that does not know
-  if (staged_ == nullptr || staged_->prepare.epoch != epoch) return Error(fmt::format("epoch {} is not prepared here", epoch));
-  if (!staged_->is_moved) return Error(fmt::format("the state of epoch {} has not been moved", epoch));
+  if (staged_ == nullptr && epoch == epoch_)
+    return std::string();  // said again, by a coordinator that does not know
+  if (staged_ == nullptr || staged_->prepare.epoch != epoch)
+    return Error(fmt::format("epoch {} is not prepared here", epoch));
+  if (!staged_->is_moved)
+    return Error(fmt::format("the state of epoch {} has not been moved", epoch));
   const std::unique_ptr<Staged> staged = std::move(staged_);
   std::vector<Held> old = std::move(table_);
   table_ = staged->table;

@@ -20,19 +20,23 @@
 
 namespace swell::runtime {
 
-/// Keeps one rank's training state over the epochs of its programs: owns the arena, tells programs where their tensors
-/// stand, fetches what the next epoch needs, and commits or aborts it. Lives in the shim. Its threads serve programs and
-/// other shims of this user over a Unix socket, and other nodes' over TCP.
+/// Keeps one rank's training state over the epochs of its programs: owns the arena, tells programs
+/// where their tensors stand, fetches what the next epoch needs, and commits or aborts it. Lives in
+/// the shim. Its threads serve programs and other shims of this user over a Unix socket, and other
+/// nodes' over TCP.
 ///
-/// What it promises: until the commit, what the committed epoch holds is neither freed nor written; an abort, the
-/// death of a program that waits in adopt, or of a coordinator before all has moved, leaves it as it was.
+/// What it promises: until the commit, what the committed epoch holds is neither freed nor written;
+/// an abort, the death of a program that waits in adopt, or of a coordinator before all has moved,
+/// leaves it as it was.
 class Keeper {
  public:
   struct Options {
-    std::string unix_socket;        ///< its folder is made with mode 0700
-    std::string tcp_host;           ///< a numeric address to listen on; empty: no connections from other nodes
-    std::string key;                ///< the job's, at least 16 bytes; needed with tcp_host
-    std::string host;               ///< of which host it is; empty: by the boot of this one. Equal hosts share memory
+    std::string unix_socket;  ///< its folder is made with mode 0700
+    std::string
+        tcp_host;     ///< a numeric address to listen on; empty: no connections from other nodes
+    std::string key;  ///< the job's, at least 16 bytes; needed with tcp_host
+    std::string
+        host;  ///< of which host it is; empty: by the boot of this one. Equal hosts share memory
     std::uint64_t arena_bytes = 0;  ///< address space: memory is taken as it is written
   };
   /// Listens, and begins to serve. The error names what could not be had.
@@ -75,9 +79,10 @@ class Keeper {
     Prepare prepare;
     std::vector<Held> table;
     std::vector<Fetch> fetches;
-    std::map<std::pair<std::int32_t, bool>, std::unique_ptr<Transport>> sources;  ///< by old rank and whether of its program
+    /// By old rank and whether of its program.
+    std::map<std::pair<std::int32_t, bool>, std::unique_ptr<Transport>> sources;
     std::uint64_t digest = 0, extra_bytes = 0, kept_bytes = 0;
-    Peer* program = nullptr;      ///< that waits in adopt; nullptr: this shim is not in the new plan
+    Peer* program = nullptr;  ///< that waits in adopt; nullptr: this shim is not in the new plan
     Peer* coordinator = nullptr;
     bool is_busy = false, is_moved = false, is_over = false;
   };
@@ -92,7 +97,8 @@ class Keeper {
   Result<std::string> wait_ready(std::string_view body);
   Result<std::string> begin(std::string_view body);
   Result<std::string> prepare(Peer& peer, std::string_view body);
-  Result<void> place_all(Staged& staged, const World& to, const std::vector<Move>& moves, const World& from);
+  Result<void> place_all(Staged& staged, const World& to, const std::vector<Move>& moves,
+                         const World& from);
   Result<void> connect_all(Staged& staged);
   Result<std::string> quiesce(std::string_view body);
   Result<std::string> move();
@@ -123,10 +129,10 @@ class Keeper {
   Extents extents_;
   std::map<std::uint64_t, Extent> taken_;
   std::uint64_t epoch_ = 0;
-  std::vector<Held> table_;         ///< of the committed epoch
-  Peer* program_ = nullptr;         ///< that trains it
+  std::vector<Held> table_;  ///< of the committed epoch
+  Peer* program_ = nullptr;  ///< that trains it
   bool has_state_ = false, is_torn_ = false;
-  std::uint64_t step_ = 0;          ///< of the state, where no program trains
+  std::uint64_t step_ = 0;  ///< of the state, where no program trains
   std::unique_ptr<Staged> staged_;
   bool stopping_ = false;
 };

@@ -13,7 +13,9 @@ std::uint64_t cost_of_kib(double bytes_per_s) {
   return static_cast<std::uint64_t>(std::min(1024e12 / bytes_per_s, kLongest));
 }
 
-std::uint64_t cost_of(std::int64_t bytes, std::uint64_t per_kib) noexcept { return (static_cast<std::uint64_t>(bytes) * per_kib) >> 10; }
+std::uint64_t cost_of(std::int64_t bytes, std::uint64_t per_kib) noexcept {
+  return (static_cast<std::uint64_t>(bytes) * per_kib) >> 10;
+}
 
 }  // namespace
 
@@ -28,8 +30,10 @@ Links::Links(const cluster::Cluster& cluster, const std::vector<Place>& places) 
     }
     const cluster::Node& node = cluster.node(place.node);
     const double share = node.network_bytes_per_s / static_cast<double>(node.gpus.size());
-    devices_.push_back({static_cast<std::uint32_t>(nodes.size() - 1),
-                        cost_of_kib(cluster.type(cluster.type_of({place.node, place.device})).link_bytes_per_s), cost_of_kib(share)});
+    devices_.push_back(
+        {static_cast<std::uint32_t>(nodes.size() - 1),
+         cost_of_kib(cluster.type(cluster.type_of({place.node, place.device})).link_bytes_per_s),
+         cost_of_kib(share)});
     members_.back().push_back(number);
     alone_.push_back({number});
   }
@@ -37,7 +41,8 @@ Links::Links(const cluster::Cluster& cluster, const std::vector<Place>& places) 
   between_.resize(nodes_ * nodes_);
   for (std::size_t a = 0; a < nodes_; ++a)
     for (std::size_t b = 0; b < nodes_; ++b)
-      if (a != b) between_[a * nodes_ + b] = cost_of_kib(cluster.node_bandwidth(nodes[a], nodes[b]));
+      if (a != b)
+        between_[a * nodes_ + b] = cost_of_kib(cluster.node_bandwidth(nodes[a], nodes[b]));
   loads_.resize(4 * devices_.size() + 2 * nodes_);
 }
 
@@ -55,21 +60,25 @@ Links::Path Links::path(std::uint32_t from, std::uint32_t to, std::int64_t bytes
 }
 
 void Links::add(const Path& path) noexcept {
-  for (std::size_t i = 0; i < static_cast<std::size_t>(path.count); ++i) loads_[path.link[i]] += path.cost[i];
+  for (std::size_t i = 0; i < static_cast<std::size_t>(path.count); ++i)
+    loads_[path.link[i]] += path.cost[i];
 }
 
 void Links::remove(const Path& path) noexcept {
-  for (std::size_t i = 0; i < static_cast<std::size_t>(path.count); ++i) loads_[path.link[i]] -= path.cost[i];
+  for (std::size_t i = 0; i < static_cast<std::size_t>(path.count); ++i)
+    loads_[path.link[i]] -= path.cost[i];
 }
 
 std::uint64_t Links::after(const Path& path) const noexcept {
   std::uint64_t max = 0;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(path.count); ++i) max = std::max(max, loads_[path.link[i]] + path.cost[i]);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(path.count); ++i)
+    max = std::max(max, loads_[path.link[i]] + path.cost[i]);
   return max;
 }
 
 std::uint32_t Links::busiest() const noexcept {
-  return static_cast<std::uint32_t>(std::max_element(loads_.begin(), loads_.end()) - loads_.begin());
+  return static_cast<std::uint32_t>(std::max_element(loads_.begin(), loads_.end()) -
+                                    loads_.begin());
 }
 
 bool Links::is_outgoing(std::uint32_t link) const noexcept { return link % 2 == 0; }

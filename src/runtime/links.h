@@ -11,9 +11,9 @@
 
 namespace swell::runtime {
 
-/// How long the links between devices are busy, in whole picoseconds, so that every rank computes the same. A transfer
-/// within a node loads the sender's and the receiver's device link; one between nodes their shares of the network
-/// cards and both nodes' network.
+/// How long the links between devices are busy, in whole picoseconds, so that every rank computes
+/// the same. A transfer within a node loads the sender's and the receiver's device link; one
+/// between nodes their shares of the network cards and both nodes' network.
 class Links {
  public:
   /// At most this many bytes a transfer.
@@ -44,7 +44,9 @@ class Links {
   const std::vector<std::uint32_t>& devices_of(std::uint32_t link) const noexcept;
 
  private:
-  std::uint64_t cost_between(std::uint32_t a, std::uint32_t b) const noexcept { return between_[a * nodes_ + b]; }
+  std::uint64_t cost_between(std::uint32_t a, std::uint32_t b) const noexcept {
+    return between_[a * nodes_ + b];
+  }
   struct Device {
     std::uint32_t node;
     std::uint64_t link_cost, share_cost;  ///< picoseconds a KiB
@@ -53,7 +55,8 @@ class Links {
   std::vector<Device> devices_;
   std::vector<std::uint64_t> between_;  ///< picoseconds a KiB from node to node
   std::size_t nodes_ = 0;
-  std::vector<std::uint64_t> loads_;    ///< by device: link out, in, share out, in; then by node: out, in
+  /// By device: link out, in, share out, in; then by node: out, in.
+  std::vector<std::uint64_t> loads_;
   std::vector<std::vector<std::uint32_t>> members_;  ///< devices by node
   std::vector<std::vector<std::uint32_t>> alone_;    ///< a list of one a device
 };

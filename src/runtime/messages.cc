@@ -20,18 +20,23 @@ Shape get_shape(Reader& reader) {
   const auto dims = reader.get<std::uint32_t>();
   if (dims > kMaxDims) reader.fail();
   Shape shape;
-  for (std::uint32_t d = 0; reader.good() && d < dims; ++d) shape.push_back(reader.get<std::int64_t>());
+  for (std::uint32_t d = 0; reader.good() && d < dims; ++d)
+    shape.push_back(reader.get<std::int64_t>());
   return shape;
 }
 
 void put(Writer& writer, const Entry& entry) {
-  writer.text(entry.tensor.name).put(static_cast<std::int32_t>(entry.tensor.layer)).put(entry.tensor.kind).put(entry.tensor.dtype);
+  writer.text(entry.tensor.name)
+      .put(static_cast<std::int32_t>(entry.tensor.layer))
+      .put(entry.tensor.kind)
+      .put(entry.tensor.dtype);
   writer.put<std::uint8_t>(entry.tensor.optional);
   put(writer, entry.tensor.shape);
   put(writer, entry.part.begin);
   put(writer, entry.part.end);
   writer.put(entry.part.flat_begin).put(entry.part.flat_end).text(entry.alias_of);
-  writer.put(static_cast<std::uint64_t>(entry.address)).put(static_cast<std::int32_t>(entry.device));
+  writer.put(static_cast<std::uint64_t>(entry.address))
+      .put(static_cast<std::int32_t>(entry.device));
 }
 
 Entry get_entry(Reader& reader) {
@@ -53,7 +58,9 @@ Entry get_entry(Reader& reader) {
   entry.address = reader.get<std::uint64_t>();
   entry.device = reader.get<std::int32_t>();
   // Products of what passes here cannot overflow.
-  if (reader.good() && (!element_count(entry.tensor.shape) || !check(entry.part, entry.tensor.shape))) reader.fail();
+  if (reader.good() &&
+      (!element_count(entry.tensor.shape) || !check(entry.part, entry.tensor.shape)))
+    reader.fail();
   return entry;
 }
 
@@ -63,7 +70,8 @@ void put(Writer& writer, const std::vector<Entry>& entries) {
 }
 std::vector<Entry> get_entries(Reader& reader) {
   std::vector<Entry> entries;
-  for (auto left = reader.count(kEntryBytes); reader.good() && left > 0; --left) entries.push_back(get_entry(reader));
+  for (auto left = reader.count(kEntryBytes); reader.good() && left > 0; --left)
+    entries.push_back(get_entry(reader));
   return entries;
 }
 
@@ -87,7 +95,10 @@ std::vector<Held> get_table(Reader& reader) {
 }
 
 void put(Writer& writer, const Endpoint& endpoint) {
-  writer.text(endpoint.host).text(endpoint.unix_socket).text(endpoint.tcp).put(endpoint.program_pid);
+  writer.text(endpoint.host)
+      .text(endpoint.unix_socket)
+      .text(endpoint.tcp)
+      .put(endpoint.program_pid);
 }
 Endpoint get_endpoint(Reader& reader) {
   Endpoint endpoint;
@@ -140,7 +151,10 @@ Result<std::pair<std::uint64_t, std::vector<Held>>> read_table(std::string_view 
 
 std::string write(const Status& status) {
   Writer writer;
-  writer.put(status.epoch).put(status.prepared).put<std::uint8_t>(status.has_program).put<std::uint8_t>(status.has_waiting);
+  writer.put(status.epoch)
+      .put(status.prepared)
+      .put<std::uint8_t>(status.has_program)
+      .put<std::uint8_t>(status.has_waiting);
   writer.put<std::uint8_t>(status.is_moved).put<std::uint8_t>(status.is_quiesced).put(status.step);
   put(writer, status.endpoint);
   return writer.take();
@@ -161,7 +175,10 @@ Result<Status> read_status(std::string_view body) {
 
 std::string write(const Prepare& prepare) {
   Writer writer;
-  writer.put(prepare.epoch).text(prepare.cluster).put<std::uint8_t>(prepare.verify).put(prepare.max_extra_bytes);
+  writer.put(prepare.epoch)
+      .text(prepare.cluster)
+      .put<std::uint8_t>(prepare.verify)
+      .put(prepare.max_extra_bytes);
   writer.put(prepare.old_rank).put(prepare.new_rank);
   writer.put(static_cast<std::uint32_t>(prepare.from.size()));
   for (const OldRank& rank : prepare.from) {
@@ -194,12 +211,17 @@ Result<Prepare> read_prepare(std::string_view body) {
     const Place place = get_place(reader);
     prepare.to.push_back({place, get_entries(reader)});
   }
-  const auto in = [](std::int32_t rank, std::size_t count) { return rank >= -1 && rank < static_cast<std::int64_t>(count); };
-  if (!in(prepare.old_rank, prepare.from.size()) || !in(prepare.new_rank, prepare.to.size())) reader.fail();
+  const auto in = [](std::int32_t rank, std::size_t count) {
+    return rank >= -1 && rank < static_cast<std::int64_t>(count);
+  };
+  if (!in(prepare.old_rank, prepare.from.size()) || !in(prepare.new_rank, prepare.to.size()))
+    reader.fail();
   return whole(reader, std::move(prepare), "two plans");
 }
 
-std::string write(const Prepared& prepared) { return Writer().put(prepared.digest).put(prepared.extra_bytes).take(); }
+std::string write(const Prepared& prepared) {
+  return Writer().put(prepared.digest).put(prepared.extra_bytes).take();
+}
 Result<Prepared> read_prepared(std::string_view body) {
   Reader reader(body);
   Prepared prepared;
@@ -228,7 +250,10 @@ Result<Moved> read_moved(std::string_view body) {
 
 std::string write(const Adopted& adopted) {
   Writer writer;
-  writer.put(adopted.epoch).put(adopted.step).put<std::uint8_t>(adopted.fresh).put(static_cast<std::uint32_t>(adopted.places.size()));
+  writer.put(adopted.epoch)
+      .put(adopted.step)
+      .put<std::uint8_t>(adopted.fresh)
+      .put(static_cast<std::uint32_t>(adopted.places.size()));
   for (const auto& [in_arena, at] : adopted.places) writer.put<std::uint8_t>(in_arena).put(at);
   return writer.take();
 }

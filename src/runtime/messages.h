@@ -10,29 +10,29 @@
 #include "runtime/wire.h"
 #include "runtime/world.h"
 
-/// What programs, shims and the coordinator say to each other: docs/runtime.md, "Messages". Every question is answered by
-/// kDoneOp with the body given here, or by kRefusedOp with a sentence.
+/// What programs, shims and the coordinator say to each other: docs/runtime.md, "Messages". Every
+/// question is answered by kDoneOp with the body given here, or by kRefusedOp with a sentence.
 namespace swell::runtime {
 
 enum class Op : std::uint16_t {
   // A program asks its shim.
-  open = 1,     ///< {} -> {arena bytes u64}, and the arena's file descriptor
-  declare = 2,  ///< {entries; address 0: in the arena} -> {}
-  adopt = 3,    ///< {} -> once the epoch begins: Adopted
-  quiesced = 4, ///< {step u64} -> once it is decided: {1: switched, leave; 0: go on u8}
+  open = 1,      ///< {} -> {arena bytes u64}, and the arena's file descriptor
+  declare = 2,   ///< {entries; address 0: in the arena} -> {}
+  adopt = 3,     ///< {} -> once the epoch begins: Adopted
+  quiesced = 4,  ///< {step u64} -> once it is decided: {1: switched, leave; 0: go on u8}
   // The coordinator asks a shim.
-  status = 10,   ///< {} -> Status
+  status = 10,      ///< {} -> Status
   wait_ready = 11,  ///< {milliseconds u32}: until a program waits in adopt -> {its entries}
-  table = 12,    ///< {} -> {what the shim holds: epoch u64, holdings}
-  begin = 13,    ///< {epoch u64}: the state is new, made by the program -> {}
-  prepare = 14,  ///< Prepare -> Prepared
-  quiesce = 15,  ///< {step u64, milliseconds u32} -> {step u64; kNoStep: no program here}
-  move = 16,     ///< {} -> Moved
-  commit = 17,   ///< {epoch u64, step u64} -> {}
-  abort = 18,    ///< {} -> {}
-  request = 19,  ///< {kStopWish or kCheckpointWish u64} -> {}
+  table = 12,       ///< {} -> {what the shim holds: epoch u64, holdings}
+  begin = 13,       ///< {epoch u64}: the state is new, made by the program -> {}
+  prepare = 14,     ///< Prepare -> Prepared
+  quiesce = 15,     ///< {step u64, milliseconds u32} -> {step u64; kNoStep: no program here}
+  move = 16,        ///< {} -> Moved
+  commit = 17,      ///< {epoch u64, step u64} -> {}
+  abort = 18,       ///< {} -> {}
+  request = 19,     ///< {kStopWish or kCheckpointWish u64} -> {}
   // Another shim asks.
-  arena = 20,    ///< {} -> {arena bytes u64}, and its file descriptor; Unix sockets alone
+  arena = 20,      ///< {} -> {arena bytes u64}, and its file descriptor; Unix sockets alone
   read = kReadOp,  ///< runs -> their bytes
 };
 /// What a program is told that waits for an epoch that does not come.
@@ -48,20 +48,20 @@ struct Held {
 
 /// How to reach a shim.
 struct Endpoint {
-  std::string host;         ///< the boot of the machine it runs on: equal on one host
+  std::string host;  ///< the boot of the machine it runs on: equal on one host
   std::string unix_socket;
-  std::string tcp;          ///< "address:port"; empty: it does not listen
+  std::string tcp;  ///< "address:port"; empty: it does not listen
   std::int32_t program_pid = 0;
 };
 
 struct Status {
-  std::uint64_t epoch = 0;      ///< that is committed; 0: none
-  std::uint64_t prepared = 0;   ///< epoch that is being prepared; 0: none
-  bool has_program = false;     ///< one trains the committed epoch
-  bool has_waiting = false;     ///< one waits in adopt
-  bool is_moved = false;        ///< all of the prepared epoch's state is here
+  std::uint64_t epoch = 0;     ///< that is committed; 0: none
+  std::uint64_t prepared = 0;  ///< epoch that is being prepared; 0: none
+  bool has_program = false;    ///< one trains the committed epoch
+  bool has_waiting = false;    ///< one waits in adopt
+  bool is_moved = false;       ///< all of the prepared epoch's state is here
   bool is_quiesced = false;
-  std::uint64_t step = 0;       ///< last boundary that the program passed
+  std::uint64_t step = 0;  ///< last boundary that the program passed
   Endpoint endpoint;
 };
 
@@ -102,7 +102,8 @@ struct Moved {
 struct Adopted {
   std::uint64_t epoch = 0, step = 0;
   bool fresh = false;  ///< the program makes the state
-  std::vector<std::pair<bool, std::uint64_t>> places;  ///< by declared entry: in the arena, and where
+  /// By declared entry: in the arena, and where.
+  std::vector<std::pair<bool, std::uint64_t>> places;
 };
 
 std::string write(const std::vector<Entry>& entries);
@@ -123,6 +124,7 @@ Result<Moved> read_moved(std::string_view body);
 Result<Adopted> read_adopted(std::string_view body);
 
 /// Sends a question and waits for its answer; a refusal is an error with its sentence.
-Result<Message> ask(Channel& channel, Op op, std::string_view body, Deadline deadline = Deadline::max());
+Result<Message> ask(Channel& channel, Op op, std::string_view body,
+                    Deadline deadline = Deadline::max());
 
 }  // namespace swell::runtime

@@ -18,17 +18,23 @@ const char* to_text(Nearness nearness) noexcept {
 }
 
 std::int64_t MigrationSummary::network_bytes() const noexcept {
-  return bytes[static_cast<int>(Nearness::rail)] + bytes[static_cast<int>(Nearness::rack)] + bytes[static_cast<int>(Nearness::far)];
+  return bytes[static_cast<int>(Nearness::rail)] + bytes[static_cast<int>(Nearness::rack)] +
+         bytes[static_cast<int>(Nearness::far)];
 }
-std::int64_t MigrationSummary::moved_bytes() const noexcept { return network_bytes() + bytes[static_cast<int>(Nearness::node)]; }
+std::int64_t MigrationSummary::moved_bytes() const noexcept {
+  return network_bytes() + bytes[static_cast<int>(Nearness::node)];
+}
 std::int64_t MigrationSummary::total_bytes() const noexcept {
-  return moved_bytes() + bytes[static_cast<int>(Nearness::in_place)] + bytes[static_cast<int>(Nearness::device)];
+  return moved_bytes() + bytes[static_cast<int>(Nearness::in_place)] +
+         bytes[static_cast<int>(Nearness::device)];
 }
 
 namespace {
 
-/// Whether `to` can be memory of `from` as it stands: all its elements one after the other there, and room for its padding.
-bool is_one_run(const Part& from, const std::vector<Box>& from_boxes, const Part& to, const std::vector<Box>& to_boxes) {
+/// Whether `to` can be memory of `from` as it stands: all its elements one after the other there,
+/// and room for its padding.
+bool is_one_run(const Part& from, const std::vector<Box>& from_boxes, const Part& to,
+                const std::vector<Box>& to_boxes) {
   std::optional<std::int64_t> shift;
   std::int64_t found = 0, wanted = 0;
   bool one = true;
@@ -38,7 +44,8 @@ bool is_one_run(const Part& from, const std::vector<Box>& from_boxes, const Part
       const auto both = common(box, other);
       if (!both) continue;
       found += both->elements();
-      // Runs rise in both: equal shifts at a block's two ends are equal shifts throughout, if it is one run in the new part.
+      // Runs rise in both: equal shifts at a block's two ends are equal shifts throughout, if it is
+      // one run in the new part.
       each_run(*both, from, to, [&](std::int64_t in_from, std::int64_t in_to, std::int64_t) {
         if (!shift) shift = in_from - in_to;
         one = one && *shift == in_from - in_to;
@@ -49,11 +56,13 @@ bool is_one_run(const Part& from, const std::vector<Box>& from_boxes, const Part
   return found == wanted && wanted > 0 && *shift >= 0 && *shift + to.elements() <= from.elements();
 }
 
-/// Whether two parts of one tensor cannot share an element; a quick test, which may say no where it is so.
+/// Whether two parts of one tensor cannot share an element; a quick test, which may say no where it
+/// is so.
 bool are_apart(const Part& a, const Part& b) {
   for (std::size_t d = 0; d < a.begin.size(); ++d)
     if (a.begin[d] >= b.end[d] || b.begin[d] >= a.end[d]) return true;
-  return a.begin == b.begin && a.end == b.end && (a.flat_begin >= b.flat_end || b.flat_begin >= a.flat_end);
+  return a.begin == b.begin && a.end == b.end &&
+         (a.flat_begin >= b.flat_end || b.flat_begin >= a.flat_end);
 }
 
 /// Cuts along the outermost dimensions until no block has more than `max` elements.
@@ -87,7 +96,8 @@ struct Source {
 };
 
 /// The values of `part`, cut so that each old part holds all of a block or nothing.
-std::vector<Atom> cut_by_sources(const Part& part, const std::vector<Source>& sources, const World& from) {
+std::vector<Atom> cut_by_sources(const Part& part, const std::vector<Source>& sources,
+                                 const World& from) {
   std::vector<Atom> atoms, next;
   for (const Box& box : boxes_of(part)) atoms.push_back({box, {}});
   std::vector<Box> rest;
@@ -118,11 +128,12 @@ Result<void> check_places(const World& world, const cluster::Cluster& cluster, c
   for (std::size_t rank = 0; rank < world.ranks().size(); ++rank) {
     const Place& place = world.ranks()[rank];
     if (place.node < 0 || place.node >= static_cast<int>(cluster.nodes().size()))
-      return Error(fmt::format("rank {} of the {} plan is on node {}; the cluster has {}", rank, which, place.node, cluster.nodes().size()));
+      return Error(fmt::format("rank {} of the {} plan is on node {}; the cluster has {}", rank,
+                               which, place.node, cluster.nodes().size()));
     const std::size_t devices = cluster.node(place.node).gpus.size();
     if (place.device < 0 || static_cast<std::size_t>(place.device) >= devices)
-      return Error(fmt::format("rank {} of the {} plan is on device {} of node {}, which has {}", rank, which, place.device,
-                               cluster.node(place.node).name, devices));
+      return Error(fmt::format("rank {} of the {} plan is on device {} of node {}, which has {}",
+                               rank, which, place.device, cluster.node(place.node).name, devices));
   }
   return {};
 }
@@ -138,8 +149,12 @@ std::vector<Place> all_places(const World& a, const World& b) {
 /// One planning: works out what has to move, chooses sources, and evens the links out.
 class Migrator {
  public:
-  Migrator(const World& from, const World& to, const cluster::Cluster& cluster, MigrationOptions options)
-      : from_(from), to_(to), cluster_(cluster), links_(cluster, all_places(from, to)),
+  Migrator(const World& from, const World& to, const cluster::Cluster& cluster,
+           MigrationOptions options)
+      : from_(from),
+        to_(to),
+        cluster_(cluster),
+        links_(cluster, all_places(from, to)),
         max_bytes_(std::clamp<std::int64_t>(options.max_move_bytes, 8, Links::kMaxBytes)) {
     for (const Place& place : from.ranks()) from_device_.push_back(links_.number_of(place));
     for (const Place& place : to.ranks()) to_device_.push_back(links_.number_of(place));
@@ -170,25 +185,33 @@ class Migrator {
       for (const auto& [alias, name] : to_.aliases())
         if (old == nullptr && name == tensor.info.name) old = from_.find(alias);
     if (old == nullptr && tensor.info.optional) return {};
-    if (old == nullptr) return Error(fmt::format("tensor {} is in no rank of the old plan; only an optional tensor may be new", tensor.info.name));
+    if (old == nullptr)
+      return Error(
+          fmt::format("tensor {} is in no rank of the old plan; only an optional tensor may be new",
+                      tensor.info.name));
     if (old->info.shape != tensor.info.shape || old->info.dtype != tensor.info.dtype)
-      return Error(fmt::format("tensor {} has another shape or dtype in the old plan; both plans must train the same model", tensor.info.name));
+      return Error(fmt::format(
+          "tensor {} has another shape or dtype in the old plan; both plans must train the same model",
+          tensor.info.name));
     const auto key = std::make_tuple(old->layout, tensor.layout, element, tensor.info.shape);
-    const auto [at, added] = recut_numbers_.try_emplace(key, static_cast<std::uint32_t>(made_.recuts_.size()));
-    if (added) made_.recuts_.push_back(recut(from_.layout_of(*old), to_.layout_of(tensor), element));
+    const auto [at, added] =
+        recut_numbers_.try_emplace(key, static_cast<std::uint32_t>(made_.recuts_.size()));
+    if (added)
+      made_.recuts_.push_back(recut(from_.layout_of(*old), to_.layout_of(tensor), element));
     const Recut& recut = made_.recuts_[at->second];
-    made_.pairs_.push_back({index, static_cast<std::uint32_t>(old - from_.tensors().data()), at->second,
-                            static_cast<std::uint32_t>(made_.choices_.size())});
+    made_.pairs_.push_back({index, static_cast<std::uint32_t>(old - from_.tensors().data()),
+                            at->second, static_cast<std::uint32_t>(made_.choices_.size())});
     made_.choices_.resize(made_.choices_.size() + recut.open.size());
     return {};
   }
 
-  Recut recut(const World::Layout& old_layout, const World::Layout& new_layout, std::int64_t element) {
+  Recut recut(const World::Layout& old_layout, const World::Layout& new_layout,
+              std::int64_t element) {
     std::map<std::uint32_t, std::vector<std::uint32_t>> old_parts, new_parts;
     for (const Holding& holding : old_layout) old_parts[holding.part].push_back(holding.rank);
     for (const Holding& holding : new_layout) new_parts[holding.part].push_back(holding.rank);
     std::vector<Source> sources;
-    std::map<std::uint32_t, std::vector<std::size_t>> by_device;  // places in `sources`
+    std::map<std::uint32_t, std::vector<std::size_t>> by_device;   // places in `sources`
     std::map<std::uint32_t, std::vector<std::uint32_t>> ranks_on;  // the same length: which rank
     for (auto& [part, ranks] : old_parts) {
       for (std::uint32_t rank : ranks) {
@@ -198,7 +221,8 @@ class Migrator {
       sources.push_back({part, boxes_of(from_.part(part)), std::move(ranks)});
     }
     Recut made;
-    std::set<std::pair<std::uint32_t, std::uint32_t>> handed_over;  // old rank and part: memory has one heir
+    std::set<std::pair<std::uint32_t, std::uint32_t>>
+        handed_over;  // old rank and part: memory has one heir
     for (const auto& [part, ranks] : new_parts) {
       const Part& wanted = to_.part(part);
       const std::vector<Box> boxes = boxes_of(wanted);
@@ -211,11 +235,14 @@ class Migrator {
           for (std::size_t i = 0; i < mine->second.size() && !kept; ++i) {
             const Source& source = sources[mine->second[i]];
             const std::uint32_t holder = ranks_on[device][i];
-            if (handed_over.contains({holder, source.part}) || !is_one_run(from_.part(source.part), source.boxes, wanted, boxes)) continue;
+            if (handed_over.contains({holder, source.part}) ||
+                !is_one_run(from_.part(source.part), source.boxes, wanted, boxes))
+              continue;
             handed_over.insert({holder, source.part});
             kept = true;
             for (const Box& box : boxes) {
-              made.needs.push_back({box, box.elements(), rank, part, static_cast<std::uint32_t>(made.candidates.size()), 1});
+              made.needs.push_back({box, box.elements(), rank, part,
+                                    static_cast<std::uint32_t>(made.candidates.size()), 1});
               made.candidates.push_back({holder, source.part, Nearness::in_place});
             }
           }
@@ -235,28 +262,37 @@ class Migrator {
     return made;
   }
 
-  void add_need(Recut& made, const Atom& atom, const std::vector<Source>& sources, std::uint32_t rank, std::uint32_t part) {
+  void add_need(Recut& made, const Atom& atom, const std::vector<Source>& sources,
+                std::uint32_t rank, std::uint32_t part) {
     const Place& here = to_.ranks()[rank];
     const auto first = static_cast<std::uint32_t>(made.candidates.size());
     double best = 0;  // between nodes
     for (std::size_t s : atom.sources)
       for (std::uint32_t holder : sources[s].ranks) {
         const Place& there = from_.ranks()[holder];
-        if (there.node != here.node) best = std::max(best, cluster_.node_bandwidth(there.node, here.node));
+        if (there.node != here.node)
+          best = std::max(best, cluster_.node_bandwidth(there.node, here.node));
       }
     for (std::size_t s : atom.sources)
-      for (std::uint32_t holder : sources[s].ranks) made.candidates.push_back({holder, sources[s].part, nearness(from_.ranks()[holder], here, best)});
-    std::sort(made.candidates.begin() + first, made.candidates.end(), [](const Candidate& a, const Candidate& b) {
-      return std::tie(a.nearness, a.rank, a.part) < std::tie(b.nearness, b.rank, b.part);
-    });
+      for (std::uint32_t holder : sources[s].ranks)
+        made.candidates.push_back(
+            {holder, sources[s].part, nearness(from_.ranks()[holder], here, best)});
+    std::sort(made.candidates.begin() + first, made.candidates.end(),
+              [](const Candidate& a, const Candidate& b) {
+                return std::tie(a.nearness, a.rank, a.part) < std::tie(b.nearness, b.rank, b.part);
+              });
     // Of two copies on one rank the first serves; a copy on this device leaves no choice.
-    auto last = std::unique(made.candidates.begin() + first, made.candidates.end(),
-                            [](const Candidate& a, const Candidate& b) { return a.rank == b.rank; });
-    if (made.candidates[first].nearness == Nearness::device) last = made.candidates.begin() + first + 1;
-    if (last - (made.candidates.begin() + first) > 0xffff) last = made.candidates.begin() + first + 0xffff;
+    auto last =
+        std::unique(made.candidates.begin() + first, made.candidates.end(),
+                    [](const Candidate& a, const Candidate& b) { return a.rank == b.rank; });
+    if (made.candidates[first].nearness == Nearness::device)
+      last = made.candidates.begin() + first + 1;
+    if (last - (made.candidates.begin() + first) > 0xffff)
+      last = made.candidates.begin() + first + 0xffff;
     made.candidates.erase(last, made.candidates.end());
     const auto count = static_cast<std::uint32_t>(made.candidates.size()) - first;
-    if (made.candidates[first].nearness != Nearness::device) made.open.push_back(static_cast<std::uint32_t>(made.needs.size()));
+    if (made.candidates[first].nearness != Nearness::device)
+      made.open.push_back(static_cast<std::uint32_t>(made.needs.size()));
     made.needs.push_back({atom.box, atom.box.elements(), rank, part, first, count});
   }
 
@@ -269,7 +305,8 @@ class Migrator {
   }
 
   Links::Path path(const Pair& pair, const Need& need, const Candidate& from) const {
-    return links_.path(from_device_[from.rank], to_device_[need.to_rank], need.elements * made_.element_bytes_[pair.tensor]);
+    return links_.path(from_device_[from.rank], to_device_[need.to_rank],
+                       need.elements * made_.element_bytes_[pair.tensor]);
   }
 
   /// The least busy of the nearest holders, for each block in turn.
@@ -285,7 +322,8 @@ class Migrator {
         std::uint16_t best = 0;
         Links::Path best_path = path(pair, need, candidates[0]);
         std::uint64_t best_load = links_.after(best_path);
-        for (std::uint16_t c = 1; c < need.count && candidates[c].nearness == candidates[0].nearness; ++c) {
+        for (std::uint16_t c = 1;
+             c < need.count && candidates[c].nearness == candidates[0].nearness; ++c) {
           const Links::Path other = path(pair, need, candidates[c]);
           const std::uint64_t load = links_.after(other);
           if (load >= best_load) continue;
@@ -297,7 +335,8 @@ class Migrator {
         const std::size_t choice = pair.first_choice + i;
         made_.choices_[choice] = best;
         if (need.count < 2) continue;
-        by_sender_[from_device_[candidates[best].rank]].push_back({p, static_cast<std::uint32_t>(i)});
+        by_sender_[from_device_[candidates[best].rank]].push_back(
+            {p, static_cast<std::uint32_t>(i)});
         by_receiver_[to_device_[need.to_rank]].push_back({p, static_cast<std::uint32_t>(i)});
       }
     }
@@ -307,15 +346,16 @@ class Migrator {
     std::uint32_t pair, open;
   };
 
-  /// Gives transfers of the busiest link to other holders while that makes it less busy. Bounded by a count, not by a clock,
-  /// so that every rank stops at the same place.
+  /// Gives transfers of the busiest link to other holders while that makes it less busy. Bounded by
+  /// a count, not by a clock, so that every rank stops at the same place.
   void even_out() {
     std::int64_t tries = 200'000;
     for (bool better = true; better && tries > 0;) {
       better = false;
       const std::uint32_t link = links_.busiest();
       for (std::uint32_t device : links_.devices_of(link)) {
-        std::vector<Choice>& list = links_.is_outgoing(link) ? by_sender_[device] : by_receiver_[device];
+        std::vector<Choice>& list =
+            links_.is_outgoing(link) ? by_sender_[device] : by_receiver_[device];
         for (std::size_t i = 0; i < list.size() && tries > 0; ++i) {
           const Choice choice = list[i];
           const Pair& pair = made_.pairs_[choice.pair];
@@ -326,7 +366,9 @@ class Migrator {
           // A list of senders may name a transfer that another holder has taken over since.
           if (links_.is_outgoing(link) && from_device_[candidates[chosen].rank] != device) continue;
           const Links::Path now = path(pair, need, candidates[chosen]);
-          if (std::find(now.link.begin(), now.link.begin() + now.count, link) == now.link.begin() + now.count) continue;
+          if (std::find(now.link.begin(), now.link.begin() + now.count, link) ==
+              now.link.begin() + now.count)
+            continue;
           const std::uint64_t limit = links_.load(link);
           links_.remove(now);
           std::uint16_t best = chosen;
@@ -380,14 +422,16 @@ class Migrator {
       for (std::uint32_t n = 0; n < recut.needs.size(); ++n) {
         const Need& need = recut.needs[n];
         std::uint32_t chosen = 0;
-        if (open < recut.open.size() && recut.open[open] == n) chosen = made_.choices_[pair.first_choice + open++];
+        if (open < recut.open.size() && recut.open[open] == n)
+          chosen = made_.choices_[pair.first_choice + open++];
         const Candidate& from = recut.candidates[need.first + chosen];
         const std::int64_t bytes = need.elements * made_.element_bytes_[pair.tensor];
         made_.summary_.bytes[static_cast<int>(from.nearness)] += bytes;
         if (from.nearness > Nearness::device) made_.incoming_[need.to_rank] += bytes;
       }
     }
-    XXH3_64bits_update(state, made_.choices_.data(), made_.choices_.size() * sizeof made_.choices_[0]);
+    XXH3_64bits_update(state, made_.choices_.data(),
+                       made_.choices_.size() * sizeof made_.choices_[0]);
     made_.digest_ = XXH3_64bits_digest(state);
     XXH3_freeState(state);
     made_.summary_.busiest_link_s = static_cast<double>(links_.load(links_.busiest())) / 1e12;
@@ -398,14 +442,17 @@ class Migrator {
   Links links_;
   std::int64_t max_bytes_;
   std::vector<std::uint32_t> from_device_, to_device_;  ///< by rank: the device's number
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::int64_t, Shape>, std::uint32_t> recut_numbers_;
-  std::vector<std::vector<Choice>> by_sender_, by_receiver_;  ///< by device: transfers that could come from elsewhere
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::int64_t, Shape>, std::uint32_t>
+      recut_numbers_;
+  std::vector<std::vector<Choice>> by_sender_,
+      by_receiver_;  ///< by device: transfers that could come from elsewhere
   Migration made_;
 };
 
 Move Migration::make_move(const Pair& pair, const Need& need, const Candidate& from) const {
-  return {pair.tensor, pair.from_tensor, from.rank, from.part, need.to_rank, need.to_part, need.box,
-          need.elements * element_bytes_[pair.tensor], from.nearness};
+  return {pair.tensor,  pair.from_tensor, from.rank, from.part,
+          need.to_rank, need.to_part,     need.box,  need.elements * element_bytes_[pair.tensor],
+          from.nearness};
 }
 
 std::vector<Move> Migration::needs_of(std::uint32_t rank) const {
@@ -416,17 +463,21 @@ std::vector<Move> Migration::needs_of(std::uint32_t rank) const {
     for (std::uint32_t n = 0; n < recut.needs.size(); ++n) {
       const Need& need = recut.needs[n];
       std::uint32_t chosen = 0;
-      if (open < recut.open.size() && recut.open[open] == n) chosen = choices_[pair.first_choice + open++];
-      if (need.to_rank == rank) moves.push_back(make_move(pair, need, recut.candidates[need.first + chosen]));
+      if (open < recut.open.size() && recut.open[open] == n)
+        chosen = choices_[pair.first_choice + open++];
+      if (need.to_rank == rank)
+        moves.push_back(make_move(pair, need, recut.candidates[need.first + chosen]));
     }
   }
   return moves;
 }
 
-Result<Migration> plan_migration(const World& from, const World& to, const cluster::Cluster& cluster, MigrationOptions options) {
+Result<Migration> plan_migration(const World& from, const World& to,
+                                 const cluster::Cluster& cluster, MigrationOptions options) {
   if (auto good = check_places(from, cluster, "old"); !good) return good.error();
   if (auto good = check_places(to, cluster, "new"); !good) return good.error();
-  if (from.ranks().empty() || to.ranks().empty()) return Error("a plan has no ranks; at least 1 is needed");
+  if (from.ranks().empty() || to.ranks().empty())
+    return Error("a plan has no ranks; at least 1 is needed");
   return Migrator(from, to, cluster, options).run();
 }
 

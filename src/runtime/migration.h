@@ -13,11 +13,13 @@ namespace swell::runtime {
 
 /// How far a source is from its destination, nearest first.
 enum class Nearness : std::uint8_t {
-  in_place,  ///< the device holds it as one run of memory that the new part can be: nothing is copied
+  in_place,  ///< the device holds it as one run of memory that the new part can be: nothing is
+             ///< copied
   device,    ///< on the same device, in another order: one copy within it
   node,
-  rail,      ///< another node, as near as nodes get; the device of the same number, on the same rail of such fabrics
-  rack,      ///< another node, as near as nodes get
+  rail,  ///< another node, as near as nodes get; the device of the same number, on the same rail of
+         ///< such fabrics
+  rack,  ///< another node, as near as nodes get
   far,
 };
 inline constexpr int kNearnesses = 6;
@@ -25,11 +27,11 @@ const char* to_text(Nearness nearness) noexcept;
 
 /// One block of one tensor that one new rank gets from one old rank.
 struct Move {
-  std::uint32_t tensor = 0;         ///< index into the new world's tensors()
-  std::uint32_t from_tensor = 0;    ///< the same in the old world's
+  std::uint32_t tensor = 0;                    ///< index into the new world's tensors()
+  std::uint32_t from_tensor = 0;               ///< the same in the old world's
   std::uint32_t from_rank = 0, from_part = 0;  ///< of the old world
   std::uint32_t to_rank = 0, to_part = 0;      ///< of the new world
-  Box box;                          ///< what moves, in the tensor's coordinates
+  Box box;                                     ///< what moves, in the tensor's coordinates
   std::int64_t bytes = 0;
   Nearness nearness = Nearness::in_place;
 };
@@ -46,14 +48,16 @@ struct MigrationSummary {
 };
 
 struct MigrationOptions {
-  /// Blocks larger than this are cut, so that several replicas can send them, and a chunk of memory is at most this.
+  /// Blocks larger than this are cut, so that several replicas can send them, and a chunk of memory
+  /// is at most this.
   std::int64_t max_move_bytes = std::int64_t{64} << 20;
 };
 
 /// What every byte of the new plan is made from. Immutable.
 class Migration {
  public:
-  /// Everything that rank `rank` of the new world needs, in place or moved, by tensor; a block once.
+  /// Everything that rank `rank` of the new world needs, in place or moved, by tensor; a block
+  /// once.
   std::vector<Move> needs_of(std::uint32_t rank) const;
   const MigrationSummary& summary() const noexcept { return summary_; }
   /// Bytes that new rank `rank` receives from other devices.
@@ -96,10 +100,12 @@ class Migration {
   std::uint64_t digest_ = 0;
 };
 
-/// Where each byte of the new plan comes from. In place where the device has it; else from the nearest holder, the least
-/// busy of those; then, while it shortens the time of the busiest link, from a farther one. Pure and deterministic: no
-/// clock, no addresses, whole numbers only. An error where the old world lacks a tensor that is not optional, or has it in
-/// another shape or dtype, or where a rank stands outside the cluster.
-Result<Migration> plan_migration(const World& from, const World& to, const cluster::Cluster& cluster, MigrationOptions options = {});
+/// Where each byte of the new plan comes from. In place where the device has it; else from the
+/// nearest holder, the least busy of those; then, while it shortens the time of the busiest link,
+/// from a farther one. Pure and deterministic: no clock, no addresses, whole numbers only. An error
+/// where the old world lacks a tensor that is not optional, or has it in another shape or dtype, or
+/// where a rank stands outside the cluster.
+Result<Migration> plan_migration(const World& from, const World& to,
+                                 const cluster::Cluster& cluster, MigrationOptions options = {});
 
 }  // namespace swell::runtime

@@ -29,7 +29,9 @@ std::vector<Box> boxes_of(const Part& part) {
   while (from < to) {
     // The outermost dimension of which whole steps begin here and fit.
     int d = 0;
-    while (from % step[static_cast<std::size_t>(d)] != 0 || step[static_cast<std::size_t>(d)] > to - from) ++d;
+    while (from % step[static_cast<std::size_t>(d)] != 0 ||
+           step[static_cast<std::size_t>(d)] > to - from)
+      ++d;
     Box box = block;
     std::int64_t rest = from;
     for (int outer = 0; outer <= d; ++outer) {
@@ -80,7 +82,8 @@ void subtract(const Box& a, const Box& b, std::vector<Box>& rest) {
 
 std::int64_t offset_in(const Part& part, const std::array<std::int64_t, kMaxDims>& at) noexcept {
   std::int64_t offset = 0;
-  for (std::size_t d = 0; d < part.begin.size(); ++d) offset = offset * (part.end[d] - part.begin[d]) + (at[d] - part.begin[d]);
+  for (std::size_t d = 0; d < part.begin.size(); ++d)
+    offset = offset * (part.end[d] - part.begin[d]) + (at[d] - part.begin[d]);
   return offset - part.flat_begin;
 }
 

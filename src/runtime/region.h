@@ -17,14 +17,15 @@ struct Box {
 
   std::int64_t elements() const noexcept {
     std::int64_t count = 1;
-    for (int d = 0; d < dims; ++d) count *= end[static_cast<std::size_t>(d)] - begin[static_cast<std::size_t>(d)];
+    for (int d = 0; d < dims; ++d)
+      count *= end[static_cast<std::size_t>(d)] - begin[static_cast<std::size_t>(d)];
     return count;
   }
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-/// The elements of `part` that have values, as blocks that do not overlap: one for a block, at most 2 * dims - 1
-/// for a flat range, none for padding alone.
+/// The elements of `part` that have values, as blocks that do not overlap: one for a block, at most
+/// 2 * dims - 1 for a flat range, none for padding alone.
 std::vector<Box> boxes_of(const Part& part);
 Box box_of(const Shape& begin, const Shape& end);
 
@@ -36,8 +37,9 @@ void subtract(const Box& a, const Box& b, std::vector<Box>& rest);
 /// Where an element stands in a part's memory, in elements. REQUIRES: the part holds it.
 std::int64_t offset_in(const Part& part, const std::array<std::int64_t, kMaxDims>& at) noexcept;
 
-/// Calls each(offset in a, offset in b, count) for the runs of elements of `box` that lie one after the other in both
-/// parts' memory, in rising order of both. REQUIRES: both parts hold all of `box`.
+/// Calls each(offset in a, offset in b, count) for the runs of elements of `box` that lie one after
+/// the other in both parts' memory, in rising order of both. REQUIRES: both parts hold all of
+/// `box`.
 template <typename Each>
 void each_run(const Box& box, const Part& a, const Part& b, Each&& each) {
   // Dimensions from `inner` on are whole in both blocks, so that one run crosses them.
@@ -47,7 +49,8 @@ void each_run(const Box& box, const Part& a, const Part& b, Each&& each) {
     const auto i = static_cast<std::size_t>(d);
     inner = d;
     run *= box.end[i] - box.begin[i];
-    const bool whole = box.begin[i] == a.begin[i] && box.end[i] == a.end[i] && box.begin[i] == b.begin[i] && box.end[i] == b.end[i];
+    const bool whole = box.begin[i] == a.begin[i] && box.end[i] == a.end[i] &&
+                       box.begin[i] == b.begin[i] && box.end[i] == b.end[i];
     if (!whole) break;
   }
   std::array<std::int64_t, kMaxDims> at = box.begin;

@@ -13,20 +13,23 @@ namespace swell::runtime {
 struct Entry {
   TensorInfo tensor;
   Part part;
-  std::string alias_of;         ///< the name under which the same values are known too: tied weights; empty: none
-  std::uintptr_t address = 0;   ///< of the part's first element, in the program
-  int device = -1;              ///< the device whose memory that is; -1: the host's
+  std::string
+      alias_of;  ///< the name under which the same values are known too: tied weights; empty: none
+  std::uintptr_t address = 0;  ///< of the part's first element, in the program
+  int device = -1;             ///< the device whose memory that is; -1: the host's
   std::int64_t bytes() const noexcept { return part.elements() * bytes_of(tensor.dtype); }
 };
 
-/// The training state of one rank, as its program registers it: Suika 3.3. A tensor may be held in several parts
-/// (Q, K and V of a fused weight under TP), each with an entry of its own. One thread at a time.
+/// The training state of one rank, as its program registers it: Suika 3.3. A tensor may be held in
+/// several parts (Q, K and V of a fused weight under TP), each with an entry of its own. One thread
+/// at a time.
 class Registry {
  public:
-  /// Refused, with the tensor's name and the value: an empty or overlong name; a shape or part that check() refuses; no
-  /// address; another shape, dtype, kind or layer than an earlier part of the same name; elements that another part of
-  /// the same name holds already; memory that overlaps another tensor's which is not its alias; an alias of
-  /// itself, of an alias, of another shape or dtype, or whose same elements stand elsewhere than under the other name.
+  /// Refused, with the tensor's name and the value: an empty or overlong name; a shape or part that
+  /// check() refuses; no address; another shape, dtype, kind or layer than an earlier part of the
+  /// same name; elements that another part of the same name holds already; memory that overlaps
+  /// another tensor's which is not its alias; an alias of itself, of an alias, of another shape or
+  /// dtype, or whose same elements stand elsewhere than under the other name.
   Result<void> add(Entry entry);
   /// Forgets all parts of the tensor; false where there is none.
   bool remove(std::string_view name);

@@ -20,11 +20,15 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& socket) {
 Result<void> Session::add(Entry entry) {
   Entry checked = entry;
   if (entry.address == 0) {
-    // The arena's tensors have no address yet: the registry's rules are checked with one that nothing else has.
+    // The arena's tensors have no address yet: the registry's rules are checked with one that
+    // nothing else has.
     for (const Entry& other : registry_.entries())
-      if (!entry.alias_of.empty() && other.tensor.name == entry.alias_of && other.part == entry.part) checked.address = other.address;
+      if (!entry.alias_of.empty() && other.tensor.name == entry.alias_of &&
+          other.part == entry.part)
+        checked.address = other.address;
     if (checked.address == 0) {
-      if (auto good = check(entry.part, entry.tensor.shape); !good) return good.error().while_doing("tensor " + entry.tensor.name);
+      if (auto good = check(entry.part, entry.tensor.shape); !good)
+        return good.error().while_doing("tensor " + entry.tensor.name);
       checked.address = next_address_;
       next_address_ += static_cast<std::uint64_t>(entry.bytes());
     }
@@ -47,7 +51,8 @@ Result<Message> Session::ask_shim(Op op, std::string_view body, Deadline deadlin
 /// Gives each tensor memory of this process.
 Result<void> Session::adopt_alone() {
   std::uint64_t total = Extents::kPage;
-  for (const Entry& entry : entries_) total += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
+  for (const Entry& entry : entries_)
+    total += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
   auto arena = Arena::create(total);
   if (!arena) return arena.error();
   arena_ = std::move(*arena);
@@ -60,7 +65,9 @@ Result<void> Session::adopt_alone() {
     }
     std::optional<std::uint64_t> at;
     for (std::size_t i = 0; i < adopted.places.size() && !at; ++i)
-      if (!entry.alias_of.empty() && entries_[i].tensor.name == entry.alias_of && entries_[i].part == entry.part) at = adopted.places[i].second;
+      if (!entry.alias_of.empty() && entries_[i].tensor.name == entry.alias_of &&
+          entries_[i].part == entry.part)
+        at = adopted.places[i].second;
     if (!at) {
       at = next;
       next += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
@@ -76,16 +83,21 @@ Result<Adopted> Session::adopt() {
     if (auto good = adopt_alone(); !good) return good.error();
     return *adopted_;
   }
-  if (auto declared = ask_shim(Op::declare, write(entries_), within(std::chrono::seconds(30))); !declared) return declared.error();
+  if (auto declared = ask_shim(Op::declare, write(entries_), within(std::chrono::seconds(30)));
+      !declared)
+    return declared.error();
   const auto answer = ask_shim(Op::adopt, {});
   if (!answer) return answer.error();
   auto adopted = read_adopted(answer->body);
   if (!adopted) return adopted.error();
-  if (adopted->places.size() != entries_.size()) return Error("the shim gave another number of tensors than were registered");
+  if (adopted->places.size() != entries_.size())
+    return Error("the shim gave another number of tensors than were registered");
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const auto& [in_arena, at] = adopted->places[i];
-    if (in_arena != (entries_[i].address == 0) || (in_arena && !arena_->has(at, static_cast<std::uint64_t>(entries_[i].bytes()))))
-      return Error("the shim gave tensor " + entries_[i].tensor.name + " a place outside of the arena");
+    if (in_arena != (entries_[i].address == 0) ||
+        (in_arena && !arena_->has(at, static_cast<std::uint64_t>(entries_[i].bytes()))))
+      return Error("the shim gave tensor " + entries_[i].tensor.name +
+                   " a place outside of the arena");
   }
   adopted_ = std::move(*adopted);
   last_step_ = adopted_->step;
@@ -114,7 +126,9 @@ Result<Session::Action> Session::step(std::uint64_t step) {
   }
   if (page().wish.load(std::memory_order_relaxed) == 0) return Action::go_on;
   const std::uint64_t wish = page().wish.exchange(0);
-  return wish == kStopWish ? Action::stop : wish == kCheckpointWish ? Action::checkpoint : Action::go_on;
+  return wish == kStopWish         ? Action::stop
+         : wish == kCheckpointWish ? Action::checkpoint
+                                   : Action::go_on;
 }
 
 }  // namespace swell::runtime

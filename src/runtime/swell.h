@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file swell.h
- * Makes a training program elastic while it runs: its state is registered once, and at a step boundary a program of
- * the next plan takes it over. docs/runtime.md says how, and what is not there yet.
+ * Makes a training program elastic while it runs: its state is registered once, and at a step
+ * boundary a program of the next plan takes it over. docs/runtime.md says how, and what is not
+ * there yet.
  *
- * A program of any epoch does the same: swell_open(), swell_register() of each tensor that this rank holds under its plan,
- * swell_adopt(), then swell_step() after each step until it says otherwise.
+ * A program of any epoch does the same: swell_open(), swell_register() of each tensor that this
+ * rank holds under its plan, swell_adopt(), then swell_step() after each step until it says
+ * otherwise.
  *
- * Functions return 0 or more, or a negative errno; swell_last_error() then says what was wrong, and with which value. No
- * function raises an exception or ends the process. A session is used by one thread at a time; different sessions
- * are independent. Structs begin with a field_mask, so that they can grow: a field whose bit is not set is not read.
+ * Functions return 0 or more, or a negative errno; swell_last_error() then says what was wrong, and
+ * with which value. No function raises an exception or ends the process. A session is used by one
+ * thread at a time; different sessions are independent. Structs begin with a field_mask, so that
+ * they can grow: a field whose bit is not set is not read.
  */
 #ifndef SWELL_H
 #define SWELL_H
@@ -31,18 +34,18 @@ typedef struct swell_session swell_session_t;
 /** What swell_step() tells the program. */
 typedef enum swell_action {
   SWELL_GO_ON = 0,
-  SWELL_SWITCH = 1,     /**< another program has taken the state over: leave, with exit code 0 */
-  SWELL_STOP = 2,       /**< leave after what you wish to write */
-  SWELL_CHECKPOINT = 3  /**< write a checkpoint, then go on */
+  SWELL_SWITCH = 1,    /**< another program has taken the state over: leave, with exit code 0 */
+  SWELL_STOP = 2,      /**< leave after what you wish to write */
+  SWELL_CHECKPOINT = 3 /**< write a checkpoint, then go on */
 } swell_action_t;
 
 typedef enum swell_kind {
   SWELL_PARAMETER = 0,
   SWELL_GRADIENT = 1,
-  SWELL_MOMENT = 2,        /**< of an optimizer */
+  SWELL_MOMENT = 2, /**< of an optimizer */
   SWELL_OPTIMIZER_STEP = 3,
   SWELL_SCHEDULER = 4,
-  SWELL_RNG = 5,           /**< named by logical coordinate, not by rank */
+  SWELL_RNG = 5, /**< named by logical coordinate, not by rank */
   SWELL_DATA_POSITION = 6
 } swell_kind_t;
 
@@ -64,40 +67,43 @@ enum {
 /** How to open a session. */
 typedef struct swell_open_params {
   uint64_t field_mask;
-  const char *socket; /**< path of the shim's socket; else the environment's SWELL_RUNTIME */
+  const char* socket; /**< path of the shim's socket; else the environment's SWELL_RUNTIME */
 } swell_open_params_t;
 
 enum {
-  SWELL_TENSOR_LAYER = 1 << 0,    /**< layer; else of no layer */
-  SWELL_TENSOR_KIND = 1 << 1,     /**< kind; else SWELL_PARAMETER */
-  SWELL_TENSOR_BLOCK = 1 << 2,    /**< begin, end; else the whole tensor */
-  SWELL_TENSOR_RANGE = 1 << 3,    /**< flat_begin, flat_end; else all of the block */
-  SWELL_TENSOR_ALIAS = 1 << 4,    /**< alias_of */
-  SWELL_TENSOR_ADDRESS = 1 << 5,  /**< address; else the memory is Swell's, see swell_address() */
-  SWELL_TENSOR_OPTIONAL = 1 << 6  /**< optional */
+  SWELL_TENSOR_LAYER = 1 << 0,   /**< layer; else of no layer */
+  SWELL_TENSOR_KIND = 1 << 1,    /**< kind; else SWELL_PARAMETER */
+  SWELL_TENSOR_BLOCK = 1 << 2,   /**< begin, end; else the whole tensor */
+  SWELL_TENSOR_RANGE = 1 << 3,   /**< flat_begin, flat_end; else all of the block */
+  SWELL_TENSOR_ALIAS = 1 << 4,   /**< alias_of */
+  SWELL_TENSOR_ADDRESS = 1 << 5, /**< address; else the memory is Swell's, see swell_address() */
+  SWELL_TENSOR_OPTIONAL = 1 << 6 /**< optional */
 };
 
 /** The part of one tensor that this rank holds. name, dtype, dims and shape are always read. */
 typedef struct swell_tensor {
   uint64_t field_mask;
-  const char *name;                     /**< of the whole tensor, the same on every rank and in every plan; at most 512 bytes */
+  const char*
+      name; /**< of the whole tensor, the same on every rank and in every plan; at most 512 bytes */
   swell_dtype_t dtype;
-  int dims;                             /**< 1 to SWELL_MAX_DIMS */
-  int64_t shape[SWELL_MAX_DIMS];        /**< of the whole tensor, in elements */
-  int layer;                            /**< of the model, from 0 */
+  int dims;                      /**< 1 to SWELL_MAX_DIMS */
+  int64_t shape[SWELL_MAX_DIMS]; /**< of the whole tensor, in elements */
+  int layer;                     /**< of the model, from 0 */
   swell_kind_t kind;
-  int64_t begin[SWELL_MAX_DIMS];        /**< the block [begin, end) of each dimension, in elements */
+  int64_t begin[SWELL_MAX_DIMS]; /**< the block [begin, end) of each dimension, in elements */
   int64_t end[SWELL_MAX_DIMS];
-  int64_t flat_begin, flat_end;         /**< of the block in row-major order, in elements; what is past its end is padding */
-  const char *alias_of;                 /**< the tied tensor's other name, which counts */
-  void *address;                        /**< of your memory, on the host, flat_end - flat_begin elements */
-  int optional;                         /**< not 0: this program can make it where the old plan has none (a new RNG) */
+  int64_t flat_begin, flat_end; /**< of the block in row-major order, in elements; what is past its
+                                   end is padding */
+  const char* alias_of;         /**< the tied tensor's other name, which counts */
+  void* address;                /**< of your memory, on the host, flat_end - flat_begin elements */
+  int optional; /**< not 0: this program can make it where the old plan has none (a new RNG) */
 } swell_tensor_t;
 
 /** What a program adopted. Set by swell_adopt(), wholly. */
 typedef struct swell_epoch {
   uint64_t epoch; /**< from 1; 0 outside of Swell */
-  uint64_t step;  /**< the boundary at which the last epoch ended: go on with the next step; 0 where fresh */
+  uint64_t step;  /**< the boundary at which the last epoch ended: go on with the next step; 0 where
+                     fresh */
   int fresh;      /**< not 0: the state is new, and the program makes it */
 } swell_epoch_t;
 
@@ -107,78 +113,84 @@ int swell_api_version(void);
 /**
  * Connect to the shim that swellrun started for this rank.
  *
- * Where neither params nor the environment names a socket, the session is a local one: the same calls work, the state is
- * this process's alone, and swell_step() always says SWELL_GO_ON.
+ * Where neither params nor the environment names a socket, the session is a local one: the same
+ * calls work, the state is this process's alone, and swell_step() always says SWELL_GO_ON.
  *
  * @param [in]  params   NULL: all by default.
  * @param [out] session  To be ended by swell_close().
  *
  * @return 0, or -ECONNREFUSED (no shim there, or another user's), -EINVAL (params), -ENOMEM.
  */
-int swell_open(const swell_open_params_t *params, swell_session_t **session);
+int swell_open(const swell_open_params_t* params, swell_session_t** session);
 
 /**
  * Register one part of one tensor of the training state, before swell_adopt().
  *
  * @param [in] session  From swell_open().
- * @param [in] tensor   Described by field_mask; strings are copied. With SWELL_TENSOR_ADDRESS the memory stays yours, and
- *                      must outlive the session or a switch; state in it is copied at a switch, and lost with the process.
- *                      Without, it is in Swell's arena: handed over without a copy, and safe from the program's death.
+ * @param [in] tensor   Described by field_mask; strings are copied. With SWELL_TENSOR_ADDRESS the
+ * memory stays yours, and must outlive the session or a switch; state in it is copied at a switch,
+ * and lost with the process. Without, it is in Swell's arena: handed over without a copy, and safe
+ * from the program's death.
  *
  * @return 0, or -EINVAL (what swell_last_error() says), -EBUSY (after swell_adopt()), -ENOMEM.
  *
  * Source: Suika 3.3; parts, padding and aliases in docs/runtime.md.
  */
-int swell_register(swell_session_t *session, const swell_tensor_t *tensor);
+int swell_register(swell_session_t* session, const swell_tensor_t* tensor);
 
 /**
- * Take over the state that was registered. Blocks until this epoch begins: do all that takes long (imports, device
- * contexts, connections) before it, while the last epoch trains on.
+ * Take over the state that was registered. Blocks until this epoch begins: do all that takes long
+ * (imports, device contexts, connections) before it, while the last epoch trains on.
  *
- * Afterwards the tensors' memory holds the state, or is zero and to be filled where `fresh` is set; gradients too.
+ * Afterwards the tensors' memory holds the state, or is zero and to be filled where `fresh` is set;
+ * gradients too.
  *
  * @param [out] epoch  Which state it is. May be NULL.
  *
- * @return 0, or -ECANCELED (the switch was called off: leave), -EINVAL (the shim refused the tensors), -EBUSY (adopted
- *         already), -ECONNRESET (the shim is gone), -ENOMEM.
+ * @return 0, or -ECANCELED (the switch was called off: leave), -EINVAL (the shim refused the
+ * tensors), -EBUSY (adopted already), -ECONNRESET (the shim is gone), -ENOMEM.
  */
-int swell_adopt(swell_session_t *session, swell_epoch_t *epoch);
+int swell_adopt(swell_session_t* session, swell_epoch_t* epoch);
 
 /**
  * Address of a registered part, after swell_adopt().
  *
  * @param [in]  name     As it was registered.
  * @param [in]  index    From 0, in the order in which this name's parts were registered.
- * @param [out] address  Valid until swell_close(); aligned for the tensor's elements, and to 4,096 bytes where the epoch did
- *                       not take over a range of a larger part.
+ * @param [out] address  Valid until swell_close(); aligned for the tensor's elements, and to 4,096
+ * bytes where the epoch did not take over a range of a larger part.
  * @param [out] bytes    Size with padding. May be NULL.
  *
  * @return 0, or -ENOENT (no such part), -EAGAIN (before swell_adopt()).
  */
-int swell_address(swell_session_t *session, const char *name, int index, void **address, size_t *bytes);
+int swell_address(swell_session_t* session, const char* name, int index, void** address,
+                  size_t* bytes);
 
 /**
- * Say that step `step` is done and the state is whole: the step boundary. Costs two loads where there is nothing to do.
+ * Say that step `step` is done and the state is whole: the step boundary. Costs two loads where
+ * there is nothing to do.
  *
- * At a switch it blocks until the state has moved. Do not touch the state of another thread meanwhile.
+ * At a switch it blocks until the state has moved. Do not touch the state of another thread
+ * meanwhile.
  *
- * @param [in] step  Rises by 1 from call to call, the same on every rank; the first is the adopted step + 1.
+ * @param [in] step  Rises by 1 from call to call, the same on every rank; the first is the adopted
+ * step + 1.
  *
- * @return a swell_action_t, or -EINVAL (a step that does not rise), -EAGAIN (before swell_adopt()), -ECONNRESET (the shim is
- *         gone: the program may train on, but not switch).
+ * @return a swell_action_t, or -EINVAL (a step that does not rise), -EAGAIN (before swell_adopt()),
+ * -ECONNRESET (the shim is gone: the program may train on, but not switch).
  */
-int swell_step(swell_session_t *session, uint64_t step);
+int swell_step(swell_session_t* session, uint64_t step);
 
 /**
  * End a session and unmap its memory; addresses are of no use afterwards. NULL: nothing happens.
  */
-void swell_close(swell_session_t *session);
+void swell_close(swell_session_t* session);
 
 /**
- * Why the last call with this session failed, one sentence; never NULL. `session` may be NULL: of the calling thread's
- * last failed swell_open(). Valid until the next call.
+ * Why the last call with this session failed, one sentence; never NULL. `session` may be NULL: of
+ * the calling thread's last failed swell_open(). Valid until the next call.
  */
-const char *swell_last_error(const swell_session_t *session);
+const char* swell_last_error(const swell_session_t* session);
 
 #ifdef __cplusplus
 }

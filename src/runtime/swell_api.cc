@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The C boundary: checks arguments, catches everything, and turns sentences into errno and swell_last_error().
+// The C boundary: checks arguments, catches everything, and turns sentences into errno and
+// swell_last_error().
 #include "runtime/swell.h"
 
 #include <cerrno>
@@ -22,7 +23,8 @@ namespace {
 thread_local std::string open_error;
 
 static_assert(SWELL_MAX_DIMS == kMaxDims);
-static_assert(static_cast<int>(Kind::data_position) == SWELL_DATA_POSITION && static_cast<int>(DType::f64) == SWELL_F64);
+static_assert(static_cast<int>(Kind::data_position) == SWELL_DATA_POSITION &&
+              static_cast<int>(DType::f64) == SWELL_F64);
 static_assert(static_cast<int>(Session::Action::checkpoint) == SWELL_CHECKPOINT);
 
 int fail(swell_session_t* session, int code, std::string why) noexcept {
@@ -41,9 +43,7 @@ int guarded(std::string& error, Body&& body) noexcept {
   } catch (const std::exception& problem) {
     try {
       error = problem.what();
-    } catch (...) {
-      error.clear();
-    }
+    } catch (...) { error.clear(); }
     return -EIO;
   } catch (...) {
     error.clear();
@@ -56,8 +56,11 @@ Result<Entry> entry_of(const swell_tensor_t& tensor) {
   Entry entry;
   if (tensor.name == nullptr) return Error("a tensor has no name");
   entry.tensor.name = tensor.name;
-  const auto bad = [&](const char* what) { return Error("tensor " + entry.tensor.name + ": " + what); };
-  if (tensor.dims < 1 || tensor.dims > SWELL_MAX_DIMS) return bad("dims must be 1 to 8; a scalar is of shape 1");
+  const auto bad = [&](const char* what) {
+    return Error("tensor " + entry.tensor.name + ": " + what);
+  };
+  if (tensor.dims < 1 || tensor.dims > SWELL_MAX_DIMS)
+    return bad("dims must be 1 to 8; a scalar is of shape 1");
   if (tensor.dtype < 0 || tensor.dtype >= kDTypes) return bad("its dtype is none of swell_dtype_t");
   entry.tensor.dtype = static_cast<DType>(tensor.dtype);
   if (has(SWELL_TENSOR_KIND)) {
@@ -67,12 +70,15 @@ Result<Entry> entry_of(const swell_tensor_t& tensor) {
   if (has(SWELL_TENSOR_LAYER)) entry.tensor.layer = tensor.layer;
   entry.tensor.optional = has(SWELL_TENSOR_OPTIONAL) && tensor.optional != 0;
   entry.tensor.shape.assign(tensor.shape, tensor.shape + tensor.dims);
-  if (auto good = element_count(entry.tensor.shape); !good) return good.error().while_doing("tensor " + entry.tensor.name);
+  if (auto good = element_count(entry.tensor.shape); !good)
+    return good.error().while_doing("tensor " + entry.tensor.name);
   entry.part = Part::whole(entry.tensor.shape);
   if (has(SWELL_TENSOR_BLOCK)) {
-    const Part block{Shape(tensor.begin, tensor.begin + tensor.dims), Shape(tensor.end, tensor.end + tensor.dims), 0, 1};
+    const Part block{Shape(tensor.begin, tensor.begin + tensor.dims),
+                     Shape(tensor.end, tensor.end + tensor.dims), 0, 1};
     // Before its elements are counted: a product of what is out of bounds could overflow.
-    if (auto good = check(block, entry.tensor.shape); !good) return good.error().while_doing("tensor " + entry.tensor.name);
+    if (auto good = check(block, entry.tensor.shape); !good)
+      return good.error().while_doing("tensor " + entry.tensor.name);
     entry.part = Part::block(block.begin, block.end);
   }
   if (has(SWELL_TENSOR_RANGE)) {
@@ -128,10 +134,12 @@ SWELL_EXPORT int swell_open(const swell_open_params_t* params, swell_session_t**
 SWELL_EXPORT int swell_register(swell_session_t* session, const swell_tensor_t* tensor) {
   if (session == nullptr || tensor == nullptr) return -EINVAL;
   return guarded(session->error, [&] {
-    if (session->session->has_adopted()) return fail(session, EBUSY, "tensors are registered before swell_adopt()");
+    if (session->session->has_adopted())
+      return fail(session, EBUSY, "tensors are registered before swell_adopt()");
     auto entry = entry_of(*tensor);
     if (!entry) return fail(session, EINVAL, entry.error().message());
-    if (auto good = session->session->add(std::move(*entry)); !good) return fail(session, EINVAL, good.error().message());
+    if (auto good = session->session->add(std::move(*entry)); !good)
+      return fail(session, EINVAL, good.error().message());
     return 0;
   });
 }
@@ -139,23 +147,32 @@ SWELL_EXPORT int swell_register(swell_session_t* session, const swell_tensor_t* 
 SWELL_EXPORT int swell_adopt(swell_session_t* session, swell_epoch_t* epoch) {
   if (session == nullptr) return -EINVAL;
   return guarded(session->error, [&] {
-    if (session->session->has_adopted()) return fail(session, EBUSY, "this session has adopted its state already");
+    if (session->session->has_adopted())
+      return fail(session, EBUSY, "this session has adopted its state already");
     const auto adopted = session->session->adopt();
     if (!adopted) {
       const std::string& why = adopted.error().message();
-      return fail(session, session->session->is_lost() ? ECONNRESET : why == kCalledOff ? ECANCELED : EINVAL, why);
+      return fail(session,
+                  session->session->is_lost() ? ECONNRESET
+                  : why == kCalledOff         ? ECANCELED
+                                              : EINVAL,
+                  why);
     }
     if (epoch != nullptr) *epoch = {adopted->epoch, adopted->step, adopted->fresh ? 1 : 0};
     return 0;
   });
 }
 
-SWELL_EXPORT int swell_address(swell_session_t* session, const char* name, int index, void** address, size_t* bytes) {
+SWELL_EXPORT int swell_address(swell_session_t* session, const char* name, int index,
+                               void** address, size_t* bytes) {
   if (session == nullptr || name == nullptr || address == nullptr || index < 0) return -EINVAL;
   return guarded(session->error, [&] {
-    if (!session->session->has_adopted()) return fail(session, EAGAIN, "tensors have addresses after swell_adopt()");
+    if (!session->session->has_adopted())
+      return fail(session, EAGAIN, "tensors have addresses after swell_adopt()");
     *address = session->session->address(name, index, bytes);
-    if (*address == nullptr) return fail(session, ENOENT, "no part " + std::to_string(index) + " of a tensor " + name + " is registered");
+    if (*address == nullptr)
+      return fail(session, ENOENT,
+                  "no part " + std::to_string(index) + " of a tensor " + name + " is registered");
     return 0;
   });
 }
@@ -163,10 +180,14 @@ SWELL_EXPORT int swell_address(swell_session_t* session, const char* name, int i
 SWELL_EXPORT int swell_step(swell_session_t* session, uint64_t step) {
   if (session == nullptr) return -EINVAL;
   return guarded(session->error, [&] {
-    if (!session->session->has_adopted()) return fail(session, EAGAIN, "steps begin after swell_adopt()");
-    if (session->session->is_lost()) return fail(session, ECONNRESET, "the shim is gone; no switch is possible any more");
+    if (!session->session->has_adopted())
+      return fail(session, EAGAIN, "steps begin after swell_adopt()");
+    if (session->session->is_lost())
+      return fail(session, ECONNRESET, "the shim is gone; no switch is possible any more");
     if (step <= session->session->last_step())
-      return fail(session, EINVAL, "step " + std::to_string(step) + " follows step " + std::to_string(session->session->last_step()) + "; steps rise");
+      return fail(session, EINVAL,
+                  "step " + std::to_string(step) + " follows step " +
+                      std::to_string(session->session->last_step()) + "; steps rise");
     const auto action = session->session->step(step);
     if (action) return static_cast<int>(*action);
     return fail(session, ECONNRESET, action.error().message());

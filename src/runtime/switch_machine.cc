@@ -7,7 +7,8 @@
 namespace swell::runtime {
 
 const char* SwitchMachine::to_text(Phase phase) noexcept {
-  static constexpr const char* names[] = {"prepare", "quiesce", "move", "commit", "committed", "aborted"};
+  static constexpr const char* names[] = {"prepare", "quiesce",   "move",
+                                          "commit",  "committed", "aborted"};
   return names[static_cast<int>(phase)];
 }
 
@@ -15,7 +16,8 @@ void SwitchMachine::count(std::size_t shim) {
   answered_[shim] = true;
   if (!std::all_of(answered_.begin(), answered_.end(), [](bool one) { return one; })) return;
   phase_ = static_cast<Phase>(static_cast<int>(phase_) + 1);
-  if (phase_ == Phase::move && step_ == kNoStep) return abort("no shim of the old plan has stopped at a step");
+  if (phase_ == Phase::move && step_ == kNoStep)
+    return abort("no shim of the old plan has stopped at a step");
   if (!is_over()) answered_.assign(answered_.size(), false);
 }
 
@@ -27,7 +29,8 @@ void SwitchMachine::abort(std::string why) {
 void SwitchMachine::prepared(std::size_t shim, const Prepared& answer) {
   if (phase_ != Phase::prepare || answered_[shim]) return;
   if (digest_.value_or(answer.digest) != answer.digest)
-    return abort(fmt::format("shim {} has another migration plan: {:016x}, not {:016x}", shim, answer.digest, *digest_));
+    return abort(fmt::format("shim {} has another migration plan: {:016x}, not {:016x}", shim,
+                             answer.digest, *digest_));
   digest_ = answer.digest;
   count(shim);
 }

@@ -11,9 +11,10 @@
 
 namespace swell::runtime {
 
-/// The two phases of a switch from one epoch to the next, without sockets or clock: told what each shim answered, it says
-/// what to ask all of them next. Prepare, quiesce, move and commit go to all shims of both epochs; one failure before
-/// the commit is an abort of all; after it there is no way back, and a failure is a lost worker of the new epoch.
+/// The two phases of a switch from one epoch to the next, without sockets or clock: told what each
+/// shim answered, it says what to ask all of them next. Prepare, quiesce, move and commit go to all
+/// shims of both epochs; one failure before the commit is an abort of all; after it there is no way
+/// back, and a failure is a lost worker of the new epoch.
 class SwitchMachine {
  public:
   enum class Phase { prepare, quiesce, move, commit, committed, aborted };
@@ -26,7 +27,8 @@ class SwitchMachine {
   /// Whether the shim has yet to answer in this phase.
   bool is_awaited(std::size_t shim) const noexcept { return !is_over() && !answered_[shim]; }
 
-  /// Answers, each in its own phase. The digests, and the steps that are not kNoStep, must be equal.
+  /// Answers, each in its own phase. The digests, and the steps that are not kNoStep, must be
+  /// equal.
   void prepared(std::size_t shim, const Prepared& answer);
   void quiesced(std::size_t shim, std::uint64_t step);
   void moved(std::size_t shim);

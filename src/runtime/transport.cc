@@ -29,13 +29,17 @@ class Hash {
   XXH3_state_t* state_;
 };
 
-using Move = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long);
+using Move = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
+                         unsigned long);
 
-Result<void> between(Move move, const char* what, pid_t pid, std::uint64_t at, std::byte* bytes, std::size_t count) {
+Result<void> between(Move move, const char* what, pid_t pid, std::uint64_t at, std::byte* bytes,
+                     std::size_t count) {
   while (count > 0) {
     iovec here{bytes, count}, there{reinterpret_cast<void*>(at), count};
     const ssize_t done = move(pid, &here, 1, &there, 1, 0);
-    if (done <= 0) return Error(fmt::format("{} {} bytes of process {}'s memory: {}", what, count, pid, done == 0 ? "nothing was moved" : std::strerror(errno)));
+    if (done <= 0)
+      return Error(fmt::format("{} {} bytes of process {}'s memory: {}", what, count, pid,
+                               done == 0 ? "nothing was moved" : std::strerror(errno)));
     bytes += done;
     at += static_cast<std::uint64_t>(done);
     count -= static_cast<std::size_t>(done);
@@ -47,7 +51,8 @@ Result<void> between(Move move, const char* what, pid_t pid, std::uint64_t at, s
 template <typename Each>
 Result<void> in_pieces(const Run& run, Each&& each) {
   for (std::uint64_t done = 0; done < run.bytes;) {
-    const Run piece{run.from + done, run.to + done, std::min<std::uint64_t>(Transport::kStaging, run.bytes - done)};
+    const Run piece{run.from + done, run.to + done,
+                    std::min<std::uint64_t>(Transport::kStaging, run.bytes - done)};
     if (auto good = each(piece); !good) return good.error();
     done += piece.bytes;
   }
@@ -61,7 +66,8 @@ class MappedTransport final : public Transport {
   Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
     Hash hash;
     for (const Run& run : runs) {
-      if (!arena_->has(run.from, run.bytes)) return Error(fmt::format("{} bytes at {} are outside of the arena", run.bytes, run.from));
+      if (!arena_->has(run.from, run.bytes))
+        return Error(fmt::format("{} bytes at {} are outside of the arena", run.bytes, run.from));
       const std::byte* source = arena_->data() + run.from;
       if (auto good = sink.write(run.to, source, run.bytes); !good) return good.error();
       if (verify) hash.add(source, run.bytes);
@@ -85,7 +91,8 @@ class ProgramTransport final : public Transport {
         std::byte* target = direct != nullptr ? direct : staging_.data();
         if (auto read = source_.read(piece.from, target, piece.bytes); !read) return read;
         if (verify) hash.add(target, piece.bytes);
-        return direct != nullptr ? Result<void>() : sink.write(piece.to, staging_.data(), piece.bytes);
+        return direct != nullptr ? Result<void>()
+                                 : sink.write(piece.to, staging_.data(), piece.bytes);
       });
       if (!good) return good.error();
     }
@@ -99,41 +106,57 @@ class ProgramTransport final : public Transport {
 
 class NetworkTransport final : public Transport {
  public:
-  NetworkTransport(std::shared_ptr<Channel> channel, bool program) : channel_(std::move(channel)), program_(program), staging_(kStaging) {}
+  NetworkTransport(std::shared_ptr<Channel> channel, bool program)
+      : channel_(std::move(channel)), program_(program), staging_(kStaging) {}
   const char* name() const noexcept override { return "tcp"; }
   Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
     constexpr std::size_t kRuns = 100'000;  // a request stays far below a message's limit
-    Hash all;  // of the hashes, where one request does not do
+    Hash all;                               // of the hashes, where one request does not do
     for (std::size_t first = 0; first < runs.size(); first += kRuns)
-      if (auto good = fetch_some(runs.subspan(first, std::min(kRuns, runs.size() - first)), sink, verify, all); !good) return good.error();
+      if (auto good = fetch_some(runs.subspan(first, std::min(kRuns, runs.size() - first)), sink,
+                                 verify, all);
+          !good)
+        return good.error();
     return verify ? all.value() : 0;
   }
 
  private:
   Result<void> fetch_some(std::span<const Run> runs, const Sink& sink, bool verify, Hash& all) {
     Writer request;
-    request.put<std::uint8_t>(program_).put<std::uint8_t>(verify).put(static_cast<std::uint32_t>(runs.size()));
+    request.put<std::uint8_t>(program_).put<std::uint8_t>(verify).put(
+        static_cast<std::uint32_t>(runs.size()));
     for (const Run& run : runs) request.put(run.from).put(run.bytes);
     if (auto sent = channel_->send(kReadOp, request.take()); !sent) return sent;
     const auto answer = channel_->receive(within(std::chrono::seconds(60)));
     if (!answer) return answer.error();
-    if (answer->op != kDoneOp) return Error(Reader(answer->body).text(4096)).while_doing("another node's shim");
+    if (answer->op != kDoneOp)
+      return Error(Reader(answer->body).text(4096)).while_doing("another node's shim");
     Hash received;
     for (const Run& run : runs) {
       const auto good = in_pieces(run, [&](const Run& piece) -> Result<void> {
         std::byte* direct = sink.direct(piece.to, piece.bytes);
         std::byte* target = direct != nullptr ? direct : staging_.data();
-        if (auto read = channel_->receive_bytes(target, piece.bytes, within(std::chrono::seconds(60))); !read) return read;
-        return direct != nullptr ? Result<void>() : sink.write(piece.to, staging_.data(), piece.bytes);
+        if (auto read =
+                channel_->receive_bytes(target, piece.bytes, within(std::chrono::seconds(60)));
+            !read)
+          return read;
+        return direct != nullptr ? Result<void>()
+                                 : sink.write(piece.to, staging_.data(), piece.bytes);
       });
       if (!good) return good.error();
     }
     std::uint64_t senders = 0;
-    if (auto read = channel_->receive_bytes(&senders, sizeof senders, within(std::chrono::seconds(60))); !read) return read;
+    if (auto read =
+            channel_->receive_bytes(&senders, sizeof senders, within(std::chrono::seconds(60)));
+        !read)
+      return read;
     if (!verify) return {};
     const auto mine = sink.hash_of(runs);
     if (!mine) return mine.error();
-    if (*mine != senders) return Error(fmt::format("what arrived over the network has checksum {:016x}; the sender's is {:016x}", *mine, senders));
+    if (*mine != senders)
+      return Error(
+          fmt::format("what arrived over the network has checksum {:016x}; the sender's is {:016x}",
+                      *mine, senders));
     // The caller compares with what the memory holds in the end.
     for (const Run& run : runs) {
       if (const std::byte* bytes = sink.direct(run.to, run.bytes)) {
@@ -158,15 +181,18 @@ class NetworkTransport final : public Transport {
 }  // namespace
 
 Result<void> Sink::write(std::uint64_t at, const std::byte* bytes, std::size_t count) const {
-  if (arena_ == nullptr) return between(&process_vm_writev, "writing", pid_, at, const_cast<std::byte*>(bytes), count);
-  if (!arena_->has(at, count)) return Error(fmt::format("{} bytes at {} are outside of the arena", count, at));
+  if (arena_ == nullptr)
+    return between(&process_vm_writev, "writing", pid_, at, const_cast<std::byte*>(bytes), count);
+  if (!arena_->has(at, count))
+    return Error(fmt::format("{} bytes at {} are outside of the arena", count, at));
   std::memcpy(arena_->data() + at, bytes, count);
   return {};
 }
 
 Result<void> Sink::read(std::uint64_t at, std::byte* bytes, std::size_t count) const {
   if (arena_ == nullptr) return between(&process_vm_readv, "reading", pid_, at, bytes, count);
-  if (!arena_->has(at, count)) return Error(fmt::format("{} bytes at {} are outside of the arena", count, at));
+  if (!arena_->has(at, count))
+    return Error(fmt::format("{} bytes at {} are outside of the arena", count, at));
   std::memcpy(bytes, arena_->data() + at, count);
   return {};
 }
@@ -190,15 +216,22 @@ Result<std::uint64_t> Sink::hash_of(std::span<const Run> runs) const {
   return hash.value();
 }
 
-std::unique_ptr<Transport> from_mapped(std::shared_ptr<const Arena> arena) { return std::make_unique<MappedTransport>(std::move(arena)); }
-std::unique_ptr<Transport> from_program(pid_t pid) { return std::make_unique<ProgramTransport>(pid); }
+std::unique_ptr<Transport> from_mapped(std::shared_ptr<const Arena> arena) {
+  return std::make_unique<MappedTransport>(std::move(arena));
+}
+std::unique_ptr<Transport> from_program(pid_t pid) {
+  return std::make_unique<ProgramTransport>(pid);
+}
 std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory) {
   return std::make_unique<NetworkTransport>(std::move(channel), program_memory);
 }
 
-bool wants_program_memory(std::string_view request) noexcept { return !request.empty() && request.front() != 0; }
+bool wants_program_memory(std::string_view request) noexcept {
+  return !request.empty() && request.front() != 0;
+}
 
-Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source, const std::function<bool(const Run&)>& allowed) {
+Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source,
+                         const std::function<bool(const Run&)>& allowed) {
   Reader reader(request);
   reader.get<std::uint8_t>();
   const bool verify = reader.get<std::uint8_t>() != 0;
@@ -207,13 +240,17 @@ Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink&
     run.from = run.to = reader.get<std::uint64_t>();
     run.bytes = reader.get<std::uint64_t>();
   }
-  const auto refuse = [&](const std::string& why) { return channel.send(kRefusedOp, Writer().text(why).take()); };
+  const auto refuse = [&](const std::string& why) {
+    return channel.send(kRefusedOp, Writer().text(why).take());
+  };
   if (!reader.done()) return refuse("a request for bytes cannot be read");
-  // All that may be refused is found out before the first byte leaves: a stream cannot take it back.
+  // All that may be refused is found out before the first byte leaves: a stream cannot take it
+  // back.
   std::uint64_t expected = 0;
   std::byte probe;
   for (const Run& run : runs)
-    if (run.bytes == 0 || !allowed(run) || !source.read(run.from, &probe, 1).ok() || !source.read(run.from + run.bytes - 1, &probe, 1).ok())
+    if (run.bytes == 0 || !allowed(run) || !source.read(run.from, &probe, 1).ok() ||
+        !source.read(run.from + run.bytes - 1, &probe, 1).ok())
       return refuse(fmt::format("{} bytes at {} are not of this state", run.bytes, run.from));
   if (verify) {
     const auto hash = source.hash_of(runs);

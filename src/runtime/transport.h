@@ -14,12 +14,14 @@
 
 namespace swell::runtime {
 
-/// Bytes one after the other both where they come from and where they go: offsets in an arena, or addresses in a program.
+/// Bytes one after the other both where they come from and where they go: offsets in an arena, or
+/// addresses in a program.
 struct Run {
   std::uint64_t from = 0, to = 0, bytes = 0;
 };
 
-/// Where bytes go, or are looked at again: an arena of this process, or the memory of a program of this user.
+/// Where bytes go, or are looked at again: an arena of this process, or the memory of a program of
+/// this user.
 class Sink {
  public:
   static Sink arena(const Arena& arena) noexcept { return Sink(&arena, 0); }
@@ -39,14 +41,16 @@ class Sink {
   pid_t pid_;
 };
 
-/// A way to get bytes of another rank's state. Each takes no memory beyond kStaging. One thread at a time.
+/// A way to get bytes of another rank's state. Each takes no memory beyond kStaging. One thread at
+/// a time.
 class Transport {
  public:
   static constexpr std::size_t kStaging = std::size_t{1} << 20;
   virtual ~Transport() = default;
   /// For events and logs: "mapped arena", ...
   virtual const char* name() const noexcept = 0;
-  /// Copies the runs. Returns the xxHash of their bytes, in their order, as the source has them, where `verify`; else 0.
+  /// Copies the runs. Returns the xxHash of their bytes, in their order, as the source has them,
+  /// where `verify`; else 0.
   virtual Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) = 0;
 };
 
@@ -57,9 +61,11 @@ std::unique_ptr<Transport> from_program(pid_t pid);
 /// From another node's shim: its arena, or its program's memory. The hash is the sender's.
 std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory);
 
-/// The other side of from_network(): answers one request for bytes of `source`. An error is the channel's, which is of no
-/// use any more; a request that cannot be served, or for a run that is not `allowed`, is answered by a refusal.
-Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source, const std::function<bool(const Run&)>& allowed);
+/// The other side of from_network(): answers one request for bytes of `source`. An error is the
+/// channel's, which is of no use any more; a request that cannot be served, or for a run that is
+/// not `allowed`, is answered by a refusal.
+Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source,
+                         const std::function<bool(const Run&)>& allowed);
 /// Whether a request is for the program's own memory rather than the arena.
 bool wants_program_memory(std::string_view request) noexcept;
 

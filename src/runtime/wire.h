@@ -11,7 +11,8 @@
 
 namespace swell::runtime {
 
-static_assert(std::endian::native == std::endian::little, "messages are written as memory has them: little-endian machines alone");
+static_assert(std::endian::native == std::endian::little,
+              "messages are written as memory has them: little-endian machines alone");
 
 /// Writes a message's body: numbers as they are, text and lists after their length.
 class Writer {
@@ -34,7 +35,8 @@ class Writer {
   std::string bytes_;
 };
 
-/// Reads a message's body. What is not there reads as 0 or empty and makes good() false for ever: callers read all, then ask.
+/// Reads a message's body. What is not there reads as 0 or empty and makes good() false for ever:
+/// callers read all, then ask.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}
@@ -59,7 +61,8 @@ class Reader {
     rest_.remove_prefix(size);
     return value;
   }
-  /// The length of a list whose items take at least `item_bytes` each: never more than the message can hold.
+  /// The length of a list whose items take at least `item_bytes` each: never more than the message
+  /// can hold.
   std::uint32_t count(std::size_t item_bytes) {
     const auto size = get<std::uint32_t>();
     if (size <= rest_.size() / item_bytes) return size;

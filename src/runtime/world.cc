@@ -23,7 +23,8 @@ std::string text_of(const Box& box) {
 }
 
 /// That the parts of a layout give each element to some rank, and none twice to the same.
-Result<void> check_cover(const World::Layout& layout, const std::vector<Part>& parts, const Shape& shape) {
+Result<void> check_cover(const World::Layout& layout, const std::vector<Part>& parts,
+                         const Shape& shape) {
   std::set<std::uint32_t> distinct;
   for (const Holding& holding : layout) distinct.insert(holding.part);
   std::map<std::uint32_t, std::vector<Box>> boxes;
@@ -38,12 +39,15 @@ Result<void> check_cover(const World::Layout& layout, const std::vector<Part>& p
       for (const Box& one : missing) subtract(one, box, rest);
       missing.swap(rest);
     }
-  if (!missing.empty()) return Error(fmt::format("no rank holds elements {}", text_of(missing.front())));
+  if (!missing.empty())
+    return Error(fmt::format("no rank holds elements {}", text_of(missing.front())));
   for (std::size_t i = 0; i < layout.size(); ++i)
     for (std::size_t j = i + 1; j < layout.size() && layout[j].rank == layout[i].rank; ++j)
       for (const Box& a : boxes[layout[i].part])
         for (const Box& b : boxes[layout[j].part])
-          if (const auto both = common(a, b)) return Error(fmt::format("rank {} holds elements {} twice", layout[i].rank, text_of(*both)));
+          if (const auto both = common(a, b))
+            return Error(
+                fmt::format("rank {} holds elements {} twice", layout[i].rank, text_of(*both)));
   return {};
 }
 
@@ -51,7 +55,9 @@ Result<void> check_cover(const World::Layout& layout, const std::vector<Part>& p
 
 const World::Tensor* World::find(std::string_view name) const {
   if (const auto alias = aliases_.find(name); alias != aliases_.end()) name = alias->second;
-  const auto at = std::lower_bound(tensors_.begin(), tensors_.end(), name, [](const Tensor& tensor, std::string_view key) { return tensor.info.name < key; });
+  const auto at = std::lower_bound(
+      tensors_.begin(), tensors_.end(), name,
+      [](const Tensor& tensor, std::string_view key) { return tensor.info.name < key; });
   return at != tensors_.end() && at->info.name == name ? &*at : nullptr;
 }
 
@@ -65,46 +71,61 @@ Result<std::uint32_t> WorldBuilder::add_tensor(const TensorInfo& info) {
   const auto [at, added] = numbers_.try_emplace(info.name, next);
   if (added) {
     if (info.name.empty() || info.name.size() > kMaxName)
-      return Error(fmt::format("a tensor's name has {} bytes; 1 to {} are possible", info.name.size(), kMaxName));
-    if (auto good = element_count(info.shape); !good) return good.error().while_doing("tensor " + info.name);
+      return Error(fmt::format("a tensor's name has {} bytes; 1 to {} are possible",
+                               info.name.size(), kMaxName));
+    if (auto good = element_count(info.shape); !good)
+      return good.error().while_doing("tensor " + info.name);
     world_.tensors_.push_back({info, 0});
     holdings_.emplace_back();
   } else if (world_.tensors_[at->second].info != info) {
-    return Error(fmt::format("tensor {}: two ranks disagree on its shape, dtype, kind or layer", info.name));
+    return Error(
+        fmt::format("tensor {}: two ranks disagree on its shape, dtype, kind or layer", info.name));
   }
   return at->second;
 }
 
 std::uint32_t WorldBuilder::add_part(const Part& part) {
-  const auto [at, added] = part_numbers_.try_emplace(part, static_cast<std::uint32_t>(world_.parts_.size()));
+  const auto [at, added] =
+      part_numbers_.try_emplace(part, static_cast<std::uint32_t>(world_.parts_.size()));
   if (added) world_.parts_.push_back(part);
   return at->second;
 }
 
-void WorldBuilder::hold(std::uint32_t rank, std::uint32_t tensor, std::uint32_t part) { holdings_[tensor].push_back({rank, part}); }
+void WorldBuilder::hold(std::uint32_t rank, std::uint32_t tensor, std::uint32_t part) {
+  holdings_[tensor].push_back({rank, part});
+}
 
 Result<void> WorldBuilder::add_alias(const std::string& alias, const std::string& name) {
   if (alias == name) return Error(fmt::format("tensor {} is an alias of itself", name));
   const auto [at, added] = world_.aliases_.try_emplace(alias, name);
-  if (!added && at->second != name) return Error(fmt::format("tensor {} is an alias of both {} and {}; it can be of one", alias, at->second, name));
+  if (!added && at->second != name)
+    return Error(fmt::format("tensor {} is an alias of both {} and {}; it can be of one", alias,
+                             at->second, name));
   return {};
 }
 
 Result<World> WorldBuilder::finish() && {
   for (const auto& [alias, name] : world_.aliases_) {
     const auto from = numbers_.find(alias), to = numbers_.find(name);
-    if (world_.aliases_.contains(name)) return Error(fmt::format("tensor {} is an alias of {}, which is an alias itself", alias, name));
+    if (world_.aliases_.contains(name))
+      return Error(
+          fmt::format("tensor {} is an alias of {}, which is an alias itself", alias, name));
     if (from == numbers_.end()) continue;
-    if (to == numbers_.end()) return Error(fmt::format("tensor {} is an alias of {}, which no rank holds", alias, name));
+    if (to == numbers_.end())
+      return Error(fmt::format("tensor {} is an alias of {}, which no rank holds", alias, name));
     const TensorInfo &a = world_.tensors_[from->second].info, &b = world_.tensors_[to->second].info;
-    if (a.shape != b.shape || a.dtype != b.dtype) return Error(fmt::format("tensor {} is an alias of {}, which has another shape or dtype", alias, name));
+    if (a.shape != b.shape || a.dtype != b.dtype)
+      return Error(fmt::format("tensor {} is an alias of {}, which has another shape or dtype",
+                               alias, name));
     auto& held = holdings_[to->second];
     held.insert(held.end(), holdings_[from->second].begin(), holdings_[from->second].end());
     holdings_[from->second].clear();
   }
   std::vector<std::uint32_t> order(world_.tensors_.size());
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return world_.tensors_[a].info.name < world_.tensors_[b].info.name; });
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return world_.tensors_[a].info.name < world_.tensors_[b].info.name;
+  });
 
   std::vector<World::Tensor> sorted;
   std::unordered_multimap<std::uint64_t, std::uint32_t> known;  // layouts by hash
@@ -114,7 +135,8 @@ Result<World> WorldBuilder::finish() && {
     if (world_.aliases_.contains(tensor.info.name)) continue;
     World::Layout& held = holdings_[index];
     if (!std::is_sorted(held.begin(), held.end())) std::sort(held.begin(), held.end());
-    // A tied tensor that a rank holds under both names is held once: aliases on one rank share memory.
+    // A tied tensor that a rank holds under both names is held once: aliases on one rank share
+    // memory.
     held.erase(std::unique(held.begin(), held.end()), held.end());
     const std::uint64_t hash = XXH3_64bits(held.data(), held.size() * sizeof(Holding));
     tensor.layout = static_cast<std::uint32_t>(world_.layouts_.size());
@@ -126,7 +148,8 @@ Result<World> WorldBuilder::finish() && {
       world_.layouts_.push_back(std::move(held));
     }
     if (checked.emplace(tensor.layout, tensor.info.shape).second)
-      if (auto good = check_cover(world_.layouts_[tensor.layout], world_.parts_, tensor.info.shape); !good)
+      if (auto good = check_cover(world_.layouts_[tensor.layout], world_.parts_, tensor.info.shape);
+          !good)
         return good.error().while_doing("tensor " + tensor.info.name);
     sorted.push_back(std::move(tensor));
   }
@@ -143,7 +166,8 @@ Result<World> merge(const std::vector<RankState>& ranks) {
       if (!tensor) return tensor.error().while_doing(fmt::format("rank {}", rank));
       builder.hold(rank, *tensor, builder.add_part(entry.part));
       if (entry.alias_of.empty()) continue;
-      if (auto good = builder.add_alias(entry.tensor.name, entry.alias_of); !good) return good.error().while_doing(fmt::format("rank {}", rank));
+      if (auto good = builder.add_alias(entry.tensor.name, entry.alias_of); !good)
+        return good.error().while_doing(fmt::format("rank {}", rank));
     }
   }
   return std::move(builder).finish();

@@ -27,8 +27,9 @@ struct Holding {
   friend auto operator<=>(const Holding&, const Holding&) = default;
 };
 
-/// Which rank of a plan holds what: the metadata of all ranks, with aliases resolved and equal distributions of
-/// different tensors kept once. Made by WorldBuilder or merge(); read by plan_migration(). Immutable, hence safe to share.
+/// Which rank of a plan holds what: the metadata of all ranks, with aliases resolved and equal
+/// distributions of different tensors kept once. Made by WorldBuilder or merge(); read by
+/// plan_migration(). Immutable, hence safe to share.
 class World {
  public:
   struct Tensor {
@@ -48,7 +49,9 @@ class World {
   /// The tensor of that name or alias; nothing where there is none.
   const Tensor* find(std::string_view name) const;
   /// Names that aliases stand for.
-  const std::map<std::string, std::string, std::less<>>& aliases() const noexcept { return aliases_; }
+  const std::map<std::string, std::string, std::less<>>& aliases() const noexcept {
+    return aliases_;
+  }
 
  private:
   friend class WorldBuilder;
@@ -64,16 +67,19 @@ class WorldBuilder {
  public:
   /// Ranks are numbered in the order they are added.
   std::uint32_t add_rank(Place place);
-  /// The tensor's number. The same name again gives the same number; another shape, dtype, kind or layer is refused.
+  /// The tensor's number. The same name again gives the same number; another shape, dtype, kind or
+  /// layer is refused.
   Result<std::uint32_t> add_tensor(const TensorInfo& info);
   /// Number of a part; equal parts have the same.
   std::uint32_t add_part(const Part& part);
   /// REQUIRES: numbers that the three calls above gave.
   void hold(std::uint32_t rank, std::uint32_t tensor, std::uint32_t part);
-  /// `alias` and `name` are one tensor; both have been added. Refused: another shape or dtype, an alias of an alias.
+  /// `alias` and `name` are one tensor; both have been added. Refused: another shape or dtype, an
+  /// alias of an alias.
   Result<void> add_alias(const std::string& alias, const std::string& name);
 
-  /// Refused, with the tensor's name: a part that is not of its shape; elements that no rank holds; elements that one rank holds twice.
+  /// Refused, with the tensor's name: a part that is not of its shape; elements that no rank holds;
+  /// elements that one rank holds twice.
   Result<World> finish() &&;
 
  private:

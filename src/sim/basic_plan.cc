@@ -16,7 +16,8 @@ planner::Clumps clumps_of(const GpuSet& set, const cluster::Cluster& cluster) {
   for (const NodeGpus& part : set)
     for (plan::GpuMask left = part.gpus; left != 0; left &= left - 1) {
       const int index = std::countr_zero(left);
-      planner::add_to(clumps, part.node, cluster.type_of({part.node, index}), plan::GpuMask{1} << index);
+      planner::add_to(clumps, part.node, cluster.type_of({part.node, index}),
+                      plan::GpuMask{1} << index);
     }
   return clumps;
 }
@@ -46,12 +47,15 @@ GpuSet gpus_of(const plan::Layout& layout) {
 
 std::optional<Spread> spread_of(int gpus, const cluster::Cluster& cluster) {
   int max = 0;
-  for (const cluster::Node& node : cluster.nodes()) max = std::max(max, static_cast<int>(node.gpus.size()));
+  for (const cluster::Node& node : cluster.nodes())
+    max = std::max(max, static_cast<int>(node.gpus.size()));
   const int all = static_cast<int>(cluster.nodes().size());
   for (int nodes = 1; nodes <= all; ++nodes) {
     if (gpus % nodes != 0 || gpus / nodes > max) continue;
     const auto large = std::count_if(cluster.nodes().begin(), cluster.nodes().end(),
-                                     [&](const cluster::Node& node) { return static_cast<int>(node.gpus.size()) >= gpus / nodes; });
+                                     [&](const cluster::Node& node) {
+                                       return static_cast<int>(node.gpus.size()) >= gpus / nodes;
+                                     });
     if (large >= nodes) return Spread{nodes, gpus / nodes};
   }
   return std::nullopt;
@@ -67,7 +71,8 @@ std::optional<GpuSet> first_gpus(int gpus, const cluster::Cluster& cluster) {
   return set;
 }
 
-std::optional<plan::Layout> basic_layout(const JobType& type, const GpuSet& gpus, const cluster::Cluster& cluster) {
+std::optional<plan::Layout> basic_layout(const JobType& type, const GpuSet& gpus,
+                                         const cluster::Cluster& cluster) {
   const perf::PerformanceModel perf(*type.model, cluster, *type.expected);
   planner::Evaluator evaluator(perf, type.model->global_batch / type.micro_batches);
   planner::Clumps left = clumps_of(gpus, cluster);
@@ -81,12 +86,15 @@ std::optional<plan::Layout> basic_layout(const JobType& type, const GpuSet& gpus
   return layout;
 }
 
-std::optional<plan::Layout> best_symmetric_layout(const JobType& type, const perf::Coefficients& coefficients, const GpuSet& gpus,
+std::optional<plan::Layout> best_symmetric_layout(const JobType& type,
+                                                  const perf::Coefficients& coefficients,
+                                                  const GpuSet& gpus,
                                                   const cluster::Cluster& cluster) {
   const perf::PerformanceModel perf(*type.model, cluster, coefficients);
   planner::Evaluator evaluator(perf, type.model->global_batch / type.micro_batches);
   const auto degrees = planner::degrees_for(type.model->heads, evaluator.micro_batch());
-  auto found = planner::best_symmetric(evaluator, clumps_of(gpus, cluster), type.micro_batches, degrees, {});
+  auto found =
+      planner::best_symmetric(evaluator, clumps_of(gpus, cluster), type.micro_batches, degrees, {});
   if (!std::isfinite(found.seconds)) return std::nullopt;
   return std::move(found.layout);
 }

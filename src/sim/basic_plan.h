@@ -33,12 +33,16 @@ std::optional<Spread> spread_of(int gpus, const cluster::Cluster& cluster);
 /// The first GPUs of the cluster that such a demand would get if it were empty.
 std::optional<GpuSet> first_gpus(int gpus, const cluster::Cluster& cluster);
 
-/// The type's plan on `gpus`, balanced; nothing where it does not fit memory or TP groups would span nodes.
-std::optional<plan::Layout> basic_layout(const JobType& type, const GpuSet& gpus, const cluster::Cluster& cluster);
+/// The type's plan on `gpus`, balanced; nothing where it does not fit memory or TP groups would
+/// span nodes.
+std::optional<plan::Layout> basic_layout(const JobType& type, const GpuSet& gpus,
+                                         const cluster::Cluster& cluster);
 
 /// The fastest symmetric plan on at most `gpus` that the coefficients predict; for a program that
 /// just starts anew with what it has. Nothing where no plan fits.
-std::optional<plan::Layout> best_symmetric_layout(const JobType& type, const perf::Coefficients& coefficients, const GpuSet& gpus,
+std::optional<plan::Layout> best_symmetric_layout(const JobType& type,
+                                                  const perf::Coefficients& coefficients,
+                                                  const GpuSet& gpus,
                                                   const cluster::Cluster& cluster);
 
 }  // namespace swell::sim

@@ -15,8 +15,8 @@ std::string jct_bars(const Results& results);
 std::string jct_distribution(const Results& results);
 /// Share of jobs by their JCT over their JCT under fifo, over all seeds: left of 1 is faster.
 std::string jct_ratios(const Results& results);
-/// GPUs in use of one policy in the first seed, basic demand below and what is lent above, until `until_s`. By
-/// job, or by size where there are many.
+/// GPUs in use of one policy in the first seed, basic demand below and what is lent above, until
+/// `until_s`. By job, or by size where there are many.
 std::string gpus_over_time(const Results& results, std::size_t policy, double until_s);
 /// The moment by which nearly all jobs have ended under every policy: where time axes end.
 double nearly_all_done_s(const Results& results);

@@ -14,7 +14,8 @@ namespace swell::sim {
 
 namespace {
 
-constexpr int kXlGpus = 512;  // clusters from this size on run the XL models (Suika, Table 1: simulation only)
+constexpr int kXlGpus =
+    512;  // clusters from this size on run the XL models (Suika, Table 1: simulation only)
 
 bool lends_nothing(const std::string& name) { return name == "fifo" || name == "sjf"; }
 
@@ -70,13 +71,16 @@ void run_all(std::vector<Task>& tasks, const Experiment& experiment) {
 }
 
 /// Arrivals such that the mean job offers `load`; what the sample then scales to exactly.
-Result<Workload> workload_for(const Experiment& experiment, const std::vector<JobType>& types, std::uint64_t seed) {
-  if (experiment.trace) return make_workload(*experiment.trace, types, *experiment.cluster, experiment.workload, seed);
+Result<Workload> workload_for(const Experiment& experiment, const std::vector<JobType>& types,
+                              std::uint64_t seed) {
+  if (experiment.trace)
+    return make_workload(*experiment.trace, types, *experiment.cluster, experiment.workload, seed);
   Trace trace = generate(experiment.generator, seed);
   if (trace.empty()) return Error("the generator made no job; give it more --hours");
   double sum = 0;
   for (const TraceJob& job : trace) sum += job.duration_s;
-  const double wanted = experiment.load * experiment.cluster->gpu_count() * experiment.generator.hours * 3600;
+  const double wanted =
+      experiment.load * experiment.cluster->gpu_count() * experiment.generator.hours * 3600;
   for (TraceJob& job : trace) job.gpus = wanted / sum;
   WorkloadOptions options = experiment.workload;
   options.sample = false;
@@ -90,7 +94,8 @@ Result<void> check_policies(const std::vector<std::string>& names) {
   if (names.empty()) return Error("there is no policy to simulate");
   for (const std::string& name : names) {
     if (lends_nothing(name)) continue;
-    if (auto made = policy::make_simulated_policy(name); !made) return Error(made.error().message() + "; also: fifo, sjf");
+    if (auto made = policy::make_simulated_policy(name); !made)
+      return Error(made.error().message() + "; also: fifo, sjf");
   }
   return {};
 }
@@ -127,8 +132,10 @@ Result<Results> run(const Experiment& experiment) {
   for (std::size_t seed = 0; seed < seeds; ++seed)
     for (std::size_t i = seed * each; i < (seed + 1) * each; ++i)
       if (!*tasks[i].outcome)
-        return tasks[i].outcome->error().while_doing(fmt::format("policy {}, seed {}", tasks[i].policy, tasks[i].seed));
-  for (std::size_t seed = 0; seed < seeds; ++seed) results.fifo.push_back(**tasks[seed * each].outcome);
+        return tasks[i].outcome->error().while_doing(
+            fmt::format("policy {}, seed {}", tasks[i].policy, tasks[i].seed));
+  for (std::size_t seed = 0; seed < seeds; ++seed)
+    results.fifo.push_back(**tasks[seed * each].outcome);
   std::vector<const Outcome*> fifo;
   for (const Outcome& outcome : results.fifo) fifo.push_back(&outcome);
   for (const std::string& name : experiment.policies) {

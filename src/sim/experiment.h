@@ -16,18 +16,20 @@ namespace swell::sim {
 /// Policies against each other on the same workloads.
 struct Experiment {
   std::shared_ptr<const cluster::Cluster> cluster;
-  std::optional<Trace> trace;     ///< none: `generator`'s, another for each seed
+  std::optional<Trace> trace;  ///< none: `generator`'s, another for each seed
   Generator generator;
-  double load = 0.8;              ///< of a generated trace: GPU-time it asks for, of what there is while it arrives
+  /// Of a generated trace: GPU-time it asks for, of what there is while it arrives.
+  double load = 0.8;
   WorkloadOptions workload;
-  std::vector<std::string> policies;  ///< "fifo" and "sjf" lend nothing; others are policy::make_policy()'s
-  std::string base = "fifo";      ///< queue order under policies that lend
+  /// "fifo" and "sjf" lend nothing; others are policy::make_policy()'s.
+  std::vector<std::string> policies;
+  std::string base = "fifo";  ///< queue order under policies that lend
   bool backfill = true;
   bool fixed_decision_time = false;
   bool remaining_known = false;
   double prediction_error = 0;
   double failures_per_day = 0;
-  double aggressiveness = -1;     ///< of policies that have this knob; below 0: their default
+  double aggressiveness = -1;  ///< of policies that have this knob; below 0: their default
   int seeds = 1;
   int first_seed = 1;
   int threads = 1;
@@ -41,7 +43,7 @@ struct Results {
   std::vector<Outcome> fifo;                   ///< by seed: what every policy is compared with
   std::vector<Metrics> metrics;                ///< by policy
   std::vector<JobType> types;
-  int jobs = 0;                                ///< of the first seed
+  int jobs = 0;  ///< of the first seed
   double wall_s = 0;
 };
 

@@ -32,7 +32,7 @@ void fall_back(State& state, Job& job) {
   lose_progress(state, job);
   state.drop_companions(job);
   const auto cost = redeploy::cost_of(redeploy::Method::checkpoint, *job.type.expected, job.current,
-                                              job.basic_plan, state.cluster);
+                                      job.basic_plan, state.cluster);
   job.next = job.basic_plan;
   job.move = Move::paused;
   ++job.version;
@@ -43,10 +43,12 @@ void fall_back(State& state, Job& job) {
 
 }  // namespace
 
-Failures::Failures(State& state, double per_node_and_day, std::uint64_t seed) : per_s_(per_node_and_day / 86400) {
+Failures::Failures(State& state, double per_node_and_day, std::uint64_t seed)
+    : per_s_(per_node_and_day / 86400) {
   for (int node = 0; node < state.ledger.nodes(); ++node) {
     random_.push_back(Random{seed, kFailures, static_cast<std::uint64_t>(node)});
-    if (per_s_ > 0) state.plan_event(random_.back().exponential(1 / per_s_), Event::Kind::node_down, 0, 0, node);
+    if (per_s_ > 0)
+      state.plan_event(random_.back().exponential(1 / per_s_), Event::Kind::node_down, 0, 0, node);
   }
 }
 
@@ -56,19 +58,23 @@ void Failures::node_down(State& state, int node) {
     const Job& job = state.job(id);
     auto here = [node](const NodeGpus& part) { return part.node == node; };
     if (std::any_of(job.basic.begin(), job.basic.end(), here)) basic.insert(id);
-    else if (std::any_of(job.companions.begin(), job.companions.end(), [&](const LentGpus& one) { return here(one.gpus); })) lent.insert(id);
+    else if (std::any_of(job.companions.begin(), job.companions.end(),
+                         [&](const LentGpus& one) { return here(one.gpus); }))
+      lent.insert(id);
   }
   for (policy::JobId id : basic) requeue(state, state.job(id));
   for (policy::JobId id : lent) fall_back(state, state.job(id));
   state.ledger.set_up(node, false);
   state.changed = state.to_decide = true;
-  state.plan_event(state.now_s + random_[static_cast<std::size_t>(node)].exponential(kRepair_s), Event::Kind::node_up, 0, 0, node);
+  state.plan_event(state.now_s + random_[static_cast<std::size_t>(node)].exponential(kRepair_s),
+                   Event::Kind::node_up, 0, 0, node);
 }
 
 void Failures::node_up(State& state, int node) {
   state.ledger.set_up(node, true);
   state.changed = state.to_decide = true;
-  state.plan_event(state.now_s + random_[static_cast<std::size_t>(node)].exponential(1 / per_s_), Event::Kind::node_down, 0, 0, node);
+  state.plan_event(state.now_s + random_[static_cast<std::size_t>(node)].exponential(1 / per_s_),
+                   Event::Kind::node_down, 0, 0, node);
 }
 
 }  // namespace swell::sim

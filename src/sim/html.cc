@@ -33,9 +33,12 @@ std::string cards(const Results& results) {
   const Metrics& first = results.metrics.front();
   for (std::size_t i = 0; i < results.policies.size(); ++i) {
     const Metrics& one = results.metrics[i];
-    html += fmt::format("<div class=\"card\" style=\"--c:{}\"><b>{}</b><span>{}</span><small>{}{:.0f} % of GPUs in use</small></div>", policy_colour(i),
-                        escaped(results.policies[i]), time_label(one.avg_jct_s.mean),
-                        i == 0 ? std::string() : fmt::format("{:.2f}× as fast · ", first.avg_jct_s.mean / one.avg_jct_s.mean), 100 * one.gpu_utilization.mean);
+    html += fmt::format(
+        "<div class=\"card\" style=\"--c:{}\"><b>{}</b><span>{}</span><small>{}{:.0f} % of GPUs in use</small></div>",
+        policy_colour(i), escaped(results.policies[i]), time_label(one.avg_jct_s.mean),
+        i == 0 ? std::string()
+               : fmt::format("{:.2f}× as fast · ", first.avg_jct_s.mean / one.avg_jct_s.mean),
+        100 * one.gpu_utilization.mean);
   }
   return html + "</div>";
 }
@@ -43,11 +46,13 @@ std::string cards(const Results& results) {
 std::string legend(const Results& results) {
   std::string html = "<div class=\"legend\">";
   for (std::size_t i = 0; i < results.policies.size(); ++i)
-    html += fmt::format("<span><i style=\"--c:{}\"></i>{}</span>", policy_colour(i), escaped(results.policies[i]));
+    html += fmt::format("<span><i style=\"--c:{}\"></i>{}</span>", policy_colour(i),
+                        escaped(results.policies[i]));
   return html + "</div>";
 }
 
-std::string section(const std::string& heading, const std::string& words, const std::string& content) {
+std::string section(const std::string& heading, const std::string& words,
+                    const std::string& content) {
   return fmt::format("<section><h2>{}</h2><p>{}</p>{}</section>", heading, words, content);
 }
 
@@ -55,19 +60,24 @@ std::string timelines(const Results& results) {
   std::string html;
   const double until_s = nearly_all_done_s(results);
   for (std::size_t i = 0; i < results.policies.size(); ++i)
-    html += fmt::format("<h3 style=\"margin:14px 0 0;font-size:15px\">{}</h3>{}", escaped(results.policies[i]), gpus_over_time(results, i, until_s));
+    html += fmt::format("<h3 style=\"margin:14px 0 0;font-size:15px\">{}</h3>{}",
+                        escaped(results.policies[i]), gpus_over_time(results, i, until_s));
   return html;
 }
 
 std::string table(const Results& results) {
-  std::string html = "<table><tr><th>policy</th><th>JCT</th><th>weighted JCT</th><th>99 % of jobs</th><th>makespan</th><th>queue</th><th>most delay over fifo</th>"
-                     "<th>changes of plan</th><th>GPU-hours lost to them</th><th>prediction error</th></tr>";
+  std::string html =
+      "<table><tr><th>policy</th><th>JCT</th><th>weighted JCT</th><th>99 % of jobs</th><th>makespan</th><th>queue</th><th>most delay over fifo</th>"
+      "<th>changes of plan</th><th>GPU-hours lost to them</th><th>prediction error</th></tr>";
   for (std::size_t i = 0; i < results.policies.size(); ++i) {
     const Metrics& one = results.metrics[i];
-    html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.1f}</td><td>{:.1f} %</td></tr>",
-                        escaped(results.policies[i]), time_label(one.avg_jct_s.mean), time_label(one.avg_wjct_s.mean), time_label(one.p99_jct_s.mean),
-                        time_label(one.makespan_s.mean), time_label(one.avg_queue_s.mean), time_label(one.max_delay_vs_fifo_s.mean),
-                        one.reconfigurations.mean, one.lost_gpu_s.mean / 3600, 100 * one.prediction_error.mean);
+    html += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.1f}</td><td>{:.1f} %</td></tr>",
+        escaped(results.policies[i]), time_label(one.avg_jct_s.mean),
+        time_label(one.avg_wjct_s.mean), time_label(one.p99_jct_s.mean),
+        time_label(one.makespan_s.mean), time_label(one.avg_queue_s.mean),
+        time_label(one.max_delay_vs_fifo_s.mean), one.reconfigurations.mean,
+        one.lost_gpu_s.mean / 3600, 100 * one.prediction_error.mean);
   }
   return html + "</table>";
 }
@@ -76,23 +86,36 @@ std::string table(const Results& results) {
 
 std::string results_html(const Results& results, const Experiment& experiment) {
   const std::size_t seeds = results.fifo.size();
-  std::string body = fmt::format("<h1>{} jobs on {} GPUs</h1><p>Cluster {}, {}; {} seed{}. The large figure is the average time from a job's submission to its end.</p>",
-                                 results.jobs, experiment.cluster->gpu_count(), escaped(experiment.cluster->name()),
-                                 experiment.trace ? "jobs sampled from a trace" : "made-up jobs", seeds, seeds == 1 ? "" : "s");
+  std::string body = fmt::format(
+      "<h1>{} jobs on {} GPUs</h1><p>Cluster {}, {}; {} seed{}. The large figure is the average time from a job's submission to its end.</p>",
+      results.jobs, experiment.cluster->gpu_count(), escaped(experiment.cluster->name()),
+      experiment.trace ? "jobs sampled from a trace" : "made-up jobs", seeds,
+      seeds == 1 ? "" : "s");
   body += cards(results);
-  body += section("GPUs in use", "Full colours are what jobs asked for, light ones what they were lent on top; a colour is a job, or a size of jobs where there are many. "
-                  "First seed, until nearly all jobs have ended.", timelines(results));
+  body += section(
+      "GPUs in use",
+      "Full colours are what jobs asked for, light ones what they were lent on top; a colour is a job, or a size of jobs where there are many. "
+      "First seed, until nearly all jobs have ended.",
+      timelines(results));
   body += "<div class=\"two\">";
-  body += section("How long jobs take", "The further left and up, the better.", jct_distribution(results) + legend(results));
-  body += section("Who is faster, and who slower", "Each job against itself under fifo.", jct_ratios(results) + legend(results));
-  body += section("On average", seeds > 1 ? "With 95 % confidence over seeds." : "Of one seed: more tell how sure this is.", jct_bars(results));
+  body += section("How long jobs take", "The further left and up, the better.",
+                  jct_distribution(results) + legend(results));
+  body += section("Who is faster, and who slower", "Each job against itself under fifo.",
+                  jct_ratios(results) + legend(results));
+  body += section(
+      "On average",
+      seeds > 1 ? "With 95 % confidence over seeds." : "Of one seed: more tell how sure this is.",
+      jct_bars(results));
   const std::string decisions = decision_latency(results);
-  if (!decisions.empty()) body += section("How fast decisions are made", "On the machine that ran the simulation.", decisions);
+  if (!decisions.empty())
+    body += section("How fast decisions are made", "On the machine that ran the simulation.",
+                    decisions);
   body += "</div>";
   body += section("In figures", "Means over seeds.", table(results));
-  return fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
-                     "<title>swell sim: {} jobs on {} GPUs</title><style>{}</style></head><body>{}</body></html>\n",
-                     results.jobs, experiment.cluster->gpu_count(), kStyle, body);
+  return fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
+      "<title>swell sim: {} jobs on {} GPUs</title><style>{}</style></head><body>{}</body></html>\n",
+      results.jobs, experiment.cluster->gpu_count(), kStyle, body);
 }
 
 }  // namespace swell::sim

@@ -10,14 +10,18 @@ namespace swell::sim {
 namespace {
 
 [[noreturn]] void broken(const State& state, const Job& job, const std::string& what) {
-  throw Broken(fmt::format("at {:.3f} s, job {} ({}): {}", state.now_s, job.spec.id, job.type.model->name, what));
+  throw Broken(fmt::format("at {:.3f} s, job {} ({}): {}", state.now_s, job.spec.id,
+                           job.type.model->name, what));
 }
 
 int check_held(const State& state, const Job& job, const NodeGpus& part, Holder holder) {
-  if (!state.ledger.is_up(part.node)) broken(state, job, fmt::format("holds GPUs of node {}, which is down", part.node));
+  if (!state.ledger.is_up(part.node))
+    broken(state, job, fmt::format("holds GPUs of node {}, which is down", part.node));
   for (plan::GpuMask left = part.gpus; left != 0; left &= left - 1)
     if (const int gpu = std::countr_zero(left); !(state.ledger.holder(part.node, gpu) == holder))
-      broken(state, job, fmt::format("GPU {} of node {} is in two allocations: job {}'s too", gpu, part.node, state.ledger.holder(part.node, gpu).job));
+      broken(state, job,
+             fmt::format("GPU {} of node {} is in two allocations: job {}'s too", gpu, part.node,
+                         state.ledger.holder(part.node, gpu).job));
   return std::popcount(part.gpus);
 }
 
@@ -31,14 +35,19 @@ void check_invariants(const State& state) {
     int basic = 0;
     for (const NodeGpus& part : job.basic) basic += check_held(state, job, part, {id, 0});
     if (!state.replaces() && basic != job.type.gpus)
-      broken(state, job, fmt::format("holds {} GPUs of its basic demand of {}", basic, job.type.gpus));
+      broken(state, job,
+             fmt::format("holds {} GPUs of its basic demand of {}", basic, job.type.gpus));
     held += basic;
-    for (const LentGpus& companion : job.companions) held += check_held(state, job, companion.gpus, {id, companion.id});
+    for (const LentGpus& companion : job.companions)
+      held += check_held(state, job, companion.gpus, {id, companion.id});
     const bool trains = job.rate > 0;
-    if (trains && !within(gpus_of(job.current), job.held(true))) broken(state, job, "trains on a GPU that it does not hold");
+    if (trains && !within(gpus_of(job.current), job.held(true)))
+      broken(state, job, "trains on a GPU that it does not hold");
   }
   if (held != state.ledger.used())
-    throw Broken(fmt::format("at {:.3f} s, {} GPUs are in use and running jobs hold {}: a companion outlives its parent", state.now_s, state.ledger.used(), held));
+    throw Broken(fmt::format(
+        "at {:.3f} s, {} GPUs are in use and running jobs hold {}: a companion outlives its parent",
+        state.now_s, state.ledger.used(), held));
 }
 
 }  // namespace swell::sim

@@ -2,11 +2,11 @@
 // Suika's Table 1 for a cluster, with tuned initial plans.
 #include <fmt/format.h>
 
+#include "core/planner/symmetric.h"
+#include "sim/basic_plan.h"
 #include "sim/judge/judge.h"
 #include "sim/judge/memory.h"
 #include "sim/judge/profiling.h"
-#include "core/planner/symmetric.h"
-#include "sim/basic_plan.h"
 #include "sim/workload.h"
 
 namespace swell::sim {
@@ -18,19 +18,21 @@ struct Row {
   char size;
 };
 constexpr Row kTable1[] = {
-    {"gpt2-350m", 'S'}, {"gpt2-1.3b", 'S'}, {"gpt2-2.6b", 'S'}, {"qwen2-0.5b", 'S'}, {"qwen2-1.5b", 'S'},
-    {"gpt2-6.7b", 'M'}, {"llama2-7b", 'M'}, {"qwen2-7b", 'M'},
-    {"gpt2-15b", 'L'}, {"llama2-13b", 'L'},
-    {"gpt2-39b", 'X'}, {"llama-30b", 'X'}, {"gpt2-76b", 'X'}, {"llama-65b", 'X'}, {"qwen2-72b", 'X'},
-    {"llama2-70b", 'X'}, {"gpt2-175b", 'X'},
+    {"gpt2-350m", 'S'},  {"gpt2-1.3b", 'S'},  {"gpt2-2.6b", 'S'}, {"qwen2-0.5b", 'S'},
+    {"qwen2-1.5b", 'S'}, {"gpt2-6.7b", 'M'},  {"llama2-7b", 'M'}, {"qwen2-7b", 'M'},
+    {"gpt2-15b", 'L'},   {"llama2-13b", 'L'}, {"gpt2-39b", 'X'},  {"llama-30b", 'X'},
+    {"gpt2-76b", 'X'},   {"llama-65b", 'X'},  {"qwen2-72b", 'X'}, {"llama2-70b", 'X'},
+    {"gpt2-175b", 'X'},
 };
 
-/// The fastest symmetric plan on all of the type's GPUs with its number of micro-batches; false where none
-/// fits their memory.
+/// The fastest symmetric plan on all of the type's GPUs with its number of micro-batches; false
+/// where none fits their memory.
 bool tune_once(JobType& type, const cluster::Cluster& cluster, const GpuSet& gpus) {
-  const judge::Hardware usual = judge::make_hardware(*type.model, cluster, judge::Software::fused(), [](double) { return 1.0; });
+  const judge::Hardware usual = judge::make_hardware(*type.model, cluster, judge::Software::fused(),
+                                                     [](double) { return 1.0; });
   double best = 0;
-  const auto degrees = planner::degrees_for(type.model->heads, type.model->global_batch / type.micro_batches);
+  const auto degrees =
+      planner::degrees_for(type.model->heads, type.model->global_batch / type.micro_batches);
   for (int tp : degrees.tp)
     for (int pp = 1; pp <= type.model->layers && pp * tp <= type.gpus; ++pp) {
       if (type.gpus % (pp * tp) != 0) continue;
@@ -50,15 +52,18 @@ bool tune_once(JobType& type, const cluster::Cluster& cluster, const GpuSet& gpu
 Result<void> tune(JobType& type, const cluster::Cluster& cluster) {
   const auto gpus = first_gpus(type.gpus, cluster);
   if (!gpus)
-    return Error(fmt::format("cluster {} has no even spread of {} GPUs over nodes for model {}; leave its size out of the mix or use larger nodes",
-                             cluster.name(), type.gpus, type.model->name));
-  for (const int given = type.micro_batches; type.micro_batches <= type.model->global_batch; type.micro_batches *= 2) {
+    return Error(fmt::format(
+        "cluster {} has no even spread of {} GPUs over nodes for model {}; leave its size out of the mix or use larger nodes",
+        cluster.name(), type.gpus, type.model->name));
+  for (const int given = type.micro_batches; type.micro_batches <= type.model->global_batch;
+       type.micro_batches *= 2) {
     if (type.model->global_batch % type.micro_batches != 0) break;
     if (tune_once(type, cluster, *gpus)) return {};
     if (type.micro_batches > 16 * given) break;
   }
-  return Error(fmt::format("no plan of model {} on {} GPUs of cluster {} fits their memory; leave its size out of the mix or use GPUs with more memory",
-                           type.model->name, type.gpus, cluster.name()));
+  return Error(fmt::format(
+      "no plan of model {} on {} GPUs of cluster {} fits their memory; leave its size out of the mix or use GPUs with more memory",
+      type.model->name, type.gpus, cluster.name()));
 }
 
 }  // namespace
@@ -71,7 +76,8 @@ Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster, bool wit
     if (!entry) return entry.error();
     JobType type;
     type.model = std::make_shared<models::Model>(entry->model);
-    type.expected = std::make_shared<perf::Coefficients>(perf::expected_coefficients(entry->model, cluster));
+    type.expected =
+        std::make_shared<perf::Coefficients>(perf::expected_coefficients(entry->model, cluster));
     type.size = row.size;
     type.gpus = entry->pp * entry->dp * entry->tp;
     type.micro_batches = entry->micro_batches;
@@ -79,7 +85,8 @@ Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster, bool wit
     if (auto good = tune(type, cluster); !good) return good.error();
     types.push_back(std::move(type));
   }
-  if (types.empty()) return Error(fmt::format("no model of Suika's Table 1 fits cluster {}", cluster.name()));
+  if (types.empty())
+    return Error(fmt::format("no model of Suika's Table 1 fits cluster {}", cluster.name()));
   return types;
 }
 
@@ -87,7 +94,9 @@ std::vector<std::string> left_out(const cluster::Cluster& cluster, bool with_xl)
   std::vector<std::string> names;
   for (const Row& row : kTable1) {
     const auto entry = models::find_model(row.model);
-    if ((row.size != 'X' || with_xl) && entry && entry->pp * entry->dp * entry->tp > cluster.gpu_count()) names.emplace_back(row.model);
+    if ((row.size != 'X' || with_xl) && entry &&
+        entry->pp * entry->dp * entry->tp > cluster.gpu_count())
+      names.emplace_back(row.model);
   }
   return names;
 }

@@ -24,7 +24,8 @@ bool Ledger::has_free(const GpuSet& set) const noexcept {
 
 void Ledger::take(const NodeGpus& part, Holder holder) {
   if (part.node < 0 || part.node >= nodes() || (part.gpus & ~free(part.node)) != 0)
-    throw Broken(fmt::format("job {} would get GPUs {:#x} of node {}, of which only {:#x} are idle", holder.job, part.gpus, part.node,
+    throw Broken(fmt::format("job {} would get GPUs {:#x} of node {}, of which only {:#x} are idle",
+                             holder.job, part.gpus, part.node,
                              part.node >= 0 && part.node < nodes() ? free(part.node) : 0));
   free_[at(part.node)] &= ~part.gpus;
   const int taken = std::popcount(part.gpus);
@@ -41,7 +42,8 @@ void Ledger::give_back(const NodeGpus& part, Holder holder) {
   for (plan::GpuMask left = part.gpus; left != 0; left &= left - 1) {
     Holder& held = holders_[at(part.node)][static_cast<std::size_t>(std::countr_zero(left))];
     if (!(held == holder))
-      throw Broken(fmt::format("job {} gives back GPU {} of node {}, which job {} holds", holder.job, std::countr_zero(left), part.node, held.job));
+      throw Broken(fmt::format("job {} gives back GPU {} of node {}, which job {} holds",
+                               holder.job, std::countr_zero(left), part.node, held.job));
     held = {};
   }
   free_[at(part.node)] |= part.gpus;

@@ -38,7 +38,9 @@ class Ledger {
   bool has_free(const GpuSet& set) const noexcept;
   int used() const noexcept { return used_; }
   int used_by_companions() const noexcept { return used_lent_; }
-  Holder holder(int node, int gpu) const noexcept { return holders_[at(node)][static_cast<std::size_t>(gpu)]; }
+  Holder holder(int node, int gpu) const noexcept {
+    return holders_[at(node)][static_cast<std::size_t>(gpu)];
+  }
 
   void take(const NodeGpus& gpus, Holder holder);
   void take(const GpuSet& set, Holder holder);

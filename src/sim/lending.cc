@@ -19,7 +19,8 @@ std::map<policy::JobId, Change> by_job(const State& state, const policy::Decisio
   std::map<policy::JobId, Change> changes;
   for (const policy::Reclaim& reclaim : decisions.reclaims) {
     const bool known = reclaim.needed_by > 0 && reclaim.needed_by <= state.jobs.size();
-    if (known && state.jobs[reclaim.needed_by - 1].phase != Phase::pending) continue;  // it has started elsewhere
+    if (known && state.jobs[reclaim.needed_by - 1].phase != Phase::pending)
+      continue;  // it has started elsewhere
     changes[reclaim.job].reclaims.insert(reclaim.companion);
   }
   for (const policy::Grant& grant : decisions.grants) changes[grant.job].grants.push_back(&grant);
@@ -29,7 +30,8 @@ std::map<policy::JobId, Change> by_job(const State& state, const policy::Decisio
 
 /// Which GPUs each grant gets: those that the plan names, then the lowest idle ones. Nothing where
 /// one cannot be had.
-std::optional<std::vector<NodeGpus>> gpus_for(const State& state, const Job& job, const Change& change) {
+std::optional<std::vector<NodeGpus>> gpus_for(const State& state, const Job& job,
+                                              const Change& change) {
   std::map<int, plan::GpuMask> named;
   if (change.plan)
     for (const NodeGpus& part : gpus_of(*change.plan)) named[part.node] = part.gpus;
@@ -64,11 +66,13 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
     if (id == 0 || id > state.jobs.size()) continue;
     Job& job = state.job(id);
     const auto seen = pending.versions.find(id);
-    const bool current = job.phase == Phase::running && job.move == Move::none && seen != pending.versions.end() && seen->second == job.version;
+    const bool current = job.phase == Phase::running && job.move == Move::none &&
+                         seen != pending.versions.end() && seen->second == job.version;
     if (!current) {
       ++state.outcome.refused;
       // Taking back is never out of date.
-      if (job.phase == Phase::running && !change.reclaims.empty()) reclaim(state, job, change.reclaims, nullptr);
+      if (job.phase == Phase::running && !change.reclaims.empty())
+        reclaim(state, job, change.reclaims, nullptr);
       continue;
     }
     if (change.plan) check_plan(state, job, *change.plan);
@@ -108,7 +112,8 @@ void preempt_for(State& state, const std::vector<Start>& waiting) {
     for (policy::JobId id : state.running)
       for (const LentGpus& companion : state.job(id).companions) {
         if (companion.gpus.node != node) continue;
-        if (companion.leaving || state.job(id).late.contains(companion.id)) gpus -= std::popcount(companion.gpus.gpus);
+        if (companion.leaving || state.job(id).late.contains(companion.id))
+          gpus -= std::popcount(companion.gpus.gpus);
         else here.push_back({companion.id, id});
       }
     std::sort(here.rbegin(), here.rend());

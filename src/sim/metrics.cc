@@ -10,16 +10,20 @@ namespace swell::sim {
 namespace {
 
 /// Two-sided 95 % points of Student's t by degrees of freedom, from 1.
-constexpr double kStudent[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-                               2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};
+constexpr double kStudent[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
+                               2.306,  2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+                               2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
 constexpr double kNormal = 1.96;
 
 double mean(const std::vector<double>& values) {
-  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  return values.empty() ? 0
+                        : std::accumulate(values.begin(), values.end(), 0.0) /
+                              static_cast<double>(values.size());
 }
 
 struct PerSeed {
-  std::vector<double> jct, wjct, p50, p99, makespan, utilization, queue, queue_rigid, delay, moves, lost, error;
+  std::vector<double> jct, wjct, p50, p99, makespan, utilization, queue, queue_rigid, delay, moves,
+      lost, error;
 };
 
 void add(PerSeed& all, const Outcome& outcome, const Outcome& fifo) {
@@ -39,7 +43,8 @@ void add(PerSeed& all, const Outcome& outcome, const Outcome& fifo) {
   all.p50.push_back(quantile(jct, 0.5));
   all.p99.push_back(quantile(jct, 0.99));
   all.makespan.push_back(outcome.makespan_s);
-  all.utilization.push_back(outcome.makespan_s > 0 ? outcome.used_gpu_s / (outcome.gpus * outcome.makespan_s) : 0);
+  all.utilization.push_back(
+      outcome.makespan_s > 0 ? outcome.used_gpu_s / (outcome.gpus * outcome.makespan_s) : 0);
   all.queue.push_back(mean(queue));
   all.queue_rigid.push_back(mean(queue_rigid));
   all.delay.push_back(delay);
@@ -71,12 +76,14 @@ double quantile(std::vector<double> values, double q) {
   return values[below] + (values[above] - values[below]) * (place - static_cast<double>(below));
 }
 
-Metrics measure(const std::vector<const Outcome*>& outcomes, const std::vector<const Outcome*>& fifo) {
+Metrics measure(const std::vector<const Outcome*>& outcomes,
+                const std::vector<const Outcome*>& fifo) {
   PerSeed all;
   std::vector<double> decisions;
   for (std::size_t seed = 0; seed < outcomes.size(); ++seed) {
     add(all, *outcomes[seed], *fifo[seed]);
-    decisions.insert(decisions.end(), outcomes[seed]->decision_s.begin(), outcomes[seed]->decision_s.end());
+    decisions.insert(decisions.end(), outcomes[seed]->decision_s.begin(),
+                     outcomes[seed]->decision_s.end());
   }
   Metrics metrics;
   metrics.avg_jct_s = estimate(all.jct);
@@ -122,8 +129,10 @@ Json to_json(const Metrics& metrics, bool with_decision_times) {
   json.set("decisions", metrics.decisions);
   // Wall-clock times differ from run to run; a repeatable run leaves them out.
   if (with_decision_times)
-    json.set("decision_s", Json::object({{"p50", metrics.decision_p50_s}, {"p90", metrics.decision_p90_s},
-                                         {"p99", metrics.decision_p99_s}, {"max", metrics.decision_max_s}}));
+    json.set("decision_s", Json::object({{"p50", metrics.decision_p50_s},
+                                         {"p90", metrics.decision_p90_s},
+                                         {"p99", metrics.decision_p99_s},
+                                         {"max", metrics.decision_max_s}}));
   json.set("ci95", ci95);
   return json;
 }

@@ -14,17 +14,24 @@ namespace {
 
 double predicted_s(const State& state, const Job& job, const plan::Layout& layout) {
   const auto& coefficients = job.coefficients ? *job.coefficients : *job.type.expected;
-  const perf::Sends sends = state.setup.policy ? state.setup.policy->simulation_traits().sends : perf::Sends::ignored;
-  return perf::PerformanceModel(*job.type.model, state.cluster, coefficients, sends).iteration_time(layout).total();
+  const perf::Sends sends =
+      state.setup.policy ? state.setup.policy->simulation_traits().sends : perf::Sends::ignored;
+  return perf::PerformanceModel(*job.type.model, state.cluster, coefficients, sends)
+      .iteration_time(layout)
+      .total();
 }
 
-redeploy::Cost cost_of(const State& state, const Job& job, const plan::Layout& from, const plan::Layout& to) {
-  const auto method = state.setup.policy ? state.setup.policy->simulation_traits().redeployment : redeploy::Method::checkpoint;
+redeploy::Cost cost_of(const State& state, const Job& job, const plan::Layout& from,
+                       const plan::Layout& to) {
+  const auto method = state.setup.policy ? state.setup.policy->simulation_traits().redeployment
+                                         : redeploy::Method::checkpoint;
   return redeploy::cost_of(method, *job.type.expected, from, to, state.cluster);
 }
 
 /// New GPUs are held by `next` and not by what trains now.
-int new_gpus(const Job& job) { return std::max(0, count(job.held(true)) - job.current.gpu_count()); }
+int new_gpus(const Job& job) {
+  return std::max(0, count(job.held(true)) - job.current.gpu_count());
+}
 
 void pause(State& state, Job& job, double pause_s) {
   state.set_training(job, false);
@@ -33,8 +40,9 @@ void pause(State& state, Job& job, double pause_s) {
   state.plan_event(state.now_s + pause_s, Event::Kind::moved, job.spec.id, job.version);
 }
 
-/// The new epoch's programs end with an error in their first iteration. The job goes back to its basic
-/// plan, gives back what it was lent, and is lent nothing any more: whoever plans for it is wrong about it.
+/// The new epoch's programs end with an error in their first iteration. The job goes back to its
+/// basic plan, gives back what it was lent, and is lent nothing any more: whoever plans for it is
+/// wrong about it.
 void out_of_memory(State& state, Job& job) {
   job.barred = true;
   job.late.clear();
@@ -46,7 +54,9 @@ void out_of_memory(State& state, Job& job) {
 
 bool within(const GpuSet& inner, const GpuSet& outer) noexcept {
   return std::all_of(inner.begin(), inner.end(), [&](const NodeGpus& part) {
-    return std::any_of(outer.begin(), outer.end(), [&](const NodeGpus& there) { return there.node == part.node && (part.gpus & ~there.gpus) == 0; });
+    return std::any_of(outer.begin(), outer.end(), [&](const NodeGpus& there) {
+      return there.node == part.node && (part.gpus & ~there.gpus) == 0;
+    });
   });
 }
 
@@ -54,7 +64,8 @@ void check_plan(const State& state, const Job& job, const plan::Layout& layout) 
   int layers = 0;
   std::map<int, plan::GpuMask> seen;
   auto refuse = [&](const std::string& why) {
-    throw Broken(fmt::format("at {:.3f} s, job {} ({}) would run a plan in which {}", state.now_s, job.spec.id, job.type.model->name, why));
+    throw Broken(fmt::format("at {:.3f} s, job {} ({}) would run a plan in which {}", state.now_s,
+                             job.spec.id, job.type.model->name, why));
   };
   for (const plan::StageLayout& stage : layout.stages) {
     layers += stage.layers;
@@ -62,19 +73,28 @@ void check_plan(const State& state, const Job& job, const plan::Layout& layout) 
     if (stage.layers < 1) refuse("a stage has no layers");
     for (const plan::GroupLayout& group : stage.groups) {
       samples += group.local_batch;
-      if (group.node < 0 || group.node >= state.ledger.nodes() || (group.gpus & ~state.ledger.all(group.node)) != 0) refuse("a group has GPUs that are not there");
-      if (std::popcount(group.gpus) != stage.tp) refuse(fmt::format("a group has {} GPUs at a TP degree of {}", std::popcount(group.gpus), stage.tp));
+      if (group.node < 0 || group.node >= state.ledger.nodes() ||
+          (group.gpus & ~state.ledger.all(group.node)) != 0)
+        refuse("a group has GPUs that are not there");
+      if (std::popcount(group.gpus) != stage.tp)
+        refuse(fmt::format("a group has {} GPUs at a TP degree of {}", std::popcount(group.gpus),
+                           stage.tp));
       if ((seen[group.node] & group.gpus) != 0) refuse("a GPU is in two groups");
       seen[group.node] |= group.gpus;
     }
     if (samples * layout.micro_batches != job.type.model->global_batch)
-      refuse(fmt::format("a stage has {} samples in each of {} micro-batches, of a global batch of {}", samples, layout.micro_batches, job.type.model->global_batch));
+      refuse(
+          fmt::format("a stage has {} samples in each of {} micro-batches, of a global batch of {}",
+                      samples, layout.micro_batches, job.type.model->global_batch));
   }
-  if (layers != job.type.model->layers) refuse(fmt::format("there are {} of {} layers", layers, job.type.model->layers));
+  if (layers != job.type.model->layers)
+    refuse(fmt::format("there are {} of {} layers", layers, job.type.model->layers));
 }
 
 void begin_move(State& state, Job& job, plan::Layout next) {
-  if (job.move == Move::paused) throw Broken(fmt::format("job {} would change its plan while it changes its plan", job.spec.id));
+  if (job.move == Move::paused)
+    throw Broken(
+        fmt::format("job {} would change its plan while it changes its plan", job.spec.id));
   ++job.version;
   const redeploy::Cost cost = cost_of(state, job, job.current, next);
   job.next = std::move(next);
@@ -84,7 +104,9 @@ void begin_move(State& state, Job& job, plan::Layout next) {
   state.plan_event(state.now_s + cost.delay_s, Event::Kind::warmed, job.spec.id, job.version);
 }
 
-void warmed(State& state, Job& job) { pause(state, job, cost_of(state, job, job.current, job.next).pause_s); }
+void warmed(State& state, Job& job) {
+  pause(state, job, cost_of(state, job, job.current, job.next).pause_s);
+}
 
 void moved(State& state, Job& job) {
   job.move = Move::none;
@@ -94,11 +116,13 @@ void moved(State& state, Job& job) {
   ++job.version;
   ++job.outcome.reconfigurations;
   ++state.outcome.reconfigurations;
-  state.outcome.prediction_errors.push_back(std::abs(predicted_s(state, job, job.current) / job.truth.iteration_s(job.current) - 1));
+  state.outcome.prediction_errors.push_back(
+      std::abs(predicted_s(state, job, job.current) / job.truth.iteration_s(job.current) - 1));
   for (const LentGpus& companion : job.companions)
     if (companion.leaving) state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
   std::erase_if(job.companions, [](const LentGpus& companion) { return companion.leaving; });
-  // Where a policy replaces the base scheduler there is no basic plan to go back to: it is counted, and trains on.
+  // Where a policy replaces the base scheduler there is no basic plan to go back to: it is counted,
+  // and trains on.
   const bool fits = job.truth.fits(job.current);
   if (!fits) ++state.outcome.out_of_memory;
   if (!fits && !state.replaces() && job.current != job.basic_plan) return out_of_memory(state, job);
@@ -122,12 +146,15 @@ plan::Layout plan_for(State& state, const Job& job, const plan::Layout* wanted) 
   consider(job.current);
   for (const plan::Layout& layout : job.history) consider(layout);
   const auto& coefficients = job.coefficients ? *job.coefficients : *job.type.expected;
-  const auto anew = count(kept) > job.type.gpus ? best_symmetric_layout(job.type, coefficients, kept, state.cluster) : std::nullopt;
+  const auto anew = count(kept) > job.type.gpus
+                        ? best_symmetric_layout(job.type, coefficients, kept, state.cluster)
+                        : std::nullopt;
   if (anew) consider(*anew);
   return *best;
 }
 
-void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids, const plan::Layout* wanted) {
+void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids,
+             const plan::Layout* wanted) {
   if (job.move == Move::paused) {
     job.late.insert(ids.begin(), ids.end());
     return;

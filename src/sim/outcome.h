@@ -13,9 +13,9 @@ struct JobOutcome {
   int basic_gpus = 0;
   bool elastic = true;
   double submit_s = 0;
-  double start_s = 0;    ///< first start
+  double start_s = 0;  ///< first start
   double end_s = 0;
-  double waited_s = 0;   ///< all the time without GPUs, after requeues too
+  double waited_s = 0;  ///< all the time without GPUs, after requeues too
   int reconfigurations = 0;
   double jct_s() const noexcept { return end_s - submit_s; }
 };
@@ -30,15 +30,16 @@ struct Holding {
 
 /// One simulation: a workload under one policy.
 struct Outcome {
-  std::vector<JobOutcome> jobs;    ///< by id
-  std::vector<Holding> holdings;   ///< rising by time
+  std::vector<JobOutcome> jobs;   ///< by id
+  std::vector<Holding> holdings;  ///< rising by time
   double makespan_s = 0;
-  double used_gpu_s = 0;           ///< held by jobs, working or not
+  double used_gpu_s = 0;  ///< held by jobs, working or not
   double lent_gpu_s = 0;
   int gpus = 0;
   int reconfigurations = 0;
-  double lost_gpu_s = 0;           ///< GPUs held while training stood still, or new workers initialized
-  std::vector<double> prediction_errors;  ///< |predicted / true iteration time - 1| of each plan that was taken
+  double lost_gpu_s = 0;  ///< GPUs held while training stood still, or new workers initialized
+  /// |predicted / true iteration time - 1| of each plan that was taken.
+  std::vector<double> prediction_errors;
   std::vector<double> decision_s;  ///< how long each decision took
   int refused = 0;                 ///< decisions that were out of date when they were applied
   int out_of_memory = 0;           ///< plans that did not fit, by the judge's count

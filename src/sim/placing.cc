@@ -17,8 +17,10 @@ class Agreement {
       if (plan.job == 0 || plan.job > state.jobs.size()) continue;
       const Job& job = state.jobs[plan.job - 1];
       const auto seen = pending.versions.find(plan.job);
-      const bool current = seen != pending.versions.end() && seen->second == job.version && job.move == Move::none &&
-                           (job.phase == Phase::running || (job.phase == Phase::pending && !plan.layout.stages.empty()));
+      const bool current = seen != pending.versions.end() && seen->second == job.version &&
+                           job.move == Move::none &&
+                           (job.phase == Phase::running ||
+                            (job.phase == Phase::pending && !plan.layout.stages.empty()));
       if (!current) {
         ++refused_;
         continue;
@@ -42,11 +44,13 @@ class Agreement {
     std::vector<plan::GpuMask> used(static_cast<std::size_t>(state_.ledger.nodes()), 0);
     for (policy::JobId id : state_.running)
       if (!planned.contains(id))
-        for (const NodeGpus& part : state_.jobs[id - 1].basic) used[static_cast<std::size_t>(part.node)] |= part.gpus;
+        for (const NodeGpus& part : state_.jobs[id - 1].basic)
+          used[static_cast<std::size_t>(part.node)] |= part.gpus;
     for (auto plan = wanted_.begin(); plan != wanted_.end(); ++plan) {
       const GpuSet set = gpus_of((*plan)->layout);
       const bool fits = std::all_of(set.begin(), set.end(), [&](const NodeGpus& part) {
-        return state_.ledger.is_up(part.node) && (used[static_cast<std::size_t>(part.node)] & part.gpus) == 0;
+        return state_.ledger.is_up(part.node) &&
+               (used[static_cast<std::size_t>(part.node)] & part.gpus) == 0;
       });
       if (!fits) {
         wanted_.erase(plan);
@@ -74,7 +78,8 @@ void place(State& state, Job& job, const plan::Layout& layout) {
     state.ledger.take(gpus, {job.spec.id, 0});
     job.basic = gpus;
   }
-  const auto cost = redeploy::cost_of(state.setup.policy->simulation_traits().redeployment, *job.type.expected, before, layout, state.cluster);
+  const auto cost = redeploy::cost_of(state.setup.policy->simulation_traits().redeployment,
+                                      *job.type.expected, before, layout, state.cluster);
   state.set_training(job, false);
   job.current = before;
   job.next = layout;

@@ -15,7 +15,9 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 class Fifo final : public QueueOrder {
  public:
-  bool before(const PendingJob& a, const PendingJob& b) const override { return std::tie(a.submit_s, a.id) < std::tie(b.submit_s, b.id); }
+  bool before(const PendingJob& a, const PendingJob& b) const override {
+    return std::tie(a.submit_s, a.id) < std::tie(b.submit_s, b.id);
+  }
 };
 
 class ShortestFirst final : public QueueOrder {
@@ -39,7 +41,9 @@ class NodeTimeline {
     double since = kNever;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       free += steps_[i].second;
-      if (i + 1 < steps_.size() && (steps_[i + 1].first <= from_s || steps_[i + 1].first == steps_[i].first)) continue;
+      if (i + 1 < steps_.size() &&
+          (steps_[i + 1].first <= from_s || steps_[i + 1].first == steps_[i].first))
+        continue;
       const double begin = std::max(from_s, steps_[i].first);
       if (free < gpus) since = kNever;
       else if (since == kNever) since = begin;
@@ -56,22 +60,27 @@ class NodeTimeline {
 /// One plan being worked out.
 class Planner {
  public:
-  Planner(const Ledger& ledger, const std::vector<Release>& releases, const cluster::Cluster& cluster, double now)
+  Planner(const Ledger& ledger, const std::vector<Release>& releases,
+          const cluster::Cluster& cluster, double now)
       : cluster_(cluster), now_(now), timelines_(static_cast<std::size_t>(ledger.nodes())) {
     for (int node = 0; node < ledger.nodes(); ++node) {
       idle_.push_back(std::popcount(ledger.free(node)));
-      available_.push_back(ledger.is_up(node) ? idle_.back() + std::popcount(ledger.lent(node)) : 0);
+      available_.push_back(ledger.is_up(node) ? idle_.back() + std::popcount(ledger.lent(node))
+                                              : 0);
       timelines_[at(node)].change(now, available_.back());
     }
     for (const Release& release : releases)
-      if (ledger.is_up(release.node)) timelines_[at(release.node)].change(std::max(release.at_s, now), release.gpus);
+      if (ledger.is_up(release.node))
+        timelines_[at(release.node)].change(std::max(release.at_s, now), release.gpus);
   }
 
-  /// Nodes on which the job can start now without delaying what is planned; fewer than it needs: it cannot.
+  /// Nodes on which the job can start now without delaying what is planned; fewer than it needs: it
+  /// cannot.
   std::vector<int> nodes_now(const PendingJob& job) const {
     std::vector<int> nodes;
     for (std::size_t node = 0; node < timelines_.size(); ++node)
-      if (available_[node] >= job.demand.per_node && timelines_[node].first_fit(now_, job.limit_s, job.demand.per_node) <= now_)
+      if (available_[node] >= job.demand.per_node &&
+          timelines_[node].first_fit(now_, job.limit_s, job.demand.per_node) <= now_)
         nodes.push_back(static_cast<int>(node));
     if (static_cast<int>(nodes.size()) < job.demand.nodes) return {};
     order(nodes, job);
@@ -80,7 +89,8 @@ class Planner {
   }
 
   bool is_idle(const std::vector<int>& nodes, int per_node) const {
-    return std::all_of(nodes.begin(), nodes.end(), [&](int node) { return idle_[at(node)] >= per_node; });
+    return std::all_of(nodes.begin(), nodes.end(),
+                       [&](int node) { return idle_[at(node)] >= per_node; });
   }
 
   void start(const std::vector<int>& nodes, const PendingJob& job) {
@@ -127,8 +137,13 @@ class Planner {
     auto rank = [&](int node) {
       const int missing = std::max(0, job.demand.per_node - idle_[at(node)]);
       const int rack = cluster_.node(node).rack, candidates = in_rack[rack];
-      const bool whole = candidates >= job.demand.nodes;  // the tightest rack that holds all of it, or the emptiest
-      return std::make_tuple(missing, job.demand.nodes > 1 ? std::make_pair(!whole, whole ? candidates : -candidates) : std::make_pair(false, 0),
+      const bool whole =
+          candidates >=
+          job.demand.nodes;  // the tightest rack that holds all of it, or the emptiest
+      return std::make_tuple(missing,
+                             job.demand.nodes > 1
+                                 ? std::make_pair(!whole, whole ? candidates : -candidates)
+                                 : std::make_pair(false, 0),
                              available_[at(node)], rack, node);
     };
     std::vector<std::pair<decltype(rank(0)), int>> ranked;
@@ -151,19 +166,22 @@ Result<std::unique_ptr<QueueOrder>> make_queue_order(std::string_view name) {
   return Error(fmt::format("there is no queue order \"{}\"; there are: fifo, sjf", name));
 }
 
-std::vector<Start> BaseScheduler::plan(const std::vector<PendingJob>& queue, const Ledger& ledger, const std::vector<Release>& releases,
+std::vector<Start> BaseScheduler::plan(const std::vector<PendingJob>& queue, const Ledger& ledger,
+                                       const std::vector<Release>& releases,
                                        const cluster::Cluster& cluster, double now_s) const {
   std::vector<Start> starts;
   if (queue.empty()) return starts;
   Planner planner(ledger, releases, cluster, now_s);
-  std::map<std::pair<int, int>, double> failed;  // the shortest limit of each demand that does not fit now
+  std::map<std::pair<int, int>, double>
+      failed;  // the shortest limit of each demand that does not fit now
   int planned = 0;
   for (const PendingJob& job : queue) {
     const auto known = failed.find({job.demand.nodes, job.demand.per_node});
     const bool hopeless = known != failed.end() && job.limit_s >= known->second;
     const std::vector<int> nodes = hopeless ? std::vector<int>{} : planner.nodes_now(job);
     if (!nodes.empty()) {
-      starts.push_back({job.id, nodes, job.demand.per_node, planner.is_idle(nodes, job.demand.per_node)});
+      starts.push_back(
+          {job.id, nodes, job.demand.per_node, planner.is_idle(nodes, job.demand.per_node)});
       planner.start(nodes, job);
       continue;
     }

@@ -44,16 +44,19 @@ struct Start {
 };
 
 /// The base scheduler: whole gangs in the queue's order; a job that cannot start is planned for the
-/// moment at which, by the time limits, it can, and those behind it start where that is not delayed:
-/// Slurm's backfill. Basic demand comes first: lent GPUs count as idle, though nodes where enough are
-/// idle indeed are taken first, and among them the fullest; several nodes of one rack if possible.
+/// moment at which, by the time limits, it can, and those behind it start where that is not
+/// delayed: Slurm's backfill. Basic demand comes first: lent GPUs count as idle, though nodes where
+/// enough are idle indeed are taken first, and among them the fullest; several nodes of one rack if
+/// possible.
 struct BaseScheduler {
   bool backfill = true;  ///< false: nothing starts before the head of the queue
-  int max_planned = 20; ///< jobs that are planned ahead; those behind only start where they disturb none
+  /// Jobs that are planned ahead; those behind only start where they disturb none.
+  int max_planned = 20;
 
   /// `queue` in order. `releases`: of what runs now.
-  std::vector<Start> plan(const std::vector<PendingJob>& queue, const Ledger& ledger, const std::vector<Release>& releases,
-                          const cluster::Cluster& cluster, double now_s) const;
+  std::vector<Start> plan(const std::vector<PendingJob>& queue, const Ledger& ledger,
+                          const std::vector<Release>& releases, const cluster::Cluster& cluster,
+                          double now_s) const;
 };
 
 }  // namespace swell::sim

@@ -29,7 +29,9 @@ class Random {
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
   double between(double min, double max) { return min + (max - min) * uniform(); }
   /// In [0, count).
-  std::size_t below(std::size_t count) { return static_cast<std::size_t>(uniform() * static_cast<double>(count)); }
+  std::size_t below(std::size_t count) {
+    return static_cast<std::size_t>(uniform() * static_cast<double>(count));
+  }
   double exponential(double mean) { return -mean * std::log1p(-uniform()); }
   double normal() {
     const double radius = std::sqrt(-2 * std::log1p(-uniform()));
@@ -43,6 +45,17 @@ class Random {
 };
 
 /// What streams are for: the second part of their key.
-enum Purpose : std::uint64_t { kSampling = 1, kModels, kHardware, kNoise, kPredictionError, kLimits, kArrivals, kFailures, kTests, kStragglers };
+enum Purpose : std::uint64_t {
+  kSampling = 1,
+  kModels,
+  kHardware,
+  kNoise,
+  kPredictionError,
+  kLimits,
+  kArrivals,
+  kFailures,
+  kTests,
+  kStragglers
+};
 
 }  // namespace swell::sim

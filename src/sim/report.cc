@@ -10,19 +10,23 @@ Json results_json(const Results& results, bool repeatable) {
   Json policies = Json::object();
   for (std::size_t i = 0; i < results.policies.size(); ++i)
     policies.set(results.policies[i].c_str(), to_json(results.metrics[i], !repeatable));
-  Json json = Json::object({{"policies", policies}, {"jobs", results.jobs}, {"seeds", results.fifo.size()}});
+  Json json = Json::object(
+      {{"policies", policies}, {"jobs", results.jobs}, {"seeds", results.fifo.size()}});
   if (!repeatable) json.set("wall_s", results.wall_s);
   return json;
 }
 
 std::string results_csv(const Results& results) {
-  std::string text = "policy,seed,job,model,basic_gpus,elastic,submit_s,start_s,end_s,waited_s,reconfigurations\n";
+  std::string text =
+      "policy,seed,job,model,basic_gpus,elastic,submit_s,start_s,end_s,waited_s,reconfigurations\n";
   for (std::size_t i = 0; i < results.policies.size(); ++i)
     for (std::size_t seed = 0; seed < results.outcomes[i].size(); ++seed)
       for (const JobOutcome& job : results.outcomes[i][seed].jobs)
-        fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{:d},{:.3f},{:.3f},{:.3f},{:.3f},{}\n", results.policies[i], seed, job.id,
-                       results.types[static_cast<std::size_t>(job.type)].model->name, job.basic_gpus, job.elastic, job.submit_s, job.start_s,
-                       job.end_s, job.waited_s, job.reconfigurations);
+        fmt::format_to(std::back_inserter(text),
+                       "{},{},{},{},{},{:d},{:.3f},{:.3f},{:.3f},{:.3f},{}\n", results.policies[i],
+                       seed, job.id, results.types[static_cast<std::size_t>(job.type)].model->name,
+                       job.basic_gpus, job.elastic, job.submit_s, job.start_s, job.end_s,
+                       job.waited_s, job.reconfigurations);
   return text;
 }
 

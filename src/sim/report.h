@@ -8,8 +8,8 @@
 
 namespace swell::sim {
 
-/// {"policies": {NAME: metrics}, "jobs", "seeds", "wall_s"}. `repeatable`: without anything that a clock
-/// of this machine measured, so that equal runs give equal bytes.
+/// {"policies": {NAME: metrics}, "jobs", "seeds", "wall_s"}. `repeatable`: without anything that a
+/// clock of this machine measured, so that equal runs give equal bytes.
 Json results_json(const Results& results, bool repeatable);
 
 /// A heading, then one line a policy, seed and job.

@@ -16,13 +16,15 @@ namespace swell::sim {
 
 namespace {
 
-constexpr double kDebounce_s = 1;        // between decisions, as the controller does: events come in bursts
-constexpr double kFixedDecision_s = 0.5; // with a fixed decision time
-constexpr double kLongest_s = 3.2e8;     // ten years: what has not ended by then never does
+constexpr double kDebounce_s =
+    1;  // between decisions, as the controller does: events come in bursts
+constexpr double kFixedDecision_s = 0.5;  // with a fixed decision time
+constexpr double kLongest_s = 3.2e8;      // ten years: what has not ended by then never does
 
 class Simulation {
  public:
-  explicit Simulation(const Setup& setup) : state_(setup), failures_(state_, setup.failures_per_day, setup.seed) {}
+  explicit Simulation(const Setup& setup)
+      : state_(setup), failures_(state_, setup.failures_per_day, setup.seed) {}
 
   Outcome run() {
     while (state_.unfinished > 0) {
@@ -55,7 +57,8 @@ class Simulation {
     switch (event.kind) {
       case Kind::submission: return state_.make_pending(*job);
       case Kind::profile:
-        if (job->phase != Phase::running || job->coefficients || event.at_s != job->profiled_s) return;
+        if (job->phase != Phase::running || job->coefficients || event.at_s != job->profiled_s)
+          return;
         job->coefficients = job->truth.profile(job->current, state_.setup.prediction_error);
         state_.to_decide = true;
         return;
@@ -75,8 +78,8 @@ class Simulation {
     }
   }
 
-  /// Starts what can start, and has the policy look at the rest. A start alone leaves most policies nothing to
-  /// do: the job cannot grow before its profile is there.
+  /// Starts what can start, and has the policy look at the rest. A start alone leaves most policies
+  /// nothing to do: the job cannot grow before its profile is there.
   void react() {
     const bool changed = std::exchange(state_.changed, false);
     if (changed && !state_.replaces()) start_jobs();
@@ -101,10 +104,12 @@ class Simulation {
     std::vector<Release> releases;
     for (policy::JobId id : state_.running) {
       const Job& job = state_.job(id);
-      for (const NodeGpus& part : job.basic) releases.push_back({job.started_s + job.spec.limit_s, part.node, std::popcount(part.gpus)});
+      for (const NodeGpus& part : job.basic)
+        releases.push_back({job.started_s + job.spec.limit_s, part.node, std::popcount(part.gpus)});
     }
     const BaseScheduler base{state_.setup.backfill};
-    const std::vector<Start> starts = base.plan(queue_of(state_), state_.ledger, releases, state_.cluster, state_.now_s);
+    const std::vector<Start> starts =
+        base.plan(queue_of(state_), state_.ledger, releases, state_.cluster, state_.now_s);
     for (const Start& start : starts) {
       if (start.idle) start_on(start);
       else waiting_.push_back(start);
@@ -114,10 +119,15 @@ class Simulation {
   void start_on(const Start& start) {
     Job& job = state_.job(start.id);
     GpuSet gpus;
-    for (int node : start.nodes) gpus.push_back({node, lowest(state_.ledger.free(node), start.per_node)});
-    std::sort(gpus.begin(), gpus.end(), [](const NodeGpus& a, const NodeGpus& b) { return a.node < b.node; });
+    for (int node : start.nodes)
+      gpus.push_back({node, lowest(state_.ledger.free(node), start.per_node)});
+    std::sort(gpus.begin(), gpus.end(),
+              [](const NodeGpus& a, const NodeGpus& b) { return a.node < b.node; });
     auto plan = basic_layout(job.type, gpus, state_.cluster);
-    if (!plan) throw Broken(fmt::format("job {} ({}) does not fit the memory of the GPUs that it would start on", start.id, job.type.model->name));
+    if (!plan)
+      throw Broken(
+          fmt::format("job {} ({}) does not fit the memory of the GPUs that it would start on",
+                      start.id, job.type.model->name));
     state_.start(job, gpus, std::move(*plan));
   }
 
@@ -134,7 +144,9 @@ class Simulation {
       in_flight_.versions[demand.id] = state_.job(demand.id).version;
       offered_.push_back(demand.id);
     }
-    const double takes = std::max(state_.setup.fixed_decision_time ? kFixedDecision_s : took.count(), in_flight_.decisions.search_s);
+    const double takes =
+        std::max(state_.setup.fixed_decision_time ? kFixedDecision_s : took.count(),
+                 in_flight_.decisions.search_s);
     state_.outcome.decision_s.push_back(std::max(took.count(), in_flight_.decisions.search_s));
     state_.plan_event(state_.now_s + takes, Event::Kind::decided);
   }
@@ -149,7 +161,8 @@ class Simulation {
       apply_lending(state_, in_flight_, waiting_);
       preempt_for(state_, waiting_);
     }
-    const bool again = state_.setup.policy->simulation_traits().round_s > 0 && state_.unfinished > 0;
+    const bool again =
+        state_.setup.policy->simulation_traits().round_s > 0 && state_.unfinished > 0;
     if (stale_ || again) plan_decision();
   }
 
@@ -169,13 +182,15 @@ class Simulation {
       note(job, 0, 0);
       it = held_.erase(it);
     }
-    for (policy::JobId id : state_.running) note(state_.job(id), count(state_.job(id).basic), state_.job(id).lent_gpus());
+    for (policy::JobId id : state_.running)
+      note(state_.job(id), count(state_.job(id).basic), state_.job(id).lent_gpus());
   }
 
   [[noreturn]] void never_ends() const {
     std::string who;
     for (policy::JobId id : state_.pending) who += fmt::format("{}{}", who.empty() ? "" : ", ", id);
-    throw Broken(fmt::format("at {:.0f} s, {} jobs are left that never end (pending: {})", state_.now_s, state_.unfinished, who.empty() ? "none" : who));
+    throw Broken(fmt::format("at {:.0f} s, {} jobs are left that never end (pending: {})",
+                             state_.now_s, state_.unfinished, who.empty() ? "none" : who));
   }
 
   struct Held {
@@ -196,9 +211,7 @@ class Simulation {
 Result<Outcome> simulate(const Setup& setup) {
   try {
     return Simulation(setup).run();
-  } catch (const Broken& broken) {
-    return Error(broken.what());
-  }
+  } catch (const Broken& broken) { return Error(broken.what()); }
 }
 
 }  // namespace swell::sim

@@ -31,11 +31,15 @@ int Job::lent_gpus() const noexcept {
 }
 
 bool Job::starting(double now_s) const noexcept {
-  return phase == Phase::running && move == Move::none && !coefficients && companions.empty() && now_s - started_s < redeploy::kInitialize_s;
+  return phase == Phase::running && move == Move::none && !coefficients && companions.empty() &&
+         now_s - started_s < redeploy::kInitialize_s;
 }
 
 State::State(const Setup& its_setup)
-    : setup(its_setup), cluster(*its_setup.cluster), ledger(cluster), kept(cluster.nodes().size(), 0) {
+    : setup(its_setup),
+      cluster(*its_setup.cluster),
+      ledger(cluster),
+      kept(cluster.nodes().size(), 0) {
   jobs.reserve(setup.workload->jobs.size());
   for (const JobSpec& spec : setup.workload->jobs) {
     const JobType& type = setup.workload->type_of(spec);
@@ -80,8 +84,10 @@ void State::make_pending(Job& job) {
   ++job.version;
   pending.push_back(job.spec.id);
   changed = true;
-  // Policies that decide who runs have profiled every job beforehand; that time is not counted (Suika, footnote 8).
-  if (replaces() && !job.coefficients) job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error);
+  // Policies that decide who runs have profiled every job beforehand; that time is not counted
+  // (Suika, footnote 8).
+  if (replaces() && !job.coefficients)
+    job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error);
 }
 
 void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
@@ -95,14 +101,16 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
   if (!job.ran) job.outcome.start_s = now_s;
   job.ran = true;
   job.started_s = job.reconfigured_s = job.since_s = job.saved_s = now_s;
-  if (!replaces()) job.basic_plan = plan;  // there it stays what the user wrote: jobs may start with another size
+  if (!replaces())
+    job.basic_plan = plan;  // there it stays what the user wrote: jobs may start with another size
   job.current = std::move(plan);
   job.history.clear();
   ++job.version;
   changed = true;
   set_training(job, true);
   plan_profile(job);
-  if (setup.policy && setup.policy->simulation_traits().lends_at_start && job.spec.elastic) to_decide = true;
+  if (setup.policy && setup.policy->simulation_traits().lends_at_start && job.spec.elastic)
+    to_decide = true;
 }
 
 void State::start_anew(Job& job, plan::Layout plan) {
@@ -122,7 +130,8 @@ void State::plan_profile(Job& job) {
 }
 
 void State::drop_companions(Job& job) {
-  for (const LentGpus& companion : job.companions) ledger.give_back(companion.gpus, {job.spec.id, companion.id});
+  for (const LentGpus& companion : job.companions)
+    ledger.give_back(companion.gpus, {job.spec.id, companion.id});
   job.companions.clear();
   job.late.clear();
   changed = to_decide = true;

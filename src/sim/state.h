@@ -33,7 +33,8 @@ struct LentGpus {
 };
 
 struct Job {
-  Job(const JobSpec& its_spec, const JobType& its_type, const cluster::Cluster& cluster, std::uint64_t seed)
+  Job(const JobSpec& its_spec, const JobType& its_type, const cluster::Cluster& cluster,
+      std::uint64_t seed)
       : spec(its_spec), type(its_type), truth(its_type, cluster, seed, its_spec.id) {}
 
   const JobSpec& spec;
@@ -41,25 +42,25 @@ struct Job {
   Truth truth;
   Phase phase = Phase::unsubmitted;
   Move move = Move::none;
-  GpuSet basic;                       ///< its own allocation; all it has where a policy replaces the base scheduler
+  GpuSet basic;  ///< its own allocation; all it has where a policy replaces the base scheduler
   std::vector<LentGpus> companions;
   plan::Layout basic_plan, current, next;
   std::vector<plan::Layout> history;  ///< plans that it ran, oldest first
   std::shared_ptr<const perf::Coefficients> coefficients;
-  int max_gpus_so_far = 0;                  ///< that it trained on at one time
-  double iterations = 0;              ///< in all
-  double left = 0;                    ///< iterations until it ends
-  double rate = 0;                    ///< iterations a second, now
-  double since_s = 0;                 ///< `left` is of this moment
-  double saved_left = 0;              ///< `left` as of the last checkpoint
+  int max_gpus_so_far = 0;  ///< that it trained on at one time
+  double iterations = 0;    ///< in all
+  double left = 0;          ///< iterations until it ends
+  double rate = 0;          ///< iterations a second, now
+  double since_s = 0;       ///< `left` is of this moment
+  double saved_left = 0;    ///< `left` as of the last checkpoint
   double saved_s = 0;
-  double profiled_s = 0;              ///< when its profile will be ready
+  double profiled_s = 0;  ///< when its profile will be ready
   double pending_since_s = 0, started_s = 0, reconfigured_s = 0;
-  long version = 0;                   ///< rises with every change of plan, GPUs or phase; stamps its events
-  long end_stamp = 0;                 ///< of the end event that counts
-  std::set<policy::JobId> late;       ///< companions to reclaim once the present move is done
-  bool barred = false;                ///< ran out of memory on lent GPUs; is lent none any more
-  bool offered = false;               ///< a policy has decided with this pending job in view
+  long version = 0;    ///< rises with every change of plan, GPUs or phase; stamps its events
+  long end_stamp = 0;  ///< of the end event that counts
+  std::set<policy::JobId> late;  ///< companions to reclaim once the present move is done
+  bool barred = false;           ///< ran out of memory on lent GPUs; is lent none any more
+  bool offered = false;          ///< a policy has decided with this pending job in view
   bool ran = false;
   JobOutcome outcome;
 
@@ -75,9 +76,11 @@ struct Event {
   long number = 0;  ///< events of one moment in the order in which they were made
   Kind kind = Kind::submission;
   policy::JobId job = 0;
-  long stamp = 0;   ///< of the job when this was planned; another now: no longer true
+  long stamp = 0;  ///< of the job when this was planned; another now: no longer true
   int node = 0;
-  bool operator<(const Event& other) const noexcept { return at_s != other.at_s ? at_s > other.at_s : number > other.number; }
+  bool operator<(const Event& other) const noexcept {
+    return at_s != other.at_s ? at_s > other.at_s : number > other.number;
+  }
 };
 
 /// What one simulation is about.
@@ -89,9 +92,9 @@ struct Setup {
   bool backfill = true;
   std::uint64_t seed = 0;
   bool fixed_decision_time = false;
-  bool remaining_known = false;    ///< jobs say how much they have left to do
-  double prediction_error = 0;     ///< injected into coefficients
-  double failures_per_day = 0;     ///< of each node
+  bool remaining_known = false;  ///< jobs say how much they have left to do
+  double prediction_error = 0;   ///< injected into coefficients
+  double failures_per_day = 0;   ///< of each node
 };
 
 /// The world while it is simulated, and what every part of the simulator does to it.
@@ -101,20 +104,23 @@ struct State {
   const Setup& setup;
   const cluster::Cluster& cluster;
   Ledger ledger;
-  std::vector<Job> jobs;         ///< by id - 1
+  std::vector<Job> jobs;                        ///< by id - 1
   std::vector<policy::JobId> pending, running;  ///< in no order that matters; running by start
   double now_s = 0;
   std::priority_queue<Event> events;
   Outcome outcome;
   policy::JobId next_companion = 1000000;
-  std::vector<int> kept;         ///< by node: GPUs that a pending job waits for, not to be lent
-  bool changed = false;          ///< something happened that the base scheduler should look at
-  bool to_decide = false;        ///< something happened that a lending policy should look at
+  std::vector<int> kept;   ///< by node: GPUs that a pending job waits for, not to be lent
+  bool changed = false;    ///< something happened that the base scheduler should look at
+  bool to_decide = false;  ///< something happened that a lending policy should look at
   int unfinished = 0;
 
   Job& job(policy::JobId id) { return jobs[id - 1]; }
-  bool replaces() const noexcept { return setup.policy && setup.policy->simulation_traits().role == policy::Role::replaces; }
-  void plan_event(double at_s, Event::Kind kind, policy::JobId job = 0, long stamp = 0, int node = 0);
+  bool replaces() const noexcept {
+    return setup.policy && setup.policy->simulation_traits().role == policy::Role::replaces;
+  }
+  void plan_event(double at_s, Event::Kind kind, policy::JobId job = 0, long stamp = 0,
+                  int node = 0);
 
   /// Brings what the job has left to do up to now.
   void advance(Job& job);
@@ -122,7 +128,8 @@ struct State {
   void set_training(Job& job, bool trains);
   void make_pending(Job& job);
   void start(Job& job, const GpuSet& gpus, plan::Layout plan);
-  /// Of a job that is starting: its first workers are those of `plan`, and what it did since its start is void.
+  /// Of a job that is starting: its first workers are those of `plan`, and what it did since its
+  /// start is void.
   void start_anew(Job& job, plan::Layout plan);
   void end(Job& job);
   /// Gives all its companions back at once.

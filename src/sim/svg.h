@@ -10,7 +10,8 @@ namespace swell::sim {
 /// `text` for use in HTML and SVG.
 std::string escaped(std::string_view text);
 
-/// A colour of its own for each of several policies, as a CSS colour; told apart by colour-blind readers too.
+/// A colour of its own for each of several policies, as a CSS colour; told apart by colour-blind
+/// readers too.
 std::string policy_colour(std::size_t index);
 
 /// One axis: values to places, linear or logarithmic.
@@ -43,13 +44,17 @@ class Chart {
   double y1() const { return frame_.top; }
 
   /// Marks, grid lines and a caption; `label` turns a value into its text.
-  void x_axis(const Axis& axis, std::string_view caption, std::string (*label)(double), int marks = 6);
-  void y_axis(const Axis& axis, std::string_view caption, std::string (*label)(double), int marks = 5);
+  void x_axis(const Axis& axis, std::string_view caption, std::string (*label)(double),
+              int marks = 6);
+  void y_axis(const Axis& axis, std::string_view caption, std::string (*label)(double),
+              int marks = 5);
   void add(std::string shape) { shapes_ += std::move(shape); }
   void line(double xa, double ya, double xb, double yb, std::string_view css_class);
-  void text(double x, double y, std::string_view text, std::string_view css_class, std::string_view anchor = "start");
+  void text(double x, double y, std::string_view text, std::string_view css_class,
+            std::string_view anchor = "start");
   /// A path through the points; `colour` empty: by class alone.
-  void path(const std::vector<std::pair<double, double>>& points, std::string_view css_class, std::string_view colour, std::string_view title);
+  void path(const std::vector<std::pair<double, double>>& points, std::string_view css_class,
+            std::string_view colour, std::string_view title);
 
   /// `name` is what a screen reader says.
   std::string svg(std::string_view name) const;

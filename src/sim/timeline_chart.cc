@@ -11,7 +11,7 @@ namespace swell::sim {
 
 namespace {
 
-constexpr int kColumns = 500;           // moments in time that are drawn
+constexpr int kColumns = 500;          // moments in time that are drawn
 constexpr std::size_t kMaxJobs = 150;  // more are drawn by size
 constexpr double kNearlyAll = 0.97;
 
@@ -49,12 +49,18 @@ std::vector<Band> bands_of(const Results& results, const Outcome& outcome, doubl
   std::vector<Band> bands(2 * layers);
   auto layer_of = [&](std::uint32_t job) {
     const JobOutcome& one = outcome.jobs[job - 1];
-    return by_job ? job - 1 : std::string_view("SMLX").find(results.types[static_cast<std::size_t>(one.type)].size);
+    return by_job ? job - 1
+                  : std::string_view("SMLX").find(
+                        results.types[static_cast<std::size_t>(one.type)].size);
   };
   for (std::size_t i = 0; i < layers; ++i) {
     constexpr const char* kSizes[] = {"small", "middle", "large", "XL"};
-    const std::string what = by_job ? fmt::format("job {} ({}, {} GPUs)", i + 1, results.types[static_cast<std::size_t>(outcome.jobs[i].type)].model->name, outcome.jobs[i].basic_gpus)
-                                    : fmt::format("{} jobs", kSizes[i]);
+    const std::string what =
+        by_job
+            ? fmt::format("job {} ({}, {} GPUs)", i + 1,
+                          results.types[static_cast<std::size_t>(outcome.jobs[i].type)].model->name,
+                          outcome.jobs[i].basic_gpus)
+            : fmt::format("{} jobs", kSizes[i]);
     bands[i].title = what + ": basic demand";
     bands[layers + i].title = what + ": lent";
     bands[i].colour = by_job ? hue(i, false) : size_colour(i, false);
@@ -64,7 +70,8 @@ std::vector<Band> bands_of(const Results& results, const Outcome& outcome, doubl
   const double column_s = until_s / kColumns;
   auto close = [&](const Holding& held, double at_s) {
     bands[layer_of(held.job)].add(held.at_s / column_s, at_s / column_s, held.basic);
-    if (held.lent > 0) bands[layers + layer_of(held.job)].add(held.at_s / column_s, at_s / column_s, held.lent);
+    if (held.lent > 0)
+      bands[layers + layer_of(held.job)].add(held.at_s / column_s, at_s / column_s, held.lent);
   };
   for (const Holding& next : outcome.holdings) {
     const auto known = now.find(next.job);
@@ -89,7 +96,8 @@ double nearly_all_done_s(const Results& results) {
 std::string gpus_over_time(const Results& results, std::size_t policy, double until_s) {
   const Outcome& outcome = results.outcomes[policy].front();
   Chart chart({1140, 220, 52, 14, 10, 40});
-  const Axis x(0, until_s / 3600, chart.x0(), chart.x1()), y(0, outcome.gpus, chart.y0(), chart.y1());
+  const Axis x(0, until_s / 3600, chart.x0(), chart.x1()),
+      y(0, outcome.gpus, chart.y0(), chart.y1());
   chart.x_axis(x, "hours", number_label, 10);
   chart.y_axis(y, "GPUs", number_label, 4);
   std::vector<double> below(kColumns, 0.0);

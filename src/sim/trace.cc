@@ -44,7 +44,9 @@ Result<Trace> trace_from_csv(std::string_view text) {
   for (int c = 0; c < 3; ++c) {
     const auto found = std::find(heading.begin(), heading.end(), kColumns[c]);
     if (found == heading.end())
-      return Error(fmt::format("line 1 has no column \"{}\"; a trace has submit_s, num_gpus and duration_s", kColumns[c]));
+      return Error(
+          fmt::format("line 1 has no column \"{}\"; a trace has submit_s, num_gpus and duration_s",
+                      kColumns[c]));
     at[c] = static_cast<std::size_t>(found - heading.begin());
   }
   Trace trace;
@@ -55,15 +57,19 @@ Result<Trace> trace_from_csv(std::string_view text) {
     double values[3];
     for (int c = 0; c < 3; ++c) {
       const std::string_view cell = at[c] < cells.size() ? cells[at[c]] : std::string_view();
-      const auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), values[c]);
+      const auto [end, problem] =
+          std::from_chars(cell.data(), cell.data() + cell.size(), values[c]);
       const double min = c == 0 ? 0 : 1e-9;
-      if (problem != std::errc() || end != cell.data() + cell.size() || !(values[c] >= min) || !(values[c] < 1e12))
-        return Error(fmt::format("line {}: {} is \"{}\"; a number {} is wanted", number, kColumns[c], cell, c == 0 ? "of at least 0" : "above 0"));
+      if (problem != std::errc() || end != cell.data() + cell.size() || !(values[c] >= min) ||
+          !(values[c] < 1e12))
+        return Error(fmt::format("line {}: {} is \"{}\"; a number {} is wanted", number,
+                                 kColumns[c], cell, c == 0 ? "of at least 0" : "above 0"));
     }
     trace.push_back({values[0], values[1], values[2]});
   }
   if (trace.empty()) return Error("there is no job in it");
-  std::stable_sort(trace.begin(), trace.end(), [](const TraceJob& a, const TraceJob& b) { return a.submit_s < b.submit_s; });
+  std::stable_sort(trace.begin(), trace.end(),
+                   [](const TraceJob& a, const TraceJob& b) { return a.submit_s < b.submit_s; });
   return trace;
 }
 
@@ -71,12 +77,18 @@ Trace generate(const Generator& generator, std::uint64_t seed) {
   Random random{seed, kArrivals};
   Trace trace;
   const double max = generator.jobs_per_hour * (generator.diurnal ? 1 + kSwing : 1) / 3600;
-  for (double now = random.exponential(1 / max); now < generator.hours * 3600; now += random.exponential(1 / max)) {
+  for (double now = random.exponential(1 / max); now < generator.hours * 3600;
+       now += random.exponential(1 / max)) {
     // Thinning: arrivals at the highest rate, of which the share of the hour is kept.
-    const double rate = generator.diurnal ? (1 - kSwing * std::cos(6.283185307179586 * now / kDay_s)) / (1 + kSwing) : 1;
+    const double rate =
+        generator.diurnal ? (1 - kSwing * std::cos(6.283185307179586 * now / kDay_s)) / (1 + kSwing)
+                          : 1;
     if (random.uniform() >= rate) continue;
-    const double shape = std::exp(kDurationSigma * random.normal() - kDurationSigma * kDurationSigma / 2);
-    trace.push_back({now, 1, std::clamp(generator.mean_duration_s * shape, 30.0, 100 * generator.mean_duration_s)});
+    const double shape =
+        std::exp(kDurationSigma * random.normal() - kDurationSigma * kDurationSigma / 2);
+    trace.push_back(
+        {now, 1,
+         std::clamp(generator.mean_duration_s * shape, 30.0, 100 * generator.mean_duration_s)});
   }
   return trace;
 }

@@ -10,7 +10,7 @@ namespace swell::sim {
 
 /// One job that some cluster once ran.
 struct TraceJob {
-  double submit_s = 0;    ///< since the trace's begin
+  double submit_s = 0;  ///< since the trace's begin
   double gpus = 1;
   double duration_s = 0;
 };
@@ -24,8 +24,9 @@ Result<Trace> trace_from_csv(std::string_view text);
 struct Generator {
   double hours = 8;
   double jobs_per_hour = 20;
-  double mean_duration_s = 3600;  ///< durations are log-normal: most are short, a few take most of the time
-  bool diurnal = false;           ///< arrivals swing over the day by 80 %; otherwise Poisson
+  /// Durations are log-normal: most are short, a few take most of the time.
+  double mean_duration_s = 3600;
+  bool diurnal = false;  ///< arrivals swing over the day by 80 %; otherwise Poisson
 };
 Trace generate(const Generator& generator, std::uint64_t seed);
 

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "core/perf/solve.h"
 #include "sim/judge/judge.h"
 #include "sim/judge/memory.h"
 #include "sim/judge/profiling.h"
-#include "core/perf/solve.h"
 #include "sim/random.h"
 
 namespace swell::sim {
@@ -22,19 +22,25 @@ constexpr double kMinFactor = 0.1;  // an injected error makes nothing free, or 
 
 bool nodes_alike(const cluster::Cluster& cluster) {
   const cluster::Node& first = cluster.node(0);
-  return cluster.is_regular() && std::all_of(cluster.nodes().begin(), cluster.nodes().end(), [&](const cluster::Node& node) {
-    return node.gpus == first.gpus && node.network_bytes_per_s == first.network_bytes_per_s;
-  });
+  return cluster.is_regular() &&
+         std::all_of(cluster.nodes().begin(), cluster.nodes().end(),
+                     [&](const cluster::Node& node) {
+                       return node.gpus == first.gpus &&
+                              node.network_bytes_per_s == first.network_bytes_per_s;
+                     });
 }
 
 }  // namespace
 
-Truth::Truth(const JobType& type, const cluster::Cluster& cluster, std::uint64_t seed, std::uint32_t job)
+Truth::Truth(const JobType& type, const cluster::Cluster& cluster, std::uint64_t seed,
+             std::uint32_t job)
     : type_(type), cluster_(cluster), seed_(seed), job_(job), alike_(nodes_alike(cluster)) {
   Random random{seed, kHardware, job};
-  hardware_ = judge::make_hardware(*type.model, cluster, judge::Software::fused(), [&](double spread) { return random.factor(spread); });
+  hardware_ = judge::make_hardware(*type.model, cluster, judge::Software::fused(),
+                                   [&](double spread) { return random.factor(spread); });
   for (std::size_t node = 0; node < cluster.nodes().size(); ++node)
-    hardware_.node_slowness.push_back(Random{seed, kStragglers, node}.uniform() < kSlowNodes ? kSlowFactor : 1.0);
+    hardware_.node_slowness.push_back(
+        Random{seed, kStragglers, node}.uniform() < kSlowNodes ? kSlowFactor : 1.0);
 }
 
 std::vector<int> Truth::shape_of(const plan::Layout& layout) const {
@@ -49,7 +55,10 @@ std::vector<int> Truth::shape_of(const plan::Layout& layout) const {
   for (const plan::StageLayout& stage : layout.stages) {
     shape.insert(shape.end(), {-1, stage.layers, stage.tp});
     for (const plan::GroupLayout& group : stage.groups) {
-      if (alike_) shape.insert(shape.end(), {number(nodes, group.node), number(racks, cluster_.node(group.node).rack), hardware_.of_node(group.node) > 1 ? 1 : 0});
+      if (alike_)
+        shape.insert(shape.end(),
+                     {number(nodes, group.node), number(racks, cluster_.node(group.node).rack),
+                      hardware_.of_node(group.node) > 1 ? 1 : 0});
       else shape.push_back(group.node);
       shape.insert(shape.end(), {group.type, group.local_batch});
     }
@@ -63,15 +72,20 @@ double Truth::iteration_s(const plan::Layout& layout) {
   return found->second;
 }
 
-bool Truth::fits(const plan::Layout& layout) const { return judge::fits(layout, cluster_, hardware_.model, hardware_.software); }
+bool Truth::fits(const plan::Layout& layout) const {
+  return judge::fits(layout, cluster_, hardware_.model, hardware_.software);
+}
 
-std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& layout, double error) const {
+std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& layout,
+                                                         double error) const {
   Random noise{seed_, kNoise, job_};
   perf::Profile profile = judge::profile_of(layout, cluster_, hardware_);
   for (auto& seen : profile.groups)
-    for (double* time : {&seen.fwd_s, &seen.fwd_commu_s, &seen.bwd_s, &seen.optim_s, &seen.commu_extra_s}) {
+    for (double* time :
+         {&seen.fwd_s, &seen.fwd_commu_s, &seen.bwd_s, &seen.optim_s, &seen.commu_extra_s}) {
       double sum = 0;
-      for (int i = 0; i < kProfileIterations; ++i) sum += *time * (1 + kProfileNoise * noise.normal());
+      for (int i = 0; i < kProfileIterations; ++i)
+        sum += *time * (1 + kProfileNoise * noise.normal());
       *time = sum / kProfileIterations;
     }
   auto solved = perf::solve(profile, cluster_);

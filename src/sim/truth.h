@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "sim/judge/hardware.h"
 #include "core/plan/layout.h"
+#include "sim/judge/hardware.h"
 #include "sim/workload.h"
 
 namespace swell::sim {
@@ -16,7 +16,8 @@ namespace swell::sim {
 /// own and hidden from every policy. Equal seeds and ids give equal truths.
 class Truth {
  public:
-  Truth(const JobType& type, const cluster::Cluster& cluster, std::uint64_t seed, std::uint32_t job);
+  Truth(const JobType& type, const cluster::Cluster& cluster, std::uint64_t seed,
+        std::uint32_t job);
 
   /// Seconds of one iteration. Remembers plans by their shape: which GPUs of a node does not
   /// matter, nor, where nodes are alike, which nodes of a rack.
@@ -26,8 +27,8 @@ class Truth {
   bool fits(const plan::Layout& layout) const;
 
   /// What solving a profile of `layout` gives: its times are off by 2 % noise, averaged over 5
-  /// iterations. `error`: more noise N(0, error) on every solved time and on the bytes that are sent,
-  /// as Suika 5.3 injects it. Null where the profile cannot be solved.
+  /// iterations. `error`: more noise N(0, error) on every solved time and on the bytes that are
+  /// sent, as Suika 5.3 injects it. Null where the profile cannot be solved.
   std::shared_ptr<const perf::Coefficients> profile(const plan::Layout& layout, double error) const;
 
  private:

@@ -17,7 +17,8 @@ std::shared_ptr<const policy::Training> training_of(const State& state, const Jo
   training->basic = job.basic_plan;
   if (job.phase == Phase::running) {
     training->current = job.current;
-    training->measured_throughput = job.type.model->global_batch / const_cast<Job&>(job).truth.iteration_s(job.current);
+    training->measured_throughput =
+        job.type.model->global_batch / const_cast<Job&>(job).truth.iteration_s(job.current);
   }
   training->max_gpus_so_far = job.max_gpus_so_far;
   if (state.setup.remaining_known) {
@@ -41,7 +42,8 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   view.may_grow = job.move == Move::none && job.coefficients != nullptr && !job.barred;
   view.starting = job.spec.elastic && job.starting(state.now_s);
   for (const LentGpus& companion : job.companions)
-    view.companions.push_back({companion.id, companion.gpus.node, kPerGpu * std::popcount(companion.gpus.gpus), companion.gpus.gpus,
+    view.companions.push_back({companion.id, companion.gpus.node,
+                               kPerGpu * std::popcount(companion.gpus.gpus), companion.gpus.gpus,
                                companion.leaving || job.late.contains(companion.id)});
   view.training = training_of(state, job);
   view.submitted_s = job.spec.submit_s;
@@ -68,9 +70,12 @@ std::vector<PendingJob> queue_of(const State& state) {
   std::vector<PendingJob> queue;
   for (policy::JobId id : state.pending) {
     const Job& job = state.jobs[id - 1];
-    queue.push_back({id, *spread_of(job.type.gpus, state.cluster), job.spec.submit_s, job.spec.limit_s});
+    queue.push_back(
+        {id, *spread_of(job.type.gpus, state.cluster), job.spec.submit_s, job.spec.limit_s});
   }
-  std::sort(queue.begin(), queue.end(), [&](const PendingJob& a, const PendingJob& b) { return state.setup.order->before(a, b); });
+  std::sort(queue.begin(), queue.end(), [&](const PendingJob& a, const PendingJob& b) {
+    return state.setup.order->before(a, b);
+  });
   return queue;
 }
 
@@ -94,7 +99,8 @@ policy::ClusterView make_view(const State& state, const std::vector<PendingJob>&
     const Job& job = state.jobs[id - 1];
     if (job.spec.elastic || state.replaces()) view.jobs.push_back(job_view(state, job));
   }
-  for (const PendingJob& waiting : queue) view.queue.push_back(demand_view(state, state.jobs[waiting.id - 1], waiting));
+  for (const PendingJob& waiting : queue)
+    view.queue.push_back(demand_view(state, state.jobs[waiting.id - 1], waiting));
   view.now_s = state.now_s;
   view.machines = state.setup.cluster;
   return view;

@@ -27,14 +27,17 @@ Trace cut(const Trace& trace, const WorkloadOptions& options) {
 
 /// One job of each of `count` classes of equal size by duration.
 Trace sample(Trace trace, std::size_t count, Random& random) {
-  std::stable_sort(trace.begin(), trace.end(), [](const TraceJob& a, const TraceJob& b) { return a.duration_s < b.duration_s; });
+  std::stable_sort(trace.begin(), trace.end(), [](const TraceJob& a, const TraceJob& b) {
+    return a.duration_s < b.duration_s;
+  });
   Trace chosen;
   const double width = static_cast<double>(trace.size()) / static_cast<double>(count);
   for (std::size_t i = 0; i < count; ++i) {
     const auto at = static_cast<std::size_t>((static_cast<double>(i) + random.uniform()) * width);
     chosen.push_back(trace[std::min(at, trace.size() - 1)]);
   }
-  std::stable_sort(chosen.begin(), chosen.end(), [](const TraceJob& a, const TraceJob& b) { return a.submit_s < b.submit_s; });
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [](const TraceJob& a, const TraceJob& b) { return a.submit_s < b.submit_s; });
   return chosen;
 }
 
@@ -80,13 +83,17 @@ double gpu_time(const Trace& trace) {
 
 }  // namespace
 
-Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& types, const cluster::Cluster& cluster,
-                               const WorkloadOptions& options, std::uint64_t seed) {
+Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& types,
+                               const cluster::Cluster& cluster, const WorkloadOptions& options,
+                               std::uint64_t seed) {
   Trace trace = cut(whole, options);
-  if (trace.empty()) return Error(fmt::format("no job of the trace is submitted in its first {} hours", options.hours));
+  if (trace.empty())
+    return Error(
+        fmt::format("no job of the trace is submitted in its first {} hours", options.hours));
   const TypeChooser chooser(types, options);
   if (chooser.empty())
-    return Error(fmt::format("no model that the mix asks for fits cluster {} with its {} GPUs", cluster.name(), cluster.gpu_count()));
+    return Error(fmt::format("no model that the mix asks for fits cluster {} with its {} GPUs",
+                             cluster.name(), cluster.gpu_count()));
 
   const double share = options.sample ? cluster.gpu_count() / options.trace_gpus : 1;
   const double offered = gpu_time(trace) * share;

@@ -26,18 +26,20 @@ struct JobType {
 
 /// A job as it will be submitted.
 struct JobSpec {
-  std::uint32_t id = 0;   ///< from 1 on, in order of submission
-  int type = 0;           ///< index into Workload::types
+  std::uint32_t id = 0;  ///< from 1 on, in order of submission
+  int type = 0;          ///< index into Workload::types
   double submit_s = 0;
-  double basic_s = 0;     ///< how long it trains on its basic demand alone
-  double limit_s = 0;     ///< its Slurm time limit
+  double basic_s = 0;  ///< how long it trains on its basic demand alone
+  double limit_s = 0;  ///< its Slurm time limit
   bool elastic = true;
 };
 
 struct Workload {
   std::vector<JobType> types;
   std::vector<JobSpec> jobs;
-  const JobType& type_of(const JobSpec& job) const noexcept { return types[static_cast<std::size_t>(job.type)]; }
+  const JobType& type_of(const JobSpec& job) const noexcept {
+    return types[static_cast<std::size_t>(job.type)];
+  }
 };
 
 /// How many jobs of each size there are, relative to each other.
@@ -47,27 +49,29 @@ struct Mix {
 
 struct WorkloadOptions {
   Mix mix;
-  bool xl_is_large = false;   ///< the XL models count as L: simulations of 1,024 GPUs
-  double intensity = 1;       ///< submission intervals are divided by it
-  double hours = 0;           ///< only what the trace submits in its first hours; 0: all
-  double cap_hours = 0;       ///< longer jobs are cut to this; 0: none is
-  double rigid_share = 0;     ///< jobs that are not elastic
+  bool xl_is_large = false;  ///< the XL models count as L: simulations of 1,024 GPUs
+  double intensity = 1;      ///< submission intervals are divided by it
+  double hours = 0;          ///< only what the trace submits in its first hours; 0: all
+  double cap_hours = 0;      ///< longer jobs are cut to this; 0: none is
+  double rigid_share = 0;    ///< jobs that are not elastic
   int max_jobs = 0;          ///< 0: as many as the load asks for
-  double trace_gpus = 2490;   ///< of the cluster that the trace is from; Philly's here
-  bool sample = true;         ///< false: every job of the trace, and its GPU-time as it is
+  double trace_gpus = 2490;  ///< of the cluster that the trace is from; Philly's here
+  bool sample = true;        ///< false: every job of the trace, and its GPU-time as it is
 };
 
-/// The types that need no more GPUs than `cluster` has, tuned for it. An error where one of them has no
-/// plan there. Takes a moment: once a cluster.
+/// The types that need no more GPUs than `cluster` has, tuned for it. An error where one of them
+/// has no plan there. Takes a moment: once a cluster.
 Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster, bool with_xl);
 /// The models that need more GPUs than `cluster` has, which job_types() leaves out.
 std::vector<std::string> left_out(const cluster::Cluster& cluster, bool with_xl);
 
-/// Suika 5.1: as many jobs of `trace` as `cluster` has GPUs in proportion to the trace's cluster, one
-/// drawn from each of as many classes of equal size by duration, so that long jobs are as frequent
-/// as in the trace; each trains a random model by the mix; durations are scaled by one factor so that
-/// the GPU-time is the trace's times the same proportion. Other seeds, other samples.
-Result<Workload> make_workload(const Trace& trace, const std::vector<JobType>& types, const cluster::Cluster& cluster,
-                               const WorkloadOptions& options, std::uint64_t seed);
+/// Suika 5.1: as many jobs of `trace` as `cluster` has GPUs in proportion to the trace's cluster,
+/// one drawn from each of as many classes of equal size by duration, so that long jobs are as
+/// frequent as in the trace; each trains a random model by the mix; durations are scaled by one
+/// factor so that the GPU-time is the trace's times the same proportion. Other seeds, other
+/// samples.
+Result<Workload> make_workload(const Trace& trace, const std::vector<JobType>& types,
+                               const cluster::Cluster& cluster, const WorkloadOptions& options,
+                               std::uint64_t seed);
 
 }  // namespace swell::sim

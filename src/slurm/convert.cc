@@ -32,8 +32,9 @@ JobPhase phase_of(std::uint32_t state) {
 
 const char* state_name(std::uint32_t state) {
   if ((state & JOB_COMPLETING) != 0) return "COMPLETING";
-  static constexpr const char* names[] = {"PENDING",   "RUNNING",   "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED",
-                                          "TIMEOUT",   "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",  "OUT_OF_MEMORY"};
+  static constexpr const char* names[] = {"PENDING",   "RUNNING",   "SUSPENDED", "COMPLETED",
+                                          "CANCELLED", "FAILED",    "TIMEOUT",   "NODE_FAIL",
+                                          "PREEMPTED", "BOOT_FAIL", "DEADLINE",  "OUT_OF_MEMORY"};
   static_assert(JOB_OOM == std::size(names) - 1);
   const std::uint32_t base = state & JOB_STATE_BASE;
   return base < std::size(names) ? names[base] : "UNKNOWN";
@@ -62,20 +63,25 @@ int bounded16(std::uint16_t value, int when_unset) {
 void read_memory(const job_info_t& info, JobRecord& job) {
   const std::uint64_t memory = info.pn_min_memory;
   if (memory == NO_VAL64 || memory == INFINITE64) return;
-  if ((memory & MEM_PER_CPU) != 0) job.min_memory_mib_per_cpu = static_cast<std::int64_t>(memory & ~MEM_PER_CPU);
+  if ((memory & MEM_PER_CPU) != 0)
+    job.min_memory_mib_per_cpu = static_cast<std::int64_t>(memory & ~MEM_PER_CPU);
   else job.min_memory_mib_per_node = static_cast<std::int64_t>(memory);
 }
 
 /// Brings Slurm's four ways to ask for GPUs into two.
 void read_gpus(const job_info_t& info, JobRecord& job) {
-  if (const GpuRequest gpus = sum_gpus(text(info.tres_per_node)); gpus.count > 0) job.gpus_per_node = gpus;
-  if (const GpuRequest gpus = sum_gpus(text(info.tres_per_job)); gpus.count > 0) job.gpus_in_all = gpus;
+  if (const GpuRequest gpus = sum_gpus(text(info.tres_per_node)); gpus.count > 0)
+    job.gpus_per_node = gpus;
+  if (const GpuRequest gpus = sum_gpus(text(info.tres_per_job)); gpus.count > 0)
+    job.gpus_in_all = gpus;
   if (GpuRequest gpus = sum_gpus(text(info.tres_per_task)); gpus.count > 0) {
-    gpus.count = saturated_int(saturating_product(gpus.count, std::max(bounded(info.num_tasks, 1), 1)));
+    gpus.count =
+        saturated_int(saturating_product(gpus.count, std::max(bounded(info.num_tasks, 1), 1)));
     job.gpus_in_all = gpus;
   }
   if (GpuRequest gpus = sum_gpus(text(info.tres_per_socket)); gpus.count > 0) {
-    gpus.count = saturated_int(saturating_product(gpus.count, std::max(bounded16(info.sockets_per_node, 1), 1)));
+    gpus.count = saturated_int(
+        saturating_product(gpus.count, std::max(bounded16(info.sockets_per_node, 1), 1)));
     job.gpus_per_node = gpus;
   }
 }
@@ -112,10 +118,12 @@ JobRecord convert(const job_info_t& info) {
   job.start_time = info.start_time;
   job.end_time = info.end_time;
   job.preempt_time = info.preempt_time;
-  job.time_limit_min = info.time_limit == NO_VAL || info.time_limit == INFINITE ? 0 : info.time_limit;
+  job.time_limit_min =
+      info.time_limit == NO_VAL || info.time_limit == INFINITE ? 0 : info.time_limit;
   if (job.phase == JobPhase::pending) {
     job.waiting = waiting_of(info);
-    if (info.array_task_str != nullptr) job.pending_tasks = slurm_text::count_array_tasks(info.array_task_str);
+    if (info.array_task_str != nullptr)
+      job.pending_tasks = slurm_text::count_array_tasks(info.array_task_str);
     job.min_nodes = std::max(bounded(info.num_nodes, 1), 1);
     job.max_nodes = std::max(bounded(info.max_nodes, 0), job.min_nodes);
     job.min_cpus_per_node = bounded16(info.pn_min_cpus, 0);
@@ -141,18 +149,20 @@ NodeRecord convert(node_info_t& info) {
   NodeRecord node;
   node.name = text(info.name);
   const std::uint32_t base = info.node_state & NODE_STATE_BASE;
-  constexpr std::uint32_t unusable = NODE_STATE_DRAIN | NODE_STATE_NO_RESPOND | NODE_STATE_POWERED_DOWN |
-                                     NODE_STATE_FAIL | NODE_STATE_POWERING_UP | NODE_STATE_MAINT |
-                                     NODE_STATE_REBOOT_REQUESTED | NODE_STATE_POWERING_DOWN |
-                                     NODE_STATE_REBOOT_ISSUED | NODE_STATE_INVALID_REG | NODE_STATE_RES;
-  node.usable = (base == NODE_STATE_IDLE || base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED) &&
-                (info.node_state & unusable) == 0;
+  constexpr std::uint32_t unusable =
+      NODE_STATE_DRAIN | NODE_STATE_NO_RESPOND | NODE_STATE_POWERED_DOWN | NODE_STATE_FAIL |
+      NODE_STATE_POWERING_UP | NODE_STATE_MAINT | NODE_STATE_REBOOT_REQUESTED |
+      NODE_STATE_POWERING_DOWN | NODE_STATE_REBOOT_ISSUED | NODE_STATE_INVALID_REG | NODE_STATE_RES;
+  node.usable =
+      (base == NODE_STATE_IDLE || base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED) &&
+      (info.node_state & unusable) == 0;
   node.completing = (info.node_state & NODE_STATE_COMPLETING) != 0;
   for (GpuRequest& gpus : parse_gpus(text(info.gres)))
     if (gpus.count > 0) node.gpus.push_back(std::move(gpus));
   node.cpus = info.cpus_efctv > 0 ? info.cpus_efctv : info.cpus;
-  node.memory_mib = static_cast<std::int64_t>(info.real_memory) -
-                    static_cast<std::int64_t>(info.mem_spec_limit == NO_VAL64 ? 0 : info.mem_spec_limit);
+  node.memory_mib =
+      static_cast<std::int64_t>(info.real_memory) -
+      static_cast<std::int64_t>(info.mem_spec_limit == NO_VAL64 ? 0 : info.mem_spec_limit);
   const NodeUse use = use_of(info);
   node.cpus_used = use.cpus;
   node.memory_used_mib = static_cast<std::int64_t>(use.memory_mib);

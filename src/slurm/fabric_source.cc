@@ -23,13 +23,17 @@ using cluster::SlurmTopology;
 constexpr std::size_t max_notes = 3;
 constexpr std::time_t look_every_s = 60;
 
-void mix(std::size_t& print, std::size_t more) { print = (print ^ more) * 0x9e3779b97f4a7c15u + (print >> 29); }
+void mix(std::size_t& print, std::size_t more) {
+  print = (print ^ more) * 0x9e3779b97f4a7c15u + (print >> 29);
+}
 
 std::size_t print_of(const std::vector<NodeRecord>& nodes) {
   std::size_t print = nodes.size();
   for (const NodeRecord& node : nodes) {
-    for (const std::string& each : {node.name, node.extra}) mix(print, std::hash<std::string>{}(each));
-    for (const GpuRequest& gpus : node.gpus) mix(print, std::hash<std::string>{}(gpus.type) + static_cast<std::size_t>(gpus.count));
+    for (const std::string& each : {node.name, node.extra})
+      mix(print, std::hash<std::string>{}(each));
+    for (const GpuRequest& gpus : node.gpus)
+      mix(print, std::hash<std::string>{}(gpus.type) + static_cast<std::size_t>(gpus.count));
   }
   return print;
 }
@@ -56,7 +60,9 @@ std::optional<std::string> text_of(const std::string& path) {
 SlurmTopology read_topology(const std::string& path, std::vector<std::string>& notes) {
   if (path.empty()) return {};
   const auto text = text_of(path);
-  auto topology = text ? SlurmTopology::parse(*text) : Result<SlurmTopology>(Error("it cannot be read, though TopologyPlugin uses it"));
+  auto topology =
+      text ? SlurmTopology::parse(*text)
+           : Result<SlurmTopology>(Error("it cannot be read, though TopologyPlugin uses it"));
   if (!topology) {
     notes.push_back(topology.error().while_doing(path).message());
     return {};
@@ -79,7 +85,8 @@ Calibration read_calibration(const std::string& path, std::vector<std::string>& 
 
 Result<FabricFiles> find_fabric_files() {
   slurm_conf_t* conf = nullptr;
-  if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS) return Error(fmt::format("slurm_load_ctl_conf: {}", slurm_reason(errno)));
+  if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS)
+    return Error(fmt::format("slurm_load_ctl_conf: {}", slurm_reason(errno)));
   const LoadedConf loaded(conf);
   const std::string_view plugin = conf->topology_plugin != nullptr ? conf->topology_plugin : "";
   const std::string slurm_conf = conf->slurm_conf != nullptr ? conf->slurm_conf : "";
@@ -89,7 +96,8 @@ Result<FabricFiles> find_fabric_files() {
   return FabricFiles{is_used ? folder + "topology.conf" : "", folder + "swell_calibration.json"};
 }
 
-std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nodes, std::vector<std::string>& notes) {
+std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nodes,
+                                              std::vector<std::string>& notes) {
   std::vector<cluster::FabricNode> made;
   std::size_t bad = 0;
   for (const NodeRecord& record : nodes) {
@@ -100,10 +108,12 @@ std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nod
     }
     auto description = cluster::read_extra(record.extra);
     if (description) node.description = *std::move(description);
-    else if (++bad <= max_notes) notes.push_back(fmt::format("Extra of {}: {}", record.name, description.error().message()));
+    else if (++bad <= max_notes)
+      notes.push_back(fmt::format("Extra of {}: {}", record.name, description.error().message()));
     made.push_back(std::move(node));
   }
-  if (bad > max_notes) notes.push_back(fmt::format("Extra of {} more nodes cannot be read", bad - max_notes));
+  if (bad > max_notes)
+    notes.push_back(fmt::format("Extra of {} more nodes cannot be read", bad - max_notes));
   return made;
 }
 
@@ -118,18 +128,21 @@ bool FabricSource::files_changed(std::time_t now) {
   return std::exchange(files_print_, print) != print;
 }
 
-std::shared_ptr<const KnownFabric> FabricSource::update(const std::vector<NodeRecord>& nodes, std::time_t now) {
+std::shared_ptr<const KnownFabric> FabricSource::update(const std::vector<NodeRecord>& nodes,
+                                                        std::time_t now) {
   const std::size_t print = print_of(nodes);
   const bool nodes_changed = std::exchange(nodes_print_, print) != print;
   if (!files_changed(now) && !nodes_changed && known_) return known_;
 
   std::vector<std::string> notes;
-  if (cannot_find_) notes.push_back(cannot_find_->while_doing("asking for TopologyPlugin").message());
+  if (cannot_find_)
+    notes.push_back(cannot_find_->while_doing("asking for TopologyPlugin").message());
   std::vector<cluster::FabricNode> described = fabric_nodes(nodes, notes);
   SlurmTopology topology = read_topology(files_.topology_conf, notes);
   Calibration calibration = read_calibration(files_.calibration, notes);
-  known_ = std::make_shared<const KnownFabric>(
-      KnownFabric{cluster::Fabric::make(std::move(described), std::move(topology), std::move(calibration)), std::move(notes)});
+  known_ = std::make_shared<const KnownFabric>(KnownFabric{
+      cluster::Fabric::make(std::move(described), std::move(topology), std::move(calibration)),
+      std::move(notes)});
   return known_;
 }
 

@@ -13,8 +13,8 @@
 #include "core/result.h"
 #include "slurm/records.h"
 
-/// What is near what, from what Slurm's records and files say: the one place where the controller, the select plugin
-/// and `swell topo` get it from.
+/// What is near what, from what Slurm's records and files say: the one place where the controller,
+/// the select plugin and `swell topo` get it from.
 namespace swell::slurm {
 
 /// Files that a fabric is made of beside what nodes publish; empty: there is none that counts.
@@ -22,12 +22,13 @@ struct FabricFiles {
   std::string topology_conf, calibration;
 };
 
-/// As slurmctld is configured: topology.conf where TopologyPlugin uses it, and swell_calibration.json beside slurm.conf.
-/// An RPC to slurmctld.
+/// As slurmctld is configured: topology.conf where TopologyPlugin uses it, and
+/// swell_calibration.json beside slurm.conf. An RPC to slurmctld.
 Result<FabricFiles> find_fabric_files();
 
 /// Node i is nodes[i]. `notes`: of each description that cannot be read a sentence, of many a few.
-std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nodes, std::vector<std::string>& notes);
+std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nodes,
+                                              std::vector<std::string>& notes);
 
 /// A fabric, and what could not be read for it and was left out, a sentence each.
 struct KnownFabric {
@@ -35,15 +36,16 @@ struct KnownFabric {
   std::vector<std::string> notes;
 };
 
-/// Makes the fabric anew only where what nodes publish or the files changed: reading thousands of descriptions
-/// whenever a job starts would cost more than all else. One thread at a time.
+/// Makes the fabric anew only where what nodes publish or the files changed: reading thousands of
+/// descriptions whenever a job starts would cost more than all else. One thread at a time.
 class FabricSource {
  public:
   using Find = std::function<Result<FabricFiles>()>;
   /// `find` null: no file is read.
   explicit FabricSource(Find find) : find_(std::move(find)) {}
 
-  /// Never null; the same object as before where nothing changed. `now`: files are looked at once a minute.
+  /// Never null; the same object as before where nothing changed. `now`: files are looked at once a
+  /// minute.
   std::shared_ptr<const KnownFabric> update(const std::vector<NodeRecord>& nodes, std::time_t now);
 
  private:

@@ -48,7 +48,8 @@ class LiveSlurm final : public SlurmApi {
     const LoadedJobs loaded(message);
     // For an array or a heterogeneous job slurmctld sends all of it.
     for (std::uint32_t i = 0; i < message->record_count; ++i)
-      if (JobRecord record = convert(message->job_array[i]); record.id == job) return std::optional<JobRecord>(std::move(record));
+      if (JobRecord record = convert(message->job_array[i]); record.id == job)
+        return std::optional<JobRecord>(std::move(record));
     return std::optional<JobRecord>{};
   }
 
@@ -64,7 +65,8 @@ class LiveSlurm final : public SlurmApi {
     set_job_id(update, job);
     update.admin_comment = const_cast<char*>(comment.c_str());
     if (slurm_update_job(&update) == SLURM_SUCCESS) return {};
-    return failure("slurm_update_job").while_doing(fmt::format("writing AdminComment of job {}", job));
+    return failure("slurm_update_job")
+        .while_doing(fmt::format("writing AdminComment of job {}", job));
   }
 
  private:
@@ -96,7 +98,8 @@ class LiveSlurm final : public SlurmApi {
     const LoadedJobs loaded(message);
     last_.jobs.clear();
     last_.jobs.reserve(message->record_count);
-    for (std::uint32_t i = 0; i < message->record_count; ++i) last_.jobs.push_back(convert(message->job_array[i]));
+    for (std::uint32_t i = 0; i < message->record_count; ++i)
+      last_.jobs.push_back(convert(message->job_array[i]));
     jobs_time_ = message->last_update;
     return true;
   }

@@ -15,14 +15,15 @@ namespace swell::slurm {
 /// inside slurmctld. Holds no lock of slurmctld. Each call may wait as long as MessageTimeout says.
 std::unique_ptr<SlurmApi> make_live_slurm();
 
-/// All nodes, where any has changed since `last`, which is then set; 0: in any case. An RPC like those above.
+/// All nodes, where any has changed since `last`, which is then set; 0: in any case. An RPC like
+/// those above.
 Result<std::optional<std::vector<NodeRecord>>> load_nodes_since(std::time_t& last);
 
 /// The parts of slurmctld's running configuration that Swell uses.
 struct ControllerConfig {
-  std::string slurm_conf;            ///< path of slurm.conf as slurmctld read it
-  std::vector<std::string> hosts;    ///< addresses of slurmctld, primary first
-  std::string auth_info;             ///< AuthInfo, e.g. "socket=/run/munge/munge.socket.2"
+  std::string slurm_conf;          ///< path of slurm.conf as slurmctld read it
+  std::vector<std::string> hosts;  ///< addresses of slurmctld, primary first
+  std::string auth_info;           ///< AuthInfo, e.g. "socket=/run/munge/munge.socket.2"
   std::string state_save_location;
   std::string plugin_dir;
   std::string scheduler_type, select_type, job_submit_plugins, preempt_type, plugstack;

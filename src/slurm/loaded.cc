@@ -3,7 +3,8 @@
 
 #include "slurm/versions.h"
 
-// Exported by libslurm and by slurmctld of every version, and in no public header. Leaves null behind.
+// Exported by libslurm and by slurmctld of every version, and in no public header. Leaves null
+// behind.
 extern "C" void slurm_xfree(void** text);
 
 namespace swell::slurm {
@@ -20,8 +21,10 @@ void free_text(char*& text) noexcept {
 #define SWELL_FREE_TEXT(record, member) \
   if constexpr (requires { (record).member; }) free_text((record).member)
 
-// What which version forgets, as tests/unit/slurm/loaded_test.cc finds it with that version's libslurm:
-//   22.05  job admin_comment cluster_features cronspec prefer system_comment; node bcast_address comment extra;
+// What which version forgets, as tests/unit/slurm/loaded_test.cc finds it with that version's
+// libslurm:
+//   22.05  job admin_comment cluster_features cronspec prefer system_comment; node bcast_address
+//   comment extra;
 //          partition nodesets
 //   24.11  job resv_ports
 //   26.05  node parameters
@@ -53,12 +56,14 @@ void free_forgotten_of_partition(Partition& partition) noexcept {
 }  // namespace
 
 void FreeLoaded::operator()(job_info_msg_t* message) const noexcept {
-  for (std::uint32_t i = 0; i < message->record_count; ++i) free_forgotten_of_job(message->job_array[i]);
+  for (std::uint32_t i = 0; i < message->record_count; ++i)
+    free_forgotten_of_job(message->job_array[i]);
   slurm_free_job_info_msg(message);
 }
 
 void FreeLoaded::operator()(node_info_msg_t* message) const noexcept {
-  for (std::uint32_t i = 0; i < message->record_count; ++i) free_forgotten_of_node(message->node_array[i]);
+  for (std::uint32_t i = 0; i < message->record_count; ++i)
+    free_forgotten_of_node(message->node_array[i]);
   slurm_free_node_info_msg(message);
 }
 

@@ -4,12 +4,14 @@
 #include <memory>
 #include <slurm/slurm.h>
 
-/// What libslurm's slurm_load_...() hand out, freed whole. libslurm's own free functions forget some of the texts that
-/// its unpacking made, other ones in each version (the table in loaded.cc): inside slurmctld, which Swell asks for its
-/// queue many times a minute, that would be memory lost at every look.
+/// What libslurm's slurm_load_...() hand out, freed whole. libslurm's own free functions forget
+/// some of the texts that its unpacking made, other ones in each version (the table in loaded.cc):
+/// inside slurmctld, which Swell asks for its queue many times a minute, that would be memory lost
+/// at every look.
 namespace swell::slurm {
 
-/// Frees first what libslurm of some version forgets, and leaves null there, then the rest as libslurm does.
+/// Frees first what libslurm of some version forgets, and leaves null there, then the rest as
+/// libslurm does.
 struct FreeLoaded {
   void operator()(job_info_msg_t* message) const noexcept;
   void operator()(node_info_msg_t* message) const noexcept;

@@ -19,12 +19,14 @@ bool same(const char* value, const std::string& text) { return value != nullptr 
 
 Result<NodeExtra> load_node_extra(const std::string& name, const std::string& host) {
   LoadedNodes message = nullptr;
-  // One node is asked for by name, since all nodes of a large cluster may start and ask at once; the whole
-  // table only where nodes are called otherwise than their hosts.
+  // One node is asked for by name, since all nodes of a large cluster may start and ask at once;
+  // the whole table only where nodes are called otherwise than their hosts.
   const std::string& likely = name.empty() ? host : name;
   node_info_msg_t* answer = nullptr;
-  if (slurm_load_node_single(&answer, const_cast<char*>(likely.c_str()), SHOW_ALL) == SLURM_SUCCESS) message.reset(answer);
-  else if (errno != ESLURM_INVALID_NODE_NAME) return Error(fmt::format("slurm_load_node_single: {}", slurm_reason(errno)));
+  if (slurm_load_node_single(&answer, const_cast<char*>(likely.c_str()), SHOW_ALL) == SLURM_SUCCESS)
+    message.reset(answer);
+  else if (errno != ESLURM_INVALID_NODE_NAME)
+    return Error(fmt::format("slurm_load_node_single: {}", slurm_reason(errno)));
   if (message != nullptr && message->record_count == 0) message.reset();
   if (message == nullptr && name.empty()) {
     if (slurm_load_node(0, &answer, SHOW_ALL) != SLURM_SUCCESS)
@@ -35,13 +37,17 @@ Result<NodeExtra> load_node_extra(const std::string& name, const std::string& ho
   int count = 0;
   for (std::uint32_t i = 0; message != nullptr && i < message->record_count; ++i) {
     const node_info_t& node = message->node_array[i];
-    if (node.name == nullptr || (name.empty() ? !same(node.node_hostname, host) && !same(node.name, host) : !same(node.name, name))) continue;
+    if (node.name == nullptr ||
+        (name.empty() ? !same(node.node_hostname, host) && !same(node.name, host)
+                      : !same(node.name, name)))
+      continue;
     result = {node.name, node.extra != nullptr ? node.extra : ""};
     ++count;
   }
   if (count == 1) return result;
   if (!name.empty()) return Error(fmt::format("Slurm has no node \"{}\"", name));
-  if (count == 0) return Error(fmt::format("Slurm has no node on host \"{}\"; name it with --node", host));
+  if (count == 0)
+    return Error(fmt::format("Slurm has no node on host \"{}\"; name it with --node", host));
   return Error(fmt::format("Slurm has {} nodes on host \"{}\"; name one with --node", count, host));
 }
 

@@ -32,24 +32,24 @@ struct GpuAllocation {
 
 struct JobRecord {
   JobId id = 0;
-  JobId het_leader = 0;         ///< not 0: a component of a heterogeneous job
+  JobId het_leader = 0;  ///< not 0: a component of a heterogeneous job
   uid_t uid = 0;
   std::string user, name, account, partition, qos;
   JobPhase phase = JobPhase::ended;
   Waiting waiting = Waiting::for_other;
-  std::string state_text;       ///< as squeue shows it
+  std::string state_text;  ///< as squeue shows it
   std::uint32_t priority = 0;
   std::string admin_comment, comment;
   std::vector<std::string> nodes;
-  std::vector<GpuAllocation> gpus;   ///< held now, node by node
-  int cpus = 0;                      ///< asked for (pending) or held
-  std::int64_t memory_mib = 0;       ///< held in all; 0 where Slurm does not say
+  std::vector<GpuAllocation> gpus;  ///< held now, node by node
+  int cpus = 0;                     ///< asked for (pending) or held
+  std::int64_t memory_mib = 0;      ///< held in all; 0 where Slurm does not say
   std::time_t submit_time = 0, start_time = 0, end_time = 0, preempt_time = 0;
   std::uint32_t time_limit_min = 0;  ///< 0: none
   bool has_script = false;           ///< submitted with sbatch
   bool in_array = false;             ///< an array, or a task of one
   // What a pending job asks for:
-  int pending_tasks = 1;             ///< array tasks that this record stands for
+  int pending_tasks = 1;  ///< array tasks that this record stands for
   int min_nodes = 1, max_nodes = 1;
   int min_cpus_per_node = 0;
   std::int64_t min_memory_mib_per_node = 0, min_memory_mib_per_cpu = 0;
@@ -67,15 +67,15 @@ struct JobRecord {
 
 struct NodeRecord {
   std::string name;
-  bool usable = false;          ///< up, answering, not drained, not reserved, not powered down
-  bool completing = false;      ///< a job is just leaving it: Slurm starts nothing there this moment
-  std::vector<GpuRequest> gpus; ///< configured; several entries: several types
+  bool usable = false;      ///< up, answering, not drained, not reserved, not powered down
+  bool completing = false;  ///< a job is just leaving it: Slurm starts nothing there this moment
+  std::vector<GpuRequest> gpus;  ///< configured; several entries: several types
   int cpus = 0, cpus_used = 0;
   std::int64_t memory_mib = 0, memory_used_mib = 0;
   std::vector<std::string> features;
-  std::uint32_t weight = 1;     ///< Slurm takes nodes of less weight first
-  std::string address;          ///< NodeAddr
-  std::string extra;            ///< Extra: tools' own text, of Swell the node's description
+  std::uint32_t weight = 1;  ///< Slurm takes nodes of less weight first
+  std::string address;       ///< NodeAddr
+  std::string extra;         ///< Extra: tools' own text, of Swell the node's description
 };
 
 struct PartitionRecord {

@@ -78,12 +78,15 @@ Result<SiteConfig> load_site_config() {
   const LoadedConf loaded(conf);
   SiteConfig config;
   config.cluster_name = text(conf->cluster_name);
-  for (std::uint32_t i = 0; i < conf->control_cnt; ++i) config.controller_names.push_back(text(conf->control_machine[i]));
+  for (std::uint32_t i = 0; i < conf->control_cnt; ++i)
+    config.controller_names.push_back(text(conf->control_machine[i]));
   config.preempt_parameters = preempt_parameters_of(*conf);
   config.enforces_limits = (conf->accounting_storage_enforce & enforce_limits) != 0;
   config.enforces_qos = (conf->accounting_storage_enforce & enforce_qos) != 0;
   config.preempt_exempt_s =
-      conf->preempt_exempt_time == INFINITE || conf->preempt_exempt_time == NO_VAL ? 0 : conf->preempt_exempt_time;
+      conf->preempt_exempt_time == INFINITE || conf->preempt_exempt_time == NO_VAL
+          ? 0
+          : conf->preempt_exempt_time;
   const PreemptMode mode = mode_of(conf->preempt_mode);
   config.preempt_off = mode == PreemptMode::off;
   config.preempt_cancels = mode == PreemptMode::cancel || mode == PreemptMode::requeue;
@@ -111,7 +114,8 @@ Result<std::uint32_t> load_qos_grace(const std::string& qos) {
   if (message->qos_list != nullptr) {
     auto* each = slurm_list_iterator_create(message->qos_list);
     while (const auto* record = static_cast<slurmdb_qos_rec_t*>(slurm_list_next(each)))
-      if (strcasecmp(text(record->name).c_str(), qos.c_str()) == 0) grace = record->grace_time == NO_VAL ? 0 : record->grace_time;
+      if (strcasecmp(text(record->name).c_str(), qos.c_str()) == 0)
+        grace = record->grace_time == NO_VAL ? 0 : record->grace_time;
     slurm_list_iterator_destroy(each);
   }
   slurm_free_assoc_mgr_info_msg(message);

@@ -11,8 +11,8 @@
 /// controller. Over the public API; read by `swell doctor`.
 namespace swell::slurm {
 
-/// A program that is no part of Slurm calls this once before anything else of libslurm. Where there is
-/// no slurm.conf, libslurm says so and ends the program, as it does Slurm's own.
+/// A program that is no part of Slurm calls this once before anything else of libslurm. Where there
+/// is no slurm.conf, libslurm says so and ends the program, as it does Slurm's own.
 void init_libslurm();
 
 /// slurmctld's running configuration, in addition to ControllerConfig.
@@ -21,8 +21,8 @@ struct SiteConfig {
   std::vector<std::string> controller_names;  ///< host names of slurmctld, primary first
   std::string preempt_parameters;             ///< PreemptParameters; empty in versions without it
   bool enforces_qos = false, enforces_limits = false;  ///< of AccountingStorageEnforce
-  std::uint32_t preempt_exempt_s = 0;         ///< PreemptExemptTime of the cluster
-  bool preempt_cancels = false;               ///< PreemptMode ends jobs (CANCEL, or REQUEUE where it can)
+  std::uint32_t preempt_exempt_s = 0;                  ///< PreemptExemptTime of the cluster
+  bool preempt_cancels = false;  ///< PreemptMode ends jobs (CANCEL, or REQUEUE where it can)
   bool preempt_off = false;
 };
 Result<SiteConfig> load_site_config();
@@ -34,16 +34,18 @@ struct SitePartition {
   std::string name;
   std::vector<std::string> nodes;
   std::vector<std::string> alloc_nodes;  ///< AllocNodes; empty: ALL
-  std::string allow_accounts, deny_accounts, allow_qos, deny_qos, allow_groups;  ///< empty: all, or none denied
+  std::string allow_accounts, deny_accounts, allow_qos, deny_qos,
+      allow_groups;  ///< empty: all, or none denied
   int priority_tier = 1;
   PreemptMode preempt_mode = PreemptMode::of_cluster;
   std::uint32_t grace_s = 0;
-  std::uint32_t max_time_min = 0;        ///< 0: unlimited
+  std::uint32_t max_time_min = 0;  ///< 0: unlimited
   bool up = false, root_only = false;
 };
 Result<std::vector<SitePartition>> load_site_partitions();
 
-/// GraceTime of a QOS, out of slurmctld's own cache of slurmdbd's records; the error says that there is no such QOS.
+/// GraceTime of a QOS, out of slurmctld's own cache of slurmdbd's records; the error says that
+/// there is no such QOS.
 Result<std::uint32_t> load_qos_grace(const std::string& qos);
 
 /// The name of this host as Slurm compares it: without its domain.

@@ -17,9 +17,13 @@ slurm_step_id_t whole(JobId job) noexcept {
 
 }  // namespace
 
-int kill_job(JobId job, std::uint16_t signal) noexcept { return slurm_kill_job(whole(job), signal, 0); }
+int kill_job(JobId job, std::uint16_t signal) noexcept {
+  return slurm_kill_job(whole(job), signal, 0);
+}
 
-int load_job(JobId job, job_info_msg_t** message) noexcept { return slurm_load_job(message, whole(job), SHOW_ALL | SHOW_DETAIL); }
+int load_job(JobId job, job_info_msg_t** message) noexcept {
+  return slurm_load_job(message, whole(job), SHOW_ALL | SHOW_DETAIL);
+}
 
 NodeUse use_of(node_info_t& node) noexcept { return {node.alloc_cpus, node.alloc_memory}; }
 
@@ -29,13 +33,17 @@ void free_conf(slurm_conf_t* conf) noexcept { slurm_free_conf(conf); }
 
 int kill_job(JobId job, std::uint16_t signal) noexcept { return slurm_kill_job(job, signal, 0); }
 
-int load_job(JobId job, job_info_msg_t** message) noexcept { return slurm_load_job(message, job, SHOW_ALL | SHOW_DETAIL); }
+int load_job(JobId job, job_info_msg_t** message) noexcept {
+  return slurm_load_job(message, job, SHOW_ALL | SHOW_DETAIL);
+}
 
 NodeUse use_of(node_info_t& node) noexcept {
   NodeUse use;
   if (node.select_nodeinfo == nullptr) return use;
-  slurm_get_select_nodeinfo(node.select_nodeinfo, SELECT_NODEDATA_SUBCNT, NODE_STATE_ALLOCATED, &use.cpus);
-  slurm_get_select_nodeinfo(node.select_nodeinfo, SELECT_NODEDATA_MEM_ALLOC, NODE_STATE_ALLOCATED, &use.memory_mib);
+  slurm_get_select_nodeinfo(node.select_nodeinfo, SELECT_NODEDATA_SUBCNT, NODE_STATE_ALLOCATED,
+                            &use.cpus);
+  slurm_get_select_nodeinfo(node.select_nodeinfo, SELECT_NODEDATA_MEM_ALLOC, NODE_STATE_ALLOCATED,
+                            &use.memory_mib);
   return use;
 }
 

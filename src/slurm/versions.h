@@ -6,11 +6,13 @@
 
 #include "slurm/records.h"
 
-/// Where the public headers of the supported versions of Slurm differ (22.05, 24.11, 26.05), asked of the header and
-/// not of its number where that can be. Here and in convert.cc, loaded.cc and src/plugins/select alone.
+/// Where the public headers of the supported versions of Slurm differ (22.05, 24.11, 26.05), asked
+/// of the header and not of its number where that can be. Here and in convert.cc, loaded.cc and
+/// src/plugins/select alone.
 namespace swell::slurm {
 
-/// The job that a record, a request or an answer of Slurm's is about: from 26.05 within its step_id.
+/// The job that a record, a request or an answer of Slurm's is about: from 26.05 within its
+/// step_id.
 template <typename Record>
 JobId job_id_of(const Record& record) noexcept {
   if constexpr (requires { record.step_id.job_id; }) return record.step_id.job_id;

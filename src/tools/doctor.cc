@@ -11,11 +11,13 @@ namespace swell::tools {
 
 Action add_doctor(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("doctor", "Check the site's configuration; say how to mend it");
+  CLI::App* command =
+      app.add_subcommand("doctor", "Check the site's configuration; say how to mend it");
   command->add_flag("--json", *json, "Print JSON, as swell(1) describes");
   return [json] {
     const doctor::Findings findings = doctor::examine(doctor::gather_site());
-    fmt::print("{}", *json ? doctor::findings_json(findings).dump_pretty() : doctor::findings_text(findings));
+    fmt::print("{}", *json ? doctor::findings_json(findings).dump_pretty()
+                           : doctor::findings_text(findings));
     return doctor::has_fault(findings) ? 1 : 0;
   };
 }

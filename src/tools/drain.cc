@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell drain: before an upgrade, a removal or maintenance, takes back in order what is lent, and waits for it.
+// swell drain: before an upgrade, a removal or maintenance, takes back in order what is lent, and
+// waits for it.
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -31,7 +32,9 @@ struct Options {
   int timeout_s = 600;
 };
 
-Error failed(const std::string& path) { return Error(fmt::format("{}: {}", path, std::strerror(errno))); }
+Error failed(const std::string& path) {
+  return Error(fmt::format("{}: {}", path, std::strerror(errno)));
+}
 
 /// Replaces the file at once, so that nobody reads half of it; owner and mode stay.
 Result<void> replace_file(const std::string& path, const std::string& text) {
@@ -39,7 +42,8 @@ Result<void> replace_file(const std::string& path, const std::string& text) {
   if (stat(path.c_str(), &status) != 0) return failed(path);
   const std::string fresh = path + ".new";
   if (const Result<void> written = write_file(fresh, text); !written) return written;
-  const bool kept = chmod(fresh.c_str(), status.st_mode & 07777) == 0 && chown(fresh.c_str(), status.st_uid, status.st_gid) == 0;
+  const bool kept = chmod(fresh.c_str(), status.st_mode & 07777) == 0 &&
+                    chown(fresh.c_str(), status.st_uid, status.st_gid) == 0;
   if (kept && rename(fresh.c_str(), path.c_str()) == 0) return {};
   Error error = failed(path);
   unlink(fresh.c_str());
@@ -68,15 +72,18 @@ Result<void> wait_until_back(const Options& options) {
   for (int empty = 0; empty < 2; std::this_thread::sleep_for(look_every)) {
     const auto held = companions(*slurm);
     if (!held) return held.error();
-    empty = held->empty() ? empty + 1 : 0;  // twice: one may just have been allocated on the last grant
+    empty =
+        held->empty() ? empty + 1 : 0;  // twice: one may just have been allocated on the last grant
     if (!held->empty() && held->size() != said)
-      fmt::print("{} companion{} hold lent GPUs: {}\n", held->size(), held->size() == 1 ? "" : "s", fmt::join(*held, ","));
+      fmt::print("{} companion{} hold lent GPUs: {}\n", held->size(), held->size() == 1 ? "" : "s",
+                 fmt::join(*held, ","));
     std::fflush(stdout);
     said = held->size();
     if (empty == 0 && Clock::now() >= deadline)
-      return Error(fmt::format("after {} s these companions still hold lent GPUs: {}; \"swell doctor\" says whether the controller "
-                               "answers; scancel ends them, and their jobs go on from the last checkpoint",
-                               options.timeout_s, fmt::join(*held, ",")));
+      return Error(fmt::format(
+          "after {} s these companions still hold lent GPUs: {}; \"swell doctor\" says whether the controller "
+          "answers; scancel ends them, and their jobs go on from the last checkpoint",
+          options.timeout_s, fmt::join(*held, ",")));
   }
   return {};
 }
@@ -91,9 +98,12 @@ Result<void> drain(const Options& options) {
   const auto conf = control::SwellConf::parse(*text);
   if (!conf) return conf.error().while_doing(path);
   const char* wanted = options.undo ? "yes" : "drain";
-  if (conf->enabled && conf->draining == !options.undo) fmt::print("{} has Elasticity={} already\n", path, wanted);
-  else if (!conf->enabled && !options.undo) fmt::print("{} has Elasticity=no, which lends nothing\n", path);
-  else if (const Result<void> done = replace_file(path, control::with_elasticity(*text, wanted)); !done)
+  if (conf->enabled && conf->draining == !options.undo)
+    fmt::print("{} has Elasticity={} already\n", path, wanted);
+  else if (!conf->enabled && !options.undo)
+    fmt::print("{} has Elasticity=no, which lends nothing\n", path);
+  else if (const Result<void> done = replace_file(path, control::with_elasticity(*text, wanted));
+           !done)
     return done.error().while_doing("run this as root on slurmctld's host");
   if (options.undo) {
     fmt::print("GPUs are lent again\n");
@@ -109,11 +119,14 @@ Result<void> drain(const Options& options) {
 
 Action add_drain(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("drain", "Take back what is lent, in order, and lend no more");
+  CLI::App* command =
+      app.add_subcommand("drain", "Take back what is lent, in order, and lend no more");
   command->add_flag("--undo", options->undo, "Lend again");
   command->add_flag("--no-wait", options->no_wait, "Do not wait until all is back");
   command->add_option("--timeout", options->timeout_s, "How long to wait, in seconds")
-      ->capture_default_str()->check(CLI::Range(1, 864000))->type_name("SECONDS");
+      ->capture_default_str()
+      ->check(CLI::Range(1, 864000))
+      ->type_name("SECONDS");
   return [options] {
     const Result<void> done = drain(*options);
     return done ? 0 : fail(done.error());

@@ -11,7 +11,9 @@ namespace swell::tools {
 
 namespace {
 
-int count(const control::Tag& tag, const char* key) { return static_cast<int>(tag.number(key).value_or(0)); }
+int count(const control::Tag& tag, const char* key) {
+  return static_cast<int>(tag.number(key).value_or(0));
+}
 
 JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   JobRow row;
@@ -41,15 +43,17 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
 
 /// Why a job that was asked for is not shown.
 Error not_shown(const slurm::Snapshot& snapshot, slurm::JobId id) {
-  const auto found =
-      std::find_if(snapshot.jobs.begin(), snapshot.jobs.end(), [&](const slurm::JobRecord& job) { return job.id == id; });
+  const auto found = std::find_if(snapshot.jobs.begin(), snapshot.jobs.end(),
+                                  [&](const slurm::JobRecord& job) { return job.id == id; });
   if (found == snapshot.jobs.end()) return Error(fmt::format("there is no job {}", id));
   const auto tag = control::Tag::find(found->admin_comment);
   if (tag && tag->number("parent"))
-    return Error(fmt::format("job {} is a companion of job {}, not an elastic job itself", id, *tag->number("parent")));
+    return Error(fmt::format("job {} is a companion of job {}, not an elastic job itself", id,
+                             *tag->number("parent")));
   if (!tag || tag->get("elastic").empty())
     return Error(fmt::format("job {} is not elastic: it was submitted without --elastic", id));
-  if (found->phase == slurm::JobPhase::ended) return Error(fmt::format("job {} has ended ({})", id, found->state_text));
+  if (found->phase == slurm::JobPhase::ended)
+    return Error(fmt::format("job {} has ended ({})", id, found->state_text));
   return Error(fmt::format("job {} belongs to another user", id));
 }
 
@@ -60,7 +64,8 @@ std::string refusal_text(const JobRow& row) {
 std::string companion_text(const std::vector<control::CompanionWord>& companions) {
   std::string text;
   for (const control::CompanionWord& each : companions)
-    text += fmt::format("{}{} {}:{}", text.empty() ? "" : ", ", each.id, each.node, each.gpu_indices);
+    text +=
+        fmt::format("{}{} {}:{}", text.empty() ? "" : ", ", each.id, each.node, each.gpu_indices);
   return text.empty() ? "-" : text;
 }
 
@@ -69,8 +74,11 @@ std::string companion_text(const std::vector<control::CompanionWord>& companions
 Result<std::vector<JobRow>> job_rows(const slurm::Snapshot& snapshot, const JobFilter& filter) {
   std::vector<JobRow> rows;
   for (const slurm::JobRecord& record : snapshot.jobs) {
-    if (record.phase == slurm::JobPhase::ended || (filter.uid && record.uid != *filter.uid)) continue;
-    if (!filter.ids.empty() && std::find(filter.ids.begin(), filter.ids.end(), record.id) == filter.ids.end()) continue;
+    if (record.phase == slurm::JobPhase::ended || (filter.uid && record.uid != *filter.uid))
+      continue;
+    if (!filter.ids.empty() &&
+        std::find(filter.ids.begin(), filter.ids.end(), record.id) == filter.ids.end())
+      continue;
     const auto tag = control::Tag::find(record.admin_comment);
     if (tag && !tag->get("elastic").empty()) rows.push_back(row_of(record, *tag));
   }
@@ -98,13 +106,15 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
                    {"RECLAIMS", Align::right},
                    {"COMPANIONS (JOBID NODE:GPUS)"}});
   for (const JobRow& row : rows)
-    table.add({std::to_string(row.id), row.user, row.name, row.state, std::to_string(row.basic_gpus),
-               std::to_string(row.lent_gpus), fmt::format("{}/{}", row.basic_gpus + row.lent_gpus, row.max_gpus),
+    table.add({std::to_string(row.id), row.user, row.name, row.state,
+               std::to_string(row.basic_gpus), std::to_string(row.lent_gpus),
+               fmt::format("{}/{}", row.basic_gpus + row.lent_gpus, row.max_gpus),
                std::to_string(row.epoch), std::to_string(row.workers), std::to_string(row.grants),
                refusal_text(row), std::to_string(row.reclaims), companion_text(row.companions)});
   std::string text = table.text();
   for (const JobRow& row : rows)
-    if (!row.no_growth.empty()) text += fmt::format("Job {} takes no more GPUs: {}\n", row.id, row.no_growth);
+    if (!row.no_growth.empty())
+      text += fmt::format("Job {} takes no more GPUs: {}\n", row.id, row.no_growth);
   return text;
 }
 
@@ -113,8 +123,10 @@ Json jobs_json(const std::vector<JobRow>& rows) {
   for (const JobRow& row : rows) {
     Json companions = Json::array();
     for (const control::CompanionWord& each : row.companions)
-      companions.append(Json::object(
-          {{"id", each.id}, {"node", each.node}, {"gpus", each.gpus}, {"gpu_indices", each.gpu_indices}}));
+      companions.append(Json::object({{"id", each.id},
+                                      {"node", each.node},
+                                      {"gpus", each.gpus},
+                                      {"gpu_indices", each.gpu_indices}}));
     jobs.append(Json::object({{"id", row.id},
                               {"user", row.user},
                               {"name", row.name},

@@ -16,14 +16,14 @@ namespace swell::tools {
 struct JobRow {
   slurm::JobId id = 0;
   std::string user, name;
-  std::string state;          ///< Swell's (ACTIVE, WARMING, ...) while it runs, else Slurm's
-  std::string spec;           ///< the recorded --elastic
+  std::string state;  ///< Swell's (ACTIVE, WARMING, ...) while it runs, else Slurm's
+  std::string spec;   ///< the recorded --elastic
   int basic_gpus = 0, lent_gpus = 0, max_gpus = 0;
   int epoch = 0, workers = 0, grants = 0, reclaims = 0;
   std::vector<control::CompanionWord> companions;
-  int refusals = 0;              ///< grants that became no companion
-  std::string refused_for;       ///< why the last of them did not, in one word: swell-elastic(7)
-  std::string no_growth;         ///< why it takes no more GPUs now, for people; empty: it does
+  int refusals = 0;         ///< grants that became no companion
+  std::string refused_for;  ///< why the last of them did not, in one word: swell-elastic(7)
+  std::string no_growth;    ///< why it takes no more GPUs now, for people; empty: it does
 };
 
 /// Which jobs to show. Empty: no restriction.
@@ -32,8 +32,8 @@ struct JobFilter {
   std::vector<slurm::JobId> ids;
 };
 
-/// The elastic jobs that run or wait, by id. The error names a job of the filter that there is not, or
-/// that is not elastic.
+/// The elastic jobs that run or wait, by id. The error names a job of the filter that there is not,
+/// or that is not elastic.
 Result<std::vector<JobRow>> job_rows(const slurm::Snapshot& snapshot, const JobFilter& filter);
 
 /// The table for people; one line where there is nothing to show.

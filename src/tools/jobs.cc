@@ -66,7 +66,9 @@ Action add_jobs(CLI::App& app) {
   CLI::App* command = app.add_subcommand("jobs", "Elastic jobs and the GPUs they are lent");
   command->add_option("-u,--user", options->user, "Only this user's jobs")->type_name("USER");
   command->add_flag("--json", options->json, "Print JSON, as swell(1) describes");
-  command->add_option("jobs", options->ids, "Only these jobs")->type_name("JOBID")->option_text("[JOBID]...");
+  command->add_option("jobs", options->ids, "Only these jobs")
+      ->type_name("JOBID")
+      ->option_text("[JOBID]...");
   return [options] { return show(*options); };
 }
 

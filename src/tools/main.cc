@@ -14,12 +14,9 @@ constexpr struct {
   const char* name;
   swell::tools::Action (*add)(CLI::App&);
 } kSubcommands[] = {
-    {"doctor", swell::tools::add_doctor},
-    {"drain", swell::tools::add_drain},
-    {"jobs", swell::tools::add_jobs},
-    {"plan", swell::tools::add_plan},
-    {"predict", swell::tools::add_predict},
-    {"topo", swell::tools::add_topo},
+    {"doctor", swell::tools::add_doctor},   {"drain", swell::tools::add_drain},
+    {"jobs", swell::tools::add_jobs},       {"plan", swell::tools::add_plan},
+    {"predict", swell::tools::add_predict}, {"topo", swell::tools::add_topo},
 #ifdef SWELL_SIMULATOR
     {"sim", swell::tools::add_sim},
 #endif
@@ -36,9 +33,7 @@ int run(int argc, char** argv) {
   for (const auto& subcommand : kSubcommands) actions.push_back(subcommand.add(app));
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& problem) {
-    return app.exit(problem) == 0 ? 0 : kUsage;
-  }
+  } catch (const CLI::ParseError& problem) { return app.exit(problem) == 0 ? 0 : kUsage; }
   for (std::size_t i = 0; i < actions.size(); ++i)
     if (app.got_subcommand(kSubcommands[i].name)) return actions[i]();
   return kUsage;

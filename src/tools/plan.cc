@@ -55,7 +55,8 @@ Result<models::CatalogueEntry> read_model(const Options& options) {
   if (options.global_batch > 0) entry.model.global_batch = options.global_batch;
   if (options.micro_batches > 0) entry.micro_batches = options.micro_batches;
   if (entry.model.global_batch % entry.micro_batches != 0)
-    return Error(fmt::format("{} micro-batches do not divide the global batch of {}", entry.micro_batches, entry.model.global_batch));
+    return Error(fmt::format("{} micro-batches do not divide the global batch of {}",
+                             entry.micro_batches, entry.model.global_batch));
   return entry;
 }
 
@@ -69,45 +70,58 @@ Result<cluster::Cluster> read_cluster(const std::string& name) {
 }
 
 /// "PP-DP-TP", such as 1-4-4, over the cluster's first GPUs.
-std::optional<models::CatalogueEntry> degrees_of(const std::string& text, models::CatalogueEntry entry) {
+std::optional<models::CatalogueEntry> degrees_of(const std::string& text,
+                                                 models::CatalogueEntry entry) {
   int read = 0;
-  if (std::sscanf(text.c_str(), "%d-%d-%d%n", &entry.pp, &entry.dp, &entry.tp, &read) != 3 || read != static_cast<int>(text.size()))
+  if (std::sscanf(text.c_str(), "%d-%d-%d%n", &entry.pp, &entry.dp, &entry.tp, &read) != 3 ||
+      read != static_cast<int>(text.size()))
     return std::nullopt;
-  if (entry.pp < 1 || entry.dp < 1 || entry.tp < 1 || entry.tp > 64 || entry.pp > 4096 || entry.dp > 4096) return std::nullopt;
+  if (entry.pp < 1 || entry.dp < 1 || entry.tp < 1 || entry.tp > 64 || entry.pp > 4096 ||
+      entry.dp > 4096)
+    return std::nullopt;
   return entry;
 }
 
-Result<plan::Layout> symmetric_start(const models::CatalogueEntry& entry, const perf::PerformanceModel& perf) {
+Result<plan::Layout> symmetric_start(const models::CatalogueEntry& entry,
+                                     const perf::PerformanceModel& perf) {
   const cluster::Cluster& cluster = perf.cluster();
   planner::Clumps gpus;
   int left = entry.pp * entry.dp * entry.tp;
   for (const auto& gpu : planner::unused({}, cluster))
-    if (left-- > 0) planner::add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
+    if (left-- > 0)
+      planner::add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
   planner::Evaluator evaluator(perf, entry.model.global_batch / entry.micro_batches);
   plan::Layout layout{entry.micro_batches, {}};
   for (int i = 0; i < entry.pp; ++i) {
     plan::StageLayout stage{0, entry.tp, {}};
     if (planner::take_groups(stage, gpus, entry.tp, entry.dp) < entry.dp)
-      return Error(fmt::format("the plan {}-{}-{} needs {} GPUs in groups of {} on one node; cluster {} has {} in all", entry.pp,
-                               entry.dp, entry.tp, entry.pp * entry.dp * entry.tp, entry.tp, cluster.name(), cluster.gpu_count()));
+      return Error(fmt::format(
+          "the plan {}-{}-{} needs {} GPUs in groups of {} on one node; cluster {} has {} in all",
+          entry.pp, entry.dp, entry.tp, entry.pp * entry.dp * entry.tp, entry.tp, cluster.name(),
+          cluster.gpu_count()));
     layout.stages.push_back(std::move(stage));
   }
   if (!evaluator.balance(layout))
-    return Error(fmt::format("the plan {}-{}-{} with {} micro-batches does not fit: of {} layers and {} samples a micro-batch, some stage "
-                             "gets none, or more than the GPUs' memory holds",
-                             entry.pp, entry.dp, entry.tp, entry.micro_batches, entry.model.layers, entry.model.global_batch / entry.micro_batches));
+    return Error(fmt::format(
+        "the plan {}-{}-{} with {} micro-batches does not fit: of {} layers and {} samples a micro-batch, some stage "
+        "gets none, or more than the GPUs' memory holds",
+        entry.pp, entry.dp, entry.tp, entry.micro_batches, entry.model.layers,
+        entry.model.global_batch / entry.micro_batches));
   return layout;
 }
 
-Result<plan::Layout> read_current(const Options& options, const models::CatalogueEntry& entry, const perf::PerformanceModel& perf) {
+Result<plan::Layout> read_current(const Options& options, const models::CatalogueEntry& entry,
+                                  const perf::PerformanceModel& perf) {
   if (options.plan.empty()) return symmetric_start(entry, perf);
   if (const auto degrees = degrees_of(options.plan, entry)) return symmetric_start(*degrees, perf);
-  if (!is_file(options.plan)) return Error(fmt::format("\"{}\" is neither a file nor PP-DP-TP, such as 1-4-4", options.plan));
+  if (!is_file(options.plan))
+    return Error(fmt::format("\"{}\" is neither a file nor PP-DP-TP, such as 1-4-4", options.plan));
   auto json = read_json(options.plan);
   if (!json) return json.error();
   auto plan = plan::Plan::from_json(*json);
   if (!plan) return plan.error().while_doing(options.plan);
-  if (auto good = plan::validate(*plan, entry.model, perf.cluster()); !good) return good.error().while_doing(options.plan);
+  if (auto good = plan::validate(*plan, entry.model, perf.cluster()); !good)
+    return good.error().while_doing(options.plan);
   return plan::resolve(*plan, perf.cluster());
 }
 
@@ -117,7 +131,8 @@ Json memory_json(const perf::MemoryModel& memory, const plan::Layout& layout) {
   return peaks;
 }
 
-void print_json(const planner::ScaleTable& table, const perf::PerformanceModel& perf, const Options& options, double took_ms) {
+void print_json(const planner::ScaleTable& table, const perf::PerformanceModel& perf,
+                const Options& options, double took_ms) {
   const perf::MemoryModel memory(perf);
   Json rows = Json::array();
   for (const planner::ScaleRow& row : table.rows)
@@ -141,22 +156,30 @@ void print_json(const planner::ScaleTable& table, const perf::PerformanceModel& 
 
 void print_table(const planner::ScaleTable& table, const perf::PerformanceModel& perf) {
   const perf::MemoryModel memory(perf);
-  fmt::print("{:>5} {:>5} {:>10} {:>8}  {:<14} {:<44} {}\n", "GPUs", "used", "samples/s", "speedup", "peak GiB", "plan", "why");
+  fmt::print("{:>5} {:>5} {:>10} {:>8}  {:<14} {:<44} {}\n", "GPUs", "used", "samples/s", "speedup",
+             "peak GiB", "plan", "why");
   for (const planner::ScaleRow& row : table.rows) {
     std::string peaks;
     for (int i = 0; i < row.layout.pp(); ++i)
-      peaks += fmt::format("{}{:.0f}", i > 0 ? " " : "", memory.stage_peak(row.layout, i).total() / GiB);
-    fmt::print("{:>5} {:>5} {:>10.2f} {:>7.2f}x  {:<14} {:<44} {}\n", row.gpus, row.layout.gpu_count(), row.throughput,
-               row.throughput / table.rows.front().throughput, peaks, plan::name_all(row.layout, perf.cluster()).summary(), row.why);
+      peaks +=
+          fmt::format("{}{:.0f}", i > 0 ? " " : "", memory.stage_peak(row.layout, i).total() / GiB);
+    fmt::print("{:>5} {:>5} {:>10.2f} {:>7.2f}x  {:<14} {:<44} {}\n", row.gpus,
+               row.layout.gpu_count(), row.throughput,
+               row.throughput / table.rows.front().throughput, peaks,
+               plan::name_all(row.layout, perf.cluster()).summary(), row.why);
   }
   if (!table.complete) fmt::print("time was up: the best that was found so far\n");
 }
 
 Result<std::unique_ptr<planner::Solver>> solver_for(const Options& options, int free_gpus) {
-  if (options.consistency == "exact" && options.solver != "incremental" && options.solver != "exhaustive")
-    return Error(fmt::format("solver {} has no exact consistency; incremental and exhaustive have", options.solver));
-  if (options.solver != "incremental" || options.free_gpus < 0) return planner::make_solver(options.solver);
-  planner::Incremental::Options all;  // a number of GPUs was asked for: no stop at twice the job's size
+  if (options.consistency == "exact" && options.solver != "incremental" &&
+      options.solver != "exhaustive")
+    return Error(fmt::format("solver {} has no exact consistency; incremental and exhaustive have",
+                             options.solver));
+  if (options.solver != "incremental" || options.free_gpus < 0)
+    return planner::make_solver(options.solver);
+  planner::Incremental::Options
+      all;  // a number of GPUs was asked for: no stop at twice the job's size
   all.max_free = std::max(1, free_gpus);
   return std::unique_ptr<planner::Solver>(std::make_unique<planner::Incremental>(all));
 }
@@ -179,7 +202,8 @@ int run(const Options& options) {
   if (!current) return fail(current.error());
 
   planner::Problem problem{perf, *current, planner::unused(*current, *cluster)};
-  problem.consistency = options.consistency == "exact" ? planner::Consistency::exact : planner::Consistency::relaxed;
+  problem.consistency =
+      options.consistency == "exact" ? planner::Consistency::exact : planner::Consistency::relaxed;
   if (options.free_gpus >= 0 && options.free_gpus < static_cast<int>(problem.free.size())) {
     problem.free = planner::affinity_order(*current, problem.free, *cluster);
     problem.free.resize(static_cast<std::size_t>(options.free_gpus));
@@ -202,18 +226,33 @@ int run(const Options& options) {
 Action add_plan(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("plan", "The best plan of a job for more and more GPUs");
-  sub->add_option("--model", options->model, "A model of the catalogue, a JSON file, or a HuggingFace config.json")->required();
-  sub->add_option("--cluster", options->cluster, "A preset such as 8x8-h100, or a JSON file")->required();
-  sub->add_option("--plan", options->plan, "What runs now: a JSON file, or PP-DP-TP over the first GPUs (default: the paper's for that model)");
-  sub->add_option("--free", options->free_gpus, "How many free GPUs to use, nearest first (default: as many as the job has)")->check(CLI::NonNegativeNumber);
+  sub->add_option("--model", options->model,
+                  "A model of the catalogue, a JSON file, or a HuggingFace config.json")
+      ->required();
+  sub->add_option("--cluster", options->cluster, "A preset such as 8x8-h100, or a JSON file")
+      ->required();
+  sub->add_option(
+      "--plan", options->plan,
+      "What runs now: a JSON file, or PP-DP-TP over the first GPUs (default: the paper's for that model)");
+  sub->add_option("--free", options->free_gpus,
+                  "How many free GPUs to use, nearest first (default: as many as the job has)")
+      ->check(CLI::NonNegativeNumber);
   sub->add_option("--solver", options->solver, "How to search")
-      ->check(CLI::IsMember({"incremental", "exhaustive", "symmetric", "dp-only", "metis"}))->capture_default_str();
-  sub->add_option("--consistency", options->consistency, "exact: only the pipeline degree and the layers of stages change")
-      ->check(CLI::IsMember({"exact", "relaxed"}))->capture_default_str();
-  sub->add_option("--coefficients", options->coefficients, "JSON file of solved coefficients (default: expected from data sheets)");
-  sub->add_option("--micro-batches", options->micro_batches, "Micro-batches of one iteration")->check(CLI::PositiveNumber);
-  sub->add_option("--global-batch", options->global_batch, "Samples of one iteration")->check(CLI::PositiveNumber);
-  sub->add_option("--time", options->seconds, "Seconds after which the best so far is taken")->check(CLI::PositiveNumber)->capture_default_str();
+      ->check(CLI::IsMember({"incremental", "exhaustive", "symmetric", "dp-only", "metis"}))
+      ->capture_default_str();
+  sub->add_option("--consistency", options->consistency,
+                  "exact: only the pipeline degree and the layers of stages change")
+      ->check(CLI::IsMember({"exact", "relaxed"}))
+      ->capture_default_str();
+  sub->add_option("--coefficients", options->coefficients,
+                  "JSON file of solved coefficients (default: expected from data sheets)");
+  sub->add_option("--micro-batches", options->micro_batches, "Micro-batches of one iteration")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--global-batch", options->global_batch, "Samples of one iteration")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--time", options->seconds, "Seconds after which the best so far is taken")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   sub->add_flag("--json", options->json, "One line of JSON");
   return [options] { return run(*options); };
 }

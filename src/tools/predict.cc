@@ -51,25 +51,34 @@ Result<predict::AllreduceTable> read_table(const Options& options, const cluster
 }
 
 void print_table(const predict::Accuracy& accuracy) {
-  fmt::print("{:<18} {:>5} {:>7} {:>7} {:>7} {:>7} {:>7}  {}\n", "model", "rows", "mean", "p50", "p90", "max", "bias", "fitted on");
+  fmt::print("{:<18} {:>5} {:>7} {:>7} {:>7} {:>7} {:>7}  {}\n", "model", "rows", "mean", "p50",
+             "p90", "max", "bias", "fitted on");
   for (const auto& one : accuracy.models)
-    fmt::print("{:<18} {:>5} {:>6.1f}% {:>6.1f}% {:>6.1f}% {:>6.1f}% {:>+6.1f}%  {}\n", one.model, one.rows, 100 * one.mean,
-               100 * one.p50, 100 * one.p90, 100 * one.worst, 100 * one.bias, one.fitted);
-  fmt::print("{:<18} {:>5} {:>6.2f}% {:>7} {:>6.1f}%\n", "all", accuracy.rows, 100 * accuracy.mean, "", 100 * accuracy.p90);
+    fmt::print("{:<18} {:>5} {:>6.1f}% {:>6.1f}% {:>6.1f}% {:>6.1f}% {:>+6.1f}%  {}\n", one.model,
+               one.rows, 100 * one.mean, 100 * one.p50, 100 * one.p90, 100 * one.worst,
+               100 * one.bias, one.fitted);
+  fmt::print("{:<18} {:>5} {:>6.2f}% {:>7} {:>6.1f}%\n", "all", accuracy.rows, 100 * accuracy.mean,
+             "", 100 * accuracy.p90);
 }
 
 int run(const Options& options) {
   auto runs = read_runs(options.data);
   if (!runs) return fail(runs.error());
   const auto gpu = cluster::find_gpu_type(runs->front().gpu);
-  if (!gpu) return fail(Error(fmt::format("GPU type \"{}\" is not in the catalogue", runs->front().gpu)));
+  if (!gpu)
+    return fail(Error(fmt::format("GPU type \"{}\" is not in the catalogue", runs->front().gpu)));
   for (const auto& one : *runs)
     if (one.gpu != runs->front().gpu)
-      return fail(Error(fmt::format("rows of GPU types \"{}\" and \"{}\" are mixed; one type at a time is fitted", runs->front().gpu, one.gpu)));
+      return fail(Error(
+          fmt::format("rows of GPU types \"{}\" and \"{}\" are mixed; one type at a time is fitted",
+                      runs->front().gpu, one.gpu)));
   auto table = read_table(options, *gpu);
   if (!table) return fail(table.error());
   const predict::MachineModel model(*gpu, *table, options.gpus_per_node);
-  const auto accuracy = predict::predict_others(*runs, options.fit_rows == "first" ? predict::first_rows(*runs) : predict::choose_rows(*runs, model), model);
+  const auto accuracy = predict::predict_others(
+      *runs,
+      options.fit_rows == "first" ? predict::first_rows(*runs) : predict::choose_rows(*runs, model),
+      model);
   if (!accuracy) return fail(accuracy.error());
   if (options.json) fmt::print("{}\n", predict::to_json(*accuracy).dump());
   else print_table(*accuracy);
@@ -80,11 +89,20 @@ int run(const Options& options) {
 
 Action add_predict(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* sub = app.add_subcommand("predict", "Fit on one measured run of each model, predict the others, and report the errors");
+  CLI::App* sub = app.add_subcommand(
+      "predict",
+      "Fit on one measured run of each model, predict the others, and report the errors");
   sub->add_option("--data", options->data, "CSV files of measured iteration times")->required();
-  sub->add_option("--allreduce", options->allreduce, fmt::format("CSV file of all-reduce times (default: {} beside the data)", kTableName));
-  sub->add_option("--fit-rows", options->fit_rows, "Rows to fit on: of each model the one that tells most, or the first")->check(CLI::IsMember({"one-per-model", "first"}))->capture_default_str();
-  sub->add_option("--gpus-per-node", options->gpus_per_node, "GPUs of one node")->check(CLI::Range(1, 64))->capture_default_str();
+  sub->add_option(
+      "--allreduce", options->allreduce,
+      fmt::format("CSV file of all-reduce times (default: {} beside the data)", kTableName));
+  sub->add_option("--fit-rows", options->fit_rows,
+                  "Rows to fit on: of each model the one that tells most, or the first")
+      ->check(CLI::IsMember({"one-per-model", "first"}))
+      ->capture_default_str();
+  sub->add_option("--gpus-per-node", options->gpus_per_node, "GPUs of one node")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   sub->add_flag("--json", options->json, "One line of JSON, errors as fractions");
   return [options] { return run(*options); };
 }

@@ -23,20 +23,25 @@ namespace swell::tools {
 namespace {
 
 struct Options {
-  std::string cluster = "8x8:h100", trace, arrivals = "poisson", bandwidth = "full-ib", base = "fifo", mix = "3:1:1";
+  std::string cluster = "8x8:h100", trace, arrivals = "poisson", bandwidth = "full-ib",
+              base = "fifo", mix = "3:1:1";
   std::string decision_time = "measured", remaining = "unknown", backfill = "on", json, csv, report;
   std::vector<std::string> policies;
-  double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0, aggressiveness = -1, load = 0.8, cap_hours = 0, trace_gpus = 2490;
+  double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
+         aggressiveness = -1, load = 0.8, cap_hours = 0, trace_gpus = 2490;
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0;
   bool whole = false;
 };
 
 constexpr double kGeneratedHours = 8;
-constexpr double kGeneratedJobs_h = 0.12;  // a GPU: 60 jobs in 8 hours on 64 GPUs, as Suika's testbed
-constexpr double kCardBytes = 50e9;        // 400 Gbit/s
-constexpr double kNoIbBytes = 1.25e9;      // 10 Gbit/s
+constexpr double kGeneratedJobs_h =
+    0.12;                              // a GPU: 60 jobs in 8 hours on 64 GPUs, as Suika's testbed
+constexpr double kCardBytes = 50e9;    // 400 Gbit/s
+constexpr double kNoIbBytes = 1.25e9;  // 10 Gbit/s
 
-double network_of(const std::string& name) { return name == "no-ib" ? kNoIbBytes : (name == "half-ib" ? 4 : 8) * kCardBytes; }
+double network_of(const std::string& name) {
+  return name == "no-ib" ? kNoIbBytes : (name == "half-ib" ? 4 : 8) * kCardBytes;
+}
 
 Result<cluster::Cluster> read_cluster(const Options& options) {
   std::error_code ignored;
@@ -59,8 +64,10 @@ Result<cluster::Cluster> read_cluster(const Options& options) {
 Result<sim::Mix> read_mix(const std::string& text) {
   sim::Mix mix{0, 0, 0, 0};
   int read = 0;
-  const int found = std::sscanf(text.c_str(), "%lf:%lf:%lf%n:%lf%n", &mix.s, &mix.m, &mix.l, &read, &mix.xl, &read);
-  if (found < 3 || read != static_cast<int>(text.size()) || mix.s < 0 || mix.m < 0 || mix.l < 0 || mix.xl < 0 || mix.s + mix.m + mix.l + mix.xl <= 0)
+  const int found = std::sscanf(text.c_str(), "%lf:%lf:%lf%n:%lf%n", &mix.s, &mix.m, &mix.l, &read,
+                                &mix.xl, &read);
+  if (found < 3 || read != static_cast<int>(text.size()) || mix.s < 0 || mix.m < 0 || mix.l < 0 ||
+      mix.xl < 0 || mix.s + mix.m + mix.l + mix.xl <= 0)
     return Error(fmt::format("--mix \"{}\" is not S:M:L or S:M:L:XL, such as 3:1:1", text));
   return mix;
 }
@@ -101,40 +108,63 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   made.aggressiveness = options.aggressiveness;
   made.seeds = options.seeds;
   made.first_seed = options.first_seed;
-  made.threads = options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  made.threads = options.threads > 0
+                     ? options.threads
+                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return made;
 }
 
 void show_progress(int done, int all) {
   constexpr int kWidth = 40;
   const int filled = kWidth * done / all;
-  fmt::print(stderr, "\r[{}{}] {}/{}{}", std::string(static_cast<std::size_t>(filled), '#'), std::string(static_cast<std::size_t>(kWidth - filled), '.'),
-             done, all, done == all ? "\r\033[K" : "");
+  fmt::print(stderr, "\r[{}{}] {}/{}{}", std::string(static_cast<std::size_t>(filled), '#'),
+             std::string(static_cast<std::size_t>(kWidth - filled), '.'), done, all,
+             done == all ? "\r\033[K" : "");
 }
 
 std::string with_ci(const sim::Estimate& value, int digits) {
-  return value.ci95 > 0 ? fmt::format("{:.{}f} ±{:.{}f}", value.mean, digits, value.ci95, digits) : fmt::format("{:.{}f}", value.mean, digits);
+  return value.ci95 > 0 ? fmt::format("{:.{}f} ±{:.{}f}", value.mean, digits, value.ci95, digits)
+                        : fmt::format("{:.{}f}", value.mean, digits);
 }
 
 void print_table(const sim::Results& results) {
   const auto swell = std::find(results.policies.begin(), results.policies.end(), "swell");
-  const sim::Metrics* reference = swell == results.policies.end() ? nullptr : &results.metrics[static_cast<std::size_t>(swell - results.policies.begin())];
+  const sim::Metrics* reference =
+      swell == results.policies.end()
+          ? nullptr
+          : &results.metrics[static_cast<std::size_t>(swell - results.policies.begin())];
   const sim::Metrics& first = results.metrics.front();
   using Align = TextTable::Align;
-  std::vector<TextTable::Column> columns = {{"policy"}, {"JCT [s]", Align::right}, {"WJCT [s]", Align::right}, {"p99 [s]", Align::right},
-                                            {"makespan [h]", Align::right}, {"GPUs used", Align::right}, {"queue [s]", Align::right},
-                                            {"most delay [s]", Align::right}, {"moves", Align::right}, {"p90 decision [ms]", Align::right},
-                                            {fmt::format("JCT {}/this", results.policies.front()), Align::right}};
+  std::vector<TextTable::Column> columns = {
+      {"policy"},
+      {"JCT [s]", Align::right},
+      {"WJCT [s]", Align::right},
+      {"p99 [s]", Align::right},
+      {"makespan [h]", Align::right},
+      {"GPUs used", Align::right},
+      {"queue [s]", Align::right},
+      {"most delay [s]", Align::right},
+      {"moves", Align::right},
+      {"p90 decision [ms]", Align::right},
+      {fmt::format("JCT {}/this", results.policies.front()), Align::right}};
   if (reference) columns.push_back({"JCT this/swell", Align::right});
   TextTable table(columns);
   for (std::size_t i = 0; i < results.policies.size(); ++i) {
     const sim::Metrics& one = results.metrics[i];
-    std::vector<std::string> row = {results.policies[i], with_ci(one.avg_jct_s, 0), with_ci(one.avg_wjct_s, 0), fmt::format("{:.0f}", one.p99_jct_s.mean),
-                                    fmt::format("{:.2f}", one.makespan_s.mean / 3600), fmt::format("{:.1f} %", 100 * one.gpu_utilization.mean),
-                                    fmt::format("{:.0f}", one.avg_queue_s.mean), fmt::format("{:.0f}", one.max_delay_vs_fifo_s.mean),
-                                    fmt::format("{:.0f}", one.reconfigurations.mean), fmt::format("{:.1f}", 1e3 * one.decision_p90_s),
-                                    fmt::format("{:.2f}x", first.avg_jct_s.mean / one.avg_jct_s.mean)};
-    if (reference) row.push_back(fmt::format("{:.2f}x", one.avg_jct_s.mean / reference->avg_jct_s.mean));
+    std::vector<std::string> row = {
+        results.policies[i],
+        with_ci(one.avg_jct_s, 0),
+        with_ci(one.avg_wjct_s, 0),
+        fmt::format("{:.0f}", one.p99_jct_s.mean),
+        fmt::format("{:.2f}", one.makespan_s.mean / 3600),
+        fmt::format("{:.1f} %", 100 * one.gpu_utilization.mean),
+        fmt::format("{:.0f}", one.avg_queue_s.mean),
+        fmt::format("{:.0f}", one.max_delay_vs_fifo_s.mean),
+        fmt::format("{:.0f}", one.reconfigurations.mean),
+        fmt::format("{:.1f}", 1e3 * one.decision_p90_s),
+        fmt::format("{:.2f}x", first.avg_jct_s.mean / one.avg_jct_s.mean)};
+    if (reference)
+      row.push_back(fmt::format("{:.2f}x", one.avg_jct_s.mean / reference->avg_jct_s.mean));
     table.add(std::move(row));
   }
   fmt::print("{}", table.text());
@@ -149,19 +179,28 @@ int run(const Options& options) {
   if (!results) return fail(results.error());
   const auto left_out = sim::left_out(*experiment->cluster, experiment->workload.mix.xl > 0);
   if (!left_out.empty())
-    fmt::print(stderr, "swell: left out of the mix, since they need more GPUs than the cluster's {}: {}\n", experiment->cluster->gpu_count(), fmt::join(left_out, ", "));
+    fmt::print(stderr,
+               "swell: left out of the mix, since they need more GPUs than the cluster's {}: {}\n",
+               experiment->cluster->gpu_count(), fmt::join(left_out, ", "));
   if (options.json != "-") {
-    fmt::print("{} jobs on {} GPUs of {}, {} seed{}\n", results->jobs, experiment->cluster->gpu_count(), experiment->cluster->name(), options.seeds,
+    fmt::print("{} jobs on {} GPUs of {}, {} seed{}\n", results->jobs,
+               experiment->cluster->gpu_count(), experiment->cluster->name(), options.seeds,
                options.seeds == 1 ? "" : "s");
     print_table(*results);
   }
   const bool repeatable = experiment->fixed_decision_time;
   if (!options.json.empty())
-    if (auto written = write_file(options.json, sim::results_json(*results, repeatable).dump() + "\n"); !written) return fail(written.error());
+    if (auto written =
+            write_file(options.json, sim::results_json(*results, repeatable).dump() + "\n");
+        !written)
+      return fail(written.error());
   if (!options.csv.empty())
-    if (auto written = write_file(options.csv, sim::results_csv(*results)); !written) return fail(written.error());
+    if (auto written = write_file(options.csv, sim::results_csv(*results)); !written)
+      return fail(written.error());
   if (!options.report.empty())
-    if (auto written = write_file(options.report, sim::results_html(*results, *experiment)); !written) return fail(written.error());
+    if (auto written = write_file(options.report, sim::results_html(*results, *experiment));
+        !written)
+      return fail(written.error());
   return 0;
 }
 
@@ -169,36 +208,81 @@ int run(const Options& options) {
 
 Action add_sim(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* sub = app.add_subcommand("sim", "Simulate policies on a cluster, with jobs from a trace or made up");
-  sub->add_option("--cluster", options->cluster, "NODESxGPUS:TYPE, such as 8x8:h100, or a JSON file")->capture_default_str();
-  sub->add_option("--trace", options->trace, "CSV file with submit_s, num_gpus and duration_s (default: made-up jobs)");
-  sub->add_option("--arrivals", options->arrivals, "How made-up jobs arrive")->check(CLI::IsMember({"poisson", "diurnal"}))->capture_default_str();
-  sub->add_option("--load", options->load, "GPU-time that made-up jobs ask for, of what there is")->check(CLI::Range(0.01, 10.0))->capture_default_str();
-  sub->add_option("--policy", options->policies, "Policies, separated by commas: fifo, sjf, or one that lends or places")->delimiter(',')->required();
-  sub->add_option("--seeds", options->seeds, "Repetitions with other samples of the trace")->check(CLI::Range(1, 100000))->capture_default_str();
-  sub->add_option("--first-seed", options->first_seed, "The first seed")->check(CLI::NonNegativeNumber)->capture_default_str();
-  sub->add_option("--hours", options->hours, "Only what is submitted in the first hours (made-up jobs: 8)")->check(CLI::PositiveNumber);
-  sub->add_option("--cap-hours", options->cap_hours, "Cut longer jobs of the trace to this")->check(CLI::PositiveNumber);
-  sub->add_option("--intensity", options->intensity, "Divides submission intervals")->check(CLI::Range(0.01, 100.0))->capture_default_str();
-  sub->add_option("--bandwidth", options->bandwidth, "Network cards of each node: 8 or 4 x 400 Gbit/s, or 10 Gbit/s Ethernet")
-      ->check(CLI::IsMember({"full-ib", "half-ib", "no-ib"}))->capture_default_str();
-  sub->add_option("--aggressiveness", options->aggressiveness, "Expansion aggressiveness lambda of policies that have it")->check(CLI::NonNegativeNumber);
-  sub->add_option("--prediction-error", options->prediction_error, "Relative error injected into policies' coefficients")->check(CLI::Range(0.0, 1.0));
-  sub->add_option("--rigid-share", options->rigid_share, "Share of jobs that are not elastic")->check(CLI::Range(0.0, 1.0));
-  sub->add_option("--base", options->base, "Queue order under lending policies")->check(CLI::IsMember({"fifo", "sjf"}))->capture_default_str();
-  sub->add_option("--backfill", options->backfill, "Start jobs behind the head of the queue where that delays none")->check(CLI::IsMember({"on", "off"}))->capture_default_str();
-  sub->add_option("--mix", options->mix, "Small, middle, large (and XL) jobs in relation")->capture_default_str();
-  sub->add_option("--trace-gpus", options->trace_gpus, "GPUs of the cluster that the trace is from")->check(CLI::PositiveNumber)->capture_default_str();
-  sub->add_flag("--whole-trace", options->whole, "Every job of the trace, not a sample in proportion to the cluster");
-  sub->add_option("--failures", options->failures, "Failures of each node a day")->check(CLI::Range(0.0, 100.0));
-  sub->add_option("--decision-time", options->decision_time, "As long as each decision took here, or always 0.5 s: repeatable")
-      ->check(CLI::IsMember({"measured", "fixed"}))->capture_default_str();
-  sub->add_option("--remaining", options->remaining, "Whether jobs say how much they have left to do")->check(CLI::IsMember({"known", "unknown"}))->capture_default_str();
+  CLI::App* sub = app.add_subcommand(
+      "sim", "Simulate policies on a cluster, with jobs from a trace or made up");
+  sub->add_option("--cluster", options->cluster,
+                  "NODESxGPUS:TYPE, such as 8x8:h100, or a JSON file")
+      ->capture_default_str();
+  sub->add_option("--trace", options->trace,
+                  "CSV file with submit_s, num_gpus and duration_s (default: made-up jobs)");
+  sub->add_option("--arrivals", options->arrivals, "How made-up jobs arrive")
+      ->check(CLI::IsMember({"poisson", "diurnal"}))
+      ->capture_default_str();
+  sub->add_option("--load", options->load, "GPU-time that made-up jobs ask for, of what there is")
+      ->check(CLI::Range(0.01, 10.0))
+      ->capture_default_str();
+  sub->add_option("--policy", options->policies,
+                  "Policies, separated by commas: fifo, sjf, or one that lends or places")
+      ->delimiter(',')
+      ->required();
+  sub->add_option("--seeds", options->seeds, "Repetitions with other samples of the trace")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  sub->add_option("--first-seed", options->first_seed, "The first seed")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  sub->add_option("--hours", options->hours,
+                  "Only what is submitted in the first hours (made-up jobs: 8)")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--cap-hours", options->cap_hours, "Cut longer jobs of the trace to this")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--intensity", options->intensity, "Divides submission intervals")
+      ->check(CLI::Range(0.01, 100.0))
+      ->capture_default_str();
+  sub->add_option("--bandwidth", options->bandwidth,
+                  "Network cards of each node: 8 or 4 x 400 Gbit/s, or 10 Gbit/s Ethernet")
+      ->check(CLI::IsMember({"full-ib", "half-ib", "no-ib"}))
+      ->capture_default_str();
+  sub->add_option("--aggressiveness", options->aggressiveness,
+                  "Expansion aggressiveness lambda of policies that have it")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--prediction-error", options->prediction_error,
+                  "Relative error injected into policies' coefficients")
+      ->check(CLI::Range(0.0, 1.0));
+  sub->add_option("--rigid-share", options->rigid_share, "Share of jobs that are not elastic")
+      ->check(CLI::Range(0.0, 1.0));
+  sub->add_option("--base", options->base, "Queue order under lending policies")
+      ->check(CLI::IsMember({"fifo", "sjf"}))
+      ->capture_default_str();
+  sub->add_option("--backfill", options->backfill,
+                  "Start jobs behind the head of the queue where that delays none")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  sub->add_option("--mix", options->mix, "Small, middle, large (and XL) jobs in relation")
+      ->capture_default_str();
+  sub->add_option("--trace-gpus", options->trace_gpus, "GPUs of the cluster that the trace is from")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  sub->add_flag("--whole-trace", options->whole,
+                "Every job of the trace, not a sample in proportion to the cluster");
+  sub->add_option("--failures", options->failures, "Failures of each node a day")
+      ->check(CLI::Range(0.0, 100.0));
+  sub->add_option("--decision-time", options->decision_time,
+                  "As long as each decision took here, or always 0.5 s: repeatable")
+      ->check(CLI::IsMember({"measured", "fixed"}))
+      ->capture_default_str();
+  sub->add_option("--remaining", options->remaining,
+                  "Whether jobs say how much they have left to do")
+      ->check(CLI::IsMember({"known", "unknown"}))
+      ->capture_default_str();
   sub->add_option("--jobs", options->jobs, "At most so many jobs")->check(CLI::PositiveNumber);
-  sub->add_option("--threads", options->threads, "Simulations at a time (default: one a core)")->check(CLI::Range(1, 1024));
-  sub->add_option("--json", options->json, "Write results as one JSON object to a file; - is standard output");
+  sub->add_option("--threads", options->threads, "Simulations at a time (default: one a core)")
+      ->check(CLI::Range(1, 1024));
+  sub->add_option("--json", options->json,
+                  "Write results as one JSON object to a file; - is standard output");
   sub->add_option("--csv", options->csv, "Write one line a job, policy and seed to a file");
-  sub->add_option("--report", options->report, "Write a page to look at, HTML without anything from outside");
+  sub->add_option("--report", options->report,
+                  "Write a page to look at, HTML without anything from outside");
   return [options] { return run(*options); };
 }
 

@@ -7,7 +7,9 @@
 namespace swell::tools {
 
 std::string TextTable::text() const {
-  auto cell = [](const std::vector<std::string>& row, std::size_t i) { return i < row.size() ? row[i] : std::string(); };
+  auto cell = [](const std::vector<std::string>& row, std::size_t i) {
+    return i < row.size() ? row[i] : std::string();
+  };
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     std::size_t width = columns_[i].heading.size();

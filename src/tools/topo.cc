@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell topo: what this node is made of; --publish tells Slurm, --cluster shows what all nodes told.
+// swell topo: what this node is made of; --publish tells Slurm, --cluster shows what all nodes
+// told.
 #include <fmt/format.h>
 #include <memory>
 
@@ -34,7 +35,8 @@ Result<topo::Machine> look(const Options& options) {
   // Of another machine's sysfs alone, this one's hwloc knows nothing.
   if (here || !options.hwloc_xml.empty())
     if (auto read = topo::read_hwloc(machine, options.hwloc_xml); !read) return read.error();
-  if (here || !options.sysfs_root.empty()) topo::read_sysfs(machine, here ? "/sys" : options.sysfs_root);
+  if (here || !options.sysfs_root.empty())
+    topo::read_sysfs(machine, here ? "/sys" : options.sysfs_root);
   if (here) {
     topo::read_verbs(machine);
     topo::read_nvml(machine);
@@ -42,10 +44,13 @@ Result<topo::Machine> look(const Options& options) {
   return machine;
 }
 
-/// The node's leaf switch; nothing without a list of the subnet. One that was asked for must be readable.
+/// The node's leaf switch; nothing without a list of the subnet. One that was asked for must be
+/// readable.
 Result<std::string> find_leaf(const Options& options, const topo::Machine& machine) {
   auto list = read_file(options.fabric_file.empty() ? kSubnetFile : options.fabric_file);
-  if (!list) return options.fabric_file.empty() ? Result<std::string>(std::string()) : Result<std::string>(list.error());
+  if (!list)
+    return options.fabric_file.empty() ? Result<std::string>(std::string())
+                                       : Result<std::string>(list.error());
   std::vector<std::uint64_t> guids;
   for (const topo::Port& port : machine.ports) guids.push_back(port.is.guid);
   return topo::leaf_switch(*list, guids).value_or("");
@@ -62,7 +67,8 @@ int show_node(const Options& options) {
     fmt::print("{}", topo::to_json(*machine, node).dump_pretty());
     return 0;
   }
-  fmt::print("{}", options.gres_conf ? topo::gres_conf(*machine, node) : topo::drawing(*machine, node));
+  fmt::print("{}",
+             options.gres_conf ? topo::gres_conf(*machine, node) : topo::drawing(*machine, node));
   for (const std::string& note : machine->notes) fmt::print(stderr, "swell: {}\n", note);
   return 0;
 }
@@ -83,22 +89,70 @@ int run(const Options& options) {
 
 Action add_topo(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("topo", "GPUs, network ports and what is near what: on this node, or in the cluster");
+  CLI::App* command = app.add_subcommand(
+      "topo", "GPUs, network ports and what is near what: on this node, or in the cluster");
   command->add_flag("--json", options->json, "Print JSON, as swell-topo(1) describes");
-  auto* gres = command->add_flag("--gres-conf", options->gres_conf, "Print the node's lines of gres.conf");
-  command->add_option("--hwloc-xml", options->hwloc_xml, "Describe the machine of this file, written by lstopo")->type_name("FILE");
-  command->add_option("--sysfs-root", options->sysfs_root, "Describe the machine that this folder is a copy of /sys of")->type_name("DIR");
-  command->add_option("--fabric-file", options->fabric_file, fmt::format("The InfiniBand subnet, from ibnetdiscover or OpenSM (default: {}, if there)", kSubnetFile))->type_name("FILE");
-  auto* publish_flag = command->add_flag("--publish", options->publish, "Put the node's description into its Extra field in Slurm")->excludes(gres);
-  command->add_option("--node", options->publishing.node, "Name of the node to publish for (default: the one on this host)")->type_name("NAME")->needs(publish_flag);
-  command->add_option("--description", options->publishing.description, "Publish this file, JSON, in place of what is found")->type_name("FILE")->needs(publish_flag);
-  command->add_option("--retry", options->publishing.retry_s, "Try again for this many seconds while slurmctld does not answer")->type_name("SECONDS")->needs(publish_flag)->check(CLI::Range(0, 86400));
-  command->add_option("--watch", options->publishing.watch, "Give up when the other end of this open pipe is closed")->type_name("FD")->needs(publish_flag);
-  auto* cluster_flag = command->add_flag("--cluster", options->cluster, "Show what all nodes published, by class of distance")->excludes(gres)->excludes(publish_flag);
-  command->add_option("--topology-conf", options->shown.topology_conf, "Slurm's topology.conf (default: the one beside slurm.conf)")->type_name("FILE")->needs(cluster_flag);
-  command->add_option("--calibration", options->shown.calibration, "What swell topo calibrate wrote (default: swell_calibration.json beside slurm.conf)")->type_name("FILE")->needs(cluster_flag);
+  auto* gres =
+      command->add_flag("--gres-conf", options->gres_conf, "Print the node's lines of gres.conf");
+  command
+      ->add_option("--hwloc-xml", options->hwloc_xml,
+                   "Describe the machine of this file, written by lstopo")
+      ->type_name("FILE");
+  command
+      ->add_option("--sysfs-root", options->sysfs_root,
+                   "Describe the machine that this folder is a copy of /sys of")
+      ->type_name("DIR");
+  command
+      ->add_option(
+          "--fabric-file", options->fabric_file,
+          fmt::format("The InfiniBand subnet, from ibnetdiscover or OpenSM (default: {}, if there)",
+                      kSubnetFile))
+      ->type_name("FILE");
+  auto* publish_flag = command
+                           ->add_flag("--publish", options->publish,
+                                      "Put the node's description into its Extra field in Slurm")
+                           ->excludes(gres);
+  command
+      ->add_option("--node", options->publishing.node,
+                   "Name of the node to publish for (default: the one on this host)")
+      ->type_name("NAME")
+      ->needs(publish_flag);
+  command
+      ->add_option("--description", options->publishing.description,
+                   "Publish this file, JSON, in place of what is found")
+      ->type_name("FILE")
+      ->needs(publish_flag);
+  command
+      ->add_option("--retry", options->publishing.retry_s,
+                   "Try again for this many seconds while slurmctld does not answer")
+      ->type_name("SECONDS")
+      ->needs(publish_flag)
+      ->check(CLI::Range(0, 86400));
+  command
+      ->add_option("--watch", options->publishing.watch,
+                   "Give up when the other end of this open pipe is closed")
+      ->type_name("FD")
+      ->needs(publish_flag);
+  auto* cluster_flag = command
+                           ->add_flag("--cluster", options->cluster,
+                                      "Show what all nodes published, by class of distance")
+                           ->excludes(gres)
+                           ->excludes(publish_flag);
+  command
+      ->add_option("--topology-conf", options->shown.topology_conf,
+                   "Slurm's topology.conf (default: the one beside slurm.conf)")
+      ->type_name("FILE")
+      ->needs(cluster_flag);
+  command
+      ->add_option(
+          "--calibration", options->shown.calibration,
+          "What swell topo calibrate wrote (default: swell_calibration.json beside slurm.conf)")
+      ->type_name("FILE")
+      ->needs(cluster_flag);
   const Action calibrate = add_topo_calibrate(*command);
-  return [command, options, calibrate] { return command->got_subcommand("calibrate") ? calibrate() : run(*options); };
+  return [command, options, calibrate] {
+    return command->got_subcommand("calibrate") ? calibrate() : run(*options);
+  };
 }
 
 }  // namespace swell::tools

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell topo calibrate: measures between pairs of nodes, one pair at a time, and writes the calibration. For each pair
-// a step on one node serves and a step on the other measures; both are this program again.
+// swell topo calibrate: measures between pairs of nodes, one pair at a time, and writes the
+// calibration. For each pair a step on one node serves and a step on the other measures; both are
+// this program again.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -35,7 +36,8 @@ struct Options {
 
 // ---- a step
 
-/// What carries the bytes that are measured. `link` is null where it is the control connection itself.
+/// What carries the bytes that are measured. `link` is null where it is the control connection
+/// itself.
 struct Carrier {
   std::string method;
   std::unique_ptr<topo::Link> link;
@@ -45,7 +47,8 @@ constexpr unsigned kCanTcp = 1, kCanUcx = 2, kCanNccl = 4;
 
 /// What both ends can do, the best first.
 Result<std::vector<std::string>> agree(const Options& options, topo::Link& control) {
-  const unsigned own = kCanTcp | (topo::has_ucx() ? kCanUcx : 0u) | (topo::can_use_nccl(options.gpu) ? kCanNccl : 0u);
+  const unsigned own = kCanTcp | (topo::has_ucx() ? kCanUcx : 0u) |
+                       (topo::can_use_nccl(options.gpu) ? kCanNccl : 0u);
   const char mine = static_cast<char>(own);
   char theirs = 0;
   if (auto sent = control.send(&mine, 1, 1); !sent) return sent.error();
@@ -71,7 +74,8 @@ Result<Carrier> carrier(const Options& options, topo::Link& control, int rank) {
     if (link) return Carrier{"nccl", *std::move(link)};
     if (methods.size() == 1) return link.error();
     methods.erase(methods.begin());
-    fmt::print(stderr, "swell: {}; measuring with {} instead\n", link.error().message(), methods.front());
+    fmt::print(stderr, "swell: {}; measuring with {} instead\n", link.error().message(),
+               methods.front());
   }
   if (methods.front() == "tcp") return Carrier{"tcp", nullptr};
   auto link = topo::make_ucx(control);
@@ -79,10 +83,14 @@ Result<Carrier> carrier(const Options& options, topo::Link& control, int rank) {
   return Carrier{"ucx", *std::move(link)};
 }
 
-/// Over what the two ends of a measurement talk, where its bytes go over the carrier. UCX moves nothing while it waits
-/// for something else, so that it talks over itself.
-topo::Link& talk(const Carrier& carrier, topo::Link& control) { return carrier.method == "ucx" ? *carrier.link : control; }
-topo::Link& data(const Carrier& carrier, topo::Link& control) { return carrier.link ? *carrier.link : control; }
+/// Over what the two ends of a measurement talk, where its bytes go over the carrier. UCX moves
+/// nothing while it waits for something else, so that it talks over itself.
+topo::Link& talk(const Carrier& carrier, topo::Link& control) {
+  return carrier.method == "ucx" ? *carrier.link : control;
+}
+topo::Link& data(const Carrier& carrier, topo::Link& control) {
+  return carrier.link ? *carrier.link : control;
+}
 
 int serve_one(const Options& options) {
   auto listener = topo::Listener::open(options.serve_at);
@@ -106,7 +114,8 @@ int measure_one(const Options& options) {
   if (!control) return fail(control.error());
   auto made = carrier(options, **control, 1);
   if (!made) return fail(made.error());
-  auto sizes = topo::measure(talk(*made, **control), data(*made, **control), options.seconds, options.sizes);
+  auto sizes =
+      topo::measure(talk(*made, **control), data(*made, **control), options.seconds, options.sizes);
   if (!sizes) return fail(sizes.error());
   cluster::Calibration one;
   one.method = made->method;
@@ -139,16 +148,19 @@ std::string own_program() {
 
 /// A shell's words that run this program on a node; here, where `node` is empty.
 std::string step(const Options& options, const std::string& node, const std::string& role) {
-  const std::string run = fmt::format("{} topo calibrate --method {} --seconds {:g} --sizes {} {}", quoted(own_program()), options.method, options.seconds,
+  const std::string run = fmt::format("{} topo calibrate --method {} --seconds {:g} --sizes {} {}",
+                                      quoted(own_program()), options.method, options.seconds,
                                       fmt::join(options.sizes, ","), role);
   if (node.empty()) return run;
   // Without --gres a step shares all GPUs that the allocation has on its node.
-  return fmt::format("srun --quiet --overlap --mpi=none --cpu-bind=none -N1 -n1 -c1 -w {} {}", quoted(node), run);
+  return fmt::format("srun --quiet --overlap --mpi=none --cpu-bind=none -N1 -n1 -c1 -w {} {}",
+                     quoted(node), run);
 }
 
 std::string line_of(std::FILE* pipe) {
   std::string line;
-  for (int c; (c = std::fgetc(pipe)) != EOF && c != '\n' && line.size() < (1 << 20);) line += static_cast<char>(c);
+  for (int c; (c = std::fgetc(pipe)) != EOF && c != '\n' && line.size() < (1 << 20);)
+    line += static_cast<char>(c);
   return line;
 }
 
@@ -158,30 +170,40 @@ struct Measured {
 };
 
 Result<Measured> measure_pair(const Options& options, const Node& server, const Node& client) {
-  const std::unique_ptr<std::FILE, Close> serving(popen(step(options, server.name, "--serve " + quoted(server.address)).c_str(), "r"));
+  const std::unique_ptr<std::FILE, Close> serving(
+      popen(step(options, server.name, "--serve " + quoted(server.address)).c_str(), "r"));
   if (!serving) return Error("a process cannot be started");
   const std::string port = line_of(serving.get());
-  if (!port.starts_with("port ")) return Error(fmt::format("the step on {} did not start", server.name.empty() ? "this host" : server.name));
-  const std::string role = fmt::format("--connect {} --gpu {}", quoted(fmt::format("{}:{}", server.address, port.substr(5))),
+  if (!port.starts_with("port "))
+    return Error(fmt::format("the step on {} did not start",
+                             server.name.empty() ? "this host" : server.name));
+  const std::string role = fmt::format("--connect {} --gpu {}",
+                                       quoted(fmt::format("{}:{}", server.address, port.substr(5))),
                                        server.name == client.name ? 1 : 0);
-  const std::unique_ptr<std::FILE, Close> measuring(popen(step(options, client.name, role).c_str(), "r"));
+  const std::unique_ptr<std::FILE, Close> measuring(
+      popen(step(options, client.name, role).c_str(), "r"));
   if (!measuring) return Error("a process cannot be started");
   auto json = Json::parse(line_of(measuring.get()));
-  auto read = json ? cluster::Calibration::from_json(*json) : Result<cluster::Calibration>(json.error());
-  if (!read || read->classes.empty()) return Error(fmt::format("the step on {} measured nothing; its reason is above", client.name.empty() ? "this host" : client.name));
+  auto read =
+      json ? cluster::Calibration::from_json(*json) : Result<cluster::Calibration>(json.error());
+  if (!read || read->classes.empty())
+    return Error(fmt::format("the step on {} measured nothing; its reason is above",
+                             client.name.empty() ? "this host" : client.name));
   return Measured{read->method, read->classes[0].sizes};
 }
 
 class Progress {
  public:
-  explicit Progress(std::size_t steps) : steps_(std::max<std::size_t>(steps, 1)), shown_(isatty(STDERR_FILENO) != 0) {}
+  explicit Progress(std::size_t steps)
+      : steps_(std::max<std::size_t>(steps, 1)), shown_(isatty(STDERR_FILENO) != 0) {}
   ~Progress() {
     if (shown_) fmt::print(stderr, "\r{:70}\r", "");
   }
   void show(std::size_t done, const std::string& what) const {
     if (!shown_) return;
     const std::size_t filled = 30 * done / steps_;
-    fmt::print(stderr, "\r[{:#<{}}{:.<{}}] {}/{} {:.30}   ", "", filled, "", 30 - filled, done, steps_, what);
+    fmt::print(stderr, "\r[{:#<{}}{:.<{}}] {}/{} {:.30}   ", "", filled, "", 30 - filled, done,
+               steps_, what);
   }
 
  private:
@@ -194,7 +216,8 @@ struct Pair {
   Node server, client;
 };
 
-/// Each distance's first pairs, spread over the nodes: no node twice in a class as long as others are left.
+/// Each distance's first pairs, spread over the nodes: no node twice in a class as long as others
+/// are left.
 std::vector<Pair> choose(const std::vector<Node>& nodes, const cluster::Fabric& fabric, int max) {
   std::vector<Pair> chosen;
   std::map<int, int> count;
@@ -203,23 +226,32 @@ std::vector<Pair> choose(const std::vector<Node>& nodes, const cluster::Fabric& 
     for (std::size_t gap = 0; gap < nodes.size(); ++gap)
       for (std::size_t a = 0; a + gap < nodes.size(); ++a) {
         const std::size_t b = a + gap;
-        const int distance = a == b ? 0 : fabric.distance(fabric.find(nodes[a].name), fabric.find(nodes[b].name));
+        const int distance =
+            a == b ? 0 : fabric.distance(fabric.find(nodes[a].name), fabric.find(nodes[b].name));
         std::vector<bool>& busy = used[distance];
         busy.resize(nodes.size());
         if (count[distance] >= max || (!again && (busy[a] || busy[b]))) continue;
-        if (again && std::any_of(chosen.begin(), chosen.end(), [&](const Pair& p) { return p.server.name == nodes[a].name && p.client.name == nodes[b].name; })) continue;
+        if (again && std::any_of(chosen.begin(), chosen.end(), [&](const Pair& p) {
+              return p.server.name == nodes[a].name && p.client.name == nodes[b].name;
+            }))
+          continue;
         busy[a] = busy[b] = true;
         ++count[distance];
         chosen.push_back({distance, nodes[a], nodes[b]});
       }
-  std::stable_sort(chosen.begin(), chosen.end(), [](const Pair& a, const Pair& b) { return a.distance < b.distance; });
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [](const Pair& a, const Pair& b) { return a.distance < b.distance; });
   return chosen;
 }
 
 Result<std::vector<Pair>> plan(const Options& options) {
-  if (options.local) return std::vector<Pair>(static_cast<std::size_t>(options.pairs), Pair{0, {"", "127.0.0.1"}, {"", "127.0.0.1"}});
+  if (options.local)
+    return std::vector<Pair>(static_cast<std::size_t>(options.pairs),
+                             Pair{0, {"", "127.0.0.1"}, {"", "127.0.0.1"}});
   const char* list = getenv("SLURM_JOB_NODELIST");
-  if (list == nullptr) return Error("this is no allocation of Slurm: run it in one, e.g. salloc -N4 swell topo calibrate, or give --local");
+  if (list == nullptr)
+    return Error(
+        "this is no allocation of Slurm: run it in one, e.g. salloc -N4 swell topo calibrate, or give --local");
   auto names = slurm_text::expand_hostlist(list);
   if (!names) return names.error().while_doing("SLURM_JOB_NODELIST");
   auto site = load_fabric({});
@@ -258,24 +290,30 @@ int calibrate(const Options& options) {
       auto one = measure_pair(options, pair.server, pair.client);
       if (!one) {
         ++failed;
-        (void)fail(one.error().while_doing(fmt::format("{} - {}", pair.server.name, pair.client.name)));
+        (void)fail(
+            one.error().while_doing(fmt::format("{} - {}", pair.server.name, pair.client.name)));
         continue;
       }
-      if (pair.distance > 0) made.pairs[std::minmax(pair.server.name, pair.client.name)] = topo::best_rate(one->sizes);
+      if (pair.distance > 0)
+        made.pairs[std::minmax(pair.server.name, pair.client.name)] = topo::best_rate(one->sizes);
       methods.insert(one->method);
       measured[pair.distance].push_back(std::move(one->sizes));
     }
   }
   made.method = fmt::format("{}", fmt::join(methods, ", "));
   if (measured.empty()) return fail(Error("nothing could be measured; no file was written"));
-  for (const auto& [distance, all] : measured) made.classes.push_back(topo::summarize(distance, all));
+  for (const auto& [distance, all] : measured)
+    made.classes.push_back(topo::summarize(distance, all));
   std::ofstream out(options.output);
   out << made.to_json().dump_pretty();
   out.close();
   if (!out) return fail(Error(fmt::format("{}: it cannot be written", options.output)));
   for (const cluster::MeasuredClass& each : made.classes)
-    fmt::print("distance {}: {:.3g} GB/s, spread {:.0f} %, latency {:.3g} us, {} pairs\n", each.distance, each.bytes_per_s / 1e9, 100 * each.spread, each.latency_s * 1e6, each.pairs);
-  fmt::print("written to {}; to have it used, put it beside slurm.conf as swell_calibration.json\n", options.output);
+    fmt::print("distance {}: {:.3g} GB/s, spread {:.0f} %, latency {:.3g} us, {} pairs\n",
+               each.distance, each.bytes_per_s / 1e9, 100 * each.spread, each.latency_s * 1e6,
+               each.pairs);
+  fmt::print("written to {}; to have it used, put it beside slurm.conf as swell_calibration.json\n",
+             options.output);
   return failed == 0 ? 0 : 1;
 }
 
@@ -283,12 +321,28 @@ int calibrate(const Options& options) {
 
 Action add_topo_calibrate(CLI::App& topo) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = topo.add_subcommand("calibrate", "Measure bandwidth and latency between the nodes of an allocation");
-  command->add_option("-o,--output", options->output, "The file to write")->type_name("FILE")->capture_default_str();
-  command->add_option("--pairs", options->pairs, "At most so many pairs of nodes of each class of distance")->check(CLI::Range(1, 1000))->capture_default_str();
-  command->add_option("--seconds", options->seconds, "For each size of message")->check(CLI::Range(0.001, 60.0))->capture_default_str();
-  command->add_option("--sizes", options->sizes, "Sizes of messages, in bytes")->type_name("N,N,...")->delimiter(',')->check(CLI::Range(1, topo::kMaxMessageBytes));
-  command->add_option("--method", options->method, "How bytes travel; auto: the best that both ends can")->check(CLI::IsMember({"auto", "nccl", "ucx", "tcp"}))->capture_default_str();
+  CLI::App* command = topo.add_subcommand(
+      "calibrate", "Measure bandwidth and latency between the nodes of an allocation");
+  command->add_option("-o,--output", options->output, "The file to write")
+      ->type_name("FILE")
+      ->capture_default_str();
+  command
+      ->add_option("--pairs", options->pairs,
+                   "At most so many pairs of nodes of each class of distance")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "For each size of message")
+      ->check(CLI::Range(0.001, 60.0))
+      ->capture_default_str();
+  command->add_option("--sizes", options->sizes, "Sizes of messages, in bytes")
+      ->type_name("N,N,...")
+      ->delimiter(',')
+      ->check(CLI::Range(1, topo::kMaxMessageBytes));
+  command
+      ->add_option("--method", options->method,
+                   "How bytes travel; auto: the best that both ends can")
+      ->check(CLI::IsMember({"auto", "nccl", "ucx", "tcp"}))
+      ->capture_default_str();
   command->add_flag("--local", options->local, "Between two processes on this host, without Slurm");
   auto* serve = command->add_option("--serve", options->serve_at)->group("");
   command->add_option("--connect", options->connect_to)->group("")->excludes(serve);

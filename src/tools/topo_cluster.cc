@@ -22,12 +22,15 @@ Result<std::string> text_of(const std::string& given, const std::string& usual) 
   return read_file(usual);
 }
 
-std::vector<cluster::FabricNode> read_nodes(const slurm::Snapshot& snapshot, std::vector<std::string>& notes) {
+std::vector<cluster::FabricNode> read_nodes(const slurm::Snapshot& snapshot,
+                                            std::vector<std::string>& notes) {
   std::vector<cluster::FabricNode> nodes = slurm::fabric_nodes(snapshot.nodes, notes);
   std::vector<std::string> silent;
   for (std::size_t i = 0; i < nodes.size(); ++i)
-    if (!nodes[i].description && cluster::read_extra(snapshot.nodes[i].extra)) silent.push_back(nodes[i].name);
-  if (!silent.empty()) notes.push_back(fmt::format("{} published nothing", slurm_text::fold_hostlist(silent)));
+    if (!nodes[i].description && cluster::read_extra(snapshot.nodes[i].extra))
+      silent.push_back(nodes[i].name);
+  if (!silent.empty())
+    notes.push_back(fmt::format("{} published nothing", slurm_text::fold_hostlist(silent)));
   return nodes;
 }
 
@@ -46,7 +49,8 @@ Result<SiteFabric> load_fabric(const ClusterOptions& options) {
   // What was named on the command line must be right; of what is merely there, a fault is a note.
   cluster::SlurmTopology topology;
   auto text = text_of(options.topology_conf, files->topology_conf);
-  auto parsed = text ? cluster::SlurmTopology::parse(*text) : Result<cluster::SlurmTopology>(text.error());
+  auto parsed =
+      text ? cluster::SlurmTopology::parse(*text) : Result<cluster::SlurmTopology>(text.error());
   if (parsed) topology = *std::move(parsed);
   else if (!options.topology_conf.empty()) return parsed.error().while_doing("topology.conf");
   else notes.push_back(parsed.error().while_doing("topology.conf").message());
@@ -57,20 +61,24 @@ Result<SiteFabric> load_fabric(const ClusterOptions& options) {
   if (!text) return text.error();
   if (!text->empty()) {
     auto measured = Json::parse(*text);
-    auto read = measured ? cluster::Calibration::from_json(*measured) : Result<cluster::Calibration>(measured.error());
+    auto read = measured ? cluster::Calibration::from_json(*measured)
+                         : Result<cluster::Calibration>(measured.error());
     if (read) calibration = *std::move(read);
     else if (!options.calibration.empty()) return read.error().while_doing(options.calibration);
     else notes.push_back(read.error().while_doing("swell_calibration.json").message());
   }
   std::map<std::string, std::string> addresses;
   for (const slurm::NodeRecord& record : (*loaded)->nodes) addresses[record.name] = record.address;
-  return SiteFabric{cluster::Fabric::make(std::move(nodes), std::move(topology), std::move(calibration)), std::move(addresses), std::move(notes)};
+  return SiteFabric{
+      cluster::Fabric::make(std::move(nodes), std::move(topology), std::move(calibration)),
+      std::move(addresses), std::move(notes)};
 }
 
 int show_cluster(const ClusterOptions& options, bool json) {
   const auto site = load_fabric(options);
   if (!site) return fail(site.error());
-  fmt::print("{}", json ? cluster_json(site->fabric, site->notes).dump_pretty() : cluster_text(site->fabric, site->notes));
+  fmt::print("{}", json ? cluster_json(site->fabric, site->notes).dump_pretty()
+                        : cluster_text(site->fabric, site->notes));
   return 0;
 }
 

@@ -18,15 +18,15 @@ struct ClusterOptions {
 struct DistanceRow {
   std::string name;
   int distance = 0;
-  long pairs = 0;                ///< of GPUs within a node, of nodes between them
-  double min = 0, max = 0;    ///< between two GPUs, bytes a second
-  double node_min = 0;         ///< between two nodes, all their ports; 0: within a node
-  double latency_s = 0;          ///< 0: not measured
+  long pairs = 0;           ///< of GPUs within a node, of nodes between them
+  double min = 0, max = 0;  ///< between two GPUs, bytes a second
+  double node_min = 0;      ///< between two nodes, all their ports; 0: within a node
+  double latency_s = 0;     ///< 0: not measured
   std::string figures_from, places_from;
 };
 
-/// One row a class that has pairs, nearest first; within nodes one a kind of link. Looks at pairs of
-/// neighbours in each group, not at all pairs.
+/// One row a class that has pairs, nearest first; within nodes one a kind of link. Looks at pairs
+/// of neighbours in each group, not at all pairs.
 std::vector<DistanceRow> distance_rows(const cluster::Fabric& fabric);
 
 std::string cluster_text(const cluster::Fabric& fabric, const std::vector<std::string>& notes);

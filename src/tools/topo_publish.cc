@@ -35,9 +35,11 @@ Attempt try_once(const cluster::NodeDescription& node, const PublishOptions& opt
   auto now = slurm::load_node_extra(options.node, slurm::short_host_name());
   if (!now) return {Outcome::again, now.error().message()};
   auto wanted = cluster::write_extra(now->extra, node);
-  if (!wanted) return {Outcome::hopeless, wanted.error().while_doing("node " + now->node).message()};
+  if (!wanted)
+    return {Outcome::hopeless, wanted.error().while_doing("node " + now->node).message()};
   if (*wanted == now->extra) return {Outcome::done, {}};
-  if (auto set = slurm::set_node_extra(now->node, *wanted); !set) return {Outcome::again, set.error().while_doing("node " + now->node).message()};
+  if (auto set = slurm::set_node_extra(now->node, *wanted); !set)
+    return {Outcome::again, set.error().while_doing("node " + now->node).message()};
   return {Outcome::done, {}};
 }
 
@@ -45,7 +47,8 @@ Attempt try_once(const cluster::NodeDescription& node, const PublishOptions& opt
 bool pause(double seconds, int& watch, Clock::time_point begun) {
   const auto until = Clock::now() + std::chrono::duration<double>(seconds);
   while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
     if (left <= 0) return true;
     pollfd pipe{watch, POLLIN, 0};
     if (poll(&pipe, watch >= 0 ? 1 : 0, static_cast<int>(left)) <= 0) continue;
@@ -76,7 +79,8 @@ int publish(const cluster::NodeDescription& node, const PublishOptions& options)
     if (attempt.outcome == Outcome::done) return 0;
     if (attempt.outcome == Outcome::hopeless || Clock::now() >= end) {
       // Started by slurmd, nobody reads standard error.
-      if (options.watch >= 0) syslog(LOG_DAEMON | LOG_WARNING, "swell: topology not published: %s", attempt.why.c_str());
+      if (options.watch >= 0)
+        syslog(LOG_DAEMON | LOG_WARNING, "swell: topology not published: %s", attempt.why.c_str());
       return fail(Error(attempt.why).while_doing("publishing the topology"));
     }
     if (!pause(longest * part(random), watch, begun)) return 0;

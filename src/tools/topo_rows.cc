@@ -29,17 +29,21 @@ struct Gathered {
   }
 };
 
-std::string listed(const std::set<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+std::string listed(const std::set<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, ", "));
+}
 
 int gpus_of(const cluster::FabricNode& node) {
-  return node.gpus > 0 || !node.description ? node.gpus : static_cast<int>(node.description->gpus.size());
+  return node.gpus > 0 || !node.description ? node.gpus
+                                            : static_cast<int>(node.description->gpus.size());
 }
 
 void add_links(const Fabric& fabric, std::vector<DistanceRow>& rows) {
   std::map<LinkKind, Gathered> kinds;
   for (int n = 0; n < fabric.size(); ++n) {
     const cluster::FabricNode& node = fabric.node(n);
-    const int count = gpus_of(node), told = node.description ? static_cast<int>(node.description->gpus.size()) : 0;
+    const int count = gpus_of(node),
+              told = node.description ? static_cast<int>(node.description->gpus.size()) : 0;
     for (int a = 0; a < count; ++a)
       for (int b = a + 1; b < count; ++b) {
         Gathered& kind = kinds[b < told ? node.description->link(a, b).kind : LinkKind::unknown];
@@ -49,10 +53,15 @@ void add_links(const Fabric& fabric, std::vector<DistanceRow>& rows) {
   }
   for (const LinkKind kind : {LinkKind::nvlink, LinkKind::pcie, LinkKind::unknown})
     if (const auto found = kinds.find(kind); found != kinds.end())
-      rows.push_back({fmt::format("same node, {}", kind == LinkKind::unknown ? "link not known" : to_text(kind)), 0, found->second.pairs, found->second.min, found->second.max, 0, 0, listed(found->second.figures), ""});
+      rows.push_back({fmt::format("same node, {}",
+                                  kind == LinkKind::unknown ? "link not known" : to_text(kind)),
+                      0, found->second.pairs, found->second.min, found->second.max, 0, 0,
+                      listed(found->second.figures), ""});
 }
 
-long pairs_of(std::size_t count) { return static_cast<long>(count) * (static_cast<long>(count) - 1) / 2; }
+long pairs_of(std::size_t count) {
+  return static_cast<long>(count) * (static_cast<long>(count) - 1) / 2;
+}
 
 }  // namespace
 
@@ -72,8 +81,11 @@ std::vector<DistanceRow> distance_rows(const Fabric& fabric) {
     long within = 0;
     for (std::vector<int>& nodes : groups) {
       within += pairs_of(nodes.size());
-      // Those of one group below side by side, so that neighbours elsewhere are what this distance parts.
-      std::stable_sort(nodes.begin(), nodes.end(), [&](int a, int b) { return fabric.group(a, distance - 1) < fabric.group(b, distance - 1); });
+      // Those of one group below side by side, so that neighbours elsewhere are what this distance
+      // parts.
+      std::stable_sort(nodes.begin(), nodes.end(), [&](int a, int b) {
+        return fabric.group(a, distance - 1) < fabric.group(b, distance - 1);
+      });
       for (std::size_t i = 0; i + 1 < nodes.size(); ++i) {
         if (fabric.distance(nodes[i], nodes[i + 1]) != distance) continue;
         all.add(fabric.bandwidth(GpuRef{nodes[i], 0}, GpuRef{nodes[i + 1], 0}));
@@ -86,7 +98,9 @@ std::vector<DistanceRow> distance_rows(const Fabric& fabric) {
     nearer = within;
     if (all.pairs == 0 || all.figures.empty()) continue;
     const cluster::MeasuredClass* measured = fabric.calibration().find(distance);
-    rows.push_back({fabric.class_name(distance), distance, all.pairs, all.min, all.max, all.node_min, measured != nullptr ? measured->latency_s : 0, listed(all.figures), listed(all.places)});
+    rows.push_back({fabric.class_name(distance), distance, all.pairs, all.min, all.max,
+                    all.node_min, measured != nullptr ? measured->latency_s : 0,
+                    listed(all.figures), listed(all.places)});
   }
   return rows;
 }
@@ -97,20 +111,35 @@ std::string cluster_text(const Fabric& fabric, const std::vector<std::string>& n
     gpus += gpus_of(fabric.node(n));
     told += fabric.node(n).description ? 1 : 0;
   }
-  std::string text = fmt::format("{} nodes, {} GPUs; {} nodes published their topology\n", fabric.size(), gpus, told);
-  if (!fabric.calibration().date.empty()) text += fmt::format("calibrated {} with {}\n", fabric.calibration().date, fabric.calibration().method);
-  const auto gb = [](double rate) { return rate > 0 ? fmt::format("{:.4g}", rate / 1e9) : std::string("-"); };
+  std::string text = fmt::format("{} nodes, {} GPUs; {} nodes published their topology\n",
+                                 fabric.size(), gpus, told);
+  if (!fabric.calibration().date.empty())
+    text += fmt::format("calibrated {} with {}\n", fabric.calibration().date,
+                        fabric.calibration().method);
+  const auto gb = [](double rate) {
+    return rate > 0 ? fmt::format("{:.4g}", rate / 1e9) : std::string("-");
+  };
   using Align = TextTable::Align;
-  TextTable table({{"CLASS"}, {"PAIRS", Align::right}, {"GPU-GPU GB/s", Align::right}, {"NODE-NODE GB/s", Align::right}, {"LATENCY us", Align::right}, {"FIGURES FROM"}, {"PLACES FROM"}});
+  TextTable table({{"CLASS"},
+                   {"PAIRS", Align::right},
+                   {"GPU-GPU GB/s", Align::right},
+                   {"NODE-NODE GB/s", Align::right},
+                   {"LATENCY us", Align::right},
+                   {"FIGURES FROM"},
+                   {"PLACES FROM"}});
   for (const DistanceRow& row : distance_rows(fabric))
-    table.add({row.name, std::to_string(row.pairs), row.min == row.max ? gb(row.min) : gb(row.min) + "-" + gb(row.max), gb(row.node_min),
-               row.latency_s > 0 ? fmt::format("{:.3g}", row.latency_s * 1e6) : "-", row.figures_from, row.places_from});
+    table.add({row.name, std::to_string(row.pairs),
+               row.min == row.max ? gb(row.min) : gb(row.min) + "-" + gb(row.max), gb(row.node_min),
+               row.latency_s > 0 ? fmt::format("{:.3g}", row.latency_s * 1e6) : "-",
+               row.figures_from, row.places_from});
   text += table.text();
   for (int level = 1; level <= fabric.levels(); ++level)
     for (const std::vector<int>& nodes : fabric.groups(level)) {
       std::vector<std::string> names;
       for (const int node : nodes) names.push_back(fabric.node(node).name);
-      text += fmt::format("level {}  {}: {}\n", level, fabric.group_name(fabric.group(nodes[0], level)), slurm_text::fold_hostlist(names));
+      text +=
+          fmt::format("level {}  {}: {}\n", level, fabric.group_name(fabric.group(nodes[0], level)),
+                      slurm_text::fold_hostlist(names));
     }
   for (const std::string& note : notes) text += "note: " + note + "\n";
   return text;
@@ -120,8 +149,10 @@ Json cluster_json(const Fabric& fabric, const std::vector<std::string>& notes) {
   Json nodes = Json::array(), classes = Json::array();
   for (int n = 0; n < fabric.size(); ++n) {
     Json groups = Json::array();
-    for (int level = 1; level <= fabric.levels(); ++level) groups.append(fabric.group_name(fabric.group(n, level)));
-    Json node = Json::object({{"name", fabric.node(n).name}, {"gpus", gpus_of(fabric.node(n))}, {"groups", groups}});
+    for (int level = 1; level <= fabric.levels(); ++level)
+      groups.append(fabric.group_name(fabric.group(n, level)));
+    Json node = Json::object(
+        {{"name", fabric.node(n).name}, {"gpus", gpus_of(fabric.node(n))}, {"groups", groups}});
     if (fabric.node(n).description) node.set("published", fabric.node(n).description->to_json());
     nodes.append(node);
   }
@@ -135,7 +166,10 @@ Json cluster_json(const Fabric& fabric, const std::vector<std::string>& notes) {
                                  {"latency_us", row.latency_s * 1e6},
                                  {"figures_from", row.figures_from},
                                  {"places_from", row.places_from}}));
-  return Json::object({{"levels", fabric.levels()}, {"classes", classes}, {"nodes", nodes}, {"notes", Json::array_of(notes)}});
+  return Json::object({{"levels", fabric.levels()},
+                       {"classes", classes},
+                       {"nodes", nodes},
+                       {"notes", Json::array_of(notes)}});
 }
 
 }  // namespace swell::tools

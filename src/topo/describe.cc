@@ -19,12 +19,13 @@ using cluster::LinkKind;
 constexpr struct {
   unsigned device;
   const char* type;
-} kDevices[] = {{0x2901, "b200"}, {0x2335, "h200"}, {0x2330, "h100"}, {0x2331, "h100"}, {0x20b2, "a100"}, {0x20b5, "a100"},
-                {0x20b0, "a100-40g"}, {0x20f1, "a100-40g"}, {0x1db5, "v100"}, {0x1db6, "v100"}, {0x1db1, "v100"},
-                {0x26ba, "l20"}, {0x2235, "a40"}, {0x2236, "a10"}, {0x1b06, "1080ti"}};
+} kDevices[] = {{0x2901, "b200"}, {0x2335, "h200"}, {0x2330, "h100"},     {0x2331, "h100"},
+                {0x20b2, "a100"}, {0x20b5, "a100"}, {0x20b0, "a100-40g"}, {0x20f1, "a100-40g"},
+                {0x1db5, "v100"}, {0x1db6, "v100"}, {0x1db1, "v100"},     {0x26ba, "l20"},
+                {0x2235, "a40"},  {0x2236, "a10"},  {0x1b06, "1080ti"}};
 
-/// What is left of PCIe's bandwidth between two devices: all of it below one switch; through the processor,
-/// and between processors, less. Assumed, not measured.
+/// What is left of PCIe's bandwidth between two devices: all of it below one switch; through the
+/// processor, and between processors, less. Assumed, not measured.
 double share(Closeness near) {
   switch (near) {
     case Closeness::pci_switch: return 1.0;
@@ -38,7 +39,8 @@ GpuLink link_between(const Machine& machine, int a, int b) {
   const Gpu& one = machine.gpus[static_cast<std::size_t>(a)];
   const Gpu& other = machine.gpus[static_cast<std::size_t>(b)];
   for (const NvLink& each : machine.nvlinks)
-    if ((each.a == one.place.pci && each.b == other.place.pci) || (each.b == one.place.pci && each.a == other.place.pci))
+    if ((each.a == one.place.pci && each.b == other.place.pci) ||
+        (each.b == one.place.pci && each.a == other.place.pci))
       return {a, b, LinkKind::nvlink, each.bytes_per_s};
   const double slower = std::min(one.pcie_bytes_per_s, other.pcie_bytes_per_s);
   if (slower <= 0) return {a, b, LinkKind::unknown, 0};
@@ -51,20 +53,25 @@ void put_links(const Machine& machine, cluster::NodeDescription& node) {
   const int count = static_cast<int>(node.gpus.size());
   for (int a = 0; a < count; ++a)
     for (int b = a + 1; b < count; ++b) all.push_back(link_between(machine, a, b));
-  const auto same = [](const GpuLink& x, const GpuLink& y) { return x.kind == y.kind && x.bytes_per_s == y.bytes_per_s; };
+  const auto same = [](const GpuLink& x, const GpuLink& y) {
+    return x.kind == y.kind && x.bytes_per_s == y.bytes_per_s;
+  };
   std::ptrdiff_t max = 0;
   for (const GpuLink& each : all) {
-    const auto times = std::count_if(all.begin(), all.end(), [&](const GpuLink& other) { return same(each, other); });
+    const auto times = std::count_if(all.begin(), all.end(),
+                                     [&](const GpuLink& other) { return same(each, other); });
     if (times <= max) continue;
     max = times;
     node.usual_link = {0, 0, each.kind, each.bytes_per_s};
   }
-  std::copy_if(all.begin(), all.end(), std::back_inserter(node.links), [&](const GpuLink& each) { return !same(each, node.usual_link); });
+  std::copy_if(all.begin(), all.end(), std::back_inserter(node.links),
+               [&](const GpuLink& each) { return !same(each, node.usual_link); });
 }
 
 void put_ports(const Machine& machine, cluster::NodeDescription& node) {
   // With cards made for it, others carry administration, not training.
-  const bool fast = std::any_of(machine.ports.begin(), machine.ports.end(), [](const Port& port) { return port.is.guid != 0; });
+  const bool fast = std::any_of(machine.ports.begin(), machine.ports.end(),
+                                [](const Port& port) { return port.is.guid != 0; });
   std::vector<const Port*> used;
   for (const Port& port : machine.ports)
     if (!fast || port.is.guid != 0) used.push_back(&port);
@@ -78,7 +85,8 @@ void put_ports(const Machine& machine, cluster::NodeDescription& node) {
     Closeness best = Closeness::unknown;
     for (const Port* port : used) best = std::max(best, closeness(port->place, place));
     for (std::size_t i = 0; i < used.size(); ++i)
-      if (closeness(used[i]->place, place) == best) node.ports[i].nearest_gpus.push_back(static_cast<int>(gpu));
+      if (closeness(used[i]->place, place) == best)
+        node.ports[i].nearest_gpus.push_back(static_cast<int>(gpu));
   }
 }
 
@@ -86,7 +94,9 @@ void put_ports(const Machine& machine, cluster::NodeDescription& node) {
 
 Closeness closeness(const Attachment& a, const Attachment& b) noexcept {
   if (!a.path.empty() && !b.path.empty() && a.path[0] == b.path[0])
-    return a.path.size() > 1 && b.path.size() > 1 && a.path[1] == b.path[1] ? Closeness::pci_switch : Closeness::host_bridge;
+    return a.path.size() > 1 && b.path.size() > 1 && a.path[1] == b.path[1]
+               ? Closeness::pci_switch
+               : Closeness::host_bridge;
   if (a.numa < 0 || b.numa < 0) return Closeness::unknown;
   return a.numa == b.numa ? Closeness::same_numa : Closeness::other_numa;
 }
@@ -100,10 +110,13 @@ Gpu* Machine::find_gpu(const std::string& pci) noexcept {
 std::string gpu_type(const std::string& product, unsigned vendor, unsigned device) {
   std::vector<std::string> words(1);
   for (const char c : product) {
-    if (std::isalnum(static_cast<unsigned char>(c))) words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     else if (!words.back().empty()) words.emplace_back();
   }
-  const auto has = [&](const char* word) { return std::find(words.begin(), words.end(), word) != words.end(); };
+  const auto has = [&](const char* word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
   if (has("a100") && has("40gb")) return "a100-40g";
   if (has("1080") && has("ti")) return "1080ti";
   for (const std::string& word : words)
@@ -119,7 +132,8 @@ cluster::NodeDescription describe(const Machine& machine, const std::string& lea
   node.leaf = leaf;
   for (const Gpu& gpu : machine.gpus) {
     if (node.gpus.size() == cluster::kMaxGpusPerNode) break;
-    node.gpus.push_back({gpu_type(gpu.product, gpu.vendor, gpu.device), gpu.place.pci, gpu.place.numa});
+    node.gpus.push_back(
+        {gpu_type(gpu.product, gpu.vendor, gpu.device), gpu.place.pci, gpu.place.numa});
   }
   put_links(machine, node);
   put_ports(machine, node);

@@ -27,9 +27,11 @@ struct Destroy {
 using Topology = std::unique_ptr<hwloc_topology, Destroy>;
 
 std::string pci_of(hwloc_obj_t obj) {
-  const auto& at = obj->type == HWLOC_OBJ_BRIDGE ? obj->attr->bridge.upstream.pci : obj->attr->pcidev;
-  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", static_cast<unsigned>(at.domain), static_cast<unsigned>(at.bus),
-                     static_cast<unsigned>(at.dev), static_cast<unsigned>(at.func));
+  const auto& at =
+      obj->type == HWLOC_OBJ_BRIDGE ? obj->attr->bridge.upstream.pci : obj->attr->pcidev;
+  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", static_cast<unsigned>(at.domain),
+                     static_cast<unsigned>(at.bus), static_cast<unsigned>(at.dev),
+                     static_cast<unsigned>(at.func));
 }
 
 Attachment place_of(hwloc_topology_t topology, hwloc_obj_t device) {
@@ -42,7 +44,8 @@ Attachment place_of(hwloc_topology_t topology, hwloc_obj_t device) {
   }
   const hwloc_obj_t local = hwloc_get_non_io_ancestor_obj(topology, device);
   // Nearer to one NUMA node than to others only where it is below one.
-  if (local != nullptr && local->nodeset != nullptr && hwloc_bitmap_weight(local->nodeset) == 1) place.numa = hwloc_bitmap_first(local->nodeset);
+  if (local != nullptr && local->nodeset != nullptr && hwloc_bitmap_weight(local->nodeset) == 1)
+    place.numa = hwloc_bitmap_first(local->nodeset);
   return place;
 }
 
@@ -71,10 +74,12 @@ void add_ports(Machine& machine, hwloc_topology_t topology, hwloc_obj_t obj) {
     const char* state = info(obj, fmt::format("Port{}State", number).c_str());
     if (state == nullptr || std::atoi(state) != 4) continue;
     Port port;
-    if (obj->parent != nullptr && obj->parent->type == HWLOC_OBJ_PCI_DEVICE) port.place = place_of(topology, obj->parent);
+    if (obj->parent != nullptr && obj->parent->type == HWLOC_OBJ_PCI_DEVICE)
+      port.place = place_of(topology, obj->parent);
     port.is.device = obj->name != nullptr ? obj->name : "";
     port.is.port = number;
-    if (const char* gid = info(obj, fmt::format("Port{}GID0", number).c_str())) read_gid(gid, port.is.subnet_prefix, port.is.guid);
+    if (const char* gid = info(obj, fmt::format("Port{}GID0", number).c_str()))
+      read_gid(gid, port.is.subnet_prefix, port.is.guid);
     machine.ports.push_back(std::move(port));
   }
 }
@@ -83,10 +88,14 @@ void add_ports(Machine& machine, hwloc_topology_t topology, hwloc_obj_t obj) {
 void add_nvlinks(Machine& machine, hwloc_topology_t topology) {
   unsigned count = 1;
   hwloc_distances_s* matrix = nullptr;
-  if (hwloc_distances_get_by_name(topology, "NVLinkBandwidth", &count, &matrix, 0) != 0 || count < 1 || matrix == nullptr) return;
+  if (hwloc_distances_get_by_name(topology, "NVLinkBandwidth", &count, &matrix, 0) != 0 ||
+      count < 1 || matrix == nullptr)
+    return;
   // The first fails where there are no switches; the second would then wipe out direct links.
-  if (hwloc_distances_transform(topology, matrix, HWLOC_DISTANCES_TRANSFORM_MERGE_SWITCH_PORTS, nullptr, 0) == 0)
-    (void)hwloc_distances_transform(topology, matrix, HWLOC_DISTANCES_TRANSFORM_TRANSITIVE_CLOSURE, nullptr, 0);
+  if (hwloc_distances_transform(topology, matrix, HWLOC_DISTANCES_TRANSFORM_MERGE_SWITCH_PORTS,
+                                nullptr, 0) == 0)
+    (void)hwloc_distances_transform(topology, matrix, HWLOC_DISTANCES_TRANSFORM_TRANSITIVE_CLOSURE,
+                                    nullptr, 0);
   const auto pci = [&](unsigned i) -> std::string {
     hwloc_obj_t obj = matrix->objs[i];
     while (obj != nullptr && obj->type != HWLOC_OBJ_PCI_DEVICE) obj = obj->parent;
@@ -95,9 +104,11 @@ void add_nvlinks(Machine& machine, hwloc_topology_t topology) {
   for (unsigned a = 0; a < matrix->nbobjs; ++a)
     for (unsigned b = a + 1; b < matrix->nbobjs; ++b) {
       if (matrix->objs[a] == nullptr || matrix->objs[b] == nullptr) continue;
-      const double mb = static_cast<double>(std::min(matrix->values[a * matrix->nbobjs + b], matrix->values[b * matrix->nbobjs + a]));
+      const double mb = static_cast<double>(
+          std::min(matrix->values[a * matrix->nbobjs + b], matrix->values[b * matrix->nbobjs + a]));
       const std::string one = pci(a), other = pci(b);
-      if (mb > 0 && mb < 1e8 && !one.empty() && !other.empty() && one != other) machine.nvlinks.push_back({one, other, mb * 1e6});
+      if (mb > 0 && mb < 1e8 && !one.empty() && !other.empty() && one != other)
+        machine.nvlinks.push_back({one, other, mb * 1e6});
     }
   hwloc_distances_release(topology, matrix);
 }
@@ -105,7 +116,8 @@ void add_nvlinks(Machine& machine, hwloc_topology_t topology) {
 /// Slurm counts cores as hwloc does: logical indexes, socket by socket.
 void add_cores(Machine& machine, hwloc_topology_t topology) {
   std::map<int, std::vector<int>> cores;
-  for (hwloc_obj_t core = nullptr; (core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) != nullptr;)
+  for (hwloc_obj_t core = nullptr;
+       (core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) != nullptr;)
     if (core->nodeset != nullptr && hwloc_bitmap_weight(core->nodeset) == 1)
       cores[hwloc_bitmap_first(core->nodeset)].push_back(static_cast<int>(core->logical_index));
   for (const auto& [numa, list] : cores) machine.cores[numa] = ranges(list);
@@ -123,12 +135,16 @@ Result<void> read_hwloc(Machine& machine, const std::string& xml_file) {
   hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_ALL);
   if (!xml_file.empty()) {
     struct stat there {};
-    if (stat(xml_file.c_str(), &there) != 0) return Error(fmt::format("{}: {}", xml_file, std::strerror(errno)));
+    if (stat(xml_file.c_str(), &there) != 0)
+      return Error(fmt::format("{}: {}", xml_file, std::strerror(errno)));
     if (hwloc_topology_set_xml(made, xml_file.c_str()) != 0)
-      return Error(fmt::format("{}: hwloc cannot load it; give what \"lstopo FILE.xml\" writes", xml_file));
+      return Error(
+          fmt::format("{}: hwloc cannot load it; give what \"lstopo FILE.xml\" writes", xml_file));
   }
   if (hwloc_topology_load(made) != 0) {
-    if (!xml_file.empty()) return Error(fmt::format("{}: hwloc cannot load it; give what \"lstopo FILE.xml\" writes", xml_file));
+    if (!xml_file.empty())
+      return Error(
+          fmt::format("{}: hwloc cannot load it; give what \"lstopo FILE.xml\" writes", xml_file));
     machine.notes.push_back("hwloc found nothing out about this node: GPUs come from sysfs alone");
     return {};
   }
@@ -138,7 +154,8 @@ Result<void> read_hwloc(Machine& machine, const std::string& xml_file) {
     if (obj->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS) add_ports(machine, made, obj);
   add_nvlinks(machine, made);
   add_cores(machine, made);
-  std::sort(machine.gpus.begin(), machine.gpus.end(), [](const Gpu& a, const Gpu& b) { return a.place.pci < b.place.pci; });
+  std::sort(machine.gpus.begin(), machine.gpus.end(),
+            [](const Gpu& a, const Gpu& b) { return a.place.pci < b.place.pci; });
   return {};
 }
 
@@ -149,7 +166,9 @@ Result<void> read_hwloc(Machine& machine, const std::string& xml_file) {
 namespace swell::topo {
 
 Result<void> read_hwloc(Machine& machine, const std::string& xml_file) {
-  if (!xml_file.empty()) return Error("--hwloc-xml: this swell was built without hwloc; install libhwloc-dev and build it again");
+  if (!xml_file.empty())
+    return Error(
+        "--hwloc-xml: this swell was built without hwloc; install libhwloc-dev and build it again");
   machine.notes.push_back("built without hwloc: GPUs come from sysfs alone");
   return {};
 }

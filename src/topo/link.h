@@ -10,8 +10,8 @@
 
 namespace swell::topo {
 
-/// A way for bytes between two processes, for measuring. Every call ends: after kPatience_s without progress it is
-/// an error.
+/// A way for bytes between two processes, for measuring. Every call ends: after kPatience_s without
+/// progress it is an error.
 class Link {
  public:
   static constexpr int kPatience_s = 30;
@@ -40,15 +40,15 @@ class Listener {
 
 Result<std::unique_ptr<Link>> connect_tcp(const std::string& address, int port);
 
-/// UCX's tag messages over whatever UCX finds best; `control` carries the addresses first and must outlive it.
-/// An error where Swell was built without UCX.
+/// UCX's tag messages over whatever UCX finds best; `control` carries the addresses first and must
+/// outlive it. An error where Swell was built without UCX.
 Result<std::unique_ptr<Link>> make_ucx(Link& control);
 bool has_ucx() noexcept;
 
-/// NCCL between GPU `gpu` here and the other side's: the bytes given to it are not sent, but as many from a buffer
-/// on the GPU. One side is rank 0 and the other rank 1; over `control` they agree step by step, so that both have a
-/// link in the end or both an error, and can go on with something else. Both libraries are loaded where they are
-/// there; the error says what is missing.
+/// NCCL between GPU `gpu` here and the other side's: the bytes given to it are not sent, but as
+/// many from a buffer on the GPU. One side is rank 0 and the other rank 1; over `control` they
+/// agree step by step, so that both have a link in the end or both an error, and can go on with
+/// something else. Both libraries are loaded where they are there; the error says what is missing.
 Result<std::unique_ptr<Link>> make_nccl(Link& control, int rank, int gpu);
 /// Whether make_nccl() could work here.
 Result<void> can_use_nccl(int gpu);

@@ -18,7 +18,9 @@ struct Request {
 };
 constexpr std::uint32_t kMaxBytes = kMaxMessageBytes, kMaxCount = 1 << 24;
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 struct Links {
   Link &control, &data;
@@ -26,12 +28,16 @@ struct Links {
 
 /// One exchange, and how long it took.
 Result<double> run(const Links& links, const Request& request, std::vector<char>& buffer) {
-  if (auto sent = links.control.send(reinterpret_cast<const char*>(&request), sizeof(request), 1); !sent) return sent.error();
+  if (auto sent = links.control.send(reinterpret_cast<const char*>(&request), sizeof(request), 1);
+      !sent)
+    return sent.error();
   char ready = 0;
   if (auto got = links.control.receive(&ready, 1, 1); !got) return got.error();
   const auto begin = Clock::now();
   if (request.work == Work::stream) {
-    if (auto sent = links.data.send(buffer.data(), request.bytes, static_cast<int>(request.count)); !sent) return sent.error();
+    if (auto sent = links.data.send(buffer.data(), request.bytes, static_cast<int>(request.count));
+        !sent)
+      return sent.error();
     // The last byte has arrived when this has come back.
     if (auto got = links.control.receive(&ready, 1, 1); !got) return got.error();
   } else {
@@ -44,7 +50,8 @@ Result<double> run(const Links& links, const Request& request, std::vector<char>
 }
 
 /// Seconds a message. Counts grow until the time is long enough to tell.
-Result<double> per_message(const Links& links, Work work, std::uint32_t bytes, double seconds, std::vector<char>& buffer) {
+Result<double> per_message(const Links& links, Work work, std::uint32_t bytes, double seconds,
+                           std::vector<char>& buffer) {
   std::uint32_t count = 1;
   while (true) {
     auto took = run(links, {work, bytes, count}, buffer);
@@ -73,14 +80,18 @@ Result<void> serve(Link& control, Link& data) {
   std::vector<char> buffer(kMaxBytes);
   while (true) {
     Request request;
-    if (auto got = control.receive(reinterpret_cast<char*>(&request), sizeof(request), 1); !got) return got;
+    if (auto got = control.receive(reinterpret_cast<char*>(&request), sizeof(request), 1); !got)
+      return got;
     if (request.work == Work::end) return {};
-    if (request.bytes == 0 || request.bytes > kMaxBytes || request.count > kMaxCount || request.work > Work::end)
+    if (request.bytes == 0 || request.bytes > kMaxBytes || request.count > kMaxCount ||
+        request.work > Work::end)
       return Error("the other side asks for what is no measurement");
     const char ready = 1;
     if (auto sent = control.send(&ready, 1, 1); !sent) return sent;
     if (request.work == Work::stream) {
-      if (auto got = data.receive(buffer.data(), request.bytes, static_cast<int>(request.count)); !got) return got;
+      if (auto got = data.receive(buffer.data(), request.bytes, static_cast<int>(request.count));
+          !got)
+        return got;
       if (auto sent = control.send(&ready, 1, 1); !sent) return sent;
       continue;
     }
@@ -91,7 +102,8 @@ Result<void> serve(Link& control, Link& data) {
   }
 }
 
-Result<std::vector<cluster::MeasuredSize>> measure(Link& control, Link& data, double seconds, const std::vector<int>& sizes) {
+Result<std::vector<cluster::MeasuredSize>> measure(Link& control, Link& data, double seconds,
+                                                   const std::vector<int>& sizes) {
   const Links links{control, data};
   std::vector<char> buffer(kMaxBytes, 1);
   std::vector<cluster::MeasuredSize> all;
@@ -104,7 +116,8 @@ Result<std::vector<cluster::MeasuredSize>> measure(Link& control, Link& data, do
     all.push_back({static_cast<double>(size), size / *stream, *round_trip / 2});
   }
   const Request end;
-  if (auto sent = control.send(reinterpret_cast<const char*>(&end), sizeof(end), 1); !sent) return sent.error();
+  if (auto sent = control.send(reinterpret_cast<const char*>(&end), sizeof(end), 1); !sent)
+    return sent.error();
   return all;
 }
 
@@ -114,14 +127,18 @@ double best_rate(const std::vector<cluster::MeasuredSize>& sizes) noexcept {
   return best;
 }
 
-cluster::MeasuredClass summarize(int distance, const std::vector<std::vector<cluster::MeasuredSize>>& pairs) {
+cluster::MeasuredClass summarize(int distance,
+                                 const std::vector<std::vector<cluster::MeasuredSize>>& pairs) {
   cluster::MeasuredClass made;
   made.distance = distance;
   made.pairs = static_cast<int>(pairs.size());
   std::vector<double> rates;
   for (const auto& pair : pairs) rates.push_back(best_rate(pair));
   made.bytes_per_s = median(rates);
-  if (made.bytes_per_s > 0) made.spread = (*std::max_element(rates.begin(), rates.end()) - *std::min_element(rates.begin(), rates.end())) / made.bytes_per_s;
+  if (made.bytes_per_s > 0)
+    made.spread = (*std::max_element(rates.begin(), rates.end()) -
+                   *std::min_element(rates.begin(), rates.end())) /
+                  made.bytes_per_s;
   const std::size_t sizes = pairs.empty() ? 0 : pairs[0].size();
   for (std::size_t i = 0; i < sizes; ++i) {
     std::vector<double> rate, latency;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// NCCL by its published C interface, and NVIDIA's driver by its own, both loaded when they are there: Swell is built
-// where there is neither.
+// NCCL by its published C interface, and NVIDIA's driver by its own, both loaded when they are
+// there: Swell is built where there is neither.
 #include <chrono>
 #include <cstdint>
 #include <dlfcn.h>
@@ -63,14 +63,17 @@ struct Libraries {
 
 class Loader {
  public:
-  Loader(const char* file, std::string& problem) : library_(dlopen(file, RTLD_NOW | RTLD_LOCAL)), file_(file), problem_(problem) {
-    if (library_ == nullptr && problem_.empty()) problem_ = fmt::format("{} cannot be loaded", file);
+  Loader(const char* file, std::string& problem)
+      : library_(dlopen(file, RTLD_NOW | RTLD_LOCAL)), file_(file), problem_(problem) {
+    if (library_ == nullptr && problem_.empty())
+      problem_ = fmt::format("{} cannot be loaded", file);
   }
   template <typename Function>
   void find(Function& function, const char* name) {
     if (library_ == nullptr) return;
     function = reinterpret_cast<Function>(dlsym(library_, name));
-    if (function == nullptr && problem_.empty()) problem_ = fmt::format("{} has no {}", file_, name);
+    if (function == nullptr && problem_.empty())
+      problem_ = fmt::format("{} has no {}", file_, name);
   }
 
  private:
@@ -114,13 +117,15 @@ class NcclLink final : public Link {
  public:
   NcclLink() : driver_(libraries().driver), nccl_(libraries().nccl) {}
   ~NcclLink() override {
-    if (communicator_ != nullptr) (void)nccl_.abort(communicator_);  // also right where the other side is gone
+    if (communicator_ != nullptr)
+      (void)nccl_.abort(communicator_);  // also right where the other side is gone
     if (buffer_ != 0) (void)driver_.free(buffer_);
     if (stream_ != nullptr) (void)driver_.destroy_stream(stream_);
     if (retained_) (void)driver_.release(device_);
   }
 
-  /// After each step both ends know whether both are through it: neither waits for one that has failed.
+  /// After each step both ends know whether both are through it: neither waits for one that has
+  /// failed.
   Result<void> open(Link& control, int rank, int gpu) {
     peer_ = 1 - rank;
     UniqueId id{};
@@ -128,7 +133,10 @@ class NcclLink final : public Link {
     auto step = prepare(gpu, context);
     if (step && rank == 0) step = check("ncclGetUniqueId", nccl_.unique_id(&id));
     if (auto both = through(control, std::move(step)); !both) return both;
-    if (auto told = rank == 0 ? control.send(id.bytes, sizeof(id.bytes), 1) : control.receive(id.bytes, sizeof(id.bytes), 1); !told) return told;
+    if (auto told = rank == 0 ? control.send(id.bytes, sizeof(id.bytes), 1)
+                              : control.receive(id.bytes, sizeof(id.bytes), 1);
+        !told)
+      return told;
     if (auto both = through(control, join(id, rank, context)); !both) return both;
     // The first message makes NCCL connect the GPUs, which is no part of what is measured.
     patience_s_ = kFirstMessage_s;
@@ -139,12 +147,18 @@ class NcclLink final : public Link {
 
   Result<void> send(const char*, std::size_t bytes, int count) override {
     for (int i = 0; i < count; ++i)
-      if (auto sent = check("ncclSend", nccl_.send(at(), bytes, kBytes, peer_, communicator_, stream_)); !sent) return sent;
+      if (auto sent =
+              check("ncclSend", nccl_.send(at(), bytes, kBytes, peer_, communicator_, stream_));
+          !sent)
+        return sent;
     return finish();
   }
   Result<void> receive(char*, std::size_t bytes, int count) override {
     for (int i = 0; i < count; ++i)
-      if (auto got = check("ncclRecv", nccl_.receive(at(), bytes, kBytes, peer_, communicator_, stream_)); !got) return got;
+      if (auto got =
+              check("ncclRecv", nccl_.receive(at(), bytes, kBytes, peer_, communicator_, stream_));
+          !got)
+        return got;
     return finish();
   }
 
@@ -157,14 +171,18 @@ class NcclLink final : public Link {
   Result<void> prepare(int gpu, Context& context) {
     if (auto can = can_use_nccl(gpu); !can) return can;
     if (auto done = cuda("cuDeviceGet", driver_.device(&device_, gpu)); !done) return done;
-    if (auto done = cuda("cuDevicePrimaryCtxRetain", driver_.retain(&context, device_)); !done) return done;
+    if (auto done = cuda("cuDevicePrimaryCtxRetain", driver_.retain(&context, device_)); !done)
+      return done;
     retained_ = true;
     if (auto done = cuda("cuCtxSetCurrent", driver_.use(context)); !done) return done;
-    if (auto done = cuda("cuMemAlloc", driver_.allocate(&buffer_, kMaxMessageBytes)); !done) return done;
-    return cuda("cuStreamCreate", driver_.make_stream(&stream_, 1 /* does not wait for stream 0 */));
+    if (auto done = cuda("cuMemAlloc", driver_.allocate(&buffer_, kMaxMessageBytes)); !done)
+      return done;
+    return cuda("cuStreamCreate",
+                driver_.make_stream(&stream_, 1 /* does not wait for stream 0 */));
   }
 
-  /// Tells the other side how `own` went, and hears of its step. @return the first problem of the two.
+  /// Tells the other side how `own` went, and hears of its step. @return the first problem of the
+  /// two.
   static Result<void> through(Link& control, Result<void> own) {
     const char mine = own ? 1 : 0;
     char theirs = 0;
@@ -176,7 +194,9 @@ class NcclLink final : public Link {
     return {};
   }
 
-  void* at() const noexcept { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(buffer_)); }
+  void* at() const noexcept {
+    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(buffer_));
+  }
 
   Result<void> cuda(const char* what, int status) const {
     if (status == 0) return {};
@@ -204,7 +224,8 @@ class NcclLink final : public Link {
     std::future<Joined> result = joining.get_future();
     std::thread(std::move(joining)).detach();
     if (result.wait_for(std::chrono::seconds(kJoin_s)) != std::future_status::ready) {
-      retained_ = false;  // the thread may still use the context: it is given back when the process ends
+      retained_ =
+          false;  // the thread may still use the context: it is given back when the process ends
       return Error(fmt::format("ncclCommInitRank: the two ends have not met within {} s", kJoin_s));
     }
     const Joined joined = result.get();
@@ -221,7 +242,8 @@ class NcclLink final : public Link {
       if (status != kNotReady) return cuda("cuStreamQuery", status);
       if (turns % 1024 != 0) continue;
       sched_yield();
-      if (std::chrono::steady_clock::now() > end) return Error(fmt::format("NCCL: nothing has moved for {} s", patience_s_));
+      if (std::chrono::steady_clock::now() > end)
+        return Error(fmt::format("NCCL: nothing has moved for {} s", patience_s_));
     }
   }
 
@@ -242,7 +264,9 @@ Result<void> can_use_nccl(int gpu) {
   int count = 0;
   if (all.driver.init(0) != 0 || all.driver.count(&count) != 0 || count == 0)
     return Error("no GPU is visible here; allocate some, e.g. with --gpus-per-node=2");
-  if (gpu >= count) return Error(fmt::format("two ends on one node need a GPU each, and {} is visible here", count));
+  if (gpu >= count)
+    return Error(
+        fmt::format("two ends on one node need a GPU each, and {} is visible here", count));
   return {};
 }
 

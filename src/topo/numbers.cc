@@ -26,7 +26,10 @@ void read_gid(std::string_view text, std::uint64_t& subnet_prefix, std::uint64_t
   int digits = 0;
   for (const char c : text) {
     if (c == ':') continue;
-    const int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    const int value = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
     if (value < 0) break;
     if (digits >= 32) return;
     halves[digits / 16] = halves[digits / 16] << 4 | static_cast<std::uint64_t>(value);
@@ -38,7 +41,8 @@ void read_gid(std::string_view text, std::uint64_t& subnet_prefix, std::uint64_t
 }
 
 double pcie_bandwidth(const std::string& speed, const std::string& width) {
-  const double transfers = std::strtod(speed.c_str(), nullptr), lanes = std::strtod(width.c_str(), nullptr);
+  const double transfers = std::strtod(speed.c_str(), nullptr),
+               lanes = std::strtod(width.c_str(), nullptr);
   if (!(transfers > 0 && transfers <= 256 && lanes > 0 && lanes <= 32)) return 0;
   return transfers * 1e9 / 8 * lanes * (transfers < 8 ? 8.0 / 10 : 128.0 / 130);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// NVIDIA's management library by its published C interface, loaded when it is there: Swell is built where
-// there is no driver.
+// NVIDIA's management library by its published C interface, loaded when it is there: Swell is built
+// where there is no driver.
 #include <algorithm>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -37,15 +37,17 @@ class Nvml {
   void* library_;
 };
 
-std::string address(const PciInfo& pci) { return fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device); }
+std::string address(const PciInfo& pci) {
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
+}
 
 /// Of one link and direction, by NVLink's version.
 double link_bandwidth(unsigned version) { return version >= 5 ? 50e9 : version >= 2 ? 25e9 : 20e9; }
 
 struct Links {
   std::string pci;
-  double all = 0;                         ///< of all its links
-  std::map<std::string, double> to;       ///< by what is at the other end
+  double all = 0;                    ///< of all its links
+  std::map<std::string, double> to;  ///< by what is at the other end
 };
 
 }  // namespace
@@ -54,7 +56,8 @@ void read_nvml(Machine& machine) {
   const std::unique_ptr<void, Close> library(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL));
   if (!library) {
     if (!machine.gpus.empty() && machine.nvlinks.empty())
-      machine.notes.push_back("NVIDIA's driver library cannot be loaded: links between GPUs are taken for PCIe");
+      machine.notes.push_back(
+          "NVIDIA's driver library cannot be loaded: links between GPUs are taken for PCIe");
     return;
   }
   const Nvml nvml(library.get());
@@ -65,10 +68,13 @@ void read_nvml(Machine& machine) {
   const auto pci_of = nvml.get<int(Device, PciInfo*)>("nvmlDeviceGetPciInfo_v3");
   const auto name_of = nvml.get<int(Device, char*, unsigned)>("nvmlDeviceGetName");
   const auto link_state = nvml.get<int(Device, unsigned, unsigned*)>("nvmlDeviceGetNvLinkState");
-  const auto link_version = nvml.get<int(Device, unsigned, unsigned*)>("nvmlDeviceGetNvLinkVersion");
-  const auto link_remote = nvml.get<int(Device, unsigned, PciInfo*)>("nvmlDeviceGetNvLinkRemotePciInfo_v2");
+  const auto link_version =
+      nvml.get<int(Device, unsigned, unsigned*)>("nvmlDeviceGetNvLinkVersion");
+  const auto link_remote =
+      nvml.get<int(Device, unsigned, PciInfo*)>("nvmlDeviceGetNvLinkRemotePciInfo_v2");
   if (!init || !shutdown || !count_of || !device_of || !pci_of || !name_of || init() != kSuccess) {
-    machine.notes.push_back("NVIDIA's driver library does not answer: links between GPUs are taken for PCIe");
+    machine.notes.push_back(
+        "NVIDIA's driver library does not answer: links between GPUs are taken for PCIe");
     return;
   }
   unsigned count = 0;
@@ -81,7 +87,8 @@ void read_nvml(Machine& machine) {
     Links links;
     links.pci = address(pci);
     char name[96] = "";
-    if (Gpu* gpu = machine.find_gpu(links.pci); gpu != nullptr && name_of(device, name, sizeof(name)) == kSuccess) {
+    if (Gpu* gpu = machine.find_gpu(links.pci);
+        gpu != nullptr && name_of(device, name, sizeof(name)) == kSuccess) {
       name[sizeof(name) - 1] = '\0';
       gpu->product = name;
     }
@@ -89,7 +96,9 @@ void read_nvml(Machine& machine) {
       unsigned active = 0, version = 0;
       PciInfo other{};
       if (link_state(device, link, &active) != kSuccess || active == 0) continue;
-      if (link_version(device, link, &version) != kSuccess || link_remote(device, link, &other) != kSuccess) continue;
+      if (link_version(device, link, &version) != kSuccess ||
+          link_remote(device, link, &other) != kSuccess)
+        continue;
       links.all += link_bandwidth(version);
       links.to[address(other)] += link_bandwidth(version);
     }
@@ -100,14 +109,17 @@ void read_nvml(Machine& machine) {
   for (std::size_t a = 0; a < found.size(); ++a)
     for (std::size_t b = a + 1; b < found.size(); ++b) {
       double rate = 0;
-      if (const auto direct = found[a].to.find(found[b].pci); direct != found[a].to.end()) rate = direct->second;
-      // What is no GPU at the other end is a switch, which reaches every GPU on it with all their links.
+      if (const auto direct = found[a].to.find(found[b].pci); direct != found[a].to.end())
+        rate = direct->second;
+      // What is no GPU at the other end is a switch, which reaches every GPU on it with all their
+      // links.
       const auto switched = [&](const Links& links) {
         for (const auto& [pci, ignored] : links.to)
           if (machine.find_gpu(pci) == nullptr) return true;
         return false;
       };
-      if (rate == 0 && switched(found[a]) && switched(found[b])) rate = std::min(found[a].all, found[b].all);
+      if (rate == 0 && switched(found[a]) && switched(found[b]))
+        rate = std::min(found[a].all, found[b].all);
       if (rate > 0) machine.nvlinks.push_back({found[a].pci, found[b].pci, rate});
     }
 }

@@ -20,12 +20,18 @@ using cluster::PortDescription;
 
 std::string or_unknown(const std::string& text) { return text.empty() ? "?" : text; }
 
-std::string gbit(double bytes_per_s) { return bytes_per_s > 0 ? fmt::format("{:g} Gbit/s", bytes_per_s * 8 / 1e9) : "rate unknown"; }
+std::string gbit(double bytes_per_s) {
+  return bytes_per_s > 0 ? fmt::format("{:g} Gbit/s", bytes_per_s * 8 / 1e9) : "rate unknown";
+}
 
-std::string gpu_list(const std::vector<int>& gpus) { return gpus.empty() ? "" : fmt::format("  nearest to GPU {}", ranges(gpus)); }
+std::string gpu_list(const std::vector<int>& gpus) {
+  return gpus.empty() ? "" : fmt::format("  nearest to GPU {}", ranges(gpus));
+}
 
 std::string port_line(const PortDescription& port) {
-  std::string line = fmt::format("port {}{}  {}  {}", port.device, port.port > 0 ? fmt::format("/{}", port.port) : "", to_text(port.layer), gbit(port.bytes_per_s));
+  std::string line = fmt::format("port {}{}  {}  {}", port.device,
+                                 port.port > 0 ? fmt::format("/{}", port.port) : "",
+                                 to_text(port.layer), gbit(port.bytes_per_s));
   if (port.guid != 0) line += fmt::format("  {:016x}", port.guid);
   return line + gpu_list(port.nearest_gpus);
 }
@@ -33,7 +39,11 @@ std::string port_line(const PortDescription& port) {
 /// "NV450", "PCI32": kind and GB/s in as few letters as a matrix can have.
 std::string cell(const GpuLink& link) {
   if (link.bytes_per_s <= 0) return "?";
-  return fmt::format("{}{:.0f}", link.kind == LinkKind::nvlink ? "NV" : link.kind == LinkKind::pcie ? "PCI" : "", link.bytes_per_s / 1e9);
+  return fmt::format("{}{:.0f}",
+                     link.kind == LinkKind::nvlink ? "NV"
+                     : link.kind == LinkKind::pcie ? "PCI"
+                                                   : "",
+                     link.bytes_per_s / 1e9);
 }
 
 std::string matrix(const NodeDescription& node) {
@@ -45,7 +55,8 @@ std::string matrix(const NodeDescription& node) {
   for (int b = 0; b < count; ++b) text += fmt::format("{:>{}}", b, width);
   for (int a = 0; a < count; ++a) {
     text += fmt::format("\n  {:>3}", a);
-    for (int b = 0; b < count; ++b) text += fmt::format("{:>{}}", a == b ? "-" : cell(node.link(a, b)), width);
+    for (int b = 0; b < count; ++b)
+      text += fmt::format("{:>{}}", a == b ? "-" : cell(node.link(a, b)), width);
   }
   return text + "\n";
 }
@@ -59,8 +70,11 @@ int links_of(const GpuLink& link) {
 }  // namespace
 
 std::string drawing(const Machine& machine, const NodeDescription& node) {
-  std::string text = fmt::format("{}: {} GPUs, {} network ports", machine.name.empty() ? "this node" : machine.name, node.gpus.size(), node.ports.size());
-  if (node.network_bytes_per_s() > 0) text += fmt::format(", {} out", gbit(node.network_bytes_per_s()));
+  std::string text = fmt::format("{}: {} GPUs, {} network ports",
+                                 machine.name.empty() ? "this node" : machine.name,
+                                 node.gpus.size(), node.ports.size());
+  if (node.network_bytes_per_s() > 0)
+    text += fmt::format(", {} out", gbit(node.network_bytes_per_s()));
   if (!node.leaf.empty()) text += fmt::format(", switch {}", node.leaf);
   text += "\n";
   std::set<int> places;
@@ -70,15 +84,19 @@ std::string drawing(const Machine& machine, const NodeDescription& node) {
   for (const int numa : places) {
     std::vector<std::string> lines;
     for (const PortDescription& port : node.ports)
-      if (port.numa == numa) lines.push_back(fmt::format("{:<13} {}", or_unknown(port.pci), port_line(port)));
+      if (port.numa == numa)
+        lines.push_back(fmt::format("{:<13} {}", or_unknown(port.pci), port_line(port)));
     for (std::size_t i = 0; i < node.gpus.size(); ++i)
-      if (node.gpus[i].numa == numa) lines.push_back(fmt::format("{:<13} GPU {}  {}", or_unknown(node.gpus[i].pci), i, or_unknown(node.gpus[i].type)));
+      if (node.gpus[i].numa == numa)
+        lines.push_back(fmt::format("{:<13} GPU {}  {}", or_unknown(node.gpus[i].pci), i,
+                                    or_unknown(node.gpus[i].type)));
     std::sort(lines.begin(), lines.end());
     const auto cores = machine.cores.find(numa);
     text += numa < 0 ? "NUMA node not known" : fmt::format("NUMA node {}", numa);
     if (cores != machine.cores.end()) text += fmt::format(", cores {}", cores->second);
     text += "\n";
-    for (std::size_t i = 0; i < lines.size(); ++i) text += fmt::format("  {} {}\n", i + 1 < lines.size() ? "|-" : "`-", lines[i]);
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      text += fmt::format("  {} {}\n", i + 1 < lines.size() ? "|-" : "`-", lines[i]);
   }
   if (node.gpus.size() > 1) text += matrix(node);
   return text;
@@ -90,14 +108,22 @@ Json to_json(const Machine& machine, const NodeDescription& node) {
     const GpuDescription& gpu = node.gpus[i];
     Json nearest = Json::array();
     for (const PortDescription& port : node.ports)
-      if (std::find(port.nearest_gpus.begin(), port.nearest_gpus.end(), static_cast<int>(i)) != port.nearest_gpus.end())
+      if (std::find(port.nearest_gpus.begin(), port.nearest_gpus.end(), static_cast<int>(i)) !=
+          port.nearest_gpus.end())
         nearest.append(fmt::format("{}/{}", port.device, port.port));
-    Json written = Json::object({{"index", i}, {"type", gpu.type}, {"pci", gpu.pci}, {"numa", gpu.numa}, {"nearest_ports", nearest}});
-    if (const auto cores = machine.cores.find(gpu.numa); cores != machine.cores.end()) written.set("cores", cores->second);
+    Json written = Json::object({{"index", i},
+                                 {"type", gpu.type},
+                                 {"pci", gpu.pci},
+                                 {"numa", gpu.numa},
+                                 {"nearest_ports", nearest}});
+    if (const auto cores = machine.cores.find(gpu.numa); cores != machine.cores.end())
+      written.set("cores", cores->second);
     gpus.append(written);
     for (std::size_t j = i + 1; j < node.gpus.size(); ++j) {
       const GpuLink link = node.link(static_cast<int>(i), static_cast<int>(j));
-      links.append(Json::object({{"between", Json::array({i, j})}, {"kind", to_text(link.kind)}, {"gbytes_per_s", link.bytes_per_s / 1e9}}));
+      links.append(Json::object({{"between", Json::array({i, j})},
+                                 {"kind", to_text(link.kind)},
+                                 {"gbytes_per_s", link.bytes_per_s / 1e9}}));
     }
   }
   for (const PortDescription& port : node.ports)
@@ -126,11 +152,14 @@ std::string gres_conf(const Machine& machine, const NodeDescription& node) {
     text += "Name=gpu";
     if (!gpu.type.empty()) text += " Type=" + gpu.type;
     text += fmt::format(" File=/dev/nvidia{}", i);
-    if (const auto cores = machine.cores.find(gpu.numa); cores != machine.cores.end()) text += " Cores=" + cores->second;
+    if (const auto cores = machine.cores.find(gpu.numa); cores != machine.cores.end())
+      text += " Cores=" + cores->second;
     if (node.gpus.size() > 1) {
       text += " Links=";
       for (std::size_t j = 0; j < node.gpus.size(); ++j)
-        text += fmt::format("{}{}", j == 0 ? "" : ",", i == j ? -1 : links_of(node.link(static_cast<int>(i), static_cast<int>(j))));
+        text += fmt::format(
+            "{}{}", j == 0 ? "" : ",",
+            i == j ? -1 : links_of(node.link(static_cast<int>(i), static_cast<int>(j))));
     }
     text += "\n";
   }

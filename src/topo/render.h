@@ -15,8 +15,8 @@ std::string drawing(const Machine& machine, const cluster::NodeDescription& node
 /// Every figure under a name with its unit, and the compact form that is published.
 Json to_json(const Machine& machine, const cluster::NodeDescription& node);
 
-/// The lines of gres.conf for the node's GPUs: Type, File, Cores (Slurm's logical numbers) and Links (NVLinks to
-/// each GPU of the node). Empty where there are no GPUs.
+/// The lines of gres.conf for the node's GPUs: Type, File, Cores (Slurm's logical numbers) and
+/// Links (NVLinks to each GPU of the node). Empty where there are no GPUs.
 std::string gres_conf(const Machine& machine, const cluster::NodeDescription& node);
 
 }  // namespace swell::topo

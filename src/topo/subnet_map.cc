@@ -27,7 +27,8 @@ std::string_view between(std::string_view text, std::string_view open, std::stri
 
 /// "MF0;sw1:MQM8700/U1" is how a switch calls itself: the name is what the admin gave it.
 std::string switch_name(std::string_view description, std::uint64_t guid) {
-  if (const std::string_view inner = between(description, ";", ":"); !inner.empty()) description = inner;
+  if (const std::string_view inner = between(description, ";", ":"); !inner.empty())
+    description = inner;
   while (!description.empty() && description.back() == ' ') description.remove_suffix(1);
   if (description.empty() || description.size() > 64) return fmt::format("S-{:016x}", guid);
   return std::string(description);
@@ -35,7 +36,8 @@ std::string switch_name(std::string_view description, std::uint64_t guid) {
 
 using Leaves = std::map<std::uint64_t, std::string>;  ///< by port GUID
 
-/// Blocks of lines: a switch, then its ports with what is plugged in: [1] "H-..."[1](0c42a103001235a7).
+/// Blocks of lines: a switch, then its ports with what is plugged in: [1]
+/// "H-..."[1](0c42a103001235a7).
 void read_ibnetdiscover_line(std::string_view line, std::string& current, Leaves& leaves) {
   if (line.starts_with("Switch")) {
     const auto guid = hex(between(line, "\"S-", "\""));
@@ -63,7 +65,8 @@ End read_end(std::string_view text) {
   return end;
 }
 
-/// One link a line: { CA ... PortGUID:... {host HCA-1} LID:... } { SW ... NodeGUID:... {name} LID:... }.
+/// One link a line: { CA ... PortGUID:... {host HCA-1} LID:... } { SW ... NodeGUID:... {name}
+/// LID:... }.
 void read_opensm_line(std::string_view line, Leaves& leaves) {
   const std::size_t second = line.find("} {", line.find("LID:"));
   if (second == line.npos || line.size() < 2) return;
@@ -76,7 +79,8 @@ void read_opensm_line(std::string_view line, Leaves& leaves) {
 
 }  // namespace
 
-std::optional<std::string> leaf_switch(std::string_view list, const std::vector<std::uint64_t>& port_guids) {
+std::optional<std::string> leaf_switch(std::string_view list,
+                                       const std::vector<std::uint64_t>& port_guids) {
   Leaves leaves;
   std::string current;
   while (!list.empty()) {

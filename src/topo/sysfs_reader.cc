@@ -25,12 +25,15 @@ std::string line_of(const fs::path& file) {
 std::vector<fs::path> entries(const fs::path& folder) {
   std::vector<fs::path> result;
   std::error_code problem;
-  for (fs::directory_iterator each(folder, problem), end; !problem && each != end; each.increment(problem)) result.push_back(each->path());
+  for (fs::directory_iterator each(folder, problem), end; !problem && each != end;
+       each.increment(problem))
+    result.push_back(each->path());
   std::sort(result.begin(), result.end());
   return result;
 }
 
-/// A device's folder lies below those of the bridges above it: /sys/devices/pci0000:17/0000:17:01.0/0000:1b:00.0.
+/// A device's folder lies below those of the bridges above it:
+/// /sys/devices/pci0000:17/0000:17:01.0/0000:1b:00.0.
 Attachment place_of(const fs::path& device) {
   Attachment place;
   std::error_code problem;
@@ -47,7 +50,9 @@ Attachment place_of(const fs::path& device) {
   return place;
 }
 
-unsigned hex_of(const fs::path& file) { return static_cast<unsigned>(std::strtoul(line_of(file).c_str(), nullptr, 16)); }
+unsigned hex_of(const fs::path& file) {
+  return static_cast<unsigned>(std::strtoul(line_of(file).c_str(), nullptr, 16));
+}
 
 void read_gpus(Machine& machine, const fs::path& root) {
   const bool known = !machine.gpus.empty();
@@ -63,7 +68,8 @@ void read_gpus(Machine& machine, const fs::path& root) {
     }
     if (gpu->place.numa < 0) gpu->place.numa = place.numa;
     // An idle GPU slows its link down: what it can do is what counts.
-    const double max = pcie_bandwidth(line_of(device / "max_link_speed"), line_of(device / "max_link_width"));
+    const double max =
+        pcie_bandwidth(line_of(device / "max_link_speed"), line_of(device / "max_link_width"));
     if (max > 0) gpu->pcie_bytes_per_s = max;
   }
 }
@@ -80,10 +86,12 @@ void read_rdma_ports(Machine& machine, const fs::path& root) {
       const int number = std::atoi(folder.filename().c_str());
       if (number < 1 || number > 255) continue;
       const std::string name = device.filename().string(), state = line_of(folder / "state");
-      const auto found = std::find_if(machine.ports.begin(), machine.ports.end(),
-                                      [&](const Port& port) { return port.is.device == name && port.is.port == number; });
+      const auto found = std::find_if(
+          machine.ports.begin(), machine.ports.end(),
+          [&](const Port& port) { return port.is.device == name && port.is.port == number; });
       if (!state.starts_with("4")) {
-        machine.notes.push_back(fmt::format("{} port {} is not active ({}) and is left out", name, number, state.empty() ? "no state" : state));
+        machine.notes.push_back(fmt::format("{} port {} is not active ({}) and is left out", name,
+                                            number, state.empty() ? "no state" : state));
         if (found != machine.ports.end()) machine.ports.erase(found);
         continue;
       }
@@ -109,7 +117,9 @@ void read_network_interfaces(Machine& machine, const fs::path& root) {
     if (!(mbit > 0 && mbit < 1e8)) continue;
     Port port;
     port.place = place_of(card / "device");
-    const bool twice = std::any_of(machine.ports.begin(), machine.ports.end(), [&](const Port& other) { return other.place.pci == port.place.pci; });
+    const bool twice =
+        std::any_of(machine.ports.begin(), machine.ports.end(),
+                    [&](const Port& other) { return other.place.pci == port.place.pci; });
     if (twice) continue;
     port.is.device = card.filename().string();
     port.is.port = 0;
@@ -124,12 +134,16 @@ void read_cores(Machine& machine, const fs::path& root) {
   std::map<std::pair<int, int>, int> cores;  // (package, core) -> its NUMA node
   for (const fs::path& cpu : entries(root / "devices/system/cpu")) {
     const std::string name = cpu.filename().string();
-    if (!name.starts_with("cpu") || name.size() < 4 || name.find_first_not_of("0123456789", 3) != name.npos) continue;
-    const std::string package = line_of(cpu / "topology/physical_package_id"), core = line_of(cpu / "topology/core_id");
+    if (!name.starts_with("cpu") || name.size() < 4 ||
+        name.find_first_not_of("0123456789", 3) != name.npos)
+      continue;
+    const std::string package = line_of(cpu / "topology/physical_package_id"),
+                      core = line_of(cpu / "topology/core_id");
     if (package.empty() || core.empty()) continue;
     int numa = -1;
     for (const fs::path& entry : entries(cpu))
-      if (entry.filename().string().starts_with("node")) numa = std::atoi(entry.filename().c_str() + 4);
+      if (entry.filename().string().starts_with("node"))
+        numa = std::atoi(entry.filename().c_str() + 4);
     cores[{std::atoi(package.c_str()), std::atoi(core.c_str())}] = numa;
   }
   std::map<int, std::vector<int>> lists;

@@ -15,7 +15,9 @@ namespace swell::topo {
 
 namespace {
 
-Error failure(const std::string& what) { return Error(fmt::format("{}: {}", what, std::strerror(errno))); }
+Error failure(const std::string& what) {
+  return Error(fmt::format("{}: {}", what, std::strerror(errno)));
+}
 
 class TcpLink final : public Link {
  public:
@@ -77,11 +79,14 @@ Result<Listener> Listener::open(const std::string& address) {
   const int fd = socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return failure("socket");
   Listener made(fd, 0);
-  if (bind(fd, at.ai_addr, at.ai_addrlen) != 0 || listen(fd, 1) != 0) return failure("listening at " + address);
+  if (bind(fd, at.ai_addr, at.ai_addrlen) != 0 || listen(fd, 1) != 0)
+    return failure("listening at " + address);
   sockaddr_storage name{};
   socklen_t size = sizeof(name);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return failure("getsockname");
-  made.port_ = ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&name)->sin6_port : reinterpret_cast<sockaddr_in*>(&name)->sin_port);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0)
+    return failure("getsockname");
+  made.port_ = ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&name)->sin6_port
+                                                : reinterpret_cast<sockaddr_in*>(&name)->sin_port);
   return made;
 }
 
@@ -91,7 +96,8 @@ Listener::~Listener() {
 
 Result<std::unique_ptr<Link>> Listener::accept() {
   pollfd waiting{fd_, POLLIN, 0};
-  if (poll(&waiting, 1, 1000 * Link::kPatience_s) != 1) return Error(fmt::format("nobody has connected within {} s", Link::kPatience_s));
+  if (poll(&waiting, 1, 1000 * Link::kPatience_s) != 1)
+    return Error(fmt::format("nobody has connected within {} s", Link::kPatience_s));
   const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
   if (fd < 0) return failure("accept");
   return std::unique_ptr<Link>(std::make_unique<TcpLink>(fd));
@@ -104,7 +110,8 @@ Result<std::unique_ptr<Link>> connect_tcp(const std::string& address, int port) 
   const int fd = socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return failure("socket");
   auto link = std::make_unique<TcpLink>(fd);
-  if (connect(fd, at.ai_addr, at.ai_addrlen) != 0) return failure(fmt::format("connecting to {} port {}", address, port));
+  if (connect(fd, at.ai_addr, at.ai_addrlen) != 0)
+    return failure(fmt::format("connecting to {} port {}", address, port));
   return std::unique_ptr<Link>(std::move(link));
 }
 

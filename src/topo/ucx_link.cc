@@ -21,7 +21,9 @@ constexpr ucp_tag_t kTag = 1;
 constexpr unsigned kTurnsAlone = 200;
 constexpr std::size_t kWindow = 16;  ///< messages under way at once
 
-Error failure(const char* what, ucs_status_t status) { return Error(fmt::format("{}: {}", what, ucs_status_string(status))); }
+Error failure(const char* what, ucs_status_t status) {
+  return Error(fmt::format("{}: {}", what, ucs_status_string(status)));
+}
 
 class UcxLink final : public Link {
  public:
@@ -39,7 +41,8 @@ class UcxLink final : public Link {
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features = UCP_FEATURE_TAG;
     ucp_config_t* config = nullptr;
-    if (const auto status = ucp_config_read(nullptr, nullptr, &config); status != UCS_OK) return failure("ucp_config_read", status);
+    if (const auto status = ucp_config_read(nullptr, nullptr, &config); status != UCS_OK)
+      return failure("ucp_config_read", status);
     auto status = ucp_init(&params, config, &context_);
     ucp_config_release(config);
     if (status != UCS_OK) return failure("ucp_init", status);
@@ -52,32 +55,40 @@ class UcxLink final : public Link {
   }
 
   Result<void> send(const char* data, std::size_t bytes, int count) override {
-    return all(count, [&](const ucp_request_param_t& param) { return ucp_tag_send_nbx(endpoint_, data, bytes, kTag, &param); });
+    return all(count, [&](const ucp_request_param_t& param) {
+      return ucp_tag_send_nbx(endpoint_, data, bytes, kTag, &param);
+    });
   }
   Result<void> receive(char* data, std::size_t bytes, int count) override {
     // Several at once into one place: a measurement reads none of it.
-    return all(count, [&](const ucp_request_param_t& param) { return ucp_tag_recv_nbx(worker_, data, bytes, kTag, ~ucp_tag_t{0}, &param); });
+    return all(count, [&](const ucp_request_param_t& param) {
+      return ucp_tag_recv_nbx(worker_, data, bytes, kTag, ~ucp_tag_t{0}, &param);
+    });
   }
 
  private:
   Result<void> exchange(Link& control) {
     ucp_address_t* mine = nullptr;
     std::size_t length = 0;
-    if (const auto status = ucp_worker_get_address(worker_, &mine, &length); status != UCS_OK) return failure("ucp_worker_get_address", status);
+    if (const auto status = ucp_worker_get_address(worker_, &mine, &length); status != UCS_OK)
+      return failure("ucp_worker_get_address", status);
     const auto own = static_cast<std::uint32_t>(length);
     auto sent = control.send(reinterpret_cast<const char*>(&own), sizeof(own), 1);
     if (sent) sent = control.send(reinterpret_cast<const char*>(mine), length, 1);
     ucp_worker_release_address(worker_, mine);
     if (!sent) return sent;
     std::uint32_t size = 0;
-    if (auto got = control.receive(reinterpret_cast<char*>(&size), sizeof(size), 1); !got) return got;
-    if (size == 0 || size > 65536) return Error(fmt::format("a UCX address of {} bytes; that is no address", size));
+    if (auto got = control.receive(reinterpret_cast<char*>(&size), sizeof(size), 1); !got)
+      return got;
+    if (size == 0 || size > 65536)
+      return Error(fmt::format("a UCX address of {} bytes; that is no address", size));
     std::vector<char> theirs(size);
     if (auto got = control.receive(theirs.data(), size, 1); !got) return got;
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     params.address = reinterpret_cast<const ucp_address_t*>(theirs.data());
-    if (const auto status = ucp_ep_create(worker_, &params, &endpoint_); status != UCS_OK) return failure("ucp_ep_create", status);
+    if (const auto status = ucp_ep_create(worker_, &params, &endpoint_); status != UCS_OK)
+      return failure("ucp_ep_create", status);
     return {};
   }
 
@@ -105,7 +116,8 @@ class UcxLink final : public Link {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(kPatience_s);
     ucs_status_t status = UCS_INPROGRESS;
     unsigned idle = 0;
-    for (unsigned turns = 0; (status = ucp_request_check_status(request)) == UCS_INPROGRESS; ++turns) {
+    for (unsigned turns = 0; (status = ucp_request_check_status(request)) == UCS_INPROGRESS;
+         ++turns) {
       idle = ucp_worker_progress(worker_) != 0 ? 0 : idle + 1;
       // The other side may need this very core.
       if (idle % kTurnsAlone == kTurnsAlone - 1) sched_yield();
@@ -142,7 +154,9 @@ Result<std::unique_ptr<Link>> make_ucx(Link& control) {
 namespace swell::topo {
 
 bool has_ucx() noexcept { return false; }
-Result<std::unique_ptr<Link>> make_ucx(Link&) { return Error("this swell was built without UCX; give --method tcp, or build it with libucx-dev"); }
+Result<std::unique_ptr<Link>> make_ucx(Link&) {
+  return Error("this swell was built without UCX; give --method tcp, or build it with libucx-dev");
+}
 
 }  // namespace swell::topo
 

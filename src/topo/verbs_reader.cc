@@ -61,18 +61,26 @@ void read_verbs(Machine& machine) {
     if (!context || ibv_query_device(context.get(), &device) != 0) continue;
     for (int number_of = 1; number_of <= device.phys_port_cnt; ++number_of) {
       ibv_port_attr attributes{};
-      if (ibv_query_port(context.get(), static_cast<std::uint8_t>(number_of), &attributes) != 0 || attributes.state != IBV_PORT_ACTIVE) continue;
+      if (ibv_query_port(context.get(), static_cast<std::uint8_t>(number_of), &attributes) != 0 ||
+          attributes.state != IBV_PORT_ACTIVE)
+        continue;
       const std::string name = ibv_get_device_name(devices.get()[i]);
-      const auto found = std::find_if(machine.ports.begin(), machine.ports.end(),
-                                      [&](const Port& port) { return port.is.device == name && port.is.port == number_of; });
+      const auto found = std::find_if(
+          machine.ports.begin(), machine.ports.end(),
+          [&](const Port& port) { return port.is.device == name && port.is.port == number_of; });
       Port& port = found != machine.ports.end() ? *found : machine.ports.emplace_back();
       port.is.device = name;
       port.is.port = number_of;
-      if (port.is.bytes_per_s <= 0) port.is.bytes_per_s = lane_gbit(attributes.active_speed) * lanes(attributes.active_width) * 1e9 / 8;
+      if (port.is.bytes_per_s <= 0)
+        port.is.bytes_per_s =
+            lane_gbit(attributes.active_speed) * lanes(attributes.active_width) * 1e9 / 8;
       if (port.is.layer == cluster::LinkLayer::unknown)
-        port.is.layer = attributes.link_layer == IBV_LINK_LAYER_ETHERNET ? cluster::LinkLayer::ethernet : cluster::LinkLayer::infiniband;
+        port.is.layer = attributes.link_layer == IBV_LINK_LAYER_ETHERNET
+                            ? cluster::LinkLayer::ethernet
+                            : cluster::LinkLayer::infiniband;
       ibv_gid gid{};
-      if (port.is.guid == 0 && ibv_query_gid(context.get(), static_cast<std::uint8_t>(number_of), 0, &gid) == 0) {
+      if (port.is.guid == 0 &&
+          ibv_query_gid(context.get(), static_cast<std::uint8_t>(number_of), 0, &gid) == 0) {
         port.is.subnet_prefix = number(gid.raw);
         port.is.guid = number(gid.raw + 8);
       }

@@ -14,11 +14,11 @@ struct Job {
   std::uint32_t id = 0;
   double submitted_s = 0, started_s = -1;
   bool ended = false;
-  std::vector<int> on;      ///< nodes, from 0
+  std::vector<int> on;  ///< nodes, from 0
 };
 
-/// Jobs of 1 to 8 nodes, small ones more often, as training queues have them; one in four takes half of
-/// each node. They arrive so that `load` of all nodes is asked for on average.
+/// Jobs of 1 to 8 nodes, small ones more often, as training queues have them; one in four takes
+/// half of each node. They arrive so that `load` of all nodes is asked for on average.
 std::vector<Job> stream(unsigned seed, int count, int nodes, double load, double seconds);
 
 using Layout = std::vector<std::string>;  ///< the rack of each node

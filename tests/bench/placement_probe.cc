@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The job stream of tests/bench/placement, over Slurm's public API: allocations without processes, which are seen
-// to start where slurmctld puts them.
+// The job stream of tests/bench/placement, over Slurm's public API: allocations without processes,
+// which are seen to start where slurmctld puts them.
 //
 //   placement_probe HOW SEED JOBS NODES LOAD SECONDS LAYOUT...
 //
-// HOW: `arrive`: jobs arrive by themselves, wait in Slurm's queue, and hold nodes for fixed times of the clock.
-// `fill`: the next job is submitted whenever that brings the share in use nearer to LOAD, else the job that ends
-// first is ended. Its clock is counted and not waited for, so that neither the second between two passes of
-// slurmctld's scheduler nor the speed of this host changes which jobs run side by side.
-// LAYOUT: which rack node1, node2, ... stands in, as "a,a,b,b"
+// HOW: `arrive`: jobs arrive by themselves, wait in Slurm's queue, and hold nodes for fixed times
+// of the clock. `fill`: the next job is submitted whenever that brings the share in use nearer to
+// LOAD, else the job that ends first is ended. Its clock is counted and not waited for, so that
+// neither the second between two passes of slurmctld's scheduler nor the speed of this host changes
+// which jobs run side by side. LAYOUT: which rack node1, node2, ... stands in, as "a,a,b,b"
 //
-// prints: delay_s (mean from submission to start), busy (mean share of GPUs in use once a tenth of the jobs has come
-// and until the last has), least (mean switches of the jobs of several nodes that no placement could go below, were the
-// cluster empty), and for each layout the mean switches that they stand under
+// prints: delay_s (mean from submission to start), busy (mean share of GPUs in use once a tenth of
+// the jobs has come and until the last has), least (mean switches of the jobs of several nodes that
+// no placement could go below, were the cluster empty), and for each layout the mean switches that
+// they stand under
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -48,17 +49,20 @@ constexpr auto look_again = std::chrono::milliseconds(15);
 
 std::vector<int> expand(const char* list) {
   std::vector<int> nodes;
-  for (const std::string& host : slurm::expand_hosts(list)) nodes.push_back(std::atoi(host.c_str() + 4) - 1);
+  for (const std::string& host : slurm::expand_hosts(list))
+    nodes.push_back(std::atoi(host.c_str() + 4) - 1);
   return nodes;
 }
 
 /// @return whether it was accepted; `immediate`: whether it runs.
 bool submit(Job& job, bool immediate) {
-  Request request("placement", job.nodes, job.gpus, immediate ? 10 : 1);  // the counted clock may be slower than the host's
+  Request request("placement", job.nodes, job.gpus,
+                  immediate ? 10 : 1);  // the counted clock may be slower than the host's
   request.description.immediate = immediate ? 1 : 0;
   const Allocation made = request.allocate();
   if (made.id == 0) {
-    if (immediate && (errno == ESLURM_NODES_BUSY || errno == ESLURM_CAN_NOT_START_IMMEDIATELY)) return false;
+    if (immediate && (errno == ESLURM_NODES_BUSY || errno == ESLURM_CAN_NOT_START_IMMEDIATELY))
+      return false;
     die("slurm_allocate_resources");
   }
   job.id = made.id;
@@ -74,7 +78,9 @@ void look(std::map<std::uint32_t, Job*>& waiting, double now) {
     const job_info_t& info = message->job_array[i];
     const std::uint32_t id = slurm::job_id_of(info);
     const auto found = waiting.find(id);
-    if (found == waiting.end() || (info.job_state & JOB_STATE_BASE) != JOB_RUNNING || info.nodes == nullptr) continue;
+    if (found == waiting.end() || (info.job_state & JOB_STATE_BASE) != JOB_RUNNING ||
+        info.nodes == nullptr)
+      continue;
     found->second->started_s = now;
     found->second->on = expand(info.nodes);
     waiting.erase(found);
@@ -84,7 +90,8 @@ void look(std::map<std::uint32_t, Job*>& waiting, double now) {
 
 double share_of(const Job& job) { return job.nodes * (job.gpus / 8.0); }
 
-/// @return the mean share of GPUs that jobs held, from when a tenth of the jobs had arrived until the last one did.
+/// @return the mean share of GPUs that jobs held, from when a tenth of the jobs had arrived until
+/// the last one did.
 double arrive(std::vector<Job>& jobs, int nodes) {
   std::map<std::uint32_t, Job*> waiting;
   std::size_t next = 0, ended = 0;
@@ -124,7 +131,8 @@ void end(Job& job) {
   for (bool gone = false; !gone; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
     job_info_msg_t* message = nullptr;
     if (slurm::load_job(job.id, &message) != SLURM_SUCCESS) die("slurm_load_job");
-    const std::uint32_t state = message->record_count > 0 ? message->job_array[0].job_state : static_cast<std::uint32_t>(JOB_END);
+    const std::uint32_t state = message->record_count > 0 ? message->job_array[0].job_state
+                                                          : static_cast<std::uint32_t>(JOB_END);
     gone = (state & JOB_STATE_BASE) > JOB_SUSPENDED && (state & JOB_COMPLETING) == 0;
     slurm_free_job_info_msg(message);
   }
@@ -143,9 +151,10 @@ double fill(std::vector<Job>& jobs, int nodes, double load) {
         if (job.submitted_s < 0) job.submitted_s = now;
         if (submit(job, true)) break;
       }
-      const auto first = std::min_element(running.begin(), running.end(), [](const Job* a, const Job* b) {
-        return a->started_s + a->lasts_s < b->started_s + b->lasts_s;
-      });
+      const auto first =
+          std::min_element(running.begin(), running.end(), [](const Job* a, const Job* b) {
+            return a->started_s + a->lasts_s < b->started_s + b->lasts_s;
+          });
       if (first == running.end()) die("a job does not start on an empty cluster");
       const double then = (*first)->started_s + (*first)->lasts_s;
       if (next >= jobs.size() / 10) {
@@ -170,7 +179,8 @@ double fill(std::vector<Job>& jobs, int nodes, double load) {
 int main(int argc, char** argv) {
   const std::string_view how = argc > 1 ? argv[1] : "";
   if (argc < 8 || (how != "arrive" && how != "fill")) {
-    std::fprintf(stderr, "usage: placement_probe arrive|fill SEED JOBS NODES LOAD SECONDS LAYOUT...\n");
+    std::fprintf(stderr,
+                 "usage: placement_probe arrive|fill SEED JOBS NODES LOAD SECONDS LAYOUT...\n");
     return 2;
   }
   slurm_init(nullptr);
@@ -180,16 +190,19 @@ int main(int argc, char** argv) {
   for (int i = 7; i < argc; ++i) {
     layouts.push_back(layout_from(argv[i]));
     if (static_cast<int>(layouts.back().size()) != nodes) {
-      std::fprintf(stderr, "placement_probe: layout %s is of %zu nodes; %d are needed\n", argv[i], layouts.back().size(), nodes);
+      std::fprintf(stderr, "placement_probe: layout %s is of %zu nodes; %d are needed\n", argv[i],
+                   layouts.back().size(), nodes);
       return 2;
     }
   }
 
-  std::vector<Job> jobs = stream(static_cast<unsigned>(std::atoi(argv[2])), std::atoi(argv[3]), nodes, load, std::atof(argv[6]));
+  std::vector<Job> jobs = stream(static_cast<unsigned>(std::atoi(argv[2])), std::atoi(argv[3]),
+                                 nodes, load, std::atof(argv[6]));
   const double busy = how == "fill" ? fill(jobs, nodes, load) : arrive(jobs, nodes);
   double delay = 0;
   for (const Job& job : jobs) delay += job.started_s - job.submitted_s;
-  std::printf("%.4f %.4f %.4f", delay / static_cast<double>(jobs.size()), busy, min_switches(jobs, largest_rack(layouts[0])));
+  std::printf("%.4f %.4f %.4f", delay / static_cast<double>(jobs.size()), busy,
+              min_switches(jobs, largest_rack(layouts[0])));
   for (const Layout& layout : layouts) std::printf(" %.4f", mean_switches(jobs, layout));
   std::printf("\n");
   return 0;

@@ -24,9 +24,13 @@ plan::Layout start_with(const perf::PerformanceModel& perf, int n, int micro_bat
   planner::Clumps gpus;
   int left = n;
   for (int node = 0; left > 0; ++node)
-    for (int g = 0; g < 8 && left > 0; ++g, --left) planner::add_to(gpus, node, 0, plan::GpuMask{1} << g);
+    for (int g = 0; g < 8 && left > 0; ++g, --left)
+      planner::add_to(gpus, node, 0, plan::GpuMask{1} << g);
   planner::Evaluator evaluator(perf, perf.model().global_batch / micro_batches);
-  return planner::best_symmetric(evaluator, gpus, micro_batches, planner::degrees_for(perf.model().heads, evaluator.micro_batch()), {}).layout;
+  return planner::best_symmetric(evaluator, gpus, micro_batches,
+                                 planner::degrees_for(perf.model().heads, evaluator.micro_batch()),
+                                 {})
+      .layout;
 }
 
 /// Time of this thread on its core, so that other programs of a shared machine do not count.
@@ -57,17 +61,20 @@ Timed time_of(const planner::Problem& problem, planner::Incremental::Options opt
 }
 
 void print(const char* what, const Timed& timed) {
-  std::printf("%-36s %9.3f ms %8ld plans %5zu rows %6.2fx\n", what, timed.ms, timed.evaluated, timed.rows, timed.gain);
+  std::printf("%-36s %9.3f ms %8ld plans %5zu rows %6.2fx\n", what, timed.ms, timed.evaluated,
+              timed.rows, timed.gain);
 }
 
-/// The least squares slope of log time over log(N M W / w): at most 1 is no worse than the paper's bound.
+/// The least squares slope of log time over log(N M W / w): at most 1 is no worse than the paper's
+/// bound.
 double slope(const perf::PerformanceModel& perf, const cluster::Cluster& cluster) {
   std::vector<std::pair<double, double>> points;
   for (int n : {16, 32, 64, 128, 256})
     for (int m : {n, 2 * n}) {
       if (n + m > cluster.gpu_count()) continue;
       planner::Problem problem{perf, start_with(perf, n, 16), {}};
-      problem.free = planner::affinity_order(problem.current, planner::unused(problem.current, cluster), cluster);
+      problem.free = planner::affinity_order(problem.current,
+                                             planner::unused(problem.current, cluster), cluster);
       problem.free.resize(static_cast<std::size_t>(m));
       planner::Incremental::Options options;
       options.max_free = m;
@@ -115,7 +122,8 @@ int main() {
   const double fitted = slope(on_large, large);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  std::printf("{\"llama2_13b_16_to_64_ms\":%.3f,\"n64_m960_ms\":%.3f,\"n64_m960_all_ms\":%.3f,\"rss_mb\":%.1f,\"slope\":%.3f}\n",
-              llama.ms, capped.ms, uncapped.ms, static_cast<double>(usage.ru_maxrss) / 1024, fitted);
+  std::printf(
+      "{\"llama2_13b_16_to_64_ms\":%.3f,\"n64_m960_ms\":%.3f,\"n64_m960_all_ms\":%.3f,\"rss_mb\":%.1f,\"slope\":%.3f}\n",
+      llama.ms, capped.ms, uncapped.ms, static_cast<double>(usage.ru_maxrss) / 1024, fitted);
   return 0;
 }

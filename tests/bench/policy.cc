@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How long one decision takes with 1,024 GPUs, on one core: jobs of Suika's Table 1 with profiles of
-// their own fill most of 128 nodes; then one job at a time ends or starts. usage: policy [NAME].
+// How long one decision takes with 1,024 GPUs, on one core: jobs of Suika's Table 1 with profiles
+// of their own fill most of 128 nodes; then one job at a time ends or starts. usage: policy [NAME].
 // Last line: JSON.
 #include <algorithm>
 #include <cstdio>
@@ -33,7 +33,8 @@ void start_one(ClusterView& view, JobId id, std::mt19937& random) {
     job.max_gpus = 1024;
     job.started_s = view.now_s;
     auto coefficients = perf::expected_coefficients(entry.model, *view.machines);
-    for (auto& type : coefficients.types) type.comp_s *= std::uniform_real_distribution<double>(0.9, 1.1)(random);
+    for (auto& type : coefficients.types)
+      type.comp_s *= std::uniform_real_distribution<double>(0.9, 1.1)(random);
     profile(job, entry.model, coefficients, entry.micro_batches);
     return;
   }
@@ -77,7 +78,8 @@ void apply(ClusterView& view, const Decisions& decisions, JobId& next) {
             if (group.node == grant.node) wanted |= group.gpus;
         NodeView& node = view.nodes[static_cast<std::size_t>(grant.node)];
         wanted &= node.free_gpus;
-        while (std::popcount(wanted) < grant.lent.gpus) wanted |= (node.free_gpus & ~wanted) & (~(node.free_gpus & ~wanted) + 1);
+        while (std::popcount(wanted) < grant.lent.gpus)
+          wanted |= (node.free_gpus & ~wanted) & (~(node.free_gpus & ~wanted) + 1);
         node.free_gpus &= ~wanted;
         node.free -= grant.lent;
         job.companions.push_back({next++, grant.node, grant.lent, wanted, false});
@@ -102,7 +104,8 @@ int main(int argc, char** argv) {
   std::vector<double> seconds;
   for (int event = 0; event < 200; ++event) {
     view.now_s += 30;
-    if (event > 0 && event % 2 == 0 && !view.jobs.empty()) end_one(view, random() % view.jobs.size());
+    if (event > 0 && event % 2 == 0 && !view.jobs.empty())
+      end_one(view, random() % view.jobs.size());
     // The next job to start needs a node with up to 8 idle GPUs, which are taken back for it.
     view.queue.clear();
     if (event % 2 == 1) view.queue.push_back(pending(next_job, 1, 8));
@@ -114,8 +117,11 @@ int main(int argc, char** argv) {
   }
   std::printf("first decision, nothing remembered: %.3f s\n", seconds.front());
   std::sort(seconds.begin(), seconds.end());
-  const auto at = [&](double share) { return seconds[static_cast<std::size_t>(share * static_cast<double>(seconds.size() - 1))]; };
-  std::printf("{\"bench\": \"policy\", \"policy\": \"%s\", \"gpus\": 1024, \"jobs\": %zu, \"p50_s\": %.4f, \"p90_s\": %.4f, \"p99_s\": %.4f, \"max_s\": %.4f}\n",
-              name, view.jobs.size(), at(0.5), at(0.9), at(0.99), seconds.back());
+  const auto at = [&](double share) {
+    return seconds[static_cast<std::size_t>(share * static_cast<double>(seconds.size() - 1))];
+  };
+  std::printf(
+      "{\"bench\": \"policy\", \"policy\": \"%s\", \"gpus\": 1024, \"jobs\": %zu, \"p50_s\": %.4f, \"p90_s\": %.4f, \"p99_s\": %.4f, \"max_s\": %.4f}\n",
+      name, view.jobs.size(), at(0.5), at(0.9), at(0.99), seconds.back());
   return 0;
 }

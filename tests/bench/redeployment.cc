@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Predicted against measured redeployments: Tenplex's times for device-to-device moves, as a CSV of
 // system,hardware,model,change,seconds,source with changes like "DP (4 2 1)->(4 2 2)" (TP, PP, DP).
-// They leave out restarting the training, so that what is compared is how much longer a larger model
-// takes than the smallest.
-// usage: redeployment FILE. Last line: JSON.
+// They leave out restarting the training, so that what is compared is how much longer a larger
+// model takes than the smallest. usage: redeployment FILE. Last line: JSON.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -37,7 +36,8 @@ plan::Layout layout_of(const Degrees& degrees, int layers) {
   int gpu = 0;
   for (int i = 0; i < degrees.pp; ++i) {
     plan::StageLayout stage{layers / degrees.pp, degrees.tp, {}};
-    // A TP group of 8 spans two machines there; here a group is one node's, so that half stands for it.
+    // A TP group of 8 spans two machines there; here a group is one node's, so that half stands for
+    // it.
     const int on_node = std::min(degrees.tp, 4);
     for (int j = 0; j < degrees.dp; ++j, gpu += degrees.tp)
       stage.groups.push_back({gpu / 4 % 4, 0, 1, ((plan::GpuMask{1} << on_node) - 1) << (gpu % 4)});
@@ -74,20 +74,24 @@ int main(int argc, char** argv) {
     char kind[8] = "";
     double billions = 0;
     if (system != "Tenplex" || std::sscanf(name.c_str(), "GPT-3 %lfB", &billions) != 1 ||
-        std::sscanf(change.c_str(), "%7s (%d %d %d)->(%d %d %d)", kind, &a.tp, &a.pp, &a.dp, &b.tp, &b.pp, &b.dp) != 7)
+        std::sscanf(change.c_str(), "%7s (%d %d %d)->(%d %d %d)", kind, &a.tp, &a.pp, &a.dp, &b.tp,
+                    &b.pp, &b.dp) != 7)
       continue;
     if (b.tp > 4) continue;  // a TP group over two machines is no layout of ours
     models::Model model;
     model.layers = 32;
     perf::Coefficients coefficients;
-    coefficients.param_optim_bytes = billions * 1e9 * 16 / model.layers;  // Adam, half precision: 16 bytes a parameter
+    coefficients.param_optim_bytes =
+        billions * 1e9 * 16 / model.layers;  // Adam, half precision: 16 bytes a parameter
     const auto cost = redeploy::cost_of(redeploy::Method::device_to_device, coefficients,
-                                                layout_of(a, 32), layout_of(b, 32), cluster);
+                                        layout_of(a, 32), layout_of(b, 32), cluster);
     const double measured = std::stod(seconds);
     const auto [first, is_first] = smallest.try_emplace(change, measured, cost.pause_s);
     if (is_first) continue;
-    const double more = measured - first->second.first, predicted = cost.pause_s - first->second.second;
-    std::printf("%-12s %-24s measured %5.1f s more, predicted %5.1f s more\n", name.c_str(), change.c_str(), more, predicted);
+    const double more = measured - first->second.first,
+                 predicted = cost.pause_s - first->second.second;
+    std::printf("%-12s %-24s measured %5.1f s more, predicted %5.1f s more\n", name.c_str(),
+                change.c_str(), more, predicted);
     errors.push_back(std::abs(predicted - more) / measured);
   }
   if (errors.empty()) {
@@ -96,7 +100,9 @@ int main(int argc, char** argv) {
   }
   double sum = 0;
   for (double error : errors) sum += error;
-  std::printf("{\"bench\": \"redeployment\", \"rows\": %zu, \"mean_error\": %.3f, \"worst_error\": %.3f}\n", errors.size(),
-              sum / static_cast<double>(errors.size()), *std::max_element(errors.begin(), errors.end()));
+  std::printf(
+      "{\"bench\": \"redeployment\", \"rows\": %zu, \"mean_error\": %.3f, \"worst_error\": %.3f}\n",
+      errors.size(), sum / static_cast<double>(errors.size()),
+      *std::max_element(errors.begin(), errors.end()));
   return 0;
 }

@@ -17,13 +17,14 @@ struct Allocation {
   std::string nodes;     ///< those of an allocation that runs, as a host list
 };
 
-/// A request for `gpus` GPUs on each of `nodes` nodes, over Slurm's public API. More may be set in `description`; the
-/// texts that it points at live here.
+/// A request for `gpus` GPUs on each of `nodes` nodes, over Slurm's public API. More may be set in
+/// `description`; the texts that it points at live here.
 class Request {
  public:
   job_desc_msg_t description;
 
-  Request(std::string name, int nodes, int gpus, unsigned minutes) : name_(std::move(name)), gpus_("gres:gpu:" + std::to_string(gpus)) {
+  Request(std::string name, int nodes, int gpus, unsigned minutes)
+      : name_(std::move(name)), gpus_("gres:gpu:" + std::to_string(gpus)) {
     gethostname(host_, sizeof host_ - 1);
     slurm_init_job_desc_msg(&description);
     description.name = name_.data();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The requests of tests/bench/select, over Slurm's public API, the same whatever select plugin runs:
+// The requests of tests/bench/select, over Slurm's public API, the same whatever select plugin
+// runs:
 //
 //   select_probe SEED REQUESTS NODES
 //
-// Each request is an immediate allocation of 1 to 32 whole nodes, or one too large, or the question when such a
-// job could start. Nothing is given back: up to 85 % of the nodes are taken, and from then on only the other two
-// kinds of requests come.
+// Each request is an immediate allocation of 1 to 32 whole nodes, or one too large, or the question
+// when such a job could start. Nothing is given back: up to 85 % of the nodes are taken, and from
+// then on only the other two kinds of requests come.
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -52,7 +53,9 @@ int main(int argc, char** argv) {
     const bool is_full = used + size > nodes * 85 / 100;
     switch (random() % 4) {
       case 0: ask_when(size); break;
-      case 1: allocate(nodes - used + 1), ++refused; break;  // too many: every node is looked at, and it cannot start
+      case 1:
+        allocate(nodes - used + 1), ++refused;
+        break;  // too many: every node is looked at, and it cannot start
       default:
         if (is_full) {
           ask_when(size);

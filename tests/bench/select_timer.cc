@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A select plugin for tests/bench/select: stands in front of Swell's, `swell.so` in its own folder, and asks
-// `cons_tres.so` there as well, the one that Swell's forwards to. Each select_p_job_test() is answered by both, in
-// random order, from the same state of slurmctld; `times` has the mode, the result, and the nanoseconds of cons_tres
-// and of Swell. The thread's own time: whatever else the host does while it waits is left out. Swell's answer
-// counts.
+// A select plugin for tests/bench/select: stands in front of Swell's, `swell.so` in its own folder,
+// and asks `cons_tres.so` there as well, the one that Swell's forwards to. Each select_p_job_test()
+// is answered by both, in random order, from the same state of slurmctld; `times` has the mode, the
+// result, and the nanoseconds of cons_tres and of Swell. The thread's own time: whatever else the
+// host does while it waits is left out. Swell's answer counts.
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
@@ -22,7 +22,8 @@
 namespace {
 
 using swell::select::Bitmap;
-using JobTest = int (*)(void*, Bitmap*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t, void*, void**, void*, void*);
+using JobTest = int (*)(void*, Bitmap*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t,
+                        void*, void**, void*, void*);
 JobTest cons_tres_job_test = nullptr, swell_job_test = nullptr;
 int (*swell_init)() = nullptr;
 int (*swell_fini)() = nullptr;
@@ -60,9 +61,11 @@ EXPORT int init(void) noexcept {
   swell_fini = reinterpret_cast<int (*)()>(dlsym(swell, "fini"));
   swell::select::forward_to(swell);
   if (const int made = swell_init(); made != SLURM_SUCCESS) return made;
-  if (dlsym(RTLD_DEFAULT, "idle_node_bitmap") == nullptr) return SLURM_SUCCESS;  // a client, not slurmctld
+  if (dlsym(RTLD_DEFAULT, "idle_node_bitmap") == nullptr)
+    return SLURM_SUCCESS;  // a client, not slurmctld
   // The very one that Swell has loaded: with a state of its own it would not know the jobs.
-  void* const cons_tres = dlopen((folder + "/cons_tres.so").c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+  void* const cons_tres =
+      dlopen((folder + "/cons_tres.so").c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
   if (cons_tres == nullptr || bitmaps.look_up() != nullptr) return SLURM_ERROR;
   cons_tres_job_test = reinterpret_cast<JobTest>(dlsym(cons_tres, "select_p_job_test"));
   times = std::fopen((folder + "/times").c_str(), "a");
@@ -75,15 +78,19 @@ EXPORT int fini(void) noexcept {
   return swell_fini != nullptr ? swell_fini() : SLURM_SUCCESS;
 }
 
-EXPORT int select_p_job_test(void* job, Bitmap* nodes, std::uint32_t min, std::uint32_t max, std::uint32_t wanted, std::uint16_t mode,
-                             void* candidates, void** to_preempt, void* exclusions, void* will_run) noexcept {
-  if (times == nullptr) return swell_job_test(job, nodes, min, max, wanted, mode, candidates, to_preempt, exclusions, will_run);
+EXPORT int select_p_job_test(void* job, Bitmap* nodes, std::uint32_t min, std::uint32_t max,
+                             std::uint32_t wanted, std::uint16_t mode, void* candidates,
+                             void** to_preempt, void* exclusions, void* will_run) noexcept {
+  if (times == nullptr)
+    return swell_job_test(job, nodes, min, max, wanted, mode, candidates, to_preempt, exclusions,
+                          will_run);
   Bitmap* asked = bitmaps.copy(nodes);
   int result = SLURM_ERROR;
   const auto time = [&](JobTest job_test) {
     bitmaps.assign(nodes, asked);
     const long long begin = own_time_ns();
-    result = job_test(job, nodes, min, max, wanted, mode, candidates, to_preempt, exclusions, will_run);
+    result =
+        job_test(job, nodes, min, max, wanted, mode, candidates, to_preempt, exclusions, will_run);
     return own_time_ns() - begin;
   };
   long long alone = 0, through = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One policy over 24 hours of a cluster of 1,024 GPUs, on one core: how long decisions and the whole simulation
-// take. Arguments: the policy (marginal-benefit), a trace as swell sim reads it (none: made-up jobs at
-// a load of 0.8), NODESxGPUS-TYPE. Last line: JSON.
+// One policy over 24 hours of a cluster of 1,024 GPUs, on one core: how long decisions and the
+// whole simulation take. Arguments: the policy (marginal-benefit), a trace as swell sim reads it
+// (none: made-up jobs at a load of 0.8), NODESxGPUS-TYPE. Last line: JSON.
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
   if (!cluster) return fail(cluster.error());
   experiment.cluster = std::make_shared<cluster::Cluster>(std::move(*cluster));
   experiment.generator.hours = 24;
-  experiment.generator.jobs_per_hour = 0.0625 * experiment.cluster->gpu_count();  // as the sampled Philly trace
+  experiment.generator.jobs_per_hour =
+      0.0625 * experiment.cluster->gpu_count();  // as the sampled Philly trace
   if (argc > 2) {
     std::ifstream in(argv[2]);
     const std::string text(std::istreambuf_iterator<char>(in), {});
@@ -49,11 +50,14 @@ int main(int argc, char** argv) {
   const double took = cpu_s() - begin;
   const sim::Metrics& one = results->metrics.front();
   const sim::Outcome& outcome = results->outcomes.front().front();
-  std::printf("%s: %d jobs on %d GPUs, %ld events, %d decisions, %d refused\n", experiment.policies.front().c_str(), results->jobs,
-              outcome.gpus, outcome.events, one.decisions, outcome.refused);
-  std::printf("{\"policy\":\"%s\",\"gpus\":%d,\"jobs\":%d,\"decisions\":%d,\"decision_s\":{\"p50\":%.6f,\"p90\":%.6f,\"p99\":%.6f,\"max\":%.6f},"
-              "\"cpu_s\":%.2f,\"wall_s\":%.2f,\"avg_jct_s\":%.1f}\n",
-              experiment.policies.front().c_str(), outcome.gpus, results->jobs, one.decisions, one.decision_p50_s, one.decision_p90_s,
-              one.decision_p99_s, one.decision_max_s, took, results->wall_s, one.avg_jct_s.mean);
+  std::printf("%s: %d jobs on %d GPUs, %ld events, %d decisions, %d refused\n",
+              experiment.policies.front().c_str(), results->jobs, outcome.gpus, outcome.events,
+              one.decisions, outcome.refused);
+  std::printf(
+      "{\"policy\":\"%s\",\"gpus\":%d,\"jobs\":%d,\"decisions\":%d,\"decision_s\":{\"p50\":%.6f,\"p90\":%.6f,\"p99\":%.6f,\"max\":%.6f},"
+      "\"cpu_s\":%.2f,\"wall_s\":%.2f,\"avg_jct_s\":%.1f}\n",
+      experiment.policies.front().c_str(), outcome.gpus, results->jobs, one.decisions,
+      one.decision_p50_s, one.decision_p90_s, one.decision_p99_s, one.decision_max_s, took,
+      results->wall_s, one.avg_jct_s.mean);
   return 0;
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The load and the measurements of tests/bench/slurmctld, over Slurm's public API: no client process
-// is started for a sample, so that what is timed is slurmctld.
+// The load and the measurements of tests/bench/slurmctld, over Slurm's public API: no client
+// process is started for a sample, so that what is timed is slurmctld.
 //
-//   slurmctld_probe fill NODES FIRST RUNNING PENDING   allocations that hold GPUs, from node FIRST + 1
+//   slurmctld_probe fill NODES FIRST RUNNING PENDING   allocations that hold GPUs, from node FIRST
+//   + 1
 //                                          on and round again, and jobs that cannot start
 //   slurmctld_probe load SECONDS [FOLDER]  the same mix of requests whatever scheduler runs; with
-//                                          FOLDER, each request's time is appended to FOLDER/KIND, in us,
-//                                          and sdiag's cycles to FOLDER/{main,backfill}_cycle
+//                                          FOLDER, each request's time is appended to FOLDER/KIND,
+//                                          in us, and sdiag's cycles to
+//                                          FOLDER/{main,backfill}_cycle
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -43,7 +45,8 @@ using Clock = std::chrono::steady_clock;
 
 /// A job of this benchmark; the texts that it sets must outlive it.
 struct Job : swell::bench::Request {
-  std::string node, script = "#!/bin/sh\nsleep 1\n", output = "/dev/null", path = "PATH=/usr/bin:/bin";
+  std::string node, script = "#!/bin/sh\nsleep 1\n", output = "/dev/null",
+                    path = "PATH=/usr/bin:/bin";
   char* environment[2] = {};
 
   using Request::Request;
@@ -60,7 +63,8 @@ struct Job : swell::bench::Request {
     description.script = script.data();
     description.std_out = description.std_err = output.data();
     submit_response_msg_t* response = nullptr;
-    if (slurm_submit_batch_job(&description, &response) != SLURM_SUCCESS) die("slurm_submit_batch_job");
+    if (slurm_submit_batch_job(&description, &response) != SLURM_SUCCESS)
+      die("slurm_submit_batch_job");
     const std::uint32_t id = slurm::job_id_of(*response);
     slurm_free_submit_response_response_msg(response);
     return id;
@@ -73,7 +77,9 @@ void fill(int nodes, int first, int running, int pending) {
     Job("running", 1, 4, 1440).allocate_on("node" + std::to_string(i % nodes + 1));
   constexpr int sizes[] = {1, 2, 4, 1, 8, 2, 16, 1, 32, 64};
   for (int i = 0; i < pending; ++i)
-    Job("pending", std::min(sizes[i % std::size(sizes)], nodes), 8, static_cast<unsigned>(30 + 37 * i % 690)).submit();
+    Job("pending", std::min(sizes[i % std::size(sizes)], nodes), 8,
+        static_cast<unsigned>(30 + 37 * i % 690))
+        .submit();
 }
 
 /// Times of requests, kept by kind.
@@ -116,14 +122,15 @@ void list_nodes() {
 
 std::uint32_t first_job() {
   job_info_msg_t* message = nullptr;
-  if (slurm_load_jobs(0, &message, SHOW_ALL) != SLURM_SUCCESS || message->record_count == 0) die("slurm_load_jobs");
+  if (slurm_load_jobs(0, &message, SHOW_ALL) != SLURM_SUCCESS || message->record_count == 0)
+    die("slurm_load_jobs");
   const std::uint32_t id = slurm::job_id_of(message->job_array[0]);
   slurm_free_job_info_msg(message);
   return id;
 }
 
-/// sdiag's last cycles, each taken down once: their median stands more than their mean does when the
-/// host has other work too. Cycles shorter than the pause between two looks may be missed.
+/// sdiag's last cycles, each taken down once: their median stands more than their mean does when
+/// the host has other work too. Cycles shorter than the pause between two looks may be missed.
 class Cycles {
  public:
   void look() {
@@ -156,9 +163,9 @@ class Cycles {
   } main_, backfill_;
 };
 
-/// 100 small requests a second; the whole queue, all nodes, a submission and a cancellation four times,
-/// in a new order each time: a fixed one would beat with the controller's own rhythm, which follows
-/// submissions.
+/// 100 small requests a second; the whole queue, all nodes, a submission and a cancellation four
+/// times, in a new order each time: a fixed one would beat with the controller's own rhythm, which
+/// follows submissions.
 void load(double seconds, const std::string& folder) {
   const std::uint32_t job = first_job();
   Times times;
@@ -181,7 +188,8 @@ void load(double seconds, const std::string& folder) {
   std::minstd_rand random(1);
   const auto begin = Clock::now();
   auto next = begin;
-  for (std::size_t tick = 0; Clock::now() - begin < std::chrono::duration<double>(seconds); ++tick) {
+  for (std::size_t tick = 0; Clock::now() - begin < std::chrono::duration<double>(seconds);
+       ++tick) {
     if (tick % ticks == 0) std::shuffle(order.begin(), order.end(), random);
     times.time("show_job", [&] { show_job(job); });
     if (order[tick % ticks] < requests.size()) requests[order[tick % ticks]]();
@@ -203,7 +211,9 @@ int main(int argc, char** argv) {
     fill(std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]));
   else if (command == "load" && argc >= 3) load(std::atof(argv[2]), argc > 3 ? argv[3] : "");
   else {
-    std::fprintf(stderr, "usage: slurmctld_probe fill NODES FIRST RUNNING PENDING | load SECONDS [FOLDER]\n");
+    std::fprintf(
+        stderr,
+        "usage: slurmctld_probe fill NODES FIRST RUNNING PENDING | load SECONDS [FOLDER]\n");
     return 2;
   }
   return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Any submission, as lines MEMBER=VALUE that change what swellrun submits on a grant (or, behind a line "other", an empty
-// submission): nobody gets more than the grant, or to the companions' place without one, and no number overflows.
+// Any submission, as lines MEMBER=VALUE that change what swellrun submits on a grant (or, behind a
+// line "other", an empty submission): nobody gets more than the grant, or to the companions' place
+// without one, and no number overflows.
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
@@ -78,29 +79,43 @@ void change_more(Request& request, std::string_view name, std::string_view value
 template <typename Request>
 bool asks_for_more(const Request& request, const swell::control::Offer& offer) {
   bool more = false;
-  if constexpr (requires { request.beyond_an_offer; }) more = more || !request.beyond_an_offer.empty();
-  if constexpr (requires { request.min_cpus_per_node; }) more = more || request.min_cpus_per_node > offer.cpus;
+  if constexpr (requires { request.beyond_an_offer; })
+    more = more || !request.beyond_an_offer.empty();
+  if constexpr (requires { request.min_cpus_per_node; })
+    more = more || request.min_cpus_per_node > offer.cpus;
   if constexpr (requires { request.all_memory; }) more = more || request.all_memory;
   return more;
 }
 
 void change(SubmitRequest& request, std::string_view name, std::string_view value) {
   if (name == "other") request = {};
-  for (auto [key, member] : {std::pair{"name", &request.name}, {"comment", &request.comment}, {"admin_comment", &request.admin_comment},
-                             {"partition", &request.partition}, {"account", &request.account}, {"qos", &request.qos},
-                             {"required_nodes", &request.required_nodes}, {"tres_per_node", &request.tres_per_node},
-                             {"tres_per_job", &request.tres_per_job}, {"tres_per_task", &request.tres_per_task},
+  for (auto [key, member] : {std::pair{"name", &request.name},
+                             {"comment", &request.comment},
+                             {"admin_comment", &request.admin_comment},
+                             {"partition", &request.partition},
+                             {"account", &request.account},
+                             {"qos", &request.qos},
+                             {"required_nodes", &request.required_nodes},
+                             {"tres_per_node", &request.tres_per_node},
+                             {"tres_per_job", &request.tres_per_job},
+                             {"tres_per_task", &request.tres_per_task},
                              {"tres_per_socket", &request.tres_per_socket}})
     if (name == key) *member = value;
-  for (auto [key, member] : {std::pair{"min_nodes", &request.min_nodes}, {"max_nodes", &request.max_nodes}, {"tasks", &request.tasks},
-                             {"sockets_per_node", &request.sockets_per_node}, {"min_cpus", &request.min_cpus},
+  for (auto [key, member] : {std::pair{"min_nodes", &request.min_nodes},
+                             {"max_nodes", &request.max_nodes},
+                             {"tasks", &request.tasks},
+                             {"sockets_per_node", &request.sockets_per_node},
+                             {"min_cpus", &request.min_cpus},
                              {"cpus_per_task", &request.cpus_per_task}})
     if (name == key) set(*member, value);
   for (auto [key, member] : {std::pair{"memory_mib_per_node", &request.memory_mib_per_node},
-                             {"memory_mib_per_cpu", &request.memory_mib_per_cpu}, {"time_limit_min", &request.time_limit_min}})
+                             {"memory_mib_per_cpu", &request.memory_mib_per_cpu},
+                             {"time_limit_min", &request.time_limit_min}})
     if (name == key) set(*member, value);
   for (auto [key, member] : {std::pair{"immediate", &request.immediate},
-                             {"has_script", &request.has_script}, {"is_array", &request.is_array}, {"is_het_component", &request.is_het_component}})
+                             {"has_script", &request.has_script},
+                             {"is_array", &request.is_array},
+                             {"is_het_component", &request.is_het_component}})
     if (name == key) *member = value == "1";
   change_more(request, name, value);
   if (name == "uid") set(request.uid, value);
@@ -121,17 +136,22 @@ SubmitRequest request_of(std::string_view text) {
 /// GPUs that it could get in all, however it asks for them.
 std::int64_t gpus_of(const SubmitRequest& request) {
   std::int64_t sum = 0;
-  for (const std::string* list : {&request.tres_per_node, &request.tres_per_job, &request.tres_per_task, &request.tres_per_socket})
+  for (const std::string* list : {&request.tres_per_node, &request.tres_per_job,
+                                  &request.tres_per_task, &request.tres_per_socket})
     for (const auto& each : swell::slurm_text::parse_gpus(*list)) sum += each.count;
   return sum * std::max<std::int64_t>({request.min_nodes, request.max_nodes, 1});
 }
 
 void within_the_grant(const SubmitRequest& request) {
   const swell::control::Offer offer = grant().offer;
-  check(request.uid == grant().uid && request.comment == "swell-grant=n1" && request.name == offer.name);
-  check(gpus_of(request) == offer.gpus && swell::slurm_text::sum_gpus(request.tres_per_node).type == offer.gpu_type);
-  check(request.required_nodes == offer.node && request.partition == offer.partition && request.account == offer.account);
-  check(std::int64_t{std::max(request.tasks, 1)} * std::max(request.cpus_per_task, 1) <= offer.cpus);
+  check(request.uid == grant().uid && request.comment == "swell-grant=n1" &&
+        request.name == offer.name);
+  check(gpus_of(request) == offer.gpus &&
+        swell::slurm_text::sum_gpus(request.tres_per_node).type == offer.gpu_type);
+  check(request.required_nodes == offer.node && request.partition == offer.partition &&
+        request.account == offer.account);
+  check(std::int64_t{std::max(request.tasks, 1)} * std::max(request.cpus_per_task, 1) <=
+        offer.cpus);
   check(request.min_cpus <= offer.cpus && !asks_for_more(request, offer));
   check(request.memory_mib_per_cpu == 0 && request.memory_mib_per_node <= offer.memory_mib);
   check(request.time_limit_min > 0 && request.time_limit_min <= offer.time_limit_min);
@@ -139,7 +159,8 @@ void within_the_grant(const SubmitRequest& request) {
 }
 
 std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
@@ -164,9 +185,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   check(admission->qos.empty() && admission->partition.empty());
-  check(!request.comment.starts_with("swell-grant=") && ("," + lower(request.qos) + ",").find("," + place.qos + ",") == std::string::npos);
-  const auto tag = swell::control::Tag::find(admission->admin_comment.value_or(request.admin_comment));
-  check(!tag || (request.elastic && tag->get("parent").empty() && tag->number("basic") == basic_gpus_of(request)));
+  check(!request.comment.starts_with("swell-grant=") &&
+        ("," + lower(request.qos) + ",").find("," + place.qos + ",") == std::string::npos);
+  const auto tag =
+      swell::control::Tag::find(admission->admin_comment.value_or(request.admin_comment));
+  check(!tag || (request.elastic && tag->get("parent").empty() &&
+                 tag->number("basic") == basic_gpus_of(request)));
   check(!request.elastic || (tag && basic_gpus_of(request) >= 1));
   return 0;
 }

@@ -15,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const auto cluster = support::mixed_nodes(2, 2);
   const auto read = swell::perf::coefficients_from_json(*json, cluster);
   if (!read) return 0;
-  if (!swell::perf::coefficients_from_json(swell::perf::to_json(*read, cluster), cluster)) std::abort();
+  if (!swell::perf::coefficients_from_json(swell::perf::to_json(*read, cluster), cluster))
+    std::abort();
   return 0;
 }

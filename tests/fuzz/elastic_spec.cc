@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Any text as the value of --elastic: what is accepted reads back from its own text, stands in a tag unchanged, and
-// never lets a job have less than its basic demand.
+// Any text as the value of --elastic: what is accepted reads back from its own text, stands in a
+// tag unchanged, and never lets a job have less than its basic demand.
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!again || !(*again == *spec) || again->text() != spec->text()) std::abort();
   const auto tag = Tag::find(Tag{{"elastic", spec->text()}}.text());
   if (!tag || tag->get("elastic") != spec->text()) std::abort();
-  for (const int basic : {std::numeric_limits<int>::min(), -1, 0, 1, 2, 7, 64, 1'000'000, std::numeric_limits<int>::max()}) {
+  for (const int basic : {std::numeric_limits<int>::min(), -1, 0, 1, 2, 7, 64, 1'000'000,
+                          std::numeric_limits<int>::max()}) {
     const bool good = spec->check_basic(basic).ok();
     if (good && basic < 1) std::abort();
     if (good && spec->max_total(basic) < basic) std::abort();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Any text as a GRES list, a TRES list and an array expression: counts stay in range however many entries there are,
-// and what is read is written and reads back the same.
+// Any text as a GRES list, a TRES list and an array expression: counts stay in range however many
+// entries there are, and what is read is written and reads back the same.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -25,7 +25,8 @@ void sums(const std::string& list) {
     check(each.count >= 0 && each.count <= sum.count);
     in_all += each.count;
   }
-  check(sum.count == std::min<std::int64_t>(in_all, sum.count) && (in_all > 1'000'000 || sum.count == in_all));
+  check(sum.count == std::min<std::int64_t>(in_all, sum.count) &&
+        (in_all > 1'000'000 || sum.count == in_all));
 }
 
 }  // namespace
@@ -36,12 +37,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto entries = parse_gpus(text);
   std::string written;
   for (const GpuRequest& each : entries)
-    written += fmt::format("{}gpu{}{}:{}{}", written.empty() ? "" : ",", each.type.empty() ? "" : ":", each.type, each.count,
+    written += fmt::format("{}gpu{}{}:{}{}", written.empty() ? "" : ",",
+                           each.type.empty() ? "" : ":", each.type, each.count,
                            each.indices.empty() ? "" : "(IDX:" + each.indices + ")");
-  // Brackets that do not match make one entry of several: such text is read, but not written the same.
-  const auto has_bracket = [](const std::string& part) { return part.find_first_of("()[]") != std::string::npos; };
-  if (std::none_of(entries.begin(), entries.end(),
-                   [&](const GpuRequest& each) { return has_bracket(each.type) || has_bracket(each.indices); }))
+  // Brackets that do not match make one entry of several: such text is read, but not written the
+  // same.
+  const auto has_bracket = [](const std::string& part) {
+    return part.find_first_of("()[]") != std::string::npos;
+  };
+  if (std::none_of(entries.begin(), entries.end(), [&](const GpuRequest& each) {
+        return has_bracket(each.type) || has_bracket(each.indices);
+      }))
     check(parse_gpus(written) == entries);
   sums(text);
   if (entries.size() == 1 && written.size() < 24 && size % 64 == 0) {  // slow, so now and then only

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Any text as a host list: never more names than are allowed, and folded they expand to the same names.
+// Any text as a host list: never more names than are allowed, and folded they expand to the same
+// names.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

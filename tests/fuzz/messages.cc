@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Any bytes as a stream of frames, as the payload of a credential, and as one message: what is read is written and reads
-// back the same; no frame is taken twice, from the reader's own side, or from another connection.
+// Any bytes as a stream of frames, as the payload of a credential, and as one message: what is read
+// is written and reads back the same; no frame is taken twice, from the reader's own side, or from
+// another connection.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -47,9 +48,9 @@ void as_payload(std::string_view text) {
   Seal server(Side::server, nonce);
   const auto message = server.unwrap(text);
   if (!message) return;
-  check(!server.unwrap(text).ok());                                                 // replayed
-  check(!Seal(Side::client, nonce).unwrap(text).ok());                              // sent back
-  check(!Seal(Side::server, "fedcba9876543210fedcba9876543210").unwrap(text).ok()); // moved
+  check(!server.unwrap(text).ok());                                                  // replayed
+  check(!Seal(Side::client, nonce).unwrap(text).ok());                               // sent back
+  check(!Seal(Side::server, "fedcba9876543210fedcba9876543210").unwrap(text).ok());  // moved
   reads_back(*message);
   Seal client(Side::client, nonce), other(Side::server, nonce);
   const auto through = other.unwrap(client.wrap(*message));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Any text as a node's Extra field: other tools' members stay, and a description that was read is written and read back
-// the same, once its rates have been rounded.
+// Any text as a node's Extra field: other tools' members stay, and a description that was read is
+// written and read back the same, once its rates have been rounded.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -43,11 +43,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const cluster::NodeDescription& node = **read;
   check(node.network_bytes_per_s() >= 0);
   const int gpus = static_cast<int>(node.gpus.size());
-  for (const auto& each : node.links) check(each.a >= 0 && each.a < each.b && each.b < gpus && node.link(each.b, each.a).a == each.a);
+  for (const auto& each : node.links)
+    check(each.a >= 0 && each.a < each.b && each.b < gpus && node.link(each.b, each.a).a == each.a);
   for (const auto& port : node.ports)
     for (const int gpu : port.nearest_gpus) check(gpu >= 0 && gpu < gpus);
   const cluster::NodeDescription rounded = through_text(node);
-  check(rounded.gpus == node.gpus && rounded.leaf == node.leaf && rounded.ports.size() == node.ports.size());
+  check(rounded.gpus == node.gpus && rounded.leaf == node.leaf &&
+        rounded.ports.size() == node.ports.size());
   check(through_text(rounded) == rounded);
   return 0;
 }

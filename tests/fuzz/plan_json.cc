@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)plan->summary();
   if (!swell::plan::validate(*plan, model, cluster)) return 0;
   const auto layout = swell::plan::resolve(*plan, cluster);
-  if (!layout || !(swell::plan::name_all(*layout, cluster).gpu_count() == plan->gpu_count())) std::abort();
+  if (!layout || !(swell::plan::name_all(*layout, cluster).gpu_count() == plan->gpu_count()))
+    std::abort();
   const swell::perf::PerformanceModel perf(model, cluster, coefficients);
   if (!(perf.iteration_time(*layout).total() > 0)) std::abort();
   (void)swell::perf::MemoryModel(perf).fits(*layout);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Any bytes as the controller's state file: an error that names the file, or a state that is saved and read back the same.
+// Any bytes as the controller's state file: an error that names the file, or a state that is saved
+// and read back the same.
 #include <cstdint>
 #include <cstdlib>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Any text as swell.conf: an error of one line, or a configuration within its limits that comments, blanks and the case
-// of keys do not change.
+// Any text as swell.conf: an error of one line, or a configuration within its limits that comments,
+// blanks and the case of keys do not change.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -45,12 +45,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   check(config->control_port >= 1 && config->control_port <= 65535);
-  check(config->poll_interval_s >= 0.1 && config->growth_interval_s >= 0 && config->grant_expiry_s >= 1 &&
-        config->agent_timeout_s >= 1 && config->aggressiveness >= 0);
+  check(config->poll_interval_s >= 0.1 && config->growth_interval_s >= 0 &&
+        config->grant_expiry_s >= 1 && config->agent_timeout_s >= 1 && config->aggressiveness >= 0);
   check(config->base_scheduler.starts_with("sched/") && config->base_scheduler != "sched/swell");
-  check(config->expansion_qos == again->expansion_qos && config->expansion_partition == again->expansion_partition &&
+  check(config->expansion_qos == again->expansion_qos &&
+        config->expansion_partition == again->expansion_partition &&
         config->base_scheduler == again->base_scheduler && config->event_log == again->event_log &&
-        config->control_port == again->control_port && config->control_address == again->control_address &&
+        config->control_port == again->control_port &&
+        config->control_address == again->control_address &&
         config->growth_interval_s == again->growth_interval_s && config->policy == again->policy);
   return 0;
 }

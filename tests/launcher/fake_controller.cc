@@ -3,8 +3,8 @@
 //
 //   fake_controller PORT MUNGE_SOCKET ELASTIC BASIC_GPUS
 //
-// Input:  grow NODE:GPUS[:WORKERS]...    shrink JOB DEADLINE REASON...    refuse REASON...    drop    quit
-// Output: every message of the agent, one JSON line each; "closed" where it goes.
+// Input:  grow NODE:GPUS[:WORKERS]...    shrink JOB DEADLINE REASON...    refuse REASON...    drop
+// quit Output: every message of the agent, one JSON line each; "closed" where it goes.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -49,7 +49,9 @@ int main(int argc, char** argv) {
   Server::Options options;
   options.port = static_cast<std::uint16_t>(std::atoi(argv[1]));
   options.munge_socket = argv[2];
-  options.log = [](const std::string& line) { std::fprintf(stderr, "fake_controller: %s\n", line.c_str()); };
+  options.log = [](const std::string& line) {
+    std::fprintf(stderr, "fake_controller: %s\n", line.c_str());
+  };
   auto server = Server::start(options, [&wake] { wake.signal(); });
   if (!server) {
     std::fprintf(stderr, "fake_controller: %s\n", server.error().message().c_str());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// heap_probe LOOKS NODE JOB: asks slurmctld, that SLURM_CONF names, again and again for all that Swell ever asks it
-// for, and prints for each kind of question how many bytes the heap grew by from the first tenth to the end.
+// heap_probe LOOKS NODE JOB: asks slurmctld, that SLURM_CONF names, again and again for all that
+// Swell ever asks it for, and prints for each kind of question how many bytes the heap grew by from
+// the first tenth to the end.
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -50,11 +51,13 @@ int main(int argc, char** argv) {
       {"snapshot", [] { return slurm::make_live_slurm()->load().ok(); }},
       {"node_extra", [&] { return slurm::load_node_extra(node, "").ok(); }},
       {"set_node_extra", [&] { return slurm::set_node_extra(node, "some text of Extra").ok(); }},
-      {"set_admin_comment", [&] { return live->set_admin_comment(job, "some text of AdminComment").ok(); }},
+      {"set_admin_comment",
+       [&] { return live->set_admin_comment(job, "some text of AdminComment").ok(); }},
       {"controller_config", [] { return slurm::load_controller_config().ok(); }},
       {"site_config", [] { return slurm::load_site_config().ok(); }},
       {"site_partitions", [] { return slurm::load_site_partitions().ok(); }},
       {"fabric_files", [] { return slurm::find_fabric_files().ok(); }},
   };
-  for (const Question& question : questions) std::printf("%s %ld\n", question.name, grown_by(question, std::atoi(argv[1])));
+  for (const Question& question : questions)
+    std::printf("%s %ld\n", question.name, grown_by(question, std::atoi(argv[1])));
 }

@@ -21,17 +21,21 @@ inline swell::planner::Clumps clumps_of(const swell::sim::GpuSet& set) {
 }
 
 /// The best symmetric plan on `set` by the job's coefficients; no stages where none fits.
-inline swell::plan::Layout plan_on(const swell::policy::Training& training, const swell::sim::GpuSet& set, const swell::cluster::Cluster& cluster) {
+inline swell::plan::Layout plan_on(const swell::policy::Training& training,
+                                   const swell::sim::GpuSet& set,
+                                   const swell::cluster::Cluster& cluster) {
   using namespace swell;
   const perf::PerformanceModel perf(*training.model, cluster, *training.coefficients);
   const int micro_batches = training.basic.micro_batches;
   planner::Evaluator evaluator(perf, training.model->global_batch / micro_batches);
-  auto found = planner::best_symmetric(evaluator, clumps_of(set), micro_batches, planner::degrees_for(training.model->heads, evaluator.micro_batch()), {});
+  auto found = planner::best_symmetric(
+      evaluator, clumps_of(set), micro_batches,
+      planner::degrees_for(training.model->heads, evaluator.micro_batch()), {});
   return found.seconds < 1e300 ? found.layout : plan::Layout{};
 }
 
-/// Lends any idle GPUs to anyone, those that others wait for too, and takes any companion back at any
-/// time; half of its grants come with a plan.
+/// Lends any idle GPUs to anyone, those that others wait for too, and takes any companion back at
+/// any time; half of its grants come with a plan.
 class ChaosLender final : public swell::policy::Policy {
  public:
   explicit ChaosLender(std::uint64_t seed) : seed_(seed) {}
@@ -45,17 +49,21 @@ class ChaosLender final : public swell::policy::Policy {
       bool leaves = false;
       for (const auto& companion : job.companions)
         if (!companion.leaving && random.below(4) == 0) {
-          const policy::JobId needed = view.queue.empty() || random.below(2) == 0 ? 0 : view.queue[random.below(view.queue.size())].id;
+          const policy::JobId needed = view.queue.empty() || random.below(2) == 0
+                                           ? 0
+                                           : view.queue[random.below(view.queue.size())].id;
           decisions.reclaims.push_back({job.id, companion.id, needed});
           leaves = true;
         }
       if (!job.may_grow || leaves || random.below(3) == 0) continue;
       std::map<int, plan::GpuMask> mine;
-      for (std::size_t i = 0; i < job.basic_nodes.size(); ++i) mine[job.basic_nodes[i]] |= job.basic_gpu_masks[i];
+      for (std::size_t i = 0; i < job.basic_nodes.size(); ++i)
+        mine[job.basic_nodes[i]] |= job.basic_gpu_masks[i];
       for (const auto& companion : job.companions) mine[companion.node] |= companion.gpus;
       for (std::size_t node = 0; node < idle.size(); ++node) {
         if (idle[node] == 0 || random.below(2) == 0) continue;
-        const int wanted = 1 + static_cast<int>(random.below(static_cast<std::size_t>(std::popcount(idle[node]))));
+        const int wanted =
+            1 + static_cast<int>(random.below(static_cast<std::size_t>(std::popcount(idle[node]))));
         const plan::GpuMask taken = sim::lowest(idle[node], wanted);
         idle[node] &= ~taken;
         mine[static_cast<int>(node)] |= taken;
@@ -64,7 +72,8 @@ class ChaosLender final : public swell::policy::Policy {
       if (random.below(2) == 0) continue;
       sim::GpuSet set;
       for (auto [node, gpus] : mine) set.push_back({node, gpus});
-      if (auto layout = plan_on(*job.training, set, *view.machines); layout.pp() > 0) decisions.plans.push_back({job.id, layout});
+      if (auto layout = plan_on(*job.training, set, *view.machines); layout.pp() > 0)
+        decisions.plans.push_back({job.id, layout});
     }
     return decisions;
   }
@@ -91,15 +100,18 @@ class ChaosPlacer final : public swell::policy::Policy {
       sim::GpuSet set;
       for (std::size_t node = 0; node < idle.size(); ++node) {
         if (idle[node] == 0 || random.below(3) == 0) continue;
-        set.push_back({static_cast<int>(node), sim::lowest(idle[node], 1 + static_cast<int>(random.below(8)))});
+        set.push_back({static_cast<int>(node),
+                       sim::lowest(idle[node], 1 + static_cast<int>(random.below(8)))});
       }
       const auto layout = set.empty() ? plan::Layout{} : plan_on(training, set, *view.machines);
-      for (const auto& part : sim::gpus_of(layout)) idle[static_cast<std::size_t>(part.node)] &= ~part.gpus;
+      for (const auto& part : sim::gpus_of(layout))
+        idle[static_cast<std::size_t>(part.node)] &= ~part.gpus;
       decisions.plans.push_back({id, layout});
     };
     for (const auto& job : view.jobs) {
       if (!job.may_grow || random.below(4) != 0) continue;
-      for (std::size_t i = 0; i < job.basic_nodes.size(); ++i) idle[static_cast<std::size_t>(job.basic_nodes[i])] |= job.basic_gpu_masks[i];
+      for (std::size_t i = 0; i < job.basic_nodes.size(); ++i)
+        idle[static_cast<std::size_t>(job.basic_nodes[i])] |= job.basic_gpu_masks[i];
       place(job.id, *job.training);
     }
     for (const auto& demand : view.queue)
@@ -107,7 +119,9 @@ class ChaosPlacer final : public swell::policy::Policy {
     return decisions;
   }
   swell::policy::SimulationTraits simulation_traits() const noexcept override {
-    return {.role = swell::policy::Role::replaces, .round_s = 60, .redeployment = swell::redeploy::Method::checkpoint};
+    return {.role = swell::policy::Role::replaces,
+            .round_s = 60,
+            .redeployment = swell::redeploy::Method::checkpoint};
   }
 
  private:

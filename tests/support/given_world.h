@@ -16,7 +16,8 @@ struct GivenWorld {
     bool elastic = true;
   };
   explicit GivenWorld(int nodes, std::vector<Given> jobs) {
-    cluster = std::make_shared<swell::cluster::Cluster>(swell::cluster::preset(std::to_string(nodes) + "x8-h100").value());
+    cluster = std::make_shared<swell::cluster::Cluster>(
+        swell::cluster::preset(std::to_string(nodes) + "x8-h100").value());
     workload.types = types_for(*cluster);
     for (const Given& given : jobs) {
       swell::sim::JobSpec spec;

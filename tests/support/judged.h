@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Jobs whose truth is the judge: what it executes is profiled with noise, solved for coefficients, and
-// what those predict for other plans is compared with what it executes then.
+// Jobs whose truth is the judge: what it executes is profiled with noise, solved for coefficients,
+// and what those predict for other plans is compared with what it executes then.
 #pragma once
 
 #include <cmath>
 
+#include "core/perf/solve.h"
 #include "sim/judge/judge.h"
 #include "sim/judge/profiling.h"
-#include "core/perf/solve.h"
 #include "support/cases.h"
 #include "support/profiles.h"
 
@@ -15,27 +15,35 @@ namespace support {
 
 /// Devices of the job's own speed, each type its own share.
 inline swell::sim::judge::Hardware make_hardware(const Case& made, CaseGenerator& random) {
-  return swell::sim::judge::make_hardware(*made.model, *made.cluster, swell::sim::judge::Software::fused(), [&](double spread) { return random.factor(spread); });
+  return swell::sim::judge::make_hardware(*made.model, *made.cluster,
+                                          swell::sim::judge::Software::fused(),
+                                          [&](double spread) { return random.factor(spread); });
 }
 
-inline swell::perf::Profile profile_of(const Case& made, const swell::plan::Layout& layout, const swell::sim::judge::Hardware& hardware) {
+inline swell::perf::Profile profile_of(const Case& made, const swell::plan::Layout& layout,
+                                       const swell::sim::judge::Hardware& hardware) {
   return swell::sim::judge::profile_of(layout, *made.cluster, hardware);
 }
 
 /// A random valid plan of the job over random GPUs of its cluster; balanced, or with any layers.
 inline swell::plan::Layout random_plan(const Case& made, CaseGenerator& random) {
   using namespace swell;
-  const int micro_batches = made.start.micro_batches, micro_batch = made.model->global_batch / micro_batches;
+  const int micro_batches = made.start.micro_batches,
+            micro_batch = made.model->global_batch / micro_batches;
   planner::Evaluator evaluator(*made.perf, micro_batch);
   for (;;) {
     planner::Clumps gpus;
-    for (const auto& gpu : planner::unused({}, *made.cluster)) planner::add_to(gpus, gpu.node, made.cluster->type_of(gpu), plan::GpuMask{1} << gpu.index);
+    for (const auto& gpu : planner::unused({}, *made.cluster))
+      planner::add_to(gpus, gpu.node, made.cluster->type_of(gpu), plan::GpuMask{1} << gpu.index);
     plan::Layout layout{micro_batches, {}};
     const int stages = random.between(1, 4);
     for (int i = 0; i < stages && !gpus.empty(); ++i) {
       plan::StageLayout stage{0, 1 << random.between(0, 2), {}};
-      if (planner::take_groups(stage, gpus, stage.tp, random.between(1, std::min(micro_batch, 4))) > 0) layout.stages.push_back(stage);
-      if (random.between(0, 1) == 0 && !gpus.empty()) std::rotate(gpus.begin(), gpus.begin() + 1, gpus.end());
+      if (planner::take_groups(stage, gpus, stage.tp, random.between(1, std::min(micro_batch, 4))) >
+          0)
+        layout.stages.push_back(stage);
+      if (random.between(0, 1) == 0 && !gpus.empty())
+        std::rotate(gpus.begin(), gpus.begin() + 1, gpus.end());
     }
     if (layout.stages.empty() || !evaluator.balance(layout)) continue;
     for (int moves = random.between(0, 3); moves > 0 && layout.pp() > 1; --moves) {
@@ -54,8 +62,8 @@ struct Judged {
   double mean = 0, p90 = 0, worst = 0, bias = 0;
 };
 
-/// Errors of `plans` predictions, ten of each job, from one noisy profile of its starting plan. Without
-/// `launches` the profile lacks what A.2 does not ask for.
+/// Errors of `plans` predictions, ten of each job, from one noisy profile of its starting plan.
+/// Without `launches` the profile lacks what A.2 does not ask for.
 inline Judged judge_predictions(int plans, double noise, bool launches = true) {
   using namespace swell;
   std::vector<double> errors;
@@ -77,7 +85,9 @@ inline Judged judge_predictions(int plans, double noise, bool launches = true) {
     const perf::PerformanceModel perf(*made->model, *made->cluster, *coefficients);
     for (int i = 0; i < 10 && static_cast<int>(errors.size()) < plans; ++i) {
       const plan::Layout layout = random_plan(*made, random);
-      const double off = perf.iteration_time(layout).total() / sim::judge::execute(layout, *made->cluster, hardware).seconds - 1;
+      const double off = perf.iteration_time(layout).total() /
+                             sim::judge::execute(layout, *made->cluster, hardware).seconds -
+                         1;
       errors.push_back(std::abs(off));
       bias += off;
     }

@@ -32,8 +32,10 @@ class LiveJob {
  public:
   static constexpr const char* kKey = "a key of one job, 32 bytes long..";
 
-  /// `apart`: each shim takes the others for shims of other hosts, and so reaches them by TCP on loopback.
-  LiveJob(std::string program, int shims, std::vector<std::string> arguments, bool apart = false) : program_(std::move(program)), arguments_(std::move(arguments)) {
+  /// `apart`: each shim takes the others for shims of other hosts, and so reaches them by TCP on
+  /// loopback.
+  LiveJob(std::string program, int shims, std::vector<std::string> arguments, bool apart = false)
+      : program_(std::move(program)), arguments_(std::move(arguments)) {
     std::string pattern = fs::temp_directory_path() / "swell-live-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
     folder_ = pattern;
@@ -70,17 +72,21 @@ class LiveJob {
   std::vector<pid_t> start(const PlanShape& plan, int first = 0) {
     std::vector<pid_t> started;
     for (int rank = 0; rank < plan.ranks(); ++rank) {
-      std::vector<std::string> environment{"RANK=" + std::to_string(rank), "SWELL_RUNTIME=" + shims_[static_cast<std::size_t>(first + rank)].unix_socket,
-                                           "PLAN=" + std::to_string(plan.pp) + "," + std::to_string(plan.dp) + "," + std::to_string(plan.tp) + "," +
-                                               std::to_string(plan.zero)};
-      if (const char* options = std::getenv("TSAN_OPTIONS")) environment.push_back(std::string("TSAN_OPTIONS=") + options);
+      std::vector<std::string> environment{
+          "RANK=" + std::to_string(rank),
+          "SWELL_RUNTIME=" + shims_[static_cast<std::size_t>(first + rank)].unix_socket,
+          "PLAN=" + std::to_string(plan.pp) + "," + std::to_string(plan.dp) + "," +
+              std::to_string(plan.tp) + "," + std::to_string(plan.zero)};
+      if (const char* options = std::getenv("TSAN_OPTIONS"))
+        environment.push_back(std::string("TSAN_OPTIONS=") + options);
       std::vector<char*> argv{program_.data()}, envp;
       for (std::string& argument : arguments_) argv.push_back(argument.data());
       for (std::string& variable : environment) envp.push_back(variable.data());
       argv.push_back(nullptr);
       envp.push_back(nullptr);
       pid_t pid = 0;
-      if (posix_spawn(&pid, program_.c_str(), nullptr, nullptr, argv.data(), envp.data()) != 0) std::abort();
+      if (posix_spawn(&pid, program_.c_str(), nullptr, nullptr, argv.data(), envp.data()) != 0)
+        std::abort();
       programs_[pid] = std::nullopt;
       started.push_back(pid);
     }
@@ -109,7 +115,8 @@ class LiveJob {
       auto passed = ask(channel, runtime::Op::arena, {}).value();
       const auto bytes = runtime::Reader(passed.body).get<std::uint64_t>();
       const auto arena = runtime::Arena::map(std::move(passed.fd), bytes).value();
-      const auto table = runtime::read_table(ask(channel, runtime::Op::table, {}).value().body).value();
+      const auto table =
+          runtime::read_table(ask(channel, runtime::Op::table, {}).value().body).value();
       for (const runtime::Held& held : table.second) {
         const runtime::Part all = runtime::Part::whole(held.entry.tensor.shape);
         auto& values = state[held.entry.tensor.name];
@@ -118,21 +125,25 @@ class LiveJob {
         has.resize(values.size());
         const auto* memory = reinterpret_cast<const double*>(arena.data() + held.at);
         for (const runtime::Box& box : boxes_of(held.entry.part))
-          each_run(box, held.entry.part, all, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
-            for (std::int64_t k = 0; k < count; ++k) {
-              const auto at = static_cast<std::size_t>(to + k);
-              if (has[at] && std::memcmp(&values[at], memory + from + k, sizeof(double)) != 0) std::abort();
-              values[at] = memory[from + k];
-              has[at] = true;
-            }
-          });
+          each_run(
+              box, held.entry.part, all,
+              [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+                for (std::int64_t k = 0; k < count; ++k) {
+                  const auto at = static_cast<std::size_t>(to + k);
+                  if (has[at] && std::memcmp(&values[at], memory + from + k, sizeof(double)) != 0)
+                    std::abort();
+                  values[at] = memory[from + k];
+                  has[at] = true;
+                }
+              });
       }
     }
     return state;
   }
 
   runtime::Status status(int shim) const {
-    auto channel = runtime::Channel::connect_unix(shims_[static_cast<std::size_t>(shim)].unix_socket).value();
+    auto channel =
+        runtime::Channel::connect_unix(shims_[static_cast<std::size_t>(shim)].unix_socket).value();
     return runtime::read_status(ask(channel, runtime::Op::status, {}).value().body).value();
   }
 

@@ -14,21 +14,24 @@ inline swell::models::Model small_model(int layers = 8, int global_batch = 64) {
 }
 
 inline swell::cluster::Cluster h100_nodes(int nodes, int gpus = 8, double network = 400e9) {
-  return swell::cluster::uniform_cluster("test", *swell::cluster::find_gpu_type("h100"), nodes, gpus, network);
+  return swell::cluster::uniform_cluster("test", *swell::cluster::find_gpu_type("h100"), nodes,
+                                         gpus, network);
 }
 
 /// Nodes of `gpus_a` h100 and `gpus_b` a100 by turns.
 inline swell::cluster::Cluster mixed_nodes(int gpus_a, int gpus_b, double network = 100e9) {
   using namespace swell::cluster;
-  std::vector<Node> nodes = {{"n1", 0, std::vector<int>(static_cast<std::size_t>(gpus_a), 0), network},
-                             {"n2", 0, std::vector<int>(static_cast<std::size_t>(gpus_b), 1), network}};
+  std::vector<Node> nodes = {
+      {"n1", 0, std::vector<int>(static_cast<std::size_t>(gpus_a), 0), network},
+      {"n2", 0, std::vector<int>(static_cast<std::size_t>(gpus_b), 1), network}};
   return Cluster::make("mixed", {*find_gpu_type("h100"), *find_gpu_type("a100")}, nodes).value();
 }
 
 /// Round numbers to work with by hand: 1 ms a layer and sample, backward twice as long.
 inline swell::perf::Coefficients round_coefficients(std::size_t types = 1) {
   swell::perf::Coefficients k;
-  for (std::size_t i = 0; i < types; ++i) k.types.push_back({1e-3 * static_cast<double>(i + 1), 2.0, 4e-3, 1.0});
+  for (std::size_t i = 0; i < types; ++i)
+    k.types.push_back({1e-3 * static_cast<double>(i + 1), 2.0, 4e-3, 1.0});
   k.activ_bytes = 1 << 20;
   k.param_bytes = 1e8;
   k.param_optim_bytes = 7e8;
@@ -38,11 +41,12 @@ inline swell::perf::Coefficients round_coefficients(std::size_t types = 1) {
 }
 
 /// Appends a stage of `dp` groups of `tp` GPUs on `node`, from GPU `first` on.
-inline void add_stage(swell::plan::Layout& layout, int layers, int tp, int dp, int local_batch, int node = 0,
-                      int first = 0, int type = 0) {
+inline void add_stage(swell::plan::Layout& layout, int layers, int tp, int dp, int local_batch,
+                      int node = 0, int first = 0, int type = 0) {
   swell::plan::StageLayout stage{layers, tp, {}};
   for (int j = 0; j < dp; ++j)
-    stage.groups.push_back({node, type, local_batch, ((swell::plan::GpuMask{1} << tp) - 1) << (first + j * tp)});
+    stage.groups.push_back(
+        {node, type, local_batch, ((swell::plan::GpuMask{1} << tp) - 1) << (first + j * tp)});
   layout.stages.push_back(stage);
 }
 

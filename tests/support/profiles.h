@@ -14,11 +14,13 @@ using swell::perf::observe;
 
 /// Replaces every time by the mean of what `iterations` noisy clocks would say, each off by
 /// N(0, sigma) of its own: what the profiler hands over. Bytes are counted, not measured.
-inline void add_noise(swell::perf::Profile& profile, double sigma, unsigned seed, int iterations = 5) {
+inline void add_noise(swell::perf::Profile& profile, double sigma, unsigned seed,
+                      int iterations = 5) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal(0, sigma);
   for (auto& seen : profile.groups)
-    for (double* time : {&seen.fwd_s, &seen.fwd_commu_s, &seen.bwd_s, &seen.optim_s, &seen.commu_extra_s}) {
+    for (double* time :
+         {&seen.fwd_s, &seen.fwd_commu_s, &seen.bwd_s, &seen.optim_s, &seen.commu_extra_s}) {
       double sum = 0;
       for (int i = 0; i < iterations; ++i) sum += *time * (1 + normal(random));
       *time = sum / iterations;

@@ -24,8 +24,11 @@ inline std::int64_t pick(std::mt19937_64& random, std::int64_t low, std::int64_t
 inline cluster::Cluster host_cluster(int nodes, int devices, double cross_rack = 0.5) {
   std::vector<cluster::Node> made;
   for (int i = 0; i < nodes; ++i)
-    made.push_back({"n" + std::to_string(i), i % 2, std::vector<int>(static_cast<std::size_t>(devices), 0), 5e10});
-  return cluster::Cluster::make("hosts", {*cluster::find_gpu_type("h100")}, std::move(made), cross_rack).value();
+    made.push_back({"n" + std::to_string(i), i % 2,
+                    std::vector<int>(static_cast<std::size_t>(devices), 0), 5e10});
+  return cluster::Cluster::make("hosts", {*cluster::find_gpu_type("h100")}, std::move(made),
+                                cross_rack)
+      .value();
 }
 
 /// The model that both plans of a pair train.
@@ -50,16 +53,20 @@ inline RandomModel random_model(std::mt19937_64& random) {
 }
 
 /// [0, whole) cut at random into `parts` ranges, some of which may be empty.
-inline std::vector<std::int64_t> random_cuts(std::mt19937_64& random, std::int64_t whole, std::int64_t parts) {
+inline std::vector<std::int64_t> random_cuts(std::mt19937_64& random, std::int64_t whole,
+                                             std::int64_t parts) {
   std::vector<std::int64_t> cuts{0, whole};
   for (std::int64_t i = 1; i < parts; ++i) cuts.push_back(pick(random, 0, whole));
   std::sort(cuts.begin(), cuts.end());
   return cuts;
 }
 
-/// A plan over some devices of the cluster: each tensor is on DP groups of TP degrees of their own, cut unevenly along any
-/// dimension, or sharded by ZeRO over all ranks of its stage, with padding. Every element is held by some rank.
-inline std::vector<runtime::RankState> random_ranks(const RandomModel& model, const cluster::Cluster& cluster, std::mt19937_64& random) {
+/// A plan over some devices of the cluster: each tensor is on DP groups of TP degrees of their own,
+/// cut unevenly along any dimension, or sharded by ZeRO over all ranks of its stage, with padding.
+/// Every element is held by some rank.
+inline std::vector<runtime::RankState> random_ranks(const RandomModel& model,
+                                                    const cluster::Cluster& cluster,
+                                                    std::mt19937_64& random) {
   std::vector<runtime::RankState> ranks;
   for (int node = 0; node < static_cast<int>(cluster.nodes().size()); ++node)
     for (int device = 0; device < static_cast<int>(cluster.node(node).gpus.size()); ++device)
@@ -68,17 +75,20 @@ inline std::vector<runtime::RankState> random_ranks(const RandomModel& model, co
   std::shuffle(ranks.begin(), ranks.end(), random);
   const auto ranks_count = static_cast<std::int64_t>(ranks.size());
   std::uintptr_t address = 4096;
-  const auto hold = [&](std::int64_t rank, const runtime::TensorInfo& info, Part part, const std::string& alias_of = "") {
+  const auto hold = [&](std::int64_t rank, const runtime::TensorInfo& info, Part part,
+                        const std::string& alias_of = "") {
     runtime::Entry entry{info, std::move(part), alias_of, address, 0};
     address += static_cast<std::uintptr_t>(entry.bytes());
     ranks[static_cast<std::size_t>(rank)].entries.push_back(std::move(entry));
   };
   for (std::size_t t = 0; t < model.tensors.size(); ++t) {
     const runtime::TensorInfo& info = model.tensors[t];
-    const std::int64_t first = pick(random, 0, ranks_count - 1), end = pick(random, first + 1, ranks_count);
+    const std::int64_t first = pick(random, 0, ranks_count - 1),
+                       end = pick(random, first + 1, ranks_count);
     const Shape zero(info.shape.size(), 0);
     if (random() % 3 == 0) {  // ZeRO or FSDP over the stage
-      const std::int64_t all = Part::whole(info.shape).elements(), width = (all + end - first - 1) / (end - first);
+      const std::int64_t all = Part::whole(info.shape).elements(),
+                         width = (all + end - first - 1) / (end - first);
       for (std::int64_t rank = first; rank < end; ++rank) {
         const std::int64_t from = (rank - first) * width;
         if (from < all) hold(rank, info, Part::range(zero, info.shape, from, from + width));
@@ -87,7 +97,8 @@ inline std::vector<runtime::RankState> random_ranks(const RandomModel& model, co
     }
     for (std::int64_t rank = first; rank < end;) {
       const std::int64_t tp = pick(random, 1, end - rank);
-      const auto dim = static_cast<std::size_t>(pick(random, 0, static_cast<std::int64_t>(info.shape.size()) - 1));
+      const auto dim = static_cast<std::size_t>(
+          pick(random, 0, static_cast<std::int64_t>(info.shape.size()) - 1));
       const auto cuts = random_cuts(random, info.shape[dim], tp);
       for (std::int64_t i = 0; i < tp; ++i) {
         Shape from = zero, to = info.shape;
@@ -98,11 +109,15 @@ inline std::vector<runtime::RankState> random_ranks(const RandomModel& model, co
       rank += tp;
     }
   }
-  if (!model.tied.empty()) {  // a second copy of the first tensor, by its other name, where it has none yet
+  if (!model.tied.empty()) {  // a second copy of the first tensor, by its other name, where it has
+                              // none yet
     const runtime::TensorInfo& info = model.tensors[0];
     for (std::int64_t rank = 0; rank < ranks_count; ++rank) {
       auto& entries = ranks[static_cast<std::size_t>(rank)].entries;
-      if (random() % 2 || std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.tensor.name == info.name; })) continue;
+      if (random() % 2 || std::any_of(entries.begin(), entries.end(), [&](const auto& entry) {
+            return entry.tensor.name == info.name;
+          }))
+        continue;
       runtime::TensorInfo other = info;
       other.name = model.tied;
       hold(rank, other, Part::whole(info.shape), info.name);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Views for policies that replace the base scheduler: jobs that run and jobs that wait on one cluster.
+// Views for policies that replace the base scheduler: jobs that run and jobs that wait on one
+// cluster.
 #pragma once
 
 #include <map>
@@ -17,7 +18,8 @@ namespace support {
 /// A cluster's view with more and more jobs on it. Each running job takes the first idle GPUs.
 class RivalView {
  public:
-  explicit RivalView(swell::cluster::Cluster cluster) : machines(std::make_shared<swell::cluster::Cluster>(std::move(cluster))) {
+  explicit RivalView(swell::cluster::Cluster cluster)
+      : machines(std::make_shared<swell::cluster::Cluster>(std::move(cluster))) {
     view.machines = machines;
     view.partitions.emplace_back();
     for (int n = 0; n < static_cast<int>(machines->nodes().size()); ++n) {
@@ -33,7 +35,8 @@ class RivalView {
   }
 
   /// What a user submits: a symmetric plan with 16 micro-batches, on the cluster's first GPUs.
-  std::shared_ptr<swell::policy::Training> training(const swell::models::Model& model, swell::policy::Parallelism shape) {
+  std::shared_ptr<swell::policy::Training> training(const swell::models::Model& model,
+                                                    swell::policy::Parallelism shape) {
     auto made = std::make_shared<swell::policy::Training>();
     made->model = std::make_shared<swell::models::Model>(model);
     made->basic.micro_batches = shape.micro_batches;
@@ -41,14 +44,17 @@ class RivalView {
     swell::planner::Clumps gpus;
     int left = shape.gpus();
     for (int n = 0; n < static_cast<int>(view.nodes.size()); ++n)
-      for (int g = 0; g < view.nodes[static_cast<std::size_t>(n)].total.gpus && left > 0; ++g, --left)
+      for (int g = 0; g < view.nodes[static_cast<std::size_t>(n)].total.gpus && left > 0;
+           ++g, --left)
         swell::planner::add_to(gpus, n, machines->type_of({n, g}), swell::plan::GpuMask{1} << g);
     made->basic = job.on(gpus, shape);
     if (made->basic.stages.empty()) throw std::logic_error("the plan does not fit this cluster");
     return made;
   }
 
-  swell::policy::PendingDemand& pend(swell::policy::JobId id, std::shared_ptr<const swell::policy::Training> training, int max, double submitted_s = 9990) {
+  swell::policy::PendingDemand& pend(swell::policy::JobId id,
+                                     std::shared_ptr<const swell::policy::Training> training,
+                                     int max, double submitted_s = 9990) {
     swell::policy::PendingDemand demand;
     demand.id = id;
     const int gpus = training->basic.gpu_count(), whole = view.nodes[0].total.gpus;
@@ -71,12 +77,15 @@ class RivalView {
   }
 
   /// Runs `training` with `shape` on `gpus`, or on the first idle ones.
-  swell::policy::ElasticJobView& run(swell::policy::JobId id, const swell::policy::Training& training, swell::policy::Parallelism shape, int max,
+  swell::policy::ElasticJobView& run(swell::policy::JobId id,
+                                     const swell::policy::Training& training,
+                                     swell::policy::Parallelism shape, int max,
                                      swell::planner::Clumps gpus = {}) {
     if (gpus.empty()) gpus = first_idle(shape.gpus());
     auto own = std::make_shared<swell::policy::Training>(training);
     own->current = swell::policy::JobModel(own, machines).on(gpus, shape);
-    if (own->current.stages.empty()) throw std::logic_error("the running plan does not fit its GPUs");
+    if (own->current.stages.empty())
+      throw std::logic_error("the running plan does not fit its GPUs");
     own->max_gpus_so_far = own->current.gpu_count();
     swell::policy::ElasticJobView job;
     job.id = id;
@@ -111,29 +120,35 @@ class RivalView {
   }
 };
 
-/// GPUs that each job has once `decisions` are carried out; throws where a plan takes a GPU that is not there, not free, or
-/// taken twice, or does not fit its job or memory.
-inline std::map<swell::policy::JobId, int> carry_out(const RivalView& on, const swell::policy::Decisions& decisions) {
+/// GPUs that each job has once `decisions` are carried out; throws where a plan takes a GPU that is
+/// not there, not free, or taken twice, or does not fit its job or memory.
+inline std::map<swell::policy::JobId, int> carry_out(const RivalView& on,
+                                                     const swell::policy::Decisions& decisions) {
   using namespace swell;
   std::map<policy::JobId, const plan::Layout*> planned;
   for (const policy::NewPlan& plan : decisions.plans)
-    if (!planned.emplace(plan.job, &plan.layout).second) throw std::logic_error("two plans for one job");
+    if (!planned.emplace(plan.job, &plan.layout).second)
+      throw std::logic_error("two plans for one job");
   std::vector<plan::GpuMask> free;
   for (const auto& node : on.view.nodes) free.push_back(node.free_gpus);
   std::map<policy::JobId, int> has;
   for (const auto& job : on.view.jobs) {
     for (std::size_t i = 0; i < job.basic_nodes.size(); ++i) {
-      if (planned.contains(job.id)) free[static_cast<std::size_t>(job.basic_nodes[i])] |= job.basic_gpu_masks[i];
+      if (planned.contains(job.id))
+        free[static_cast<std::size_t>(job.basic_nodes[i])] |= job.basic_gpu_masks[i];
       else has[job.id] += std::popcount(job.basic_gpu_masks[i]);
     }
-    if (planned.contains(job.id) && !job.may_grow) throw std::logic_error("a job that cannot be moved is moved");
+    if (planned.contains(job.id) && !job.may_grow)
+      throw std::logic_error("a job that cannot be moved is moved");
   }
-  auto check = [&](policy::JobId id, const std::shared_ptr<const policy::Training>& training, const plan::Layout& layout) {
+  auto check = [&](policy::JobId id, const std::shared_ptr<const policy::Training>& training,
+                   const plan::Layout& layout) {
     has[id] = layout.gpu_count();
     for (const auto& stage : layout.stages) {
       for (const auto& group : stage.groups) {
         plan::GpuMask& idle = free[static_cast<std::size_t>(group.node)];
-        if (std::popcount(group.gpus) != stage.tp || (group.gpus & ~idle) != 0) throw std::logic_error("a GPU is not free, or taken twice");
+        if (std::popcount(group.gpus) != stage.tp || (group.gpus & ~idle) != 0)
+          throw std::logic_error("a GPU is not free, or taken twice");
         idle &= ~group.gpus;
       }
     }
@@ -143,10 +158,13 @@ inline std::map<swell::policy::JobId, int> carry_out(const RivalView& on, const 
       layers += stage.layers;
       int samples = 0;
       for (const auto& group : stage.groups) samples += group.local_batch;
-      if (samples * layout.micro_batches != training->model->global_batch) throw std::logic_error("samples are lost");
+      if (samples * layout.micro_batches != training->model->global_batch)
+        throw std::logic_error("samples are lost");
     }
     if (layers != training->model->layers) throw std::logic_error("layers are lost");
-    const auto k = training->coefficients ? *training->coefficients : perf::expected_coefficients(*training->model, *on.machines);
+    const auto k = training->coefficients
+                       ? *training->coefficients
+                       : perf::expected_coefficients(*training->model, *on.machines);
     const perf::PerformanceModel perf(*training->model, *on.machines, k);
     if (!perf::MemoryModel(perf).fits(layout)) throw std::logic_error("memory is too small");
   };

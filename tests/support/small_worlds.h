@@ -19,7 +19,8 @@ struct SmallWorld {
   std::unique_ptr<swell::sim::QueueOrder> order;
 };
 
-/// The types that fit a cluster of `nodes` nodes with 8 H100; remembered, since tuning takes a moment.
+/// The types that fit a cluster of `nodes` nodes with 8 H100; remembered, since tuning takes a
+/// moment.
 inline const std::vector<swell::sim::JobType>& types_for(const swell::cluster::Cluster& cluster) {
   static std::map<std::string, std::vector<swell::sim::JobType>> known;
   auto [found, is_new] = known.try_emplace(cluster.name());
@@ -33,8 +34,10 @@ inline std::unique_ptr<SmallWorld> make_world(std::uint64_t seed, bool with_poli
   using namespace swell;
   sim::Random random{seed, sim::kTests, 7};
   auto world = std::make_unique<SmallWorld>();
-  const auto nodes = 1 + random.below(6), gpus = random.below(2) == 0 ? std::size_t{4} : std::size_t{8};
-  world->cluster = std::make_shared<cluster::Cluster>(cluster::preset(std::to_string(nodes) + "x" + std::to_string(gpus) + "-h100").value());
+  const auto nodes = 1 + random.below(6),
+             gpus = random.below(2) == 0 ? std::size_t{4} : std::size_t{8};
+  world->cluster = std::make_shared<cluster::Cluster>(
+      cluster::preset(std::to_string(nodes) + "x" + std::to_string(gpus) + "-h100").value());
   sim::Generator generator;
   generator.hours = 0.5 + random.uniform();
   generator.jobs_per_hour = 12;
@@ -44,7 +47,8 @@ inline std::unique_ptr<SmallWorld> make_world(std::uint64_t seed, bool with_poli
   sim::WorkloadOptions options;
   options.sample = false;
   options.rigid_share = 0.3;
-  world->workload = sim::make_workload(trace, types_for(*world->cluster), *world->cluster, options, seed).value();
+  world->workload =
+      sim::make_workload(trace, types_for(*world->cluster), *world->cluster, options, seed).value();
   world->order = sim::make_queue_order(random.below(2) == 0 ? "fifo" : "sjf").value();
   if (with_policy && seed % 3 == 2) world->policy = std::make_unique<ChaosPlacer>(seed);
   else if (with_policy) world->policy = std::make_unique<ChaosLender>(seed);
@@ -59,7 +63,8 @@ inline std::unique_ptr<SmallWorld> make_world(std::uint64_t seed, bool with_poli
   return world;
 }
 
-/// Simulates the world of `seed`. Returns what went wrong; empty: every job ended and no invariant broke.
+/// Simulates the world of `seed`. Returns what went wrong; empty: every job ended and no invariant
+/// broke.
 inline std::string stress(std::uint64_t seed) {
   const auto world = make_world(seed);
   const auto outcome = swell::sim::simulate(world->setup);
@@ -67,7 +72,8 @@ inline std::string stress(std::uint64_t seed) {
   if (outcome->jobs.size() != world->workload.jobs.size()) return "a job is lost";
   for (const auto& job : outcome->jobs) {
     if (!(job.end_s > job.submit_s)) return "job " + std::to_string(job.id) + " never ended";
-    if (job.start_s < job.submit_s) return "job " + std::to_string(job.id) + " started before it was submitted";
+    if (job.start_s < job.submit_s)
+      return "job " + std::to_string(job.id) + " started before it was submitted";
   }
   return {};
 }

@@ -54,8 +54,10 @@ inline ElasticJobView& add_job(ClusterView& view, JobId id, NodeIndex node, int 
   return view.jobs.emplace_back(job);
 }
 
-inline void lend(ClusterView& view, ElasticJobView& job, JobId companion, NodeIndex node, int gpus) {
-  job.companions.push_back({companion, node, job.per_worker * gpus, take(view, node, job.per_worker * gpus), false});
+inline void lend(ClusterView& view, ElasticJobView& job, JobId companion, NodeIndex node,
+                 int gpus) {
+  job.companions.push_back(
+      {companion, node, job.per_worker * gpus, take(view, node, job.per_worker * gpus), false});
 }
 
 inline PendingDemand pending(JobId id, int nodes, int gpus_per_node) {
@@ -68,32 +70,38 @@ inline PendingDemand pending(JobId id, int nodes, int gpus_per_node) {
 }
 
 inline int granted(const Decisions& decisions, JobId job) {
-  return std::accumulate(decisions.grants.begin(), decisions.grants.end(), 0,
-                         [&](int sum, const Grant& grant) { return sum + (grant.job == job ? grant.lent.gpus : 0); });
+  return std::accumulate(
+      decisions.grants.begin(), decisions.grants.end(), 0,
+      [&](int sum, const Grant& grant) { return sum + (grant.job == job ? grant.lent.gpus : 0); });
 }
 
 /// A plan of one stage: one group of one GPU for each of `gpus`, as a data parallel job runs.
-inline swell::plan::Layout data_parallel(const swell::models::Model& model, int micro_batches,
-                                         const std::vector<std::pair<NodeIndex, swell::plan::GpuMask>>& gpus) {
+inline swell::plan::Layout data_parallel(
+    const swell::models::Model& model, int micro_batches,
+    const std::vector<std::pair<NodeIndex, swell::plan::GpuMask>>& gpus) {
   swell::plan::Layout layout{micro_batches, {{model.layers, 1, {}}}};
   for (auto [node, mask] : gpus)
     for (; mask != 0; mask &= mask - 1)
       layout.stages[0].groups.push_back({node, 0, 0, mask & (~mask + 1)});
   const int samples = model.global_batch / micro_batches, groups = layout.stages[0].dp();
   for (int j = 0; j < groups; ++j)
-    layout.stages[0].groups[static_cast<std::size_t>(j)].local_batch = samples / groups + (j < samples % groups ? 1 : 0);
+    layout.stages[0].groups[static_cast<std::size_t>(j)].local_batch =
+        samples / groups + (j < samples % groups ? 1 : 0);
   return layout;
 }
 
 /// The job trains `model` data parallel on all it holds, and has a profile.
 inline std::shared_ptr<Training> profile(ElasticJobView& job, const swell::models::Model& model,
-                                         const swell::perf::Coefficients& coefficients, int micro_batches = 4) {
+                                         const swell::perf::Coefficients& coefficients,
+                                         int micro_batches = 4) {
   auto training = std::make_shared<Training>();
   training->model = std::make_shared<const swell::models::Model>(model);
   training->coefficients = std::make_shared<const swell::perf::Coefficients>(coefficients);
-  std::vector<std::pair<NodeIndex, swell::plan::GpuMask>> gpus = {{job.basic_nodes[0], job.basic_gpu_masks[0]}};
+  std::vector<std::pair<NodeIndex, swell::plan::GpuMask>> gpus = {
+      {job.basic_nodes[0], job.basic_gpu_masks[0]}};
   training->basic = data_parallel(model, micro_batches, gpus);
-  for (const CompanionView& companion : job.companions) gpus.emplace_back(companion.node, companion.gpus);
+  for (const CompanionView& companion : job.companions)
+    gpus.emplace_back(companion.node, companion.gpus);
   training->current = data_parallel(model, micro_batches, gpus);
   job.training = training;
   return training;
@@ -101,7 +109,8 @@ inline std::shared_ptr<Training> profile(ElasticJobView& job, const swell::model
 
 /// Machines for planners, as `view` has them.
 inline void know_machines(ClusterView& view, double network = 400e9) {
-  view.machines = std::make_shared<const swell::cluster::Cluster>(h100_nodes(static_cast<int>(view.nodes.size()), 8, network));
+  view.machines = std::make_shared<const swell::cluster::Cluster>(
+      h100_nodes(static_cast<int>(view.nodes.size()), 8, network));
 }
 
 /// A job that scales well: little state, much computation.
@@ -112,8 +121,8 @@ inline swell::perf::Coefficients light_coefficients() {
   return k;
 }
 
-/// It trains what gains little from more GPUs: two layers with large gradients, of which each may only
-/// become a stage of its own. B is 0.6 to 0.7 for twice the GPUs, and 0 for anything less.
+/// It trains what gains little from more GPUs: two layers with large gradients, of which each may
+/// only become a stage of its own. B is 0.6 to 0.7 for twice the GPUs, and 0 for anything less.
 inline void profile_poor(ElasticJobView& job) {
   swell::perf::Coefficients k = round_coefficients();
   k.param_bytes = 5e9;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// In place of NVIDIA's driver where a test needs one: STAND_IN_GPUS GPUs (2), whose memory is the host's; that of
-// GPU STAND_IN_FULL, if set, is in use.
+// In place of NVIDIA's driver where a test needs one: STAND_IN_GPUS GPUs (2), whose memory is the
+// host's; that of GPU STAND_IN_FULL, if set, is in use.
 #include <cstddef>
 #include <cstdlib>
 
@@ -27,7 +27,9 @@ int cuDevicePrimaryCtxRetain(void** context, int) {
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 int cuCtxSetCurrent(void*) { return 0; }
 int cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
-  if (const char* full = std::getenv("STAND_IN_FULL"); full != nullptr && std::atoi(full) == last_device) return 2;
+  if (const char* full = std::getenv("STAND_IN_FULL");
+      full != nullptr && std::atoi(full) == last_device)
+    return 2;
   *pointer = reinterpret_cast<unsigned long long>(std::malloc(bytes));
   return *pointer != 0 ? 0 : 2;
 }

@@ -38,7 +38,8 @@ Result<MeasuredClass> read_class(const Json& json) {
   if (!spread) return spread.error();
   auto pairs = optional_number(json, "pairs", 1e9);
   if (!pairs) return pairs.error();
-  made = {static_cast<int>(*distance), *rate * kGB, *latency * kMicro, *spread, static_cast<int>(*pairs), {}};
+  made = {static_cast<int>(*distance), *rate * kGB, *latency * kMicro, *spread,
+          static_cast<int>(*pairs),    {}};
   for (const Json& item : json.at("sizes").items()) {
     auto size = read_size(item);
     if (!size) return size.error().while_doing("\"sizes\"");
@@ -60,7 +61,9 @@ Json Calibration::to_json() const {
   for (const MeasuredClass& each : classes) {
     Json sizes = Json::array();
     for (const MeasuredSize& size : each.sizes)
-      sizes.append(Json::object({{"bytes", size.bytes}, {"gbytes_per_s", size.bytes_per_s / kGB}, {"latency_us", size.latency_s / kMicro}}));
+      sizes.append(Json::object({{"bytes", size.bytes},
+                                 {"gbytes_per_s", size.bytes_per_s / kGB},
+                                 {"latency_us", size.latency_s / kMicro}}));
     list.append(Json::object({{"distance", each.distance},
                               {"gbytes_per_s", each.bytes_per_s / kGB},
                               {"latency_us", each.latency_s / kMicro},
@@ -70,8 +73,10 @@ Json Calibration::to_json() const {
   }
   Json measured = Json::array();
   for (const auto& [names, rate] : pairs)
-    measured.append(Json::object({{"between", Json::array({names.first, names.second})}, {"gbytes_per_s", rate / kGB}}));
-  return Json::object({{"version", 1}, {"date", date}, {"method", method}, {"classes", list}, {"pairs", measured}});
+    measured.append(Json::object(
+        {{"between", Json::array({names.first, names.second})}, {"gbytes_per_s", rate / kGB}}));
+  return Json::object(
+      {{"version", 1}, {"date", date}, {"method", method}, {"classes", list}, {"pairs", measured}});
 }
 
 Result<Calibration> Calibration::from_json(const Json& json) {
@@ -91,16 +96,20 @@ Result<Calibration> Calibration::from_json(const Json& json) {
   for (const Json& item : json.at("classes").items()) {
     auto one = read_class(item);
     if (!one) return one.error().while_doing("\"classes\"");
-    if (made.find(one->distance) != nullptr) return Error(fmt::format("\"classes\": distance {} is given twice", one->distance));
+    if (made.find(one->distance) != nullptr)
+      return Error(fmt::format("\"classes\": distance {} is given twice", one->distance));
     made.classes.push_back(*std::move(one));
   }
-  std::sort(made.classes.begin(), made.classes.end(), [](const auto& a, const auto& b) { return a.distance < b.distance; });
+  std::sort(made.classes.begin(), made.classes.end(),
+            [](const auto& a, const auto& b) { return a.distance < b.distance; });
   for (const Json& item : json.at("pairs").items()) {
     const Json a = item.at("between").at(std::size_t{0}), b = item.at("between").at(std::size_t{1});
-    if (!a.is_string() || !b.is_string()) return Error("\"pairs\": \"between\" must name two nodes");
+    if (!a.is_string() || !b.is_string())
+      return Error("\"pairs\": \"between\" must name two nodes");
     auto rate = item.number_at("gbytes_per_s", 1e-9, kMaxRate);
     if (!rate) return rate.error().while_doing("\"pairs\"");
-    made.pairs[std::minmax<std::string>(json_string_value(a.get()), json_string_value(b.get()))] = *rate * kGB;
+    made.pairs[std::minmax<std::string>(json_string_value(a.get()), json_string_value(b.get()))] =
+        *rate * kGB;
   }
   return made;
 }

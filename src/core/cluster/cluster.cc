@@ -10,26 +10,37 @@ namespace {
 
 Result<void> check_type(const GpuType& type) {
   if (type.name.empty()) return Error("a GPU type has no name");
-  if (!(type.fp32_tflops > 0)) return Error(fmt::format("GPU type {} has no fp32 speed; it must be above 0 TFLOPS", type.name));
-  if (!(type.memory_bytes > 0)) return Error(fmt::format("GPU type {} has no memory; it must be above 0 bytes", type.name));
-  if (!(type.link_bytes_per_s > 0)) return Error(fmt::format("GPU type {} has no link bandwidth; it must be above 0", type.name));
+  if (!(type.fp32_tflops > 0))
+    return Error(
+        fmt::format("GPU type {} has no fp32 speed; it must be above 0 TFLOPS", type.name));
+  if (!(type.memory_bytes > 0))
+    return Error(fmt::format("GPU type {} has no memory; it must be above 0 bytes", type.name));
+  if (!(type.link_bytes_per_s > 0))
+    return Error(fmt::format("GPU type {} has no link bandwidth; it must be above 0", type.name));
   if (!(type.link_saturation_bytes > 1))
-    return Error(fmt::format("GPU type {}: its link saturates at {:g} bytes; it must be above 1", type.name, type.link_saturation_bytes));
+    return Error(fmt::format("GPU type {}: its link saturates at {:g} bytes; it must be above 1",
+                             type.name, type.link_saturation_bytes));
   return {};
 }
 
 Result<void> check_node(const Node& node, std::size_t types) {
   if (node.name.empty()) return Error("a node has no name");
-  if (node.gpus.empty()) return Error(fmt::format("node {} has no GPUs; at least 1 is needed", node.name));
+  if (node.gpus.empty())
+    return Error(fmt::format("node {} has no GPUs; at least 1 is needed", node.name));
   if (node.gpus.size() > kMaxGpusPerNode)
-    return Error(fmt::format("node {} has {} GPUs; at most {} are supported", node.name, node.gpus.size(), kMaxGpusPerNode));
+    return Error(fmt::format("node {} has {} GPUs; at most {} are supported", node.name,
+                             node.gpus.size(), kMaxGpusPerNode));
   for (int type : node.gpus)
     if (type < 0 || static_cast<std::size_t>(type) >= types)
-      return Error(fmt::format("node {} has a GPU of type number {}; there are {} types", node.name, type, types));
+      return Error(fmt::format("node {} has a GPU of type number {}; there are {} types", node.name,
+                               type, types));
   if (!(node.network_bytes_per_s > 0))
     return Error(fmt::format("node {} has no network bandwidth; it must be above 0", node.name));
-  if (node.network_cards < 0) return Error(fmt::format("node {} has {} network cards; it must be 0 or more", node.name, node.network_cards));
-  if (!(node.link_bytes_per_s >= 0)) return Error(fmt::format("node {}: its link's bandwidth must be 0 or more", node.name));
+  if (node.network_cards < 0)
+    return Error(fmt::format("node {} has {} network cards; it must be 0 or more", node.name,
+                             node.network_cards));
+  if (!(node.link_bytes_per_s >= 0))
+    return Error(fmt::format("node {}: its link's bandwidth must be 0 or more", node.name));
   return {};
 }
 
@@ -37,7 +48,8 @@ Result<void> check_node(const Node& node, std::size_t types) {
 int with_link(std::vector<GpuType>& types, int type, double link) {
   GpuType variant = types[static_cast<std::size_t>(type)];
   if (variant.link_bytes_per_s == link) return type;
-  variant.link_saturation_bytes = std::max(2.0, variant.link_saturation_bytes * std::min(1.0, link / variant.link_bytes_per_s));
+  variant.link_saturation_bytes =
+      std::max(2.0, variant.link_saturation_bytes * std::min(1.0, link / variant.link_bytes_per_s));
   variant.link_bytes_per_s = link;
   const auto found = std::find(types.begin(), types.end(), variant);
   if (found != types.end()) return static_cast<int>(found - types.begin());
@@ -48,11 +60,13 @@ int with_link(std::vector<GpuType>& types, int type, double link) {
 }  // namespace
 
 Result<Cluster> Cluster::make(std::string name, std::vector<GpuType> types, std::vector<Node> nodes,
-                              double cross_rack_factor, std::map<std::pair<int, int>, double> measured) {
+                              double cross_rack_factor,
+                              std::map<std::pair<int, int>, double> measured) {
   Cluster made;
   if (nodes.empty()) return Error("the cluster has no nodes; at least 1 is needed");
   if (!(cross_rack_factor > 0 && cross_rack_factor <= 1))
-    return Error(fmt::format("the cross-rack factor is {:g}; it must be above 0 and at most 1", cross_rack_factor));
+    return Error(fmt::format("the cross-rack factor is {:g}; it must be above 0 and at most 1",
+                             cross_rack_factor));
   for (const GpuType& type : types)
     if (auto good = check_type(type); !good) return good.error();
   const std::size_t described = types.size();
@@ -63,13 +77,15 @@ Result<Cluster> Cluster::make(std::string name, std::vector<GpuType> types, std:
     if (!made.node_by_name_.emplace(node.name, static_cast<int>(made.slowest_link_.size())).second)
       return Error(fmt::format("node {} is listed twice", node.name));
     double slowest = types[static_cast<std::size_t>(node.gpus[0])].link_bytes_per_s;
-    for (int type : node.gpus) slowest = std::min(slowest, types[static_cast<std::size_t>(type)].link_bytes_per_s);
+    for (int type : node.gpus)
+      slowest = std::min(slowest, types[static_cast<std::size_t>(type)].link_bytes_per_s);
     made.slowest_link_.push_back(slowest);
     made.gpu_count_ += static_cast<int>(node.gpus.size());
   }
   for (const auto& [pair, bandwidth] : measured) {
     const int count = static_cast<int>(nodes.size());
-    if (pair.first < 0 || pair.second < 0 || pair.first >= count || pair.second >= count || pair.first == pair.second)
+    if (pair.first < 0 || pair.second < 0 || pair.first >= count || pair.second >= count ||
+        pair.first == pair.second)
       return Error("a measured bandwidth must be between two different nodes of the cluster");
     if (!(bandwidth > 0)) return Error("a measured bandwidth must be above 0");
     made.measured_[std::minmax(pair.first, pair.second)] = bandwidth;
@@ -83,16 +99,24 @@ Result<Cluster> Cluster::make(std::string name, std::vector<GpuType> types, std:
 
 Result<Cluster> Cluster::with_classes(DistanceClasses classes) && {
   if (classes.groups.size() != nodes_.size())
-    return Error(fmt::format("distance classes of {} nodes; the cluster has {}", classes.groups.size(), nodes_.size()));
+    return Error(fmt::format("distance classes of {} nodes; the cluster has {}",
+                             classes.groups.size(), nodes_.size()));
   const std::size_t levels = classes.groups[0].size();
   for (const std::vector<int>& groups : classes.groups)
-    if (groups.size() != levels) return Error(fmt::format("a node has groups of {} levels, another of {}; all need as many", levels, groups.size()));
+    if (groups.size() != levels)
+      return Error(fmt::format("a node has groups of {} levels, another of {}; all need as many",
+                               levels, groups.size()));
   if (classes.share.size() != levels + 1 || classes.measured_bytes_per_s.size() != levels + 1)
-    return Error(fmt::format("{} levels of groups need {} distance classes; {} are given", levels, levels + 1, classes.share.size()));
+    return Error(fmt::format("{} levels of groups need {} distance classes; {} are given", levels,
+                             levels + 1, classes.share.size()));
   for (std::size_t i = 0; i <= levels; ++i) {
     if (!(classes.share[i] > 0 && classes.share[i] <= 1))
-      return Error(fmt::format("the share of distance class {} is {:g}; it must be above 0 and at most 1", i + 1, classes.share[i]));
-    if (!(classes.measured_bytes_per_s[i] >= 0)) return Error(fmt::format("the measured bandwidth of distance class {} must be above 0", i + 1));
+      return Error(
+          fmt::format("the share of distance class {} is {:g}; it must be above 0 and at most 1",
+                      i + 1, classes.share[i]));
+    if (!(classes.measured_bytes_per_s[i] >= 0))
+      return Error(
+          fmt::format("the measured bandwidth of distance class {} must be above 0", i + 1));
   }
   classes_ = std::move(classes);
   return std::move(*this);
@@ -114,7 +138,8 @@ std::optional<int> Cluster::find_type(std::string_view name) const {
 double Cluster::between(int a, int b, double network, bool all_cards) const noexcept {
   if (!measured_.empty()) {
     const auto found = measured_.find(std::minmax(a, b));
-    if (found != measured_.end()) return all_cards ? found->second : std::min(found->second, network);
+    if (found != measured_.end())
+      return all_cards ? found->second : std::min(found->second, network);
   }
   if (!classes_.share.empty()) {
     const std::vector<int>& mine = classes_.groups[static_cast<std::size_t>(a)];
@@ -140,7 +165,8 @@ double Cluster::network_reach(int index, int gpus) const noexcept {
 }
 
 double Cluster::network_bandwidth(int a, int gpus_a, int b, int gpus_b) const noexcept {
-  const bool all = gpus_a >= static_cast<int>(node(a).gpus.size()) && gpus_b >= static_cast<int>(node(b).gpus.size());
+  const bool all = gpus_a >= static_cast<int>(node(a).gpus.size()) &&
+                   gpus_b >= static_cast<int>(node(b).gpus.size());
   return between(a, b, std::min(network_reach(a, gpus_a), network_reach(b, gpus_b)), all);
 }
 

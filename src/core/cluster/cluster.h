@@ -25,7 +25,7 @@ struct Node {
   std::vector<int> gpus;           ///< indexes into Cluster::types, by GPU index on the node
   double network_bytes_per_s = 0;  ///< all its network cards together, one direction
   int network_cards = 0;           ///< that share it evenly; 0: one for each GPU
-  double link_bytes_per_s = 0;     ///< between its GPUs, where it is not that of their type; 0: it is
+  double link_bytes_per_s = 0;  ///< between its GPUs, where it is not that of their type; 0: it is
 };
 
 /// One GPU, by position.
@@ -35,12 +35,14 @@ struct GpuRef {
   friend auto operator<=>(const GpuRef&, const GpuRef&) = default;
 };
 
-/// Bandwidth by how far apart two nodes are, for clusters of more than racks: nodes meet in a group of some
-/// level (1: one switch; 2: what is above it; ...) or nowhere.
+/// Bandwidth by how far apart two nodes are, for clusters of more than racks: nodes meet in a group
+/// of some level (1: one switch; 2: what is above it; ...) or nowhere.
 struct DistanceClasses {
-  std::vector<std::vector<int>> groups;       ///< by node: its group of each level, lowest first; -1: in none
-  std::vector<double> share;                  ///< of the nodes' network, by level, last: for nodes that meet nowhere
-  std::vector<double> measured_bytes_per_s;   ///< the same, where it was measured; 0: it was not
+  /// By node: its group of each level, lowest first; -1: in none.
+  std::vector<std::vector<int>> groups;
+  /// Of the nodes' network, by level, last: for nodes that meet nowhere.
+  std::vector<double> share;
+  std::vector<double> measured_bytes_per_s;  ///< the same, where it was measured; 0: it was not
   friend bool operator==(const DistanceClasses&, const DistanceClasses&) = default;
 };
 
@@ -50,17 +52,17 @@ struct DistanceClasses {
 class Cluster {
  public:
   /// What is wrong in the description is named: no nodes, an unknown type, a bandwidth of 0, ...
-  /// A node whose link is not that of its GPUs' type gets a variant of the type with that link: another
-  /// index, the same name.
-  /// `cross_rack_factor`: share of the network bandwidth left between racks, above 0, at most 1.
-  /// `measured`: calibrated bandwidths between two nodes, bytes a second, which override the rest.
+  /// A node whose link is not that of its GPUs' type gets a variant of the type with that link:
+  /// another index, the same name. `cross_rack_factor`: share of the network bandwidth left between
+  /// racks, above 0, at most 1. `measured`: calibrated bandwidths between two nodes, bytes a
+  /// second, which override the rest.
   static Result<Cluster> make(std::string name, std::vector<GpuType> types, std::vector<Node> nodes,
                               double cross_rack_factor = 1.0,
                               std::map<std::pair<int, int>, double> measured = {});
 
-  /// The same cluster with bandwidths between nodes by distance, in place of rack and cross-rack factor. As
-  /// many groups as nodes, each of as many levels; one share and measured figure more than levels. A measured
-  /// class counts as far as both nodes' own network permits.
+  /// The same cluster with bandwidths between nodes by distance, in place of rack and cross-rack
+  /// factor. As many groups as nodes, each of as many levels; one share and measured figure more
+  /// than levels. A measured class counts as far as both nodes' own network permits.
   Result<Cluster> with_classes(DistanceClasses classes) &&;
 
   /// From the JSON form of docs/planner.md; `name` is used where the text gives none.
@@ -72,7 +74,9 @@ class Cluster {
   const std::vector<Node>& nodes() const noexcept { return nodes_; }
   const Node& node(int index) const noexcept { return nodes_[static_cast<std::size_t>(index)]; }
   const GpuType& type(int index) const noexcept { return types_[static_cast<std::size_t>(index)]; }
-  int type_of(GpuRef gpu) const noexcept { return node(gpu.node).gpus[static_cast<std::size_t>(gpu.index)]; }
+  int type_of(GpuRef gpu) const noexcept {
+    return node(gpu.node).gpus[static_cast<std::size_t>(gpu.index)];
+  }
   std::optional<int> find_node(std::string_view name) const;
   std::optional<int> find_type(std::string_view name) const;
   int gpu_count() const noexcept { return gpu_count_; }
@@ -82,13 +86,13 @@ class Cluster {
   /// racks times the cross-rack factor; or what was measured. Within a node: the slowest link of
   /// its GPUs. Suika's k_bw.
   double node_bandwidth(int a, int b) const noexcept;
-  /// Bytes a second that `gpus` GPUs of a node can bring onto the network together: a card each, or what
-  /// cards there are.
+  /// Bytes a second that `gpus` GPUs of a node can bring onto the network together: a card each, or
+  /// what cards there are.
   double network_reach(int node, int gpus) const noexcept;
   /// The same between two nodes for so many GPUs of each. All of them: node_bandwidth().
   double network_bandwidth(int a, int gpus_a, int b, int gpus_b) const noexcept;
-  /// Bytes a second between two different GPUs: their node's link, or a card of each of their nodes.
-  /// Suika's EffectiveBandwidth.
+  /// Bytes a second between two different GPUs: their node's link, or a card of each of their
+  /// nodes. Suika's EffectiveBandwidth.
   double effective_bandwidth(GpuRef a, GpuRef b) const noexcept;
   /// Whether bandwidth depends on node and rack alone, with nothing measured and no classes.
   bool is_regular() const noexcept { return measured_.empty() && classes_.share.empty(); }
@@ -102,7 +106,7 @@ class Cluster {
   std::vector<double> slowest_link_;  ///< by node
   std::map<std::string, int, std::less<>> node_by_name_;
   std::map<std::pair<int, int>, double> measured_;
-  DistanceClasses classes_;           ///< without shares: there are none
+  DistanceClasses classes_;  ///< without shares: there are none
   double cross_rack_factor_ = 1.0;
   int gpu_count_ = 0;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The JSON form of a cluster: {"name", "types": [...], "nodes": [{"name", "rack", "network_gbytes_per_s",
-// "gpus": [{"type", "count"}], "groups": [...]}], "cross_rack_factor", "measured": [{"between": [a, b],
-// "gbytes_per_s"}], "distance_classes": [{"share", "gbytes_per_s"}]}.
+// The JSON form of a cluster: {"name", "types": [...], "nodes": [{"name", "rack",
+// "network_gbytes_per_s", "gpus": [{"type", "count"}], "groups": [...]}], "cross_rack_factor",
+// "measured": [{"between": [a, b], "gbytes_per_s"}], "distance_classes": [{"share",
+// "gbytes_per_s"}]}.
 #include <fmt/format.h>
 
 #include "core/cluster/cluster.h"
@@ -24,7 +25,11 @@ Result<GpuType> read_type(const Json& json) {
   if (!name) return name.error();
   GpuType type = find_gpu_type(*name).value_or(GpuType{});
   type.name = *name;
-  const struct { const char* key; double GpuType::*field; double unit; } fields[] = {
+  const struct {
+    const char* key;
+    double GpuType::*field;
+    double unit;
+  } fields[] = {
       {"fp32_tflops", &GpuType::fp32_tflops, 1},
       {"fp16_tflops", &GpuType::fp16_tflops, 1},
       {"bf16_tflops", &GpuType::bf16_tflops, 1},
@@ -46,7 +51,8 @@ Result<int> type_index(std::vector<GpuType>& types, const std::string& name) {
   for (std::size_t i = 0; i < types.size(); ++i)
     if (types[i].name == name) return static_cast<int>(i);
   const auto known = find_gpu_type(name);
-  if (!known) return Error(fmt::format("GPU type \"{}\" is neither in \"types\" nor in the catalogue", name));
+  if (!known)
+    return Error(fmt::format("GPU type \"{}\" is neither in \"types\" nor in the catalogue", name));
   types.push_back(*known);
   types.back().name = name;
   return static_cast<int>(types.size() - 1);
@@ -93,7 +99,9 @@ Result<DistanceClasses> read_classes(const Json& json) {
     std::vector<int>& groups = classes.groups.emplace_back();
     for (const Json& group : item.at("groups").items()) {
       const auto value = json_integer_value(group.get());
-      if (!group.is_integer() || value < -1 || value > 1 << 20) return Error(fmt::format("\"groups\" of a node must be whole numbers from -1 to {}", 1 << 20));
+      if (!group.is_integer() || value < -1 || value > 1 << 20)
+        return Error(
+            fmt::format("\"groups\" of a node must be whole numbers from -1 to {}", 1 << 20));
       groups.push_back(static_cast<int>(value));
     }
   }
@@ -143,13 +151,15 @@ Result<Cluster> Cluster::from_json(const Json& json) {
       const Json end = item.at("between").at(side);
       for (std::size_t n = 0; end.is_string() && n < nodes.size(); ++n)
         if (nodes[n].name == json_string_value(end.get())) ends[side] = static_cast<int>(n);
-      if (ends[side] < 0) return Error("\"measured\": \"between\" must name two nodes of the cluster");
+      if (ends[side] < 0)
+        return Error("\"measured\": \"between\" must name two nodes of the cluster");
     }
     auto bandwidth = item.number_at("gbytes_per_s", 0, kMaxRate);
     if (!bandwidth) return bandwidth.error().while_doing("\"measured\"");
     measured[{ends[0], ends[1]}] = *bandwidth * GB;
   }
-  auto made = make(std::move(name), std::move(types), std::move(nodes), factor, std::move(measured));
+  auto made =
+      make(std::move(name), std::move(types), std::move(nodes), factor, std::move(measured));
   if (!made || !json.has("distance_classes")) return made;
   auto classes = read_classes(json);
   if (!classes) return classes.error();
@@ -186,13 +196,15 @@ Json Cluster::to_json() const {
                                  {"gpus", gpus}});
     if (node.network_cards > 0) written.set("network_cards", node.network_cards);
     if (node.link_bytes_per_s > 0) written.set("link_gbytes_per_s", node.link_bytes_per_s / GB);
-    if (!classes_.share.empty()) written.set("groups", Json::array_of(classes_.groups[nodes.size()]));
+    if (!classes_.share.empty())
+      written.set("groups", Json::array_of(classes_.groups[nodes.size()]));
     nodes.append(written);
   }
   Json measured = Json::array();
   for (const auto& [pair, bandwidth] : measured_)
-    measured.append(Json::object({{"between", Json::array({node(pair.first).name, node(pair.second).name})},
-                                  {"gbytes_per_s", bandwidth / GB}}));
+    measured.append(
+        Json::object({{"between", Json::array({node(pair.first).name, node(pair.second).name})},
+                      {"gbytes_per_s", bandwidth / GB}}));
   Json json = Json::object({{"name", name_},
                             {"types", types},
                             {"nodes", nodes},
@@ -201,7 +213,8 @@ Json Cluster::to_json() const {
   if (!classes_.share.empty()) {
     Json classes = Json::array();
     for (std::size_t i = 0; i < classes_.share.size(); ++i)
-      classes.append(Json::object({{"share", classes_.share[i]}, {"gbytes_per_s", classes_.measured_bytes_per_s[i] / GB}}));
+      classes.append(Json::object(
+          {{"share", classes_.share[i]}, {"gbytes_per_s", classes_.measured_bytes_per_s[i] / GB}}));
     json.set("distance_classes", classes);
   }
   return json;

@@ -28,12 +28,14 @@ const char* to_text(Source source) noexcept {
   return "class default";
 }
 
-Fabric Fabric::make(std::vector<FabricNode> nodes, SlurmTopology topology, Calibration calibration) {
+Fabric Fabric::make(std::vector<FabricNode> nodes, SlurmTopology topology,
+                    Calibration calibration) {
   Fabric made;
   made.nodes_ = std::move(nodes);
   made.topology_ = std::move(topology);
   made.calibration_ = std::move(calibration);
-  for (std::size_t i = 0; i < made.nodes_.size(); ++i) made.by_name_.emplace(made.nodes_[i].name, static_cast<int>(i));
+  for (std::size_t i = 0; i < made.nodes_.size(); ++i)
+    made.by_name_.emplace(made.nodes_[i].name, static_cast<int>(i));
   made.place();
   return made;
 }
@@ -43,8 +45,8 @@ int Fabric::find(std::string_view name) const noexcept {
   return found == by_name_.end() ? -1 : found->second;
 }
 
-/// Gives every node its group of each level. A switch stands for all levels from its own height up to below
-/// its parent's, so that branches of different depth compare.
+/// Gives every node its group of each level. A switch stands for all levels from its own height up
+/// to below its parent's, so that branches of different depth compare.
 void Fabric::place() {
   const std::vector<SlurmTopology::Group>& groups = topology_.groups;
   std::vector<int> lowest(nodes_.size(), -1);
@@ -62,7 +64,8 @@ void Fabric::place() {
   }
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (lowest[i] >= 0 || !nodes_[i].description || nodes_[i].description->leaf.empty()) continue;
-    const auto [found, is_new] = by_name.emplace(nodes_[i].description->leaf, static_cast<int>(group_names_.size()));
+    const auto [found, is_new] =
+        by_name.emplace(nodes_[i].description->leaf, static_cast<int>(group_names_.size()));
     if (is_new) group_names_.push_back(found->first);
     lowest[i] = found->second;
     placed_by_[i] = Source::description;
@@ -73,7 +76,9 @@ void Fabric::place() {
     int group = lowest[i];
     for (int level = 1; level <= levels_ && group >= 0; ++level) {
       const bool known = at(group) < groups.size();
-      while (known && groups[at(group)].parent >= 0 && groups[at(groups[at(group)].parent)].height <= level) group = groups[at(group)].parent;
+      while (known && groups[at(group)].parent >= 0 &&
+             groups[at(groups[at(group)].parent)].height <= level)
+        group = groups[at(group)].parent;
       // A switch that only a description names has nothing known above it.
       if (known || level == 1) path_[i * at(levels_) + at(level - 1)] = group;
     }
@@ -98,7 +103,9 @@ int Fabric::distance(int a, int b) const noexcept {
 
 Source Fabric::distance_source(int a, int b) const noexcept {
   return std::max(placed_by_[at(a)], placed_by_[at(b)], [](Source x, Source y) {
-    const auto rank = [](Source s) { return s == Source::class_default ? 2 : s == Source::description ? 1 : 0; };
+    const auto rank = [](Source s) {
+      return s == Source::class_default ? 2 : s == Source::description ? 1 : 0;
+    };
     return rank(x) < rank(y);
   });
 }
@@ -108,7 +115,8 @@ std::string Fabric::class_name(int distance) const {
   if (distance == 0) return "same node";
   if (distance > levels_) return levels_ == 0 ? "other node" : "across";
   if (distance == 1) return blocks ? "same block" : "same switch";
-  return blocks ? fmt::format("same block of level {}", distance) : fmt::format("{} switch levels up", distance);
+  return blocks ? fmt::format("same block of level {}", distance)
+                : fmt::format("{} switch levels up", distance);
 }
 
 std::vector<std::vector<int>> Fabric::groups(int level) const {
@@ -139,7 +147,8 @@ double Fabric::network_or_default(int node) const noexcept {
   return published > 0 ? published : kDefaultNetwork;
 }
 
-/// The ports that are nearest to a GPU share it; where none says that it is, the slowest port of the node.
+/// The ports that are nearest to a GPU share it; where none says that it is, the slowest port of
+/// the node.
 double Fabric::nearest_port(GpuRef gpu) const noexcept {
   const auto& description = nodes_[at(gpu.node)].description;
   if (!description) return 0;
@@ -147,7 +156,8 @@ double Fabric::nearest_port(GpuRef gpu) const noexcept {
   for (const PortDescription& port : description->ports) {
     if (port.bytes_per_s <= 0) continue;
     slowest = std::min(slowest, port.bytes_per_s);
-    if (std::find(port.nearest_gpus.begin(), port.nearest_gpus.end(), gpu.index) != port.nearest_gpus.end())
+    if (std::find(port.nearest_gpus.begin(), port.nearest_gpus.end(), gpu.index) !=
+        port.nearest_gpus.end())
       best = std::max(best, port.bytes_per_s);
   }
   if (best > 0) return best;
@@ -155,13 +165,17 @@ double Fabric::nearest_port(GpuRef gpu) const noexcept {
 }
 
 Figure Fabric::network_between(int a, int b, double ports, bool published) const {
-  const auto pair = calibration_.pairs.empty() ? calibration_.pairs.end()
-                                               : calibration_.pairs.find(std::minmax(nodes_[at(a)].name, nodes_[at(b)].name));
+  const auto pair =
+      calibration_.pairs.empty()
+          ? calibration_.pairs.end()
+          : calibration_.pairs.find(std::minmax(nodes_[at(a)].name, nodes_[at(b)].name));
   if (pair != calibration_.pairs.end()) return {pair->second, Source::measured};
   const int far = distance(a, b);
-  // A class was measured over some of its pairs: a node with slower ports than those does no better for it.
+  // A class was measured over some of its pairs: a node with slower ports than those does no better
+  // for it.
   const MeasuredClass* measured = calibration_.find(far);
-  if (measured != nullptr && !(published && ports < measured->bytes_per_s)) return {measured->bytes_per_s, Source::measured};
+  if (measured != nullptr && !(published && ports < measured->bytes_per_s))
+    return {measured->bytes_per_s, Source::measured};
   const double share = measured != nullptr || levels_ == 0 ? 1.0 : assumed_share(far);
   return {ports * share, published ? Source::description : Source::class_default};
 }
@@ -173,25 +187,32 @@ Figure Fabric::bandwidth(int a, int b) const {
     const int count = node.description ? static_cast<int>(node.description->gpus.size()) : 0;
     for (int i = 0; i < count; ++i)
       for (int j = i + 1; j < count; ++j)
-        if (const Figure link = bandwidth({a, i}, {a, j}); link.bytes_per_s < slowest.bytes_per_s) slowest = link;
+        if (const Figure link = bandwidth({a, i}, {a, j}); link.bytes_per_s < slowest.bytes_per_s)
+          slowest = link;
     return count > 1 ? slowest : bandwidth(GpuRef{a, 0}, GpuRef{a, 1});
   }
-  return network_between(a, b, std::min(network_or_default(a), network_or_default(b)), network(a) > 0 && network(b) > 0);
+  return network_between(a, b, std::min(network_or_default(a), network_or_default(b)),
+                         network(a) > 0 && network(b) > 0);
 }
 
 Figure Fabric::bandwidth(GpuRef a, GpuRef b) const {
   if (a.node != b.node) {
     const double mine = nearest_port(a), theirs = nearest_port(b);
-    return network_between(a.node, b.node, std::min(mine > 0 ? mine : kDefaultNetwork, theirs > 0 ? theirs : kDefaultNetwork), mine > 0 && theirs > 0);
+    return network_between(
+        a.node, b.node,
+        std::min(mine > 0 ? mine : kDefaultNetwork, theirs > 0 ? theirs : kDefaultNetwork),
+        mine > 0 && theirs > 0);
   }
   const FabricNode& node = nodes_[at(a.node)];
   if (node.description && at(std::max(a.index, b.index)) < node.description->gpus.size())
-    if (const GpuLink link = node.description->link(a.index, b.index); link.bytes_per_s > 0) return {link.bytes_per_s, Source::description};
+    if (const GpuLink link = node.description->link(a.index, b.index); link.bytes_per_s > 0)
+      return {link.bytes_per_s, Source::description};
   const auto type = find_gpu_type(node.gpu_type);
   return {type ? type->link_bytes_per_s : kDefaultLink, Source::class_default};
 }
 
-Nearness::Nearness(const Fabric& fabric, const std::vector<int>& nodes) : fabric_(fabric), nodes_(nodes) {
+Nearness::Nearness(const Fabric& fabric, const std::vector<int>& nodes)
+    : fabric_(fabric), nodes_(nodes) {
   const auto tidy = [](std::vector<int>& list) {
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
@@ -210,7 +231,9 @@ int Nearness::distance(int node) const noexcept {
   if (node < 0) return fabric_.levels() + 1;
   if (std::binary_search(nodes_.begin(), nodes_.end(), node)) return 0;
   for (int level = 1; level <= fabric_.levels(); ++level)
-    if (const int group = fabric_.group(node, level); group >= 0 && std::binary_search(groups_[at(level - 1)].begin(), groups_[at(level - 1)].end(), group))
+    if (const int group = fabric_.group(node, level);
+        group >= 0 &&
+        std::binary_search(groups_[at(level - 1)].begin(), groups_[at(level - 1)].end(), group))
       return level;
   return fabric_.levels() + 1;
 }

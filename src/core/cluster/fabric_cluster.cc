@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The fabric as the planner's Cluster: one figure a class of distance, so that nothing grows with pairs.
+// The fabric as the planner's Cluster: one figure a class of distance, so that nothing grows with
+// pairs.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -16,9 +17,11 @@ class TypeTable {
   Result<int> index(const std::string& name) {
     for (std::size_t i = 0; i < used_.size(); ++i)
       if (used_[i].name == name) return static_cast<int>(i);
-    const auto own = std::find_if(given_.begin(), given_.end(), [&](const GpuType& type) { return type.name == name; });
+    const auto own = std::find_if(given_.begin(), given_.end(),
+                                  [&](const GpuType& type) { return type.name == name; });
     const auto known = own != given_.end() ? std::optional<GpuType>(*own) : find_gpu_type(name);
-    if (!known) return Error(fmt::format("GPU type \"{}\" is not in the catalogue; describe it", name));
+    if (!known)
+      return Error(fmt::format("GPU type \"{}\" is not in the catalogue; describe it", name));
     used_.push_back(*known);
     used_.back().name = name;
     return static_cast<int>(used_.size()) - 1;
@@ -45,10 +48,13 @@ Result<Cluster> Fabric::to_cluster(std::string name, const std::vector<GpuType>&
     Node made;
     made.name = from.name;
     // What is not known to be under one switch with others is in a rack of its own.
-    made.rack = levels_ == 0 ? 0 : group(i, 1) >= 0 ? group(i, 1) : static_cast<int>(group_names_.size()) + i;
+    made.rack = levels_ == 0       ? 0
+                : group(i, 1) >= 0 ? group(i, 1)
+                                   : static_cast<int>(group_names_.size()) + i;
     for (int gpu = 0; gpu < count; ++gpu) {
       std::string type = from.gpu_type;
-      if (gpu < published && (type.empty() || !from.description->gpus[static_cast<std::size_t>(gpu)].type.empty()))
+      if (gpu < published &&
+          (type.empty() || !from.description->gpus[static_cast<std::size_t>(gpu)].type.empty()))
         type = from.description->gpus[static_cast<std::size_t>(gpu)].type;
       auto index = table.index(type);
       if (!index) return index.error().while_doing("node " + from.name);
@@ -56,9 +62,11 @@ Result<Cluster> Fabric::to_cluster(std::string name, const std::vector<GpuType>&
     }
     made.network_bytes_per_s = network_or_default(i);
     if (network(i) > 0)
-      made.network_cards = static_cast<int>(std::count_if(from.description->ports.begin(), from.description->ports.end(),
-                                                          [](const PortDescription& port) { return port.bytes_per_s > 0; }));
-    if (const Figure link = bandwidth(i, i); count > 1 && link.source == Source::description) made.link_bytes_per_s = link.bytes_per_s;
+      made.network_cards = static_cast<int>(
+          std::count_if(from.description->ports.begin(), from.description->ports.end(),
+                        [](const PortDescription& port) { return port.bytes_per_s > 0; }));
+    if (const Figure link = bandwidth(i, i); count > 1 && link.source == Source::description)
+      made.link_bytes_per_s = link.bytes_per_s;
     std::vector<int> groups;
     for (int level = 1; level <= levels_; ++level) groups.push_back(group(i, level));
     classes.groups.push_back(std::move(groups));
@@ -76,10 +84,12 @@ Result<Cluster> Fabric::to_cluster(std::string name, const std::vector<GpuType>&
   for (const auto& [names, rate] : calibration_.pairs) {
     const int a = find(names.first), b = find(names.second);
     if (a < 0 || b < 0 || a == b) continue;
-    const int left = index_of[static_cast<std::size_t>(a)], right = index_of[static_cast<std::size_t>(b)];
+    const int left = index_of[static_cast<std::size_t>(a)],
+              right = index_of[static_cast<std::size_t>(b)];
     if (left >= 0 && right >= 0) pairs[{left, right}] = rate;
   }
-  auto made = Cluster::make(std::move(name), table.take(), std::move(nodes), levels_ == 0 ? 1.0 : assumed_share(2), std::move(pairs));
+  auto made = Cluster::make(std::move(name), table.take(), std::move(nodes),
+                            levels_ == 0 ? 1.0 : assumed_share(2), std::move(pairs));
   if (!made || (levels_ <= 1 && !measured)) return made;
   return std::move(*made).with_classes(std::move(classes));
 }

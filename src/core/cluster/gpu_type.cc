@@ -25,8 +25,7 @@ double GpuType::tflops(Precision precision) const noexcept {
     case Precision::fp16:
       if (fp16_tflops > 0) return fp16_tflops;
       [[fallthrough]];
-    case Precision::fp32:
-      break;
+    case Precision::fp32: break;
   }
   return fp32_tflops;
 }
@@ -52,7 +51,8 @@ const std::vector<GpuType>& gpu_catalogue() {
 
 std::optional<GpuType> find_gpu_type(std::string_view name) {
   auto same = [](char a, char b) {
-    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+    return std::tolower(static_cast<unsigned char>(a)) ==
+           std::tolower(static_cast<unsigned char>(b));
   };
   for (const GpuType& type : gpu_catalogue())
     if (std::equal(name.begin(), name.end(), type.name.begin(), type.name.end(), same)) return type;

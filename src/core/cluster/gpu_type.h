@@ -13,14 +13,14 @@ enum class Precision { fp32, fp16, bf16, fp8 };
 
 /// A kind of GPU. Speeds are the vendor's dense peaks, without sparsity.
 struct GpuType {
-  std::string name;               ///< lower case, as in Slurm's gres type: "h100", "a100-40g"
-  double fp32_tflops = 0;         ///< 10^12 floating point operations a second
+  std::string name;        ///< lower case, as in Slurm's gres type: "h100", "a100-40g"
+  double fp32_tflops = 0;  ///< 10^12 floating point operations a second
   double fp16_tflops = 0;
-  double bf16_tflops = 0;         ///< 0: not supported
-  double fp8_tflops = 0;          ///< 0: not supported
-  double memory_bytes = 0;        ///< what a program may allocate in all
-  double hbm_bytes_per_s = 0;     ///< device memory bandwidth
-  double link_bytes_per_s = 0;    ///< to a GPU of the same node, one direction (NVLink or PCIe)
+  double bf16_tflops = 0;            ///< 0: not supported
+  double fp8_tflops = 0;             ///< 0: not supported
+  double memory_bytes = 0;           ///< what a program may allocate in all
+  double hbm_bytes_per_s = 0;        ///< device memory bandwidth
+  double link_bytes_per_s = 0;       ///< to a GPU of the same node, one direction (NVLink or PCIe)
   double link_saturation_bytes = 0;  ///< message size from which that link runs at full speed
 
   /// Peak for `precision`; where the type lacks it, that of the next wider format it has.

@@ -14,9 +14,9 @@ namespace swell::cluster {
 
 /// One GPU of a node, at the index that Slurm gives it.
 struct GpuDescription {
-  std::string type;   ///< as in Slurm's gres type; empty: not known
-  std::string pci;    ///< "0000:1b:00.0"; empty: not known
-  int numa = -1;      ///< -1: not known
+  std::string type;  ///< as in Slurm's gres type; empty: not known
+  std::string pci;   ///< "0000:1b:00.0"; empty: not known
+  int numa = -1;     ///< -1: not known
   friend bool operator==(const GpuDescription&, const GpuDescription&) = default;
 };
 
@@ -36,7 +36,7 @@ const char* to_text(LinkLayer layer) noexcept;
 
 /// One active port of a network card.
 struct PortDescription {
-  std::string device;               ///< "mlx5_0", or the name of an Ethernet interface
+  std::string device;  ///< "mlx5_0", or the name of an Ethernet interface
   int port = 1;
   LinkLayer layer = LinkLayer::unknown;
   double bytes_per_s = 0;           ///< active width times active speed; 0: not known
@@ -44,18 +44,18 @@ struct PortDescription {
   std::uint64_t guid = 0;           ///< the port's; 0: not known
   std::string pci;
   int numa = -1;
-  std::vector<int> nearest_gpus;    ///< indexes of the GPUs that no other port is nearer to, rising
+  std::vector<int> nearest_gpus;  ///< indexes of the GPUs that no other port is nearer to, rising
   friend bool operator==(const PortDescription&, const PortDescription&) = default;
 };
 
-/// What a node publishes about itself, in the Extra field of its record in Slurm. Made by src/topo on the
-/// node; read by Fabric. Every part may be missing.
+/// What a node publishes about itself, in the Extra field of its record in Slurm. Made by src/topo
+/// on the node; read by Fabric. Every part may be missing.
 struct NodeDescription {
-  std::vector<GpuDescription> gpus;    ///< by index
-  GpuLink usual_link;                  ///< between two GPUs that `links` does not name; a and b unused
-  std::vector<GpuLink> links;          ///< pairs that differ from it, a below b
+  std::vector<GpuDescription> gpus;  ///< by index
+  GpuLink usual_link;          ///< between two GPUs that `links` does not name; a and b unused
+  std::vector<GpuLink> links;  ///< pairs that differ from it, a below b
   std::vector<PortDescription> ports;
-  std::string leaf;                    ///< the switch that its first port is plugged into; empty: not known
+  std::string leaf;  ///< the switch that its first port is plugged into; empty: not known
 
   /// The link between two different GPUs.
   GpuLink link(int a, int b) const noexcept;
@@ -63,18 +63,20 @@ struct NodeDescription {
   double network_bytes_per_s() const noexcept;
   friend bool operator==(const NodeDescription&, const NodeDescription&) = default;
 
-  /// The compact form that is published, about 700 bytes for 8 GPUs and 8 ports; docs/topology.md has it.
+  /// The compact form that is published, about 700 bytes for 8 GPUs and 8 ports; docs/topology.md
+  /// has it.
   Json to_json() const;
   /// The error names what is wrong. Unknown keys are ignored: a later version may add some.
   static Result<NodeDescription> from_json(const Json& json);
 };
 
-/// The description in the text of an Extra field: member "swell" of a JSON object. Nothing where the field
-/// is empty, is no JSON object (somebody else's text), or has no such member; an error where it has a bad one.
+/// The description in the text of an Extra field: member "swell" of a JSON object. Nothing where
+/// the field is empty, is no JSON object (somebody else's text), or has no such member; an error
+/// where it has a bad one.
 Result<std::optional<NodeDescription>> read_extra(std::string_view extra);
 
-/// The text of an Extra field with the description put in; other tools' members are kept. An error where the
-/// field holds text that is no JSON object: that is somebody else's and must stay.
+/// The text of an Extra field with the description put in; other tools' members are kept. An error
+/// where the field holds text that is no JSON object: that is somebody else's and must stay.
 Result<std::string> write_extra(std::string_view extra, const NodeDescription& description);
 
 }  // namespace swell::cluster

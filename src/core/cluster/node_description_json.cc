@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The compact form: {"v":1, "leaf":"sw1", "t":["h100"], "g":[[type,numa,"1b:00.0"],...],
 // "l":["n",450,[a,b,"p",32],...], "s":["fe80000000000000"],
-// "h":[["mlx5_0",port,"i",Gbit/s,subnet,"guid",numa,"18:00.0",[gpu,...]],...]}. Lists rather than objects and
-// indexes rather than text that repeats: every node's text is kept by slurmctld and sent to every client.
+// "h":[["mlx5_0",port,"i",Gbit/s,subnet,"guid",numa,"18:00.0",[gpu,...]],...]}. Lists rather than
+// objects and indexes rather than text that repeats: every node's text is kept by slurmctld and
+// sent to every client.
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
@@ -15,19 +16,30 @@ namespace swell::cluster {
 namespace {
 
 constexpr int kVersion = 1;
-constexpr std::size_t kMaxText = 64;      // characters of a name
+constexpr std::size_t kMaxText = 64;  // characters of a name
 constexpr std::size_t kMaxPorts = 64;
 constexpr std::size_t kMaxExtra = 65536;  // bytes of an Extra field
 constexpr double kGB = 1e9, kGbit = 1e9 / 8;
-constexpr double kMaxRate = 1e6;          // GB/s, Gbit/s
+constexpr double kMaxRate = 1e6;  // GB/s, Gbit/s
 
-const char* letter(LinkKind kind) { return kind == LinkKind::nvlink ? "n" : kind == LinkKind::pcie ? "p" : "?"; }
-const char* letter(LinkLayer layer) { return layer == LinkLayer::infiniband ? "i" : layer == LinkLayer::ethernet ? "e" : "?"; }
-LinkKind kind_of(std::string_view text) { return text == "n" ? LinkKind::nvlink : text == "p" ? LinkKind::pcie : LinkKind::unknown; }
-LinkLayer layer_of(std::string_view text) { return text == "i" ? LinkLayer::infiniband : text == "e" ? LinkLayer::ethernet : LinkLayer::unknown; }
+const char* letter(LinkKind kind) {
+  return kind == LinkKind::nvlink ? "n" : kind == LinkKind::pcie ? "p" : "?";
+}
+const char* letter(LinkLayer layer) {
+  return layer == LinkLayer::infiniband ? "i" : layer == LinkLayer::ethernet ? "e" : "?";
+}
+LinkKind kind_of(std::string_view text) {
+  return text == "n" ? LinkKind::nvlink : text == "p" ? LinkKind::pcie : LinkKind::unknown;
+}
+LinkLayer layer_of(std::string_view text) {
+  return text == "i"   ? LinkLayer::infiniband
+         : text == "e" ? LinkLayer::ethernet
+                       : LinkLayer::unknown;
+}
 
 std::ptrdiff_t colons_in(const std::string& pci) { return std::count(pci.begin(), pci.end(), ':'); }
-/// Leaves out the domain that nearly all addresses have; with_domain() knows these by their one colon.
+/// Leaves out the domain that nearly all addresses have; with_domain() knows these by their one
+/// colon.
 std::string without_domain(const std::string& pci) {
   return pci.starts_with("0000:") && colons_in(pci) == 2 ? pci.substr(5) : pci;
 }
@@ -48,7 +60,8 @@ int index_in(std::vector<T>& list, const T& value) {
   return static_cast<int>(list.size()) - 1;
 }
 
-/// Reads the items of one list in turn; the first that is wrong is remembered, and named by its place.
+/// Reads the items of one list in turn; the first that is wrong is remembered, and named by its
+/// place.
 class Items {
  public:
   Items(Json list, std::string what) : list_(std::move(list)), what_(std::move(what)) {
@@ -61,13 +74,15 @@ class Items {
   int whole(long min, long max) {
     const Json item = any();
     const long long value = json_integer_value(item.get());
-    if (!item.is_integer() || value < min || value > max) fail(fmt::format("item {} must be a whole number from {} to {}", next_, min, max));
+    if (!item.is_integer() || value < min || value > max)
+      fail(fmt::format("item {} must be a whole number from {} to {}", next_, min, max));
     return good() ? static_cast<int>(value) : 0;
   }
   double number() {
     const Json item = any();
     const double value = json_number_value(item.get());
-    if (!item.is_number() || !(value >= 0 && value <= kMaxRate)) fail(fmt::format("item {} must be a number from 0 to {:g}", next_, kMaxRate));
+    if (!item.is_number() || !(value >= 0 && value <= kMaxRate))
+      fail(fmt::format("item {} must be a number from 0 to {:g}", next_, kMaxRate));
     return good() ? value : 0;
   }
   std::string text() {
@@ -81,8 +96,10 @@ class Items {
   std::uint64_t hex() {
     const std::string digits = text();
     std::uint64_t value = 0;
-    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-    if (good() && !digits.empty() && (problem != std::errc{} || end != digits.data() + digits.size()))
+    const auto [end, problem] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+    if (good() && !digits.empty() &&
+        (problem != std::errc{} || end != digits.data() + digits.size()))
       fail(fmt::format("item {} must be hexadecimal, 16 digits at most", next_));
     return value;
   }
@@ -141,7 +158,8 @@ Result<void> read_links(const Json& json, NodeDescription& node) {
     link.kind = kind_of(pair.text());
     link.bytes_per_s = pair.number() * kGB;
     if (!pair.good()) return pair.error();
-    if (node.links.size() >= kMaxGpusPerNode * kMaxGpusPerNode / 2) return Error("more links than pairs of GPUs");
+    if (node.links.size() >= kMaxGpusPerNode * kMaxGpusPerNode / 2)
+      return Error("more links than pairs of GPUs");
     node.links.push_back(link);
   }
   if (!items.good()) return items.error();
@@ -171,10 +189,12 @@ Result<void> read_ports(const Json& json, NodeDescription& node) {
     port.numa = items.whole(-1, 1023);
     port.pci = with_domain(items.text());
     Items nearest(items.any(), "nearest GPUs");
-    while (nearest.good() && !nearest.at_end()) port.nearest_gpus.push_back(nearest.whole(0, static_cast<long>(node.gpus.size()) - 1));
+    while (nearest.good() && !nearest.at_end())
+      port.nearest_gpus.push_back(nearest.whole(0, static_cast<long>(node.gpus.size()) - 1));
     if (!items.good()) return items.error();
     if (!nearest.good() || port.nearest_gpus.size() > node.gpus.size())
-      return Error(fmt::format("port {}: its nearest GPUs must be a list of GPUs of the node", node.ports.size()));
+      return Error(fmt::format("port {}: its nearest GPUs must be a list of GPUs of the node",
+                               node.ports.size()));
     node.ports.push_back(std::move(port));
   }
   return {};
@@ -189,12 +209,14 @@ Json NodeDescription::to_json() const {
     std::vector<std::string> types;
     Json list = Json::array();
     for (const GpuDescription& gpu : gpus)
-      list.append(Json::array({gpu.type.empty() ? -1 : index_in(types, gpu.type), gpu.numa, without_domain(gpu.pci)}));
+      list.append(Json::array(
+          {gpu.type.empty() ? -1 : index_in(types, gpu.type), gpu.numa, without_domain(gpu.pci)}));
     json.set("t", Json::array_of(types));
     json.set("g", list);
     if (gpus.size() > 1) {
       Json all = Json::array({letter(usual_link.kind), rate(usual_link.bytes_per_s / kGB)});
-      for (const GpuLink& each : links) all.append(Json::array({each.a, each.b, letter(each.kind), rate(each.bytes_per_s / kGB)}));
+      for (const GpuLink& each : links)
+        all.append(Json::array({each.a, each.b, letter(each.kind), rate(each.bytes_per_s / kGB)}));
       json.set("l", all);
     }
   }
@@ -202,9 +224,11 @@ Json NodeDescription::to_json() const {
     std::vector<std::string> subnets;
     Json list = Json::array();
     for (const PortDescription& port : ports)
-      list.append(Json::array({port.device, port.port, letter(port.layer), rate(port.bytes_per_s / kGbit),
-                               port.subnet_prefix == 0 ? -1 : index_in(subnets, hex(port.subnet_prefix)), hex(port.guid), port.numa,
-                               without_domain(port.pci), Json::array_of(port.nearest_gpus)}));
+      list.append(
+          Json::array({port.device, port.port, letter(port.layer), rate(port.bytes_per_s / kGbit),
+                       port.subnet_prefix == 0 ? -1 : index_in(subnets, hex(port.subnet_prefix)),
+                       hex(port.guid), port.numa, without_domain(port.pci),
+                       Json::array_of(port.nearest_gpus)}));
     json.set("s", Json::array_of(subnets));
     json.set("h", list);
   }
@@ -232,7 +256,8 @@ Result<std::optional<NodeDescription>> read_extra(std::string_view extra) {
   const auto json = Json::parse(extra, kMaxExtra);
   if (!json || !json->is_object() || !json->has("swell")) {
     // Somebody else's text is none of our business; ours cut short is worth a word.
-    if (!json && extra.find("\"swell\":{\"v\"") != extra.npos) return json.error().while_doing("Extra");
+    if (!json && extra.find("\"swell\":{\"v\"") != extra.npos)
+      return json.error().while_doing("Extra");
     return std::optional<NodeDescription>{};
   }
   auto node = NodeDescription::from_json(json->at("swell"));
@@ -241,11 +266,13 @@ Result<std::optional<NodeDescription>> read_extra(std::string_view extra) {
 }
 
 Result<std::string> write_extra(std::string_view extra, const NodeDescription& description) {
-  if (extra.find_first_not_of(" \t\n") == extra.npos) return Json::object({{"swell", description.to_json()}}).dump();
+  if (extra.find_first_not_of(" \t\n") == extra.npos)
+    return Json::object({{"swell", description.to_json()}}).dump();
   auto json = Json::parse(extra, kMaxExtra);
   if (!json || !json->is_object())
-    return Error(fmt::format("Extra is \"{}\", which is no JSON object, and is left as it is; empty it, or make it one, to have the topology published",
-                             extra.size() > 40 ? std::string(extra.substr(0, 37)) + "..." : std::string(extra)));
+    return Error(fmt::format(
+        "Extra is \"{}\", which is no JSON object, and is left as it is; empty it, or make it one, to have the topology published",
+        extra.size() > 40 ? std::string(extra.substr(0, 37)) + "..." : std::string(extra)));
   json->set("swell", description.to_json());
   return json->dump();
 }

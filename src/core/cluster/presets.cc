@@ -28,7 +28,8 @@ Cluster uniform_cluster(std::string name, const GpuType& type, int nodes, int gp
   std::vector<Node> list;
   for (int i = 0; i < nodes; ++i) {
     const int rack = nodes_per_rack > 0 ? i / nodes_per_rack : 0;
-    list.push_back({fmt::format("n{}", i + 1), rack, std::vector<int>(static_cast<std::size_t>(gpus_per_node), 0),
+    list.push_back({fmt::format("n{}", i + 1), rack,
+                    std::vector<int>(static_cast<std::size_t>(gpus_per_node), 0),
                     network_bytes_per_s});
   }
   return Cluster::make(std::move(name), {type}, std::move(list), cross_rack_factor).value();
@@ -49,8 +50,8 @@ Result<Cluster> preset(std::string_view name) {
   const auto type = find_gpu_type(rest);
   if (!type) return unknown;
   const bool several_racks = nodes > kRackNodes;
-  return uniform_cluster(std::string(name), *type, nodes, gpus, kEightNdrCards, several_racks ? kRackNodes : 0,
-                         several_racks ? 0.5 : 1.0);
+  return uniform_cluster(std::string(name), *type, nodes, gpus, kEightNdrCards,
+                         several_racks ? kRackNodes : 0, several_racks ? 0.5 : 1.0);
 }
 
 }  // namespace swell::cluster

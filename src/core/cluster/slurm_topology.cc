@@ -27,21 +27,26 @@ class Parser {
 
   Result<SlurmTopology> parse() {
     if (is_yaml()) {
-      made_.notes.push_back("topology.yaml is not read: distances come from what the nodes publish");
+      made_.notes.push_back(
+          "topology.yaml is not read: distances come from what the nodes publish");
       return std::move(made_);
     }
     while (!text_.empty()) {
       const std::string line = next_line();
-      if (auto good = read_line(line); !good) return good.error().while_doing(fmt::format("line {}", line_));
+      if (auto good = read_line(line); !good)
+        return good.error().while_doing(fmt::format("line {}", line_));
     }
-    if (auto good = made_.kind == SlurmTopology::Kind::block ? nest_blocks() : connect_switches(); !good) return good.error();
+    if (auto good = made_.kind == SlurmTopology::Kind::block ? nest_blocks() : connect_switches();
+        !good)
+      return good.error();
     return std::move(made_);
   }
 
  private:
   bool is_yaml() const {
     const std::size_t begin = text_.find_first_not_of(" \t\r\n");
-    return begin != text_.npos && (text_.substr(begin, 3) == "---" || text_.substr(begin, 2) == "- ");
+    return begin != text_.npos &&
+           (text_.substr(begin, 3) == "---" || text_.substr(begin, 2) == "- ");
   }
 
   /// One line without its comment; a backslash at the end joins the next one.
@@ -53,7 +58,8 @@ class Parser {
       text_.remove_prefix(end == text_.npos ? text_.size() : end + 1);
       ++line_;
       part = part.substr(0, part.find('#'));
-      while (!part.empty() && std::isspace(static_cast<unsigned char>(part.back()))) part.remove_suffix(1);
+      while (!part.empty() && std::isspace(static_cast<unsigned char>(part.back())))
+        part.remove_suffix(1);
       more = !part.empty() && part.back() == '\\';
       if (more) part.remove_suffix(1);
       line += part;
@@ -63,7 +69,8 @@ class Parser {
 
   static std::map<std::string, std::string> words_of(const std::string& line) {
     std::map<std::string, std::string> words;
-    for (std::size_t begin = line.find_first_not_of(" \t\r"); begin != line.npos; begin = line.find_first_not_of(" \t\r", begin)) {
+    for (std::size_t begin = line.find_first_not_of(" \t\r"); begin != line.npos;
+         begin = line.find_first_not_of(" \t\r", begin)) {
       const std::size_t end = std::min(line.find_first_of(" \t\r", begin), line.size());
       const std::string word = line.substr(begin, end - begin);
       const std::size_t equals = word.find('=');
@@ -76,20 +83,26 @@ class Parser {
   Result<void> read_line(const std::string& line) {
     const auto words = words_of(line);
     if (words.empty()) return {};
-    if (words.contains("switchname")) return read_group(words, "switchname", SlurmTopology::Kind::tree);
-    if (words.contains("blockname")) return read_group(words, "blockname", SlurmTopology::Kind::block);
+    if (words.contains("switchname"))
+      return read_group(words, "switchname", SlurmTopology::Kind::tree);
+    if (words.contains("blockname"))
+      return read_group(words, "blockname", SlurmTopology::Kind::block);
     if (words.contains("blocksizes")) return read_sizes(words.at("blocksizes"));
-    made_.notes.push_back(fmt::format("line {}: \"{}\" is not known and is passed over", line_, line.substr(0, 60)));
+    made_.notes.push_back(
+        fmt::format("line {}: \"{}\" is not known and is passed over", line_, line.substr(0, 60)));
     return {};
   }
 
-  Result<void> read_group(const std::map<std::string, std::string>& words, const char* key, SlurmTopology::Kind kind) {
+  Result<void> read_group(const std::map<std::string, std::string>& words, const char* key,
+                          SlurmTopology::Kind kind) {
     Group group;
     group.name = words.at(key);
     if (group.name.empty()) return Error(fmt::format("{} has no value", key));
-    if (made_.kind != SlurmTopology::Kind::none && made_.kind != kind) return Error("switches and blocks are mixed; Slurm takes either");
+    if (made_.kind != SlurmTopology::Kind::none && made_.kind != kind)
+      return Error("switches and blocks are mixed; Slurm takes either");
     made_.kind = kind;
-    if (!index_.emplace(group.name, made_.groups.size()).second) return Error(fmt::format("{} is named twice", group.name));
+    if (!index_.emplace(group.name, made_.groups.size()).second)
+      return Error(fmt::format("{} is named twice", group.name));
     if (words.contains("nodes")) {
       auto nodes = slurm_text::expand_hostlist(words.at("nodes"));
       if (!nodes) return nodes.error().while_doing(group.name);
@@ -112,7 +125,8 @@ class Parser {
       int size = 0;
       const auto [at, problem] = std::from_chars(list.data() + begin, list.data() + end, size);
       if (problem != std::errc{} || at != list.data() + end || size < 1)
-        return Error(fmt::format("BlockSizes={} is no list of numbers above 0", list.substr(0, 60)));
+        return Error(
+            fmt::format("BlockSizes={} is no list of numbers above 0", list.substr(0, 60)));
       sizes_.push_back(size);
       begin = end + 1;
     }
@@ -124,12 +138,17 @@ class Parser {
     for (std::size_t i = 0; i < below_.size(); ++i)
       for (const std::string& name : below_[i]) {
         const auto found = index_.find(name);
-        if (found == index_.end()) return Error(fmt::format("switch {} has a switch {} below it, which has no line of its own", made_.groups[i].name, name));
+        if (found == index_.end())
+          return Error(
+              fmt::format("switch {} has a switch {} below it, which has no line of its own",
+                          made_.groups[i].name, name));
         Group& child = made_.groups[found->second];
         if (found->second == i) return Error(fmt::format("switch {} is below itself", name));
         if (child.parent >= 0) {
           // Several ways up: a tree keeps the first.
-          if (child.parent != static_cast<int>(i)) made_.notes.push_back(fmt::format("switch {} is below several; the first counts", name));
+          if (child.parent != static_cast<int>(i))
+            made_.notes.push_back(
+                fmt::format("switch {} is below several; the first counts", name));
           continue;
         }
         child.parent = static_cast<int>(i);
@@ -139,8 +158,9 @@ class Parser {
       int height = 1;
       for (int up = leaf.parent; up >= 0; up = made_.groups[static_cast<std::size_t>(up)].parent) {
         if (++height > std::min(max, kMaxLevels))
-          return Error(max < kMaxLevels || height > max ? fmt::format("switch {} is above and below itself", leaf.name)
-                                                           : fmt::format("more than {} levels of switches", kMaxLevels));
+          return Error(max < kMaxLevels || height > max
+                           ? fmt::format("switch {} is above and below itself", leaf.name)
+                           : fmt::format("more than {} levels of switches", kMaxLevels));
         int& known = made_.groups[static_cast<std::size_t>(up)].height;
         known = std::max(known, height);
       }
@@ -151,16 +171,19 @@ class Parser {
   /// BlockSizes=4,16: four consecutive blocks make a block of the next level.
   Result<void> nest_blocks() {
     const std::size_t blocks = made_.groups.size();
-    for (std::size_t level = 1, first = 0, count = blocks; level < sizes_.size() && level < kMaxLevels; ++level) {
+    for (std::size_t level = 1, first = 0, count = blocks;
+         level < sizes_.size() && level < kMaxLevels; ++level) {
       const auto each = static_cast<std::size_t>(std::max(sizes_[level] / sizes_[level - 1], 1));
       if (each < 2) continue;
       const std::size_t next = made_.groups.size();
       for (std::size_t begin = 0; begin < count; begin += each) {
         const std::size_t last = std::min(begin + each, count) - 1;
         Group group;
-        group.name = made_.groups[first + begin].name.substr(0, 64) + ".." + made_.groups[first + last].name.substr(0, 64);
+        group.name = made_.groups[first + begin].name.substr(0, 64) + ".." +
+                     made_.groups[first + last].name.substr(0, 64);
         group.height = made_.groups[first].height + 1;
-        for (std::size_t i = begin; i <= last; ++i) made_.groups[first + i].parent = static_cast<int>(made_.groups.size());
+        for (std::size_t i = begin; i <= last; ++i)
+          made_.groups[first + i].parent = static_cast<int>(made_.groups.size());
         made_.groups.push_back(std::move(group));
       }
       first = next;

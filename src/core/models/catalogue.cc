@@ -9,25 +9,61 @@ namespace swell::models {
 
 namespace {
 
-struct Degrees { int pp, dp, tp; };
+struct Degrees {
+  int pp, dp, tp;
+};
 
 /// GPT-2 and GPT-3: two MLP matrices of four times the width, one vocabulary.
-CatalogueEntry gpt(const char* source, const char* name, int layers, int hidden, int heads, int sequence, int batch, Degrees degrees) {
-  return {{name, layers, hidden, heads, heads, 4 * hidden, false, true, 51200, sequence, batch, {}}, source, degrees.pp, degrees.dp, degrees.tp, 16};
+CatalogueEntry gpt(const char* source, const char* name, int layers, int hidden, int heads,
+                   int sequence, int batch, Degrees degrees) {
+  return {{name, layers, hidden, heads, heads, 4 * hidden, false, true, 51200, sequence, batch, {}},
+          source,
+          degrees.pp,
+          degrees.dp,
+          degrees.tp,
+          16};
 }
 
-CatalogueEntry gated(const char* name, int layers, int hidden, int heads, int kv_heads, int ffn, int vocab,
-                     int sequence, int batch, bool tied, Degrees degrees) {
-  return {{name, layers, hidden, heads, kv_heads, ffn, true, tied, vocab, sequence, batch, {}}, "Suika, Table 1", degrees.pp, degrees.dp, degrees.tp, 16};
+CatalogueEntry gated(const char* name, int layers, int hidden, int heads, int kv_heads, int ffn,
+                     int vocab, int sequence, int batch, bool tied, Degrees degrees) {
+  return {{name, layers, hidden, heads, kv_heads, ffn, true, tied, vocab, sequence, batch, {}},
+          "Suika, Table 1",
+          degrees.pp,
+          degrees.dp,
+          degrees.tp,
+          16};
 }
 
 /// GShard: every MLP is a set of experts, of which a token visits two.
 CatalogueEntry gshard(const char* name, int layers, int hidden, int experts) {
-  return {{name, layers, hidden, 16, 16, 4 * hidden, false, true, 32000, 1024, 512, {experts, 2, 0, 4 * hidden}}, "Arena, Table 2", 1, 4, 1, 16};
+  return {{name,
+           layers,
+           hidden,
+           16,
+           16,
+           4 * hidden,
+           false,
+           true,
+           32000,
+           1024,
+           512,
+           {experts, 2, 0, 4 * hidden}},
+          "Arena, Table 2",
+          1,
+          4,
+          1,
+          16};
 }
 
-CatalogueEntry flextrain(const char* name, int layers, int hidden, int heads, int sequence, int batch, Moe moe, Degrees degrees) {
-  return {{name, layers, hidden, heads, heads, 4 * hidden, true, false, 129280, sequence, batch, moe}, "FlexTrain, Table 2", degrees.pp, degrees.dp, degrees.tp, 16};
+CatalogueEntry flextrain(const char* name, int layers, int hidden, int heads, int sequence,
+                         int batch, Moe moe, Degrees degrees) {
+  return {
+      {name, layers, hidden, heads, heads, 4 * hidden, true, false, 129280, sequence, batch, moe},
+      "FlexTrain, Table 2",
+      degrees.pp,
+      degrees.dp,
+      degrees.tp,
+      16};
 }
 
 std::vector<CatalogueEntry> build() {
@@ -77,7 +113,9 @@ Result<CatalogueEntry> find_model(std::string_view name) {
   auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
   std::string names;
   for (const CatalogueEntry& entry : catalogue()) {
-    if (std::equal(name.begin(), name.end(), entry.model.name.begin(), entry.model.name.end(), same)) return entry;
+    if (std::equal(name.begin(), name.end(), entry.model.name.begin(), entry.model.name.end(),
+                   same))
+      return entry;
     names += (names.empty() ? "" : ", ") + entry.model.name;
   }
   return Error(fmt::format("there is no model \"{}\" in the catalogue; it has {}", name, names));

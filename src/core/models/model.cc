@@ -13,7 +13,9 @@ double attention_parameters(const Model& m) {
   return 2 * h * h + 2 * h * kv;  // query and output; key and value
 }
 
-double mlp_parameters(const Model& m, double inner) { return (m.gated_mlp ? 3.0 : 2.0) * m.hidden * inner; }
+double mlp_parameters(const Model& m, double inner) {
+  return (m.gated_mlp ? 3.0 : 2.0) * m.hidden * inner;
+}
 
 }  // namespace
 
@@ -21,12 +23,14 @@ double Model::layer_parameters() const noexcept {
   const double norms = 4.0 * hidden;  // two norms with scale and bias
   if (moe.experts == 0) return attention_parameters(*this) + mlp_parameters(*this, ffn) + norms;
   const double router = static_cast<double>(hidden) * moe.experts;
-  return attention_parameters(*this) + (moe.experts + moe.shared) * mlp_parameters(*this, moe.expert_ffn) + router + norms;
+  return attention_parameters(*this) +
+         (moe.experts + moe.shared) * mlp_parameters(*this, moe.expert_ffn) + router + norms;
 }
 
 double Model::active_layer_parameters() const noexcept {
   if (moe.experts == 0) return layer_parameters();
-  return attention_parameters(*this) + (moe.active + moe.shared) * mlp_parameters(*this, moe.expert_ffn) +
+  return attention_parameters(*this) +
+         (moe.active + moe.shared) * mlp_parameters(*this, moe.expert_ffn) +
          static_cast<double>(hidden) * moe.experts;
 }
 
@@ -44,18 +48,28 @@ double Model::layer_forward_flop() const noexcept {
 double Model::head_forward_flop() const noexcept { return 2 * embedding_parameters() * sequence; }
 
 Result<void> check(const Model& model) {
-  const struct { const char* name; int value; } positive[] = {
-      {"layers", model.layers}, {"hidden", model.hidden}, {"heads", model.heads}, {"kv_heads", model.kv_heads},
-      {"ffn", model.ffn}, {"vocab", model.vocab}, {"sequence", model.sequence}, {"global_batch", model.global_batch}};
+  const struct {
+    const char* name;
+    int value;
+  } positive[] = {{"layers", model.layers},     {"hidden", model.hidden},
+                  {"heads", model.heads},       {"kv_heads", model.kv_heads},
+                  {"ffn", model.ffn},           {"vocab", model.vocab},
+                  {"sequence", model.sequence}, {"global_batch", model.global_batch}};
   for (const auto& field : positive)
-    if (field.value < 1) return Error(fmt::format("model {}: \"{}\" is {}; it must be at least 1", model.name, field.name, field.value));
+    if (field.value < 1)
+      return Error(fmt::format("model {}: \"{}\" is {}; it must be at least 1", model.name,
+                               field.name, field.value));
   if (model.hidden % model.heads != 0)
-    return Error(fmt::format("model {}: {} heads do not divide the hidden width {}", model.name, model.heads, model.hidden));
+    return Error(fmt::format("model {}: {} heads do not divide the hidden width {}", model.name,
+                             model.heads, model.hidden));
   if (model.heads % model.kv_heads != 0)
-    return Error(fmt::format("model {}: {} key-value heads do not divide {} heads", model.name, model.kv_heads, model.heads));
-  if (model.moe.experts > 0 && (model.moe.active < 1 || model.moe.active > model.moe.experts || model.moe.expert_ffn < 1))
-    return Error(fmt::format("model {}: of {} experts {} are active with an inner width of {}; 1 to {} and at least 1 are possible",
-                             model.name, model.moe.experts, model.moe.active, model.moe.expert_ffn, model.moe.experts));
+    return Error(fmt::format("model {}: {} key-value heads do not divide {} heads", model.name,
+                             model.kv_heads, model.heads));
+  if (model.moe.experts > 0 &&
+      (model.moe.active < 1 || model.moe.active > model.moe.experts || model.moe.expert_ffn < 1))
+    return Error(fmt::format(
+        "model {}: of {} experts {} are active with an inner width of {}; 1 to {} and at least 1 are possible",
+        model.name, model.moe.experts, model.moe.active, model.moe.expert_ffn, model.moe.experts));
   return {};
 }
 

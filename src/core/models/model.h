@@ -10,10 +10,10 @@ namespace swell::models {
 
 /// Mixture of experts in place of each layer's MLP; `experts` 0: a dense model.
 struct Moe {
-  int experts = 0;         ///< routed experts of a layer
-  int active = 0;          ///< routed experts a token visits
-  int shared = 0;          ///< experts every token visits
-  int expert_ffn = 0;      ///< inner width of one expert
+  int experts = 0;     ///< routed experts of a layer
+  int active = 0;      ///< routed experts a token visits
+  int shared = 0;      ///< experts every token visits
+  int expert_ffn = 0;  ///< inner width of one expert
   friend bool operator==(const Moe&, const Moe&) = default;
 };
 
@@ -29,8 +29,8 @@ struct Model {
   bool gated_mlp = false;  ///< three matrices (LLaMA, Qwen) instead of two (GPT)
   bool tied_embedding = false;
   int vocab = 0;
-  int sequence = 0;        ///< tokens of one sample
-  int global_batch = 0;    ///< samples of one iteration
+  int sequence = 0;      ///< tokens of one sample
+  int global_batch = 0;  ///< samples of one iteration
   Moe moe;
 
   /// Parameters of one transformer layer, all experts included.
@@ -55,7 +55,8 @@ Result<void> check(const Model& model);
 
 /// Reads Swell's own form (the names of Model's members; kv_heads, ffn, vocab and moe may be left
 /// out: heads, 4 * hidden, 51200, dense), or a HuggingFace config.json, which is told by its
-/// "hidden_size" or "n_embd". `sequence` and `global_batch` replace what a config.json does not say.
+/// "hidden_size" or "n_embd". `sequence` and `global_batch` replace what a config.json does not
+/// say.
 Result<Model> model_from_json(const Json& json);
 Json to_json(const Model& model);
 

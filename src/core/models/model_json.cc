@@ -83,9 +83,11 @@ void read_huggingface(Reader& in, Model& model) {
   model.hidden = in.need({"hidden_size", "n_embd"});
   model.heads = in.need({"num_attention_heads", "n_head"});
   model.kv_heads = in.or_else({"num_key_value_heads"}, model.heads);
-  model.ffn = in.or_else({"intermediate_size", "n_inner"}, model.hidden <= kMaxCount / 4 ? 4 * model.hidden : kMaxCount);
+  model.ffn = in.or_else({"intermediate_size", "n_inner"},
+                         model.hidden <= kMaxCount / 4 ? 4 * model.hidden : kMaxCount);
   model.vocab = in.need({"vocab_size"});
-  model.sequence = in.or_else({"sequence", "max_position_embeddings", "n_positions", "n_ctx"}, 2048);
+  model.sequence =
+      in.or_else({"sequence", "max_position_embeddings", "n_positions", "n_ctx"}, 2048);
   model.global_batch = in.or_else({"global_batch"}, 256);
   const std::string activation = in.text("hidden_act", in.text("activation_function", "gelu"));
   model.gated_mlp = activation == "silu" || activation == "swiglu" || activation == "swish";

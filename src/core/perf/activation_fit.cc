@@ -15,7 +15,8 @@ struct Equation {
 
 }  // namespace
 
-Result<void> fit_activations(const Profile& profile, const plan::Layout& layout, Coefficients& coefficients) {
+Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
+                             Coefficients& coefficients) {
   std::vector<Equation> equations;
   int min_tp = 1 << 30, max_tp = 0;
   for (const GroupObservation& seen : profile.groups) {
@@ -23,11 +24,14 @@ Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
     const plan::GroupLayout& group = stage.groups[static_cast<std::size_t>(seen.group)];
     const int in_flight = std::min(layout.pp() - seen.stage, layout.micro_batches);
     const double grad = layout.micro_batches > layout.pp() - seen.stage ? 1 : 0;
-    double held = seen.layer_state_bytes + seen.extra_state_bytes + grad * (seen.layer_param_bytes + seen.extra_param_bytes);
-    if (seen.stage == layout.pp() - 1) held += group.local_batch * in_flight * coefficients.last.activ_p_bytes / stage.tp;
+    double held = seen.layer_state_bytes + seen.extra_state_bytes +
+                  grad * (seen.layer_param_bytes + seen.extra_param_bytes);
+    if (seen.stage == layout.pp() - 1)
+      held += group.local_batch * in_flight * coefficients.last.activ_p_bytes / stage.tp;
     if (seen.peak_bytes < held)
-      return Error(fmt::format("stage {}, group {}: peak_bytes is {:g}; it must be at least the {:g} bytes of state and gradients held there",
-                               seen.stage, seen.group, seen.peak_bytes, held));
+      return Error(fmt::format(
+          "stage {}, group {}: peak_bytes is {:g}; it must be at least the {:g} bytes of state and gradients held there",
+          seen.stage, seen.group, seen.peak_bytes, held));
     const double whole = static_cast<double>(group.local_batch) * stage.layers * in_flight;
     equations.push_back({whole / stage.tp, whole, seen.peak_bytes - held});
     min_tp = std::min(min_tp, stage.tp);
@@ -35,7 +39,8 @@ Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
   }
   if (min_tp == max_tp) {
     if (!profile.whole_activations)
-      return Error("the plan has one TP degree, so whole_activations (C_np: 5 for GPT-2 and Qwen2, 7 for LLaMA2) is needed");
+      return Error(
+          "the plan has one TP degree, so whole_activations (C_np: 5 for GPT-2 and Qwen2, 7 for LLaMA2) is needed");
     coefficients.activ_np_bytes = *profile.whole_activations * coefficients.activ_bytes;
     double products = 0, squares = 0;
     for (const Equation& e : equations) {

@@ -9,31 +9,50 @@ namespace swell::perf {
 namespace {
 
 Result<void> check_signs(const GroupObservation& seen) {
-  const struct { const char* name; double value; bool may_be_zero; } values[] = {
-      {"fwd_s", seen.fwd_s, false}, {"fwd_commu_s", seen.fwd_commu_s, true}, {"bwd_s", seen.bwd_s, false},
-      {"optim_s", seen.optim_s, true}, {"commu_extra_s", seen.commu_extra_s, true},
-      {"layer_param_bytes", seen.layer_param_bytes, false}, {"layer_state_bytes", seen.layer_state_bytes, false},
-      {"extra_param_bytes", seen.extra_param_bytes, true}, {"extra_state_bytes", seen.extra_state_bytes, true},
-      {"head_fwd_s", seen.head_fwd_s, true}, {"head_bwd_s", seen.head_bwd_s, true}, {"peak_bytes", seen.peak_bytes, false}};
+  const struct {
+    const char* name;
+    double value;
+    bool may_be_zero;
+  } values[] = {{"fwd_s", seen.fwd_s, false},
+                {"fwd_commu_s", seen.fwd_commu_s, true},
+                {"bwd_s", seen.bwd_s, false},
+                {"optim_s", seen.optim_s, true},
+                {"commu_extra_s", seen.commu_extra_s, true},
+                {"layer_param_bytes", seen.layer_param_bytes, false},
+                {"layer_state_bytes", seen.layer_state_bytes, false},
+                {"extra_param_bytes", seen.extra_param_bytes, true},
+                {"extra_state_bytes", seen.extra_state_bytes, true},
+                {"head_fwd_s", seen.head_fwd_s, true},
+                {"head_bwd_s", seen.head_bwd_s, true},
+                {"peak_bytes", seen.peak_bytes, false}};
   for (const auto& one : values) {
     if (!std::isfinite(one.value)) return Error(fmt::format("{} is not a finite number", one.name));
     if (one.value < 0 || (one.value == 0 && !one.may_be_zero))
-      return Error(fmt::format("{} is {:g}; it must be {}", one.name, one.value, one.may_be_zero ? "0 or more" : "above 0"));
+      return Error(fmt::format("{} is {:g}; it must be {}", one.name, one.value,
+                               one.may_be_zero ? "0 or more" : "above 0"));
   }
   return {};
 }
 
 Result<void> check_sense(const GroupObservation& seen, const plan::Stage& stage) {
   if (stage.tp == 1 && seen.fwd_commu_s > 0)
-    return Error(fmt::format("fwd_commu_s is {:g} although the TP degree is 1; it must be 0", seen.fwd_commu_s));
-  if (seen.head_fwd_s >= seen.fwd_s) return Error(fmt::format("head_fwd_s is {:g}; it must be below fwd_s, {:g}", seen.head_fwd_s, seen.fwd_s));
-  if (seen.head_bwd_s >= seen.bwd_s) return Error(fmt::format("head_bwd_s is {:g}; it must be below bwd_s, {:g}", seen.head_bwd_s, seen.bwd_s));
+    return Error(fmt::format("fwd_commu_s is {:g} although the TP degree is 1; it must be 0",
+                             seen.fwd_commu_s));
+  if (seen.head_fwd_s >= seen.fwd_s)
+    return Error(fmt::format("head_fwd_s is {:g}; it must be below fwd_s, {:g}", seen.head_fwd_s,
+                             seen.fwd_s));
+  if (seen.head_bwd_s >= seen.bwd_s)
+    return Error(fmt::format("head_bwd_s is {:g}; it must be below bwd_s, {:g}", seen.head_bwd_s,
+                             seen.bwd_s));
   if (seen.fwd_commu_s >= seen.fwd_s)
-    return Error(fmt::format("fwd_commu_s is {:g}; it must be below fwd_s, {:g}", seen.fwd_commu_s, seen.fwd_s));
+    return Error(fmt::format("fwd_commu_s is {:g}; it must be below fwd_s, {:g}", seen.fwd_commu_s,
+                             seen.fwd_s));
   if (seen.fwd_commu_s >= seen.bwd_s)
-    return Error(fmt::format("bwd_s is {:g}; it must be above the TP communication, {:g}", seen.bwd_s, seen.fwd_commu_s));
+    return Error(fmt::format("bwd_s is {:g}; it must be above the TP communication, {:g}",
+                             seen.bwd_s, seen.fwd_commu_s));
   if (stage.dp() == 1 && seen.commu_extra_s > 0)
-    return Error(fmt::format("commu_extra_s is {:g} although the DP degree is 1; it must be 0", seen.commu_extra_s));
+    return Error(fmt::format("commu_extra_s is {:g} although the DP degree is 1; it must be 0",
+                             seen.commu_extra_s));
   return {};
 }
 
@@ -46,22 +65,30 @@ Result<void> check(const Profile& profile, const cluster::Cluster& cluster) {
   if (!(profile.activ_bytes > 0) || !std::isfinite(profile.activ_bytes))
     return Error(fmt::format("activ_bytes is {:g}; it must be above 0", profile.activ_bytes));
   if (!(profile.layer_launch_s >= 0) || !std::isfinite(profile.layer_launch_s))
-    return Error(fmt::format("layer_launch_s is {:g}; it must be 0 or more", profile.layer_launch_s));
+    return Error(
+        fmt::format("layer_launch_s is {:g}; it must be 0 or more", profile.layer_launch_s));
   if (!(profile.last_activ_p_bytes >= 0)) return Error("last_activ_p_bytes must be 0 or more");
   for (const GroupObservation& seen : profile.groups) {
     if (seen.stage < 0 || seen.stage >= profile.plan.pp())
-      return Error(fmt::format("a group of stage {} was observed; the plan has {} stages", seen.stage, profile.plan.pp()));
+      return Error(fmt::format("a group of stage {} was observed; the plan has {} stages",
+                               seen.stage, profile.plan.pp()));
     const plan::Stage& stage = profile.plan.stages[static_cast<std::size_t>(seen.stage)];
-    const auto at = [&](const std::string& what) { return Error(fmt::format("stage {}: {}", seen.stage, what)); };
-    if (stage.layers < 1) return at(fmt::format("it has {} layers; at least 1 is needed", stage.layers));
+    const auto at = [&](const std::string& what) {
+      return Error(fmt::format("stage {}: {}", seen.stage, what));
+    };
+    if (stage.layers < 1)
+      return at(fmt::format("it has {} layers; at least 1 is needed", stage.layers));
     if (stage.tp < 1) return at(fmt::format("its TP degree is {}; at least 1 is needed", stage.tp));
     if (seen.group < 0 || seen.group >= stage.dp())
       return at(fmt::format("group {} was observed; it has {}", seen.group, stage.dp()));
     const plan::TpGroup& group = stage.groups[static_cast<std::size_t>(seen.group)];
     const std::string where = fmt::format("stage {}, group {}", seen.stage, seen.group);
-    if (group.local_batch < 1) return Error(fmt::format("{}: its local batch is {}; at least 1 is needed", where, group.local_batch));
+    if (group.local_batch < 1)
+      return Error(
+          fmt::format("{}: its local batch is {}; at least 1 is needed", where, group.local_batch));
     if (!cluster.find_type(group.gpu_type))
-      return Error(fmt::format("{}: GPU type \"{}\" is not in cluster {}", where, group.gpu_type, cluster.name()));
+      return Error(fmt::format("{}: GPU type \"{}\" is not in cluster {}", where, group.gpu_type,
+                               cluster.name()));
     if (auto good = check_signs(seen); !good) return good.error().while_doing(where);
     if (auto good = check_sense(seen, stage); !good) return good.error().while_doing(where);
   }

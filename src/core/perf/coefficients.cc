@@ -20,24 +20,30 @@ constexpr double kWholeActivations = 5;
 constexpr double kSplitActivations = 12;
 constexpr double kExpectedLaunch_s = 0.75e-3;  // a layer's kernels, forward and backward
 constexpr double kWholeTraffic = 19;           // bytes an element of the hidden state, forward
-constexpr double kExpectedHead = 1.5;          // its products, and as much again for half of that: the loss
+constexpr double kExpectedHead = 1.5;  // its products, and as much again for half of that: the loss
 constexpr double kOptimizerTraffic = 2;  // the state is read and written once
 
 }  // namespace
 
-void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen, const cluster::Cluster& cluster) {
+void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen,
+                 const cluster::Cluster& cluster) {
   std::size_t from = 0;
   while (from < seen.size() && !seen[from]) ++from;
   if (from == seen.size()) return;
-  auto speed = [&](std::size_t type) { return cluster.type(static_cast<int>(type)).tflops(cluster::Precision::bf16); };
+  auto speed = [&](std::size_t type) {
+    return cluster.type(static_cast<int>(type)).tflops(cluster::Precision::bf16);
+  };
   for (std::size_t type = 0; type < seen.size(); ++type) {
     if (seen[type]) continue;
     std::size_t known = from;  // the same GPU with other links is nearer than any other
     for (std::size_t other = 0; other < seen.size(); ++other)
-      if (seen[other] && cluster.type(static_cast<int>(other)).name == cluster.type(static_cast<int>(type)).name) known = other;
+      if (seen[other] &&
+          cluster.type(static_cast<int>(other)).name == cluster.type(static_cast<int>(type)).name)
+        known = other;
     const TypeCoefficients& k = coefficients.types[known];
     const double slower = speed(known) / speed(type);
-    coefficients.types[type] = {k.comp_s * slower, k.backward, k.optim_s * slower, k.overlap, k.launch_s, k.whole_s * slower};
+    coefficients.types[type] = {k.comp_s * slower, k.backward, k.optim_s * slower,
+                                k.overlap,         k.launch_s, k.whole_s * slower};
   }
 }
 
@@ -48,7 +54,8 @@ Coefficients expected_coefficients(const models::Model& model, const cluster::Cl
     const double speed = kExpectedUtilization * type.tflops(cluster::Precision::bf16) * 1e12;
     const double traffic = kOptimizerTraffic * (kStateBytes + kGradientBytes) * parameters;
     const double memory_speed = type.hbm_bytes_per_s > 0 ? type.hbm_bytes_per_s : 1e12;
-    made.types.push_back({model.layer_forward_flop() / speed, kExpectedBackward, traffic / memory_speed, kExpectedOverlap});
+    made.types.push_back({model.layer_forward_flop() / speed, kExpectedBackward,
+                          traffic / memory_speed, kExpectedOverlap});
   }
   made.activ_bytes = kHalf * model.sequence * model.hidden;
   made.param_bytes = kGradientBytes * parameters;
@@ -57,17 +64,20 @@ Coefficients expected_coefficients(const models::Model& model, const cluster::Cl
   made.activ_np_bytes = kWholeActivations * made.activ_bytes;
   const double embedding = model.embedding_parameters();
   made.first = {kGradientBytes * embedding, kStateBytes * embedding, 0};
-  const double logits = 3.0 * kHalf * model.sequence * model.vocab;  // in half and in full precision
+  const double logits =
+      3.0 * kHalf * model.sequence * model.vocab;  // in half and in full precision
   made.last = {kGradientBytes * embedding, kStateBytes * embedding, logits};
   made.tied_embedding = model.tied_embedding;
   return made;
 }
 
-void expect_launches(Coefficients& coefficients, const models::Model& model, const cluster::Cluster& cluster) {
+void expect_launches(Coefficients& coefficients, const models::Model& model,
+                     const cluster::Cluster& cluster) {
   for (std::size_t type = 0; type < coefficients.types.size(); ++type) {
     const double memory_speed = cluster.type(static_cast<int>(type)).hbm_bytes_per_s;
     coefficients.types[type].launch_s = kExpectedLaunch_s / 4;
-    coefficients.types[type].whole_s = kWholeTraffic * coefficients.activ_bytes / kHalf / (memory_speed > 0 ? memory_speed : 1e12);
+    coefficients.types[type].whole_s =
+        kWholeTraffic * coefficients.activ_bytes / kHalf / (memory_speed > 0 ? memory_speed : 1e12);
   }
   coefficients.head_layers = kExpectedHead * model.head_forward_flop() / model.layer_forward_flop();
 }

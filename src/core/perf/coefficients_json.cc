@@ -46,16 +46,20 @@ Result<Coefficients> coefficients_from_json(const Json& json, const cluster::Clu
   Coefficients made;
   const Json types = json.at("types");
   for (const cluster::GpuType& type : cluster.types()) {
-    if (!types.has(type.name.c_str())) return Error(fmt::format("\"types\" has no GPU type \"{}\", which the cluster has", type.name));
+    if (!types.has(type.name.c_str()))
+      return Error(
+          fmt::format("\"types\" has no GPU type \"{}\", which the cluster has", type.name));
     TypeCoefficients read_type;
     auto good = read(types.at(type.name.c_str()), {{"comp_s", &read_type.comp_s, 1e-15},
                                                    {"backward", &read_type.backward, 1e-6},
                                                    {"optim_s", &read_type.optim_s, 0},
                                                    {"overlap", &read_type.overlap, 1}});
     if (!good) return good.error().while_doing(fmt::format("GPU type {}", type.name));
-    for (auto [key, value] : {std::pair{"launch_s", &read_type.launch_s}, std::pair{"whole_s", &read_type.whole_s}})
+    for (auto [key, value] :
+         {std::pair{"launch_s", &read_type.launch_s}, std::pair{"whole_s", &read_type.whole_s}})
       if (types.at(type.name.c_str()).has(key))
-        if (auto given = read(types.at(type.name.c_str()), {{key, value, 0}}); !given) return given.error().while_doing(fmt::format("GPU type {}", type.name));
+        if (auto given = read(types.at(type.name.c_str()), {{key, value, 0}}); !given)
+          return given.error().while_doing(fmt::format("GPU type {}", type.name));
     made.types.push_back(read_type);
   }
   auto good = read(json, {{"activ_bytes", &made.activ_bytes, 1},
@@ -81,8 +85,12 @@ Json to_json(const Coefficients& coefficients, const cluster::Cluster& cluster) 
   for (std::size_t i = 0; i < coefficients.types.size(); ++i) {
     const TypeCoefficients& type = coefficients.types[i];
     types.set(cluster.type(static_cast<int>(i)).name.c_str(),
-              Json::object({{"comp_s", type.comp_s}, {"backward", type.backward}, {"optim_s", type.optim_s}, {"overlap", type.overlap},
-                            {"launch_s", type.launch_s}, {"whole_s", type.whole_s}}));
+              Json::object({{"comp_s", type.comp_s},
+                            {"backward", type.backward},
+                            {"optim_s", type.optim_s},
+                            {"overlap", type.overlap},
+                            {"launch_s", type.launch_s},
+                            {"whole_s", type.whole_s}}));
   }
   return Json::object({{"types", types},
                        {"activ_bytes", coefficients.activ_bytes},

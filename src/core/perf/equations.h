@@ -15,29 +15,35 @@ inline double tp_comp_fwd(double comp_s, double local_batch, double layers, doub
   return comp_s * local_batch * layers / tp;
 }
 
-/// Bytes each GPU sends for one of a layer's two forward all-reduces: V' = k_activ * b * 2(1 - 1/TP).
+/// Bytes each GPU sends for one of a layer's two forward all-reduces: V' = k_activ * b * 2(1 -
+/// 1/TP).
 inline double tp_transmission_bytes(double activ_bytes, double local_batch, double tp) noexcept {
   return activ_bytes * local_batch * 2 * (1 - 1 / tp);
 }
 
 /// Bandwidth of a message of V' bytes: linear in log2 V' up to the saturation size.
-inline double tp_bandwidth(double link_bytes_per_s, double transmission_bytes, double saturation_bytes) noexcept {
+inline double tp_bandwidth(double link_bytes_per_s, double transmission_bytes,
+                           double saturation_bytes) noexcept {
   const double share = std::log2(std::max(transmission_bytes, 2.0)) / std::log2(saturation_bytes);
   return link_bytes_per_s * std::min(share, 1.0);
 }
 
 /// T_TP-commu-fwd = V / bandwidth(V'), V = 2 l V': two all-reduces a layer; backward has as many.
-inline double tp_commu_fwd(double activ_bytes, double local_batch, double layers, double tp, double link_bytes_per_s,
-                           double saturation_bytes) noexcept {
+inline double tp_commu_fwd(double activ_bytes, double local_batch, double layers, double tp,
+                           double link_bytes_per_s, double saturation_bytes) noexcept {
   if (tp <= 1) return 0;
   const double once = tp_transmission_bytes(activ_bytes, local_batch, tp);
   return 2 * layers * once / tp_bandwidth(link_bytes_per_s, once, saturation_bytes);
 }
 
-/// The second model's limits, which hide each other unless they are near: sqrt(device^2 + launch^2).
-inline double with_launches(double device, double launch) noexcept { return std::hypot(device, launch); }
+/// The second model's limits, which hide each other unless they are near: sqrt(device^2 +
+/// launch^2).
+inline double with_launches(double device, double launch) noexcept {
+  return std::hypot(device, launch);
+}
 
-/// Its all-reduce of V' bytes: a latency, and three quarters of the link, as NCCL's are where nothing was measured.
+/// Its all-reduce of V' bytes: a latency, and three quarters of the link, as NCCL's are where
+/// nothing was measured.
 inline double allreduce_s(double transmission_bytes, double link_bytes_per_s) noexcept {
   return 40e-6 + transmission_bytes / (0.75 * link_bytes_per_s);
 }
@@ -54,16 +60,18 @@ inline double dp_commu(double param_bytes, double layers, double dp, double band
 inline double dp_commu_extra(double bwd, double commu, double overlap) noexcept {
   if (commu <= 0) return 0;
   const double max = std::max(bwd, commu);  // factored out, or a large k would underflow
-  return max * std::pow(std::pow(bwd / max, overlap) + std::pow(commu / max, overlap), 1 / overlap) - bwd;
+  return max *
+             std::pow(std::pow(bwd / max, overlap) + std::pow(commu / max, overlap), 1 / overlap) -
+         bwd;
 }
 
 /// One stage's share of an iteration.
 struct StageTimes {
-  double fwd = 0;           ///< T_DP-comp-fwd: slowest group's forward of one micro-batch
-  double bwd = 0;           ///< T_DP-comp-bwd: slowest group's backward, without synchronization
-  double dp_commu = 0;      ///< T_DP-commu: gradient synchronization if nothing hid it
-  double commu_extra = 0;   ///< T_DP-commu-extra: what of it is not hidden
-  double optim = 0;         ///< T_DP-optim
+  double fwd = 0;          ///< T_DP-comp-fwd: slowest group's forward of one micro-batch
+  double bwd = 0;          ///< T_DP-comp-bwd: slowest group's backward, without synchronization
+  double dp_commu = 0;     ///< T_DP-commu: gradient synchronization if nothing hid it
+  double commu_extra = 0;  ///< T_DP-commu-extra: what of it is not hidden
+  double optim = 0;        ///< T_DP-optim
   double comp() const noexcept { return fwd + bwd; }
   double extra() const noexcept { return commu_extra + optim; }
 };

@@ -5,7 +5,8 @@
 
 namespace swell::perf {
 
-Profile observe(const plan::Layout& layout, const models::Model& model, const cluster::Cluster& cluster, const Coefficients& k) {
+Profile observe(const plan::Layout& layout, const models::Model& model,
+                const cluster::Cluster& cluster, const Coefficients& k) {
   const PerformanceModel perf(model, cluster, k);
   const MemoryModel memory(perf);
   Profile profile;
@@ -23,15 +24,19 @@ Profile observe(const plan::Layout& layout, const models::Model& model, const cl
       const auto& group = stage.groups[static_cast<std::size_t>(j)];
       const TypeCoefficients& type = k.types[static_cast<std::size_t>(group.type)];
       const auto& gpu = cluster.type(group.type);
-      const PerformanceModel::Passes layer = perf.layer_passes(group.type, stage.tp, group.local_batch);
+      const PerformanceModel::Passes layer =
+          perf.layer_passes(group.type, stage.tp, group.local_batch);
       const double once = tp_transmission_bytes(k.activ_bytes, group.local_batch, stage.tp);
-      const double commu = type.launch_s > 0 && stage.tp > 1
-                               ? 2 * stage.layers * allreduce_s(once, gpu.link_bytes_per_s)
-                               : tp_commu_fwd(k.activ_bytes, group.local_batch, stage.layers, stage.tp, gpu.link_bytes_per_s, gpu.link_saturation_bytes);
+      const double commu =
+          type.launch_s > 0 && stage.tp > 1
+              ? 2 * stage.layers * allreduce_s(once, gpu.link_bytes_per_s)
+              : tp_commu_fwd(k.activ_bytes, group.local_batch, stage.layers, stage.tp,
+                             gpu.link_bytes_per_s, gpu.link_saturation_bytes);
       GroupObservation seen;
       seen.stage = i;
       seen.group = j;
-      if (position.last) seen.head_fwd_s = tp_comp_fwd(type.comp_s, group.local_batch, k.head_layers, stage.tp);
+      if (position.last)
+        seen.head_fwd_s = tp_comp_fwd(type.comp_s, group.local_batch, k.head_layers, stage.tp);
       seen.head_bwd_s = seen.head_fwd_s * type.backward;
       seen.fwd_s = layer.fwd * stage.layers + seen.head_fwd_s;
       seen.fwd_commu_s = commu;
@@ -46,7 +51,8 @@ Profile observe(const plan::Layout& layout, const models::Model& model, const cl
       };
       if (i == 0) add(k.first);
       if (i == layout.pp() - 1 && !(k.tied_embedding && i == 0)) add(k.last);
-      const PeakMemory peak = memory.peak(i, layout.pp(), layout.micro_batches, stage.layers, stage.tp, group.local_batch, group.type);
+      const PeakMemory peak = memory.peak(i, layout.pp(), layout.micro_batches, stage.layers,
+                                          stage.tp, group.local_batch, group.type);
       seen.peak_bytes = peak.total() - peak.overhead;
       profile.groups.push_back(seen);
     }

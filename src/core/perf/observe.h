@@ -11,6 +11,7 @@ namespace swell::perf {
 
 /// What every group of `layout` would observe if the performance model with coefficients `k` were
 /// exact: the profile from which solve() finds `k` again. For simulations and tests.
-Profile observe(const plan::Layout& layout, const models::Model& model, const cluster::Cluster& cluster, const Coefficients& k);
+Profile observe(const plan::Layout& layout, const models::Model& model,
+                const cluster::Cluster& cluster, const Coefficients& k);
 
 }  // namespace swell::perf

@@ -25,18 +25,21 @@ class MemoryModel {
   explicit MemoryModel(const PerformanceModel& model) noexcept : model_(model) {}
 
   /// Of a GPU of a group with `local_batch` samples in stage `i` of `pp`, with `layers` layers.
-  PeakMemory peak(int i, int pp, int micro_batches, int layers, int tp, int local_batch, int type) const noexcept;
+  PeakMemory peak(int i, int pp, int micro_batches, int layers, int tp, int local_batch,
+                  int type) const noexcept;
   /// Of the fullest group of stage `i`.
   PeakMemory stage_peak(const plan::Layout& layout, int i) const noexcept;
   /// Most layers a group may hold; 0 where not even one fits.
-  int max_layers(int i, int pp, int micro_batches, int tp, int local_batch, int type) const noexcept;
+  int max_layers(int i, int pp, int micro_batches, int tp, int local_batch,
+                 int type) const noexcept;
   /// Most samples a group may have with `layers` layers; 0 where not even one fits.
   int max_samples(int i, int pp, int micro_batches, int layers, int tp, int type) const noexcept;
   /// Whether every GPU's peak is within its memory.
   bool fits(const plan::Layout& layout) const noexcept;
 
  private:
-  struct Linear {  // peak = per_layer * layers + fixed + samples * (sample_layer * layers + sample_fixed)
+  struct Linear {  // peak = per_layer * layers + fixed + samples * (sample_layer * layers +
+                   // sample_fixed)
     double per_layer, fixed, sample_layer, sample_fixed;
   };
   Linear linear(int i, int pp, int micro_batches, int tp) const noexcept;

@@ -17,24 +17,28 @@ struct NodeShare {
   }
 };
 
-NodeShare share_of(const cluster::Cluster& cluster, const plan::StageLayout& stage, int node) noexcept {
+NodeShare share_of(const cluster::Cluster& cluster, const plan::StageLayout& stage,
+                   int node) noexcept {
   NodeShare share;
   for (const plan::GroupLayout& group : stage.groups)
     if (group.node == node) share.add(cluster, group);
   return share;
 }
 
-/// The slowest pair where bandwidth follows from node and rack: linear in the groups where they stand by node.
+/// The slowest pair where bandwidth follows from node and rack: linear in the groups where they
+/// stand by node.
 double regular_bandwidth(const cluster::Cluster& cluster, const plan::StageLayout& stage) noexcept {
   const int first_node = stage.groups[0].node;
   const int first_rack = cluster.node(first_node).rack;
   double link = std::numeric_limits<double>::infinity(), network = link;
   bool several_nodes = false, several_racks = false, by_node = true;
-  for (std::size_t j = 1; j < stage.groups.size(); ++j) by_node &= stage.groups[j].node >= stage.groups[j - 1].node;
+  for (std::size_t j = 1; j < stage.groups.size(); ++j)
+    by_node &= stage.groups[j].node >= stage.groups[j - 1].node;
   for (std::size_t j = 0; j < stage.groups.size();) {
     const int node = stage.groups[j].node;
     NodeShare share;
-    for (; j < stage.groups.size() && stage.groups[j].node == node; ++j) share.add(cluster, stage.groups[j]);
+    for (; j < stage.groups.size() && stage.groups[j].node == node; ++j)
+      share.add(cluster, stage.groups[j]);
     if (!by_node) share = share_of(cluster, stage, node);
     if (share.groups > 1) link = std::min(link, stage.tp * share.link);
     network = std::min(network, cluster.network_reach(node, share.groups * stage.tp));
@@ -45,10 +49,12 @@ double regular_bandwidth(const cluster::Cluster& cluster, const plan::StageLayou
   return std::min(link, several_racks ? network * cluster.cross_rack_factor() : network);
 }
 
-double pairwise_bandwidth(const cluster::Cluster& cluster, const plan::StageLayout& stage) noexcept {
+double pairwise_bandwidth(const cluster::Cluster& cluster,
+                          const plan::StageLayout& stage) noexcept {
   double slowest = std::numeric_limits<double>::infinity();
   const auto repeats = [&](std::size_t j) {  // another group of the same node and type
-    return j > 0 && stage.groups[j].node == stage.groups[j - 1].node && stage.groups[j].type == stage.groups[j - 1].type;
+    return j > 0 && stage.groups[j].node == stage.groups[j - 1].node &&
+           stage.groups[j].type == stage.groups[j - 1].type;
   };
   for (std::size_t a = 0; a < stage.groups.size(); ++a) {
     if (repeats(a)) continue;  // its pairs are those of the one before
@@ -59,8 +65,10 @@ double pairwise_bandwidth(const cluster::Cluster& cluster, const plan::StageLayo
       const auto& other = stage.groups[b];
       const double bandwidth =
           one.node == other.node
-              ? stage.tp * std::min(cluster.type(one.type).link_bytes_per_s, cluster.type(other.type).link_bytes_per_s)
-              : cluster.network_bandwidth(one.node, own, other.node, share_of(cluster, stage, other.node).groups * stage.tp);
+              ? stage.tp * std::min(cluster.type(one.type).link_bytes_per_s,
+                                    cluster.type(other.type).link_bytes_per_s)
+              : cluster.network_bandwidth(one.node, own, other.node,
+                                          share_of(cluster, stage, other.node).groups * stage.tp);
       slowest = std::min(slowest, bandwidth);
     }
   }
@@ -70,20 +78,27 @@ double pairwise_bandwidth(const cluster::Cluster& cluster, const plan::StageLayo
 }  // namespace
 
 double PerformanceModel::stage_bandwidth(const plan::StageLayout& stage) const noexcept {
-  return cluster_.is_regular() ? regular_bandwidth(cluster_, stage) : pairwise_bandwidth(cluster_, stage);
+  return cluster_.is_regular() ? regular_bandwidth(cluster_, stage)
+                               : pairwise_bandwidth(cluster_, stage);
 }
 
-PerformanceModel::Passes PerformanceModel::layer_passes(int type, int tp, int local_batch) const noexcept {
+PerformanceModel::Passes PerformanceModel::layer_passes(int type, int tp,
+                                                        int local_batch) const noexcept {
   const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(type)];
   const cluster::GpuType& gpu = cluster_.type(type);
   if (k.launch_s <= 0) {
     const double comp = tp_comp_fwd(k.comp_s, local_batch, 1, tp);
-    const double commu = tp_commu_fwd(coefficients_.activ_bytes, local_batch, 1, tp, gpu.link_bytes_per_s, gpu.link_saturation_bytes);
+    const double commu = tp_commu_fwd(coefficients_.activ_bytes, local_batch, 1, tp,
+                                      gpu.link_bytes_per_s, gpu.link_saturation_bytes);
     return {comp + commu, k.backward * comp + commu};
   }
   const double comp = tp_comp_fwd(k.comp_s, local_batch, 1, tp) + k.whole_s * local_batch;
-  const double commu = tp > 1 ? 2 * allreduce_s(tp_transmission_bytes(coefficients_.activ_bytes, local_batch, tp), gpu.link_bytes_per_s) : 0;
-  return {with_launches(comp + commu, k.launch_s), with_launches(k.backward * comp + commu, 2 * k.launch_s)};
+  const double commu =
+      tp > 1 ? 2 * allreduce_s(tp_transmission_bytes(coefficients_.activ_bytes, local_batch, tp),
+                               gpu.link_bytes_per_s)
+             : 0;
+  return {with_launches(comp + commu, k.launch_s),
+          with_launches(k.backward * comp + commu, 2 * k.launch_s)};
 }
 
 double PerformanceModel::layer_time(int type, int tp, int local_batch) const noexcept {
@@ -100,42 +115,51 @@ double PerformanceModel::gradient_bytes(int layers, Position position) const noe
   return bytes;
 }
 
-StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, Position position) const noexcept {
+StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage,
+                                         Position position) const noexcept {
   StageTimes times;
   double overlap = std::numeric_limits<double>::infinity();
   int seen_type = -1, seen_batch = -1;
   for (const plan::GroupLayout& group : stage.groups) {
-    if (group.type == seen_type && group.local_batch == seen_batch) continue;  // equal groups follow each other
+    if (group.type == seen_type && group.local_batch == seen_batch)
+      continue;  // equal groups follow each other
     seen_type = group.type;
     seen_batch = group.local_batch;
     const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(group.type)];
     const Passes layer = layer_passes(group.type, stage.tp, group.local_batch);
-    const double head = position.last ? tp_comp_fwd(k.comp_s, group.local_batch, coefficients_.head_layers, stage.tp) : 0;
+    const double head = position.last ? tp_comp_fwd(k.comp_s, group.local_batch,
+                                                    coefficients_.head_layers, stage.tp)
+                                      : 0;
     times.fwd = std::max(times.fwd, layer.fwd * stage.layers + head);
     times.bwd = std::max(times.bwd, layer.bwd * stage.layers + k.backward * head);
     times.optim = std::max(times.optim, k.optim_s * stage.layers / stage.tp);
     overlap = std::min(overlap, k.overlap);  // the group that hides least holds up its ring
   }
   if (stage.dp() > 1) {
-    times.dp_commu = dp_commu(gradient_bytes(stage.layers, position), 1, stage.dp(), stage_bandwidth(stage));
+    times.dp_commu =
+        dp_commu(gradient_bytes(stage.layers, position), 1, stage.dp(), stage_bandwidth(stage));
     times.commu_extra = dp_commu_extra(times.bwd, times.dp_commu, overlap);
   }
   return times;
 }
 
 IterationTime PerformanceModel::iteration_time(const plan::Layout& layout) const noexcept {
-  const auto position_of = [&](const plan::StageLayout& stage) { return Position{&stage == &layout.stages.front(), &stage == &layout.stages.back()}; };
+  const auto position_of = [&](const plan::StageLayout& stage) {
+    return Position{&stage == &layout.stages.front(), &stage == &layout.stages.back()};
+  };
   if (sends_ == Sends::counted && layout.pp() > 1) {
     SendingPipelineSum sum;
     const plan::StageLayout* before = nullptr;
     for (const plan::StageLayout& stage : layout.stages) {
-      sum.add(stage_times(stage, position_of(stage)), before ? send_s(*before, stage, coefficients_.activ_bytes, cluster_) : 0);
+      sum.add(stage_times(stage, position_of(stage)),
+              before ? send_s(*before, stage, coefficients_.activ_bytes, cluster_) : 0);
       before = &stage;
     }
     return sum.finish(layout.micro_batches);
   }
   PipelineSum sum;
-  for (const plan::StageLayout& stage : layout.stages) sum.add(stage_times(stage, position_of(stage)));
+  for (const plan::StageLayout& stage : layout.stages)
+    sum.add(stage_times(stage, position_of(stage)));
   return sum.finish(layout.micro_batches);
 }
 

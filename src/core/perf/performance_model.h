@@ -10,39 +10,46 @@
 
 namespace swell::perf {
 
-/// Iteration time of any plan of one job: Suika, appendix A.2, with GPU-type-specific coefficients and,
-/// where asked for, the sends between stages (sends.h).
-/// Keeps references: model, cluster and coefficients outlive it. Const, hence safe between threads.
+/// Iteration time of any plan of one job: Suika, appendix A.2, with GPU-type-specific coefficients
+/// and, where asked for, the sends between stages (sends.h). Keeps references: model, cluster and
+/// coefficients outlive it. Const, hence safe between threads.
 class PerformanceModel {
  public:
-  PerformanceModel(const models::Model& model, const cluster::Cluster& cluster, const Coefficients& coefficients,
-                   Sends sends = Sends::ignored) noexcept
+  PerformanceModel(const models::Model& model, const cluster::Cluster& cluster,
+                   const Coefficients& coefficients, Sends sends = Sends::ignored) noexcept
       : model_(model), cluster_(cluster), coefficients_(coefficients), sends_(sends) {}
 
-  /// Where a stage stands: the first and the last do more than their layers, as far as that was observed.
+  /// Where a stage stands: the first and the last do more than their layers, as far as that was
+  /// observed.
   struct Position {
     bool first = false, last = false;
   };
   /// Times of stage `stage`; layouts must be resolved against this cluster.
   StageTimes stage_times(const plan::StageLayout& stage, Position position) const noexcept;
-  StageTimes stage_times(const plan::StageLayout& stage) const noexcept { return stage_times(stage, {}); }
+  StageTimes stage_times(const plan::StageLayout& stage) const noexcept {
+    return stage_times(stage, {});
+  }
   /// T_PP and its parts.
   IterationTime iteration_time(const plan::Layout& layout) const noexcept;
   /// Samples a second: the global batch over T_PP.
-  double throughput(const plan::Layout& layout) const noexcept { return model_.global_batch / iteration_time(layout).total(); }
+  double throughput(const plan::Layout& layout) const noexcept {
+    return model_.global_batch / iteration_time(layout).total();
+  }
 
   /// Seconds of one micro-batch's passes.
   struct Passes {
     double fwd = 0, bwd = 0;
   };
-  /// Of one layer on a TP group with `local_batch` samples: A.2, or, where launches were observed, the second model.
+  /// Of one layer on a TP group with `local_batch` samples: A.2, or, where launches were observed,
+  /// the second model.
   Passes layer_passes(int type, int tp, int local_batch) const noexcept;
   /// Bytes of gradients that a stage synchronizes, of one whole replica.
   double gradient_bytes(int layers, Position position) const noexcept;
   /// Forward plus backward seconds of one layer on a TP group with `local_batch` samples.
   double layer_time(int type, int tp, int local_batch) const noexcept;
   /// Bytes a second one TP group of the stage has for its gradients' ring: the slowest pair's. Two
-  /// groups of one node have `tp` links between them; two nodes the network cards of the stage's GPUs there.
+  /// groups of one node have `tp` links between them; two nodes the network cards of the stage's
+  /// GPUs there.
   double stage_bandwidth(const plan::StageLayout& stage) const noexcept;
 
   const models::Model& model() const noexcept { return model_; }

@@ -23,15 +23,15 @@ struct GroupObservation {
   double layer_state_bytes = 0;  ///< parameters and optimizer state of those layers on one GPU
   double extra_param_bytes = 0;  ///< gradients of everything else there (embedding, projection)
   double extra_state_bytes = 0;
-  double peak_bytes = 0;         ///< most memory ever allocated on one GPU (max_memory_allocated)
+  double peak_bytes = 0;  ///< most memory ever allocated on one GPU (max_memory_allocated)
 };
 
 /// One shot of a running job, from many aspects: Suika, 3.1. Made by the profiler, read by solve().
 struct Profile {
   plan::Plan plan;
   std::vector<GroupObservation> groups;
-  /// Host seconds in which one layer's forward pass is launched, on an idle device; 0: not observed, and
-  /// solve() finds the coefficients of A.2.
+  /// Host seconds in which one layer's forward pass is launched, on an idle device; 0: not
+  /// observed, and solve() finds the coefficients of A.2.
   double layer_launch_s = 0;
   double activ_bytes = 0;  ///< size of the tensor between two stages, for one sample
   /// C_np: activations per layer that TP does not split, in units of activ_bytes (5 for GPT-2 and

@@ -7,14 +7,17 @@ namespace swell::perf {
 
 namespace {
 
-double bandwidth(const plan::GroupLayout& a, const plan::GroupLayout& b, const cluster::Cluster& cluster) noexcept {
-  if (a.node != b.node) return cluster.network_bandwidth(a.node, std::popcount(a.gpus), b.node, std::popcount(b.gpus));
+double bandwidth(const plan::GroupLayout& a, const plan::GroupLayout& b,
+                 const cluster::Cluster& cluster) noexcept {
+  if (a.node != b.node)
+    return cluster.network_bandwidth(a.node, std::popcount(a.gpus), b.node, std::popcount(b.gpus));
   return std::min(cluster.type(a.type).link_bytes_per_s, cluster.type(b.type).link_bytes_per_s);
 }
 
 }  // namespace
 
-double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double activ_bytes, const cluster::Cluster& cluster) noexcept {
+double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double activ_bytes,
+              const cluster::Cluster& cluster) noexcept {
   double slowest = 0;
   std::size_t j = 0;
   int begin = 0, to_begin = 0;  // of the samples of this group of `from`, and of group j
@@ -24,7 +27,8 @@ double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double
       const plan::GroupLayout& other = to.groups[j];
       const int to_end = to_begin + other.local_batch;
       const int shared = std::min(end, to_end) - std::max(begin, to_begin);
-      if (shared > 0) slowest = std::max(slowest, shared * activ_bytes / bandwidth(group, other, cluster));
+      if (shared > 0)
+        slowest = std::max(slowest, shared * activ_bytes / bandwidth(group, other, cluster));
       if (to_end > end) break;  // it has samples of the next group too
       to_begin = to_end;
       ++j;

@@ -10,19 +10,20 @@
 namespace swell::perf {
 
 /// Whether a performance model counts activations and their gradients that go from stage to stage.
-/// Suika's appendix A.2 does not: over InfiniBand they are lost in the noise. Over 10 Gbit/s a plan takes
-/// a third longer than that says.
+/// Suika's appendix A.2 does not: over InfiniBand they are lost in the noise. Over 10 Gbit/s a plan
+/// takes a third longer than that says.
 enum class Sends { ignored, counted };
 
-/// Seconds until the last group of stage `to` has the activations of one micro-batch that the groups of
-/// `from` have computed: every group sends each other the samples that both work on, all at the same
-/// time. `activ_bytes`: of one sample. The gradients on their way back take as long.
+/// Seconds until the last group of stage `to` has the activations of one micro-batch that the
+/// groups of `from` have computed: every group sends each other the samples that both work on, all
+/// at the same time. `activ_bytes`: of one sample. The gradients on their way back take as long.
 double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double activ_bytes,
               const cluster::Cluster& cluster) noexcept;
 
-/// PipelineSum with sends. Under 1F1B stage i runs PP - 1 - i forward passes ahead, so stages i to k
-/// together have k - i + 1 micro-batches under way: one iteration step takes at least the mean, over any such
-/// stages next to each other, of their passes and the sends between them, there and back.
+/// PipelineSum with sends. Under 1F1B stage i runs PP - 1 - i forward passes ahead, so stages i to
+/// k together have k - i + 1 micro-batches under way: one iteration step takes at least the mean,
+/// over any such stages next to each other, of their passes and the sends between them, there and
+/// back.
 class SendingPipelineSum {
  public:
   /// `send`: from the stage before it to this one; 0 for the first.

@@ -28,14 +28,15 @@ struct Slope {
   double value() const { return squares > 0 ? products / squares : 0; }
 };
 
-// Norms, dropout and residuals in one layer's forward pass, of the whole hidden width on every GPU of a TP
-// group: bytes of traffic an element, in half precision with norms inside in full.
+// Norms, dropout and residuals in one layer's forward pass, of the whole hidden width on every GPU
+// of a TP group: bytes of traffic an element, in half precision with norms inside in full.
 constexpr double kWholeTraffic = 19;
 constexpr double kLeastDevice = 0.3;  // of a pass that launches seem to fill
 
 /// What of a pass the device itself takes, given that launching it takes the host `launch` seconds.
 double device_part(double pass, double launch) {
-  return std::sqrt(std::max(pass * pass - launch * launch, kLeastDevice * kLeastDevice * pass * pass));
+  return std::sqrt(
+      std::max(pass * pass - launch * launch, kLeastDevice * kLeastDevice * pass * pass));
 }
 
 struct TypeFit {
@@ -75,7 +76,10 @@ struct StageMeans {
 };
 
 StageMeans stage_means(const Profile& profile, const plan::StageLayout& stage, int index) {
-  struct Sum { double total = 0; int count = 0; };
+  struct Sum {
+    double total = 0;
+    int count = 0;
+  };
   std::map<std::pair<int, int>, Sum> backward;  // by type and local batch
   Sum extra;
   for (const GroupObservation& seen : profile.groups) {
@@ -99,7 +103,8 @@ StageMeans stage_means(const Profile& profile, const plan::StageLayout& stage, i
 }  // namespace
 
 Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& cluster) {
-  if (auto good = check(profile, cluster); !good) return good.error().while_doing("solving coefficients");
+  if (auto good = check(profile, cluster); !good)
+    return good.error().while_doing("solving coefficients");
   auto resolved = plan::resolve(profile.plan, cluster);
   if (!resolved) return resolved.error().while_doing("solving coefficients");
   const plan::Layout& layout = *resolved;
@@ -112,10 +117,11 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     const double per_gpu = static_cast<double>(stage.layers) / stage.tp;
     param.add(per_gpu, seen.layer_param_bytes);
     state.add(per_gpu, seen.layer_state_bytes);
-    // One stage holds embedding and projection, which with more stages the first and the last hold: halves
-    // of what is there, or, where they are one matrix, all of it each.
+    // One stage holds embedding and projection, which with more stages the first and the last hold:
+    // halves of what is there, or, where they are one matrix, all of it each.
     const double part = layout.pp() == 1 && !profile.tied_embedding ? 0.5 : 1.0;
-    const StageExtras extras{part * seen.extra_param_bytes * stage.tp, part * seen.extra_state_bytes * stage.tp, 0};
+    const StageExtras extras{part * seen.extra_param_bytes * stage.tp,
+                             part * seen.extra_state_bytes * stage.tp, 0};
     if (seen.stage == 0) made.first = extras;
     if (seen.stage == layout.pp() - 1) made.last = extras;
   }
@@ -136,14 +142,19 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     if (profile.layer_launch_s > 0) {
       const cluster::GpuType& gpu = cluster.type(group.type);
       const double commu = seen.fwd_commu_s / stage.layers;
-      const double fwd = device_part((seen.fwd_s - seen.head_fwd_s) / stage.layers, profile.layer_launch_s);
-      const double bwd = device_part((seen.bwd_s - seen.head_bwd_s) / stage.layers, 2 * profile.layer_launch_s);
+      const double fwd =
+          device_part((seen.fwd_s - seen.head_fwd_s) / stage.layers, profile.layer_launch_s);
+      const double bwd =
+          device_part((seen.bwd_s - seen.head_bwd_s) / stage.layers, 2 * profile.layer_launch_s);
       const double comp = std::max(fwd - commu, kLeastDevice * fwd);
-      const double whole = profile.activ_bytes / 2 * kWholeTraffic / (gpu.hbm_bytes_per_s > 0 ? gpu.hbm_bytes_per_s : 1e12);
+      const double whole = profile.activ_bytes / 2 * kWholeTraffic /
+                           (gpu.hbm_bytes_per_s > 0 ? gpu.hbm_bytes_per_s : 1e12);
       fit.whole_s = std::min(whole, 0.5 * comp / group.local_batch);
-      fit.comp.add(tp_comp_fwd(1, group.local_batch, 1, stage.tp), comp - fit.whole_s * group.local_batch);
+      fit.comp.add(tp_comp_fwd(1, group.local_batch, 1, stage.tp),
+                   comp - fit.whole_s * group.local_batch);
       fit.backward.add(comp, std::max(bwd - commu, kLeastDevice * bwd));
-      if (seen.head_fwd_s > 0) fit.head.add(tp_comp_fwd(1, group.local_batch, 1, stage.tp), seen.head_fwd_s);
+      if (seen.head_fwd_s > 0)
+        fit.head.add(tp_comp_fwd(1, group.local_batch, 1, stage.tp), seen.head_fwd_s);
     } else {
       const double fwd = seen.fwd_s - seen.fwd_commu_s;
       const double bwd = seen.bwd_s - seen.fwd_commu_s;  // backward reduces as often as forward
@@ -153,13 +164,15 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     fit.optim.add(static_cast<double>(stage.layers) / stage.tp, seen.optim_s);
   }
   for (const TypeFit& fit : fits)
-    if (fit.head.squares > 0 && fit.comp.value() > 0) made.head_layers = fit.head.value() / fit.comp.value();
+    if (fit.head.squares > 0 && fit.comp.value() > 0)
+      made.head_layers = fit.head.value() / fit.comp.value();
   for (int i = 0; i < layout.pp(); ++i) {
     const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(i)];
     const StageMeans means = stage_means(profile, stage, i);
     if (stage.dp() == 1 || means.types.empty()) continue;
-    const double commu = dp_commu(bandwidths.gradient_bytes(stage.layers, {i == 0, i == layout.pp() - 1}), 1, stage.dp(),
-                                  bandwidths.stage_bandwidth(stage));
+    const double commu =
+        dp_commu(bandwidths.gradient_bytes(stage.layers, {i == 0, i == layout.pp() - 1}), 1,
+                 stage.dp(), bandwidths.stage_bandwidth(stage));
     const double overlap = overlap_exponent(means.slowest_bwd, commu, means.commu_extra);
     const double sharpness = overlap_sharpness(means.slowest_bwd, commu, overlap);
     const double weight = std::max(sharpness * sharpness, 1e-12);
@@ -174,10 +187,12 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     seen_types.push_back(fit.seen);
     if (!fit.seen) continue;
     const double overlap = fit.overlap_weight > 0 ? fit.overlap_sum / fit.overlap_weight : 1;
-    made.types[type] = {fit.comp.value(), fit.backward.value(), fit.optim.value(), overlap, profile.layer_launch_s, fit.whole_s};
+    made.types[type] = {fit.comp.value(), fit.backward.value(),   fit.optim.value(),
+                        overlap,          profile.layer_launch_s, fit.whole_s};
   }
   extrapolate(made, seen_types, cluster);
-  if (auto good = fit_activations(profile, layout, made); !good) return good.error().while_doing("solving coefficients");
+  if (auto good = fit_activations(profile, layout, made); !good)
+    return good.error().while_doing("solving coefficients");
   return made;
 }
 

@@ -15,7 +15,8 @@ double largest_change(const Coefficients& a, const Coefficients& b);
 /// another by more than `tolerance` (Suika 3.1: at most 2 %). One thread at a time.
 class Stability {
  public:
-  explicit Stability(std::size_t window = 5, double tolerance = 0.02) : window_(window < 2 ? 2 : window), tolerance_(tolerance) {}
+  explicit Stability(std::size_t window = 5, double tolerance = 0.02)
+      : window_(window < 2 ? 2 : window), tolerance_(tolerance) {}
   /// Adds a newly solved set; returns whether the window is now full and stable.
   bool add(Coefficients coefficients);
   bool stable() const;

@@ -12,18 +12,25 @@ Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster) {
     StageLayout resolved{stage.layers, stage.tp, {}};
     for (const TpGroup& group : stage.groups) {
       const auto node = cluster.find_node(group.node);
-      if (!node) return Error(fmt::format("node \"{}\" is not in cluster {}", group.node, cluster.name()));
+      if (!node)
+        return Error(fmt::format("node \"{}\" is not in cluster {}", group.node, cluster.name()));
       const auto type = cluster.find_type(group.gpu_type);
-      if (!type) return Error(fmt::format("GPU type \"{}\" is not in cluster {}", group.gpu_type, cluster.name()));
+      if (!type)
+        return Error(
+            fmt::format("GPU type \"{}\" is not in cluster {}", group.gpu_type, cluster.name()));
       GpuMask mask = 0;
       for (int index : group.gpus) {
-        if (index < 0 || index >= cluster::kMaxGpusPerNode) return Error(fmt::format("GPU {} is not on node {}", index, group.node));
+        if (index < 0 || index >= cluster::kMaxGpusPerNode)
+          return Error(fmt::format("GPU {} is not on node {}", index, group.node));
         mask |= GpuMask{1} << index;
       }
       // A node's own links make its GPUs a variant of their type.
-      const int own = group.gpus.empty() || static_cast<std::size_t>(group.gpus[0]) >= cluster.node(*node).gpus.size()
-                          ? *type : cluster.type_of({*node, group.gpus[0]});
-      resolved.groups.push_back({*node, cluster.type(own).name == group.gpu_type ? own : *type, group.local_batch, mask});
+      const int own = group.gpus.empty() || static_cast<std::size_t>(group.gpus[0]) >=
+                                                cluster.node(*node).gpus.size()
+                          ? *type
+                          : cluster.type_of({*node, group.gpus[0]});
+      resolved.groups.push_back(
+          {*node, cluster.type(own).name == group.gpu_type ? own : *type, group.local_batch, mask});
     }
     layout.stages.push_back(std::move(resolved));
   }
@@ -36,8 +43,10 @@ Plan name_all(const Layout& layout, const cluster::Cluster& cluster) {
   for (const StageLayout& stage : layout.stages) {
     Stage named{stage.layers, stage.tp, {}};
     for (const GroupLayout& group : stage.groups) {
-      TpGroup out{cluster.node(group.node).name, cluster.type(group.type).name, {}, group.local_batch};
-      for (GpuMask rest = group.gpus; rest != 0; rest &= rest - 1) out.gpus.push_back(std::countr_zero(rest));
+      TpGroup out{
+          cluster.node(group.node).name, cluster.type(group.type).name, {}, group.local_batch};
+      for (GpuMask rest = group.gpus; rest != 0; rest &= rest - 1)
+        out.gpus.push_back(std::countr_zero(rest));
       named.groups.push_back(std::move(out));
     }
     plan.stages.push_back(std::move(named));

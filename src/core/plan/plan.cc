@@ -22,10 +22,13 @@ Result<TpGroup> read_group(const Json& json) {
   const Json gpus = json.at("gpus");
   if (!gpus.is_array()) return Error("\"gpus\" must be a list of GPU indexes");
   if (gpus.size() > cluster::kMaxGpusPerNode)
-    return Error(fmt::format("\"gpus\" lists {} GPUs; a node has at most {}", gpus.size(), cluster::kMaxGpusPerNode));
+    return Error(fmt::format("\"gpus\" lists {} GPUs; a node has at most {}", gpus.size(),
+                             cluster::kMaxGpusPerNode));
   for (const Json& gpu : gpus.items()) {
-    if (!gpu.is_integer() || json_integer_value(gpu.get()) < 0 || json_integer_value(gpu.get()) >= cluster::kMaxGpusPerNode)
-      return Error(fmt::format("\"gpus\" holds {}; a GPU index is from 0 to {}", gpu.dump(), cluster::kMaxGpusPerNode - 1));
+    if (!gpu.is_integer() || json_integer_value(gpu.get()) < 0 ||
+        json_integer_value(gpu.get()) >= cluster::kMaxGpusPerNode)
+      return Error(fmt::format("\"gpus\" holds {}; a GPU index is from 0 to {}", gpu.dump(),
+                               cluster::kMaxGpusPerNode - 1));
     group.gpus.push_back(static_cast<int>(json_integer_value(gpu.get())));
   }
   group.node = *node;
@@ -71,7 +74,8 @@ int Plan::micro_batch_samples() const noexcept {
 std::string Plan::summary() const {
   std::string text;
   for (const Stage& stage : stages)
-    text += fmt::format("{}{}L dp{} tp{}", text.empty() ? "" : " | ", stage.layers, stage.dp(), stage.tp);
+    text += fmt::format("{}{}L dp{} tp{}", text.empty() ? "" : " | ", stage.layers, stage.dp(),
+                        stage.tp);
   return text;
 }
 

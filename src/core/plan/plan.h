@@ -42,8 +42,9 @@ struct Plan {
   /// "2 stages: 20 layers dp4 tp2 | 20 layers dp4 tp2", for tables and logs.
   std::string summary() const;
 
-  /// {"micro_batches", "stages": [{"layers", "tp", "groups": [{"node", "gpu_type", "gpus", "local_batch"}]}]}.
-  /// Form only; whether the plan is sound, validate() says. Errors name the stage and the group.
+  /// {"micro_batches", "stages": [{"layers", "tp", "groups": [{"node", "gpu_type", "gpus",
+  /// "local_batch"}]}]}. Form only; whether the plan is sound, validate() says. Errors name the
+  /// stage and the group.
   static Result<Plan> from_json(const Json& json);
   static Result<Plan> parse(std::string_view text);
   Json to_json() const;

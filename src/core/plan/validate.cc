@@ -19,50 +19,63 @@ class Check {
   Result<void> run() {
     if (plan_.stages.empty()) return Error("the plan has no stages; at least 1 is needed");
     if (plan_.micro_batches < 1)
-      return Error(fmt::format("the plan has {} micro-batches; at least 1 is needed", plan_.micro_batches));
+      return Error(
+          fmt::format("the plan has {} micro-batches; at least 1 is needed", plan_.micro_batches));
     long layers = 0;
     for (std::size_t i = 0; i < plan_.stages.size(); ++i) {
-      if (auto good = stage(plan_.stages[i]); !good) return good.error().while_doing(fmt::format("stage {}", i));
+      if (auto good = stage(plan_.stages[i]); !good)
+        return good.error().while_doing(fmt::format("stage {}", i));
       layers += plan_.stages[i].layers;
     }
     if (layers != model_.layers)
-      return Error(fmt::format("the stages have {} layers in all; model {} has {}", layers, model_.name, model_.layers));
+      return Error(fmt::format("the stages have {} layers in all; model {} has {}", layers,
+                               model_.name, model_.layers));
     return {};
   }
 
  private:
   Result<void> stage(const Stage& stage) {
-    if (stage.layers < 1) return Error(fmt::format("it has {} layers; every stage needs at least 1", stage.layers));
+    if (stage.layers < 1)
+      return Error(fmt::format("it has {} layers; every stage needs at least 1", stage.layers));
     if (stage.groups.empty()) return Error("it has no TP groups; every stage needs at least 1");
     if (stage.tp < 1 || model_.heads % stage.tp != 0)
-      return Error(fmt::format("its TP degree is {}; it must divide the {} heads of model {}", stage.tp, model_.heads, model_.name));
+      return Error(fmt::format("its TP degree is {}; it must divide the {} heads of model {}",
+                               stage.tp, model_.heads, model_.name));
     long samples = 0;
     for (std::size_t j = 0; j < stage.groups.size(); ++j) {
-      if (auto good = group(stage.groups[j], stage.tp); !good) return good.error().while_doing(fmt::format("group {}", j));
+      if (auto good = group(stage.groups[j], stage.tp); !good)
+        return good.error().while_doing(fmt::format("group {}", j));
       samples += stage.groups[j].local_batch;
     }
     if (samples * plan_.micro_batches != model_.global_batch)
-      return Error(fmt::format("its groups have {} samples of each of {} micro-batches; together they must be the global batch of {}",
-                               samples, plan_.micro_batches, model_.global_batch));
+      return Error(fmt::format(
+          "its groups have {} samples of each of {} micro-batches; together they must be the global batch of {}",
+          samples, plan_.micro_batches, model_.global_batch));
     return {};
   }
 
   Result<void> group(const TpGroup& group, int tp) {
     if (static_cast<int>(group.gpus.size()) != tp)
-      return Error(fmt::format("it has {} GPUs; the stage's TP degree asks for {}", group.gpus.size(), tp));
+      return Error(
+          fmt::format("it has {} GPUs; the stage's TP degree asks for {}", group.gpus.size(), tp));
     if (group.local_batch < 1)
-      return Error(fmt::format("its local batch is {}; every group needs at least 1 sample", group.local_batch));
+      return Error(fmt::format("its local batch is {}; every group needs at least 1 sample",
+                               group.local_batch));
     const auto node = cluster_.find_node(group.node);
-    if (!node) return Error(fmt::format("node \"{}\" is not in cluster {}", group.node, cluster_.name()));
+    if (!node)
+      return Error(fmt::format("node \"{}\" is not in cluster {}", group.node, cluster_.name()));
     for (int index : group.gpus) {
       const auto& there = cluster_.node(*node).gpus;
       if (index < 0 || static_cast<std::size_t>(index) >= there.size())
-        return Error(fmt::format("GPU {} is not on node {}, which has {}", index, group.node, there.size()));
+        return Error(
+            fmt::format("GPU {} is not on node {}, which has {}", index, group.node, there.size()));
       const std::string& type = cluster_.type(there[static_cast<std::size_t>(index)]).name;
       if (type != group.gpu_type)
-        return Error(fmt::format("GPU {} of node {} is of type {}; the group is of type {}", index, group.node, type, group.gpu_type));
+        return Error(fmt::format("GPU {} of node {} is of type {}; the group is of type {}", index,
+                                 group.node, type, group.gpu_type));
       if (!used_.insert(GpuRef{*node, index}).second)
-        return Error(fmt::format("GPU {} of node {} is in two groups; it may be in one", index, group.node));
+        return Error(
+            fmt::format("GPU {} of node {} is in two groups; it may be in one", index, group.node));
     }
     return {};
   }

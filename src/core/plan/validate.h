@@ -15,6 +15,7 @@ namespace swell::plan {
 ///  - each group has at least one sample, and the samples of a stage, times the micro-batches,
 ///    are the global batch.
 /// Memory is another question: perf::MemoryModel.
-Result<void> validate(const Plan& plan, const models::Model& model, const cluster::Cluster& cluster);
+Result<void> validate(const Plan& plan, const models::Model& model,
+                      const cluster::Cluster& cluster);
 
 }  // namespace swell::plan

@@ -10,7 +10,8 @@ namespace swell::planner {
 
 /// `free` in the order in which a job that runs `current` takes GPUs: by falling affinity, the
 /// largest effective bandwidth to any of its GPUs, then by rack, node and GPU. Suika, 3.2.1.
-std::vector<cluster::GpuRef> affinity_order(const plan::Layout& current, std::vector<cluster::GpuRef> free,
+std::vector<cluster::GpuRef> affinity_order(const plan::Layout& current,
+                                            std::vector<cluster::GpuRef> free,
                                             const cluster::Cluster& cluster);
 
 /// All GPUs of `cluster` that `layout` does not use.

@@ -9,7 +9,8 @@
 
 namespace swell::planner {
 
-bool min_max_split(int items, std::span<const double> cost, std::span<const int> cap, std::vector<int>& share) {
+bool min_max_split(int items, std::span<const double> cost, std::span<const int> cap,
+                   std::vector<int>& share) {
   const std::size_t bins = cost.size();
   if (bins == 0 || items < static_cast<int>(bins)) return false;
   double rate = 0;
@@ -22,7 +23,8 @@ bool min_max_split(int items, std::span<const double> cost, std::span<const int>
   share.resize(bins);
   int given = 0;
   for (std::size_t i = 0; i < bins; ++i) {
-    share[i] = static_cast<int>(std::clamp(std::floor(even / cost[i]), 1.0, static_cast<double>(cap[i])));
+    share[i] =
+        static_cast<int>(std::clamp(std::floor(even / cost[i]), 1.0, static_cast<double>(cap[i])));
     given += share[i];
   }
   if (given > items) {  // the bins that must have one item at least took more than their part
@@ -61,11 +63,14 @@ void lighten(std::span<const double> cost, std::span<const int> cap, std::vector
   static thread_local std::vector<std::size_t> order;
   order.resize(share.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return std::pair(cost[a], a) < std::pair(cost[b], b); });
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(cost[a], a) < std::pair(cost[b], b);
+  });
   std::size_t dear = order.size() - 1;
   for (std::size_t cheap = 0; cheap < dear; ++cheap) {
     const std::size_t to = order[cheap];
-    const int limit = static_cast<int>(std::min(std::floor(max / cost[to] * (1 + 1e-12)), static_cast<double>(cap[to])));
+    const int limit = static_cast<int>(
+        std::min(std::floor(max / cost[to] * (1 + 1e-12)), static_cast<double>(cap[to])));
     while (share[to] < limit && cheap < dear) {
       const std::size_t from = order[dear];
       if (share[from] <= 1) {

@@ -32,7 +32,8 @@ void add_all(Clumps& clumps, const Clumps& more) {
 
 void add_stage(Clumps& clumps, const plan::StageLayout& stage) {
   for (const plan::GroupLayout& group : stage.groups) {
-    if (!clumps.empty() && clumps.back().node == group.node && clumps.back().type == group.type) clumps.back().gpus |= group.gpus;
+    if (!clumps.empty() && clumps.back().node == group.node && clumps.back().type == group.type)
+      clumps.back().gpus |= group.gpus;
     else add_to(clumps, group.node, group.type, group.gpus);
   }
 }

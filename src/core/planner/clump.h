@@ -8,8 +8,9 @@
 
 namespace swell::planner {
 
-/// Some GPUs of one type on one node: those that could form TP groups with each other, since none spans nodes or types.
-/// The planner has no other unit of GPUs, and does not care which of a clump it takes.
+/// Some GPUs of one type on one node: those that could form TP groups with each other, since none
+/// spans nodes or types. The planner has no other unit of GPUs, and does not care which of a clump
+/// it takes.
 struct Clump {
   int node = 0;
   int type = 0;
@@ -33,7 +34,7 @@ int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int max = 1 <<
 /// The degrees that a stage may have.
 struct Degrees {
   std::vector<int> tp;  ///< rising
-  int max_dp = 1;      ///< every group needs a sample of each micro-batch
+  int max_dp = 1;       ///< every group needs a sample of each micro-batch
 };
 
 /// TP: powers of two up to 8 that divide the model's heads. DP: up to the samples of a micro-batch.

@@ -18,13 +18,21 @@ constexpr double kSafe = 1 + 1e-12;  // the sums of a bound round otherwise than
 }  // namespace
 
 Evaluator::Evaluator(const perf::PerformanceModel& perf, int micro_batch, bool keep_samples)
-    : perf_(perf), memory_(perf), micro_batch_(micro_batch), keep_samples_(keep_samples),
-      layer_times_(perf.cluster().types().size() * kTpClasses * static_cast<std::size_t>(micro_batch + 1), 0.0) {}
+    : perf_(perf),
+      memory_(perf),
+      micro_batch_(micro_batch),
+      keep_samples_(keep_samples),
+      layer_times_(
+          perf.cluster().types().size() * kTpClasses * static_cast<std::size_t>(micro_batch + 1),
+          0.0) {}
 
 double Evaluator::layer_time(int type, int tp, int local_batch) {
-  if (!std::has_single_bit(static_cast<unsigned>(tp))) return perf_.layer_time(type, tp, local_batch);
-  const std::size_t tp_class = static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(tp)));
-  const std::size_t at = (static_cast<std::size_t>(type) * kTpClasses + tp_class) * static_cast<std::size_t>(micro_batch_ + 1) +
+  if (!std::has_single_bit(static_cast<unsigned>(tp)))
+    return perf_.layer_time(type, tp, local_batch);
+  const std::size_t tp_class =
+      static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(tp)));
+  const std::size_t at = (static_cast<std::size_t>(type) * kTpClasses + tp_class) *
+                             static_cast<std::size_t>(micro_batch_ + 1) +
                          static_cast<std::size_t>(local_batch);
   double& known = layer_times_[at];
   if (known == 0) known = perf_.layer_time(type, tp, local_batch);
@@ -35,7 +43,8 @@ bool Evaluator::split_samples(plan::StageLayout& stage) {
   const int dp = stage.dp();
   if (dp < 1 || dp > micro_batch_) return false;
   const int type = stage.groups[0].type;
-  const bool alike = std::all_of(stage.groups.begin(), stage.groups.end(), [&](const auto& group) { return group.type == type; });
+  const bool alike = std::all_of(stage.groups.begin(), stage.groups.end(),
+                                 [&](const auto& group) { return group.type == type; });
   if (alike) {
     const int each = micro_batch_ / dp;
     int more = micro_batch_ % dp;
@@ -44,7 +53,8 @@ bool Evaluator::split_samples(plan::StageLayout& stage) {
   }
   cost_.clear();
   cap_.assign(static_cast<std::size_t>(dp), micro_batch_);
-  for (const plan::GroupLayout& group : stage.groups) cost_.push_back(layer_time(group.type, stage.tp, 1));
+  for (const plan::GroupLayout& group : stage.groups)
+    cost_.push_back(layer_time(group.type, stage.tp, 1));
   if (!min_max_split(micro_batch_, cost_, cap_, share_)) return false;
   for (std::size_t j = 0; j < stage.groups.size(); ++j) stage.groups[j].local_batch = share_[j];
   return true;
@@ -67,7 +77,8 @@ bool Evaluator::balance(plan::Layout& layout) {
       seen_type = group.type;
       seen_batch = group.local_batch;
       slowest = std::max(slowest, layer_time(group.type, stage.tp, group.local_batch));
-      max = std::min(max, memory_.max_layers(i, pp, layout.micro_batches, stage.tp, group.local_batch, group.type));
+      max = std::min(max, memory_.max_layers(i, pp, layout.micro_batches, stage.tp,
+                                             group.local_batch, group.type));
     }
     cost_.push_back(slowest);
     cap_.push_back(max);
@@ -118,7 +129,8 @@ double Evaluator::seconds(const plan::Layout& layout) {
 double Evaluator::finish(plan::Layout& layout, double unless) {
   constexpr double none = std::numeric_limits<double>::infinity();
   if (!balance(layout)) return none;
-  double sum = 0, slowest = 0;  // without synchronization and optimizer: most plans fail on this alone
+  double sum = 0,
+         slowest = 0;  // without synchronization and optimizer: most plans fail on this alone
   for (std::size_t i = 0; i < share_.size(); ++i) {
     const double comp = share_[i] * cost_[i];
     sum += comp;

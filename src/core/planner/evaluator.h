@@ -23,8 +23,8 @@ class Evaluator {
   bool balance(plan::Layout& layout);
   /// Balances, then times; infinity where it does not fit, or is no faster than `unless` seconds.
   double finish(plan::Layout& layout, double unless = std::numeric_limits<double>::infinity());
-  /// Moves single layers of a balanced layout that takes `seconds` from stage to stage while that helps:
-  /// balance() does not see synchronization. Returns what it takes then.
+  /// Moves single layers of a balanced layout that takes `seconds` from stage to stage while that
+  /// helps: balance() does not see synchronization. Returns what it takes then.
   double settle(plan::Layout& layout, double seconds);
   /// Times a balanced layout. Seconds.
   double seconds(const plan::Layout& layout);

@@ -25,15 +25,23 @@ struct Label {
   int layers;      ///< of its front stage
   std::int64_t behind;  ///< the label behind the front stage, -1 for none
 
-  bool no_worse(const Label& other) const { return sum <= other.sum && slowest <= other.slowest && extra <= other.extra; }
+  bool no_worse(const Label& other) const {
+    return sum <= other.sum && slowest <= other.slowest && extra <= other.extra;
+  }
 };
 
 /// One call's search. States are (GPUs left by clump, layers left); levels are stages so far.
 class Search {
  public:
-  Search(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Solution bound, const Budget& budget)
-      : problem_(problem), evaluator_(evaluator), gpus_(gpus), best_(std::move(bound)), budget_(budget),
-        layers_(evaluator.perf().model().layers), micro_batches_(problem.current.micro_batches) {
+  Search(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Solution bound,
+         const Budget& budget)
+      : problem_(problem),
+        evaluator_(evaluator),
+        gpus_(gpus),
+        best_(std::move(bound)),
+        budget_(budget),
+        layers_(evaluator.perf().model().layers),
+        micro_batches_(problem.current.micro_batches) {
     options_ = stage_options(problem, evaluator, gpus);
     for (const Clump& clump : gpus) radix_.push_back(clump.count() + 1);
     states_ = static_cast<std::size_t>(layers_ + 1);
@@ -63,7 +71,8 @@ class Search {
   }
   std::size_t state_of(const std::vector<int>& left, int layers) const {
     std::size_t state = static_cast<std::size_t>(layers);
-    for (std::size_t c = 0; c < left.size(); ++c) state = state * static_cast<std::size_t>(radix_[c]) + static_cast<std::size_t>(left[c]);
+    for (std::size_t c = 0; c < left.size(); ++c)
+      state = state * static_cast<std::size_t>(radix_[c]) + static_cast<std::size_t>(left[c]);
     return state;
   }
   void read_state(std::size_t state, std::vector<int>& left, int& layers) const {
@@ -75,7 +84,8 @@ class Search {
   }
 
   /// Puts every possible stage in front of the labels of one state. `stages`: with the new one.
-  bool extend(std::size_t state, const std::vector<std::int64_t>& labels, int stages, std::vector<std::vector<std::int64_t>>& next) {
+  bool extend(std::size_t state, const std::vector<std::int64_t>& labels, int stages,
+              std::vector<std::vector<std::int64_t>>& next) {
     bool any = false;
     std::vector<int> left(radix_.size()), rest(radix_.size());
     int layers = 0;
@@ -89,7 +99,8 @@ class Search {
       }
       if (!room) continue;
       // Memory depends on how many stages are behind, and on being the first stage.
-      if (layers <= max_layers(option, 0, stages)) finish(labels, static_cast<int>(o), layers, stages);
+      if (layers <= max_layers(option, 0, stages))
+        finish(labels, static_cast<int>(o), layers, stages);
       const double speed = ideal_speed(rest);
       const int max = std::min(layers - 1, max_layers(option, 1, 1 + stages));
       for (int l = 1; l <= max && speed > 0; ++l) {
@@ -98,7 +109,8 @@ class Search {
         const std::size_t to = state_of(rest, layers - l);
         for (std::int64_t behind : labels) {
           const Label label = in_front(behind, static_cast<int>(o), l);
-          const double bound = label.sum + ideal + (micro_batches_ - 1) * std::max(label.slowest, ideal);
+          const double bound =
+              label.sum + ideal + (micro_batches_ - 1) * std::max(label.slowest, ideal);
           if (bound >= best_.seconds * kNothing) continue;
           any |= keep(label, next[to]);
         }
@@ -110,22 +122,31 @@ class Search {
   int max_layers(const StageOption& option, int i, int pp) const {
     int max = 1 << 30;
     for (const auto& [type, samples] : option.fullest)
-      max = std::min(max, evaluator_.memory().max_layers(i, pp, micro_batches_, option.tp, samples, type));
+      max = std::min(
+          max, evaluator_.memory().max_layers(i, pp, micro_batches_, option.tp, samples, type));
     return max;
   }
 
   Label in_front(std::int64_t behind, int o, int layers) const {
     const StageOption& option = options_[static_cast<std::size_t>(o)];
-    const double comp = option.comp * layers, bwd = option.bwd * layers, extra = option.extra * layers;
+    const double comp = option.comp * layers, bwd = option.bwd * layers,
+                 extra = option.extra * layers;
     if (behind < 0) return {comp, comp, extra, o, layers, -1};
     const Label& label = labels_[static_cast<std::size_t>(behind)];
-    return {label.sum + comp, std::max(label.slowest, comp), std::max(extra, label.extra - bwd), o, layers, behind};
+    return {label.sum + comp,
+            std::max(label.slowest, comp),
+            std::max(extra, label.extra - bwd),
+            o,
+            layers,
+            behind};
   }
 
   bool keep(const Label& label, std::vector<std::int64_t>& there) {
     for (std::int64_t other : there)
       if (labels_[static_cast<std::size_t>(other)].no_worse(label)) return false;
-    std::erase_if(there, [&](std::int64_t other) { return label.no_worse(labels_[static_cast<std::size_t>(other)]); });
+    std::erase_if(there, [&](std::int64_t other) {
+      return label.no_worse(labels_[static_cast<std::size_t>(other)]);
+    });
     there.push_back(static_cast<std::int64_t>(labels_.size()));
     labels_.push_back(label);
     return true;
@@ -134,7 +155,8 @@ class Search {
   void finish(const std::vector<std::int64_t>& labels, int o, int layers, int stages) {
     for (std::int64_t behind : labels) {
       const Label label = in_front(behind, o, layers);
-      const double seconds = label.sum + (micro_batches_ - 1) * label.slowest + std::max(label.extra, 0.0);
+      const double seconds =
+          label.sum + (micro_batches_ - 1) * label.slowest + std::max(label.extra, 0.0);
       if (!(seconds < best_.seconds * kNothing)) continue;
       best_ = build(label, stages);
       best_.seconds = evaluator_.seconds(best_.layout);
@@ -148,7 +170,8 @@ class Search {
     found.why = "the best of all plans";
     const Label* label = &front;
     for (int i = 0; i < stages; ++i) {
-      found.layout.stages.push_back(build_stage(options_[static_cast<std::size_t>(label->option)], label->layers, found.idle, gpus_));
+      found.layout.stages.push_back(build_stage(options_[static_cast<std::size_t>(label->option)],
+                                                label->layers, found.idle, gpus_));
       if (label->behind >= 0) label = &labels_[static_cast<std::size_t>(label->behind)];
     }
     std::erase_if(found.idle, [](const Clump& clump) { return clump.gpus == 0; });
@@ -159,7 +182,8 @@ class Search {
   double ideal_speed(const std::vector<int>& left) const {
     double speed = 0;
     for (std::size_t c = 0; c < left.size(); ++c) {
-      const perf::TypeCoefficients& k = evaluator_.perf().coefficients().types[static_cast<std::size_t>(gpus_[c].type)];
+      const perf::TypeCoefficients& k =
+          evaluator_.perf().coefficients().types[static_cast<std::size_t>(gpus_[c].type)];
       speed += left[c] / (k.comp_s * (1 + k.backward) * evaluator_.micro_batch());
     }
     return speed;
@@ -180,7 +204,8 @@ class Search {
 
 }  // namespace
 
-Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Solution bound, const Budget& budget) {
+Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gpus,
+                     Solution bound, const Budget& budget) {
   return Search(problem, evaluator, gpus, std::move(bound), budget).run();
 }
 

@@ -26,6 +26,7 @@ class Exhaustive final : public Solver {
 
 /// The optimum over at most `gpus`, at least as good as `bound`; with exact consistency over the
 /// plans that keep `problem.current`'s groups.
-Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Solution bound, const Budget& budget);
+Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gpus,
+                     Solution bound, const Budget& budget);
 
 }  // namespace swell::planner

@@ -7,7 +7,8 @@ namespace swell::planner {
 
 namespace {
 
-void visit_new_stage(const plan::Layout& from, const plan::StageLayout& stage, const Clumps& idle, const Visit& visit) {
+void visit_new_stage(const plan::Layout& from, const plan::StageLayout& stage, const Clumps& idle,
+                     const Visit& visit) {
   Candidate last{from, idle, Candidate::Kind::pp, from.pp()};
   last.layout.stages.push_back(stage);
   visit(std::move(last));
@@ -25,7 +26,8 @@ void expand_exactly(const plan::Layout& from, const Clumps& more, const Visit& v
   for (;;) {
     plan::StageLayout stage{0, pattern.tp, {}};
     if (take_groups(stage, idle, pattern.tp, pattern.dp()) < pattern.dp()) return;
-    for (std::size_t j = 0; j < stage.groups.size(); ++j) stage.groups[j].local_batch = pattern.groups[j].local_batch;
+    for (std::size_t j = 0; j < stage.groups.size(); ++j)
+      stage.groups[j].local_batch = pattern.groups[j].local_batch;
     visit_new_stage(layout, stage, idle, visit);
     layout.stages.push_back(std::move(stage));
   }
@@ -55,20 +57,24 @@ bool is_uniform(const plan::Layout& layout) noexcept {
   return true;
 }
 
-void expand(const plan::Layout& from, const Clumps& more, const Degrees& degrees, Consistency consistency,
-            const Visit& visit) {
+void expand(const plan::Layout& from, const Clumps& more, const Degrees& degrees,
+            Consistency consistency, const Visit& visit) {
   if (consistency == Consistency::exact) return expand_exactly(from, more, visit);
   for (int tp : degrees.tp) {
     plan::StageLayout stage{0, tp, {}};
     Clumps idle = more;
-    if (take_groups(stage, idle, tp, degrees.max_dp) == 0) break;  // larger degrees find no room either
+    if (take_groups(stage, idle, tp, degrees.max_dp) == 0)
+      break;  // larger degrees find no room either
     visit_new_stage(from, stage, idle, visit);
   }
   for (int i = 0; i < from.pp(); ++i) {
     const plan::StageLayout& old = from.stages[static_cast<std::size_t>(i)];
     if (old.dp() == degrees.max_dp && old.tp == degrees.tp.back()) continue;
     for (int tp : degrees.tp) {
-      Candidate candidate{{from.micro_batches, {}}, more, tp == old.tp ? Candidate::Kind::dp : Candidate::Kind::tp, i};
+      Candidate candidate{{from.micro_batches, {}},
+                          more,
+                          tp == old.tp ? Candidate::Kind::dp : Candidate::Kind::tp,
+                          i};
       plan::StageLayout stage{0, tp, {}};
       if (tp == old.tp) stage.groups = old.groups;  // ranks stay where they are
       else add_stage(candidate.idle, old);

@@ -25,8 +25,8 @@ using Visit = std::function<void(Candidate&&)>;
 /// for each TP degree (PP-Expand), joined to each stage as further groups (DP-Expand), or joined
 /// while the stage changes its TP degree (TP-Expand). With exact consistency, only new stages that
 /// copy the others' DP and TP degree.
-void expand(const plan::Layout& from, const Clumps& more, const Degrees& degrees, Consistency consistency,
-            const Visit& visit);
+void expand(const plan::Layout& from, const Clumps& more, const Degrees& degrees,
+            Consistency consistency, const Visit& visit);
 
 /// Whether all stages have one DP degree, one TP degree and the same local batches, without which
 /// no layer may move between stages under exact consistency.

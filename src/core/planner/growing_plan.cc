@@ -6,7 +6,9 @@
 namespace swell::planner {
 
 GrowingPlan::GrowingPlan(const Problem& problem, Evaluator& evaluator)
-    : best{problem.current, {}, evaluator.seconds(problem.current), "the current plan"}, problem_(problem), evaluator_(evaluator) {
+    : best{problem.current, {}, evaluator.seconds(problem.current), "the current plan"},
+      problem_(problem),
+      evaluator_(evaluator) {
   table_.order = affinity_order(problem.current, problem.free, problem.perf.cluster());
   for (const plan::StageLayout& stage : problem.current.stages) add_stage(gpus, stage);
 }
@@ -18,7 +20,8 @@ void GrowingPlan::add_gpu(std::size_t i) {
 }
 
 void GrowingPlan::write_row() {
-  table_.rows.push_back({count(gpus), best.layout, problem_.perf.model().global_batch / best.seconds, best.why});
+  table_.rows.push_back(
+      {count(gpus), best.layout, problem_.perf.model().global_batch / best.seconds, best.why});
 }
 
 ScaleTable GrowingPlan::take() {

@@ -9,14 +9,15 @@
 
 namespace swell::planner {
 
-/// A scale table while it is made, one free GPU after the other: what a solver may use so far, and the best plan for
-/// it. Starts with the current plan on its own GPUs. The evaluator outlives it.
+/// A scale table while it is made, one free GPU after the other: what a solver may use so far, and
+/// the best plan for it. Starts with the current plan on its own GPUs. The evaluator outlives it.
 class GrowingPlan {
  public:
   GrowingPlan(const Problem& problem, Evaluator& evaluator);
 
   std::size_t free_gpus() const noexcept { return table_.order.size(); }
-  /// Adds the `i`th free GPU in affinity order to `gpus`; until something better is found, it stays idle.
+  /// Adds the `i`th free GPU in affinity order to `gpus`; until something better is found, it stays
+  /// idle.
   void add_gpu(std::size_t i);
   /// Writes the row of `best` on `gpus`.
   void write_row();

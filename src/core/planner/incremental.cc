@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "core/planner/affinity.h"
-#include "core/planner/refine.h"
 #include "core/planner/initial_plans.h"
+#include "core/planner/refine.h"
 
 namespace swell::planner {
 
@@ -14,17 +14,18 @@ namespace {
 
 constexpr double kFreshGain = 1.01;  // a plan from scratch moves all state: it must be worth it
 constexpr double kWorthwhile = 1 - 1e-9;
-constexpr int kNode = 8;    // GPUs: the paper's groups are no larger
-constexpr int kUnits = 64;  // but where a job's size is more than so many of them
+constexpr int kNode = 8;        // GPUs: the paper's groups are no larger
+constexpr int kUnits = 64;      // but where a job's size is more than so many of them
 constexpr int kManyStages = 8;  // refining grows with the square of the stages
 // Plans from scratch are refined where they are not too far behind.
 constexpr std::size_t kStarts = 6, kStartsFew = 32;
 constexpr int kFewGpus = 16;
 constexpr double kPromising = 1.0, kPromisingFew = 2.0;
 
-/// Units of at most `group` GPUs of one type, of one node where these are no more than a node's 8, in the order in
-/// which they are taken.
-std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int group, const cluster::Cluster& cluster) {
+/// Units of at most `group` GPUs of one type, of one node where these are no more than a node's 8,
+/// in the order in which they are taken.
+std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int group,
+                             const cluster::Cluster& cluster) {
   std::vector<Clumps> units;
   int in_last = 0;
   for (const cluster::GpuRef gpu : order) {
@@ -43,10 +44,11 @@ std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int grou
 
 /// Refines `found`, and plans from scratch over `all` its GPUs, one of which takes its place where
 /// that is worth moving the state.
-void improve(Solution& found, const Clumps& all, Evaluator& evaluator, int micro_batches, const Degrees& degrees,
-             const Incremental::Options& options) {
+void improve(Solution& found, const Clumps& all, Evaluator& evaluator, int micro_batches,
+             const Degrees& degrees, const Incremental::Options& options) {
   const auto rounds = [&](const Solution& one) {
-    return one.layout.pp() > kManyStages ? std::min(options.refine_rounds, 1) : options.refine_rounds;
+    return one.layout.pp() > kManyStages ? std::min(options.refine_rounds, 1)
+                                         : options.refine_rounds;
   };
   const bool few = count(all) <= kFewGpus;
   refine(found, evaluator, degrees, rounds(found), few);
@@ -76,15 +78,19 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   // w by the job's size as in the paper, but by what it grows to where that is much more.
   const int reached = have + static_cast<int>(table.order.size());
   const int size = std::max(have, reached / 4);
-  const int group = options_.group > 0 ? options_.group : std::min((size + 15) / 16, std::max(kNode, size / kUnits / kNode * kNode));
+  const int group = options_.group > 0 ? options_.group
+                                       : std::min((size + 15) / 16,
+                                                  std::max(kNode, size / kUnits / kNode * kNode));
   const std::vector<Clumps> units = units_of(table.order, group, cluster);
 
-  std::vector<Solution> best = {{problem.current, {}, evaluator.seconds(problem.current), "the current plan"}};
+  std::vector<Solution> best = {
+      {problem.current, {}, evaluator.seconds(problem.current), "the current plan"}};
   Clumps all;  // every GPU of the job so far, for plans from scratch
   for (const plan::StageLayout& stage : problem.current.stages) add_stage(all, stage);
   int gpus = have;
   auto add_row = [&](const Solution& found) {
-    table.rows.push_back({gpus, found.layout, problem.perf.model().global_batch / found.seconds, found.why});
+    table.rows.push_back(
+        {gpus, found.layout, problem.perf.model().global_batch / found.seconds, found.why});
   };
   add_row(best.back());
   for (std::size_t i = 1; i <= units.size(); ++i) {
@@ -96,7 +102,9 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
     found.why = "nothing better: the new GPUs stay idle";
     if (options_.carry_idle) add_all(found.idle, units[i - 1]);
     Clumps more;
-    const std::size_t oldest = i > static_cast<std::size_t>(options_.window) ? i - static_cast<std::size_t>(options_.window) : 0;
+    const std::size_t oldest = i > static_cast<std::size_t>(options_.window)
+                                   ? i - static_cast<std::size_t>(options_.window)
+                                   : 0;
     for (std::size_t j = i; j-- > oldest;) {
       add_all(more, units[j]);  // units j + 1 to i of the paper
       Clumps usable = more;

@@ -14,10 +14,11 @@ namespace {
 
 constexpr std::size_t kMaxTypes = 3;  // combinations of degrees grow with the power of the types
 constexpr std::size_t kMaxNodes = 8;
-constexpr int kFewGpus = 16;       // up to which every cut in two is tried
-constexpr int kMaxDealt = 8;      // stages over which types are dealt
-constexpr int kMaxLeftOver = 4;   // stages of what does not fill even ones
-constexpr double kNear = 1.1;      // times as slow as the best: moving layers may still make it the best
+constexpr int kFewGpus = 16;     // up to which every cut in two is tried
+constexpr int kMaxDealt = 8;     // stages over which types are dealt
+constexpr int kMaxLeftOver = 4;  // stages of what does not fill even ones
+constexpr double kNear =
+    1.1;  // times as slow as the best: moving layers may still make it the best
 constexpr double kSlower = 1 - 1e-9;
 
 class InitialPlans {
@@ -28,13 +29,17 @@ class InitialPlans {
   /// GPUs that the following plans do not use, but that refining may.
   void leave_out(Clumps gpus) { left_out_ = std::move(gpus); }
 
-  void symmetric(const Clumps& gpus) { keep(best_symmetric(evaluator_, gpus, micro_batches_, degrees_, {})); }
+  void symmetric(const Clumps& gpus) {
+    keep(best_symmetric(evaluator_, gpus, micro_batches_, degrees_, {}));
+  }
 
   /// One stage for each part, whose degrees are tried in every combination.
-  void one_stage_each(const std::vector<Clumps>& parts, plan::Layout layout, Clumps idle, bool same_tp) {
+  void one_stage_each(const std::vector<Clumps>& parts, plan::Layout layout, Clumps idle,
+                      bool same_tp) {
     if (layout.stages.size() == parts.size()) {
       const double seconds = evaluator_.finish(layout);
-      keep({std::move(layout), std::move(idle), seconds, "from scratch: a stage for each part of the cluster"});
+      keep({std::move(layout), std::move(idle), seconds,
+            "from scratch: a stage for each part of the cluster"});
       return;
     }
     for (int tp : degrees_.tp) {
@@ -53,32 +58,37 @@ class InitialPlans {
   /// The first GPUs as one stage and the others as another, wherever the cut is, slow types last
   /// and first; the best of all.
   void two_stages(Clumps gpus) {
-    std::sort(gpus.begin(), gpus.end(), [](const Clump& a, const Clump& b) { return std::pair(a.type, a.node) < std::pair(b.type, b.node); });
+    std::sort(gpus.begin(), gpus.end(), [](const Clump& a, const Clump& b) {
+      return std::pair(a.type, a.node) < std::pair(b.type, b.node);
+    });
     cut_everywhere(gpus);
     if (gpus.front().type != gpus.back().type) cut_everywhere({gpus.rbegin(), gpus.rend()});
   }
 
-  /// Stages of about equal speed, each with a share of every type. The best of all numbers of stages
-  /// and degrees.
+  /// Stages of about equal speed, each with a share of every type. The best of all numbers of
+  /// stages and degrees.
   void dealt(Clumps gpus) {
     fastest_first(gpus);
     Solution best = nothing("from scratch: every type dealt over all stages");
     for (int tp : degrees_.tp)
-      for (int pp = 2; pp <= std::min(kMaxDealt, count(gpus) / tp); ++pp) try_dealt({micro_batches_, {}}, gpus, pp, tp, best);
+      for (int pp = 2; pp <= std::min(kMaxDealt, count(gpus) / tp); ++pp)
+        try_dealt({micro_batches_, {}}, gpus, pp, tp, best);
     keep(std::move(best));
   }
 
-  /// Stages with as many groups as share a micro-batch evenly: on a node each, then over several nodes
-  /// too, or one over all nodes; what is left over is dealt over some more. The best of all degrees.
+  /// Stages with as many groups as share a micro-batch evenly: on a node each, then over several
+  /// nodes too, or one over all nodes; what is left over is dealt over some more. The best of all
+  /// degrees.
   void even_stages(Clumps gpus) {
     fastest_first(gpus);
     const struct {
       bool within_nodes;
       int max_wide;  // stages over several nodes
       const char* why;
-    } ways[] = {{true, 0, "from scratch: even stages within nodes, the rest dealt"},
-                {true, kMaxDealt, "from scratch: even stages within and across nodes, the rest dealt"},
-                {false, 1, "from scratch: one wide stage, the rest dealt"}};
+    } ways[] = {
+        {true, 0, "from scratch: even stages within nodes, the rest dealt"},
+        {true, kMaxDealt, "from scratch: even stages within and across nodes, the rest dealt"},
+        {false, 1, "from scratch: one wide stage, the rest dealt"}};
     for (const auto& way : ways) {
       Solution best = nothing(way.why);
       for (int dp = 1; dp <= std::min(degrees_.max_dp, count(gpus)); ++dp) {
@@ -99,17 +109,21 @@ class InitialPlans {
   }
 
   std::vector<Solution> take() {
-    std::stable_sort(found_.begin(), found_.end(), [](const Solution& a, const Solution& b) { return a.seconds < b.seconds; });
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const Solution& a, const Solution& b) { return a.seconds < b.seconds; });
     return std::move(found_);
   }
 
  private:
-  static Solution nothing(const char* why) { return {{}, {}, std::numeric_limits<double>::infinity(), why}; }
+  static Solution nothing(const char* why) {
+    return {{}, {}, std::numeric_limits<double>::infinity(), why};
+  }
 
   void fastest_first(Clumps& gpus) const {
     const auto speed = [&](const Clump& clump) { return evaluator_.speed(clump.type); };
     std::sort(gpus.begin(), gpus.end(), [&](const Clump& a, const Clump& b) {
-      return std::tuple(-speed(a), a.type, -a.count(), a.node) < std::tuple(-speed(b), b.type, -b.count(), b.node);
+      return std::tuple(-speed(a), a.type, -a.count(), a.node) <
+             std::tuple(-speed(b), b.type, -b.count(), b.node);
     });
   }
 
@@ -124,8 +138,8 @@ class InitialPlans {
     }
   }
 
-  /// `layout` with `more` stages over which `gpus`, fast types first, are dealt: a group goes to the
-  /// stage that is slowest so far.
+  /// `layout` with `more` stages over which `gpus`, fast types first, are dealt: a group goes to
+  /// the stage that is slowest so far.
   void try_dealt(plan::Layout layout, const Clumps& gpus, int more, int tp, Solution& best) {
     const std::size_t first = layout.stages.size();
     layout.stages.resize(first + static_cast<std::size_t>(more), {0, tp, {}});
@@ -136,7 +150,9 @@ class InitialPlans {
       while (count(left) >= tp) {
         std::size_t slowest = layout.stages.size();
         for (std::size_t i = first; i < layout.stages.size(); ++i)
-          if (layout.stages[i].dp() < degrees_.max_dp && (slowest == layout.stages.size() || speeds[i] < speeds[slowest] * kSlower)) slowest = i;
+          if (layout.stages[i].dp() < degrees_.max_dp &&
+              (slowest == layout.stages.size() || speeds[i] < speeds[slowest] * kSlower))
+            slowest = i;
         if (slowest == layout.stages.size()) break;
         take_groups(layout.stages[slowest], left, tp, 1);
         speeds[slowest] += evaluator_.speed(clump.type);
@@ -160,7 +176,8 @@ class InitialPlans {
     return left_over;
   }
 
-  /// At most `max` stages of `dp` groups of the fastest GPUs, taken out of `gpus`; returns how many.
+  /// At most `max` stages of `dp` groups of the fastest GPUs, taken out of `gpus`; returns how
+  /// many.
   static int cut_wide(Clumps& gpus, int dp, int tp, int max, plan::Layout& layout) {
     for (int cut = 0; cut < max; ++cut) {
       Clumps left = gpus;
@@ -215,7 +232,8 @@ std::vector<Clumps> split_by(const Clumps& gpus, const Key& key) {
   std::vector<std::pair<int, Clumps>> parts;
   for (const Clump& clump : gpus) {
     const int mine = key(clump);
-    auto part = std::find_if(parts.begin(), parts.end(), [&](const auto& one) { return one.first == mine; });
+    auto part = std::find_if(parts.begin(), parts.end(),
+                             [&](const auto& one) { return one.first == mine; });
     if (part == parts.end()) part = parts.insert(parts.end(), {mine, {}});
     part->second.push_back(clump);
   }
@@ -228,21 +246,25 @@ std::vector<Clumps> split_by(const Clumps& gpus, const Key& key) {
 Clumps rest_of(const Clumps& all, const Clumps& part) {
   Clumps rest;
   for (const Clump& clump : all)
-    if (std::none_of(part.begin(), part.end(), [&](const Clump& one) { return one.node == clump.node && one.type == clump.type; }))
+    if (std::none_of(part.begin(), part.end(), [&](const Clump& one) {
+          return one.node == clump.node && one.type == clump.type;
+        }))
       rest.push_back(clump);
   return rest;
 }
 
 }  // namespace
 
-std::vector<Solution> initial_plans(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees) {
+std::vector<Solution> initial_plans(Evaluator& evaluator, const Clumps& gpus, int micro_batches,
+                                    const Degrees& degrees) {
   InitialPlans starts(evaluator, micro_batches, degrees);
   const auto types = split_by(gpus, [](const Clump& clump) { return clump.type; });
   const auto nodes = split_by(gpus, [](const Clump& clump) { return clump.node; });
   const bool few = count(gpus) <= kFewGpus;
   // A slow type or network may be better left out.
   std::vector<Clumps> subsets = {gpus};
-  if (types.size() > 1 && types.size() <= kMaxTypes) subsets.insert(subsets.end(), types.begin(), types.end());
+  if (types.size() > 1 && types.size() <= kMaxTypes)
+    subsets.insert(subsets.end(), types.begin(), types.end());
   if (few && nodes.size() > 1) subsets.insert(subsets.end(), nodes.begin(), nodes.end());
   if (few && nodes.size() > 2 && nodes.size() <= kMaxNodes)
     for (const Clumps& node : nodes) subsets.push_back(rest_of(gpus, node));
@@ -256,7 +278,8 @@ std::vector<Solution> initial_plans(Evaluator& evaluator, const Clumps& gpus, in
       starts.even_stages(subset);
     }
     const auto parts = split_by(subset, [](const Clump& clump) { return clump.node; });
-    if (parts.size() > 1 && parts.size() <= kMaxNodes) starts.one_stage_each(parts, {micro_batches, {}}, {}, true);
+    if (parts.size() > 1 && parts.size() <= kMaxNodes)
+      starts.one_stage_each(parts, {micro_batches, {}}, {}, true);
   }
   starts.leave_out({});
   if (types.size() > 1 && types.size() <= kMaxTypes) {

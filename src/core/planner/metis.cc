@@ -16,14 +16,20 @@ namespace {
 /// One search over at most `gpus`, in each order of their types.
 class Search {
  public:
-  Search(Evaluator& evaluator, const Metis::Options& options, int micro_batches, Solution best, const Budget& budget)
-      : evaluator_(evaluator), options_(options), micro_batches_(micro_batches), best_(std::move(best)), budget_(budget),
+  Search(Evaluator& evaluator, const Metis::Options& options, int micro_batches, Solution best,
+         const Budget& budget)
+      : evaluator_(evaluator),
+        options_(options),
+        micro_batches_(micro_batches),
+        best_(std::move(best)),
+        budget_(budget),
         degrees_(degrees_for(evaluator.perf().model().heads, evaluator.micro_batch()).tp) {}
 
   void run(const Clumps& gpus) {
     std::vector<int> types;
     for (const Clump& clump : gpus)
-      if (std::find(types.begin(), types.end(), clump.type) == types.end()) types.push_back(clump.type);
+      if (std::find(types.begin(), types.end(), clump.type) == types.end())
+        types.push_back(clump.type);
     std::sort(types.begin(), types.end());
     do {
       Clumps ordered;
@@ -42,15 +48,18 @@ class Search {
     const int max = std::min(all, evaluator_.perf().model().layers);
     for (int stages = 1; stages <= max && !over(); ++stages) {
       const double even = static_cast<double>(all) / stages;
-      const int min = std::max(1, static_cast<int>(std::ceil(options_.min_group_scale_variance * even)));
-      const int largest = std::max(min, static_cast<int>(std::floor(even / options_.min_group_scale_variance)));
+      const int min =
+          std::max(1, static_cast<int>(std::ceil(options_.min_group_scale_variance * even)));
+      const int largest =
+          std::max(min, static_cast<int>(std::floor(even / options_.min_group_scale_variance)));
       std::vector<int> sizes;
       partition(gpus, all, stages, min, largest, sizes);
     }
   }
 
   /// Every rising list of `stages` sizes with sum `left`.
-  void partition(const Clumps& gpus, int left, int stages, int min, int largest, std::vector<int>& sizes) {
+  void partition(const Clumps& gpus, int left, int stages, int min, int largest,
+                 std::vector<int>& sizes) {
     if (over()) return;
     if (stages == 0) {
       if (left == 0) permute(gpus, sizes);
@@ -110,7 +119,9 @@ class Search {
       layout.stages.push_back(std::move(stage));
     }
     const double seconds = evaluator_.finish(layout);
-    if (seconds < best_.seconds) best_ = {std::move(layout), std::move(idle), seconds, fmt::format("search: {} stages", sizes.size())};
+    if (seconds < best_.seconds)
+      best_ = {std::move(layout), std::move(idle), seconds,
+               fmt::format("search: {} stages", sizes.size())};
     return seconds;
   }
 

@@ -17,12 +17,14 @@ plan::Layout halved(plan::Layout layout) {
   return layout;
 }
 
-/// Rows of `other` where they are the faster ones. Both tables are of the same GPUs in the same steps.
+/// Rows of `other` where they are the faster ones. Both tables are of the same GPUs in the same
+/// steps.
 void merge(ScaleTable& table, ScaleTable&& other) {
   for (std::size_t i = 0; i < std::min(table.rows.size(), other.rows.size()); ++i) {
     ScaleRow& row = table.rows[i];
     // The first row is what the job runs.
-    if (i == 0 || row.gpus != other.rows[i].gpus || other.rows[i].throughput <= row.throughput) continue;
+    if (i == 0 || row.gpus != other.rows[i].gpus || other.rows[i].throughput <= row.throughput)
+      continue;
     row = std::move(other.rows[i]);
     row.why = "fewer micro-batches, " + row.why;
   }

@@ -11,12 +11,12 @@ namespace {
 
 constexpr std::size_t kSmallStage = 16;  // DP degree up to which every cut is tried
 constexpr int kFewStages = 4;
-constexpr int kManyStages = 6;           // above, only neighbours exchange anything
+constexpr int kManyStages = 6;  // above, only neighbours exchange anything
 /// Nodes of a stage up to which each counts by itself; of more, like ones are alike.
 constexpr std::size_t kManyNodes = 64;
 constexpr std::size_t kRunnersUp = 12;
 constexpr int kDeepRounds = 2;
-constexpr double kFarBehind = 1.5;  // times as slow: nothing good comes from there
+constexpr double kFarBehind = 1.5;        // times as slow: nothing good comes from there
 constexpr double kWorthwhile = 1 - 1e-9;  // below this share of the old time, a change counts
 
 /// Tries changes of one plan and keeps the best.
@@ -24,10 +24,14 @@ class Search {
  public:
   /// `runners_up`: how many changes to remember that are not better, but may lead somewhere.
   Search(const Solution& base, Evaluator& evaluator, std::size_t runners_up)
-      : base_(base), evaluator_(evaluator), best_seconds_(base.seconds), max_runners_up_(runners_up) {}
+      : base_(base),
+        evaluator_(evaluator),
+        best_seconds_(base.seconds),
+        max_runners_up_(runners_up) {}
 
   void try_skeleton(plan::Layout&& layout, Clumps&& idle, int stage) {
-    const double seconds = evaluator_.finish(layout, max_runners_up_ > 0 ? kFarBehind * base_.seconds : best_seconds_);
+    const double seconds =
+        evaluator_.finish(layout, max_runners_up_ > 0 ? kFarBehind * base_.seconds : best_seconds_);
     keep(std::move(layout), std::move(idle), seconds, stage);
   }
   void try_balanced(plan::Layout&& layout, int stage) {
@@ -49,7 +53,8 @@ class Search {
  private:
   void keep(plan::Layout&& layout, Clumps&& idle, double seconds, int stage) {
     if (!(seconds < best_seconds_ * kWorthwhile)) {
-      if (seconds < kFarBehind * base_.seconds) remember(std::move(layout), std::move(idle), seconds);
+      if (seconds < kFarBehind * base_.seconds)
+        remember(std::move(layout), std::move(idle), seconds);
       return;
     }
     best_seconds_ = seconds;
@@ -58,7 +63,8 @@ class Search {
     better_ = true;
   }
   void remember(plan::Layout&& layout, Clumps&& idle, double seconds) {
-    const auto place = std::find_if(runners_up_.begin(), runners_up_.end(), [&](const Solution& one) { return seconds < one.seconds; });
+    const auto place = std::find_if(runners_up_.begin(), runners_up_.end(),
+                                    [&](const Solution& one) { return seconds < one.seconds; });
     if (static_cast<std::size_t>(place - runners_up_.begin()) >= max_runners_up_) return;
     runners_up_.insert(place, {std::move(layout), std::move(idle), seconds, base_.why});
     if (runners_up_.size() > max_runners_up_) runners_up_.pop_back();
@@ -73,13 +79,18 @@ class Search {
   bool better_ = false;
 };
 
-plan::StageLayout& at(plan::Layout& layout, int i) { return layout.stages[static_cast<std::size_t>(i)]; }
-const plan::StageLayout& at(const plan::Layout& layout, int i) { return layout.stages[static_cast<std::size_t>(i)]; }
+plan::StageLayout& at(plan::Layout& layout, int i) {
+  return layout.stages[static_cast<std::size_t>(i)];
+}
+const plan::StageLayout& at(const plan::Layout& layout, int i) {
+  return layout.stages[static_cast<std::size_t>(i)];
+}
 
 /// All changes of one plan. Each builds a changed skeleton and gives it to the search.
 class Changes {
  public:
-  Changes(const Solution& found, const Degrees& degrees, Search& search) : found_(found), degrees_(degrees), search_(search) {}
+  Changes(const Solution& found, const Degrees& degrees, Search& search)
+      : found_(found), degrees_(degrees), search_(search) {}
 
   void try_all() {
     const int pp = found_.layout.pp();
@@ -90,7 +101,8 @@ class Changes {
       drop_node(i);
       split(i);
       for (int j = 0; j < pp; ++j) {
-        if (j == i || (pp > kManyStages && (j < i - 1 || j > i + 1))) continue;  // pairs grow with the square
+        if (j == i || (pp > kManyStages && (j < i - 1 || j > i + 1)))
+          continue;  // pairs grow with the square
         move_groups(i, j);
         move_layer(i, j);
         if (j < i) continue;
@@ -188,7 +200,8 @@ class Changes {
     for (std::size_t cut = 1; cut < dp; ++cut) {
       const auto& before = whole.groups[cut - 1];
       const auto& behind = whole.groups[cut];
-      const bool same_type = before.type == behind.type, same_node = before.node == behind.node && same_type;
+      const bool same_type = before.type == behind.type,
+                 same_node = before.node == behind.node && same_type;
       if (!small && cut != dp / 2 && (same_node || (same_type && cut < last + min_apart))) continue;
       last = cut;
       for (int tp : degrees_.tp) {
@@ -230,7 +243,8 @@ class Changes {
     int node, type, groups;
   };
 
-  /// The stage's nodes and types; where there are many, of those with as many groups of a type the first and the last.
+  /// The stage's nodes and types; where there are many, of those with as many groups of a type the
+  /// first and the last.
   template <typename Body>
   static void for_each_clump(const plan::StageLayout& stage, const Body& body) {
     std::vector<Clumped> clumps;
@@ -239,10 +253,12 @@ class Changes {
         clumps.push_back({group.node, group.type, 0});
       ++clumps.back().groups;
     }
-    const auto alike = [](const Clumped& a, const Clumped& b) { return a.type == b.type && a.groups == b.groups; };
+    const auto alike = [](const Clumped& a, const Clumped& b) {
+      return a.type == b.type && a.groups == b.groups;
+    };
     for (std::size_t i = 0; i < clumps.size(); ++i) {
-      const bool between = clumps.size() > kManyNodes && i > 0 && i + 1 < clumps.size() && alike(clumps[i - 1], clumps[i]) &&
-                           alike(clumps[i], clumps[i + 1]);
+      const bool between = clumps.size() > kManyNodes && i > 0 && i + 1 < clumps.size() &&
+                           alike(clumps[i - 1], clumps[i]) && alike(clumps[i], clumps[i + 1]);
       if (!between) body(clumps[i].node, clumps[i].type);
     }
   }

@@ -13,14 +13,19 @@ namespace swell::planner {
 namespace {
 
 template <typename S>
-std::unique_ptr<Solver> make() { return std::make_unique<S>(); }
+std::unique_ptr<Solver> make() {
+  return std::make_unique<S>();
+}
 
 constexpr struct {
   const char* name;
   std::unique_ptr<Solver> (*make)();
 } kSolvers[] = {
-    {"incremental", make<Incremental>}, {"exhaustive", make<Exhaustive>}, {"symmetric", make<Symmetric>},
-    {"dp-only", make<DpOnly>},          {"metis", make<Metis>},
+    {"incremental", make<Incremental>},
+    {"exhaustive", make<Exhaustive>},
+    {"symmetric", make<Symmetric>},
+    {"dp-only", make<DpOnly>},
+    {"metis", make<Metis>},
 };
 
 }  // namespace

@@ -9,7 +9,8 @@
 
 namespace swell::planner {
 
-/// The solver called `name`: incremental, exhaustive, symmetric, dp-only or metis. The error lists them.
+/// The solver called `name`: incremental, exhaustive, symmetric, dp-only or metis. The error lists
+/// them.
 Result<std::unique_ptr<Solver>> make_solver(std::string_view name);
 
 }  // namespace swell::planner

@@ -32,21 +32,23 @@ struct Budget {
 
 /// The best plan found for one number of GPUs.
 struct ScaleRow {
-  int gpus = 0;             ///< the job has this many, some of which the plan may leave idle
+  int gpus = 0;  ///< the job has this many, some of which the plan may leave idle
   plan::Layout layout;
-  double throughput = 0;    ///< samples a second
-  std::string why;          ///< how the plan came from a smaller one
+  double throughput = 0;  ///< samples a second
+  std::string why;        ///< how the plan came from a smaller one
 };
 
 /// Rising by GPUs and never falling in throughput; the first row is the current plan.
 struct ScaleTable {
   std::vector<ScaleRow> rows;
-  std::vector<cluster::GpuRef> order;  ///< the free GPUs as they are taken: row with g GPUs has the first g - N
-  bool complete = true;                ///< false: time was up before the last row
-  long evaluated = 0;                  ///< plans whose time was estimated
+  /// The free GPUs as they are taken: row with g GPUs has the first g - N.
+  std::vector<cluster::GpuRef> order;
+  bool complete = true;  ///< false: time was up before the last row
+  long evaluated = 0;    ///< plans whose time was estimated
 };
 
-/// Finds scale tables. Solvers keep no state: equal problems give equal tables (but for the budget).
+/// Finds scale tables. Solvers keep no state: equal problems give equal tables (but for the
+/// budget).
 class Solver {
  public:
   virtual ~Solver() = default;

@@ -40,7 +40,8 @@ void set_samples(plan::StageLayout& stage, const std::vector<std::pair<int, int>
 }
 
 /// Any option's layout: groups in the order of the clumps.
-plan::StageLayout stage_of(int tp, const std::vector<int>& taken, Clumps& left, const Clumps& gpus) {
+plan::StageLayout stage_of(int tp, const std::vector<int>& taken, Clumps& left,
+                           const Clumps& gpus) {
   plan::StageLayout stage{0, tp, {}};
   for (std::size_t c = 0; c < gpus.size(); ++c) {
     Clumps one = {left[c]};
@@ -52,7 +53,8 @@ plan::StageLayout stage_of(int tp, const std::vector<int>& taken, Clumps& left, 
 
 }  // namespace
 
-std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evaluator, const Clumps& gpus) {
+std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evaluator,
+                                       const Clumps& gpus) {
   const bool exact = problem.consistency == Consistency::exact;
   const plan::StageLayout& pattern = problem.current.stages.front();
   std::vector<StageOption> options;
@@ -76,7 +78,8 @@ std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evalua
       share_out(groups, 0, evaluator.micro_batch(), shares, [&] {
         StageOption option{tp, taken, shares, {}};
         for (std::size_t t = 0; t < shares.size(); ++t)
-          option.fullest.emplace_back(shares[t].first, (shares[t].second + groups[t].second - 1) / groups[t].second);
+          option.fullest.emplace_back(shares[t].first,
+                                      (shares[t].second + groups[t].second - 1) / groups[t].second);
         Clumps left = gpus;
         plan::StageLayout stage = stage_of(tp, taken, left, gpus);
         set_samples(stage, shares);
@@ -92,7 +95,8 @@ std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evalua
   return options;
 }
 
-plan::StageLayout build_stage(const StageOption& option, int layers, Clumps& left, const Clumps& gpus) {
+plan::StageLayout build_stage(const StageOption& option, int layers, Clumps& left,
+                              const Clumps& gpus) {
   plan::StageLayout stage = stage_of(option.tp, option.gpus, left, gpus);
   stage.layers = layers;
   set_samples(stage, option.samples);

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/planner/evaluator.h"
 #include "core/planner/clump.h"
+#include "core/planner/evaluator.h"
 #include "core/planner/solver.h"
 
 namespace swell::planner {
@@ -25,10 +25,12 @@ struct StageOption {
 /// Every option there is with the GPUs of `gpus`. Groups of one type share their samples as evenly
 /// as possible, which no uneven share can beat; between types, every share is an option. With
 /// exact consistency, only what repeats the current plan's stages.
-std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evaluator, const Clumps& gpus);
+std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evaluator,
+                                       const Clumps& gpus);
 
 /// The stage with `layers` layers, of GPUs that are taken out of `left`; `gpus` as stage_options()
 /// had them, `left` its clumps in the same order.
-plan::StageLayout build_stage(const StageOption& option, int layers, Clumps& left, const Clumps& gpus);
+plan::StageLayout build_stage(const StageOption& option, int layers, Clumps& left,
+                              const Clumps& gpus);
 
 }  // namespace swell::planner

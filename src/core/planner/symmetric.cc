@@ -32,7 +32,8 @@ ScaleTable solve_in(const Problem& problem, const Budget& budget, SymmetricSpace
     }
     if (rows > 0) {
       plan.add_gpu(rows - 1);
-      Solution found = best_symmetric(evaluator, plan.gpus, problem.current.micro_batches, degrees, space);
+      Solution found =
+          best_symmetric(evaluator, plan.gpus, problem.current.micro_batches, degrees, space);
       if (found.seconds < plan.best.seconds) plan.best = std::move(found);
     }
     plan.write_row();
@@ -42,8 +43,8 @@ ScaleTable solve_in(const Problem& problem, const Budget& budget, SymmetricSpace
 
 }  // namespace
 
-Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees,
-                     SymmetricSpace space) {
+Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches,
+                        const Degrees& degrees, SymmetricSpace space) {
   Solution best;
   best.seconds = std::numeric_limits<double>::infinity();
   const int all = count(gpus), layers = evaluator.perf().model().layers;
@@ -65,13 +66,16 @@ Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batc
       if (!fill(layout, idle, pp, dp, tp)) continue;
       const double seconds = evaluator.finish(layout, best.seconds);
       if (!(seconds < best.seconds)) continue;
-      best = {std::move(layout), std::move(idle), seconds, fmt::format("symmetric: pp{} dp{} tp{}", pp, dp, tp)};
+      best = {std::move(layout), std::move(idle), seconds,
+              fmt::format("symmetric: pp{} dp{} tp{}", pp, dp, tp)};
     }
   }
   return best;
 }
 
-ScaleTable Symmetric::solve(const Problem& problem, const Budget& budget) const { return solve_in(problem, budget, {}); }
+ScaleTable Symmetric::solve(const Problem& problem, const Budget& budget) const {
+  return solve_in(problem, budget, {});
+}
 
 ScaleTable DpOnly::solve(const Problem& problem, const Budget& budget) const {
   return solve_in(problem, budget, {problem.current.pp(), problem.current.stages.front().tp});

@@ -14,8 +14,8 @@ struct SymmetricSpace {
 /// The best plan whose stages all have one DP and one TP degree and equal local batches (as equal
 /// as whole layers allow), over at most the GPUs of `gpus`; groups are filled node by node.
 /// Infinite seconds where none fits. `gpus` not used are left idle.
-Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches, const Degrees& degrees,
-                     SymmetricSpace space);
+Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches,
+                        const Degrees& degrees, SymmetricSpace space);
 
 /// Rubick's space: for each number of GPUs the best symmetric 3D plan.
 class Symmetric final : public Solver {

@@ -9,8 +9,8 @@
 
 namespace swell::policy {
 
-/// Where the nodes of a ClusterView are: which node of the fabric each is. Empty: nothing is known, and all
-/// nodes are equally near. Made with the view; shares the fabric, which is immutable.
+/// Where the nodes of a ClusterView are: which node of the fabric each is. Empty: nothing is known,
+/// and all nodes are equally near. Made with the view; shares the fabric, which is immutable.
 struct NodePositions {
   std::shared_ptr<const cluster::Fabric> fabric;
   std::vector<int> index;  ///< by NodeIndex; -1: not in the fabric

@@ -26,8 +26,8 @@ struct Reclaim {
 };
 
 /// The plan a job shall run once its grants and reclaims are done. From a policy that replaces the
-/// base scheduler: all GPUs the job shall have; no stages: back to the queue. For a job of which it is
-/// not known what it trains (`training` null): one stage without layers, one group a GPU.
+/// base scheduler: all GPUs the job shall have; no stages: back to the queue. For a job of which it
+/// is not known what it trains (`training` null): one stage without layers, one group a GPU.
 struct NewPlan {
   JobId job = 0;
   plan::Layout layout;
@@ -37,15 +37,16 @@ struct Decisions {
   std::vector<Grant> grants;
   std::vector<Reclaim> reclaims;
   std::vector<NewPlan> plans;  ///< at most one a job
-  /// Every companion that holds GPUs of a known node, in the order in which the policy would take them back; where
-  /// ClusterView::order_wanted.
+  /// Every companion that holds GPUs of a known node, in the order in which the policy would take
+  /// them back; where ClusterView::order_wanted.
   std::vector<JobId> reclaim_order;
-  double search_s = 0;       ///< time that a search with a fixed budget takes, whatever it took here
+  double search_s = 0;  ///< time that a search with a fixed budget takes, whatever it took here
 };
 
 /// What a policy decides over.
 enum class Role {
-  lends,     ///< expansions alone; Slurm starts jobs. The controller runs some of these (policy_names())
+  lends,  ///< expansions alone; Slurm starts jobs. The controller runs some of these
+          ///< (policy_names())
   /// Who runs at all, and on which GPUs: rivals that only the simulator runs. Its views have one
   /// partition and no node lists; all that a running job has are its basic GPUs. Rigid jobs (no
   /// training known, or allowed no other size) are started like any; running ones stay as they are.
@@ -55,17 +56,18 @@ enum class Role {
 /// What only the simulator asks of a policy: how the system that the policy belongs to behaves.
 struct SimulationTraits {
   Role role = Role::lends;
-  double round_s = 0;           ///< between decisions; 0: whenever something changed
-  bool lends_at_start = false;  ///< jobs that have just started (ElasticJobView::starting) are worth a decision
-  perf::Sends sends = perf::Sends::ignored;                         ///< what its predictions of throughput count
-  redeploy::Method redeployment = redeploy::Method::local_reuse; ///< how jobs move to another plan
+  double round_s = 0;  ///< between decisions; 0: whenever something changed
+  /// Jobs that have just started (ElasticJobView::starting) are worth a decision.
+  bool lends_at_start = false;
+  perf::Sends sends = perf::Sends::ignored;  ///< what its predictions of throughput count
+  redeploy::Method redeployment = redeploy::Method::local_reuse;  ///< how jobs move to another plan
 };
 
 /// Decides who is lent idle GPUs, and from whom they are reclaimed. The controller's views have no
-/// ElasticJobView::training as long as no agent reports a profile: then `swell` and `marginal-benefit` decide as
-/// `fewest-first` does, job by job (policy_without_profiles()). Implementations are pure and
-/// thread-safe (a cache of pure results is no state): the live controller and the simulator run the same
-/// object.
+/// ElasticJobView::training as long as no agent reports a profile: then `swell` and
+/// `marginal-benefit` decide as `fewest-first` does, job by job (policy_without_profiles()).
+/// Implementations are pure and thread-safe (a cache of pure results is no state): the live
+/// controller and the simulator run the same object.
 class Policy {
  public:
   virtual ~Policy() = default;

@@ -14,7 +14,8 @@ namespace {
 
 struct Entry {
   const char* name;
-  const char* without_profiles;  ///< what it decides like while it is not known what jobs train; "": as ever
+  const char* without_profiles;  ///< what it decides like while it is not known what jobs train;
+                                 ///< "": as ever
   std::unique_ptr<Policy> (*make)(const PolicyOptions&);
 };
 
@@ -26,8 +27,12 @@ std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
 }
 
 constexpr Entry entries[] = {
-    {"swell", "fewest-first", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
-    {"fewest-first", "", [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<FewestFirst>(); }},
+    {"swell", "fewest-first",
+     [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
+    {"fewest-first", "",
+     [](const PolicyOptions&) -> std::unique_ptr<Policy> {
+       return std::make_unique<FewestFirst>();
+     }},
     {"marginal-benefit", "fewest-first", by_benefit<MarginalBenefit>},
 };
 
@@ -36,7 +41,8 @@ constexpr Entry entries[] = {
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyOptions& options) {
   for (const Entry& entry : entries)
     if (name == entry.name) return entry.make(options);
-  return Error(fmt::format("there is no policy \"{}\"; there are: {}", name, fmt::join(policy_names(), ", ")));
+  return Error(fmt::format("there is no policy \"{}\"; there are: {}", name,
+                           fmt::join(policy_names(), ", ")));
 }
 
 std::vector<std::string> policy_names() {
@@ -48,7 +54,8 @@ std::vector<std::string> policy_names() {
 std::string policy_without_profiles(std::string_view name) {
   for (const Entry& entry : entries)
     if (name == entry.name && *entry.without_profiles != 0)
-      return fmt::format("{}, which decides as {} until profiles are known", name, entry.without_profiles);
+      return fmt::format("{}, which decides as {} until profiles are known", name,
+                         entry.without_profiles);
   return std::string(name);
 }
 

@@ -15,12 +15,13 @@ namespace swell::policy {
 struct Training {
   std::shared_ptr<const models::Model> model;
   std::shared_ptr<const perf::Coefficients> coefficients;  ///< null until there is a stable profile
-  plan::Layout basic;    ///< the plan on the basic GPUs; of a pending job: on any, as the user wrote it
+  plan::Layout
+      basic;  ///< the plan on the basic GPUs; of a pending job: on any, as the user wrote it
   plan::Layout current;  ///< the plan that runs now; no stages while the job is pending
   planner::Consistency consistency = planner::Consistency::relaxed;
-  double remaining_samples = -1;    ///< until the job ends; below 0: not known
-  double measured_throughput = 0;   ///< samples a second under `current`; 0: not measured yet
-  int max_gpus_so_far = 0;                ///< that it has trained on at one time so far
+  double remaining_samples = -1;   ///< until the job ends; below 0: not known
+  double measured_throughput = 0;  ///< samples a second under `current`; 0: not measured yet
+  int max_gpus_so_far = 0;         ///< that it has trained on at one time so far
 };
 
 }  // namespace swell::policy

@@ -55,8 +55,10 @@ struct NodeView {
   std::string gpu_type;
   Resources total;
   Resources free;
-  plan::GpuMask free_gpus = 0;  ///< which of its GPUs are idle; as many as free.gpus where indices are known
-  bool settling = false;  ///< a job is just leaving it: what is free there can be used in a moment, not now
+  /// Which of its GPUs are idle; as many as free.gpus where indices are known.
+  plan::GpuMask free_gpus = 0;
+  /// A job is just leaving it: what is free there can be used in a moment, not now.
+  bool settling = false;
 };
 
 /// An expansion that a job holds: one companion job on one node.
@@ -65,23 +67,24 @@ struct CompanionView {
   NodeIndex node = -1;
   Resources held;
   plan::GpuMask gpus = 0;  ///< which ones
-  bool leaving = false;  ///< reclaimed or preempted already: its GPUs come back soon
+  bool leaving = false;    ///< reclaimed or preempted already: its GPUs come back soon
 };
 
 /// A running elastic job. Times as ClusterView::now_s.
 struct ElasticJobView {
   JobId id = 0;
-  int partition = 0;                     ///< index into ClusterView::partitions
-  int basic_gpus = 0;                    ///< what the user asked for and holds
-  int max_gpus = 0;                      ///< at most this many in all, basic ones included
-  std::vector<int> sizes;                ///< allowed totals, rising; empty: any
-  std::vector<std::string> gpu_types;    ///< acceptable for expansions; empty: any
-  Resources per_worker;                  ///< what one worker takes; gpus at least 1
-  std::vector<NodeIndex> basic_nodes;    ///< where its own allocation is
-  std::vector<NodeIndex> excluded_nodes; ///< never lend there (the user's --exclude)
-  bool may_grow = false;                 ///< an agent listens, no reconfiguration is under way
-  bool starting = false;                 ///< no step is done yet: another plan costs the time since its start alone
-  int reconfigurations = 0;              ///< changes of plan so far
+  int partition = 0;                      ///< index into ClusterView::partitions
+  int basic_gpus = 0;                     ///< what the user asked for and holds
+  int max_gpus = 0;                       ///< at most this many in all, basic ones included
+  std::vector<int> sizes;                 ///< allowed totals, rising; empty: any
+  std::vector<std::string> gpu_types;     ///< acceptable for expansions; empty: any
+  Resources per_worker;                   ///< what one worker takes; gpus at least 1
+  std::vector<NodeIndex> basic_nodes;     ///< where its own allocation is
+  std::vector<NodeIndex> excluded_nodes;  ///< never lend there (the user's --exclude)
+  bool may_grow = false;                  ///< an agent listens, no reconfiguration is under way
+  /// No step is done yet: another plan costs the time since its start alone.
+  bool starting = false;
+  int reconfigurations = 0;  ///< changes of plan so far
   std::vector<CompanionView> companions;
   std::vector<plan::GpuMask> basic_gpu_masks;  ///< which GPUs of each of basic_nodes
   std::shared_ptr<const Training> training;    ///< null: nothing is known of what it trains
@@ -103,15 +106,16 @@ struct PendingDemand {
   int partition = 0;
   int min_nodes = 1;
   int max_nodes = 1;
-  Resources per_node;       ///< needed on each node
-  Resources in_all;         ///< needed over all nodes together
-  std::string gpu_type;     ///< empty: any
-  bool whole_nodes = false; ///< --exclusive
+  Resources per_node;        ///< needed on each node
+  Resources in_all;          ///< needed over all nodes together
+  std::string gpu_type;      ///< empty: any
+  bool whole_nodes = false;  ///< --exclusive
   std::vector<NodeIndex> required_nodes;
   std::vector<NodeIndex> excluded_nodes;
   std::shared_ptr<const Training> training;  ///< of an elastic job, where it is known
   double submitted_s = 0;
-  int max_gpus = 0;  ///< may have up to this many where it runs; as many as it asks for: not elastic; 0: not known
+  int max_gpus = 0;  ///< may have up to this many where it runs; as many as it asks for: not
+                     ///< elastic; 0: not known
 };
 
 /// What a policy sees: made by the controller from Slurm's records, or by the simulator.
@@ -120,12 +124,12 @@ struct ClusterView {
   std::vector<NodeView> nodes;
   std::vector<std::vector<NodeIndex>> partitions;  ///< nodes of each partition, rising
   std::vector<ElasticJobView> jobs;
-  std::vector<PendingDemand> queue;                ///< highest priority first
-  double now_s = 0;                                ///< seconds since any fixed moment
+  std::vector<PendingDemand> queue;  ///< highest priority first
+  double now_s = 0;                  ///< seconds since any fixed moment
   /// The machines for planners, node by node as `nodes`; null where GPU types are not known.
   std::shared_ptr<const cluster::Cluster> machines;
-  bool order_wanted = false;                       ///< whether somebody reads Decisions::reclaim_order
-  NodePositions positions;                               ///< what is near what
+  bool order_wanted = false;  ///< whether somebody reads Decisions::reclaim_order
+  NodePositions positions;    ///< what is near what
 };
 
 }  // namespace swell::policy

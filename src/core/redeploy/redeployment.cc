@@ -9,9 +9,9 @@ namespace swell::redeploy {
 
 namespace {
 
-// Pause that no overlap hides: stopping at a step's end, connecting the changed groups, the first slow
-// step. Set so that checkpoint over local reuse comes to what Suika measures on average, 4.89 times
-// (Sia) and 4.44 times (Rubick) (section 5.3, Fig. 14a), over its Table 1 with 3:1:1.
+// Pause that no overlap hides: stopping at a step's end, connecting the changed groups, the first
+// slow step. Set so that checkpoint over local reuse comes to what Suika measures on average, 4.89
+// times (Sia) and 4.44 times (Rubick) (section 5.3, Fig. 14a), over its Table 1 with 3:1:1.
 constexpr double kSwitch_s = 9;
 
 // One GPU's state through CPU memory with serialization, down and up again. Fits Tenplex's measured
@@ -37,19 +37,18 @@ double through_storage_s(const StateMoves& moves) {
 
 }  // namespace
 
-Cost cost_of(Method method, const perf::Coefficients& coefficients, const plan::Layout& from, const plan::Layout& to,
-             const cluster::Cluster& cluster) {
+Cost cost_of(Method method, const perf::Coefficients& coefficients, const plan::Layout& from,
+             const plan::Layout& to, const cluster::Cluster& cluster) {
   if (to.stages.empty() || from == to) return {};
   if (from.stages.empty()) return {0, kInitialize_s};
   const StateMoves moves = state_moves(coefficients, from, to, cluster);
   const double remote_s = moves.link_s / kLinkShare;
   switch (method) {
-    case Method::checkpoint:
-      return {0, kInitialize_s + through_storage_s(moves)};
-    case Method::checkpoint_overlap:
-      return {kInitialize_s, kSwitch_s + through_storage_s(moves)};
+    case Method::checkpoint: return {0, kInitialize_s + through_storage_s(moves)};
+    case Method::checkpoint_overlap: return {kInitialize_s, kSwitch_s + through_storage_s(moves)};
     case Method::device_to_device:
-      return {kInitialize_s, kSwitch_s + std::max(moves.max_needed_bytes / kThroughCpu_bytes_per_s, remote_s)};
+      return {kInitialize_s,
+              kSwitch_s + std::max(moves.max_needed_bytes / kThroughCpu_bytes_per_s, remote_s)};
     case Method::local_reuse:
       return {kInitialize_s, kSwitch_s + moves.max_local_bytes / kLocal_bytes_per_s + remote_s};
   }

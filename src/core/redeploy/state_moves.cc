@@ -20,7 +20,8 @@ struct Piece {
 };
 
 std::optional<Piece> common(const Piece& a, const Piece& b) {
-  const Piece both{std::max(a.first, b.first), std::min(a.end, b.end), std::max(a.low, b.low), std::min(a.high, b.high)};
+  const Piece both{std::max(a.first, b.first), std::min(a.end, b.end), std::max(a.low, b.low),
+                   std::min(a.high, b.high)};
   constexpr double kNothing = 1e-9;  // shards that only touch share no more than rounding
   if (both.first >= both.end || both.high - both.low < kNothing) return std::nullopt;
   return both;
@@ -54,21 +55,24 @@ GpuRef member(const plan::GroupLayout& group, int rank) {
 
 class Comparison {
  public:
-  Comparison(const perf::Coefficients& coefficients, const plan::Layout& from, const plan::Layout& to,
-             const cluster::Cluster& cluster)
+  Comparison(const perf::Coefficients& coefficients, const plan::Layout& from,
+             const plan::Layout& to, const cluster::Cluster& cluster)
       : coefficients_(coefficients), from_(stages_of(from)), to_(stages_of(to)), cluster_(cluster) {
     layers_ = from_.empty() ? 0 : from_.back().layers.end;
     for (const Stage& stage : from_)
       for (const plan::GroupLayout& group : stage.layout->groups)
-        for (int rank = 0; rank < stage.layout->tp; ++rank) had_[member(group, rank)] = stage.shard(rank);
+        for (int rank = 0; rank < stage.layout->tp; ++rank)
+          had_[member(group, rank)] = stage.shard(rank);
   }
 
   StateMoves run() {
     moves_.whole_bytes = bytes({0, layers_, 0, 1});
-    for (const auto& [gpu, piece] : had_) moves_.max_had_bytes = std::max(moves_.max_had_bytes, bytes(piece));
+    for (const auto& [gpu, piece] : had_)
+      moves_.max_had_bytes = std::max(moves_.max_had_bytes, bytes(piece));
     for (const Stage& stage : to_)
       for (const plan::GroupLayout& group : stage.layout->groups)
-        for (int rank = 0; rank < stage.layout->tp; ++rank) receive(member(group, rank), stage.shard(rank));
+        for (int rank = 0; rank < stage.layout->tp; ++rank)
+          receive(member(group, rank), stage.shard(rank));
     for (const auto& [gpu, sent] : sent_) add_time(gpu, sent);
     for (const auto& [gpu, got] : received_) add_time(gpu, got);
     for (const auto& [node, busy_s] : node_in_) moves_.link_s = std::max(moves_.link_s, busy_s);
@@ -135,7 +139,8 @@ class Comparison {
   }
 
   void add_time(GpuRef gpu, const Traffic& traffic) {
-    moves_.link_s = std::max(moves_.link_s, traffic.inside / cluster_.type(cluster_.type_of(gpu)).link_bytes_per_s);
+    moves_.link_s = std::max(
+        moves_.link_s, traffic.inside / cluster_.type(cluster_.type_of(gpu)).link_bytes_per_s);
     // A GPU reaches the network through one card of its node: an even share of them all.
     const cluster::Node& node = cluster_.node(gpu.node);
     const double share = node.network_bytes_per_s / static_cast<double>(node.gpus.size());
@@ -154,8 +159,8 @@ class Comparison {
 
 }  // namespace
 
-StateMoves state_moves(const perf::Coefficients& coefficients, const plan::Layout& from, const plan::Layout& to,
-                       const cluster::Cluster& cluster) {
+StateMoves state_moves(const perf::Coefficients& coefficients, const plan::Layout& from,
+                       const plan::Layout& to, const cluster::Cluster& cluster) {
   return Comparison(coefficients, from, to, cluster).run();
 }
 

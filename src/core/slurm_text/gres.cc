@@ -12,7 +12,7 @@ namespace swell::slurm_text {
 
 namespace {
 
-constexpr int max_count = 1'000'000;   // GPUs of a list, tasks of an array
+constexpr int max_count = 1'000'000;  // GPUs of a list, tasks of an array
 constexpr double max_tres = 1e18;
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {
@@ -48,7 +48,8 @@ std::vector<GpuRequest> parse_gpus(std::string_view list) {
     } else {
       std::string_view rest = entry.substr(1);
       const std::size_t separator = rest.find_last_of(":=");
-      const std::string_view last = separator == std::string_view::npos ? rest : rest.substr(separator + 1);
+      const std::string_view last =
+          separator == std::string_view::npos ? rest : rest.substr(separator + 1);
       if (const auto count = read_whole<std::int64_t>(last)) {
         request.count = static_cast<int>(std::min<std::int64_t>(*count, max_count));
         if (separator != std::string_view::npos) request.type = rest.substr(0, separator);
@@ -88,7 +89,8 @@ std::int64_t tres_value(std::string_view tres, std::string_view key) {
       else scale = 1;
     }
     const auto value = read_number<double>(entry);
-    if (value && std::isfinite(*value)) return static_cast<std::int64_t>(std::clamp(*value * scale, 0.0, max_tres));
+    if (value && std::isfinite(*value))
+      return static_cast<std::int64_t>(std::clamp(*value * scale, 0.0, max_tres));
   }
   return 0;
 }
@@ -99,14 +101,17 @@ int count_array_tasks(std::string_view expression) {
   for (std::string_view range : split_list(expression)) {
     std::int64_t step = 1;
     if (const std::size_t colon = range.find(':'); colon != std::string_view::npos) {
-      step = std::max<std::int64_t>(read_whole<std::int64_t>(range.substr(colon + 1)).value_or(1), 1);
+      step =
+          std::max<std::int64_t>(read_whole<std::int64_t>(range.substr(colon + 1)).value_or(1), 1);
       range = range.substr(0, colon);
     }
     const std::size_t dash = range.find('-');
     const auto first = read_whole<std::int64_t>(range.substr(0, dash));
     if (!first) continue;
-    const auto last = dash == std::string_view::npos ? first : read_whole<std::int64_t>(range.substr(dash + 1));
-    if (last && *last >= *first) tasks += std::min<std::int64_t>((*last - *first) / step, max_count - 1) + 1;
+    const auto last =
+        dash == std::string_view::npos ? first : read_whole<std::int64_t>(range.substr(dash + 1));
+    if (last && *last >= *first)
+      tasks += std::min<std::int64_t>((*last - *first) / step, max_count - 1) + 1;
   }
   return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, max_count));
 }

@@ -11,10 +11,13 @@ namespace swell::slurm_text {
 
 namespace {
 
-std::string shown(std::string_view text) { return std::string(text.substr(0, 60)) + (text.size() > 60 ? "..." : ""); }
+std::string shown(std::string_view text) {
+  return std::string(text.substr(0, 60)) + (text.size() > 60 ? "..." : "");
+}
 
 bool is_number(std::string_view text) {
-  return !text.empty() && text.size() <= 9 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() && text.size() <= 9 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 std::uint32_t number(std::string_view digits) {
@@ -29,12 +32,14 @@ Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_
   while (true) {
     const std::string_view range = text.substr(0, text.find(','));
     const std::size_t dash = range.find('-');
-    const std::string_view first = range.substr(0, dash), last = dash == range.npos ? first : range.substr(dash + 1);
+    const std::string_view first = range.substr(0, dash),
+                           last = dash == range.npos ? first : range.substr(dash + 1);
     if (!is_number(first) || !is_number(last) || number(last) < number(first))
       return Error(fmt::format("\"[{}]\" is no range of numbers; write e.g. [1-4,7]", shown(text)));
     if (number(last) - number(first) >= max - std::min(max, result.size()))
       return Error(fmt::format("\"[{}]\" stands for more than {} names", shown(text), max));
-    for (std::uint32_t n = number(first); n <= number(last); ++n) result.push_back(fmt::format("{:0{}}", n, first.size()));
+    for (std::uint32_t n = number(first); n <= number(last); ++n)
+      result.push_back(fmt::format("{:0{}}", n, first.size()));
     if (range.size() == text.size()) return result;
     text.remove_prefix(range.size() + 1);
   }
@@ -48,10 +53,12 @@ Result<std::vector<std::string>> expand_entry(std::string_view entry, std::size_
     for (std::string& name : names) name += entry.substr(0, open);
     if (open == entry.npos) return names;
     const std::size_t close = entry.find(']', open);
-    if (close == entry.npos) return Error(fmt::format("\"{}\" has a [ without its ]", shown(entry)));
+    if (close == entry.npos)
+      return Error(fmt::format("\"{}\" has a [ without its ]", shown(entry)));
     auto numbers = expand_ranges(entry.substr(open + 1, close - open - 1), max);
     if (!numbers) return numbers.error();
-    if (names.size() * numbers->size() > max) return Error(fmt::format("\"{}\" stands for more than {} names", shown(entry), max));
+    if (names.size() * numbers->size() > max)
+      return Error(fmt::format("\"{}\" stands for more than {} names", shown(entry), max));
     std::vector<std::string> longer;
     longer.reserve(names.size() * numbers->size());
     for (const std::string& name : names)
@@ -65,7 +72,8 @@ Result<std::vector<std::string>> expand_entry(std::string_view entry, std::size_
 /// A name as what stands before the number at its end, and that number as text.
 std::pair<std::string, std::string> split(const std::string& name) {
   std::size_t begin = name.size();
-  while (begin > 0 && name.size() - begin < 9 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
+  while (begin > 0 && name.size() - begin < 9 && name[begin - 1] >= '0' && name[begin - 1] <= '9')
+    --begin;
   return {name.substr(0, begin), name.substr(begin)};
 }
 
@@ -79,13 +87,15 @@ Result<std::vector<std::string>> expand_hostlist(std::string_view text, std::siz
     const char c = i < text.size() ? text[i] : ',';
     if (c == '[') ++depth;
     if (c == ']') --depth;
-    if (depth < 0 || depth > 1) return Error(fmt::format("\"{}\" has brackets that do not match", shown(text)));
+    if (depth < 0 || depth > 1)
+      return Error(fmt::format("\"{}\" has brackets that do not match", shown(text)));
     if (i < text.size() && (c != ',' || depth > 0)) continue;
     if (depth > 0) return Error(fmt::format("\"{}\" has a [ without its ]", shown(text)));
     if (i > begin) {
       auto names = expand_entry(text.substr(begin, i - begin), max);
       if (!names) return names.error();
-      if (result.size() + names->size() > max) return Error(fmt::format("\"{}\" stands for more than {} names", shown(text), max));
+      if (result.size() + names->size() > max)
+        return Error(fmt::format("\"{}\" stands for more than {} names", shown(text), max));
       result.insert(result.end(), names->begin(), names->end());
     }
     begin = i + 1;
@@ -116,7 +126,9 @@ std::string fold_hostlist(const std::vector<std::string>& names) {
     text += '[';
     for (std::size_t first = 0; first < all.size();) {
       std::size_t last = first;
-      while (last + 1 < all.size() && all[last + 1].size() == all[last].size() && number(all[last + 1]) == number(all[last]) + 1) ++last;
+      while (last + 1 < all.size() && all[last + 1].size() == all[last].size() &&
+             number(all[last + 1]) == number(all[last]) + 1)
+        ++last;
       text += (first == 0 ? "" : ",") + all[first] + (last > first ? "-" + all[last] : "");
       first = last + 1;
     }

@@ -12,9 +12,10 @@ namespace {
 /// What a companion may say in one member.
 enum class May {
   be_compared,  ///< submission.cc reads it and admission compares it with the offer
-  differ,       ///< it decides nothing of resources, place, time, cost or preemption, or Slurm or Swell sets it
-  be_zero,      ///< as untouched, or 0: salloc writes 0 where nothing was asked for
-  not_differ,   ///< untouched
+  differ,   ///< it decides nothing of resources, place, time, cost or preemption, or Slurm or Swell
+            ///< sets it
+  be_zero,  ///< as untouched, or 0: salloc writes 0 where nothing was asked for
+  not_differ,  ///< untouched
 };
 
 /// Flags that say how the request was written, not what it asks for: salloc sets them by itself.
@@ -42,7 +43,8 @@ constexpr std::uint64_t kHarmlessFlags =
 #endif
     0;
 
-/// Calls visit(name, what it may do, pointer to member) for each member that this version of Slurm has.
+/// Calls visit(name, what it may do, pointer to member) for each member that this version of Slurm
+/// has.
 template <typename Description, typename Visit>
 void for_each_member(Visit visit) {
 #define MEMBER(name, may) \
@@ -189,7 +191,8 @@ template <typename T>
 bool is_untouched(const T& value, const T& initial, May may) {
   if constexpr (std::is_same_v<T, char*>) return value == nullptr || *value == '\0';
   else if constexpr (std::is_pointer_v<T>) return value == nullptr;
-  else if constexpr (std::is_arithmetic_v<T>) return value == initial || (may == May::be_zero && value == 0);
+  else if constexpr (std::is_arithmetic_v<T>)
+    return value == initial || (may == May::be_zero && value == 0);
   else return true;
 }
 
@@ -207,10 +210,13 @@ std::string members_beyond_an_offer(const job_desc_msg_t& job) {
   slurm_init_job_desc_msg(&initial);
   job_desc_msg_t seen = job;
   seen.bitflags &= ~kHarmlessFlags;
-  if (seen.task_dist == SLURM_DIST_UNKNOWN) seen.task_dist = initial.task_dist;  // salloc's way to say nothing
+  if (seen.task_dist == SLURM_DIST_UNKNOWN)
+    seen.task_dist = initial.task_dist;  // salloc's way to say nothing
   std::string names;
   for_each_member<job_desc_msg_t>([&](const char* name, May may, auto member) {
-    if (may == May::be_compared || may == May::differ || is_untouched(seen.*member, initial.*member, may)) return;
+    if (may == May::be_compared || may == May::differ ||
+        is_untouched(seen.*member, initial.*member, may))
+      return;
     names += (names.empty() ? "" : ", ") + described(name, seen.*member);
   });
   return names;
@@ -220,7 +226,8 @@ std::vector<KnownMember> known_members() {
   std::vector<KnownMember> members;
   const job_desc_msg_t job{};
   for_each_member<job_desc_msg_t>([&](const char* name, May, auto member) {
-    const auto begin = static_cast<std::size_t>(reinterpret_cast<const char*>(&(job.*member)) - reinterpret_cast<const char*>(&job));
+    const auto begin = static_cast<std::size_t>(reinterpret_cast<const char*>(&(job.*member)) -
+                                                reinterpret_cast<const char*>(&job));
     members.push_back({name, begin, begin + sizeof(job.*member)});
   });
   return members;

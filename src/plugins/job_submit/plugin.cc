@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// job_submit/swell: Slurm's symbols and nothing else. submission.h reads and changes the submission,
-// controller/admission.h decides. Runs under slurmctld's locks: memory only, no RPC.
+// job_submit/swell: Slurm's symbols and nothing else. submission.h reads and changes the
+// submission, controller/admission.h decides. Runs under slurmctld's locks: memory only, no RPC.
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -24,9 +24,7 @@ int guarded(const char* what, Call call) noexcept {
     return call();
   } catch (const std::exception& problem) {
     slurm_error("swell: %s: %s", what, problem.what());
-  } catch (...) {
-    slurm_error("swell: %s: unknown exception", what);
-  }
+  } catch (...) { slurm_error("swell: %s: unknown exception", what); }
   return SLURM_ERROR;
 }
 
@@ -44,7 +42,8 @@ const uint32_t plugin_version = SLURM_VERSION_NUMBER;
 EXPORT int init(void) noexcept {
   // At once: submissions come before slurmctld has started the scheduler plugin and its controller.
   if (!swell::controller::read_expansion_place())
-    slurm_error("swell: swell.conf beside slurm.conf cannot be read: the place of companions is open to everybody");
+    slurm_error(
+        "swell: swell.conf beside slurm.conf cannot be read: the place of companions is open to everybody");
   return SLURM_SUCCESS;
 }
 EXPORT void fini(void) noexcept {}
@@ -55,11 +54,13 @@ EXPORT int job_submit(job_desc_msg_t* job, uint32_t uid, char** message) noexcep
     const auto admission = swell::controller::admit_submission(request);
     if (admission) {
       swell::job_submit::apply(*admission, *job);
-      if (!admission->notice.empty() && message != nullptr) *message = swell::job_submit::slurm_text(admission->notice);
+      if (!admission->notice.empty() && message != nullptr)
+        *message = swell::job_submit::slurm_text(admission->notice);
       return SLURM_SUCCESS;
     }
     const std::string& reason = admission.error().message();
-    slurm_info("swell: refusing a submission of uid %u: %s", uid, swell::control::printable(reason).c_str());
+    slurm_info("swell: refusing a submission of uid %u: %s", uid,
+               swell::control::printable(reason).c_str());
     if (message != nullptr) *message = swell::job_submit::slurm_text(reason);
     // Slurm adds its own words for the code after ours: those that are true of what was asked.
     if (!request.elastic) return static_cast<int>(ESLURM_ACCESS_DENIED);
@@ -74,9 +75,11 @@ EXPORT int job_modify(job_desc_msg_t* job, void*, uint32_t uid) noexcept {
   char** message = nullptr;
 #endif
   return guarded("job_modify", [&] {
-    const auto allowed = swell::controller::check_submitted_change(swell::job_submit::read_change(*job, uid));
+    const auto allowed =
+        swell::controller::check_submitted_change(swell::job_submit::read_change(*job, uid));
     if (allowed) return SLURM_SUCCESS;
-    slurm_info("swell: refusing a change by uid %u: %s", uid, swell::control::printable(allowed.error().message()).c_str());
+    slurm_info("swell: refusing a change by uid %u: %s", uid,
+               swell::control::printable(allowed.error().message()).c_str());
     if (message != nullptr) *message = swell::job_submit::slurm_text(allowed.error().message());
     return static_cast<int>(ESLURM_ACCESS_DENIED);
   });

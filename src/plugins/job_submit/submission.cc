@@ -20,7 +20,8 @@ namespace swell::job_submit {
 
 namespace {
 
-/// Above every priority that a site's formula gives: `immediate` allocates for the head of the queue only.
+/// Above every priority that a site's formula gives: `immediate` allocates for the head of the
+/// queue only.
 constexpr std::uint32_t companion_priority = 0xfffffff0;
 
 /// Larger counts are cut to this; no cluster has so many of anything.
@@ -43,8 +44,8 @@ std::optional<std::string> variable(char** environment, std::uint32_t size, std:
   return std::nullopt;
 }
 
-/// --elastic as the SPANK plugin passes it; or SWELL_ELASTIC in the job's environment, for clients that
-/// do not load SPANK plugins (slurmrestd, hosts without Swell).
+/// --elastic as the SPANK plugin passes it; or SWELL_ELASTIC in the job's environment, for clients
+/// that do not load SPANK plugins (slurmrestd, hosts without Swell).
 std::optional<std::string> elastic_of(const job_desc_msg_t& job) {
   for (const char* name : {"SWELL_ELASTIC", "SPANK_SWELL_ELASTIC"})
     if (auto value = variable(job.spank_job_env, job.spank_job_env_size, name)) return value;
@@ -81,7 +82,8 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
   request.cpus_per_task = count(job.cpus_per_task, static_cast<std::uint16_t>(NO_VAL16));
   if (job.pn_min_memory != NO_VAL64) {
     const auto memory = static_cast<std::int64_t>(job.pn_min_memory & ~MEM_PER_CPU);
-    ((job.pn_min_memory & MEM_PER_CPU) != 0 ? request.memory_mib_per_cpu : request.memory_mib_per_node) = memory;
+    ((job.pn_min_memory & MEM_PER_CPU) != 0 ? request.memory_mib_per_cpu
+                                            : request.memory_mib_per_node) = memory;
     request.all_memory = memory == 0;
   }
   request.min_cpus_per_node = count(job.pn_min_cpus, static_cast<std::uint16_t>(NO_VAL16));
@@ -91,7 +93,8 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
   request.is_array = job.array_inx != nullptr;
   request.is_het_component = job.het_job_offset != NO_VAL;
   request.elastic = elastic_of(job);
-  if (request.comment.starts_with(controller::grant_comment)) request.beyond_an_offer = members_beyond_an_offer(job);
+  if (request.comment.starts_with(controller::grant_comment))
+    request.beyond_an_offer = members_beyond_an_offer(job);
   return request;
 }
 

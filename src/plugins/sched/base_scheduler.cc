@@ -49,9 +49,7 @@ const char* load(const std::string& type) {
 const char* load_base(const char* type) noexcept {
   try {
     return load(type);
-  } catch (const std::exception&) {
-    return "BaseScheduler: out of memory while loading it";
-  }
+  } catch (const std::exception&) { return "BaseScheduler: out of memory while loading it"; }
 }
 
 void unload_base() noexcept {

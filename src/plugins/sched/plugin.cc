@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // sched/swell: Slurm's symbols and nothing else. What they do stands in base_scheduler.h (the stock
 // scheduler) and controller/host.h (elasticity). Built twice: heterogeneous jobs need the words
-// SchedulerType=sched/backfill, so there is a plugin of that name too (SWELL_SHADOW), which loads the
-// next one of its name.
+// SchedulerType=sched/backfill, so there is a plugin of that name too (SWELL_SHADOW), which loads
+// the next one of its name.
 #include <cstdint>
 #include <string>
 
@@ -31,8 +31,8 @@ const uint32_t plugin_version = SLURM_VERSION_NUMBER;
 EXPORT int init(void) noexcept {
   const swell::controller::LogSink sink{[](const char* text) { slurm_info("%s", text); },
                                         [](const char* text) { slurm_error("%s", text); }};
-  // Without the base scheduler no job would start: that is worth stopping slurmctld for, at once and
-  // with the reason, as Slurm does for a scheduler that cannot be loaded.
+  // Without the base scheduler no job would start: that is worth stopping slurmctld for, at once
+  // and with the reason, as Slurm does for a scheduler that cannot be loaded.
   if (const char* problem = swell::sched::load_base(swell::controller::base_scheduler().c_str())) {
     slurm_error("swell: %s", problem);
     return SLURM_ERROR;

@@ -9,7 +9,8 @@ namespace swell::select {
 const char* Bitmaps::look_up() noexcept {
   const char* missing = nullptr;
   auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(RTLD_DEFAULT, name));
+    function =
+        reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(RTLD_DEFAULT, name));
     if (function == nullptr && missing == nullptr) missing = name;
   };
   find(copy, "slurm_bit_copy");

@@ -8,8 +8,8 @@ namespace swell::select {
 /// Slurm's set of nodes, opaque: its bits are indexes into slurmctld's node table.
 struct Bitmap;
 
-/// Slurm's own functions for them. They are exported by slurmctld and are in no public header, hence looked
-/// up by name at start; in tests they stand for sets of the test's own.
+/// Slurm's own functions for them. They are exported by slurmctld and are in no public header,
+/// hence looked up by name at start; in tests they stand for sets of the test's own.
 struct Bitmaps {
   Bitmap* (*copy)(const Bitmap*) = nullptr;
   void (*free)(Bitmap**) = nullptr;
@@ -23,10 +23,12 @@ struct Bitmaps {
   std::int32_t (*count_common)(const Bitmap*, const Bitmap*) = nullptr;
   std::int64_t (*size)(const Bitmap*) = nullptr;
   /// The nodes of a host list; names that slurmctld does not have are left out.
-  int (*from_names)(const char* names, bool leave_out_unknown, Bitmap** made, void* unknown) = nullptr;
-  Bitmap* const* idle = nullptr;                             ///< slurmctld's set of nodes that nobody uses
+  int (*from_names)(const char* names, bool leave_out_unknown, Bitmap** made,
+                    void* unknown) = nullptr;
+  Bitmap* const* idle = nullptr;  ///< slurmctld's set of nodes that nobody uses
 
-  /// From the program that this runs in. @return the name of the first that it does not have, or null.
+  /// From the program that this runs in. @return the name of the first that it does not have, or
+  /// null.
   const char* look_up() noexcept;
 };
 

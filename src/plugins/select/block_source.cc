@@ -59,12 +59,11 @@ class Source : public std::enable_shared_from_this<Source> {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);  // of this thread alone, on Linux
+    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)),
+                10);  // of this thread alone, on Linux
     try {
       follow();
-    } catch (const std::exception& problem) {
-      give_up(problem.what());
-    } catch (...) {
+    } catch (const std::exception& problem) { give_up(problem.what()); } catch (...) {
       give_up("unknown exception");
     }
     std::lock_guard lock(mutex_);
@@ -74,7 +73,8 @@ class Source : public std::enable_shared_from_this<Source> {
 
   void give_up(const char* why) noexcept {
     published().store(nullptr);
-    if (log_.error != nullptr) log_.error("swell: select: nearness is off until slurmctld is restarted");
+    if (log_.error != nullptr)
+      log_.error("swell: select: nearness is off until slurmctld is restarted");
     if (log_.error != nullptr) log_.error(why);
   }
 
@@ -99,7 +99,8 @@ class Source : public std::enable_shared_from_this<Source> {
       answered = true;
       if (!*nodes) continue;
       std::vector<NodeKind> kinds_now;
-      for (const slurm::NodeRecord& node : **nodes) kinds_now.push_back({node.memory_mib, node.weight});
+      for (const slurm::NodeRecord& node : **nodes)
+        kinds_now.push_back({node.memory_mib, node.weight});
       auto now_known = source.update(**nodes, std::time(nullptr));
       if (now_known == known && kinds_now == kinds) continue;
       known = std::move(now_known);
@@ -114,8 +115,10 @@ class Source : public std::enable_shared_from_this<Source> {
     if (said_ && (blocks == before || (blocks && before && *blocks == *before))) return;
     said_ = true;
     const std::string text =
-        blocks ? fmt::format("swell: select: {} nodes under {} switches or blocks", blocks->nodes, blocks->leaves.size())
-               : std::string("swell: select: nothing tells nodes apart, so cons_tres decides alone");
+        blocks
+            ? fmt::format("swell: select: {} nodes under {} switches or blocks", blocks->nodes,
+                          blocks->leaves.size())
+            : std::string("swell: select: nothing tells nodes apart, so cons_tres decides alone");
     if (log_.info != nullptr) log_.info(text.c_str());
     published().store(std::move(blocks));
   }

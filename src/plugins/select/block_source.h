@@ -13,8 +13,9 @@ struct Log {
   void (*error)(const char*) = nullptr;
 };
 
-/// Keeps blocks up to date: a thread asks slurmctld for its nodes every few seconds, holding no lock of
-/// slurmctld, and puts what it made of them where current_blocks() finds it without waiting.
+/// Keeps blocks up to date: a thread asks slurmctld for its nodes every few seconds, holding no
+/// lock of slurmctld, and puts what it made of them where current_blocks() finds it without
+/// waiting.
 
 /// Starts the thread, which waits by itself until slurmctld answers. Never fails its caller.
 void start_block_source(const Log& log) noexcept;

@@ -17,7 +17,8 @@ void add_name(std::string& list, const std::string& name) {
 
 }  // namespace
 
-std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric, const std::vector<NodeKind>& kinds) {
+std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric,
+                                          const std::vector<NodeKind>& kinds) {
   if (fabric.levels() < 1) return nullptr;
   const std::vector<std::vector<int>> leaves = fabric.groups(1);
   if (leaves.size() < 2) return nullptr;
@@ -41,13 +42,15 @@ std::shared_ptr<const Blocks> blocks_from(const cluster::Fabric& fabric, const s
 
   // One leaf alone is the lowest group: idle_cover() then prefers it to any two under one switch.
   auto& lowest = blocks->groups.emplace_back();
-  for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) lowest.push_back({static_cast<int>(leaf)});
+  for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf)
+    lowest.push_back({static_cast<int>(leaf)});
   for (int level = 2; level <= fabric.levels(); ++level) {
     auto& groups = blocks->groups.emplace_back();
     for (const std::vector<int>& nodes : fabric.groups(level)) {
       std::vector<int> group;
       for (int node : nodes)
-        if (const int leaf = leaf_of[static_cast<std::size_t>(node)]; leaf >= 0) group.push_back(leaf);
+        if (const int leaf = leaf_of[static_cast<std::size_t>(node)]; leaf >= 0)
+          group.push_back(leaf);
       std::sort(group.begin(), group.end());
       group.erase(std::unique(group.begin(), group.end()), group.end());
       groups.push_back(std::move(group));

@@ -33,6 +33,8 @@ void forward_to(void* library) noexcept {
 #include "forwarded.h"
 }
 
-std::uint32_t node_table_changes() noexcept { return __atomic_load_n(&swell_node_table_changes, __ATOMIC_RELAXED); }
+std::uint32_t node_table_changes() noexcept {
+  return __atomic_load_n(&swell_node_table_changes, __ATOMIC_RELAXED);
+}
 
 }  // namespace swell::select

@@ -46,7 +46,8 @@ bool Narrowing::add_maps(const std::vector<std::string>& lists, std::vector<Bitm
 }
 
 /// The blocks as bitmaps of the node table as it is now.
-bool Narrowing::prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table, const Bitmap* nodes) {
+bool Narrowing::prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table,
+                        const Bitmap* nodes) {
   if (blocks != blocks_ || node_table != node_table_) {
     forget();
     if (!blocks) return false;
@@ -59,34 +60,46 @@ bool Narrowing::prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32
     node_table_ = node_table;
   }
   // Bitmaps are compared bit by bit up to the length of one: they must be of one length.
-  return !leaves_.empty() && api_.size(leaves_.front()) == api_.size(nodes) && *api_.idle != nullptr &&
-         api_.size(*api_.idle) == api_.size(nodes);
+  return !leaves_.empty() && api_.size(leaves_.front()) == api_.size(nodes) &&
+         *api_.idle != nullptr && api_.size(*api_.idle) == api_.size(nodes);
 }
 
-int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table) {
-  if (call.mode != run_now || call.nodes == nullptr || !prepare(blocks, node_table, call.nodes)) return base_(call);
+int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& blocks,
+                    std::uint32_t node_table) {
+  if (call.mode != run_now || call.nodes == nullptr || !prepare(blocks, node_table, call.nodes))
+    return base_(call);
   const ScopedBitmap candidates(api_, api_.copy(call.nodes));
   if (candidates.get() == nullptr) return base_(call);
 
   void* const preempted_before = call.to_preempt != nullptr ? *call.to_preempt : nullptr;
   const int result = base_(call);
-  if (result != 0 || (call.to_preempt != nullptr && *call.to_preempt != preempted_before)) return result;
+  if (result != 0 || (call.to_preempt != nullptr && *call.to_preempt != preempted_before))
+    return result;
 
   const int leaves = leaves_of(call.nodes);
   if (leaves == 0) return result;
-  // A job that takes all memory of its nodes is remembered by the least that the first answer found: asking
-  // again about nodes with more or less would be asking for something else.
+  // A job that takes all memory of its nodes is remembered by the least that the first answer
+  // found: asking again about nodes with more or less would be asking for something else.
   const int taken = api_.count(call.nodes);
-  const auto alike = std::find_if(alike_.begin(), alike_.end(),
-                                  [&](const Bitmap* nodes) { return api_.count_common(nodes, call.nodes) == taken; });
-  const ScopedBitmap chosen(api_, api_.copy(call.nodes)), idle(api_, api_.copy(*api_.idle)), used(api_, api_.copy(*api_.idle));
-  if (alike == alike_.end() || chosen.get() == nullptr || idle.get() == nullptr || used.get() == nullptr) return result;
+  const auto alike = std::find_if(alike_.begin(), alike_.end(), [&](const Bitmap* nodes) {
+    return api_.count_common(nodes, call.nodes) == taken;
+  });
+  const ScopedBitmap chosen(api_, api_.copy(call.nodes)), idle(api_, api_.copy(*api_.idle)),
+      used(api_, api_.copy(*api_.idle));
+  if (alike == alike_.end() || chosen.get() == nullptr || idle.get() == nullptr ||
+      used.get() == nullptr)
+    return result;
   api_.keep_common(candidates.get(), *alike);
   api_.keep_common(idle.get(), candidates.get());
   api_.invert(used.get());
   api_.keep_common(used.get(), candidates.get());
 
-  const Choice choice{candidates.get(), idle.get(), used.get(), taken, api_.count_common(call.nodes, *api_.idle), leaves};
+  const Choice choice{candidates.get(),
+                      idle.get(),
+                      used.get(),
+                      taken,
+                      api_.count_common(call.nodes, *api_.idle),
+                      leaves};
   count_candidates(choice, chosen.get());
   const std::vector<std::vector<int>> sets = sets_to_try(choice);
   if (sets.empty()) return result;
@@ -99,7 +112,8 @@ int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& bl
   return base_(again);
 }
 
-/// @return how many leaves the nodes are under; 0 where that is not known of each. Fills in LeafCount::chosen.
+/// @return how many leaves the nodes are under; 0 where that is not known of each. Fills in
+/// LeafCount::chosen.
 int Narrowing::leaves_of(const Bitmap* taken) {
   int leaves = 0, known = 0;
   for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
@@ -122,11 +136,13 @@ void Narrowing::count_candidates(const Choice& choice, const Bitmap* taken) {
 }
 
 std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
-  if (choice.idle_nodes < choice.nodes) return fewer_leaves(counts_, choice.nodes, choice.idle_nodes, max_tries);
+  if (choice.idle_nodes < choice.nodes)
+    return fewer_leaves(counts_, choice.nodes, choice.idle_nodes, max_tries);
   std::vector<int> cover = idle_cover(counts_, blocks_->groups, choice.nodes);
   if (cover.empty() || static_cast<int>(cover.size()) > choice.leaves) return {};
   if (static_cast<int>(cover.size()) == choice.leaves) {
-    // As near as what was taken. Better only where it leaves more of the emptier leaves whole for jobs to come.
+    // As near as what was taken. Better only where it leaves more of the emptier leaves whole for
+    // jobs to come.
     int taken_from = 0, covered = 0;
     for (const LeafCount& leaf : counts_)
       if (leaf.chosen > 0) taken_from += leaf.idle;
@@ -140,8 +156,8 @@ std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
   return sets;
 }
 
-/// Of the idle candidates in the leaves only as many as the job may break into, leaf after leaf: else cons_tres might
-/// take more of them, and the try would be lost.
+/// Of the idle candidates in the leaves only as many as the job may break into, leaf after leaf:
+/// else cons_tres might take more of them, and the try would be lost.
 void Narrowing::add_idle(Bitmap* to, const Choice& choice, const std::vector<int>& leaves) {
   int left = choice.idle_nodes;
   for (int leaf : leaves) {
@@ -157,9 +173,10 @@ void Narrowing::add_idle(Bitmap* to, const Choice& choice, const std::vector<int
   }
 }
 
-/// Lets cons_tres choose from the candidates in some leaves, without preemption. True where it found as good a
-/// place as the first: as many nodes, and no more idle ones among them.
-bool Narrowing::try_leaves(const JobTest& call, const Choice& choice, const std::vector<int>& leaves) {
+/// Lets cons_tres choose from the candidates in some leaves, without preemption. True where it
+/// found as good a place as the first: as many nodes, and no more idle ones among them.
+bool Narrowing::try_leaves(const JobTest& call, const Choice& choice,
+                           const std::vector<int>& leaves) {
   const bool is_mixed = choice.idle_nodes < choice.nodes;
   api_.assign(call.nodes, leaves_[at(leaves.front())]);
   for (std::size_t i = 1; i < leaves.size(); ++i) api_.add(call.nodes, leaves_[at(leaves[i])]);

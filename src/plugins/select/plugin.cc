@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A shadow of select/cons_tres: Slurm's symbols and nothing else. It loads Slurm's own plugin of that name
-// and passes everything on to it (forward.h); narrowing.h says what happens to select_p_job_test(). Every
-// client and daemon loads a select plugin: outside slurmctld nothing but passing on is done.
+// A shadow of select/cons_tres: Slurm's symbols and nothing else. It loads Slurm's own plugin of
+// that name and passes everything on to it (forward.h); narrowing.h says what happens to
+// select_p_job_test(). Every client and daemon loads a select plugin: outside slurmctld nothing but
+// passing on is done.
 #include <cstdint>
 #include <exception>
 
@@ -23,9 +24,10 @@ namespace {
 
 using swell::select::JobTest;
 
-/// cons_tres's own. From 24.05 on it takes a tenth argument; where it does not, that is not looked at.
-using StockJobTest = int (*)(void*, void*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t, void*, void**,
-                             void*, void*);
+/// cons_tres's own. From 24.05 on it takes a tenth argument; where it does not, that is not looked
+/// at.
+using StockJobTest = int (*)(void*, void*, std::uint32_t, std::uint32_t, std::uint32_t,
+                             std::uint16_t, void*, void**, void*, void*);
 StockJobTest stock_job_test = nullptr;
 int (*stock_init)() = nullptr;
 int (*stock_fini)() = nullptr;
@@ -36,8 +38,9 @@ swell::select::CandidateLists candidate_lists;
 swell::select::Preemption* preemption = nullptr;  ///< null: candidates stay as they are
 
 int ask_stock(const JobTest& call) {
-  return stock_job_test(call.job, call.nodes, call.min_nodes, call.max_nodes, call.wanted_nodes, call.mode,
-                        call.preemption_candidates, call.to_preempt, call.exclusions, call.will_run);
+  return stock_job_test(call.job, call.nodes, call.min_nodes, call.max_nodes, call.wanted_nodes,
+                        call.mode, call.preemption_candidates, call.to_preempt, call.exclusions,
+                        call.will_run);
 }
 
 /// @return why Slurm's own plugin cannot be used, or null. The text stays.
@@ -74,7 +77,8 @@ void start_narrowing() noexcept {
     static swell::select::Preemption sorting(candidate_lists, swell::select::controllers_order);
     preemption = &sorting;
   } else {
-    slurm_info("swell: select: this slurmctld's lists cannot be sorted: preemption goes by its own order");
+    slurm_info(
+        "swell: select: this slurmctld's lists cannot be sorted: preemption goes by its own order");
   }
   swell::select::start_block_source({[](const char* text) { slurm_info("%s", text); },
                                      [](const char* text) { slurm_error("%s", text); }});
@@ -94,7 +98,8 @@ const std::uint32_t plugin_version = SLURM_VERSION_NUMBER;
 const std::uint32_t plugin_id = 109;  // cons_tres's own: it goes into state files and messages
 
 EXPORT int init(void) noexcept {
-  // Without cons_tres nothing could be scheduled: worth stopping for, as for a missing select plugin.
+  // Without cons_tres nothing could be scheduled: worth stopping for, as for a missing select
+  // plugin.
   if (const char* problem = load_stock()) {
     slurm_error("swell: select: %s", problem);
     return SLURM_ERROR;
@@ -112,24 +117,38 @@ EXPORT int fini(void) noexcept {
   return stock_fini != nullptr ? stock_fini() : SLURM_SUCCESS;
 }
 
-EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t min_nodes, std::uint32_t max_nodes,
-                             std::uint32_t wanted_nodes, std::uint16_t mode, void* preemption_candidates,
-                             void** to_preempt, void* exclusions
+EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t min_nodes,
+                             std::uint32_t max_nodes, std::uint32_t wanted_nodes,
+                             std::uint16_t mode, void* preemption_candidates, void** to_preempt,
+                             void* exclusions
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
-                             , void* will_run
+                             ,
+                             void* will_run
 #endif
                              ) noexcept {
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
   void* const will_run = nullptr;
 #endif
-  const JobTest call{job,  static_cast<swell::select::Bitmap*>(nodes), min_nodes, max_nodes, wanted_nodes,
-                     mode, preemption_candidates, to_preempt, exclusions, will_run};
+  const JobTest call{job,
+                     static_cast<swell::select::Bitmap*>(nodes),
+                     min_nodes,
+                     max_nodes,
+                     wanted_nodes,
+                     mode,
+                     preemption_candidates,
+                     to_preempt,
+                     exclusions,
+                     will_run};
   try {
-    if (preemption != nullptr) preemption->sort(static_cast<swell::select::Candidates*>(preemption_candidates));
-    if (narrowing != nullptr) return narrowing->test(call, swell::select::current_blocks(), swell::select::node_table_changes());
+    if (preemption != nullptr)
+      preemption->sort(static_cast<swell::select::Candidates*>(preemption_candidates));
+    if (narrowing != nullptr)
+      return narrowing->test(call, swell::select::current_blocks(),
+                             swell::select::node_table_changes());
   } catch (...) {  // out of memory, before cons_tres was asked or between two questions
     static bool said = false;
-    if (!said) slurm_error("swell: select: out of memory while placing a job; cons_tres decides alone");
+    if (!said)
+      slurm_error("swell: select: out of memory while placing a job; cons_tres decides alone");
     said = true;
   }
   return ask_stock(call);

@@ -17,7 +17,8 @@ constexpr std::size_t first_room = 256;
 bool CandidateLists::look_up() noexcept {
   bool all = true;
   auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(RTLD_DEFAULT, name));
+    function =
+        reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(RTLD_DEFAULT, name));
     all = all && function != nullptr;
   };
   find(count, "slurm_list_count");
@@ -55,7 +56,8 @@ void Preemption::sort(Candidates* candidates) {
   std::vector<std::pair<std::size_t, void*>> companions;
   places.reserve(jobs.size());
   companions.reserve(jobs.size());
-  // From here on nothing is allocated: no job may get lost between taking it out and putting it back.
+  // From here on nothing is allocated: no job may get lost between taking it out and putting it
+  // back.
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     jobs[i] = api_.pop(candidates);
     const auto rank = ranks.find(jobs[i]);

@@ -10,7 +10,8 @@ namespace swell::select {
 /// Slurm's list of jobs that may be preempted for another, opaque like the jobs in it.
 struct Candidates;
 
-/// Slurm's own functions for it, looked up by name at start; in tests they stand for a list of the test's own.
+/// Slurm's own functions for it, looked up by name at start; in tests they stand for a list of the
+/// test's own.
 struct CandidateLists {
   int (*count)(Candidates*) = nullptr;
   void* (*pop)(Candidates*) = nullptr;  ///< the first; null where it is empty
@@ -21,9 +22,10 @@ struct CandidateLists {
   bool look_up() noexcept;
 };
 
-/// Puts the companions among the candidates into the order in which Swell would take them back, least marginal
-/// benefit first; cons_tres considers candidates in the list's order. Companions trade places with companions alone:
-/// any other job stays where the site's priorities put it. Used under slurmctld's write lock on jobs.
+/// Puts the companions among the candidates into the order in which Swell would take them back,
+/// least marginal benefit first; cons_tres considers candidates in the list's order. Companions
+/// trade places with companions alone: any other job stays where the site's priorities put it. Used
+/// under slurmctld's write lock on jobs.
 class Preemption {
  public:
   /// The controller's order; same as swell_reclaim_order() (controller/host.h).

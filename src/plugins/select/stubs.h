@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// The select plugin's jumps, in the assembly of each processor; included once, by forward.cc. Includes no header of the
-// system, so that a test can have those of another processor assembled (tests/contrib/aarch64_test.sh).
+// The select plugin's jumps, in the assembly of each processor; included once, by forward.cc.
+// Includes no header of the system, so that a test can have those of another processor assembled
+// (tests/contrib/aarch64_test.sh).
 
-// A stub begins where indirect calls may land, counts if wanted, and jumps. It touches no register that may
-// hold an argument.
+// A stub begins where indirect calls may land, counts if wanted, and jumps. It touches no register
+// that may hold an argument.
 #if defined(__x86_64__)
 #define ENTER "endbr64\n"
 #define COUNT "lock incl swell_node_table_changes(%rip)\n"
 #define JUMP(name) "jmp *swell_to_" #name "(%rip)\n"
 #elif defined(__aarch64__)
 #define ENTER "hint #34\n"
-#define COUNT                                                                                        \
-  "adrp x16, swell_node_table_changes\n add x16, x16, #:lo12:swell_node_table_changes\n"           \
+#define COUNT                                                                            \
+  "adrp x16, swell_node_table_changes\n add x16, x16, #:lo12:swell_node_table_changes\n" \
   "ldr w17, [x16]\n add w17, w17, #1\n str w17, [x16]\n"
-#define JUMP(name) "adrp x16, swell_to_" #name "\n ldr x16, [x16, #:lo12:swell_to_" #name "]\n br x16\n"
+#define JUMP(name) \
+  "adrp x16, swell_to_" #name "\n ldr x16, [x16, #:lo12:swell_to_" #name "]\n br x16\n"
 #else
 #error "write the three pieces of a stub for this kind of processor"
 #endif

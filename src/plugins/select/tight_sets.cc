@@ -13,16 +13,21 @@ namespace {
 /// Of how many leaves all sets are looked at.
 constexpr std::size_t max_combined = 6;
 
-const LeafCount& at(const std::vector<LeafCount>& counts, int leaf) { return counts[static_cast<std::size_t>(leaf)]; }
+const LeafCount& at(const std::vector<LeafCount>& counts, int leaf) {
+  return counts[static_cast<std::size_t>(leaf)];
+}
 
-/// The fewest leaves of a group that have `wanted` idle nodes: the fullest ones, and in the end the smallest
-/// that has what is still missing. Empty where the group has too few.
-std::vector<int> cover_in(const std::vector<LeafCount>& counts, std::vector<int> group, int wanted) {
-  std::stable_sort(group.begin(), group.end(), [&](int a, int b) { return at(counts, a).idle > at(counts, b).idle; });
+/// The fewest leaves of a group that have `wanted` idle nodes: the fullest ones, and in the end the
+/// smallest that has what is still missing. Empty where the group has too few.
+std::vector<int> cover_in(const std::vector<LeafCount>& counts, std::vector<int> group,
+                          int wanted) {
+  std::stable_sort(group.begin(), group.end(),
+                   [&](int a, int b) { return at(counts, a).idle > at(counts, b).idle; });
   std::vector<int> cover;
   for (auto next = group.begin(); next != group.end(); ++next) {
     if (at(counts, *next).idle >= wanted) {
-      const auto too_small = std::find_if(next, group.end(), [&](int leaf) { return at(counts, leaf).idle < wanted; });
+      const auto too_small =
+          std::find_if(next, group.end(), [&](int leaf) { return at(counts, leaf).idle < wanted; });
       cover.push_back(*(too_small - 1));
       return cover;
     }
@@ -40,10 +45,13 @@ int idle_in(const std::vector<LeafCount>& counts, const std::vector<int>& leaves
 
 }  // namespace
 
-std::vector<int> idle_cover(const std::vector<LeafCount>& counts, const LeafGroups& groups, int wanted) {
+std::vector<int> idle_cover(const std::vector<LeafCount>& counts, const LeafGroups& groups,
+                            int wanted) {
   std::vector<int> best;
   for (const auto& level : groups) {
-    auto rank = [&](const std::vector<int>& cover) { return std::tuple(cover.size(), idle_in(counts, cover)); };
+    auto rank = [&](const std::vector<int>& cover) {
+      return std::tuple(cover.size(), idle_in(counts, cover));
+    };
     for (const std::vector<int>& group : level) {
       std::vector<int> cover = cover_in(counts, group, wanted);
       if (!cover.empty() && (best.empty() || rank(cover) < rank(best))) best = std::move(cover);
@@ -53,7 +61,8 @@ std::vector<int> idle_cover(const std::vector<LeafCount>& counts, const LeafGrou
   return best;
 }
 
-std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts, int wanted, int max_idle, std::size_t max) {
+std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts, int wanted,
+                                           int max_idle, std::size_t max) {
   std::vector<int> order;
   int taken = 0;
   for (int leaf = 0; leaf < static_cast<int>(counts.size()); ++leaf) {
@@ -62,7 +71,8 @@ std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts,
   }
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     const LeafCount &left = at(counts, a), &right = at(counts, b);
-    return std::tuple(right.chosen, right.idle, right.usable) < std::tuple(left.chosen, left.idle, left.usable);
+    return std::tuple(right.chosen, right.idle, right.usable) <
+           std::tuple(left.chosen, left.idle, left.usable);
   });
   if (order.size() > max_combined) order.resize(max_combined);
 
@@ -90,9 +100,11 @@ std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts,
     if (shared + idle >= wanted) found.push_back(std::move(set));
   }
   std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tuple(a.leaves.size(), !a.is_sure, -a.chosen, a.idle) < std::tuple(b.leaves.size(), !b.is_sure, -b.chosen, b.idle);
+    return std::tuple(a.leaves.size(), !a.is_sure, -a.chosen, a.idle) <
+           std::tuple(b.leaves.size(), !b.is_sure, -b.chosen, b.idle);
   });
-  const auto sure = std::find_if(found.begin(), found.end(), [](const Candidate& set) { return set.is_sure; });
+  const auto sure =
+      std::find_if(found.begin(), found.end(), [](const Candidate& set) { return set.is_sure; });
   if (sure != found.end()) found.erase(sure + 1, found.end());
   if (found.size() > max) {
     if (sure != found.end()) std::swap(found[max - 1], found.back());
@@ -100,7 +112,8 @@ std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts,
   }
   std::vector<std::vector<int>> sets;
   for (Candidate& set : found) {
-    std::stable_sort(set.leaves.begin(), set.leaves.end(), [&](int a, int b) { return at(counts, a).idle < at(counts, b).idle; });
+    std::stable_sort(set.leaves.begin(), set.leaves.end(),
+                     [&](int a, int b) { return at(counts, a).idle < at(counts, b).idle; });
     sets.push_back(std::move(set.leaves));
   }
   return sets;

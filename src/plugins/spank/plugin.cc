@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// spank_swell: the option --elastic of sbatch, salloc and srun; in slurmd, the node's topology is published. The parser is the server's own
-// (control/elastic_spec.h), so that a mistake is named before anything is submitted.
+// spank_swell: the option --elastic of sbatch, salloc and srun; in slurmd, the node's topology is
+// published. The parser is the server's own (control/elastic_spec.h), so that a mistake is named
+// before anything is submitted.
 #include <cstdlib>
 #include <exception>
 #include <optional>
@@ -27,7 +28,8 @@ std::optional<std::string>& given() {
 int read_option(int, const char* value, int) noexcept {
   try {
     // Slurm hands an option without a value on to a het job's later components as these words.
-    const std::string_view text = value == nullptr || std::string_view(value) == "(null)" ? "" : value;
+    const std::string_view text =
+        value == nullptr || std::string_view(value) == "(null)" ? "" : value;
     const auto spec = swell::control::ElasticSpec::parse(text);
     if (!spec) {
       slurm_error("%s", spec.error().message().c_str());
@@ -47,19 +49,23 @@ bool submits() {
   return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR;
 }
 
-/// Tells the job's own srun calls that the job is elastic; not inherited by jobs that are submitted within it.
+/// Tells the job's own srun calls that the job is elastic; not inherited by jobs that are submitted
+/// within it.
 constexpr const char* kElasticJob = "SWELL_JOB_IS_ELASTIC";
-/// Where Slurm hands the option on to what runs in a job; jobs that are submitted within it would take it over.
-constexpr const char* kInherited[] = {"SLURM_SPANK_SWELL_ELASTIC", "SLURM_SPANK__SLURM_SPANK_OPTION_swell_elastic",
+/// Where Slurm hands the option on to what runs in a job; jobs that are submitted within it would
+/// take it over.
+constexpr const char* kInherited[] = {"SLURM_SPANK_SWELL_ELASTIC",
+                                      "SLURM_SPANK__SLURM_SPANK_OPTION_swell_elastic",
                                       "_SLURM_SPANK_OPTION_swell_elastic"};
 /// Set by swellrun for the steps that it starts.
 constexpr const char* kAgent = "SWELL_AGENT";
 
-/// Once for each start of slurmd: tells Slurm what this node is made of. What goes wrong is logged, and slurmd
-/// goes on.
+/// Once for each start of slurmd: tells Slurm what this node is made of. What goes wrong is logged,
+/// and slurmd goes on.
 void publish_topology(int count, char** arguments) {
   swell::spank::Settings settings;
-  for (const std::string& problem : settings.read(count, arguments)) slurm_error("swell: plugstack.conf: %s", problem.c_str());
+  for (const std::string& problem : settings.read(count, arguments))
+    slurm_error("swell: plugstack.conf: %s", problem.c_str());
   if (!settings.publish) return;
   const std::string problem = swell::spank::start_publisher(settings, SWELL_BINDIR "/swell");
   if (!problem.empty()) slurm_error("swell: %s", problem.c_str());
@@ -115,13 +121,15 @@ EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) noexcept {
   }
 }
 
-/// srun has made its step. The first step of an elastic job that is not swellrun's own: one line for the user.
+/// srun has made its step. The first step of an elastic job that is not swellrun's own: one line
+/// for the user.
 EXPORT int slurm_spank_local_user_init(spank_t spank, int, char**) noexcept {
   uint32_t step = 0;
   if (std::getenv(kElasticJob) == nullptr || std::getenv(kAgent) != nullptr ||
       spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step != 0)
     return ESPANK_SUCCESS;
-  slurm_info("this job is elastic, but what srun starts stays on its own GPUs; swellrun in place of srun uses lent ones, too");
+  slurm_info(
+      "this job is elastic, but what srun starts stays on its own GPUs; swellrun in place of srun uses lent ones, too");
   return ESPANK_SUCCESS;
 }
 

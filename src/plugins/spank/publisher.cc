@@ -62,17 +62,25 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 std::vector<std::string> Settings::read(int count, char** arguments) {
   std::vector<std::string> problems;
   for (int i = 0; i < count; ++i) {
-    const std::string word = arguments[i], key = word.substr(0, word.find('=')), value = key.size() < word.size() ? word.substr(key.size() + 1) : "";
+    const std::string word = arguments[i], key = word.substr(0, word.find('=')),
+                      value = key.size() < word.size() ? word.substr(key.size() + 1) : "";
     int seconds = 0;
     const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), seconds);
-    const bool is_seconds = problem == std::errc{} && end == value.data() + value.size() && seconds >= 0 && seconds <= 86400;
+    const bool is_seconds = problem == std::errc{} && end == value.data() + value.size() &&
+                            seconds >= 0 && seconds <= 86400;
     if (key == "topology" && (value == "on" || value == "off")) publish = value == "on";
     else if (key == "topo_json" && value.starts_with('/')) topo_json = value;
     else if (key == "topo_retry" && is_seconds) retry_s = seconds;
-    else if (key == "topology") problems.push_back(fmt::format("\"{}\": topology is on or off", word));
-    else if (key == "topo_json") problems.push_back(fmt::format("\"{}\": topo_json is an absolute path; %n in it is the node's name", word));
-    else if (key == "topo_retry") problems.push_back(fmt::format("\"{}\": topo_retry is from 0 to 86400 seconds", word));
-    else problems.push_back(fmt::format("\"{}\" is not known; the arguments are topology, topo_json and topo_retry", word));
+    else if (key == "topology")
+      problems.push_back(fmt::format("\"{}\": topology is on or off", word));
+    else if (key == "topo_json")
+      problems.push_back(
+          fmt::format("\"{}\": topo_json is an absolute path; %n in it is the node's name", word));
+    else if (key == "topo_retry")
+      problems.push_back(fmt::format("\"{}\": topo_retry is from 0 to 86400 seconds", word));
+    else
+      problems.push_back(fmt::format(
+          "\"{}\" is not known; the arguments are topology, topo_json and topo_retry", word));
   }
   return problems;
 }
@@ -85,7 +93,9 @@ SlurmdOptions SlurmdOptions::parse(const std::vector<std::string>& arguments) {
     if (word.size() < 2 || word[0] != '-' || word[1] == '-') continue;
     for (std::size_t at = 1; at < word.size(); ++at) {
       if (std::strchr(with_value, word[at]) == nullptr) continue;
-      const std::string value = at + 1 < word.size() ? word.substr(at + 1) : i + 1 < arguments.size() ? arguments[++i] : "";
+      const std::string value = at + 1 < word.size()       ? word.substr(at + 1)
+                                : i + 1 < arguments.size() ? arguments[++i]
+                                                           : "";
       if (word[at] == 'N') options.node = value;
       if (word[at] == 'f') options.conf = value;
       break;
@@ -95,24 +105,34 @@ SlurmdOptions SlurmdOptions::parse(const std::vector<std::string>& arguments) {
 }
 
 std::string start_publisher(const Settings& settings, const std::string& program) {
-  if (access(program.c_str(), X_OK) != 0) return fmt::format("{}: {}; the node's topology is not published", program, std::strerror(errno));
+  if (access(program.c_str(), X_OK) != 0)
+    return fmt::format("{}: {}; the node's topology is not published", program,
+                       std::strerror(errno));
   const SlurmdOptions slurmd = SlurmdOptions::parse(own_command_line());
-  std::vector<std::string> arguments{program, "topo", "--publish", "--retry", std::to_string(settings.retry_s), "--watch", std::to_string(kWatch)};
+  std::vector<std::string> arguments{program,
+                                     "topo",
+                                     "--publish",
+                                     "--retry",
+                                     std::to_string(settings.retry_s),
+                                     "--watch",
+                                     std::to_string(kWatch)};
   if (!slurmd.node.empty()) arguments.insert(arguments.end(), {"--node", slurmd.node});
   if (!settings.topo_json.empty()) {
     std::string file = settings.topo_json;
     const std::string name = slurmd.node.empty() ? host_name() : slurmd.node;
-    for (std::size_t at = file.find("%n"); at != file.npos; at = file.find("%n", at + name.size())) file.replace(at, 2, name);
+    for (std::size_t at = file.find("%n"); at != file.npos; at = file.find("%n", at + name.size()))
+      file.replace(at, 2, name);
     arguments.insert(arguments.end(), {"--description", file});
   }
   std::vector<std::string> environment;
   for (char** each = environ; *each != nullptr; ++each)
-    if (slurmd.conf.empty() || std::strncmp(*each, "SLURM_CONF=", 11) != 0) environment.emplace_back(*each);
+    if (slurmd.conf.empty() || std::strncmp(*each, "SLURM_CONF=", 11) != 0)
+      environment.emplace_back(*each);
   if (!slurmd.conf.empty()) environment.push_back("SLURM_CONF=" + slurmd.conf);
   std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
 
-  // Slurmd's end of the pipe closes with slurmd. An earlier program, from before a reconfiguration, ends with
-  // its pipe.
+  // Slurmd's end of the pipe closes with slurmd. An earlier program, from before a reconfiguration,
+  // ends with its pipe.
   static int held = -1;
   if (held >= 0) close(held);
   held = -1;

@@ -8,23 +8,24 @@ namespace swell::spank {
 
 /// The plugin's arguments in plugstack.conf.
 struct Settings {
-  bool publish = true;          ///< topology=on|off
-  std::string topo_json;        ///< a file to publish in place of what is found; %n: the node's name
-  int retry_s = 600;            ///< topo_retry=SECONDS: how long slurmctld is waited for
+  bool publish = true;    ///< topology=on|off
+  std::string topo_json;  ///< a file to publish in place of what is found; %n: the node's name
+  int retry_s = 600;      ///< topo_retry=SECONDS: how long slurmctld is waited for
 
-  /// Sets what the arguments say; returns what is wrong with them, one sentence each. A wrong argument changes
-  /// nothing.
+  /// Sets what the arguments say; returns what is wrong with them, one sentence each. A wrong
+  /// argument changes nothing.
   std::vector<std::string> read(int count, char** arguments);
 };
 
 /// What slurmd's own command line tells: "slurmd -D -f CONF -N NAME".
 struct SlurmdOptions {
-  std::string node, conf;       ///< empty: not given
+  std::string node, conf;  ///< empty: not given
   static SlurmdOptions parse(const std::vector<std::string>& arguments);
 };
 
-/// Starts `program` topo --publish ..., detached from slurmd, and returns at once. It ends by itself: when it
-/// has published, when topo_retry is over, or when slurmd has ended. Returns what went wrong, or nothing.
+/// Starts `program` topo --publish ..., detached from slurmd, and returns at once. It ends by
+/// itself: when it has published, when topo_retry is over, or when slurmd has ended. Returns what
+/// went wrong, or nothing.
 std::string start_publisher(const Settings& settings, const std::string& program);
 
 }  // namespace swell::spank

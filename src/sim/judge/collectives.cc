@@ -9,8 +9,8 @@ namespace swell::sim::judge {
 
 namespace {
 
-// Fitted to vTrain's table of NCCL all-reduces on 2 to 8 A100: 35 us and 6 us a rank until bytes move,
-// then 66 % of a link between two GPUs, 77 % among more.
+// Fitted to vTrain's table of NCCL all-reduces on 2 to 8 A100: 35 us and 6 us a rank until bytes
+// move, then 66 % of a link between two GPUs, 77 % among more.
 constexpr double kStart_s = 35e-6;
 constexpr double kRankStart_s = 6e-6;
 constexpr double kPairShare = 0.66;
@@ -18,13 +18,15 @@ constexpr double kLinkShare = 0.77;
 // Fitted to Arena's table for A40 and A10: what NCCL gets of PCIe.
 constexpr double kPcieLink = 70e9;
 constexpr double kPcieShare = 0.44;
-// Between nodes: a step of a ring waits for a message (fitted to the slope of ElasticFlow's GPT-2 with the
-// ranks), and payload is 80 % of a card's rate.
+// Between nodes: a step of a ring waits for a message (fitted to the slope of ElasticFlow's GPT-2
+// with the ranks), and payload is 80 % of a card's rate.
 constexpr double kStep_s = 9e-6;
 constexpr double kNetworkShare = 0.8;
 constexpr double kSendStart_s = 20e-6;
 
-double link_share(int ranks, double link) { return link <= kPcieLink ? kPcieShare : ranks == 2 ? kPairShare : kLinkShare; }
+double link_share(int ranks, double link) {
+  return link <= kPcieLink ? kPcieShare : ranks == 2 ? kPairShare : kLinkShare;
+}
 
 }  // namespace
 
@@ -34,11 +36,13 @@ double node_allreduce_s(int ranks, double bytes, double link) {
   return kStart_s + kRankStart_s * ranks + moved / (link * link_share(ranks, link));
 }
 
-double group_allreduce_s(const plan::GroupLayout& group, int tp, double bytes, const cluster::Cluster& cluster) {
+double group_allreduce_s(const plan::GroupLayout& group, int tp, double bytes,
+                         const cluster::Cluster& cluster) {
   return node_allreduce_s(tp, bytes, cluster.type(group.type).link_bytes_per_s);
 }
 
-double stage_allreduce_s(const plan::StageLayout& stage, double bytes, const cluster::Cluster& cluster, const Software& software) {
+double stage_allreduce_s(const plan::StageLayout& stage, double bytes,
+                         const cluster::Cluster& cluster, const Software& software) {
   const int ranks = stage.dp();
   if (ranks <= 1) return 0;
   const auto on_node = [&](int node) {
@@ -63,7 +67,9 @@ double stage_allreduce_s(const plan::StageLayout& stage, double bytes, const clu
     several_nodes = true;
     if (from.node == before_from && to.node == before_to) continue;
     before_from = from.node, before_to = to.node;
-    slowest = std::max(slowest, 1 / (kNetworkShare * cluster.network_bandwidth(from.node, on_node(from.node), to.node, on_node(to.node))));
+    slowest = std::max(slowest,
+                       1 / (kNetworkShare * cluster.network_bandwidth(from.node, on_node(from.node),
+                                                                      to.node, on_node(to.node))));
   }
   const double pieces = std::max(1.0, std::ceil(bytes / stage.tp / software.bucket_bytes));
   if (!several_nodes) return pieces * node_allreduce_s(ranks, bytes / stage.tp / pieces, link);
@@ -71,12 +77,15 @@ double stage_allreduce_s(const plan::StageLayout& stage, double bytes, const clu
   return pieces * (kStart_s + 2 * (ranks - 1) * kStep_s) + moved * slowest;
 }
 
-double send_s(const plan::GroupLayout& from, const plan::GroupLayout& to, double bytes, const cluster::Cluster& cluster) {
+double send_s(const plan::GroupLayout& from, const plan::GroupLayout& to, double bytes,
+              const cluster::Cluster& cluster) {
   if (from.node == to.node) {
-    const double link = std::min(cluster.type(from.type).link_bytes_per_s, cluster.type(to.type).link_bytes_per_s);
+    const double link =
+        std::min(cluster.type(from.type).link_bytes_per_s, cluster.type(to.type).link_bytes_per_s);
     return kSendStart_s + bytes / (link * link_share(2, link));
   }
-  const double network = cluster.network_bandwidth(from.node, std::popcount(from.gpus), to.node, std::popcount(to.gpus));
+  const double network = cluster.network_bandwidth(from.node, std::popcount(from.gpus), to.node,
+                                                   std::popcount(to.gpus));
   return kSendStart_s + bytes / (kNetworkShare * network);
 }
 

@@ -25,16 +25,20 @@ struct Device {
   double slowness = 1;
 };
 
-/// Seconds of one product of an m x k and a k x n matrix. Products are computed in tiles of 128 x 128, one a
-/// multiprocessor at a time: the last wave of tiles leaves some of them idle, and small products all but a few.
-double product_s(double m, double n, double k, const Device& device, const Software& software, double share);
+/// Seconds of one product of an m x k and a k x n matrix. Products are computed in tiles of 128 x
+/// 128, one a multiprocessor at a time: the last wave of tiles leaves some of them idle, and small
+/// products all but a few.
+double product_s(double m, double n, double k, const Device& device, const Software& software,
+                 double share);
 
 /// One transformer layer over `samples`; `allreduce_s`: one TP all-reduce of its activations.
-Passes layer_passes(const models::Model& model, const Software& software, const Device& device, int samples, double allreduce_s);
+Passes layer_passes(const models::Model& model, const Software& software, const Device& device,
+                    int samples, double allreduce_s);
 /// Embedding lookup on the first stage: launches alone.
 Passes embedding_passes(const Software& software);
 /// Output projection and loss on the last stage.
-Passes head_passes(const models::Model& model, const Software& software, const Device& device, int samples);
+Passes head_passes(const models::Model& model, const Software& software, const Device& device,
+                   int samples);
 /// Updating `parameters` on one GPU.
 double update_s(double parameters, const Software& software, const cluster::GpuType& gpu);
 

@@ -16,8 +16,10 @@ struct FsdpRun {
   double node_network_bytes_per_s = 200e9;
 };
 
-/// Seconds of one iteration: each layer's parameters are gathered before its forward and again before its backward
-/// pass, its gradients scattered after that; what one layer communicates runs beside the computation of the next.
-double fsdp_iteration_s(const FsdpRun& run, const Software& software, const cluster::GpuType& gpu, double slowness);
+/// Seconds of one iteration: each layer's parameters are gathered before its forward and again
+/// before its backward pass, its gradients scattered after that; what one layer communicates runs
+/// beside the computation of the next.
+double fsdp_iteration_s(const FsdpRun& run, const Software& software, const cluster::GpuType& gpu,
+                        double slowness);
 
 }  // namespace swell::sim::judge

@@ -38,16 +38,30 @@ struct Range {
 
 class Executor {
  public:
-  Executor(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware, bool record)
-      : layout_(layout), cluster_(cluster), hardware_(hardware), record_(record), leaving_(cluster.nodes().size(), 0), arriving_(leaving_) {
+  Executor(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware,
+           bool record)
+      : layout_(layout),
+        cluster_(cluster),
+        hardware_(hardware),
+        record_(record),
+        leaving_(cluster.nodes().size(), 0),
+        arriving_(leaving_) {
     for (int i = 0; i < layout.pp(); ++i) {
       const plan::StageLayout& stage = stage_at(i);
       int next = 0;
       first_worker_.push_back(static_cast<int>(workers_.size()));
       for (std::size_t j = 0; j < stage.groups.size(); ++j) {
         const plan::GroupLayout& group = stage.groups[j];
-        Worker worker{i, static_cast<int>(j), one_forward_one_backward(i, layout.pp(), layout.micro_batches),
-                      {next, next + group.local_batch}, 0, 0, 0, {}, {}, false};
+        Worker worker{i,
+                      static_cast<int>(j),
+                      one_forward_one_backward(i, layout.pp(), layout.micro_batches),
+                      {next, next + group.local_batch},
+                      0,
+                      0,
+                      0,
+                      {},
+                      {},
+                      false};
         next += group.local_batch;
         const Passes passes = passes_of(i, group);
         worker.forward_s = passes.forward_s;
@@ -85,7 +99,8 @@ class Executor {
     Range samples;
     double forward_s, backward_s;
     std::size_t done;
-    std::vector<int> inputs;     ///< samples of each micro-batch that have come from the stage in front
+    /// Samples of each micro-batch that have come from the stage in front.
+    std::vector<int> inputs;
     std::vector<int> gradients;  ///< and from the stage behind
     bool busy;
     double busy_s = 0, last_begin_s = 0, last_end_s = 0;
@@ -97,10 +112,14 @@ class Executor {
     std::size_t worker;
     bool backward;
     int micro_batch, samples;
-    bool operator<(const Event& other) const { return at_s != other.at_s ? at_s > other.at_s : number > other.number; }
+    bool operator<(const Event& other) const {
+      return at_s != other.at_s ? at_s > other.at_s : number > other.number;
+    }
   };
 
-  const plan::StageLayout& stage_at(int i) const { return layout_.stages[static_cast<std::size_t>(i)]; }
+  const plan::StageLayout& stage_at(int i) const {
+    return layout_.stages[static_cast<std::size_t>(i)];
+  }
   const plan::GroupLayout& group_of(const Worker& worker) const {
     return stage_at(worker.stage).groups[static_cast<std::size_t>(worker.group)];
   }
@@ -113,31 +132,38 @@ class Executor {
     if (kind == known_kind_) return known_passes_;
     const models::Model& model = hardware_.model;
     const Device device{cluster_.type(group.type), stage.tp, slowness};
-    const double reduce = group_allreduce_s(group, stage.tp, activation_bytes() * group.local_batch, cluster_);
+    const double reduce =
+        group_allreduce_s(group, stage.tp, activation_bytes() * group.local_batch, cluster_);
     const Passes layer = layer_passes(model, hardware_.software, device, group.local_batch, reduce);
     Passes all{layer.forward_s * stage.layers, layer.backward_s * stage.layers};
     if (i == 0) all += embedding_passes(hardware_.software);
-    if (i == layout_.pp() - 1) all += head_passes(model, hardware_.software, device, group.local_batch);
+    if (i == layout_.pp() - 1)
+      all += head_passes(model, hardware_.software, device, group.local_batch);
     known_kind_ = kind;
     return known_passes_ = all;
   }
 
-  double activation_bytes() const { return 2.0 * hardware_.model.sequence * hardware_.model.hidden; }
+  double activation_bytes() const {
+    return 2.0 * hardware_.model.sequence * hardware_.model.hidden;
+  }
 
   double parameters_of(int i) const {
     const models::Model& model = hardware_.model;
     const bool first = i == 0, last = i == layout_.pp() - 1;
     const int embeddings = (first ? 1 : 0) + (last && !(first && model.tied_embedding) ? 1 : 0);
-    return stage_at(i).layers * parameters_of_layer(model) + embeddings * parameters_of_embedding(model);
+    return stage_at(i).layers * parameters_of_layer(model) +
+           embeddings * parameters_of_embedding(model);
   }
 
-  /// When `bytes` that alone would have arrived at `alone_s` have, after what else uses both nodes' networks.
+  /// When `bytes` that alone would have arrived at `alone_s` have, after what else uses both nodes'
+  /// networks.
   double shared_network(int a, int b, double bytes, double now, double alone_s) {
     if (a == b) return alone_s;
     return std::max({alone_s, queued(leaving_, a, bytes, now), queued(arriving_, b, bytes, now)});
   }
 
-  /// Puts `bytes` behind what one direction of a node's network has still to carry; returns when they are through.
+  /// Puts `bytes` behind what one direction of a node's network has still to carry; returns when
+  /// they are through.
   double queued(std::vector<double>& free_s, int node, double bytes, double now) {
     double& free = free_s[static_cast<std::size_t>(node)];
     return free = std::max(free, now) + bytes / cluster_.node(node).network_bytes_per_s;
@@ -149,15 +175,17 @@ class Executor {
     const Step step = worker.order[worker.done];
     const std::size_t m = static_cast<std::size_t>(step.micro_batch);
     const int needed = worker.samples.last - worker.samples.first;
-    const bool waits = step.backward ? worker.stage + 1 < layout_.pp() && worker.gradients[m] < needed
-                                     : worker.stage > 0 && worker.inputs[m] < needed;
+    const bool waits = step.backward
+                           ? worker.stage + 1 < layout_.pp() && worker.gradients[m] < needed
+                           : worker.stage > 0 && worker.inputs[m] < needed;
     if (waits) return;
     const double takes = step.backward ? worker.backward_s : worker.forward_s;
     worker.busy = true;
     worker.busy_s += takes;
     worker.last_begin_s = now;
     worker.last_end_s = now + takes;
-    note(step.backward ? Operation::Kind::backward : Operation::Kind::forward, worker, step.micro_batch, now, now + takes);
+    note(step.backward ? Operation::Kind::backward : Operation::Kind::forward, worker,
+         step.micro_batch, now, now + takes);
     events_.push({now + takes, ++events_made_, false, w, step.backward, step.micro_batch, 0});
   }
 
@@ -177,18 +205,22 @@ class Executor {
     for (int j = 0; j < stage_at(other).dp(); ++j) {
       const Worker& to = workers_[static_cast<std::size_t>(first + j)];
       if (!worker.samples.meets(to.samples)) continue;
-      const int samples = std::min(worker.samples.last, to.samples.last) - std::max(worker.samples.first, to.samples.first);
+      const int samples = std::min(worker.samples.last, to.samples.last) -
+                          std::max(worker.samples.first, to.samples.first);
       const plan::GroupLayout &a = group_of(worker), &b = group_of(to);
       const double bytes = samples * activation_bytes();
-      const double arrived = shared_network(a.node, b.node, bytes, event.at_s, event.at_s + send_s(a, b, bytes, cluster_));
+      const double arrived = shared_network(a.node, b.node, bytes, event.at_s,
+                                            event.at_s + send_s(a, b, bytes, cluster_));
       note(Operation::Kind::send, worker, event.micro_batch, event.at_s, arrived);
-      events_.push({arrived, ++events_made_, true, static_cast<std::size_t>(first + j), event.backward, event.micro_batch, samples});
+      events_.push({arrived, ++events_made_, true, static_cast<std::size_t>(first + j),
+                    event.backward, event.micro_batch, samples});
     }
   }
 
   void arrive(const Event& event) {
     Worker& worker = workers_[event.worker];
-    (event.backward ? worker.gradients : worker.inputs)[static_cast<std::size_t>(event.micro_batch)] += event.samples;
+    (event.backward ? worker.gradients
+                    : worker.inputs)[static_cast<std::size_t>(event.micro_batch)] += event.samples;
     start_if_ready(event.worker, event.at_s);
   }
 
@@ -197,7 +229,8 @@ class Executor {
   void finish_stages() {
     for (int i = 0; i < layout_.pp(); ++i) {
       const plan::StageLayout& stage = stage_at(i);
-      const std::size_t first = static_cast<std::size_t>(first_worker_[static_cast<std::size_t>(i)]);
+      const std::size_t first =
+          static_cast<std::size_t>(first_worker_[static_cast<std::size_t>(i)]);
       double begin = 0, end = 0;
       for (int j = 0; j < stage.dp(); ++j) {
         const Worker& worker = workers_[first + static_cast<std::size_t>(j)];
@@ -216,11 +249,13 @@ class Executor {
           const double ready = begin + (end - begin) * layer / stage.layers;
           wire = std::max(wire, ready) + early;
         }
-        reduced = ring_done(stage, bytes, end, std::max(wire, end) + (1 - software.overlapped_share) * all);
+        reduced = ring_done(stage, bytes, end,
+                            std::max(wire, end) + (1 - software.overlapped_share) * all);
       }
       for (int j = 0; j < stage.dp(); ++j) {
         const Worker& worker = workers_[first + static_cast<std::size_t>(j)];
-        const double updated = reduced + update_s(parameters_of(i) / stage.tp, software, cluster_.type(group_of(worker).type));
+        const double updated = reduced + update_s(parameters_of(i) / stage.tp, software,
+                                                  cluster_.type(group_of(worker).type));
         if (stage.dp() > 1) note(Operation::Kind::gradients, worker, 0, begin, reduced);
         note(Operation::Kind::optimizer, worker, 0, reduced, updated);
         end_s_ = std::max(end_s_, updated);
@@ -228,7 +263,8 @@ class Executor {
     }
   }
 
-  /// A ring through nodes that other stages' rings cross at the same time waits for its share of their network.
+  /// A ring through nodes that other stages' rings cross at the same time waits for its share of
+  /// their network.
   double ring_done(const plan::StageLayout& stage, double bytes, double begin, double alone_s) {
     const double moved = 2.0 * (stage.dp() - 1) / stage.dp() * bytes;
     double done = alone_s;
@@ -255,7 +291,8 @@ class Executor {
     friend bool operator==(const Kind&, const Kind&) = default;
   };
   bool record_;
-  std::vector<double> leaving_, arriving_;  ///< by node: when what is on its network will be through
+  std::vector<double> leaving_,
+      arriving_;  ///< by node: when what is on its network will be through
   Kind known_kind_;
   Passes known_passes_;
   std::vector<Worker> workers_;
@@ -268,7 +305,8 @@ class Executor {
 
 }  // namespace
 
-Iteration execute(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware, bool record) {
+Iteration execute(const plan::Layout& layout, const cluster::Cluster& cluster,
+                  const Hardware& hardware, bool record) {
   return Executor(layout, cluster, hardware, record).run();
 }
 

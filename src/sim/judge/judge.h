@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/cluster/cluster.h"
-#include "sim/judge/hardware.h"
 #include "core/plan/layout.h"
+#include "sim/judge/hardware.h"
 
 namespace swell::sim::judge {
 
@@ -27,12 +27,14 @@ struct Iteration {
 };
 
 /// Executes one training iteration event by event: each group's forward and backward pass of each
-/// micro-batch in 1F1B order; activations and gradients sent to each group of the next stage that needs some
-/// of the samples, where what uses one node's network at the same time divides it; gradient rings, which
-/// divide it too; the optimizer. How long a pass, an all-reduce or a message takes is in compute.h and
-/// collectives.h: curves fitted to measurements. Shares nothing with the performance model but the
-/// cluster's description: there is no warm-up or steady phase, no overlap exponent, no logarithm of a
-/// bandwidth, and its own count of parameters, operations and bytes. `record`: keep the operations.
-Iteration execute(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware, bool record = false);
+/// micro-batch in 1F1B order; activations and gradients sent to each group of the next stage that
+/// needs some of the samples, where what uses one node's network at the same time divides it;
+/// gradient rings, which divide it too; the optimizer. How long a pass, an all-reduce or a message
+/// takes is in compute.h and collectives.h: curves fitted to measurements. Shares nothing with the
+/// performance model but the cluster's description: there is no warm-up or steady phase, no overlap
+/// exponent, no logarithm of a bandwidth, and its own count of parameters, operations and bytes.
+/// `record`: keep the operations.
+Iteration execute(const plan::Layout& layout, const cluster::Cluster& cluster,
+                  const Hardware& hardware, bool record = false);
 
 }  // namespace swell::sim::judge

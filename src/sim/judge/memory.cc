@@ -14,7 +14,8 @@ constexpr double kPage = 2.0 * 1024 * 1024;
 constexpr double kHoles = 1.04;           // PyTorch's caching allocator: 3 to 6 % of what is live
 constexpr double kContext = 0.6e9;        // CUDA's
 constexpr double kCommunicator = 0.15e9;  // NCCL's buffers for one group of GPUs
-// Bytes for each element of the hidden state that one layer keeps for its backward pass (Korthikanti et al.):
+// Bytes for each element of the hidden state that one layer keeps for its backward pass
+// (Korthikanti et al.):
 constexpr double kWhole = 10;  // norms' inputs, dropout masks: on every GPU of a TP group
 constexpr double kSplit = 24;  // inside attention and a four times wider MLP
 constexpr double kScore = 5;   // for each attention score, where attention is not fused
@@ -23,13 +24,17 @@ constexpr double kLogit = kHalf + 4 + 4;
 
 }  // namespace
 
-double Memory::reserved() const noexcept { return std::ceil(allocated() * kHoles / kPage) * kPage + context; }
+double Memory::reserved() const noexcept {
+  return std::ceil(allocated() * kHoles / kPage) * kPage + context;
+}
 
-Memory peak(const plan::Layout& layout, int index, const plan::GroupLayout& group, const models::Model& m, const Software& software) {
+Memory peak(const plan::Layout& layout, int index, const plan::GroupLayout& group,
+            const models::Model& m, const Software& software) {
   const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(index)];
   const int pp = layout.pp();
   const bool first = index == 0, last = index == pp - 1;
-  const double tp = stage.tp, dp = stage.dp(), samples = group.local_batch, s = m.sequence, h = m.hidden;
+  const double tp = stage.tp, dp = stage.dp(), samples = group.local_batch, s = m.sequence,
+               h = m.hidden;
   double parameters = stage.layers * parameters_of_layer(m);
   if (first) parameters += parameters_of_embedding(m);
   if (last && !(first && m.tied_embedding)) parameters += parameters_of_embedding(m);
@@ -41,21 +46,29 @@ Memory peak(const plan::Layout& layout, int index, const plan::GroupLayout& grou
   memory.gradients = parameters * kHalf;
   const double under_way = std::min(pp - index, layout.micro_batches);
   double layer = s * h * (kWhole + kSplit * m.ffn / (4 * h) / tp);
-  if (m.moe.experts > 0) layer = s * h * (kWhole + (8 + 16.0 * (m.moe.active + m.moe.shared) * m.moe.expert_ffn / (4 * h)) / tp);
+  if (m.moe.experts > 0)
+    layer = s * h *
+            (kWhole + (8 + 16.0 * (m.moe.active + m.moe.shared) * m.moe.expert_ffn / (4 * h)) / tp);
   if (software.score_bytes > 0) layer += kScore * m.heads * s * s / tp;
   const double kept = software.repeated_forward > 0 ? kHalf * s * h : layer;
   memory.activations = samples * stage.layers * under_way * kept;
-  if (software.repeated_forward > 0) memory.activations += samples * layer;  // of the layer that is computed again
+  if (software.repeated_forward > 0)
+    memory.activations += samples * layer;  // of the layer that is computed again
   if (last) memory.logits = samples * s * m.vocab / tp * kLogit;
-  if (dp > 1) memory.buffers = 2 * std::min(software.bucket_bytes, parameters * software.gradient_bytes);
-  memory.context = kContext + kCommunicator * ((tp > 1 ? 1 : 0) + (dp > 1 ? 1 : 0) + (pp > 1 ? 1 : 0));
+  if (dp > 1)
+    memory.buffers = 2 * std::min(software.bucket_bytes, parameters * software.gradient_bytes);
+  memory.context =
+      kContext + kCommunicator * ((tp > 1 ? 1 : 0) + (dp > 1 ? 1 : 0) + (pp > 1 ? 1 : 0));
   return memory;
 }
 
-bool fits(const plan::Layout& layout, const cluster::Cluster& cluster, const models::Model& model, const Software& software) {
+bool fits(const plan::Layout& layout, const cluster::Cluster& cluster, const models::Model& model,
+          const Software& software) {
   for (int i = 0; i < layout.pp(); ++i)
     for (const plan::GroupLayout& group : layout.stages[static_cast<std::size_t>(i)].groups)
-      if (peak(layout, i, group, model, software).reserved() > cluster.type(group.type).memory_bytes) return false;
+      if (peak(layout, i, group, model, software).reserved() >
+          cluster.type(group.type).memory_bytes)
+        return false;
   return true;
 }
 

@@ -10,7 +10,7 @@ namespace swell::sim::judge {
 
 /// What one GPU of a group comes to hold, counted tensor by tensor, in bytes.
 struct Memory {
-  double state = 0;        ///< parameters and optimizer
+  double state = 0;  ///< parameters and optimizer
   double gradients = 0;
   double activations = 0;  ///< of all micro-batches under way, and the working set of one layer
   double logits = 0;       ///< in half and full precision, and their gradient
@@ -23,9 +23,11 @@ struct Memory {
 };
 
 /// At the peak of an iteration, of a GPU of group `group` in stage `stage`.
-Memory peak(const plan::Layout& layout, int stage, const plan::GroupLayout& group, const models::Model& model, const Software& software);
+Memory peak(const plan::Layout& layout, int stage, const plan::GroupLayout& group,
+            const models::Model& model, const Software& software);
 
 /// Whether every GPU's memory is enough. A real program that needs more ends with an error.
-bool fits(const plan::Layout& layout, const cluster::Cluster& cluster, const models::Model& model, const Software& software);
+bool fits(const plan::Layout& layout, const cluster::Cluster& cluster, const models::Model& model,
+          const Software& software);
 
 }  // namespace swell::sim::judge

@@ -12,10 +12,12 @@ namespace swell::sim::judge {
 
 namespace {
 
-constexpr double kWholeActivations = 5;  // as the profiler's user states it: 10 bytes an element, over 2
+constexpr double kWholeActivations =
+    5;  // as the profiler's user states it: 10 bytes an element, over 2
 
 /// Bytes of one group: of its layers, and of everything else it holds.
-void count_bytes(perf::GroupObservation& seen, const plan::Layout& layout, const plan::GroupLayout& group, const Hardware& hardware) {
+void count_bytes(perf::GroupObservation& seen, const plan::Layout& layout,
+                 const plan::GroupLayout& group, const Hardware& hardware) {
   const models::Model& model = hardware.model;
   const Software& software = hardware.software;
   const plan::StageLayout& stage = layout.stages[static_cast<std::size_t>(seen.stage)];
@@ -33,17 +35,19 @@ void count_bytes(perf::GroupObservation& seen, const plan::Layout& layout, const
 
 }  // namespace
 
-Hardware make_hardware(const models::Model& model, const cluster::Cluster& cluster, const Software& software,
-                       const std::function<double(double)>& factor) {
+Hardware make_hardware(const models::Model& model, const cluster::Cluster& cluster,
+                       const Software& software, const std::function<double(double)>& factor) {
   Hardware hardware{model, software, {}, {}};
   const double usual = factor(0.15);
-  for (std::size_t type = 0; type < cluster.types().size(); ++type) hardware.slowness.push_back(usual * factor(0.05));
+  for (std::size_t type = 0; type < cluster.types().size(); ++type)
+    hardware.slowness.push_back(usual * factor(0.05));
   hardware.software.overlapped_share *= factor(0.2);
   hardware.software.layer_launch_s *= factor(0.2);
   return hardware;
 }
 
-perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware) {
+perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& cluster,
+                         const Hardware& hardware) {
   const models::Model& model = hardware.model;
   perf::Profile profile;
   profile.plan = plan::name_all(layout, cluster);
@@ -59,7 +63,8 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
       perf::GroupObservation seen;
       seen.stage = i;
       seen.group = j;
-      const double reduce = group_allreduce_s(group, stage.tp, profile.activ_bytes * group.local_batch, cluster);
+      const double reduce =
+          group_allreduce_s(group, stage.tp, profile.activ_bytes * group.local_batch, cluster);
       seen.fwd_commu_s = 2 * stage.layers * reduce;
       double last_backward = 0, reduced = 0;
       for (const Operation& done : iteration.operations) {
@@ -74,17 +79,22 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
         if (done.kind == Kind::gradients && own) reduced = done.end_s;
       }
       if (i == layout.pp() - 1) {
-        const Device device{cluster.type(group.type), stage.tp, hardware.of_type(group.type) * hardware.of_node(group.node)};
+        const Device device{cluster.type(group.type), stage.tp,
+                            hardware.of_type(group.type) * hardware.of_node(group.node)};
         const Passes head = head_passes(model, hardware.software, device, group.local_batch);
         seen.head_fwd_s = head.forward_s;
         seen.head_bwd_s = head.backward_s;
       }
       seen.commu_extra_s = stage.dp() > 1 ? std::max(0.0, reduced - last_backward) : 0;
-      seen.fwd_commu_s = std::min(seen.fwd_commu_s, 0.9 * std::min(seen.fwd_s - seen.head_fwd_s, seen.bwd_s - seen.head_bwd_s));  // what of it launches do not hide
+      seen.fwd_commu_s = std::min(
+          seen.fwd_commu_s,
+          0.9 * std::min(seen.fwd_s - seen.head_fwd_s,
+                         seen.bwd_s - seen.head_bwd_s));  // what of it launches do not hide
       count_bytes(seen, layout, group, hardware);
       profile.groups.push_back(seen);
       if (i == layout.pp() - 1 && group.local_batch > 0)
-        profile.last_activ_p_bytes = peak(layout, i, group, model, hardware.software).logits * stage.tp / group.local_batch;
+        profile.last_activ_p_bytes =
+            peak(layout, i, group, model, hardware.software).logits * stage.tp / group.local_batch;
     }
   }
   return profile;

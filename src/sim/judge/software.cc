@@ -26,7 +26,8 @@ Software Software::megatron_deepspeed() {
 Software Software::fsdp() {
   Software made = fused();
   made.name = "fsdp";
-  made.repeated_forward = 0.5;  // where checkpointing is on: MFU falls by 10 to 17 %, not by a quarter
+  made.repeated_forward =
+      0.5;  // where checkpointing is on: MFU falls by 10 to 17 %, not by a quarter
   return made;
 }
 

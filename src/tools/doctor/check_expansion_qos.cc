@@ -19,7 +19,8 @@ bool contains(const std::vector<std::string>& list, const std::string& word) {
 
 /// What a companion's job must not hit: limits of the QOS, by sacctmgr's names.
 bool is_zero(const std::string& value) {
-  const std::string last = value.substr(value.rfind('=') == std::string::npos ? 0 : value.rfind('=') + 1);
+  const std::string last =
+      value.substr(value.rfind('=') == std::string::npos ? 0 : value.rfind('=') + 1);
   return last == "0" || last == "00:00:00";
 }
 
@@ -32,13 +33,17 @@ class QosChecks {
     add(preempt_type());
     add(preempt_mode());
     if (!site_.munge) {
-      add(warning("expansion-qos", "QOS and associations are not checked, since slurmdbd cannot be asked without munge",
-                  {"swell doctor   # again, once munge answers"}));
+      add(warning(
+          "expansion-qos",
+          "QOS and associations are not checked, since slurmdbd cannot be asked without munge",
+          {"swell doctor   # again, once munge answers"}));
       return;
     }
     if (!site_.accounting) {
-      add(fault("expansion-qos", fmt::format("the QOS cannot be looked up: {}", site_.accounting.error().message()),
-                {"sacctmgr -nP show qos format=Name", "systemctl start slurmdbd   # on the accounting host"}));
+      add(fault("expansion-qos",
+                fmt::format("the QOS cannot be looked up: {}", site_.accounting.error().message()),
+                {"sacctmgr -nP show qos format=Name",
+                 "systemctl start slurmdbd   # on the accounting host"}));
       return;
     }
     for (const Qos& qos : site_.accounting->qos)
@@ -63,30 +68,36 @@ class QosChecks {
     const std::string& type = site_.slurmctld->preempt_type;
     if (type == "preempt/qos") return good("PreemptType", type);
     return fault("PreemptType",
-                 fmt::format("it is {}: with ExpansionQOS, Slurm must preempt by QOS", type.empty() ? "preempt/none" : type),
-                 {"in slurm.conf: PreemptType=preempt/qos", "systemctl restart slurmctld   # running jobs go on"});
+                 fmt::format("it is {}: with ExpansionQOS, Slurm must preempt by QOS",
+                             type.empty() ? "preempt/none" : type),
+                 {"in slurm.conf: PreemptType=preempt/qos",
+                  "systemctl restart slurmctld   # running jobs go on"});
   }
 
   Finding preempt_mode() const {
     if (!site_.config.preempt_off) return good("PreemptMode", "preemption is on");
     return fault("PreemptMode", "it is OFF, so basic demand could not take lent GPUs back",
-                 {"in slurm.conf: PreemptMode=CANCEL", "systemctl restart slurmctld   # running jobs go on"});
+                 {"in slurm.conf: PreemptMode=CANCEL",
+                  "systemctl restart slurmctld   # running jobs go on"});
   }
 
   std::vector<std::string> create() const {
-    const std::string users = user_qos().empty() ? "normal" : fmt::format("{}", fmt::join(user_qos(), ","));
-    return {fmt::format("sacctmgr -i add qos {} set PreemptMode=cancel GraceTime=60 Priority=1", name_),
-            fmt::format("sacctmgr -i modify qos where name={} set Preempt+={}", users, name_),
-            fmt::format("sacctmgr -i modify cluster {} set QOS+={}", site_.config.cluster_name, name_)};
+    const std::string users =
+        user_qos().empty() ? "normal" : fmt::format("{}", fmt::join(user_qos(), ","));
+    return {
+        fmt::format("sacctmgr -i add qos {} set PreemptMode=cancel GraceTime=60 Priority=1", name_),
+        fmt::format("sacctmgr -i modify qos where name={} set Preempt+={}", users, name_),
+        fmt::format("sacctmgr -i modify cluster {} set QOS+={}", site_.config.cluster_name, name_)};
   }
 
-  /// A QOS that is there and must have been meant: the same but for case or a letter or two, or the only one that users'
-  /// QOS may preempt.
+  /// A QOS that is there and must have been meant: the same but for case or a letter or two, or the
+  /// only one that users' QOS may preempt.
   const Qos* meant() const {
     const Qos* preempted = nullptr;
     int how_many = 0;
     for (const Qos& each : site_.accounting->qos) {
-      if (strcasecmp(each.name.c_str(), name_.c_str()) == 0 || letters_apart(each.name, name_) <= 2) return &each;
+      if (strcasecmp(each.name.c_str(), name_.c_str()) == 0 || letters_apart(each.name, name_) <= 2)
+        return &each;
       for (const Qos& other : site_.accounting->qos)
         if (contains(other.preempt, each.name)) {
           preempted = &each;
@@ -102,7 +113,8 @@ class QosChecks {
     const Qos* other = meant();
     if (other == nullptr) return fault("expansion-qos", what, create());
     return fault("expansion-qos", fmt::format("{}; there is \"{}\"", what, other->name),
-                 {fmt::format("in {}: ExpansionQOS={}   # or, if that is another: {}", site_.swell_conf_path, other->name, create().front()),
+                 {fmt::format("in {}: ExpansionQOS={}   # or, if that is another: {}",
+                              site_.swell_conf_path, other->name, create().front()),
                   "systemctl restart slurmctld   # running jobs go on"});
   }
 
@@ -125,10 +137,11 @@ class QosChecks {
     const bool of_cluster = mode.empty() || mode == "cluster";
     if (mode == "cancel" || mode == "requeue" || (of_cluster && site_.config.preempt_cancels))
       return good("expansion-qos", fmt::format("\"{}\" exists and is ended when preempted", name_));
-    return fault("expansion-qos",
-                 fmt::format("PreemptMode of QOS \"{}\" is {}: a preempted companion would keep its GPUs", name_,
-                             of_cluster ? "the cluster's, which does not end jobs" : mode),
-                 {fmt::format("sacctmgr -i modify qos where name={} set PreemptMode=cancel", name_)});
+    return fault(
+        "expansion-qos",
+        fmt::format("PreemptMode of QOS \"{}\" is {}: a preempted companion would keep its GPUs",
+                    name_, of_cluster ? "the cluster's, which does not end jobs" : mode),
+        {fmt::format("sacctmgr -i modify qos where name={} set PreemptMode=cancel", name_)});
   }
 
   /// The QOS that users' jobs run under.
@@ -148,40 +161,59 @@ class QosChecks {
       (contains(qos.preempt, name_) ? can : cannot).push_back(qos.name);
     }
     if (cannot.empty() && !can.empty())
-      return good("preempts", fmt::format("every QOS of a user may preempt \"{}\": {}", name_, fmt::join(can, ", ")));
-    const std::vector<std::string> mend{
-        fmt::format("sacctmgr -i modify qos where name={} set Preempt+={}", fmt::join(cannot, ","), name_)};
+      return good("preempts", fmt::format("every QOS of a user may preempt \"{}\": {}", name_,
+                                          fmt::join(can, ", ")));
+    const std::vector<std::string> mend{fmt::format(
+        "sacctmgr -i modify qos where name={} set Preempt+={}", fmt::join(cannot, ","), name_)};
     if (can.empty())
-      return fault("preempts", fmt::format("no QOS of a user has \"{}\" in its Preempt list, so basic demand could not take "
-                                           "lent GPUs back by itself", name_), mend);
-    return warning("preempts", fmt::format("jobs of QOS {} cannot take lent GPUs back by themselves: \"{}\" is not in "
-                                           "their Preempt list", fmt::join(cannot, ", "), name_), mend);
+      return fault(
+          "preempts",
+          fmt::format(
+              "no QOS of a user has \"{}\" in its Preempt list, so basic demand could not take "
+              "lent GPUs back by itself",
+              name_),
+          mend);
+    return warning(
+        "preempts",
+        fmt::format("jobs of QOS {} cannot take lent GPUs back by themselves: \"{}\" is not in "
+                    "their Preempt list",
+                    fmt::join(cannot, ", "), name_),
+        mend);
   }
 
   Finding preempts_nothing() const {
-    if (expansion_->preempt.empty()) return good("preempts-nothing", fmt::format("\"{}\" preempts no other QOS", name_));
+    if (expansion_->preempt.empty())
+      return good("preempts-nothing", fmt::format("\"{}\" preempts no other QOS", name_));
     return fault("preempts-nothing",
-                 fmt::format("\"{}\" may preempt {}: lent GPUs would be taken from basic demand", name_,
-                             fmt::join(expansion_->preempt, ", ")),
+                 fmt::format("\"{}\" may preempt {}: lent GPUs would be taken from basic demand",
+                             name_, fmt::join(expansion_->preempt, ", ")),
                  {fmt::format("sacctmgr -i modify qos where name={} set Preempt=", name_)});
   }
 
   Finding grace() const {
     if (expansion_->grace_s > 0) return good("GraceTime", fmt::format("{} s", expansion_->grace_s));
-    return fault("GraceTime",
-                 fmt::format("that of QOS \"{}\" is 0: a preempted companion is killed at once, and the training falls "
-                             "back to its last checkpoint", name_),
-                 {fmt::format("sacctmgr -i modify qos where name={} set GraceTime=60", name_)});
+    return fault(
+        "GraceTime",
+        fmt::format(
+            "that of QOS \"{}\" is 0: a preempted companion is killed at once, and the training falls "
+            "back to its last checkpoint",
+            name_),
+        {fmt::format("sacctmgr -i modify qos where name={} set GraceTime=60", name_)});
   }
 
   Finding exempt_time() const {
     const std::int64_t own = expansion_->exempt_s, of_cluster = site_.config.preempt_exempt_s;
-    if (own == 0 && of_cluster == 0) return good("PreemptExemptTime", "0: companions can be preempted from the first second");
-    return warning("PreemptExemptTime",
-                   fmt::format("a companion cannot be preempted for its first {} s; the controller takes it back all the "
-                               "same", own > 0 ? own : of_cluster),
-                   {own > 0 ? fmt::format("sacctmgr -i modify qos where name={} set PreemptExemptTime=-1", name_)
-                            : std::string("in slurm.conf: PreemptExemptTime=00:00:00")});
+    if (own == 0 && of_cluster == 0)
+      return good("PreemptExemptTime", "0: companions can be preempted from the first second");
+    return warning(
+        "PreemptExemptTime",
+        fmt::format(
+            "a companion cannot be preempted for its first {} s; the controller takes it back all the "
+            "same",
+            own > 0 ? own : of_cluster),
+        {own > 0
+             ? fmt::format("sacctmgr -i modify qos where name={} set PreemptExemptTime=-1", name_)
+             : std::string("in slurm.conf: PreemptExemptTime=00:00:00")});
   }
 
   Finding associations() const {
@@ -193,17 +225,24 @@ class QosChecks {
       users.insert(each.user);
       accounts.insert(each.account);
     }
-    if (lacking.empty()) return good("associations", fmt::format("every user may use \"{}\"", name_));
+    if (lacking.empty())
+      return good("associations", fmt::format("every user may use \"{}\"", name_));
     constexpr std::size_t max = 20;
     const std::size_t left_out = lacking.size() > max ? lacking.size() - max : 0;
     if (left_out > 0) lacking.resize(max);
-    const std::string who = fmt::format("{}{}", fmt::join(lacking, ", "), left_out > 0 ? fmt::format(" and {} more", left_out) : "");
+    const std::string who = fmt::format("{}{}", fmt::join(lacking, ", "),
+                                        left_out > 0 ? fmt::format(" and {} more", left_out) : "");
     if (!site_.config.enforces_qos)
-      return good("associations", fmt::format("AccountingStorageEnforce has no qos, so \"{}\" is open to all; not listed for {}",
-                                              name_, who));
-    return fault("associations", fmt::format("these may not use QOS \"{}\", so their jobs never grow: {}", name_, who),
-                 {fmt::format("sacctmgr -i modify user where name={} account={} set QOS+={}", fmt::join(users, ","),
-                              fmt::join(accounts, ","), name_)});
+      return good(
+          "associations",
+          fmt::format(
+              "AccountingStorageEnforce has no qos, so \"{}\" is open to all; not listed for {}",
+              name_, who));
+    return fault(
+        "associations",
+        fmt::format("these may not use QOS \"{}\", so their jobs never grow: {}", name_, who),
+        {fmt::format("sacctmgr -i modify user where name={} account={} set QOS+={}",
+                     fmt::join(users, ","), fmt::join(accounts, ","), name_)});
   }
 
   Finding limits() const {
@@ -215,12 +254,22 @@ class QosChecks {
       clearing += fmt::format(" {}={}", limit, cleared(value));
       closed = closed || is_zero(value);
     }
-    const std::vector<std::string> mend{fmt::format("sacctmgr -i modify qos where name={} set{}", name_, clearing)};
+    const std::vector<std::string> mend{
+        fmt::format("sacctmgr -i modify qos where name={} set{}", name_, clearing)};
     if (!site_.config.enforces_limits)
-      return good("limits", fmt::format("{} on \"{}\", which AccountingStorageEnforce does not enforce", shown, name_));
-    if (closed) return fault("limits", fmt::format("{} on \"{}\" refuses every companion", shown, name_), mend);
-    return warning("limits", fmt::format("{} on \"{}\": companions beyond that are refused, and the grants come to nothing. "
-                                         "Leave it where it is meant as a cap on lending", shown, name_), mend);
+      return good("limits",
+                  fmt::format("{} on \"{}\", which AccountingStorageEnforce does not enforce",
+                              shown, name_));
+    if (closed)
+      return fault("limits", fmt::format("{} on \"{}\" refuses every companion", shown, name_),
+                   mend);
+    return warning(
+        "limits",
+        fmt::format(
+            "{} on \"{}\": companions beyond that are refused, and the grants come to nothing. "
+            "Leave it where it is meant as a cap on lending",
+            shown, name_),
+        mend);
   }
 
   /// How sacctmgr takes a limit away: -1, for each of a list of TRES.

@@ -43,94 +43,132 @@ std::string without(const std::string& plugin_dir, const std::string& folder) {
 }
 
 std::string rebuild(const std::string& version) {
-  return fmt::format("./configure && make && make install   # in Swell's source, against the headers of Slurm {}", version);
+  return fmt::format(
+      "./configure && make && make install   # in Swell's source, against the headers of Slurm {}",
+      version);
 }
 
 /// What is there but closed to who asks is no fault of the site.
-bool is_closed(const std::string& reason) { return reason.find(std::strerror(EACCES)) != std::string::npos; }
+bool is_closed(const std::string& reason) {
+  return reason.find(std::strerror(EACCES)) != std::string::npos;
+}
 
 Finding check_swell_conf(const Site& site) {
   const std::string check = "swell.conf";
   if (!site.swell_conf && is_closed(site.swell_conf.error().message()))
-    return fault(check, fmt::format("it is there and cannot be read: {}; swellrun and SlurmUser need it too", site.swell_conf.error().message()),
-                 {fmt::format("chmod a+r {}   # and a+x on the folders above it", site.swell_conf_path)});
+    return fault(
+        check,
+        fmt::format("it is there and cannot be read: {}; swellrun and SlurmUser need it too",
+                    site.swell_conf.error().message()),
+        {fmt::format("chmod a+r {}   # and a+x on the folders above it", site.swell_conf_path)});
   if (!site.swell_conf) {
     if (!site.on_controller())
-      return warning(check, fmt::format("{}; swellrun finds the controller by it, so jobs whose script runs on this host "
-                                        "never grow; what it says is checked on the controller host",
-                                        site.swell_conf.error().message()),
-                     {fmt::format("copy swell.conf of the controller host ({}) to {}",
-                                  site.slurmctld->hosts.empty() ? "?" : site.slurmctld->hosts.front(), site.swell_conf_path)});
-    return fault(check, fmt::format("elasticity is off: {}", site.swell_conf.error().message()),
-                 {fmt::format("$EDITOR {}   # swell.conf(5) describes every key", site.swell_conf_path), restart});
+      return warning(
+          check,
+          fmt::format(
+              "{}; swellrun finds the controller by it, so jobs whose script runs on this host "
+              "never grow; what it says is checked on the controller host",
+              site.swell_conf.error().message()),
+          {fmt::format("copy swell.conf of the controller host ({}) to {}",
+                       site.slurmctld->hosts.empty() ? "?" : site.slurmctld->hosts.front(),
+                       site.swell_conf_path)});
+    return fault(
+        check, fmt::format("elasticity is off: {}", site.swell_conf.error().message()),
+        {fmt::format("$EDITOR {}   # swell.conf(5) describes every key", site.swell_conf_path),
+         restart});
   }
   if (!site.swell_conf_for_all)
-    return fault(check, fmt::format("{} is not readable by all users, as swellrun and SlurmUser need it", site.swell_conf_path),
+    return fault(check,
+                 fmt::format("{} is not readable by all users, as swellrun and SlurmUser need it",
+                             site.swell_conf_path),
                  {fmt::format("chmod a+r {}", site.swell_conf_path), restart});
   if (!site.swell_conf->enabled)
     return warning(check, "elasticity is switched off by Elasticity=no",
                    {fmt::format("in {}: Elasticity=yes", site.swell_conf_path), restart});
   if (site.swell_conf->draining)
-    return warning(check, "Elasticity=drain: what was lent is taken back, and nothing more is lent", {"swell drain --undo"});
+    return warning(check, "Elasticity=drain: what was lent is taken back, and nothing more is lent",
+                   {"swell drain --undo"});
   const auto& config = *site.swell_conf;
   return good(check, config.expansion_qos.empty()
-                         ? fmt::format("{}: companions go to partition {}", site.swell_conf_path, config.expansion_partition)
-                         : fmt::format("{}: companions run under QOS {}", site.swell_conf_path, config.expansion_qos));
+                         ? fmt::format("{}: companions go to partition {}", site.swell_conf_path,
+                                       config.expansion_partition)
+                         : fmt::format("{}: companions run under QOS {}", site.swell_conf_path,
+                                       config.expansion_qos));
 }
 
 /// How Swell's scheduler is loaded under the name of Slurm's, which heterogeneous jobs need.
 std::vector<std::string> under_stock_name(const Site& site) {
   const std::string& found = site.shadow.path;
-  const std::string folder = found.empty() ? SWELL_PKGLIBDIR "/shadow" : found.substr(0, found.rfind('/'));
+  const std::string folder =
+      found.empty() ? SWELL_PKGLIBDIR "/shadow" : found.substr(0, found.rfind('/'));
   return {"in slurm.conf: SchedulerType=sched/backfill",
-          fmt::format("in slurm.conf: PluginDir={}:{}   # the folder must be on every host", folder, without(site.slurmctld->plugin_dir, folder)),
+          fmt::format("in slurm.conf: PluginDir={}:{}   # the folder must be on every host", folder,
+                      without(site.slurmctld->plugin_dir, folder)),
           restart};
 }
 
 Finding check_scheduler(const Site& site) {
   const std::string& type = site.slurmctld->scheduler_type;
-  if (site.under_stock_name) return good("SchedulerType", fmt::format("{}, which is Swell's plugin of that name", type));
+  if (site.under_stock_name)
+    return good("SchedulerType", fmt::format("{}, which is Swell's plugin of that name", type));
   if (type != "sched/swell")
-    return fault("SchedulerType",
-                 type == "sched/backfill" ? std::string("it is Slurm's own sched/backfill, so nothing is lent: Swell's plugin of that name "
-                                                        "does not stand first in PluginDir")
-                                          : fmt::format("it is {}, so nothing is lent", type),
-                 under_stock_name(site));
-  if (site.swell_conf && site.swell_conf->base_scheduler != "sched/backfill") return good("SchedulerType", type);
-  return warning("SchedulerType",
-                 "under the name sched/swell Slurm starts no heterogeneous jobs: it refuses those of all users of the site",
-                 under_stock_name(site));
+    return fault(
+        "SchedulerType",
+        type == "sched/backfill"
+            ? std::string(
+                  "it is Slurm's own sched/backfill, so nothing is lent: Swell's plugin of that name "
+                  "does not stand first in PluginDir")
+            : fmt::format("it is {}, so nothing is lent", type),
+        under_stock_name(site));
+  if (site.swell_conf && site.swell_conf->base_scheduler != "sched/backfill")
+    return good("SchedulerType", type);
+  return warning(
+      "SchedulerType",
+      "under the name sched/swell Slurm starts no heterogeneous jobs: it refuses those of all users of the site",
+      under_stock_name(site));
 }
 
 Finding check_job_submit(const Site& site) {
   const std::string& plugins = site.slurmctld->job_submit_plugins;
   if (lists(plugins, "swell")) return good("JobSubmitPlugins", plugins);
   const bool none = plugins.empty() || plugins == "(null)";
-  return fault("JobSubmitPlugins",
-               fmt::format("swell is not in it (it is {}), so --elastic is not recorded and companions are not admitted",
-                           none ? "empty" : plugins),
-               {fmt::format("in slurm.conf: JobSubmitPlugins={}", none ? "swell" : plugins + ",swell"), restart});
+  return fault(
+      "JobSubmitPlugins",
+      fmt::format(
+          "swell is not in it (it is {}), so --elastic is not recorded and companions are not admitted",
+          none ? "empty" : plugins),
+      {fmt::format("in slurm.conf: JobSubmitPlugins={}", none ? "swell" : plugins + ",swell"),
+       restart});
 }
 
 Finding check_plugin(const Site& site, const PluginFile& plugin) {
   const std::string& running = site.slurmctld->version;
   if (plugin.path.empty() && !plugin.unreadable.empty())
     return fault(plugin.name, fmt::format("it is there and cannot be read: {}", plugin.unreadable),
-                 {fmt::format("chmod a+r {}   # and a+x on the folders above it", plugin.unreadable.substr(0, plugin.unreadable.rfind(':')))});
+                 {fmt::format("chmod a+r {}   # and a+x on the folders above it",
+                              plugin.unreadable.substr(0, plugin.unreadable.rfind(':')))});
   if (plugin.path.empty()) {
-    const std::string what = fmt::format("it is in no folder of PluginDir ({})", site.slurmctld->plugin_dir);
-    if (!site.on_controller()) return warning(plugin.name, what + "; only the controller host needs it", {"swell doctor   # on the controller host"});
-    return fault(plugin.name, what,
-                 {fmt::format("in slurm.conf: PluginDir=FOLDER:{}   # FOLDER: where Swell's plugins were installed",
-                              site.slurmctld->plugin_dir), restart});
+    const std::string what =
+        fmt::format("it is in no folder of PluginDir ({})", site.slurmctld->plugin_dir);
+    if (!site.on_controller())
+      return warning(plugin.name, what + "; only the controller host needs it",
+                     {"swell doctor   # on the controller host"});
+    return fault(
+        plugin.name, what,
+        {fmt::format(
+             "in slurm.conf: PluginDir=FOLDER:{}   # FOLDER: where Swell's plugins were installed",
+             site.slurmctld->plugin_dir),
+         restart});
   }
   if (!plugin.version)
-    return fault(plugin.name, fmt::format("{}: {}", plugin.path, plugin.version.error().message()), {rebuild(running)});
+    return fault(plugin.name, fmt::format("{}: {}", plugin.path, plugin.version.error().message()),
+                 {rebuild(running)});
   if (*plugin.version != version_number(running))
-    return fault(plugin.name,
-                 fmt::format("{} was built for Slurm {}, but {} runs: slurmctld will not start with it", plugin.path,
-                             version_text(*plugin.version), running),
-                 {rebuild(running), restart});
+    return fault(
+        plugin.name,
+        fmt::format("{} was built for Slurm {}, but {} runs: slurmctld will not start with it",
+                    plugin.path, version_text(*plugin.version), running),
+        {rebuild(running), restart});
   return good(plugin.name, fmt::format("{}, built for Slurm {}", plugin.path, running));
 }
 
@@ -139,13 +177,24 @@ Finding check_select(const Site& site) {
   const std::string check = "select";
   const std::string& type = site.slurmctld->select_type;
   if (type != "select/cons_tres")
-    return good(check, fmt::format("SelectType is {}: Swell keeps jobs close together under select/cons_tres only", type));
+    return good(
+        check,
+        fmt::format("SelectType is {}: Swell keeps jobs close together under select/cons_tres only",
+                    type));
   if (site.select.path.empty())
-    return good(check, "cons_tres alone chooses nodes; \"man swell-admin\" says how Swell keeps those of a job close together");
+    return good(
+        check,
+        "cons_tres alone chooses nodes; \"man swell-admin\" says how Swell keeps those of a job close together");
   if (!site.select_comes_first) {
     const std::string folder = site.select.path.substr(0, site.select.path.rfind('/'));
-    return warning(check, fmt::format("{} has no effect: Slurm's own plugin of that name stands before it in PluginDir", site.select.path),
-                   {fmt::format("in slurm.conf: PluginDir={}:{}", folder, without(site.slurmctld->plugin_dir, folder)), restart});
+    return warning(
+        check,
+        fmt::format(
+            "{} has no effect: Slurm's own plugin of that name stands before it in PluginDir",
+            site.select.path),
+        {fmt::format("in slurm.conf: PluginDir={}:{}", folder,
+                     without(site.slurmctld->plugin_dir, folder)),
+         restart});
   }
   const Finding finding = check_plugin(site, site.select);
   if (finding.level != Level::ok) return finding;
@@ -155,33 +204,46 @@ Finding check_select(const Site& site) {
 Finding check_spank(const Site& site) {
   const std::string check = "spank_swell.so";
   if (!site.plugstack && is_closed(site.plugstack.error().message()))
-    return fault(check, fmt::format("{}: it is there and cannot be read, as sbatch of all users must", site.plugstack.error().message()),
+    return fault(check,
+                 fmt::format("{}: it is there and cannot be read, as sbatch of all users must",
+                             site.plugstack.error().message()),
                  {fmt::format("chmod a+r {}", site.plugstack_path)});
   if (!site.plugstack)
-    return fault(check, fmt::format("users have no --elastic: {}", site.plugstack.error().message()),
-                 {fmt::format("echo 'optional spank_swell.so' >> {}   # on every host", site.plugstack_path)});
+    return fault(check,
+                 fmt::format("users have no --elastic: {}", site.plugstack.error().message()),
+                 {fmt::format("echo 'optional spank_swell.so' >> {}   # on every host",
+                              site.plugstack_path)});
   if (!*site.plugstack)
-    return fault(check, fmt::format("{} does not name it, so users have no --elastic", site.plugstack_path),
-                 {fmt::format("echo 'optional spank_swell.so' >> {}   # on every host", site.plugstack_path)});
+    return fault(
+        check, fmt::format("{} does not name it, so users have no --elastic", site.plugstack_path),
+        {fmt::format("echo 'optional spank_swell.so' >> {}   # on every host",
+                     site.plugstack_path)});
   const PlugstackEntry& entry = **site.plugstack;
   const PluginFile& plugin = entry.plugin;
   const std::string& running = site.slurmctld->version;
   if (plugin.path.empty() || !plugin.version)
     return fault(check,
                  fmt::format("{} names {}, which {}{}", entry.where, plugin.name,
-                             plugin.unreadable.empty() ? "this host does not have" : "cannot be read: " + plugin.unreadable,
+                             plugin.unreadable.empty() ? "this host does not have"
+                                                       : "cannot be read: " + plugin.unreadable,
                              entry.required ? "; as it is required, no job can start here" : ""),
                  {fmt::format("make install   # in Swell's source, on {}", site.host)});
   if (*plugin.version >> 8 != version_number(running) >> 8)
     return fault(check,
-                 fmt::format("{} was built for Slurm {}, but {} runs: sbatch and srun skip it", plugin.path,
-                             version_text(*plugin.version), running),
+                 fmt::format("{} was built for Slurm {}, but {} runs: sbatch and srun skip it",
+                             plugin.path, version_text(*plugin.version), running),
                  {rebuild(running)});
   if (entry.required)
-    return warning(check, fmt::format("it is required in {}: a host without the file then refuses every submission and every step of all users",
-                                      entry.where),
-                   {fmt::format("sed -i 's/^ *required\\(.*spank_swell.so\\)/optional\\1/' {}   # on every host", entry.where)});
-  return good(check, fmt::format("{}, {} in {}", plugin.path, entry.required ? "required" : "optional", entry.where));
+    return warning(
+        check,
+        fmt::format(
+            "it is required in {}: a host without the file then refuses every submission and every step of all users",
+            entry.where),
+        {fmt::format(
+            "sed -i 's/^ *required\\(.*spank_swell.so\\)/optional\\1/' {}   # on every host",
+            entry.where)});
+  return good(check, fmt::format("{}, {} in {}", plugin.path,
+                                 entry.required ? "required" : "optional", entry.where));
 }
 
 }  // namespace
@@ -190,7 +252,8 @@ void check_installation(const Site& site, Findings& findings) {
   findings.push_back(check_swell_conf(site));
   findings.push_back(check_scheduler(site));
   findings.push_back(check_job_submit(site));
-  for (const PluginFile& plugin : site.slurmctld_plugins) findings.push_back(check_plugin(site, plugin));
+  for (const PluginFile& plugin : site.slurmctld_plugins)
+    findings.push_back(check_plugin(site, plugin));
   findings.push_back(check_select(site));
   findings.push_back(check_spank(site));
 }

@@ -16,7 +16,8 @@ namespace {
 using slurm::SitePartition;
 
 /// A change of a partition: at once, and so that it stays.
-std::vector<std::string> set_partition(const std::string& partition, const std::string& assignment) {
+std::vector<std::string> set_partition(const std::string& partition,
+                                       const std::string& assignment) {
   return {fmt::format("scontrol update PartitionName={} {}", partition, assignment),
           fmt::format("in slurm.conf, on the line PartitionName={}: {}", partition, assignment)};
 }
@@ -28,7 +29,8 @@ bool lists(const std::string& comma_list, const std::string& wanted) {
   return false;
 }
 
-std::vector<std::string> missing_from(const std::vector<std::string>& all, const std::vector<std::string>& some) {
+std::vector<std::string> missing_from(const std::vector<std::string>& all,
+                                      const std::vector<std::string>& some) {
   const std::set<std::string> have(some.begin(), some.end());
   std::vector<std::string> missing;
   for (const std::string& each : all)
@@ -40,7 +42,8 @@ std::string few(std::vector<std::string> names) {
   constexpr std::size_t max = 5;
   const std::size_t all = names.size();
   if (all > max) names.resize(max);
-  return fmt::format("{}{}", fmt::join(names, ","), all > max ? fmt::format(" and {} more", all - max) : "");
+  return fmt::format("{}{}", fmt::join(names, ","),
+                     all > max ? fmt::format(" and {} more", all - max) : "");
 }
 
 /// Companions are allocated from the node that the job's agent runs on.
@@ -49,29 +52,40 @@ Finding check_alloc_nodes(const SitePartition& partition) {
   if (partition.alloc_nodes.empty()) return good(check, "ALL");
   const std::vector<std::string> missing = missing_from(partition.nodes, partition.alloc_nodes);
   if (missing.empty()) return good(check, "its nodes are among them");
-  return fault(check, fmt::format("jobs may not be submitted from {}, so swellrun cannot take grants up there", few(missing)),
-               set_partition(partition.name, "AllocNodes=ALL"));
+  return fault(
+      check,
+      fmt::format("jobs may not be submitted from {}, so swellrun cannot take grants up there",
+                  few(missing)),
+      set_partition(partition.name, "AllocNodes=ALL"));
 }
 
 void check_qos_of(const SitePartition& partition, const std::string& qos, Findings& findings) {
   const std::string check = fmt::format("QOS of {}", partition.name);
   if (!partition.allow_qos.empty() && !lists(partition.allow_qos, qos))
-    findings.push_back(fault(check, fmt::format("AllowQos={} refuses companions, which run under QOS \"{}\" there",
-                                                partition.allow_qos, qos),
-                             set_partition(partition.name, fmt::format("AllowQos={},{}", partition.allow_qos, qos))));
+    findings.push_back(fault(
+        check,
+        fmt::format("AllowQos={} refuses companions, which run under QOS \"{}\" there",
+                    partition.allow_qos, qos),
+        set_partition(partition.name, fmt::format("AllowQos={},{}", partition.allow_qos, qos))));
   else if (lists(partition.deny_qos, qos))
-    findings.push_back(fault(check, fmt::format("DenyQos={} refuses companions, which run under QOS \"{}\" there",
-                                                partition.deny_qos, qos),
-                             {fmt::format("in slurm.conf, on the line PartitionName={}: take {} out of DenyQos", partition.name, qos),
-                              "scontrol reconfigure"}));
+    findings.push_back(
+        fault(check,
+              fmt::format("DenyQos={} refuses companions, which run under QOS \"{}\" there",
+                          partition.deny_qos, qos),
+              {fmt::format("in slurm.conf, on the line PartitionName={}: take {} out of DenyQos",
+                           partition.name, qos),
+               "scontrol reconfigure"}));
 }
 
 std::vector<std::string> create_partition(const Site& site, const std::string& name) {
   std::set<std::string> nodes;
-  for (const SitePartition& each : site.gpu_partitions()) nodes.insert(each.nodes.begin(), each.nodes.end());
-  return {fmt::format("in slurm.conf: PartitionName={} Nodes={} Hidden=YES PriorityTier=1 PreemptMode=CANCEL GraceTime=60",
-                      name, nodes.empty() ? "ALL" : fmt::format("{}", fmt::join(nodes, ","))),
-          "scontrol reconfigure"};
+  for (const SitePartition& each : site.gpu_partitions())
+    nodes.insert(each.nodes.begin(), each.nodes.end());
+  return {
+      fmt::format(
+          "in slurm.conf: PartitionName={} Nodes={} Hidden=YES PriorityTier=1 PreemptMode=CANCEL GraceTime=60",
+          name, nodes.empty() ? "ALL" : fmt::format("{}", fmt::join(nodes, ","))),
+      "scontrol reconfigure"};
 }
 
 class ExpansionPartitionChecks {
@@ -95,59 +109,78 @@ class ExpansionPartitionChecks {
   void add(Finding finding) { findings_.push_back(std::move(finding)); }
 
   void state() {
-    if (own_.up && !own_.root_only) return add(good("expansion-partition", fmt::format("{} is up", own_.name)));
+    if (own_.up && !own_.root_only)
+      return add(good("expansion-partition", fmt::format("{} is up", own_.name)));
     add(fault("expansion-partition",
-              fmt::format("{} {}", own_.name, own_.up ? "is for root only" : "is not up, so nothing can be lent"),
+              fmt::format("{} {}", own_.name,
+                          own_.up ? "is for root only" : "is not up, so nothing can be lent"),
               set_partition(own_.name, own_.up ? "RootOnly=NO" : "State=UP")));
   }
 
   void tier() {
     std::vector<std::string> not_above;
     for (const SitePartition& each : site_.gpu_partitions())
-      if (each.priority_tier <= own_.priority_tier) not_above.push_back(fmt::format("{} ({})", each.name, each.priority_tier));
+      if (each.priority_tier <= own_.priority_tier)
+        not_above.push_back(fmt::format("{} ({})", each.name, each.priority_tier));
     if (not_above.empty())
-      return add(good("PriorityTier", fmt::format("{} has {}, below every partition with GPUs", own_.name, own_.priority_tier)));
+      return add(good("PriorityTier", fmt::format("{} has {}, below every partition with GPUs",
+                                                  own_.name, own_.priority_tier)));
     if (own_.priority_tier > 1)
-      return add(fault("PriorityTier", tier_words(not_above), set_partition(own_.name, "PriorityTier=1")));
+      return add(
+          fault("PriorityTier", tier_words(not_above), set_partition(own_.name, "PriorityTier=1")));
     std::vector<std::string> mend;
     for (const SitePartition& each : site_.gpu_partitions())
       if (each.priority_tier <= own_.priority_tier)
-        for (std::string& line : set_partition(each.name, fmt::format("PriorityTier={}", own_.priority_tier + 9)))
+        for (std::string& line :
+             set_partition(each.name, fmt::format("PriorityTier={}", own_.priority_tier + 9)))
           mend.push_back(std::move(line));
     add(fault("PriorityTier", tier_words(not_above), std::move(mend)));
   }
   std::string tier_words(const std::vector<std::string>& not_above) const {
-    return fmt::format("{} has {}: jobs of {} could not take lent GPUs back by themselves", own_.name, own_.priority_tier,
-                       fmt::join(not_above, ", "));
+    return fmt::format("{} has {}: jobs of {} could not take lent GPUs back by themselves",
+                       own_.name, own_.priority_tier, fmt::join(not_above, ", "));
   }
 
   void mode() {
     using slurm::PreemptMode;
-    const bool ends = own_.preempt_mode == PreemptMode::cancel || own_.preempt_mode == PreemptMode::requeue ||
-                      (own_.preempt_mode == PreemptMode::of_cluster && site_.config.preempt_cancels);
-    if (ends) return add(good("PreemptMode", fmt::format("companions in {} are ended when preempted", own_.name)));
-    add(fault("PreemptMode", fmt::format("that of {} is {}: a preempted companion would keep its GPUs", own_.name,
-                                         to_text(own_.preempt_mode)),
+    const bool ends =
+        own_.preempt_mode == PreemptMode::cancel || own_.preempt_mode == PreemptMode::requeue ||
+        (own_.preempt_mode == PreemptMode::of_cluster && site_.config.preempt_cancels);
+    if (ends)
+      return add(
+          good("PreemptMode", fmt::format("companions in {} are ended when preempted", own_.name)));
+    add(fault("PreemptMode",
+              fmt::format("that of {} is {}: a preempted companion would keep its GPUs", own_.name,
+                          to_text(own_.preempt_mode)),
               set_partition(own_.name, "PreemptMode=CANCEL")));
   }
 
   void grace() {
     if (own_.grace_s > 0) return add(good("GraceTime", fmt::format("{} s", own_.grace_s)));
-    add(fault("GraceTime",
-              fmt::format("that of {} is 0: a preempted companion is killed at once, and the training falls back to its "
-                          "last checkpoint", own_.name),
-              set_partition(own_.name, "GraceTime=60")));
+    add(fault(
+        "GraceTime",
+        fmt::format(
+            "that of {} is 0: a preempted companion is killed at once, and the training falls back to its "
+            "last checkpoint",
+            own_.name),
+        set_partition(own_.name, "GraceTime=60")));
   }
 
   void nodes() {
     std::set<std::string> all;
-    for (const SitePartition& each : site_.gpu_partitions()) all.insert(each.nodes.begin(), each.nodes.end());
+    for (const SitePartition& each : site_.gpu_partitions())
+      all.insert(each.nodes.begin(), each.nodes.end());
     const std::vector<std::string> wanted(all.begin(), all.end());
     const std::vector<std::string> missing = missing_from(wanted, own_.nodes);
-    if (missing.empty()) return add(good("nodes", fmt::format("{} has every node that elastic jobs may run on", own_.name)));
-    const Finding finding = warning("nodes", fmt::format("GPUs of {} are never lent: they are not in {}", few(missing), own_.name),
-                                    set_partition(own_.name, fmt::format("Nodes={}", fmt::join(wanted, ","))));
-    add(missing.size() < wanted.size() ? finding : fault(finding.check, finding.what, finding.mend));
+    if (missing.empty())
+      return add(
+          good("nodes", fmt::format("{} has every node that elastic jobs may run on", own_.name)));
+    const Finding finding = warning(
+        "nodes",
+        fmt::format("GPUs of {} are never lent: they are not in {}", few(missing), own_.name),
+        set_partition(own_.name, fmt::format("Nodes={}", fmt::join(wanted, ","))));
+    add(missing.size() < wanted.size() ? finding
+                                       : fault(finding.check, finding.what, finding.mend));
   }
 
   void access() {
@@ -160,18 +193,22 @@ class ExpansionPartitionChecks {
     note("AllowAccounts", own_.allow_accounts, "ALL");
     note("AllowGroups", own_.allow_groups, "ALL");
     note("DenyAccounts", own_.deny_accounts, "");
-    if (what.empty()) return add(good("access", fmt::format("{} is open to all accounts and groups", own_.name)));
-    add(warning("access", fmt::format("{} of {}: jobs of others never grow", what, own_.name), set_partition(own_.name, mend)));
+    if (what.empty())
+      return add(good("access", fmt::format("{} is open to all accounts and groups", own_.name)));
+    add(warning("access", fmt::format("{} of {}: jobs of others never grow", what, own_.name),
+                set_partition(own_.name, mend)));
   }
 
   void time_limit() {
     if (own_.max_time_min == 0) return;
     std::vector<std::string> longer;
     for (const SitePartition& each : site_.gpu_partitions())
-      if (each.max_time_min == 0 || each.max_time_min > own_.max_time_min) longer.push_back(each.name);
+      if (each.max_time_min == 0 || each.max_time_min > own_.max_time_min)
+        longer.push_back(each.name);
     if (longer.empty()) return;
-    add(warning("MaxTime", fmt::format("that of {} is {} min; jobs of {} that last longer cannot grow", own_.name,
-                                       own_.max_time_min, fmt::join(longer, ", ")),
+    add(warning("MaxTime",
+                fmt::format("that of {} is {} min; jobs of {} that last longer cannot grow",
+                            own_.name, own_.max_time_min, fmt::join(longer, ", ")),
                 set_partition(own_.name, "MaxTime=UNLIMITED")));
   }
 
@@ -196,24 +233,28 @@ void check_expansion_partition(const Site& site, Findings& findings) {
   const std::string& type = site.slurmctld->preempt_type;
   if (type == "preempt/partition_prio") findings.push_back(good("PreemptType", type));
   else
-    findings.push_back(fault("PreemptType",
-                             fmt::format("it is {}: with ExpansionPartition, Slurm must preempt by partition",
-                                         type.empty() ? "preempt/none" : type),
-                             {"in slurm.conf: PreemptType=preempt/partition_prio", "in slurm.conf: PreemptMode=CANCEL",
-                              "systemctl restart slurmctld   # running jobs go on"}));
+    findings.push_back(fault(
+        "PreemptType",
+        fmt::format("it is {}: with ExpansionPartition, Slurm must preempt by partition",
+                    type.empty() ? "preempt/none" : type),
+        {"in slurm.conf: PreemptType=preempt/partition_prio", "in slurm.conf: PreemptMode=CANCEL",
+         "systemctl restart slurmctld   # running jobs go on"}));
   const std::string& name = site.swell_conf->expansion_partition;
   const auto found = std::find_if(site.partitions.begin(), site.partitions.end(),
                                   [&](const SitePartition& each) { return each.name == name; });
   if (found == site.partitions.end())
-    findings.push_back(fault("expansion-partition", fmt::format("there is no partition \"{}\", which swell.conf names", name),
-                             create_partition(site, name)));
+    findings.push_back(
+        fault("expansion-partition",
+              fmt::format("there is no partition \"{}\", which swell.conf names", name),
+              create_partition(site, name)));
   else ExpansionPartitionChecks(site, *found, findings).run();
 }
 
 void check_partitions(const Site& site, Findings& findings) {
   const std::vector<SitePartition> partitions = site.gpu_partitions();
   if (partitions.empty()) {
-    findings.push_back(warning("partitions", "none that is up has nodes with GPUs, so there is nothing to lend",
+    findings.push_back(warning("partitions",
+                               "none that is up has nodes with GPUs, so there is nothing to lend",
                                {"sinfo -o '%P %a %D %G'"}));
     return;
   }

@@ -14,34 +14,43 @@ namespace swell::tools::doctor {
 namespace {
 
 Finding munge_finding(const Site& site) {
-  const std::string socket = site.slurmctld ? slurm::munge_socket_of(site.slurmctld->auth_info) : std::string();
+  const std::string socket =
+      site.slurmctld ? slurm::munge_socket_of(site.slurmctld->auth_info) : std::string();
   const std::string named = socket.empty() ? std::string("munge's default socket") : socket;
   if (site.munge) return good("munge", fmt::format("{} signs and verifies", named));
-  return fault("munge", fmt::format("{}: {}", named, site.munge.error().message()),
-               {fmt::format("systemctl restart munge   # on {}; then: munge -n | unmunge", site.host)});
+  return fault(
+      "munge", fmt::format("{}: {}", named, site.munge.error().message()),
+      {fmt::format("systemctl restart munge   # on {}; then: munge -n | unmunge", site.host)});
 }
 
 Finding check_control_port(const Site& site) {
   const int port = site.swell_conf->control_port;
-  if (site.control_port) return good("ControlPort", fmt::format("{}:{} answers", site.control_host, port));
-  return fault("ControlPort",
-               fmt::format("{}:{}: {}; no job can grow", site.control_host, port, site.control_port.error().message()),
-               {"grep 'swell:' \"$(scontrol show config | awk '/^SlurmctldLogFile/ { print $3 }')\" | tail   # says why; on the "
-                "controller host",
-                "systemctl restart slurmctld   # running jobs go on"});
+  if (site.control_port)
+    return good("ControlPort", fmt::format("{}:{} answers", site.control_host, port));
+  return fault(
+      "ControlPort",
+      fmt::format("{}:{}: {}; no job can grow", site.control_host, port,
+                  site.control_port.error().message()),
+      {"grep 'swell:' \"$(scontrol show config | awk '/^SlurmctldLogFile/ { print $3 }')\" | tail   # says why; on the "
+       "controller host",
+       "systemctl restart slurmctld   # running jobs go on"});
 }
 
 Finding check_inactive_limit(const Site& site) {
   const int limit = site.slurmctld->inactive_limit_s;
   if (limit == 0) return good("InactiveLimit", "0");
-  return warning("InactiveLimit",
-                 fmt::format("it is {} s; companions are allocations without a client that slurmctld could ask. Slurm 22.05.8 "
-                             "was seen to leave them alone, other versions were not tried: where companions end by themselves "
-                             "(reason InactiveLimit), this is why", limit),
-                 {"in slurm.conf: InactiveLimit=0", "scontrol reconfigure"});
+  return warning(
+      "InactiveLimit",
+      fmt::format(
+          "it is {} s; companions are allocations without a client that slurmctld could ask. Slurm 22.05.8 "
+          "was seen to leave them alone, other versions were not tried: where companions end by themselves "
+          "(reason InactiveLimit), this is why",
+          limit),
+      {"in slurm.conf: InactiveLimit=0", "scontrol reconfigure"});
 }
 
-/// Up to 22.05 a word of SlurmctldParameters; later one of PreemptParameters, with the old one still read.
+/// Up to 22.05 a word of SlurmctldParameters; later one of PreemptParameters, with the old one
+/// still read.
 Finding check_preempt_signal(const Site& site) {
   const std::string check = "preemption signal";
   if (site.slurmctld->slurmctld_parameters.find("preempt_send_user_signal") != std::string::npos)
@@ -51,14 +60,16 @@ Finding check_preempt_signal(const Site& site) {
   unsigned major = 0, minor = 0;
   std::sscanf(site.slurmctld->version.c_str(), "%u.%u", &major, &minor);
   const bool old = major < 23;
-  const std::string& set = old ? site.slurmctld->slurmctld_parameters : site.config.preempt_parameters;
+  const std::string& set =
+      old ? site.slurmctld->slurmctld_parameters : site.config.preempt_parameters;
   const bool none = set.empty() || set == "(null)";
-  return warning(check,
-                 "Slurm sends preempted companions SIGTERM at once, not the signal on which they checkpoint: steps since the "
-                 "last checkpoint are lost",
-                 {fmt::format("in slurm.conf: {}={}{}", old ? "SlurmctldParameters" : "PreemptParameters", none ? "" : set + ",",
-                              old ? "preempt_send_user_signal" : "send_user_signal"),
-                  "scontrol reconfigure"});
+  return warning(
+      check,
+      "Slurm sends preempted companions SIGTERM at once, not the signal on which they checkpoint: steps since the "
+      "last checkpoint are lost",
+      {fmt::format("in slurm.conf: {}={}{}", old ? "SlurmctldParameters" : "PreemptParameters",
+                   none ? "" : set + ",", old ? "preempt_send_user_signal" : "send_user_signal"),
+       "scontrol reconfigure"});
 }
 
 /// What Slurm itself gives a preempted companion, in seconds; nothing where that is not known.
@@ -89,17 +100,23 @@ void check_grace_of_jobs(const Site& site, Findings& findings) {
     max = std::max<std::int64_t>(max, spec->grace_s);
   }
   if (short_of.empty()) {
-    findings.push_back(good("grace of the jobs", fmt::format("{} elastic job{}, none asks for more than GraceTime ({} s)",
-                                                             elastic, elastic == 1 ? "" : "s", *given)));
+    findings.push_back(
+        good("grace of the jobs",
+             fmt::format("{} elastic job{}, none asks for more than GraceTime ({} s)", elastic,
+                         elastic == 1 ? "" : "s", *given)));
     return;
   }
   const bool by_qos = !site.swell_conf->expansion_qos.empty();
   findings.push_back(warning(
       "grace of the jobs",
-      fmt::format("GraceTime is {} s, less than these jobs ask for to give GPUs back: {}; when Slurm itself preempts their "
-                  "companions, they may lose steps", *given, fmt::join(short_of, ", ")),
-      {by_qos ? fmt::format("sacctmgr -i modify qos where name={} set GraceTime={}", site.swell_conf->expansion_qos, max)
-              : fmt::format("scontrol update PartitionName={} GraceTime={}", site.swell_conf->expansion_partition, max)}));
+      fmt::format(
+          "GraceTime is {} s, less than these jobs ask for to give GPUs back: {}; when Slurm itself preempts their "
+          "companions, they may lose steps",
+          *given, fmt::join(short_of, ", ")),
+      {by_qos ? fmt::format("sacctmgr -i modify qos where name={} set GraceTime={}",
+                            site.swell_conf->expansion_qos, max)
+              : fmt::format("scontrol update PartitionName={} GraceTime={}",
+                            site.swell_conf->expansion_partition, max)}));
 }
 
 }  // namespace
@@ -109,7 +126,8 @@ void check_munge(const Site& site, Findings& findings) { findings.push_back(mung
 void check_service(const Site& site, Findings& findings) {
   // Before its restart, slurmctld may well not have loaded what would answer.
   const bool to_answer = site.answers && site.not_yet_running.empty();
-  if (to_answer && site.swell_conf && site.swell_conf->enabled) findings.push_back(check_control_port(site));
+  if (to_answer && site.swell_conf && site.swell_conf->enabled)
+    findings.push_back(check_control_port(site));
   findings.push_back(check_inactive_limit(site));
   findings.push_back(check_preempt_signal(site));
   check_grace_of_jobs(site, findings);

@@ -20,7 +20,8 @@ std::vector<slurm::SitePartition> Site::gpu_partitions() const {
   };
   std::vector<slurm::SitePartition> result;
   for (const slurm::SitePartition& each : partitions) {
-    if (!each.up || each.root_only || (swell_conf && each.name == swell_conf->expansion_partition)) continue;
+    if (!each.up || each.root_only || (swell_conf && each.name == swell_conf->expansion_partition))
+      continue;
     if (std::any_of(each.nodes.begin(), each.nodes.end(), has_gpus)) result.push_back(each);
   }
   return result;
@@ -32,18 +33,25 @@ namespace {
 void check_slurmctld(const Site& site, Findings& findings) {
   check_munge(site, findings);
   if (site.munge && !site.answers) {
-    findings.push_back(fault("slurmctld",
-                             fmt::format("it does not answer: {}{}", site.answers.error().message(),
-                                         site.slurmctld ? "; what follows is from this host's files" : ""),
-                             {"scontrol ping", "systemctl start slurmctld   # on the controller host; its log says why it ended"}));
+    findings.push_back(
+        fault("slurmctld",
+              fmt::format("it does not answer: {}{}", site.answers.error().message(),
+                          site.slurmctld ? "; what follows is from this host's files" : ""),
+              {"scontrol ping",
+               "systemctl start slurmctld   # on the controller host; its log says why it ended"}));
   } else if (site.answers) {
-    findings.push_back(good("slurmctld", fmt::format("cluster {} answers, Slurm {}", site.config.cluster_name,
-                                                     site.slurmctld->version)));
+    findings.push_back(
+        good("slurmctld", fmt::format("cluster {} answers, Slurm {}", site.config.cluster_name,
+                                      site.slurmctld->version)));
   }
   if (!site.not_yet_running.empty())
-    findings.push_back(fault("restart", fmt::format("slurm.conf has what slurmctld does not run with yet: {}; what follows is checked "
-                                                    "as slurm.conf has it", fmt::join(site.not_yet_running, ", ")),
-                             {"systemctl restart slurmctld   # running jobs go on"}));
+    findings.push_back(fault(
+        "restart",
+        fmt::format(
+            "slurm.conf has what slurmctld does not run with yet: {}; what follows is checked "
+            "as slurm.conf has it",
+            fmt::join(site.not_yet_running, ", ")),
+        {"systemctl restart slurmctld   # running jobs go on"}));
 }
 
 }  // namespace
@@ -51,18 +59,23 @@ void check_slurmctld(const Site& site, Findings& findings) {
 Findings examine(const Site& site) {
   Findings findings;
   if (!site.slurmctld && !site.answers && site.answers.error().message() == not_asked) {
-    findings.push_back(fault("slurm.conf", fmt::format("it cannot be read: {}", site.slurmctld.error().message()),
-                             {"swell doctor   # as root, with SLURM_CONF naming the slurm.conf of this site"}));
+    findings.push_back(
+        fault("slurm.conf", fmt::format("it cannot be read: {}", site.slurmctld.error().message()),
+              {"swell doctor   # as root, with SLURM_CONF naming the slurm.conf of this site"}));
     return findings;
   }
   check_slurmctld(site, findings);
   if (!site.slurmctld) return findings;
   check_installation(site, findings);
-  if (site.swell_conf && !site.swell_conf->expansion_qos.empty()) check_expansion_qos(site, findings);
+  if (site.swell_conf && !site.swell_conf->expansion_qos.empty())
+    check_expansion_qos(site, findings);
   if (site.answers && site.swell_conf && !site.swell_conf->expansion_partition.empty())
     check_expansion_partition(site, findings);
   if (site.answers) check_partitions(site, findings);
-  else findings.push_back(warning("partitions", "they are not checked, since slurmctld does not answer", {"swell doctor   # again, once it does"}));
+  else
+    findings.push_back(warning("partitions",
+                               "they are not checked, since slurmctld does not answer",
+                               {"swell doctor   # again, once it does"}));
   check_service(site, findings);
   return findings;
 }

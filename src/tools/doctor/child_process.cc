@@ -47,11 +47,14 @@ bool read_all(Stream& out, Stream& err, std::chrono::seconds patience) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + patience;
   std::array<Stream*, 2> streams{&out, &err};
-  std::array<pollfd, 2> polled{pollfd{out.read_end.get(), POLLIN, 0}, pollfd{err.read_end.get(), POLLIN, 0}};
+  std::array<pollfd, 2> polled{pollfd{out.read_end.get(), POLLIN, 0},
+                               pollfd{err.read_end.get(), POLLIN, 0}};
   while (polled[0].fd >= 0 || polled[1].fd >= 0) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) return false;
-    if (poll(polled.data(), polled.size(), static_cast<int>(left)) < 0 && errno != EINTR) return false;
+    if (poll(polled.data(), polled.size(), static_cast<int>(left)) < 0 && errno != EINTR)
+      return false;
     for (std::size_t i = 0; i < polled.size(); ++i)
       if (polled[i].revents != 0 && !streams[i]->read_some()) polled[i].fd = -1;
   }
@@ -60,7 +63,8 @@ bool read_all(Stream& out, Stream& err, std::chrono::seconds patience) {
 
 }  // namespace
 
-Result<std::string> output_of(const std::vector<std::string>& command, std::chrono::seconds patience) {
+Result<std::string> output_of(const std::vector<std::string>& command,
+                              std::chrono::seconds patience) {
   Stream out, err;
   if (!out.open() || !err.open()) return Error(fmt::format("pipe: {}", std::strerror(errno)));
   std::vector<char*> arguments;
@@ -73,7 +77,8 @@ Result<std::string> output_of(const std::vector<std::string>& command, std::chro
   posix_spawn_file_actions_adddup2(&actions, out.write_end.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err.write_end.get(), STDERR_FILENO);
   pid_t child = 0;
-  const int problem = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  const int problem =
+      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (problem != 0) return Error(fmt::format("{}: {}", command[0], std::strerror(problem)));
   out.write_end = {};
@@ -82,8 +87,7 @@ Result<std::string> output_of(const std::vector<std::string>& command, std::chro
   const bool ended = read_all(out, err, patience);
   if (!ended) kill(child, SIGKILL);
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   if (!ended) return Error(fmt::format("{} did not end within {} s", command[0], patience.count()));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::move(out.text);
   const std::string said = err.text.substr(0, err.text.find('\n'));

@@ -11,6 +11,7 @@ namespace swell::tools::doctor {
 
 /// Runs a program, found on PATH, without a shell, and returns its standard output. The error holds
 /// the first line that it wrote to standard error, or that it did not end within `patience`.
-Result<std::string> output_of(const std::vector<std::string>& command, std::chrono::seconds patience);
+Result<std::string> output_of(const std::vector<std::string>& command,
+                              std::chrono::seconds patience);
 
 }  // namespace swell::tools::doctor

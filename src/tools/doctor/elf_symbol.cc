@@ -27,7 +27,8 @@ class Image {
     return value;
   }
   bool has_text(std::uint64_t offset, const std::string& text) const {
-    return offset < bytes_.size() && bytes_.compare(offset, text.size() + 1, text.c_str(), text.size() + 1) == 0;
+    return offset < bytes_.size() &&
+           bytes_.compare(offset, text.size() + 1, text.c_str(), text.size() + 1) == 0;
   }
   /// The text from `offset` to its NUL; nothing where that lies beyond `max` characters.
   std::optional<std::string> text_at(std::uint64_t offset, std::size_t max) const {
@@ -52,16 +53,19 @@ std::optional<Section> section(const Image& image, const Header& header, std::ui
   return image.at<Section>(header.e_shoff + index * sizeof(Section));
 }
 
-std::optional<Symbol> find_symbol(const Image& image, const Header& header, const std::string& name) {
+std::optional<Symbol> find_symbol(const Image& image, const Header& header,
+                                  const std::string& name) {
   for (std::uint64_t i = 0; i < header.e_shnum; ++i) {
     const auto table = section(image, header, i);
     if (!table || table->sh_type != SHT_DYNSYM) continue;
     const auto names = section(image, header, table->sh_link);
     if (!names) continue;
-    for (std::uint64_t offset = 0; offset + sizeof(Symbol) <= table->sh_size; offset += sizeof(Symbol)) {
+    for (std::uint64_t offset = 0; offset + sizeof(Symbol) <= table->sh_size;
+         offset += sizeof(Symbol)) {
       const auto symbol = image.at<Symbol>(table->sh_offset + offset);
       if (!symbol) break;
-      if (symbol->st_shndx != SHN_UNDEF && image.has_text(names->sh_offset + symbol->st_name, name)) return symbol;
+      if (symbol->st_shndx != SHN_UNDEF && image.has_text(names->sh_offset + symbol->st_name, name))
+        return symbol;
     }
   }
   return std::nullopt;
@@ -78,13 +82,14 @@ Result<SymbolPlace> locate(const std::string& path, const std::string& name) {
   if (!in) return Error(fmt::format("it cannot be read: {}", std::strerror(errno)));
   Image image(std::string(std::istreambuf_iterator<char>(in), {}));
   const auto header = image.at<Header>(0);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != own_class ||
-      header->e_shentsize != sizeof(Section))
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+      header->e_ident[EI_CLASS] != own_class || header->e_shentsize != sizeof(Section))
     return Error("it is no shared object of this machine's kind");
   const auto symbol = find_symbol(image, *header, name);
   if (!symbol) return Error(fmt::format("it has no {}: it is no plugin of Slurm", name));
   const auto holder = section(image, *header, symbol->st_shndx);
-  if (!holder || symbol->st_value < holder->sh_addr) return Error(fmt::format("{} lies nowhere in it", name));
+  if (!holder || symbol->st_value < holder->sh_addr)
+    return Error(fmt::format("{} lies nowhere in it", name));
   return SymbolPlace{std::move(image), holder->sh_offset + (symbol->st_value - holder->sh_addr)};
 }
 

@@ -18,11 +18,13 @@ const char* word(Level level) {
 }
 
 long count(const Findings& findings, Level level) {
-  return std::count_if(findings.begin(), findings.end(), [&](const Finding& each) { return each.level == level; });
+  return std::count_if(findings.begin(), findings.end(),
+                       [&](const Finding& each) { return each.level == level; });
 }
 
 std::string number_of(long count, const char* thing) {
-  return fmt::format("{} {}{}", count == 0 ? "no" : std::to_string(count), thing, count == 1 ? "" : "s");
+  return fmt::format("{} {}{}", count == 0 ? "no" : std::to_string(count), thing,
+                     count == 1 ? "" : "s");
 }
 
 }  // namespace

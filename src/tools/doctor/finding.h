@@ -15,13 +15,16 @@ enum class Level { ok, warn, fault };
 /// What one check found.
 struct Finding {
   Level level = Level::ok;
-  std::string check;               ///< a short name that stays the same, e.g. "expansion-qos"
-  std::string what;                ///< one sentence
-  std::vector<std::string> mend;   ///< what to do, a line each; commands and slurm.conf lines exactly
+  std::string check;  ///< a short name that stays the same, e.g. "expansion-qos"
+  std::string what;   ///< one sentence
+  /// What to do, a line each; commands and slurm.conf lines exactly.
+  std::vector<std::string> mend;
 };
 using Findings = std::vector<Finding>;
 
-inline Finding good(std::string check, std::string what) { return {Level::ok, std::move(check), std::move(what), {}}; }
+inline Finding good(std::string check, std::string what) {
+  return {Level::ok, std::move(check), std::move(what), {}};
+}
 inline Finding warning(std::string check, std::string what, std::vector<std::string> mend) {
   return {Level::warn, std::move(check), std::move(what), std::move(mend)};
 }

@@ -18,10 +18,13 @@ namespace {
 constexpr auto patience = std::chrono::seconds(20);
 
 Result<Accounting> ask_slurmdbd(const std::string& cluster) {
-  const auto qos = output_of({"sacctmgr", "-nP", "show", "qos", fmt::format("format={}", qos_format)}, patience);
+  const auto qos =
+      output_of({"sacctmgr", "-nP", "show", "qos", fmt::format("format={}", qos_format)}, patience);
   if (!qos) return qos.error();
-  const auto associations = output_of({"sacctmgr", "-nP", "show", "assoc", fmt::format("cluster={}", cluster),
-                                       fmt::format("format={}", association_format)}, patience);
+  const auto associations =
+      output_of({"sacctmgr", "-nP", "show", "assoc", fmt::format("cluster={}", cluster),
+                 fmt::format("format={}", association_format)},
+                patience);
   if (!associations) return associations.error();
   return accounting_from(*qos, *associations);
 }
@@ -32,15 +35,18 @@ Result<void> try_munge(const std::string& socket) {
   if (context == nullptr) return Error("no memory for a munge context");
   auto failed = [&](const char* what, munge_err_t problem) {
     const char* said = munge_ctx_strerror(context);
-    Error error(fmt::format("munge does not {}: {}", what, said != nullptr ? said : munge_strerror(problem)));
+    Error error(fmt::format("munge does not {}: {}", what,
+                            said != nullptr ? said : munge_strerror(problem)));
     munge_ctx_destroy(context);
     return error;
   };
   if (!socket.empty())
-    if (const auto problem = munge_ctx_set(context, MUNGE_OPT_SOCKET, socket.c_str()); problem != EMUNGE_SUCCESS)
+    if (const auto problem = munge_ctx_set(context, MUNGE_OPT_SOCKET, socket.c_str());
+        problem != EMUNGE_SUCCESS)
       return failed("take the socket", problem);
   char* credential = nullptr;
-  if (const auto problem = munge_encode(&credential, context, nullptr, 0); problem != EMUNGE_SUCCESS)
+  if (const auto problem = munge_encode(&credential, context, nullptr, 0);
+      problem != EMUNGE_SUCCESS)
     return failed("sign", problem);
   const auto problem = munge_decode(credential, context, nullptr, nullptr, nullptr, nullptr);
   std::free(credential);
@@ -90,25 +96,31 @@ void gather_files(Site& site, const slurm::ControllerConfig& slurmctld) {
   site.swell_conf_for_all = readable_by_all(site.swell_conf_path);
   bool comes_first = false;
   site.shadow = find_shadow("sched_backfill.so", slurmctld.plugin_dir, comes_first);
-  site.under_stock_name = slurmctld.scheduler_type == "sched/backfill" && comes_first && !site.shadow.path.empty();
-  site.slurmctld_plugins = {site.under_stock_name ? site.shadow : find_plugin("sched_swell.so", slurmctld.plugin_dir),
-                            find_plugin("job_submit_swell.so", slurmctld.plugin_dir)};
+  site.under_stock_name =
+      slurmctld.scheduler_type == "sched/backfill" && comes_first && !site.shadow.path.empty();
+  site.slurmctld_plugins = {
+      site.under_stock_name ? site.shadow : find_plugin("sched_swell.so", slurmctld.plugin_dir),
+      find_plugin("job_submit_swell.so", slurmctld.plugin_dir)};
   site.select = find_shadow("select_cons_tres.so", slurmctld.plugin_dir, site.select_comes_first);
   const bool named = !slurmctld.plugstack.empty() && slurmctld.plugstack != "(null)";
-  site.plugstack_path = named ? slurmctld.plugstack : beside(slurmctld.slurm_conf, "plugstack.conf");
+  site.plugstack_path =
+      named ? slurmctld.plugstack : beside(slurmctld.slurm_conf, "plugstack.conf");
   site.plugstack = plugstack_entry(site.plugstack_path, slurmctld.plugin_dir);
 }
 
 void try_services(Site& site, const slurm::ControllerConfig& slurmctld) {
   if (!site.swell_conf || !site.answers) return;
   site.control_host = site.swell_conf->control_address;
-  if (site.control_host.empty() && !slurmctld.hosts.empty()) site.control_host = slurmctld.hosts.front();
-  const auto connected = control::connect_to(site.control_host, static_cast<std::uint16_t>(site.swell_conf->control_port),
-                                             std::chrono::seconds(3));
+  if (site.control_host.empty() && !slurmctld.hosts.empty())
+    site.control_host = slurmctld.hosts.front();
+  const auto connected = control::connect_to(
+      site.control_host, static_cast<std::uint16_t>(site.swell_conf->control_port),
+      std::chrono::seconds(3));
   site.control_port = connected ? Result<void>() : Result<void>(connected.error());
 }
 
-/// Asks slurmctld; its answers are an error where munge, without which nobody can ask, or slurmctld does not answer.
+/// Asks slurmctld; its answers are an error where munge, without which nobody can ask, or slurmctld
+/// does not answer.
 void ask_slurmctld(Site& site) {
   if (!site.munge) {
     site.answers = Error("it cannot be asked without munge");
@@ -120,10 +132,12 @@ void ask_slurmctld(Site& site) {
   if (!site.answers) return;
   if (auto config = slurm::load_site_config()) site.config = *config;
   if (auto partitions = slurm::load_site_partitions()) site.partitions = *partitions;
-  if (auto queue = slurm::make_live_slurm()->load(); queue && queue->has_value()) site.queue = **queue;
+  if (auto queue = slurm::make_live_slurm()->load(); queue && queue->has_value())
+    site.queue = **queue;
 }
 
-/// The configuration from the file, as far as this host has it, and from slurmctld, as far as it answers.
+/// The configuration from the file, as far as this host has it, and from slurmctld, as far as it
+/// answers.
 void gather_configuration(Site& site) {
   const std::string path = local_slurm_conf();
   const Result<SlurmConf> file = SlurmConf::load(path);
@@ -164,7 +178,8 @@ Site gather_site() {
     else if (site.slurmctld->accounting_storage_type == "accounting_storage/slurmdbd")
       site.accounting = ask_slurmdbd(site.config.cluster_name);
     else
-      site.accounting = Error("AccountingStorageType is not accounting_storage/slurmdbd, and without slurmdbd there are no QOS");
+      site.accounting = Error(
+          "AccountingStorageType is not accounting_storage/slurmdbd, and without slurmdbd there are no QOS");
   }
   return site;
 }

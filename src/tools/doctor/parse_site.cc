@@ -47,7 +47,8 @@ std::int64_t seconds_of(const std::string& text) {
   const std::size_t dash = text.find('-');
   std::int64_t days = 0, rest = 0;
   if (dash != std::string::npos) std::from_chars(text.data(), text.data() + dash, days);
-  for (const std::string& part : split(dash == std::string::npos ? text : text.substr(dash + 1), ':')) {
+  for (const std::string& part :
+       split(dash == std::string::npos ? text : text.substr(dash + 1), ':')) {
     std::int64_t value = 0;
     std::from_chars(part.data(), part.data() + part.size(), value);
     rest = rest * 60 + value;
@@ -59,7 +60,8 @@ PluginFile plugin_at(const std::string& name, const std::string& path) {
   PluginFile plugin;
   plugin.name = name;
   if (access(path.c_str(), R_OK) != 0) {
-    if (errno != ENOENT && errno != ENOTDIR) plugin.unreadable = fmt::format("{}: {}", path, std::strerror(errno));
+    if (errno != ENOENT && errno != ENOTDIR)
+      plugin.unreadable = fmt::format("{}: {}", path, std::strerror(errno));
     return plugin;
   }
   plugin.path = path;
@@ -70,13 +72,15 @@ PluginFile plugin_at(const std::string& name, const std::string& path) {
 std::vector<std::string> matching(const std::string& pattern) {
   std::vector<std::string> paths;
   glob_t found{};
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   globfree(&found);
   return paths;
 }
 
 /// Reads one file; nothing where no line of it names the plugin. `depth` ends circles of includes.
-Result<std::optional<PlugstackEntry>> look_in(const std::string& file, const std::string& plugin_dir, int depth) {
+Result<std::optional<PlugstackEntry>> look_in(const std::string& file,
+                                              const std::string& plugin_dir, int depth) {
   std::ifstream in(file);
   if (!in) return Error(fmt::format("{}: {}", file, std::strerror(errno)));
   for (std::string line; std::getline(in, line);) {
@@ -84,9 +88,11 @@ Result<std::optional<PlugstackEntry>> look_in(const std::string& file, const std
     std::string kind, path;
     if (!(fields >> kind >> path)) continue;
     if (kind == "include" && depth > 0) {
-      const std::string pattern = path.starts_with('/') ? path : file.substr(0, file.rfind('/') + 1) + path;
+      const std::string pattern =
+          path.starts_with('/') ? path : file.substr(0, file.rfind('/') + 1) + path;
       for (const std::string& included : matching(pattern))
-        if (auto entry = look_in(included, plugin_dir, depth - 1); entry && entry->has_value()) return entry;
+        if (auto entry = look_in(included, plugin_dir, depth - 1); entry && entry->has_value())
+          return entry;
     }
     if ((kind != "required" && kind != "optional") || !path.ends_with("spank_swell.so")) continue;
     PlugstackEntry entry;
@@ -117,7 +123,9 @@ PluginFile find_shadow(const std::string& name, const std::string& plugin_dir, b
   for (const std::string& folder : split(plugin_dir, ':')) {
     const PluginFile found = find_plugin(name, folder);
     if (found.path.empty()) continue;
-    if (const auto called = read_elf_text(found.path, "plugin_name"); called && called->starts_with("Swell")) return found;
+    if (const auto called = read_elf_text(found.path, "plugin_name");
+        called && called->starts_with("Swell"))
+      return found;
     comes_first = false;
   }
   PluginFile none;
@@ -125,18 +133,21 @@ PluginFile find_shadow(const std::string& name, const std::string& plugin_dir, b
   return none;
 }
 
-Result<std::optional<PlugstackEntry>> plugstack_entry(const std::string& path, const std::string& plugin_dir) {
+Result<std::optional<PlugstackEntry>> plugstack_entry(const std::string& path,
+                                                      const std::string& plugin_dir) {
   return look_in(path, plugin_dir, 8);
 }
 
-Result<Accounting> accounting_from(const std::string& qos_rows, const std::string& association_rows) {
+Result<Accounting> accounting_from(const std::string& qos_rows,
+                                   const std::string& association_rows) {
   Accounting accounting;
   const std::vector<std::string> names = split(qos_format, ',');
   std::istringstream qos_in(qos_rows);
   for (std::string line; std::getline(qos_in, line);) {
     const std::vector<std::string> fields = split(line, '|');
     if (fields.size() != names.size())
-      return Error(fmt::format("sacctmgr printed \"{}\": {} fields, {} expected", line, fields.size(), names.size()));
+      return Error(fmt::format("sacctmgr printed \"{}\": {} fields, {} expected", line,
+                               fields.size(), names.size()));
     Qos qos;
     qos.name = fields[0];
     qos.preempt = words(fields[1]);
@@ -150,7 +161,9 @@ Result<Accounting> accounting_from(const std::string& qos_rows, const std::strin
   std::istringstream associations_in(association_rows);
   for (std::string line; std::getline(associations_in, line);) {
     const std::vector<std::string> fields = split(line, '|');
-    if (fields.size() != 3) return Error(fmt::format("sacctmgr printed \"{}\": {} fields, 3 expected", line, fields.size()));
+    if (fields.size() != 3)
+      return Error(
+          fmt::format("sacctmgr printed \"{}\": {} fields, 3 expected", line, fields.size()));
     accounting.associations.push_back({fields[0], fields[1], words(fields[2])});
   }
   return accounting;

@@ -13,37 +13,39 @@
 #include "slurm/records.h"
 #include "slurm/site_config.h"
 
-/// A site's configuration as plain values: gathered in one place (gather_site), judged by the checks,
-/// which ask nobody. Tests make their own.
+/// A site's configuration as plain values: gathered in one place (gather_site), judged by the
+/// checks, which ask nobody. Tests make their own.
 namespace swell::tools::doctor {
 
 /// One of Swell's plugins, as this host has it.
 struct PluginFile {
-  std::string name;                                 ///< "sched_swell.so"
-  std::string path;                                 ///< empty: in no folder that was searched
-  std::string unreadable;                           ///< where it is but cannot be read by who asks, with the reason
-  Result<std::uint32_t> version = Error("not read");///< SLURM_VERSION_NUMBER that it was built with
+  std::string name;        ///< "sched_swell.so"
+  std::string path;        ///< empty: in no folder that was searched
+  std::string unreadable;  ///< where it is but cannot be read by who asks, with the reason
+  /// SLURM_VERSION_NUMBER that it was built with.
+  Result<std::uint32_t> version = Error("not read");
 };
 
 /// How plugstack.conf names spank_swell.
 struct PlugstackEntry {
   bool required = false;
-  std::string where;                                ///< the file that has the line
+  std::string where;  ///< the file that has the line
   PluginFile plugin;
 };
 
 /// A row of `sacctmgr show qos`.
 struct Qos {
   std::string name;
-  std::vector<std::string> preempt;                 ///< the QOS that it may preempt
-  std::string preempt_mode;                         ///< "cluster", "cancel", ...
+  std::vector<std::string> preempt;  ///< the QOS that it may preempt
+  std::string preempt_mode;          ///< "cluster", "cancel", ...
   std::int64_t grace_s = 0, exempt_s = 0;
-  std::vector<std::pair<std::string, std::string>> limits;  ///< those that are set: {"GrpTRES", "gres/gpu=8"}
+  /// Those that are set: {"GrpTRES", "gres/gpu=8"}.
+  std::vector<std::pair<std::string, std::string>> limits;
 };
 
 /// A row of `sacctmgr show assoc`, with what it inherits.
 struct Association {
-  std::string account, user;                        ///< user empty: the account's own
+  std::string account, user;  ///< user empty: the account's own
   std::vector<std::string> qos;
 };
 
@@ -56,25 +58,28 @@ struct Accounting {
 inline constexpr const char* not_asked = "not asked";
 
 struct Site {
-  std::string host;                                 ///< this host
-  Result<void> answers = Error(not_asked);        ///< does slurmctld?
-  /// The site's configuration: as slurm.conf has it where that can be read (on slurmctld's host), else as slurmctld runs
-  /// with it. An error where neither is known.
+  std::string host;                         ///< this host
+  Result<void> answers = Error(not_asked);  ///< does slurmctld?
+  /// The site's configuration: as slurm.conf has it where that can be read (on slurmctld's host),
+  /// else as slurmctld runs with it. An error where neither is known.
   Result<slurm::ControllerConfig> slurmctld = Error("not asked");
-  slurm::SiteConfig config;                         ///< likewise
-  std::vector<std::string> not_yet_running;         ///< what of slurm.conf waits for a restart of slurmctld
+  slurm::SiteConfig config;  ///< likewise
+  /// What of slurm.conf waits for a restart of slurmctld.
+  std::vector<std::string> not_yet_running;
   std::vector<slurm::SitePartition> partitions;
   slurm::Snapshot queue;
 
   std::string swell_conf_path;
   Result<controller::Config> swell_conf = Error("not read");
-  bool swell_conf_for_all = true;                   ///< its permissions let everybody read it
+  bool swell_conf_for_all = true;  ///< its permissions let everybody read it
 
-  std::vector<PluginFile> slurmctld_plugins;        ///< sched_swell.so (or what stands in for it), job_submit_swell.so
-  PluginFile shadow;                                ///< Swell's sched_backfill.so; path empty: in no folder of PluginDir
-  bool under_stock_name = false;                    ///< SchedulerType is sched/backfill, and Swell's plugin of that name comes first
-  PluginFile select;                                ///< Swell's select_cons_tres.so; path empty: in no folder of PluginDir
-  bool select_comes_first = false;                  ///< no other plugin of that name stands before it
+  /// Sched_swell.so (or what stands in for it), job_submit_swell.so.
+  std::vector<PluginFile> slurmctld_plugins;
+  PluginFile shadow;  ///< Swell's sched_backfill.so; path empty: in no folder of PluginDir
+  /// SchedulerType is sched/backfill, and Swell's plugin of that name comes first.
+  bool under_stock_name = false;
+  PluginFile select;  ///< Swell's select_cons_tres.so; path empty: in no folder of PluginDir
+  bool select_comes_first = false;  ///< no other plugin of that name stands before it
   std::string plugstack_path;
   Result<std::optional<PlugstackEntry>> plugstack = Error("not read");
 

@@ -17,7 +17,8 @@ namespace swell::tools::doctor {
 namespace {
 
 std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
@@ -26,7 +27,8 @@ void add_host(const std::string& value, SlurmConf& conf) {
   const std::size_t open = value.find('(');
   const std::string name = value.substr(0, open);
   conf.hosts.push_back(name.substr(0, name.find('.')));
-  conf.addresses.push_back(open == std::string::npos ? name : value.substr(open + 1, value.find(')') - open - 1));
+  conf.addresses.push_back(
+      open == std::string::npos ? name : value.substr(open + 1, value.find(')') - open - 1));
 }
 
 Result<void> read_file(const std::string& path, SlurmConf& conf, int depth) {
@@ -54,7 +56,8 @@ Result<void> read_file(const std::string& path, SlurmConf& conf, int depth) {
     const std::size_t equals = first.find('=');
     if (equals == std::string::npos) continue;
     const std::string key = lower(first.substr(0, equals));
-    if (key == "nodename" || key == "partitionname" || key == "downnodes" || key == "nodeset") continue;
+    if (key == "nodename" || key == "partitionname" || key == "downnodes" || key == "nodeset")
+      continue;
     if (key == "slurmctldhost") add_host(first.substr(equals + 1), conf);
     else conf.values[key] = first.substr(equals + 1);
   }
@@ -84,7 +87,8 @@ Result<SlurmConf> SlurmConf::load(const std::string& path) {
   return conf;
 }
 
-slurm::ControllerConfig with_file(slurm::ControllerConfig config, const SlurmConf& file, const std::string& path) {
+slurm::ControllerConfig with_file(slurm::ControllerConfig config, const SlurmConf& file,
+                                  const std::string& path) {
   config.slurm_conf = path;
   if (!file.addresses.empty()) config.hosts = file.addresses;
   auto take = [&](std::string& into, const char* key, const char* otherwise) {
@@ -122,24 +126,31 @@ slurm::SiteConfig with_file(slurm::SiteConfig config, const SlurmConf& file) {
   return config;
 }
 
-std::vector<std::string> not_yet_running(const slurm::ControllerConfig& file, const slurm::ControllerConfig& running,
-                                         const slurm::SiteConfig& site_of_file, const slurm::SiteConfig& site_running) {
+std::vector<std::string> not_yet_running(const slurm::ControllerConfig& file,
+                                         const slurm::ControllerConfig& running,
+                                         const slurm::SiteConfig& site_of_file,
+                                         const slurm::SiteConfig& site_running) {
   std::vector<std::string> found;
   auto compare = [&](const char* key, const std::string& wanted, const std::string& has) {
     if (shown(wanted) != shown(has))
-      found.push_back(fmt::format("{}={} (it runs with {})", key, wanted, shown(has).empty() ? "none" : has));
+      found.push_back(
+          fmt::format("{}={} (it runs with {})", key, wanted, shown(has).empty() ? "none" : has));
   };
   compare("SchedulerType", file.scheduler_type, running.scheduler_type);
   compare("JobSubmitPlugins", file.job_submit_plugins, running.job_submit_plugins);
   compare("PluginDir", file.plugin_dir, running.plugin_dir);
-  compare("PreemptType", file.preempt_type, running.preempt_type.empty() ? "preempt/none" : running.preempt_type);
+  compare("PreemptType", file.preempt_type,
+          running.preempt_type.empty() ? "preempt/none" : running.preempt_type);
   compare("SlurmctldParameters", file.slurmctld_parameters, running.slurmctld_parameters);
   compare("PreemptParameters", site_of_file.preempt_parameters, site_running.preempt_parameters);
   auto flag = [&](const char* key, bool wanted, bool has) {
-    if (wanted != has) found.push_back(fmt::format("{} {}", key, wanted ? "(it runs without)" : "no more (it runs with it)"));
+    if (wanted != has)
+      found.push_back(
+          fmt::format("{} {}", key, wanted ? "(it runs without)" : "no more (it runs with it)"));
   };
   flag("AccountingStorageEnforce=qos", site_of_file.enforces_qos, site_running.enforces_qos);
-  flag("AccountingStorageEnforce=limits", site_of_file.enforces_limits, site_running.enforces_limits);
+  flag("AccountingStorageEnforce=limits", site_of_file.enforces_limits,
+       site_running.enforces_limits);
   flag("PreemptMode=OFF", site_of_file.preempt_off, site_running.preempt_off);
   return found;
 }

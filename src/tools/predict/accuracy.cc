@@ -24,7 +24,8 @@ double mean(const std::vector<double>& values) {
 
 }  // namespace
 
-Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fitted, const MachineModel& model) {
+Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs,
+                                const std::vector<std::size_t>& fitted, const MachineModel& model) {
   const Fit found = fit(runs, fitted, model);
   Accuracy accuracy;
   accuracy.machine = found.machine;
@@ -32,11 +33,13 @@ Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs, const std:
   for (std::size_t own : fitted) {
     ModelAccuracy one;
     one.model = runs[own].model_name();
-    one.fitted = fmt::format("tp{} dp{} pp{} micro {} global {}", runs[own].tp, runs[own].dp, runs[own].pp, runs[own].micro_batch, runs[own].global_batch);
+    one.fitted = fmt::format("tp{} dp{} pp{} micro {} global {}", runs[own].tp, runs[own].dp,
+                             runs[own].pp, runs[own].micro_batch, runs[own].global_batch);
     std::vector<double> errors, signed_errors;
     for (std::size_t run = 0; run < runs.size(); ++run) {
       if (!runs[run].same_model(runs[own])) continue;
-      const double off = model.iteration_s(runs[run], found.machine, found.scale[run]) / runs[run].iteration_s - 1;
+      const double off =
+          model.iteration_s(runs[run], found.machine, found.scale[run]) / runs[run].iteration_s - 1;
       if (run == own) {
         one.fitted_error = std::abs(off);
         continue;
@@ -54,7 +57,8 @@ Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs, const std:
     one.worst = errors.empty() ? 0 : errors.back();
     accuracy.models.push_back(std::move(one));
   }
-  if (all.empty()) return Error("every row was needed for fitting; a model needs at least 2 rows to be scored");
+  if (all.empty())
+    return Error("every row was needed for fitting; a model needs at least 2 rows to be scored");
   accuracy.rows = static_cast<int>(all.size());
   accuracy.mean = mean(all);
   std::sort(all.begin(), all.end());
@@ -66,7 +70,8 @@ Json to_json(const Accuracy& accuracy) {
   Json models = Json::object();
   for (const ModelAccuracy& one : accuracy.models) {
     std::string key = one.model;
-    for (int again = 2; models.has(key.c_str()); ++again) key = fmt::format("{}-{}", one.model, again);
+    for (int again = 2; models.has(key.c_str()); ++again)
+      key = fmt::format("{}-{}", one.model, again);
     models.set(key.c_str(), Json::object({{"rows", one.rows},
                                           {"mean_abs_error", one.mean},
                                           {"p50_abs_error", one.p50},
@@ -77,7 +82,8 @@ Json to_json(const Accuracy& accuracy) {
                                           {"fitted_row_error", one.fitted_error}}));
   }
   Json machine = Json::object();
-  for (std::size_t i = 0; i < Machine::kCount; ++i) machine.set(Machine::expected()[i].name, accuracy.machine.value[i]);
+  for (std::size_t i = 0; i < Machine::kCount; ++i)
+    machine.set(Machine::expected()[i].name, accuracy.machine.value[i]);
   return Json::object({{"rows", accuracy.rows},
                        {"mean_abs_error", accuracy.mean},
                        {"p90_abs_error", accuracy.p90},

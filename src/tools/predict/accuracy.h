@@ -13,7 +13,7 @@ namespace swell::predict {
 /// the row that was fitted on is not among them.
 struct ModelAccuracy {
   std::string model;
-  int rows = 0;  ///< scored
+  int rows = 0;        ///< scored
   std::string fitted;  ///< the plan of the fitted row
   double fitted_error = 0;
   double mean = 0, p50 = 0, p90 = 0, worst = 0, bias = 0;
@@ -27,7 +27,8 @@ struct Accuracy {
 };
 
 /// Fits on the rows `fitted`, one of each model, and predicts all others.
-Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fitted, const MachineModel& model);
+Result<Accuracy> predict_others(const std::vector<TrainingRun>& runs,
+                                const std::vector<std::size_t>& fitted, const MachineModel& model);
 
 /// {"rows", "mean_abs_error", "p90_abs_error", "models": {...}, "machine": {...}}.
 Json to_json(const Accuracy& accuracy);

@@ -16,7 +16,8 @@ constexpr double kLatency_s = 40e-6;
 
 }  // namespace
 
-Result<AllreduceTable> AllreduceTable::from_csv(std::string_view text, const cluster::GpuType& gpu) {
+Result<AllreduceTable> AllreduceTable::from_csv(std::string_view text,
+                                                const cluster::GpuType& gpu) {
   auto csv = Csv::parse(text);
   if (!csv) return csv.error();
   AllreduceTable table(gpu);

@@ -46,7 +46,8 @@ Result<Csv> Csv::parse(std::string_view text) {
       continue;
     }
     if (fields.size() != csv.header_.size())
-      return Error(fmt::format("line {} has {} fields; the header has {}", line_number, fields.size(), csv.header_.size()));
+      return Error(fmt::format("line {} has {} fields; the header has {}", line_number,
+                               fields.size(), csv.header_.size()));
     csv.rows_.push_back(std::move(fields));
   }
   if (csv.header_.empty()) return Error("there is no header line");
@@ -65,7 +66,8 @@ Result<double> Csv::number(std::size_t row, std::string_view name, double min, d
   const std::string& text = rows_[row][*index];
   const auto value = read_number<double>(text);
   if (!value || !std::isfinite(*value) || *value < min || *value > max)
-    return Error(fmt::format("row {}, column \"{}\": \"{}\" is not a number from {:g} to {:g}", row + 1, name, text.substr(0, 40), min, max));
+    return Error(fmt::format("row {}, column \"{}\": \"{}\" is not a number from {:g} to {:g}",
+                             row + 1, name, text.substr(0, 40), min, max));
   return *value;
 }
 
@@ -73,7 +75,8 @@ Result<int> Csv::whole(std::size_t row, std::string_view name, int min, int max)
   auto value = number(row, name, min, max);
   if (!value) return value.error();
   if (*value != std::floor(*value))
-    return Error(fmt::format("row {}, column \"{}\": {:g} is not a whole number", row + 1, name, *value));
+    return Error(
+        fmt::format("row {}, column \"{}\": {:g} is not a whole number", row + 1, name, *value));
   return static_cast<int>(*value);
 }
 

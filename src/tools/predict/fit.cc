@@ -8,8 +8,8 @@ namespace swell::predict {
 
 namespace {
 
-constexpr double kScaleSigma = 0.05;  // how far models of one machine differ, as a logarithm
-constexpr double kRowSigma = 0.06;    // how far off even a fitted model is at one row
+constexpr double kScaleSigma = 0.05;      // how far models of one machine differ, as a logarithm
+constexpr double kRowSigma = 0.06;        // how far off even a fitted model is at one row
 constexpr std::size_t kMaxScored = 1000;  // rows whose variance the design looks at
 constexpr int kSteps = 30;
 
@@ -32,20 +32,27 @@ std::vector<std::size_t> number_models(const std::vector<TrainingRun>& runs) {
 class Unknowns {
  public:
   Unknowns(const std::vector<TrainingRun>& runs, const MachineModel& model)
-      : runs_(runs), model_(model), models_(number_models(runs)),
-        count_(Machine::kCount + (models_.empty() ? 0 : *std::max_element(models_.begin(), models_.end()) + 1)) {}
+      : runs_(runs),
+        model_(model),
+        models_(number_models(runs)),
+        count_(Machine::kCount +
+               (models_.empty() ? 0 : *std::max_element(models_.begin(), models_.end()) + 1)) {}
 
   std::size_t count() const { return count_; }
   std::size_t model_count() const { return count_ - Machine::kCount; }
   std::size_t model_of(std::size_t run) const { return models_[run]; }
-  double sigma(std::size_t i) const { return i < Machine::kCount ? Machine::expected()[i].log_sigma : kScaleSigma; }
+  double sigma(std::size_t i) const {
+    return i < Machine::kCount ? Machine::expected()[i].log_sigma : kScaleSigma;
+  }
 
   Machine machine(const Vector& x) const {
     Machine machine = Machine::expected_values();
     for (std::size_t i = 0; i < Machine::kCount; ++i) machine.value[i] *= std::exp(x[i]);
     return machine;
   }
-  double scale(const Vector& x, std::size_t run) const { return std::exp(x[Machine::kCount + models_[run]]); }
+  double scale(const Vector& x, std::size_t run) const {
+    return std::exp(x[Machine::kCount + models_[run]]);
+  }
   double log_prediction(const Vector& x, std::size_t run) const {
     return std::log(model_.iteration_s(runs_[run], machine(x), scale(x, run)));
   }
@@ -102,13 +109,16 @@ Vector solve(Matrix a, Vector b) {
 
 }  // namespace
 
-std::vector<std::size_t> choose_rows(const std::vector<TrainingRun>& runs, const MachineModel& model) {
+std::vector<std::size_t> choose_rows(const std::vector<TrainingRun>& runs,
+                                     const MachineModel& model) {
   const Unknowns unknowns(runs, model);
   const Vector expected(unknowns.count(), 0.0);
   Matrix gradients;
-  for (std::size_t run = 0; run < runs.size(); ++run) gradients.push_back(unknowns.gradient(expected, run));
+  for (std::size_t run = 0; run < runs.size(); ++run)
+    gradients.push_back(unknowns.gradient(expected, run));
   Matrix covariance(unknowns.count(), Vector(unknowns.count(), 0.0));
-  for (std::size_t i = 0; i < unknowns.count(); ++i) covariance[i][i] = unknowns.sigma(i) * unknowns.sigma(i);
+  for (std::size_t i = 0; i < unknowns.count(); ++i)
+    covariance[i][i] = unknowns.sigma(i) * unknowns.sigma(i);
 
   const std::size_t stride = runs.size() / kMaxScored + 1;
   std::vector<bool> done(unknowns.model_count(), false);
@@ -134,7 +144,8 @@ std::vector<std::size_t> choose_rows(const std::vector<TrainingRun>& runs, const
     }
     const double variance = dot(gradients[best], best_spread) + kRowSigma * kRowSigma;
     for (std::size_t i = 0; i < covariance.size(); ++i)
-      for (std::size_t j = 0; j < covariance.size(); ++j) covariance[i][j] -= best_spread[i] * best_spread[j] / variance;
+      for (std::size_t j = 0; j < covariance.size(); ++j)
+        covariance[i][j] -= best_spread[i] * best_spread[j] / variance;
     done[unknowns.model_of(best)] = true;
     chosen.push_back(best);
   }
@@ -151,14 +162,17 @@ std::vector<std::size_t> first_rows(const std::vector<TrainingRun>& runs) {
   return rows;
 }
 
-Fit fit(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fitted, const MachineModel& model) {
+Fit fit(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fitted,
+        const MachineModel& model) {
   const Unknowns unknowns(runs, model);
   const std::size_t n = unknowns.count();
   auto cost = [&](const Vector& x) {
     double sum = 0;
-    for (std::size_t i = 0; i < n; ++i) sum += x[i] * x[i] / (unknowns.sigma(i) * unknowns.sigma(i));
+    for (std::size_t i = 0; i < n; ++i)
+      sum += x[i] * x[i] / (unknowns.sigma(i) * unknowns.sigma(i));
     for (std::size_t run : fitted) {
-      const double off = (unknowns.log_prediction(x, run) - std::log(runs[run].iteration_s)) / kRowSigma;
+      const double off =
+          (unknowns.log_prediction(x, run) - std::log(runs[run].iteration_s)) / kRowSigma;
       sum += off * off;
     }
     return sum;
@@ -179,7 +193,8 @@ Fit fit(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fi
       const double off = std::log(runs[run].iteration_s) - unknowns.log_prediction(x, run);
       for (std::size_t i = 0; i < n; ++i) {
         right[i] += slope[i] * off / (kRowSigma * kRowSigma);
-        for (std::size_t j = 0; j < n; ++j) normal[i][j] += slope[i] * slope[j] / (kRowSigma * kRowSigma);
+        for (std::size_t j = 0; j < n; ++j)
+          normal[i][j] += slope[i] * slope[j] / (kRowSigma * kRowSigma);
       }
     }
     Vector move = solve(normal, right);

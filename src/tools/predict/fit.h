@@ -10,7 +10,8 @@ namespace swell::predict {
 /// Which rows to fit on: one of each model, chosen by their plans alone, before any time is looked
 /// at, so that together they tell the most about all rows (each step takes the row that lowers the
 /// expected variance of all predictions the most). Deterministic.
-std::vector<std::size_t> choose_rows(const std::vector<TrainingRun>& runs, const MachineModel& model);
+std::vector<std::size_t> choose_rows(const std::vector<TrainingRun>& runs,
+                                     const MachineModel& model);
 
 /// The first row of each model, for comparison.
 std::vector<std::size_t> first_rows(const std::vector<TrainingRun>& runs);
@@ -21,6 +22,7 @@ struct Fit {
   Machine machine;
   std::vector<double> scale;  ///< by run: that of its model
 };
-Fit fit(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fitted, const MachineModel& model);
+Fit fit(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fitted,
+        const MachineModel& model);
 
 }  // namespace swell::predict

@@ -33,7 +33,9 @@ double passes(const std::string& recompute) {
   return recompute == "selective" ? 3.1 : 3;  // selective repeats attention's scores alone
 }
 
-int allreduces(const std::string& recompute) { return kAllreduces + (recompute == "full" ? kRepeatedAllreduces : 0); }
+int allreduces(const std::string& recompute) {
+  return kAllreduces + (recompute == "full" ? kRepeatedAllreduces : 0);
+}
 
 /// How two limits that mostly hide each other add up: exact where one is far below the other.
 double both_limits(double a, double b) { return std::sqrt(a * a + b * b); }
@@ -42,12 +44,13 @@ double both_limits(double a, double b) { return std::sqrt(a * a + b * b); }
 
 const std::array<Machine::Expected, Machine::kCount>& Machine::expected() {
   static const std::array<Expected, kCount> known = {{
-      {"gemm_share", 0.70, 0.2},        // of peak that a layer's matrix products reach
-      {"layer_launch_s", 3e-3, 0.3},    // 180 kernels of a layer, forward to backward, 16 us of host time each
-      {"sync_s", 15e-6, 0.5},           // waiting for one more GPU at one step of an all-reduce
-      {"head_share", 0.40, 0.8},        // of peak that the output projection reaches, its loss included
-      {"node_network", 85e9, 0.2},      // 4 x 200 Gbit/s a node, 85 % of it
-      {"optimizer_s", 20e-12, 0.3},     // one parameter: 40 bytes of Adam's traffic at 2 TB/s
+      {"gemm_share", 0.70, 0.2},  // of peak that a layer's matrix products reach
+      {"layer_launch_s", 3e-3,
+       0.3},  // 180 kernels of a layer, forward to backward, 16 us of host time each
+      {"sync_s", 15e-6, 0.5},       // waiting for one more GPU at one step of an all-reduce
+      {"head_share", 0.40, 0.8},    // of peak that the output projection reaches, its loss included
+      {"node_network", 85e9, 0.2},  // 4 x 200 Gbit/s a node, 85 % of it
+      {"optimizer_s", 20e-12, 0.3},  // one parameter: 40 bytes of Adam's traffic at 2 TB/s
   }};
   return known;
 }
@@ -72,21 +75,27 @@ double MachineModel::layer_s(const TrainingRun& run, const Machine& machine, dou
   const double again = passes(run.recompute);
   const double flop = again * b * (24 * s * h * h + 4 * s * s * h) / tp;
   const double peak = gpu_.tflops(cluster::Precision::fp16) * 1e12;
-  const double traffic = again / 4 * b * (run.heads * s * s * kScoreBytes / tp + s * h * (kWholeBytes + kSplitBytes / tp));
-  const double device = scale * (flop / (peak * machine.value[Machine::gemm_share]) + traffic / gpu_.hbm_bytes_per_s);
+  const double traffic =
+      again / 4 * b *
+      (run.heads * s * s * kScoreBytes / tp + s * h * (kWholeBytes + kSplitBytes / tp));
+  const double device =
+      scale * (flop / (peak * machine.value[Machine::gemm_share]) + traffic / gpu_.hbm_bytes_per_s);
   const int reduces = allreduces(run.recompute);
   const double commu = reduces * tp_allreduce_s(run, machine);
   // Two ring phases of TP - 1 steps, each of which waits for the GPU that comes last.
-  const double launch = machine.value[Machine::layer_launch_s] * again / 4 + reduces * 2 * (tp - 1) * machine.value[Machine::sync_s];
+  const double launch = machine.value[Machine::layer_launch_s] * again / 4 +
+                        reduces * 2 * (tp - 1) * machine.value[Machine::sync_s];
   return both_limits(device + commu, launch);
 }
 
 double MachineModel::head_s(const TrainingRun& run, const Machine& machine, double scale) const {
   const double flop = 6.0 * run.micro_batch * run.seq * run.hidden * kVocab / run.tp;
-  return scale * flop / (gpu_.tflops(cluster::Precision::fp16) * 1e12 * machine.value[Machine::head_share]);
+  return scale * flop /
+         (gpu_.tflops(cluster::Precision::fp16) * 1e12 * machine.value[Machine::head_share]);
 }
 
-double MachineModel::gradient_sync_s(const TrainingRun& run, const Machine& machine, double bytes) const {
+double MachineModel::gradient_sync_s(const TrainingRun& run, const Machine& machine,
+                                     double bytes) const {
   if (run.dp <= 1) return 0;
   if (run.gpus <= gpus_per_node_) return allreduce_.seconds(run.dp, bytes);
   // Rings of all TP ranks of a node run over its network cards at once.
@@ -94,11 +103,13 @@ double MachineModel::gradient_sync_s(const TrainingRun& run, const Machine& mach
   return sharing * bytes * 2 * (1 - 1.0 / run.dp) / machine.value[Machine::node_network];
 }
 
-double MachineModel::iteration_s(const TrainingRun& run, const Machine& machine, double scale) const {
+double MachineModel::iteration_s(const TrainingRun& run, const Machine& machine,
+                                 double scale) const {
   const double again = passes(run.recompute);
   const double layers = static_cast<double>(run.layers) / run.pp * layer_s(run, machine, scale);
   const double layer_parameters = 12.0 * run.hidden * run.hidden * run.layers / run.pp;
-  const double parameters = (layer_parameters + kVocab * run.hidden) / run.tp;  // with the embedding
+  const double parameters =
+      (layer_parameters + kVocab * run.hidden) / run.tp;  // with the embedding
   perf::PipelineSum sum;
   for (int i = 0; i < run.pp; ++i) {
     perf::StageTimes stage;

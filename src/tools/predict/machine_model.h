@@ -13,7 +13,14 @@ namespace swell::predict {
 /// is expected before anything is measured and how far it may be off (as a factor's logarithm).
 struct Machine {
   static constexpr std::size_t kCount = 6;
-  enum Index : std::size_t { gemm_share, layer_launch_s, sync_s, head_share, node_network, optimizer_s };
+  enum Index : std::size_t {
+    gemm_share,
+    layer_launch_s,
+    sync_s,
+    head_share,
+    node_network,
+    optimizer_s
+  };
   std::array<double, kCount> value;
 
   struct Expected {

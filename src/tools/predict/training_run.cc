@@ -7,15 +7,26 @@
 
 namespace swell::predict {
 
-std::string TrainingRun::model_name() const { return fmt::format("h{}-l{}-s{}", hidden, layers, seq); }
+std::string TrainingRun::model_name() const {
+  return fmt::format("h{}-l{}-s{}", hidden, layers, seq);
+}
 
 Result<std::vector<TrainingRun>> training_runs_from_csv(std::string_view text) {
   auto csv = Csv::parse(text);
   if (!csv) return csv.error();
-  const struct { const char* column; int TrainingRun::*field; } counts[] = {
-      {"num_gpus", &TrainingRun::gpus}, {"global_batch", &TrainingRun::global_batch}, {"micro_batch", &TrainingRun::micro_batch},
-      {"hidden", &TrainingRun::hidden}, {"heads", &TrainingRun::heads}, {"layers", &TrainingRun::layers},
-      {"seq", &TrainingRun::seq}, {"tp", &TrainingRun::tp}, {"dp", &TrainingRun::dp}, {"pp", &TrainingRun::pp}};
+  const struct {
+    const char* column;
+    int TrainingRun::*field;
+  } counts[] = {{"num_gpus", &TrainingRun::gpus},
+                {"global_batch", &TrainingRun::global_batch},
+                {"micro_batch", &TrainingRun::micro_batch},
+                {"hidden", &TrainingRun::hidden},
+                {"heads", &TrainingRun::heads},
+                {"layers", &TrainingRun::layers},
+                {"seq", &TrainingRun::seq},
+                {"tp", &TrainingRun::tp},
+                {"dp", &TrainingRun::dp},
+                {"pp", &TrainingRun::pp}};
   const auto gpu = csv->column("gpu"), recompute = csv->column("recompute");
   const bool in_ms = !csv->column("iter_time_s").has_value();
   std::vector<TrainingRun> runs;
@@ -32,8 +43,9 @@ Result<std::vector<TrainingRun>> training_runs_from_csv(std::string_view text) {
     run.gpu = gpu ? csv->field(row, *gpu) : "a100";
     run.recompute = recompute ? csv->field(row, *recompute) : "full";
     if (run.micro_batches() < 1)
-      return Error(fmt::format("row {}: a global batch of {} is less than one micro-batch of {} for each of {} replicas",
-                               row + 1, run.global_batch, run.micro_batch, run.dp));
+      return Error(fmt::format(
+          "row {}: a global batch of {} is less than one micro-batch of {} for each of {} replicas",
+          row + 1, run.global_batch, run.micro_batch, run.dp));
     runs.push_back(std::move(run));
   }
   if (runs.empty()) return Error("there are no rows below the header");

@@ -18,10 +18,13 @@ struct TrainingRun {
   std::string recompute;  ///< "full", "selective" or "none"
   double iteration_s = 0;
 
-  double micro_batches() const noexcept { return static_cast<double>(global_batch) / dp / micro_batch; }
+  double micro_batches() const noexcept {
+    return static_cast<double>(global_batch) / dp / micro_batch;
+  }
   /// Rows of one model have this in common.
   bool same_model(const TrainingRun& other) const noexcept {
-    return hidden == other.hidden && heads == other.heads && layers == other.layers && seq == other.seq;
+    return hidden == other.hidden && heads == other.heads && layers == other.layers &&
+           seq == other.seq;
   }
   std::string model_name() const;  ///< "h1024-l12-s1024"
 };

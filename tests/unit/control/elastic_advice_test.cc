@@ -30,7 +30,8 @@ void expect(const char* text, const char* words, const SiteFacts& facts = site()
 }  // namespace
 
 Test(elastic_advice, a_spec_that_the_site_can_serve_is_not_commented) {
-  for (const char* text : {"", "max=32", "max=8x", "sizes=4/8/16", "types=a100/h100,grace=60", "max=4"})
+  for (const char* text :
+       {"", "max=32", "max=8x", "sizes=4/8/16", "types=a100/h100,grace=60", "max=4"})
     cr_assert_eq(said_of(text), std::string(), "%s: %s", text, said_of(text).c_str());
 }
 
@@ -40,7 +41,8 @@ Test(elastic_advice, a_type_that_no_node_has_is_named_with_those_that_there_are)
 }
 
 Test(elastic_advice, a_size_above_max_is_named_with_the_max_that_it_takes) {
-  expect("sizes=4/8/32", "sizes=4/8/32: 32 is never reached, since max=4x allows 16 GPUs; write max=32\n");
+  expect("sizes=4/8/32",
+         "sizes=4/8/32: 32 is never reached, since max=4x allows 16 GPUs; write max=32\n");
   expect("sizes=4/8,max=4", "8 is never reached, since max=4 allows 4 GPUs");
 }
 

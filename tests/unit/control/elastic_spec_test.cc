@@ -20,7 +20,9 @@ std::string reason(const char* text) {
   return spec.error().message();
 }
 
-bool says(const std::string& sentence, const char* words) { return sentence.find(words) != std::string::npos; }
+bool says(const std::string& sentence, const char* words) {
+  return sentence.find(words) != std::string::npos;
+}
 
 }  // namespace
 
@@ -30,7 +32,8 @@ Test(elastic_spec, no_value_means_the_defaults) {
 }
 
 Test(elastic_spec, reads_every_key) {
-  const ElasticSpec spec = good("max=32,sizes=8/16/32,types=h100/a100,consistency=exact,mode=restart,grace=90");
+  const ElasticSpec spec =
+      good("max=32,sizes=8/16/32,types=h100/a100,consistency=exact,mode=restart,grace=90");
   cr_assert_eq(spec.max_gpus.value(), 32);
   cr_assert_eq(spec.sizes.size(), 3u);
   cr_assert_eq(spec.types.at(1), std::string("a100"));
@@ -39,7 +42,8 @@ Test(elastic_spec, reads_every_key) {
 }
 
 Test(elastic_spec, its_text_reads_back_to_itself) {
-  for (const char* text : {"", "max=7", "max=2.5x", "sizes=1/2/4,types=v100", "consistency=exact,grace=5"}) {
+  for (const char* text :
+       {"", "max=7", "max=2.5x", "sizes=1/2/4,types=v100", "consistency=exact,grace=5"}) {
     const ElasticSpec spec = good(text);
     cr_assert(good(spec.text().c_str()) == spec, "%s", text);
   }
@@ -52,7 +56,8 @@ Test(elastic_spec, an_error_names_the_key_and_what_is_allowed) {
   cr_assert(says(reason("sizes=8/4"), "rising"));
   cr_assert(says(reason("sizes=8//16"), "sizes=8//16"));
   cr_assert(says(reason("sizes=2,4,8"), "within a list use '/': sizes=2/4/8"));
-  cr_assert(says(reason("max=16,types=h100,a100,grace=9"), "within a list use '/': types=h100/a100"));
+  cr_assert(
+      says(reason("max=16,types=h100,a100,grace=9"), "within a list use '/': types=h100/a100"));
   cr_assert(says(reason("sizes=2/4,colour"), "within a list"));
   cr_assert(says(reason("sizes=2/4,grace"), "write grace=VALUE"));
   cr_assert(says(reason("types=h 100"), "GPU types"));

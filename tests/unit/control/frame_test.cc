@@ -17,7 +17,8 @@ std::string reason(Seal& seal, const std::string& payload) {
 }
 
 std::string payload(const char* from, const char* sequence) {
-  return std::string(R"({"conn":")") + nonce + R"(","from":")" + from + R"(","seq":)" + sequence + R"(,"m":{"type":"bye","exit_code":0}})";
+  return std::string(R"({"conn":")") + nonce + R"(","from":")" + from + R"(","seq":)" + sequence +
+         R"(,"m":{"type":"bye","exit_code":0}})";
 }
 
 }  // namespace
@@ -37,7 +38,8 @@ Test(frame, a_stream_is_cut_into_frames_wherever_its_pieces_end) {
 }
 
 Test(frame, an_empty_and_an_oversized_frame_are_errors_before_their_bytes_arrive) {
-  for (const std::string& head : {std::string(4, '\0'), std::string("\0\0\0\x11", 4), std::string("\xff\xff\xff\xff", 4)}) {
+  for (const std::string& head :
+       {std::string(4, '\0'), std::string("\0\0\0\x11", 4), std::string("\xff\xff\xff\xff", 4)}) {
     FrameReader reader(16);
     reader.append(head);
     cr_assert_not(reader.next().ok());
@@ -47,7 +49,8 @@ Test(frame, an_empty_and_an_oversized_frame_are_errors_before_their_bytes_arrive
 Test(frame, only_a_server_greets) {
   const Result<std::string> own = new_nonce();
   cr_assert_eq(nonce_from(greeting(*own)).value(), *own);
-  for (const char* text : {"", "SWELL1 ", "SWELL1 0123", "HTTP/1.1 400 Bad Request"}) cr_assert_not(nonce_from(text).ok(), "%s", text);
+  for (const char* text : {"", "SWELL1 ", "SWELL1 0123", "HTTP/1.1 400 Bad Request"})
+    cr_assert_not(nonce_from(text).ok(), "%s", text);
 }
 
 Test(seal, takes_a_frame_once_and_in_order) {
@@ -61,6 +64,7 @@ Test(seal, takes_frames_of_the_other_side_of_the_same_connection_alone) {
   Seal server(Side::server, nonce), elsewhere(Side::server, std::string(32, 'f'));
   for (const char* from : {"server", "cliejt", ""})
     cr_assert_eq(reason(server, payload(from, "1")), "the frame was not made by the other side");
-  cr_assert_eq(reason(elsewhere, payload("client", "1")), "the frame was made for another connection");
+  cr_assert_eq(reason(elsewhere, payload("client", "1")),
+               "the frame was made for another connection");
   cr_assert(server.unwrap(payload("client", "1")).ok());
 }

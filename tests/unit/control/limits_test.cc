@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What a server and a client bear with, and for how long.
-#include <csignal>
 #include <criterion/criterion.h>
+#include <csignal>
 #include <thread>
 
 #include "transport_peers.h"
@@ -40,7 +40,8 @@ Test(limits, two_hundred_slow_clients_do_not_delay_a_good_one, .timeout = 120) {
     host.server().send(event.connection, Refused{"x"});
     received(*client);
   }
-  cr_assert_lt(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 10.0);
+  cr_assert_lt(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+               10.0);
 }
 
 Test(limits, a_newcomer_takes_the_place_of_the_oldest_silent_one, .timeout = 120) {
@@ -112,13 +113,15 @@ Test(limits, one_user_has_so_many_connections_and_no_more, .timeout = 120) {
   Server::Options options;
   options.max_connections_per_user = 2;
   Host host(munge, options);
-  const auto one = client_of(host, munge), two = client_of(host, munge), three = client_of(host, munge);
+  const auto one = client_of(host, munge), two = client_of(host, munge),
+             three = client_of(host, munge);
   for (Client* client : {one.get(), two.get()}) {
     cr_assert(client->send(hello(1)).ok());
     host.next();
   }
   cr_assert(three->send(hello(1)).ok());
-  cr_assert_neq(as<Refused>(received(*three)).reason.find("2 connections already"), std::string::npos);
+  cr_assert_neq(as<Refused>(received(*three)).reason.find("2 connections already"),
+                std::string::npos);
 }
 
 Test(limits, a_server_of_another_user_is_not_trusted, .timeout = 120) {
@@ -195,7 +198,8 @@ Test(limits, a_munged_that_hangs_blocks_neither_the_client_nor_the_servers_end, 
     another.greet();
   }
   munge.signal(SIGCONT);
-  cr_assert_lt(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 30.0);
+  cr_assert_lt(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+               30.0);
 }
 
 Test(limits, nobody_listening_is_an_error_that_names_the_address) {

@@ -44,10 +44,21 @@ Test(messages, every_type_reads_back_as_it_was_written) {
   welcome.basic_gpus = 4;
   WorkerSignal signal;
   signal.signal = 10;
-  const std::vector<Message> all = {hello, GrowDone{{{"abc", 12, ""}}}, Released{12, "x"},
-                                    Status{JobState::switching, 3, 12, 1.5, "it failed there"}, Bye{1}, welcome,
-                                    Refused{"no"}, WorkerListens{}, grow, Shrink{{12}, 30, "needed by job 17"}, WorkerHello{}, WorkerNotice{15},
-                                    WorkerExit{0, 9}, start, signal};
+  const std::vector<Message> all = {hello,
+                                    GrowDone{{{"abc", 12, ""}}},
+                                    Released{12, "x"},
+                                    Status{JobState::switching, 3, 12, 1.5, "it failed there"},
+                                    Bye{1},
+                                    welcome,
+                                    Refused{"no"},
+                                    WorkerListens{},
+                                    grow,
+                                    Shrink{{12}, 30, "needed by job 17"},
+                                    WorkerHello{},
+                                    WorkerNotice{15},
+                                    WorkerExit{0, 9},
+                                    start,
+                                    signal};
   cr_assert_eq(all.size(), std::variant_size_v<Message>);
   for (const Message& message : all) {
     const Message read = through_text(message);
@@ -57,11 +68,15 @@ Test(messages, every_type_reads_back_as_it_was_written) {
 }
 
 Test(messages, a_bad_member_is_named_with_its_value) {
-  cr_assert_eq(refusal(R"({"type":"bye","exit_code":999})"),
-               std::string("message \"bye\": \"exit_code\" is 999; it must be a whole number from 0 to 255"));
-  cr_assert_neq(refusal(R"({"type":"shrink","companions":["x"],"deadline_s":1,"reason":""})").find("job ids"),
-                std::string::npos);
-  cr_assert_neq(refusal(R"({"type":"status","state":"ASLEEP","epoch":0,"workers":0,"stopped_s":0})").find("ASLEEP"),
+  cr_assert_eq(
+      refusal(R"({"type":"bye","exit_code":999})"),
+      std::string(
+          "message \"bye\": \"exit_code\" is 999; it must be a whole number from 0 to 255"));
+  cr_assert_neq(
+      refusal(R"({"type":"shrink","companions":["x"],"deadline_s":1,"reason":""})").find("job ids"),
+      std::string::npos);
+  cr_assert_neq(refusal(R"({"type":"status","state":"ASLEEP","epoch":0,"workers":0,"stopped_s":0})")
+                    .find("ASLEEP"),
                 std::string::npos);
 }
 

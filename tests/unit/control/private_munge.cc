@@ -2,8 +2,8 @@
 #include "private_munge.h"
 
 #include <chrono>
-#include <csignal>
 #include <criterion/criterion.h>
+#include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
@@ -51,7 +51,8 @@ PrivateMunge::PrivateMunge() {
   chmod((folder_ + "/key").c_str(), 0400);
   chmod(folder_.c_str(), 0755);
   if (const passwd* user = munge_user())
-    for (const std::string& path : {folder_, folder_ + "/key"}) cr_assert_eq(chown(path.c_str(), user->pw_uid, user->pw_gid), 0);
+    for (const std::string& path : {folder_, folder_ + "/key"})
+      cr_assert_eq(chown(path.c_str(), user->pw_uid, user->pw_gid), 0);
   run();
 }
 
@@ -70,14 +71,14 @@ void PrivateMunge::run() {
     if (user != nullptr && (setgid(gid) != 0 || setuid(uid) != 0)) _exit(126);
     const int null = open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
-    execl(munged, "munged", "--foreground", "--force", "--num-threads=2", key.c_str(), socket.c_str(), pid.c_str(),
-          log.c_str(), seed.c_str(), static_cast<char*>(nullptr));
+    execl(munged, "munged", "--foreground", "--force", "--num-threads=2", key.c_str(),
+          socket.c_str(), pid.c_str(), log.c_str(), seed.c_str(), static_cast<char*>(nullptr));
     _exit(127);
   }
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!std::filesystem::exists(socket_) || !answers(socket_)) {
-    cr_assert_lt(std::chrono::steady_clock::now().time_since_epoch().count(), deadline.time_since_epoch().count(),
-                 "munged did not come up");
+    cr_assert_lt(std::chrono::steady_clock::now().time_since_epoch().count(),
+                 deadline.time_since_epoch().count(), "munged did not come up");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

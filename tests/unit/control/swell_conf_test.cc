@@ -3,8 +3,8 @@
 
 #include <criterion/criterion.h>
 
-using swell::control::SwellConf;
 using swell::control::swell_conf_path;
+using swell::control::SwellConf;
 using swell::control::with_elasticity;
 
 namespace {
@@ -13,11 +13,14 @@ std::string reason(const char* text) {
   cr_assert_not(config.ok(), "accepted: %s", text);
   return config.error().message();
 }
-bool says(const std::string& sentence, const char* words) { return sentence.find(words) != std::string::npos; }
+bool says(const std::string& sentence, const char* words) {
+  return sentence.find(words) != std::string::npos;
+}
 }  // namespace
 
 Test(swell_conf, reads_keys_in_any_case_with_comments) {
-  const auto config = SwellConf::parse("# Swell\nexpansionqos = expansion  # lent GPUs\n\nGrowthInterval=2.5\nControlPort=7000\n");
+  const auto config = SwellConf::parse(
+      "# Swell\nexpansionqos = expansion  # lent GPUs\n\nGrowthInterval=2.5\nControlPort=7000\n");
   cr_assert(config.ok(), "%s", config.error().message().c_str());
   cr_assert_eq(config->expansion_qos, std::string("expansion"));
   cr_assert_float_eq(config->growth_interval_s, 2.5, 1e-9);
@@ -26,10 +29,13 @@ Test(swell_conf, reads_keys_in_any_case_with_comments) {
 }
 
 Test(swell_conf, names_line_key_value_and_what_is_allowed) {
-  cr_assert(says(reason("ExpansionQOS=e\nColour=red\n"), "line 2: unknown key \"Colour\"; the keys are Elasticity"));
-  cr_assert(says(reason("ControlPort=99999\n"), "ControlPort=99999 is not valid; it must be a whole number from 1 to 65535"));
+  cr_assert(says(reason("ExpansionQOS=e\nColour=red\n"),
+                 "line 2: unknown key \"Colour\"; the keys are Elasticity"));
+  cr_assert(says(reason("ControlPort=99999\n"),
+                 "ControlPort=99999 is not valid; it must be a whole number from 1 to 65535"));
   cr_assert(says(reason("PollInterval=fast\n"), "PollInterval=fast"));
-  cr_assert(says(reason("Elasticity=maybe\n"), "Elasticity=maybe is not valid; it must be yes, no or drain"));
+  cr_assert(says(reason("Elasticity=maybe\n"),
+                 "Elasticity=maybe is not valid; it must be yes, no or drain"));
   cr_assert(says(reason("Aggressiveness=-1\n"), "a number from 0 to 100"));
   cr_assert(says(reason("BaseScheduler=sched/swell\n"), "sched/backfill"));
   cr_assert(says(reason("EventLog=here.log\n"), "path from the root"));
@@ -39,7 +45,8 @@ Test(swell_conf, names_line_key_value_and_what_is_allowed) {
 }
 
 Test(swell_conf, elasticity_is_on_off_or_being_drained) {
-  const auto on = SwellConf::parse("ExpansionQOS=e\nElasticity=yes\n"), drained = SwellConf::parse("ExpansionQOS=e\nElasticity=Drain\n"),
+  const auto on = SwellConf::parse("ExpansionQOS=e\nElasticity=yes\n"),
+             drained = SwellConf::parse("ExpansionQOS=e\nElasticity=Drain\n"),
              off = SwellConf::parse("Elasticity=no\n");
   cr_assert(on->enabled && !on->draining);
   cr_assert(drained->enabled && drained->draining);
@@ -49,8 +56,10 @@ Test(swell_conf, elasticity_is_on_off_or_being_drained) {
 Test(swell_conf, one_line_is_changed_and_all_others_stay) {
   cr_assert_eq(with_elasticity("# ours\nexpansionqos=e # here\n", "drain"),
                std::string("# ours\nexpansionqos=e # here\nElasticity=drain\n"));
-  cr_assert_eq(with_elasticity("ELASTICITY = yes # on\nExpansionQOS=e\n", "drain"), std::string("Elasticity=drain\nExpansionQOS=e\n"));
-  cr_assert_eq(with_elasticity("#Elasticity=no\nExpansionQOS=e", "yes"), std::string("#Elasticity=no\nExpansionQOS=e\nElasticity=yes\n"));
+  cr_assert_eq(with_elasticity("ELASTICITY = yes # on\nExpansionQOS=e\n", "drain"),
+               std::string("Elasticity=drain\nExpansionQOS=e\n"));
+  cr_assert_eq(with_elasticity("#Elasticity=no\nExpansionQOS=e", "yes"),
+               std::string("#Elasticity=no\nExpansionQOS=e\nElasticity=yes\n"));
 }
 
 Test(swell_conf, stands_beside_slurm_conf) {

@@ -70,7 +70,8 @@ class Host {
         if (line.find(part) != std::string::npos) return true;
       return false;
     });
-    cr_assert(found, "nothing logged with \"%s\"; the last line: %s", part.c_str(), log_.empty() ? "" : log_.back().c_str());
+    cr_assert(found, "nothing logged with \"%s\"; the last line: %s", part.c_str(),
+              log_.empty() ? "" : log_.back().c_str());
   }
 
   Server& server() { return *server_; }
@@ -84,9 +85,12 @@ class Host {
   std::unique_ptr<Server> server_;
 };
 
-inline std::unique_ptr<Client> client_of(Host& host, const PrivateMunge& munge,
-                                  std::function<bool(uid_t)> trust = [](uid_t uid) { return uid == geteuid(); }) {
-  auto client = Client::connect({"127.0.0.1", host.server().port(), munge.socket(), std::move(trust)}, std::chrono::seconds(10));
+inline std::unique_ptr<Client> client_of(
+    Host& host, const PrivateMunge& munge,
+    std::function<bool(uid_t)> trust = [](uid_t uid) { return uid == geteuid(); }) {
+  auto client =
+      Client::connect({"127.0.0.1", host.server().port(), munge.socket(), std::move(trust)},
+                      std::chrono::seconds(10));
   cr_assert(client.ok(), "%s", client.ok() ? "" : client.error().message().c_str());
   return std::move(*client);
 }
@@ -96,11 +100,14 @@ class RawPeer {
  public:
   /// `from`: its own address, one of the loopback network.
   RawPeer(Host& host, const PrivateMunge& munge, const char* from = "127.0.0.1")
-      : munge_(MungeThread::start(munge.socket())), reader_(1 << 20), fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+      : munge_(MungeThread::start(munge.socket())),
+        reader_(1 << 20),
+        fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in own{}, server{};
     own.sin_family = server.sin_family = AF_INET;
     server.sin_port = htons(host.server().port());
-    cr_assert(inet_pton(AF_INET, from, &own.sin_addr) == 1 && inet_pton(AF_INET, "127.0.0.1", &server.sin_addr) == 1);
+    cr_assert(inet_pton(AF_INET, from, &own.sin_addr) == 1 &&
+              inet_pton(AF_INET, "127.0.0.1", &server.sin_addr) == 1);
     cr_assert_eq(bind(fd_.get(), reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
     cr_assert_eq(connect(fd_.get(), reinterpret_cast<sockaddr*>(&server), sizeof server), 0);
   }
@@ -119,7 +126,8 @@ class RawPeer {
   }
   std::string frame_of(const Message& message) { return framed(credential(seal_->wrap(message))); }
   void send(const std::string& bytes) {
-    cr_assert_eq(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    cr_assert_eq(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+                 static_cast<ssize_t>(bytes.size()));
   }
   bool closed() {
     while (next()) continue;

@@ -22,7 +22,8 @@ Test(transport, messages_arrive_in_order_both_ways_with_the_peers_uid, .timeout 
   cr_assert_eq(as<Bye>(second.message).exit_code, 3);
   cr_assert_eq(first.connection, second.connection);
 
-  for (int i = 1; i <= 50; ++i) host.server().send(first.connection, Shrink{{static_cast<JobId>(i)}, i, "x"});
+  for (int i = 1; i <= 50; ++i)
+    host.server().send(first.connection, Shrink{{static_cast<JobId>(i)}, i, "x"});
   for (int i = 1; i <= 50; ++i) cr_assert_eq(as<Shrink>(received(*client)).deadline_s, i);
 }
 

@@ -66,7 +66,9 @@ std::string refusal(const SubmitRequest& request, double now = 50) {
   return admission.error().message();
 }
 
-bool says(const std::string& sentence, const char* words) { return sentence.find(words) != std::string::npos; }
+bool says(const std::string& sentence, const char* words) {
+  return sentence.find(words) != std::string::npos;
+}
 
 }  // namespace
 
@@ -156,7 +158,8 @@ Test(admission, a_companion_gets_exactly_what_was_offered) {
     void (*change)(SubmitRequest&);
     const char* words;
   } const cases[] = {
-      {[](SubmitRequest& r) { r.tres_per_node = "gres:gpu:h100:8"; }, "GPUs: it asks for 8, the grant is for 4"},
+      {[](SubmitRequest& r) { r.tres_per_node = "gres:gpu:h100:8"; },
+       "GPUs: it asks for 8, the grant is for 4"},
       {[](SubmitRequest& r) { r.tres_per_node = "gres:gpu:a100:4"; }, "a100"},
       {[](SubmitRequest& r) { r.tres_per_job = "gres:gpu:4"; }, "--gres only"},
       {[](SubmitRequest& r) { r.required_nodes = "node3"; }, "node3"},
@@ -169,7 +172,8 @@ Test(admission, a_companion_gets_exactly_what_was_offered) {
       {[](SubmitRequest& r) { r.immediate = false; }, "immediate"},
       {[](SubmitRequest& r) { r.has_script = true; }, "script"},
       {[](SubmitRequest& r) { r.beyond_an_offer = "shared, licenses"; }, "(shared, licenses)"},
-      {[](SubmitRequest& r) { r.all_memory = true, r.memory_mib_per_node = 0; }, "all of the node's"},
+      {[](SubmitRequest& r) { r.all_memory = true, r.memory_mib_per_node = 0; },
+       "all of the node's"},
       {[](SubmitRequest& r) { r.memory_mib_per_node = 0; }, "MiB of memory: it asks for 0"},
       {[](SubmitRequest& r) { r.memory_mib_per_cpu = 1; }, "--mem only"},
       {[](SubmitRequest& r) { r.partition = "urgent"; }, "partition"},
@@ -230,7 +234,8 @@ Test(admission, the_place_of_companions_is_closed_to_everybody_else) {
     request.partition = name;
     request.is_array = true;
     const auto admission = admit(request, partition, book, 0);
-    cr_assert(!admission.ok() && says(admission.error().message(), "is for companions"), "%s", name);
+    cr_assert(!admission.ok() && says(admission.error().message(), "is for companions"), "%s",
+              name);
   }
   GrantBook book;
   SubmitRequest other;
@@ -255,7 +260,10 @@ Test(admission, no_job_is_changed_into_a_companion) {
       {[](ChangeRequest& r) { r.comment = "swell-grant=n1"; }, "is for companions"},
       {[](ChangeRequest& r) { r.admin_comment = "swell[parent=1 grant=2]"; }, "by Swell alone"},
       {[](ChangeRequest& r) { r.jobs = {20}; }, "can be cancelled, not changed"},
-      {[](ChangeRequest& r) { r.jobs = {30, 20}; }, "can be cancelled, not changed"},
+      {[](ChangeRequest& r) {
+         r.jobs = {30, 20};
+       },
+       "can be cancelled, not changed"},
   };
   for (const auto& each : cases) {
     ChangeRequest changed = request;

@@ -51,7 +51,8 @@ struct World {
     now += seconds;
     controller->cycle(now);
   }
-  void hello(control::ConnectionId connection, JobId job, int workers, std::vector<JobId> companions = {}) {
+  void hello(control::ConnectionId connection, JobId job, int workers,
+             std::vector<JobId> companions = {}) {
     control::Hello hello;
     hello.job = job;
     hello.workers = workers;
@@ -93,7 +94,8 @@ Test(controller, lends_idle_gpus_to_a_job_with_an_agent) {
   cr_assert_eq(gpus, 12);
   world.take_offers(1, 20);
   cr_assert(world.shows(10, "lent=12"), "%s", world.comment(10).c_str());
-  cr_assert(world.shows(10, "companions=20:node1:4:0-3;21:node2:8:0-7"), "%s", world.comment(10).c_str());
+  cr_assert(world.shows(10, "companions=20:node1:4:0-3;21:node2:8:0-7"), "%s",
+            world.comment(10).c_str());
 }
 
 Test(controller, nothing_is_offered_twice) {
@@ -240,11 +242,13 @@ Test(controller, only_the_owner_may_speak_for_a_job) {
   hello.workers = 4;
   world.server.says(1, hello, 1001);
   world.step();
-  cr_assert_eq(world.server.last<control::Refused>()->reason, std::string("job 10 belongs to another user"));
+  cr_assert_eq(world.server.last<control::Refused>()->reason,
+               std::string("job 10 belongs to another user"));
   cr_assert_null(world.server.last<control::Grow>());
   world.hello(2, 10, 4);
   world.hello(3, 10, 4);
-  cr_assert_neq(world.server.last<control::Refused>()->reason.find("another swellrun"), std::string::npos);
+  cr_assert_neq(world.server.last<control::Refused>()->reason.find("another swellrun"),
+                std::string::npos);
 }
 
 Test(controller, a_job_that_is_not_elastic_is_told_so_once_it_is_certain) {
@@ -312,7 +316,8 @@ Test(controller, what_was_offered_to_a_job_that_has_ended_is_idle_again) {
   int gpus = 0;
   for (const auto& offer : world.server.last<control::Grow>()->offers) gpus += offer.gpus;
   cr_assert_eq(gpus, 24, "%d", gpus);
-  cr_assert_not(world.book.use(grow.offers[1].nonce, 1000, world.now).ok(), "nobody is left who could be lent that");
+  cr_assert_not(world.book.use(grow.offers[1].nonce, 1000, world.now).ok(),
+                "nobody is left who could be lent that");
 }
 
 Test(controller, what_was_offered_to_a_program_that_has_ended_cannot_be_taken_up) {
@@ -361,10 +366,10 @@ Test(controller, another_jobs_grant_cannot_be_answered) {
 Test(controller, an_agent_cannot_name_jobs_of_others_as_its_companions) {
   World world;
   world.slurm.run_elastic(10, "node1", 4);
-  world.slurm.run(30, "node3", 1, "").uid = 1001;   // another user's
-  world.slurm.run(31, "node3", 1, "").uid = 0;      // root's
-  world.slurm.run(32, "node3", 1, "");              // its own user's, but no companion
-  world.slurm.wait(33, 8);                          // pending
+  world.slurm.run(30, "node3", 1, "").uid = 1001;  // another user's
+  world.slurm.run(31, "node3", 1, "").uid = 0;     // root's
+  world.slurm.run(32, "node3", 1, "");             // its own user's, but no companion
+  world.slurm.wait(33, 8);                         // pending
   world.hello(1, 10, 4);
   const control::Grow grow = *world.server.last<control::Grow>();
   control::GrowDone done;
@@ -404,7 +409,8 @@ Test(controller, a_companion_is_adopted_by_its_grant_whatever_its_name) {
   world.hello(1, 10, 8);
   const control::Offer offer = world.server.last<control::Grow>()->offers.at(0);
   cr_assert(world.book.use(offer.nonce, 1000, world.now).ok());
-  world.slurm.run(20, offer.node, offer.gpus, "swell[parent=10 grant=" + offer.nonce + "]").name = "renamed";
+  world.slurm.run(20, offer.node, offer.gpus, "swell[parent=10 grant=" + offer.nonce + "]").name =
+      "renamed";
   world.step(3);  // the agent has not said anything
   cr_assert(world.shows(10, "companions=20:"), "%s", world.comment(10).c_str());
 }
@@ -438,11 +444,13 @@ Test(controller, a_companion_that_holds_more_than_was_granted_is_cancelled) {
     world.hello(1, 10, 8);
     const control::Offer offer = world.server.last<control::Grow>()->offers.at(0);
     cr_assert(world.book.use(offer.nonce, 1000, world.now).ok());
-    each.change(world.slurm.run(20, offer.node, offer.gpus, "swell[parent=10 grant=" + offer.nonce + "]"));
+    each.change(
+        world.slurm.run(20, offer.node, offer.gpus, "swell[parent=10 grant=" + offer.nonce + "]"));
     world.step();
     cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{20}), "%s", each.what);
     world.step();
-    cr_assert(world.shows(10, "refused=1 why=excess"), "%s: %s", each.what, world.comment(10).c_str());
+    cr_assert(world.shows(10, "refused=1 why=excess"), "%s: %s", each.what,
+              world.comment(10).c_str());
   }
 }
 
@@ -486,7 +494,9 @@ Test(controller, refusals_and_their_kind_are_shown) {
   world.hello(1, 10, 4);
   const control::Grow grow = *world.server.last<control::Grow>();
   control::GrowDone done;
-  for (const auto& offer : grow.offers) done.results.push_back({offer.nonce, 0, "Job submit/allocate failed: Invalid qos specification"});
+  for (const auto& offer : grow.offers)
+    done.results.push_back(
+        {offer.nonce, 0, "Job submit/allocate failed: Invalid qos specification"});
   world.server.says(1, done);
   world.step(3);
   cr_assert(world.shows(10, "refused=2 why=qos"), "%s", world.comment(10).c_str());
@@ -500,14 +510,17 @@ Test(controller, an_agent_that_is_refused_is_lost) {
     const char* what;
     control::Message (*message)();
   } const cases[] = {
-      {"a message that is not for the controller", [] { return control::Message(control::Welcome{}); }},
-      {"a second hello", [] {
+      {"a message that is not for the controller",
+       [] { return control::Message(control::Welcome{}); }},
+      {"a second hello",
+       [] {
          control::Hello hello;
          hello.job = 10;
          hello.workers = 8;
          return control::Message(hello);
        }},
-      {"a hello for another job", [] {
+      {"a hello for another job",
+       [] {
          control::Hello hello;
          hello.job = 11;
          hello.workers = 4;
@@ -626,7 +639,8 @@ Test(controller, draining_takes_everything_back_within_the_grace_and_lends_no_mo
   cr_assert_eq(shrink->deadline_s, 20, "the job's own grace, not at once");
   cr_assert_eq(shrink->reason, std::string("the administrator drains Swell"));
   cr_assert(world.slurm.cancelled.empty());
-  for (const Companion& companion : world.controller->jobs().at(1).companions) cr_assert(companion.leaving);
+  for (const Companion& companion : world.controller->jobs().at(1).companions)
+    cr_assert(companion.leaving);
 
   for (JobId companion : {100u, 101u, 102u}) world.slurm.end(companion);
   world.server.sent.clear();
@@ -648,5 +662,6 @@ Test(controller, a_grant_that_stands_when_the_drain_begins_is_withdrawn) {
   const control::Grow grow = *world.server.last<control::Grow>();
   world.controller->set_draining(true);
   world.step();
-  for (const control::Offer& offer : grow.offers) cr_assert_not(world.book.use(offer.nonce, 1000, world.now).ok());
+  for (const control::Offer& offer : grow.offers)
+    cr_assert_not(world.book.use(offer.nonce, 1000, world.now).ok());
 }

@@ -31,7 +31,8 @@ int lines_of(const std::filesystem::path& path) {
 Test(event_log, the_file_and_its_predecessor_are_bounded) {
   Folder folder;
   const auto path = folder.path / "events";
-  EventLog log(path, [](const std::string&) {}, 1000);
+  EventLog log(
+      path, [](const std::string&) {}, 1000);
   for (int i = 0; i < 500; ++i) log.event("status", {{"job", i}});
   cr_assert_leq(std::filesystem::file_size(path), 1000u);
   cr_assert_leq(std::filesystem::file_size(folder.path / "events.1"), 1000u);

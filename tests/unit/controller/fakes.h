@@ -19,7 +19,8 @@ class FakeSlurm final : public slurm::SlurmApi {
  public:
   slurm::Snapshot now;
   std::vector<JobId> cancelled;
-  std::map<JobId, slurm::JobRecord> fresh;  ///< what load_job() shows where it is not what the snapshot shows
+  /// What load_job() shows where it is not what the snapshot shows.
+  std::map<JobId, slurm::JobRecord> fresh;
   int comments_written = 0;
 
   explicit FakeSlurm(int nodes) {
@@ -55,8 +56,10 @@ class FakeSlurm final : public slurm::SlurmApi {
     job.start_time = 1;
     return now.jobs.emplace_back(job);
   }
-  slurm::JobRecord& run_elastic(JobId id, const std::string& node, int gpus, const std::string& more = "") {
-    return run(id, node, gpus, "swell[elastic=max=4x,grace=20 basic=" + std::to_string(gpus) + more + "]");
+  slurm::JobRecord& run_elastic(JobId id, const std::string& node, int gpus,
+                                const std::string& more = "") {
+    return run(id, node, gpus,
+               "swell[elastic=max=4x,grace=20 basic=" + std::to_string(gpus) + more + "]");
   }
   slurm::JobRecord& wait(JobId id, int gpus) {
     slurm::JobRecord job;
@@ -77,10 +80,13 @@ class FakeSlurm final : public slurm::SlurmApi {
     std::erase_if(now.jobs, [&](const slurm::JobRecord& job) { return job.id == id; });
   }
 
-  Result<std::optional<slurm::Snapshot>> load() override { return std::optional<slurm::Snapshot>(now); }
+  Result<std::optional<slurm::Snapshot>> load() override {
+    return std::optional<slurm::Snapshot>(now);
+  }
   void forget() override {}
   Result<std::optional<slurm::JobRecord>> load_job(JobId job) override {
-    if (const auto found = fresh.find(job); found != fresh.end()) return std::optional<slurm::JobRecord>(found->second);
+    if (const auto found = fresh.find(job); found != fresh.end())
+      return std::optional<slurm::JobRecord>(found->second);
     const slurm::JobRecord* record = find(job);
     return record != nullptr ? std::optional<slurm::JobRecord>(*record) : std::nullopt;
   }

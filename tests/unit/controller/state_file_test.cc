@@ -48,7 +48,8 @@ Test(state_file, is_for_its_owner_alone) {
   const Folder folder;
   cr_assert(save_state(folder.file(), two_grants()).ok());
   using std::filesystem::perms;
-  cr_assert(std::filesystem::status(folder.file()).permissions() == (perms::owner_read | perms::owner_write));
+  cr_assert(std::filesystem::status(folder.file()).permissions() ==
+            (perms::owner_read | perms::owner_write));
 }
 
 Test(state_file, half_a_new_one_changes_nothing) {
@@ -67,8 +68,10 @@ Test(state_file, none_is_an_empty_state) {
 
 Test(state_file, a_damaged_one_is_an_error_that_names_it) {
   const Folder folder;
-  for (const char* text : {"", "{", "[]", "{\"version\":99,\"issued\":{}}", "{\"version\":1}", "{\"version\":1,\"issued\":[]}",
-                           "{\"version\":1,\"issued\":{\"9f0c\":0}}", "{\"version\":1,\"issued\":{\"9f0c\":\"12\"}}"}) {
+  for (const char* text :
+       {"", "{", "[]", "{\"version\":99,\"issued\":{}}", "{\"version\":1}",
+        "{\"version\":1,\"issued\":[]}", "{\"version\":1,\"issued\":{\"9f0c\":0}}",
+        "{\"version\":1,\"issued\":{\"9f0c\":\"12\"}}"}) {
     folder.put(text);
     cr_assert_neq(reason(folder).find(folder.file()), std::string::npos, "%s", text);
   }

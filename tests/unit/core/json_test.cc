@@ -24,5 +24,6 @@ Test(json, typed_reads_name_key_value_and_range) {
   const Json json = Json::object({{"gpus", -3}});
   const auto read = json.integer_at("gpus", 1, 8);
   cr_assert_not(read.ok());
-  cr_assert_eq(read.error().message(), std::string("\"gpus\" is -3; it must be a whole number from 1 to 8"));
+  cr_assert_eq(read.error().message(),
+               std::string("\"gpus\" is -3; it must be a whole number from 1 to 8"));
 }

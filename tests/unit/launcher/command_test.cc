@@ -2,8 +2,8 @@
 #include "launcher/command.h"
 
 #include <algorithm>
-#include <csignal>
 #include <criterion/criterion.h>
+#include <csignal>
 
 using namespace swell;
 using namespace swell::launcher;
@@ -31,11 +31,13 @@ Test(command, the_basic_step_takes_its_options_and_every_gpu) {
   options.each_step = {"--label"};
   options.basic_step = {"-i", "in"};
   options.program = {"python", "train.py", "--", "-x"};
-  const auto commands = step_commands(options, 5, false, {place(0, "n1", 4), place(1, "n2", 4)}, 8, false, shim);
+  const auto commands =
+      step_commands(options, 5, false, {place(0, "n1", 4), place(1, "n2", 4)}, 8, false, shim);
   cr_assert_eq(commands.size(), 1u);
   const Command& command = commands.front();
-  for (const char* word : {"--label", "-i", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--gres=gpu:4",
-                           "--cpus-per-task=8", "--nodelist=n1,n2", "n1=0,n2=1", "--kill-on-bad-exit=0"})
+  for (const char* word :
+       {"--label", "-i", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--gres=gpu:4",
+        "--cpus-per-task=8", "--nodelist=n1,n2", "n1=0,n2=1", "--kill-on-bad-exit=0"})
     cr_assert(has(command, word), "%s is missing", word);
   cr_assert_not(has(command, "--jobid=5"));
   cr_assert_not(has(command, "--input=none"));
@@ -46,7 +48,8 @@ Test(command, the_basic_step_takes_its_options_and_every_gpu) {
 Test(command, nodes_with_different_counts_get_an_srun_each) {
   Options options;
   options.program = {"x"};
-  const auto commands = step_commands(options, 5, false, {place(0, "n1", 4), place(1, "n2", 2)}, 8, false, shim);
+  const auto commands =
+      step_commands(options, 5, false, {place(0, "n1", 4), place(1, "n2", 2)}, 8, false, shim);
   cr_assert_eq(commands.size(), 2u);
   cr_assert(has(commands[0], "--gres=gpu:4") && has(commands[0], "n1=0"));
   cr_assert(has(commands[1], "--gres=gpu:2") && has(commands[1], "n2=1"));
@@ -57,7 +60,8 @@ Test(command, a_companion_s_step_names_its_job_and_leaves_the_input_alone) {
   Options options;
   options.basic_step = {"-A", "research"};
   options.program = {"x"};
-  const Command command = step_commands(options, 9, true, {place(2, "n3", 8)}, 8, false, shim).front();
+  const Command command =
+      step_commands(options, 9, true, {place(2, "n3", 8)}, 8, false, shim).front();
   cr_assert(has(command, "--jobid=9") && has(command, "--input=none") && has(command, "--mem=0"));
   cr_assert_not(has(command, "-A"));
 }
@@ -65,8 +69,10 @@ Test(command, a_companion_s_step_names_its_job_and_leaves_the_input_alone) {
 Test(command, workers_share_what_cpus_there_are) {
   Options options;
   options.program = {"x"};
-  cr_assert(has(step_commands(options, 5, false, {place(0, "n1", 4)}, 1, true, shim).front(), "--overcommit"));
-  cr_assert_not(has(step_commands(options, 5, false, {place(0, "n1", 4)}, 1, false, shim).front(), "--overcommit"));
+  cr_assert(has(step_commands(options, 5, false, {place(0, "n1", 4)}, 1, true, shim).front(),
+                "--overcommit"));
+  cr_assert_not(has(step_commands(options, 5, false, {place(0, "n1", 4)}, 1, false, shim).front(),
+                    "--overcommit"));
 }
 
 Test(command, salloc_asks_for_exactly_what_was_offered) {
@@ -81,8 +87,9 @@ Test(command, salloc_asks_for_exactly_what_was_offered) {
   offer.cpus = 32;
   offer.warn_s = 30;
   const Command command = salloc_command(offer, SIGUSR1);
-  for (const char* word : {"--no-shell", "--immediate=1", "--comment=swell-grant=abc", "--nodelist=n2", "--ntasks=4",
-                           "--cpus-per-task=8", "--gres=gpu:h100:8", "--time=UNLIMITED", "--signal=USR1@30"})
+  for (const char* word :
+       {"--no-shell", "--immediate=1", "--comment=swell-grant=abc", "--nodelist=n2", "--ntasks=4",
+        "--cpus-per-task=8", "--gres=gpu:h100:8", "--time=UNLIMITED", "--signal=USR1@30"})
     cr_assert(has(command, word), "%s is missing", word);
   cr_assert(std::any_of(command.begin(), command.end(), [](const std::string& word) {
     return word.starts_with("--comment=swell-grant") && word.ends_with("abc");
@@ -90,7 +97,8 @@ Test(command, salloc_asks_for_exactly_what_was_offered) {
 }
 
 Test(command, salloc_s_answer_is_read) {
-  cr_assert_eq(granted_job("salloc: Pending job allocation 12\nsalloc: Granted job allocation 12\n"), 12u);
+  cr_assert_eq(
+      granted_job("salloc: Pending job allocation 12\nsalloc: Granted job allocation 12\n"), 12u);
   cr_assert_eq(granted_job("salloc: error: no"), 0u);
   cr_assert_eq(refusal("salloc: error: Job submit/allocate failed: Requested nodes are busy\n"),
                std::string("Job submit/allocate failed: Requested nodes are busy"));

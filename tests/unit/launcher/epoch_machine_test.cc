@@ -26,7 +26,8 @@ Place place(int id, JobId owner, const char* node, int gpus) {
 /// A run of 2 basic workers on node1 (place 0), and what its machine asked for.
 class Run {
  public:
-  explicit Run(EpochMachine::Settings settings = {}) : machine(with_job(settings), {place(0, job, "node1", 2)}) {
+  explicit Run(EpochMachine::Settings settings = {})
+      : machine(with_job(settings), {place(0, job, "node1", 2)}) {
     machine.start(now);
     hello(0, 2);
     collect();
@@ -34,7 +35,8 @@ class Run {
   }
 
   void hello(int place_id, int workers) {
-    for (int local = 0; local < workers; ++local) machine.hello(now, {place_id, local}, "host", 1000 + local);
+    for (int local = 0; local < workers; ++local)
+      machine.hello(now, {place_id, local}, "host", 1000 + local);
     collect();
   }
   /// Every running worker at a place leaves, and its shim is ready again.
@@ -73,7 +75,8 @@ class Run {
     machine.tick(now);
     collect();
   }
-  template <typename F> void event(F function) {
+  template <typename F>
+  void event(F function) {
     function();
     collect();
   }
@@ -90,7 +93,8 @@ class Run {
       if (const auto* signal = std::get_if<action::SignalWorkers>(&each))
         for (const WorkerId id : signal->workers) signals.emplace_back(id, signal->signal);
       if (std::holds_alternative<action::Allocate>(each)) ++allocations;
-      if (const auto* release = std::get_if<action::Release>(&each)) releases.push_back(release->job);
+      if (const auto* release = std::get_if<action::Release>(&each))
+        releases.push_back(release->job);
       if (const auto* tell = std::get_if<action::Tell>(&each)) told.push_back(tell->message);
       if (const auto* finish = std::get_if<action::Finish>(&each)) code = finish->code;
       if (const auto* say = std::get_if<action::Say>(&each)) said.push_back(say->line);
@@ -104,7 +108,8 @@ class Run {
   }
   std::string no_growth() const { return machine.status().no_growth; }
   bool has_said(const std::string& words) const {
-    return std::any_of(said.begin(), said.end(), [&](const std::string& line) { return line.find(words) != line.npos; });
+    return std::any_of(said.begin(), said.end(),
+                       [&](const std::string& line) { return line.find(words) != line.npos; });
   }
   bool signalled(int signal, std::size_t count) const {
     std::size_t found = 0;
@@ -123,7 +128,7 @@ class Run {
   std::vector<Message> told;
   std::optional<int> code;
   std::vector<std::string> said;
-  bool deaf = false;         ///< programs that start do not handle the restart signal
+  bool deaf = false;  ///< programs that start do not handle the restart signal
 
  private:
   bool started = false;
@@ -371,7 +376,8 @@ Test(epochs, a_fault_that_shows_only_on_lent_gpus_leaves_the_job_its_own) {
   run.event([&] { run.machine.exited(run.now, {1, 2}, {3, 0}); });
   run.tick(run.now + 2);
   run.event([&] { run.machine.hello(run.now, {1, 2}, "host", 1); });
-  for (const int local : {0, 1, 3}) run.event([&] { run.machine.exited(run.now, {1, local}, {0, SIGKILL}); });
+  for (const int local : {0, 1, 3})
+    run.event([&] { run.machine.exited(run.now, {1, local}, {0, SIGKILL}); });
   run.leave(0, 2, {0, SIGKILL});
   cr_assert_eq(run.workers, 2u);
   cr_assert_not(run.code.has_value());
@@ -442,7 +448,8 @@ Test(epochs, who_did_not_leave_in_time_is_not_grown_again) {
   run.tick(run.now + 30);
   cr_assert(run.signalled(SIGKILL, 2));
   run.leave(0, 2, {0, SIGKILL});
-  cr_assert_eq(run.no_growth(), std::string("workers did not leave within 30 s of the restart signal"));
+  cr_assert_eq(run.no_growth(),
+               std::string("workers did not leave within 30 s of the restart signal"));
   run.tick(run.now + 1e6);
   cr_assert_not(run.no_growth().empty());
 }
@@ -471,8 +478,13 @@ Test(epochs, each_refusal_of_slurm_is_said_once) {
   Grow grow;
   grow.offers.resize(3);
   run.event([&] { run.machine.grow(run.now, grow); });
-  run.event([&] { run.machine.allocated(run.now, {{"a", 0, "Invalid qos", {}}, {"b", 0, "Invalid qos", {}}, {"c", 0, "busy", {}}}); });
-  cr_assert_eq(std::count(run.said.begin(), run.said.end(), "GPUs were offered, but Slurm refused them: Invalid qos"), 1);
+  run.event([&] {
+    run.machine.allocated(
+        run.now, {{"a", 0, "Invalid qos", {}}, {"b", 0, "Invalid qos", {}}, {"c", 0, "busy", {}}});
+  });
+  cr_assert_eq(std::count(run.said.begin(), run.said.end(),
+                          "GPUs were offered, but Slurm refused them: Invalid qos"),
+               1);
   cr_assert(run.has_said("busy"));
 }
 
@@ -513,11 +525,13 @@ Test(epochs, a_basic_worker_s_shim_that_is_killed_ends_the_run) {
 }
 
 Test(epochs, an_srun_that_cannot_start_ends_the_run_with_its_code) {
-  EpochMachine machine([] {
-    EpochMachine::Settings settings;
-    settings.job = job;
-    return settings;
-  }(), {place(0, job, "node1", 2)});
+  EpochMachine machine(
+      [] {
+        EpochMachine::Settings settings;
+        settings.job = job;
+        return settings;
+      }(),
+      {place(0, job, "node1", 2)});
   machine.start(1);
   machine.step_ended(2, job, {2, 0});
   const auto actions = machine.take();

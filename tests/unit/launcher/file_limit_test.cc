@@ -22,8 +22,10 @@ Test(file_limit, workers_come_first_and_strangers_are_few) {
 
 Test(file_limit, a_limit_that_is_too_low_for_all_workers_is_said_in_one_line) {
   const FileBudget budget = file_budget(1024, 1000, 8);
-  cr_assert_eq(budget.problem, std::string("1000 workers need 1144 open files on this machine, 1024 are allowed: raise the "
-                                           "hard limit (ulimit -Hn) where the job script runs"));
+  cr_assert_eq(
+      budget.problem,
+      std::string("1000 workers need 1144 open files on this machine, 1024 are allowed: raise the "
+                  "hard limit (ulimit -Hn) where the job script runs"));
   cr_assert_geq(budget.max_connections, 1000);
 }
 

@@ -39,7 +39,8 @@ Test(layout, ranks_have_no_gaps_over_nodes_with_different_counts) {
   const Layout layout = lay_out({place(3, 4, 4), place(5, 2, 2), place(9, 8, 8)}, 1, 14);
   cr_assert_eq(layout.seats.size(), 14u);
   cr_assert_eq(layout.groups, 3);
-  for (int rank = 0; rank < 14; ++rank) cr_assert_eq(layout.seats[static_cast<std::size_t>(rank)].rank, rank);
+  for (int rank = 0; rank < 14; ++rank)
+    cr_assert_eq(layout.seats[static_cast<std::size_t>(rank)].rank, rank);
   cr_assert_eq(layout.seats[4].group, 1);
   cr_assert_eq(layout.seats[4].worker.place, 5);
   cr_assert_eq(layout.seats[4].worker.local, 0);
@@ -94,8 +95,9 @@ Test(shape, fewer_workers_share_the_gpus_evenly_or_not_at_all) {
   cr_assert_not(shape_of(7, options, {share("n1", 3), share("n2", 1)}).ok());
   options.ntasks.reset();
   options.nodes = 1;
-  cr_assert_neq(shape_of(7, options, {share("n1", 4), share("n2", 4)}).error().message().find("all 2 nodes"),
-                std::string::npos);
+  cr_assert_neq(
+      shape_of(7, options, {share("n1", 4), share("n2", 4)}).error().message().find("all 2 nodes"),
+      std::string::npos);
 }
 
 Test(shape, a_job_without_gpus_has_no_elastic_shape) {
@@ -110,6 +112,9 @@ Test(shape, workers_share_what_cpus_there_are) {
   cr_assert_not(shape_of(7, {}, {share("n1", 4, 16)})->shares_cpus);
   Options options;
   options.cpus_per_task = 2;
-  cr_assert_neq(shape_of(7, options, {share("n1", 4, 1)}).error().message().find("--cpus-per-task=2: the job has 1 CPUs"),
+  cr_assert_neq(shape_of(7, options, {share("n1", 4, 1)})
+                    .error()
+                    .message()
+                    .find("--cpus-per-task=2: the job has 1 CPUs"),
                 std::string::npos);
 }

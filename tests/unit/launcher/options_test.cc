@@ -30,10 +30,12 @@ std::string refusal(const Words& words) {
 }  // namespace
 
 Test(options, the_program_begins_after_srun_s_options) {
-  const Options options = parsed({"-l", "-o", "out.txt", "--mpi=none", "--chdir", "/tmp", "-utrue", "--label"});
+  const Options options =
+      parsed({"-l", "-o", "out.txt", "--mpi=none", "--chdir", "/tmp", "-utrue", "--label"});
   // -u takes no argument: "true" are letters, the first of them -t with "rue"
   cr_assert_eq(options.program, Words{});
-  const Options good = parsed({"-l", "-o", "out.txt", "--mpi=none", "--chdir", "/tmp", "python", "-n", "x.py", "--lr=1"});
+  const Options good = parsed(
+      {"-l", "-o", "out.txt", "--mpi=none", "--chdir", "/tmp", "python", "-n", "x.py", "--lr=1"});
   cr_assert_eq(good.program, (Words{"python", "-n", "x.py", "--lr=1"}));
   cr_assert_eq(good.each_step, (Words{"-l", "-o", "out.txt", "--mpi=none", "--chdir", "/tmp"}));
   cr_assert_eq(good.plain_reason, std::string());
@@ -41,7 +43,8 @@ Test(options, the_program_begins_after_srun_s_options) {
 }
 
 Test(options, srun_gets_everything_but_swellrun_s_own) {
-  const Options options = parsed({"--restart-signal=USR2", "-N", "2", "--swell-events", "e.json", "-n8", "./a.out", "--max-restarts=9"});
+  const Options options = parsed({"--restart-signal=USR2", "-N", "2", "--swell-events", "e.json",
+                                  "-n8", "./a.out", "--max-restarts=9"});
   cr_assert_eq(options.srun, (Words{"-N", "2", "-n8", "./a.out", "--max-restarts=9"}));
   cr_assert_eq(options.restart_signal, SIGUSR2);
   cr_assert_eq(options.events_file, std::string("e.json"));
@@ -51,7 +54,8 @@ Test(options, srun_gets_everything_but_swellrun_s_own) {
 }
 
 Test(options, what_shapes_the_workers_is_read_and_not_passed_on) {
-  const Options options = parsed({"--ntasks-per-node=4", "-c", "8", "--gpus-per-task=2", "--gres=gpu:h100:8", "-G16", "-K0", "-W", "30", "x"});
+  const Options options = parsed({"--ntasks-per-node=4", "-c", "8", "--gpus-per-task=2",
+                                  "--gres=gpu:h100:8", "-G16", "-K0", "-W", "30", "x"});
   cr_assert_eq(*options.ntasks_per_node, 4);
   cr_assert_eq(*options.cpus_per_task, 8);
   cr_assert_eq(*options.gpus_per_task, 2);
@@ -93,8 +97,10 @@ Test(options, long_names_may_be_shortened_as_srun_allows) {
 }
 
 Test(options, own_options_are_checked) {
-  cr_assert_neq(refusal({"--restart-signal=KILL", "x"}).find("--restart-signal=KILL"), std::string::npos);
-  cr_assert_neq(refusal({"--restart-timeout=soon", "x"}).find("--restart-timeout=soon"), std::string::npos);
+  cr_assert_neq(refusal({"--restart-signal=KILL", "x"}).find("--restart-signal=KILL"),
+                std::string::npos);
+  cr_assert_neq(refusal({"--restart-timeout=soon", "x"}).find("--restart-timeout=soon"),
+                std::string::npos);
   cr_assert_neq(refusal({"--max-restarts=-1", "x"}).find("--max-restarts=-1"), std::string::npos);
   cr_assert_neq(refusal({"--swell-events"}).find("needs a value"), std::string::npos);
   cr_assert_neq(refusal({"-o"}).find("--output needs a value"), std::string::npos);

@@ -28,7 +28,8 @@ Test(slurm_env, a_job_s_share_of_every_node) {
       "JobId=1 JobName=x\n   NumNodes=3 NumCPUs=80 NumTasks=3\n"
       "   JOB_GRES=gpu:h100:10\n"
       "     Nodes=node[1-2] CPU_IDs=0-15,32-47 Mem=32000 GRES=gpu:h100:4(IDX:0-3)\n"
-      "     Nodes=node7 CPU_IDs=0-15 Mem=16000 GRES=nic:1,gpu:h100:1(IDX:6),gpu:a100:1(IDX:0)\n", 1);
+      "     Nodes=node7 CPU_IDs=0-15 Mem=16000 GRES=nic:1,gpu:h100:1(IDX:6),gpu:a100:1(IDX:0)\n",
+      1);
   cr_assert(shares.ok());
   cr_assert_eq(shares->size(), 3u);
   cr_assert_eq((*shares)[1].node, std::string("node2"));
@@ -55,13 +56,22 @@ Test(slurm_env, of_a_whole_array_only_the_asked_task_counts) {
 }
 
 Test(slurm_env, another_allocation_s_commands_see_nothing_of_this_job) {
-  const char* environment[] = {"PATH=/bin", "SLURM_CONF=/c", "SLURM_JOB_ID=5", "SBATCH_X=1", "_SLURM_SPANK_OPTION_swell_elastic=4x",
-                               "SALLOC_QOS=q", "CUDA_VISIBLE_DEVICES=0", "HOME=/root", nullptr};
-  cr_assert_eq(outside_environment(environment), (std::vector<std::string>{"PATH=/bin", "SLURM_CONF=/c", "HOME=/root"}));
+  const char* environment[] = {"PATH=/bin",
+                               "SLURM_CONF=/c",
+                               "SLURM_JOB_ID=5",
+                               "SBATCH_X=1",
+                               "_SLURM_SPANK_OPTION_swell_elastic=4x",
+                               "SALLOC_QOS=q",
+                               "CUDA_VISIBLE_DEVICES=0",
+                               "HOME=/root",
+                               nullptr};
+  cr_assert_eq(outside_environment(environment),
+               (std::vector<std::string>{"PATH=/bin", "SLURM_CONF=/c", "HOME=/root"}));
 }
 
 Test(slurm_env, the_job_s_own_step_is_not_bound_by_the_script_s_task_layout) {
-  const char* environment[] = {"SLURM_JOB_ID=5", "SLURM_NTASKS=1", "SLURM_GPUS_PER_TASK=1", "SLURM_NTASKS_PER_NODE=1", nullptr};
+  const char* environment[] = {"SLURM_JOB_ID=5", "SLURM_NTASKS=1", "SLURM_GPUS_PER_TASK=1",
+                               "SLURM_NTASKS_PER_NODE=1", nullptr};
   cr_assert_eq(step_environment(environment), std::vector<std::string>{"SLURM_JOB_ID=5"});
 }
 

@@ -44,19 +44,42 @@ Map grown(int rank) {
 }  // namespace
 
 Test(worker_environment, the_job_is_the_one_that_the_script_sees) {
-  const char* environment[] = {"PATH=/bin", "SLURM_JOB_ID=5", "SLURM_JOBID=5", "SLURM_ARRAY_TASK_ID=3", "SLURM_SUBMIT_DIR=/data/x y",
-                               "SLURM_JOB_PARTITION=train", "SLURM_RESTART_COUNT=1", nullptr};
+  const char* environment[] = {"PATH=/bin",
+                               "SLURM_JOB_ID=5",
+                               "SLURM_JOBID=5",
+                               "SLURM_ARRAY_TASK_ID=3",
+                               "SLURM_SUBMIT_DIR=/data/x y",
+                               "SLURM_JOB_PARTITION=train",
+                               "SLURM_RESTART_COUNT=1",
+                               nullptr};
   const Environment found = job_environment(environment);
-  const Map expected = {{"SLURM_JOB_ID", "5"}, {"SLURM_JOBID", "5"}, {"SLURM_ARRAY_TASK_ID", "3"},
-                        {"SLURM_SUBMIT_DIR", "/data/x y"}, {"SLURM_JOB_PARTITION", "train"}, {"SLURM_RESTART_COUNT", "1"}};
+  const Map expected = {{"SLURM_JOB_ID", "5"},
+                        {"SLURM_JOBID", "5"},
+                        {"SLURM_ARRAY_TASK_ID", "3"},
+                        {"SLURM_SUBMIT_DIR", "/data/x y"},
+                        {"SLURM_JOB_PARTITION", "train"},
+                        {"SLURM_RESTART_COUNT", "1"}};
   cr_assert(as_map(found) == expected);
 }
 
 Test(worker_environment, nothing_of_the_script_s_own_task_step_or_node_reaches_a_worker) {
-  const char* environment[] = {"SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_TASK_PID=17", "SLURM_JOB_GPUS=0,1",
-                               "SLURM_GPUS_ON_NODE=2", "SLURM_CPUS_ON_NODE=16", "SLURM_NTASKS=1", "SLURM_NTASKS_PER_NODE=1",
-                               "SLURM_STEP_ID=2", "SLURM_TOPOLOGY_ADDR=node1", "SLURM_CONF=/x", "SLURM_GPUS=2",
-                               "SLURM_CPUS_PER_TASK=4", "SLURM_TRES_PER_TASK=cpu:4", "SLURM_OVERCOMMIT=1", nullptr};
+  const char* environment[] = {"SLURM_PROCID=0",
+                               "SLURM_LOCALID=0",
+                               "SLURM_NODEID=0",
+                               "SLURM_TASK_PID=17",
+                               "SLURM_JOB_GPUS=0,1",
+                               "SLURM_GPUS_ON_NODE=2",
+                               "SLURM_CPUS_ON_NODE=16",
+                               "SLURM_NTASKS=1",
+                               "SLURM_NTASKS_PER_NODE=1",
+                               "SLURM_STEP_ID=2",
+                               "SLURM_TOPOLOGY_ADDR=node1",
+                               "SLURM_CONF=/x",
+                               "SLURM_GPUS=2",
+                               "SLURM_CPUS_PER_TASK=4",
+                               "SLURM_TRES_PER_TASK=cpu:4",
+                               "SLURM_OVERCOMMIT=1",
+                               nullptr};
   cr_assert(job_environment(environment).empty());
 }
 
@@ -66,10 +89,13 @@ Test(worker_environment, what_is_no_text_is_left_out) {
 }
 
 Test(worker_environment, a_worker_keeps_what_describes_its_own_devices_and_node) {
-  for (const char* kept : {"SLURM_JOB_GPUS=4,5", "SLURM_STEP_GPUS=4,5", "SLURM_LOCALID=1", "SLURM_CPU_BIND=quiet", "SLURM_CONF=/x",
-                           "SLURM_CPUS_PER_TASK=8", "SLURM_TOPOLOGY_ADDR=s1.node2", "SLURM_TOPOLOGY_ADDR_PATTERN=switch.node"})
+  for (const char* kept :
+       {"SLURM_JOB_GPUS=4,5", "SLURM_STEP_GPUS=4,5", "SLURM_LOCALID=1", "SLURM_CPU_BIND=quiet",
+        "SLURM_CONF=/x", "SLURM_CPUS_PER_TASK=8", "SLURM_TOPOLOGY_ADDR=s1.node2",
+        "SLURM_TOPOLOGY_ADDR_PATTERN=switch.node"})
     cr_assert(is_of_the_task(kept), "%s", kept);
-  for (const char* dropped : {"SLURM_JOB_ID=9", "SLURM_JOBID=9", "SLURM_JOB_NAME=swell-5", "SLURM_STEP_ID=0", "SLURM_JOB_PARTITION=expansion",
+  for (const char* dropped : {"SLURM_JOB_ID=9", "SLURM_JOBID=9", "SLURM_JOB_NAME=swell-5",
+                              "SLURM_STEP_ID=0", "SLURM_JOB_PARTITION=expansion",
                               "SLURM_JOB_QOS=expansion", "SLURM_NTASKS=4", "SLURM_NODELIST=node2"})
     cr_assert_not(is_of_the_task(dropped), "%s", dropped);
 }
@@ -77,11 +103,21 @@ Test(worker_environment, a_worker_keeps_what_describes_its_own_devices_and_node)
 Test(worker_environment, the_run_s_shape_is_told_to_all_workers_alike) {
   for (const int rank : {0, 5}) {
     Map map = grown(rank);
-    const Map expected = {{"SLURM_NTASKS", "6"}, {"SLURM_NPROCS", "6"}, {"SLURM_STEP_NUM_TASKS", "6"}, {"SLURM_NNODES", "2"},
-                          {"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_JOB_NODELIST", "node[1-2]"},
-                          {"SLURM_NODELIST", "node[1-2]"}, {"SLURM_STEP_NODELIST", "node[1-2]"}, {"SLURM_TASKS_PER_NODE", "2,4"},
-                          {"SLURM_JOB_CPUS_PER_NODE", "16,32"}, {"SLURM_STEP_ID", "7"}, {"SLURM_STEPID", "7"}};
-    for (const auto& [name, value] : expected) cr_assert_eq(map[name], value, "%s=%s", name.c_str(), map[name].c_str());
+    const Map expected = {{"SLURM_NTASKS", "6"},
+                          {"SLURM_NPROCS", "6"},
+                          {"SLURM_STEP_NUM_TASKS", "6"},
+                          {"SLURM_NNODES", "2"},
+                          {"SLURM_JOB_NUM_NODES", "2"},
+                          {"SLURM_STEP_NUM_NODES", "2"},
+                          {"SLURM_JOB_NODELIST", "node[1-2]"},
+                          {"SLURM_NODELIST", "node[1-2]"},
+                          {"SLURM_STEP_NODELIST", "node[1-2]"},
+                          {"SLURM_TASKS_PER_NODE", "2,4"},
+                          {"SLURM_JOB_CPUS_PER_NODE", "16,32"},
+                          {"SLURM_STEP_ID", "7"},
+                          {"SLURM_STEPID", "7"}};
+    for (const auto& [name, value] : expected)
+      cr_assert_eq(map[name], value, "%s=%s", name.c_str(), map[name].c_str());
   }
   cr_assert_eq(grown(5)["SLURM_PROCID"], std::string("5"));
   cr_assert_eq(grown(5)["SLURM_NODEID"], std::string("1"));
@@ -91,11 +127,21 @@ Test(worker_environment, the_run_s_shape_is_told_to_all_workers_alike) {
 
 Test(worker_environment, libraries_see_what_torchrun_sets) {
   Map map = grown(3);
-  for (const auto& [name, value] :
-       Map{{"TORCHELASTIC_RUN_ID", "5"}, {"TORCHELASTIC_RESTART_COUNT", "1"}, {"TORCHELASTIC_MAX_RESTARTS", "3"},
-           {"TORCHELASTIC_USE_AGENT_STORE", "False"}, {"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "6"},
-           {"LOCAL_WORLD_SIZE", "4"}, {"GROUP_RANK", "1"}, {"GROUP_WORLD_SIZE", "2"}, {"ROLE_RANK", "3"}, {"ROLE_NAME", "default"},
-           {"ROLE_WORLD_SIZE", "6"}, {"MASTER_ADDR", "host1"}, {"MASTER_PORT", "4000"}})
+  for (const auto& [name, value] : Map{{"TORCHELASTIC_RUN_ID", "5"},
+                                       {"TORCHELASTIC_RESTART_COUNT", "1"},
+                                       {"TORCHELASTIC_MAX_RESTARTS", "3"},
+                                       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+                                       {"RANK", "3"},
+                                       {"LOCAL_RANK", "1"},
+                                       {"WORLD_SIZE", "6"},
+                                       {"LOCAL_WORLD_SIZE", "4"},
+                                       {"GROUP_RANK", "1"},
+                                       {"GROUP_WORLD_SIZE", "2"},
+                                       {"ROLE_RANK", "3"},
+                                       {"ROLE_NAME", "default"},
+                                       {"ROLE_WORLD_SIZE", "6"},
+                                       {"MASTER_ADDR", "host1"},
+                                       {"MASTER_PORT", "4000"}})
     cr_assert_eq(map[name], value, "%s=%s", name.c_str(), map[name].c_str());
 }
 

@@ -58,22 +58,25 @@ Test(companion_fields, names_what_no_offer_has) {
     job_desc_msg_t job = untouched();
     each.change(job);
     const std::string named = members_beyond_an_offer(job);
-    cr_assert(named.starts_with(each.name) && named.find(',') == named.npos, "%s: \"%s\"", each.name, named.c_str());
+    cr_assert(named.starts_with(each.name) && named.find(',') == named.npos, "%s: \"%s\"",
+              each.name, named.c_str());
   }
 }
 
 Test(companion_fields, every_member_of_this_slurms_submission_is_known) {
   std::vector<KnownMember> members = known_members();
-  std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  std::sort(members.begin(), members.end(),
+            [](const auto& a, const auto& b) { return a.begin < b.begin; });
   std::size_t end = 0;
   std::string before = "the beginning";
   members.push_back({"the end", sizeof(job_desc_msg_t), sizeof(job_desc_msg_t)});
   for (const KnownMember& member : members) {
     // What lies between two members can only be padding: less than what the next one is aligned to.
     const std::size_t size = member.end - member.begin;
-    const std::size_t alignment = std::min(size == 0 ? alignof(job_desc_msg_t) : size, alignof(job_desc_msg_t));
-    cr_assert_lt(member.begin - end, alignment, "%zu bytes between %s and %s are not known", member.begin - end,
-                 before.c_str(), member.name.c_str());
+    const std::size_t alignment =
+        std::min(size == 0 ? alignof(job_desc_msg_t) : size, alignof(job_desc_msg_t));
+    cr_assert_lt(member.begin - end, alignment, "%zu bytes between %s and %s are not known",
+                 member.begin - end, before.c_str(), member.name.c_str());
     end = member.end;
     before = member.name;
   }

@@ -68,7 +68,9 @@ inline swell::select::Bitmaps bitmaps() {
       }
     return how_many > 0 ? nullptr : made(std::move(first));
   };
-  api.count = [](const Bitmap* map) { return static_cast<std::int32_t>(std::count(map->bits.begin(), map->bits.end(), true)); };
+  api.count = [](const Bitmap* map) {
+    return static_cast<std::int32_t>(std::count(map->bits.begin(), map->bits.end(), true));
+  };
   api.count_common = [](const Bitmap* a, const Bitmap* b) {
     std::int32_t common = 0;
     for (std::size_t i = 0; i < a->bits.size(); ++i) common += a->bits[i] && b->bits.at(i) ? 1 : 0;
@@ -79,7 +81,8 @@ inline swell::select::Bitmaps bitmaps() {
     *map = made(std::vector<bool>(static_cast<std::size_t>(node_count)));
     std::istringstream in{std::string(names)};
     for (std::string name; std::getline(in, name, ',');)
-      if (const auto index = std::stoul(name.substr(1)); index < (*map)->bits.size()) (*map)->bits[index] = true;
+      if (const auto index = std::stoul(name.substr(1)); index < (*map)->bits.size())
+        (*map)->bits[index] = true;
     return 0;
   };
   api.idle = &idle_pointer;
@@ -116,7 +119,8 @@ inline void reset(int count) {
 }
 
 inline void use(std::initializer_list<int> nodes) {
-  for (int node : nodes) fits[static_cast<std::size_t>(node)] = idle_nodes.bits[static_cast<std::size_t>(node)] = false;
+  for (int node : nodes)
+    fits[static_cast<std::size_t>(node)] = idle_nodes.bits[static_cast<std::size_t>(node)] = false;
 }
 
 }  // namespace fake

@@ -10,7 +10,8 @@ using namespace swell::select;
 
 namespace {
 
-/// `racks` of `each` nodes, n0, n1, ... in order, under one spine; all with as much memory, or each rack with its own.
+/// `racks` of `each` nodes, n0, n1, ... in order, under one spine; all with as much memory, or each
+/// rack with its own.
 std::shared_ptr<const Blocks> racks(int count, int each, bool same_memory = true) {
   auto blocks = std::make_shared<Blocks>();
   blocks->nodes = count * each;
@@ -18,7 +19,8 @@ std::shared_ptr<const Blocks> racks(int count, int each, bool same_memory = true
   auto& lowest = blocks->groups.emplace_back();
   for (int rack = 0; rack < count; ++rack) {
     std::string names;
-    for (int i = 0; i < each; ++i) names += fmt::format("{}n{}", i == 0 ? "" : ",", rack * each + i);
+    for (int i = 0; i < each; ++i)
+      names += fmt::format("{}n{}", i == 0 ? "" : ",", rack * each + i);
     blocks->leaves.push_back(names);
     lowest.push_back({rack});
     all.push_back(rack);
@@ -26,7 +28,8 @@ std::shared_ptr<const Blocks> racks(int count, int each, bool same_memory = true
   blocks->groups.push_back({all});
   blocks->alike = blocks->leaves;
   if (same_memory) {
-    for (std::size_t rack = 1; rack < blocks->leaves.size(); ++rack) blocks->alike[0] += "," + blocks->leaves[rack];
+    for (std::size_t rack = 1; rack < blocks->leaves.size(); ++rack)
+      blocks->alike[0] += "," + blocks->leaves[rack];
     blocks->alike.resize(1);
   }
   return blocks;
@@ -125,7 +128,9 @@ Test(narrowing, what_is_tight_already_costs_one_question) {
 Test(narrowing, nodes_that_the_job_names_are_taken) {
   fake::reset(8);
   fake::use({1, 2});
-  fake::accepts = [](const JobTest& call) { return call.nodes->bits[0] && call.nodes->bits[4]; };  // -w n0,n4
+  fake::accepts = [](const JobTest& call) {
+    return call.nodes->bits[0] && call.nodes->bits[4];
+  };  // -w n0,n4
   Narrowing narrowing(api, fake::cons_tres);
   Question question(3);
   cr_assert_eq(question.ask(narrowing, racks(2, 4)).result, 0);
@@ -134,7 +139,8 @@ Test(narrowing, nodes_that_the_job_names_are_taken) {
 
 Test(narrowing, breaks_into_no_more_idle_nodes_than_cons_tres) {
   fake::reset(8);
-  for (std::size_t node : {3, 4}) fake::idle_nodes.bits[node] = false;  // half free: the job fits there too
+  for (std::size_t node : {3, 4})
+    fake::idle_nodes.bits[node] = false;  // half free: the job fits there too
   fake::fits = {false, false, false, true, true, true, true, true};
   Narrowing narrowing(api, fake::cons_tres);
   Question question(2);
@@ -152,7 +158,8 @@ Test(narrowing, nothing_is_preempted_for_nearness) {
   cr_assert_eq(question.ask(narrowing, racks(2, 4)).result, 0);
   cr_assert_eq(question.taken(), "0 4");
   for (std::size_t i = 0; i < fake::calls.size(); ++i)
-    cr_assert_eq(fake::calls[i].preemption_candidates, fake::asked[i] == "0 1 2 3 4 5 6 7" ? &candidates : nullptr);
+    cr_assert_eq(fake::calls[i].preemption_candidates,
+                 fake::asked[i] == "0 1 2 3 4 5 6 7" ? &candidates : nullptr);
 }
 
 Test(narrowing, a_job_that_preempts_is_left_where_cons_tres_put_it) {
@@ -195,7 +202,8 @@ Test(narrowing, what_cons_tres_chose_comes_back_when_nothing_is_tighter) {
 
 Test(narrowing, an_idle_node_is_taken_beside_those_in_partial_use) {
   fake::reset(12);
-  for (std::size_t node : {5, 6}) fake::idle_nodes.bits[node] = false;  // half free: the job fits there too
+  for (std::size_t node : {5, 6})
+    fake::idle_nodes.bits[node] = false;  // half free: the job fits there too
   fake::fits = {true, false, false, false, true, true, true, true, false, false, false, false};
   fake::idle_nodes.bits[1] = fake::idle_nodes.bits[2] = fake::idle_nodes.bits[3] = false;
   Narrowing narrowing(api, fake::cons_tres);

@@ -58,7 +58,9 @@ Ids sorted(const Ids& candidates, const Ids& order, Preemption::Order (*from)() 
 
 }  // namespace
 
-Test(preemption, companions_go_in_the_controllers_order) { cr_assert_eq(sorted({11, 12, 13}, {13, 11, 12}), (Ids{13, 11, 12})); }
+Test(preemption, companions_go_in_the_controllers_order) {
+  cr_assert_eq(sorted({11, 12, 13}, {13, 11, 12}), (Ids{13, 11, 12}));
+}
 
 Test(preemption, other_jobs_stay_where_they_are) {
   cr_assert_eq(sorted({1, 11, 2, 12, 13, 3}, {13, 12, 11}), (Ids{1, 13, 2, 12, 11, 3}));

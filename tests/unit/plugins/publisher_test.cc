@@ -25,10 +25,12 @@ Test(publisher, reads_its_arguments) {
 
 Test(publisher, names_bad_arguments_and_keeps_its_defaults) {
   Settings settings;
-  const auto problems = read(settings, {"topology=maybe", "topo_json=here", "topo_retry=x", "colour=red", ""});
+  const auto problems =
+      read(settings, {"topology=maybe", "topo_json=here", "topo_retry=x", "colour=red", ""});
   cr_assert_eq(problems.size(), 5u);
   cr_assert_eq(problems[0], "\"topology=maybe\": topology is on or off");
-  cr_assert_eq(problems[3], "\"colour=red\" is not known; the arguments are topology, topo_json and topo_retry");
+  cr_assert_eq(problems[3],
+               "\"colour=red\" is not known; the arguments are topology, topo_json and topo_retry");
   cr_assert(settings.publish);
   cr_assert_eq(settings.retry_s, 600);
 }
@@ -45,5 +47,6 @@ Test(publisher, finds_the_nodes_name_in_slurmds_command_line) {
 }
 
 Test(publisher, a_missing_program_is_said) {
-  cr_assert_eq(start_publisher({}, "/nowhere/swell"), "/nowhere/swell: No such file or directory; the node's topology is not published");
+  cr_assert_eq(start_publisher({}, "/nowhere/swell"),
+               "/nowhere/swell: No such file or directory; the node's topology is not published");
 }

@@ -68,7 +68,8 @@ Test(tight_sets, idle_nodes_count_only_as_far_as_they_may_be_broken_into) {
 }
 
 Test(tight_sets, what_holds_them_for_sure_ends_the_list) {
-  // Two nodes that are partly used in leaf 0, one idle node in each of two others; leaf 0 has an idle one itself.
+  // Two nodes that are partly used in leaf 0, one idle node in each of two others; leaf 0 has an
+  // idle one itself.
   std::vector<LeafCount> counts{{1, 3, 2, 2}, {2, 2, 1, 0}, {3, 3, 1, 0}};
   const auto sets = fewer_leaves(counts, 4, 2, 20);
   cr_assert_eq(sets.back(), (Leaves{0, 1}));
@@ -76,7 +77,8 @@ Test(tight_sets, what_holds_them_for_sure_ends_the_list) {
 }
 
 Test(blocks, leaves_are_the_switches_that_nodes_publish) {
-  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2)), std::vector<NodeKind>(6, {512000, 1}));
+  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2)),
+                                  std::vector<NodeKind>(6, {512000, 1}));
   cr_assert(blocks != nullptr);
   cr_assert_eq(blocks->leaves, (std::vector<std::string>{"n1,n2", "n3,n4", "n5,n6"}));
   cr_assert_eq(blocks->nodes, 6);
@@ -89,7 +91,8 @@ Test(blocks, switches_above_the_leaves_group_them) {
       "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[3-4]\nSwitchName=c Nodes=n[5-6]\n"
       "SwitchName=s1 Switches=a,b\nSwitchName=s2 Switches=c\nSwitchName=top Switches=s[1-2]\n");
   cr_assert(tree.ok());
-  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2), *tree), {{1, 1}, {1, 1}, {1, 1}, {2, 1}, {2, 1}, {1, 7}});
+  const auto blocks = blocks_from(cluster::Fabric::make(test::dgx_nodes(3, 2), *tree),
+                                  {{1, 1}, {1, 1}, {1, 1}, {2, 1}, {2, 1}, {1, 7}});
   cr_assert(blocks != nullptr);
   cr_assert_eq(blocks->groups.at(1), (std::vector<Leaves>{{0, 1}, {2}}));
   cr_assert_eq(blocks->alike, (std::vector<std::string>{"n1,n2,n3", "n6", "n4,n5"}));
@@ -97,5 +100,6 @@ Test(blocks, switches_above_the_leaves_group_them) {
 
 Test(blocks, nothing_to_choose_without_two_leaves) {
   cr_assert_null(blocks_from(cluster::Fabric::make({}), {}).get());
-  cr_assert_null(blocks_from(cluster::Fabric::make(test::dgx_nodes(1, 4)), std::vector<NodeKind>(4)).get());
+  cr_assert_null(
+      blocks_from(cluster::Fabric::make(test::dgx_nodes(1, 4)), std::vector<NodeKind>(4)).get());
 }

@@ -50,9 +50,11 @@ Test(arena, takes_memory_as_it_is_written_and_gives_it_back) {
 Test(arena, refuses_what_is_not_sealed_or_of_another_size) {
   Descriptor plain(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   cr_assert_eq(ftruncate(plain.get(), 4096), 0);
-  cr_assert_eq(Arena::map(std::move(plain), 4096).error().message(), "what was passed as an arena is not sealed against shrinking");
+  cr_assert_eq(Arena::map(std::move(plain), 4096).error().message(),
+               "what was passed as an arena is not sealed against shrinking");
   const Arena arena = Arena::create(4096).value();
-  cr_assert_eq(Arena::map(Descriptor(dup(arena.fd())), 8192).error().message(), "an arena of 8192 bytes was announced; the file has 4096");
+  cr_assert_eq(Arena::map(Descriptor(dup(arena.fd())), 8192).error().message(),
+               "an arena of 8192 bytes was announced; the file has 4096");
 }
 
 Test(extents, never_overlap_and_join_again) {
@@ -66,7 +68,8 @@ Test(extents, never_overlap_and_join_again) {
       if (!at) continue;
       const auto after = taken.lower_bound(*at);
       cr_assert(after == taken.end() || *at + bytes <= after->first);
-      cr_assert(after == taken.begin() || std::prev(after)->first + std::prev(after)->second <= *at);
+      cr_assert(after == taken.begin() ||
+                std::prev(after)->first + std::prev(after)->second <= *at);
       cr_assert_leq(*at + bytes, 1u << 20);
       taken[*at] = bytes;
     } else if (!taken.empty()) {
@@ -82,10 +85,14 @@ Test(extents, never_overlap_and_join_again) {
 }
 
 Test(sha256, is_what_the_standards_say) {
-  cr_assert_eq(hex(sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  cr_assert_eq(hex(sha256("abc")),
+               "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   cr_assert_eq(hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  cr_assert_eq(hex(sha256(std::string(1'000'000, 'a'))), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-  cr_assert_eq(hex(hmac_sha256("Jefe", "what do ya want for nothing?")), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-  cr_assert_eq(hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+  cr_assert_eq(hex(sha256(std::string(1'000'000, 'a'))),
+               "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  cr_assert_eq(hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
+               "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  cr_assert_eq(hex(hmac_sha256(std::string(131, '\xaa'),
+                               "Test Using Larger Than Block-Size Key - Hash Key First")),
                "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }

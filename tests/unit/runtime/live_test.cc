@@ -36,11 +36,13 @@ std::set<std::string> shared_memory() {
 
 /// Waits until a rank has passed a boundary beyond `step`; fails after 30 s.
 void wait_for_steps(const LiveJob& job, int shim, std::uint64_t step) {
-  for (const auto end = std::chrono::steady_clock::now() + 30s; std::chrono::steady_clock::now() < end;) {
+  for (const auto end = std::chrono::steady_clock::now() + 30s;
+       std::chrono::steady_clock::now() < end;) {
     if (job.status(shim).step > step) return;
     std::this_thread::yield();
   }
-  cr_assert(false, "shim %d stands at step %lu", shim, static_cast<unsigned long>(job.status(shim).step));
+  cr_assert(false, "shim %d stands at step %lu", shim,
+            static_cast<unsigned long>(job.status(shim).step));
 }
 
 /// What a run of so many steps without any switch ends with.
@@ -57,8 +59,8 @@ std::map<std::string, std::vector<double>> unresized(const std::string& steps) {
 
 Test(live, ten_plans_in_a_row_end_bitwise_as_a_run_without_any_switch, .timeout = 120) {
   // Up and down in each dimension, uneven shards (12 rows over 5), ZeRO on and off.
-  const PlanShape plans[] = {{1, 1, 1, 0}, {2, 1, 1, 0}, {2, 2, 1, 0}, {1, 2, 2, 0}, {1, 2, 2, 1}, {1, 4, 2, 1},
-                             {1, 1, 5, 0}, {4, 1, 2, 0}, {2, 2, 2, 1}, {1, 1, 1, 0}};
+  const PlanShape plans[] = {{1, 1, 1, 0}, {2, 1, 1, 0}, {2, 2, 1, 0}, {1, 2, 2, 0}, {1, 2, 2, 1},
+                             {1, 4, 2, 1}, {1, 1, 5, 0}, {4, 1, 2, 0}, {2, 2, 2, 1}, {1, 1, 1, 0}};
   // Each switch falls somewhere in the run; the last plan has steps left to do.
   LiveJob job(SWELL_EXAMPLE, 8, {"30000", "4", "12", "10", "200"});
   Coordinator coordinator(LiveJob::cluster(), options());
@@ -68,7 +70,8 @@ Test(live, ten_plans_in_a_row_end_bitwise_as_a_run_without_any_switch, .timeout 
   std::uint64_t last = 0;
   for (std::size_t i = 1; i < std::size(plans); ++i) {
     const auto next = job.start(plans[i]);
-    const auto report = coordinator.switch_plan(job.shims(plans[i - 1]), job.shims(plans[i]), i + 1);
+    const auto report =
+        coordinator.switch_plan(job.shims(plans[i - 1]), job.shims(plans[i]), i + 1);
     cr_assert(report.ok(), "plan %zu: %s", i, report ? "" : report.error().message().c_str());
     cr_assert(report->committed, "plan %zu: %s", i, report->summary().c_str());
     cr_assert_gt(report->step, last);
@@ -115,7 +118,8 @@ Test(live, more_memory_than_the_bound_is_refused_before_anything_stops, .timeout
   const auto report = coordinator.switch_plan(job.shims({}), job.shims({2, 1, 1, 0}), 2).value();
   cr_assert_not(report.committed);
   cr_assert_neq(report.why.find("the bound is 4096"), std::string::npos, "%s", report.why.c_str());
-  for (pid_t pid : next) cr_assert_neq(job.wait(pid), 0, "programs of an epoch that does not come leave");
+  for (pid_t pid : next)
+    cr_assert_neq(job.wait(pid), 0, "programs of an epoch that does not come leave");
   wait_for_steps(job, 0, job.status(0).step);
 }
 
@@ -147,14 +151,20 @@ Test(live, after_the_coordinator_is_lost_in_the_middle_another_settles, .timeout
   // As a coordinator that dies after its first commit: the steps of a switch, one shim at a time.
   const auto shims = job.shims(to);
   std::vector<Channel> channels;
-  for (const Shim& shim : shims) channels.push_back(Channel::connect_unix(shim.unix_socket).value());
+  for (const Shim& shim : shims)
+    channels.push_back(Channel::connect_unix(shim.unix_socket).value());
   Prepare prepare;
   prepare.epoch = 2;
   prepare.cluster = LiveJob::cluster().to_json().dump();
   prepare.max_extra_bytes = 1 << 30;
-  prepare.from.push_back({{0, 0}, job.status(0).endpoint, read_table(ask(channels[0], Op::table, {}).value().body).value().second});
+  prepare.from.push_back({{0, 0},
+                          job.status(0).endpoint,
+                          read_table(ask(channels[0], Op::table, {}).value().body).value().second});
   for (int i = 0; i < 2; ++i) {
-    const auto body = ask(channels[static_cast<std::size_t>(i)], Op::wait_ready, Writer().put<std::uint32_t>(20'000).take()).value().body;
+    const auto body = ask(channels[static_cast<std::size_t>(i)], Op::wait_ready,
+                          Writer().put<std::uint32_t>(20'000).take())
+                          .value()
+                          .body;
     prepare.to.push_back({{0, i}, read_entries(body).value()});
   }
   for (int i = 0; i < 2; ++i) {
@@ -164,7 +174,11 @@ Test(live, after_the_coordinator_is_lost_in_the_middle_another_settles, .timeout
   }
   std::uint64_t step = 0;
   for (Channel& channel : channels) {
-    const auto at = Reader(ask(channel, Op::quiesce, Writer().put<std::uint64_t>(6).put<std::uint32_t>(20'000).take()).value().body).get<std::uint64_t>();
+    const auto at = Reader(ask(channel, Op::quiesce,
+                               Writer().put<std::uint64_t>(6).put<std::uint32_t>(20'000).take())
+                               .value()
+                               .body)
+                        .get<std::uint64_t>();
     if (at != kNoStep) step = at;
   }
   for (Channel& channel : channels) cr_assert(ask(channel, Op::move, {}).ok());
@@ -209,9 +223,11 @@ static void kill_in(Phase phase, bool old, bool commits) {
     new_programs = job.start(to);
     const auto report = coordinator.switch_plan(job.shims(from), job.shims(to), 2);
     const bool committed = report.ok() && report->committed;
-    cr_assert_eq(committed, commits, "%s", report ? report->summary().c_str() : report.error().message().c_str());
+    cr_assert_eq(committed, commits, "%s",
+                 report ? report->summary().c_str() : report.error().message().c_str());
     // Never a mixture: all shims are in one epoch.
-    for (int shim = 0; shim < (commits ? 4 : 2); ++shim) cr_assert_eq(job.status(shim).epoch, commits ? 2 : 1);
+    for (int shim = 0; shim < (commits ? 4 : 2); ++shim)
+      cr_assert_eq(job.status(shim).epoch, commits ? 2 : 1);
     if (commits) cr_assert_eq(job.wait(old_programs[0]), 0);
     // Whoever was not killed trains on, old epoch or new.
     wait_for_steps(job, 0, job.status(0).step);
@@ -221,11 +237,27 @@ static void kill_in(Phase phase, bool old, bool commits) {
   cr_assert(shared_memory() == before);
 }
 
-Test(live, a_new_worker_killed_in_prepare_leaves_the_old_epoch, .timeout = 60) { kill_in(Phase::prepare, false, false); }
-Test(live, a_new_worker_killed_in_quiesce_leaves_the_old_epoch, .timeout = 60) { kill_in(Phase::quiesce, false, false); }
-Test(live, a_new_worker_killed_in_move_leaves_the_old_epoch, .timeout = 60) { kill_in(Phase::move, false, false); }
-Test(live, a_new_worker_killed_in_commit_is_lost_to_the_new_epoch, .timeout = 60) { kill_in(Phase::commit, false, true); }
-Test(live, an_old_worker_killed_in_prepare_leaves_the_others_in_the_old_epoch, .timeout = 60) { kill_in(Phase::prepare, true, false); }
-Test(live, an_old_worker_killed_in_quiesce_leaves_the_others_in_the_old_epoch, .timeout = 60) { kill_in(Phase::quiesce, true, false); }
-Test(live, an_old_worker_killed_in_move_has_left_whole_state_behind, .timeout = 60) { kill_in(Phase::move, true, true); }
-Test(live, an_old_worker_killed_in_commit_is_not_missed, .timeout = 60) { kill_in(Phase::commit, true, true); }
+Test(live, a_new_worker_killed_in_prepare_leaves_the_old_epoch, .timeout = 60) {
+  kill_in(Phase::prepare, false, false);
+}
+Test(live, a_new_worker_killed_in_quiesce_leaves_the_old_epoch, .timeout = 60) {
+  kill_in(Phase::quiesce, false, false);
+}
+Test(live, a_new_worker_killed_in_move_leaves_the_old_epoch, .timeout = 60) {
+  kill_in(Phase::move, false, false);
+}
+Test(live, a_new_worker_killed_in_commit_is_lost_to_the_new_epoch, .timeout = 60) {
+  kill_in(Phase::commit, false, true);
+}
+Test(live, an_old_worker_killed_in_prepare_leaves_the_others_in_the_old_epoch, .timeout = 60) {
+  kill_in(Phase::prepare, true, false);
+}
+Test(live, an_old_worker_killed_in_quiesce_leaves_the_others_in_the_old_epoch, .timeout = 60) {
+  kill_in(Phase::quiesce, true, false);
+}
+Test(live, an_old_worker_killed_in_move_has_left_whole_state_behind, .timeout = 60) {
+  kill_in(Phase::move, true, true);
+}
+Test(live, an_old_worker_killed_in_commit_is_not_missed, .timeout = 60) {
+  kill_in(Phase::commit, true, true);
+}

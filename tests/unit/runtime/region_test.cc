@@ -62,11 +62,13 @@ Test(region, a_parts_boxes_are_its_elements_each_once) {
     std::vector<int> seen(memory.size(), 0);
     const auto boxes = boxes_of(part);
     cr_assert_leq(boxes.size(), 2 * shape.size() - 1);
-    for (const Box& box : boxes) each_run(box, part, part, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
-      cr_assert_eq(a, b);
-      for (std::int64_t k = 0; k < count; ++k) ++seen.at(static_cast<std::size_t>(a + k));
-    });
-    for (std::size_t k = 0; k < seen.size(); ++k) cr_assert_eq(seen[k], memory[k] >= 0, "pair %d, place %zu", i, k);
+    for (const Box& box : boxes)
+      each_run(box, part, part, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
+        cr_assert_eq(a, b);
+        for (std::int64_t k = 0; k < count; ++k) ++seen.at(static_cast<std::size_t>(a + k));
+      });
+    for (std::size_t k = 0; k < seen.size(); ++k)
+      cr_assert_eq(seen[k], memory[k] >= 0, "pair %d, place %zu", i, k);
   }
 }
 
@@ -77,13 +79,16 @@ Test(region, runs_join_equal_elements_of_two_parts) {
     const Part a = random_part(random, shape), b = random_part(random, shape);
     const auto in_a = memory_of(a, shape), in_b = memory_of(b, shape);
     std::size_t shared = 0, found = 0;
-    for (std::int64_t element : in_a) shared += element >= 0 && std::find(in_b.begin(), in_b.end(), element) != in_b.end();
+    for (std::int64_t element : in_a)
+      shared += element >= 0 && std::find(in_b.begin(), in_b.end(), element) != in_b.end();
     for (const Box& one : boxes_of(a))
       for (const Box& other : boxes_of(b))
-        if (const auto both = common(one, other)) each_run(*both, a, b, [&](std::int64_t at_a, std::int64_t at_b, std::int64_t count) {
-          for (std::int64_t k = 0; k < count; ++k, ++found)
-            cr_assert_eq(in_a.at(static_cast<std::size_t>(at_a + k)), in_b.at(static_cast<std::size_t>(at_b + k)));
-        });
+        if (const auto both = common(one, other))
+          each_run(*both, a, b, [&](std::int64_t at_a, std::int64_t at_b, std::int64_t count) {
+            for (std::int64_t k = 0; k < count; ++k, ++found)
+              cr_assert_eq(in_a.at(static_cast<std::size_t>(at_a + k)),
+                           in_b.at(static_cast<std::size_t>(at_b + k)));
+          });
     cr_assert_eq(found, shared);
   }
 }
@@ -92,7 +97,8 @@ Test(region, a_difference_and_what_is_shared_make_the_whole) {
   std::mt19937 random(3);
   for (int i = 0; i < 2000; ++i) {
     const Shape shape = random_shape(random);
-    const Box a = boxes_of(random_part(random, shape)).front(), b = boxes_of(random_part(random, shape)).front();
+    const Box a = boxes_of(random_part(random, shape)).front(),
+              b = boxes_of(random_part(random, shape)).front();
     std::vector<Box> rest;
     subtract(a, b, rest);
     const auto both = common(a, b);
@@ -100,7 +106,8 @@ Test(region, a_difference_and_what_is_shared_make_the_whole) {
     for (std::size_t k = 0; k < rest.size(); ++k) {
       sum += rest[k].elements();
       cr_assert_not(common(rest[k], b).has_value());
-      for (std::size_t m = k + 1; m < rest.size(); ++m) cr_assert_not(common(rest[k], rest[m]).has_value());
+      for (std::size_t m = k + 1; m < rest.size(); ++m)
+        cr_assert_not(common(rest[k], rest[m]).has_value());
     }
     cr_assert_eq(sum, a.elements());
   }

@@ -30,7 +30,8 @@ swell_session_t* open_at(const std::string& socket) {
 }
 
 /// Registers `values` as the program's own memory, adopts, and says what for.
-swell_session_t* adopt_own(const std::string& socket, std::vector<double>& values, swell_epoch_t* epoch) {
+swell_session_t* adopt_own(const std::string& socket, std::vector<double>& values,
+                           swell_epoch_t* epoch) {
   swell_session_t* session = open_at(socket);
   swell_tensor_t own = tensor("w", static_cast<std::int64_t>(values.size()));
   own.field_mask = SWELL_TENSOR_ADDRESS;
@@ -77,18 +78,22 @@ Test(swell_api, says_which_value_is_wrong) {
   cr_assert_eq(swell_open(nullptr, nullptr), -EINVAL);
   swell_open_params_t nowhere{SWELL_OPEN_SOCKET, "/nowhere/socket"};
   cr_assert_eq(swell_open(&nowhere, &session), -ECONNREFUSED);
-  cr_assert_str_eq(swell_last_error(nullptr), "connecting to /nowhere/socket: No such file or directory");
+  cr_assert_str_eq(swell_last_error(nullptr),
+                   "connecting to /nowhere/socket: No such file or directory");
   cr_assert_eq(swell_open(nullptr, &session), 0);
   swell_tensor_t bad = tensor("w", 4);
   bad.dims = 9;
   cr_assert_eq(swell_register(session, &bad), -EINVAL);
-  cr_assert_str_eq(swell_last_error(session), "tensor w: dims must be 1 to 8; a scalar is of shape 1");
+  cr_assert_str_eq(swell_last_error(session),
+                   "tensor w: dims must be 1 to 8; a scalar is of shape 1");
   bad = tensor("w", 4);
   bad.field_mask = SWELL_TENSOR_BLOCK;
   bad.begin[0] = 2;
   bad.end[0] = INT64_MAX;
   cr_assert_eq(swell_register(session, &bad), -EINVAL);
-  cr_assert_str_eq(swell_last_error(session), "tensor w: dimension 0: the part goes from 2 to 9223372036854775807; it must be within 0 to 4 and not empty");
+  cr_assert_str_eq(
+      swell_last_error(session),
+      "tensor w: dimension 0: the part goes from 2 to 9223372036854775807; it must be within 0 to 4 and not empty");
   bad = tensor("w", 4);
   bad.dtype = static_cast<swell_dtype_t>(99);
   cr_assert_eq(swell_register(session, &bad), -EINVAL);
@@ -109,13 +114,15 @@ Test(swell_api, state_in_the_programs_own_memory_is_copied_at_a_switch, .timeout
     int last = 0;
     std::thread old_program([&] {
       swell_session_t* session = adopt_own(job.keepers[0]->unix_socket(), old_values, nullptr);
-      for (std::uint64_t step = 1; (last = swell_step(session, step)) == SWELL_GO_ON; ++step) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      for (std::uint64_t step = 1; (last = swell_step(session, step)) == SWELL_GO_ON; ++step)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       swell_close(session);
     });
     const auto all = job.shims({1, 1, 2, 0});
     cr_assert(coordinator.begin({all[0]}, 1).ok());
     swell_epoch_t epoch{};
-    std::thread new_program([&] { swell_close(adopt_own(job.keepers[1]->unix_socket(), new_values, &epoch)); });
+    std::thread new_program(
+        [&] { swell_close(adopt_own(job.keepers[1]->unix_socket(), new_values, &epoch)); });
     const auto report = coordinator.switch_plan({all[0]}, {all[1]}, 2).value();
     old_program.join();
     new_program.join();

@@ -12,7 +12,8 @@ namespace {
 SwitchMachine in(Phase phase) {
   SwitchMachine machine(3);
   for (std::size_t i = 0; i < 3 && phase > Phase::prepare; ++i) machine.prepared(i, {42, 0});
-  for (std::size_t i = 0; i < 3 && phase > Phase::quiesce; ++i) machine.quiesced(i, i < 2 ? 10 : kNoStep);
+  for (std::size_t i = 0; i < 3 && phase > Phase::quiesce; ++i)
+    machine.quiesced(i, i < 2 ? 10 : kNoStep);
   for (std::size_t i = 0; i < 3 && phase > Phase::move; ++i) machine.moved(i);
   return machine;
 }
@@ -63,7 +64,8 @@ Test(switch_machine, different_plans_or_steps_abort) {
   SwitchMachine plans(2);
   plans.prepared(0, {1, 0});
   plans.prepared(1, {2, 0});
-  cr_assert_eq(plans.why(), "shim 1 has another migration plan: 0000000000000002, not 0000000000000001");
+  cr_assert_eq(plans.why(),
+               "shim 1 has another migration plan: 0000000000000002, not 0000000000000001");
   SwitchMachine steps = in(Phase::quiesce);
   steps.quiesced(0, 10);
   steps.quiesced(1, 11);

@@ -46,7 +46,8 @@ void check_copies(Transport& transport, const Arena& source, std::uint64_t base,
   const Arena target = Arena::create(4 << 20).value();
   const auto hash = transport.fetch(runs, Sink::arena(target), true);
   cr_assert(hash.ok(), "%s", hash.ok() ? "" : hash.error().message().c_str());
-  for (const Run& run : kRuns) cr_assert_eq(std::memcmp(target.data() + run.to, source.data() + run.from, run.bytes), 0);
+  for (const Run& run : kRuns)
+    cr_assert_eq(std::memcmp(target.data() + run.to, source.data() + run.from, run.bytes), 0);
   cr_assert_eq(*hash, Sink::arena(target).hash_of(runs).value());
   target.data()[3'000'000] ^= std::byte{1};
   cr_assert_neq(*hash, Sink::arena(target).hash_of(runs).value(), "one wrong bit is found");
@@ -54,7 +55,8 @@ void check_copies(Transport& transport, const Arena& source, std::uint64_t base,
   std::vector<std::byte> memory(4 << 20);
   for (Run& run : runs) run.to += reinterpret_cast<std::uint64_t>(memory.data());
   cr_assert_eq(transport.fetch(runs, Sink::program(getpid()), true).value(), *hash);
-  for (const Run& run : kRuns) cr_assert_eq(std::memcmp(memory.data() + run.to, source.data() + run.from, run.bytes), 0);
+  for (const Run& run : kRuns)
+    cr_assert_eq(std::memcmp(memory.data() + run.to, source.data() + run.from, run.bytes), 0);
 }
 
 struct Pair {
@@ -72,21 +74,26 @@ struct Pair {
 Test(transport, each_way_copies_the_same_bytes_and_knows_their_checksum) {
   const auto source = std::make_shared<const Arena>(filled(4 << 20, 1));
   check_copies(*from_mapped(source), *source, 0, "mapped arena");
-  check_copies(*from_program(getpid()), *source, reinterpret_cast<std::uint64_t>(source->data()), "process_vm_readv");
+  check_copies(*from_program(getpid()), *source, reinterpret_cast<std::uint64_t>(source->data()),
+               "process_vm_readv");
 
   const Descriptor listening = listen_tcp("127.0.0.1").value();
   std::thread server([&] {
     Channel channel = check_tcp_peer(accept_any(listening.get()).value(), kKey).value();
     while (const auto message = channel.receive())
-      if (!serve_bytes(channel, message->body, Sink::arena(*source), [](const Run&) { return true; })) return;
+      if (!serve_bytes(channel, message->body, Sink::arena(*source),
+                       [](const Run&) { return true; }))
+        return;
   });
   {
-    const auto channel = std::make_shared<Channel>(Channel::connect_tcp(address_of(listening.get()), kKey, within(10s)).value());
+    const auto channel = std::make_shared<Channel>(
+        Channel::connect_tcp(address_of(listening.get()), kKey, within(10s)).value());
     check_copies(*from_network(channel, false), *source, 0, "tcp");
     const std::vector<Run> outside{{4 << 20, 0, 1}};
     const Arena target = Arena::create(4096).value();
-    cr_assert_eq(from_network(channel, false)->fetch(outside, Sink::arena(target), true).error().message(),
-                 "another node's shim: 1 bytes at 4194304 are not of this state");
+    cr_assert_eq(
+        from_network(channel, false)->fetch(outside, Sink::arena(target), true).error().message(),
+        "another node's shim: 1 bytes at 4194304 are not of this state");
   }
   server.join();
 }
@@ -94,7 +101,8 @@ Test(transport, each_way_copies_the_same_bytes_and_knows_their_checksum) {
 Test(transport, nothing_outside_of_an_arena_is_read_or_written) {
   const auto source = std::make_shared<const Arena>(Arena::create(4096).value());
   const Arena target = Arena::create(4096).value();
-  for (const Run run : {Run{4096, 0, 1}, Run{0, 4096, 1}, Run{UINT64_MAX, 0, 8}, Run{0, UINT64_MAX - 3, 8}, Run{1, 0, UINT64_MAX}})
+  for (const Run run : {Run{4096, 0, 1}, Run{0, 4096, 1}, Run{UINT64_MAX, 0, 8},
+                        Run{0, UINT64_MAX - 3, 8}, Run{1, 0, UINT64_MAX}})
     cr_assert_not(from_mapped(source)->fetch(std::span(&run, 1), Sink::arena(target), true).ok());
 }
 
@@ -105,7 +113,8 @@ Test(channel, a_peer_without_the_jobs_key_is_refused_on_both_sides) {
     const auto channel = check_tcp_peer(accept_any(listening.get()).value(), kKey);
     if (!channel) seen = channel.error().message();
   });
-  const auto client = Channel::connect_tcp(address_of(listening.get()), "another job's key", within(10s));
+  const auto client =
+      Channel::connect_tcp(address_of(listening.get()), "another job's key", within(10s));
   cr_assert_not(client.ok());
   server.join();
   cr_assert_eq(seen, "a peer does not hold this job's key");
@@ -123,7 +132,8 @@ Test(channel, a_peer_without_the_jobs_key_is_refused_on_both_sides) {
   cr_assert_not(fooled.ok());
   cr_assert_neq(fooled.error().message().find("does not hold this job's key"), std::string::npos);
   impostor.join();
-  cr_assert_eq(Channel::connect_tcp("127.0.0.1:1", "short", within(1s)).error().message(), "the job's key has 5 bytes; at least 16 are needed");
+  cr_assert_eq(Channel::connect_tcp("127.0.0.1:1", "short", within(1s)).error().message(),
+               "the job's key has 5 bytes; at least 16 are needed");
 }
 
 Test(channel, a_socket_stands_in_a_folder_of_its_owner_alone) {
@@ -132,36 +142,46 @@ Test(channel, a_socket_stands_in_a_folder_of_its_owner_alone) {
   cr_assert_eq(chmod((folder.path + "/own").c_str(), 0750), 0);
   const auto open = listen_unix(folder.path + "/own/other");
   cr_assert_not(open.ok());
-  cr_assert_neq(open.error().message().find("mode 0700; it is user"), std::string::npos, "%s", open.error().message().c_str());
+  cr_assert_neq(open.error().message().find("mode 0700; it is user"), std::string::npos, "%s",
+                open.error().message().c_str());
 }
 
 Test(channel, what_is_no_message_or_too_long_is_refused_before_memory_is_taken) {
   Pair pair;
   const std::uint32_t huge[2] = {0xffffffff, 0x57530001};
   cr_assert(pair.one.send_bytes(huge, sizeof huge).ok());
-  cr_assert_eq(pair.other.receive(within(1s)).error().message(), "a message of 4294967295 bytes was announced; at most 67108864 are possible");
+  cr_assert_eq(pair.other.receive(within(1s)).error().message(),
+               "a message of 4294967295 bytes was announced; at most 67108864 are possible");
   const std::uint32_t foreign[2] = {4, 0x20544547};
   cr_assert(pair.one.send_bytes(foreign, sizeof foreign).ok());
-  cr_assert_eq(pair.other.receive(within(1s)).error().message(), "what came is no message of Swell's runtime");
-  cr_assert_eq(pair.other.receive(within(1ms)).error().message(), "no answer within the time limit");
+  cr_assert_eq(pair.other.receive(within(1s)).error().message(),
+               "what came is no message of Swell's runtime");
+  cr_assert_eq(pair.other.receive(within(1ms)).error().message(),
+               "no answer within the time limit");
 }
 
 Test(messages, survive_any_cut_and_any_changed_byte) {
   Prepare prepare;
   prepare.cluster = "{}";
-  Entry entry{{"w", 1, Kind::moment, DType::f32, {4, 6}, false}, Part::range({0, 0}, {4, 6}, 20, 28), "tied", 4096, 0};
+  Entry entry{{"w", 1, Kind::moment, DType::f32, {4, 6}, false},
+              Part::range({0, 0}, {4, 6}, 20, 28),
+              "tied",
+              4096,
+              0};
   prepare.from.push_back({{1, 2}, {"host", "/socket", "127.0.0.1:1", 7}, {{entry, true, 64}}});
   prepare.to.push_back({{0, 1}, {entry, entry}});
   prepare.new_rank = 0;
   const std::string good = write(prepare);
   cr_assert_eq(write(read_prepare(good).value()), good);
-  for (std::size_t size = 0; size < good.size(); ++size) cr_assert_not(read_prepare(good.substr(0, size)).ok());
+  for (std::size_t size = 0; size < good.size(); ++size)
+    cr_assert_not(read_prepare(good.substr(0, size)).ok());
   cr_assert_not(read_prepare(good + "x").ok());
   std::mt19937 random(3);
   for (int i = 0; i < 20'000; ++i) {
     std::string bad = good;
     for (int k = 0; k < 3; ++k) bad[random() % bad.size()] = static_cast<char>(random());
-    if (const auto read = read_prepare(bad))  // whatever is read obeys the bounds that later arithmetic needs
+    if (const auto read =
+            read_prepare(bad))  // whatever is read obeys the bounds that later arithmetic needs
       for (const NewRank& rank : read->to)
         for (const Entry& one : rank.entries) cr_assert(check(one.part, one.tensor.shape).ok());
   }
@@ -174,13 +194,16 @@ Test(keeper, answers_or_refuses_whatever_it_is_sent, .timeout = 60) {
   options.arena_bytes = 1 << 20;
   const auto keeper = Keeper::start(std::move(options)).value();
   std::mt19937 random(4);
-  std::string declared = write(std::vector<Entry>{{{"w", 0, Kind::parameter, DType::f32, {4}, false}, Part::whole({4}), "", 0, -1}});
+  std::string declared = write(std::vector<Entry>{
+      {{"w", 0, Kind::parameter, DType::f32, {4}, false}, Part::whole({4}), "", 0, -1}});
   for (int i = 0; i < 3000; ++i) {
     auto channel = Channel::connect_unix(keeper->unix_socket()).value();
     for (int k = 0; k < 3; ++k) {
       std::uint16_t op = static_cast<std::uint16_t>(random() % 24);
       // These wait for something that does not come here.
-      if (op == static_cast<std::uint16_t>(Op::wait_ready) || op == static_cast<std::uint16_t>(Op::adopt)) op = static_cast<std::uint16_t>(Op::declare);
+      if (op == static_cast<std::uint16_t>(Op::wait_ready) ||
+          op == static_cast<std::uint16_t>(Op::adopt))
+        op = static_cast<std::uint16_t>(Op::declare);
       std::string body = declared;
       if (random() % 3) body[random() % body.size()] = static_cast<char>(random());
       body.resize(random() % (body.size() + 1));
@@ -191,5 +214,6 @@ Test(keeper, answers_or_refuses_whatever_it_is_sent, .timeout = 60) {
     }
   }
   auto channel = Channel::connect_unix(keeper->unix_socket()).value();
-  cr_assert_eq(read_status(ask(channel, Op::status, {}).value().body).value().epoch, 0, "it lives, and nothing has begun");
+  cr_assert_eq(read_status(ask(channel, Op::status, {}).value().body).value().epoch, 0,
+               "it lives, and nothing has begun");
 }

@@ -41,7 +41,8 @@ Test(experiment, fifo_is_compared_with_itself) {
   cr_assert(results.ok());
   cr_assert_eq(results->metrics[0].max_delay_vs_fifo_s.mean, 0);
   cr_assert_eq(results->metrics[0].reconfigurations.mean, 0);
-  cr_assert(results->metrics[2].avg_jct_s.mean < results->metrics[0].avg_jct_s.mean, "idle GPUs help");
+  cr_assert(results->metrics[2].avg_jct_s.mean < results->metrics[0].avg_jct_s.mean,
+            "idle GPUs help");
 }
 
 Test(experiment, an_unknown_policy_is_named_before_anything_runs) {

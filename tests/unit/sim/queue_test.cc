@@ -17,7 +17,9 @@ struct Site {
     ledger.take({node, lowest(ledger.free(node), gpus)}, {id, 0});
     releases.push_back({until_s, node, gpus});
   }
-  void lend(int node, int gpus) { ledger.take({node, lowest(ledger.free(node), gpus)}, {99, 1000}); }
+  void lend(int node, int gpus) {
+    ledger.take({node, lowest(ledger.free(node), gpus)}, {99, 1000});
+  }
   std::vector<Start> plan(const std::vector<PendingJob>& queue, bool backfill = true) const {
     return BaseScheduler{backfill}.plan(queue, ledger, releases, cluster, 0);
   }
@@ -26,7 +28,9 @@ struct Site {
   std::vector<Release> releases;
 };
 
-PendingJob job(policy::JobId id, int gpus, double limit_s, int nodes = 1) { return {id, {nodes, gpus / nodes}, static_cast<double>(id), limit_s}; }
+PendingJob job(policy::JobId id, int gpus, double limit_s, int nodes = 1) {
+  return {id, {nodes, gpus / nodes}, static_cast<double>(id), limit_s};
+}
 
 }  // namespace
 
@@ -65,7 +69,8 @@ Test(queue, nothing_passes_the_head_without_backfill) {
 Test(queue, every_planned_job_keeps_its_place_and_not_only_the_head) {
   Site site(1);
   site.run(10, 0, 8, 100);
-  // At 100 s the head takes 4 GPUs and the second the others: 3, which would fit beside the head alone, waits.
+  // At 100 s the head takes 4 GPUs and the second the others: 3, which would fit beside the head
+  // alone, waits.
   Site later(1);
   later.run(10, 0, 4, 100);
   const auto starts = later.plan({job(1, 8, 50), job(2, 8, 50), job(3, 4, 120)});
@@ -116,15 +121,11 @@ Test(ledger, a_gpu_is_never_in_two_allocations) {
   bool refused = false;
   try {
     site.ledger.take({0, 0b110}, {2, 0});
-  } catch (const Broken&) {
-    refused = true;
-  }
+  } catch (const Broken&) { refused = true; }
   cr_assert(refused);
   try {
     refused = false;
     site.ledger.give_back({0, 0b11}, {2, 0});
-  } catch (const Broken&) {
-    refused = true;
-  }
+  } catch (const Broken&) { refused = true; }
   cr_assert(refused);
 }

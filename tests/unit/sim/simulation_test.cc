@@ -53,7 +53,8 @@ Test(simulation, policies_see_on_how_many_gpus_a_job_has_trained) {
   world.run();
   cr_assert_eq(watcher.seen.front(), 4);
   cr_assert_gt(watcher.seen.back(), 4);
-  cr_assert(std::is_sorted(watcher.seen.begin(), watcher.seen.end()), "less when GPUs were reclaimed");
+  cr_assert(std::is_sorted(watcher.seen.begin(), watcher.seen.end()),
+            "less when GPUs were reclaimed");
 }
 
 Test(simulation, rigid_jobs_are_lent_nothing) {
@@ -82,7 +83,9 @@ Test(simulation, without_a_policys_help_slurm_preempts_companions) {
     policy::Decisions decide(const policy::ClusterView& view) const override {
       policy::Decisions decisions;
       for (const auto& job : view.jobs)
-        if (job.may_grow && job.companions.empty() && view.queue.empty() && view.nodes[0].free.gpus >= 4) decisions.grants.push_back({job.id, 0, job.per_worker * 4});
+        if (job.may_grow && job.companions.empty() && view.queue.empty() &&
+            view.nodes[0].free.gpus >= 4)
+          decisions.grants.push_back({job.id, 0, job.per_worker * 4});
       return decisions;
     }
   };
@@ -112,7 +115,8 @@ Test(simulation, an_unsound_plan_ends_the_run_with_one_error) {
   world.setup.policy = &cheat;
   const auto outcome = simulate(world.setup);
   cr_assert_not(outcome.ok());
-  cr_assert(outcome.error().message().find("layers") != std::string::npos, "%s", outcome.error().message().c_str());
+  cr_assert(outcome.error().message().find("layers") != std::string::npos, "%s",
+            outcome.error().message().c_str());
 }
 
 Test(simulation, equal_seeds_give_equal_outcomes) {
@@ -122,7 +126,8 @@ Test(simulation, equal_seeds_give_equal_outcomes) {
     cr_assert(a.ok() && b.ok());
     cr_assert_eq(a->events, b->events);
     cr_assert_eq(a->lost_gpu_s, b->lost_gpu_s);
-    for (std::size_t i = 0; i < a->jobs.size(); ++i) cr_assert_eq(a->jobs[i].end_s, b->jobs[i].end_s);
+    for (std::size_t i = 0; i < a->jobs.size(); ++i)
+      cr_assert_eq(a->jobs[i].end_s, b->jobs[i].end_s);
   }
 }
 

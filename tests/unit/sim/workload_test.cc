@@ -34,7 +34,8 @@ double gpu_time(const Workload& workload) {
 }  // namespace
 
 Test(trace, is_read_by_its_columns_names) {
-  const auto trace = trace_from_csv("job_id,duration_s,vc,submit_s,num_gpus\r\na,60.5,x,10,2\r\nb,1,y,5,1\r\n");
+  const auto trace =
+      trace_from_csv("job_id,duration_s,vc,submit_s,num_gpus\r\na,60.5,x,10,2\r\nb,1,y,5,1\r\n");
   cr_assert(trace.ok());
   cr_assert_eq(trace->size(), 2u);
   cr_assert_eq((*trace)[0].submit_s, 5, "sorted");
@@ -44,11 +45,16 @@ Test(trace, is_read_by_its_columns_names) {
 
 Test(trace, errors_name_line_column_and_value) {
   auto said = [](const char* text) { return trace_from_csv(text).error().message(); };
-  cr_assert(said("submit_s,num_gpus\n1,2\n") == "line 1 has no column \"duration_s\"; a trace has submit_s, num_gpus and duration_s");
-  cr_assert(said("submit_s,num_gpus,duration_s\n1,2,3\n1,x,3\n") == "line 3: num_gpus is \"x\"; a number above 0 is wanted");
-  cr_assert(said("submit_s,num_gpus,duration_s\n1,2\n") == "line 2: duration_s is \"\"; a number above 0 is wanted");
-  cr_assert(said("submit_s,num_gpus,duration_s\n-1,2,3\n") == "line 2: submit_s is \"-1\"; a number of at least 0 is wanted");
-  cr_assert(said("submit_s,num_gpus,duration_s\n1,nan,3\n") == "line 2: num_gpus is \"nan\"; a number above 0 is wanted");
+  cr_assert(said("submit_s,num_gpus\n1,2\n") ==
+            "line 1 has no column \"duration_s\"; a trace has submit_s, num_gpus and duration_s");
+  cr_assert(said("submit_s,num_gpus,duration_s\n1,2,3\n1,x,3\n") ==
+            "line 3: num_gpus is \"x\"; a number above 0 is wanted");
+  cr_assert(said("submit_s,num_gpus,duration_s\n1,2\n") ==
+            "line 2: duration_s is \"\"; a number above 0 is wanted");
+  cr_assert(said("submit_s,num_gpus,duration_s\n-1,2,3\n") ==
+            "line 2: submit_s is \"-1\"; a number of at least 0 is wanted");
+  cr_assert(said("submit_s,num_gpus,duration_s\n1,nan,3\n") ==
+            "line 2: num_gpus is \"nan\"; a number above 0 is wanted");
   cr_assert_not(trace_from_csv("submit_s,num_gpus,duration_s\n").ok());
   cr_assert_not(trace_from_csv("").ok());
 }
@@ -62,7 +68,8 @@ Test(workload, offers_the_traces_load_in_proportion_to_the_cluster) {
     cr_assert(workload.ok());
     cr_assert_eq(workload->jobs.size(), 100u);
     const double offered = (100 * 1800.0 + 900 * 60.0) / 10;
-    cr_assert(support::near(gpu_time(*workload), offered, 0.05), "%g of %g", gpu_time(*workload), offered);
+    cr_assert(support::near(gpu_time(*workload), offered, 0.05), "%g of %g", gpu_time(*workload),
+              offered);
   }
 }
 
@@ -91,7 +98,9 @@ Test(workload, follows_the_mix) {
     rigid += job.elastic ? 0 : 1;
     cr_assert(job.limit_s >= job.basic_s);
   }
-  cr_assert(std::abs(sizes['S'] - 600) < 60 && std::abs(sizes['M'] - 200) < 50 && std::abs(sizes['L'] - 200) < 50, "%d %d %d", sizes['S'], sizes['M'], sizes['L']);
+  cr_assert(std::abs(sizes['S'] - 600) < 60 && std::abs(sizes['M'] - 200) < 50 &&
+                std::abs(sizes['L'] - 200) < 50,
+            "%d %d %d", sizes['S'], sizes['M'], sizes['L']);
   cr_assert(std::abs(rigid - 250) < 50, "%d", rigid);
 }
 
@@ -150,7 +159,9 @@ Test(generator, makes_as_many_jobs_as_asked_for) {
     const auto trace = generate(generator, 3);
     cr_assert(std::abs(static_cast<double>(trace.size()) - 2400) < 250, "%zu", trace.size());
     int at_night = 0;
-    for (const TraceJob& job : trace) at_night += std::fmod(job.submit_s, 86400) < 21600 || std::fmod(job.submit_s, 86400) > 64800 ? 1 : 0;
+    for (const TraceJob& job : trace)
+      at_night +=
+          std::fmod(job.submit_s, 86400) < 21600 || std::fmod(job.submit_s, 86400) > 64800 ? 1 : 0;
     if (diurnal) cr_assert(at_night * 3 < static_cast<int>(trace.size()), "%d", at_night);
   }
 }

@@ -27,7 +27,8 @@ std::vector<slurm::NodeRecord> four_nodes() {
 }
 
 struct Folder {
-  std::string path = std::filesystem::temp_directory_path() / ("swell-fabric-" + std::to_string(getpid()));
+  std::string path =
+      std::filesystem::temp_directory_path() / ("swell-fabric-" + std::to_string(getpid()));
   Folder() { std::filesystem::create_directories(path); }
   ~Folder() { std::filesystem::remove_all(path); }
   void write(const char* name, const char* text) const { std::ofstream(path + "/" + name) << text; }
@@ -60,7 +61,8 @@ Test(fabric_source, bad_text_is_noted_and_passed_over) {
   cr_assert_eq(known->fabric.distance(2, 3), 1);
   cr_assert_eq(known->fabric.distance(0, 1), 2);
   cr_assert_eq(known->notes.size(), 4u);
-  cr_assert_eq(known->notes[0], "Extra of n1: Extra's \"swell\": a node's description is a JSON object");
+  cr_assert_eq(known->notes[0],
+               "Extra of n1: Extra's \"swell\": a node's description is a JSON object");
 }
 
 Test(fabric_source, garbage_in_every_node_is_noted_in_a_few_words) {
@@ -77,25 +79,31 @@ Test(fabric_source, a_topology_conf_that_changes_is_read_again) {
   FabricSource source([&] { return Result<FabricFiles>(folder.files()); });
   cr_assert_eq(source.update(four_nodes(), 1000)->fabric.distance(0, 2), 2);
   folder.write("topology.conf", "SwitchName=s Nodes=n[1-4]\n");
-  cr_assert_eq(source.update(four_nodes(), 1010)->fabric.distance(0, 2), 2, "not looked at every round");
+  cr_assert_eq(source.update(four_nodes(), 1010)->fabric.distance(0, 2), 2,
+               "not looked at every round");
   cr_assert_eq(source.update(four_nodes(), 1100)->fabric.distance(0, 2), 1);
 }
 
 Test(fabric_source, a_topology_conf_that_slurm_does_not_use_does_not_count) {
   const Folder folder;
   folder.write("topology.conf", "SwitchName=s Nodes=n[1-4]\n");
-  FabricSource source([&] { return Result<FabricFiles>(FabricFiles{"", folder.files().calibration}); });
+  FabricSource source([&] {
+    return Result<FabricFiles>(FabricFiles{"", folder.files().calibration});
+  });
   const auto known = source.update(four_nodes(), 1000);
   cr_assert_eq(known->fabric.distance(0, 2), 2);
   cr_assert(known->notes.empty());
 }
 
 Test(fabric_source, one_that_slurm_uses_and_that_is_not_there_is_noted) {
-  FabricSource source([] { return Result<FabricFiles>(FabricFiles{"/nowhere/topology.conf", ""}); });
+  FabricSource source([] {
+    return Result<FabricFiles>(FabricFiles{"/nowhere/topology.conf", ""});
+  });
   const auto known = source.update(four_nodes(), 1000);
   cr_assert_eq(known->fabric.distance(0, 1), 1);
   cr_assert_eq(known->notes.size(), 1u);
-  cr_assert_eq(known->notes[0], "/nowhere/topology.conf: it cannot be read, though TopologyPlugin uses it");
+  cr_assert_eq(known->notes[0],
+               "/nowhere/topology.conf: it cannot be read, though TopologyPlugin uses it");
 }
 
 Test(fabric_source, slurmctld_that_does_not_answer_is_asked_again) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// With the real libslurm of the version that is built against: it and FreeLoaded together free every text that a
-// record may have, once. A text that is added to this list and makes a test fail belongs into loaded.cc.
+// With the real libslurm of the version that is built against: it and FreeLoaded together free
+// every text that a record may have, once. A text that is added to this list and makes a test fail
+// belongs into loaded.cc.
 #include "slurm/loaded.h"
 
 #include <criterion/criterion.h>
@@ -13,8 +14,8 @@
 #include <unistd.h>
 
 extern "C" char* slurm_xstrdup(const char* text);
-extern "C" void* slurm_xcalloc(std::size_t count, std::size_t size, bool clear, bool may_fail, const char* file, int line,
-                               const char* function);
+extern "C" void* slurm_xcalloc(std::size_t count, std::size_t size, bool clear, bool may_fail,
+                               const char* file, int line, const char* function);
 
 using namespace swell;
 
@@ -28,6 +29,8 @@ T* allocated() {
 /// Longer than anything that libslurm allocates beside.
 const std::string text(5000, 'x');
 
+// Lists, which clang-format takes for statements.
+// clang-format off
 #define EACH(member) \
   if constexpr (requires { record.member; }) record.member = slurm_xstrdup(text.c_str());
 
@@ -58,6 +61,7 @@ void fill(auto& record, const partition_info_t*) {
 }
 
 #undef EACH
+// clang-format on
 
 /// Bytes of `count` answers of one full record that are still allocated after they were freed.
 template <typename Message, typename Record>
@@ -74,13 +78,16 @@ long left_over(Record* Message::*array, int count) {
   return static_cast<long>(mallinfo2().uordblks) - static_cast<long>(before);
 }
 
-/// libslurm frees records with plugins, which take a slurm.conf. In its own folder, gone at the end.
+/// libslurm frees records with plugins, which take a slurm.conf. In its own folder, gone at the
+/// end.
 struct Conf {
-  std::string folder = std::filesystem::temp_directory_path() / ("swell-loaded-" + std::to_string(getpid()));
+  std::string folder =
+      std::filesystem::temp_directory_path() / ("swell-loaded-" + std::to_string(getpid()));
   Conf() {
     std::filesystem::create_directories(folder);
-    std::ofstream(folder + "/slurm.conf") << "ClusterName=none\nSlurmctldHost=localhost\nNodeName=n1\nPartitionName=p Nodes=n1\n"
-                                             "AuthType=auth/munge\nSelectType=select/cons_tres\n";
+    std::ofstream(folder + "/slurm.conf")
+        << "ClusterName=none\nSlurmctldHost=localhost\nNodeName=n1\nPartitionName=p Nodes=n1\n"
+           "AuthType=auth/munge\nSelectType=select/cons_tres\n";
     std::ofstream(folder + "/cgroup.conf");
     setenv("SLURM_CONF", (folder + "/slurm.conf").c_str(), 1);
   }

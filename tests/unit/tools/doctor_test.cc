@@ -20,7 +20,9 @@ Qos& qos(Site& site, const char* name) {
   return site.accounting->qos[i];
 }
 
-bool contains(const std::string& text, const char* words) { return text.find(words) != std::string::npos; }
+bool contains(const std::string& text, const char* words) {
+  return text.find(words) != std::string::npos;
+}
 
 /// A way to break a site, what is said of it, and one of the mend lines.
 struct Case {
@@ -35,11 +37,14 @@ void expect(Site site, const Case& each) {
   each.breaks(site);
   const Findings findings = examine(site);
   for (const Finding& finding : findings) {
-    if (finding.check != each.check || finding.level != each.level || !contains(finding.what, each.what)) continue;
+    if (finding.check != each.check || finding.level != each.level ||
+        !contains(finding.what, each.what))
+      continue;
     for (const std::string& line : finding.mend)
       if (contains(line, each.mend)) return;
   }
-  cr_assert(false, "%s: not \"%s\" with \"%s\" in:\n%s", each.check, each.what, each.mend, findings_text(findings).c_str());
+  cr_assert(false, "%s: not \"%s\" with \"%s\" in:\n%s", each.check, each.what, each.mend,
+            findings_text(findings).c_str());
 }
 
 void expect_all_good(const Site& site) {
@@ -49,7 +54,8 @@ void expect_all_good(const Site& site) {
 
 long faults(const Site& site) {
   const Findings findings = examine(site);
-  return std::count_if(findings.begin(), findings.end(), [](const Finding& each) { return each.level == Level::fault; });
+  return std::count_if(findings.begin(), findings.end(),
+                       [](const Finding& each) { return each.level == Level::fault; });
 }
 
 }  // namespace
@@ -66,9 +72,11 @@ Test(doctor, without_slurmctld_the_files_are_checked_all_the_same) {
   site.control_port = Error("Connection refused");
   site.partitions.clear();
   site.queue = {};
-  expect(site, {"slurmctld", Level::fault, [](Site&) {}, "Unable to contact", "systemctl start slurmctld"});
+  expect(site, {"slurmctld", Level::fault, [](Site&) {}, "Unable to contact",
+                "systemctl start slurmctld"});
   cr_assert_eq(faults(site), 1);
-  expect(site, {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = "lua"; }, "lua", "lua,swell"});
+  expect(site, {"JobSubmitPlugins", Level::fault,
+                [](Site& s) { s.slurmctld->job_submit_plugins = "lua"; }, "lua", "lua,swell"});
 }
 
 Test(doctor, without_munge_the_fault_is_munge_and_the_files_are_checked_all_the_same) {
@@ -78,14 +86,17 @@ Test(doctor, without_munge_the_fault_is_munge_and_the_files_are_checked_all_the_
   site.accounting = Error("slurmdbd cannot be asked without munge");
   expect(site, {"munge", Level::fault, [](Site&) {}, "does not sign", "systemctl restart munge"});
   cr_assert_eq(faults(site), 1);
-  expect(site, {"job_submit_swell.so", Level::fault, [](Site& s) { s.slurmctld_plugins[1].version = std::uint32_t{1}; }, "was built for", "configure"});
+  expect(site, {"job_submit_swell.so", Level::fault,
+                [](Site& s) { s.slurmctld_plugins[1].version = std::uint32_t{1}; }, "was built for",
+                "configure"});
 }
 
 Test(doctor, before_the_restart_the_file_is_checked_and_the_restart_asked_for) {
   Site site = healthy_site();
   site.not_yet_running = {"JobSubmitPlugins=swell (it runs with none)"};
   site.control_port = Error("Connection refused");
-  expect(site, {"restart", Level::fault, [](Site&) {}, "JobSubmitPlugins=swell (it runs with none)", "systemctl restart slurmctld"});
+  expect(site, {"restart", Level::fault, [](Site&) {}, "JobSubmitPlugins=swell (it runs with none)",
+                "systemctl restart slurmctld"});
   cr_assert_eq(faults(site), 1);
 }
 
@@ -99,46 +110,68 @@ Test(doctor, without_any_configuration_that_alone_is_said) {
 
 Test(doctor, faults_of_the_installation) {
   const Case cases[] = {
-      {"swell.conf", Level::fault, [](Site& s) { s.swell_conf = Error("/etc/slurm/swell.conf: line 2: unknown key \"Colour\""); },
-       "elasticity is off: /etc/slurm/swell.conf: line 2: unknown key", "$EDITOR /etc/slurm/swell.conf"},
-      {"swell.conf", Level::fault, [](Site& s) { s.swell_conf_for_all = false; }, "not readable by all users",
-       "chmod a+r /etc/slurm/swell.conf"},
-      {"swell.conf", Level::warn, [](Site& s) { s.swell_conf->enabled = false; }, "switched off", "Elasticity=yes"},
-      {"swell.conf", Level::warn, [](Site& s) { s.swell_conf = Error("no such file"), s.host = "n1"; },
-       "never grow", "copy swell.conf of the controller host (10.0.0.1) to /etc/slurm/swell.conf"},
-      {"swell.conf", Level::fault, [](Site& s) { s.swell_conf = Error("/etc/slurm/swell.conf: Permission denied"); },
+      {"swell.conf", Level::fault,
+       [](Site& s) {
+         s.swell_conf = Error("/etc/slurm/swell.conf: line 2: unknown key \"Colour\"");
+       },
+       "elasticity is off: /etc/slurm/swell.conf: line 2: unknown key",
+       "$EDITOR /etc/slurm/swell.conf"},
+      {"swell.conf", Level::fault, [](Site& s) { s.swell_conf_for_all = false; },
+       "not readable by all users", "chmod a+r /etc/slurm/swell.conf"},
+      {"swell.conf", Level::warn, [](Site& s) { s.swell_conf->enabled = false; }, "switched off",
+       "Elasticity=yes"},
+      {"swell.conf", Level::warn,
+       [](Site& s) { s.swell_conf = Error("no such file"), s.host = "n1"; }, "never grow",
+       "copy swell.conf of the controller host (10.0.0.1) to /etc/slurm/swell.conf"},
+      {"swell.conf", Level::fault,
+       [](Site& s) { s.swell_conf = Error("/etc/slurm/swell.conf: Permission denied"); },
        "it is there and cannot be read", "chmod a+r /etc/slurm/swell.conf"},
-      {"swell.conf", Level::warn, [](Site& s) { s.swell_conf->draining = true; }, "nothing more is lent", "swell drain --undo"},
-      {"SchedulerType", Level::fault, [](Site& s) { s.under_stock_name = false; }, "Slurm's own sched/backfill",
-       "in slurm.conf: PluginDir=/plugins:/stock"},
-      {"SchedulerType", Level::fault, [](Site& s) { s.under_stock_name = false, s.shadow.path = "/swell/shadow/sched_backfill.so"; },
+      {"swell.conf", Level::warn, [](Site& s) { s.swell_conf->draining = true; },
+       "nothing more is lent", "swell drain --undo"},
+      {"SchedulerType", Level::fault, [](Site& s) { s.under_stock_name = false; },
+       "Slurm's own sched/backfill", "in slurm.conf: PluginDir=/plugins:/stock"},
+      {"SchedulerType", Level::fault,
+       [](Site& s) {
+         s.under_stock_name = false, s.shadow.path = "/swell/shadow/sched_backfill.so";
+       },
        "does not stand first", "in slurm.conf: PluginDir=/swell/shadow:/plugins:/stock"},
-      {"SchedulerType", Level::warn, [](Site& s) { s.under_stock_name = false, s.slurmctld->scheduler_type = "sched/swell"; },
+      {"SchedulerType", Level::warn,
+       [](Site& s) { s.under_stock_name = false, s.slurmctld->scheduler_type = "sched/swell"; },
        "starts no heterogeneous jobs", "in slurm.conf: SchedulerType=sched/backfill"},
-      {"SchedulerType", Level::fault, [](Site& s) { s.under_stock_name = false, s.slurmctld->scheduler_type = "sched/builtin"; },
+      {"SchedulerType", Level::fault,
+       [](Site& s) { s.under_stock_name = false, s.slurmctld->scheduler_type = "sched/builtin"; },
        "it is sched/builtin", "in slurm.conf: SchedulerType=sched/backfill"},
-      {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = "lua"; }, "lua",
-       "in slurm.conf: JobSubmitPlugins=lua,swell"},
-      {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = ""; }, "it is empty",
-       "in slurm.conf: JobSubmitPlugins=swell"},
-      {"sched_backfill.so", Level::fault, [](Site& s) { s.slurmctld_plugins[0].path.clear(); }, "/plugins:/stock",
-       "in slurm.conf: PluginDir="},
-      {"job_submit_swell.so", Level::fault, [](Site& s) { s.slurmctld_plugins[1].version = std::uint32_t{(22 << 16) + (5 << 8) + 9}; },
+      {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = "lua"; },
+       "lua", "in slurm.conf: JobSubmitPlugins=lua,swell"},
+      {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = ""; },
+       "it is empty", "in slurm.conf: JobSubmitPlugins=swell"},
+      {"sched_backfill.so", Level::fault, [](Site& s) { s.slurmctld_plugins[0].path.clear(); },
+       "/plugins:/stock", "in slurm.conf: PluginDir="},
+      {"job_submit_swell.so", Level::fault,
+       [](Site& s) { s.slurmctld_plugins[1].version = std::uint32_t{(22 << 16) + (5 << 8) + 9}; },
        "built for Slurm 22.05.9, but 22.05.8 runs", "headers of Slurm 22.05.8"},
-      {"sched_backfill.so", Level::fault, [](Site& s) { s.slurmctld_plugins[0].version = Error("it is no shared object"); },
+      {"sched_backfill.so", Level::fault,
+       [](Site& s) { s.slurmctld_plugins[0].version = Error("it is no shared object"); },
        "it is no shared object", "make install"},
-      {"spank_swell.so", Level::fault, [](Site& s) { s.plugstack = std::optional<PlugstackEntry>(); }, "does not name it",
+      {"spank_swell.so", Level::fault,
+       [](Site& s) { s.plugstack = std::optional<PlugstackEntry>(); }, "does not name it",
        "echo 'optional spank_swell.so' >> /etc/slurm/plugstack.conf"},
       {"job_submit_swell.so", Level::fault,
-       [](Site& s) { s.slurmctld_plugins[1].path.clear(), s.slurmctld_plugins[1].unreadable = "/plugins/job_submit_swell.so: Permission denied"; },
+       [](Site& s) {
+         s.slurmctld_plugins[1].path.clear(),
+             s.slurmctld_plugins[1].unreadable = "/plugins/job_submit_swell.so: Permission denied";
+       },
        "is there and cannot be read", "chmod a+r /plugins/job_submit_swell.so"},
-      {"spank_swell.so", Level::fault, [](Site& s) { s.plugstack = Error("/etc/slurm/plugstack.conf: Permission denied"); },
-       "it is there and cannot be read", "chmod a+r /etc/slurm/plugstack.conf"},
-      {"spank_swell.so", Level::warn, [](Site& s) { (*s.plugstack)->required = true; }, "refuses every submission", "optional"},
       {"spank_swell.so", Level::fault,
-       [](Site& s) { (*s.plugstack)->plugin.path.clear(), (*s.plugstack)->required = true; }, "no job can start here",
-       "make install"},
-      {"spank_swell.so", Level::fault, [](Site& s) { (*s.plugstack)->plugin.version = std::uint32_t{23 << 16}; },
+       [](Site& s) { s.plugstack = Error("/etc/slurm/plugstack.conf: Permission denied"); },
+       "it is there and cannot be read", "chmod a+r /etc/slurm/plugstack.conf"},
+      {"spank_swell.so", Level::warn, [](Site& s) { (*s.plugstack)->required = true; },
+       "refuses every submission", "optional"},
+      {"spank_swell.so", Level::fault,
+       [](Site& s) { (*s.plugstack)->plugin.path.clear(), (*s.plugstack)->required = true; },
+       "no job can start here", "make install"},
+      {"spank_swell.so", Level::fault,
+       [](Site& s) { (*s.plugstack)->plugin.version = std::uint32_t{23 << 16}; },
        "built for Slurm 23.00.0", "./configure"},
   };
   for (const Case& each : cases) expect(healthy_site(), each);
@@ -173,49 +206,69 @@ Test(doctor, the_select_plugin_is_a_choice) {
   cr_assert(contains(said(), "SelectType is select/linear"));
   expect_all_good(site);
   site.slurmctld->select_type = "select/cons_tres";
-  expect(site, {"select", Level::warn, [](Site& s) { s.select_comes_first = false; s.slurmctld->plugin_dir = "/stock:/plugins"; },
+  expect(site, {"select", Level::warn,
+                [](Site& s) {
+                  s.select_comes_first = false;
+                  s.slurmctld->plugin_dir = "/stock:/plugins";
+                },
                 "has no effect", "PluginDir=/plugins:/stock"});
-  expect(site, {"select_cons_tres.so", Level::fault, [](Site& s) { s.select.version = std::uint32_t{(24 << 16) + (11 << 8) + 5}; },
+  expect(site, {"select_cons_tres.so", Level::fault,
+                [](Site& s) { s.select.version = std::uint32_t{(24 << 16) + (11 << 8) + 5}; },
                 "built for Slurm 24.11.5", "./configure"});
 }
 
 Test(doctor, faults_of_the_expansion_qos) {
   const Case cases[] = {
-      {"PreemptType", Level::fault, [](Site& s) { s.slurmctld->preempt_type = "preempt/none"; }, "preempt/none",
-       "in slurm.conf: PreemptType=preempt/qos"},
-      {"PreemptMode", Level::fault, [](Site& s) { s.config.preempt_off = true; }, "OFF", "in slurm.conf: PreemptMode=CANCEL"},
-      {"expansion-qos", Level::fault, [](Site& s) { s.accounting = Error("Unable to connect to database"); },
-       "Unable to connect", "systemctl start slurmdbd"},
-      {"expansion-qos", Level::fault, [](Site& s) { s.accounting->qos.pop_back(); }, "there is no QOS \"expansion\"",
-       "sacctmgr -i add qos expansion set PreemptMode=cancel GraceTime=60"},
-      {"expansion-qos", Level::fault, [](Site& s) { qos(s, "expansion").preempt_mode = "suspend"; }, "suspend",
-       "sacctmgr -i modify qos where name=expansion set PreemptMode=cancel"},
+      {"PreemptType", Level::fault, [](Site& s) { s.slurmctld->preempt_type = "preempt/none"; },
+       "preempt/none", "in slurm.conf: PreemptType=preempt/qos"},
+      {"PreemptMode", Level::fault, [](Site& s) { s.config.preempt_off = true; }, "OFF",
+       "in slurm.conf: PreemptMode=CANCEL"},
       {"expansion-qos", Level::fault,
-       [](Site& s) { qos(s, "expansion").preempt_mode = "cluster", s.config.preempt_cancels = false; }, "the cluster's",
-       "PreemptMode=cancel"},
+       [](Site& s) { s.accounting = Error("Unable to connect to database"); }, "Unable to connect",
+       "systemctl start slurmdbd"},
+      {"expansion-qos", Level::fault, [](Site& s) { s.accounting->qos.pop_back(); },
+       "there is no QOS \"expansion\"",
+       "sacctmgr -i add qos expansion set PreemptMode=cancel GraceTime=60"},
+      {"expansion-qos", Level::fault, [](Site& s) { qos(s, "expansion").preempt_mode = "suspend"; },
+       "suspend", "sacctmgr -i modify qos where name=expansion set PreemptMode=cancel"},
+      {"expansion-qos", Level::fault,
+       [](Site& s) {
+         qos(s, "expansion").preempt_mode = "cluster", s.config.preempt_cancels = false;
+       },
+       "the cluster's", "PreemptMode=cancel"},
       {"expansion-qos", Level::fault, [](Site& s) { s.swell_conf->expansion_qos = "expnsion"; },
-       "there is no QOS \"expnsion\", which swell.conf names; there is \"expansion\"", "in /etc/slurm/swell.conf: ExpansionQOS=expansion"},
-      {"expansion-qos", Level::fault, [](Site& s) { s.swell_conf->expansion_qos = "lending"; }, "there is \"expansion\"",
+       "there is no QOS \"expnsion\", which swell.conf names; there is \"expansion\"",
        "in /etc/slurm/swell.conf: ExpansionQOS=expansion"},
-      {"preempts", Level::fault, [](Site& s) { qos(s, "normal").preempt.clear(); }, "no QOS of a user",
-       "sacctmgr -i modify qos where name=normal set Preempt+=expansion"},
+      {"expansion-qos", Level::fault, [](Site& s) { s.swell_conf->expansion_qos = "lending"; },
+       "there is \"expansion\"", "in /etc/slurm/swell.conf: ExpansionQOS=expansion"},
+      {"preempts", Level::fault, [](Site& s) { qos(s, "normal").preempt.clear(); },
+       "no QOS of a user", "sacctmgr -i modify qos where name=normal set Preempt+=expansion"},
       {"preempts", Level::warn,
        [](Site& s) {
          s.accounting->qos.push_back({"high", {}, "cluster", 0, 0, {}});
          s.accounting->associations[1].qos.push_back("high");
        },
        "jobs of QOS high", "sacctmgr -i modify qos where name=high set Preempt+=expansion"},
-      {"preempts-nothing", Level::fault, [](Site& s) { qos(s, "expansion").preempt = {"normal"}; }, "taken from basic demand",
-       "sacctmgr -i modify qos where name=expansion set Preempt="},
-      {"GraceTime", Level::fault, [](Site& s) { qos(s, "expansion").grace_s = 0; }, "killed at once", "set GraceTime=60"},
-      {"PreemptExemptTime", Level::warn, [](Site& s) { s.config.preempt_exempt_s = 300; }, "first 300 s",
-       "in slurm.conf: PreemptExemptTime=00:00:00"},
-      {"PreemptExemptTime", Level::warn, [](Site& s) { qos(s, "expansion").exempt_s = 5; }, "first 5 s", "sacctmgr"},
-      {"associations", Level::fault, [](Site& s) { s.accounting->associations[1].qos = {"normal"}; }, "lab/ann",
+      {"preempts-nothing", Level::fault, [](Site& s) { qos(s, "expansion").preempt = {"normal"}; },
+       "taken from basic demand", "sacctmgr -i modify qos where name=expansion set Preempt="},
+      {"GraceTime", Level::fault, [](Site& s) { qos(s, "expansion").grace_s = 0; },
+       "killed at once", "set GraceTime=60"},
+      {"PreemptExemptTime", Level::warn, [](Site& s) { s.config.preempt_exempt_s = 300; },
+       "first 300 s", "in slurm.conf: PreemptExemptTime=00:00:00"},
+      {"PreemptExemptTime", Level::warn, [](Site& s) { qos(s, "expansion").exempt_s = 5; },
+       "first 5 s", "sacctmgr"},
+      {"associations", Level::fault,
+       [](Site& s) { s.accounting->associations[1].qos = {"normal"}; }, "lab/ann",
        "sacctmgr -i modify user where name=ann account=lab set QOS+=expansion"},
-      {"limits", Level::warn, [](Site& s) { qos(s, "expansion").limits = {{"GrpTRES", "cpu=9,gres/gpu=8"}, {"MaxWall", "01:00:00"}}; },
+      {"limits", Level::warn,
+       [](Site& s) {
+         qos(s, "expansion").limits = {{"GrpTRES", "cpu=9,gres/gpu=8"}, {"MaxWall", "01:00:00"}};
+       },
        "GrpTRES=cpu=9,gres/gpu=8 MaxWall=01:00:00", "set GrpTRES=cpu=-1,gres/gpu=-1 MaxWall=-1"},
-      {"limits", Level::fault, [](Site& s) { qos(s, "expansion").limits = {{"MaxTRESPerUser", "gres/gpu=0"}}; },
+      {"limits", Level::fault,
+       [](Site& s) {
+         qos(s, "expansion").limits = {{"MaxTRESPerUser", "gres/gpu=0"}};
+       },
        "refuses every companion", "set MaxTRESPerUser=gres/gpu=-1"},
   };
   for (const Case& each : cases) expect(healthy_site(), each);
@@ -232,55 +285,69 @@ Test(doctor, what_slurm_does_not_enforce_is_no_fault) {
 Test(doctor, faults_of_the_expansion_partition) {
   auto spare = [](Site& s) -> slurm::SitePartition& { return s.partitions[1]; };
   const Case cases[] = {
-      {"PreemptType", Level::fault, [](Site& s) { s.slurmctld->preempt_type = "preempt/qos"; }, "preempt/qos",
-       "in slurm.conf: PreemptType=preempt/partition_prio"},
-      {"expansion-partition", Level::fault, [](Site& s) { s.partitions.pop_back(); }, "there is no partition \"spare\"",
+      {"PreemptType", Level::fault, [](Site& s) { s.slurmctld->preempt_type = "preempt/qos"; },
+       "preempt/qos", "in slurm.conf: PreemptType=preempt/partition_prio"},
+      {"expansion-partition", Level::fault, [](Site& s) { s.partitions.pop_back(); },
+       "there is no partition \"spare\"",
        "in slurm.conf: PartitionName=spare Nodes=n1,n2 Hidden=YES PriorityTier=1 PreemptMode=CANCEL GraceTime=60"},
       {"expansion-partition", Level::fault, [&](Site& s) { spare(s).up = false; }, "not up",
        "scontrol update PartitionName=spare State=UP"},
-      {"PriorityTier", Level::fault, [&](Site& s) { spare(s).priority_tier = 10; }, "jobs of train (10)",
-       "scontrol update PartitionName=spare PriorityTier=1"},
-      {"PriorityTier", Level::fault, [](Site& s) { s.partitions[0].priority_tier = 1; }, "jobs of train (1)",
-       "scontrol update PartitionName=train PriorityTier=10"},
-      {"PreemptMode", Level::fault, [&](Site& s) { spare(s).preempt_mode = slurm::PreemptMode::off; }, "OFF",
+      {"PriorityTier", Level::fault, [&](Site& s) { spare(s).priority_tier = 10; },
+       "jobs of train (10)", "scontrol update PartitionName=spare PriorityTier=1"},
+      {"PriorityTier", Level::fault, [](Site& s) { s.partitions[0].priority_tier = 1; },
+       "jobs of train (1)", "scontrol update PartitionName=train PriorityTier=10"},
+      {"PreemptMode", Level::fault,
+       [&](Site& s) { spare(s).preempt_mode = slurm::PreemptMode::off; }, "OFF",
        "scontrol update PartitionName=spare PreemptMode=CANCEL"},
       {"GraceTime", Level::fault, [&](Site& s) { spare(s).grace_s = 0; }, "killed at once",
        "scontrol update PartitionName=spare GraceTime=60"},
       {"nodes", Level::warn, [&](Site& s) { spare(s).nodes = {"n1"}; }, "GPUs of n2",
        "scontrol update PartitionName=spare Nodes=n1,n2"},
-      {"nodes", Level::fault, [&](Site& s) { spare(s).nodes = {"x"}; }, "GPUs of n1,n2", "Nodes=n1,n2"},
-      {"access", Level::warn, [&](Site& s) { spare(s).allow_accounts = "lab"; }, "AllowAccounts=lab",
-       "scontrol update PartitionName=spare AllowAccounts=ALL"},
-      {"MaxTime", Level::warn, [&](Site& s) { spare(s).max_time_min = 60; }, "60 min; jobs of train", "MaxTime=UNLIMITED"},
-      {"AllocNodes of spare", Level::fault, [&](Site& s) { spare(s).alloc_nodes = {"login", "n1"}; }, "not be submitted from n2",
-       "scontrol update PartitionName=spare AllocNodes=ALL"},
-      {"note", Level::warn, [](Site& s) { s.slurmctld->version = "26.05.5"; }, "partition_prio", "ExpansionQOS"},
+      {"nodes", Level::fault, [&](Site& s) { spare(s).nodes = {"x"}; }, "GPUs of n1,n2",
+       "Nodes=n1,n2"},
+      {"access", Level::warn, [&](Site& s) { spare(s).allow_accounts = "lab"; },
+       "AllowAccounts=lab", "scontrol update PartitionName=spare AllowAccounts=ALL"},
+      {"MaxTime", Level::warn, [&](Site& s) { spare(s).max_time_min = 60; },
+       "60 min; jobs of train", "MaxTime=UNLIMITED"},
+      {"AllocNodes of spare", Level::fault,
+       [&](Site& s) {
+         spare(s).alloc_nodes = {"login", "n1"};
+       },
+       "not be submitted from n2", "scontrol update PartitionName=spare AllocNodes=ALL"},
+      {"note", Level::warn, [](Site& s) { s.slurmctld->version = "26.05.5"; }, "partition_prio",
+       "ExpansionQOS"},
   };
   for (const Case& each : cases) expect(healthy_partition_site(), each);
 }
 
 Test(doctor, faults_of_partitions_and_services) {
   const Case cases[] = {
-      {"AllocNodes of train", Level::fault, [](Site& s) { s.partitions[0].alloc_nodes = {"login"}; },
-       "not be submitted from n1,n2", "scontrol update PartitionName=train AllocNodes=ALL"},
-      {"QOS of train", Level::fault, [](Site& s) { s.partitions[0].allow_qos = "normal"; }, "AllowQos=normal",
-       "scontrol update PartitionName=train AllowQos=normal,expansion"},
-      {"QOS of train", Level::fault, [](Site& s) { s.partitions[0].deny_qos = "expansion"; }, "DenyQos", "out of DenyQos"},
-      {"partitions", Level::warn, [](Site& s) { s.queue.nodes.clear(); }, "nothing to lend", "sinfo"},
-      {"munge", Level::fault, [](Site& s) { s.munge = Error("munge does not sign: Socket communication error"); },
+      {"AllocNodes of train", Level::fault,
+       [](Site& s) { s.partitions[0].alloc_nodes = {"login"}; }, "not be submitted from n1,n2",
+       "scontrol update PartitionName=train AllocNodes=ALL"},
+      {"QOS of train", Level::fault, [](Site& s) { s.partitions[0].allow_qos = "normal"; },
+       "AllowQos=normal", "scontrol update PartitionName=train AllowQos=normal,expansion"},
+      {"QOS of train", Level::fault, [](Site& s) { s.partitions[0].deny_qos = "expansion"; },
+       "DenyQos", "out of DenyQos"},
+      {"partitions", Level::warn, [](Site& s) { s.queue.nodes.clear(); }, "nothing to lend",
+       "sinfo"},
+      {"munge", Level::fault,
+       [](Site& s) { s.munge = Error("munge does not sign: Socket communication error"); },
        "/munge: munge does not sign", "systemctl restart munge   # on head"},
       {"ControlPort", Level::fault, [](Site& s) { s.control_port = Error("Connection refused"); },
        "10.0.0.1:6829: Connection refused", "systemctl restart slurmctld"},
       {"InactiveLimit", Level::warn, [](Site& s) { s.slurmctld->inactive_limit_s = 600; }, "600 s",
        "in slurm.conf: InactiveLimit=0"},
-      {"preemption signal", Level::warn, [](Site& s) { s.slurmctld->slurmctld_parameters = "enable_configless"; }, "SIGTERM",
+      {"preemption signal", Level::warn,
+       [](Site& s) { s.slurmctld->slurmctld_parameters = "enable_configless"; }, "SIGTERM",
        "in slurm.conf: SlurmctldParameters=enable_configless,preempt_send_user_signal"},
       {"preemption signal", Level::warn,
-       [](Site& s) { s.slurmctld->slurmctld_parameters.clear(), s.slurmctld->version = "24.11.5"; }, "SIGTERM",
-       "in slurm.conf: PreemptParameters=send_user_signal"},
+       [](Site& s) { s.slurmctld->slurmctld_parameters.clear(), s.slurmctld->version = "24.11.5"; },
+       "SIGTERM", "in slurm.conf: PreemptParameters=send_user_signal"},
       {"grace of the jobs", Level::warn,
        [](Site& s) {
-         s.queue.jobs = {test::elastic_job(7, "elastic=grace=90 basic=4"), test::elastic_job(8, "elastic=grace=20 basic=4")};
+         s.queue.jobs = {test::elastic_job(7, "elastic=grace=90 basic=4"),
+                         test::elastic_job(8, "elastic=grace=20 basic=4")};
        },
        "7 (90 s);", "sacctmgr -i modify qos where name=expansion set GraceTime=90"},
   };
@@ -296,9 +363,12 @@ Test(doctor, both_spellings_of_the_preemption_signal_are_right) {
 
 Test(doctor, faults_are_counted_and_their_mend_lines_printed_below) {
   Findings findings{good("a", "fine"), fault("b", "broken", {"do this", "then that"})};
-  cr_assert_eq(findings_text(findings),
-               std::string("ok     a: fine\nFAULT  b: broken\n       mend: do this\n       mend: then that\n1 fault, no warnings\n"));
+  cr_assert_eq(
+      findings_text(findings),
+      std::string(
+          "ok     a: fine\nFAULT  b: broken\n       mend: do this\n       mend: then that\n1 fault, no warnings\n"));
   const Json json = findings_json(findings);
   cr_assert_eq(json.integer_at("faults", 0, 9).value(), 1);
-  cr_assert_eq(json.at("checks").at(1).at("mend").at(std::size_t{1}).dump(), std::string("\"then that\""));
+  cr_assert_eq(json.at("checks").at(1).at("mend").at(std::size_t{1}).dump(),
+               std::string("\"then that\""));
 }

@@ -34,9 +34,10 @@ struct Folder {
 }  // namespace
 
 Test(gather, reads_what_sacctmgr_prints) {
-  const auto read = accounting_from("normal|expansion,low|cluster|00:00:00||||||||||||||||||\n"
-                                    "expansion||cancel|1-00:01:30||gres/gpu=8||||||||||||||||\n",
-                                    "root||normal\nlab|ann|expansion,normal\n");
+  const auto read = accounting_from(
+      "normal|expansion,low|cluster|00:00:00||||||||||||||||||\n"
+      "expansion||cancel|1-00:01:30||gres/gpu=8||||||||||||||||\n",
+      "root||normal\nlab|ann|expansion,normal\n");
   cr_assert(read.ok(), "%s", read.error().message().c_str());
   cr_assert_eq(read->qos.size(), 2u);
   cr_assert_eq(read->qos[0].preempt.size(), 2u);
@@ -51,7 +52,8 @@ Test(gather, reads_what_sacctmgr_prints) {
 Test(gather, finds_the_plugin_through_includes_of_plugstack) {
   const Folder folder;
   folder.write("spank_swell.so", "no ELF file");
-  const std::string top = folder.write("plugstack.conf", "# spank_swell.so\ninclude more.d/*.conf\n");
+  const std::string top =
+      folder.write("plugstack.conf", "# spank_swell.so\ninclude more.d/*.conf\n");
   std::filesystem::create_directory(folder.path + "/more.d");
   auto entry = plugstack_entry(top, "/nowhere:" + folder.path);
   cr_assert(entry.ok() && !entry->has_value());
@@ -87,26 +89,33 @@ Test(gather, broken_elf_files_are_errors) {
   std::string bytes(4096, '\0');
   in.read(bytes.data(), 4096);
   for (std::size_t size : {16, 63, 64, 200, 4096})
-    cr_assert_not(read_elf_constant(folder.write("cut", bytes.substr(0, size)), "plugin_version").ok());
+    cr_assert_not(
+        read_elf_constant(folder.write("cut", bytes.substr(0, size)), "plugin_version").ok());
 }
 
 Test(gather, a_program_gives_its_output_or_its_complaint) {
   cr_assert_eq(output_of({"echo", "a  b"}, std::chrono::seconds(5)).value(), std::string("a  b\n"));
   const auto failed = output_of({"ls", "/no/such/folder"}, std::chrono::seconds(5));
   cr_assert(failed.error().message().find("/no/such/folder") != std::string::npos);
-  cr_assert(output_of({"no-such-program"}, std::chrono::seconds(5)).error().message().find("no-such-program") == 0);
-  cr_assert(output_of({"sleep", "60"}, std::chrono::seconds(1)).error().message().find("did not end within 1 s") !=
-            std::string::npos);
+  cr_assert(output_of({"no-such-program"}, std::chrono::seconds(5))
+                .error()
+                .message()
+                .find("no-such-program") == 0);
+  cr_assert(output_of({"sleep", "60"}, std::chrono::seconds(1))
+                .error()
+                .message()
+                .find("did not end within 1 s") != std::string::npos);
 }
 
 Test(gather, slurm_conf_is_read_with_includes_comments_and_continued_lines) {
   const Folder folder;
   folder.write("more.conf", "JobSubmitPlugins=lua,swell\n");
-  const std::string path = folder.write("slurm.conf",
-                                        "ClusterName=C1\nSlurmctldHost=head.site(10.0.0.1)\nSlurmctldHost=spare\n"
-                                        "schedulertype=sched/swell # ours\n#PreemptType=preempt/none\nPreemptType=\\\npreempt/qos\n"
-                                        "NodeName=n[1-2] Gres=gpu:8\nPartitionName=train Nodes=ALL PreemptMode=OFF\ninclude more.conf\n"
-                                        "AccountingStorageEnforce=safe,QOS\nPreemptMode=CANCEL\nInactiveLimit=30\n");
+  const std::string path = folder.write(
+      "slurm.conf",
+      "ClusterName=C1\nSlurmctldHost=head.site(10.0.0.1)\nSlurmctldHost=spare\n"
+      "schedulertype=sched/swell # ours\n#PreemptType=preempt/none\nPreemptType=\\\npreempt/qos\n"
+      "NodeName=n[1-2] Gres=gpu:8\nPartitionName=train Nodes=ALL PreemptMode=OFF\ninclude more.conf\n"
+      "AccountingStorageEnforce=safe,QOS\nPreemptMode=CANCEL\nInactiveLimit=30\n");
   const auto file = SlurmConf::load(path);
   cr_assert(file.ok(), "%s", file.error().message().c_str());
   slurm::ControllerConfig running;
@@ -117,7 +126,8 @@ Test(gather, slurm_conf_is_read_with_includes_comments_and_continued_lines) {
   cr_assert_eq(config.hosts, (std::vector<std::string>{"10.0.0.1", "spare"}));
   cr_assert_eq(config.scheduler_type, std::string("sched/swell"));
   cr_assert_eq(config.job_submit_plugins, std::string("lua,swell"));
-  cr_assert_eq(config.plugin_dir, std::string("/usr/lib/slurm"), "what the file does not say is as it runs");
+  cr_assert_eq(config.plugin_dir, std::string("/usr/lib/slurm"),
+               "what the file does not say is as it runs");
   cr_assert_eq(config.inactive_limit_s, 30);
   const auto site = with_file(slurm::SiteConfig{}, *file);
   cr_assert(site.enforces_qos && site.enforces_limits && site.preempt_cancels && !site.preempt_off);
@@ -125,14 +135,16 @@ Test(gather, slurm_conf_is_read_with_includes_comments_and_continued_lines) {
   cr_assert_eq(site.cluster_name, std::string("c1"));
 
   const auto differs = not_yet_running(config, running, site, site);
-  cr_assert_eq(differs, (std::vector<std::string>{"SchedulerType=sched/swell (it runs with sched/backfill)",
-                                                  "JobSubmitPlugins=lua,swell (it runs with none)"}));
+  cr_assert_eq(differs,
+               (std::vector<std::string>{"SchedulerType=sched/swell (it runs with sched/backfill)",
+                                         "JobSubmitPlugins=lua,swell (it runs with none)"}));
 }
 
 Test(gather, a_slurm_conf_that_is_not_there_is_named) {
   const auto file = SlurmConf::load("/nowhere/slurm.conf");
   cr_assert_not(file.ok());
-  cr_assert_eq(file.error().message(), std::string("/nowhere/slurm.conf: No such file or directory"));
+  cr_assert_eq(file.error().message(),
+               std::string("/nowhere/slurm.conf: No such file or directory"));
 }
 
 Test(gather, a_plugin_that_cannot_be_read_is_told_from_one_that_is_not_there) {

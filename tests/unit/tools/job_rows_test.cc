@@ -13,10 +13,13 @@ namespace {
 
 slurm::Snapshot queue() {
   slurm::Snapshot snapshot;
-  snapshot.jobs.push_back(elastic_job(30, "elastic=max=4x,grace=30 basic=4 lent=12 state=ACTIVE epoch=3 workers=16 grants=2 "
-                                          "refused=3 why=qos reclaims=1 companions=31:node1:4:4-7;32:node2:8:0-7"));
+  snapshot.jobs.push_back(elastic_job(
+      30,
+      "elastic=max=4x,grace=30 basic=4 lent=12 state=ACTIVE epoch=3 workers=16 grants=2 "
+      "refused=3 why=qos reclaims=1 companions=31:node1:4:4-7;32:node2:8:0-7"));
   snapshot.jobs.push_back(elastic_job(31, "parent=30 grant=n1"));
-  slurm::JobRecord waiting = elastic_job(9, "elastic=max=12 basic=8 lent=4 state=ACTIVE epoch=2 companions=3:node1:4:0-3");
+  slurm::JobRecord waiting =
+      elastic_job(9, "elastic=max=12 basic=8 lent=4 state=ACTIVE epoch=2 companions=3:node1:4:0-3");
   waiting.phase = slurm::JobPhase::pending;
   waiting.state_text = "PENDING";
   waiting.uid = 1001;
@@ -79,18 +82,21 @@ Test(job_rows, filters_by_user_and_id_and_says_why_a_job_is_missing) {
 
 Test(job_rows, the_table_lines_up) {
   const std::string text = jobs_table(*job_rows(queue(), {}));
-  cr_assert_eq(text,
-               std::string("JOBID  USER  NAME   STATE    BASIC  LENT  TOTAL/MAX  EPOCH  WORKERS  GRANTS  REFUSED  RECLAIMS  COMPANIONS (JOBID NODE:GPUS)\n"
-                           "    9  bob   llama  PENDING      8     0       8/12      0        0       0        0         0  -\n"
-                           "   30  ann   llama  ACTIVE       4    12      16/16      3       16       2  3 (qos)         1  31 node1:4-7, 32 node2:0-7\n"),
-               "%s", text.c_str());
+  cr_assert_eq(
+      text,
+      std::string(
+          "JOBID  USER  NAME   STATE    BASIC  LENT  TOTAL/MAX  EPOCH  WORKERS  GRANTS  REFUSED  RECLAIMS  COMPANIONS (JOBID NODE:GPUS)\n"
+          "    9  bob   llama  PENDING      8     0       8/12      0        0       0        0         0  -\n"
+          "   30  ann   llama  ACTIVE       4    12      16/16      3       16       2  3 (qos)         1  31 node1:4-7, 32 node2:0-7\n"),
+      "%s", text.c_str());
   cr_assert_eq(jobs_table({}), std::string("No elastic jobs.\n"));
 }
 
 Test(job_rows, json_has_every_companion) {
   const Json job = jobs_json(*job_rows(queue(), {})).at("jobs").at(1);
   cr_assert_eq(job.integer_at("total_gpus", 0, 99).value(), 16);
-  cr_assert_eq(job.at("companions").at(1).dump(), std::string("{\"id\":32,\"node\":\"node2\",\"gpus\":8,\"gpu_indices\":\"0-7\"}"));
+  cr_assert_eq(job.at("companions").at(1).dump(),
+               std::string("{\"id\":32,\"node\":\"node2\",\"gpus\":8,\"gpu_indices\":\"0-7\"}"));
 }
 
 Test(job_rows, refused_grants_are_counted_with_the_reason_of_the_last) {

@@ -62,7 +62,8 @@ inline tools::doctor::Site healthy_site() {
   tools::doctor::Accounting accounting;
   accounting.qos.push_back({"normal", {"expansion"}, "cluster", 0, 0, {}});
   accounting.qos.push_back({"expansion", {}, "cancel", 60, 0, {}});
-  accounting.associations = {{"root", "", {"normal", "expansion"}}, {"lab", "ann", {"normal", "expansion"}}};
+  accounting.associations = {{"root", "", {"normal", "expansion"}},
+                             {"lab", "ann", {"normal", "expansion"}}};
   site.accounting = accounting;
   site.munge = Result<void>();
   site.control_host = "10.0.0.1";

@@ -23,10 +23,14 @@ const char* kDiscover =
 
 Test(subnet_map, finds_the_switch_of_a_port) {
   cr_assert_eq(leaf_switch(kDiscover, {0x0c42a10300a1b000}).value_or(""), "ib-leaf-17");
-  cr_assert_eq(leaf_switch(kDiscover, {1, 0xbeef}).value_or(""), "S-00000000000000ab", "a switch without a name");
-  cr_assert_not(leaf_switch(kDiscover, {0xb8599f0300fc6de5}).has_value(), "another switch is no host");
+  cr_assert_eq(leaf_switch(kDiscover, {1, 0xbeef}).value_or(""), "S-00000000000000ab",
+               "a switch without a name");
+  cr_assert_not(leaf_switch(kDiscover, {0xb8599f0300fc6de5}).has_value(),
+                "another switch is no host");
   cr_assert_not(leaf_switch(kDiscover, {}).has_value());
-  for (const char* text : {"", "garbage\n[1]\"H-", "{ CA } { SW }\n", "{}", "Switch", "[1]\t\"H-1\"[1](beef)"}) cr_assert_not(leaf_switch(text, {0xbeef}).has_value(), "%s", text);
+  for (const char* text :
+       {"", "garbage\n[1]\"H-", "{ CA } { SW }\n", "{}", "Switch", "[1]\t\"H-1\"[1](beef)"})
+    cr_assert_not(leaf_switch(text, {0xbeef}).has_value(), "%s", text);
 }
 
 Test(subnet_map, hostile_text_never_crashes) {
@@ -66,7 +70,9 @@ Test(machine, products_have_slurms_names) {
 }
 
 Test(measure, a_class_has_medians_and_the_spread) {
-  const auto made = summarize(2, {{{8, 1e6, 3e-6}, {64, 10e9, 4e-6}}, {{8, 1e6, 1e-6}, {64, 12e9, 4e-6}}, {{8, 1e6, 2e-6}, {64, 20e9, 4e-6}}});
+  const auto made = summarize(2, {{{8, 1e6, 3e-6}, {64, 10e9, 4e-6}},
+                                  {{8, 1e6, 1e-6}, {64, 12e9, 4e-6}},
+                                  {{8, 1e6, 2e-6}, {64, 20e9, 4e-6}}});
   cr_assert_eq(made.bytes_per_s, 12e9);
   cr_assert_eq(made.latency_s, 2e-6);
   cr_assert_float_eq(made.spread, 10.0 / 12, 1e-9);

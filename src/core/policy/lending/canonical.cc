@@ -34,8 +34,8 @@ void write_extras(Writer& write, const perf::StageExtras& extras) {
 
 }  // namespace
 
-Canonical::Canonical(const Training& training, const plan::Layout& current, const std::vector<cluster::GpuRef>& free,
-                     const cluster::Cluster& machines)
+Canonical::Canonical(const Training& training, const plan::Layout& current,
+                     const std::vector<cluster::GpuRef>& free, const cluster::Cluster& machines)
     : all_(machines), current_(current) {
   std::map<int, plan::GpuMask> used;
   for (const plan::StageLayout& stage : current.stages)
@@ -50,7 +50,8 @@ Canonical::Canonical(const Training& training, const plan::Layout& current, cons
   std::map<int, int> racks;
   for (int node : order) {
     number[node] = add_node(node, used[node]);
-    maps_.back().rack = racks.try_emplace(machines.node(node).rack, static_cast<int>(racks.size())).first->second;
+    maps_.back().rack =
+        racks.try_emplace(machines.node(node).rack, static_cast<int>(racks.size())).first->second;
   }
   for (plan::StageLayout& stage : current_.stages)
     for (plan::GroupLayout& group : stage.groups) {
@@ -59,7 +60,8 @@ Canonical::Canonical(const Training& training, const plan::Layout& current, cons
     }
   for (const cluster::GpuRef gpu : free) {
     const int node = number[gpu.node];
-    free_.push_back({node, maps_[static_cast<std::size_t>(node)].number[static_cast<std::size_t>(gpu.index)]});
+    free_.push_back(
+        {node, maps_[static_cast<std::size_t>(node)].number[static_cast<std::size_t>(gpu.index)]});
   }
   write_key(training);
 }
@@ -72,7 +74,8 @@ int Canonical::add_node(int node, plan::GpuMask used) {
     for (int gpu = 0; gpu < gpus; ++gpu)
       if (((used >> gpu) & 1) == (wanted ? 1U : 0U)) map.gpus.push_back(gpu);
   map.number.resize(map.gpus.size());
-  for (std::size_t i = 0; i < map.gpus.size(); ++i) map.number[static_cast<std::size_t>(map.gpus[i])] = static_cast<int>(i);
+  for (std::size_t i = 0; i < map.gpus.size(); ++i)
+    map.number[static_cast<std::size_t>(map.gpus[i])] = static_cast<int>(i);
   maps_.push_back(std::move(map));
   return static_cast<int>(maps_.size()) - 1;
 }
@@ -88,18 +91,21 @@ void Canonical::write_key(const Training& training) {
   Writer write(key_);
   const models::Model& model = *training.model;
   key_ += model.name;
-  write(model.layers, model.hidden, model.heads, model.kv_heads, model.ffn, model.gated_mlp, model.tied_embedding,
-        model.vocab, model.sequence, model.global_batch, model.moe.experts, model.moe.active, model.moe.shared,
-        model.moe.expert_ffn);
+  write(model.layers, model.hidden, model.heads, model.kv_heads, model.ffn, model.gated_mlp,
+        model.tied_embedding, model.vocab, model.sequence, model.global_batch, model.moe.experts,
+        model.moe.active, model.moe.shared, model.moe.expert_ffn);
   const perf::Coefficients& k = *training.coefficients;
-  for (const perf::TypeCoefficients& type : k.types) write(type.comp_s, type.backward, type.optim_s, type.overlap, type.launch_s, type.whole_s);
-  write(k.activ_bytes, k.param_bytes, k.param_optim_bytes, k.activ_p_bytes, k.activ_np_bytes, k.head_layers, k.tied_embedding);
+  for (const perf::TypeCoefficients& type : k.types)
+    write(type.comp_s, type.backward, type.optim_s, type.overlap, type.launch_s, type.whole_s);
+  write(k.activ_bytes, k.param_bytes, k.param_optim_bytes, k.activ_p_bytes, k.activ_np_bytes,
+        k.head_layers, k.tied_embedding);
   write_extras(write, k.first);
   write_extras(write, k.last);
   write(static_cast<int>(training.consistency), current_.micro_batches, current_.stages.size());
   for (const plan::StageLayout& stage : current_.stages) {
     write(stage.layers, stage.tp, stage.groups.size());
-    for (const plan::GroupLayout& group : stage.groups) write(group.node, group.type, group.local_batch, group.gpus);
+    for (const plan::GroupLayout& group : stage.groups)
+      write(group.node, group.type, group.local_batch, group.gpus);
   }
   for (const cluster::GpuRef gpu : free_) write(gpu.node, gpu.index);
   for (const cluster::GpuType& type : all_.types())
@@ -119,14 +125,22 @@ cluster::Cluster Canonical::machines() const {
   std::map<std::pair<int, int>, double> measured;
   for (std::size_t a = 0; a < maps_.size(); ++a) {
     const cluster::Node& node = all_.node(maps_[a].node);
-    cluster::Node renumbered{"n" + std::to_string(a + 1), maps_[a].rack, {}, node.network_bytes_per_s, node.network_cards};
-    for (int gpu : maps_[a].gpus) renumbered.gpus.push_back(node.gpus[static_cast<std::size_t>(gpu)]);
+    cluster::Node renumbered{"n" + std::to_string(a + 1),
+                             maps_[a].rack,
+                             {},
+                             node.network_bytes_per_s,
+                             node.network_cards};
+    for (int gpu : maps_[a].gpus)
+      renumbered.gpus.push_back(node.gpus[static_cast<std::size_t>(gpu)]);
     nodes.push_back(std::move(renumbered));
     if (!all_.is_regular())
       for (std::size_t b = 0; b < a; ++b)
-        measured[{static_cast<int>(b), static_cast<int>(a)}] = all_.node_bandwidth(maps_[b].node, maps_[a].node);
+        measured[{static_cast<int>(b), static_cast<int>(a)}] =
+            all_.node_bandwidth(maps_[b].node, maps_[a].node);
   }
-  return cluster::Cluster::make("part", all_.types(), std::move(nodes), all_.cross_rack_factor(), std::move(measured)).value();
+  return cluster::Cluster::make("part", all_.types(), std::move(nodes), all_.cross_rack_factor(),
+                                std::move(measured))
+      .value();
 }
 
 plan::Layout Canonical::original(const plan::Layout& layout) const {

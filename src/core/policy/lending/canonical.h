@@ -12,14 +12,14 @@
 namespace swell::policy {
 
 /// A planning problem with its nodes and GPUs renumbered in the order in which they matter, so that
-/// problems that differ only in which nodes are idle are the same problem. Nodes of the current plan
-/// come first, then those of the free GPUs as they are listed; a node's GPUs in use or free come
-/// before its others.
+/// problems that differ only in which nodes are idle are the same problem. Nodes of the current
+/// plan come first, then those of the free GPUs as they are listed; a node's GPUs in use or free
+/// come before its others.
 class Canonical {
  public:
   /// `free` in affinity order. `machines` outlives the object.
-  Canonical(const Training& training, const plan::Layout& current, const std::vector<cluster::GpuRef>& free,
-            const cluster::Cluster& machines);
+  Canonical(const Training& training, const plan::Layout& current,
+            const std::vector<cluster::GpuRef>& free, const cluster::Cluster& machines);
 
   /// Equal keys: equal problems.
   const std::string& key() const noexcept { return key_; }

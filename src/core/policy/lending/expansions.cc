@@ -27,7 +27,8 @@ plan::GpuMask lowest(plan::GpuMask gpus, int wanted) {
 int workers_in(const Resources& free, const Resources& worker) {
   int max = free.gpus / worker.gpus;
   if (worker.cpus > 0) max = std::min(max, free.cpus / worker.cpus);
-  if (worker.memory_mib > 0) max = std::min(max, static_cast<int>(free.memory_mib / worker.memory_mib));
+  if (worker.memory_mib > 0)
+    max = std::min(max, static_cast<int>(free.memory_mib / worker.memory_mib));
   return std::max(max, 0);
 }
 
@@ -46,21 +47,26 @@ double benefit_of_a_doubling(int have, int all, double before, double after) {
 }
 
 bool Expansions::can_plan(const ElasticJobView& job, const ClusterView& view) {
-  if (!view.machines || !job.training || !job.training->coefficients || !job.training->model) return false;
+  if (!view.machines || !job.training || !job.training->coefficients || !job.training->model)
+    return false;
   if (job.training->current.stages.empty() || job.training->basic.stages.empty()) return false;
   return std::all_of(job.companions.begin(), job.companions.end(),
-                     [](const CompanionView& companion) { return std::popcount(companion.gpus) == companion.held.gpus; });
+                     [](const CompanionView& companion) {
+                       return std::popcount(companion.gpus) == companion.held.gpus;
+                     });
 }
 
 Expansions::Expansions(Room& room, const ScaleTables& tables) : room_(room), tables_(tables) {
   const ClusterView& view = room.view();
   for (const NodeView& node : view.nodes) idle_.push_back(node.free_gpus);
   for (const ElasticJobView& job : view.jobs) {
-    if (!job.may_grow || job.per_worker.gpus < 1 || room.shrinks(job) || !can_plan(job, view)) continue;
+    if (!job.may_grow || job.per_worker.gpus < 1 || room.shrinks(job) || !can_plan(job, view))
+      continue;
     const int total = room.total(job);
     if (next_size(job, total) == 0) continue;
     const plan::Layout& layout = job.training->current;
-    runners_.push_back({&job, layout, total, tables.throughput(*job.training, layout, *view.machines), {}});
+    runners_.push_back(
+        {&job, layout, total, tables.throughput(*job.training, layout, *view.machines), {}});
   }
 }
 
@@ -71,7 +77,8 @@ std::vector<cluster::GpuRef> Expansions::offered(const ElasticJobView& job) cons
     if (idle_[at(node)] == 0 || !room_.may_lend(job, node, job.per_worker)) continue;
     int workers = workers_in(room_.free(node), job.per_worker);
     workers = std::min(workers, std::popcount(idle_[at(node)]) / job.per_worker.gpus);
-    for (plan::GpuMask left = lowest(idle_[at(node)], workers * job.per_worker.gpus); left != 0; left &= left - 1)
+    for (plan::GpuMask left = lowest(idle_[at(node)], workers * job.per_worker.gpus); left != 0;
+         left &= left - 1)
       gpus.push_back({node, std::countr_zero(left)});
   }
   return gpus;
@@ -84,7 +91,8 @@ std::vector<Expansion> Expansions::offers(const Runner& runner, int max) {
   if (max < 1) return offers;
   const std::vector<cluster::GpuRef> free = offered(job);
   if (free.empty()) return offers;
-  const Scaling scaling = tables_.of(*job.training, runner.layout, free, static_cast<std::size_t>(max), *room_.view().machines);
+  const Scaling scaling = tables_.of(*job.training, runner.layout, free,
+                                     static_cast<std::size_t>(max), *room_.view().machines);
   max_evaluated_ = std::max(max_evaluated_, scaling.evaluated());
   ran_out_ = ran_out_ || !scaling.complete();
   std::map<int, int> on_node;
@@ -111,7 +119,8 @@ void Expansions::lend(Runner& runner, const Expansion& offer) {
     runner.lent[gpu.node] |= bit(gpu.index);
     ++taken[gpu.node];
   }
-  for (const auto& [node, gpus] : taken) room_.lend(node, runner.job->per_worker * (gpus / runner.job->per_worker.gpus));
+  for (const auto& [node, gpus] : taken)
+    room_.lend(node, runner.job->per_worker * (gpus / runner.job->per_worker.gpus));
   runner.total += offer.gpus;
   runner.layout = offer.scaling.layout(offer.row);
   runner.throughput = offer.throughput;
@@ -127,7 +136,9 @@ void Expansions::write(Decisions& decisions) const {
   for (const Runner& runner : runners_) {
     if (runner.lent.empty()) continue;
     for (const auto& [node, gpus] : runner.lent)
-      decisions.grants.push_back({runner.job->id, node, runner.job->per_worker * (std::popcount(gpus) / runner.job->per_worker.gpus)});
+      decisions.grants.push_back(
+          {runner.job->id, node,
+           runner.job->per_worker * (std::popcount(gpus) / runner.job->per_worker.gpus)});
     decisions.plans.push_back({runner.job->id, runner.layout});
   }
 }
@@ -142,7 +153,8 @@ std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const Room& ro
   return gpus;
 }
 
-std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables, const ClusterView& view) {
+std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
+                        const ClusterView& view) {
   std::vector<Step> made;
   if (!Expansions::can_plan(job, view)) return made;
   std::vector<cluster::GpuRef> gpus;
@@ -153,8 +165,10 @@ std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables, co
       gpus.push_back({companion.node, std::countr_zero(left)});
   }
   if (made.empty()) return made;
-  std::sort(made.begin(), made.end(), [](const Step& a, const Step& b) { return a.companion->id < b.companion->id; });
-  const Scaling scaling = tables.of(*job.training, job.training->basic, gpus, gpus.size(), *view.machines);
+  std::sort(made.begin(), made.end(),
+            [](const Step& a, const Step& b) { return a.companion->id < b.companion->id; });
+  const Scaling scaling =
+      tables.of(*job.training, job.training->basic, gpus, gpus.size(), *view.machines);
   // What runs now is at least as good as any table knows.
   const double now = tables.throughput(*job.training, job.training->current, *view.machines);
   auto with = [&](int have) {
@@ -177,13 +191,15 @@ std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables, co
 void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisions) {
   const ClusterView& view = room.view();
   for (const ElasticJobView& job : view.jobs) {
-    const bool now = std::any_of(job.companions.begin(), job.companions.end(), [&](const CompanionView& companion) {
-      return room.is_reclaimed(companion.id) && Expansions::can_plan(job, view) &&
-             uses(job.training->current, companion.node, companion.gpus);
-    });
+    const bool now = std::any_of(
+        job.companions.begin(), job.companions.end(), [&](const CompanionView& companion) {
+          return room.is_reclaimed(companion.id) && Expansions::can_plan(job, view) &&
+                 uses(job.training->current, companion.node, companion.gpus);
+        });
     if (!now) continue;
     const std::vector<cluster::GpuRef> left = lent_gpus(job, room);
-    const Scaling scaling = tables.of(*job.training, job.training->basic, left, left.size(), *view.machines);
+    const Scaling scaling =
+        tables.of(*job.training, job.training->basic, left, left.size(), *view.machines);
     decisions.plans.push_back({job.id, scaling.layout(scaling.rows() - 1)});
   }
 }

@@ -38,9 +38,9 @@ struct Expansion {
   double throughput = 0;  ///< with them
 };
 
-/// Which idle GPUs which profiled job could be lent, and what for: Suika's getBestRsAndThps() over the
-/// room that is left. Lending changes the room and the runner alone; the decision is made of the
-/// final state (batch reconfiguration, Suika 3.2.3).
+/// Which idle GPUs which profiled job could be lent, and what for: Suika's getBestRsAndThps() over
+/// the room that is left. Lending changes the room and the runner alone; the decision is made of
+/// the final state (batch reconfiguration, Suika 3.2.3).
 class Expansions {
  public:
   Expansions(Room& room, const ScaleTables& tables);
@@ -61,8 +61,8 @@ class Expansions {
 
   /// Grants and new plans of all runners.
   void write(Decisions& decisions) const;
-  /// The longest that a search for one of the offers looked at went on: plans evaluated; and whether
-  /// one of them ended before it was done.
+  /// The longest that a search for one of the offers looked at went on: plans evaluated; and
+  /// whether one of them ended before it was done.
   long max_evaluated() const noexcept { return max_evaluated_; }
   bool ran_out() const noexcept { return ran_out_; }
 
@@ -90,7 +90,8 @@ struct Step {
   double benefit = 0;  ///< see benefit_of_a_doubling()
 };
 /// `tables` must reach as far as the job has grown.
-std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables, const ClusterView& view);
+std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
+                        const ClusterView& view);
 
 /// The plans of jobs that give something back, on what stays with them.
 void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisions);

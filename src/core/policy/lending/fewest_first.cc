@@ -8,7 +8,9 @@ namespace swell::policy {
 Decisions FewestFirst::decide(const ClusterView& view) const {
   Room room(view);
   // Who has the most loses the least.
-  const Room::Loss loss = [&](const ElasticJobView& job, const CompanionView&) { return -room.total(job); };
+  const Room::Loss loss = [&](const ElasticJobView& job, const CompanionView&) {
+    return -room.total(job);
+  };
   room.serve_queue(options_.queue_depth, loss, Room::Nodes::by_idle);
   room.close();
   std::vector<const ElasticJobView*> jobs;

@@ -15,12 +15,12 @@ namespace {
 
 constexpr int kAnyNumber = 1 << 20;
 
-/// Share of tau below which an expansion is reclaimed again. Below 1, since predictions of one expansion differ a
-/// little with the way to it, and each change stops the training.
+/// Share of tau below which an expansion is reclaimed again. Below 1, since predictions of one
+/// expansion differ a little with the way to it, and each change stops the training.
 constexpr double kKept = 0.9;
 
-/// Algorithm 1, with plans from scratch up to two nodes alone: Suika has none, and beyond they take two thirds of
-/// the time; below, a job without them can stay in a valley at 0.87 of the optimum.
+/// Algorithm 1, with plans from scratch up to two nodes alone: Suika has none, and beyond they take
+/// two thirds of the time; below, a job without them can stay in a valley at 0.87 of the optimum.
 std::unique_ptr<const planner::Solver> incremental(int max_free) {
   planner::Incremental::Options options;
   options.fresh_gpus = 16;
@@ -31,13 +31,16 @@ std::unique_ptr<const planner::Solver> incremental(int max_free) {
 /// One decision being worked out.
 class Decision {
  public:
-  Decision(const ClusterView& view, const MarginalBenefit::Options& options, const ScaleTables& growing, const ScaleTables& grown)
+  Decision(const ClusterView& view, const MarginalBenefit::Options& options,
+           const ScaleTables& growing, const ScaleTables& grown)
       : view_(view), options_(options), growing_(growing), grown_(grown), room_(view) {}
 
   Decisions run() {
     for (const ElasticJobView& job : view_.jobs)
       if (!job.companions.empty()) steps_[job.id] = steps(job, grown_, view_);
-    const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) { return loss(job, companion); };
+    const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) {
+      return loss(job, companion);
+    };
     room_.serve_queue(options_.queue_depth, loss_of, Room::Nodes::by_loss);
     const double tau = threshold();
     reclaim_below(tau);
@@ -52,7 +55,8 @@ class Decision {
     if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
     if (options_.evaluations_per_s > 0)
       decisions.search_s = expansions.ran_out() ? options_.search_s
-                                                  : static_cast<double>(expansions.max_evaluated()) / options_.evaluations_per_s;
+                                                : static_cast<double>(expansions.max_evaluated()) /
+                                                      options_.evaluations_per_s;
     return decisions;
   }
 
@@ -98,7 +102,8 @@ class Decision {
       lent += room_.total(job) - job.basic_gpus;
     }
     const double mean = lent / std::max(basic, 1.0);
-    const double mine = static_cast<double>(runner.total - runner.job->basic_gpus) / std::max(runner.job->basic_gpus, 1);
+    const double mine = static_cast<double>(runner.total - runner.job->basic_gpus) /
+                        std::max(runner.job->basic_gpus, 1);
     return mean > 0 ? mine / mean : 0;
   }
 
@@ -135,7 +140,8 @@ class Decision {
       queue.pop();
       // Fewer GPUs are left than when it was worked out, which only makes it worse: look again, and
       // take it where it is still the best.
-      if (best.as_of == expansions.changes()) expansions.lend(expansions.runners()[best.runner], best.offer);
+      if (best.as_of == expansions.changes())
+        expansions.lend(expansions.runners()[best.runner], best.offer);
       if (auto next = best_of(expansions, best.runner, tau)) queue.push(std::move(*next));
     }
   }
@@ -144,7 +150,8 @@ class Decision {
     std::vector<const ElasticJobView*> others;
     for (const ElasticJobView& job : view_.jobs)
       if (!Expansions::can_plan(job, view_)) others.push_back(&job);
-    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth)) decisions.grants.push_back(grant);
+    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth))
+      decisions.grants.push_back(grant);
   }
 
   const ClusterView& view_;
@@ -158,11 +165,14 @@ class Decision {
 }  // namespace
 
 MarginalBenefit::MarginalBenefit() : MarginalBenefit(Options{}) {}
-MarginalBenefit::MarginalBenefit(Options options) : MarginalBenefit(options, incremental(0), incremental(kAnyNumber)) {}
+MarginalBenefit::MarginalBenefit(Options options)
+    : MarginalBenefit(options, incremental(0), incremental(kAnyNumber)) {}
 MarginalBenefit::MarginalBenefit(Options options, std::unique_ptr<const planner::Solver> growing,
                                  std::unique_ptr<const planner::Solver> grown)
     : options_(options), growing_(std::move(growing)), grown_(std::move(grown)) {}
 
-Decisions MarginalBenefit::decide(const ClusterView& view) const { return Decision(view, options_, growing_, grown_).run(); }
+Decisions MarginalBenefit::decide(const ClusterView& view) const {
+  return Decision(view, options_, growing_, grown_).run();
+}
 
 }  // namespace swell::policy

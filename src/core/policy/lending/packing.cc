@@ -51,7 +51,8 @@ std::optional<std::vector<Share>> place(const PendingDemand& demand, const Clust
   };
 
   for (NodeIndex node : demand.required_nodes) {
-    if (!acceptable(demand, view, node, available[static_cast<std::size_t>(node)])) return std::nullopt;
+    if (!acceptable(demand, view, node, available[static_cast<std::size_t>(node)]))
+      return std::nullopt;
     take(node);
   }
   for (NodeIndex node : order) {

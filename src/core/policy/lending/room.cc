@@ -45,12 +45,14 @@ void Room::make_room(const PendingDemand& demand, Nodes nodes) {
   // Not on idle GPUs: with lent ones.
   std::vector<NodeIndex> order = view_->partitions[at(demand.partition)];
   if (nodes == Nodes::by_idle) {
-    std::stable_sort(order.begin(), order.end(),
-                     [&](NodeIndex a, NodeIndex b) { return free_[at(a)].gpus > free_[at(b)].gpus; });
+    std::stable_sort(order.begin(), order.end(), [&](NodeIndex a, NodeIndex b) {
+      return free_[at(a)].gpus > free_[at(b)].gpus;
+    });
   } else {
     std::vector<double> loss(view_->nodes.size());
     for (NodeIndex node : order) loss[at(node)] = loss_on(node, demand.per_node);
-    std::stable_sort(order.begin(), order.end(), [&](NodeIndex a, NodeIndex b) { return loss[at(a)] < loss[at(b)]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](NodeIndex a, NodeIndex b) { return loss[at(a)] < loss[at(b)]; });
   }
   auto shares = place(demand, *view_, soon_, order);
   if (!shares) {
@@ -85,7 +87,8 @@ void Room::keep(const std::vector<Share>& shares) {
 
 std::vector<std::size_t> Room::by_loss(NodeIndex node) const {
   std::vector<std::size_t> here = lent_on_[at(node)];
-  std::stable_sort(here.begin(), here.end(), [&](std::size_t a, std::size_t b) { return loss_of(a) < loss_of(b); });
+  std::stable_sort(here.begin(), here.end(),
+                   [&](std::size_t a, std::size_t b) { return loss_of(a) < loss_of(b); });
   return here;
 }
 
@@ -173,10 +176,11 @@ void Room::close() {
 bool Room::may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const {
   const NodeView& candidate = view_->nodes[at(node)];
   if (candidate.settling || !free_[at(node)].covers(needed)) return false;
-  if (!job.gpu_types.empty() &&
-      std::find(job.gpu_types.begin(), job.gpu_types.end(), candidate.gpu_type) == job.gpu_types.end())
+  if (!job.gpu_types.empty() && std::find(job.gpu_types.begin(), job.gpu_types.end(),
+                                          candidate.gpu_type) == job.gpu_types.end())
     return false;
-  return std::find(job.excluded_nodes.begin(), job.excluded_nodes.end(), node) == job.excluded_nodes.end();
+  return std::find(job.excluded_nodes.begin(), job.excluded_nodes.end(), node) ==
+         job.excluded_nodes.end();
 }
 
 bool Room::shrinks(const ElasticJobView& job) const { return shrunk_.contains(job.id); }

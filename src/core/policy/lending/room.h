@@ -11,8 +11,8 @@
 
 namespace swell::policy {
 
-/// The cluster while one decision is worked out: what is idle, what is kept for pending jobs, what is
-/// reclaimed. Basic demand first; what is left may be lent. Refers to the view.
+/// The cluster while one decision is worked out: what is idle, what is kept for pending jobs, what
+/// is reclaimed. Basic demand first; what is left may be lent. Refers to the view.
 class Room {
  public:
   /// What the cluster loses with a companion; those that lose least are reclaimed first.
@@ -28,27 +28,35 @@ class Room {
   /// Keeps what the first `depth` pending jobs could start on, in the queue's order, and reclaims
   /// companions where that is needed. REQUIRES: called once, before anything is lent.
   void serve_queue(int depth, const Loss& loss, Nodes nodes);
-  /// Reclaims a companion though no pending job needs it. What it holds is lent only once it is idle.
+  /// Reclaims a companion though no pending job needs it. What it holds is lent only once it is
+  /// idle.
   void reclaim(const ElasticJobView& job, const CompanionView& companion);
-  /// Counts what leaves as busy from now on. REQUIRES: serve_queue() and every reclaim() are done, lend() has not run.
+  /// Counts what leaves as busy from now on. REQUIRES: serve_queue() and every reclaim() are done,
+  /// lend() has not run.
   void close();
 
   /// Whether one more of `needed` may be lent on `node` to `job`: idle, not kept, not settling, and
   /// of a kind that the job accepts.
   bool may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const;
-  void lend(NodeIndex node, const Resources& lent) { free_[static_cast<std::size_t>(node)] -= lent; }
-  void undo(NodeIndex node, const Resources& lent) { free_[static_cast<std::size_t>(node)] += lent; }
+  void lend(NodeIndex node, const Resources& lent) {
+    free_[static_cast<std::size_t>(node)] -= lent;
+  }
+  void undo(NodeIndex node, const Resources& lent) {
+    free_[static_cast<std::size_t>(node)] += lent;
+  }
   /// Idle and not kept for a pending job; below 0 where more is kept than is idle.
   const Resources& free(NodeIndex node) const { return free_[static_cast<std::size_t>(node)]; }
 
   /// GPUs of a job without those reclaimed.
   int total(const ElasticJobView& job) const { return total_.at(job.id); }
-  /// Whether anything of the job is reclaimed, by this decision or an earlier one: then it does not grow.
+  /// Whether anything of the job is reclaimed, by this decision or an earlier one: then it does not
+  /// grow.
   bool shrinks(const ElasticJobView& job) const;
   bool is_reclaimed(JobId companion) const { return reclaimed_.contains(companion); }
   const std::vector<Reclaim>& reclaims() const noexcept { return reclaims_; }
-  /// Every companion on a known node, in the order in which they would be reclaimed were all needed: those
-  /// first that leave by an earlier decision or by this one. Uses the room up: nothing may be lent afterwards.
+  /// Every companion on a known node, in the order in which they would be reclaimed were all
+  /// needed: those first that leave by an earlier decision or by this one. Uses the room up:
+  /// nothing may be lent afterwards.
   std::vector<JobId> reclaim_order(const Loss& loss);
   /// GPUs kept for pending jobs, those that are reclaimed for them included.
   int kept_gpus() const noexcept { return kept_; }
@@ -64,7 +72,9 @@ class Room {
   bool known_not_to_fit(const PendingDemand& demand) const;
   void keep(const std::vector<Share>& shares);
   std::vector<std::size_t> by_loss(NodeIndex node) const;
-  double loss_of(std::size_t index) const { return (*loss_)(*lent_[index].job, *lent_[index].companion); }
+  double loss_of(std::size_t index) const {
+    return (*loss_)(*lent_[index].job, *lent_[index].companion);
+  }
   double loss_on(NodeIndex node, const Resources& needed) const;
   void reclaim_on(const Share& share, JobId needed_by);
   void reclaim(Lent& lent, JobId needed_by);

@@ -13,8 +13,9 @@ std::shared_ptr<const planner::ScaleTable> ScaleTables::find(const std::string& 
   return recent_.insert(*found).first->second;
 }
 
-Scaling ScaleTables::of(const Training& training, const plan::Layout& current, const std::vector<cluster::GpuRef>& free,
-                        std::size_t max, const cluster::Cluster& machines) const {
+Scaling ScaleTables::of(const Training& training, const plan::Layout& current,
+                        const std::vector<cluster::GpuRef>& free, std::size_t max,
+                        const cluster::Cluster& machines) const {
   std::vector<cluster::GpuRef> order = planner::affinity_order(current, free, machines);
   if (order.size() > max) order.resize(max);
   auto names = std::make_shared<const Canonical>(training, current, order, machines);

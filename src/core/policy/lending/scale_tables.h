@@ -36,16 +36,20 @@ class Scaling {
 /// for again. A pure function with a bounded memory; thread-safe.
 class ScaleTables {
  public:
-  explicit ScaleTables(std::unique_ptr<const planner::Solver> solver, perf::Sends sends = perf::Sends::ignored, std::size_t max = 8192)
+  explicit ScaleTables(std::unique_ptr<const planner::Solver> solver,
+                       perf::Sends sends = perf::Sends::ignored, std::size_t max = 8192)
       : solver_(std::move(solver)), sends_(sends), max_(max) {}
 
   /// For a job that runs `current` and could have the first `max` of `free` in affinity order.
   /// `training` has a model and coefficients.
-  Scaling of(const Training& training, const plan::Layout& current, const std::vector<cluster::GpuRef>& free,
-             std::size_t max, const cluster::Cluster& machines) const;
+  Scaling of(const Training& training, const plan::Layout& current,
+             const std::vector<cluster::GpuRef>& free, std::size_t max,
+             const cluster::Cluster& machines) const;
   /// Samples a second, as the tables have it.
-  double throughput(const Training& training, const plan::Layout& layout, const cluster::Cluster& machines) const {
-    return perf::PerformanceModel(*training.model, machines, *training.coefficients, sends_).throughput(layout);
+  double throughput(const Training& training, const plan::Layout& layout,
+                    const cluster::Cluster& machines) const {
+    return perf::PerformanceModel(*training.model, machines, *training.coefficients, sends_)
+        .throughput(layout);
   }
 
  private:

@@ -9,7 +9,8 @@ namespace swell::policy {
 
 /// Whether the job may have `total` GPUs in all.
 inline bool may_have(const ElasticJobView& job, int total) {
-  return total <= job.max_gpus && (job.sizes.empty() || std::binary_search(job.sizes.begin(), job.sizes.end(), total));
+  return total <= job.max_gpus &&
+         (job.sizes.empty() || std::binary_search(job.sizes.begin(), job.sizes.end(), total));
 }
 
 /// The next total above `total` that the job may have, or 0 where it has its most.

@@ -18,13 +18,15 @@ namespace {
 /// Floor for a job's age and for what is left of it in weight(): the first seconds say nothing.
 constexpr double kYoung_s = 10;
 
-/// Bound for at_most(): a larger plan may use the job's own GPUs better too, hence more than linear.
+/// Bound for at_most(): a larger plan may use the job's own GPUs better too, hence more than
+/// linear.
 constexpr double kBetterThanLinear = 1.25;
 
 /// Floor for after_pause(): a job keeps this share of its speed, however long it pauses.
 constexpr double kMinLeft = 0.01;
 
-/// GPUs that one step of best_of() looks at, as planning takes time with their square; the next step goes on from there.
+/// GPUs that one step of best_of() looks at, as planning takes time with their square; the next
+/// step goes on from there.
 constexpr int kStep = 64;
 
 /// One decision being worked out.
@@ -39,8 +41,11 @@ class Decision {
       basic_[job.id] = speed(job, job.training->basic);
       now_[job.id] = speed(job, job.training->current);
     }
-    const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) { return loss(job, companion); };
-    room_.serve_queue(options_.queue_depth, loss_of, basic_.empty() ? Room::Nodes::by_idle : Room::Nodes::by_loss);
+    const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) {
+      return loss(job, companion);
+    };
+    room_.serve_queue(options_.queue_depth, loss_of,
+                      basic_.empty() ? Room::Nodes::by_idle : Room::Nodes::by_loss);
     rebalance();
     room_.close();
     Decisions decisions;
@@ -49,7 +54,8 @@ class Decision {
     std::vector<const ElasticJobView*> others;
     for (const ElasticJobView& job : view_.jobs)
       if (!Expansions::can_plan(job, view_)) others.push_back(&job);
-    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth)) decisions.grants.push_back(grant);
+    for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth))
+      decisions.grants.push_back(grant);
     decisions.reclaims = room_.reclaims();
     if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
     return decisions;
@@ -64,7 +70,8 @@ class Decision {
 
   // ---- what a job's speed is worth
 
-  /// The worth of a job's speed, `times` that on its basic GPUs: a power with aversion to giving much to one.
+  /// The worth of a job's speed, `times` that on its basic GPUs: a power with aversion to giving
+  /// much to one.
   double utility(double times) const {
     const double left = 1 - options_.aversion;
     return std::abs(left) < 1e-9 ? std::log(times) : std::pow(times, left) / left;
@@ -72,7 +79,8 @@ class Decision {
 
   double weight(const ElasticJobView& job) const {
     if (job.training->remaining_samples >= 0)
-      return std::pow(std::max(job.training->remaining_samples / basic_.at(job.id), kYoung_s), -options_.shortness);
+      return std::pow(std::max(job.training->remaining_samples / basic_.at(job.id), kYoung_s),
+                      -options_.shortness);
     return std::pow(std::max(view_.now_s - job.started_s, kYoung_s), -options_.youth);
   }
 
@@ -81,17 +89,19 @@ class Decision {
     return weight(job) * (utility(after / basic) - utility(before / basic));
   }
 
-  /// What the job loses with one GPU of the companion, in the unit of gain(); companions count in the order in which
-  /// the job got them. What it ran in between is not planned anew at every decision: its speed is taken to have grown
-  /// with one power of its GPUs all the way.
+  /// What the job loses with one GPU of the companion, in the unit of gain(); companions count in
+  /// the order in which the job got them. What it ran in between is not planned anew at every
+  /// decision: its speed is taken to have grown with one power of its GPUs all the way.
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
     const auto found = basic_.find(job.id);
-    if (found == basic_.end()) return -room_.total(job);  // nothing is known: before the profiled ones, as FewestFirst does
+    if (found == basic_.end())
+      return -room_.total(job);  // nothing is known: before the profiled ones, as FewestFirst does
     const double basic = job.training->basic.gpu_count(), all = basic + job.lent_gpus();
     double before = basic;
     for (const CompanionView& other : job.companions)
       if (other.id < companion.id) before += other.held.gpus;
-    const double power = std::log(std::max(speed_now(job) / found->second, 1.0)) / std::log(all / basic);
+    const double power =
+        std::log(std::max(speed_now(job) / found->second, 1.0)) / std::log(all / basic);
     const auto with = [&](double gpus) { return found->second * std::pow(gpus / basic, power); };
     return gain(job, with(before), with(before + companion.held.gpus)) / companion.held.gpus;
   }
@@ -99,12 +109,13 @@ class Decision {
   // ---- what a change of plan costs
 
   redeploy::Cost cost_of(const ElasticJobView& job, const plan::Layout& to) const {
-    return redeploy::cost_of(redeploy::Method::local_reuse, *job.training->coefficients, job.training->current, to,
-                             *view_.machines);
+    return redeploy::cost_of(redeploy::Method::local_reuse, *job.training->coefficients,
+                             job.training->current, to, *view_.machines);
   }
 
-  /// How long a change of plan has for paying: what is left to do where that is known; otherwise as long as
-  /// the job has run, since durations have long tails: half of the jobs of an age reach twice that age.
+  /// How long a change of plan has for paying: what is left to do where that is known; otherwise as
+  /// long as the job has run, since durations have long tails: half of the jobs of an age reach
+  /// twice that age.
   double horizon_s(const ElasticJobView& job, double throughput) const {
     if (job.training->remaining_samples >= 0) return job.training->remaining_samples / throughput;
     return std::max(view_.now_s - job.started_s, options_.min_horizon_s);
@@ -127,8 +138,10 @@ class Decision {
       const double now = speed_now(job);
       takers.emplace_back(gain(job, now, 2 * now) / std::max(room_.total(job), 1), &job);
     }
-    std::stable_sort(takers.begin(), takers.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    if (takers.size() > static_cast<std::size_t>(options_.takers)) takers.resize(static_cast<std::size_t>(options_.takers));
+    std::stable_sort(takers.begin(), takers.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    if (takers.size() > static_cast<std::size_t>(options_.takers))
+      takers.resize(static_cast<std::size_t>(options_.takers));
     std::set<JobId> shrunk;
     for (const auto& [worth, taker] : takers) {
       if (shrunk.contains(taker->id)) continue;
@@ -141,18 +154,22 @@ class Decision {
     }
   }
 
-  Companions companions_below(double worth, const ElasticJobView& taker, const std::set<JobId>& shrunk) const {
+  Companions companions_below(double worth, const ElasticJobView& taker,
+                              const std::set<JobId>& shrunk) const {
     Companions found;
     for (const ElasticJobView& job : view_.jobs) {
-      if (&job == &taker || !job.may_grow || shrunk.contains(job.id) || room_.shrinks(job) || !basic_.contains(job.id)) continue;
+      if (&job == &taker || !job.may_grow || shrunk.contains(job.id) || room_.shrinks(job) ||
+          !basic_.contains(job.id))
+        continue;
       for (const CompanionView& companion : job.companions)
-        if (!companion.leaving && companion.node >= 0 && loss(job, companion) <= worth) found.emplace_back(&job, &companion);
+        if (!companion.leaving && companion.node >= 0 && loss(job, companion) <= worth)
+          found.emplace_back(&job, &companion);
     }
     return found;
   }
 
-  /// The companions of `pool` whose GPUs bring the taker most beyond what idle GPUs do, less what is lost with them;
-  /// none where that does not pay for the pauses.
+  /// The companions of `pool` whose GPUs bring the taker most beyond what idle GPUs do, less what
+  /// is lost with them; none where that does not pay for the pauses.
   Companions best_for(const ElasticJobView& taker, const Companions& pool) const {
     Room imagined = room_;
     imagined.close();
@@ -167,10 +184,12 @@ class Decision {
     Companions best;
     double best_net = 0;
     const Expansion* best_offer = nullptr;
-    const std::vector<Expansion> offers = expansions.offers(*runner, std::min(runner->total, kStep));
+    const std::vector<Expansion> offers =
+        expansions.offers(*runner, std::min(runner->total, kStep));
     for (const Expansion& offer : offers) {
       const Companions touched = touched_by(offer, pool);
-      const double net = gain(taker, runner->throughput, offer.throughput) - with_idle - options_.margin * lost_with(touched);
+      const double net = gain(taker, runner->throughput, offer.throughput) - with_idle -
+                         options_.margin * lost_with(touched);
       if (touched.empty() || net <= best_net) continue;
       best_net = net;
       best = touched;
@@ -182,12 +201,15 @@ class Decision {
 
   double lost_with(const Companions& given) const {
     double lost = 0;
-    for (const auto& [job, companion] : given) lost += loss(*job, *companion) * companion->held.gpus;
+    for (const auto& [job, companion] : given)
+      lost += loss(*job, *companion) * companion->held.gpus;
     return lost;
   }
 
-  /// What standing still costs the taker and those who give, in the unit of gain(). Slow: for the best offer alone.
-  double pauses(const ElasticJobView& taker, const Expansion& offer, const Companions& given) const {
+  /// What standing still costs the taker and those who give, in the unit of gain(). Slow: for the
+  /// best offer alone.
+  double pauses(const ElasticJobView& taker, const Expansion& offer,
+                const Companions& given) const {
     const double taker_s = cost_of(taker, offer.scaling.layout(offer.row)).pause_s;
     double sum = gain(taker, after_pause(taker, offer.throughput, taker_s), offer.throughput);
     std::set<JobId> counted;
@@ -215,8 +237,8 @@ class Decision {
 
   // ---- lending
 
-  /// Whether the job's whole change of plan brings more than standing still costs: FlexTrain, equation
-  /// 14, over what is left to do where that is known.
+  /// Whether the job's whole change of plan brings more than standing still costs: FlexTrain,
+  /// equation 14, over what is left to do where that is known.
   bool worth_it(const Runner& runner) const {
     const ElasticJobView& job = *runner.job;
     const double now = speed_now(job), times = runner.throughput / now;
@@ -246,16 +268,20 @@ class Decision {
     }
   }
 
-  /// What a GPU of the runner's best offer is worth to it; or, without an offer, what it cannot exceed.
+  /// What a GPU of the runner's best offer is worth to it; or, without an offer, what it cannot
+  /// exceed.
   struct Best {
     double gain = 0;
     std::size_t runner = 0;
     long as_of = 0;
     std::optional<Expansion> offer;
-    bool operator<(const Best& other) const { return gain != other.gain ? gain < other.gain : runner > other.runner; }
+    bool operator<(const Best& other) const {
+      return gain != other.gain ? gain < other.gain : runner > other.runner;
+    }
   };
 
-  std::optional<Best> best_of(Expansions& expansions, std::size_t index, const std::map<JobId, int>& max) const {
+  std::optional<Best> best_of(Expansions& expansions, std::size_t index,
+                              const std::map<JobId, int>& max) const {
     const Runner& runner = expansions.runners()[index];
     int gpus = runner.layout.gpu_count();
     if (const auto found = max.find(runner.job->id); found != max.end())
@@ -271,22 +297,25 @@ class Decision {
     for (Expansion& offer : expansions.offers(runner, gpus)) {
       if (!(offer.throughput > runner.throughput)) continue;
       const double each = gain(*runner.job, runner.throughput, offer.throughput) / offer.gpus;
-      if (!best || each > best->gain) best = Best{each, index, expansions.changes(), std::move(offer)};
+      if (!best || each > best->gain)
+        best = Best{each, index, expansions.changes(), std::move(offer)};
     }
     return best;
   }
 
-  /// Bound for best_of(): one GPU more at no loss. Tables are made only for jobs whose bound is still the best while
-  /// GPUs last.
+  /// Bound for best_of(): one GPU more at no loss. Tables are made only for jobs whose bound is
+  /// still the best while GPUs last.
   Best at_most(const Expansions& expansions, std::size_t index) const {
     const Runner& runner = expansions.runners()[index];
     const double one_more = runner.throughput * (1 + kBetterThanLinear / std::max(runner.total, 1));
-    return {gain(*runner.job, runner.throughput, one_more), index, expansions.changes(), std::nullopt};
+    return {gain(*runner.job, runner.throughput, one_more), index, expansions.changes(),
+            std::nullopt};
   }
 
   void scale_out(Expansions& expansions, const std::map<JobId, int>& max) const {
     std::priority_queue<Best> queue;
-    for (std::size_t i = 0; i < expansions.runners().size(); ++i) queue.push(at_most(expansions, i));
+    for (std::size_t i = 0; i < expansions.runners().size(); ++i)
+      queue.push(at_most(expansions, i));
     while (!queue.empty()) {
       const Best best = queue.top();
       queue.pop();
@@ -307,13 +336,15 @@ class Decision {
   std::map<JobId, double> now_;    ///< on the plans that they run
 };
 
-/// `view` with coefficients for jobs that have no profile yet, from the data sheets of their GPUs; and
-/// those that are just starting may grow.
+/// `view` with coefficients for jobs that have no profile yet, from the data sheets of their GPUs;
+/// and those that are just starting may grow.
 ClusterView with_expectations(ClusterView view) {
   for (ElasticJobView& job : view.jobs) {
-    if (!view.machines || !job.training || !job.training->model || job.training->coefficients) continue;
+    if (!view.machines || !job.training || !job.training->model || job.training->coefficients)
+      continue;
     auto training = std::make_shared<Training>(*job.training);
-    auto expected = std::make_shared<perf::Coefficients>(perf::expected_coefficients(*training->model, *view.machines));
+    auto expected = std::make_shared<perf::Coefficients>(
+        perf::expected_coefficients(*training->model, *view.machines));
     perf::expect_launches(*expected, *training->model, *view.machines);
     training->coefficients = std::move(expected);
     job.training = std::move(training);
@@ -322,13 +353,15 @@ ClusterView with_expectations(ClusterView view) {
   return view;
 }
 
-/// Plans from scratch up to two nodes alone: beyond they take two thirds of the time, and no simulated job ended
-/// sooner for them; below, a job without them can stay in a valley at 0.87 of the optimum.
+/// Plans from scratch up to two nodes alone: beyond they take two thirds of the time, and no
+/// simulated job ended sooner for them; below, a job without them can stay in a valley at 0.87 of
+/// the optimum.
 std::unique_ptr<const planner::Solver> as_far_as_asked() {
   planner::Incremental::Options options;
   options.fresh_gpus = 16;
   options.max_free = 1 << 20;
-  return std::make_unique<planner::FewerMicroBatches>(std::make_unique<planner::Incremental>(options));
+  return std::make_unique<planner::FewerMicroBatches>(
+      std::make_unique<planner::Incremental>(options));
 }
 
 }  // namespace

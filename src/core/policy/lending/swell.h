@@ -19,20 +19,22 @@ namespace swell::policy {
 class Swell final : public Policy {
  public:
   struct Options {
-    double aversion = 0.75;   ///< 0: the sum of speed-ups counts; 1: that of their logarithms
-    double youth = 0.5;       ///< weight falls with this power of the time since the start
-    double shortness = 1;     ///< the same with what is left to do, where that is known
+    double aversion = 0.75;      ///< 0: the sum of speed-ups counts; 1: that of their logarithms
+    double youth = 0.5;          ///< weight falls with this power of the time since the start
+    double shortness = 1;        ///< the same with what is left to do, where that is known
     double min_horizon_s = 120;  ///< in which a change of plan has to pay
-    double margin = 1.5;      ///< gain over loss where a companion changes hands
-    double min_speedup = 1.1;  ///< of a whole change of plan
-    int takers = 4;           ///< jobs at most that others give up GPUs for in one decision
-    int queue_depth = 1000;   ///< pending jobs looked at, from the head
-    double min_growth = 0.1;  ///< of jobs without a profile; see FewestFirst
+    double margin = 1.5;         ///< gain over loss where a companion changes hands
+    double min_speedup = 1.1;    ///< of a whole change of plan
+    int takers = 4;              ///< jobs at most that others give up GPUs for in one decision
+    int queue_depth = 1000;      ///< pending jobs looked at, from the head
+    double min_growth = 0.1;     ///< of jobs without a profile; see FewestFirst
   };
   Swell();
   explicit Swell(Options options);
   Decisions decide(const ClusterView& view) const override;
-  SimulationTraits simulation_traits() const noexcept override { return {.lends_at_start = true, .sends = kSends}; }
+  SimulationTraits simulation_traits() const noexcept override {
+    return {.lends_at_start = true, .sends = kSends};
+  }
 
  private:
   static constexpr perf::Sends kSends = perf::Sends::counted;

@@ -20,7 +20,8 @@ class Lending {
   std::vector<Grant> run(const std::vector<const ElasticJobView*>& jobs) {
     std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> waiting;
     for (const ElasticJobView* job : jobs)
-      if (job->may_grow && job->per_worker.gpus > 0 && !room_.shrinks(*job)) waiting.push({room_.total(*job), job->id, job});
+      if (job->may_grow && job->per_worker.gpus > 0 && !room_.shrinks(*job))
+        waiting.push({room_.total(*job), job->id, job});
     while (!waiting.empty()) {
       Candidate next = waiting.top();
       waiting.pop();
@@ -38,7 +39,9 @@ class Lending {
     int total;
     JobId id;
     const ElasticJobView* job;
-    bool operator>(const Candidate& other) const { return std::tie(total, id) > std::tie(other.total, other.id); }
+    bool operator>(const Candidate& other) const {
+      return std::tie(total, id) > std::tie(other.total, other.id);
+    }
   };
 
   /// Adds `gpus` to what the job is lent, or leaves everything as it was.
@@ -64,7 +67,8 @@ class Lending {
   }
 
   /// Where the job's next worker is best: a node already lent from in this decision (one companion
-  /// rather than two), then its own nodes, then those nearest to its own, then the node with the most idle GPUs.
+  /// rather than two), then its own nodes, then those nearest to its own, then the node with the
+  /// most idle GPUs.
   NodeIndex nearest(const ElasticJobView& job) {
     const std::map<NodeIndex, int>& mine = workers_[job.id];
     const cluster::Nearness* near = nearness(job);
@@ -113,7 +117,8 @@ class Lending {
 
 }  // namespace
 
-std::vector<Grant> lend_worker_by_worker(Room& room, const std::vector<const ElasticJobView*>& jobs, double min_growth) {
+std::vector<Grant> lend_worker_by_worker(Room& room, const std::vector<const ElasticJobView*>& jobs,
+                                         double min_growth) {
   return Lending(room, min_growth).run(jobs);
 }
 

@@ -7,8 +7,10 @@
 
 namespace swell::policy {
 
-/// Lends what `room` has left to `jobs` without knowing what they train: one worker at a time to the
-/// job with the fewest GPUs. Grows a job only where its total rises by at least `min_growth` of it.
-std::vector<Grant> lend_worker_by_worker(Room& room, const std::vector<const ElasticJobView*>& jobs, double min_growth);
+/// Lends what `room` has left to `jobs` without knowing what they train: one worker at a time to
+/// the job with the fewest GPUs. Grows a job only where its total rises by at least `min_growth` of
+/// it.
+std::vector<Grant> lend_worker_by_worker(Room& room, const std::vector<const ElasticJobView*>& jobs,
+                                         double min_growth);
 
 }  // namespace swell::policy

@@ -21,12 +21,15 @@ struct Column {
 
 class Solver {
  public:
-  explicit Solver(const AllocationProgram& program) : program_(program), lp_(glp_create_prob(), glp_delete_prob) {
+  explicit Solver(const AllocationProgram& program)
+      : program_(program), lp_(glp_create_prob(), glp_delete_prob) {
     // GLPK's columns and rows count from 1; row 1 + t is type t, the jobs follow.
-    const int types = static_cast<int>(program.capacity.size()), jobs = static_cast<int>(program.jobs.size());
+    const int types = static_cast<int>(program.capacity.size()),
+              jobs = static_cast<int>(program.jobs.size());
     glp_set_obj_dir(lp_.get(), GLP_MIN);
     glp_add_rows(lp_.get(), types + jobs);
-    for (int t = 0; t < types; ++t) glp_set_row_bnds(lp_.get(), 1 + t, GLP_UP, 0, program.capacity[static_cast<std::size_t>(t)]);
+    for (int t = 0; t < types; ++t)
+      glp_set_row_bnds(lp_.get(), 1 + t, GLP_UP, 0, program.capacity[static_cast<std::size_t>(t)]);
     for (int j = 0; j < jobs; ++j) {
       glp_set_row_bnds(lp_.get(), 1 + types + j, GLP_UP, 0, 1);
       add_columns(static_cast<std::size_t>(j), 1 + types + j);
@@ -56,7 +59,8 @@ class Solver {
     options.cb_info = this;
     const int failed = glp_intopt(lp_.get(), &options);
     const int status = glp_mip_status(lp_.get());
-    if (status == GLP_OPT || status == GLP_FEAS) keep(round_down(program_, shares(lp_.get(), &glp_mip_col_val)));
+    if (status == GLP_OPT || status == GLP_FEAS)
+      keep(round_down(program_, shares(lp_.get(), &glp_mip_col_val)));
     best_.proven = !stopped_ && (failed == 0 || failed == GLP_EMIPGAP);
     return best_;
   }
@@ -82,8 +86,10 @@ class Solver {
 
   std::vector<std::vector<double>> shares(glp_prob* lp, double (*value)(glp_prob*, int)) const {
     std::vector<std::vector<double>> share(program_.jobs.size());
-    for (std::size_t job = 0; job < share.size(); ++job) share[job].assign(program_.jobs[job].size(), 0.0);
-    for (std::size_t i = 0; i < columns_.size(); ++i) share[columns_[i].job][columns_[i].choice] = value(lp, static_cast<int>(i) + 1);
+    for (std::size_t job = 0; job < share.size(); ++job)
+      share[job].assign(program_.jobs[job].size(), 0.0);
+    for (std::size_t i = 0; i < columns_.size(); ++i)
+      share[columns_[i].job][columns_[i].choice] = value(lp, static_cast<int>(i) + 1);
     return share;
   }
 
@@ -104,7 +110,8 @@ class Solver {
     keep(round_down(program_, shares(glp_ios_get_prob(tree), &glp_get_col_prim)));
     std::vector<double> values(columns_.size() + 1, 0.0);
     for (std::size_t i = 0; i < columns_.size(); ++i)
-      values[i + 1] = best_.chosen[columns_[i].job] == static_cast<int>(columns_[i].choice) ? 1.0 : 0.0;
+      values[i + 1] =
+          best_.chosen[columns_[i].job] == static_cast<int>(columns_[i].choice) ? 1.0 : 0.0;
     glp_ios_heur_sol(tree, values.data());
   }
 

@@ -11,7 +11,8 @@ namespace swell::policy {
 namespace {
 
 /// As a rigid job asks for it: only where the nodes are large enough.
-void add_asked(std::vector<Configuration>& found, const Contender& job, int type, const GpuPool& pool) {
+void add_asked(std::vector<Configuration>& found, const Contender& job, int type,
+               const GpuPool& pool) {
   const int share = job.asked / job.nodes;
   if (share * job.nodes != job.asked || share > pool.per_node(type)) return;
   if (job.nodes > 1 && job.nodes > pool.full_nodes(type)) return;
@@ -20,14 +21,16 @@ void add_asked(std::vector<Configuration>& found, const Contender& job, int type
 
 }  // namespace
 
-plan::Layout plan_on(const Contender& job, const planner::Clumps& gpus, const Configuration& configuration, const ClusterView& view) {
+plan::Layout plan_on(const Contender& job, const planner::Clumps& gpus,
+                     const Configuration& configuration, const ClusterView& view) {
   if (job.rigid) return users_plan_on(job, gpus);
   JobModel model(job.training, view.machines);
   plan::Layout layout = model.on(gpus, configuration.shape);
   return layout.stages.empty() ? model.best_on(gpus, users_cell(*job.training)) : layout;
 }
 
-std::vector<Configuration> configurations(const Contender& job, const ClusterView& view, const GpuPool& pool, CurveCache& curves) {
+std::vector<Configuration> configurations(const Contender& job, const ClusterView& view,
+                                          const GpuPool& pool, CurveCache& curves) {
   std::vector<Configuration> found;
   for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type) {
     const int whole = pool.per_node(type);
@@ -36,24 +39,32 @@ std::vector<Configuration> configurations(const Contender& job, const ClusterVie
       add_asked(found, job, type, pool);
       continue;
     }
-    const auto curve = curves.get(job.training, view.machines, type, users_cell(*job.training), job.max_gpus);
+    const auto curve =
+        curves.get(job.training, view.machines, type, users_cell(*job.training), job.max_gpus);
     for (const CurvePoint& point : *curve) {
       const int gpus = point.gpus();
       const bool share = gpus <= whole && std::has_single_bit(static_cast<unsigned>(gpus));
       const bool nodes = gpus % whole == 0 && gpus / whole <= pool.full_nodes(type);
-      const bool asked = gpus == job.asked && job.asked % job.nodes == 0 && job.asked / job.nodes <= whole;
+      const bool asked =
+          gpus == job.asked && job.asked % job.nodes == 0 && job.asked / job.nodes <= whole;
       if (!(share || nodes || asked) || !job.may_have(gpus)) continue;
-      found.push_back({type, gpus, nodes ? gpus / whole : share ? 1 : job.nodes, point.shape, point.throughput});
+      found.push_back({type, gpus,
+                       nodes   ? gpus / whole
+                       : share ? 1
+                               : job.nodes,
+                       point.shape, point.throughput});
     }
   }
   return found;
 }
 
-void decide_plans(Decisions& decisions, const std::vector<Wish>& wishes, const GpuPool& pool, const ClusterView& view) {
+void decide_plans(Decisions& decisions, const std::vector<Wish>& wishes, const GpuPool& pool,
+                  const ClusterView& view) {
   std::vector<Sized> sized;
   for (const Wish& wish : wishes) {
     Sized one{{}, wish.job->held, wish.keeps};
-    for (const Configuration& choice : wish.choices) one.sizes.push_back({choice.type, choice.gpus, choice.nodes});
+    for (const Configuration& choice : wish.choices)
+      one.sizes.push_back({choice.type, choice.gpus, choice.nodes});
     sized.push_back(std::move(one));
   }
   const std::vector<Placed> placed = place_sizes(sized, pool);
@@ -61,7 +72,9 @@ void decide_plans(Decisions& decisions, const std::vector<Wish>& wishes, const G
     const Contender& job = *wishes[i].job;
     if (wishes[i].keeps && placed[i].gpus == job.held) continue;
     plan::Layout layout;
-    if (!placed[i].gpus.empty()) layout = plan_on(job, placed[i].gpus, wishes[i].choices[static_cast<std::size_t>(placed[i].size)], view);
+    if (!placed[i].gpus.empty())
+      layout = plan_on(job, placed[i].gpus,
+                       wishes[i].choices[static_cast<std::size_t>(placed[i].size)], view);
     decide_plan(decisions, job, std::move(layout));
   }
 }

@@ -25,7 +25,8 @@ Contender running(const ElasticJobView& view, const cluster::Cluster& machines) 
   job.asked = view.basic_gpus;
   job.max_gpus = std::max(view.max_gpus, view.basic_gpus);
   job.sizes = view.sizes;
-  job.rigid = !view.training || job.max_gpus <= job.asked || (view.sizes.size() == 1 && view.sizes[0] == job.asked);
+  job.rigid = !view.training || job.max_gpus <= job.asked ||
+              (view.sizes.size() == 1 && view.sizes[0] == job.asked);
   job.movable = !job.rigid && view.may_grow;
   for (std::size_t i = 0; i < view.basic_nodes.size() && i < view.basic_gpu_masks.size(); ++i)
     planner::add_all(job.held, clumps_of(machines, view.basic_nodes[i], view.basic_gpu_masks[i]));
@@ -77,8 +78,12 @@ double restart_s(const Contender& job, const cluster::Cluster& machines) {
   const Training& training = *job.training;
   plan::Layout again = training.current;
   ++again.micro_batches;  // any other plan with the same state on the same GPUs
-  const perf::Coefficients coefficients = training.coefficients ? *training.coefficients : perf::expected_coefficients(*training.model, machines);
-  return redeploy::cost_of(redeploy::Method::checkpoint, coefficients, training.current, again, machines).pause_s;
+  const perf::Coefficients coefficients =
+      training.coefficients ? *training.coefficients
+                            : perf::expected_coefficients(*training.model, machines);
+  return redeploy::cost_of(redeploy::Method::checkpoint, coefficients, training.current, again,
+                           machines)
+      .pause_s;
 }
 
 plan::Layout users_plan_on(const Contender& job, planner::Clumps gpus) {
@@ -91,7 +96,8 @@ plan::Layout users_plan_on(const Contender& job, planner::Clumps gpus) {
   for (const plan::StageLayout& users : job.training->basic.stages) {
     plan::StageLayout stage{users.layers, users.tp, {}};
     if (planner::take_groups(stage, gpus, users.tp, users.dp()) < users.dp()) return {};
-    for (std::size_t j = 0; j < stage.groups.size(); ++j) stage.groups[j].local_batch = users.groups[j].local_batch;
+    for (std::size_t j = 0; j < stage.groups.size(); ++j)
+      stage.groups[j].local_batch = users.groups[j].local_batch;
     layout.stages.push_back(std::move(stage));
   }
   return layout;

@@ -7,7 +7,8 @@ namespace swell::policy {
 
 namespace {
 
-// What lies on other nodes than the curve assumed may be that much slower and still be a fair minimum.
+// What lies on other nodes than the curve assumed may be that much slower and still be a fair
+// minimum.
 constexpr double kTolerance = 0.95;
 
 planner::Clumps gpus_of(const plan::Layout& layout) {
@@ -19,14 +20,17 @@ planner::Clumps gpus_of(const plan::Layout& layout) {
 }  // namespace
 
 const Curve* ElasticShare::curve(int type) const noexcept {
-  return type < 0 || type >= static_cast<int>(curves.size()) ? nullptr : curves[static_cast<std::size_t>(type)].get();
+  return type < 0 || type >= static_cast<int>(curves.size())
+             ? nullptr
+             : curves[static_cast<std::size_t>(type)].get();
 }
 
 int ElasticShare::min_gpus(int type) const noexcept {
   const Curve* points = curve(type);
   if (!points) return 0;
   for (const CurvePoint& point : *points)
-    if (point.throughput >= users_throughput * (1 - 1e-9) && job->may_have(point.gpus())) return point.gpus();
+    if (point.throughput >= users_throughput * (1 - 1e-9) && job->may_have(point.gpus()))
+      return point.gpus();
   return 0;
 }
 
@@ -36,11 +40,14 @@ const CurvePoint* ElasticShare::below() const noexcept {
   const int now = planner::count(gpus), bottom = min_gpus(type());
   const CurvePoint* found = nullptr;
   for (const CurvePoint& point : *points)
-    if (point.gpus() < now && point.gpus() >= bottom && bottom > 0 && job->may_have(point.gpus())) found = &point;
+    if (point.gpus() < now && point.gpus() >= bottom && bottom > 0 && job->may_have(point.gpus()))
+      found = &point;
   return found;
 }
 
-ElasticShares::ElasticShares(const ClusterView& view, const std::vector<Contender>& jobs, CurveCache& curves) : pool_(view) {
+ElasticShares::ElasticShares(const ClusterView& view, const std::vector<Contender>& jobs,
+                             CurveCache& curves)
+    : pool_(view) {
   for (const Contender& job : jobs) {
     ElasticShare share;
     share.job = &job;
@@ -51,13 +58,15 @@ ElasticShares::ElasticShares(const ClusterView& view, const std::vector<Contende
         share.curves.push_back(curves.get(job.training, view.machines, type, {}, job.max_gpus));
       share.users_throughput = share.model->throughput(job.training->basic);
       share.layout = job.training->current;
-      if (share.users_throughput > 0) share.value = share.model->throughput(share.layout) / share.users_throughput;
+      if (share.users_throughput > 0)
+        share.value = share.model->throughput(share.layout) / share.users_throughput;
     }
     shares_.push_back(std::move(share));
   }
 }
 
-plan::Layout ElasticShares::plan_on(ElasticShare& share, const planner::Clumps& gpus, const CurvePoint& point) {
+plan::Layout ElasticShares::plan_on(ElasticShare& share, const planner::Clumps& gpus,
+                                    const CurvePoint& point) {
   plan::Layout layout = share.model->on(gpus, point.shape);
   if (share.model->throughput(layout) >= kTolerance * point.throughput) return layout;
   plan::Layout other = share.model->best_on(gpus, {});
@@ -106,7 +115,8 @@ bool ElasticShares::start(std::size_t job, int type) {
   const int min = share.min_gpus(type);
   const Curve* curve = share.curve(type);
   if (min == 0 || !curve) return false;
-  const CurvePoint& point = *std::find_if(curve->begin(), curve->end(), [&](const CurvePoint& one) { return one.gpus() == min; });
+  const CurvePoint& point = *std::find_if(curve->begin(), curve->end(),
+                                          [&](const CurvePoint& one) { return one.gpus() == min; });
   const auto gpus = tried.take_packed(type, min);
   if (!gpus) return false;
   plan::Layout layout = plan_on(share, *gpus, point);
@@ -121,10 +131,13 @@ bool ElasticShares::shrink(std::size_t job) {
   const CurvePoint* point = share.below();
   if (!point) return false;
   planner::Clumps kept, order = share.gpus;
-  std::stable_sort(order.begin(), order.end(), [](const planner::Clump& a, const planner::Clump& b) { return a.count() > b.count(); });
+  std::stable_sort(
+      order.begin(), order.end(),
+      [](const planner::Clump& a, const planner::Clump& b) { return a.count() > b.count(); });
   int left = point->gpus();
   for (planner::Clump clump : order) {
-    while (clump.count() > left) clump.gpus &= ~(plan::GpuMask{1} << (63 - std::countl_zero(clump.gpus)));
+    while (clump.count() > left)
+      clump.gpus &= ~(plan::GpuMask{1} << (63 - std::countl_zero(clump.gpus)));
     left -= clump.count();
     if (clump.gpus != 0) kept.push_back(clump);
   }

@@ -16,11 +16,11 @@ struct ElasticShare {
   const Contender* job = nullptr;
   std::vector<std::shared_ptr<const Curve>> curves;  ///< by GPU type; null where there is none
   std::unique_ptr<JobModel> model;                   ///< null: rigid
-  double users_throughput = 0;                       ///< of the user's plan on what the user asked for
-  bool may_change = false;                           ///< its reconfiguration is cheap enough
+  double users_throughput = 0;  ///< of the user's plan on what the user asked for
+  bool may_change = false;      ///< its reconfiguration is cheap enough
   planner::Clumps gpus;
-  plan::Layout layout;                               ///< no stages: not running
-  double value = 0;                                  ///< throughput over users_throughput
+  plan::Layout layout;  ///< no stages: not running
+  double value = 0;     ///< throughput over users_throughput
   bool changed = false;
 
   int type() const noexcept { return gpus.empty() ? -1 : gpus.front().type; }
@@ -39,11 +39,13 @@ class ElasticShares {
   std::vector<ElasticShare>& all() noexcept { return shares_; }
   const GpuPool& pool() const noexcept { return pool_; }
 
-  /// Starts a pending job with its minimum, or what it asks for where rigid, on idle GPUs of `type`.
+  /// Starts a pending job with its minimum, or what it asks for where rigid, on idle GPUs of
+  /// `type`.
   bool start(std::size_t job, int type);
   /// Takes the job down to below(); which GPUs: those of the nodes where it has the fewest.
   bool shrink(std::size_t job);
-  /// Brings the job to the size of `target`, if that makes it faster by the share `min_gain` where the idle GPUs are.
+  /// Brings the job to the size of `target`, if that makes it faster by the share `min_gain` where
+  /// the idle GPUs are.
   bool grow(std::size_t job, const CurvePoint& target, double min_gain);
 
   /// Undo everything since the mark.

@@ -14,18 +14,24 @@ struct Share {
   std::vector<Configuration> ladder;  ///< of one GPU type, rising
   int step = -1;                      ///< what it gets; -1: nothing
 
-  const Configuration* now() const { return step < 0 ? nullptr : &ladder[static_cast<std::size_t>(step)]; }
+  const Configuration* now() const {
+    return step < 0 ? nullptr : &ladder[static_cast<std::size_t>(step)];
+  }
   int gpus() const { return step < 0 ? 0 : now()->gpus; }
 };
 
-/// The ladder on the type that the job runs on, or else on the fastest that has room for its first step.
-std::vector<Configuration> ladder_for(const Contender& job, const std::vector<Configuration>& all, const std::vector<int>& left) {
+/// The ladder on the type that the job runs on, or else on the fastest that has room for its first
+/// step.
+std::vector<Configuration> ladder_for(const Contender& job, const std::vector<Configuration>& all,
+                                      const std::vector<int>& left) {
   std::vector<Configuration> best;
   for (const Configuration& first : all) {
     if (!best.empty() && first.type == best.front().type) continue;
     if (!job.held.empty() && first.type != job.held.front().type) continue;
     if (left[static_cast<std::size_t>(first.type)] < first.gpus) continue;
-    if (!best.empty() && first.throughput / first.gpus <= best.front().throughput / best.front().gpus) continue;
+    if (!best.empty() &&
+        first.throughput / first.gpus <= best.front().throughput / best.front().gpus)
+      continue;
     best.clear();
     for (const Configuration& one : all)
       if (one.type == first.type) best.push_back(one);
@@ -33,12 +39,14 @@ std::vector<Configuration> ladder_for(const Contender& job, const std::vector<Co
   return best;
 }
 
-/// The marginal return: throughput gained for each GPU more, in units of what each GPU of the smallest share
-/// yields. Below 1 is GPU time that scaling costs; per job instead, the smallest jobs would get all there is.
+/// The marginal return: throughput gained for each GPU more, in units of what each GPU of the
+/// smallest share yields. Below 1 is GPU time that scaling costs; per job instead, the smallest
+/// jobs would get all there is.
 double marginal_return(const Share& share) {
   const Configuration& now = *share.now();
   const Configuration& next = share.ladder[static_cast<std::size_t>(share.step) + 1];
-  return (next.throughput - now.throughput) / share.ladder.front().throughput * share.ladder.front().gpus / (next.gpus - now.gpus);
+  return (next.throughput - now.throughput) / share.ladder.front().throughput *
+         share.ladder.front().gpus / (next.gpus - now.gpus);
 }
 
 void grow(std::vector<Share>& shares, std::vector<int>& left) {
@@ -67,10 +75,12 @@ Decisions ElasticFlow::decide(const ClusterView& view) const {
   const std::vector<Contender> jobs = contenders(view);
   GpuPool pool(view);
   std::vector<int> left;
-  for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type) left.push_back(pool.free(type));
+  for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type)
+    left.push_back(pool.free(type));
   for (const Contender& job : jobs)
     if (job.movable)
-      for (const planner::Clump& clump : job.held) left[static_cast<std::size_t>(clump.type)] += clump.count();
+      for (const planner::Clump& clump : job.held)
+        left[static_cast<std::size_t>(clump.type)] += clump.count();
 
   std::vector<Share> shares;
   for (const Contender& job : jobs) {
@@ -87,9 +97,11 @@ Decisions ElasticFlow::decide(const ClusterView& view) const {
   std::vector<Wish> wishes;
   for (const Share& share : shares) {
     Wish wish{share.job, {}, false};
-    for (int k = share.step; k >= 0; --k) wish.choices.push_back(share.ladder[static_cast<std::size_t>(k)]);
+    for (int k = share.step; k >= 0; --k)
+      wish.choices.push_back(share.ladder[static_cast<std::size_t>(k)]);
     if (const Configuration* now = share.now())
-      wish.keeps = now->gpus == planner::count(share.job->held) && now->nodes == static_cast<int>(share.job->held.size());
+      wish.keeps = now->gpus == planner::count(share.job->held) &&
+                   now->nodes == static_cast<int>(share.job->held.size());
     wishes.push_back(std::move(wish));
   }
   decide_plans(decisions, wishes, pool, view);

@@ -6,11 +6,11 @@
 
 namespace swell::policy {
 
-/// ElasticFlow (Gu et al., ASPLOS 2023) for jobs without deadlines, its best-effort jobs: every job is admitted
-/// with its smallest share as long as there is one, in the queue's order; what is left goes, share
-/// by share, to the job with the largest marginal return. Shares are powers of
-/// two in a node or whole nodes, placed like a buddy allocator's blocks; DP alone scales. Moves
-/// by checkpoint. Needs ClusterView::machines; decides nothing without. Thread-safe: only pure results
+/// ElasticFlow (Gu et al., ASPLOS 2023) for jobs without deadlines, its best-effort jobs: every job
+/// is admitted with its smallest share as long as there is one, in the queue's order; what is left
+/// goes, share by share, to the job with the largest marginal return. Shares are powers of two in a
+/// node or whole nodes, placed like a buddy allocator's blocks; DP alone scales. Moves by
+/// checkpoint. Needs ClusterView::machines; decides nothing without. Thread-safe: only pure results
 /// are kept.
 class ElasticFlow final : public Policy {
  public:
@@ -21,7 +21,10 @@ class ElasticFlow final : public Policy {
   explicit ElasticFlow(Options options) noexcept : options_(options) {}
   Decisions decide(const ClusterView& view) const override;
   SimulationTraits simulation_traits() const noexcept override {
-    return {.role = Role::replaces, .round_s = options_.round_s, .sends = perf::Sends::counted, .redeployment = redeploy::Method::checkpoint};
+    return {.role = Role::replaces,
+            .round_s = options_.round_s,
+            .sends = perf::Sends::counted,
+            .redeployment = redeploy::Method::checkpoint};
   }
 
  private:

@@ -9,7 +9,8 @@ namespace swell::policy {
 namespace {
 
 bool is_near(const planner::Clumps& near, int node) noexcept {
-  return std::any_of(near.begin(), near.end(), [&](const planner::Clump& clump) { return clump.node == node; });
+  return std::any_of(near.begin(), near.end(),
+                     [&](const planner::Clump& clump) { return clump.node == node; });
 }
 
 }  // namespace
@@ -18,7 +19,9 @@ GpuPool::GpuPool(const ClusterView& view) {
   const cluster::Cluster& machines = *view.machines;
   for (int node = 0; node < static_cast<int>(machines.nodes().size()); ++node) {
     first_.push_back(slots_.size());
-    const NodeView* seen = node < static_cast<int>(view.nodes.size()) ? &view.nodes[static_cast<std::size_t>(node)] : nullptr;
+    const NodeView* seen = node < static_cast<int>(view.nodes.size())
+                               ? &view.nodes[static_cast<std::size_t>(node)]
+                               : nullptr;
     const bool up = seen && seen->total.gpus > 0;
     for (int index = 0; index < static_cast<int>(machines.node(node).gpus.size()); ++index) {
       const int type = machines.type_of({node, index});
@@ -32,12 +35,15 @@ GpuPool::GpuPool(const ClusterView& view) {
 }
 
 GpuPool::Slot* GpuPool::slot(int node, int type) noexcept {
-  for (std::size_t i = first_[static_cast<std::size_t>(node)]; i < slots_.size() && slots_[i].node == node; ++i)
+  for (std::size_t i = first_[static_cast<std::size_t>(node)];
+       i < slots_.size() && slots_[i].node == node; ++i)
     if (slots_[i].type == type) return &slots_[i];
   return nullptr;
 }
 
-const GpuPool::Slot* GpuPool::slot(int node, int type) const noexcept { return const_cast<GpuPool*>(this)->slot(node, type); }
+const GpuPool::Slot* GpuPool::slot(int node, int type) const noexcept {
+  return const_cast<GpuPool*>(this)->slot(node, type);
+}
 
 void GpuPool::give(const planner::Clumps& gpus) {
   for (const planner::Clump& clump : gpus)
@@ -94,25 +100,31 @@ std::optional<planner::Clumps> GpuPool::take_on_one(int type, int gpus) {
   Slot* best = nullptr;
   for (Slot& slot : slots_) {
     const int free = std::popcount(slot.free);
-    if (slot.type == type && free >= gpus && (!best || free < std::popcount(best->free))) best = &slot;
+    if (slot.type == type && free >= gpus && (!best || free < std::popcount(best->free)))
+      best = &slot;
   }
   if (!best || gpus < 1) return std::nullopt;
   return planner::Clumps{cut(*best, gpus)};
 }
 
-std::optional<planner::Clumps> GpuPool::take_whole(int type, int nodes, const planner::Clumps& near) {
+std::optional<planner::Clumps> GpuPool::take_whole(int type, int nodes,
+                                                   const planner::Clumps& near) {
   const int per_node = this->per_node(type);
   std::vector<Slot*> idle;
   for (Slot& slot : slots_)
-    if (slot.type == type && per_node > 0 && std::popcount(slot.free) == per_node) idle.push_back(&slot);
+    if (slot.type == type && per_node > 0 && std::popcount(slot.free) == per_node)
+      idle.push_back(&slot);
   if (static_cast<int>(idle.size()) < nodes || nodes < 1) return std::nullopt;
-  std::stable_partition(idle.begin(), idle.end(), [&](const Slot* slot) { return is_near(near, slot->node); });
+  std::stable_partition(idle.begin(), idle.end(),
+                        [&](const Slot* slot) { return is_near(near, slot->node); });
   planner::Clumps taken;
-  for (int i = 0; i < nodes; ++i) taken.push_back(cut(*idle[static_cast<std::size_t>(i)], per_node));
+  for (int i = 0; i < nodes; ++i)
+    taken.push_back(cut(*idle[static_cast<std::size_t>(i)], per_node));
   return taken;
 }
 
-std::optional<planner::Clumps> GpuPool::take_packed(int type, int gpus, const planner::Clumps& near) {
+std::optional<planner::Clumps> GpuPool::take_packed(int type, int gpus,
+                                                    const planner::Clumps& near) {
   if (gpus < 1 || free(type) < gpus) return std::nullopt;
   planner::Clumps taken;
   if (near.empty())
@@ -128,7 +140,8 @@ std::optional<planner::Clumps> GpuPool::take_packed(int type, int gpus, const pl
   for (Slot* slot : order) {
     const int left = gpus - planner::count(taken), here = std::popcount(slot->free);
     if (left == 0) break;
-    if (here >= left && !is_near(near, slot->node)) {  // the rest goes where it leaves the least behind
+    if (here >= left &&
+        !is_near(near, slot->node)) {  // the rest goes where it leaves the least behind
       const auto rest = take_on_one(type, left);
       if (rest) planner::add_all(taken, *rest);
       break;

@@ -38,7 +38,7 @@ class GpuPool {
   struct Slot {
     int node = 0;
     int type = 0;
-    plan::GpuMask all = 0;   ///< none where the node is down
+    plan::GpuMask all = 0;  ///< none where the node is down
     plan::GpuMask free = 0;
   };
   const std::vector<Slot>& slots() const noexcept { return slots_; }

@@ -12,16 +12,18 @@ namespace swell::policy {
 
 namespace {
 
-// Metis asks for the time once in so many plans that 300,000 of LLaMA2-13B on 40 GPUs make 731 questions.
+// Metis asks for the time once in so many plans that 300,000 of LLaMA2-13B on 40 GPUs make 731
+// questions.
 constexpr long kQuestions = 735;
 
-/// Numbers of GPUs that are searched for: odd ones above 16 would be as slow to search, and hardly ever
-/// used.
+/// Numbers of GPUs that are searched for: odd ones above 16 would be as slow to search, and hardly
+/// ever used.
 bool is_searched(int gpus) { return gpus <= 16 || (gpus <= 32 ? gpus % 2 == 0 : gpus % 4 == 0); }
 
 }  // namespace
 
-planner::ScaleTable TimedMetis::solve(const planner::Problem& problem, const planner::Budget& budget) const {
+planner::ScaleTable TimedMetis::solve(const planner::Problem& problem,
+                                      const planner::Budget& budget) const {
   planner::Metis::Options options;
   options.last_only = true;
   const planner::Metis metis(options);
@@ -30,7 +32,8 @@ planner::ScaleTable TimedMetis::solve(const planner::Problem& problem, const pla
   const int have = problem.current.gpu_count();
   const std::size_t max = static_cast<std::size_t>(max_free_ > 0 ? max_free_ : have);
   if (table.order.size() > max) table.order.resize(max);
-  table.rows.push_back({have, problem.current, problem.perf.throughput(problem.current), "the current plan"});
+  table.rows.push_back(
+      {have, problem.current, problem.perf.throughput(problem.current), "the current plan"});
   for (std::size_t i = 1; i <= table.order.size(); ++i) {
     if (!is_searched(have + static_cast<int>(i))) continue;
     planner::Problem search = problem;
@@ -59,7 +62,8 @@ std::unique_ptr<Policy> make_metis(double aggressiveness) {
   options.aggressiveness = aggressiveness;
   options.search_s = TimedMetis::kBudget_s;
   options.evaluations_per_s = TimedMetis::kPlans_per_s;
-  return std::make_unique<MarginalBenefit>(options, std::make_unique<TimedMetis>(0), std::make_unique<planner::Incremental>(grown));
+  return std::make_unique<MarginalBenefit>(options, std::make_unique<TimedMetis>(0),
+                                           std::make_unique<planner::Incremental>(grown));
 }
 
 }  // namespace swell::policy

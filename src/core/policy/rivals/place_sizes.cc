@@ -10,7 +10,8 @@ namespace {
 
 class Placing {
  public:
-  Placing(const std::vector<Sized>& jobs, GpuPool pool) : jobs_(jobs), pool_(std::move(pool)), placed_(jobs.size()) {
+  Placing(const std::vector<Sized>& jobs, GpuPool pool)
+      : jobs_(jobs), pool_(std::move(pool)), placed_(jobs.size()) {
     for (Placed& one : placed_) one.size = 0;
   }
 
@@ -43,16 +44,20 @@ class Placing {
   }
 
  private:
-  const Size& size(std::size_t job) const { return jobs_[job].sizes[static_cast<std::size_t>(placed_[job].size)]; }
+  const Size& size(std::size_t job) const {
+    return jobs_[job].sizes[static_cast<std::size_t>(placed_[job].size)];
+  }
 
   void sort_open() {
-    std::stable_sort(open_.begin(), open_.end(), [&](std::size_t a, std::size_t b) { return size(a).gpus > size(b).gpus; });
+    std::stable_sort(open_.begin(), open_.end(),
+                     [&](std::size_t a, std::size_t b) { return size(a).gpus > size(b).gpus; });
   }
 
   std::optional<planner::Clumps> take(std::size_t i) {
     const Size& job = size(i);
     if (job.nodes == 1) return near_itself(job, jobs_[i].held);
-    if (job.gpus == job.nodes * pool_.per_node(job.type)) return pool_.take_whole(job.type, job.nodes, jobs_[i].held);
+    if (job.gpus == job.nodes * pool_.per_node(job.type))
+      return pool_.take_whole(job.type, job.nodes, jobs_[i].held);
     planner::Clumps taken;  // a user's own demand: the same share of several nodes
     GpuPool tried = pool_;
     for (int n = 0; n < job.nodes; ++n) {
@@ -77,13 +82,18 @@ class Placing {
     return pool_.take_on_one(job.type, job.gpus);
   }
 
-  static std::optional<planner::Clump> best_other_node(const GpuPool& pool, const Size& job, const planner::Clumps& taken) {
+  static std::optional<planner::Clump> best_other_node(const GpuPool& pool, const Size& job,
+                                                       const planner::Clumps& taken) {
     const int share = job.gpus / job.nodes;
     const GpuPool::Slot* best = nullptr;
     for (const GpuPool::Slot& slot : pool.slots()) {
       const int free = std::popcount(slot.free);
-      const bool used = std::any_of(taken.begin(), taken.end(), [&](const planner::Clump& clump) { return clump.node == slot.node; });
-      if (slot.type == job.type && !used && free >= share && (!best || free < std::popcount(best->free))) best = &slot;
+      const bool used = std::any_of(taken.begin(), taken.end(), [&](const planner::Clump& clump) {
+        return clump.node == slot.node;
+      });
+      if (slot.type == job.type && !used && free >= share &&
+          (!best || free < std::popcount(best->free)))
+        best = &slot;
     }
     if (!best) return std::nullopt;
     plan::GpuMask rest = best->free;
@@ -133,6 +143,8 @@ class Placing {
 
 }  // namespace
 
-std::vector<Placed> place_sizes(const std::vector<Sized>& jobs, GpuPool pool) { return Placing(jobs, std::move(pool)).run(); }
+std::vector<Placed> place_sizes(const std::vector<Sized>& jobs, GpuPool pool) {
+  return Placing(jobs, std::move(pool)).run();
+}
 
 }  // namespace swell::policy

@@ -26,11 +26,11 @@ struct Placed {
   int size = -1;
 };
 
-/// Finds GPUs for every job, by Sia's placement rules, which are those of ElasticFlow's buddy allocation
-/// too: a share of one node comes from one node; several nodes are whole ones; jobs that keep their size
-/// stay where they are unless they must make room, the smallest first. Where sizes within a node are
-/// powers of two, and nodes have a power of two of GPUs, everybody finds a place, unless
-/// jobs that cannot be moved are in the way: then who finds none tries its next size.
+/// Finds GPUs for every job, by Sia's placement rules, which are those of ElasticFlow's buddy
+/// allocation too: a share of one node comes from one node; several nodes are whole ones; jobs that
+/// keep their size stay where they are unless they must make room, the smallest first. Where sizes
+/// within a node are powers of two, and nodes have a power of two of GPUs, everybody finds a place,
+/// unless jobs that cannot be moved are in the way: then who finds none tries its next size.
 /// @return by job its GPUs (none where there was no place) and which of its sizes that is.
 std::vector<Placed> place_sizes(const std::vector<Sized>& jobs, GpuPool pool);
 

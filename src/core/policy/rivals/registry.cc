@@ -18,7 +18,8 @@ namespace {
 
 struct Entry {
   const char* name;
-  std::unique_ptr<Policy> (*make)(const PolicyOptions&);  ///< null: this build lacks a library for it
+  std::unique_ptr<Policy> (*make)(
+      const PolicyOptions&);  ///< null: this build lacks a library for it
 };
 
 template <typename P>
@@ -34,11 +35,14 @@ std::unique_ptr<Policy> make_sia_any_size(const PolicyOptions&) {
   return std::make_unique<Sia>(options);
 }
 #else
-constexpr std::unique_ptr<Policy> (*make_sia)(const PolicyOptions&) = nullptr, (*make_sia_any_size)(const PolicyOptions&) = nullptr;
+constexpr std::unique_ptr<Policy> (*make_sia)(const PolicyOptions&) = nullptr,
+                                                    (*make_sia_any_size)(const PolicyOptions&) =
+                                                        nullptr;
 #endif
 
 constexpr Entry entries[] = {
-    {"suika-dp", [](const PolicyOptions& options) { return make_suika_dp(options.aggressiveness); }},
+    {"suika-dp",
+     [](const PolicyOptions& options) { return make_suika_dp(options.aggressiveness); }},
     {"metis", [](const PolicyOptions& options) { return make_metis(options.aggressiveness); }},
     {"sia", make_sia},
     {"sia-any-size", make_sia_any_size},
@@ -48,14 +52,18 @@ constexpr Entry entries[] = {
 
 }  // namespace
 
-Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name, const PolicyOptions& options) {
+Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name,
+                                                      const PolicyOptions& options) {
   for (const Entry& entry : entries) {
     if (name != entry.name) continue;
     if (entry.make) return entry.make(options);
-    return Error(fmt::format("policy \"{}\" is not in this build, which lacks GLPK: install libglpk-dev and configure again", name));
+    return Error(fmt::format(
+        "policy \"{}\" is not in this build, which lacks GLPK: install libglpk-dev and configure again",
+        name));
   }
   if (auto lending = make_policy(name, options)) return lending;
-  return Error(fmt::format("there is no policy \"{}\"; there are: {}", name, fmt::join(simulated_policy_names(), ", ")));
+  return Error(fmt::format("there is no policy \"{}\"; there are: {}", name,
+                           fmt::join(simulated_policy_names(), ", ")));
 }
 
 std::vector<std::string> simulated_policy_names() {

@@ -11,10 +11,11 @@
 
 namespace swell::policy {
 
-/// The policy called `name` for a simulation: those of make_policy(), and the rivals, which no controller can
-/// load. The error lists the names there are, or says what
-/// this build lacks ("sia" needs GLPK).
-Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name, const PolicyOptions& options = {});
+/// The policy called `name` for a simulation: those of make_policy(), and the rivals, which no
+/// controller can load. The error lists the names there are, or says what this build lacks ("sia"
+/// needs GLPK).
+Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name,
+                                                      const PolicyOptions& options = {});
 
 /// Names that make_simulated_policy() knows in this build.
 std::vector<std::string> simulated_policy_names();

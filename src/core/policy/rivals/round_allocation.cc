@@ -13,7 +13,9 @@ class Rounding {
   explicit Rounding(const AllocationProgram& program)
       : program_(program), left_(program.capacity), chosen_(program.jobs.size(), -1) {}
 
-  const Choice* now(std::size_t job) const { return chosen_[job] < 0 ? nullptr : &program_.jobs[job][static_cast<std::size_t>(chosen_[job])]; }
+  const Choice* now(std::size_t job) const {
+    return chosen_[job] < 0 ? nullptr : &program_.jobs[job][static_cast<std::size_t>(chosen_[job])];
+  }
 
   bool fits(std::size_t job, const Choice& choice) const {
     const Choice* held = now(job);
@@ -60,21 +62,24 @@ class Rounding {
 
 }  // namespace
 
-Allocation round_down(const AllocationProgram& program, const std::vector<std::vector<double>>& share) {
+Allocation round_down(const AllocationProgram& program,
+                      const std::vector<std::vector<double>>& share) {
   Rounding rounding(program);
   std::vector<std::pair<std::size_t, int>> largest;
   for (std::size_t job = 0; job < program.jobs.size(); ++job) {
     const auto& shares = share[job];
     const auto max = std::max_element(shares.begin(), shares.end());
-    if (max != shares.end() && *max > 1e-6) largest.emplace_back(job, static_cast<int>(max - shares.begin()));
+    if (max != shares.end() && *max > 1e-6)
+      largest.emplace_back(job, static_cast<int>(max - shares.begin()));
   }
   std::stable_sort(largest.begin(), largest.end(), [&](const auto& a, const auto& b) {
-    return share[a.first][static_cast<std::size_t>(a.second)] > share[b.first][static_cast<std::size_t>(b.second)];
+    return share[a.first][static_cast<std::size_t>(a.second)] >
+           share[b.first][static_cast<std::size_t>(b.second)];
   });
   for (const auto& [job, index] : largest)
-    if (rounding.fits(job, program.jobs[job][static_cast<std::size_t>(index)])) rounding.choose(job, index);
-  while (rounding.improve()) {
-  }
+    if (rounding.fits(job, program.jobs[job][static_cast<std::size_t>(index)]))
+      rounding.choose(job, index);
+  while (rounding.improve()) {}
   return rounding.finish();
 }
 

@@ -14,7 +14,8 @@ constexpr double kNoSlope = 1e300;
 
 class Scheduling {
  public:
-  Scheduling(const ClusterView& view, const std::vector<Contender>& jobs, const Rubick::Options& options, CurveCache& curves)
+  Scheduling(const ClusterView& view, const std::vector<Contender>& jobs,
+             const Rubick::Options& options, CurveCache& curves)
       : view_(view), options_(options), shares_(view, jobs, curves) {
     for (ElasticShare& share : shares_.all()) share.may_change = may_change(*share.job);
   }
@@ -34,17 +35,21 @@ class Scheduling {
     if (!job.running) return !job.rigid;
     if (!job.movable) return false;
     const double runs_s = view_.now_s - job.started_s;
-    return runs_s - job.reconfigurations * restart_s(job, *view_.machines) >= options_.reconfiguration * runs_s;
+    return runs_s - job.reconfigurations * restart_s(job, *view_.machines) >=
+           options_.reconfiguration * runs_s;
   }
 
-  bool waits_long(const Contender& job) const { return view_.now_s - job.submitted_s > options_.queueing; }
+  bool waits_long(const Contender& job) const {
+    return view_.now_s - job.submitted_s > options_.queueing;
+  }
 
   void start_pending() {
     std::vector<std::size_t> queue;
     for (std::size_t i = 0; i < shares_.all().size(); ++i)
       if (!shares_.all()[i].job->running) queue.push_back(i);
     std::stable_sort(queue.begin(), queue.end(), [&](std::size_t a, std::size_t b) {
-      const bool long_a = waits_long(*shares_.all()[a].job), long_b = waits_long(*shares_.all()[b].job);
+      const bool long_a = waits_long(*shares_.all()[a].job),
+                 long_b = waits_long(*shares_.all()[b].job);
       if (long_a != long_b) return long_a;
       return !long_a && first_slope(shares_.all()[a]) > first_slope(shares_.all()[b]);
     });
@@ -81,7 +86,8 @@ class Scheduling {
   static double slope_down(const ElasticShare& share) {
     const CurvePoint* below = share.below();
     if (!below || !share.model) return kNoSlope;
-    return (share.value - below->throughput / share.users_throughput) / (planner::count(share.gpus) - below->gpus());
+    return (share.value - below->throughput / share.users_throughput) /
+           (planner::count(share.gpus) - below->gpus());
   }
 
   std::size_t flattest(int type, bool whatever_it_costs, const std::set<std::size_t>& stuck) {
@@ -89,7 +95,9 @@ class Scheduling {
     double min = kNoSlope;
     for (std::size_t i = 0; i < shares_.all().size(); ++i) {
       const ElasticShare& share = shares_.all()[i];
-      if (share.type() != type || !share.job->movable || !(share.may_change || whatever_it_costs) || stuck.contains(i)) continue;
+      if (share.type() != type || !share.job->movable || !(share.may_change || whatever_it_costs) ||
+          stuck.contains(i))
+        continue;
       const double slope = slope_down(share);
       if (slope < min) min = slope, best = i;
     }
@@ -109,9 +117,12 @@ class Scheduling {
       const ElasticShare& share = shares_.all()[i];
       const Curve* curve = share.curve(share.type());
       if (!share.may_change || !curve || share.users_throughput <= 0) continue;
-      const int now = planner::count(share.gpus), max = now + shares_.pool().free(share.type()) + extra;
+      const int now = planner::count(share.gpus),
+                max = now + shares_.pool().free(share.type()) + extra;
       for (const CurvePoint& point : *curve) {
-        if (point.gpus() <= now || !share.job->may_have(point.gpus()) || failed_.contains({i, point.gpus()})) continue;
+        if (point.gpus() <= now || !share.job->may_have(point.gpus()) ||
+            failed_.contains({i, point.gpus()}))
+          continue;
         if (point.gpus() > max) break;
         const double value = point.throughput / share.users_throughput;
         if (value < share.value * (1 + options_.min_gain)) continue;
@@ -126,7 +137,8 @@ class Scheduling {
     for (;;) {
       const Growth next = steepest(0);
       if (!next.target) return;
-      if (!shares_.grow(next.job, *next.target, options_.min_gain)) failed_.insert({next.job, next.target->gpus()});
+      if (!shares_.grow(next.job, *next.target, options_.min_gain))
+        failed_.insert({next.job, next.target->gpus()});
     }
   }
 
@@ -149,7 +161,8 @@ class Scheduling {
         if (lost >= next.slope * more) break;
       }
       const double before = shares_.all()[next.job].value;
-      const bool grown = lost < next.slope * more && shares_.grow(next.job, *next.target, options_.min_gain);
+      const bool grown =
+          lost < next.slope * more && shares_.grow(next.job, *next.target, options_.min_gain);
       if (grown && shares_.all()[next.job].value - before > lost) continue;
       shares_.undo(mark);
       failed_.insert({next.job, next.target->gpus()});

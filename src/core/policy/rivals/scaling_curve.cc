@@ -11,11 +11,13 @@ namespace {
 
 constexpr std::size_t kMaxKept = 4096;  // curves; some kilobytes each
 
-/// The cluster's first `gpus` GPUs of `type`, on the fullest nodes' equals: what an empty cluster would give.
+/// The cluster's first `gpus` GPUs of `type`, on the fullest nodes' equals: what an empty cluster
+/// would give.
 planner::Clumps packed(const cluster::Cluster& machines, int type, int gpus) {
   planner::Clumps clumps;
   for (int node = 0; node < static_cast<int>(machines.nodes().size()) && gpus > 0; ++node)
-    for (int index = 0; index < static_cast<int>(machines.node(node).gpus.size()) && gpus > 0; ++index)
+    for (int index = 0; index < static_cast<int>(machines.node(node).gpus.size()) && gpus > 0;
+         ++index)
       if (machines.type_of({node, index}) == type) {
         planner::add_to(clumps, node, type, plan::GpuMask{1} << index);
         --gpus;
@@ -40,17 +42,23 @@ planner::SymmetricSpace users_cell(const Training& training) noexcept {
   return {training.basic.pp(), training.basic.stages.front().tp};
 }
 
-JobModel::JobModel(std::shared_ptr<const Training> training, std::shared_ptr<const cluster::Cluster> machines)
+JobModel::JobModel(std::shared_ptr<const Training> training,
+                   std::shared_ptr<const cluster::Cluster> machines)
     : training_(std::move(training)),
       machines_(std::move(machines)),
-      coefficients_(training_->coefficients ? training_->coefficients
-                                            : std::make_shared<perf::Coefficients>(perf::expected_coefficients(*training_->model, *machines_))),
+      coefficients_(training_->coefficients
+                        ? training_->coefficients
+                        : std::make_shared<perf::Coefficients>(
+                              perf::expected_coefficients(*training_->model, *machines_))),
       perf_(*training_->model, *machines_, *coefficients_, perf::Sends::counted) {}
 
 planner::Evaluator& JobModel::evaluator(int micro_batches) {
   const auto known = evaluators_.find(micro_batches);
   if (known != evaluators_.end()) return known->second;
-  return evaluators_.try_emplace(micro_batches, perf_, std::max(1, training_->model->global_batch / micro_batches)).first->second;
+  return evaluators_
+      .try_emplace(micro_batches, perf_,
+                   std::max(1, training_->model->global_batch / micro_batches))
+      .first->second;
 }
 
 plan::Layout JobModel::on(planner::Clumps gpus, Parallelism shape) {
@@ -74,16 +82,20 @@ plan::Layout JobModel::best_on(const planner::Clumps& gpus, planner::SymmetricSp
 }
 
 double JobModel::throughput(const plan::Layout& layout) {
-  return layout.stages.empty() ? 0 : training_->model->global_batch / perf_.iteration_time(layout).total();
+  return layout.stages.empty()
+             ? 0
+             : training_->model->global_batch / perf_.iteration_time(layout).total();
 }
 
 Curve JobModel::curve(int type, planner::SymmetricSpace space, int max) {
   std::vector<CurvePoint> points;
   int all = 0;
-  for (const cluster::Node& node : machines_->nodes()) all += static_cast<int>(std::count(node.gpus.begin(), node.gpus.end(), type));
+  for (const cluster::Node& node : machines_->nodes())
+    all += static_cast<int>(std::count(node.gpus.begin(), node.gpus.end(), type));
   max = std::min(max, all);
   const int layers = training_->model->layers;
-  const int users = training_->basic.micro_batches, global_batch = training_->model->global_batch, samples = global_batch / users;
+  const int users = training_->basic.micro_batches, global_batch = training_->model->global_batch,
+            samples = global_batch / users;
   std::vector<int> tps = planner::degrees_for(training_->model->heads, samples).tp;
   if (space.tp != 0) tps = {space.tp};
   for (int tp : tps)
@@ -105,11 +117,19 @@ Curve JobModel::curve(int type, planner::SymmetricSpace space, int max) {
   return frontier(std::move(points));
 }
 
-std::shared_ptr<const Curve> CurveCache::get(const std::shared_ptr<const Training>& training,
-                                             const std::shared_ptr<const cluster::Cluster>& machines, int type,
-                                             planner::SymmetricSpace space, int max) {
-  const Key key{training->model.get(), training->coefficients.get(), machines.get(), type, space.pp, space.tp, max,
-                training->basic.micro_batches, training->basic.micro_batch()};
+std::shared_ptr<const Curve> CurveCache::get(
+    const std::shared_ptr<const Training>& training,
+    const std::shared_ptr<const cluster::Cluster>& machines, int type,
+    planner::SymmetricSpace space, int max) {
+  const Key key{training->model.get(),
+                training->coefficients.get(),
+                machines.get(),
+                type,
+                space.pp,
+                space.tp,
+                max,
+                training->basic.micro_batches,
+                training->basic.micro_batch()};
   {
     const std::lock_guard guard(lock_);
     const auto known = entries_.find(key);

@@ -23,7 +23,9 @@ int find_current(const Entry& entry) {
   if (held.empty()) return -1;
   for (std::size_t k = 0; k < entry.configurations.size(); ++k) {
     const Configuration& one = entry.configurations[k];
-    if (one.type == held.front().type && one.gpus == planner::count(held) && one.nodes == static_cast<int>(held.size())) return static_cast<int>(k);
+    if (one.type == held.front().type && one.gpus == planner::count(held) &&
+        one.nodes == static_cast<int>(held.size()))
+      return static_cast<int>(k);
   }
   return -1;
 }
@@ -39,10 +41,12 @@ void limit_growth(Entry& entry, int growth) {
 
 /// Equation 1: throughput over that of the slowest configuration, times the GPUs of that.
 std::vector<double> normalized(const Entry& entry) {
-  const auto slowest = std::min_element(entry.configurations.begin(), entry.configurations.end(),
-                                        [](const Configuration& a, const Configuration& b) { return a.throughput < b.throughput; });
+  const auto slowest = std::min_element(
+      entry.configurations.begin(), entry.configurations.end(),
+      [](const Configuration& a, const Configuration& b) { return a.throughput < b.throughput; });
   std::vector<double> utility;
-  for (const Configuration& one : entry.configurations) utility.push_back(one.throughput / slowest->throughput * slowest->gpus);
+  for (const Configuration& one : entry.configurations)
+    utility.push_back(one.throughput / slowest->throughput * slowest->gpus);
   return utility;
 }
 
@@ -60,22 +64,29 @@ Decisions Sia::decide(const ClusterView& view) const {
   GpuPool pool(view);
   std::vector<Entry> entries;
   AllocationProgram program;
-  for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type) program.capacity.push_back(pool.free(type));
+  for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type)
+    program.capacity.push_back(pool.free(type));
   for (const Contender& job : jobs) {
     if (!job.movable) continue;
     Entry entry{&job, configurations(job, view, pool, curves_), -1};
     if (entry.configurations.empty()) continue;
     limit_growth(entry, options_.growth);
     entry.current = find_current(entry);
-    for (const planner::Clump& clump : job.held) program.capacity[static_cast<std::size_t>(clump.type)] += clump.count();
+    for (const planner::Clump& clump : job.held)
+      program.capacity[static_cast<std::size_t>(clump.type)] += clump.count();
 
-    const double factor = job.running ? restart_factor(view.now_s - job.submitted_s, job.reconfigurations, restart_s(job, *view.machines)) : 1;
+    const double factor = job.running
+                              ? restart_factor(view.now_s - job.submitted_s, job.reconfigurations,
+                                               restart_s(job, *view.machines))
+                              : 1;
     const std::vector<double> utility = normalized(entry);
     std::vector<Choice> choices;
     for (std::size_t k = 0; k < utility.size(); ++k) {
-      const double discounted = std::max(kMinUtility, utility[k] * (static_cast<int>(k) == entry.current ? 1 : factor));
+      const double discounted =
+          std::max(kMinUtility, utility[k] * (static_cast<int>(k) == entry.current ? 1 : factor));
       const double powered = std::pow(discounted, options_.fairness);
-      // Maximized where the power is above 0; the queueing penalty counts for jobs without a choice.
+      // Maximized where the power is above 0; the queueing penalty counts for jobs without a
+      // choice.
       const double cost = (options_.fairness < 0 ? powered : -powered) - options_.queueing_penalty;
       choices.push_back({entry.configurations[k].type, entry.configurations[k].gpus, cost});
     }
@@ -90,7 +101,8 @@ Decisions Sia::decide(const ClusterView& view) const {
     const int chosen = allocation.chosen[i];
     Wish wish{entries[i].job, {}, chosen >= 0 && chosen == entries[i].current};
     for (int k = chosen; k >= 0; --k)
-      if (all[static_cast<std::size_t>(k)].type == all[static_cast<std::size_t>(chosen)].type) wish.choices.push_back(all[static_cast<std::size_t>(k)]);
+      if (all[static_cast<std::size_t>(k)].type == all[static_cast<std::size_t>(chosen)].type)
+        wish.choices.push_back(all[static_cast<std::size_t>(k)]);
     wishes.push_back(std::move(wish));
   }
   decide_plans(decisions, wishes, pool, view);

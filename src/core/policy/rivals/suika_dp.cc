@@ -9,7 +9,8 @@ namespace swell::policy {
 std::unique_ptr<Policy> make_suika_dp(double aggressiveness) {
   MarginalBenefit::Options options;
   options.aggressiveness = aggressiveness;
-  return std::make_unique<MarginalBenefit>(options, std::make_unique<planner::DpOnly>(), std::make_unique<planner::DpOnly>());
+  return std::make_unique<MarginalBenefit>(options, std::make_unique<planner::DpOnly>(),
+                                           std::make_unique<planner::DpOnly>());
 }
 
 }  // namespace swell::policy

@@ -10,7 +10,9 @@ using namespace swell::cluster;
 
 namespace {
 
-Node node(const char* name, int rack, std::vector<int> gpus, double network = 1e11) { return {name, rack, std::move(gpus), network}; }
+Node node(const char* name, int rack, std::vector<int> gpus, double network = 1e11) {
+  return {name, rack, std::move(gpus), network};
+}
 std::vector<GpuType> two_types() { return {*find_gpu_type("h100"), *find_gpu_type("a40")}; }
 
 std::string refused(std::vector<Node> nodes, double factor = 1) {
@@ -25,12 +27,17 @@ Test(cluster, the_catalogue_has_the_papers_gpus_and_newer_ones) {
   for (const char* name : {"h100", "H200", "b200", "a100", "a100-40g", "v100", "a40", "a10", "l20"})
     cr_assert(find_gpu_type(name).has_value(), "%s", name);
   cr_assert_not(find_gpu_type("h10").has_value());
-  cr_assert_eq(find_gpu_type("v100")->tflops(Precision::bf16), 125, "no bf16: its next wider format is fp16");
+  cr_assert_eq(find_gpu_type("v100")->tflops(Precision::bf16), 125,
+               "no bf16: its next wider format is fp16");
   cr_assert_eq(find_gpu_type("a100")->tflops(Precision::fp8), 312);
 }
 
 Test(cluster, bandwidth_is_the_link_within_a_node_and_the_network_between) {
-  const Cluster c = Cluster::make("c", two_types(), {node("a", 0, {0, 0, 1}, 2e11), node("b", 0, {0}, 1e11), node("d", 1, {0}, 2e11)}, 0.5).value();
+  const Cluster c =
+      Cluster::make(
+          "c", two_types(),
+          {node("a", 0, {0, 0, 1}, 2e11), node("b", 0, {0}, 1e11), node("d", 1, {0}, 2e11)}, 0.5)
+          .value();
   cr_assert_eq(c.effective_bandwidth({0, 0}, {0, 1}), 450e9);
   cr_assert_eq(c.effective_bandwidth({0, 0}, {0, 2}), 32e9, "the slower of the two GPUs' links");
   cr_assert_eq(c.node_bandwidth(0, 1), 1e11, "the slower of the two nodes' networks");
@@ -40,10 +47,15 @@ Test(cluster, bandwidth_is_the_link_within_a_node_and_the_network_between) {
 Test(cluster, one_gpu_has_one_card_of_its_node) {
   Node shared = node("d", 0, {0, 0, 0, 0}, 4e11);
   shared.network_cards = 2;
-  const Cluster c = Cluster::make("c", two_types(), {node("a", 0, {0, 0, 0, 0}, 4e11), node("b", 1, {0, 0, 0, 0}, 4e11), shared}, 0.5).value();
+  const Cluster c =
+      Cluster::make("c", two_types(),
+                    {node("a", 0, {0, 0, 0, 0}, 4e11), node("b", 1, {0, 0, 0, 0}, 4e11), shared},
+                    0.5)
+          .value();
   cr_assert_eq(c.effective_bandwidth({0, 0}, {2, 3}), 1e11, "a card of four");
   cr_assert_eq(c.effective_bandwidth({0, 0}, {1, 0}), 0.5e11, "and half of it across racks");
-  cr_assert_eq(c.network_bandwidth(0, 2, 2, 1), 2e11, "two cards; or one of the two that four GPUs share");
+  cr_assert_eq(c.network_bandwidth(0, 2, 2, 1), 2e11,
+               "two cards; or one of the two that four GPUs share");
   cr_assert_eq(c.network_bandwidth(0, 4, 2, 4), c.node_bandwidth(0, 2));
   cr_assert_eq(Cluster::from_json(c.to_json())->to_json().dump(), c.to_json().dump());
 }
@@ -61,21 +73,26 @@ Test(cluster, a_nodes_own_link_makes_a_variant_of_its_type) {
 }
 
 Test(cluster, a_measured_bandwidth_overrides_the_description) {
-  const Cluster c = Cluster::make("c", two_types(), {node("a", 0, {0}), node("b", 0, {0})}, 1, {{{1, 0}, 7e9}}).value();
+  const Cluster c =
+      Cluster::make("c", two_types(), {node("a", 0, {0}), node("b", 0, {0})}, 1, {{{1, 0}, 7e9}})
+          .value();
   cr_assert_eq(c.node_bandwidth(0, 1), 7e9);
   cr_assert_eq(c.node_bandwidth(1, 0), 7e9);
   cr_assert_not(c.is_regular());
 }
 
 Test(cluster, json_round_trips) {
-  const Cluster made = Cluster::make("c", two_types(), {node("a", 0, {0, 0, 1}), node("b", 3, {1})}, 0.25, {{{0, 1}, 5e9}}).value();
+  const Cluster made = Cluster::make("c", two_types(), {node("a", 0, {0, 0, 1}), node("b", 3, {1})},
+                                     0.25, {{{0, 1}, 5e9}})
+                           .value();
   const auto read = Cluster::from_json(made.to_json());
   cr_assert(read.ok());
   cr_assert_eq(read->to_json().dump(), made.to_json().dump());
 }
 
 Test(cluster, json_takes_types_from_the_catalogue_and_changes_them) {
-  const auto read = Cluster::from_json(*Json::parse(R"({"types":[{"name":"h100","memory_gb":40}],"nodes":[
+  const auto read =
+      Cluster::from_json(*Json::parse(R"({"types":[{"name":"h100","memory_gb":40}],"nodes":[
     {"name":"a","network_gbytes_per_s":50,"gpus":[{"type":"h100","count":4},{"type":"v100","count":2}]}]})"));
   cr_assert(read.ok());
   cr_assert_eq(read->gpu_count(), 6);
@@ -87,9 +104,12 @@ Test(cluster, errors_name_the_node_and_what_is_wrong) {
   cr_assert_eq(refused({}), "the cluster has no nodes; at least 1 is needed");
   cr_assert_eq(refused({node("a", 0, {})}), "node a has no GPUs; at least 1 is needed");
   cr_assert_eq(refused({node("a", 0, {0}), node("a", 0, {0})}), "node a is listed twice");
-  cr_assert_eq(refused({node("a", 0, {2})}), "node a has a GPU of type number 2; there are 2 types");
-  cr_assert_eq(refused({node("a", 0, {0}, 0)}), "node a has no network bandwidth; it must be above 0");
-  cr_assert_eq(refused({node("a", 0, {0})}, 0), "the cross-rack factor is 0; it must be above 0 and at most 1");
+  cr_assert_eq(refused({node("a", 0, {2})}),
+               "node a has a GPU of type number 2; there are 2 types");
+  cr_assert_eq(refused({node("a", 0, {0}, 0)}),
+               "node a has no network bandwidth; it must be above 0");
+  cr_assert_eq(refused({node("a", 0, {0})}, 0),
+               "the cross-rack factor is 0; it must be above 0 and at most 1");
 }
 
 Test(cluster, presets_are_the_papers_clusters) {
@@ -101,5 +121,6 @@ Test(cluster, presets_are_the_papers_clusters) {
   cr_assert_eq(large.node(15).rack, 0);
   cr_assert_eq(large.node(16).rack, 1);
   cr_assert_eq(large.node_bandwidth(0, 16), 200e9);
-  for (const char* wrong : {"", "8x8", "0x8-h100", "8x65-h100", "8x8-h10", "9999x8-h100"}) cr_assert_not(preset(wrong).ok(), "%s", wrong);
+  for (const char* wrong : {"", "8x8", "0x8-h100", "8x65-h100", "8x8-h10", "9999x8-h100"})
+    cr_assert_not(preset(wrong).ok(), "%s", wrong);
 }

@@ -48,7 +48,8 @@ Test(node_description, a_node_with_nothing_is_valid) {
 }
 
 Test(node_description, other_tools_keys_stay) {
-  const std::string text = write_extra(R"({"rack":{"row":7},"swell":{"v":1,"leaf":"old"}})", test::dgx("new")).value();
+  const std::string text =
+      write_extra(R"({"rack":{"row":7},"swell":{"v":1,"leaf":"old"}})", test::dgx("new")).value();
   const Json json = *Json::parse(text);
   cr_assert_eq(json.at("rack").dump(), std::string("{\"row\":7}"));
   cr_assert_eq(read_extra(text).value()->leaf, "new");
@@ -62,17 +63,23 @@ Test(node_description, extra_of_others_is_nothing_to_us_and_not_overwritten) {
   }
   const auto refused = write_extra("owned by ops", test::dgx());
   cr_assert_not(refused.ok());
-  cr_assert_eq(refused.error().message(),
-               "Extra is \"owned by ops\", which is no JSON object, and is left as it is; empty it, or make it one, to have the topology published");
+  cr_assert_eq(
+      refused.error().message(),
+      "Extra is \"owned by ops\", which is no JSON object, and is left as it is; empty it, or make it one, to have the topology published");
 }
 
 Test(node_description, errors_name_place_and_value) {
   cr_assert_eq(bad("7"), "Extra's \"swell\": a node's description is a JSON object");
-  cr_assert_eq(bad("{\"v\":2}"), "Extra's \"swell\": \"v\" is 2; it must be a whole number from 1 to 1");
-  cr_assert_eq(bad(R"({"v":1,"t":["h100"],"g":[[0,0,"1b:00.0"],[1,0,""]]})"), "Extra's \"swell\": GPU 1: item 1 must be a whole number from -1 to 0");
-  cr_assert_eq(bad(R"({"v":1,"g":[[-1,0,""],[-1,0,""]],"l":["n",450,[1,0,"p",3]]})"), "Extra's \"swell\": link 0: item 2 must be a whole number from 2 to 1");
-  cr_assert_eq(bad(R"({"v":1,"g":7})"), "Extra's \"swell\": \"g\" must be a list of at most 64 GPUs");
-  cr_assert_eq(bad(R"({"v":1,"s":["xyz"],"h":[]})"), "Extra's \"swell\": subnets: item 1 must be hexadecimal, 16 digits at most");
+  cr_assert_eq(bad("{\"v\":2}"),
+               "Extra's \"swell\": \"v\" is 2; it must be a whole number from 1 to 1");
+  cr_assert_eq(bad(R"({"v":1,"t":["h100"],"g":[[0,0,"1b:00.0"],[1,0,""]]})"),
+               "Extra's \"swell\": GPU 1: item 1 must be a whole number from -1 to 0");
+  cr_assert_eq(bad(R"({"v":1,"g":[[-1,0,""],[-1,0,""]],"l":["n",450,[1,0,"p",3]]})"),
+               "Extra's \"swell\": link 0: item 2 must be a whole number from 2 to 1");
+  cr_assert_eq(bad(R"({"v":1,"g":7})"),
+               "Extra's \"swell\": \"g\" must be a list of at most 64 GPUs");
+  cr_assert_eq(bad(R"({"v":1,"s":["xyz"],"h":[]})"),
+               "Extra's \"swell\": subnets: item 1 must be hexadecimal, 16 digits at most");
   bad(R"({"v":1,"h":[["mlx5_0",1,"i",-4,-1,"",0,"",[]]]})");
   bad(R"({"v":1,"h":[["mlx5_0",1,"i",400,-1,"",0,"",[0]]]})");
 }
@@ -92,7 +99,8 @@ Test(node_description, hostile_text_is_an_error_or_nothing_never_a_crash) {
       }
       if (text.empty()) text = "x";
     }
-    if (const auto read = read_extra(text); read && *read) cr_assert(read_extra(write_extra(text, **read).value()).ok());
+    if (const auto read = read_extra(text); read && *read)
+      cr_assert(read_extra(write_extra(text, **read).value()).ok());
   }
 }
 

@@ -13,11 +13,13 @@ namespace {
 
 std::vector<FabricNode> silent_nodes(int count) {
   std::vector<FabricNode> nodes;
-  for (int i = 0; i < count; ++i) nodes.push_back({fmt::format("n{}", i + 1), "h100", 8, std::nullopt});
+  for (int i = 0; i < count; ++i)
+    nodes.push_back({fmt::format("n{}", i + 1), "h100", 8, std::nullopt});
   return nodes;
 }
-const char* kTree = "SwitchName=l1 Nodes=n[1-2]\nSwitchName=l2 Nodes=n[3-4]\nSwitchName=l3 Nodes=n[5-6]\n"
-                    "SwitchName=p1 Switches=l[1-2]\nSwitchName=top Switches=p1,l3\n";
+const char* kTree =
+    "SwitchName=l1 Nodes=n[1-2]\nSwitchName=l2 Nodes=n[3-4]\nSwitchName=l3 Nodes=n[5-6]\n"
+    "SwitchName=p1 Switches=l[1-2]\nSwitchName=top Switches=p1,l3\n";
 
 }  // namespace
 
@@ -50,7 +52,8 @@ Test(fabric, a_tree_counts_levels_also_where_branches_differ_in_depth) {
 }
 
 Test(fabric, blocks_nest) {
-  const auto topology = SlurmTopology::parse("BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n[3-4]\nBlockName=b3 Nodes=n[5-6]\nBlockSizes=2,4\n");
+  const auto topology = SlurmTopology::parse(
+      "BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n[3-4]\nBlockName=b3 Nodes=n[5-6]\nBlockSizes=2,4\n");
   const Fabric fabric = Fabric::make(silent_nodes(6), *topology);
   cr_assert_eq(fabric.distance(0, 1), 1);
   cr_assert_eq(fabric.distance(0, 2), 2);
@@ -63,7 +66,11 @@ Test(fabric, topology_conf_decides_and_a_node_it_lacks_joins_by_its_published_sw
   auto nodes = test::dgx_nodes(1, 3);  // all publish leaf1
   nodes[2].description->leaf = "l2";
   nodes.push_back({"n9", "h100", 8, test::dgx("l2")});
-  const Fabric fabric = Fabric::make(nodes, SlurmTopology::parse("SwitchName=l1 Nodes=n1\nSwitchName=l2 Nodes=n[2-3]\nSwitchName=s Switches=l[1-2]\n").value());
+  const Fabric fabric = Fabric::make(
+      nodes,
+      SlurmTopology::parse(
+          "SwitchName=l1 Nodes=n1\nSwitchName=l2 Nodes=n[2-3]\nSwitchName=s Switches=l[1-2]\n")
+          .value());
   cr_assert_eq(fabric.distance(0, 1), 2, "the file parts what the descriptions join");
   cr_assert_eq(fabric.distance(1, 3), 1, "n9 is in no line, but publishes l2");
   cr_assert_eq(fabric.distance(0, 3), 2);
@@ -90,7 +97,8 @@ Test(fabric, bandwidth_comes_from_the_best_source_there_is) {
   const Fabric fabric = Fabric::make(test::dgx_nodes(2, 3), {}, calibration);
   cr_assert_eq(fabric.bandwidth(GpuRef{0, 0}, GpuRef{0, 7}).bytes_per_s, 450e9);
   cr_assert_eq(fabric.bandwidth(0, 2).bytes_per_s, 400e9, "all eight ports");
-  cr_assert_eq(fabric.bandwidth(GpuRef{0, 3}, GpuRef{2, 5}).bytes_per_s, 50e9, "the ports beside the GPUs");
+  cr_assert_eq(fabric.bandwidth(GpuRef{0, 3}, GpuRef{2, 5}).bytes_per_s, 50e9,
+               "the ports beside the GPUs");
   cr_assert_eq(fabric.bandwidth(0, 2).source, Source::description);
   cr_assert_eq(fabric.bandwidth(0, 1).bytes_per_s, 33e9);
   cr_assert_eq(fabric.bandwidth(0, 1).source, Source::measured);
@@ -110,9 +118,11 @@ Test(fabric, the_planner_gets_the_same_figures) {
   cr_assert_not(cluster.is_regular());
   for (int a = 0; a < 6; ++a)
     for (int b = 0; b < 6; ++b)
-      cr_assert_eq(cluster.node_bandwidth(a, b), fabric.bandwidth(a, b).bytes_per_s, "%d %d: %g %g", a, b, cluster.node_bandwidth(a, b), fabric.bandwidth(a, b).bytes_per_s);
+      cr_assert_eq(cluster.node_bandwidth(a, b), fabric.bandwidth(a, b).bytes_per_s, "%d %d: %g %g",
+                   a, b, cluster.node_bandwidth(a, b), fabric.bandwidth(a, b).bytes_per_s);
   cr_assert_eq(Cluster::from_json(cluster.to_json())->to_json().dump(), cluster.to_json().dump());
-  cr_assert(Fabric::make(test::dgx_nodes(2, 2)).to_cluster("c")->is_regular(), "racks alone keep the planner's fast way");
+  cr_assert(Fabric::make(test::dgx_nodes(2, 2)).to_cluster("c")->is_regular(),
+            "racks alone keep the planner's fast way");
 }
 
 // H100s behind PCIe and one card: what the catalogue says of NVLink is not so there.
@@ -134,7 +144,8 @@ Test(fabric, a_type_without_figures_is_named) {
   nodes[0].gpu_type = "mi300";
   const auto refused = Fabric::make(nodes).to_cluster("c");
   cr_assert_not(refused.ok());
-  cr_assert_eq(refused.error().message(), "node n1: GPU type \"mi300\" is not in the catalogue; describe it");
+  cr_assert_eq(refused.error().message(),
+               "node n1: GPU type \"mi300\" is not in the catalogue; describe it");
   GpuType mi300 = *find_gpu_type("h100");
   mi300.name = "mi300";
   cr_assert(Fabric::make(nodes).to_cluster("c", {mi300}).ok());
@@ -144,7 +155,8 @@ Test(fabric, nearness_is_the_least_distance_to_any) {
   const Fabric fabric = Fabric::make(silent_nodes(7), SlurmTopology::parse(kTree).value());
   const Nearness near(fabric, {1, 4, -1});
   for (int node = 0; node < 7; ++node)
-    cr_assert_eq(near.distance(node), std::min(fabric.distance(node, 1), fabric.distance(node, 4)), "%d", node);
+    cr_assert_eq(near.distance(node), std::min(fabric.distance(node, 1), fabric.distance(node, 4)),
+                 "%d", node);
 }
 
 Test(fabric, ten_thousand_nodes_are_no_matter) {
@@ -157,7 +169,8 @@ Test(fabric, ten_thousand_nodes_are_no_matter) {
   }
   cr_assert_gt(sum, 0);
   cr_assert_eq(fabric.groups(1).size(), 625u);
-  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double took =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   cr_assert_lt(took, 5, "%g s", took);
 }
 
@@ -168,8 +181,11 @@ Test(calibration, round_trips_and_names_errors) {
   made.classes = {{1, 1e9, 2e-5, 0.25, 4, {{1024, 1e7, 2e-5}}}};
   made.pairs[{"a", "b"}] = 2e9;
   cr_assert_eq(Calibration::from_json(made.to_json())->to_json().dump(), made.to_json().dump());
-  for (const char* bad : {"7", "{}", R"({"version":1,"classes":[{"distance":-1,"gbytes_per_s":1}]})", R"({"version":1,"classes":[{"distance":1}]})",
-                          R"({"version":1,"classes":[{"distance":1,"gbytes_per_s":1},{"distance":1,"gbytes_per_s":1}]})",
-                          R"({"version":1,"pairs":[{"between":["a"],"gbytes_per_s":1}]})"})
+  for (
+      const char* bad :
+      {"7", "{}", R"({"version":1,"classes":[{"distance":-1,"gbytes_per_s":1}]})",
+       R"({"version":1,"classes":[{"distance":1}]})",
+       R"({"version":1,"classes":[{"distance":1,"gbytes_per_s":1},{"distance":1,"gbytes_per_s":1}]})",
+       R"({"version":1,"pairs":[{"between":["a"],"gbytes_per_s":1}]})"})
     cr_assert_not(Calibration::from_json(*Json::parse(bad)).ok(), "%s", bad);
 }

@@ -18,10 +18,12 @@ std::string refused(const char* text) {
 }  // namespace
 
 Test(slurm_topology, reads_a_tree) {
-  const SlurmTopology read = SlurmTopology::parse("# a site\n"
-                                                  "switchname=leaf1 Nodes=n[1-4]  # rack 1\n"
-                                                  "SwitchName=leaf2 \\\n  Nodes=n[5-8] LinkSpeed=100\n"
-                                                  "SwitchName=spine Switches=leaf[1-2]\n").value();
+  const SlurmTopology read = SlurmTopology::parse(
+                                 "# a site\n"
+                                 "switchname=leaf1 Nodes=n[1-4]  # rack 1\n"
+                                 "SwitchName=leaf2 \\\n  Nodes=n[5-8] LinkSpeed=100\n"
+                                 "SwitchName=spine Switches=leaf[1-2]\n")
+                                 .value();
   cr_assert_eq(read.kind, SlurmTopology::Kind::tree);
   cr_assert_eq(read.groups.size(), 3u);
   cr_assert_eq(read.groups[1].nodes.size(), 4u);
@@ -30,8 +32,11 @@ Test(slurm_topology, reads_a_tree) {
 }
 
 Test(slurm_topology, reads_blocks_and_nests_them_by_their_sizes) {
-  const SlurmTopology read = SlurmTopology::parse("BlockName=b1 Nodes=n[1-4]\nBlockName=b2 Nodes=n[5-8]\nBlockName=b3 Nodes=n[9-12]\n"
-                                                  "BlockName=b4 Nodes=n[13-16]\nBlockName=b5 Nodes=n17\nBlockSizes=4,8,16\n").value();
+  const SlurmTopology read =
+      SlurmTopology::parse(
+          "BlockName=b1 Nodes=n[1-4]\nBlockName=b2 Nodes=n[5-8]\nBlockName=b3 Nodes=n[9-12]\n"
+          "BlockName=b4 Nodes=n[13-16]\nBlockName=b5 Nodes=n17\nBlockSizes=4,8,16\n")
+          .value();
   cr_assert_eq(read.kind, SlurmTopology::Kind::block);
   cr_assert_eq(read.groups.size(), 5u + 3u + 2u);
   cr_assert_eq(read.groups[0].parent, read.groups[1].parent);
@@ -51,18 +56,23 @@ Test(slurm_topology, later_forms_are_noted_not_refused) {
 }
 
 Test(slurm_topology, errors_name_line_and_value) {
-  cr_assert_eq(refused("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2\n"), "line 2: a is named twice");
+  cr_assert_eq(refused("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2\n"),
+               "line 2: a is named twice");
   cr_assert_eq(refused("SwitchName=a Nodes=n[\n"), "line 1: a: \"n[\" has a [ without its ]");
-  cr_assert_eq(refused("SwitchName=a Switches=b\n"), "switch a has a switch b below it, which has no line of its own");
+  cr_assert_eq(refused("SwitchName=a Switches=b\n"),
+               "switch a has a switch b below it, which has no line of its own");
   cr_assert_eq(refused("SwitchName=a Switches=a\n"), "switch a is below itself");
-  cr_assert_eq(refused("SwitchName=a Switches=b\nSwitchName=b Switches=a\n"), "switch a is above and below itself");
+  cr_assert_eq(refused("SwitchName=a Switches=b\nSwitchName=b Switches=a\n"),
+               "switch a is above and below itself");
   cr_assert_eq(refused("BlockSizes=4,x\n"), "line 1: BlockSizes=4,x is no list of numbers above 0");
-  cr_assert_eq(refused("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2\n"), "line 2: switches and blocks are mixed; Slurm takes either");
+  cr_assert_eq(refused("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2\n"),
+               "line 2: switches and blocks are mixed; Slurm takes either");
   cr_assert_eq(refused("SwitchName= Nodes=n1\n"), "line 1: switchname has no value");
 }
 
 Test(slurm_topology, hostile_text_never_crashes_or_hangs) {
-  const std::string good = "SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n[5-8]\nSwitchName=c Switches=[a,b],a\nBlockSizes=1,2\n";
+  const std::string good =
+      "SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n[5-8]\nSwitchName=c Switches=[a,b],a\nBlockSizes=1,2\n";
   std::mt19937 random(7);
   for (int i = 0; i < 20000; ++i) {
     std::string text = good;

@@ -14,16 +14,25 @@ double billions(const char* name) { return find_model(name).value().model.parame
 }  // namespace
 
 Test(models, parameters_come_to_what_the_names_say) {
-  const struct { const char* name; double billions; } known[] = {
-      {"gpt2-350m", 0.355}, {"gpt2-1.3b", 1.31}, {"gpt2-2.6b", 2.65}, {"gpt2-6.7b", 6.65}, {"gpt2-15b", 15.4},
-      {"gpt2-39b", 39.1}, {"gpt2-76b", 76.1}, {"gpt2-175b", 174.6}, {"qwen2-0.5b", 0.494}, {"qwen2-1.5b", 1.54},
-      {"qwen2-7b", 7.62}, {"qwen2-72b", 72.7}, {"llama2-7b", 6.74}, {"llama2-13b", 13.0}, {"llama-30b", 32.5},
-      {"llama-65b", 65.3}, {"llama2-70b", 69.0}, {"moe-1.3b", 1.3}, {"moe-2.4b", 2.4}, {"moe-10b", 10.0}, {"moe-27b", 27.0}};
+  const struct {
+    const char* name;
+    double billions;
+  } known[] = {{"gpt2-350m", 0.355}, {"gpt2-1.3b", 1.31},  {"gpt2-2.6b", 2.65},
+               {"gpt2-6.7b", 6.65},  {"gpt2-15b", 15.4},   {"gpt2-39b", 39.1},
+               {"gpt2-76b", 76.1},   {"gpt2-175b", 174.6}, {"qwen2-0.5b", 0.494},
+               {"qwen2-1.5b", 1.54}, {"qwen2-7b", 7.62},   {"qwen2-72b", 72.7},
+               {"llama2-7b", 6.74},  {"llama2-13b", 13.0}, {"llama-30b", 32.5},
+               {"llama-65b", 65.3},  {"llama2-70b", 69.0}, {"moe-1.3b", 1.3},
+               {"moe-2.4b", 2.4},    {"moe-10b", 10.0},    {"moe-27b", 27.0}};
   for (const auto& one : known)
-    cr_assert(std::abs(billions(one.name) / one.billions - 1) < 0.07, "%s: %g", one.name, billions(one.name));
-  cr_assert(std::abs(billions("flextrain-small") / 7 - 1) < 0.15, "%g", billions("flextrain-small"));
-  cr_assert(std::abs(billions("flextrain-medium") / 60 - 1) < 0.15, "%g", billions("flextrain-medium"));
-  cr_assert(std::abs(billions("flextrain-large") / 600 - 1) < 0.15, "%g", billions("flextrain-large"));
+    cr_assert(std::abs(billions(one.name) / one.billions - 1) < 0.07, "%s: %g", one.name,
+              billions(one.name));
+  cr_assert(std::abs(billions("flextrain-small") / 7 - 1) < 0.15, "%g",
+            billions("flextrain-small"));
+  cr_assert(std::abs(billions("flextrain-medium") / 60 - 1) < 0.15, "%g",
+            billions("flextrain-medium"));
+  cr_assert(std::abs(billions("flextrain-large") / 600 - 1) < 0.15, "%g",
+            billions("flextrain-large"));
 }
 
 Test(models, every_entry_is_sound_and_round_trips) {
@@ -36,7 +45,8 @@ Test(models, every_entry_is_sound_and_round_trips) {
 }
 
 Test(models, forward_operations_by_hand) {
-  // hidden 4, ffn 16, GPT: 4*16 + 2*4*16 + norms 16 = 208 parameters; 2 * 208 * 8 tokens + 4 * 64 * 4.
+  // hidden 4, ffn 16, GPT: 4*16 + 2*4*16 + norms 16 = 208 parameters; 2 * 208 * 8 tokens + 4 * 64
+  // * 4.
   const Model tiny{"tiny", 1, 4, 2, 2, 16, false, true, 10, 8, 1, {}};
   cr_assert_eq(tiny.layer_parameters(), 208);
   cr_assert_eq(tiny.layer_forward_flop(), 2 * 208 * 8 + 4 * 64 * 4);
@@ -44,16 +54,21 @@ Test(models, forward_operations_by_hand) {
 }
 
 Test(models, reads_huggingface_configs) {
-  const auto llama = model_from_json(*Json::parse(R"({"model_type":"llama","hidden_size":4096,"intermediate_size":11008,
+  const auto llama = model_from_json(
+      *Json::parse(R"({"model_type":"llama","hidden_size":4096,"intermediate_size":11008,
     "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":32000,"hidden_act":"silu",
     "max_position_embeddings":4096,"tie_word_embeddings":false})"));
   cr_assert(llama.ok());
-  cr_assert(llama->gated_mlp && llama->kv_heads == 8 && llama->sequence == 4096 && !llama->tied_embedding);
-  const auto gpt2 = model_from_json(*Json::parse(R"({"model_type":"gpt2","n_embd":768,"n_layer":12,"n_head":12,
+  cr_assert(llama->gated_mlp && llama->kv_heads == 8 && llama->sequence == 4096 &&
+            !llama->tied_embedding);
+  const auto gpt2 =
+      model_from_json(*Json::parse(R"({"model_type":"gpt2","n_embd":768,"n_layer":12,"n_head":12,
     "vocab_size":50257,"n_positions":1024,"n_inner":null,"activation_function":"gelu_new","global_batch":64})"));
   cr_assert(gpt2.ok());
-  cr_assert(gpt2->ffn == 3072 && !gpt2->gated_mlp && gpt2->tied_embedding && gpt2->global_batch == 64);
-  const auto mixtral = model_from_json(*Json::parse(R"({"model_type":"mixtral","hidden_size":4096,"intermediate_size":14336,
+  cr_assert(gpt2->ffn == 3072 && !gpt2->gated_mlp && gpt2->tied_embedding &&
+            gpt2->global_batch == 64);
+  const auto mixtral = model_from_json(
+      *Json::parse(R"({"model_type":"mixtral","hidden_size":4096,"intermediate_size":14336,
     "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":32000,"hidden_act":"silu",
     "num_local_experts":8,"num_experts_per_tok":2,"tie_word_embeddings":false})"));
   cr_assert(mixtral.ok());
@@ -61,15 +76,18 @@ Test(models, reads_huggingface_configs) {
 }
 
 Test(models, no_experts_is_a_dense_model) {  // found by tests/fuzz/model_json
-  const auto read = model_from_json(*Json::parse(R"({"layers":2,"hidden":8,"heads":4,"sequence":4,"global_batch":1,
+  const auto read = model_from_json(
+      *Json::parse(R"({"layers":2,"hidden":8,"heads":4,"sequence":4,"global_batch":1,
     "moe":{"experts":0,"active":2,"expert_ffn":4}})"));
   cr_assert(read.ok() && read->moe == Moe{});
 }
 
 Test(models, errors_name_the_model_the_key_and_the_rule) {
   const auto missing = model_from_json(*Json::parse(R"({"name":"m","layers":2,"hidden":8})"));
-  cr_assert_eq(missing.error().message(), "model m: \"heads\" is missing; it must be a whole number from 0 to 67108864");
-  const auto odd = model_from_json(*Json::parse(R"({"name":"m","layers":2,"hidden":8,"heads":3,"sequence":4,"global_batch":1})"));
+  cr_assert_eq(missing.error().message(),
+               "model m: \"heads\" is missing; it must be a whole number from 0 to 67108864");
+  const auto odd = model_from_json(*Json::parse(
+      R"({"name":"m","layers":2,"hidden":8,"heads":3,"sequence":4,"global_batch":1})"));
   cr_assert_eq(odd.error().message(), "model m: 3 heads do not divide the hidden width 8");
   cr_assert_not(find_model("gpt5").ok());
 }

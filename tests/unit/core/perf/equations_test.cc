@@ -20,10 +20,12 @@ Test(equations, tp_computation_is_linear_in_layers_samples_and_inverse_tp) {
 Test(equations, tp_volume_and_bandwidth_saturation) {
   // 1 MiB activations, 4 samples, TP 2: V' = 4 MiB * 2 * 1/2 = 2^22 bytes.
   cr_assert(near(tp_transmission_bytes(1 << 20, 4, 2), 1 << 22));
-  cr_assert(near(tp_bandwidth(450e9, 1 << 22, 1 << 26), 450e9 * 22 / 26), "log2 V' over log2 of the saturation size");
+  cr_assert(near(tp_bandwidth(450e9, 1 << 22, 1 << 26), 450e9 * 22 / 26),
+            "log2 V' over log2 of the saturation size");
   cr_assert(near(tp_bandwidth(450e9, 1 << 27, 1 << 26), 450e9), "not above the link");
   // 10 layers, two all-reduces each: 20 * 4 MiB over that bandwidth.
-  cr_assert(near(tp_commu_fwd(1 << 20, 4, 10, 2, 450e9, 1 << 26), 20.0 * (1 << 22) / (450e9 * 22 / 26)));
+  cr_assert(
+      near(tp_commu_fwd(1 << 20, 4, 10, 2, 450e9, 1 << 26), 20.0 * (1 << 22) / (450e9 * 22 / 26)));
   cr_assert_eq(tp_commu_fwd(1 << 20, 4, 10, 1, 450e9, 1 << 26), 0);
 }
 
@@ -70,7 +72,8 @@ Test(performance_model, a_whole_plan_by_hand) {
   // Two groups of two on one node: 5e8 * 2 * 1/2 bytes over two links.
   const double sync = 5e8 / 900e9;
   cr_assert(near(first.dp_commu, sync));
-  cr_assert(near(first.commu_extra, std::sqrt(first.bwd * first.bwd + sync * sync) - first.bwd, 1e-6));
+  cr_assert(
+      near(first.commu_extra, std::sqrt(first.bwd * first.bwd + sync * sync) - first.bwd, 1e-6));
   // Stage 1: 1e-3 * 8 * 3 / 4 = 6 ms; V' = 2^20 * 8 * 2 * 3/4 = 12 MiB, six all-reduces.
   const double commu1 = 6 * 12582912.0 / (450e9 * std::log2(12582912.0) / 26);
   const StageTimes second = perf.stage_times(layout.stages[1]);
@@ -87,7 +90,8 @@ Test(performance_model, the_slowest_group_and_type_hold_up_a_stage) {
   const auto k = support::round_coefficients(2);  // type 1 takes twice as long
   plan::Layout layout{8, {{8, 1, {{0, 0, 5, 1}, {1, 1, 3, 1}}}}};
   const PerformanceModel perf(model, cluster, k);
-  cr_assert(near(perf.stage_times(layout.stages[0]).fwd, 2e-3 * 3 * 8), "3 samples at 2 ms exceed 5 at 1 ms");
+  cr_assert(near(perf.stage_times(layout.stages[0]).fwd, 2e-3 * 3 * 8),
+            "3 samples at 2 ms exceed 5 at 1 ms");
   layout.stages[0].groups[0].local_batch = 7;
   layout.stages[0].groups[1].local_batch = 1;
   cr_assert(near(perf.stage_times(layout.stages[0]).fwd, 1e-3 * 7 * 8));
@@ -98,7 +102,11 @@ Test(performance_model, the_gradient_ring_runs_at_its_slowest_pair) {
   const auto model = support::small_model();
   using namespace swell::cluster;
   const auto h100 = *find_gpu_type("h100");
-  const Cluster racks = Cluster::make("c", {h100}, {{"a", 0, {0, 0, 0, 0}, 2e10}, {"b", 0, {0, 0}, 1e10}, {"d", 1, {0, 0}, 3e10}}, 0.5).value();
+  const Cluster racks =
+      Cluster::make("c", {h100},
+                    {{"a", 0, {0, 0, 0, 0}, 2e10}, {"b", 0, {0, 0}, 1e10}, {"d", 1, {0, 0}, 3e10}},
+                    0.5)
+          .value();
   const PerformanceModel perf(model, racks, k);
   const auto bandwidth = [&](const PerformanceModel& p, std::vector<int> nodes) {
     plan::StageLayout stage{1, 1, {}};
@@ -114,19 +122,25 @@ Test(performance_model, the_gradient_ring_runs_at_its_slowest_pair) {
   cr_assert_eq(bandwidth(PerformanceModel(model, measured, k), {0, 0, 0, 0, 1, 1, 2, 2}), 3e9);
 }
 
-// What an entry about two other nodes changes: the way in which the slowest pair is found, not the pair.
+// What an entry about two other nodes changes: the way in which the slowest pair is found, not the
+// pair.
 Test(performance_model, a_measured_pair_elsewhere_changes_no_stage) {
   using namespace swell::cluster;
   std::mt19937 random(1);
-  const auto below = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
+  const auto below = [&](int count) {
+    return static_cast<int>(random() % static_cast<unsigned>(count));
+  };
   const auto k = support::round_coefficients(3);
   const auto model = support::small_model();
-  const std::vector<GpuType> types = {*find_gpu_type("h100"), *find_gpu_type("l20"), *find_gpu_type("v100")};
+  const std::vector<GpuType> types = {*find_gpu_type("h100"), *find_gpu_type("l20"),
+                                      *find_gpu_type("v100")};
   int slower_links = 0;
   for (int round = 0; round < 10000; ++round) {
     std::vector<Node> nodes;
     for (int n = 0; n < 6; ++n) {
-      Node node{"n" + std::to_string(n), below(2), {}, 1e9 * (1 + below(400)), below(2) * (1 + below(8)), below(4) == 0 ? 20e9 : 0};
+      Node node{
+          "n" + std::to_string(n), below(2), {}, 1e9 * (1 + below(400)), below(2) * (1 + below(8)),
+          below(4) == 0 ? 20e9 : 0};
       const int type = below(3);
       for (int g = 0; g < 8; ++g) node.gpus.push_back(below(4) == 0 ? below(3) : type);
       nodes.push_back(node);
@@ -136,7 +150,9 @@ Test(performance_model, a_measured_pair_elsewhere_changes_no_stage) {
     plan::StageLayout stage{1, 1 << below(3), {}};
     for (int n = 0; n < 4; ++n)
       for (int g = 0; g + stage.tp <= 8; g += stage.tp)
-        if (below(3) > 0) stage.groups.push_back({n, regular.type_of({n, g}), 1, ((plan::GpuMask{1} << stage.tp) - 1) << g});
+        if (below(3) > 0)
+          stage.groups.push_back(
+              {n, regular.type_of({n, g}), 1, ((plan::GpuMask{1} << stage.tp) - 1) << g});
     if (stage.dp() < 2) continue;
     if (below(2) == 0) std::shuffle(stage.groups.begin(), stage.groups.end(), random);
     auto wide = k;
@@ -144,7 +160,8 @@ Test(performance_model, a_measured_pair_elsewhere_changes_no_stage) {
     const double fast = PerformanceModel(model, regular, wide).stage_bandwidth(stage);
     const double each = PerformanceModel(model, pairwise, wide).stage_bandwidth(stage);
     cr_assert(near(fast, each), "round %d: %g, %g", round, fast, each);
-    slower_links += stage.groups.front().node != stage.groups.back().node && fast >= stage.tp * 19e9 && fast <= stage.tp * 151e9;
+    slower_links += stage.groups.front().node != stage.groups.back().node &&
+                    fast >= stage.tp * 19e9 && fast <= stage.tp * 151e9;
   }
   cr_assert_gt(slower_links, 100);
 }
@@ -163,6 +180,7 @@ Test(performance_model, figure_3_an_asymmetric_plan_gains_22_percent) {
   support::add_stage(after, 19, 2, 3, 4, 1);
   const double gain = perf.throughput(after) / perf.throughput(before);
   cr_assert(gain > 1.20 && gain < 1.24, "%g", gain);
-  for (int i = 0; i < 5; ++i) support::add_stage(sym_pp5, i < 2 ? 7 : 6, 2, 1, 12, i < 2 ? 0 : 1, 2 * (i < 2 ? i : i - 2));
+  for (int i = 0; i < 5; ++i)
+    support::add_stage(sym_pp5, i < 2 ? 7 : 6, 2, 1, 12, i < 2 ? 0 : 1, 2 * (i < 2 ? i : i - 2));
   cr_assert_gt(perf.throughput(after), 1.2 * perf.throughput(sym_pp5));
 }

@@ -34,14 +34,18 @@ Test(memory, each_part_by_hand) {
 
 Test(memory, the_first_stage_holds_the_most_micro_batches) {
   Setup s;
-  cr_assert(near(s.memory.peak(0, 4, 8, 4, 1, 1, 0).activ, 4 * s.memory.peak(3, 4, 8, 4, 1, 1, 0).activ));
-  cr_assert(near(s.memory.peak(0, 4, 2, 4, 1, 1, 0).activ, 2 * s.memory.peak(3, 4, 2, 4, 1, 1, 0).activ), "never more than there are");
+  cr_assert(
+      near(s.memory.peak(0, 4, 8, 4, 1, 1, 0).activ, 4 * s.memory.peak(3, 4, 8, 4, 1, 1, 0).activ));
+  cr_assert(
+      near(s.memory.peak(0, 4, 2, 4, 1, 1, 0).activ, 2 * s.memory.peak(3, 4, 2, 4, 1, 1, 0).activ),
+      "never more than there are");
 }
 
 Test(memory, gradients_only_where_they_meet_activations) {
   Setup s;
   cr_assert_gt(s.memory.peak(0, 4, 5, 4, 1, 1, 0).grad, 0);
-  cr_assert_eq(s.memory.peak(0, 4, 4, 4, 1, 1, 0).grad, 0, "all forward passes end before the first backward pass");
+  cr_assert_eq(s.memory.peak(0, 4, 4, 4, 1, 1, 0).grad, 0,
+               "all forward passes end before the first backward pass");
 }
 
 Test(memory, first_and_last_stage_carry_their_extras) {
@@ -54,7 +58,8 @@ Test(memory, first_and_last_stage_carry_their_extras) {
   cr_assert(near(s.memory.peak(2, 3, 8, 4, 2, 3, 0).total(), bare + 7e9 / 2 + 3 * 2e8 / 2));
   const double both = s.memory.peak(0, 1, 8, 4, 2, 3, 0).total();
   s.k.tied_embedding = true;
-  cr_assert(near(s.memory.peak(0, 1, 8, 4, 2, 3, 0).total(), both - 7e9 / 2), "one stage holds a tied embedding once");
+  cr_assert(near(s.memory.peak(0, 1, 8, 4, 2, 3, 0).total(), both - 7e9 / 2),
+            "one stage holds a tied embedding once");
 }
 
 Test(memory, limits_agree_with_the_peak) {
@@ -69,7 +74,8 @@ Test(memory, limits_agree_with_the_peak) {
         cr_assert_leq(s.memory.peak(i, 3, 8, layers, tp, samples, 0).total(), room * 1.0000001);
         cr_assert_gt(s.memory.peak(i, 3, 8, layers + 1, tp, samples, 0).total(), room);
         const int max = s.memory.max_samples(i, 3, 8, 10, tp, 0);
-        if (max > 0) cr_assert_leq(s.memory.peak(i, 3, 8, 10, tp, max, 0).total(), room * 1.0000001);
+        if (max > 0)
+          cr_assert_leq(s.memory.peak(i, 3, 8, 10, tp, max, 0).total(), room * 1.0000001);
         cr_assert_gt(s.memory.peak(i, 3, 8, 10, tp, max + 1, 0).total(), room);
       }
 }

@@ -15,9 +15,9 @@ using support::near;
 
 namespace {
 
-constexpr double kSample = 1e9;     // bytes
-constexpr double kLink = 450e9;     // of an h100
-constexpr double kNetwork = 1.25e9; // 10 Gbit/s a card
+constexpr double kSample = 1e9;      // bytes
+constexpr double kLink = 450e9;      // of an h100
+constexpr double kNetwork = 1.25e9;  // 10 Gbit/s a card
 
 /// Groups of one GPU, each on its node with its samples.
 plan::StageLayout stage_of(const std::vector<std::pair<int, int>>& nodes_and_samples) {
@@ -30,11 +30,13 @@ plan::StageLayout stage_of(const std::vector<std::pair<int, int>>& nodes_and_sam
   return stage;
 }
 
-double sent(const std::vector<std::pair<int, int>>& from, const std::vector<std::pair<int, int>>& to) {
+double sent(const std::vector<std::pair<int, int>>& from,
+            const std::vector<std::pair<int, int>>& to) {
   return send_s(stage_of(from), stage_of(to), kSample, support::h100_nodes(2, 8, 8 * kNetwork));
 }
 
-IterationTime sum_of(const std::vector<StageTimes>& stages, const std::vector<double>& sends, double micro_batches) {
+IterationTime sum_of(const std::vector<StageTimes>& stages, const std::vector<double>& sends,
+                     double micro_batches) {
   SendingPipelineSum sum;
   for (std::size_t i = 0; i < stages.size(); ++i) sum.add(stages[i], i > 0 ? sends[i - 1] : 0);
   return sum.finish(micro_batches);
@@ -52,11 +54,14 @@ Test(sends, aligned_groups_send_each_its_own_samples) {
 }
 
 Test(sends, unequal_groups_send_what_both_work_on) {
-  // 3 : 1 to 2 : 2: two samples stay on node 0, the third goes to node 1, where the fourth is already.
+  // 3 : 1 to 2 : 2: two samples stay on node 0, the third goes to node 1, where the fourth is
+  // already.
   cr_assert(near(sent({{0, 3}, {1, 1}}, {{0, 2}, {1, 2}}), kSample / kNetwork));
   cr_assert(near(sent({{0, 2}, {1, 2}}, {{0, 3}, {1, 1}}), kSample / kNetwork), "and back");
-  cr_assert(near(sent({{0, 1}, {1, 3}}, {{0, 2}, {1, 2}}), kSample / kNetwork), "the second from node 1");
-  cr_assert(near(sent({{0, 3}, {0, 1}}, {{0, 2}, {0, 2}}), 2 * kSample / kLink), "the largest share is the last to arrive");
+  cr_assert(near(sent({{0, 1}, {1, 3}}, {{0, 2}, {1, 2}}), kSample / kNetwork),
+            "the second from node 1");
+  cr_assert(near(sent({{0, 3}, {0, 1}}, {{0, 2}, {0, 2}}), 2 * kSample / kLink),
+            "the largest share is the last to arrive");
   cr_assert(near(sent({{0, 4}}, {{0, 1}, {0, 1}, {1, 2}}), 2 * kSample / kNetwork));
   cr_assert(near(sent({{0, 1}, {0, 1}, {1, 2}}, {{0, 4}}), 2 * kSample / kNetwork));
 }
@@ -65,7 +70,8 @@ Test(sends, the_slower_type_limits_a_send_within_a_node) {
   const auto cluster = support::mixed_nodes(4, 4);
   plan::StageLayout from = stage_of({{0, 2}}), to = stage_of({{0, 2}});
   to.groups[0].type = 1;
-  cr_assert(near(send_s(from, to, kSample, cluster), 2 * kSample / cluster.type(1).link_bytes_per_s));
+  cr_assert(
+      near(send_s(from, to, kSample, cluster), 2 * kSample / cluster.type(1).link_bytes_per_s));
   cr_assert_lt(cluster.type(1).link_bytes_per_s, kLink);
 }
 
@@ -73,8 +79,10 @@ Test(sends, a_pipeline_with_sends_by_hand) {
   const std::vector<StageTimes> stages = {{1, 2, 0, 0.5, 0.1}, {2, 3, 0, 4, 0.2}};
   const IterationTime short_send = sum_of(stages, {0.5}, 5);
   cr_assert(near(short_send.warm_up, 3 + 5 + 2 * 0.5), "there and back");
-  cr_assert(near(short_send.steady, 4 * 5.0), "the slower stage: both together take (3 + 5 + 1) / 2");
-  cr_assert(near(short_send.extra, 4.2 - 2 - 0.5), "stage 1 ends a backward pass and a send before stage 0");
+  cr_assert(near(short_send.steady, 4 * 5.0),
+            "the slower stage: both together take (3 + 5 + 1) / 2");
+  cr_assert(near(short_send.extra, 4.2 - 2 - 0.5),
+            "stage 1 ends a backward pass and a send before stage 0");
   const IterationTime long_send = sum_of(stages, {3}, 5);
   cr_assert(near(long_send.warm_up, 3 + 5 + 2 * 3));
   cr_assert(near(long_send.steady, 4 * 7.0), "(3 + 5 + 6) / 2");
@@ -94,7 +102,8 @@ Test(sends, the_period_is_the_largest_mean_over_stages_next_to_each_other) {
 }
 
 Test(sends, without_sends_the_sum_is_that_of_the_equations) {
-  const std::vector<StageTimes> stages = {{1, 2, 0, 0.5, 0.1}, {2, 3, 0, 4, 0.2}, {1, 1, 0, 7, 0.3}};
+  const std::vector<StageTimes> stages = {
+      {1, 2, 0, 0.5, 0.1}, {2, 3, 0, 4, 0.2}, {1, 1, 0, 7, 0.3}};
   PipelineSum free;
   for (const StageTimes& stage : stages) free.add(stage);
   const IterationTime with = sum_of(stages, {0, 0}, 5), without = free.finish(5);

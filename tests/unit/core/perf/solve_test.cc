@@ -55,7 +55,8 @@ Test(solve, gives_back_the_coefficients_that_made_the_profile) {
 
 Test(solve, two_gpu_types_are_told_apart) {
   const auto cluster = support::mixed_nodes(8, 8);
-  const Profile profile = support::observe(both_parallel(1), support::small_model(), cluster, truth(2));
+  const Profile profile =
+      support::observe(both_parallel(1), support::small_model(), cluster, truth(2));
   cr_assert_lt(largest_change(solve(profile, cluster).value(), truth(2)), 1e-6);
 }
 
@@ -73,7 +74,8 @@ Test(solve, without_data_parallelism_nothing_is_assumed_to_overlap) {
   const auto cluster = support::h100_nodes(2, 8);
   plan::Layout layout{8, {}};
   support::add_stage(layout, 8, 4, 1, 8, 0);
-  const auto solved = solve(support::observe(layout, support::small_model(), cluster, truth(1)), cluster);
+  const auto solved =
+      solve(support::observe(layout, support::small_model(), cluster, truth(1)), cluster);
   cr_assert(solved.ok());
   cr_assert_eq(solved->types[0].overlap, 1);
   Coefficients known = truth(1);
@@ -85,10 +87,16 @@ Test(solve, without_tensor_parallelism_and_with_one_stage) {
   const auto cluster = support::h100_nodes(2, 8);
   plan::Layout layout{8, {}};
   support::add_stage(layout, 8, 1, 4, 2, 0);
-  cr_assert_lt(largest_change(solve(support::observe(layout, support::small_model(), cluster, truth(1)), cluster).value(), truth(1)), 1e-6);
+  cr_assert_lt(
+      largest_change(
+          solve(support::observe(layout, support::small_model(), cluster, truth(1)), cluster)
+              .value(),
+          truth(1)),
+      1e-6);
 }
 
-// A model whose embedding weighs as much as two of its layers, on one stage, tells what two stages hold.
+// A model whose embedding weighs as much as two of its layers, on one stage, tells what two stages
+// hold.
 Test(solve, one_stage_tells_the_peaks_of_two) {
   const auto cluster = support::h100_nodes(2, 8);
   for (const bool tied : {false, true}) {
@@ -98,14 +106,17 @@ Test(solve, one_stage_tells_the_peaks_of_two) {
     known.tied_embedding = tied;
     plan::Layout one{8, {}};
     support::add_stage(one, 8, 2, 4, 2, 0);
-    const auto solved = solve(support::observe(one, support::small_model(), cluster, known), cluster);
+    const auto solved =
+        solve(support::observe(one, support::small_model(), cluster, known), cluster);
     cr_assert(solved.ok());
     cr_assert_eq(solved->tied_embedding, tied);
     const auto model = support::small_model();
     const PerformanceModel predicted(model, cluster, *solved), real(model, cluster, known);
     for (int stage = 0; stage < 2; ++stage) {
-      const double mine = MemoryModel(predicted).peak(stage, 2, 8, 4, 2, 4, 0).total(), true_bytes = MemoryModel(real).peak(stage, 2, 8, 4, 2, 4, 0).total();
-      cr_assert(near(mine, true_bytes, 0.03), "tied %d, stage %d: %g, %g", tied, stage, mine, true_bytes);
+      const double mine = MemoryModel(predicted).peak(stage, 2, 8, 4, 2, 4, 0).total(),
+                   true_bytes = MemoryModel(real).peak(stage, 2, 8, 4, 2, 4, 0).total();
+      cr_assert(near(mine, true_bytes, 0.03), "tied %d, stage %d: %g, %g", tied, stage, mine,
+                true_bytes);
     }
   }
 }
@@ -119,14 +130,16 @@ Test(solve, observed_launches_make_the_second_model) {
   const auto model = support::small_model();
   const auto solved = solve(support::observe(both_parallel(), model, cluster, known), cluster);
   cr_assert(solved.ok());
-  cr_assert(near(solved->types[0].comp_s, known.types[0].comp_s, 1e-6), "%g", solved->types[0].comp_s);
+  cr_assert(near(solved->types[0].comp_s, known.types[0].comp_s, 1e-6), "%g",
+            solved->types[0].comp_s);
   cr_assert(near(solved->types[0].backward, known.types[0].backward, 1e-6));
   cr_assert(near(solved->head_layers, known.head_layers, 1e-6));
   const PerformanceModel predicted(model, cluster, *solved), real(model, cluster, known);
   plan::Layout other{16, {}};
   support::add_stage(other, 4, 1, 2, 2, 0);
   support::add_stage(other, 4, 4, 1, 4, 1);
-  cr_assert(near(predicted.iteration_time(other).total(), real.iteration_time(other).total(), 1e-6));
+  cr_assert(
+      near(predicted.iteration_time(other).total(), real.iteration_time(other).total(), 1e-6));
   const auto& k = known.types[0];
   const double one = real.layer_time(0, 1, 1), eight = real.layer_time(0, 1, 8);
   cr_assert_gt(8 * one, 2 * eight, "launches: %g for one sample, %g for eight", one, eight);
@@ -140,7 +153,8 @@ Test(solve, an_unseen_type_is_scaled_by_peak_speed) {
   const auto cluster = support::mixed_nodes(8, 8);
   plan::Layout layout{8, {}};
   support::add_stage(layout, 8, 2, 2, 4, 0);
-  const auto solved = solve(support::observe(layout, support::small_model(), cluster, truth(2)), cluster).value();
+  const auto solved =
+      solve(support::observe(layout, support::small_model(), cluster, truth(2)), cluster).value();
   const double slower = 989.4 / 312;
   cr_assert(support::near(solved.types[1].comp_s, solved.types[0].comp_s * slower));
   cr_assert(support::near(solved.types[1].optim_s, solved.types[0].optim_s * slower));
@@ -155,25 +169,50 @@ Test(solve, two_percent_noise_moves_no_coefficient_by_five) {
     support::add_noise(profile, 0.02, seed);
     const auto solved = solve(profile, cluster);
     cr_assert(solved.ok());
-    cr_assert_lt(largest_change(*solved, truth(2)), 0.05, "seed %u: %g", seed, largest_change(*solved, truth(2)));
+    cr_assert_lt(largest_change(*solved, truth(2)), 0.05, "seed %u: %g", seed,
+                 largest_change(*solved, truth(2)));
   }
 }
 
 Test(solve, refuses_impossible_observations_by_name) {
   using P = Profile&;
-  cr_assert_eq(refusal([](P p) { p.groups[1].fwd_s = -1; }), "solving coefficients: stage 0, group 1: fwd_s is -1; it must be above 0");
-  cr_assert_eq(refusal([](P p) { p.groups[2].optim_s = NAN; }), "solving coefficients: stage 1, group 0: optim_s is not a finite number");
-  cr_assert_eq(refusal([](P p) { p.groups.clear(); }), "solving coefficients: the profile observed no group");
-  cr_assert_eq(refusal([](P p) { p.activ_bytes = 0; }), "solving coefficients: activ_bytes is 0; it must be above 0");
-  cr_assert_eq(refusal([](P p) { p.groups[0].stage = 2; }), "solving coefficients: a group of stage 2 was observed; the plan has 2 stages");
-  cr_assert_eq(refusal([](P p) { p.groups[0].group = 2; }), "solving coefficients: stage 0: group 2 was observed; it has 2");
-  cr_assert_neq(refusal([](P p) { p.groups[0].fwd_commu_s = 1; }).find("fwd_commu_s is 1; it must be below fwd_s"), std::string::npos);
-  cr_assert_neq(refusal([](P p) { p.groups[0].bwd_s = 1e-9; }).find("bwd_s is 1e-09; it must be above the TP communication"), std::string::npos);
-  cr_assert_neq(refusal([](P p) { p.plan.stages[0].tp = 1; }).find("although the TP degree is 1"), std::string::npos);
-  cr_assert_neq(refusal([](P p) { p.plan.stages[1].groups.pop_back(); p.groups.pop_back(); }).find("although the DP degree is 1"), std::string::npos);
-  cr_assert_neq(refusal([](P p) { p.groups[0].peak_bytes = 1; }).find("peak_bytes is 1; it must be at least the"), std::string::npos);
-  cr_assert_neq(refusal([](P p) { p.whole_activations.reset(); }).find("whole_activations (C_np"), std::string::npos);
-  cr_assert_neq(refusal([](P p) { p.plan.stages[0].groups[0].gpu_type = "x"; }).find("GPU type \"x\" is not in cluster"), std::string::npos);
+  cr_assert_eq(refusal([](P p) { p.groups[1].fwd_s = -1; }),
+               "solving coefficients: stage 0, group 1: fwd_s is -1; it must be above 0");
+  cr_assert_eq(refusal([](P p) { p.groups[2].optim_s = NAN; }),
+               "solving coefficients: stage 1, group 0: optim_s is not a finite number");
+  cr_assert_eq(refusal([](P p) { p.groups.clear(); }),
+               "solving coefficients: the profile observed no group");
+  cr_assert_eq(refusal([](P p) { p.activ_bytes = 0; }),
+               "solving coefficients: activ_bytes is 0; it must be above 0");
+  cr_assert_eq(refusal([](P p) { p.groups[0].stage = 2; }),
+               "solving coefficients: a group of stage 2 was observed; the plan has 2 stages");
+  cr_assert_eq(refusal([](P p) { p.groups[0].group = 2; }),
+               "solving coefficients: stage 0: group 2 was observed; it has 2");
+  cr_assert_neq(refusal([](P p) {
+                  p.groups[0].fwd_commu_s = 1;
+                }).find("fwd_commu_s is 1; it must be below fwd_s"),
+                std::string::npos);
+  cr_assert_neq(refusal([](P p) {
+                  p.groups[0].bwd_s = 1e-9;
+                }).find("bwd_s is 1e-09; it must be above the TP communication"),
+                std::string::npos);
+  cr_assert_neq(refusal([](P p) { p.plan.stages[0].tp = 1; }).find("although the TP degree is 1"),
+                std::string::npos);
+  cr_assert_neq(refusal([](P p) {
+                  p.plan.stages[1].groups.pop_back();
+                  p.groups.pop_back();
+                }).find("although the DP degree is 1"),
+                std::string::npos);
+  cr_assert_neq(refusal([](P p) {
+                  p.groups[0].peak_bytes = 1;
+                }).find("peak_bytes is 1; it must be at least the"),
+                std::string::npos);
+  cr_assert_neq(refusal([](P p) { p.whole_activations.reset(); }).find("whole_activations (C_np"),
+                std::string::npos);
+  cr_assert_neq(refusal([](P p) {
+                  p.plan.stages[0].groups[0].gpu_type = "x";
+                }).find("GPU type \"x\" is not in cluster"),
+                std::string::npos);
 }
 
 Test(stability, is_reached_when_a_whole_window_stays_within_two_percent) {

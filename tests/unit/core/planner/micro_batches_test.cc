@@ -13,8 +13,8 @@ using namespace swell::planner;
 
 namespace {
 
-/// A lone job on one GPU of 32: 16 micro-batches of 4 samples, and layers that tensor parallelism does not
-/// help, since their activations are large.
+/// A lone job on one GPU of 32: 16 micro-batches of 4 samples, and layers that tensor parallelism
+/// does not help, since their activations are large.
 struct LoneJob {
   LoneJob() {
     coefficients.activ_bytes = 1 << 28;
@@ -30,7 +30,8 @@ struct LoneJob {
     Incremental::Options options;
     options.max_free = 1000;
     auto incremental = std::make_unique<Incremental>(options);
-    return fewer ? FewerMicroBatches(std::move(incremental)).solve(problem, {}) : incremental->solve(problem, {});
+    return fewer ? FewerMicroBatches(std::move(incremental)).solve(problem, {})
+                 : incremental->solve(problem, {});
   }
   models::Model model = support::small_model(4, 64);
   cluster::Cluster cluster = support::h100_nodes(4, 8);
@@ -44,8 +45,8 @@ int samples_of(const plan::StageLayout& stage) {
   return sum;
 }
 
-/// A job of tensor parallel pairs that wait for small messages: larger micro-batches have larger ones, hence are
-/// faster with the same degrees.
+/// A job of tensor parallel pairs that wait for small messages: larger micro-batches have larger
+/// ones, hence are faster with the same degrees.
 LoneJob waits_for_messages() {
   LoneJob job;
   job.coefficients.activ_bytes = 1 << 10;
@@ -57,7 +58,9 @@ LoneJob waits_for_messages() {
 }
 
 bool keeps_micro_batches(const ScaleTable& table, int micro_batches = 16) {
-  return std::all_of(table.rows.begin(), table.rows.end(), [&](const ScaleRow& row) { return row.layout.micro_batches == micro_batches; });
+  return std::all_of(table.rows.begin(), table.rows.end(), [&](const ScaleRow& row) {
+    return row.layout.micro_batches == micro_batches;
+  });
 }
 
 }  // namespace
@@ -70,7 +73,8 @@ Test(fewer_micro_batches, a_job_limited_by_its_samples_gets_a_faster_plan_on_man
   cr_assert_lt(max.layout.micro_batches, 16);
   cr_assert_gt(max.throughput, 1.2 * without.rows.back().throughput);
   cr_assert(max.why.starts_with("fewer micro-batches"), "%s", max.why.c_str());
-  for (std::size_t i = 0; i < with.rows.size(); ++i) cr_assert_geq(with.rows[i].throughput, without.rows[i].throughput * (1 - 1e-9));
+  for (std::size_t i = 0; i < with.rows.size(); ++i)
+    cr_assert_geq(with.rows[i].throughput, without.rows[i].throughput * (1 - 1e-9));
 }
 
 Test(fewer_micro_batches, tables_stay_what_solvers_promise) {
@@ -84,11 +88,14 @@ Test(fewer_micro_batches, tables_stay_what_solvers_promise) {
     cr_assert(support::near(row.throughput, perf.throughput(row.layout), 1e-6), "row %zu", i);
     std::vector<plan::GpuMask> may(job.cluster.nodes().size(), 0);
     may[0] = 1;
-    for (int g = 0; g < row.gpus - 1; ++g) may[static_cast<std::size_t>(table.order[static_cast<std::size_t>(g)].node)] |= plan::GpuMask{1} << table.order[static_cast<std::size_t>(g)].index;
+    for (int g = 0; g < row.gpus - 1; ++g)
+      may[static_cast<std::size_t>(table.order[static_cast<std::size_t>(g)].node)] |=
+          plan::GpuMask{1} << table.order[static_cast<std::size_t>(g)].index;
     for (const plan::StageLayout& stage : row.layout.stages) {
       cr_assert_eq(samples_of(stage) * row.layout.micro_batches, 64, "the global batch");
       for (const plan::GroupLayout& group : stage.groups)
-        cr_assert_eq(group.gpus & ~may[static_cast<std::size_t>(group.node)], 0u, "row %zu has a GPU that comes later", i);
+        cr_assert_eq(group.gpus & ~may[static_cast<std::size_t>(group.node)], 0u,
+                     "row %zu has a GPU that comes later", i);
     }
   }
 }
@@ -117,7 +124,8 @@ Test(fewer_micro_batches, a_pipeline_that_only_idles_longer_by_them_keeps_its_ow
 Test(fewer_micro_batches, larger_ones_must_fit_memory) {
   LoneJob job;
   cr_assert_not(keeps_micro_batches(job.solve(true)));
-  job.coefficients.activ_np_bytes = 3e9;  // 4 layers of 4 samples are 48 GB of 72 GiB, of 8 samples 96 GB
+  job.coefficients.activ_np_bytes =
+      3e9;  // 4 layers of 4 samples are 48 GB of 72 GiB, of 8 samples 96 GB
   const perf::PerformanceModel perf(job.model, job.cluster, job.coefficients);
   cr_assert(perf::MemoryModel(perf).fits(job.current));
   cr_assert(keeps_micro_batches(job.solve(true)));

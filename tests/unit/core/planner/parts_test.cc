@@ -16,11 +16,13 @@ using namespace swell::planner;
 namespace {
 
 /// The least largest load over every split.
-double brute_force(int items, const std::vector<double>& cost, const std::vector<int>& cap, std::size_t bin = 0) {
+double brute_force(int items, const std::vector<double>& cost, const std::vector<int>& cap,
+                   std::size_t bin = 0) {
   if (bin + 1 == cost.size()) return items >= 1 && items <= cap[bin] ? items * cost[bin] : 1e300;
   double best = 1e300;
   for (int here = 1; here <= std::min(cap[bin], items); ++here)
-    best = std::min(best, std::max(here * cost[bin], brute_force(items - here, cost, cap, bin + 1)));
+    best =
+        std::min(best, std::max(here * cost[bin], brute_force(items - here, cost, cap, bin + 1)));
   return best;
 }
 
@@ -29,7 +31,11 @@ double brute_force(int items, const std::vector<double>& cost, const std::vector
 Test(affinity, nearer_gpus_come_first_then_rack_node_and_index) {
   using namespace swell::cluster;
   const auto h100 = *find_gpu_type("h100");
-  const Cluster c = Cluster::make("c", {h100}, {{"far", 1, {0, 0}, 1e11}, {"own", 0, {0, 0, 0}, 1e11}, {"near", 0, {0, 0}, 1e11}}, 0.5).value();
+  const Cluster c =
+      Cluster::make(
+          "c", {h100},
+          {{"far", 1, {0, 0}, 1e11}, {"own", 0, {0, 0, 0}, 1e11}, {"near", 0, {0, 0}, 1e11}}, 0.5)
+          .value();
   plan::Layout current{1, {}};
   support::add_stage(current, 1, 1, 1, 1, 1);
   const auto order = affinity_order(current, unused(current, c), c);

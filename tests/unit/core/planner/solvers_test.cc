@@ -6,9 +6,9 @@
 #include "core/plan/validate.h"
 #include "core/planner/exhaustive.h"
 #include "core/planner/incremental.h"
+#include "core/planner/initial_plans.h"
 #include "core/planner/refine.h"
 #include "core/planner/registry.h"
-#include "core/planner/initial_plans.h"
 #include "support/cases.h"
 
 using namespace swell;
@@ -38,7 +38,8 @@ Incremental::Options as_in_the_paper(int window) {
 }
 
 /// Every plan there is, listed without any cleverness, for a handful of GPUs of one node.
-double brute_force(const perf::PerformanceModel& perf, plan::Layout& layout, int next_gpu, int gpus, int layers, int micro_batch) {
+double brute_force(const perf::PerformanceModel& perf, plan::Layout& layout, int next_gpu, int gpus,
+                   int layers, int micro_batch) {
   double best = 1e300;
   if (layers == 0) {
     if (!perf::MemoryModel(perf).fits(layout)) return best;
@@ -48,8 +49,11 @@ double brute_force(const perf::PerformanceModel& perf, plan::Layout& layout, int
     for (int dp = 1; dp * tp <= gpus - next_gpu && dp <= micro_batch; ++dp)
       for (int l = 1; l <= layers; ++l) {
         support::add_stage(layout, l, tp, dp, 0, 0, next_gpu);
-        for (int j = 0; j < dp; ++j) layout.stages.back().groups[static_cast<std::size_t>(j)].local_batch = micro_batch / dp + (j < micro_batch % dp ? 1 : 0);
-        best = std::min(best, brute_force(perf, layout, next_gpu + dp * tp, gpus, layers - l, micro_batch));
+        for (int j = 0; j < dp; ++j)
+          layout.stages.back().groups[static_cast<std::size_t>(j)].local_batch =
+              micro_batch / dp + (j < micro_batch % dp ? 1 : 0);
+        best = std::min(
+            best, brute_force(perf, layout, next_gpu + dp * tp, gpus, layers - l, micro_batch));
         layout.stages.pop_back();
       }
   return best;
@@ -69,7 +73,8 @@ Test(solvers, plans_are_valid_fit_memory_and_never_get_slower) {
       for (const ScaleRow& row : table.rows) {
         const auto plan = plan::name_all(row.layout, *made->cluster);
         const auto valid = plan::validate(plan, *made->model, *made->cluster);
-        cr_assert(valid.ok(), "%s, seed %u: %s", name, seed, valid.ok() ? "" : valid.error().message().c_str());
+        cr_assert(valid.ok(), "%s, seed %u: %s", name, seed,
+                  valid.ok() ? "" : valid.error().message().c_str());
         cr_assert(perf::MemoryModel(*made->perf).fits(row.layout), "%s, seed %u", name, seed);
         cr_assert_leq(row.layout.gpu_count(), row.gpus);
         cr_assert_geq(row.throughput, before * (1 - 1e-12), "%s, seed %u", name, seed);
@@ -84,14 +89,16 @@ Test(solvers, equal_problems_give_equal_tables) {
   const auto made = small_case(3);
   const auto first = incremental(made->problem()), second = incremental(made->problem());
   cr_assert_eq(first.rows.size(), second.rows.size());
-  for (std::size_t i = 0; i < first.rows.size(); ++i) cr_assert(first.rows[i].layout == second.rows[i].layout);
+  for (std::size_t i = 0; i < first.rows.size(); ++i)
+    cr_assert(first.rows[i].layout == second.rows[i].layout);
 }
 
 Test(solvers, a_row_uses_only_the_gpus_that_come_first) {
   const auto made = small_case(5);
   const ScaleTable table = incremental(made->problem());
   for (const ScaleRow& row : table.rows) {
-    std::vector<cluster::GpuRef> allowed(table.order.begin(), table.order.begin() + (row.gpus - made->start.gpu_count()));
+    std::vector<cluster::GpuRef> allowed(
+        table.order.begin(), table.order.begin() + (row.gpus - made->start.gpu_count()));
     for (const auto& stage : made->start.stages)
       for (const auto& group : stage.groups)
         for (int g = 0; g < 64; ++g)
@@ -99,7 +106,9 @@ Test(solvers, a_row_uses_only_the_gpus_that_come_first) {
     for (const auto& stage : row.layout.stages)
       for (const auto& group : stage.groups)
         for (int g = 0; g < 64; ++g)
-          if (group.gpus >> g & 1) cr_assert(std::find(allowed.begin(), allowed.end(), cluster::GpuRef{group.node, g}) != allowed.end());
+          if (group.gpus >> g & 1)
+            cr_assert(std::find(allowed.begin(), allowed.end(), cluster::GpuRef{group.node, g}) !=
+                      allowed.end());
   }
 }
 
@@ -114,8 +123,9 @@ Test(solvers, time_up_returns_the_best_so_far) {
 }
 
 Test(solvers, an_unknown_name_lists_the_known_ones) {
-  cr_assert_eq(make_solver("best").error().message(),
-               "there is no solver \"best\"; there are incremental, exhaustive, symmetric, dp-only, metis");
+  cr_assert_eq(
+      make_solver("best").error().message(),
+      "there is no solver \"best\"; there are incremental, exhaustive, symmetric, dp-only, metis");
 }
 
 Test(exhaustive, agrees_with_listing_every_plan) {
@@ -146,7 +156,8 @@ Test(incremental, reaches_nearly_the_optimum) {
   for (unsigned seed = 100; seed < 160; ++seed) {
     const auto made = small_case(seed, 12);
     if (!made) continue;
-    const double ratio = incremental(made->problem()).rows.back().throughput / Exhaustive().solve(made->problem(), {}).rows.back().throughput;
+    const double ratio = incremental(made->problem()).rows.back().throughput /
+                         Exhaustive().solve(made->problem(), {}).rows.back().throughput;
     cr_assert_leq(ratio, 1 + 1e-9);
     sum += ratio;
     min = std::min(min, ratio);
@@ -156,12 +167,14 @@ Test(incremental, reaches_nearly_the_optimum) {
   cr_assert_gt(min, 0.93);
 }
 
-// Seven samples for each fast GPU and one for each slow one: nothing is lost where every stage has both,
-// while stages of one type each cannot share six layers as 7 : 1.
+// Seven samples for each fast GPU and one for each slow one: nothing is lost where every stage has
+// both, while stages of one type each cannot share six layers as 7 : 1.
 Test(incremental, deals_every_type_over_all_stages) {
   using namespace swell::cluster;
   const auto model = support::small_model(6, 256);
-  const auto cluster = Cluster::make("both", {*find_gpu_type("h100"), *find_gpu_type("a100")}, {{"n1", 0, {0, 0, 0, 1, 1, 1}, 100e9}}).value();
+  const auto cluster = Cluster::make("both", {*find_gpu_type("h100"), *find_gpu_type("a100")},
+                                     {{"n1", 0, {0, 0, 0, 1, 1, 1}, 100e9}})
+                           .value();
   auto k = support::round_coefficients(2);
   k.types[1].comp_s = 7 * k.types[0].comp_s;
   k.param_bytes = 4e8;  // one stage of all GPUs would synchronize too much
@@ -173,9 +186,12 @@ Test(incremental, deals_every_type_over_all_stages) {
   Evaluator evaluator(perf, 8);
   Clumps all = {{0, 0, 0b000111}, {0, 1, 0b111000}};
   const auto starts = initial_plans(evaluator, all, 32, degrees_for(model.heads, 8));
-  const auto dealt = std::find_if(starts.begin(), starts.end(), [](const Solution& one) { return one.why.find("dealt") != std::string::npos && one.idle.empty(); });
+  const auto dealt = std::find_if(starts.begin(), starts.end(), [](const Solution& one) {
+    return one.why.find("dealt") != std::string::npos && one.idle.empty();
+  });
   cr_assert(dealt != starts.end());
-  for (const auto& stage : dealt->layout.stages) cr_assert(stage.groups.front().type != stage.groups.back().type);
+  for (const auto& stage : dealt->layout.stages)
+    cr_assert(stage.groups.front().type != stage.groups.back().type);
 
   Problem problem{perf, start, unused(start, cluster)};
   const double optimum = Exhaustive().solve(problem, {}).rows.back().throughput;
@@ -188,7 +204,8 @@ static double share_of_optimum(unsigned seed) {
   const int nodes = generate.between(1, 3), gpus = generate.between(std::max(4, 2 * nodes), 12);
   const auto made = generate.make(nodes, gpus, 1, gpus / 2);
   cr_assert(made.has_value());
-  return incremental(made->problem()).rows.back().throughput / Exhaustive().solve(made->problem(), {}).rows.back().throughput;
+  return incremental(made->problem()).rows.back().throughput /
+         Exhaustive().solve(made->problem(), {}).rows.back().throughput;
 }
 
 // Their optimum has both types in every stage: 0.929 and 0.912 of it without dealing.
@@ -196,10 +213,12 @@ Test(incremental, reaches_optima_that_mix_types_in_stages) {
   for (unsigned seed : {2366u, 3008u}) cr_assert_gt(share_of_optimum(seed), 0.98, "seed %u", seed);
 }
 
-// Their optimum makes a stage of the GPUs that equal stages leave over on several nodes: 0.89 to 0.93 of it without
-// such starts; the last one without moving single layers before starts are compared.
+// Their optimum makes a stage of the GPUs that equal stages leave over on several nodes: 0.89 to
+// 0.93 of it without such starts; the last one without moving single layers before starts are
+// compared.
 Test(incremental, reaches_optima_with_a_stage_of_left_over_gpus) {
-  for (unsigned seed : {4140u, 10638u, 16515u, 110193u, 21689u}) cr_assert_gt(share_of_optimum(seed), 0.98, "seed %u", seed);
+  for (unsigned seed : {4140u, 10638u, 16515u, 110193u, 21689u})
+    cr_assert_gt(share_of_optimum(seed), 0.98, "seed %u", seed);
 }
 
 Test(incremental, exact_consistency_changes_the_pipeline_alone) {
@@ -216,7 +235,8 @@ Test(incremental, exact_consistency_changes_the_pipeline_alone) {
       cr_assert(stage.tp == 2 && stage.dp() == 2 && row.layout.micro_batches == 16);
       for (const auto& group : stage.groups) cr_assert_eq(group.local_batch, 2);
     }
-  cr_assert_eq(table.rows[8].layout.pp(), 3, "12 GPUs: three stages, though 11 layers do not divide");
+  cr_assert_eq(table.rows[8].layout.pp(), 3,
+               "12 GPUs: three stages, though 11 layers do not divide");
   cr_assert_eq(table.rows[12].layout.pp(), 4);
   cr_assert_gt(table.rows[12].throughput, 2 * table.rows[0].throughput);
 }
@@ -226,7 +246,7 @@ Test(incremental, figure_3_finds_the_asymmetric_plan) {
   const auto model = support::small_model(32, 192);
   const auto cluster = support::h100_nodes(2, 6);
   auto k = support::round_coefficients();
-  k.activ_bytes = 4e6;  // TP costs a little,
+  k.activ_bytes = 4e6;        // TP costs a little,
   k.param_optim_bytes = 4e9;  // and memory is too full to do without
   const perf::PerformanceModel perf(model, cluster, k);
   plan::Layout start{16, {}};
@@ -241,7 +261,8 @@ Test(incremental, figure_3_finds_the_asymmetric_plan) {
   cr_assert_eq(plan.stages[1].dp(), 3);
   const double gain = table.rows.back().throughput / table.rows.front().throughput;
   cr_assert(gain > 1.20 && gain < 1.24, "%g", gain);
-  const double symmetric = make_solver("symmetric").value()->solve(problem, {}).rows.back().throughput;
+  const double symmetric =
+      make_solver("symmetric").value()->solve(problem, {}).rows.back().throughput;
   cr_assert_gt(table.rows.back().throughput, 1.15 * symmetric);
 }
 
@@ -278,8 +299,10 @@ Test(incremental, figure_9_a_window_of_4_beats_2_beats_1) {
   int i = 0;
   for (int window : {1, 2, 4}) {
     double sum = 0;  // over all sizes from 9 to 16
-    const ScaleTable table = incremental({perf, start, unused(start, cluster)}, as_in_the_paper(window));
-    for (std::size_t row = 1; row < table.rows.size(); ++row) sum += table.rows[row].throughput / table.rows[0].throughput;
+    const ScaleTable table =
+        incremental({perf, start, unused(start, cluster)}, as_in_the_paper(window));
+    for (std::size_t row = 1; row < table.rows.size(); ++row)
+      sum += table.rows[row].throughput / table.rows[0].throughput;
     reached[i++] = sum / 8;
   }
   cr_assert_gt(reached[1], reached[0], "%g %g %g", reached[0], reached[1], reached[2]);
@@ -293,11 +316,13 @@ template <typename GpusOn>
 plan::StageLayout wide_stage(int layers, int first, int last, const GpusOn& gpus_on) {
   plan::StageLayout stage{layers, 1, {}};
   for (int node = first; node <= last; ++node)
-    for (int gpu = 0; gpu < gpus_on(node); ++gpu) stage.groups.push_back({node, 0, 1, plan::GpuMask{1} << gpu});
+    for (int gpu = 0; gpu < gpus_on(node); ++gpu)
+      stage.groups.push_back({node, 0, 1, plan::GpuMask{1} << gpu});
   return stage;
 }
 
-/// GPUs from each row of a table to the next, of a data parallel job on `have` nodes of 8 that could have `more`.
+/// GPUs from each row of a table to the next, of a data parallel job on `have` nodes of 8 that
+/// could have `more`.
 std::vector<int> row_steps(int have, int more) {
   const auto model = support::small_model(2, 8 * have);
   const auto cluster = support::h100_nodes(have + more);
@@ -309,11 +334,13 @@ std::vector<int> row_steps(int have, int more) {
   options.fresh = false;
   const ScaleTable table = incremental({perf, start, unused(start, cluster)}, options);
   std::vector<int> steps;
-  for (std::size_t i = 1; i < table.rows.size(); ++i) steps.push_back(table.rows[i].gpus - table.rows[i - 1].gpus);
+  for (std::size_t i = 1; i < table.rows.size(); ++i)
+    steps.push_back(table.rows[i].gpus - table.rows[i - 1].gpus);
   return steps;
 }
 
-/// What refining did with two stages on `nodes` nodes, the lighter of which has all but one of them.
+/// What refining did with two stages on `nodes` nodes, the lighter of which has all but one of
+/// them.
 struct Refined {
   long evaluated = 0;
   double before_s = 0, after_s = 0;
@@ -324,7 +351,12 @@ Refined refine_lopsided(int nodes) {
   const auto k = support::round_coefficients();
   const perf::PerformanceModel perf(model, cluster, k);
   Evaluator evaluator(perf, 16 * nodes);
-  Solution found{{1, {wide_stage(1, 0, nodes - 2, [](int) { return 8; }), wide_stage(2, nodes - 1, nodes - 1, [](int) { return 8; })}}, {}, 0, ""};
+  Solution found{{1,
+                  {wide_stage(1, 0, nodes - 2, [](int) { return 8; }),
+                   wide_stage(2, nodes - 1, nodes - 1, [](int) { return 8; })}},
+                 {},
+                 0,
+                 ""};
   found.seconds = evaluator.finish(found.layout);
   Refined refined{evaluator.evaluated(), found.seconds, 0};
   refine(found, evaluator, degrees_for(model.heads, 16 * nodes), 1);
@@ -338,7 +370,8 @@ Refined refine_lopsided(int nodes) {
 Test(incremental, rows_are_at_most_a_node_apart_and_coarser_above_512_gpus) {
   for (const auto& [nodes, wanted] : {std::pair{2, 1}, {32, 8}, {64, 8}, {128, 16}, {136, 16}}) {
     const std::vector<int> steps = row_steps(nodes, 4);
-    cr_assert_eq(steps.size(), static_cast<std::size_t>(32 / wanted), "%d nodes: %zu", nodes, steps.size());
+    cr_assert_eq(steps.size(), static_cast<std::size_t>(32 / wanted), "%d nodes: %zu", nodes,
+                 steps.size());
     for (const int step : steps) cr_assert_eq(step, wanted, "%d nodes: %d", nodes, step);
   }
 }

@@ -65,7 +65,8 @@ Test(state_moves, giving_a_replica_back_sends_nothing) {
 Test(state_moves, between_nodes_the_network_counts_and_replicas_share_the_sending) {
   // Two replicas of node 1 send one copy each to node 2; a GPU has an eighth of its node's cards.
   plan::Layout to = one_stage(1, 2);
-  for (int gpu = 0; gpu < 2; ++gpu) to.stages[0].groups.push_back({1, 0, 1, plan::GpuMask{1} << gpu});
+  for (int gpu = 0; gpu < 2; ++gpu)
+    to.stages[0].groups.push_back({1, 0, 1, plan::GpuMask{1} << gpu});
   const StateMoves out = moves(one_stage(1, 2), to);
   cr_assert(near(out.remote_bytes, 2 * kWhole));
   cr_assert(near(out.link_s, kWhole / 50e9), "%g s", out.link_s);
@@ -95,9 +96,11 @@ Test(redeployment, each_of_suikas_techniques_makes_the_pause_shorter) {
   const auto cluster = cluster::preset("8x8-h100").value();
   const auto coefficients = perf::expected_coefficients(model, cluster);
   plan::Layout from{16, {{40, 4, {}}}};
-  for (int j = 0; j < 4; ++j) from.stages[0].groups.push_back({j / 2, 0, 4, plan::GpuMask{0xF} << (j % 2 * 4)});
+  for (int j = 0; j < 4; ++j)
+    from.stages[0].groups.push_back({j / 2, 0, 4, plan::GpuMask{0xF} << (j % 2 * 4)});
   plan::Layout to = from;
-  for (int j = 0; j < 2; ++j) to.stages[0].groups.push_back({2, 0, 2, plan::GpuMask{0xF} << (j * 4)});
+  for (int j = 0; j < 2; ++j)
+    to.stages[0].groups.push_back({2, 0, 2, plan::GpuMask{0xF} << (j * 4)});
   const auto stopped = [&](Method method) {
     return cost_of(method, coefficients, from, to, cluster).pause_s;
   };
@@ -121,7 +124,8 @@ Test(redeployment, checkpointing_costs_what_suika_says_more_than_reusing_local_s
       plan::Layout from{16, {{entry.model.layers, entry.tp, {}}}};
       auto add = [&](plan::Layout& layout, int replica) {
         const int gpu = replica * entry.tp;
-        layout.stages[0].groups.push_back({gpu / 8, 0, 1, ((plan::GpuMask{1} << entry.tp) - 1) << (gpu % 8)});
+        layout.stages[0].groups.push_back(
+            {gpu / 8, 0, 1, ((plan::GpuMask{1} << entry.tp) - 1) << (gpu % 8)});
       };
       for (int j = 0; j < entry.dp; ++j) add(from, j);
       plan::Layout to = from;
@@ -130,6 +134,6 @@ Test(redeployment, checkpointing_costs_what_suika_says_more_than_reusing_local_s
       checkpoint += share * cost_of(Method::checkpoint, coefficients, from, to, cluster).pause_s;
       reuse += share * cost_of(Method::local_reuse, coefficients, from, to, cluster).pause_s;
     }
-  cr_assert(checkpoint / reuse >= 4.4 && checkpoint / reuse <= 4.95, "%.2f: %.1f s against %.1f s", checkpoint / reuse,
-            checkpoint / 5, reuse / 5);
+  cr_assert(checkpoint / reuse >= 4.4 && checkpoint / reuse <= 4.95, "%.2f: %.1f s against %.1f s",
+            checkpoint / reuse, checkpoint / 5, reuse / 5);
 }

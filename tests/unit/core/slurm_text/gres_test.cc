@@ -23,8 +23,8 @@ Test(gres, reads_every_spelling_of_gpus) {
   for (const auto& each : cases) {
     const auto found = parse_gpus(each.text);
     cr_assert_eq(found.size(), 1u, "%s", each.text);
-    cr_assert(found[0] == each.gpus, "%s: %d %s %s", each.text, found[0].count, found[0].type.c_str(),
-              found[0].indices.c_str());
+    cr_assert(found[0] == each.gpus, "%s: %d %s %s", each.text, found[0].count,
+              found[0].type.c_str(), found[0].indices.c_str());
   }
 }
 

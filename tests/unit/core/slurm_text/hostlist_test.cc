@@ -24,7 +24,8 @@ Test(hostlist, expands_as_slurm_does) {
 }
 
 Test(hostlist, refuses_what_is_no_list_and_what_is_too_much) {
-  for (const char* text : {"n[", "n]", "n[1-", "n[]", "n[a]", "n[3-1]", "n[[1]]", "n[1-99999999]", "n[1-999][1-999]", "n[1--2]", "n[-1]", "n[1,]", "n[1-4294967296]"})
+  for (const char* text : {"n[", "n]", "n[1-", "n[]", "n[a]", "n[3-1]", "n[[1]]", "n[1-99999999]",
+                           "n[1-999][1-999]", "n[1--2]", "n[-1]", "n[1,]", "n[1-4294967296]"})
     cr_assert_not(expand_hostlist(text).ok(), "%s", text);
 }
 

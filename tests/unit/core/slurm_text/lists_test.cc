@@ -10,7 +10,8 @@ Test(lists, commas_within_brackets_and_parentheses_belong_to_an_entry) {
   const std::vector<std::string_view> entries = split_list("gpu:a:1(IDX:0,2),,n[1-2,4],x");
   cr_assert(entries == (std::vector<std::string_view>{"gpu:a:1(IDX:0,2)", "n[1-2,4]", "x"}));
   cr_assert(split_list("").empty());
-  cr_assert(split_list("a)],b") == (std::vector<std::string_view>{"a)]", "b"}), "what closes nothing opens nothing");
+  cr_assert(split_list("a)],b") == (std::vector<std::string_view>{"a)]", "b"}),
+            "what closes nothing opens nothing");
 }
 
 Test(lists, indices_are_counted_by_ranges) {
@@ -19,5 +20,6 @@ Test(lists, indices_are_counted_by_ranges) {
   cr_assert_eq(count_indices(""), 0);
   cr_assert_eq(count_indices("N/A"), 0);
   cr_assert_eq(count_indices("3-1,x-2,-4"), 0);
-  cr_assert_eq(count_indices("0-9223372036854775807,0-9223372036854775807"), 1'000'000, "bounded, whatever is written");
+  cr_assert_eq(count_indices("0-9223372036854775807,0-9223372036854775807"), 1'000'000,
+               "bounded, whatever is written");
 }

@@ -20,7 +20,8 @@ Software plain() {
   software.product_share = software.attention_share = software.head_share = 1;
   software.tile_exponent = 0;
   software.whole_bytes = software.split_bytes = software.logit_bytes = software.optimizer_bytes = 0;
-  software.layer_launch_s = software.head_launch_s = software.update_launch_s = software.step_wait_s = 0;
+  software.layer_launch_s = software.head_launch_s = software.update_launch_s =
+      software.step_wait_s = 0;
   software.gradient_bytes = 0;
   return software;
 }
@@ -39,7 +40,8 @@ double forward_of_a_layer(const Hardware& hardware, int samples) {
   return (24 * tokens * h * h + 4 * tokens * 1024 * h) / 989.4e12;
 }
 
-double seconds_of(const plan::Layout& layout, const cluster::Cluster& cluster, const Hardware& hardware) {
+double seconds_of(const plan::Layout& layout, const cluster::Cluster& cluster,
+                  const Hardware& hardware) {
   return execute(layout, cluster, hardware).seconds;
 }
 
@@ -64,11 +66,13 @@ Test(judge, equal_stages_leave_the_bubble_of_1f1b) {
     const Iteration done = execute(layout, support::h100_nodes(1), hardware);
     const double pass = 3 * 5 * forward_of_a_layer(hardware, 2);
     cr_assert(near(done.seconds, (8 + pp - 1) * pass, 0.1), "pp %d: %g", pp, done.seconds);
-    cr_assert(near(done.idle_share, (pp - 1) / (8.0 + pp - 1), 0.2), "pp %d: %g", pp, done.idle_share);
+    cr_assert(near(done.idle_share, (pp - 1) / (8.0 + pp - 1), 0.2), "pp %d: %g", pp,
+              done.idle_share);
   }
 }
 
-// vTrain measured 2.9 times as long a sample at micro-batch 1 as at 8, of h1024 with full recomputation on A100.
+// vTrain measured 2.9 times as long a sample at micro-batch 1 as at 8, of h1024 with full
+// recomputation on A100.
 Test(judge, small_micro_batches_are_bound_by_launches) {
   Hardware hardware{support::small_model(24), Software::megatron_deepspeed(), {}, {}};
   const auto a100 = cluster::uniform_cluster("a100", *cluster::find_gpu_type("a100"), 1, 8, 100e9);
@@ -110,7 +114,9 @@ Test(judge, the_output_projection_takes_its_time) {
 Test(judge, an_allreduce_follows_the_measured_curve) {
   // NCCL on 8 A100, bus bandwidths of 20, 77, 126 and 217 GB/s at 1, 4, 16 and 256 MiB.
   const double mib = 1048576;
-  const struct { double bytes, busbw; } measured[] = {{mib, 19.8e9}, {4 * mib, 76.6e9}, {16 * mib, 126.3e9}, {256 * mib, 217.3e9}};
+  const struct {
+    double bytes, busbw;
+  } measured[] = {{mib, 19.8e9}, {4 * mib, 76.6e9}, {16 * mib, 126.3e9}, {256 * mib, 217.3e9}};
   for (const auto& one : measured) {
     const double busbw = 2 * 7 / 8.0 * one.bytes / node_allreduce_s(8, one.bytes, 300e9);
     cr_assert(near(busbw, one.busbw, 0.35), "%g MiB: %g", one.bytes / mib, busbw / 1e9);
@@ -134,14 +140,19 @@ Test(judge, what_uses_one_network_at_once_divides_it) {
   plan::Layout layout{8, {}};
   for (int i = 0; i < 2; ++i) support::add_stage(layout, 4, 1, 4, 4, i);
   auto nodes = support::h100_nodes(2, 4, 4e9).nodes();
-  const auto apart = cluster::Cluster::make("apart", {*cluster::find_gpu_type("h100")}, nodes).value();
+  const auto apart =
+      cluster::Cluster::make("apart", {*cluster::find_gpu_type("h100")}, nodes).value();
   for (auto& node : nodes) node.network_cards = 1;
-  const auto shared_cards = cluster::Cluster::make("shared", {*cluster::find_gpu_type("h100")}, nodes).value();
+  const auto shared_cards =
+      cluster::Cluster::make("shared", {*cluster::find_gpu_type("h100")}, nodes).value();
   for (auto& node : nodes) node.network_bytes_per_s = 1e9;
-  const auto one_card = cluster::Cluster::make("one", {*cluster::find_gpu_type("h100")}, nodes).value();
-  cr_assert_gt(seconds_of(layout, one_card, hardware), 1.5 * seconds_of(layout, apart, hardware), "one card of the same speed for four GPUs: %g, %g",
+  const auto one_card =
+      cluster::Cluster::make("one", {*cluster::find_gpu_type("h100")}, nodes).value();
+  cr_assert_gt(seconds_of(layout, one_card, hardware), 1.5 * seconds_of(layout, apart, hardware),
+               "one card of the same speed for four GPUs: %g, %g",
                seconds_of(layout, one_card, hardware), seconds_of(layout, apart, hardware));
-  cr_assert_leq(seconds_of(layout, shared_cards, hardware), seconds_of(layout, apart, hardware) * 1.3);
+  cr_assert_leq(seconds_of(layout, shared_cards, hardware),
+                seconds_of(layout, apart, hardware) * 1.3);
 }
 
 Test(judge, memory_is_counted_tensor_by_tensor) {
@@ -155,9 +166,11 @@ Test(judge, memory_is_counted_tensor_by_tensor) {
   const Memory last = peak(two, 1, two.stages[1].groups[0], model, Software::fused());
   cr_assert(near(all.logits, 2.0 * 1024 * 32000 * 10), "half, and twice full precision");
   cr_assert_eq(first.logits, 0);
-  cr_assert(near(first.activations, all.activations), "half of the layers, two micro-batches under way");
+  cr_assert(near(first.activations, all.activations),
+            "half of the layers, two micro-batches under way");
   cr_assert(near(last.activations, all.activations / 2));
-  cr_assert(near(first.state + last.state, all.state + 6.0 * 32000 * 1024), "a tied embedding is held twice");
+  cr_assert(near(first.state + last.state, all.state + 6.0 * 32000 * 1024),
+            "a tied embedding is held twice");
   cr_assert_gt(all.reserved(), all.allocated());
 }
 
@@ -173,15 +186,20 @@ Test(judge, no_pass_begins_before_what_it_needs) {
   double forward_end[3][6] = {}, backward_end[3][6] = {};
   using Kind = Operation::Kind;
   for (const Operation& op : done.operations) {
-    double& end = op.kind == Kind::forward ? forward_end[op.stage][op.micro_batch] : backward_end[op.stage][op.micro_batch];
+    double& end = op.kind == Kind::forward ? forward_end[op.stage][op.micro_batch]
+                                           : backward_end[op.stage][op.micro_batch];
     if (op.kind == Kind::forward || op.kind == Kind::backward) end = std::max(end, op.end_s);
   }
   int passes = 0;
   for (const Operation& op : done.operations) {
     cr_assert_leq(op.end_s, done.seconds);
-    if (op.kind == Kind::forward && op.stage == 2) cr_assert_gt(op.begin_s, forward_end[1][op.micro_batch], "one group of stage 2 needs all of stage 1");
-    if (op.kind == Kind::backward && op.stage == 1) cr_assert_gt(op.begin_s, backward_end[2][op.micro_batch]);
-    if (op.kind == Kind::backward) cr_assert_geq(op.begin_s, forward_end[op.stage][op.micro_batch] - 1.0);
+    if (op.kind == Kind::forward && op.stage == 2)
+      cr_assert_gt(op.begin_s, forward_end[1][op.micro_batch],
+                   "one group of stage 2 needs all of stage 1");
+    if (op.kind == Kind::backward && op.stage == 1)
+      cr_assert_gt(op.begin_s, backward_end[2][op.micro_batch]);
+    if (op.kind == Kind::backward)
+      cr_assert_geq(op.begin_s, forward_end[op.stage][op.micro_batch] - 1.0);
     if (op.kind == Kind::forward || op.kind == Kind::backward) ++passes;
   }
   cr_assert_eq(passes, 2 * 6 * (2 + 3 + 1));
@@ -194,13 +212,17 @@ Test(judge, gradients_cost_what_they_do_not_overlap) {
   const double without = seconds_of(layout, support::h100_nodes(1), hardware);
   hardware.software.gradient_bytes = 2;
   const double with = seconds_of(layout, support::h100_nodes(1), hardware);
-  const double alone = stage_allreduce_s(layout.stages[0], 2 * 10 * parameters_of_layer(hardware.model), support::h100_nodes(1), hardware.software);
-  cr_assert(with - without > 0.25 * alone && with - without < alone, "%g of %g", with - without, alone);
+  const double alone =
+      stage_allreduce_s(layout.stages[0], 2 * 10 * parameters_of_layer(hardware.model),
+                        support::h100_nodes(1), hardware.software);
+  cr_assert(with - without > 0.25 * alone && with - without < alone, "%g of %g", with - without,
+            alone);
 }
 
 // The performance model is scored here, never against itself.
 Test(judge, a_thousand_random_plans_are_predicted_within_nine_percent_by_the_second_model) {
-  const auto judged = support::judge_predictions(1000, 0.02), linear = support::judge_predictions(1000, 0.02, false);
+  const auto judged = support::judge_predictions(1000, 0.02),
+             linear = support::judge_predictions(1000, 0.02, false);
   cr_assert_eq(judged.plans, 1000);
   cr_assert_leq(judged.mean, 0.09, "%g", judged.mean);
   cr_assert_lt(judged.mean, linear.mean, "%g, A.2: %g", judged.mean, linear.mean);
@@ -210,7 +232,8 @@ Test(judge, a_thousand_random_plans_are_predicted_within_nine_percent_by_the_sec
 Test(judge, is_nearer_to_predictions_over_a_slow_network_that_count_sends) {
   const models::Model model{"wide", 12, 4096, 32, 32, 16384, false, true, 32000, 2048, 64, {}};
   const auto cluster = support::h100_nodes(4, 8, 1.25e9);
-  const Hardware hardware = make_hardware(model, cluster, Software::fused(), [](double) { return 1.0; });
+  const Hardware hardware =
+      make_hardware(model, cluster, Software::fused(), [](double) { return 1.0; });
   double worst = 0, min_without = 1e9;
   for (int stages = 2; stages <= 4; ++stages) {
     plan::Layout layout{16, {}};
@@ -219,7 +242,11 @@ Test(judge, is_nearer_to_predictions_over_a_slow_network_that_count_sends) {
     cr_assert(coefficients.ok());
     const double true_s = execute(layout, cluster, hardware).seconds;
     const auto off = [&](perf::Sends sends) {
-      return perf::PerformanceModel(model, cluster, *coefficients, sends).iteration_time(layout).total() / true_s - 1;
+      return perf::PerformanceModel(model, cluster, *coefficients, sends)
+                     .iteration_time(layout)
+                     .total() /
+                 true_s -
+             1;
     };
     worst = std::max(worst, std::abs(off(perf::Sends::counted)));
     min_without = std::min(min_without, std::abs(off(perf::Sends::ignored)));

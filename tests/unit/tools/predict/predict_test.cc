@@ -12,7 +12,8 @@ using namespace swell::predict;
 
 namespace {
 
-constexpr const char* kHeader = "num_gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iter_time_ms,gpu,recompute\n";
+constexpr const char* kHeader =
+    "num_gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iter_time_ms,gpu,recompute\n";
 
 const cluster::GpuType& a100() {
   static const cluster::GpuType type = *cluster::find_gpu_type("a100");
@@ -46,21 +47,31 @@ Result<std::string> shared(const char* name) {
 }  // namespace
 
 Test(predict, reads_rows_and_names_what_is_wrong) {
-  const auto good = training_runs_from_csv(std::string(kHeader) + "2,16,8,1024,16,24,1024,1,1,2,372.5,A100,full\r\n");
+  const auto good = training_runs_from_csv(std::string(kHeader) +
+                                           "2,16,8,1024,16,24,1024,1,1,2,372.5,A100,full\r\n");
   cr_assert(good.ok());
   cr_assert(std::abs((*good)[0].iteration_s - 0.3725) < 1e-12);
   cr_assert_eq((*good)[0].micro_batches(), 2);
-  const auto refused = [](const char* row) { return training_runs_from_csv(std::string(kHeader) + row).error().message(); };
-  cr_assert_eq(refused("2,16,8,1024,16,24,1024,1,1,2,372.5,A100\n"), "line 2 has 12 fields; the header has 13");
-  cr_assert_eq(refused("2,16,8,0,16,24,1024,1,1,2,372.5,A100,full\n"), "row 1, column \"hidden\": \"0\" is not a number from 1 to 6.71089e+07");
-  cr_assert_eq(refused("2,16,8,1024,16,24,1024,1.5,1,2,372.5,A100,full\n"), "row 1, column \"tp\": 1.5 is not a whole number");
-  cr_assert_eq(refused("2,8,8,1024,16,24,1024,1,2,2,372.5,A100,full\n"), "row 1: a global batch of 8 is less than one micro-batch of 8 for each of 2 replicas");
+  const auto refused = [](const char* row) {
+    return training_runs_from_csv(std::string(kHeader) + row).error().message();
+  };
+  cr_assert_eq(refused("2,16,8,1024,16,24,1024,1,1,2,372.5,A100\n"),
+               "line 2 has 12 fields; the header has 13");
+  cr_assert_eq(refused("2,16,8,0,16,24,1024,1,1,2,372.5,A100,full\n"),
+               "row 1, column \"hidden\": \"0\" is not a number from 1 to 6.71089e+07");
+  cr_assert_eq(refused("2,16,8,1024,16,24,1024,1.5,1,2,372.5,A100,full\n"),
+               "row 1, column \"tp\": 1.5 is not a whole number");
+  cr_assert_eq(
+      refused("2,8,8,1024,16,24,1024,1,2,2,372.5,A100,full\n"),
+      "row 1: a global batch of 8 is less than one micro-batch of 8 for each of 2 replicas");
   cr_assert_eq(refused(""), "there are no rows below the header");
   cr_assert_eq(training_runs_from_csv("").error().message(), "there is no header line");
 }
 
 Test(predict, the_allreduce_table_is_interpolated) {
-  const auto table = AllreduceTable::from_csv("gpu,num_gpus,bytes,time_ns_outofplace\na100,2,1000,10\na100,2,3000,30\nv100,2,3000,99\n", a100());
+  const auto table = AllreduceTable::from_csv(
+      "gpu,num_gpus,bytes,time_ns_outofplace\na100,2,1000,10\na100,2,3000,30\nv100,2,3000,99\n",
+      a100());
   cr_assert(table.ok());
   cr_assert(std::abs(table->seconds(2, 2000) - 20e-9) < 1e-18);
   cr_assert(std::abs(table->seconds(2, 10) - 10e-9) < 1e-18, "no faster than the smallest message");
@@ -76,7 +87,8 @@ Test(predict, rows_are_chosen_without_looking_at_their_times) {
   const auto chosen = choose_rows(runs, model);
   cr_assert_eq(chosen.size(), 2u, "one of each model");
   cr_assert_not(runs[chosen[0]].same_model(runs[chosen[1]]));
-  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].iteration_s *= 1 + 0.1 * static_cast<double>(i % 7);
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    runs[i].iteration_s *= 1 + 0.1 * static_cast<double>(i % 7);
   cr_assert(choose_rows(runs, model) == chosen);
 }
 
@@ -85,7 +97,8 @@ Test(predict, one_row_a_model_brings_the_others_nearer) {
   const MachineModel model(a100(), table);
   const auto runs = made_up_runs(model);
   double before = 0;
-  for (const TrainingRun& run : runs) before += std::abs(model.iteration_s(run, Machine::expected_values(), 1) / run.iteration_s - 1);
+  for (const TrainingRun& run : runs)
+    before += std::abs(model.iteration_s(run, Machine::expected_values(), 1) / run.iteration_s - 1);
   const auto accuracy = predict_others(runs, choose_rows(runs, model), model);
   cr_assert(accuracy.ok());
   cr_assert_eq(accuracy->rows, static_cast<int>(runs.size()) - 2, "fitted rows are not scored");

@@ -25,8 +25,8 @@ plan::Layout two_gpus(int node, int first = 0) {
   return layout;
 }
 
-std::string key_of(const plan::Layout& current, const std::vector<GpuRef>& free, const cluster::Cluster& machines,
-                   const Training& training = trained()) {
+std::string key_of(const plan::Layout& current, const std::vector<GpuRef>& free,
+                   const cluster::Cluster& machines, const Training& training = trained()) {
   return Canonical(training, current, free, machines).key();
 }
 
@@ -61,8 +61,10 @@ Test(canonical, what_matters_for_a_plan_makes_another_problem) {
 
 Test(canonical, a_rack_border_makes_another_problem_whatever_the_racks_are_called) {
   std::vector<cluster::Node> nodes;
-  for (const int rack : {0, 0, 7, 7}) nodes.push_back({"n" + std::to_string(nodes.size()), rack, std::vector<int>(8, 0), 400e9});
-  const auto machines = cluster::Cluster::make("racks", {*cluster::find_gpu_type("h100")}, nodes, 0.5).value();
+  for (const int rack : {0, 0, 7, 7})
+    nodes.push_back({"n" + std::to_string(nodes.size()), rack, std::vector<int>(8, 0), 400e9});
+  const auto machines =
+      cluster::Cluster::make("racks", {*cluster::find_gpu_type("h100")}, nodes, 0.5).value();
   const std::string inside = key_of(two_gpus(0), {{1, 0}}, machines);
   cr_assert(inside == key_of(two_gpus(2), {{3, 0}}, machines));
   cr_assert(inside != key_of(two_gpus(0), {{2, 0}}, machines));
@@ -76,7 +78,8 @@ Test(canonical, a_plan_for_the_renumbered_problem_names_the_original_gpus_again)
   const Canonical canonical(training, current, free, machines);
   cr_assert(canonical.original(canonical.current()) == current);
   cr_assert_eq(canonical.free().size(), free.size());
-  for (std::size_t i = 0; i < free.size(); ++i) cr_assert(canonical.original(canonical.free()[i]) == free[i], "GPU %zu", i);
+  for (std::size_t i = 0; i < free.size(); ++i)
+    cr_assert(canonical.original(canonical.free()[i]) == free[i], "GPU %zu", i);
 }
 
 Test(canonical, the_part_of_the_cluster_has_just_the_nodes_that_matter) {

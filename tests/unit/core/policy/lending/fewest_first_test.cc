@@ -38,7 +38,8 @@ Test(fewest_first, grants_exactly_what_is_free_on_each_node) {
   ClusterView view = idle_cluster(3);
   add_job(view, 1, 0, 8);
   std::vector<int> on(3, 0);
-  for (const Grant& grant : decide(view).grants) on[static_cast<std::size_t>(grant.node)] += grant.lent.gpus;
+  for (const Grant& grant : decide(view).grants)
+    on[static_cast<std::size_t>(grant.node)] += grant.lent.gpus;
   cr_assert(on == std::vector<int>({0, 8, 8}));
 }
 
@@ -104,7 +105,8 @@ Test(fewest_first, grows_only_to_allowed_sizes_and_in_whole_workers) {
   ElasticJobView& job = add_job(view, 1, 0, 4);
   job.sizes = {4, 8, 20};
   job.max_gpus = 100;
-  cr_assert_eq(granted(decide(view), 1), 4, "12 GPUs are idle: 8 in all is the largest size that fits");
+  cr_assert_eq(granted(decide(view), 1), 4,
+               "12 GPUs are idle: 8 in all is the largest size that fits");
   job.sizes.clear();
   job.per_worker = {8, 8, 8000};
   job.max_gpus = 100;
@@ -150,7 +152,8 @@ Test(fewest_first, waits_while_a_reconfiguration_is_under_way) {
 Test(fewest_first, equal_views_give_equal_decisions) {
   ClusterView view = idle_cluster(16);
   view.jobs.reserve(8);
-  for (JobId id = 1; id <= 8; ++id) add_job(view, id, static_cast<NodeIndex>(id), 1 + static_cast<int>(id) % 3);
+  for (JobId id = 1; id <= 8; ++id)
+    add_job(view, id, static_cast<NodeIndex>(id), 1 + static_cast<int>(id) % 3);
   const Decisions first = decide(view);
   const Decisions second = decide(view);
   cr_assert(first.grants == second.grants);
@@ -160,8 +163,11 @@ Test(fewest_first, lends_from_the_nodes_nearest_to_the_jobs_own) {
   ClusterView view = idle_cluster(6);
   // Switches 1 and 2 in turn: node1, node3 and node5 are under the same one.
   std::vector<swell::cluster::FabricNode> nodes;
-  for (int i = 0; i < 6; ++i) nodes.push_back({view.nodes[static_cast<std::size_t>(i)].name, "h100", 8, swell::test::dgx(i % 2 == 0 ? "leaf1" : "leaf2")});
-  view.positions.fabric = std::make_shared<const swell::cluster::Fabric>(swell::cluster::Fabric::make(nodes));
+  for (int i = 0; i < 6; ++i)
+    nodes.push_back({view.nodes[static_cast<std::size_t>(i)].name, "h100", 8,
+                     swell::test::dgx(i % 2 == 0 ? "leaf1" : "leaf2")});
+  view.positions.fabric =
+      std::make_shared<const swell::cluster::Fabric>(swell::cluster::Fabric::make(nodes));
   view.positions.index = {0, 1, 2, 3, 4, 5};
   add_job(view, 1, 0, 8).max_gpus = 24;
   const Decisions decisions = decide(view);
@@ -177,7 +183,8 @@ Test(fewest_first, all_companions_in_the_order_in_which_they_would_go) {
   add_job(view, 1, 0, 2);
   add_job(view, 2, 1, 2);
   for (JobId i = 1; i <= 2; ++i)
-    for (JobId job : {1, 2}) lend(view, view.jobs[job - 1], 10 * job + i, 2 + static_cast<NodeIndex>(i - 1), 2);
+    for (JobId job : {1, 2})
+      lend(view, view.jobs[job - 1], 10 * job + i, 2 + static_cast<NodeIndex>(i - 1), 2);
   lend(view, view.jobs[1], 23, 3, 1);
   view.jobs[1].companions.back().leaving = true;
   view.order_wanted = true;

@@ -22,7 +22,9 @@ MarginalBenefit::Options with_aggressiveness(double lambda) {
 
 Decisions decide(const ClusterView& view) { return MarginalBenefit().decide(view); }
 /// Lends whatever helps at all: tau is next to nothing.
-Decisions decide_eagerly(const ClusterView& view) { return MarginalBenefit(with_aggressiveness(50)).decide(view); }
+Decisions decide_eagerly(const ClusterView& view) {
+  return MarginalBenefit(with_aggressiveness(50)).decide(view);
+}
 
 const plan::Layout* plan_of(const Decisions& decisions, JobId job) {
   for (const NewPlan& plan : decisions.plans)
@@ -48,7 +50,8 @@ Test(marginal_benefit, b_is_1_for_linear_scaling_whatever_the_step) {
   cr_assert(near(policy::marginal_benefit(8, 8, 1.0, 1.5), 0.5));
 }
 
-Test(marginal_benefit, the_benefit_of_a_doubling_is_the_same_for_one_large_step_and_its_small_ones) {
+Test(marginal_benefit,
+     the_benefit_of_a_doubling_is_the_same_for_one_large_step_and_its_small_ones) {
   // Each doubling makes it 1.8 times as fast.
   cr_assert(near(benefit_of_a_doubling(4, 8, 1.0, 1.8), 0.8));
   cr_assert(near(benefit_of_a_doubling(4, 16, 1.0, 1.8 * 1.8), 0.8));
@@ -72,7 +75,8 @@ Test(marginal_benefit, comes_with_a_valid_plan_over_what_the_job_then_has) {
   const plan::Layout* layout = plan_of(decisions, 1);
   cr_assert_not_null(layout);
   cr_assert_eq(layout->gpu_count(), 2 + granted(decisions, 1));
-  const auto valid = plan::validate(plan::name_all(*layout, *view.machines), *view.jobs[0].training->model, *view.machines);
+  const auto valid = plan::validate(plan::name_all(*layout, *view.machines),
+                                    *view.jobs[0].training->model, *view.machines);
   cr_assert(bool(valid), "%s", valid ? "" : valid.error().message().c_str());
 }
 
@@ -205,7 +209,8 @@ Test(marginal_benefit, respects_the_jobs_limits) {
   const Decisions decisions = decide_eagerly(view);
   cr_assert_eq(decisions.grants.size(), 1u);
   cr_assert_eq(decisions.grants[0].node, 1);
-  cr_assert(decisions.grants[0].lent == (Resources{2, 16, 16000}), "7 in all would take five workers");
+  cr_assert(decisions.grants[0].lent == (Resources{2, 16, 16000}),
+            "7 in all would take five workers");
 }
 
 Test(marginal_benefit, lends_whole_workers) {
@@ -216,7 +221,8 @@ Test(marginal_benefit, lends_whole_workers) {
   job.per_worker = {3, 8, 8000};
   job.max_gpus = 8;
   cr_assert_eq(granted(decide_eagerly(view), 1) % 3, 0);
-  cr_assert_eq(granted(decide_eagerly(view), 1), 0, "a step doubles at most: 3 more are too many for 1");
+  cr_assert_eq(granted(decide_eagerly(view), 1), 0,
+               "a step doubles at most: 3 more are too many for 1");
 }
 
 Test(marginal_benefit, other_types_of_gpu_are_left_to_others) {

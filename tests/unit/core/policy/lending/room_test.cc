@@ -12,7 +12,9 @@ using namespace support;
 namespace {
 
 /// What the cluster loses with a companion: its id. The youngest is missed most.
-const Room::Loss kById = [](const ElasticJobView&, const CompanionView& companion) { return static_cast<double>(companion.id); };
+const Room::Loss kById = [](const ElasticJobView&, const CompanionView& companion) {
+  return static_cast<double>(companion.id);
+};
 
 std::vector<JobId> companions(const std::vector<Reclaim>& reclaims) {
   std::vector<JobId> ids;
@@ -109,7 +111,8 @@ Test(room, lends_only_where_type_and_node_suit_the_job_and_nothing_settles) {
   view.nodes[3].settling = true;
   const Room room(view);
   cr_assert(room.may_lend(job, 0, job.per_worker));
-  for (const NodeIndex node : {1, 2, 3}) cr_assert_not(room.may_lend(job, node, job.per_worker), "node %d", node);
+  for (const NodeIndex node : {1, 2, 3})
+    cr_assert_not(room.may_lend(job, node, job.per_worker), "node %d", node);
 }
 
 Test(room, what_is_lent_is_no_longer_free_until_it_is_undone) {
@@ -153,7 +156,8 @@ Test(room, random_queues_never_keep_more_than_is_idle_or_lent) {
       lend(view, job, next++, other, gpus);
       job.companions.back().leaving = below(3) == 0;
     }
-    for (JobId id = 100; id < 104; ++id) view.queue.push_back(pending(id, 1 + below(2), 1 + below(8)));
+    for (JobId id = 100; id < 104; ++id)
+      view.queue.push_back(pending(id, 1 + below(2), 1 + below(8)));
     int idle = 0, lent = 0;
     for (const NodeView& node : view.nodes) idle += node.free.gpus;
     for (const ElasticJobView& job : view.jobs) lent += job.lent_gpus();
@@ -163,13 +167,17 @@ Test(room, random_queues_never_keep_more_than_is_idle_or_lent) {
     cr_assert_leq(room.kept_gpus(), idle + lent, "round %d", round);
     std::set<JobId> seen;
     for (const Reclaim& reclaim : room.reclaims()) {
-      cr_assert(seen.insert(reclaim.companion).second, "round %d: %u twice", round, reclaim.companion);
+      cr_assert(seen.insert(reclaim.companion).second, "round %d: %u twice", round,
+                reclaim.companion);
       for (const ElasticJobView& job : view.jobs)
         for (const CompanionView& companion : job.companions)
-          if (companion.id == reclaim.companion) cr_assert_not(companion.leaving, "round %d", round);
+          if (companion.id == reclaim.companion)
+            cr_assert_not(companion.leaving, "round %d", round);
     }
-    for (const ElasticJobView& job : view.jobs) cr_assert_geq(room.total(job), job.basic_gpus, "round %d", round);
+    for (const ElasticJobView& job : view.jobs)
+      cr_assert_geq(room.total(job), job.basic_gpus, "round %d", round);
     for (NodeIndex node = 0; node < nodes; ++node)
-      cr_assert_leq(room.free(node).gpus, view.nodes[static_cast<std::size_t>(node)].free.gpus, "round %d: lends what is not idle", round);
+      cr_assert_leq(room.free(node).gpus, view.nodes[static_cast<std::size_t>(node)].free.gpus,
+                    "round %d: lends what is not idle", round);
   }
 }

@@ -25,8 +25,8 @@ ElasticJobView& add_starting(ClusterView& view, JobId id, NodeIndex node, int gp
   return job;
 }
 
-/// A job of 8 GPUs and 5.6 GB of state on one node, and an idle one behind a network of 100 MB/s: to move there
-/// takes 90 s, and it is twice as fast then.
+/// A job of 8 GPUs and 5.6 GB of state on one node, and an idle one behind a network of 100 MB/s:
+/// to move there takes 90 s, and it is twice as fast then.
 ClusterView slow_to_move(double age_s) {
   ClusterView view = idle_cluster(2);
   know_machines(view, 1e8);
@@ -38,7 +38,8 @@ ClusterView slow_to_move(double age_s) {
   return view;
 }
 
-/// Two like jobs of 1 GPU on one node, where one is lent the 6 others, and a second node that is full.
+/// Two like jobs of 1 GPU on one node, where one is lent the 6 others, and a second node that is
+/// full.
 ClusterView one_has_all(double first_started_s, double second_started_s) {
   ClusterView view = idle_cluster(1);
   know_machines(view);
@@ -208,7 +209,8 @@ Test(swell, without_profiles_it_is_fewest_first) {
       job.may_grow = below(4) > 0;
       for (NodeIndex from = 0; from < 4; ++from) {
         const int idle = view.nodes[static_cast<std::size_t>(from)].free.gpus;
-        if (idle > 0 && below(2) == 0) lend(view, job, companion++, from, 1 + below(static_cast<unsigned>(idle)));
+        if (idle > 0 && below(2) == 0)
+          lend(view, job, companion++, from, 1 + below(static_cast<unsigned>(idle)));
       }
     }
     for (JobId id = 10; id < 12; ++id)

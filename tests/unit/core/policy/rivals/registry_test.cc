@@ -30,7 +30,10 @@ struct Kind {
   const char* model;
   Parallelism shape;
 };
-constexpr Kind kKinds[] = {{"gpt2-350m", {1, 1, 1, 16}}, {"gpt2-1.3b", {1, 4, 1, 16}}, {"qwen2-7b", {1, 4, 2, 16}}, {"llama2-13b", {1, 4, 4, 16}}};
+constexpr Kind kKinds[] = {{"gpt2-350m", {1, 1, 1, 16}},
+                           {"gpt2-1.3b", {1, 4, 1, 16}},
+                           {"qwen2-7b", {1, 4, 2, 16}},
+                           {"llama2-13b", {1, 4, 4, 16}}};
 
 /// A random mix of running, pending, rigid and unknown jobs on `nodes` nodes of 8.
 RivalView random_view(unsigned seed, int nodes, int running, int pending) {
@@ -60,7 +63,9 @@ RivalView random_view(unsigned seed, int nodes, int running, int pending) {
   for (int i = 0; i < pending; ++i) {
     const std::size_t k = static_cast<std::size_t>(below(kinds));
     if (below(6) == 0) on.pend_unknown(id++, 1 + below(8));
-    else on.pend(id++, known[k], below(4) == 0 ? kKinds[k].shape.gpus() : 8 * nodes, 10000 - below(500));
+    else
+      on.pend(id++, known[k], below(4) == 0 ? kKinds[k].shape.gpus() : 8 * nodes,
+              10000 - below(500));
   }
   return on;
 }
@@ -68,11 +73,14 @@ RivalView random_view(unsigned seed, int nodes, int running, int pending) {
 }  // namespace
 
 Test(rivals, no_controller_can_load_what_replaces_the_base_scheduler) {
-  for (const std::string& name : policy_names()) cr_assert(make_policy(name).value()->simulation_traits().role == Role::lends);
-  for (const auto& policy : rivals()) cr_assert(policy->simulation_traits().redeployment == redeploy::Method::checkpoint);
+  for (const std::string& name : policy_names())
+    cr_assert(make_policy(name).value()->simulation_traits().role == Role::lends);
+  for (const auto& policy : rivals())
+    cr_assert(policy->simulation_traits().redeployment == redeploy::Method::checkpoint);
   const auto missing = make_simulated_policy("suika");
   cr_assert_not(missing.ok());
-  cr_assert(missing.error().message().find("there are: ") != std::string::npos, "%s", missing.error().message().c_str());
+  cr_assert(missing.error().message().find("there are: ") != std::string::npos, "%s",
+            missing.error().message().c_str());
 }
 
 Test(rivals, decide_nothing_where_gpu_types_are_not_known) {
@@ -85,16 +93,17 @@ Test(rivals, decide_nothing_where_gpu_types_are_not_known) {
 Test(rivals, random_views_give_plans_that_can_be_carried_out) {
   for (const auto& policy : rivals())
     for (unsigned seed = 1; seed <= 40; ++seed) {
-      const RivalView on = random_view(seed, 1 + static_cast<int>(seed % 5), static_cast<int>(seed % 7), static_cast<int>(seed % 9));
+      const RivalView on = random_view(seed, 1 + static_cast<int>(seed % 5),
+                                       static_cast<int>(seed % 7), static_cast<int>(seed % 9));
       const Decisions once = policy->decide(on.view);
       try {
         support::carry_out(on, once);
-      } catch (const std::logic_error& wrong) {
-        cr_assert_fail("seed %u: %s", seed, wrong.what());
-      }
+      } catch (const std::logic_error& wrong) { cr_assert_fail("seed %u: %s", seed, wrong.what()); }
       const Decisions again = policy->decide(on.view);
       cr_assert_eq(once.plans.size(), again.plans.size());
-      for (std::size_t i = 0; i < once.plans.size(); ++i) cr_assert(once.plans[i].layout == again.plans[i].layout, "equal views give equal decisions");
+      for (std::size_t i = 0; i < once.plans.size(); ++i)
+        cr_assert(once.plans[i].layout == again.plans[i].layout,
+                  "equal views give equal decisions");
     }
 }
 
@@ -117,13 +126,15 @@ Test(rivals, a_job_alone_gets_more_than_it_asked_for_and_an_idle_cluster_is_no_p
     const auto training = on.training(named("gpt2-1.3b"), {1, 4, 1, 16});
     training->max_gpus_so_far = 16;  // before it was stopped: Sia offers twice as many
     on.pend(1, training, 32);
-    cr_assert_eq(support::carry_out(on, policy->decide(on.view))[1], 32, "4 x 8 GPUs: more replicas than samples of a micro-batch");
+    cr_assert_eq(support::carry_out(on, policy->decide(on.view))[1], 32,
+                 "4 x 8 GPUs: more replicas than samples of a micro-batch");
   }
 }
 
 Test(rivals, small_jobs_share_nodes_and_whole_nodes_are_left_to_large_ones) {
   GpuPool pool(RivalView(support::h100_nodes(2)).view);
-  const auto placed = place_sizes({{{{0, 2, 1}}, {}, false}, {{{0, 8, 1}}, {}, false}, {{{0, 4, 1}}, {}, false}}, pool);
+  const auto placed = place_sizes(
+      {{{{0, 2, 1}}, {}, false}, {{{0, 8, 1}}, {}, false}, {{{0, 4, 1}}, {}, false}}, pool);
   cr_assert_eq(placed[0].gpus[0].node, placed[2].gpus[0].node);
   cr_assert_neq(placed[1].gpus[0].node, placed[0].gpus[0].node);
 }
@@ -133,7 +144,11 @@ Test(rivals, the_smallest_job_makes_room_and_the_rest_stay) {
   GpuPool pool(on.view);
   const planner::Clumps two = {{0, 0, 0b11}}, four = {{1, 0, 0b1111}}, one = {{1, 0, 0b10000}};
   for (const auto& held : {two, four, one}) pool.take(held);
-  const auto placed = place_sizes({{{{0, 2, 1}}, two, true}, {{{0, 4, 1}}, four, true}, {{{0, 1, 1}}, one, true}, {{{0, 8, 1}}, {}, false}}, pool);
+  const auto placed = place_sizes({{{{0, 2, 1}}, two, true},
+                                   {{{0, 4, 1}}, four, true},
+                                   {{{0, 1, 1}}, one, true},
+                                   {{{0, 8, 1}}, {}, false}},
+                                  pool);
   cr_assert_eq(placed[3].gpus.size(), 1u);
   cr_assert_eq(placed[3].gpus[0].node, 0, "6 of node 0 are idle, 3 of node 1");
   cr_assert(placed[1].gpus == four && placed[2].gpus == one);

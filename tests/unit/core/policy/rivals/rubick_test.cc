@@ -48,7 +48,8 @@ Test(rubick, the_minimum_is_the_fewest_gpus_as_fast_as_the_users_plan) {
   const ElasticShare& share = shares.all()[0];
   const int min = share.min_gpus(0);
   cr_assert(min > 0 && min < 16, "%d", min);
-  for (const CurvePoint& point : *share.curve(0)) cr_assert((point.throughput >= share.users_throughput) == (point.gpus() >= min));
+  for (const CurvePoint& point : *share.curve(0))
+    cr_assert((point.throughput >= share.users_throughput) == (point.gpus() >= min));
 }
 
 Test(rubick, running_jobs_are_shrunk_for_a_pending_one_but_not_below_their_minimum) {
@@ -66,7 +67,8 @@ Test(rubick, the_flattest_curve_gives_first) {
   RivalView on(support::h100_nodes(3, 8, 5e9));
   const auto flat = on.training(named("gpt2-350m"), {1, 8, 1, 16});
   const auto steep = on.training(named("llama2-13b"), {1, 1, 4, 64});
-  on.run(1, *flat, {1, 16, 1, 16}, 24).started_s = 0;   // over two slow nodes: 16 hardly better than 8
+  on.run(1, *flat, {1, 16, 1, 16}, 24).started_s =
+      0;  // over two slow nodes: 16 hardly better than 8
   on.run(2, *steep, {1, 2, 4, 32}, 24).started_s = 0;
   on.pend(3, on.training(named("gpt2-1.3b"), kUsers), 4);
   auto has = support::carry_out(on, Rubick().decide(on.view));

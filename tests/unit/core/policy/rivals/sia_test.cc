@@ -38,7 +38,8 @@ AllocationProgram random_program(std::mt19937& random, int jobs, int types) {
     std::vector<Choice> choices;
     for (int t = 0; t < types; ++t) {
       const double efficiency = 0.6 + 0.4 * share(random);
-      for (int gpus = 1; gpus <= 16; gpus *= 2) choices.push_back({t, gpus, std::pow(std::pow(gpus, efficiency), -0.5) - 1.1});
+      for (int gpus = 1; gpus <= 16; gpus *= 2)
+        choices.push_back({t, gpus, std::pow(std::pow(gpus, efficiency), -0.5) - 1.1});
     }
     program.jobs.push_back(choices);
   }
@@ -54,7 +55,8 @@ Test(sia, the_program_finds_what_brute_force_finds) {
     std::vector<int> left = program.capacity;
     const double best = brute_force(program, 0, left);
     const Allocation found = minimize(program);
-    cr_assert_leq(found.cost, best + 1e-3 * std::abs(best) + 1e-9, "case %d: %f, best %f", i, found.cost, best);
+    cr_assert_leq(found.cost, best + 1e-3 * std::abs(best) + 1e-9, "case %d: %f, best %f", i,
+                  found.cost, best);
     cr_assert_geq(found.cost, best - 1e-9);
   }
 }
@@ -82,10 +84,13 @@ Test(sia, configurations_are_powers_of_two_in_a_node_and_whole_nodes) {
   const auto jobs = contenders(on.view);
   CurveCache curves;
   std::vector<int> data_parallel, hybrid;
-  for (const Configuration& one : configurations(jobs[0], on.view, GpuPool(on.view), curves)) data_parallel.push_back(one.gpus);
-  for (const Configuration& one : configurations(jobs[1], on.view, GpuPool(on.view), curves)) hybrid.push_back(one.gpus);
+  for (const Configuration& one : configurations(jobs[0], on.view, GpuPool(on.view), curves))
+    data_parallel.push_back(one.gpus);
+  for (const Configuration& one : configurations(jobs[1], on.view, GpuPool(on.view), curves))
+    hybrid.push_back(one.gpus);
   cr_assert(data_parallel == (std::vector<int>{1, 2, 4, 8, 16, 32}));
-  cr_assert(hybrid == (std::vector<int>{4, 8, 16, 32}), "multiples of its cell of 4; 24 = 6 replicas do not divide the batch");
+  cr_assert(hybrid == (std::vector<int>{4, 8, 16, 32}),
+            "multiples of its cell of 4; 24 = 6 replicas do not divide the batch");
 }
 
 Test(sia, the_queueing_penalty_says_whether_all_get_little_or_one_waits) {
@@ -100,7 +105,8 @@ Test(sia, the_queueing_penalty_says_whether_all_get_little_or_one_waits) {
     int sum = 0, run = 0;
     for (JobId id = 1; id <= 5; ++id) sum += has[id], run += has[id] > 0;
     cr_assert_eq(sum, 8, "below what each asked for, and nothing idle");
-    // Four with 2 GPUs and one in the queue: 4 * 2^-0.5 + 1.1 = 3.93; three with 2 and two with 1: 4.12.
+    // Four with 2 GPUs and one in the queue: 4 * 2^-0.5 + 1.1 = 3.93; three with 2 and two with
+    // 1: 4.12.
     cr_assert_eq(run, penalty < 2 ? 4 : 5);
   }
 }
