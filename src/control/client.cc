@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kMungeTime = std::chrono::seconds(5);
 /// How long munged may be away without the loss of a connection that stands.
 constexpr auto kMungeOutage = std::chrono::seconds(60);
-constexpr auto send_time = std::chrono::seconds(5);
+constexpr auto kSendTime = std::chrono::seconds(5);
 
 class LiveClient final : public Client {
  public:
@@ -86,7 +86,7 @@ class LiveClient final : public Client {
   }
 
   Result<void> write(std::string_view bytes) {
-    const auto deadline = Clock::now() + send_time;
+    const auto deadline = Clock::now() + kSendTime;
     while (!bytes.empty()) {
       const ssize_t count = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (count > 0) bytes.remove_prefix(static_cast<std::size_t>(count));

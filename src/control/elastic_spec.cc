@@ -13,9 +13,9 @@ namespace swell::control {
 
 namespace {
 
-constexpr int max_gpus_allowed = 1'000'000;
-constexpr std::size_t max_characters = 1024;
-constexpr int max_grace_s = 24 * 3600;
+constexpr int kMaxGpusAllowed = 1'000'000;
+constexpr std::size_t kMaxCharacters = 1024;
+constexpr int kMaxGrace_s = 24 * 3600;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -44,7 +44,7 @@ Result<void> read_max(ElasticSpec& spec, std::string_view value) {
     return {};
   }
   const auto gpus = read_number<int>(value);
-  if (!gpus || *gpus < 1 || *gpus > max_gpus_allowed) return bad("max", value, allowed);
+  if (!gpus || *gpus < 1 || *gpus > kMaxGpusAllowed) return bad("max", value, allowed);
   spec.max_gpus = *gpus;
   return {};
 }
@@ -54,7 +54,7 @@ Result<void> read_sizes(ElasticSpec& spec, std::string_view value) {
   std::vector<int> sizes;
   for (std::string_view part : split(value, '/')) {
     const auto size = read_number<int>(part);
-    if (!size || *size < 1 || *size > max_gpus_allowed) return bad("sizes", value, allowed);
+    if (!size || *size < 1 || *size > kMaxGpusAllowed) return bad("sizes", value, allowed);
     if (!sizes.empty() && *size <= sizes.back()) return bad("sizes", value, allowed);
     sizes.push_back(*size);
   }
@@ -98,8 +98,8 @@ Result<void> read_mode(ElasticSpec& spec, std::string_view value) {
 
 Result<void> read_grace(ElasticSpec& spec, std::string_view value) {
   const auto seconds = read_number<int>(value);
-  if (!seconds || *seconds < 1 || *seconds > max_grace_s)
-    return bad("grace", value, fmt::format("a whole number of seconds from 1 to {}", max_grace_s));
+  if (!seconds || *seconds < 1 || *seconds > kMaxGrace_s)
+    return bad("grace", value, fmt::format("a whole number of seconds from 1 to {}", kMaxGrace_s));
   spec.grace_s = *seconds;
   return {};
 }
@@ -108,12 +108,12 @@ struct Key {
   std::string_view name;
   Result<void> (*read)(ElasticSpec&, std::string_view);
 };
-constexpr Key keys[] = {{"max", read_max},     {"sizes", read_sizes},
-                        {"types", read_types}, {"consistency", read_consistency},
-                        {"mode", read_mode},   {"grace", read_grace}};
+constexpr Key kKeys[] = {{"max", read_max},     {"sizes", read_sizes},
+                         {"types", read_types}, {"consistency", read_consistency},
+                         {"mode", read_mode},   {"grace", read_grace}};
 
 bool is_key(std::string_view entry) {
-  return std::any_of(std::begin(keys), std::end(keys),
+  return std::any_of(std::begin(kKeys), std::end(kKeys),
                      [&](const Key& k) { return k.name == entry.substr(0, entry.find('=')); });
 }
 
@@ -134,9 +134,9 @@ Result<void> read_entry(ElasticSpec& spec, std::string_view entry,
                         std::set<std::string_view>& seen) {
   const std::size_t equals = entry.find('=');
   const std::string_view name = entry.substr(0, equals);
-  const Key* key =
-      std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return k.name == name; });
-  if (key == std::end(keys))
+  const Key* key = std::find_if(std::begin(kKeys), std::end(kKeys),
+                                [&](const Key& k) { return k.name == name; });
+  if (key == std::end(kKeys))
     return Error(fmt::format(
         "--elastic: unknown key \"{}\"; the keys are max, sizes, types, consistency, mode, grace",
         name));
@@ -152,9 +152,9 @@ Result<void> read_entry(ElasticSpec& spec, std::string_view entry,
 Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
   ElasticSpec spec;
   if (text.empty()) return spec;
-  if (text.size() > max_characters)
+  if (text.size() > kMaxCharacters)
     return Error(
-        fmt::format("--elastic: {} characters; at most {} are read", text.size(), max_characters));
+        fmt::format("--elastic: {} characters; at most {} are read", text.size(), kMaxCharacters));
   std::set<std::string_view> seen;
   const std::vector<std::string_view> entries = split(text, ',');
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -164,10 +164,10 @@ Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
     if (Result<void> read = read_entry(spec, entries[i], seen); !read) return read.error();
   }
   // The text with every key is what is recorded and read again.
-  if (const std::size_t in_full = spec.text().size(); in_full > max_characters)
+  if (const std::size_t in_full = spec.text().size(); in_full > kMaxCharacters)
     return Error(fmt::format(
         "--elastic: {} characters with every key written out; at most {} are read: shorten types or sizes",
-        in_full, max_characters));
+        in_full, kMaxCharacters));
   return spec;
 }
 
@@ -183,8 +183,7 @@ std::string ElasticSpec::text() const {
 
 int ElasticSpec::max_total(int basic_gpus) const {
   const double by_factor = std::floor(basic_gpus * max_factor + 1e-9);
-  const int max =
-      max_gpus.value_or(static_cast<int>(std::min<double>(by_factor, max_gpus_allowed)));
+  const int max = max_gpus.value_or(static_cast<int>(std::min<double>(by_factor, kMaxGpusAllowed)));
   return std::max(max, basic_gpus);
 }
 

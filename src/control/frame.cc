@@ -12,8 +12,8 @@ namespace swell::control {
 
 namespace {
 
-constexpr std::string_view greeting_word = "SWELL1 ";
-constexpr std::size_t nonce_bytes = 16;
+constexpr std::string_view kGreetingWord = "SWELL1 ";
+constexpr std::size_t kNonceBytes = 16;
 
 const char* name(Side side) { return side == Side::client ? "client" : "server"; }
 Side other(Side side) { return side == Side::client ? Side::server : Side::client; }
@@ -42,16 +42,16 @@ Result<std::optional<std::string>> FrameReader::next() {
   return std::optional<std::string>(std::move(body));
 }
 
-std::string greeting(const std::string& nonce) { return std::string(greeting_word) + nonce; }
+std::string greeting(const std::string& nonce) { return std::string(kGreetingWord) + nonce; }
 
 Result<std::string> nonce_from(std::string_view text) {
-  if (!text.starts_with(greeting_word) || text.size() != greeting_word.size() + 2 * nonce_bytes)
+  if (!text.starts_with(kGreetingWord) || text.size() != kGreetingWord.size() + 2 * kNonceBytes)
     return Error("the other side is no Swell server");
-  return std::string(text.substr(greeting_word.size()));
+  return std::string(text.substr(kGreetingWord.size()));
 }
 
 Result<std::string> new_nonce() {
-  std::array<unsigned char, nonce_bytes> bytes;
+  std::array<unsigned char, kNonceBytes> bytes;
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     return Error(fmt::format("no random bytes: {}", std::strerror(errno)));
   std::string text;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* state_names[] = {"ALLOCATED", "WARMING",  "READY",   "SWITCHING",
                                        "ACTIVE",    "DRAINING", "RELEASED"};
-constexpr std::size_t max_items = 4096;
-constexpr std::size_t max_text = 4096;
+constexpr std::size_t kMaxItems = 4096;
+constexpr std::size_t kMaxText = 4096;
 
 // One `describe` a type lists its members once; a Writer or a Reader walks the list.
 
@@ -72,9 +72,9 @@ class Reader {
   }
   void member(const char* key, std::string& value) {
     Result<std::string> read = json_.string_at(key);
-    if (read && read->size() > max_text)
+    if (read && read->size() > kMaxText)
       read = Error(fmt::format("\"{}\" has {} characters; at most {} are read", key, read->size(),
-                               max_text));
+                               kMaxText));
     keep(value, std::move(read));
   }
   void optional(const char* key, std::string& value) {
@@ -99,7 +99,7 @@ class Reader {
   }
   void member(const char* key, std::vector<std::pair<std::string, std::string>>& value) {
     const Json object = json_.at(key);
-    if (!object.is_object() || object.size() > max_items)
+    if (!object.is_object() || object.size() > kMaxItems)
       return fail(Error(fmt::format("\"{}\" must be an object of strings", key)));
     for (const auto& [name, text] : object.members()) {
       if (!text.is_string())
@@ -120,8 +120,8 @@ class Reader {
  private:
   Json list(const char* key) {
     Json array = json_.at(key);
-    if (array.is_array() && array.size() <= max_items) return array;
-    fail(Error(fmt::format("\"{}\" must be a list of at most {} items", key, max_items)));
+    if (array.is_array() && array.size() <= kMaxItems) return array;
+    fail(Error(fmt::format("\"{}\" must be a list of at most {} items", key, kMaxItems)));
     return Json::array();
   }
   template <typename T, typename U>
@@ -136,18 +136,18 @@ class Reader {
   std::optional<Error> problem_;
 };
 
-constexpr int many = 1'000'000;
-constexpr std::int64_t much_mib = std::int64_t{1} << 40;
+constexpr int kMany = 1'000'000;
+constexpr std::int64_t kMuch_mib = std::int64_t{1} << 40;
 
 template <typename V>
 void describe(V& v, Hello& m) {
   v.member("job", m.job);
-  v.member("version", m.version, 0, many);
+  v.member("version", m.version, 0, kMany);
   v.member("host", m.host);
-  v.member("workers", m.workers, 1, many);
-  v.member("gpus_per_worker", m.gpus_per_worker, 1, many);
-  v.member("cpus_per_worker", m.cpus_per_worker, 1, many);
-  v.member("memory_mib_per_worker", m.memory_mib_per_worker, std::int64_t{0}, much_mib);
+  v.member("workers", m.workers, 1, kMany);
+  v.member("gpus_per_worker", m.gpus_per_worker, 1, kMany);
+  v.member("cpus_per_worker", m.cpus_per_worker, 1, kMany);
+  v.member("memory_mib_per_worker", m.memory_mib_per_worker, std::int64_t{0}, kMuch_mib);
   v.member("companions", m.companions);
   v.optional("no_growth", m.no_growth);
 }
@@ -169,8 +169,8 @@ void describe(V& v, Released& m) {
 template <typename V>
 void describe(V& v, Status& m) {
   v.member("state", m.state);
-  v.member("epoch", m.epoch, 0, many);
-  v.member("workers", m.workers, 0, many);
+  v.member("epoch", m.epoch, 0, kMany);
+  v.member("workers", m.workers, 0, kMany);
   v.member("stopped_s", m.stopped_s, 0.0, 1e9);
   v.optional("no_growth", m.no_growth);
 }
@@ -180,9 +180,9 @@ void describe(V& v, Bye& m) {
 }
 template <typename V>
 void describe(V& v, Welcome& m) {
-  v.member("version", m.version, 0, many);
+  v.member("version", m.version, 0, kMany);
   v.member("elastic", m.elastic);
-  v.member("basic_gpus", m.basic_gpus, 1, many);
+  v.member("basic_gpus", m.basic_gpus, 1, kMany);
 }
 template <typename V>
 void describe(V& v, Refused& m) {
@@ -196,29 +196,29 @@ void describe(V& v, Offer& m) {
   v.member("partition", m.partition);
   v.member("account", m.account);
   v.member("gpu_type", m.gpu_type);
-  v.member("gpus", m.gpus, 1, many);
-  v.member("workers", m.workers, 1, many);
-  v.member("cpus", m.cpus, 1, many);
-  v.member("memory_mib", m.memory_mib, std::int64_t{0}, much_mib);
+  v.member("gpus", m.gpus, 1, kMany);
+  v.member("workers", m.workers, 1, kMany);
+  v.member("cpus", m.cpus, 1, kMany);
+  v.member("memory_mib", m.memory_mib, std::int64_t{0}, kMuch_mib);
   v.member("time_limit_min", m.time_limit_min, 0, std::numeric_limits<int>::max());
   v.member("warn_s", m.warn_s, 0, 65535);
 }
 template <typename V>
 void describe(V& v, Grow& m) {
   v.members("offers", m.offers);
-  v.member("expires_s", m.expires_s, 0, many);
+  v.member("expires_s", m.expires_s, 0, kMany);
 }
 template <typename V>
 void describe(V& v, Shrink& m) {
   v.member("companions", m.companions);
-  v.member("deadline_s", m.deadline_s, 0, many);
+  v.member("deadline_s", m.deadline_s, 0, kMany);
   v.member("reason", m.reason);
 }
 template <typename V>
 void describe(V& v, WorkerHello& m) {
-  v.member("epoch", m.epoch, 0, many);
-  v.member("group", m.group, 0, many);
-  v.member("local_rank", m.local_rank, 0, many);
+  v.member("epoch", m.epoch, 0, kMany);
+  v.member("group", m.group, 0, kMany);
+  v.member("local_rank", m.local_rank, 0, kMany);
   v.member("host", m.host);
   v.member("port", m.port, 0, 65535);
   v.member("step", m.step);

@@ -16,7 +16,7 @@
 namespace swell::control {
 
 /// The protocol's version. Sides of different versions refuse each other with a reason.
-inline constexpr int protocol_version = 1;
+inline constexpr int kProtocolVersion = 1;
 
 using JobId = std::uint32_t;
 
@@ -34,7 +34,7 @@ std::optional<JobState> job_state_from(const std::string& text);
 struct Hello {
   static constexpr const char* type = "hello";
   JobId job = 0;
-  int version = protocol_version;
+  int version = kProtocolVersion;
   std::string host;  ///< where the agent runs, for messages to people
   int workers = 0;   ///< workers on the basic demand
   int gpus_per_worker = 1;
@@ -85,7 +85,7 @@ struct Bye {
 /// The answer to a good Hello.
 struct Welcome {
   static constexpr const char* type = "welcome";
-  int version = protocol_version;
+  int version = kProtocolVersion;
   std::string elastic;  ///< the job's spec, as ElasticSpec::text() writes it
   int basic_gpus = 0;
 };

@@ -69,7 +69,7 @@ Outcome outcome_of(const Work& work, const std::string& socket) {
       result.data.assign(static_cast<const char*>(payload), static_cast<std::size_t>(length));
     std::free(payload);
   } else {
-    munge_ctx_set(context.get(), MUNGE_OPT_TTL, MungeThread::lifetime_s);
+    munge_ctx_set(context.get(), MUNGE_OPT_TTL, MungeThread::kLifetime_s);
     if (work.reader) munge_ctx_set(context.get(), MUNGE_OPT_UID_RESTRICTION, *work.reader);
     char* credential = nullptr;
     const munge_err_t code = munge_encode(&credential, context.get(), work.data.data(),

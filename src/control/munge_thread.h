@@ -21,7 +21,7 @@ namespace swell::control {
 class MungeThread {
  public:
   /// Credentials are good for so long, the difference of two hosts' clocks included.
-  static constexpr int lifetime_s = 1800;
+  static constexpr int kLifetime_s = 1800;
 
   /// What became of one piece of work.
   struct Done {

@@ -15,12 +15,12 @@ namespace swell::control {
 namespace {
 
 // Ids of what is no connection.
-constexpr std::uint64_t listener_id = 0, mailbox_id = 1, munge_id = 2;
+constexpr std::uint64_t kListenerId = 0, mailbox_id = 1, munge_id = 2;
 
-constexpr std::size_t max_untaken = 65536;  // events of all connections
-constexpr int max_untaken_of_one = 256;
-constexpr std::size_t queue_frames = 16;  // of the largest size, that may wait for a slow reader
-constexpr auto close_time = std::chrono::seconds(2);
+constexpr std::size_t kMaxUntaken = 65536;  // events of all connections
+constexpr int kMaxUntakenOfOne = 256;
+constexpr std::size_t kQueueFrames = 16;  // of the largest size, that may wait for a slow reader
+constexpr auto kCloseTime = std::chrono::seconds(2);
 /// How long munged may be away without the loss of connections.
 constexpr auto kMungeOutage = std::chrono::seconds(60);
 
@@ -42,7 +42,7 @@ ServerLoop::ServerLoop(Server::Options options, std::function<void()> wake, Fd l
       munge_(std::move(munge)),
       mailbox_(mailbox),
       log_(options_.log) {
-  watch(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), listener_id, EPOLLIN | EPOLLONESHOT);
+  watch(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), kListenerId, EPOLLIN | EPOLLONESHOT);
   watch(epoll_.get(), EPOLL_CTL_ADD, mailbox_.wake.fd(), mailbox_id, EPOLLIN);
   watch(epoll_.get(), EPOLL_CTL_ADD, munge_->fd(), munge_id, EPOLLIN);
   munge_->set_patience(kMungeOutage);
@@ -68,7 +68,7 @@ void ServerLoop::turn() {
                                until_next_deadline_ms());
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if (event.data.u64 == listener_id) accept_some();
+    if (event.data.u64 == kListenerId) accept_some();
     else if (event.data.u64 == mailbox_id) handle_orders();
     else if (event.data.u64 == munge_id) handle_munge();
     else if (const auto found = connections_.find(event.data.u64); found != connections_.end())
@@ -153,7 +153,7 @@ void ServerLoop::handle_deadlines() {
       drop(connection);
   if (accept_again_ && *accept_again_ <= now) {
     accept_again_.reset();
-    watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), listener_id, EPOLLIN | EPOLLONESHOT);
+    watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), kListenerId, EPOLLIN | EPOLLONESHOT);
   }
 }
 
@@ -194,7 +194,7 @@ void ServerLoop::accept_some() {
     connection.out = framed(greeting(*nonce));
     settle(connection);
   }
-  watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), listener_id, EPOLLIN | EPOLLONESHOT);
+  watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), kListenerId, EPOLLIN | EPOLLONESHOT);
 }
 
 void ServerLoop::make_room_for(const std::string& address) {
@@ -238,7 +238,7 @@ void ServerLoop::next_frame(Connection& connection) {
     const std::lock_guard lock(mailbox_.mutex);
     if (connection.take_number != mailbox_.take_number) connection.untaken = 0;
     connection.take_number = mailbox_.take_number;
-    if (connection.untaken >= max_untaken_of_one || mailbox_.events.size() >= max_untaken) {
+    if (connection.untaken >= kMaxUntakenOfOne || mailbox_.events.size() >= kMaxUntaken) {
       paused_.insert(connection.id);
       return;
     }
@@ -289,7 +289,7 @@ void ServerLoop::queue(Connection& connection, const Message& message) {
                   fmt::format("a message to it has {} bytes; {} are allowed", payload.size(),
                               options_.max_frame_bytes),
                   false);
-  if (connection.queued_bytes() > queue_frames * options_.max_frame_bytes)
+  if (connection.queued_bytes() > kQueueFrames * options_.max_frame_bytes)
     return refuse(
         connection,
         fmt::format("it reads too slowly: {} bytes wait for it", connection.queued_bytes()), false);
@@ -310,7 +310,7 @@ void ServerLoop::refuse(Connection& connection, const std::string& reason, bool 
 }
 
 void ServerLoop::begin_close(Connection& connection) {
-  connection.close_by = Clock::now() + close_time;
+  connection.close_by = Clock::now() + kCloseTime;
   closing_.insert(connection.id);
   authenticated_or_gone(connection);
 }

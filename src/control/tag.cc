@@ -10,11 +10,11 @@ namespace swell::control {
 
 namespace {
 
-constexpr std::string_view opening = "swell[";
+constexpr std::string_view kOpening = "swell[";
 
 /// Where the tag stands in a comment: [begin, end) with its brackets, or nothing.
 std::optional<std::pair<std::size_t, std::size_t>> span_of(std::string_view comment) {
-  const std::size_t begin = comment.find(opening);
+  const std::size_t begin = comment.find(kOpening);
   if (begin == std::string_view::npos) return std::nullopt;
   const std::size_t end = comment.find(']', begin);
   if (end == std::string_view::npos) return std::nullopt;
@@ -36,7 +36,7 @@ std::optional<Tag> Tag::find(std::string_view admin_comment) {
   if (!span) return std::nullopt;
   Tag tag;
   const std::string_view inside = admin_comment.substr(
-      span->first + opening.size(), span->second - span->first - opening.size() - 1);
+      span->first + kOpening.size(), span->second - span->first - kOpening.size() - 1);
   for (const std::string& word : split(inside, ' ')) {
     const std::size_t equals = word.find('=');
     if (equals != std::string::npos)
@@ -56,8 +56,8 @@ std::string Tag::remove_from(std::string_view admin_comment) {
   std::string rest(admin_comment);
   while (const auto span = span_of(rest)) rest.erase(span->first, span->second - span->first);
   // Half a tag must not become one together with what is appended later.
-  for (std::size_t at; (at = rest.find(opening)) != std::string::npos;)
-    rest.erase(at, opening.size());
+  for (std::size_t at; (at = rest.find(kOpening)) != std::string::npos;)
+    rest.erase(at, kOpening.size());
   return rest;
 }
 
@@ -82,9 +82,9 @@ Tag& Tag::set(std::string_view key, std::string value) {
 }
 
 std::string Tag::text() const {
-  std::string result(opening);
+  std::string result(kOpening);
   for (const auto& [name, value] : words_) {
-    if (result.size() > opening.size()) result += ' ';
+    if (result.size() > kOpening.size()) result += ' ';
     result += name + "=" + value;
   }
   return result + "]";

@@ -62,11 +62,11 @@ std::vector<AgentSessions::Event> AgentSessions::answerable(const JobTable& jobs
 std::string AgentSessions::reason_to_refuse(const Event& event, const control::Hello& hello,
                                             const JobTable& jobs, double now,
                                             double patience_s) const {
-  if (hello.version != control::protocol_version)
+  if (hello.version != control::kProtocolVersion)
     return fmt::format(
         "this swellrun speaks protocol {}, the controller {}: install the same version of Swell on "
         "every node",
-        hello.version, control::protocol_version);
+        hello.version, control::kProtocolVersion);
   if (jobs_.contains(event.connection))
     return "a connection speaks for one job, and says hello once";
   const auto found = jobs.find(hello.job);

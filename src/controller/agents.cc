@@ -97,7 +97,7 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
     events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
                   fmt::format("job {}: its agent on {} has connected", job.id, hello.host));
   sessions_.send(event.connection,
-                 control::Welcome{control::protocol_version, job.spec.text(), job.basic_gpus});
+                 control::Welcome{control::kProtocolVersion, job.spec.text(), job.basic_gpus});
 
   // The two sides' lists of companions become one: what only one side knows is given up.
   auto listed = [&](JobId companion) {

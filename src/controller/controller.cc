@@ -18,13 +18,13 @@ namespace {
 
 /// A preempted or reclaimed companion that outlives its deadline is cancelled this much later, so
 /// that an agent that acts at the last moment is not overtaken.
-constexpr double deadline_slack_s = 1;
+constexpr double kDeadlineSlack_s = 1;
 /// How often EventLog gets a line about the rounds' times, in a queue that changes.
-constexpr double rounds_told_every_s = 10;
+constexpr double kRoundsToldEvery_s = 10;
 
 /// slurmctld holds an update of a job back, for a second at a time, until slurmdbd knows the job:
 /// that would hold up everything else here.
-constexpr double new_job_left_alone_s = 2;
+constexpr double kNewJobLeftAlone_s = 2;
 
 double clock_s(clockid_t clock) {
   timespec time{};
@@ -76,7 +76,7 @@ void Controller::note_round(double seconds, double now) {
   times.took_s.push_back(seconds);
   times.own_sum_s += last_own_s_;
   times.decide_sum_s += last_decide_s_;
-  if (now - times.since < rounds_told_every_s) return;
+  if (now - times.since < kRoundsToldEvery_s) return;
   std::sort(times.took_s.begin(), times.took_s.end());
   const double rounds = static_cast<double>(times.took_s.size());
   events_.event("rounds", {{"rounds", times.took_s.size()},
@@ -234,7 +234,7 @@ void Controller::keep_deadlines(double now) {
         now - job.agent_seen >= parts_.config.agent_timeout_s)
       take_back_all(job, now, fmt::format("job {} has no agent any more", id));
     for (Companion& companion : job.companions) {
-      if (!companion.leaving || companion.lost || now < companion.deadline + deadline_slack_s)
+      if (!companion.leaving || companion.lost || now < companion.deadline + kDeadlineSlack_s)
         continue;
       cancel(job.identity(companion),
              companion.reason.empty() ? "its time is over" : companion.reason);
@@ -251,7 +251,7 @@ void Controller::take_back_all(ElasticJob& job, double now, const std::string& r
   for (Companion& companion : job.companions) {
     if (companion.leaving) continue;
     companion.leaving = true;
-    companion.deadline = now - deadline_slack_s;
+    companion.deadline = now - kDeadlineSlack_s;
     companion.reason = reason;
   }
 }
@@ -381,7 +381,7 @@ void Controller::save() {
 
 void Controller::write_comments(double now) {
   for (auto& [id, job] : jobs_) {
-    if (now - job.first_seen < new_job_left_alone_s) continue;
+    if (now - job.first_seen < kNewJobLeftAlone_s) continue;
     const std::string comment = job.tag().put_into(job.written);
     if (comment == job.written) continue;
     if (Result<void> done = parts_.slurm->set_admin_comment(id, comment); done)

@@ -9,7 +9,7 @@ namespace swell::controller {
 namespace {
 /// A companion that was admitted shows in the queue long before this; one that was not allocated
 /// after all, and whose agent died before it could say so, is forgotten then.
-constexpr double used_grant_kept_s = 30;
+constexpr double kUsedGrantKept_s = 30;
 }  // namespace
 
 void GrantBook::add(LiveGrant grant) {
@@ -31,7 +31,7 @@ std::vector<LiveGrant> GrantBook::take_expired(double now) {
   std::lock_guard lock(mutex_);
   std::vector<LiveGrant> expired;
   for (auto it = grants_.begin(); it != grants_.end();) {
-    const double stands_until = it->second.expires + (it->second.used ? used_grant_kept_s : 0);
+    const double stands_until = it->second.expires + (it->second.used ? kUsedGrantKept_s : 0);
     if (stands_until <= now) {
       expired.push_back(std::move(it->second));
       it = grants_.erase(it);

@@ -37,18 +37,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// How long changes are let gather before a round looks at them.
-constexpr auto debounce = std::chrono::milliseconds(50);
+constexpr auto kDebounce = std::chrono::milliseconds(50);
 /// Rounds are at least so far apart, however many events come.
-constexpr auto min_pause = std::chrono::milliseconds(100);
+constexpr auto kMinPause = std::chrono::milliseconds(100);
 /// And so far that their own work takes at most this share of a core (each costs slurmctld about as
 /// much again), as long as PollInterval allows: in a small cluster this changes nothing.
-constexpr double max_share = 0.01;
+constexpr double kMaxShare = 0.01;
 
 Clock::duration rest_after(double own_work_s, double poll_interval_s) {
-  const double rest_s = std::min(own_work_s / max_share, poll_interval_s);
+  const double rest_s = std::min(own_work_s / kMaxShare, poll_interval_s);
   return std::max(
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(rest_s)),
-      Clock::duration(min_pause));
+      Clock::duration(kMinPause));
 }
 
 double now_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
@@ -63,7 +63,7 @@ std::string random_nonce() {
 }
 
 /// How often what submissions are told of the site is looked up anew.
-constexpr auto site_facts_kept = std::chrono::minutes(5);
+constexpr auto kSiteFactsKept = std::chrono::minutes(5);
 
 control::SiteFacts facts_of(const slurm::Snapshot& snapshot, const Config& config) {
   control::SiteFacts facts;
@@ -168,8 +168,7 @@ class Host : public std::enable_shared_from_this<Host> {
   /// Looks up, now and then, what submissions are told of the site.
   void learn_site(const Controller& controller, const Config& config) {
     const auto now = Clock::now();
-    if (controller.snapshot().nodes.empty() ||
-        (facts_read_ && now - *facts_read_ < site_facts_kept))
+    if (controller.snapshot().nodes.empty() || (facts_read_ && now - *facts_read_ < kSiteFactsKept))
       return;
     control::SiteFacts facts = facts_of(controller.snapshot(), config);
     facts.grace_s = grace_of_expansions(config);
@@ -237,7 +236,7 @@ class Host : public std::enable_shared_from_this<Host> {
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, until, [&] { return stopping_ || woken_; });
     if (stopping_) return true;
-    if (woken_) changed_.wait_for(lock, debounce, [&] { return stopping_; });
+    if (woken_) changed_.wait_for(lock, kDebounce, [&] { return stopping_; });
     woken_ = false;
     return stopping_;
   }

@@ -15,19 +15,19 @@ std::string refusal_kind(std::string_view words) {
     const char* kind;
   };
   // In this order: "Job violates accounting/QOS policy (job submit limit, ...)" is a limit.
-  static constexpr Sign signs[] = {{"companion was refused", refused::kUnlike},
-                                   {"limit", refused::kLimit},
-                                   {"policy", refused::kLimit},
-                                   {"qos", refused::kQos},
-                                   {"account", refused::kAccount},
-                                   {"association", refused::kAccount},
-                                   {"partition", refused::kPartition},
-                                   {"busy", refused::kBusy},
-                                   {"unable to allocate", refused::kBusy},
-                                   {"not available", refused::kBusy},
-                                   {"too long", refused::kExpired},
-                                   {"timed out", refused::kExpired}};
-  for (const Sign& sign : signs)
+  static constexpr Sign kSigns[] = {{"companion was refused", refused::kUnlike},
+                                    {"limit", refused::kLimit},
+                                    {"policy", refused::kLimit},
+                                    {"qos", refused::kQos},
+                                    {"account", refused::kAccount},
+                                    {"association", refused::kAccount},
+                                    {"partition", refused::kPartition},
+                                    {"busy", refused::kBusy},
+                                    {"unable to allocate", refused::kBusy},
+                                    {"not available", refused::kBusy},
+                                    {"too long", refused::kExpired},
+                                    {"timed out", refused::kExpired}};
+  for (const Sign& sign : kSigns)
     if (text.find(sign.words) != std::string::npos) return sign.kind;
   return refused::kOther;
 }

@@ -15,7 +15,7 @@ using policy::NodeIndex;
 using policy::Resources;
 
 /// Jobs of one array that are looked at one by one; those behind are served by Slurm's preemption.
-constexpr int max_array_tasks = 100;
+constexpr int kMaxArrayTasks = 100;
 
 class Builder {
  public:
@@ -180,7 +180,7 @@ class Builder {
     if (partition == partition_index_.end()) return;
     demand.partition = partition->second;
     const Rank rank{tiers_[static_cast<std::size_t>(demand.partition)], record.priority};
-    for (int task = 0; task < std::min(record.pending_tasks, max_array_tasks); ++task) {
+    for (int task = 0; task < std::min(record.pending_tasks, kMaxArrayTasks); ++task) {
       view_.queue.push_back(demand);
       ranks_.push_back(rank);
     }

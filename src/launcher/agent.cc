@@ -18,7 +18,7 @@ namespace swell::launcher {
 
 namespace {
 
-constexpr double sign_of_life_s = 20;
+constexpr double kSignOfLife_s = 20;
 
 constexpr double kFirstMessageSeconds = 10;  // for a worker to say who it is
 constexpr int kMaxRefusalLines = 5;
@@ -107,7 +107,7 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
 
 int Agent::run() {
   machine_.start(now());
-  next_sign_of_life_ = now() + sign_of_life_s;
+  next_sign_of_life_ = now() + kSignOfLife_s;
   carry_out();
   while (!code_ || !children_.none()) {
     wait();
@@ -234,7 +234,7 @@ void Agent::check_deadlines() {
     if (!leaving.cancelling && time >= leaving.cancel_by) late.push_back(job);
   for (const JobId job : late) cancel(job);
   if (time >= next_sign_of_life_) {
-    next_sign_of_life_ = time + sign_of_life_s;
+    next_sign_of_life_ = time + kSignOfLife_s;
     if (!code_) tell(machine_.status());
   }
   if (code_ && time >= finish_by_) {

@@ -12,8 +12,8 @@ namespace swell::launcher {
 
 namespace {
 
-constexpr double step_end_s = 1;  // an orderly end is quieter than a cancelled step
-constexpr double finish_s = 15;
+constexpr double kStepEnd_s = 1;  // an orderly end is quieter than a cancelled step
+constexpr double kFinish_s = 15;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -149,7 +149,7 @@ void Agent::growth_done(std::size_t index) {
 }
 
 void Agent::carry_out(const action::Release& release) {
-  leaving_[release.job].cancel_by = now() + step_end_s;
+  leaving_[release.job].cancel_by = now() + kStepEnd_s;
   for (auto each = connections_.begin(); each != connections_.end();) {
     if (place_job_[each->first.place] != release.job) {
       ++each;
@@ -191,7 +191,7 @@ void Agent::carry_out(const action::Note& note) {
 
 void Agent::carry_out(const action::Finish& finish) {
   code_ = finish.code;
-  finish_by_ = now() + finish_s;
+  finish_by_ = now() + kFinish_s;
   for (const auto& [worker, connection] : connections_) server_->close(connection);
   connections_.clear();
   workers_.clear();

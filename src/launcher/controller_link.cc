@@ -15,8 +15,8 @@ using control::Message;
 
 namespace {
 
-constexpr auto connect_time = 3s;
-constexpr auto answer_time = 5s;
+constexpr auto kConnectTime = 3s;
+constexpr auto kAnswerTime = 5s;
 constexpr double kMinBackoffSeconds = 1;
 constexpr double kMaxBackoffSeconds = 60;
 
@@ -33,7 +33,7 @@ Greeting greet(const ControllerPlace& place, const control::Hello& hello) {
     auto client =
         Client::connect({host, place.port, place.munge_socket,
                          [slurm_user](uid_t uid) { return uid == slurm_user || uid == 0; }},
-                        connect_time);
+                        kConnectTime);
     if (!client) {
       failed(client.error());
       continue;
@@ -42,7 +42,7 @@ Greeting greet(const ControllerPlace& place, const control::Hello& hello) {
       failed(sent.error());
       continue;
     }
-    const auto answer = (*client)->receive(answer_time);
+    const auto answer = (*client)->receive(kAnswerTime);
     if (!answer) {
       failed(answer.error());
     } else if (!*answer) {

@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto leftovers_time = 2s;  // between TERM and KILL for what a program left behind
+constexpr auto kLeftoversTime = 2s;  // between TERM and KILL for what a program left behind
 
 std::string proc(pid_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
@@ -129,7 +129,7 @@ std::optional<int> Program::reap() {
 }
 
 void Program::end_leftovers(bool at_once) {
-  const auto deadline = std::chrono::steady_clock::now() + leftovers_time;
+  const auto deadline = std::chrono::steady_clock::now() + kLeftoversTime;
   bool told = false;
   for (;;) {
     while (waitpid(-1, nullptr, WNOHANG) > 0) continue;

@@ -8,7 +8,7 @@ namespace {
 using enum SrunOption::Argument;
 using enum SrunOption::Use;
 
-constexpr SrunOption table[] = {
+constexpr SrunOption kTable[] = {
     // how many, with what
     {'n', "ntasks", required, layout},
     {'N', "nodes", required, layout},
@@ -149,13 +149,13 @@ constexpr SrunOption table[] = {
 
 }  // namespace
 
-std::span<const SrunOption> srun_options() { return table; }
+std::span<const SrunOption> srun_options() { return kTable; }
 
 const SrunOption* find_option(std::string_view long_name) {
-  for (const SrunOption& option : table)
+  for (const SrunOption& option : kTable)
     if (option.name == long_name) return &option;
   const SrunOption* found = nullptr;
-  for (const SrunOption& option : table) {
+  for (const SrunOption& option : kTable) {
     if (!option.name.starts_with(long_name) || long_name.empty()) continue;
     if (found != nullptr) return nullptr;
     found = &option;
@@ -164,7 +164,7 @@ const SrunOption* find_option(std::string_view long_name) {
 }
 
 const SrunOption* find_option(char letter) {
-  for (const SrunOption& option : table)
+  for (const SrunOption& option : kTable)
     if (option.letter == letter) return &option;
   return nullptr;
 }

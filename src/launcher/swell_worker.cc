@@ -28,11 +28,11 @@ using namespace std::chrono_literals;
 using control::Client;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto connect_time = 20s;
+constexpr auto kConnectTime = 20s;
 // How often it is looked whether the program handles the restart signal, at first and later.
 constexpr auto kFirstLook = 20ms;
 constexpr auto kLastLook = 1000ms;
-constexpr auto end_time = 5s;  // between TERM and KILL when swellrun is gone
+constexpr auto kEndTime = 5s;  // between TERM and KILL when swellrun is gone
 
 struct Arguments {
   std::string host, places, munge_socket;
@@ -189,7 +189,7 @@ class Worker {
 
   void end_program() {
     program_.signal(SIGTERM);
-    const auto deadline = Clock::now() + end_time;
+    const auto deadline = Clock::now() + kEndTime;
     for (bool killed = false;;) {
       if (const auto status = program_.reap()) {
         status_ = *status;
@@ -240,7 +240,7 @@ class Worker {
 }
 
 Result<std::unique_ptr<Client>> connect(const Arguments& arguments) {
-  const auto deadline = Clock::now() + connect_time;
+  const auto deadline = Clock::now() + kConnectTime;
   for (;;) {
     auto client = Client::connect(
         {arguments.host, static_cast<std::uint16_t>(arguments.port), arguments.munge_socket,

@@ -184,11 +184,11 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
           options_.quiesce_limit + std::chrono::seconds(5);  // the shim keeps the time, and says so
     }
     const Deadline deadline = in(limit);
-    static constexpr Op ops[] = {Op::prepare, Op::quiesce, Op::move, Op::commit};
+    static constexpr Op kOps[] = {Op::prepare, Op::quiesce, Op::move, Op::commit};
     for (std::size_t shim = 0; shim < shims.size(); ++shim)
       if (machine.is_awaited(shim))
         if (auto sent = channels[shim].send(
-                static_cast<std::uint16_t>(ops[static_cast<int>(phase)]), body_of(shim));
+                static_cast<std::uint16_t>(kOps[static_cast<int>(phase)]), body_of(shim));
             !sent)
           machine.failed(shim, sent.error().message());
     while (machine.phase() == phase) {

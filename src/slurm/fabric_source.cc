@@ -20,8 +20,8 @@ using cluster::Calibration;
 using cluster::SlurmTopology;
 
 /// How many notes of one kind are given word for word: garbage may stand in every node's Extra.
-constexpr std::size_t max_notes = 3;
-constexpr std::time_t look_every_s = 60;
+constexpr std::size_t kMaxNotes = 3;
+constexpr std::time_t kLookEvery_s = 60;
 
 void mix(std::size_t& print, std::size_t more) {
   print = (print ^ more) * 0x9e3779b97f4a7c15u + (print >> 29);
@@ -108,17 +108,17 @@ std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nod
     }
     auto description = cluster::read_extra(record.extra);
     if (description) node.description = *std::move(description);
-    else if (++bad <= max_notes)
+    else if (++bad <= kMaxNotes)
       notes.push_back(fmt::format("Extra of {}: {}", record.name, description.error().message()));
     made.push_back(std::move(node));
   }
-  if (bad > max_notes)
-    notes.push_back(fmt::format("Extra of {} more nodes cannot be read", bad - max_notes));
+  if (bad > kMaxNotes)
+    notes.push_back(fmt::format("Extra of {} more nodes cannot be read", bad - kMaxNotes));
   return made;
 }
 
 bool FabricSource::files_changed(std::time_t now) {
-  if (!find_ || (looked_ && now - *looked_ < look_every_s)) return false;
+  if (!find_ || (looked_ && now - *looked_ < kLookEvery_s)) return false;
   looked_ = now;
   auto found = find_();
   cannot_find_ = found ? std::nullopt : std::optional<Error>(found.error());

@@ -27,7 +27,7 @@ std::string preempt_parameters_of(const Conf& conf) {
 }
 
 // AccountingStorageEnforce as slurmctld keeps it: no public header names its bits.
-constexpr std::uint16_t enforce_limits = 0x0002, enforce_qos = 0x0008;
+constexpr std::uint16_t kEnforceLimits = 0x0002, enforce_qos = 0x0008;
 
 PreemptMode mode_of(std::uint16_t mode) {
   if (mode == NO_VAL16) return PreemptMode::of_cluster;
@@ -81,7 +81,7 @@ Result<SiteConfig> load_site_config() {
   for (std::uint32_t i = 0; i < conf->control_cnt; ++i)
     config.controller_names.push_back(text(conf->control_machine[i]));
   config.preempt_parameters = preempt_parameters_of(*conf);
-  config.enforces_limits = (conf->accounting_storage_enforce & enforce_limits) != 0;
+  config.enforces_limits = (conf->accounting_storage_enforce & kEnforceLimits) != 0;
   config.enforces_qos = (conf->accounting_storage_enforce & enforce_qos) != 0;
   config.preempt_exempt_s =
       conf->preempt_exempt_time == INFINITE || conf->preempt_exempt_time == NO_VAL

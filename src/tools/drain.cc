@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// How often Slurm is asked what is still lent.
-constexpr auto look_every = std::chrono::milliseconds(500);
+constexpr auto kLookEvery = std::chrono::milliseconds(500);
 
 struct Options {
   bool undo = false, no_wait = false;
@@ -69,7 +69,7 @@ Result<void> wait_until_back(const Options& options) {
   const auto slurm = slurm::make_live_slurm();
   const auto deadline = Clock::now() + std::chrono::seconds(options.timeout_s);
   std::size_t said = 0;
-  for (int empty = 0; empty < 2; std::this_thread::sleep_for(look_every)) {
+  for (int empty = 0; empty < 2; std::this_thread::sleep_for(kLookEvery)) {
     const auto held = companions(*slurm);
     if (!held) return held.error();
     empty =

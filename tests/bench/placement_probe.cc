@@ -40,7 +40,7 @@ namespace slurm = swell::slurm;
 
 using namespace swell::bench;
 using Clock = std::chrono::steady_clock;
-constexpr auto look_again = std::chrono::milliseconds(15);
+constexpr auto kLookAgain = std::chrono::milliseconds(15);
 
 [[noreturn]] void die(const char* what) {
   std::fprintf(stderr, "placement_probe: %s: %s\n", what, slurm_strerror(errno));
@@ -119,7 +119,7 @@ double arrive(std::vector<Job>& jobs, int nodes) {
       busy += held / nodes;
       ++looks;
     }
-    std::this_thread::sleep_for(look_again);
+    std::this_thread::sleep_for(kLookAgain);
   }
   return looks > 0 ? busy / looks : 0;
 }

@@ -15,7 +15,7 @@ namespace {
 
 using namespace swell::control;
 
-constexpr std::size_t max_frame_bytes = 2048;
+constexpr std::size_t kMaxFrameBytes = 2048;
 constexpr const char* nonce = "0123456789abcdef0123456789abcdef";
 
 void check(bool holds) {
@@ -23,7 +23,7 @@ void check(bool holds) {
 }
 
 std::vector<std::string> frames_of(std::string_view stream, std::size_t piece) {
-  FrameReader reader(max_frame_bytes);
+  FrameReader reader(kMaxFrameBytes);
   std::vector<std::string> frames;
   for (std::size_t at = 0; at < stream.size(); at += piece) {
     reader.append(stream.substr(at, piece));
@@ -31,7 +31,7 @@ std::vector<std::string> frames_of(std::string_view stream, std::size_t piece) {
       const auto frame = reader.next();
       if (!frame) return frames;  // the stream is of no more use
       if (!*frame) break;
-      check(!(*frame)->empty() && (*frame)->size() <= max_frame_bytes);
+      check(!(*frame)->empty() && (*frame)->size() <= kMaxFrameBytes);
       frames.push_back(**frame);
     }
   }

@@ -26,7 +26,7 @@ std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
   return std::make_unique<P>(its_own);
 }
 
-constexpr Entry entries[] = {
+constexpr Entry kEntries[] = {
     {"swell", "fewest-first",
      [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
     {"fewest-first", "",
@@ -39,7 +39,7 @@ constexpr Entry entries[] = {
 }  // namespace
 
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyOptions& options) {
-  for (const Entry& entry : entries)
+  for (const Entry& entry : kEntries)
     if (name == entry.name) return entry.make(options);
   return Error(fmt::format("there is no policy \"{}\"; there are: {}", name,
                            fmt::join(policy_names(), ", ")));
@@ -47,12 +47,12 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyO
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
-  for (const Entry& entry : entries) names.emplace_back(entry.name);
+  for (const Entry& entry : kEntries) names.emplace_back(entry.name);
   return names;
 }
 
 std::string policy_without_profiles(std::string_view name) {
-  for (const Entry& entry : entries)
+  for (const Entry& entry : kEntries)
     if (name == entry.name && *entry.without_profiles != 0)
       return fmt::format("{}, which decides as {} until profiles are known", name,
                          entry.without_profiles);

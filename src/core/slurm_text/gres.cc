@@ -12,8 +12,8 @@ namespace swell::slurm_text {
 
 namespace {
 
-constexpr int max_count = 1'000'000;  // GPUs of a list, tasks of an array
-constexpr double max_tres = 1e18;
+constexpr int kMaxCount = 1'000'000;  // GPUs of a list, tasks of an array
+constexpr double kMaxTres = 1e18;
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return false;
@@ -51,7 +51,7 @@ std::vector<GpuRequest> parse_gpus(std::string_view list) {
       const std::string_view last =
           separator == std::string_view::npos ? rest : rest.substr(separator + 1);
       if (const auto count = read_whole<std::int64_t>(last)) {
-        request.count = static_cast<int>(std::min<std::int64_t>(*count, max_count));
+        request.count = static_cast<int>(std::min<std::int64_t>(*count, kMaxCount));
         if (separator != std::string_view::npos) request.type = rest.substr(0, separator);
       } else {
         request.count = 1;  // "gpu:h100"
@@ -66,7 +66,7 @@ std::vector<GpuRequest> parse_gpus(std::string_view list) {
 GpuRequest sum_gpus(std::string_view list) {
   GpuRequest sum;
   for (GpuRequest& request : parse_gpus(list)) {
-    sum.count = std::min(sum.count + request.count, max_count);
+    sum.count = std::min(sum.count + request.count, kMaxCount);
     if (sum.type.empty()) sum.type = std::move(request.type);
   }
   return sum;
@@ -90,7 +90,7 @@ std::int64_t tres_value(std::string_view tres, std::string_view key) {
     }
     const auto value = read_number<double>(entry);
     if (value && std::isfinite(*value))
-      return static_cast<std::int64_t>(std::clamp(*value * scale, 0.0, max_tres));
+      return static_cast<std::int64_t>(std::clamp(*value * scale, 0.0, kMaxTres));
   }
   return 0;
 }
@@ -111,9 +111,9 @@ int count_array_tasks(std::string_view expression) {
     const auto last =
         dash == std::string_view::npos ? first : read_whole<std::int64_t>(range.substr(dash + 1));
     if (last && *last >= *first)
-      tasks += std::min<std::int64_t>((*last - *first) / step, max_count - 1) + 1;
+      tasks += std::min<std::int64_t>((*last - *first) / step, kMaxCount - 1) + 1;
   }
-  return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, max_count));
+  return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, kMaxCount));
 }
 
 }  // namespace swell::slurm_text

@@ -22,7 +22,7 @@ namespace {
 
 /// Above every priority that a site's formula gives: `immediate` allocates for the head of the
 /// queue only.
-constexpr std::uint32_t companion_priority = 0xfffffff0;
+constexpr std::uint32_t kCompanionPriority = 0xfffffff0;
 
 /// Larger counts are cut to this; no cluster has so many of anything.
 constexpr std::uint64_t kMaxCount = 100'000'000;
@@ -101,7 +101,7 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
 void apply(const controller::Admission& admission, job_desc_msg_t& job) {
   if (admission.admin_comment) replace(job.admin_comment, *admission.admin_comment);
   if (!admission.is_companion) return;
-  job.priority = companion_priority;
+  job.priority = kCompanionPriority;
   if (!admission.qos.empty()) replace(job.qos, admission.qos);
   if (!admission.partition.empty()) replace(job.partition, admission.partition);
 }

@@ -25,10 +25,10 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Switches are replugged rarely; a node that joins publishes itself within seconds.
-constexpr auto poll_interval = 5s;
-constexpr auto first_interval = 300ms;
+constexpr auto kPollInterval = 5s;
+constexpr auto kFirstInterval = 300ms;
 /// Distinct complaints that are logged: garbage that changes must not fill the log.
-constexpr std::size_t max_complaints = 20;
+constexpr std::size_t kMaxComplaints = 20;
 
 using Published = std::atomic<std::shared_ptr<const Blocks>>;
 
@@ -90,7 +90,7 @@ class Source : public std::enable_shared_from_this<Source> {
     std::vector<NodeKind> kinds;
     std::time_t last = 0;
     bool answered = false;
-    while (!pause(answered ? std::chrono::milliseconds(poll_interval) : first_interval)) {
+    while (!pause(answered ? std::chrono::milliseconds(kPollInterval) : kFirstInterval)) {
       const auto nodes = slurm::load_nodes_since(last);
       if (!nodes) {
         if (answered) complain(nodes.error().message());
@@ -124,7 +124,7 @@ class Source : public std::enable_shared_from_this<Source> {
   }
 
   void complain(const std::string& text) {
-    if (complaints_.size() >= max_complaints || !complaints_.insert(text).second) return;
+    if (complaints_.size() >= kMaxComplaints || !complaints_.insert(text).second) return;
     if (log_.error != nullptr) log_.error(("swell: select: " + text).c_str());
   }
 

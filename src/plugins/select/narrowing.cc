@@ -9,9 +9,9 @@ namespace swell::select {
 namespace {
 
 /// SELECT_MODE_RUN_NOW in the lower byte; the upper one has flags of what else is being tried.
-constexpr std::uint16_t run_now = 0;
+constexpr std::uint16_t kRunNow = 0;
 /// Sets of leaves that are tried for one job whose nodes are in partial use.
-constexpr int max_tries = 5;
+constexpr int kMaxTries = 5;
 
 std::size_t at(int leaf) { return static_cast<std::size_t>(leaf); }
 
@@ -66,7 +66,7 @@ bool Narrowing::prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32
 
 int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& blocks,
                     std::uint32_t node_table) {
-  if (call.mode != run_now || call.nodes == nullptr || !prepare(blocks, node_table, call.nodes))
+  if (call.mode != kRunNow || call.nodes == nullptr || !prepare(blocks, node_table, call.nodes))
     return base_(call);
   const ScopedBitmap candidates(api_, api_.copy(call.nodes));
   if (candidates.get() == nullptr) return base_(call);
@@ -137,7 +137,7 @@ void Narrowing::count_candidates(const Choice& choice, const Bitmap* taken) {
 
 std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
   if (choice.idle_nodes < choice.nodes)
-    return fewer_leaves(counts_, choice.nodes, choice.idle_nodes, max_tries);
+    return fewer_leaves(counts_, choice.nodes, choice.idle_nodes, kMaxTries);
   std::vector<int> cover = idle_cover(counts_, blocks_->groups, choice.nodes);
   if (cover.empty() || static_cast<int>(cover.size()) > choice.leaves) return {};
   if (static_cast<int>(cover.size()) == choice.leaves) {

@@ -10,7 +10,7 @@ namespace swell::select {
 
 namespace {
 
-constexpr std::size_t first_room = 256;
+constexpr std::size_t kFirstRoom = 256;
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void Preemption::sort(Candidates* candidates) {
   if (candidates == nullptr || api_.count(candidates) < 2) return;
   const Order order = order_();
   if (order == nullptr) return;
-  if (ids_.empty()) ids_.resize(first_room);
+  if (ids_.empty()) ids_.resize(kFirstRoom);
   std::size_t known = order(ids_.data(), ids_.size());
   if (known > ids_.size()) {
     ids_.resize(known + known / 2);

@@ -11,7 +11,7 @@ namespace swell::select {
 namespace {
 
 /// Of how many leaves all sets are looked at.
-constexpr std::size_t max_combined = 6;
+constexpr std::size_t kMaxCombined = 6;
 
 const LeafCount& at(const std::vector<LeafCount>& counts, int leaf) {
   return counts[static_cast<std::size_t>(leaf)];
@@ -74,7 +74,7 @@ std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts,
     return std::tuple(right.chosen, right.idle, right.usable) <
            std::tuple(left.chosen, left.idle, left.usable);
   });
-  if (order.size() > max_combined) order.resize(max_combined);
+  if (order.size() > kMaxCombined) order.resize(kMaxCombined);
 
   struct Candidate {
     bool is_sure;

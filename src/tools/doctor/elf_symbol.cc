@@ -46,7 +46,7 @@ using Header = ElfW(Ehdr);
 using Section = ElfW(Shdr);
 using Symbol = ElfW(Sym);
 
-constexpr unsigned char own_class = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
+constexpr unsigned char kOwnClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
 
 std::optional<Section> section(const Image& image, const Header& header, std::uint64_t index) {
   if (index >= header.e_shnum) return std::nullopt;
@@ -83,7 +83,7 @@ Result<SymbolPlace> locate(const std::string& path, const std::string& name) {
   Image image(std::string(std::istreambuf_iterator<char>(in), {}));
   const auto header = image.at<Header>(0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-      header->e_ident[EI_CLASS] != own_class || header->e_shentsize != sizeof(Section))
+      header->e_ident[EI_CLASS] != kOwnClass || header->e_shentsize != sizeof(Section))
     return Error("it is no shared object of this machine's kind");
   const auto symbol = find_symbol(image, *header, name);
   if (!symbol) return Error(fmt::format("it has no {}: it is no plugin of Slurm", name));

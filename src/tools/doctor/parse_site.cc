@@ -23,7 +23,7 @@ const char* const association_format = "Account,User,QOS";
 
 namespace {
 
-constexpr std::size_t first_limit = 5;
+constexpr std::size_t kFirstLimit = 5;
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -154,7 +154,7 @@ Result<Accounting> accounting_from(const std::string& qos_rows,
     qos.preempt_mode = fields[2];
     qos.grace_s = seconds_of(fields[3]);
     qos.exempt_s = seconds_of(fields[4]);
-    for (std::size_t i = first_limit; i < fields.size(); ++i)
+    for (std::size_t i = kFirstLimit; i < fields.size(); ++i)
       if (!fields[i].empty()) qos.limits.emplace_back(names[i], fields[i]);
     accounting.qos.push_back(std::move(qos));
   }

@@ -40,7 +40,7 @@ constexpr std::unique_ptr<Policy> (*make_sia)(const PolicyOptions&) = nullptr,
                                                         nullptr;
 #endif
 
-constexpr Entry entries[] = {
+constexpr Entry kEntries[] = {
     {"suika-dp",
      [](const PolicyOptions& options) { return make_suika_dp(options.aggressiveness); }},
     {"metis", [](const PolicyOptions& options) { return make_metis(options.aggressiveness); }},
@@ -54,7 +54,7 @@ constexpr Entry entries[] = {
 
 Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name,
                                                       const PolicyOptions& options) {
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : kEntries) {
     if (name != entry.name) continue;
     if (entry.make) return entry.make(options);
     return Error(fmt::format(
@@ -68,7 +68,7 @@ Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name,
 
 std::vector<std::string> simulated_policy_names() {
   std::vector<std::string> names = policy_names();
-  for (const Entry& entry : entries)
+  for (const Entry& entry : kEntries)
     if (entry.make) names.emplace_back(entry.name);
   return names;
 }
