@@ -128,8 +128,8 @@ int Agent::run() {
 void Agent::wait() {
   double until = next_sign_of_life_;
   if (const auto deadline = machine_.deadline()) until = std::min(until, *deadline);
-  for (const Growth& growth : growths_)
-    if (growth.open > 0) until = std::min(until, growth.expires);
+  for (const Request& request : requests_)
+    if (request.open > 0) until = std::min(until, request.expires);
   for (const auto& [job, leaving] : leaving_)
     if (!leaving.cancelling) until = std::min(until, leaving.cancel_by);
   if (code_) until = std::min(until, finish_by_);
@@ -223,11 +223,11 @@ bool Agent::step_runs(JobId job) const {
 void Agent::check_deadlines() {
   const double time = now();
   if (const auto deadline = machine_.deadline(); deadline && time >= *deadline) machine_.tick(time);
-  for (Growth& growth : growths_)
-    if (growth.open > 0 && time >= growth.expires) {
-      growth.expires = time + 5;
-      for (const auto& [pid, offer] : growth.sallocs) children_.signal(pid, SIGTERM);
-      for (const auto& [pid, offer] : growth.shows) children_.signal(pid, SIGKILL);
+  for (Request& request : requests_)
+    if (request.open > 0 && time >= request.expires) {
+      request.expires = time + 5;
+      for (const auto& [pid, offer] : request.sallocs) children_.signal(pid, SIGTERM);
+      for (const auto& [pid, offer] : request.shows) children_.signal(pid, SIGKILL);
     }
   std::vector<JobId> late;
   for (const auto& [job, leaving] : leaving_)
@@ -244,8 +244,8 @@ void Agent::check_deadlines() {
     for (const auto& [pid, job] : steps_)
       children_.signal(pid, finish_kills_ == 1 ? SIGTERM : SIGKILL);
     for (const auto& [pid, job] : cancels_) children_.signal(pid, SIGKILL);
-    for (const Growth& growth : growths_)
-      for (const auto& [pid, offer] : growth.sallocs) children_.signal(pid, SIGKILL);
+    for (const Request& request : requests_)
+      for (const auto& [pid, offer] : request.sallocs) children_.signal(pid, SIGKILL);
   }
 }
 

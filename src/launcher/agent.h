@@ -39,7 +39,7 @@ class Agent {
 
  private:
   /// One Grow that is being tried.
-  struct Growth {
+  struct Request {
     std::vector<control::Offer> offers;
     std::vector<Granted> results;
     std::size_t open = 0;
@@ -59,7 +59,7 @@ class Agent {
   void tell(control::Message message);
   void take_ended_children();
   bool ended_salloc(const Children::Ended& ended);
-  void growth_done(std::size_t index);
+  void request_done(std::size_t index);
   void check_deadlines();
   void carry_out();
   void carry_out(const action::StartStep& start);
@@ -89,7 +89,7 @@ class Agent {
   std::map<control::ConnectionId, WorkerId> workers_;
   std::map<int, JobId> place_job_;
   std::map<pid_t, JobId> steps_, cancels_;
-  std::vector<Growth> growths_;
+  std::vector<Request> requests_;
   std::map<JobId, Leaving> leaving_;
   std::map<JobId, std::string> companion_names_;
   std::vector<JobId> told_companions_;

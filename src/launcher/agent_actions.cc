@@ -59,34 +59,34 @@ void Agent::carry_out(const action::SignalWorkers& signal) {
 }
 
 void Agent::carry_out(const action::Allocate& allocate) {
-  Growth growth;
-  growth.offers = allocate.grow.offers;
-  growth.expires = now() + std::max(1, allocate.grow.expires_s);
+  Request request;
+  request.offers = allocate.grow.offers;
+  request.expires = now() + std::max(1, allocate.grow.expires_s);
   const auto environment = outside_environment(environ);
-  for (std::size_t i = 0; i < growth.offers.size(); ++i) {
-    Granted& result = growth.results.emplace_back();
-    result.nonce = growth.offers[i].nonce;
+  for (std::size_t i = 0; i < request.offers.size(); ++i) {
+    Granted& result = request.results.emplace_back();
+    result.nonce = request.offers[i].nonce;
     const Result<pid_t> pid =
-        children_.start(salloc_command(growth.offers[i], setup_.options.restart_signal),
+        children_.start(salloc_command(request.offers[i], setup_.options.restart_signal),
                         environment, {.capture = true});
     if (!pid) {
       result.reason = pid.error().message();
       continue;
     }
-    growth.sallocs[*pid] = i;
-    ++growth.open;
+    request.sallocs[*pid] = i;
+    ++request.open;
   }
-  growths_.push_back(std::move(growth));
-  growth_done(growths_.size() - 1);
+  requests_.push_back(std::move(request));
+  request_done(requests_.size() - 1);
 }
 
 bool Agent::ended_salloc(const Children::Ended& ended) {
-  for (std::size_t index = 0; index < growths_.size(); ++index) {
-    Growth& growth = growths_[index];
-    if (const auto salloc = growth.sallocs.find(ended.pid); salloc != growth.sallocs.end()) {
+  for (std::size_t index = 0; index < requests_.size(); ++index) {
+    Request& request = requests_[index];
+    if (const auto salloc = request.sallocs.find(ended.pid); salloc != request.sallocs.end()) {
       const std::size_t offer = salloc->second;
-      growth.sallocs.erase(salloc);
-      Granted& result = growth.results[offer];
+      request.sallocs.erase(salloc);
+      Granted& result = request.results[offer];
       const JobId job = granted_job(ended.output);
       if (job != 0 && ended.exit.status() == 0) {
         result.job = job;
@@ -94,46 +94,46 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
         const auto pid = children_.start({"scontrol", "show", "job", "-d", std::to_string(job)},
                                          outside_environment(environ), {.capture = true});
         if (pid) {
-          growth.shows[*pid] = offer;
+          request.shows[*pid] = offer;
           return true;
         }
       } else {
         result.reason = refusal(ended.output);
         // Granted, but ended by us as it took too long: salloc has given it up, or this does.
         if (job != 0)
-          static_cast<void>(children_.start(cancel_command(growth.offers[offer].name, job),
+          static_cast<void>(children_.start(cancel_command(request.offers[offer].name, job),
                                             outside_environment(environ), {.capture = true}));
       }
-    } else if (const auto show = growth.shows.find(ended.pid); show != growth.shows.end()) {
+    } else if (const auto show = request.shows.find(ended.pid); show != request.shows.end()) {
       const std::size_t offer = show->second;
-      growth.shows.erase(show);
-      if (const auto shares = read_job(ended.output, growth.results[offer].job);
+      request.shows.erase(show);
+      if (const auto shares = read_job(ended.output, request.results[offer].job);
           shares && shares->size() == 1) {
         Place place;
         place.node = shares->front().node;
         place.cpus = shares->front().cpus;
         place.gpus = shares->front().gpus;
         place.gpu_list = shares->front().gpu_list;
-        growth.results[offer].places.push_back(std::move(place));
+        request.results[offer].places.push_back(std::move(place));
       }
     } else {
       continue;
     }
-    --growth.open;
-    growth_done(index);
+    --request.open;
+    request_done(index);
     return true;
   }
   return false;
 }
 
-void Agent::growth_done(std::size_t index) {
-  if (growths_[index].open > 0) return;
-  Growth growth = std::move(growths_[index]);
-  growths_.erase(growths_.begin() + static_cast<std::ptrdiff_t>(index));
-  for (std::size_t i = 0; i < growth.results.size(); ++i) {
-    Granted& result = growth.results[i];
+void Agent::request_done(std::size_t index) {
+  if (requests_[index].open > 0) return;
+  Request request = std::move(requests_[index]);
+  requests_.erase(requests_.begin() + static_cast<std::ptrdiff_t>(index));
+  for (std::size_t i = 0; i < request.results.size(); ++i) {
+    Granted& result = request.results[i];
     if (result.job == 0) continue;
-    const control::Offer& offer = growth.offers[i];
+    const control::Offer& offer = request.offers[i];
     companion_names_[result.job] = offer.name;
     if (result.places.empty() || result.places.front().gpus == 0) {
       Place place;
@@ -145,7 +145,7 @@ void Agent::growth_done(std::size_t index) {
     Place& place = result.places.front();
     place.workers = std::min(offer.workers, place.gpus / setup_.shape.gpus_per_worker);
   }
-  machine_.allocated(now(), growth.results);
+  machine_.allocated(now(), request.results);
 }
 
 void Agent::carry_out(const action::Release& release) {

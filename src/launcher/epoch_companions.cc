@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Of the epoch machine: companions come and go, and what it knows of places and workers.
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <fmt/format.h>
-#include <limits>
 
 #include "launcher/epoch_machine.h"
 #include "launcher/signals.h"
@@ -13,22 +11,20 @@ namespace swell::launcher {
 
 using control::JobState;
 
-void EpochMachine::grow(double now, const control::Grow& grow) {
-  now_ = now;
-  if (phase_ == Phase::over || phase_ == Phase::ending || phase_ == Phase::failing ||
-      !pause_reason_.empty()) {
-    const std::string why = pause_reason_.empty() ? "the job is ending" : pause_reason_;
+void EpochMachine::grow(double, const control::Grow& grow) {
+  const std::string& pause = growth_.pause_reason();
+  if (is<Over>() || is<Ending>() || is_failing() || !pause.empty()) {
+    const std::string why = pause.empty() ? "the job is ending" : pause;
     control::GrowDone done;
     for (const control::Offer& offer : grow.offers) done.results.push_back({offer.nonce, 0, why});
     return act(action::Tell{std::move(done)});
   }
   ++allocating_;
   act(action::Allocate{grow});
-  if (phase_ == Phase::running) set_state(JobState::warming);
+  if (is<Running>()) set_state(JobState::warming);
 }
 
 void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
-  now_ = now;
   allocating_ = std::max(0, allocating_ - 1);
   control::GrowDone done;
   for (const Granted& result : results)
@@ -37,7 +33,7 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
   for (const Granted& result : results) {
     if (result.job == 0) {
       note("companion-refused", Json::object({{"reason", result.reason}}));
-      if (told_refusals_.insert(result.reason).second)
+      if (growth_.is_new_refusal(result.reason))
         say("GPUs were offered, but Slurm refused them: " + result.reason);
       continue;
     }
@@ -51,18 +47,19 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
     }
     companions_.push_back(made);
     note("companion-allocated", Json::object({{"companion", result.job}}));
-    if (phase_ == Phase::over || phase_ == Phase::ending)
-      give_up(now, companions_.back(), "the job is ending");
+    if (is<Over>() || is<Ending>()) give_up(now, companions_.back(), "the job is ending");
     else act(action::StartStep{made.job, made.places});
   }
-  const bool warming =
-      allocating_ > 0 || std::any_of(companions_.begin(), companions_.end(),
-                                     [](const Companion& each) { return !each.up; });
-  if (!warming && state_ == JobState::warming) set_state(JobState::active);
+  if (!is_warming() && state_ == JobState::warming) set_state(JobState::active);
+}
+
+/// Whether GPUs that were offered are on the way.
+bool EpochMachine::is_warming() const {
+  return allocating_ > 0 || std::any_of(companions_.begin(), companions_.end(),
+                                        [](const Companion& each) { return !each.up; });
 }
 
 void EpochMachine::shrink(double now, const control::Shrink& shrink) {
-  now_ = now;
   bool running_ones = false;
   for (const JobId job : shrink.companions) {
     Companion* found = companion(job);
@@ -80,8 +77,8 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
   if (running_ones) {
     const double by = now + std::min(settings_.restart_timeout_s,
                                      std::max(0.0, shrink.deadline_s - settings_.margin_s));
-    if (phase_ == Phase::ending) kill_at_ = kill_at_ ? std::min(*kill_at_, by) : by;
-    else if (phase_ != Phase::over) begin_leaving(now, JobState::draining, by);
+    if (Ending* ending = in<Ending>()) ending->kill_at = std::min(ending->kill_at.value_or(by), by);
+    else if (!is<Over>()) begin_leaving(now, JobState::draining, by);
   }
   advance(now);
 }
@@ -97,7 +94,7 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
   if (found == nullptr || found->dropping) return;
   const bool took_part =
       runs_anything(found->places) ||
-      (phase_ == Phase::failing && first_failed_ && companion_of(first_failed_->place) == found);
+      (is_failing() && companion_of(in<Running>()->failure->worker.place) == found);
   const std::vector<Place> places = found->places;
   note("companion-lost", Json::object({{"companion", job}, {"reason", why}}));
   say(fmt::format("lost job {} ({}): {}", job, describe(places), why));
@@ -106,19 +103,17 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
   bool in_epoch = took_part;
   for (const Seat& seat : layout_.seats)
     for (const Place& place : places) in_epoch = in_epoch || seat.worker.place == place.id;
-  if (!in_epoch || (phase_ != Phase::running && phase_ != Phase::failing)) return;
+  if (!in_epoch || !is<Running>()) return;
   restarts_.push_back(now);
   while (!restarts_.empty() && restarts_.front() < now - settings_.restart_window_s)
     restarts_.pop_front();
-  stopped_since_ = now;
   if (static_cast<int>(restarts_.size()) > settings_.max_restarts) {
     const std::string count = fmt::format("{} losses of lent GPUs within {:.0f} s",
                                           restarts_.size(), settings_.restart_window_s);
     restarts_.clear();
     return fall_back(now, count);
   }
-  phase_ = Phase::leaving;
-  decide_by_.reset();
+  phase_ = Leaving{now + settings_.end_timeout_s, now, false, false};
   kill_running(now);
   set_state(JobState::draining);
 }
@@ -130,45 +125,32 @@ void EpochMachine::fall_back(double now, const std::string& why) {
   for (const JobId job : companions())
     if (Companion* each = companion(job); each != nullptr && !each->dropping)
       give_up(now, *each, why);
-  stopped_since_ = now;
-  phase_ = Phase::leaving;
-  decide_by_.reset();
-  leave_by_ = now;
+  phase_ = Leaving{now, now, false, false};
   code_ = 0;
   set_state(JobState::draining);
   kill_running(now);
 }
 
-/// No more GPUs are taken for a while; `for_good`, or after max_restarts such pauses: until the run
-/// ends.
 void EpochMachine::pause_growth(double now, const std::string& why, bool for_good) {
-  ++pauses_;
-  for_good = for_good || pauses_ > settings_.max_restarts;
-  pause_reason_ = why;
-  pause_until_ = for_good ? std::numeric_limits<double>::infinity()
-                          : now + settings_.growth_pause_s * std::pow(2.0, pauses_ - 1);
+  for_good = growth_.pause(now, why, for_good);
   note("growth-paused", Json::object({{"reason", why}, {"for_good", for_good}}));
   tell_no_growth();
 }
 
-/// Why no GPUs should be lent now, for people; empty: nothing speaks against it.
 std::string EpochMachine::no_growth() const {
-  if (!pause_reason_.empty()) return pause_reason_;
-  if (epoch_ < 0) return "its workers have not started yet";
-  std::size_t deaf = 0;
-  for (const auto& [id, worker] : workers_) deaf += worker.running && !worker.listens;
-  if (phase_ != Phase::running || deaf == 0) return {};
-  return fmt::format("{} of {} workers have no handler for {} yet", deaf, layout_.seats.size(),
-                     signal_name(settings_.restart_signal));
+  Growth::Run run;
+  run.has_started = epoch_ >= 0;
+  run.is_running = is<Running>() && !is_failing();
+  run.workers = layout_.seats.size();
+  for (const auto& [id, worker] : workers_) run.deaf += worker.running && !worker.listens;
+  run.signal = signal_name(settings_.restart_signal);
+  return growth_.reason_against(run);
 }
 
 void EpochMachine::tell_no_growth() {
-  // Not for each worker: what matters is whether there is a reason.
-  const std::string why = no_growth();
-  if (why.empty() != told_no_growth_.empty() ||
-      (!why.empty() && why == pause_reason_ && why != told_no_growth_))
-    act(action::Tell{status()});
-  told_no_growth_ = why;
+  std::string why = no_growth();
+  if (growth_.is_news(why)) act(action::Tell{status()});
+  growth_.told(std::move(why));
 }
 
 bool EpochMachine::takes_part(const Companion& companion) const {
@@ -190,8 +172,7 @@ bool EpochMachine::drop_if_left(JobId job) {
   return true;
 }
 
-void EpochMachine::released(double now, JobId job) {
-  now_ = now;
+void EpochMachine::released(double, JobId job) {
   const auto found = releasing_.find(job);
   if (found == releasing_.end()) return;
   note("companion-released", Json::object({{"companion", job}, {"reason", found->second.reason}}));
@@ -273,7 +254,7 @@ std::vector<JobId> EpochMachine::companions() const {
 
 void EpochMachine::set_state(JobState state) {
   state_ = state;
-  told_no_growth_ = no_growth();
+  growth_.told(no_growth());
   act(action::Tell{status()});
 }
 

@@ -4,12 +4,13 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "control/messages.h"
 #include "launcher/action.h"
+#include "launcher/growth.h"
 #include "launcher/layout.h"
 #include "launcher/worker_environment.h"
 
@@ -56,14 +57,10 @@ class EpochMachine {
     double margin_s = 2;            ///< kept free before a deadline of the controller
     double blame_s = 2;             ///< an error exit may be explained by news that come this late
     double end_timeout_s = 30;      ///< for workers to end after INT, TERM or another's failure
-    /// A companion waits so long for workers that do not handle the signal.
-    double listen_timeout_s = 60;
-    double siblings_s = 1;  ///< for workers to leave after one of them died of the signal
-    int max_restarts = 3;   ///< losses within restart_window_s, before lent GPUs are done without
+    double siblings_s = 1;          ///< for workers to leave after one of them died of the signal
+    int max_restarts = 3;  ///< losses within restart_window_s, before lent GPUs are done without
     double restart_window_s = 600;
     double blame_growth_s = 600;  ///< an error exit so soon after a growth is put down to it
-    /// After the first growth that went wrong; twice as long after each further one.
-    double growth_pause_s = 600;
     bool kill_on_bad_exit = true;
   };
 
@@ -94,10 +91,41 @@ class EpochMachine {
 
   control::Status status() const;
   std::vector<JobId> companions() const;
-  bool over() const { return phase_ == Phase::over; }
+  bool over() const { return is<Over>(); }
 
  private:
-  enum class Phase { gathering, running, failing, leaving, ending, over };
+  // The phases, each with what it needs. Gathering -> Running -> Leaving -> Gathering ...; from all
+  // of them Ending, and Over.
+  /// Waits for the shims of the next epoch.
+  struct Gathering {
+    std::optional<double> by;             ///< none: the first epoch waits for Slurm
+    std::optional<double> stopped_since;  ///< none: the first epoch
+  };
+  /// A worker has failed; it is not known yet whether a companion's loss explains it.
+  struct Failure {
+    WorkerId worker;
+    Exit exit;
+    double decide_by = 0;
+  };
+  struct Running {
+    double since = 0;
+    std::optional<Failure> failure;
+  };
+  /// The workers have been asked to leave, or killed, for another epoch.
+  struct Leaving {
+    double by = 0;
+    double since = 0;
+    bool to_grow = false;
+    bool told_of_bad_exit = false;
+  };
+  /// The run ends when all workers have.
+  struct Ending {
+    std::optional<double> kill_at;
+    bool code_is_final = false;
+  };
+  struct Over {};
+  using Phase = std::variant<Gathering, Running, Leaving, Ending, Over>;
+
   struct Worker {
     std::string host;
     int port = 0;
@@ -118,10 +146,12 @@ class EpochMachine {
   // epoch_machine.cc: phases
   void advance(double now);
   void start_epoch(double now, Layout layout);
+  void begin_growing(double now);
+  void decide(double now);
   void begin_leaving(double now, control::JobState state, double by);
   void kill_running(double now);
   void fail(double now, WorkerId worker, Exit exit);
-  void end(double now, int signal, std::optional<double> kill_at);
+  void end(double now, int signal, std::optional<double> kill_at, bool code_is_final = false);
   void finish();
   // epoch_companions.cc
   void give_up(double now, Companion& companion, const std::string& reason);
@@ -133,7 +163,21 @@ class EpochMachine {
   void pause_growth(double now, const std::string& why, bool for_good = false);
   std::string no_growth() const;
   void tell_no_growth();
+  bool is_warming() const;
 
+  template <typename P>
+  bool is() const {
+    return std::holds_alternative<P>(phase_);
+  }
+  template <typename P>
+  P* in() {
+    return std::get_if<P>(&phase_);
+  }
+  template <typename P>
+  const P* in() const {
+    return std::get_if<P>(&phase_);
+  }
+  bool is_failing() const { return in<Running>() != nullptr && in<Running>()->failure.has_value(); }
   Companion* companion_of(int place);
   Companion* companion(JobId job);
   bool is_basic(int place) const;
@@ -156,28 +200,15 @@ class EpochMachine {
   std::map<WorkerId, Worker> workers_;
   Layout layout_;
 
-  Phase phase_ = Phase::gathering;
+  Phase phase_ = Gathering{};
+  Growth growth_;
   control::JobState state_ = control::JobState::allocated;
   int epoch_ = -1;
   int next_place_ = 0;
   int allocating_ = 0;  ///< Allocate actions under way
-  double now_ = 0;
-  std::optional<double> gather_by_, leave_by_, decide_by_, kill_at_;
-  std::optional<double> stopped_since_;
   double stopped_s_ = 0;
-  std::optional<WorkerId> first_failed_;
   int code_ = 0;
-  bool code_is_final_ = false;
-  bool told_of_bad_exit_ = false;
-  Exit first_exit_;
-  double epoch_since_ = 0;
-  bool leaving_to_grow_ = false;
-  std::string pause_reason_;  ///< why growth waits; empty: it does not
-  double pause_until_ = 0;
-  int pauses_ = 0;
-  std::string told_no_growth_;
-  std::set<std::string> told_refusals_;  ///< Slurm's words that the user has heard
-  std::map<int, double> forwarded_;      ///< signals that Slurm sent to the basic step, and when
+  std::map<int, double> forwarded_;  ///< signals that Slurm sent to the basic step, and when
   std::deque<double> restarts_;
   std::vector<action::Any> actions_;
 };
