@@ -13,6 +13,8 @@ namespace swell::runtime {
 
 namespace {
 
+constexpr std::size_t kMaxProfile = 4096;
+
 std::string boot_of_this_host() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
@@ -212,6 +214,12 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
       if (page().stop_at == 0) return settle_programs(false);  // it was called off meanwhile
       return {};                                               // answered by commit or abort
     }
+    case Op::profile: reply = take_profile(peer, message.body); break;
+    case Op::last_profile: {
+      std::lock_guard lock(mutex_);
+      reply = profile_;
+      break;
+    }
     case Op::status: reply = write(status()); break;
     case Op::wait_ready: reply = wait_ready(message.body); break;
     case Op::table: {
@@ -245,6 +253,19 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
   }
   return reply ? peer.channel.send(kDoneOp, *reply)
                : peer.channel.send(kRefusedOp, Writer().text(reply.error().message()).take());
+}
+
+Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& body) {
+  {
+    std::lock_guard lock(mutex_);
+    if (program_ != &peer) return Error("only the program that trains reports a profile");
+    if (body.size() > kMaxProfile)
+      return Error(
+          fmt::format("a profile of {} bytes is longer than any is, {}", body.size(), kMaxProfile));
+    profile_ = body;
+  }
+  if (options_.on_profile) options_.on_profile(body);
+  return std::string();
 }
 
 bool Keeper::may_read(const Run& run, bool program) const {
@@ -368,6 +389,7 @@ Result<std::string> Keeper::begin(std::string_view body) {
   for (const Held& held : table_) adopted.places.emplace_back(held.in_arena, held.at);
   peer->is_waiting = false;
   program_ = peer;
+  profile_.clear();
   page().stop_at = 0;
   page().wish = 0;
   page().step = 0;
@@ -677,6 +699,7 @@ Result<std::string> Keeper::commit(std::string_view body) {
   for (const Held& held : old)
     if (held.in_arena) drop(held.at);
   epoch_ = epoch;
+  profile_.clear();
   has_state_ = staged->prepare.new_rank >= 0;
   // An old program that is gone already needs no answer.
   static_cast<void>(settle_programs(true));

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -38,6 +39,8 @@ class Keeper {
     std::string
         host;  ///< of which host it is; empty: by the boot of this one. Equal hosts share memory
     std::uint64_t arena_bytes = 0;  ///< address space: memory is taken as it is written
+    /// Told each profile that the program reports, by one of the keeper's threads; may be empty.
+    std::function<void(std::string)> on_profile;
   };
   /// Listens, and begins to serve. The error names what could not be had.
   static Result<std::unique_ptr<Keeper>> start(Options options);
@@ -104,6 +107,7 @@ class Keeper {
   Result<std::string> move();
   Result<std::string> commit(std::string_view body);
   Result<std::string> request(std::string_view body);
+  Result<std::string> take_profile(const Peer& peer, const std::string& body);
   std::string abort_now();
   void drop_staged();
   void refuse_waiting(Peer& peer);
@@ -131,6 +135,7 @@ class Keeper {
   std::uint64_t epoch_ = 0;
   std::vector<Held> table_;  ///< of the committed epoch
   Peer* program_ = nullptr;  ///< that trains it
+  std::string profile_;      ///< that it reported last; empty: none
   bool has_state_ = false, is_torn_ = false;
   std::uint64_t step_ = 0;  ///< of the state, where no program trains
   std::unique_ptr<Staged> staged_;

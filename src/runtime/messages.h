@@ -20,17 +20,19 @@ enum class Op : std::uint16_t {
   declare = 2,   ///< {entries; address 0: in the arena} -> {}
   adopt = 3,     ///< {} -> once the epoch begins: Adopted
   quiesced = 4,  ///< {step u64} -> once it is decided: {1: switched, leave; 0: go on u8}
+  profile = 5,   ///< {a rank's profile, of the profiler's form} -> {}
   // The coordinator asks a shim.
-  status = 10,      ///< {} -> Status
-  wait_ready = 11,  ///< {milliseconds u32}: until a program waits in adopt -> {its entries}
-  table = 12,       ///< {} -> {what the shim holds: epoch u64, holdings}
-  begin = 13,       ///< {epoch u64}: the state is new, made by the program -> {}
-  prepare = 14,     ///< Prepare -> Prepared
-  quiesce = 15,     ///< {step u64, milliseconds u32} -> {step u64; kNoStep: no program here}
-  move = 16,        ///< {} -> Moved
-  commit = 17,      ///< {epoch u64, step u64} -> {}
-  abort = 18,       ///< {} -> {}
-  request = 19,     ///< {kStopWish or kCheckpointWish u64} -> {}
+  status = 10,        ///< {} -> Status
+  wait_ready = 11,    ///< {milliseconds u32}: until a program waits in adopt -> {its entries}
+  table = 12,         ///< {} -> {what the shim holds: epoch u64, holdings}
+  begin = 13,         ///< {epoch u64}: the state is new, made by the program -> {}
+  prepare = 14,       ///< Prepare -> Prepared
+  quiesce = 15,       ///< {step u64, milliseconds u32} -> {step u64; kNoStep: no program here}
+  move = 16,          ///< {} -> Moved
+  commit = 17,        ///< {epoch u64, step u64} -> {}
+  abort = 18,         ///< {} -> {}
+  request = 19,       ///< {kStopWish or kCheckpointWish u64} -> {}
+  last_profile = 22,  ///< {} -> {what the program of this epoch reported last; empty: nothing}
   // Another shim asks.
   arena = 20,      ///< {} -> {arena bytes u64}, and its file descriptor; Unix sockets alone
   read = kReadOp,  ///< runs -> their bytes

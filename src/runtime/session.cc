@@ -114,8 +114,29 @@ void* Session::address(std::string_view name, int index, std::size_t* bytes) con
   return nullptr;
 }
 
+std::optional<profiler::RankProfile> Session::latest_profile() const {
+  if (!role_ || !stable_.latest()) return std::nullopt;
+  return profiler::profile_of(*role_, *stable_.latest(), stable_.micro_batches(), entries_,
+                              recorder_.peak_bytes());
+}
+
+/// Takes the steps whose times are known by now, and tells the shim what is new and stable: a few
+/// times in an epoch.
+Result<void> Session::observe(std::uint64_t step) {
+  recorder_.step(step);
+  while (const profiler::Step* done = recorder_.next())
+    if (const auto times = profiler::times_of(*done)) stable_.add(*times);
+  if (!role_ || !stable_.take_report() || !channel_) return {};
+  const auto told =
+      ask_shim(Op::profile, profiler::write(*latest_profile()), within(std::chrono::seconds(10)));
+  // A shim of an earlier version does not know the question: training goes on without.
+  if (!told && is_lost_) return told.error();
+  return {};
+}
+
 Result<Session::Action> Session::step(std::uint64_t step) {
   last_step_ = step;
+  if (auto observed = observe(step); !observed) return observed.error();
   if (!channel_) return Action::go_on;
   page().step.store(step, std::memory_order_release);
   const std::uint64_t stop_at = page().stop_at.load(std::memory_order_acquire);

@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "core/result.h"
+#include "profiler/rank_profile.h"
+#include "profiler/recorder.h"
+#include "profiler/times.h"
 #include "runtime/arena.h"
 #include "runtime/channel.h"
 #include "runtime/control_page.h"
@@ -35,6 +38,14 @@ class Session {
   void* address(std::string_view name, int index, std::size_t* bytes) const;
   /// REQUIRES: adopt() has succeeded, and `step` is above the last one.
   Result<Action> step(std::uint64_t step);
+  /// Reports profiles from now on.
+  void set_role(const profiler::Role& role) { role_ = role; }
+  /// Of any thread, once adopt() has succeeded.
+  profiler::Recorder& recorder() noexcept { return recorder_; }
+  /// What would be reported of the last full window; nothing before, and without a role.
+  std::optional<profiler::RankProfile> latest_profile() const;
+  /// Whether that was stable, and has been reported.
+  bool has_stable_profile() const noexcept { return stable_.is_stable(); }
   std::uint64_t last_step() const noexcept { return last_step_; }
   /// Whether the connection to the shim has ended, rather than been answered by a refusal.
   bool is_lost() const noexcept { return is_lost_; }
@@ -42,6 +53,7 @@ class Session {
  private:
   Session() = default;
   Result<void> adopt_alone();
+  Result<void> observe(std::uint64_t step);
   Result<Message> ask_shim(Op op, std::string_view body, Deadline deadline = Deadline::max());
   ControlPage& page() const noexcept { return *reinterpret_cast<ControlPage*>(arena_->data()); }
 
@@ -50,6 +62,9 @@ class Session {
   Registry registry_;
   std::vector<Entry> entries_;  ///< as declared: address 0 in the arena
   std::optional<Adopted> adopted_;
+  profiler::Recorder recorder_;
+  profiler::Stable stable_;
+  std::optional<profiler::Role> role_;
   std::uint64_t next_address_ = std::uint64_t{1} << 62;
   std::uint64_t last_step_ = 0;
   bool is_lost_ = false;

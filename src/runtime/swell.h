@@ -11,8 +11,8 @@
  *
  * Functions return 0 or more, or a negative errno; swell_last_error() then says what was wrong, and
  * with which value. No function raises an exception or ends the process. A session is used by one
- * thread at a time; different sessions are independent. Structs begin with a field_mask, so that
- * they can grow: a field whose bit is not set is not read.
+ * thread at a time, but for regions; different sessions are independent. Structs begin with a
+ * field_mask, so that they can grow: a field whose bit is not set is not read.
  */
 #ifndef SWELL_H
 #define SWELL_H
@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /** Grows with each function or field that is added. */
-#define SWELL_API_VERSION 1
+#define SWELL_API_VERSION 2
 #define SWELL_MAX_DIMS 8
 
 /** A program's connection to its shim. */
@@ -107,6 +107,72 @@ typedef struct swell_epoch {
   int fresh;      /**< not 0: the state is new, and the program makes it */
 } swell_epoch_t;
 
+/** What a part of a step does, whose time the profiler takes. */
+typedef enum swell_region_kind {
+  SWELL_FORWARD = 0,  /**< pass of one micro-batch through this rank's layers */
+  SWELL_BACKWARD = 1, /**< the same, backwards */
+  SWELL_OPTIMIZER = 2,
+  SWELL_TP_ALLREDUCE = 3, /**< or another collective of the TP group, within a pass */
+  SWELL_DP_SYNC = 4,      /**< of gradients or parameters; may run beside backward regions */
+  SWELL_SEND = 5,         /**< of activations or their gradients to another stage */
+  SWELL_RECEIVE = 6,      /**< the same; with the wait for the other stage */
+  SWELL_HEAD = 7          /**< output projection and loss, within a pass */
+} swell_region_kind_t;
+
+enum {
+  SWELL_REGION_STAGE = 1 << 0,       /**< stage; else swell_set_role()'s */
+  SWELL_REGION_MICRO_BATCH = 1 << 1, /**< micro_batch; else each region is one of its own */
+  SWELL_REGION_LAYERS = 1 << 2,      /**< first_layer, layers */
+  SWELL_REGION_MEMORY = 1 << 3,      /**< allocated_bytes */
+  SWELL_REGION_STREAM = 1 << 4       /**< stream; else the host's clock is taken */
+};
+
+/** A region of a step. kind is always read. */
+typedef struct swell_region {
+  uint64_t field_mask;
+  swell_region_kind_t kind;
+  int stage;                /**< from 0 */
+  int micro_batch;          /**< from 0, in each step */
+  int first_layer, layers;  /**< of the model, from 0; how many */
+  uint64_t allocated_bytes; /**< of device memory, as the region opens */
+  void* stream;             /**< CUstream of the region's work, not NULL; its context is current */
+} swell_region_t;
+
+enum {
+  SWELL_ROLE_ACTIVATION = 1 << 0,            /**< activation_dtype, _dims and _shape */
+  SWELL_ROLE_WHOLE_ACTIVATIONS = 1 << 1,     /**< whole_activations; else not known */
+  SWELL_ROLE_LAST_ACTIVATION_BYTES = 1 << 2, /**< last_activation_bytes; else 0 */
+  SWELL_ROLE_TIED_EMBEDDING = 1 << 3         /**< tied_embedding; else 0 */
+};
+
+/** What this rank is in its plan. stage and group are always read. */
+typedef struct swell_role {
+  uint64_t field_mask;
+  int stage; /**< from 0 */
+  int group; /**< of the stage: the TP group, from 0 */
+  swell_dtype_t activation_dtype;
+  int activation_dims;                      /**< 1 to SWELL_MAX_DIMS */
+  int64_t activation_shape[SWELL_MAX_DIMS]; /**< of the tensor between two stages for one sample, in
+                                               elements: sequence, hidden */
+  double whole_activations;     /**< kept by a layer and not split by TP, in such tensors */
+  double last_activation_bytes; /**< of one sample, on the last stage alone: logits */
+  int tied_embedding;           /**< not 0: the output projection is the embedding's own matrix */
+} swell_role_t;
+
+/** What the profiler has seen. Set by swell_profile(), wholly; of the last full window of steps. */
+typedef struct swell_times {
+  int stable;        /**< not 0: it was within 2 % for three windows, and has been reported */
+  int micro_batches; /**< of a step */
+  double step_s;     /**< seconds from boundary to boundary */
+  double forward_s, backward_s;           /**< of one micro-batch */
+  double forward_tp_s;                    /**< of forward_s: TP all-reduces */
+  double forward_head_s, backward_head_s; /**< of these: output projection and loss */
+  double optimizer_s;                     /**< of a step */
+  double dp_sync_s;      /**< of a step: what no backward pass hides of the synchronization */
+  double layer_launch_s; /**< host seconds to launch one layer's forward pass; 0: no stream given */
+  double kept_bytes;     /**< by which one micro-batch's forward pass raises what is allocated */
+} swell_times_t;
+
 /** SWELL_API_VERSION of the library that is loaded. */
 int swell_api_version(void);
 
@@ -180,6 +246,67 @@ int swell_address(swell_session_t* session, const char* name, int index, void** 
  * -ECONNRESET (the shim is gone: the program may train on, but not switch).
  */
 int swell_step(swell_session_t* session, uint64_t step);
+
+/**
+ * Say what this rank is in its plan. From then on swell_step() reports this rank's profile to the
+ * shim when its times are stable (three windows of five steps, at most 2 % apart), and again when
+ * they are stable at other values.
+ *
+ * @param [in] role  Copied. Without SWELL_ROLE_ACTIVATION a profile is seen, but no coefficients
+ * can be made of it.
+ *
+ * @return 0, or -EINVAL (what swell_last_error() says).
+ *
+ * Source: Suika 3.1 and appendix A.4.
+ */
+int swell_set_role(swell_session_t* session, const swell_role_t* role);
+
+/**
+ * Open a region of this step.
+ *
+ * May be called by any thread, also while others use the session; regions nest within those of
+ * their own thread. Takes the host's clock. With SWELL_REGION_STREAM it records a CUDA event on the
+ * stream instead, and the event's time is read after later steps: nothing waits for the device.
+ *
+ * @param [in] region  Copied.
+ *
+ * @return the region's number, 0 or more, for swell_region_end(); or -EAGAIN (before
+ * swell_adopt()), -EINVAL (a kind that is none, a NULL stream, a negative number), -ENOSPC (64
+ * regions are open, or the step has 65,536), -ENODEV (a stream, but no CUDA driver could be
+ * opened), -ENOMEM. swell_last_error() says nothing of it: other threads may use it. A step with a
+ * region that failed is left out.
+ *
+ * Source: Suika 3.1; FlexTrain 6.
+ */
+int swell_region_begin(swell_session_t* session, const swell_region_t* region);
+
+/**
+ * Close a region. May be called by any thread.
+ *
+ * @param [in] region           From swell_region_begin(), of this step: swell_step() ends those
+ * that are open, and a step is left out in which a pass or the optimizer was.
+ * @param [in] allocated_bytes  Of device memory now; 0: not known.
+ *
+ * @return 0, or -EINVAL (no such region is open), -EAGAIN (before swell_adopt()).
+ */
+int swell_region_end(swell_session_t* session, int region, uint64_t allocated_bytes);
+
+/**
+ * Say the most device memory that was ever allocated, as the program's allocator counts it
+ * (max_memory_allocated). Without it the largest number is taken that regions told. Any thread.
+ *
+ * @return 0, or -EAGAIN (before swell_adopt()).
+ */
+int swell_memory(swell_session_t* session, uint64_t peak_bytes);
+
+/**
+ * What the profiler has seen so far.
+ *
+ * @param [out] times  Of the last five steps that were whole.
+ *
+ * @return 0, or -EAGAIN (fewer steps so far, or no swell_set_role()).
+ */
+int swell_profile(swell_session_t* session, swell_times_t* times);
 
 /**
  * End a session and unmap its memory; addresses are of no use afterwards. NULL: nothing happens.

@@ -4,8 +4,10 @@
 #include "runtime/swell.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "runtime/session.h"
@@ -94,6 +96,78 @@ Result<Entry> entry_of(const swell_tensor_t& tensor) {
     entry.address = reinterpret_cast<std::uintptr_t>(tensor.address);
   }
   return entry;
+}
+
+Result<profiler::Role> role_of(const swell_role_t& role) {
+  const auto has = [&](std::uint64_t bit) { return (role.field_mask & bit) != 0; };
+  profiler::Role made;
+  made.stage = role.stage;
+  made.group = role.group;
+  if (role.stage < 0 || role.group < 0)
+    return Error("stage is " + std::to_string(role.stage) + ", group " +
+                 std::to_string(role.group) + "; both are 0 or more");
+  if (has(SWELL_ROLE_ACTIVATION)) {
+    if (role.activation_dims < 1 || role.activation_dims > SWELL_MAX_DIMS)
+      return Error("activation_dims is " + std::to_string(role.activation_dims) +
+                   "; it must be 1 to 8");
+    if (role.activation_dtype < 0 || role.activation_dtype >= kDTypes)
+      return Error("activation_dtype is none of swell_dtype_t");
+    const auto elements =
+        element_count({role.activation_shape, role.activation_shape + role.activation_dims});
+    if (!elements) return elements.error().while_doing("activation_shape");
+    made.activ_bytes = static_cast<double>(*elements) *
+                       static_cast<double>(bytes_of(static_cast<DType>(role.activation_dtype)));
+  }
+  const auto number = [&](std::uint64_t bit, double given, const char* name,
+                          double* where) -> Result<void> {
+    if (!has(bit)) return {};
+    if (!std::isfinite(given) || given < 0)
+      return Error(std::string(name) + " is " + std::to_string(given) + "; it must be 0 or more");
+    *where = given;
+    return {};
+  };
+  if (auto good = number(SWELL_ROLE_WHOLE_ACTIVATIONS, role.whole_activations, "whole_activations",
+                         &made.whole_activations);
+      !good)
+    return good.error();
+  if (auto good = number(SWELL_ROLE_LAST_ACTIVATION_BYTES, role.last_activation_bytes,
+                         "last_activation_bytes", &made.last_activ_p_bytes);
+      !good)
+    return good.error();
+  made.tied_embedding = has(SWELL_ROLE_TIED_EMBEDDING) && role.tied_embedding != 0;
+  return made;
+}
+
+/// What a region says of itself; nothing where a value is none.
+std::optional<profiler::Opening> opening_of(const swell_region_t& region) {
+  const auto has = [&](std::uint64_t bit) { return (region.field_mask & bit) != 0; };
+  if (region.kind < 0 || region.kind >= profiler::kKinds) return std::nullopt;
+  profiler::Opening opening;
+  opening.kind = static_cast<profiler::Kind>(region.kind);
+  if (has(SWELL_REGION_STAGE)) opening.stage = region.stage;
+  if (has(SWELL_REGION_MICRO_BATCH)) opening.micro_batch = region.micro_batch;
+  if (has(SWELL_REGION_LAYERS)) {
+    opening.first_layer = region.first_layer;
+    opening.layers = region.layers;
+    if (region.first_layer < 0 || region.layers < 0) return std::nullopt;
+  }
+  if (has(SWELL_REGION_MEMORY)) opening.allocated_bytes = region.allocated_bytes;
+  if (has(SWELL_REGION_STREAM)) opening.stream = region.stream;
+  if ((has(SWELL_REGION_STAGE) && region.stage < 0) ||
+      (has(SWELL_REGION_MICRO_BATCH) && region.micro_batch < 0) ||
+      (has(SWELL_REGION_STREAM) && region.stream == nullptr))
+    return std::nullopt;
+  return opening;
+}
+
+/// As guarded(), for what several threads may call: says no sentence.
+template <typename Body>
+int guarded_quietly(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) { return -ENOMEM; } catch (...) {
+    return -EIO;
+  }
 }
 
 }  // namespace
@@ -191,6 +265,69 @@ SWELL_EXPORT int swell_step(swell_session_t* session, uint64_t step) {
     const auto action = session->session->step(step);
     if (action) return static_cast<int>(*action);
     return fail(session, ECONNRESET, action.error().message());
+  });
+}
+
+SWELL_EXPORT int swell_set_role(swell_session_t* session, const swell_role_t* role) {
+  if (session == nullptr || role == nullptr) return -EINVAL;
+  return guarded(session->error, [&] {
+    const auto read = role_of(*role);
+    if (!read) return fail(session, EINVAL, read.error().message());
+    session->session->set_role(*read);
+    return 0;
+  });
+}
+
+SWELL_EXPORT int swell_region_begin(swell_session_t* session, const swell_region_t* region) {
+  if (session == nullptr || region == nullptr) return -EINVAL;
+  return guarded_quietly([&] {
+    if (!session->session->has_adopted()) return -EAGAIN;
+    const auto opening = opening_of(*region);
+    if (!opening) return -EINVAL;
+    const int number = session->session->recorder().begin(*opening);
+    return number == profiler::Recorder::kFull       ? -ENOSPC
+           : number == profiler::Recorder::kNoDevice ? -ENODEV
+                                                     : number;
+  });
+}
+
+SWELL_EXPORT int swell_region_end(swell_session_t* session, int region, uint64_t allocated_bytes) {
+  if (session == nullptr) return -EINVAL;
+  return guarded_quietly([&] {
+    if (!session->session->has_adopted()) return -EAGAIN;
+    return session->session->recorder().end(region, allocated_bytes) ? 0 : -EINVAL;
+  });
+}
+
+SWELL_EXPORT int swell_memory(swell_session_t* session, uint64_t peak_bytes) {
+  if (session == nullptr) return -EINVAL;
+  return guarded_quietly([&] {
+    if (!session->session->has_adopted()) return -EAGAIN;
+    session->session->recorder().observe_memory(peak_bytes);
+    return 0;
+  });
+}
+
+SWELL_EXPORT int swell_profile(swell_session_t* session, swell_times_t* times) {
+  if (session == nullptr || times == nullptr) return -EINVAL;
+  return guarded(session->error, [&] {
+    const auto profile = session->session->latest_profile();
+    if (!profile)
+      return fail(session, EAGAIN, "times are known after swell_set_role() and five whole steps");
+    const profiler::Times& seen = profile->times;
+    times->stable = session->session->has_stable_profile() ? 1 : 0;
+    times->micro_batches = profile->micro_batches;
+    times->step_s = seen.step_s;
+    times->forward_s = seen.fwd_s;
+    times->backward_s = seen.bwd_s;
+    times->forward_tp_s = seen.fwd_commu_s;
+    times->forward_head_s = seen.head_fwd_s;
+    times->backward_head_s = seen.head_bwd_s;
+    times->optimizer_s = seen.optim_s;
+    times->dp_sync_s = seen.commu_extra_s;
+    times->layer_launch_s = seen.layer_launch_s;
+    times->kept_bytes = seen.kept_bytes;
+    return 0;
   });
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "profiler/rank_profile.h"
 #include "support/live_job.h"
 
 using namespace swell;
@@ -147,4 +148,93 @@ Test(swell_api, no_sequence_of_calls_without_its_shim_ends_the_program, .timeout
   }
   cr_assert_eq(swell_adopt(session, nullptr), -ECONNRESET, "%s", swell_last_error(session));
   swell_close(session);
+}
+
+Test(swell_api, a_stable_profile_reaches_the_shim, .timeout = 60) {
+  LiveJob job(SWELL_EXAMPLE, 1, {});
+  runtime::Coordinator coordinator(LiveJob::cluster(), {});
+  std::string told;
+  std::thread program([&] {
+    swell_session_t* session = open_at(job.keepers[0]->unix_socket());
+    swell_tensor_t w = tensor("w", 1000), g = tensor("g", 1000);
+    w.field_mask = g.field_mask = SWELL_TENSOR_LAYER | SWELL_TENSOR_KIND;
+    g.kind = SWELL_GRADIENT;
+    cr_assert_eq(swell_register(session, &w), 0);
+    cr_assert_eq(swell_register(session, &g), 0);
+    swell_region_t region{};
+    cr_assert_eq(swell_region_begin(session, &region), -EAGAIN);
+    cr_assert_eq(swell_adopt(session, nullptr), 0);
+    swell_role_t role{};
+    role.field_mask = SWELL_ROLE_ACTIVATION;
+    role.activation_dtype = SWELL_BF16;
+    role.activation_dims = 2;
+    role.activation_shape[0] = 64;
+    role.activation_shape[1] = 32;
+    cr_assert_eq(swell_set_role(session, &role), 0);
+    swell_times_t times;
+    cr_assert_eq(swell_profile(session, &times), -EAGAIN);
+    auto channel = runtime::Channel::connect_unix(job.keepers[0]->unix_socket()).value();
+    // As long as it takes where others work too; passes this long keep the clock's noise small.
+    for (std::uint64_t step = 1; step < 2000 && told.empty(); ++step) {
+      for (const swell_region_kind_t kind : {SWELL_FORWARD, SWELL_BACKWARD}) {
+        region.kind = kind;
+        const int opened = swell_region_begin(session, &region);
+        cr_assert_geq(opened, 0);
+        std::this_thread::sleep_for(std::chrono::milliseconds(kind == SWELL_FORWARD ? 10 : 20));
+        cr_assert_eq(swell_region_end(session, opened, 50000), 0);
+        cr_assert_eq(swell_region_end(session, opened, 0), -EINVAL);
+      }
+      cr_assert_eq(swell_step(session, step), SWELL_GO_ON);
+      told = ask(channel, runtime::Op::last_profile, {}).value().body;
+    }
+    cr_assert_eq(swell_profile(session, &times), 0);
+    cr_assert(times.stable && times.micro_batches == 1);
+    cr_assert_geq(times.forward_s, 0.010);
+    swell_close(session);
+  });
+  cr_assert(coordinator.begin(job.shims({}), 1).ok());
+  program.join();
+  const auto profile = profiler::read_rank_profile(told);
+  cr_assert(profile.ok());
+  cr_assert_geq(profile->times.fwd_s, 0.010);
+  cr_assert_geq(profile->times.bwd_s, 0.020);
+  cr_assert_eq(profile->role.activ_bytes, 2 * 64 * 32);
+  cr_assert_eq(profile->layer_param_bytes, 8000);
+  cr_assert_eq(profile->layer_state_bytes, 8000);
+  cr_assert_eq(profile->peak_bytes, 50000);
+}
+
+Test(swell_api, says_what_is_wrong_with_a_role_and_refuses_regions_that_are_none) {
+  unsetenv("SWELL_RUNTIME");
+  swell_session_t* session = nullptr;
+  cr_assert_eq(swell_open(nullptr, &session), 0);
+  cr_assert_eq(swell_adopt(session, nullptr), 0);
+  swell_role_t role{};
+  role.stage = -1;
+  cr_assert_eq(swell_set_role(session, &role), -EINVAL);
+  cr_assert_str_eq(swell_last_error(session), "stage is -1, group 0; both are 0 or more");
+  role.stage = 0;
+  role.field_mask = SWELL_ROLE_ACTIVATION;
+  cr_assert_eq(swell_set_role(session, &role), -EINVAL);
+  cr_assert_str_eq(swell_last_error(session), "activation_dims is 0; it must be 1 to 8");
+  swell_region_t region{};
+  region.kind = static_cast<swell_region_kind_t>(99);
+  cr_assert_eq(swell_region_begin(session, &region), -EINVAL);
+  region.kind = SWELL_FORWARD;
+  region.field_mask = SWELL_REGION_STREAM;
+  cr_assert_eq(swell_region_begin(session, &region), -EINVAL, "a stream that is NULL");
+  region.field_mask = SWELL_REGION_MICRO_BATCH;
+  region.micro_batch = -1;
+  cr_assert_eq(swell_region_begin(session, &region), -EINVAL);
+  cr_assert_eq(swell_region_end(session, 0, 0), -EINVAL);
+  swell_close(session);
+}
+
+Test(swell_api, only_the_program_that_trains_reports_a_profile) {
+  LiveJob job(SWELL_EXAMPLE, 1, {});
+  auto channel = runtime::Channel::connect_unix(job.keepers[0]->unix_socket()).value();
+  const auto told = ask(channel, runtime::Op::profile, "anything");
+  cr_assert_not(told.ok());
+  cr_assert_eq(told.error().message(), "only the program that trains reports a profile");
+  cr_assert_eq(ask(channel, runtime::Op::last_profile, {}).value().body, "");
 }

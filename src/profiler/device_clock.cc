@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "profiler/device_clock.h"
+
+#include <cmath>
+#include <vector>
+
+#include "profiler/library.h"
+
+namespace swell::profiler {
+
+namespace {
+
+// What is used of CUDA's driver API. Results are 0 or an error's number.
+using EventCreate = int (*)(void** event, unsigned flags);
+using EventRecord = int (*)(void* event, void* stream);
+using EventQuery = int (*)(void* event);
+using EventElapsedTime = int (*)(float* milliseconds, void* first, void* second);
+using EventDestroy = int (*)(void* event);
+constexpr int kNotReady = 600;
+
+class CudaClock final : public DeviceClock {
+ public:
+  ~CudaClock() override {
+    for (void* event : free_) destroy_(event);
+  }
+  Result<void> open(const std::string& path) {
+    if (auto good = library_.open(path); !good) return good;
+    return library_.find({{"cuEventCreate", &create_},
+                          {"cuEventRecord", &record_},
+                          {"cuEventQuery", &query_},
+                          {"cuEventElapsedTime", &elapsed_},
+                          {"cuEventDestroy_v2", &destroy_}});
+  }
+  void* record(void* stream) noexcept override {
+    void* event = nullptr;
+    if (!free_.empty()) {
+      event = free_.back();
+      free_.pop_back();
+    } else if (create_(&event, 0) != 0) {
+      return nullptr;
+    }
+    if (record_(event, stream) == 0) return event;
+    destroy_(event);  // of another context, perhaps
+    return nullptr;
+  }
+  State state(void* event) noexcept override {
+    const int code = query_(event);
+    return code == 0 ? State::passed : code == kNotReady ? State::pending : State::failed;
+  }
+  std::optional<std::int64_t> ns_between(void* first, void* second) noexcept override {
+    float ms = 0;
+    if (elapsed_(&ms, first, second) != 0 || !std::isfinite(ms)) return std::nullopt;
+    return static_cast<std::int64_t>(static_cast<double>(ms) * 1e6);
+  }
+  void give_back(void* event) noexcept override {
+    if (free_.size() == free_.capacity()) {
+      try {
+        free_.reserve(free_.size() * 2 + 256);
+      } catch (...) {
+        destroy_(event);
+        return;
+      }
+    }
+    free_.push_back(event);
+  }
+
+ private:
+  Library library_;
+  EventCreate create_ = nullptr;
+  EventRecord record_ = nullptr;
+  EventQuery query_ = nullptr;
+  EventElapsedTime elapsed_ = nullptr;
+  EventDestroy destroy_ = nullptr;
+  std::vector<void*> free_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceClock>> open_cuda_clock(const std::string& path) {
+  auto clock = std::make_unique<CudaClock>();
+  if (auto good = clock->open(path); !good) return good.error();
+  return std::unique_ptr<DeviceClock>(std::move(clock));
+}
+
+}  // namespace swell::profiler

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "profiler/rank_profile.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/wire.h"
+
+namespace swell::profiler {
+
+namespace {
+
+/// Every number of a profile, for both directions.
+template <typename Profile, typename Each>
+void each_number(Profile& profile, Each&& each) {
+  for (auto* number :
+       {&profile.role.activ_bytes, &profile.role.whole_activations,
+        &profile.role.last_activ_p_bytes, &profile.times.fwd_s, &profile.times.fwd_commu_s,
+        &profile.times.bwd_s, &profile.times.optim_s, &profile.times.commu_extra_s,
+        &profile.times.head_fwd_s, &profile.times.head_bwd_s, &profile.times.layer_launch_s,
+        &profile.times.step_s, &profile.times.kept_bytes, &profile.layer_param_bytes,
+        &profile.layer_state_bytes, &profile.extra_param_bytes, &profile.extra_state_bytes,
+        &profile.peak_bytes})
+    each(*number);
+}
+
+}  // namespace
+
+RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
+                       const std::vector<runtime::Entry>& entries, std::uint64_t peak_bytes) {
+  RankProfile made;
+  made.role = role;
+  made.times = times;
+  made.micro_batches = micro_batches;
+  double all = 0;
+  for (const runtime::Entry& entry : entries) {
+    if (!entry.alias_of.empty()) continue;
+    const auto bytes = static_cast<double>(entry.bytes());
+    const bool in_layer = entry.tensor.layer >= 0;
+    all += bytes;
+    switch (entry.tensor.kind) {
+      case runtime::Kind::gradient:
+        (in_layer ? made.layer_param_bytes : made.extra_param_bytes) += bytes;
+        break;
+      case runtime::Kind::parameter:
+      case runtime::Kind::moment:
+      case runtime::Kind::step:
+        (in_layer ? made.layer_state_bytes : made.extra_state_bytes) += bytes;
+        break;
+      default: break;
+    }
+  }
+  made.peak_bytes = std::max(all, static_cast<double>(peak_bytes));
+  return made;
+}
+
+std::string write(const RankProfile& profile) {
+  runtime::Writer writer;
+  writer.put(profile.role.stage).put(profile.role.group).put(profile.micro_batches);
+  writer.put<std::uint8_t>(profile.role.tied_embedding);
+  each_number(profile, [&](double number) { writer.put(number); });
+  return writer.take();
+}
+
+Result<RankProfile> read_rank_profile(std::string_view body) {
+  runtime::Reader reader(body);
+  RankProfile profile;
+  profile.role.stage = reader.get<std::int32_t>();
+  profile.role.group = reader.get<std::int32_t>();
+  profile.micro_batches = reader.get<std::int32_t>();
+  const auto tied = reader.get<std::uint8_t>();
+  profile.role.tied_embedding = tied != 0;
+  each_number(profile, [&](double& number) {
+    number = reader.get<double>();
+    if (!std::isfinite(number) || number < 0) reader.fail();
+  });
+  if (!reader.done() || tied > 1 || profile.role.stage < 0 || profile.role.group < 0 ||
+      profile.micro_batches < 1)
+    return Error("a rank's profile cannot be read");
+  return profile;
+}
+
+}  // namespace swell::profiler

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "profiler/times.h"
+#include "runtime/registry.h"
+
+namespace swell::profiler {
+
+/// What a rank is in its plan, and what its program says of the model.
+struct Role {
+  std::int32_t stage = 0, group = 0;  ///< places in Plan::stages and Stage::groups
+  double activ_bytes = 0;             ///< of the tensor between two stages, for one sample
+  double whole_activations = 0;       ///< C_np of perf::Profile; 0: not known
+  double last_activ_p_bytes = 0;      ///< the last stage's extra activations of one sample
+  bool tied_embedding = false;
+};
+
+/// What one rank reports once its times are stable: times, and the bytes of its registered state.
+struct RankProfile {
+  Role role;
+  Times times;
+  std::int32_t micro_batches = 0;
+  double layer_param_bytes = 0;  ///< gradients of the model's layers
+  double layer_state_bytes = 0;  ///< parameters and optimizer state of the model's layers
+  double extra_param_bytes = 0;  ///< the same of all else
+  double extra_state_bytes = 0;
+  double peak_bytes = 0;
+};
+
+/// Sums the registered state by what perf::GroupObservation asks for. Tied tensors count once.
+/// `peak_bytes` is raised to what is registered: it is there.
+RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
+                       const std::vector<runtime::Entry>& entries, std::uint64_t peak_bytes);
+
+inline constexpr std::size_t kMaxProfileBytes = 1024;
+std::string write(const RankProfile& profile);
+/// An error where the body is cut short or too long, or has a number that is negative or not
+/// finite.
+Result<RankProfile> read_rank_profile(std::string_view body);
+
+}  // namespace swell::profiler

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "profiler/span.h"
+
+namespace swell::profiler {
+
+/// Times of one rank, as perf::GroupObservation has them. Suika 3.1: full-spectrum profiling.
+struct Times {
+  double fwd_s = 0;           ///< of one micro-batch, TP communication included
+  double fwd_commu_s = 0;     ///< of that, TP all-reduces
+  double bwd_s = 0;           ///< of one micro-batch, TP communication included
+  double optim_s = 0;         ///< of a step
+  double commu_extra_s = 0;   ///< of a step: DP synchronization that no backward pass hides
+  double head_fwd_s = 0;      ///< of fwd_s, output projection and loss
+  double head_bwd_s = 0;      ///< of bwd_s, the same
+  double layer_launch_s = 0;  ///< host seconds to launch a layer's forward pass; 0: host device
+  double step_s = 0;          ///< from boundary to boundary
+  double kept_bytes = 0;      ///< by which a micro-batch's forward pass raises what is allocated
+  friend bool operator==(const Times&, const Times&) = default;
+};
+
+/// What one step shows. `micro_batches`: those with a forward pass.
+struct StepTimes {
+  Times times;
+  int micro_batches = 0;
+};
+
+/// Sums a step's regions by what the performance model wants; nothing where the step is not whole
+/// or has no forward or no backward pass.
+///  - Regions of one kind and one micro-batch add up; one within another of its kind counts once.
+///  - Sends and receives within a pass are waits of the pipeline, not of the pass: taken out.
+///  - Synchronization within a backward region and on its stream is no part of the pass, and hidden
+///    by nothing. Of what runs beside the passes counts what lies behind the last backward one.
+std::optional<StepTimes> times_of(const Step& step);
+
+/// Largest relative change of any time between two sets of steps. A change below 0.1 % of the
+/// step's forward and backward time counts as none: no plan is chosen by it. step_s,
+/// layer_launch_s and kept_bytes do not count.
+double largest_change(const Times& a, const Times& b, int micro_batches);
+
+/// Gathers steps to windows, and says when they agree. One thread at a time.
+class Stable {
+ public:
+  static constexpr int kWindowSteps = 5;      ///< steps whose medians make one set of Times
+  static constexpr std::size_t kWindows = 3;  ///< that have to agree
+  static constexpr double kChange = 0.02;     ///< Suika 3.1
+
+  void add(const StepTimes& step);
+  /// The last full window; nothing before.
+  const std::optional<Times>& latest() const noexcept { return latest_; }
+  bool is_stable() const noexcept { return is_stable_; }
+  /// Once when the times have become stable, and again when they are stable and more than kChange
+  /// from what was taken last.
+  std::optional<Times> take_report();
+  int micro_batches() const noexcept { return micro_batches_; }
+
+ private:
+  void close_window();
+
+  std::vector<Times> window_;
+  std::deque<Times> windows_;
+  std::optional<Times> latest_, reported_;
+  int micro_batches_ = 0;
+  bool is_stable_ = false, is_new_ = false;
+};
+
+}  // namespace swell::profiler

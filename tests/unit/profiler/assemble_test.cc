@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "profiler/assemble.h"
+
+#include <algorithm>
+#include <criterion/criterion.h>
+#include <random>
+
+#include "core/perf/solve.h"
+#include "core/perf/stability.h"
+#include "support/profiles.h"
+
+using namespace swell;
+using namespace swell::profiler;
+
+namespace {
+
+runtime::Entry entry(const char* name, int layer, runtime::Kind kind, std::int64_t elements,
+                     const char* alias_of = "") {
+  return {{name, layer, kind, runtime::DType::f32, {elements}, false},
+          runtime::Part::whole({elements}),
+          alias_of,
+          4096,
+          0};
+}
+
+}  // namespace
+
+Test(assemble, registered_state_is_summed_by_what_it_is) {
+  using runtime::Kind;
+  const RankProfile made =
+      profile_of({1, 2}, {}, 4,
+                 {entry("w", 0, Kind::parameter, 100), entry("g", 0, Kind::gradient, 100),
+                  entry("m", 0, Kind::moment, 200), entry("e", -1, Kind::parameter, 10),
+                  entry("eg", -1, Kind::gradient, 10), entry("tied", -1, Kind::parameter, 10, "e"),
+                  entry("rng", -1, Kind::rng, 1000)},
+                 77);
+  cr_assert_eq(made.layer_param_bytes, 400);
+  cr_assert_eq(made.layer_state_bytes, 1200);
+  cr_assert_eq(made.extra_param_bytes, 40);
+  cr_assert_eq(made.extra_state_bytes, 40, "a tied tensor counts once");
+  cr_assert_eq(made.peak_bytes, 5680, "what is registered is there, whatever the program says");
+}
+
+/// What solve() finds from ranks' reports is what it finds from the groups' observations.
+Test(assemble, makes_the_profile_that_solve_takes) {
+  const auto cluster = support::h100_nodes(2, 8, 2e9);
+  plan::Layout layout{8, {}};
+  support::add_stage(layout, 5, 2, 2, 4, 0);
+  support::add_stage(layout, 3, 2, 2, 4, 1);
+  perf::Coefficients truth = support::round_coefficients(1);
+  truth.types[0].overlap = 1.7;
+  truth.first = {3e8, 2e9, 0};
+  truth.last = {3e8, 2e9, 1e8};
+  const perf::Profile expected = support::observe(layout, support::small_model(), cluster, truth);
+  std::vector<RankProfile> ranks;
+  for (const perf::GroupObservation& seen : expected.groups)
+    for (int rank = 0; rank < expected.plan.stages[static_cast<std::size_t>(seen.stage)].tp;
+         ++rank) {
+      RankProfile one;
+      one.role = {seen.stage,
+                  seen.group,
+                  expected.activ_bytes,
+                  expected.whole_activations.value_or(0),
+                  expected.last_activ_p_bytes,
+                  expected.tied_embedding};
+      one.micro_batches = expected.plan.micro_batches;
+      const double off = rank % 2 == 0 ? 1.01 : 0.99;  // clocks of two ranks
+      one.times = {seen.fwd_s * off,     seen.fwd_commu_s * off,   seen.bwd_s * off,
+                   seen.optim_s * off,   seen.commu_extra_s * off, seen.head_fwd_s * off,
+                   seen.head_bwd_s * off};
+      one.layer_param_bytes = seen.layer_param_bytes;
+      one.layer_state_bytes = seen.layer_state_bytes;
+      one.extra_param_bytes = seen.extra_param_bytes;
+      one.extra_state_bytes = seen.extra_state_bytes;
+      one.peak_bytes = seen.peak_bytes;
+      ranks.push_back(read_rank_profile(write(one)).value());
+    }
+  std::shuffle(ranks.begin(), ranks.end(), std::mt19937(1));
+  const auto profile = assemble(expected.plan, ranks);
+  cr_assert(profile.ok());
+  const auto solved = perf::solve(*profile, cluster);
+  cr_assert(solved.ok(), "%s", solved.ok() ? "" : solved.error().message().c_str());
+  cr_assert_lt(perf::largest_change(*solved, perf::solve(expected, cluster).value()), 1e-6);
+}
+
+Test(assemble, refuses_ranks_of_another_plan_and_bodies_that_are_wrong) {
+  const auto cluster = support::h100_nodes(1, 8);
+  plan::Layout layout{8, {}};
+  support::add_stage(layout, 8, 2, 2, 4, 0);
+  const plan::Plan plan = plan::name_all(layout, cluster);
+  RankProfile rank;
+  rank.role.group = 2;
+  rank.micro_batches = plan.micro_batches;
+  cr_assert_eq(assemble(plan, {rank}).error().message(),
+               "a rank reports as stage 0, group 2; the plan has no such group");
+  cr_assert_eq(assemble(plan, {}).error().message(), "no rank has reported a profile");
+  rank.role.group = 0;
+  rank.micro_batches = 3;
+  cr_assert_eq(assemble(plan, {rank}).error().message(),
+               "stage 0, group 0 reports 3 micro-batches a step; the plan has 8");
+  std::string body = write(rank);
+  cr_assert_not(read_rank_profile(body + "x").ok());
+  cr_assert_not(read_rank_profile(body.substr(1)).ok());
+  rank.times.fwd_s = -1;
+  cr_assert_not(read_rank_profile(write(rank)).ok());
+}

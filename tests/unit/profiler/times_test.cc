@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "profiler/times.h"
+
+#include <cmath>
+#include <criterion/criterion.h>
+#include <iterator>
+
+#include "profiler/recorder.h"
+
+using namespace swell::profiler;
+
+namespace {
+
+std::int64_t now_ns = 0;
+std::int64_t test_clock() noexcept { return now_ns; }
+void pass_ms(double ms) { now_ns += static_cast<std::int64_t>(ms * 1e6); }
+
+/// Regions by a clock of its own.
+class Rank {
+ public:
+  int open(Kind kind, int micro_batch = -1, std::uint64_t bytes = 0) {
+    Opening opening;
+    opening.kind = kind;
+    opening.micro_batch = micro_batch;
+    opening.allocated_bytes = bytes;
+    return recorder_.begin(opening);
+  }
+  void close(int region, std::uint64_t bytes = 0) { cr_assert(recorder_.end(region, bytes)); }
+  void region(Kind kind, double ms, int micro_batch = -1) {
+    const int opened = open(kind, micro_batch);
+    pass_ms(ms);
+    close(opened);
+  }
+  std::optional<StepTimes> step() {
+    recorder_.step(++number_);
+    const Step* done = recorder_.next();
+    cr_assert_not_null(done);
+    return times_of(*done);
+  }
+
+ private:
+  Recorder recorder_{&test_clock};
+  std::uint64_t number_ = 0;
+};
+
+/// A step of two micro-batches whose passes take `fwd_ms` and twice that.
+StepTimes train(Rank& rank, double fwd_ms = 10) {
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    const int forward = rank.open(Kind::forward, micro_batch);
+    pass_ms(fwd_ms * 0.8);
+    rank.region(Kind::tp_allreduce, fwd_ms * 0.2);
+    rank.close(forward);
+    rank.region(Kind::receive, 3);
+    const int backward = rank.open(Kind::backward, micro_batch);
+    rank.region(Kind::tp_allreduce, fwd_ms * 0.2);
+    pass_ms(fwd_ms * 1.8);
+    rank.close(backward);
+  }
+  rank.region(Kind::dp_sync, 4);
+  rank.region(Kind::optimizer, 5);
+  return rank.step().value();
+}
+
+/// Takes all reports of `steps` steps.
+int reports(Stable& stable, Rank& rank, double fwd_ms, int steps) {
+  int count = 0;
+  for (int i = 0; i < steps; ++i) {
+    stable.add(train(rank, fwd_ms));
+    count += stable.take_report() ? 1 : 0;
+  }
+  return count;
+}
+
+bool near(double a, double b) { return std::abs(a - b) < 1e-9; }
+
+}  // namespace
+
+Test(times, are_as_the_performance_model_wants_them) {
+  Rank rank;
+  const StepTimes seen = train(rank);
+  cr_assert(near(seen.times.fwd_s, 0.010));
+  cr_assert(near(seen.times.fwd_commu_s, 0.002), "all-reduces of the backward pass do not count");
+  cr_assert(near(seen.times.bwd_s, 0.020));
+  cr_assert(near(seen.times.optim_s, 0.005));
+  cr_assert(near(seen.times.commu_extra_s, 0.004));
+  cr_assert(near(seen.times.step_s, 2 * 0.033 + 0.009));
+  cr_assert_eq(seen.micro_batches, 2);
+  cr_assert_eq(seen.times.layer_launch_s, 0, "nothing is launched by a host");
+}
+
+Test(times, a_pass_in_several_regions_is_one_pass_of_its_micro_batch) {
+  Rank rank;
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch)
+    for (int layer = 0; layer < 3; ++layer) rank.region(Kind::forward, 2, micro_batch);
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    const int whole = rank.open(Kind::backward, micro_batch);
+    for (int layer = 0; layer < 3; ++layer) rank.region(Kind::backward, 4, micro_batch);
+    rank.close(whole);
+  }
+  const StepTimes seen = rank.step().value();
+  cr_assert_eq(seen.micro_batches, 2);
+  cr_assert(near(seen.times.fwd_s, 0.006));
+  cr_assert(near(seen.times.bwd_s, 0.012), "layers within the pass count once: %g",
+            seen.times.bwd_s);
+}
+
+Test(times, the_output_projection_is_told_apart_in_both_passes) {
+  Rank rank;
+  for (const Kind pass : {Kind::forward, Kind::backward}) {
+    const int opened = rank.open(pass);
+    pass_ms(10);
+    rank.region(Kind::head, pass == Kind::forward ? 3 : 5);
+    rank.close(opened);
+  }
+  const StepTimes seen = rank.step().value();
+  cr_assert(near(seen.times.fwd_s, 0.013));
+  cr_assert(near(seen.times.head_fwd_s, 0.003));
+  cr_assert(near(seen.times.bwd_s, 0.015));
+  cr_assert(near(seen.times.head_bwd_s, 0.005));
+}
+
+Test(times, waits_of_the_pipeline_are_no_part_of_a_pass) {
+  Rank rank;
+  const int forward = rank.open(Kind::forward);
+  rank.region(Kind::receive, 7);
+  pass_ms(10);
+  rank.close(forward);
+  rank.region(Kind::backward, 20);
+  rank.region(Kind::send, 1);
+  cr_assert(near(rank.step()->times.fwd_s, 0.010));
+}
+
+Test(times, of_synchronization_beside_the_passes_what_follows_them_counts_once) {
+  Rank rank;
+  rank.region(Kind::forward, 10);
+  const int backward = rank.open(Kind::backward);
+  pass_ms(15);
+  // Two buckets, which run beside each other and beyond the pass.
+  const int first = rank.open(Kind::dp_sync), second = rank.open(Kind::dp_sync);
+  pass_ms(5);
+  rank.close(backward);
+  pass_ms(3);
+  rank.close(first);
+  pass_ms(4);
+  rank.close(second);
+  const StepTimes seen = rank.step().value();
+  cr_assert(near(seen.times.bwd_s, 0.020));
+  cr_assert(near(seen.times.commu_extra_s, 0.007), "%g", seen.times.commu_extra_s);
+}
+
+Test(times, synchronization_that_stops_the_backward_pass_is_hidden_by_nothing) {
+  Rank rank;
+  rank.region(Kind::forward, 10);
+  const int backward = rank.open(Kind::backward);
+  pass_ms(15);
+  rank.region(Kind::dp_sync, 6);
+  rank.close(backward);
+  const StepTimes seen = rank.step().value();
+  cr_assert(near(seen.times.bwd_s, 0.015));
+  cr_assert(near(seen.times.commu_extra_s, 0.006));
+}
+
+Test(times, memory_that_a_forward_pass_leaves_is_counted_a_micro_batch) {
+  Rank rank;
+  for (std::uint64_t i = 0; i < 2; ++i)
+    rank.close(rank.open(Kind::forward, static_cast<int>(i), 1000 + i * 300), 1300 + i * 300);
+  rank.region(Kind::backward, 1);
+  cr_assert_eq(rank.step()->times.kept_bytes, 300);
+}
+
+Test(times, of_no_step_without_both_passes_or_with_an_open_one) {
+  Rank rank;
+  rank.region(Kind::forward, 1);
+  cr_assert_not(rank.step().has_value(), "an evaluation has no backward pass");
+  rank.region(Kind::forward, 1);
+  rank.region(Kind::backward, 1);
+  rank.open(Kind::optimizer);
+  cr_assert_not(rank.step().has_value());
+}
+
+Test(stable, three_windows_that_agree_within_two_percent_are_reported_once) {
+  Rank rank;
+  Stable stable;
+  cr_assert_eq(reports(stable, rank, 20, 5), 0, "warming up");
+  cr_assert_eq(reports(stable, rank, 10, 10), 0);
+  cr_assert_not(stable.is_stable());
+  cr_assert_eq(reports(stable, rank, 10.1, 5), 1, "1 %% apart");
+  cr_assert_eq(reports(stable, rank, 10.1, 50), 0, "nothing has changed");
+}
+
+Test(stable, one_slow_step_in_a_window_changes_nothing) {
+  Rank rank;
+  Stable stable;
+  int count = 0;
+  for (int i = 0; i < 15; ++i) {
+    stable.add(train(rank, i % 5 == 3 ? 35 : 10));
+    count += stable.take_report() ? 1 : 0;
+  }
+  cr_assert_eq(count, 1);
+  cr_assert(near(stable.latest()->fwd_s, 0.010));
+}
+
+Test(stable, a_drift_is_reported_when_it_is_over) {
+  Rank rank;
+  Stable stable;
+  cr_assert_eq(reports(stable, rank, 10, 15), 1);
+  cr_assert_eq(reports(stable, rank, 11, 5), 0);
+  cr_assert_not(stable.is_stable());
+  cr_assert_eq(reports(stable, rank, 11, 10), 1);
+  cr_assert(near(stable.latest()->fwd_s, 0.011));
+}
+
+Test(stable, a_change_that_no_plan_depends_on_is_none) {
+  Times a, b;
+  a.fwd_s = b.fwd_s = 0.01;
+  a.bwd_s = b.bwd_s = 0.02;
+  a.commu_extra_s = 0.00001;
+  b.commu_extra_s = 0.00003;
+  cr_assert_eq(largest_change(a, b, 4), 0, "20 us of a step of 120 ms");
+  a.commu_extra_s = 0.001;
+  b.commu_extra_s = 0.003;
+  cr_assert_gt(largest_change(a, b, 4), 0.6);
+}
