@@ -2,6 +2,7 @@
 #include "launcher/worker_environment.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fmt/format.h>
 
 #include "core/json.h"
@@ -47,6 +48,17 @@ template <std::size_t N>
 bool begins_with_one(std::string_view text, const std::string_view (&beginnings)[N]) {
   return std::any_of(std::begin(beginnings), std::end(beginnings),
                      [text](std::string_view beginning) { return text.starts_with(beginning); });
+}
+
+/// What torchrun gives to workers where nobody has said otherwise: an error of NCCL ends a worker,
+/// and workers that share a node do not each start a thread for every core of it.
+Environment torchrun_defaults(const Seat& seat) {
+  Environment defaults;
+  if (std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING") == nullptr)
+    defaults.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  if (seat.local_world > 1 && std::getenv("OMP_NUM_THREADS") == nullptr)
+    defaults.emplace_back("OMP_NUM_THREADS", "1");
+  return defaults;
 }
 
 /// A name as "node" and "07": what is before its last digits, and those; no digits: it is never
@@ -108,6 +120,7 @@ Environment run_environment(const Layout& layout, const Seat& seat, const RunFac
   add("TORCHELASTIC_MAX_RESTARTS", std::to_string(facts.max_restarts));
   add("TORCHELASTIC_USE_AGENT_STORE",
       "False");  // rank 0 has the store: no process lives longer than an epoch
+  for (auto& [name, value] : torchrun_defaults(seat)) add(name.c_str(), std::move(value));
   add("SLURM_PROCID", std::to_string(seat.rank));
   add("SLURM_NODEID", std::to_string(seat.group));
   add("SLURM_GTIDS", own_ranks);

@@ -35,7 +35,8 @@ struct RunFacts {
 };
 
 /// torchrun's environment of one seat, and what Slurm would say if the whole run were one step.
-/// Groups stand for nodes.
+/// Groups stand for nodes. OMP_NUM_THREADS and TORCH_NCCL_ASYNC_ERROR_HANDLING as torchrun's are
+/// there only where this process's own environment has none.
 Environment run_environment(const Layout& layout, const Seat& seat, const RunFacts& facts);
 
 /// "node[1-3],login": as Slurm writes names, in their order.

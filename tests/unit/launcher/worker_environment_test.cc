@@ -2,6 +2,7 @@
 #include "launcher/worker_environment.h"
 
 #include <criterion/criterion.h>
+#include <cstdlib>
 #include <map>
 
 using namespace swell;
@@ -143,6 +144,29 @@ Test(worker_environment, libraries_see_what_torchrun_sets) {
                                        {"MASTER_ADDR", "host1"},
                                        {"MASTER_PORT", "4000"}})
     cr_assert_eq(map[name], value, "%s=%s", name.c_str(), map[name].c_str());
+}
+
+Test(worker_environment, torchrun_s_defaults_are_there_where_the_user_has_none) {
+  unsetenv("OMP_NUM_THREADS");
+  unsetenv("TORCH_NCCL_ASYNC_ERROR_HANDLING");
+  cr_assert_eq(grown(3)["OMP_NUM_THREADS"], std::string("1"));
+  cr_assert_eq(grown(3)["TORCH_NCCL_ASYNC_ERROR_HANDLING"], std::string("1"));
+}
+
+Test(worker_environment, what_the_user_has_set_stays) {
+  setenv("OMP_NUM_THREADS", "4", 1);
+  setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "3", 1);
+  cr_assert_eq(grown(3).count("OMP_NUM_THREADS"), 0u);
+  cr_assert_eq(grown(3).count("TORCH_NCCL_ASYNC_ERROR_HANDLING"), 0u);
+}
+
+Test(worker_environment, a_worker_alone_on_its_node_may_use_all_of_its_threads) {
+  unsetenv("OMP_NUM_THREADS");
+  RunFacts facts;
+  facts.places = {place(0, 5, "node1", 1)};
+  const Layout layout = lay_out(facts.places, 1, 1);
+  cr_assert_eq(as_map(run_environment(layout, layout.seats[0], facts)).count("OMP_NUM_THREADS"),
+               0u);
 }
 
 Test(worker_environment, lists_are_written_as_slurm_does) {
