@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "profiler/nccl/totals.h"
+
+namespace swell::profiler::nccl {
+
+/// Follows the collectives and sends of a process. Any thread: the program's enqueue, NCCL's proxy
+/// reports kernels. Memory is fixed: what is older than kKept operations is forgotten, and handles
+/// are numbers that are looked up, so that an old one is no danger.
+class Operations {
+ public:
+  static constexpr std::size_t kKept = 4096, kKernels = 8192;
+  using Handle = std::uintptr_t;  ///< 0: none
+  using Clock = std::int64_t (*)() noexcept;
+
+  explicit Operations(Clock clock) : clock_(clock) {}
+
+  /// A communicator has come or gone; `mask` is where NCCL reads which events are wanted.
+  void join(int* mask);
+  void leave();
+
+  Handle enqueue(const char* function, std::uint64_t count, const char* datatype, int ranks);
+  /// `start_ns` 0: by the host's clock.
+  Handle begin_kernel(Handle operation, std::uint64_t start_ns);
+  /// The time at which the device says that it ended.
+  void end_kernel_at(Handle kernel, std::uint64_t stop_ns);
+  /// Of either kind. Of an operation it says that it was enqueued, and nothing of its end.
+  void stop(Handle handle);
+
+  void set_sampling(bool on);
+  Totals totals() const;
+  int sampled(Operation* into, int max) const;
+  void clear();
+
+ private:
+  struct Slot {
+    Handle handle = 0;
+    Operation operation{};
+    bool is_sampled = false;
+    std::uint64_t first_ns = UINT64_MAX, last_ns = 0;
+  };
+  struct Kernel {
+    Handle handle = 0, operation = 0;
+    std::uint64_t start_ns = 0, stop_ns = 0;
+    bool by_host = false;
+  };
+  void write_masks() const;
+
+  const Clock clock_;
+  mutable std::mutex mutex_;  ///< guards all below
+  std::vector<int*> masks_;
+  int communicators_ = 0;
+  bool is_sampling_ = false;
+  std::uint64_t next_slot_ = 0, next_kernel_ = 0;
+  std::array<Slot, kKept> slots_{};
+  std::array<Kernel, kKernels> kernels_{};
+  Totals totals_;
+};
+
+/// Of one element, by the name that NCCL gives the type ("ncclFloat32"); 1 where it has no number.
+std::uint64_t bytes_of_datatype(const char* name) noexcept;
+
+}  // namespace swell::profiler::nccl

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+/// What the fake driver has seen.
+struct FakeCounts {
+  int waits, created, alive;
+};
+using FakePut = void (*)(void* stream, double us);  ///< puts work on a stream
+using FakeRun = void (*)(double us);                ///< lets every stream run on
+using FakeRefuse = void (*)(int refuses);           ///< cuEventRecord() fails from now on
+using FakeCountsOf = FakeCounts (*)();
