@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "profiler/library.h"
 
+#include <cstring>
 #include <dlfcn.h>
 
 namespace swell::profiler {
@@ -28,8 +29,9 @@ Result<void> Library::open_again(const std::string& path) {
 
 Result<void> Library::find(std::initializer_list<Function> functions) const {
   for (const Function& function : functions) {
-    *function.found = dlsym(handle_, function.name);
-    if (*function.found == nullptr) return Error(path_ + " has no " + function.name);
+    void* const found = dlsym(handle_, function.name);
+    std::memcpy(function.where, &found, sizeof found);
+    if (found == nullptr) return Error(path_ + " has no " + function.name);
   }
   return {};
 }

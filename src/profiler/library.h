@@ -14,10 +14,9 @@ class Library {
  public:
   struct Function {
     template <typename Pointer>
-    Function(const char* called, Pointer* where)
-        : name(called), found(reinterpret_cast<void**>(where)) {}
+    Function(const char* called, Pointer* pointer) : name(called), where(pointer) {}
     const char* name;
-    void** found;
+    void* where;  ///< of the pointer
   };
   Result<void> open(const std::string& path);
   /// Only if the process has it open already.

@@ -13,14 +13,17 @@ namespace {
 /// Every number of a profile, for both directions.
 template <typename Profile, typename Each>
 void each_number(Profile& profile, Each&& each) {
-  for (auto* number :
-       {&profile.role.activ_bytes, &profile.role.whole_activations,
-        &profile.role.last_activ_p_bytes, &profile.times.fwd_s, &profile.times.fwd_commu_s,
-        &profile.times.bwd_s, &profile.times.optim_s, &profile.times.commu_extra_s,
-        &profile.times.head_fwd_s, &profile.times.head_bwd_s, &profile.times.layer_launch_s,
-        &profile.times.step_s, &profile.times.kept_bytes, &profile.layer_param_bytes,
-        &profile.layer_state_bytes, &profile.extra_param_bytes, &profile.extra_state_bytes,
-        &profile.peak_bytes})
+  for (auto* number : {&profile.role.activ_bytes,        &profile.role.whole_activations,
+                       &profile.role.last_activ_p_bytes, &profile.times.fwd_s,
+                       &profile.times.fwd_commu_s,       &profile.times.bwd_s,
+                       &profile.times.optim_s,           &profile.times.commu_extra_s,
+                       &profile.times.head_fwd_s,        &profile.times.head_bwd_s,
+                       &profile.times.layer_launch_s,    &profile.times.step_s,
+                       &profile.times.kept_bytes,        &profile.layer_param_bytes,
+                       &profile.layer_state_bytes,       &profile.extra_param_bytes,
+                       &profile.extra_state_bytes,       &profile.peak_bytes,
+                       &profile.nccl.operations,         &profile.nccl.bytes,
+                       &profile.nccl.device_s,           &profile.nccl.overhead})
     each(*number);
 }
 
@@ -58,6 +61,7 @@ std::string write(const RankProfile& profile) {
   runtime::Writer writer;
   writer.put(profile.role.stage).put(profile.role.group).put(profile.micro_batches);
   writer.put<std::uint8_t>(profile.role.tied_embedding);
+  writer.put<std::int32_t>(profile.nccl.steps);
   each_number(profile, [&](double number) { writer.put(number); });
   return writer.take();
 }
@@ -69,13 +73,14 @@ Result<RankProfile> read_rank_profile(std::string_view body) {
   profile.role.group = reader.get<std::int32_t>();
   profile.micro_batches = reader.get<std::int32_t>();
   const auto tied = reader.get<std::uint8_t>();
+  profile.nccl.steps = reader.get<std::int32_t>();
   profile.role.tied_embedding = tied != 0;
   each_number(profile, [&](double& number) {
     number = reader.get<double>();
     if (!std::isfinite(number) || number < 0) reader.fail();
   });
   if (!reader.done() || tied > 1 || profile.role.stage < 0 || profile.role.group < 0 ||
-      profile.micro_batches < 1)
+      profile.micro_batches < 1 || profile.nccl.steps < 0)
     return Error("a rank's profile cannot be read");
   return profile;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "profiler/nccl_sampler.h"
 #include "profiler/times.h"
 #include "runtime/registry.h"
 
@@ -31,6 +32,7 @@ struct RankProfile {
   double extra_param_bytes = 0;  ///< the same of all else
   double extra_state_bytes = 0;
   double peak_bytes = 0;
+  NcclFigures nccl;
 };
 
 /// Sums the registered state by what perf::GroupObservation asks for. Tied tensors count once.

@@ -115,20 +115,20 @@ void* Session::address(std::string_view name, int index, std::size_t* bytes) con
 }
 
 std::optional<profiler::RankProfile> Session::latest_profile() const {
-  if (!role_ || !stable_.latest()) return std::nullopt;
-  return profiler::profile_of(*role_, *stable_.latest(), stable_.micro_batches(), entries_,
-                              recorder_.peak_bytes());
+  if (!role_ || !profiler_.latest()) return std::nullopt;
+  auto profile = profiler::profile_of(*role_, *profiler_.latest(), profiler_.micro_batches(),
+                                      entries_, profiler_.recorder().peak_bytes());
+  profile.nccl = profiler_.nccl();
+  return profile;
 }
 
-/// Takes the steps whose times are known by now, and tells the shim what is new and stable: a few
-/// times in an epoch.
+/// Tells the shim what is new and stable: a few times in an epoch.
 Result<void> Session::observe(std::uint64_t step) {
-  recorder_.step(step);
-  while (const profiler::Step* done = recorder_.next())
-    if (const auto times = profiler::times_of(*done)) stable_.add(*times);
-  if (!role_ || !stable_.take_report() || !channel_) return {};
+  if (!profiler_.boundary(step) || !role_ || !channel_) return {};
+  const auto profile = latest_profile();
+  if (!profile) return {};
   const auto told =
-      ask_shim(Op::profile, profiler::write(*latest_profile()), within(std::chrono::seconds(10)));
+      ask_shim(Op::profile, profiler::write(*profile), within(std::chrono::seconds(10)));
   // A shim of an earlier version does not know the question: training goes on without.
   if (!told && is_lost_) return told.error();
   return {};

@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "core/result.h"
+#include "profiler/profiler.h"
 #include "profiler/rank_profile.h"
-#include "profiler/recorder.h"
-#include "profiler/times.h"
 #include "runtime/arena.h"
 #include "runtime/channel.h"
 #include "runtime/control_page.h"
@@ -41,11 +40,11 @@ class Session {
   /// Reports profiles from now on.
   void set_role(const profiler::Role& role) { role_ = role; }
   /// Of any thread, once adopt() has succeeded.
-  profiler::Recorder& recorder() noexcept { return recorder_; }
+  profiler::Recorder& recorder() noexcept { return profiler_.recorder(); }
   /// What would be reported of the last full window; nothing before, and without a role.
   std::optional<profiler::RankProfile> latest_profile() const;
   /// Whether that was stable, and has been reported.
-  bool has_stable_profile() const noexcept { return stable_.is_stable(); }
+  bool has_stable_profile() const noexcept { return profiler_.is_stable(); }
   std::uint64_t last_step() const noexcept { return last_step_; }
   /// Whether the connection to the shim has ended, rather than been answered by a refusal.
   bool is_lost() const noexcept { return is_lost_; }
@@ -62,8 +61,7 @@ class Session {
   Registry registry_;
   std::vector<Entry> entries_;  ///< as declared: address 0 in the arena
   std::optional<Adopted> adopted_;
-  profiler::Recorder recorder_;
-  profiler::Stable stable_;
+  profiler::Profiler profiler_;
   std::optional<profiler::Role> role_;
   std::uint64_t next_address_ = std::uint64_t{1} << 62;
   std::uint64_t last_step_ = 0;

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "profiler/kernel_timeline.h"
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "profiler/library.h"
+
+namespace swell::profiler {
+
+namespace {
+
+constexpr unsigned kConcurrentKernel = 10;  // kind of activity
+constexpr int kAnotherSubscriber = 39;
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+
+/// A record of CUPTI: its kind alone, and of a kernel the members up to its name, which are the
+/// same from version 4 of the record on.
+struct Record {
+  std::uint32_t kind;
+};
+struct KernelRecord {
+  std::uint32_t kind;
+  std::uint8_t cache, shared_memory;
+  std::uint16_t registers;
+  std::uint32_t global_cache_requested, global_cache_executed;
+  std::uint64_t start, end, completed;
+  std::uint32_t device, context, stream;
+  std::int32_t grid[3], block[3], static_shared, dynamic_shared;
+  std::uint32_t local_of_thread, local_of_all, correlation;
+  std::int64_t grid_id;
+  const char* name;
+};
+static_assert(offsetof(KernelRecord, start) == 16 && offsetof(KernelRecord, stream) == 48 &&
+              offsetof(KernelRecord, name) == 104);
+
+using BufferRequested = void (*)(std::uint8_t** buffer, std::size_t* size, std::size_t* records);
+using BufferCompleted = void (*)(void* context, std::uint32_t stream, std::uint8_t* buffer,
+                                 std::size_t size, std::size_t valid);
+
+}  // namespace
+
+struct KernelTimeline::Functions {
+  Library library;
+  int (*subscribe)(void** subscriber, void* callback, void* data) = nullptr;
+  int (*unsubscribe)(void* subscriber) = nullptr;
+  int (*register_callbacks)(BufferRequested, BufferCompleted) = nullptr;
+  int (*enable)(unsigned kind) = nullptr;
+  int (*disable)(unsigned kind) = nullptr;
+  int (*flush)(std::uint32_t flags) = nullptr;
+  int (*next_record)(std::uint8_t* buffer, std::size_t valid, Record** record) = nullptr;
+  int (*timestamp)(std::uint64_t* ns) = nullptr;
+};
+
+namespace {
+
+/// What CUPTI's threads give back. Its callbacks take no argument of ours, hence of the process.
+struct Gathered {
+  std::mutex mutex;
+  std::vector<Kernel> kernels;  ///< by CUPTI's clock
+  int (*next_record)(std::uint8_t*, std::size_t, Record**) = nullptr;
+};
+Gathered& gathered() {
+  static auto* const made = new Gathered;
+  return *made;
+}
+
+/// Of a callback of subscriptions, which ask for none.
+void no_callback(void*, int, unsigned, const void*) {}
+
+void buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* records) {
+  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, kBufferBytes));
+  *size = *buffer != nullptr ? kBufferBytes : 0;
+  *records = 0;
+}
+
+void gather(std::uint8_t* buffer, std::size_t valid) {
+  Gathered& all = gathered();
+  std::lock_guard lock(all.mutex);
+  Record* record = nullptr;
+  while (all.kernels.size() < KernelTimeline::kMaxKernels &&
+         all.next_record(buffer, valid, &record) == 0) {
+    if (record->kind != kConcurrentKernel) continue;
+    const auto* kernel = reinterpret_cast<const KernelRecord*>(record);
+    if (kernel->end <= kernel->start) continue;  // under way
+    all.kernels.push_back({kernel->name != nullptr ? kernel->name : "", kernel->device,
+                           kernel->stream, static_cast<std::int64_t>(kernel->start),
+                           static_cast<std::int64_t>(kernel->end)});
+  }
+}
+
+void buffer_completed(void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
+  try {
+    if (valid > 0) gather(buffer, valid);
+  } catch (...) {  // CUPTI's thread: the rest of this buffer is lost
+  }
+  std::free(buffer);
+}
+
+}  // namespace
+
+Result<void> KernelTimeline::start(std::int64_t now_ns, const std::vector<std::string>& libraries) {
+  auto functions = std::make_unique<Functions>();
+  Result<void> opened = Error("no library of CUPTI is named");
+  for (const std::string& name : libraries)
+    if ((opened = functions->library.open(name)).ok()) break;
+  if (!opened) return opened.error().while_doing("opening CUPTI");
+  if (auto found = functions->library.find(
+          {{"cuptiSubscribe", &functions->subscribe},
+           {"cuptiUnsubscribe", &functions->unsubscribe},
+           {"cuptiActivityRegisterCallbacks", &functions->register_callbacks},
+           {"cuptiActivityEnable", &functions->enable},
+           {"cuptiActivityDisable", &functions->disable},
+           {"cuptiActivityFlushAll", &functions->flush},
+           {"cuptiActivityGetNextRecord", &functions->next_record},
+           {"cuptiGetTimestamp", &functions->timestamp}});
+      !found)
+    return found;
+  void* subscriber = nullptr;
+  const int code =
+      functions->subscribe(&subscriber, reinterpret_cast<void*>(&no_callback), nullptr);
+  if (code == kAnotherSubscriber)
+    return Error(
+        "torch.profiler or another tool holds CUPTI in this process; kernels are not "
+        "recorded beside it");
+  if (code != 0) return Error("CUPTI refuses a subscriber: its error " + std::to_string(code));
+  {
+    Gathered& all = gathered();
+    std::lock_guard lock(all.mutex);
+    all.kernels.clear();
+    all.next_record = functions->next_record;
+  }
+  std::uint64_t clock_ns = 0;
+  int failed = functions->register_callbacks(&buffer_requested, &buffer_completed);
+  if (failed == 0) failed = functions->timestamp(&clock_ns);
+  if (failed == 0) failed = functions->enable(kConcurrentKernel);
+  if (failed != 0) {
+    functions->unsubscribe(subscriber);
+    return Error("CUPTI does not record kernels: its error " + std::to_string(failed));
+  }
+  functions_ = functions.release();  // CUPTI's threads may call until the process ends
+  subscriber_ = subscriber;
+  shift_ns_ = now_ns - static_cast<std::int64_t>(clock_ns);
+  return {};
+}
+
+void KernelTimeline::stop() {
+  if (subscriber_ != nullptr) functions_->disable(kConcurrentKernel);
+}
+
+std::vector<Kernel> KernelTimeline::take() {
+  if (subscriber_ == nullptr) return {};
+  functions_->flush(0);  // what has completed: nothing is waited for
+  functions_->unsubscribe(std::exchange(subscriber_, nullptr));
+  Gathered& all = gathered();
+  std::lock_guard lock(all.mutex);
+  for (Kernel& kernel : all.kernels) {
+    kernel.began_ns += shift_ns_;
+    kernel.ended_ns += shift_ns_;
+  }
+  return std::exchange(all.kernels, {});
+}
+
+}  // namespace swell::profiler

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "profiler/kernel_timeline.h"
+#include "profiler/nccl_sampler.h"
+#include "profiler/recorder.h"
+#include "profiler/times.h"
+#include "profiler/trace.h"
+
+namespace swell::profiler {
+
+/// What watches one program: takes its regions, step by step, and says when there is news. The
+/// recorder is of any thread, all else of one.
+class Profiler {
+ public:
+  struct Options {
+    std::string trace;              ///< file; empty: no trace
+    std::uint64_t trace_step = 10;  ///< of this program, from 1
+    bool trace_kernels = false;     ///< by CUPTI
+    int rank = 0;                   ///< in the trace's name
+  };
+  /// SWELL_TRACE, SWELL_TRACE_STEP, SWELL_TRACE_KERNELS; RANK or SLURM_PROCID, else the process id.
+  static Options from_environment();
+
+  explicit Profiler(Options options = from_environment());
+  /// Writes a trace that is due.
+  ~Profiler();
+
+  Recorder& recorder() noexcept { return recorder_; }
+  const Recorder& recorder() const noexcept { return recorder_; }
+  /// A step is over; returns whether a profile is to be reported: it has become stable, or stable
+  /// at other values, or NCCL's figures have come after one was.
+  bool boundary(std::uint64_t step);
+  /// Of the last window of steps on which nothing was sampled or traced; nothing before.
+  const std::optional<Times>& latest() const noexcept { return stable_.latest(); }
+  bool is_stable() const noexcept { return stable_.is_stable(); }
+  int micro_batches() const noexcept { return stable_.micro_batches(); }
+  NcclFigures nccl() const { return sampler_.figures(); }
+
+ private:
+  void begin_trace();
+  void write_trace();
+
+  const Options options_;
+  Recorder recorder_;
+  Stable stable_;
+  NcclSampler sampler_;
+  KernelTimeline timeline_;
+  TracedStep traced_;
+  std::uint64_t boundaries_ = 0;
+  std::uint64_t traced_number_ = 0;  ///< of the program's steps
+  std::uint64_t write_at_ = 0;       ///< the boundary; 0: no trace is due
+  bool is_traced_ = false, has_reported_ = false;
+};
+
+}  // namespace swell::profiler
