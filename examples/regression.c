@@ -4,14 +4,18 @@
  * replicas over DP groups, which under ZeRO (stage 3) hold a range of each layer's tensors instead. Each weight's updates are the same
  * operations in the same order under every plan, so that a run that was resized ends bitwise equal to one that was not.
  *
- * usage: RANK=r PLAN=pp,dp,tp,zero regression STEPS [LAYERS ROWS COLUMNS [STEP_MICROSECONDS]]
- * The rank is (stage * dp + group) * tp + shard. Without SWELL_RUNTIME it trains alone.
+ * usage: regression STEPS [LAYERS ROWS COLUMNS [STEP_MICROSECONDS]]
+ * RANK and WORLD_SIZE say who it is, as swellrun gives them: (stage * dp + group) * tp + shard. PLAN=pp,dp,tp,zero is the
+ * plan; else PLANS="1=1,1,1,0 4=2,1,2,0" has it by WORLD_SIZE; else all ranks are replicas. OUT=FOLDER: the parameters are
+ * written there at the end, a file a layer, and a line for each program that began. Without SWELL_RUNTIME it trains alone.
  */
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "runtime/swell.h"
 
@@ -73,14 +77,37 @@ static void update(double *w, double *g, double *m, double *v, int64_t i, int64_
   w[i] -= 0.01 * (m[i] / (1 - pow(b1, (double)step))) / (sqrt(v[i] / (1 - pow(b2, (double)step))) + 1e-8);
 }
 
+/* The plan for this many ranks. Returns 0 where a text was given that is none. */
+static int read_plan(int world) {
+  const char *plan = getenv("PLAN"), *plans = getenv("PLANS");
+  char key[16];
+  if (plan == NULL && plans != NULL) {
+    snprintf(key, sizeof key, "%d=", world);
+    while (plans != NULL && strncmp(plans, key, strlen(key)) != 0)
+      plans = strchr(plans, ' ') != NULL ? strchr(plans, ' ') + 1 : NULL;
+    plan = plans != NULL ? plans + strlen(key) : NULL;
+  }
+  dp = world;
+  return plan == NULL || sscanf(plan, "%d,%d,%d,%d", &pp, &dp, &tp, &zero) == 4;
+}
+
+/* Writes this rank's part of a layer's parameters to its place in OUT's file of the layer. */
+static void write_out(const char *folder, int layer, const double *w, int64_t from, int64_t count) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/layer%d", folder, layer);
+  const int fd = open(path, O_WRONLY | O_CREAT, 0666);
+  if (fd < 0 || pwrite(fd, w, (size_t)count * sizeof *w, from * (off_t)sizeof *w) < 0) perror(path);
+  if (fd >= 0) close(fd);
+}
+
 int main(int argc, char **argv) {
   const uint64_t steps = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
   if (argc > 4) layers = atoi(argv[2]), rows = atoi(argv[3]), columns = atoi(argv[4]);
   const long pace_us = argc > 5 ? atol(argv[5]) : 0;
-  const char *rank_text = getenv("RANK"), *plan = getenv("PLAN");
+  const char *rank_text = getenv("RANK"), *world = getenv("WORLD_SIZE"), *out = getenv("OUT");
   const int rank = rank_text != NULL ? atoi(rank_text) : 0;
-  if (plan != NULL && sscanf(plan, "%d,%d,%d,%d", &pp, &dp, &tp, &zero) != 4) {
-    fprintf(stderr, "regression: PLAN is \"%s\"; it must be pp,dp,tp,zero\n", plan);
+  if (!read_plan(world != NULL ? atoi(world) : 1)) {
+    fprintf(stderr, "regression: PLAN and the plans in PLANS must be pp,dp,tp,zero\n");
     return 2;
   }
   shard = rank % tp, group = rank / tp % dp, stage = rank / tp / dp;
@@ -99,6 +126,13 @@ int main(int argc, char **argv) {
   code = swell_adopt(session, &epoch);
   if (code != 0) return die(session, "swell_adopt", code);
 
+  if (out != NULL) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/began", out);
+    FILE *began = fopen(path, "a");
+    if (began != NULL) fprintf(began, "%d %llu %d %d,%d,%d,%d %llu %s\n", (int)getpid(), (unsigned long long)epoch.epoch, rank, pp, dp, tp, zero, (unsigned long long)epoch.step, epoch.fresh ? "new" : "taken"), fclose(began);
+  }
+
   /* New state is zero, which is where this regression begins. */
   const int64_t all = (int64_t)(first_row(shard + 1) - first_row(shard)) * columns;
   const int64_t from = zero ? group * zero_width() : 0, to = zero ? from + zero_width() : all;
@@ -112,8 +146,13 @@ int main(int argc, char **argv) {
     if (pace_us > 0) nanosleep(&(struct timespec){pace_us / 1000000, pace_us % 1000000 * 1000}, NULL);
     code = swell_step(session, step);
     if (code < 0) return die(session, "swell_step", code);
-    if (code == SWELL_SWITCH || code == SWELL_STOP) break;
+    if (code == SWELL_SWITCH || code == SWELL_STOP) {
+      swell_close(session);
+      return 0;
+    }
   }
+  for (int layer = first; out != NULL && layer < end; ++layer)
+    write_out(out, layer, memory(session, "w", layer), (int64_t)first_row(shard) * columns + from, (to < all ? to : all) - from);
   swell_close(session);
   return 0;
 }

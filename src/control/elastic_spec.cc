@@ -85,15 +85,10 @@ Result<void> read_consistency(ElasticSpec& spec, std::string_view value) {
 }
 
 Result<void> read_mode(ElasticSpec& spec, std::string_view value) {
-  if (value == "restart") {
-    spec.mode = Mode::restart;
-    return {};
-  }
-  if (value == "live")
-    return Error(
-        "--elastic: mode=live needs Swell's runtime, which this version does not have yet; "
-        "use mode=restart (the program checkpoints on a signal and is started again)");
-  return bad("mode", value, "restart (or live, in a later version)");
+  if (value == "restart") spec.mode = Mode::restart;
+  else if (value == "live") spec.mode = Mode::live;
+  else return bad("mode", value, "restart or live");
+  return {};
 }
 
 Result<void> read_grace(ElasticSpec& spec, std::string_view value) {

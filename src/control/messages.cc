@@ -173,6 +173,7 @@ void describe(V& v, Status& m) {
   v.member("workers", m.workers, 0, kMany);
   v.member("stopped_s", m.stopped_s, 0.0, 1e9);
   v.optional("no_growth", m.no_growth);
+  v.optional("switched", m.switched);
 }
 template <typename V>
 void describe(V& v, Bye& m) {
@@ -228,19 +229,31 @@ void describe(V& v, WorkerNotice& m) {
   v.member("signal", m.signal, 0, 64);
 }
 template <typename V>
+void describe(V& v, WorkerRuntime& m) {
+  v.member("socket", m.socket);
+  v.member("address", m.address);
+  v.member("problem", m.problem);
+}
+template <typename V>
 void describe(V& v, WorkerExit& m) {
+  v.member("epoch", m.epoch, 0, kMany);
   v.member("exit_code", m.exit_code, 0, 255);
   v.member("signal", m.signal, 0, 127);
 }
 template <typename V>
-void describe(V&, WorkerListens&) {}
+void describe(V& v, WorkerListens& m) {
+  v.member("epoch", m.epoch, 0, kMany);
+}
 template <typename V>
 void describe(V& v, WorkerStart& m) {
+  v.member("epoch", m.epoch, 0, kMany);
   v.member("restart_signal", m.restart_signal, 0, 64);
+  v.member("key", m.key);
   v.member("environment", m.environment);
 }
 template <typename V>
 void describe(V& v, WorkerSignal& m) {
+  v.member("epoch", m.epoch, -1, kMany);
   v.member("signal", m.signal, 1, 64);
 }
 

@@ -71,6 +71,7 @@ struct Status {
   int epoch = 0;
   int workers = 0;        ///< workers that run, or are being started
   double stopped_s = 0;   ///< how long the last reconfiguration stopped the training
+  std::string switched;   ///< how the last live switch went, for people; empty: there was none
   std::string no_growth;  ///< why the job takes no GPUs now, for people; empty: it does
 };
 
@@ -150,11 +151,21 @@ struct WorkerNotice {
 /// The program handles the restart signal from now on, or blocks it: it may be asked to leave.
 struct WorkerListens {
   static constexpr const char* type = "worker-listens";
+  int epoch = 0;  ///< of the program, as WorkerStart gave it
+};
+
+/// Live mode: this worker's keeper listens, and its program finds it. docs/runtime.md.
+struct WorkerRuntime {
+  static constexpr const char* type = "worker-runtime";
+  std::string socket;   ///< on its node
+  std::string address;  ///< "address:port" from other nodes
+  std::string problem;  ///< not empty: there is no keeper, and why
 };
 
 /// The program has ended.
 struct WorkerExit {
   static constexpr const char* type = "worker-exit";
+  int epoch = 0;      ///< of the program, as WorkerStart gave it
   int exit_code = 0;  ///< meaningful where signal is 0
   int signal = 0;
 };
@@ -164,19 +175,22 @@ struct WorkerExit {
 /// Every worker of the epoch is there: start the program with these variables.
 struct WorkerStart {
   static constexpr const char* type = "worker-start";
+  int epoch = 0;           ///< a live switch starts the next one's program beside the running one
   int restart_signal = 0;  ///< kept back until the program handles it; 0: none is
+  std::string key;         ///< the job's, for its keepers; empty: no live mode
   std::vector<std::pair<std::string, std::string>> environment;
 };
 
 /// Send this signal to the program.
 struct WorkerSignal {
   static constexpr const char* type = "worker-signal";
+  int epoch = -1;  ///< to that epoch's program alone; -1: to all that run
   int signal = 0;
 };
 
-using Message =
-    std::variant<Hello, GrowDone, Released, Status, Bye, Welcome, Refused, Grow, Shrink,
-                 WorkerHello, WorkerNotice, WorkerListens, WorkerExit, WorkerStart, WorkerSignal>;
+using Message = std::variant<Hello, GrowDone, Released, Status, Bye, Welcome, Refused, Grow, Shrink,
+                             WorkerHello, WorkerNotice, WorkerListens, WorkerRuntime, WorkerExit,
+                             WorkerStart, WorkerSignal>;
 
 /// The JSON form of a message.
 Json to_json(const Message& message);

@@ -27,7 +27,24 @@ struct StartWorkers {
 struct SignalWorkers {
   std::vector<WorkerId> workers;
   int signal = 0;
+  int epoch = -1;  ///< to that epoch's programs alone; -1: to all that run there
 };
+
+/// Let the programs of these ranks begin with new state, once they wait for it; then call begun().
+struct BeginLive {
+  int epoch = 0;
+  std::vector<WorkerId> ranks;
+};
+
+/// Move the state of the ranks `from` to the programs of `epoch` on the ranks `to`, both in order,
+/// while the old ones train, and let these leave; then call switched().
+struct SwitchLive {
+  int epoch = 0;
+  std::vector<WorkerId> from, to;
+};
+
+/// Call off what BeginLive or SwitchLive began. It is answered all the same.
+struct CallOffLive {};
 
 /// Create these companions; then call allocated().
 struct Allocate {
@@ -61,6 +78,6 @@ struct Finish {
 };
 
 using Any = std::variant<StartStep, StartWorkers, SignalWorkers, Allocate, Release, Tell, Say, Note,
-                         Finish>;
+                         BeginLive, SwitchLive, CallOffLive, Finish>;
 
 }  // namespace swell::launcher::action

@@ -2,6 +2,7 @@
 #include "launcher/agent.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -27,6 +29,10 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+bool is_live(const Agent::Setup& setup) {
+  return setup.elastic && setup.spec.mode == control::Mode::live;
+}
+
 EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   EpochMachine::Settings settings;
   settings.job = setup.hello.job;
@@ -37,7 +43,18 @@ EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   settings.restart_timeout_s = setup.options.restart_timeout_s.value_or(setup.spec.grace_s);
   settings.max_restarts = setup.options.max_restarts;
   settings.kill_on_bad_exit = setup.options.kill_on_bad_exit;
+  settings.live = is_live(setup);
   return settings;
+}
+
+/// 32 random bytes in hexadecimal digits.
+Result<std::string> random_key() {
+  std::array<unsigned char, 32> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return Error(fmt::format("no random numbers for the job's key: {}", std::strerror(errno)));
+  std::string text;
+  for (const unsigned char each : bytes) text += fmt::format("{:02x}", each);
+  return text;
 }
 
 }  // namespace
@@ -96,6 +113,12 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   auto server = control::Server::start(std::move(options), [wake] { wake->signal(); });
   if (!server) return server.error();
   agent->server_ = std::move(*server);
+  if (is_live(agent->setup_)) {
+    auto key = random_key();
+    if (!key) return key.error();
+    agent->key_ = std::move(*key);
+    agent->driver_ = std::make_unique<LiveDriver>(agent->key_, [wake] { wake->signal(); });
+  }
   if (agent->setup_.elastic) {
     control::Hello hello = agent->setup_.hello;
     hello.no_growth = agent->machine_.status().no_growth;
@@ -114,6 +137,7 @@ int Agent::run() {
     take_signals();
     take_server_events();
     take_controller_messages();
+    take_live_news();
     take_ended_children();
     check_deadlines();
     carry_out();
@@ -155,6 +179,7 @@ void Agent::take_server_events() {
       const WorkerId worker = known->second;
       workers_.erase(known);
       connections_.erase(worker);
+      keepers_.erase(worker);
       machine_.lost(now(), worker);
     } else if (const auto* hello = std::get_if<control::WorkerHello>(&event.message)) {
       const WorkerId worker{hello->group, hello->local_rank};
@@ -171,10 +196,13 @@ void Agent::take_server_events() {
       continue;
     } else if (const auto* notice = std::get_if<control::WorkerNotice>(&event.message)) {
       machine_.notice(now(), known->second, notice->signal);
-    } else if (std::holds_alternative<control::WorkerListens>(event.message)) {
-      machine_.listens(now(), known->second);
+    } else if (const auto* listens = std::get_if<control::WorkerListens>(&event.message)) {
+      machine_.listens(now(), known->second, listens->epoch);
     } else if (const auto* exit = std::get_if<control::WorkerExit>(&event.message)) {
-      machine_.exited(now(), known->second, {exit->exit_code, exit->signal});
+      machine_.exited(now(), known->second, {exit->exit_code, exit->signal}, exit->epoch);
+    } else if (const auto* keeper = std::get_if<control::WorkerRuntime>(&event.message)) {
+      keepers_[known->second] = {keeper->address, keeper->problem};
+      give_live_order();
     }
     carry_out();
   }

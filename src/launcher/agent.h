@@ -14,6 +14,7 @@
 #include "launcher/command.h"
 #include "launcher/controller_link.h"
 #include "launcher/epoch_machine.h"
+#include "launcher/live_driver.h"
 #include "launcher/shape.h"
 
 namespace swell::launcher {
@@ -70,7 +71,16 @@ class Agent {
   void carry_out(const action::Tell& tell);
   void carry_out(const action::Say& say);
   void carry_out(const action::Note& note);
+  void carry_out(const action::BeginLive& begin);
+  void carry_out(const action::SwitchLive& order);
+  void carry_out(const action::CallOffLive&);
   void carry_out(const action::Finish& finish);
+  // agent_live.cc
+  void give_live_order();
+  void take_live_news();
+  void answer_live(const std::string& why);
+  Result<std::vector<runtime::Shim>> shims_of(const std::vector<WorkerId>& ranks) const;
+  cluster::Cluster nodes_of_places() const;
   void cancel(JobId companion);
   bool step_runs(JobId job) const;
 
@@ -94,6 +104,16 @@ class Agent {
   std::map<JobId, std::string> companion_names_;
   std::vector<JobId> told_companions_;
   double next_sign_of_life_ = 0;
+  // live mode
+  struct Keeper {
+    std::string address, problem;
+  };
+  std::string key_;                     ///< the job's; empty: no live mode
+  std::unique_ptr<LiveDriver> driver_;  ///< null: no live mode
+  std::map<WorkerId, Keeper> keepers_;
+  std::map<int, Place> places_;
+  /// Waits until the keepers of its workers listen.
+  std::variant<std::monostate, action::BeginLive, action::SwitchLive> live_order_;
   std::optional<int> code_;  ///< the program has ended
   double finish_by_ = 0;
   int finish_kills_ = 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "launcher/agent.h"
+#include "launcher/signals.h"
 
 namespace swell::launcher {
 
@@ -23,7 +24,10 @@ double now() {
 
 void Agent::carry_out(const action::StartStep& start) {
   const bool companion = start.job != setup_.hello.job;
-  for (const Place& place : start.places) place_job_[place.id] = start.job;
+  for (const Place& place : start.places) {
+    place_job_[place.id] = start.job;
+    places_[place.id] = place;
+  }
   const ShimAddress shim{setup_.shim, address_, server_->port(), setup_.munge_socket};
   auto environment = companion ? outside_environment(environ) : step_environment(environ);
   environment.push_back("SWELL_AGENT=1");  // spank_swell: no hint that srun lends nothing
@@ -46,7 +50,8 @@ void Agent::carry_out(const action::StartWorkers& start) {
   for (const auto& [worker, environment] : start.workers) {
     const auto found = connections_.find(worker);
     if (found == connections_.end()) continue;
-    control::WorkerStart message{setup_.options.restart_signal, job_environment_};
+    control::WorkerStart message{start.epoch, setup_.options.restart_signal, key_,
+                                 job_environment_};
     message.environment.insert(message.environment.end(), environment.begin(), environment.end());
     server_->send(found->second, std::move(message));
   }
@@ -55,7 +60,7 @@ void Agent::carry_out(const action::StartWorkers& start) {
 void Agent::carry_out(const action::SignalWorkers& signal) {
   for (const WorkerId worker : signal.workers)
     if (const auto found = connections_.find(worker); found != connections_.end())
-      server_->send(found->second, control::WorkerSignal{signal.signal});
+      server_->send(found->second, control::WorkerSignal{signal.epoch, signal.signal});
 }
 
 void Agent::carry_out(const action::Allocate& allocate) {
@@ -63,12 +68,12 @@ void Agent::carry_out(const action::Allocate& allocate) {
   request.offers = allocate.grow.offers;
   request.expires = now() + std::max(1, allocate.grow.expires_s);
   const auto environment = outside_environment(environ);
+  const int warning = driver_ != nullptr ? kQuietSignal : setup_.options.restart_signal;
   for (std::size_t i = 0; i < request.offers.size(); ++i) {
     Granted& result = request.results.emplace_back();
     result.nonce = request.offers[i].nonce;
     const Result<pid_t> pid =
-        children_.start(salloc_command(request.offers[i], setup_.options.restart_signal),
-                        environment, {.capture = true});
+        children_.start(salloc_command(request.offers[i], warning), environment, {.capture = true});
     if (!pid) {
       result.reason = pid.error().message();
       continue;
@@ -157,6 +162,7 @@ void Agent::carry_out(const action::Release& release) {
     }
     server_->close(each->second);
     workers_.erase(each->second);
+    keepers_.erase(each->first);
     each = connections_.erase(each);
   }
   if (!step_runs(release.job)) cancel(release.job);

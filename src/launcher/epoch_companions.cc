@@ -68,6 +68,9 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
         act(action::Tell{control::Released{job, "this agent does not hold it"}});
       continue;
     }
+    const double by = now + std::min(settings_.restart_timeout_s,
+                                     std::max(0.0, shrink.deadline_s - settings_.margin_s));
+    found->leave_by = found->dropping ? std::min(found->leave_by, by) : by;
     if (!found->dropping) {
       say(fmt::format("giving back {} (job {}): {}", describe(found->places), job, shrink.reason));
       give_up(now, *found, shrink.reason);
@@ -78,7 +81,8 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
     const double by = now + std::min(settings_.restart_timeout_s,
                                      std::max(0.0, shrink.deadline_s - settings_.margin_s));
     if (Ending* ending = in<Ending>()) ending->kill_at = std::min(ending->kill_at.value_or(by), by);
-    else if (!is<Over>()) begin_leaving(now, JobState::draining, by);
+    else if (is<Switching>()) call_off("GPUs are needed elsewhere");
+    else if (!is<Over>() && !is_live()) begin_leaving(now, JobState::draining, by);
   }
   advance(now);
 }
@@ -142,7 +146,10 @@ std::string EpochMachine::no_growth() const {
   run.has_started = epoch_ >= 0;
   run.is_running = is<Running>() && !is_failing();
   run.workers = layout_.seats.size();
-  for (const auto& [id, worker] : workers_) run.deaf += worker.running && !worker.listens;
+  if (!is_live())
+    for (const auto& [id, worker] : workers_)
+      run.deaf += worker.running && worker.listens != epoch_;
+  run.awaits_runtime = is<Running>() && in<Running>()->awaits_runtime;
   run.signal = signal_name(settings_.restart_signal);
   return growth_.reason_against(run);
 }
@@ -210,6 +217,9 @@ bool EpochMachine::runs_anything(const std::vector<Place>& places) const {
   for (const auto& [id, worker] : workers_)
     for (const Place& place : places)
       if (id.place == place.id && worker.running) return true;
+  for (const auto& [program, by] : others_)
+    for (const Place& place : places)
+      if (program.second.place == place.id) return true;
   return false;
 }
 
@@ -243,6 +253,7 @@ control::Status EpochMachine::status() const {
   status.workers = static_cast<int>(layout_.seats.size());
   status.stopped_s = stopped_s_;
   status.no_growth = no_growth();
+  status.switched = switched_;
   return status;
 }
 

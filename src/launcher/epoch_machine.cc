@@ -26,7 +26,11 @@ void EpochMachine::start(double) {
 void EpochMachine::hello(double now, WorkerId id, const std::string& host, int port, JobId step) {
   Companion* companion = companion_of(id.place);
   if (companion == nullptr && !is_basic(id.place)) return;  // it was let go meanwhile
-  workers_[id] = {host, port, step, true, true, false, false};
+  Worker& worker = workers_[id];
+  worker.host = host;
+  worker.port = port;
+  worker.step = step;
+  worker.present = worker.ready = true;
   if (companion != nullptr && !companion->up) {
     companion->up = true;
     for (const Place& place : companion->places)
@@ -37,18 +41,28 @@ void EpochMachine::hello(double now, WorkerId id, const std::string& host, int p
   advance(now);
 }
 
-void EpochMachine::listens(double now, WorkerId id) {
+void EpochMachine::listens(double now, WorkerId id, std::optional<int> epoch) {
   Worker& worker = workers_[id];
-  if (!worker.running) return;
-  worker.listens = true;
+  if (!worker.running && !others_.contains({epoch.value_or(epoch_), id})) return;
+  worker.listens = std::max(worker.listens, epoch.value_or(epoch_));
   tell_no_growth();
   advance(now);
 }
 
-void EpochMachine::exited(double now, WorkerId id, Exit exit) {
+void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int> of) {
+  const int epoch = of.value_or(epoch_);
+  if (puts_off([=, this](double later) { exited(later, id, exit, epoch); }, epoch != epoch_,
+               epoch != epoch_))
+    return;
+  if (epoch != epoch_) {
+    others_.erase({epoch, id});
+    if (Companion* its = companion_of(id.place); its != nullptr && its->dropping)
+      drop_if_left(its->job);
+    return advance(now);
+  }
   Worker& worker = workers_[id];
   if (!worker.running) return;
-  worker.running = worker.ready = worker.listens = false;
+  worker.running = worker.ready = false;
   Companion* companion = companion_of(id.place);
   if (Leaving* leaving = in<Leaving>()) {
     const bool clean =
@@ -91,9 +105,11 @@ void EpochMachine::fail(double now, WorkerId id, Exit exit) {
 }
 
 void EpochMachine::lost(double now, WorkerId id) {
+  if (puts_off([=, this](double later) { lost(later, id); }, true)) return;
+  std::erase_if(others_, [id](const auto& each) { return each.first.second == id; });
   Worker& worker = workers_[id];
   const bool ran = std::exchange(worker.running, false);
-  worker.present = worker.ready = worker.listens = false;
+  worker.present = worker.ready = false;
   if (is<Over>()) return;
   if (Companion* companion = companion_of(id.place)) {
     if (companion->dropping) drop_if_left(companion->job);
@@ -111,11 +127,14 @@ void EpochMachine::lost(double now, WorkerId id) {
 void EpochMachine::notice(double now, WorkerId id, int signal) {
   if (is<Over>() || is<Ending>()) return;
   if (Companion* companion = companion_of(id.place)) {
-    if (companion->dropping ||
-        (signal != SIGTERM && signal != SIGUSR1 && signal != settings_.restart_signal))
+    if (companion->dropping || (signal != SIGTERM && signal != SIGUSR1 && signal != kQuietSignal &&
+                                signal != settings_.restart_signal))
       return;
+    companion->leave_by = now + settings_.restart_timeout_s;
     give_up(now, *companion, fmt::format("Slurm sent it {}", signal_name(signal)));
-    if (is<Running>()) begin_leaving(now, JobState::draining, now + settings_.restart_timeout_s);
+    if (is<Switching>()) call_off("GPUs are needed elsewhere");
+    if (is<Running>() && !is_live())
+      begin_leaving(now, JobState::draining, now + settings_.restart_timeout_s);
     return advance(now);
   }
   // Every worker of the basic step reports it; the workers elsewhere need to hear of it once.
@@ -137,6 +156,7 @@ void EpochMachine::step_ended(double now, JobId job, Exit exit) {
     if (code_ == 0) code_ = exit.status() != 0 ? exit.status() : 1;
     return finish();
   }
+  if (puts_off([=, this](double later) { step_ended(later, job, exit); }, true)) return;
   if (const Companion* found = companion(job);
       found != nullptr && !found->dropping && !is<Ending>())
     lose(now, job, "its step ended");
@@ -160,6 +180,7 @@ void EpochMachine::signalled(double now, int signal) {
 
 void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bool code_is_final) {
   if (const Ending* before = in<Ending>()) code_is_final = code_is_final || before->code_is_final;
+  if (settings_.live && !is<Ending>()) act(action::CallOffLive{});
   phase_ = Ending{kill_at, code_is_final};
   if (auto workers = running(); signal != 0 && !workers.empty())
     act(action::SignalWorkers{std::move(workers), signal});
@@ -185,7 +206,9 @@ void EpochMachine::advance(double now) {
     if (done && !companions_.empty() && is_failing()) return;  // the blame is still open
     if (done) return finish();
   }
-  if (is<Running>() && !is_failing() && running().size() == layout_.seats.size() && joiners_wait())
+  if (is_live() && !is_failing() && drain_by() && others_.empty()) leave_live(now);
+  if (is<Running>() && !is_failing() && others_.empty() &&
+      running().size() == layout_.seats.size() && joiners_wait())
     begin_growing(now);
   if (is<Ending>() && running().empty()) finish();
 }
@@ -199,6 +222,9 @@ void EpochMachine::begin_growing(double now) {
     if (each.up && !runs_anything(each.places))
       lent.insert(lent.end(), each.places.begin(), each.places.end());
   say(fmt::format("growing from {} to {} workers ({} lent)", before, after, describe(lent)));
+  if (is_live())
+    return begin_switch(now, true, now + settings_.switch_timeout_s,
+                        now + settings_.switch_timeout_s + settings_.end_timeout_s);
   begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s);
   in<Leaving>()->to_grow = true;
 }
@@ -206,10 +232,29 @@ void EpochMachine::begin_growing(double now) {
 void EpochMachine::start_epoch(double now, Layout layout) {
   const std::optional<double> stopped_since = in<Gathering>()->stopped_since;
   layout_ = std::move(layout);
-  ++epoch_;
-  phase_ = Running{now, std::nullopt};
+  epoch_ = ++last_epoch_;
+  phase_ = Running{now, std::nullopt, false, settings_.live};
   code_ = 0;
-  const Worker& master = workers_[layout_.seats.front().worker];
+  action::StartWorkers start = start_of(epoch_, layout_);
+  std::vector<WorkerId> ranks;
+  for (const auto& [id, environment] : start.workers) {
+    ranks.push_back(id);
+    workers_[id].running = true;
+    workers_[id].ready = false;
+  }
+  act(std::move(start));
+  if (settings_.live) act(action::BeginLive{epoch_, std::move(ranks)});
+  stopped_s_ = stopped_since ? now - *stopped_since : 0;
+  if (stopped_since)
+    say(fmt::format("{} workers started (epoch {}), {:.2f} s after the others were asked to leave",
+                    layout_.seats.size(), epoch_, stopped_s_));
+  note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
+  set_state(is_warming() ? JobState::warming : JobState::active);
+}
+
+/// The programs of an epoch over these seats.
+action::StartWorkers EpochMachine::start_of(int epoch, const Layout& layout) {
+  const Worker& master = workers_[layout.seats.front().worker];
   int basic_workers = 0;
   for (const Place& place : basic_) basic_workers += place.workers;
   RunFacts facts;
@@ -222,25 +267,16 @@ void EpochMachine::start_epoch(double now, Layout layout) {
   facts.tells_gpus = settings_.tells_gpus;
   facts.restarts = static_cast<int>(restarts_.size());
   facts.max_restarts = settings_.max_restarts;
-  action::StartWorkers start{epoch_, {}};
-  for (const Seat& seat : layout_.seats) {
-    Environment environment = run_environment(layout_, seat, facts);
-    environment.emplace_back("SWELL_EPOCH", std::to_string(epoch_));
+  action::StartWorkers start{epoch, {}};
+  for (const Seat& seat : layout.seats) {
+    Environment environment = run_environment(layout, seat, facts);
+    environment.emplace_back("SWELL_EPOCH", std::to_string(epoch));
     environment.emplace_back("SWELL_JOB_ID", std::to_string(settings_.job));
     environment.emplace_back("SWELL_BASIC_WORKERS", std::to_string(basic_workers));
     environment.emplace_back("SWELL_RESTART_SIGNAL", signal_name(settings_.restart_signal));
     start.workers.emplace_back(seat.worker, std::move(environment));
-    Worker& worker = workers_[seat.worker];
-    worker.running = true;
-    worker.ready = worker.listens = false;
   }
-  act(std::move(start));
-  stopped_s_ = stopped_since ? now - *stopped_since : 0;
-  if (stopped_since)
-    say(fmt::format("{} workers started (epoch {}), {:.2f} s after the others were asked to leave",
-                    layout_.seats.size(), epoch_, stopped_s_));
-  note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
-  set_state(is_warming() ? JobState::warming : JobState::active);
+  return start;
 }
 
 void EpochMachine::begin_leaving(double now, JobState state, double by) {
@@ -308,6 +344,7 @@ void EpochMachine::tick(double now) {
     kill_running(now);
   }
   if (is_failing() && now >= in<Running>()->failure->decide_by) decide(now);
+  tick_live(now);
   if (Ending* ending = in<Ending>();
       ending != nullptr && ending->kill_at && now >= *ending->kill_at) {
     ending->kill_at.reset();
@@ -341,6 +378,12 @@ std::optional<double> EpochMachine::deadline() const {
   if (const Gathering* gathering = in<Gathering>()) earliest(gathering->by);
   if (const Leaving* leaving = in<Leaving>()) earliest(leaving->by);
   if (is_failing()) earliest(in<Running>()->failure->decide_by);
+  if (const Switching* one = in<Switching>()) earliest(one->is_called_off ? one->hard_by : one->by);
+  if (const auto drain = drain_by(); drain && is_live()) earliest(*drain - settings_.min_live_s);
+  if (const Running* one = in<Running>(); one != nullptr && one->awaits_runtime)
+    earliest(growth_.joins_by(one->since));
+  if (!is<Switching>())
+    for (const auto& [program, by] : others_) earliest(by);
   if (const Ending* ending = in<Ending>()) earliest(ending->kill_at);
   for (const Companion& each : companions_)
     if (!each.dropping && (!each.up || (!takes_part(each) && !no_growth().empty())))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,8 +32,19 @@ struct Granted {
   std::vector<Place> places;  ///< without ids
 };
 
-/// Decides when an elastic run starts, stops and restarts its workers, and over which GPUs: the
-/// restart mode of docs/architecture.md, "Journeys". Pure: events and the time go in, actions come
+/// How a live switch went.
+struct SwitchOutcome {
+  bool committed = false;
+  std::string phase;              ///< of the first failure
+  bool is_silent = false;         ///< the old programs did not stop at a step
+  std::string why;                ///< empty: nothing failed
+  std::string summary;            ///< one line for people
+  double stopped_s = 0;           ///< from the order to stop to the new programs' first step
+  Json details = Json::object();  ///< for --swell-events: bytes by path, times
+};
+
+/// Decides when an elastic run starts, stops and restarts its workers, and over which GPUs:
+/// docs/architecture.md, "Journeys". Pure: events and the time go in, actions come
 /// out; the agent carries them out. Times are seconds of one clock.
 ///
 /// Shims live as long as their allocation. An epoch starts the program on them, and ends when the
@@ -43,7 +55,11 @@ struct Granted {
 ///    down to the growth: the run goes on over the basic demand alone;
 ///  * growths that went wrong make the next wait, in growing intervals, and in the end for good;
 ///  * workers are asked to leave for a growth only when all of them handle the signal;
-///  * a companion that is given back is released as soon as its own workers have left.
+///  * a companion that is given back is released as soon as its own workers have left;
+///  * in live mode the programs of the next epoch start beside the running ones and take their
+///  state over (docs/runtime.md). Until that is committed the old ones train on, whatever happens;
+///  where it cannot be done in time, or the program does not use the runtime, workers are asked to
+///  leave as in restart mode.
 class EpochMachine {
  public:
   struct Settings {
@@ -62,6 +78,12 @@ class EpochMachine {
     double restart_window_s = 600;
     double blame_growth_s = 600;  ///< an error exit so soon after a growth is put down to it
     bool kill_on_bad_exit = true;
+    bool live = false;
+    /// For a live growth: programs start, and the state is moved.
+    double switch_timeout_s = 600;
+    /// Of the time for giving GPUs back, what a live switch has before workers are asked to leave.
+    double live_share = 0.6;
+    double min_live_s = 1;  ///< with less time than this, it is not tried
   };
 
   EpochMachine(Settings settings, std::vector<Place> basic);
@@ -69,8 +91,10 @@ class EpochMachine {
   void start(double now);
   // workers
   void hello(double now, WorkerId worker, const std::string& host, int port, JobId step = 0);
-  void exited(double now, WorkerId worker, Exit exit);
-  void listens(double now, WorkerId worker);             ///< its program handles the restart signal
+  /// `epoch`: of the program that has ended; nullopt: of the one that trains.
+  void exited(double now, WorkerId worker, Exit exit, std::optional<int> epoch = std::nullopt);
+  /// Its program handles the restart signal.
+  void listens(double now, WorkerId worker, std::optional<int> epoch = std::nullopt);
   void lost(double now, WorkerId worker);                ///< its connection has closed
   void notice(double now, WorkerId worker, int signal);  ///< Slurm signalled its step
   // steps and companions
@@ -80,6 +104,10 @@ class EpochMachine {
   // controller
   void grow(double now, const control::Grow& grow);
   void shrink(double now, const control::Shrink& shrink);
+  // live mode
+  void begun(double now, int epoch, const std::string& why);  ///< `why` not empty: it has not
+  void switching(double now, int epoch, const std::string& phase);
+  void switched(double now, int epoch, const SwitchOutcome& outcome);
   // user
   void signalled(double now, int signal);
 
@@ -94,8 +122,8 @@ class EpochMachine {
   bool over() const { return is<Over>(); }
 
  private:
-  // The phases, each with what it needs. Gathering -> Running -> Leaving -> Gathering ...; from all
-  // of them Ending, and Over.
+  // The phases, each with what it needs. Gathering -> Running -> Leaving -> Gathering ...; live
+  // mode Running -> Switching -> Running; from all of them Ending, and Over.
   /// Waits for the shims of the next epoch.
   struct Gathering {
     std::optional<double> by;             ///< none: the first epoch waits for Slurm
@@ -110,6 +138,22 @@ class EpochMachine {
   struct Running {
     double since = 0;
     std::optional<Failure> failure;
+    bool has_begun = false;       ///< live mode: its programs train with state that can be moved
+    bool awaits_runtime = false;  ///< live mode: they may still say hello to their keepers
+  };
+  /// Live mode: the programs of the next epoch start beside those of this one and take over.
+  struct Switching {
+    Running before;  ///< where it is gone back to
+    Layout next;
+    int epoch = 0;
+    bool to_grow = false;
+    double by = 0;       ///< to be called off
+    double hard_by = 0;  ///< no answer is waited for any more
+    bool is_called_off = false;
+    bool blames_growth = false;  ///< the next epoch's programs are why
+    bool is_prepared = false;    ///< the old programs are being stopped, or have been
+    /// News of workers that mean one thing if it is committed and another if not.
+    std::vector<std::function<void(double)>> later;
   };
   /// The workers have been asked to leave, or killed, for another epoch.
   struct Leaving {
@@ -124,14 +168,14 @@ class EpochMachine {
     bool code_is_final = false;
   };
   struct Over {};
-  using Phase = std::variant<Gathering, Running, Leaving, Ending, Over>;
+  using Phase = std::variant<Gathering, Running, Switching, Leaving, Ending, Over>;
 
   struct Worker {
     std::string host;
     int port = 0;
     JobId step = 0;
     bool present = false, ready = false, running = false;
-    bool listens = false;  ///< the program that runs handles the restart signal
+    int listens = -1;  ///< the newest epoch whose program here handles the restart signal
   };
   struct Companion {
     JobId job = 0;
@@ -140,6 +184,7 @@ class EpochMachine {
     bool up = false;      ///< all its shims have been there
     double joins_by = 0;  ///< where up: when it is given back if it has not been able to join
     bool dropping = false;
+    double leave_by = 0;  ///< where dropping: for its workers
     std::string reason;
   };
 
@@ -153,6 +198,15 @@ class EpochMachine {
   void fail(double now, WorkerId worker, Exit exit);
   void end(double now, int signal, std::optional<double> kill_at, bool code_is_final = false);
   void finish();
+  // epoch_live.cc: switches beside the running training
+  void begin_switch(double now, bool to_grow, double by, double hard_by);
+  void call_off(const std::string& why, bool blames_growth = false);
+  void leave_live(double now);
+  void reclaim_by_leaving(double now);
+  bool puts_off(std::function<void(double)> news, bool spoils, bool blames_growth = false);
+  void tick_live(double now);
+  bool is_live() const { return in<Running>() != nullptr && in<Running>()->has_begun; }
+  std::optional<double> drain_by() const;
   // epoch_companions.cc
   void give_up(double now, Companion& companion, const std::string& reason);
   void lose(double now, JobId job, const std::string& why);
@@ -182,6 +236,7 @@ class EpochMachine {
   Companion* companion(JobId job);
   bool is_basic(int place) const;
   bool runs_anything(const std::vector<Place>& places) const;
+  action::StartWorkers start_of(int epoch, const Layout& layout);
   std::vector<WorkerId> running() const;
   std::vector<Place> usable() const;  ///< the basic places, then those of companions that are up
   Layout next_layout() const;
@@ -198,12 +253,17 @@ class EpochMachine {
   std::vector<Companion> companions_;
   std::map<JobId, Companion> releasing_;
   std::map<WorkerId, Worker> workers_;
+  /// Programs that run and are not of the epoch that trains, by epoch, and when they are killed:
+  /// of a switch under way, or left over by one.
+  std::map<std::pair<int, WorkerId>, double> others_;
   Layout layout_;
 
   Phase phase_ = Gathering{};
   Growth growth_;
   control::JobState state_ = control::JobState::allocated;
   int epoch_ = -1;
+  int last_epoch_ = -1;  ///< the highest that was tried
+  std::string switched_;
   int next_place_ = 0;
   int allocating_ = 0;  ///< Allocate actions under way
   double stopped_s_ = 0;

@@ -30,6 +30,8 @@ bool Growth::resume_if_due(double now) {
 std::string Growth::reason_against(const Run& run) const {
   if (!reason_.empty()) return reason_;
   if (!run.has_started) return "its workers have not started yet";
+  if (run.is_running && run.awaits_runtime)
+    return "its program has not begun with Swell's runtime yet";
   if (!run.is_running || run.deaf == 0) return {};
   return fmt::format("{} of {} workers have no handler for {} yet", run.deaf, run.workers,
                      run.signal);

@@ -24,8 +24,9 @@ class Growth {
     bool has_started = false;
     bool is_running = false;
     std::size_t workers = 0;
-    std::size_t deaf = 0;  ///< of those, how many could not be asked to leave
-    std::string signal;    ///< by which they would be asked
+    std::size_t deaf = 0;         ///< of those, how many could not be asked to leave
+    std::string signal;           ///< by which they would be asked
+    bool awaits_runtime = false;  ///< a live program that may still say hello to its keeper
   };
 
   explicit Growth(Settings settings) : settings_(settings) {}

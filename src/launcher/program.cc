@@ -24,6 +24,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLeftoversTime = 2s;  // between TERM and KILL for what a program left behind
+constexpr const char* kEpoch = "SWELL_EPOCH";
 
 std::string proc(pid_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
@@ -62,6 +63,14 @@ std::vector<std::string> foreign_variables() {
   return names;
 }
 
+/// Whether the process was started with "NAME=VALUE".
+bool has_variable(pid_t pid, const std::string& variable) {
+  std::ifstream file(proc(pid, "environ"), std::ios::binary);
+  for (std::string each; std::getline(file, each, '\0');)
+    if (each == variable) return true;
+  return false;
+}
+
 /// The topmost processes at or below `pid` that handle the signal.
 void find_handlers(pid_t pid, int signal, std::vector<pid_t>& found) {
   if (handles(pid, signal)) {
@@ -79,6 +88,9 @@ bool Program::start(char** command,
                     const std::vector<std::pair<std::string, std::string>>& environment) {
   if (runs()) return false;
   blocked_before_ = false;
+  epoch_.clear();
+  for (const auto& [name, value] : environment)
+    if (name == kEpoch) epoch_ = name + "=" + value;
   const pid_t own = getpid();
   pid_ = fork();
   if (pid_ < 0)
@@ -117,23 +129,36 @@ void Program::signal(int number) const {
   for (const pid_t pid : handlers) kill(pid, number);
 }
 
-std::optional<int> Program::reap() {
-  std::optional<int> ended;
+std::optional<int> Program::reap(pid_t beside) {
+  // Orphans that have ended; the programs themselves are asked for one by one.
+  for (const pid_t child : children_of(getpid()))
+    if (child != pid_ && child != beside) waitpid(child, nullptr, WNOHANG);
   int status = 0;
-  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
-    if (pid == pid_) ended = status;
-  if (!ended) return std::nullopt;
+  if (!runs() || waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
   pid_ = -1;
-  end_leftovers(WIFSIGNALED(*ended) && WTERMSIG(*ended) == SIGKILL);
-  return ended;
+  end_leftovers(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, beside);
+  return status;
 }
 
-void Program::end_leftovers(bool at_once) {
+/// Children of this process that are not `beside`, nor orphans of that program, which are known by
+/// the epoch in their environment.
+std::vector<pid_t> Program::leftovers(pid_t beside) const {
+  std::vector<pid_t> left;
+  for (const pid_t child : children_of(getpid())) {
+    if (child == beside) continue;
+    if (beside > 0 && !epoch_.empty() && !has_variable(child, epoch_)) continue;
+    left.push_back(child);
+  }
+  return left;
+}
+
+void Program::end_leftovers(bool at_once, pid_t beside) {
   const auto deadline = std::chrono::steady_clock::now() + kLeftoversTime;
   bool told = false;
   for (;;) {
-    while (waitpid(-1, nullptr, WNOHANG) > 0) continue;
-    const std::vector<pid_t> left = children_of(getpid());
+    for (const pid_t child : children_of(getpid()))
+      if (child != beside) waitpid(child, nullptr, WNOHANG);
+    const std::vector<pid_t> left = leftovers(beside);
     if (left.empty()) return;
     const bool force = at_once || std::chrono::steady_clock::now() > deadline;
     if (force || !told)

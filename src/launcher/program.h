@@ -9,8 +9,9 @@
 
 namespace swell::launcher {
 
-/// The training program on one worker, with all processes that it starts. Of a process that has one
-/// child program at a time, is the reaper of its orphans, and gets its SIGCHLD.
+/// The training program of one epoch on one worker, with all processes that it starts. Of a process
+/// that is the reaper of its orphans, and gets its SIGCHLD. During a live switch two programs run
+/// beside each other; each reaps only what is its own.
 class Program {
  public:
   Program();
@@ -21,6 +22,7 @@ class Program {
   /// a shell. False: no process.
   bool start(char** command, const std::vector<std::pair<std::string, std::string>>& environment);
   bool runs() const noexcept { return pid_ > 0; }
+  pid_t pid() const noexcept { return pid_; }
 
   /// Whether the program, or a process below it, would do something of its own on the signal: it
   /// has a handler, or has blocked it since this was last asked.
@@ -30,12 +32,15 @@ class Program {
   /// shell script around the trainer), to the topmost of those.
   void signal(int number) const;
 
-  /// After SIGCHLD: the wait status, if the program has ended. What it left running is ended then.
-  std::optional<int> reap();
+  /// After SIGCHLD: the wait status, if the program has ended. What it left running is ended then;
+  /// the program `beside` it and what that one started are left alone. 0: there is none.
+  std::optional<int> reap(pid_t beside = 0);
 
  private:
-  void end_leftovers(bool at_once);
+  std::vector<pid_t> leftovers(pid_t beside) const;
+  void end_leftovers(bool at_once, pid_t beside);
   pid_t pid_ = -1;
+  std::string epoch_;  ///< "SWELL_EPOCH=N" as it was given; empty: it was not
   bool blocked_before_ = false;
 };
 

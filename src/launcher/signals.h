@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace swell::launcher {
+
+/// By which Slurm warns of a companion's end in live mode: programs that do not ask for it never
+/// notice, their shim does.
+inline constexpr int kQuietSignal = SIGURG;
 
 /// USR1, SIGUSR1 or 10.
 std::optional<int> signal_from(std::string_view text);

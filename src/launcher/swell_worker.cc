@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <poll.h>
 #include <string>
@@ -20,6 +21,8 @@
 #include "control/client.h"
 #include "control/socket.h"
 #include "launcher/program.h"
+#include "launcher/runtime_host.h"
+#include "launcher/signals.h"
 
 namespace {
 
@@ -95,14 +98,25 @@ class Worker {
       if (good && polled[0].revents != 0) good = take_messages();
       if (good) good = look();
     }
-    if (program_.runs()) end_program();
+    if (!runs_.empty()) end_programs();
+    runtime_.reset();  // and its folder: what comes after does not return
     return asked_to_leave_ ? 0 : status_;
   }
 
  private:
+  /// The program of one epoch. During a live switch there are two.
+  struct Run {
+    launcher::Program program;
+    int restart_signal = 0;
+    bool listens = false;       ///< it handles the restart signal
+    bool keeps_signal = false;  ///< that came before it did
+    std::chrono::milliseconds pause = kFirstLook;
+    Clock::time_point next_look = Clock::now() + kFirstLook;
+  };
+
   bool hello() {
     control::WorkerHello message;
-    message.epoch = epoch_;
+    message.epoch = ended_;
     message.group = place_;
     message.local_rank = local_;
     message.host = client_->local_address();
@@ -135,68 +149,120 @@ class Worker {
       if (!*message) return true;
       if (const auto* start = std::get_if<control::WorkerStart>(&**message)) {
         if (!start_program(*start)) return false;
-      } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message);
-                 signal != nullptr) {
+      } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message)) {
         asked_to_leave_ = true;
-        // Before its handler is there, the signal would kill the program.
-        if (signal->signal == restart_signal_ && !listens_) keeps_signal_ = true;
-        else program_.signal(signal->signal);
+        for (auto& [epoch, one] : runs_)
+          if (signal->epoch < 0 || signal->epoch == epoch) signal_program(one, signal->signal);
       }
     }
   }
 
+  void signal_program(Run& one, int signal) {
+    if (signal != one.restart_signal || one.listens) return one.program.signal(signal);
+    // Before its handler is there, the signal would kill the program. One that trains with the
+    // runtime is told by swell_step().
+    if (runtime_ == nullptr || !runtime_->ask_to_stop()) one.keeps_signal = true;
+  }
+
   int looks_in_ms() const {
-    if (!program_.runs() || listens_ || restart_signal_ == 0) return -1;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_look_ - Clock::now());
+    std::optional<Clock::time_point> next;
+    for (const auto& [epoch, one] : runs_)
+      if (!one.listens && one.restart_signal != 0 && (!next || one.next_look < *next))
+        next = one.next_look;
+    if (!next) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
     return static_cast<int>(std::max<std::int64_t>(0, left.count()));
   }
 
-  /// Tells once when the program handles the restart signal, and gives it one that was kept back.
+  /// Tells once of each program when it handles the restart signal, and gives it one that was kept
+  /// back.
   bool look() {
-    if (!program_.runs() || listens_ || restart_signal_ == 0 || Clock::now() < next_look_)
-      return true;
-    listens_ = program_.listens_to(restart_signal_);
-    pause_ = std::min(std::chrono::milliseconds(kLastLook), pause_ + pause_ / 4);
-    next_look_ = Clock::now() + pause_;
-    if (!listens_) return true;
-    if (std::exchange(keeps_signal_, false)) program_.signal(restart_signal_);
-    return client_->send(control::WorkerListens{}).ok();
+    for (auto& [epoch, one] : runs_) {
+      if (one.listens || one.restart_signal == 0 || Clock::now() < one.next_look) continue;
+      one.listens = one.program.listens_to(one.restart_signal);
+      one.pause = std::min(std::chrono::milliseconds(kLastLook), one.pause + one.pause / 4);
+      one.next_look = Clock::now() + one.pause;
+      if (!one.listens) continue;
+      if (std::exchange(one.keeps_signal, false)) one.program.signal(one.restart_signal);
+      if (!client_->send(control::WorkerListens{epoch})) return false;
+    }
+    return true;
   }
 
   bool start_program(const control::WorkerStart& start) {
-    asked_to_leave_ = listens_ = keeps_signal_ = false;
-    restart_signal_ = start.restart_signal;
-    pause_ = kFirstLook;
-    next_look_ = Clock::now() + pause_;
+    auto environment = start.environment;
+    if (!start.key.empty() && !offer_runtime(start.key, environment)) return false;
+    asked_to_leave_ = false;
     status_ = 0;
     port_ = control::Fd();
-    if (program_.start(arguments_.program, start.environment)) return true;
-    control::WorkerExit failed;
-    failed.exit_code = 126;
-    return client_->send(failed).ok() && hello();
+    Run& one = runs_[start.epoch];
+    one = Run();
+    one.restart_signal = start.restart_signal;
+    if (one.program.start(arguments_.program, environment))
+      // In live mode another program may start while this one runs: it needs a port of its own.
+      return start.key.empty() || hello();
+    runs_.erase(start.epoch);
+    return client_->send(control::WorkerExit{start.epoch, 126, 0}).ok() && hello();
+  }
+
+  /// The keeper listens before the program starts; where there can be none, the agent hears why.
+  bool offer_runtime(const std::string& key,
+                     std::vector<std::pair<std::string, std::string>>& environment) {
+    control::WorkerRuntime message;
+    if (runtime_ == nullptr) {
+      const char* node = std::getenv("SLURMD_NODENAME");
+      auto made = launcher::RuntimeHost::start(
+          {"", client_->local_address(), node != nullptr ? node : "", key});
+      if (made) runtime_ = std::move(*made);
+      else message.problem = made.error().message();
+    }
+    if (runtime_ != nullptr) {
+      message.socket = runtime_->unix_socket();
+      message.address = runtime_->tcp_address();
+      environment.emplace_back("SWELL_RUNTIME", message.socket);
+    }
+    return client_->send(message).ok();
+  }
+
+  /// The pid of a program that is not this epoch's; 0: there is none.
+  pid_t beside(int epoch) const {
+    for (const auto& [other, one] : runs_)
+      if (other != epoch && one.program.runs()) return one.program.pid();
+    return 0;
   }
 
   bool reap() {
-    const std::optional<int> status = program_.reap();
-    if (!status) return true;
-    status_ = *status;
-    ++epoch_;
-    control::WorkerExit exit;
-    if (WIFSIGNALED(*status)) exit.signal = WTERMSIG(*status);
-    else exit.exit_code = WEXITSTATUS(*status);
-    return client_->send(exit).ok() && hello();
+    for (auto each = runs_.begin(); each != runs_.end();) {
+      const int epoch = each->first;
+      const std::optional<int> status = each->second.program.reap(beside(epoch));
+      if (!status) {
+        ++each;
+        continue;
+      }
+      each = runs_.erase(each);
+      status_ = *status;
+      ++ended_;
+      control::WorkerExit exit;
+      exit.epoch = epoch;
+      if (WIFSIGNALED(*status)) exit.signal = WTERMSIG(*status);
+      else exit.exit_code = WEXITSTATUS(*status);
+      if (!client_->send(exit) || !hello()) return false;
+    }
+    return true;
   }
 
-  void end_program() {
-    program_.signal(SIGTERM);
+  void end_programs() {
+    for (auto& [epoch, one] : runs_) one.program.signal(SIGTERM);
     const auto deadline = Clock::now() + kEndTime;
-    for (bool killed = false;;) {
-      if (const auto status = program_.reap()) {
-        status_ = *status;
-        return;
+    for (bool killed = false; !runs_.empty();) {
+      for (auto each = runs_.begin(); each != runs_.end();) {
+        const auto status = each->second.program.reap(beside(each->first));
+        if (status) status_ = *status;
+        each = status ? runs_.erase(each) : std::next(each);
       }
+      if (runs_.empty()) return;
       if (!killed && Clock::now() > deadline) {
-        program_.signal(SIGKILL);
+        for (auto& [epoch, one] : runs_) one.program.signal(SIGKILL);
         killed = true;
       }
       pollfd polled{signals_.get(), POLLIN, 0};
@@ -211,15 +277,11 @@ class Worker {
   const int place_, local_;
   control::Fd signals_;
   control::Fd port_;
-  launcher::Program program_;
+  std::unique_ptr<launcher::RuntimeHost> runtime_;  ///< live mode, from the first start on
+  std::map<int, Run> runs_;                         ///< by epoch
   int status_ = 0;
-  int epoch_ = 0;
+  int ended_ = 0;  ///< programs
   bool asked_to_leave_ = false;
-  int restart_signal_ = 0;
-  bool listens_ = false;       // the program handles it
-  bool keeps_signal_ = false;  // it came before that
-  std::chrono::milliseconds pause_ = kFirstLook;
-  Clock::time_point next_look_;
 };
 
 /// Ends as the program did, so that Slurm says of the task what it would say of the program.
@@ -262,7 +324,8 @@ int main(int argc, char** argv) {
   try {
     sigset_t handled;
     sigemptyset(&handled);
-    for (const int each : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+    for (const int each :
+         {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, launcher::kQuietSignal})
       sigaddset(&handled, each);
     sigprocmask(SIG_BLOCK, &handled, nullptr);
     std::signal(SIGPIPE, SIG_IGN);

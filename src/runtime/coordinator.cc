@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <map>
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 namespace swell::runtime {
 
@@ -28,6 +30,9 @@ std::size_t number_of(std::vector<Shim>& shims, const Shim& shim) {
 
 Deadline in(std::chrono::milliseconds limit) { return Clock::now() + limit; }
 
+/// For a shim that keeps a time limit by itself to say that it has passed.
+constexpr auto kAnswerTime = std::chrono::seconds(5);
+
 }  // namespace
 
 std::string SwitchReport::summary() const {
@@ -42,6 +47,32 @@ std::string SwitchReport::summary() const {
   return text;
 }
 
+Coordinator::Coordinator(cluster::Cluster cluster, Options options)
+    : cluster_(std::move(cluster)),
+      options_(std::move(options)),
+      off_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+void Coordinator::call_off() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(off_.get(), &one, sizeof one);
+}
+
+Result<Message> Coordinator::ask_unless_off(Channel& channel, Op op, std::string_view body,
+                                            Deadline deadline) const {
+  if (auto sent = channel.send(static_cast<std::uint16_t>(op), body); !sent) return sent.error();
+  for (;;) {
+    pollfd polled[] = {{channel.fd(), POLLIN, 0}, {off_.get(), POLLIN, 0}};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const int ready = poll(polled, 2, static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000)));
+    if (polled[1].revents != 0 && ready > 0) return Error(kCalledOff);
+    if (ready > 0 || left <= 0) break;
+  }
+  auto answer = channel.receive(deadline);
+  if (!answer) return answer.error();
+  if (answer->op != kDoneOp) return Error(Reader(answer->body).text(4096));
+  return answer;
+}
+
 Result<Channel> Coordinator::reach(const Shim& shim) const {
   return shim.unix_socket.empty()
              ? Channel::connect_tcp(shim.tcp, options_.key, in(std::chrono::seconds(10)))
@@ -49,6 +80,12 @@ Result<Channel> Coordinator::reach(const Shim& shim) const {
 }
 
 Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t epoch) {
+  auto done = begin_all(ranks, epoch);
+  if (!done) abort_all(ranks);
+  return done;
+}
+
+Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_t epoch) {
   std::vector<Channel> channels;
   std::vector<RankState> states;
   const Deadline deadline = in(options_.prepare_limit);
@@ -56,9 +93,10 @@ Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t ep
     auto channel = reach(rank);
     if (!channel) return channel.error();
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    const auto ready =
-        ask(*channel, Op::wait_ready,
-            Writer().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take());
+    const auto ready = ask_unless_off(
+        *channel, Op::wait_ready,
+        Writer().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take(),
+        deadline + kAnswerTime);
     if (!ready) return ready.error();
     auto entries = read_entries(ready->body);
     if (!entries) return entries.error();
@@ -120,12 +158,17 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
   for (std::size_t rank = 0; rank < to.size(); ++rank) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(prepared_by - Clock::now()).count();
-    const auto ready =
-        ask(channels[new_numbers[rank]], Op::wait_ready,
-            Writer().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take());
-    if (!ready) return ready.error();
-    auto entries = read_entries(ready->body);
-    if (!entries) return entries.error();
+    const auto ready = ask_unless_off(
+        channels[new_numbers[rank]], Op::wait_ready,
+        Writer().put(static_cast<std::uint32_t>(std::max<std::int64_t>(left, 0))).take(),
+        prepared_by + kAnswerTime);
+    auto entries = ready ? read_entries(ready->body)
+                         : Result<std::vector<Entry>>(ready.error().while_doing(
+                               fmt::format("waiting for the program of new rank {}", rank)));
+    if (!entries) {
+      abort_all(shims);
+      return entries.error();
+    }
     prepare.to.push_back({to[rank].place, std::move(*entries)});
     new_ranks[new_numbers[rank]] = static_cast<std::int32_t>(rank);
   }
@@ -199,6 +242,7 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
           polled.push_back({channels[shim].fd(), POLLIN, 0});
           who.push_back(shim);
         }
+      if (phase != Phase::commit) polled.push_back({off_.get(), POLLIN, 0});
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
       const int ready = left > 0 ? poll(polled.data(), polled.size(),
@@ -211,7 +255,11 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
                                            SwitchMachine::to_text(phase), limit.count()));
         continue;
       }
-      for (std::size_t i = 0; i < polled.size(); ++i) {
+      if (polled.size() > who.size() && polled.back().revents != 0) {
+        machine.failed(who.front(), kCalledOff);
+        continue;
+      }
+      for (std::size_t i = 0; i < who.size(); ++i) {
         if (polled[i].revents == 0 || machine.phase() != phase) continue;
         const auto answer = channels[who[i]].receive(deadline);
         if (!answer) machine.failed(who[i], answer.error().message());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/cluster/cluster.h"
+#include "runtime/descriptor.h"
 #include "runtime/messages.h"
 #include "runtime/switch_machine.h"
 
@@ -49,11 +50,10 @@ class Coordinator {
     std::function<void(SwitchMachine::Phase)>
         on_phase;  ///< told as each phase begins; may be empty
   };
-  Coordinator(cluster::Cluster cluster, Options options)
-      : cluster_(std::move(cluster)), options_(std::move(options)) {}
+  Coordinator(cluster::Cluster cluster, Options options);
 
   /// Waits for a program at each shim, in the order of ranks, and begins the job's first epoch,
-  /// with new state.
+  /// with new state. On an error the programs that wait are told to leave.
   Result<void> begin(const std::vector<Shim>& ranks, std::uint64_t epoch);
 
   /// Switches from the ranks `from` to the ranks `to`, both in order; a shim may be in both.
@@ -62,15 +62,23 @@ class Coordinator {
   Result<SwitchReport> switch_plan(const std::vector<Shim>& from, const std::vector<Shim>& to,
                                    std::uint64_t epoch);
 
+  /// Ends what another thread waits for in begin() or switch_plan(), and all that is asked later:
+  /// an abort of all, unless the commit has begun.
+  void call_off() noexcept;
+
   /// Ends a switch whose coordinator died: commits it where any shim has, else aborts it. Returns
   /// the epoch that holds.
   Result<std::uint64_t> settle(const std::vector<Shim>& shims);
 
  private:
   Result<Channel> reach(const Shim& shim) const;
+  Result<Message> ask_unless_off(Channel& channel, Op op, std::string_view body,
+                                 Deadline deadline) const;
+  Result<void> begin_all(const std::vector<Shim>& ranks, std::uint64_t epoch);
   void abort_all(const std::vector<Shim>& shims) const;
   cluster::Cluster cluster_;
   Options options_;
+  Descriptor off_;  ///< an eventfd: readable once it is called off
 };
 
 }  // namespace swell::runtime

@@ -315,7 +315,8 @@ Result<std::string> Keeper::declare(Peer& peer, std::string_view body) {
 
 Keeper::Peer* Keeper::waiting_program() {
   for (auto& peer : peers_)
-    if (peer->is_waiting) return peer.get();
+    // One that was killed may not have been noticed by its own thread yet.
+    if (peer->is_waiting && !has_left(peer->channel)) return peer.get();
   return nullptr;
 }
 
@@ -541,6 +542,18 @@ Result<void> Keeper::place_all(Staged& staged, const World& to, const std::vecto
   return {};
 }
 
+/// Another shim's arena, mapped here; nullptr: it is on another host, or its socket is not seen
+/// from here, as where each job has a /tmp of its own.
+std::shared_ptr<const Arena> Keeper::arena_of(const Endpoint& endpoint, bool from_program) const {
+  if (endpoint.host != host_ || from_program) return nullptr;
+  auto channel = Channel::connect_unix(endpoint.unix_socket);
+  if (!channel) return nullptr;
+  auto answer = ask(*channel, Op::arena, {}, within(std::chrono::seconds(10)));
+  if (!answer) return nullptr;
+  auto arena = Arena::map(std::move(answer->fd), Reader(answer->body).get<std::uint64_t>());
+  return arena ? std::make_shared<const Arena>(std::move(*arena)) : nullptr;
+}
+
 /// Opens the way to every source before the training stops.
 Result<void> Keeper::connect_all(Staged& staged) {
   std::map<std::int32_t, std::shared_ptr<const Arena>> arenas;
@@ -554,14 +567,8 @@ Result<void> Keeper::connect_all(Staged& staged) {
       source = from_program(endpoint.program_pid);
     } else if (is_here) {
       source = from_mapped(arena_);
-    } else if (endpoint.host == host_ && !fetch.from_program) {
-      auto channel = Channel::connect_unix(endpoint.unix_socket);
-      if (!channel) return channel.error().while_doing(what);
-      auto answer = ask(*channel, Op::arena, {}, within(std::chrono::seconds(10)));
-      if (!answer) return answer.error().while_doing(what);
-      auto arena = Arena::map(std::move(answer->fd), Reader(answer->body).get<std::uint64_t>());
-      if (!arena) return arena.error().while_doing(what);
-      source = from_mapped(std::make_shared<const Arena>(std::move(*arena)));
+    } else if (auto arena = arena_of(endpoint, fetch.from_program); arena != nullptr) {
+      source = from_mapped(std::move(arena));
     } else {
       if (endpoint.tcp.empty())
         return Error(fmt::format("{}: it is on another host and does not listen there", what));

@@ -103,6 +103,7 @@ class Keeper {
   Result<void> place_all(Staged& staged, const World& to, const std::vector<Move>& moves,
                          const World& from);
   Result<void> connect_all(Staged& staged);
+  std::shared_ptr<const Arena> arena_of(const Endpoint& endpoint, bool from_program) const;
   Result<std::string> quiesce(std::string_view body);
   Result<std::string> move();
   Result<std::string> commit(std::string_view body);

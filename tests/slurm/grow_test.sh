@@ -21,7 +21,6 @@ bad_options_are_named() {
     refuses 'max=-3 is not valid' --elastic=max=-3 --gres=gpu:2 &&
     refuses 'max=1 is below the 2 GPUs' --elastic=max=1 --gres=gpu:2 &&
     refuses 'asks for no GPUs' --elastic &&
-    refuses 'mode=live needs' --elastic=mode=live --gres=gpu:2 &&
     refuses 'sizes=4/2 is not valid' --elastic=sizes=4/2 --gres=gpu:2 &&
     refuses 'does not contain the 2 GPUs' --elastic=sizes=4/8 --gres=gpu:2
 }

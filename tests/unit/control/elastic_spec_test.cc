@@ -78,9 +78,11 @@ Test(elastic_spec, what_is_accepted_can_be_read_again_from_its_own_text) {
   cr_assert(good(good(types.c_str()).text().c_str()) == good(types.c_str()));
 }
 
-Test(elastic_spec, live_mode_is_refused_with_the_reason) {
-  cr_assert(says(reason("mode=live"), "runtime"));
-  cr_assert(says(reason("mode=live"), "mode=restart"));
+Test(elastic_spec, both_modes_are_read_and_others_refused) {
+  cr_assert(good("mode=live").mode == swell::control::Mode::live);
+  cr_assert(good("mode=restart").mode == swell::control::Mode::restart);
+  cr_assert(good(good("mode=live").text().c_str()).mode == swell::control::Mode::live);
+  cr_assert(says(reason("mode=lively"), "restart or live"));
 }
 
 Test(elastic_spec, is_checked_against_the_basic_demand) {

@@ -44,21 +44,23 @@ Test(messages, every_type_reads_back_as_it_was_written) {
   welcome.basic_gpus = 4;
   WorkerSignal signal;
   signal.signal = 10;
-  const std::vector<Message> all = {hello,
-                                    GrowDone{{{"abc", 12, ""}}},
-                                    Released{12, "x"},
-                                    Status{JobState::switching, 3, 12, 1.5, "it failed there"},
-                                    Bye{1},
-                                    welcome,
-                                    Refused{"no"},
-                                    WorkerListens{},
-                                    grow,
-                                    Shrink{{12}, 30, "needed by job 17"},
-                                    WorkerHello{},
-                                    WorkerNotice{15},
-                                    WorkerExit{0, 9},
-                                    start,
-                                    signal};
+  const std::vector<Message> all = {
+      hello,
+      GrowDone{{{"abc", 12, ""}}},
+      Released{12, "x"},
+      Status{JobState::switching, 3, 12, 1.5, "it failed there", "epoch 3"},
+      Bye{1},
+      welcome,
+      Refused{"no"},
+      WorkerListens{},
+      WorkerRuntime{"/tmp/x/socket", "127.0.0.1:1", ""},
+      grow,
+      Shrink{{12}, 30, "needed by job 17"},
+      WorkerHello{},
+      WorkerNotice{15},
+      WorkerExit{1, 0, 9},
+      start,
+      signal};
   cr_assert_eq(all.size(), std::variant_size_v<Message>);
   for (const Message& message : all) {
     const Message read = through_text(message);

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Of the agent: live mode. Orders wait until the keepers of their workers listen, then the driver
+// carries them out.
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "core/number.h"
+#include "launcher/agent.h"
+
+namespace swell::launcher {
+
+namespace {
+
+using Phase = runtime::SwitchMachine::Phase;
+using namespace std::chrono_literals;
+
+// Programs of the first epoch may load for long; of a switch the machine keeps the time.
+constexpr auto kBeginLimit = std::chrono::hours(24);
+constexpr auto kPrepareLimit = std::chrono::hours(1);
+constexpr auto kQuiesceLimit = 120s;
+// Host memory is moved alike wherever it is: only near and far matter.
+constexpr double kNetworkBandwidth = 5e10;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// The runtime's epochs begin with 1.
+std::uint64_t to_runtime(int epoch) { return static_cast<std::uint64_t>(epoch) + 1; }
+int from_runtime(std::uint64_t epoch) { return static_cast<int>(epoch) - 1; }
+
+/// The first GPU of a worker, by its place's list "0-3,6"; its number there where none is known.
+int first_gpu(const Place& place, int local, int gpus_per_worker) {
+  int left = local * gpus_per_worker;
+  std::string_view list = place.gpu_list;
+  while (!list.empty()) {
+    const auto comma = list.find(',');
+    const std::string_view range = list.substr(0, comma);
+    list.remove_prefix(comma == list.npos ? list.size() : comma + 1);
+    const auto dash = range.find('-');
+    const auto first = read_number<int>(range.substr(0, dash));
+    const auto last = dash == range.npos ? first : read_number<int>(range.substr(dash + 1));
+    if (!first || !last || *last < *first) break;
+    if (left <= *last - *first) return *first + left;
+    left -= *last - *first + 1;
+  }
+  return local * gpus_per_worker;
+}
+
+SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
+  SwitchOutcome outcome;
+  outcome.committed = report.committed;
+  outcome.why = report.why;
+  outcome.phase = runtime::SwitchMachine::to_text(report.failed_in);
+  outcome.is_silent = !report.committed && report.failed_in == Phase::quiesce;
+  outcome.summary = report.summary();
+  outcome.stopped_s = report.quiesce_s + report.move_s + report.commit_s;
+  Json paths = Json::object();
+  for (const runtime::PathBytes& path : report.paths)
+    paths.set(path.path.c_str(), static_cast<std::int64_t>(path.bytes));
+  outcome.details =
+      Json::object({{"step", static_cast<std::int64_t>(report.step)},
+                    {"prepare_s", report.prepare_s},
+                    {"quiesce_s", report.quiesce_s},
+                    {"move_s", report.move_s},
+                    {"commit_s", report.commit_s},
+                    {"extra_bytes", static_cast<std::int64_t>(report.max_extra_bytes)},
+                    {"bytes", paths}});
+  return outcome;
+}
+
+}  // namespace
+
+void Agent::carry_out(const action::BeginLive& begin) {
+  live_order_ = begin;
+  give_live_order();
+}
+
+void Agent::carry_out(const action::SwitchLive& order) {
+  live_order_ = order;
+  give_live_order();
+}
+
+void Agent::carry_out(const action::CallOffLive&) {
+  if (driver_ == nullptr) return;
+  driver_->call_off();
+  answer_live(runtime::kCalledOff);
+}
+
+/// Ends an order that has not been given yet.
+void Agent::answer_live(const std::string& why) {
+  const auto order = std::exchange(live_order_, std::monostate());
+  if (const auto* begin = std::get_if<action::BeginLive>(&order)) {
+    machine_.begun(now(), begin->epoch, why);
+  } else if (const auto* one = std::get_if<action::SwitchLive>(&order)) {
+    SwitchOutcome outcome;
+    outcome.phase = runtime::SwitchMachine::to_text(Phase::prepare);
+    outcome.why = outcome.summary = why;
+    machine_.switched(now(), one->epoch, outcome);
+  }
+}
+
+/// Nodes by name, each with as many GPUs as can be told apart.
+cluster::Cluster Agent::nodes_of_places() const {
+  std::vector<cluster::Node> nodes;
+  for (const auto& [id, place] : places_) {
+    if (std::any_of(nodes.begin(), nodes.end(), [&place = place](const cluster::Node& node) {
+          return node.name == place.node;
+        }))
+      continue;
+    cluster::Node node;
+    node.name = place.node;
+    node.gpus.assign(cluster::kMaxGpusPerNode, 0);
+    node.network_bytes_per_s = kNetworkBandwidth;
+    nodes.push_back(std::move(node));
+  }
+  return cluster::Cluster::make("job", {*cluster::find_gpu_type("h100")}, std::move(nodes)).value();
+}
+
+Result<std::vector<runtime::Shim>> Agent::shims_of(const std::vector<WorkerId>& ranks) const {
+  const cluster::Cluster nodes = nodes_of_places();
+  std::vector<runtime::Shim> shims;
+  for (const WorkerId rank : ranks) {
+    const Place& place = places_.at(rank.place);
+    const Keeper& keeper = keepers_.at(rank);
+    if (!keeper.problem.empty()) return Error(place.node + ": " + keeper.problem);
+    const auto node =
+        std::find_if(nodes.nodes().begin(), nodes.nodes().end(),
+                     [&](const cluster::Node& each) { return each.name == place.node; });
+    shims.push_back({"",
+                     keeper.address,
+                     {static_cast<int>(node - nodes.nodes().begin()),
+                      first_gpu(place, rank.local, setup_.shape.gpus_per_worker)}});
+  }
+  return shims;
+}
+
+void Agent::give_live_order() {
+  const auto known = [this](const std::vector<WorkerId>& ranks) {
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [this](const WorkerId& rank) { return keepers_.contains(rank); });
+  };
+  if (const auto* begin = std::get_if<action::BeginLive>(&live_order_)) {
+    if (!known(begin->ranks)) return;
+    auto ranks = shims_of(begin->ranks);
+    if (!ranks) return answer_live(ranks.error().message());
+    runtime::Coordinator::Options limits;
+    limits.prepare_limit = kBeginLimit;
+    driver_->order(LiveDriver::Begin{to_runtime(begin->epoch), std::move(*ranks)},
+                   nodes_of_places(), limits);
+    live_order_ = std::monostate();
+  } else if (const auto* one = std::get_if<action::SwitchLive>(&live_order_)) {
+    if (!known(one->from) || !known(one->to)) return;
+    auto from = shims_of(one->from), to = shims_of(one->to);
+    if (!from || !to) return answer_live((!from ? from : to).error().message());
+    runtime::Coordinator::Options limits;
+    limits.prepare_limit = kPrepareLimit;
+    limits.quiesce_limit = kQuiesceLimit;
+    limits.max_extra_bytes = std::numeric_limits<std::uint64_t>::max();
+    driver_->order(LiveDriver::Switch{to_runtime(one->epoch), std::move(*from), std::move(*to)},
+                   nodes_of_places(), limits);
+    live_order_ = std::monostate();
+  }
+}
+
+void Agent::take_live_news() {
+  if (driver_ == nullptr) return;
+  for (const LiveDriver::News& news : driver_->take()) {
+    if (const auto* begun = std::get_if<LiveDriver::Begun>(&news))
+      machine_.begun(now(), from_runtime(begun->epoch), begun->why);
+    else if (const auto* in = std::get_if<LiveDriver::InPhase>(&news))
+      machine_.switching(now(), from_runtime(in->epoch),
+                         runtime::SwitchMachine::to_text(in->phase));
+    else if (const auto* report = std::get_if<runtime::SwitchReport>(&news))
+      machine_.switched(now(), from_runtime(report->epoch), outcome_of(*report));
+    carry_out();
+  }
+}
+
+}  // namespace swell::launcher

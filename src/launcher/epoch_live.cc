@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Of the epoch machine: live mode, where the next epoch's programs start beside the running ones.
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+#include <limits>
+
+#include "launcher/epoch_machine.h"
+
+namespace swell::launcher {
+
+using control::JobState;
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+std::vector<WorkerId> workers_of(const Layout& layout) {
+  std::vector<WorkerId> workers;
+  for (const Seat& seat : layout.seats) workers.push_back(seat.worker);
+  return workers;
+}
+
+}  // namespace
+
+void EpochMachine::begun(double now, int epoch, const std::string& why) {
+  Running* running = in<Running>();
+  if (running == nullptr || epoch != epoch_) return;
+  if (!why.empty()) {
+    say("live mode: the programs could not begin: " + why);
+    return;
+  }
+  running->has_begun = true;
+  running->awaits_runtime = false;
+  note("live-begun");
+  tell_no_growth();
+  advance(now);
+}
+
+/// Starts the programs of the next epoch and has the state moved to them.
+void EpochMachine::begin_switch(double, bool to_grow, double by, double hard_by) {
+  Switching one;
+  one.before = *in<Running>();
+  one.next = next_layout();
+  one.epoch = ++last_epoch_;
+  one.to_grow = to_grow;
+  one.by = by;
+  one.hard_by = hard_by;
+  action::StartWorkers start = start_of(one.epoch, one.next);
+  for (const auto& [id, environment] : start.workers) {
+    others_[{one.epoch, id}] = kNever;
+    workers_[id].ready = false;
+  }
+  action::SwitchLive order{one.epoch, workers_of(layout_), workers_of(one.next)};
+  note("switch-prepare", Json::object({{"next", one.epoch}, {"to", order.to.size()}}));
+  phase_ = std::move(one);
+  act(std::move(start));
+  act(std::move(order));
+  set_state(to_grow ? JobState::ready : JobState::draining);
+}
+
+void EpochMachine::switching(double, int epoch, const std::string& phase) {
+  Switching* one = in<Switching>();
+  if (one == nullptr || one->epoch != epoch) return;
+  note("switch-" + phase, Json::object({{"next", epoch}}));
+  if (std::exchange(one->is_prepared, phase != "prepare") || phase == "prepare") return;
+  if (one->to_grow) set_state(JobState::switching);
+}
+
+void EpochMachine::call_off(const std::string& why, bool blames_growth) {
+  Switching* one = in<Switching>();
+  if (one == nullptr || std::exchange(one->is_called_off, true)) return;
+  one->blames_growth = blames_growth;
+  note("switch-called-off", Json::object({{"next", one->epoch}, {"reason", why}}));
+  act(action::CallOffLive{});
+}
+
+/// During a switch, news of workers wait for its outcome; those that `spoil` it call it off, unless
+/// the old programs are stopping already: then the shims know better. False: there is no switch.
+bool EpochMachine::puts_off(std::function<void(double)> news, bool spoils, bool blames_growth) {
+  Switching* one = in<Switching>();
+  if (one == nullptr) return false;
+  one->later.push_back(std::move(news));
+  if (spoils || !one->is_prepared) call_off("a worker has ended", blames_growth);
+  return true;
+}
+
+void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome) {
+  if (in<Switching>() == nullptr || in<Switching>()->epoch != epoch) return;
+  Switching one = std::move(*in<Switching>());
+  Json details = outcome.details;
+  details.set("next", epoch);
+  details.set("stopped_s", outcome.stopped_s);
+  details.set("why", outcome.why);
+  phase_ = one.before;
+  Running& running = *in<Running>();
+  if (outcome.committed) {
+    const int workers = static_cast<int>(layout_.seats.size());
+    for (const Seat& seat : layout_.seats) {
+      workers_[seat.worker].running = false;
+      others_[{epoch_, seat.worker}] = now + settings_.end_timeout_s;
+    }
+    layout_ = std::move(one.next);
+    epoch_ = epoch;
+    for (const Seat& seat : layout_.seats) {
+      workers_[seat.worker].running = true;
+      others_.erase({epoch, seat.worker});
+    }
+    running.since = now;
+    stopped_s_ = outcome.stopped_s;
+    switched_ = outcome.summary;
+    say(fmt::format("live: from {} to {} workers, {}", workers, layout_.seats.size(),
+                    outcome.summary));
+    note("switch-committed", std::move(details));
+  } else {
+    details.set("phase", outcome.phase);
+    note("switch-aborted", std::move(details));
+    switched_ = outcome.summary;
+    const std::vector<WorkerId> workers = workers_of(one.next);
+    for (const WorkerId id : workers)
+      if (const auto each = others_.find({epoch, id}); each != others_.end())
+        each->second = now + settings_.end_timeout_s;
+    act(action::SignalWorkers{workers, SIGKILL, epoch});
+    if (outcome.is_silent) {
+      running.has_begun = false;
+      say("live mode: the programs stopped answering; they are resized by restarts: " +
+          outcome.why);
+    } else {
+      say(fmt::format("live: still {} workers, {}", layout_.seats.size(), outcome.summary));
+    }
+    // What failed by itself would fail again.
+    if (one.to_grow && (!one.is_called_off || one.blames_growth)) {
+      pause_growth(now, "a live switch failed: " + outcome.why);
+      for (const JobId job : companions())
+        if (Companion* each = companion(job); each != nullptr && each->up && !takes_part(*each))
+          give_up(now, *each, outcome.why);
+    }
+    if (!one.to_grow) reclaim_by_leaving(now);
+  }
+  if (is<Running>()) set_state(is_warming() ? JobState::warming : JobState::active);
+  for (const auto& news : one.later) news(now);
+  advance(now);
+}
+
+/// When the first companion that takes part and is given back must be free.
+std::optional<double> EpochMachine::drain_by() const {
+  std::optional<double> by;
+  for (const Companion& each : companions_)
+    if (each.dropping && takes_part(each)) by = std::min(by.value_or(kNever), each.leave_by);
+  return by;
+}
+
+/// Gives GPUs back: by a switch to the others where there is time for it, else by leaving.
+void EpochMachine::leave_live(double now) {
+  const double by = *drain_by(), left = by - now;
+  if (left < settings_.min_live_s) return reclaim_by_leaving(now);
+  begin_switch(now, false, now + left * settings_.live_share, by);
+}
+
+/// As in restart mode. REQUIRES: the phase is Running.
+void EpochMachine::reclaim_by_leaving(double now) {
+  const auto by = drain_by();
+  if (!by) return;
+  say("live mode: there is no time for another switch; the workers are asked to leave");
+  begin_leaving(now, JobState::draining, *by);
+}
+
+void EpochMachine::tick_live(double now) {
+  if (const Switching* one = in<Switching>()) {
+    if (now >= one->by) call_off("it took too long", true);
+    if (now >= one->hard_by) {
+      SwitchOutcome none;
+      none.why = none.summary = "the shims did not answer in time";
+      switched(now, one->epoch, none);
+    }
+  }
+  if (Running* running = in<Running>();
+      running != nullptr && running->awaits_runtime && now >= growth_.joins_by(running->since)) {
+    running->awaits_runtime = false;
+    tell_no_growth();
+    say("live mode: the program has not begun with Swell's runtime; it is resized by restarts until "
+        "it does");
+  }
+  // Old programs that keep GPUs from going back are not waited for long.
+  const auto drain = drain_by();
+  if (is_live() && drain && now >= *drain - settings_.min_live_s) reclaim_by_leaving(now);
+  if (is<Switching>()) return;
+  for (auto& [program, by] : others_) {
+    if (now < by) continue;
+    by = now + settings_.end_timeout_s;
+    act(action::SignalWorkers{{program.second}, SIGKILL, program.first});
+  }
+}
+
+}  // namespace swell::launcher

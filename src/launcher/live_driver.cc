@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/live_driver.h"
+
+#include <csignal>
+#include <utility>
+
+namespace swell::launcher {
+
+LiveDriver::LiveDriver(std::string key, std::function<void()> wake)
+    : key_(std::move(key)), wake_(std::move(wake)) {
+  // The agent reads signals by itself.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+LiveDriver::~LiveDriver() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (Job& each : waiting_) each.coordinator->call_off();
+    if (under_way_ != nullptr) under_way_->call_off();
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void LiveDriver::order(Order order, const cluster::Cluster& cluster,
+                       runtime::Coordinator::Options limits) {
+  limits.key = key_;
+  std::uint64_t epoch = 0;
+  std::visit([&](const auto& one) { epoch = one.epoch; }, order);
+  limits.on_phase = [this, epoch](runtime::SwitchMachine::Phase phase) {
+    tell(InPhase{epoch, phase});
+  };
+  std::lock_guard lock(mutex_);
+  for (Job& each : waiting_) each.coordinator->call_off();
+  if (under_way_ != nullptr) under_way_->call_off();
+  waiting_.push_back(
+      {std::move(order), std::make_shared<runtime::Coordinator>(cluster, std::move(limits))});
+  changed_.notify_all();
+}
+
+void LiveDriver::call_off() {
+  std::lock_guard lock(mutex_);
+  for (Job& each : waiting_) each.coordinator->call_off();
+  if (under_way_ != nullptr) under_way_->call_off();
+}
+
+std::vector<LiveDriver::News> LiveDriver::take() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(news_, {});
+}
+
+void LiveDriver::tell(News news) {
+  {
+    std::lock_guard lock(mutex_);
+    news_.push_back(std::move(news));
+  }
+  wake_();
+}
+
+void LiveDriver::run() {
+  for (;;) {
+    std::optional<Job> job;
+    {
+      std::unique_lock lock(mutex_);
+      under_way_.reset();
+      changed_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      job.emplace(std::move(waiting_.front()));
+      waiting_.erase(waiting_.begin());
+      under_way_ = job->coordinator;
+    }
+    if (const auto* begin = std::get_if<Begin>(&job->order)) {
+      const auto done = job->coordinator->begin(begin->ranks, begin->epoch);
+      tell(Begun{begin->epoch, done.ok() ? "" : done.error().message()});
+    } else {
+      const Switch& one = std::get<Switch>(job->order);
+      auto report = job->coordinator->switch_plan(one.from, one.to, one.epoch);
+      if (!report) {
+        // Nothing was asked of the old epoch yet, so it goes on.
+        runtime::SwitchReport failed;
+        failed.epoch = one.epoch;
+        failed.failed_in = runtime::SwitchMachine::Phase::prepare;
+        failed.why = report.error().message();
+        report = std::move(failed);
+      }
+      tell(std::move(*report));
+    }
+  }
+}
+
+}  // namespace swell::launcher

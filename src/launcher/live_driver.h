@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "runtime/coordinator.h"
+
+namespace swell::launcher {
+
+/// Runs a job's coordinator on a thread of its own, one order at a time, so that the agent's loop
+/// never waits for it. Thread-safe.
+class LiveDriver {
+ public:
+  /// The job's first epoch, or the first one after a restart: its programs make the state.
+  struct Begin {
+    std::uint64_t epoch = 0;
+    std::vector<runtime::Shim> ranks;
+  };
+  struct Switch {
+    std::uint64_t epoch = 0;
+    std::vector<runtime::Shim> from, to;
+  };
+  using Order = std::variant<Begin, Switch>;
+
+  struct Begun {
+    std::uint64_t epoch = 0;
+    std::string why;  ///< empty: it has begun
+  };
+  struct InPhase {
+    std::uint64_t epoch = 0;
+    runtime::SwitchMachine::Phase phase = runtime::SwitchMachine::Phase::prepare;
+  };
+  using News = std::variant<Begun, InPhase, runtime::SwitchReport>;
+
+  /// `wake` is called from the thread whenever take() has something new.
+  LiveDriver(std::string key, std::function<void()> wake);
+  /// Calls off what is under way.
+  ~LiveDriver();
+
+  /// What was ordered before and is not over is called off, and answered first.
+  void order(Order order, const cluster::Cluster& cluster,
+             runtime::Coordinator::Options limits = {});
+  /// Calls off what is under way, unless all is being committed; it is answered all the same.
+  void call_off();
+  std::vector<News> take();
+
+ private:
+  struct Job {
+    Order order;
+    std::shared_ptr<runtime::Coordinator> coordinator;
+  };
+  void run();
+  void tell(News news);
+
+  const std::string key_;
+  const std::function<void()> wake_;
+  std::mutex mutex_;  ///< guards all below
+  std::condition_variable changed_;
+  std::vector<Job> waiting_;
+  std::shared_ptr<runtime::Coordinator> under_way_;
+  std::vector<News> news_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace swell::launcher

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/runtime_host.h"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/number.h"
+
+namespace swell::launcher {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string prefix() { return fmt::format("swell-worker-{}-", geteuid()); }
+
+std::string temporary_folder() {
+  const char* set = std::getenv("TMPDIR");
+  return set != nullptr && *set != '\0' ? set : "/tmp";
+}
+
+/// Nodes by Slurm's name and boot: slurmds that share a machine stay apart, as their jobs may.
+std::string host_name(const std::string& node) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  return boot + "/" + node;
+}
+
+/// Folders of ours whose process is gone: "swell-worker-UID-PID-RANDOM".
+void remove_leftovers(const std::string& folder) {
+  std::error_code ignored;
+  for (auto each = fs::directory_iterator(folder, ignored);
+       !ignored && each != fs::directory_iterator(); each.increment(ignored)) {
+    const std::string name = each->path().filename();
+    struct stat found {};
+    if (!name.starts_with(prefix()) || lstat(each->path().c_str(), &found) != 0 ||
+        !S_ISDIR(found.st_mode) || found.st_uid != geteuid())
+      continue;
+    const std::string rest = name.substr(prefix().size());
+    const auto pid = read_number<int>(rest.substr(0, rest.find('-')));
+    std::error_code kept;
+    if (pid && *pid > 0 && kill(*pid, 0) != 0 && errno == ESRCH) fs::remove_all(each->path(), kept);
+  }
+}
+
+/// Address space of the arena; what is not written takes no memory.
+std::uint64_t memory_of_this_machine() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RuntimeHost>> RuntimeHost::start(const Options& options) {
+  const std::string base = options.folder.empty() ? temporary_folder() : options.folder;
+  remove_leftovers(base);
+  std::string folder = fmt::format("{}/{}{}-XXXXXX", base, prefix(), getpid());
+  if (mkdtemp(folder.data()) == nullptr)
+    return Error(fmt::format("{}: {}", folder, std::strerror(errno)));
+  runtime::Keeper::Options its;
+  its.unix_socket = folder + "/socket";
+  its.tcp_host = options.address;
+  its.key = options.key;
+  its.host = host_name(options.node);
+  its.arena_bytes = memory_of_this_machine();
+  auto keeper = runtime::Keeper::start(std::move(its));
+  if (!keeper) {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+    return keeper.error().while_doing("the runtime of this worker");
+  }
+  return std::unique_ptr<RuntimeHost>(new RuntimeHost(std::move(folder), std::move(*keeper)));
+}
+
+bool RuntimeHost::ask_to_stop() const {
+  auto channel = runtime::Channel::connect_unix(unix_socket());
+  if (!channel) return false;
+  return runtime::ask(*channel, runtime::Op::request,
+                      runtime::Writer().put(runtime::kStopWish).take(),
+                      runtime::within(std::chrono::seconds(1)))
+      .ok();
+}
+
+RuntimeHost::~RuntimeHost() {
+  keeper_.reset();
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+}  // namespace swell::launcher

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/result.h"
+#include "runtime/keeper.h"
+
+namespace swell::launcher {
+
+/// The keeper of one worker's training state, in its shim: a folder of mode 0700 with the socket
+/// that programs find by SWELL_RUNTIME, and an address where other shims and the agent reach it.
+class RuntimeHost {
+ public:
+  struct Options {
+    std::string folder;   ///< where its own folder is made; empty: TMPDIR, or /tmp
+    std::string address;  ///< numeric, to listen on
+    std::string node;     ///< Slurm's name of this node
+    std::string key;      ///< the job's
+  };
+  /// Removes what shims of this user that were killed left in the folder, too.
+  static Result<std::unique_ptr<RuntimeHost>> start(const Options& options);
+  ~RuntimeHost();
+
+  /// Has the program that trains leave at its next step: swell_step() says SWELL_STOP. False: no
+  /// program trains here.
+  bool ask_to_stop() const;
+  const std::string& unix_socket() const noexcept { return keeper_->unix_socket(); }
+  const std::string& tcp_address() const noexcept { return keeper_->tcp_address(); }
+
+ private:
+  RuntimeHost(std::string folder, std::unique_ptr<runtime::Keeper> keeper)
+      : folder_(std::move(folder)), keeper_(std::move(keeper)) {}
+  std::string folder_;
+  std::unique_ptr<runtime::Keeper> keeper_;
+};
+
+}  // namespace swell::launcher

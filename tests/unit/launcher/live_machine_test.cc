@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The epoch machine in live mode.
+#include <algorithm>
+#include <criterion/criterion.h>
+#include <csignal>
+
+#include "launcher/epoch_machine.h"
+
+using namespace swell;
+using namespace swell::control;
+using namespace swell::launcher;
+
+namespace {
+
+constexpr JobId kJob = 5, kCompanion = 9;
+
+Place place(int id, JobId owner, const char* node, int gpus) {
+  Place made;
+  made.id = id;
+  made.job = owner;
+  made.node = node;
+  made.gpus = made.workers = gpus;
+  return made;
+}
+
+EpochMachine::Settings live_settings() {
+  EpochMachine::Settings settings;
+  settings.job = kJob;
+  settings.restart_signal = SIGUSR1;
+  settings.live = true;
+  return settings;
+}
+
+/// One basic worker (place 0) whose program has begun with the runtime.
+struct Run {
+  explicit Run(bool begins = true) : machine(live_settings(), {place(0, kJob, "node1", 1)}) {
+    machine.start(now);
+    machine.hello(now, {0, 0}, "host", 1);
+    collect();
+    cr_assert_eq(begin.epoch, 0);
+    if (begins) event([&] { machine.begun(now, 0, ""); });
+  }
+  /// A companion of one GPU on node2 is up: place `id`.
+  void lend(int id = 1, JobId companion = kCompanion) {
+    Grow message;
+    message.offers.resize(1);
+    event([&] { machine.grow(now, message); });
+    event([&] { machine.allocated(now, {{"nonce", companion, "", {place(0, 0, "node2", 1)}}}); });
+    event([&] { machine.hello(now, {id, 0}, "host", 2); });
+  }
+  void grown() {
+    lend();
+    committed(1);
+    event([&] { machine.exited(now, {0, 0}, {}, 0); });
+    cr_assert_eq(machine.status().workers, 2);
+  }
+  void committed(int epoch) {
+    event([&] { machine.switching(now, epoch, "quiesce"); });
+    SwitchOutcome outcome;
+    outcome.committed = true;
+    outcome.stopped_s = 0.25;
+    outcome.summary = "epoch at step 7";
+    event([&] { machine.switched(now, epoch, outcome); });
+  }
+  void aborted(int epoch, bool is_silent = false) {
+    SwitchOutcome outcome;
+    outcome.why = outcome.summary = "it broke";
+    outcome.is_silent = is_silent;
+    event([&] { machine.switched(now, epoch, outcome); });
+  }
+  void shrink(int deadline_s) {
+    event([&] { machine.shrink(now, {{kCompanion}, deadline_s, "needed"}); });
+  }
+  void tick(double time) {
+    now = time;
+    event([&] { machine.tick(now); });
+  }
+  template <typename F>
+  void event(F function) {
+    function();
+    collect();
+  }
+  void collect() {
+    for (const action::Any& each : machine.take()) {
+      if (const auto* one = std::get_if<action::BeginLive>(&each)) begin = *one;
+      if (const auto* one = std::get_if<action::SwitchLive>(&each)) orders.push_back(*one);
+      if (const auto* one = std::get_if<action::StartWorkers>(&each)) starts.push_back(*one);
+      if (const auto* one = std::get_if<action::SignalWorkers>(&each)) signals.push_back(*one);
+      if (const auto* one = std::get_if<action::Release>(&each)) releases.push_back(one->job);
+      if (const auto* one = std::get_if<action::Finish>(&each)) code = one->code;
+      if (const auto* one = std::get_if<action::Say>(&each)) said += one->line + "\n";
+      calls_off += std::holds_alternative<action::CallOffLive>(each);
+    }
+  }
+  bool has_signalled(int signal) const {
+    return std::any_of(signals.begin(), signals.end(),
+                       [&](const auto& each) { return each.signal == signal; });
+  }
+
+  double now = 100;
+  EpochMachine machine;
+  action::BeginLive begin{-1, {}};
+  std::vector<action::SwitchLive> orders;
+  std::vector<action::StartWorkers> starts;
+  std::vector<action::SignalWorkers> signals;
+  std::vector<JobId> releases;
+  int calls_off = 0;
+  std::optional<int> code;
+  std::string said;
+};
+
+using Workers = std::vector<WorkerId>;
+
+}  // namespace
+
+Test(live, a_growth_starts_programs_beside_the_training_and_signals_nobody) {
+  Run run;
+  run.lend();
+  cr_assert_eq(run.orders.size(), 1u);
+  cr_assert(run.orders[0].from == (Workers{{0, 0}}));
+  cr_assert(run.orders[0].to == (Workers{{0, 0}, {1, 0}}));
+  cr_assert_eq(run.starts.back().workers.size(), 2u);
+  cr_assert(run.signals.empty());
+  cr_assert_eq(run.machine.status().workers, 1);
+  run.committed(1);
+  cr_assert_eq(run.machine.status().workers, 2);
+  cr_assert_eq(run.machine.status().epoch, 1);
+  cr_assert_eq(run.machine.status().state, JobState::active);
+  cr_assert_float_eq(run.machine.status().stopped_s, 0.25, 1e-9);
+  cr_assert(run.signals.empty());
+}
+
+Test(live, an_old_program_that_does_not_leave_after_the_commit_is_killed) {
+  Run run;
+  run.lend();
+  run.committed(1);
+  run.tick(run.now + 30);
+  cr_assert_eq(run.signals.size(), 1u);
+  cr_assert_eq(run.signals[0].signal, SIGKILL);
+  cr_assert_eq(run.signals[0].epoch, 0);
+}
+
+Test(live, a_reclaim_is_a_switch_to_the_others_and_then_a_release) {
+  Run run;
+  run.grown();
+  run.shrink(30);
+  cr_assert_eq(run.orders.size(), 2u);
+  cr_assert(run.orders[1].to == (Workers{{0, 0}}));
+  cr_assert(run.releases.empty());
+  cr_assert_eq(run.machine.status().state, JobState::draining);
+  run.committed(2);
+  cr_assert(run.releases.empty());
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 1); });
+  cr_assert_eq(run.machine.status().workers, 1);
+  cr_assert(run.signals.empty());
+  cr_assert_not(run.code.has_value());
+}
+
+Test(live, a_growth_that_fails_leaves_the_training_and_gives_the_gpus_back) {
+  Run run;
+  run.lend();
+  run.aborted(1);
+  cr_assert_eq(run.machine.status().workers, 1);
+  cr_assert_eq(run.machine.status().epoch, 0);
+  cr_assert(std::all_of(run.signals.begin(), run.signals.end(),
+                        [](const auto& each) { return each.epoch == 1; }));
+  cr_assert(run.has_signalled(SIGKILL));
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  cr_assert(run.machine.status().no_growth.find("it broke") != std::string::npos);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(live, a_new_program_that_dies_calls_the_switch_off) {
+  Run run;
+  run.lend();
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {1, 0}, 1); });
+  cr_assert_eq(run.calls_off, 1);
+  run.aborted(1);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  cr_assert_eq(run.orders.size(), 1u);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(live, a_reclaim_during_a_growth_calls_it_off_and_growth_does_not_wait_for_that) {
+  Run run;
+  run.lend();
+  run.shrink(30);
+  cr_assert_eq(run.calls_off, 1);
+  run.aborted(1);
+  cr_assert_eq(run.machine.status().no_growth, std::string());
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {1, 0}, 1); });
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {1, 0}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  cr_assert_eq(run.orders.size(), 1u);
+}
+
+Test(live, a_reclaim_that_comes_too_late_for_the_growth_follows_it) {
+  Run run;
+  run.lend();
+  run.shrink(30);
+  run.committed(1);
+  cr_assert_eq(run.orders.size(), 1u);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
+  cr_assert_eq(run.orders.size(), 2u);
+  cr_assert(run.orders[1].from == (Workers{{0, 0}, {1, 0}}));
+}
+
+Test(live, a_reclaim_that_fails_falls_back_to_the_signal_with_one_line) {
+  Run run;
+  run.grown();
+  run.shrink(30);
+  run.aborted(2);
+  cr_assert(run.has_signalled(SIGUSR1));
+  cr_assert_eq(run.machine.status().state, JobState::draining);
+  cr_assert(run.said.find("the workers are asked to leave") != std::string::npos);
+}
+
+Test(live, a_reclaim_s_switch_has_part_of_the_time) {
+  Run run;
+  run.grown();
+  run.shrink(32);  // 30 with the margin
+  cr_assert_float_eq(run.machine.deadline().value(), run.now + 18, 1e-9);
+  run.tick(run.now + 18);
+  cr_assert_eq(run.calls_off, 1);
+  // No answer at all: the workers leave by the deadline all the same.
+  run.tick(run.now + 12);
+  cr_assert(run.has_signalled(SIGUSR1));
+}
+
+Test(live, a_program_that_does_not_stop_is_resized_by_restarts) {
+  Run run;
+  run.grown();
+  run.shrink(30);
+  run.aborted(2, true);
+  cr_assert(run.said.find("stopped answering") != std::string::npos);
+  cr_assert(run.has_signalled(SIGUSR1));
+}
+
+Test(live, an_exit_during_the_move_counts_only_if_the_old_epoch_stays) {
+  Run run;
+  run.lend();
+  run.event([&] { run.machine.switching(run.now, 1, "move"); });
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 0); });
+  cr_assert_eq(run.calls_off, 0);
+  run.committed(1);
+  cr_assert_eq(run.machine.status().workers, 2);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(live, a_program_without_the_runtime_is_grown_by_restarts_after_a_while) {
+  Run run(false);
+  run.event([&] { run.machine.listens(run.now, {0, 0}, 0); });
+  cr_assert_not(run.machine.status().no_growth.empty());
+  run.tick(*run.machine.deadline());
+  cr_assert_eq(run.machine.status().no_growth, std::string());
+  cr_assert(run.said.find("resized by restarts") != std::string::npos);
+  run.lend();
+  cr_assert(run.orders.empty());
+  cr_assert(run.has_signalled(SIGUSR1));
+}
+
+Test(live, a_client_of_the_runtime_needs_no_signal_handler) {
+  Run run;
+  cr_assert_eq(run.machine.status().no_growth, std::string());
+}
+
+Test(live, the_training_s_end_during_a_switch_is_the_run_s_end) {
+  Run run;
+  run.lend();
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
+  cr_assert_eq(run.calls_off, 1);
+  run.aborted(1);
+  cr_assert_eq(run.code.value_or(-1), 0);
+}
