@@ -20,6 +20,23 @@ namespace {
 constexpr double kBurst = 100;
 constexpr double kLinesPerSecond = 1;
 constexpr std::size_t kMaxSources = 100'000;
+/// As Slurm's own logs: it names jobs, nodes and users.
+constexpr mode_t kMode = 0640;
+
+/// Opens the file to write at its end: no link, and nothing but a file, wherever users may write
+/// beside it. -1 with errno where it is something else.
+int open_for_lines(const std::string& path) {
+  // O_NONBLOCK: a FIFO without a reader is refused, not waited for.
+  const int fd =
+      ::open(path.c_str(),
+             O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, kMode);
+  if (fd < 0) return fd;
+  struct stat file {};
+  if (::fstat(fd, &file) == 0 && S_ISREG(file.st_mode)) return fd;
+  ::close(fd);
+  errno = EINVAL;
+  return -1;
+}
 
 }  // namespace
 
@@ -34,7 +51,7 @@ void EventLog::event(const char* name, std::initializer_list<std::pair<const cha
   const std::string text = line.dump() + "\n";
   // Opened for each line, so that logrotate needs no signal; one write() keeps lines whole.
   struct stat file {};
-  if (::stat(path_.c_str(), &file) == 0 &&
+  if (::lstat(path_.c_str(), &file) == 0 && S_ISREG(file.st_mode) &&
       file.st_size + static_cast<off_t>(text.size()) > max_bytes_ &&
       std::rename(path_.c_str(), (path_ + ".1").c_str()) != 0) {
     if (!complained_)
@@ -44,7 +61,7 @@ void EventLog::event(const char* name, std::initializer_list<std::pair<const cha
     complained_ = true;
     return;
   }
-  const int fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = open_for_lines(path_);
   const bool good =
       fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (!good && !complained_)

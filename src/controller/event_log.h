@@ -16,7 +16,8 @@ namespace swell::controller {
 /// One line an event: to Slurm's log for people, and to EventLog as JSON
 /// {"time": seconds since 1970, "event": ..., ...} for timelines and tests. Never fails its caller.
 /// The file is bounded: at kMaxBytes it becomes PATH.1, in place of the one before, and a new one
-/// is begun.
+/// is begun. It is made with mode 640; a link or anything else but a file in its place is not
+/// written to.
 class EventLog {
  public:
   static constexpr off_t kMaxBytes = off_t{64} << 20;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <sys/stat.h>
 #include <vector>
 
 using namespace swell;
@@ -51,4 +52,35 @@ Test(event_log_file, without_a_path_only_sentences_are_kept) {
   cr_assert_not(events.kept());
   events.event("status", {{"job", 17}}, "a sentence");
   cr_assert_eq(said, 1);
+}
+
+Test(event_log_file, a_link_in_its_place_is_not_followed) {
+  const Folder folder;
+  std::ofstream(folder.path / "other") << "of somebody else\n";
+  std::filesystem::create_symlink(folder.path / "other", folder.path / "events");
+  std::vector<std::string> said;
+  EventLog events(folder.path / "events", [&](const std::string& line) { said.push_back(line); });
+  events.event("status", {{"job", 17}});
+  events.event("status", {{"job", 18}});
+  cr_assert_eq(text_of(folder.path / "other"), "of somebody else\n");
+  cr_assert_eq(said.size(), 1u, "said once");
+}
+
+Test(event_log_file, a_fifo_in_its_place_holds_nobody_up, .timeout = 20) {
+  const Folder folder;
+  cr_assert_eq(mkfifo((folder.path / "events").c_str(), 0666), 0);
+  int said = 0;
+  EventLog events(folder.path / "events", [&](const std::string&) { ++said; });
+  events.event("status", {{"job", 17}});
+  cr_assert_eq(said, 1);
+}
+
+Test(event_log_file, is_not_for_everybody) {
+  const Folder folder;
+  umask(0);
+  EventLog events(folder.path / "events", [](const std::string&) {});
+  events.event("status", {{"job", 17}});
+  struct stat status {};
+  cr_assert_eq(stat((folder.path / "events").c_str(), &status), 0);
+  cr_assert_eq(status.st_mode & 0777, 0640u);
 }
