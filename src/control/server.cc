@@ -44,6 +44,8 @@ class LiveServer final : public Server {
     {
       const std::lock_guard lock(mailbox_.mutex);
       events = std::exchange(mailbox_.events, {});
+      mailbox_.event_bytes = 0;
+      mailbox_.event_bytes_of.clear();
       ++mailbox_.take_number;
     }
     // Connections may have been paused until now.

@@ -19,6 +19,9 @@ constexpr std::uint64_t kListenerId = 0, mailbox_id = 1, munge_id = 2;
 
 constexpr std::size_t kMaxUntaken = 65536;  // events of all connections
 constexpr int kMaxUntakenOfOne = 256;
+/// Of untaken events, by the frames they came in: of all users, and of one.
+constexpr std::size_t kMaxUntakenBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxUntakenBytesOfUser = std::size_t{4} << 20;
 constexpr std::size_t kQueueFrames = 16;  // of the largest size, that may wait for a slow reader
 constexpr auto kCloseTime = std::chrono::seconds(2);
 /// How long munged may be away without the loss of connections.
@@ -238,7 +241,10 @@ void ServerLoop::next_frame(Connection& connection) {
     const std::lock_guard lock(mailbox_.mutex);
     if (connection.take_number != mailbox_.take_number) connection.untaken = 0;
     connection.take_number = mailbox_.take_number;
-    if (connection.untaken >= kMaxUntakenOfOne || mailbox_.events.size() >= kMaxUntaken) {
+    const auto of_user = mailbox_.event_bytes_of.find(connection.uid);
+    if (connection.untaken >= kMaxUntakenOfOne || mailbox_.events.size() >= kMaxUntaken ||
+        mailbox_.event_bytes >= kMaxUntakenBytes ||
+        (of_user != mailbox_.event_bytes_of.end() && of_user->second >= kMaxUntakenBytesOfUser)) {
       paused_.insert(connection.id);
       return;
     }
@@ -277,7 +283,8 @@ void ServerLoop::opened(Connection& connection, MungeThread::Done& done) {
   }
   ++connection.untaken;
   post({Server::Event::Kind::message, connection.id, connection.uid, connection.peer,
-        std::move(*message)});
+        std::move(*message)},
+       done.data.size());
 }
 
 void ServerLoop::queue(Connection& connection, const Message& message) {
@@ -345,7 +352,7 @@ void ServerLoop::drop(Connection& connection) {
         user != per_user_.end() && --user->second <= 0)
       per_user_.erase(user);
     if (!connection.silent)
-      post({Server::Event::Kind::closed, id, connection.uid, connection.peer, {}});
+      post({Server::Event::Kind::closed, id, connection.uid, connection.peer, {}}, 0);
   }
   authenticated_or_gone(connection);
   closing_.erase(id);
@@ -353,9 +360,11 @@ void ServerLoop::drop(Connection& connection) {
   connections_.erase(id);
 }
 
-void ServerLoop::post(Server::Event event) {
+void ServerLoop::post(Server::Event event, std::size_t bytes) {
   {
     const std::lock_guard lock(mailbox_.mutex);
+    mailbox_.event_bytes += bytes;
+    mailbox_.event_bytes_of[event.uid] += bytes;
     mailbox_.events.push_back(std::move(event));
   }
   if (wake_) wake_();

@@ -25,9 +25,11 @@ struct Mailbox {
     std::optional<Message> message;  ///< none: close
   };
   std::mutex mutex;
-  std::deque<Order> orders;           // under mutex
-  std::vector<Server::Event> events;  // under mutex
-  std::uint64_t take_number = 0;      // under mutex
+  std::deque<Order> orders;                       // under mutex
+  std::vector<Server::Event> events;              // under mutex
+  std::size_t event_bytes = 0;                    // under mutex; of the frames they came in
+  std::map<uid_t, std::size_t> event_bytes_of{};  // under mutex; the same by user
+  std::uint64_t take_number = 0;                  // under mutex
   std::atomic<bool> stop = false;
   WakeFd wake;  ///< wakes the loop
 };
@@ -64,7 +66,8 @@ class ServerLoop {
   /// places.
   void make_room_for(const std::string& address);
   void authenticated_or_gone(const Connection& connection);
-  void post(Server::Event event);
+  /// `bytes`: of the frame that it came in.
+  void post(Server::Event event, std::size_t bytes);
 
   const Server::Options options_;
   const std::function<void()> wake_;

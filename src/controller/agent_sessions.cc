@@ -13,6 +13,8 @@ namespace {
 constexpr double kHelloKept_s = 5;
 /// What a connection may say before its hello is answered.
 constexpr std::ptrdiff_t kMaxWaitingMessages = 16;
+/// What all connections of a user may: hellos beyond are answered with what is known now.
+constexpr std::ptrdiff_t kMaxWaitingOfUser = 256;
 /// Closed connections that are remembered. Ids rise, so the oldest are the first.
 constexpr std::size_t kMaxClosed = 4096;
 
@@ -45,12 +47,14 @@ std::vector<AgentSessions::Event> AgentSessions::take(double now, bool& hello_ca
 std::vector<AgentSessions::Event> AgentSessions::answerable(const JobTable& jobs, double now) {
   std::vector<Event> ready;
   std::map<control::ConnectionId, std::ptrdiff_t> kept;
+  std::map<uid_t, std::ptrdiff_t> kept_of;
   for (auto& [event, came] : std::exchange(waiting_, {})) {
     const auto* hello = std::get_if<control::Hello>(&event.message);
     const bool early = hello != nullptr && !jobs.contains(hello->job) && now - came < kHelloKept_s;
     if ((kept.contains(event.connection) || early) &&
-        kept[event.connection] < kMaxWaitingMessages) {
+        kept[event.connection] < kMaxWaitingMessages && kept_of[event.uid] < kMaxWaitingOfUser) {
       ++kept[event.connection];
+      ++kept_of[event.uid];
       waiting_.emplace_back(std::move(event), came);
     } else if (!closed_.contains(event.connection)) {
       ready.push_back(std::move(event));
