@@ -154,6 +154,7 @@ class Builder {
     if (record.waiting != slurm::Waiting::for_resources || !record.reservation.empty()) return;
     policy::PendingDemand demand;
     demand.id = record.id;
+    demand.part_of = record.het_leader;
     demand.min_nodes = record.min_nodes;
     demand.max_nodes = record.max_nodes;
     demand.per_node.gpus = record.gpus_per_node.count;

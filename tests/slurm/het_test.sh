@@ -29,4 +29,15 @@ elastic() {
 }
 check 'elastic jobs grow and give back under the name of the stock scheduler' elastic
 
+# Slurm gives two components of a job never the same node: the idle GPUs of one node do not do for both.
+het_beside_lent() {
+  local busy
+  rigid --gres=gpu:3 -w node2 && busy=$rigid_job && within 20 in_state "$busy" RUNNING &&
+    submit --elastic=max=5 --gres=gpu:1 -w node2 && within 40 grown "$job" 5 || return
+  scancel "$busy" && within 20 ended "$busy" && within 20 grown "$job" 5 || return
+  rigid --gres=gpu:1 : --gres=gpu:1 && within 40 in_state "$rigid_job" RUNNING || { squeue -o '%i %T %r %N'; return 1; }
+  grep "\"event\":\"reclaim\"" "$events" | grep "\"job\":$job\b" | grep 'needed by job' && settled
+}
+check 'a heterogeneous job does not wait for lent GPUs' het_beside_lent
+
 finish_tests

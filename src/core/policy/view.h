@@ -112,6 +112,9 @@ struct PendingDemand {
   bool whole_nodes = false;  ///< --exclusive
   std::vector<NodeIndex> required_nodes;
   std::vector<NodeIndex> excluded_nodes;
+  /// Not 0: those of one number are parts of one job (a heterogeneous one): they start together,
+  /// and no two of them on one node.
+  JobId part_of = 0;
   std::shared_ptr<const Training> training;  ///< of an elastic job, where it is known
   double submitted_s = 0;
   int max_gpus = 0;  ///< may have up to this many where it runs; as many as it asks for: not

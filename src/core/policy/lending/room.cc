@@ -36,12 +36,53 @@ void Room::serve_queue(int depth, const Loss& loss, Nodes nodes) {
   depth = std::min(depth, static_cast<int>(view_->queue.size()));
   if (depth == 0) return;
   loss_ = &loss;
-  for (int i = 0; i < depth; ++i) make_room(view_->queue[static_cast<std::size_t>(i)], nodes);
+  std::vector<Share> shares;
+  for (int i = 0; i < depth; ++i) {
+    const PendingDemand& demand = view_->queue[static_cast<std::size_t>(i)];
+    if (demand.part_of != 0) make_room_for_parts(demand.part_of, nodes);
+    else if (!known_not_to_fit(demand) && !make_room(demand, nodes, shares))
+      does_not_fit_.push_back(&demand);
+  }
 }
 
-void Room::make_room(const PendingDemand& demand, Nodes nodes) {
-  if (known_not_to_fit(demand)) return;
-  if (auto shares = place(demand, *view_, free_)) return keep(*shares);
+/// Serves all parts of a job at the place of its first, each on nodes that no other part has; or,
+/// where not all of them fit, none: the job could not start.
+void Room::make_room_for_parts(JobId job, Nodes nodes) {
+  if (!served_in_parts_.insert(job).second) return;
+  std::vector<PendingDemand> parts;
+  for (const PendingDemand& each : view_->queue)
+    if (each.part_of == job) parts.push_back(each);
+  // Those that fewest nodes will do for choose first.
+  std::stable_sort(parts.begin(), parts.end(), [](const PendingDemand& a, const PendingDemand& b) {
+    auto choosiness = [](const PendingDemand& each) {
+      return std::tuple(!each.required_nodes.empty(), !each.gpu_type.empty(),
+                        std::max(each.per_node.gpus, each.in_all.gpus), each.per_node.cpus);
+    };
+    return choosiness(a) > choosiness(b);
+  });
+  auto keep_apart = [&](std::size_t from, const std::vector<Share>& taken) {
+    for (std::size_t i = from; i < parts.size(); ++i)
+      for (const Share& share : taken) parts[i].excluded_nodes.push_back(share.node);
+  };
+  const Room before(*this);
+  std::vector<Share> shares;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!make_room(parts[i], nodes, shares)) {
+      std::set<JobId> served = std::move(served_in_parts_);
+      *this = before;
+      served_in_parts_ = std::move(served);
+      return;
+    }
+    keep_apart(i + 1, shares);
+  }
+}
+
+bool Room::make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share>& taken) {
+  if (auto shares = place(demand, *view_, free_)) {
+    keep(*shares);
+    taken = std::move(*shares);
+    return true;
+  }
   // Not on idle GPUs: with lent ones.
   std::vector<NodeIndex> order = view_->partitions[at(demand.partition)];
   if (nodes == Nodes::by_idle) {
@@ -55,12 +96,11 @@ void Room::make_room(const PendingDemand& demand, Nodes nodes) {
                      [&](NodeIndex a, NodeIndex b) { return loss[at(a)] < loss[at(b)]; });
   }
   auto shares = place(demand, *view_, soon_, order);
-  if (!shares) {
-    does_not_fit_.push_back(&demand);
-    return;
-  }
+  if (!shares) return false;
   for (const Share& share : *shares) reclaim_on(share, demand.id);
   keep(*shares);
+  taken = std::move(*shares);
+  return true;
 }
 
 /// A demand that is at least as large as one that did not fit does not fit either: what is left

@@ -68,7 +68,9 @@ class Room {
     const CompanionView* companion;
     bool reclaimed = false;
   };
-  void make_room(const PendingDemand& demand, Nodes nodes);
+  /// @return whether room was found; `shares` are where.
+  bool make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share>& shares);
+  void make_room_for_parts(JobId job, Nodes nodes);
   bool known_not_to_fit(const PendingDemand& demand) const;
   void keep(const std::vector<Share>& shares);
   std::vector<std::size_t> by_loss(NodeIndex node) const;
@@ -88,6 +90,7 @@ class Room {
   std::vector<std::vector<std::size_t>> lent_on_;  ///< by node, indices into lent_
   std::map<JobId, int> total_;
   std::set<JobId> shrunk_, reclaimed_;
+  std::set<JobId> served_in_parts_;
   std::set<std::size_t> counted_;
   std::set<NodeIndex> promised_;
   std::vector<const PendingDemand*> does_not_fit_;

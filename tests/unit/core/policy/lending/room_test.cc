@@ -181,3 +181,38 @@ Test(room, random_queues_never_keep_more_than_is_idle_or_lent) {
                     "round %d: lends what is not idle", round);
   }
 }
+
+Test(room, parts_of_one_job_are_given_different_nodes) {
+  ClusterView view = lent_out();
+  for (int i = 0; i < 2; ++i) {  // node 0 has 6 idle GPUs, which would do for both
+    view.queue.push_back(pending(100 + static_cast<JobId>(i), 1, 2));
+    view.queue.back().part_of = 100;
+  }
+  Room room(view);
+  room.serve_queue(10, kById, Room::Nodes::by_loss);
+  cr_assert_eq(companions(room.reclaims()), (Ids{11}));
+  cr_assert_eq(room.kept_gpus(), 4);
+}
+
+Test(room, a_part_that_few_nodes_will_do_for_chooses_first) {
+  ClusterView view = lent_out();
+  view.queue.push_back(pending(100, 1, 1));
+  view.queue.push_back(pending(101, 1, 6));
+  for (PendingDemand& part : view.queue) part.part_of = 100;
+  Room room(view);
+  room.serve_queue(10, kById, Room::Nodes::by_loss);
+  cr_assert_eq(room.free(0).gpus, 0, "the six idle ones are for the large part");
+  cr_assert_eq(companions(room.reclaims()), (Ids{11}));
+}
+
+Test(room, where_one_part_cannot_start_nothing_is_kept_or_reclaimed_for_the_others) {
+  ClusterView view = lent_out();
+  view.queue.push_back(pending(100, 1, 8));
+  view.queue.push_back(pending(101, 1, 7));  // node 0 has six
+  for (PendingDemand& part : view.queue) part.part_of = 100;
+  view.queue.push_back(pending(200, 1, 6));
+  Room room(view);
+  room.serve_queue(10, kById, Room::Nodes::by_loss);
+  cr_assert(room.reclaims().empty());
+  cr_assert_eq(room.kept_gpus(), 6, "those of the job behind");
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/view_builder.h"
+
+#include <criterion/criterion.h>
+
+#include "unit/controller/fakes.h"
+
+using namespace swell;
+using namespace swell::controller;
+using swell::test::FakeSlurm;
+
+namespace {
+
+policy::ClusterView view_of(const FakeSlurm& slurm, const JobTable& jobs = {},
+                            const std::vector<LiveGrant>& outstanding = {}) {
+  return build_view(slurm.now, jobs, outstanding, Config{}, 100);
+}
+
+}  // namespace
+
+Test(view_builder, what_jobs_hold_is_not_free) {
+  FakeSlurm slurm(2);
+  slurm.run(5, "node2", 3, "");
+  const policy::ClusterView view = view_of(slurm);
+  cr_assert_eq(view.nodes.size(), 2u);
+  cr_assert_eq(view.nodes[0].free.gpus, 8);
+  cr_assert_eq(view.nodes[1].free.gpus, 5);
+  cr_assert_eq(view.nodes[1].gpu_type, "h100");
+}
+
+Test(view_builder, a_node_that_cannot_be_used_is_not_in_the_view) {
+  FakeSlurm slurm(2);
+  slurm.now.nodes[0].usable = false;
+  const policy::ClusterView view = view_of(slurm);
+  cr_assert_eq(view.nodes.size(), 1u);
+  cr_assert_eq(view.nodes[0].name, "node2");
+  cr_assert_eq(view.partitions[0], (std::vector<policy::NodeIndex>{0}));
+}
+
+Test(view_builder, a_grant_counts_as_taken_until_its_companion_shows) {
+  FakeSlurm slurm(1);
+  LiveGrant grant;
+  grant.parent = 10;
+  grant.offer.nonce = "nonce1";
+  grant.offer.node = "node1";
+  grant.offer.gpus = 4;
+  JobTable jobs;
+  jobs[10].id = 10;
+  cr_assert_eq(view_of(slurm, jobs, {grant}).nodes[0].free.gpus, 4);
+  Companion companion;
+  companion.grant = "nonce1";
+  jobs[10].companions = {companion};
+  slurm.run(20, "node1", 4, "swell[parent=10 grant=nonce1]");
+  cr_assert_eq(view_of(slurm, jobs, {grant}).nodes[0].free.gpus, 4, "not counted twice");
+}
+
+Test(view_builder, jobs_of_higher_priority_come_first_and_held_ones_not_at_all) {
+  FakeSlurm slurm(1);
+  slurm.wait(30, 1).priority = 5;
+  slurm.wait(31, 2).priority = 9;
+  slurm.wait(32, 3).waiting = slurm::Waiting::for_other;
+  const policy::ClusterView view = view_of(slurm);
+  cr_assert_eq(view.queue.size(), 2u);
+  cr_assert_eq(view.queue[0].id, 31u);
+  cr_assert_eq(view.queue[1].id, 30u);
+}
+
+Test(view_builder, components_of_a_heterogeneous_job_are_parts_of_one) {
+  FakeSlurm slurm(2);
+  slurm.wait(30, 1).het_leader = 30;
+  slurm.wait(31, 1).het_leader = 30;
+  slurm.wait(32, 1);
+  const policy::ClusterView view = view_of(slurm);
+  cr_assert_eq(view.queue[0].part_of, 30u);
+  cr_assert_eq(view.queue[1].part_of, 30u);
+  cr_assert_eq(view.queue[2].part_of, 0u);
+}
+
+Test(view_builder, a_job_without_an_agent_does_not_grow) {
+  FakeSlurm slurm(1);
+  slurm.run_elastic(10, "node1", 2);
+  JobTable jobs;
+  jobs[10].id = 10;
+  jobs[10].basic_gpus = 2;
+  cr_assert_not(view_of(slurm, jobs).jobs.at(0).may_grow);
+  jobs[10].agent = 1;
+  cr_assert(view_of(slurm, jobs).jobs.at(0).may_grow);
+  jobs[10].no_growth = "its program ignores the signal";
+  cr_assert_not(view_of(slurm, jobs).jobs.at(0).may_grow);
+}
