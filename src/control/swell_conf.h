@@ -43,6 +43,8 @@ struct SwellConf {
 struct ExpansionPlace {
   std::string qos, partition;
 
+  bool is_named() const noexcept { return !qos.empty() || !partition.empty(); }
+  friend bool operator==(const ExpansionPlace&, const ExpansionPlace&) = default;
   /// Is this place among those that a submission names? Slurm's own lists ("train,expansion"), in
   /// any case.
   bool named_in(std::string_view qos_list, std::string_view partition_list) const;

@@ -26,6 +26,7 @@
 #include "controller/conf_watch.h"
 #include "controller/config.h"
 #include "controller/controller.h"
+#include "controller/place_file.h"
 #include "core/policy/registry.h"
 #include "slurm/live_slurm.h"
 #include "slurm/site_config.h"
@@ -335,7 +336,7 @@ class Host : public std::enable_shared_from_this<Host> {
 struct Shared {
   std::mutex mutex;
   std::shared_ptr<Host> host;
-  /// What swell.conf says is kept for companions; nothing: not read yet.
+  /// What is kept for companions, as swell.conf named it last; nothing: not read yet.
   std::optional<ExpansionPlace> place;
 };
 Shared& shared() {
@@ -412,16 +413,25 @@ Result<void> check_submitted_change(const ChangeRequest& request) {
   return check_change(request, place, GrantBook{});
 }
 
-bool read_expansion_place() noexcept {
+PlaceKnown read_expansion_place() noexcept {
   try {
-    std::ifstream in(control::swell_conf_path(guessed_slurm_conf()));
+    const std::string slurm_conf = guessed_slurm_conf();
+    std::ifstream in(control::swell_conf_path(slurm_conf));
     std::ostringstream text;
     text << in.rdbuf();
-    const bool good = in.is_open() && !in.bad();
+    const ExpansionPlace named = control::expansion_place_in(text.str());
     std::lock_guard lock(shared().mutex);
-    if (good || !shared().place) shared().place = control::expansion_place_in(text.str());
-    return good;
-  } catch (...) { return false; }
+    std::optional<ExpansionPlace>& place = shared().place;
+    if (named.is_named() && place == named) return PlaceKnown::from_conf;
+    const auto memory = [&] { return state_folder(slurm_conf) + "/swell_place"; };
+    if (!place) place = load_place(memory());
+    if (!named.is_named())
+      return place->is_named() ? PlaceKnown::from_before : PlaceKnown::not_at_all;
+    // Where it cannot be written, it is only not known at a start without swell.conf.
+    if (place != named) (void)save_place(memory(), named);
+    place = named;
+    return PlaceKnown::from_conf;
+  } catch (...) { return PlaceKnown::not_at_all; }
 }
 
 extern "C" std::size_t swell_reclaim_order(std::uint32_t* companions, std::size_t room) noexcept {

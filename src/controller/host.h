@@ -41,10 +41,17 @@ SWELL_API Result<Admission> admit_submission(const SubmitRequest& request);
 /// job_modify's question; in memory only. See admission.h.
 SWELL_API Result<void> check_submitted_change(const ChangeRequest& request);
 
-/// Reads which place is kept for companions from the swell.conf beside slurm.conf. Whatever the
-/// controller does, and before it runs, submissions to that place are refused.
-/// @return false where the file cannot be read; the place that was read before is kept then.
-SWELL_API bool read_expansion_place() noexcept;
+/// How the place of companions became known.
+enum class PlaceKnown {
+  from_conf,    ///< swell.conf names it
+  from_before,  ///< swell.conf is away, cannot be read or names none: as it was named last
+  not_at_all,   ///< and none was ever named: nothing is kept for companions
+};
+
+/// Reads which place is kept for companions from the swell.conf beside slurm.conf, and remembers it
+/// in StateSaveLocation. Whatever the controller does, and before it runs, submissions to that
+/// place are refused.
+SWELL_API PlaceKnown read_expansion_place() noexcept;
 
 /// Companions in the order in which the controller would take them back, at most `room` of them.
 /// @return how many there are. For the select plugin, which finds this library by its name where it

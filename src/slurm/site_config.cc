@@ -47,10 +47,12 @@ SitePartition convert_site(const partition_info_t& info) {
   partition.allow_qos = text(info.allow_qos);
   partition.deny_qos = text(info.deny_qos);
   partition.allow_groups = text(info.allow_groups);
+  partition.qos = text(info.qos_char);
   partition.priority_tier = info.priority_tier;
   partition.preempt_mode = mode_of(info.preempt_mode);
   partition.grace_s = info.grace_time == NO_VAL ? 0 : info.grace_time;
   partition.max_time_min = info.max_time == INFINITE || info.max_time == NO_VAL ? 0 : info.max_time;
+  partition.max_nodes = info.max_nodes == INFINITE || info.max_nodes == NO_VAL ? 0 : info.max_nodes;
   partition.up = info.state_up == PARTITION_UP;
   partition.root_only = (info.flags & PART_FLAG_ROOT_ONLY) != 0;
   return partition;

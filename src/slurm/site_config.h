@@ -37,9 +37,11 @@ struct SitePartition {
   std::string allow_accounts, deny_accounts, allow_qos, deny_qos,
       allow_groups;  ///< empty: all, or none denied
   int priority_tier = 1;
+  std::string qos;  ///< its own, whose limits hold for all jobs in it
   PreemptMode preempt_mode = PreemptMode::of_cluster;
   std::uint32_t grace_s = 0;
   std::uint32_t max_time_min = 0;  ///< 0: unlimited
+  std::uint32_t max_nodes = 0;     ///< 0: unlimited
   bool up = false, root_only = false;
 };
 Result<std::vector<SitePartition>> load_site_partitions();

@@ -41,9 +41,14 @@ const uint32_t plugin_version = SLURM_VERSION_NUMBER;
 
 EXPORT int init(void) noexcept {
   // At once: submissions come before slurmctld has started the scheduler plugin and its controller.
-  if (!swell::controller::read_expansion_place())
+  using swell::controller::PlaceKnown;
+  const PlaceKnown known = swell::controller::read_expansion_place();
+  if (known == PlaceKnown::from_before)
     slurm_error(
-        "swell: swell.conf beside slurm.conf cannot be read: the place of companions is open to everybody");
+        "swell: swell.conf beside slurm.conf names no ExpansionQOS or cannot be read: the one that it named last stays closed");
+  if (known == PlaceKnown::not_at_all)
+    slurm_error(
+        "swell: swell.conf beside slurm.conf names no ExpansionQOS or cannot be read, and none is known from before: nothing is kept for companions");
   return SLURM_SUCCESS;
 }
 EXPORT void fini(void) noexcept {}

@@ -1,27 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
-#include "core/result.h"
+#include "slurm/conf_file.h"
 #include "slurm/live_slurm.h"
 #include "slurm/site_config.h"
 
 namespace swell::tools::doctor {
 
-/// slurm.conf as it stands in the file, which may be newer than what slurmctld runs with.
-struct SlurmConf {
-  /// Keys in lower case; lines of one key only, no nodes, no partitions.
-  std::map<std::string, std::string> values;
-  std::vector<std::string> hosts, addresses;  ///< of SlurmctldHost, primary first
-
-  const std::string* find(const std::string& key) const;
-
-  /// Reads a file and what it includes. The error names the file that cannot be read and why.
-  static Result<SlurmConf> load(const std::string& path);
-};
+using slurm::SlurmConf;
 
 /// What slurmctld will run with once it is started on this file: `path`'s text over `running`,
 /// which holds for what the file does not tell (a default PluginDir, the version).
