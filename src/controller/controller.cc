@@ -7,6 +7,7 @@
 #include <ctime>
 #include <fmt/format.h>
 #include <limits>
+#include <set>
 
 #include "controller/refusals.h"
 #include "controller/view_builder.h"
@@ -100,6 +101,10 @@ bool Controller::look(double now) {
   have_snapshot_ = true;
   decide_due_ = true;
   const Reconciled result = reconcile(snapshot_, jobs_, saved_.issued, now);
+  for (const auto& [nonce, grant] : result.adopted) {
+    saved_.issued[nonce] = grant;
+    saved_.issued[nonce].qos = parts_.config.expansion_qos;
+  }
   // Before report() withdraws their grants: job_modify must know them by one or the other.
   std::vector<JobId> companions;
   for (const auto& [id, job] : jobs_)
@@ -216,6 +221,7 @@ void Controller::tell_shrink(ElasticJob& job, const Companion& companion, double
 // ---- deadlines
 
 void Controller::keep_deadlines(double now) {
+  std::set<JobId> failed;  // also where another offer of the same moment was taken up
   for (const LiveGrant& expired : parts_.book->take_expired(now)) {
     decide_due_ = true;
     saved_.issued.erase(expired.offer.nonce);
@@ -227,8 +233,9 @@ void Controller::keep_deadlines(double now) {
     events_.event("grant-expired", {{"job", job.id}, {"node", expired.offer.node}},
                   fmt::format("job {} did not take up {} GPUs on {}", job.id, expired.offer.gpus,
                               expired.offer.node));
-    if (job.offered) growth_failed(job, now);
+    failed.insert(job.id);
   }
+  for (const JobId job : failed) growth_failed(jobs_.at(job), now);
   for (auto& [id, job] : jobs_) {
     if (!job.agent && !job.companions.empty() &&
         now - job.agent_seen >= parts_.config.agent_timeout_s)

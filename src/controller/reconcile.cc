@@ -57,7 +57,7 @@ class Reconciler {
       job.refusals = static_cast<int>(tag->number("refused").value_or(0));
       job.refused_for = tag->get("why");
       for (const control::CompanionWord& word : control::companions_from(tag->get("companions")))
-        named_.insert({record.id, word.id});
+        named_[{record.id, word.id}] = word;
       jobs_.emplace(record.id, std::move(job));
       add(Change::Kind::job_started, record.id, {});
     }
@@ -104,7 +104,8 @@ class Reconciler {
     Companion* companion = job.find(record.id);
     if (companion == nullptr) {
       if (!holding) return;
-      const bool named = named_.contains({job.id, record.id});
+      const auto word = named_.find({job.id, record.id});
+      const bool named = word != named_.end() && is_as_named(record, word->second);
       const bool used =
           std::any_of(job.companions.begin(), job.companions.end(),
                       [&](const Companion& each) { return each.grant == identity->grant; });
@@ -118,7 +119,8 @@ class Reconciler {
       companion->grant = identity->grant;
       companion->since = now_;
       learn(*companion, record);
-      if (!named) ++job.grants;
+      if (word == named_.end()) ++job.grants;
+      if (!issued) adopt(record, *companion, job.id);
       add(Change::Kind::companion_started, job.id, *companion);
     }
     shown_.insert(record.id);
@@ -160,6 +162,23 @@ class Reconciler {
     cancel(identity, reason);
   }
 
+  static bool is_as_named(const slurm::JobRecord& record, const control::CompanionWord& word) {
+    return record.nodes == std::vector<std::string>{word.node} && record.gpu_count() == word.gpus;
+  }
+
+  /// What it holds now is what it may hold.
+  void adopt(const slurm::JobRecord& record, const Companion& companion, JobId parent) {
+    IssuedGrant grant;
+    grant.parent = parent;
+    grant.node = companion.node;
+    grant.gpu_type = companion.gpus.type;
+    grant.partition = record.partition;
+    grant.gpus = companion.gpus.count;
+    grant.cpus = record.cpus;
+    grant.memory_mib = record.memory_mib;
+    result_.adopted[companion.grant] = grant;
+  }
+
   static void learn(Companion& companion, const slurm::JobRecord& record) {
     companion.node = record.nodes.empty() ? companion.node : record.nodes.front();
     if (!record.gpus.empty()) companion.gpus = record.gpus.front().gpus;
@@ -190,7 +209,8 @@ class Reconciler {
   const IssuedGrants& issued_;
   double now_;
   std::set<JobId> alive_, shown_, cancelled_;
-  std::set<std::pair<JobId, JobId>> named_;  ///< parent and companion, as AdminComment said
+  /// By parent and companion, as AdminComment said.
+  std::map<std::pair<JobId, JobId>, control::CompanionWord> named_;
   Reconciled result_;
 };
 

@@ -33,12 +33,15 @@ struct Reconciled {
   /// Companions to cancel, with the reason: their parent is gone or does not know them, or they
   /// hold too much.
   std::vector<std::pair<CompanionIdentity, std::string>> cancel;
+  /// Companions that only their parent's AdminComment vouches for, as after the loss of the state
+  /// file: what they hold, by the nonce of their grant. From now on that is their grant.
+  IssuedGrants adopted;
 };
 
 /// Brings the table in line with Slurm's records, which always win. A companion is trusted only
 /// where it names its parent (its tag), belongs to the parent's user, and the parent's side names
-/// it: the table, a grant in `issued`, or the parent's AdminComment. What agents say is no part of
-/// this. Pure but for the table.
+/// it: the table, a grant in `issued`, or the parent's AdminComment, which must name this node and
+/// this many GPUs. What agents say is no part of this. Pure but for the table.
 Reconciled reconcile(const slurm::Snapshot& snapshot, JobTable& jobs, const IssuedGrants& issued,
                      double now);
 

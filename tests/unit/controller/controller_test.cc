@@ -469,6 +469,23 @@ Test(controller, an_agent_that_takes_nothing_up_is_offered_ever_less) {
   cr_assert(world.shows(10, " why=expired"), "%s", world.comment(10).c_str());
 }
 
+Test(controller, an_agent_that_takes_one_offer_up_is_offered_the_others_ever_less) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.hello(1, 10, 4);
+  const control::Offer first = world.server.last<control::Grow>()->offers[0];
+  cr_assert(world.book.use(first.nonce, 1000, world.now).ok());
+  world.slurm.run(20, first.node, first.gpus, "swell[parent=10 grant=" + first.nonce + "]");
+  int grows = 0;
+  for (int i = 0; i < 400; ++i) {
+    if (world.server.last<control::Grow>() != nullptr) ++grows;
+    world.server.sent.clear();
+    world.step(1);
+  }
+  cr_assert_geq(grows, 3);
+  cr_assert_leq(grows, 9, "%d offers", grows);
+}
+
 Test(controller, what_an_agent_claims_does_not_end_its_backoff) {
   World world;
   world.slurm.run_elastic(10, "node1", 4);

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/reconcile.h"
+
+#include <algorithm>
+#include <criterion/criterion.h>
+
+#include "unit/controller/fakes.h"
+
+using namespace swell;
+using namespace swell::controller;
+using swell::test::FakeSlurm;
+
+namespace {
+
+bool has(const Reconciled& result, Change::Kind kind) {
+  return std::any_of(result.changes.begin(), result.changes.end(),
+                     [&](const Change& change) { return change.kind == kind; });
+}
+
+/// Job 10 with 2 GPUs on node1, whose AdminComment names `named`; companion 20 with 4 on node2.
+FakeSlurm lent(const std::string& named) {
+  FakeSlurm slurm(2);
+  slurm.run_elastic(10, "node1", 2, " companions=" + named);
+  slurm.run(20, "node2", 4, "swell[parent=10 grant=nonce1]");
+  return slurm;
+}
+
+IssuedGrants issued_to(JobId parent) {
+  IssuedGrant grant;
+  grant.parent = parent;
+  grant.node = "node2";
+  grant.gpu_type = "h100";
+  grant.gpus = grant.workers = 4;
+  grant.cpus = 32;
+  grant.memory_mib = 4000;
+  return {{"nonce1", grant}};
+}
+
+}  // namespace
+
+Test(reconcile, a_companion_on_a_grant_that_was_issued_is_believed) {
+  const FakeSlurm slurm = lent("-");
+  JobTable jobs;
+  const Reconciled result = reconcile(slurm.now, jobs, issued_to(10), 100);
+  cr_assert(has(result, Change::Kind::companion_started));
+  cr_assert(result.cancel.empty());
+  cr_assert(result.adopted.empty());
+  cr_assert_eq(jobs.at(10).lent_gpus(), 4);
+  cr_assert_eq(jobs.at(10).grants, 1);
+}
+
+Test(reconcile, a_companion_that_nobody_knows_is_cancelled) {
+  const FakeSlurm slurm = lent("-");
+  JobTable jobs;
+  const Reconciled result = reconcile(slurm.now, jobs, issued_to(11), 100);
+  cr_assert_eq(result.cancel.size(), 1u);
+  cr_assert_eq(result.cancel[0].first.id, 20u);
+  cr_assert(jobs.at(10).companions.empty());
+}
+
+Test(reconcile, without_the_state_file_a_companion_is_believed_as_its_parent_names_it) {
+  const FakeSlurm slurm = lent("20:node2:4:0-3");
+  JobTable jobs;
+  const Reconciled result = reconcile(slurm.now, jobs, {}, 100);
+  cr_assert(result.cancel.empty());
+  cr_assert_eq(jobs.at(10).lent_gpus(), 4);
+  // What it holds is its grant from now on.
+  cr_assert_eq(result.adopted.at("nonce1").gpus, 4);
+  cr_assert_eq(result.adopted.at("nonce1").node, "node2");
+  cr_assert_eq(result.adopted.at("nonce1").parent, 10u);
+}
+
+Test(reconcile, without_the_state_file_a_companion_with_more_than_its_parent_names_is_cancelled) {
+  for (const char* named : {"20:node2:2:0-1", "20:node1:4:0-3", "21:node2:4:0-3"}) {
+    const FakeSlurm slurm = lent(named);
+    JobTable jobs;
+    const Reconciled result = reconcile(slurm.now, jobs, {}, 100);
+    cr_assert_eq(result.cancel.size(), 1u, "%s", named);
+    cr_assert(result.adopted.empty());
+    cr_assert(jobs.at(10).companions.empty());
+  }
+}
+
+Test(reconcile, a_companion_that_holds_more_than_its_grant_is_cancelled) {
+  const FakeSlurm slurm = lent("-");
+  JobTable jobs;
+  IssuedGrants issued = issued_to(10);
+  issued["nonce1"].gpus = 2;
+  const Reconciled result = reconcile(slurm.now, jobs, issued, 100);
+  cr_assert(has(result, Change::Kind::companion_excessive));
+  cr_assert_eq(result.cancel.size(), 1u);
+}
+
+Test(reconcile, companions_of_a_job_that_has_ended_are_cancelled) {
+  FakeSlurm slurm = lent("-");
+  JobTable jobs;
+  reconcile(slurm.now, jobs, issued_to(10), 100);
+  slurm.end(10);
+  const Reconciled result = reconcile(slurm.now, jobs, issued_to(10), 101);
+  cr_assert(has(result, Change::Kind::job_ended));
+  cr_assert_eq(result.cancel.size(), 1u);
+  cr_assert(jobs.empty());
+}
+
+Test(reconcile, one_grant_makes_one_companion) {
+  FakeSlurm slurm = lent("-");
+  slurm.run(21, "node2", 4, "swell[parent=10 grant=nonce1]");
+  JobTable jobs;
+  const Reconciled result = reconcile(slurm.now, jobs, issued_to(10), 100);
+  cr_assert_eq(result.cancel.size(), 1u);
+  cr_assert_eq(result.cancel[0].first.id, 21u);
+}
+
+Test(reconcile, a_companion_that_is_gone_was_lost_or_has_ended) {
+  FakeSlurm slurm = lent("-");
+  JobTable jobs;
+  reconcile(slurm.now, jobs, issued_to(10), 100);
+  slurm.end(20);
+  JobTable leaving = jobs;
+  leaving.at(10).companions[0].leaving = true;
+  cr_assert(has(reconcile(slurm.now, jobs, issued_to(10), 101), Change::Kind::companion_lost));
+  cr_assert(has(reconcile(slurm.now, leaving, issued_to(10), 101), Change::Kind::companion_ended));
+}
