@@ -128,8 +128,10 @@ make_accounts() {
   if [[ $stock == yes ]]; then
     printf '%s\n' "add cluster $name" "add account research cluster=$name" "add user $list DefaultAccount=research cluster=$name" quit
   else
+    # A job that gets into the expansion QOS past job_submit gains nothing: charged as any other, of the lowest
+    # priority, ended for basic demand; limits of users go onto associations or a partition's QOS. See swell-admin(7).
     cat << LINES
-add qos expansion set GraceTime=$grace_s Priority=1 PreemptMode=cancel
+add qos expansion set GraceTime=$grace_s Priority=1 PreemptMode=cancel UsageFactor=1
 add cluster $name set QOS=normal,expansion DefaultQOS=normal
 add account research cluster=$name
 add user $list DefaultAccount=research cluster=$name

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tools/doctor/checks.h"
+#include "tools/doctor/qos_limits.h"
 
 namespace swell::tools::doctor {
 
@@ -59,6 +60,7 @@ class QosChecks {
     add(exempt_time());
     add(associations());
     add(limits());
+    add(without_plugin());
   }
 
  private:
@@ -250,10 +252,12 @@ class QosChecks {
     std::string shown, clearing;
     bool closed = false;
     for (const auto& [limit, value] : expansion_->limits) {
+      if (!is_zero(value) && set_by_others(limit, *expansion_, *site_.accounting)) continue;
       shown += fmt::format("{}{}={}", shown.empty() ? "" : " ", limit, value);
       clearing += fmt::format(" {}={}", limit, cleared(value));
       closed = closed || is_zero(value);
     }
+    if (shown.empty()) return good("limits", "only those that users' own QOS set too");
     const std::vector<std::string> mend{
         fmt::format("sacctmgr -i modify qos where name={} set{}", name_, clearing)};
     if (!site_.config.enforces_limits)
@@ -270,6 +274,60 @@ class QosChecks {
             "Leave it where it is meant as a cap on lending",
             shown, name_),
         mend);
+  }
+
+  /// Users' associations must allow the QOS, as they create the companions; job_submit/swell alone
+  /// keeps their other jobs out. Where it is not loaded, such a job must gain nothing.
+  Finding without_plugin() const {
+    std::vector<std::string> gains, settings;
+    const std::set<std::string> used = user_qos();
+    for (const Qos& each : site_.accounting->qos) {
+      if (!used.contains(each.name)) continue;
+      if (each.usage_factor > expansion_->usage_factor && gains.empty()) {
+        gains.push_back(fmt::format("be charged {:g} where \"{}\" is charged {:g}",
+                                    expansion_->usage_factor, each.name, each.usage_factor));
+        settings.push_back(fmt::format("UsageFactor={:g}", each.usage_factor));
+      }
+    }
+    std::optional<Qos> lowest;
+    for (const Qos& each : site_.accounting->qos)
+      if (used.contains(each.name) && (!lowest || each.priority < lowest->priority)) lowest = each;
+    if (lowest && expansion_->priority > lowest->priority) {
+      gains.push_back(fmt::format("have priority {} where \"{}\" has {}", expansion_->priority,
+                                  lowest->name, lowest->priority));
+      settings.push_back(fmt::format("Priority={}", lowest->priority));
+    }
+    for (const char* flag :
+         {"OverPartQOS", "PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit"})
+      if (contains(expansion_->flags, flag)) {
+        gains.push_back(fmt::format("pass over limits of partitions ({})", flag));
+        settings.push_back(fmt::format("Flags-={}", flag));
+      }
+    if (site_.config.enforces_limits)
+      for (const auto& [limit, hole] : loopholes(*expansion_, *site_.accounting, partition_qos())) {
+        gains.push_back(fmt::format("not be held by {}={} of {}", limit, hole.allowed, hole.by));
+        settings.push_back(fmt::format("{}={}", limit, hole.mend));
+      }
+    if (gains.empty())
+      return good(
+          "without-plugin",
+          fmt::format("jobs in \"{}\" gain nothing, should job_submit/swell not be loaded", name_));
+    return warning(
+        "without-plugin",
+        fmt::format("should job_submit/swell not be loaded, any user's job in QOS \"{}\" would {}",
+                    name_, fmt::join(gains, "; ")),
+        {fmt::format("sacctmgr -i modify qos where name={} set {}", name_,
+                     fmt::join(settings, " "))});
+  }
+
+  /// Of every partition with GPUs; empty where one of them has none.
+  std::vector<std::string> partition_qos() const {
+    std::vector<std::string> names;
+    for (const slurm::SitePartition& each : site_.gpu_partitions()) {
+      if (each.qos.empty()) return {};
+      names.push_back(each.qos);
+    }
+    return names;
   }
 
   /// How sacctmgr takes a limit away: -1, for each of a list of TRES.

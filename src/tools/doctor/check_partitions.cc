@@ -101,6 +101,7 @@ class ExpansionPartitionChecks {
     nodes();
     access();
     time_limit();
+    without_plugin();
     findings_.push_back(check_alloc_nodes(own_));
     known_limit();
   }
@@ -185,18 +186,68 @@ class ExpansionPartitionChecks {
 
   void access() {
     std::string what, mend;
-    auto note = [&](const char* key, const std::string& value, const char* open) {
-      if (value.empty()) return;
+    auto note = [&](const char* key, std::string SitePartition::*member, const char* open) {
+      const std::string& value = own_.*member;
+      if (value.empty() || is_the_same_everywhere(member)) return;
       what += fmt::format("{}{}={}", what.empty() ? "" : " ", key, value);
       mend += fmt::format("{}{}={}", mend.empty() ? "" : " ", key, open);
     };
-    note("AllowAccounts", own_.allow_accounts, "ALL");
-    note("AllowGroups", own_.allow_groups, "ALL");
-    note("DenyAccounts", own_.deny_accounts, "");
+    note("AllowAccounts", &SitePartition::allow_accounts, "ALL");
+    note("AllowGroups", &SitePartition::allow_groups, "ALL");
+    note("DenyAccounts", &SitePartition::deny_accounts, "");
     if (what.empty())
-      return add(good("access", fmt::format("{} is open to all accounts and groups", own_.name)));
+      return add(good(
+          "access", fmt::format("{} is open to whom partitions with GPUs are open to", own_.name)));
     add(warning("access", fmt::format("{} of {}: jobs of others never grow", what, own_.name),
                 set_partition(own_.name, mend)));
+  }
+
+  bool is_the_same_everywhere(std::string SitePartition::*member) const {
+    const auto all = site_.gpu_partitions();
+    return std::all_of(all.begin(), all.end(),
+                       [&](const SitePartition& each) { return each.*member == own_.*member; });
+  }
+
+  /// Only job_submit/swell keeps users' jobs out of the partition. Where it is not loaded, such a
+  /// job must gain nothing.
+  void without_plugin() {
+    std::vector<std::string> gains, settings;
+    auto compare = [&](const char* key, std::string SitePartition::*member) {
+      for (const SitePartition& each : site_.gpu_partitions()) {
+        if ((each.*member).empty() || !(own_.*member).empty()) continue;
+        gains.push_back(fmt::format("{}={} of {}", key, each.*member, each.name));
+        settings.push_back(fmt::format("{}={}", key, each.*member));
+        return;
+      }
+    };
+    auto compare_number = [&](const char* key, std::uint32_t SitePartition::*member) {
+      std::uint32_t most = 0;
+      for (const SitePartition& each : site_.gpu_partitions()) {
+        if (each.*member == 0) return;
+        most = std::max(most, each.*member);
+      }
+      if (most == 0 || (own_.*member != 0 && own_.*member <= most)) return;
+      gains.push_back(fmt::format("{}={}", key, most));
+      settings.push_back(fmt::format("{}={}", key, most));
+    };
+    compare("AllowAccounts", &SitePartition::allow_accounts);
+    compare("AllowGroups", &SitePartition::allow_groups);
+    compare("AllowQos", &SitePartition::allow_qos);
+    compare("DenyAccounts", &SitePartition::deny_accounts);
+    compare("DenyQos", &SitePartition::deny_qos);
+    compare("QOS", &SitePartition::qos);
+    compare_number("MaxTime", &SitePartition::max_time_min);
+    compare_number("MaxNodes", &SitePartition::max_nodes);
+    if (gains.empty())
+      return add(good("without-plugin",
+                      fmt::format("jobs in {} gain nothing, should job_submit/swell not be loaded",
+                                  own_.name)));
+    add(warning(
+        "without-plugin",
+        fmt::format(
+            "should job_submit/swell not be loaded, any user's job in {} would not be held by {}",
+            own_.name, fmt::join(gains, ", ")),
+        set_partition(own_.name, fmt::format("{}", fmt::join(settings, " ")))));
   }
 
   void time_limit() {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "control/socket.h"
+#include "core/number.h"
 #include "tools/doctor/child_process.h"
 #include "tools/doctor/elf_symbol.h"
 #include "tools/doctor/slurm_conf.h"
@@ -16,6 +17,7 @@ namespace swell::tools::doctor {
 namespace {
 
 constexpr auto patience = std::chrono::seconds(20);
+constexpr auto kConnectPatience = std::chrono::seconds(2);
 
 Result<Accounting> ask_slurmdbd(const std::string& cluster) {
   const auto qos =
@@ -119,13 +121,31 @@ void try_services(Site& site, const slurm::ControllerConfig& slurmctld) {
   site.control_port = connected ? Result<void>() : Result<void>(connected.error());
 }
 
+/// Does anybody listen where slurm.conf says that slurmctld does? libslurm itself would try for 20
+/// s. No error where the file does not say.
+Result<void> try_slurmctld(const SlurmConf& file) {
+  const std::string* named = file.find("SlurmctldPort");  // may be a range
+  const auto port =
+      read_number<std::uint16_t>(named != nullptr ? named->substr(0, named->find('-')) : "6817");
+  if (file.addresses.empty() || !port) return {};
+  Result<void> answer;
+  for (const std::string& address : file.addresses) {
+    const auto connected = control::connect_to(address, *port, kConnectPatience);
+    if (connected) return {};
+    answer = connected.error();
+  }
+  return answer;
+}
+
 /// Asks slurmctld; its answers are an error where munge, without which nobody can ask, or slurmctld
 /// does not answer.
-void ask_slurmctld(Site& site) {
+void ask_slurmctld(Site& site, const Result<SlurmConf>& file) {
   if (!site.munge) {
     site.answers = Error("it cannot be asked without munge");
     return;
   }
+  if (file) site.answers = try_slurmctld(*file);
+  if (file && !site.answers) return;
   slurm::init_libslurm();
   site.slurmctld = slurm::load_controller_config();
   site.answers = site.slurmctld ? Result<void>() : Result<void>(site.slurmctld.error());
@@ -148,7 +168,7 @@ void gather_configuration(Site& site) {
   }
   const slurm::ControllerConfig first = file ? with_file(unasked(), *file, path) : unasked();
   site.munge = try_munge(slurm::munge_socket_of(first.auth_info));
-  ask_slurmctld(site);
+  ask_slurmctld(site, file);
   if (!site.answers) {
     if (!file) return;
     site.slurmctld = first;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The parts of gather_site() that read text and files.
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -9,21 +10,30 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "core/number.h"
 #include "tools/doctor/elf_symbol.h"
 #include "tools/doctor/gather.h"
 
 namespace swell::tools::doctor {
 
 const char* const qos_format =
-    "Name,Preempt,PreemptMode,GraceTime,PreemptExemptTime,"
+    "Name,Preempt,PreemptMode,GraceTime,PreemptExemptTime,UsageFactor,Priority,Flags,"
     "GrpTRES,GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmitJobs,GrpWall,MaxTRESPerJob,MaxTRESPerNode,MaxTRESMinsPerJob,"
     "MaxTRESPerUser,MaxTRESPerAccount,MaxJobsPerUser,MaxJobsPerAccount,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,"
     "MaxWall,MinTRESPerJob";
-const char* const association_format = "Account,User,QOS";
+const char* const association_format =
+    "Account,User,QOS,GrpTRES,GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode,"
+    "MaxTRESMins,MaxJobs,MaxSubmit,MaxWall";
 
 namespace {
 
-constexpr std::size_t kFirstLimit = 5;
+constexpr std::size_t kFirstLimit = 8;
+/// What a QOS calls the limits of association_format.
+constexpr std::array<const char*, 12> kAssociationLimits = {
+    "GrpTRES",           "GrpTRESMins",    "GrpTRESRunMins",       "GrpJobs",
+    "GrpSubmitJobs",     "GrpWall",        "MaxTRESPerJob",        "MaxTRESPerNode",
+    "MaxTRESMinsPerJob", "MaxJobsPerUser", "MaxSubmitJobsPerUser", "MaxWall"};
+constexpr std::size_t kFirstAssociationLimit = 3;
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -154,6 +164,9 @@ Result<Accounting> accounting_from(const std::string& qos_rows,
     qos.preempt_mode = fields[2];
     qos.grace_s = seconds_of(fields[3]);
     qos.exempt_s = seconds_of(fields[4]);
+    qos.usage_factor = read_number<double>(fields[5]).value_or(1);
+    qos.priority = read_number<std::int64_t>(fields[6]).value_or(0);
+    qos.flags = words(fields[7]);
     for (std::size_t i = kFirstLimit; i < fields.size(); ++i)
       if (!fields[i].empty()) qos.limits.emplace_back(names[i], fields[i]);
     accounting.qos.push_back(std::move(qos));
@@ -161,10 +174,15 @@ Result<Accounting> accounting_from(const std::string& qos_rows,
   std::istringstream associations_in(association_rows);
   for (std::string line; std::getline(associations_in, line);) {
     const std::vector<std::string> fields = split(line, '|');
-    if (fields.size() != 3)
-      return Error(
-          fmt::format("sacctmgr printed \"{}\": {} fields, 3 expected", line, fields.size()));
-    accounting.associations.push_back({fields[0], fields[1], words(fields[2])});
+    constexpr std::size_t expected = kFirstAssociationLimit + kAssociationLimits.size();
+    if (fields.size() != expected)
+      return Error(fmt::format("sacctmgr printed \"{}\": {} fields, {} expected", line,
+                               fields.size(), expected));
+    Association association{fields[0], fields[1], words(fields[2]), {}};
+    for (std::size_t i = kFirstAssociationLimit; i < expected; ++i)
+      if (!fields[i].empty())
+        association.limits.emplace_back(kAssociationLimits[i - kFirstAssociationLimit], fields[i]);
+    accounting.associations.push_back(std::move(association));
   }
   return accounting;
 }

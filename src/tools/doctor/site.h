@@ -39,6 +39,9 @@ struct Qos {
   std::vector<std::string> preempt;  ///< the QOS that it may preempt
   std::string preempt_mode;          ///< "cluster", "cancel", ...
   std::int64_t grace_s = 0, exempt_s = 0;
+  double usage_factor = 1;
+  std::int64_t priority = 0;
+  std::vector<std::string> flags;
   /// Those that are set: {"GrpTRES", "gres/gpu=8"}.
   std::vector<std::pair<std::string, std::string>> limits;
 };
@@ -47,6 +50,8 @@ struct Qos {
 struct Association {
   std::string account, user;  ///< user empty: the account's own
   std::vector<std::string> qos;
+  /// Those that are set, by the names that a QOS has for them.
+  std::vector<std::pair<std::string, std::string>> limits;
 };
 
 struct Accounting {

@@ -245,7 +245,7 @@ Test(doctor, faults_of_the_expansion_qos) {
        "no QOS of a user", "sacctmgr -i modify qos where name=normal set Preempt+=expansion"},
       {"preempts", Level::warn,
        [](Site& s) {
-         s.accounting->qos.push_back({"high", {}, "cluster", 0, 0, {}});
+         s.accounting->qos.push_back({"high", {}, "cluster", 0, 0, 1, 100, {}, {}});
          s.accounting->associations[1].qos.push_back("high");
        },
        "jobs of QOS high", "sacctmgr -i modify qos where name=high set Preempt+=expansion"},
@@ -282,6 +282,61 @@ Test(doctor, what_slurm_does_not_enforce_is_no_fault) {
   expect_all_good(site);
 }
 
+Test(doctor, a_job_that_gets_past_job_submit_must_gain_nothing) {
+  const Case cases[] = {
+      {"without-plugin", Level::warn, [](Site& s) { qos(s, "expansion").usage_factor = 0; },
+       "any user's job in QOS \"expansion\" would be charged 0 where \"normal\" is charged 1",
+       "sacctmgr -i modify qos where name=expansion set UsageFactor=1"},
+      {"without-plugin", Level::warn, [](Site& s) { qos(s, "expansion").priority = 200; },
+       "have priority 200 where \"normal\" has 100", "set Priority=100"},
+      {"without-plugin", Level::warn, [](Site& s) { qos(s, "expansion").flags = {"OverPartQOS"}; },
+       "pass over limits of partitions (OverPartQOS)", "set Flags-=OverPartQOS"},
+      {"without-plugin", Level::warn,
+       [](Site& s) {
+         qos(s, "normal").limits = {{"MaxTRESPerUser", "gres/gpu=8"}, {"MaxWall", "1-00:00:00"}};
+       },
+       "not be held by MaxTRESPerUser=gres/gpu=8 of normal; not be held by MaxWall=1-00:00:00",
+       "set MaxTRESPerUser=gres/gpu=8 MaxWall=1-00:00:00"},
+      {"without-plugin", Level::warn,
+       [](Site& s) {
+         qos(s, "normal").limits = {{"MaxTRESPerUser", "cpu=64,gres/gpu=8"}};
+         qos(s, "expansion").limits = {{"MaxTRESPerUser", "gres/gpu=8"}};
+       },
+       "MaxTRESPerUser=cpu=64,gres/gpu=8", "set MaxTRESPerUser=cpu=64,gres/gpu=8"},
+      {"without-plugin", Level::warn,
+       [](Site& s) {
+         s.accounting->associations[1].limits = {{"GrpTRES", "gres/gpu=2"}};
+         qos(s, "expansion").limits = {{"GrpTRES", "gres/gpu=100"}};
+       },
+       "not be held by GrpTRES=gres/gpu=2 of lab/ann", "set GrpTRES=gres/gpu=-1"},
+  };
+  for (const Case& each : cases) expect(healthy_site(), each);
+}
+
+Test(doctor, limits_that_hold_for_every_qos_of_a_user_need_not_be_on_the_expansion_qos) {
+  Site site = healthy_site();
+  site.accounting->associations[1].limits = {{"GrpTRES", "gres/gpu=2"}, {"MaxJobsPerUser", "4"}};
+  expect_all_good(site);
+  // The QOS of a partition counts jobs of every QOS, and comes before theirs.
+  qos(site, "normal").limits = {{"MaxTRESPerUser", "gres/gpu=8"}};
+  site.accounting->qos.push_back(
+      {"train", {"expansion"}, "cluster", 0, 0, 1, 100, {}, {{"MaxTRESPerUser", "gres/gpu=8"}}});
+  site.partitions[0].qos = "train";
+  expect_all_good(site);
+  // A user who has a QOS without the limit does not need the expansion QOS to pass it over.
+  site.partitions[0].qos.clear();
+  site.accounting->associations[1].qos.push_back("train");
+  qos(site, "train").limits.clear();
+  expect_all_good(site);
+}
+
+Test(doctor, limits_as_tight_as_those_of_users_are_as_they_should_be) {
+  Site site = healthy_site();
+  qos(site, "normal").limits = {{"MaxTRESPerUser", "gres/gpu=8"}, {"MaxWall", "1-00:00:00"}};
+  qos(site, "expansion").limits = {{"MaxTRESPerUser", "cpu=9,gres/gpu=4"}, {"MaxWall", "24:00:00"}};
+  expect_all_good(site);
+}
+
 Test(doctor, faults_of_the_expansion_partition) {
   auto spare = [](Site& s) -> slurm::SitePartition& { return s.partitions[1]; };
   const Case cases[] = {
@@ -292,6 +347,13 @@ Test(doctor, faults_of_the_expansion_partition) {
        "in slurm.conf: PartitionName=spare Nodes=n1,n2 Hidden=YES PriorityTier=1 PreemptMode=CANCEL GraceTime=60"},
       {"expansion-partition", Level::fault, [&](Site& s) { spare(s).up = false; }, "not up",
        "scontrol update PartitionName=spare State=UP"},
+      {"without-plugin", Level::warn,
+       [&](Site& s) {
+         s.partitions[0].max_time_min = 60, s.partitions[0].allow_groups = "lab";
+         spare(s).max_time_min = 0;
+       },
+       "any user's job in spare would not be held by AllowGroups=lab of train, MaxTime=60",
+       "scontrol update PartitionName=spare AllowGroups=lab MaxTime=60"},
       {"PriorityTier", Level::fault, [&](Site& s) { spare(s).priority_tier = 10; },
        "jobs of train (10)", "scontrol update PartitionName=spare PriorityTier=1"},
       {"PriorityTier", Level::fault, [](Site& s) { s.partitions[0].priority_tier = 1; },

@@ -35,9 +35,9 @@ struct Folder {
 
 Test(gather, reads_what_sacctmgr_prints) {
   const auto read = accounting_from(
-      "normal|expansion,low|cluster|00:00:00||||||||||||||||||\n"
-      "expansion||cancel|1-00:01:30||gres/gpu=8||||||||||||||||\n",
-      "root||normal\nlab|ann|expansion,normal\n");
+      "normal|expansion,low|cluster|00:00:00||1.000000|100||||||||||||||||||\n"
+      "expansion||cancel|1-00:01:30||0.500000|1|OverPartQOS,DenyOnLimit|gres/gpu=8||||||||||||||||\n",
+      "root||normal||||||||||||\nlab|ann|expansion,normal|gres/gpu=2|||||||||7||\n");
   cr_assert(read.ok(), "%s", read.error().message().c_str());
   cr_assert_eq(read->qos.size(), 2u);
   cr_assert_eq(read->qos[0].preempt.size(), 2u);
@@ -45,7 +45,13 @@ Test(gather, reads_what_sacctmgr_prints) {
   cr_assert_eq(read->qos[1].grace_s, 86490);
   cr_assert_eq(read->qos[1].limits[0].first, std::string("GrpTRES"));
   cr_assert_eq(read->qos[1].limits[0].second, std::string("gres/gpu=8"));
+  cr_assert_eq(read->qos[1].usage_factor, 0.5);
+  cr_assert_eq(read->qos[0].priority, 100);
+  cr_assert_eq(read->qos[1].flags, (std::vector<std::string>{"OverPartQOS", "DenyOnLimit"}));
   cr_assert_eq(read->associations[1].qos.size(), 2u);
+  using Limit = std::pair<std::string, std::string>;
+  cr_assert_eq(read->associations[1].limits,
+               (std::vector<Limit>{{"GrpTRES", "gres/gpu=2"}, {"MaxJobsPerUser", "7"}}));
   cr_assert_not(accounting_from("normal|x\n", "").ok());
 }
 

@@ -60,10 +60,10 @@ inline tools::doctor::Site healthy_site() {
   site.plugstack = std::optional<tools::doctor::PlugstackEntry>(entry);
 
   tools::doctor::Accounting accounting;
-  accounting.qos.push_back({"normal", {"expansion"}, "cluster", 0, 0, {}});
-  accounting.qos.push_back({"expansion", {}, "cancel", 60, 0, {}});
-  accounting.associations = {{"root", "", {"normal", "expansion"}},
-                             {"lab", "ann", {"normal", "expansion"}}};
+  accounting.qos.push_back({"normal", {"expansion"}, "cluster", 0, 0, 1, 100, {}, {}});
+  accounting.qos.push_back({"expansion", {}, "cancel", 60, 0, 1, 1, {}, {}});
+  accounting.associations = {{"root", "", {"normal", "expansion"}, {}},
+                             {"lab", "ann", {"normal", "expansion"}, {}}};
   site.accounting = accounting;
   site.munge = Result<void>();
   site.control_host = "10.0.0.1";
