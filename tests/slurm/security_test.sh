@@ -4,17 +4,10 @@
 # One user reaches for another's job, and an admin makes a mistake in swell.conf.
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=tests/slurm/hostile_lib.sh
+source "$here/hostile_lib.sh"
 [[ $(id -u) == 0 ]] || skip 'another user is needed: run as root'
 cluster_up --nodes 2 --gpus-per-node 4 --users games,nobody
-
-as() { # USER COMMAND...
-  local user=$1
-  shift
-  setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups -- "$@"
-}
-games_job() {
-  job=$(as games sbatch --parsable --output="$work/%j.out" --elastic=max=8 --gres=gpu:2 "$work/trainer_job.sh")
-}
 
 an_ordinary_user_can() { games_job && within 30 grown "$job" 8 && settled && [[ $(squeue -h -o %u | sort -u) == games ]]; }
 check 'an ordinary user needs no rights for any of this' an_ordinary_user_can
@@ -75,23 +68,6 @@ check 'garbage and silence at the port of the controller delay nobody' garbage_a
 
 # ---- an agent that somebody wrote to do harm
 
-port_of_controller() { sed -n 's/^ControlPort=//p' "$SWELL_CLUSTER_DIR/etc/swell.conf"; }
-munge_socket() { sed -n 's/^AuthInfo=.*socket=\([^,]*\).*/\1/p' "$SLURM_CONF"; }
-hostile() { # USER: an agent of USER's that says what comes on standard input
-  as "$1" "$here/hostile_agent.sh" "$(port_of_controller)" "$(munge_socket)"
-}
-hello_of() { # JOB GPUS
-  printf '{"type":"hello","job":%s,"version":1,"host":"%s","workers":%s,"gpus_per_worker":1,"cpus_per_worker":1,' \
-    "$1" "${3:-here}" "$2"
-  printf '"memory_mib_per_worker":0,"companions":[]}\n'
-}
-# A job of USER that holds 2 GPUs and says it is elastic, without swellrun: its agent is what a test plays. Sets `mine`.
-attackers_job() {
-  mine=$(as "$1" sbatch --parsable --output=/dev/null --elastic=max=8 --gres=gpu:2 --wrap 'sleep 600') &&
-    within 20 in_state "$mine" RUNNING
-}
-events_of() { grep "\"event\":\"$1\"" "$events"; }
-
 cancels_nobodys_jobs() {
   local a b c d id nonce
   a=$(sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap 'sleep 600')                 # root's
@@ -124,27 +100,6 @@ check 'an agent that names the jobs of others as its companions cancels none of 
 
 # ---- what a grant is not for
 
-# salloc_with NONCE NODE GPUS CPUS MEMORY OPTION...: what swellrun runs on a grant, as nobody, with more options.
-salloc_with() {
-  local nonce=$1 node=$2 gpus=$3 cpus=$4 memory=$5
-  shift 5
-  as nobody salloc --no-shell --immediate=1 --job-name="swell-$mine" --comment="swell-grant=$nonce" --nodelist="$node" --nodes=1 \
-    --ntasks="$gpus" --cpus-per-task=$((cpus / gpus)) --gres="gpu:h100:$gpus" --partition=train --account="$account" \
-    --mem="${memory}M" --time=10 "$@"
-}
-# offers_to_mine: connects as the agent of `mine` and keeps the connection; a line an offer: nonce, node, account, GPUs, CPUs, MiB.
-offers_to_mine() {
-  local said=''
-  coproc hostile nobody
-  exec {in}>&"${COPROC[1]}" {out}<&"${COPROC[0]}"
-  eval "exec ${COPROC[1]}>&- ${COPROC[0]}<&-"
-  { hello_of "$mine" 2; printf 'wait grow\n'; } >&"$in"
-  while [[ $said != *'"type":"grow"'* ]]; do IFS= read -r -t 20 -u "$out" said || return; done
-  grep -o '{"nonce":[^}]*}' <<< "$said" |
-    sed -E 's/.*"nonce":"([^"]*)".*"node":"([^"]*)".*"account":"([^"]*)".*"gpus":([0-9]*).*"cpus":([0-9]*),"memory_mib":([0-9]*).*/\1 \2 \3 \4 \5 \6/' > offers
-  [[ -s offers ]] || { echo "no offer: $said"; return 1; }
-}
-hang_up() { exec {in}>&- {out}<&-; }
 only_what_was_offered() {
   local account nonce node gpus cpus memory extra said i=0
   local -a tried=(--exclusive --mem=0 --gpus=h100:2 --threads-per-core=1 --nice=5 --oversubscribe
@@ -174,12 +129,6 @@ check 'a grant gets what was offered and nothing besides' only_what_was_offered
 
 # ---- the place of companions
 
-logged() { "$cluster" logs slurmctld | grep "$1" > /dev/null; }
-closed_to() { # COMMAND...: it is refused, with a reason that names companions or as access denied
-  local said
-  said=$("$@" 2>&1) && { echo "accepted: $*"; return 1; }
-  [[ $said =~ 'companions'|'denied' ]] || { echo "$*: $said"; return 1; }
-}
 place_is_closed() {
   local own
   own=$(as nobody sbatch --parsable --output=/dev/null --hold --wrap 'sleep 1') || return
@@ -220,6 +169,20 @@ while_elasticity_is_off() { # LINE of swell.conf
 }
 check 'nor while Elasticity=no' while_elasticity_is_off Elasticity=no
 check 'nor while swell.conf is broken' while_elasticity_is_off GrowthInterval=soon
+
+while_swell_conf_is_away() {
+  local own status
+  mv "$SWELL_CLUSTER_DIR/etc/swell.conf" away.conf
+  "$cluster" restart-ctld && within 20 logged 'the one that it named last stays closed' &&
+    own=$(as nobody sbatch --parsable --output=/dev/null --hold --wrap 'sleep 1') &&
+    closed_to as nobody sbatch --qos=expansion --wrap 'sleep 1' &&
+    closed_to as nobody sbatch --qos=EXPANSION --wrap 'sleep 1' &&
+    closed_to as nobody scontrol update job="$own" qos=expansion
+  status=$?
+  mv away.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld && return $status
+}
+check 'nor while swell.conf is away' while_swell_conf_is_away
 
 bad_swell_conf() {
   games_job && within 30 grown "$job" 8 || return

@@ -1,0 +1,176 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Agents that somebody wrote: mute ones, and ones that say what they should not. And an outage of munge, which is nobody's fault.
+# shellcheck disable=SC2317 # called by check
+# shellcheck source=tests/slurm/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=tests/slurm/hostile_lib.sh
+source "$here/hostile_lib.sh"
+[[ $(id -u) == 0 ]] || skip 'another user is needed: run as root'
+cluster_up --nodes 2 --gpus-per-node 4 --users games,nobody --swell-conf GrantExpiry=2
+
+events_of_job() { grep "\"event\":\"$1\"" "$events" | grep -c "\"job\":$2\b"; } # EVENT JOB: how many
+at_least() { (($("${@:2}") >= $1)); }                                          # N COMMAND...
+times_of_grants() { # JOB: when it was offered GPUs; offers of one moment count once
+  grep '"event":"grant"' "$events" | grep "\"job\":$1\b" | sed 's/.*"time":\([0-9]*\).*/\1/' | sort -nu
+}
+
+mute_agent() {
+  attackers_job nobody && hostile_link || return
+  hello_of "$mine" 2 >&"$in"
+  within 60 at_least 5 events_of_job grant-expired "$mine" || return
+  local -a at
+  mapfile -t at < <(times_of_grants "$mine")
+  printf 'offered at %s\n' "${at[*]}"
+  # each wait is longer than the one before: 1, 2, 4 s after an expiry of 2
+  ((${#at[@]} >= 3 && at[2] - at[1] >= at[1] - at[0])) && within 20 at_least 8 events_of_job grant-expired "$mine" &&
+    mapfile -t at < <(times_of_grants "$mine") && ((at[3] - at[2] > at[1] - at[0])) || return
+  swell jobs > jobs.txt
+  grep -E "^ *$mine .* [1-9][0-9]* \(expired\)" jobs.txt || { cat jobs.txt; return 1; }
+  # and the GPUs are there for who takes them
+  games_job && within 40 grown "$job" 6
+  local status=$?
+  hang_up
+  return $status
+}
+check 'an agent that takes nothing up is offered ever less, and swell jobs says it' mute_agent
+
+# is_lent_to_hostile: `mine` holds a companion, made on a grant as swellrun would; its agent is connected.
+is_lent_to_hostile() {
+  local nonce node account gpus cpus memory
+  attackers_job nobody && offers_to_mine || return
+  IFS=' ' read -r nonce node account gpus cpus memory < offers
+  salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" > salloc.txt 2>&1 || { cat salloc.txt; return 1; }
+  printf '{"type":"grow-done","results":[{"nonce":"%s","companion":%s,"reason":""}]}\n' "$nonce" "$(companions "$mine")" >&"$in"
+  within 10 is_lent "$mine" "$gpus"
+}
+says_and_is_gone() { # FUNCTION: prints what an agent must not say; it counts as gone from then on
+  is_lent_to_hostile || return
+  "$1" >&"$in"
+  within 10 at_least 1 events_of_job agent-lost "$mine" && within 20 has_no_companions "$mine" && in_state "$mine" RUNNING
+  local status=$?
+  hang_up
+  return $status
+}
+wrong_message() { printf '{"type":"worker-hello","epoch":0,"group":0,"local_rank":0,"host":"x","port":1,"step":0}\n'; }
+check 'an agent that says what is not for the controller counts as gone' says_and_is_gone wrong_message
+second_hello() { hello_of "$mine" 2; }
+check 'an agent that says hello twice counts as gone' says_and_is_gone second_hello
+
+forged_host() {
+  attackers_job nobody && hostile_link || return
+  hello_of "$mine" 2 'x\nforged by an agent\u001b[2J' >&"$in"
+  within 10 at_least 1 events_of_job agent-connected "$mine" || return
+  hang_up
+  "$cluster" logs slurmctld > log
+  grep -q '^forged' log && return 1
+  grep -F 'x\x0aforged by an agent\x1b[2J' log
+}
+check 'the host that an agent names cannot begin a line in the log of slurmctld' forged_host
+
+status_flood() {
+  local i begin=$SECONDS kept
+  attackers_job nobody && hostile_link || return
+  hello_of "$mine" 2 >&"$in"
+  for ((i = 1; i <= 400; i++)); do
+    printf '{"type":"status","state":"ACTIVE","epoch":%s,"workers":2,"stopped_s":0}\n' "$i"
+  done >&"$in"
+  within 120 word_is "$mine" epoch 400 || return
+  kept=$(events_of_job status "$mine")
+  hang_up
+  printf '%s of 400 were kept in %s s\n' "$kept" $((SECONDS - begin))
+  ((kept <= 100 + SECONDS - begin + 1))
+}
+check 'a flood of states does not fill the event log' status_flood
+
+hostile_numbers() {
+  local workers pid
+  attackers_job nobody && pid=$("$cluster" pid slurmctld) || return
+  for workers in 2147483647 1073741825 65537; do
+    { printf '{"type":"hello","job":%s,"version":1,"host":"x","workers":%s,"gpus_per_worker":%s,"companions":[]}\n' "$mine" "$workers" "$workers"
+      printf 'wait refused\n'; } | hostile nobody > said || return
+    grep -q '"type":"refused"' said || { cat said; return 1; }
+  done
+  [[ $("$cluster" pid slurmctld) == "$pid" ]] && in_state "$mine" RUNNING
+}
+check 'numbers beyond all bounds are refused' hostile_numbers
+
+renamed_at_once() {
+  local nonce node account gpus cpus memory next changed=0 tries=0
+  attackers_job nobody && offers_to_mine || return
+  IFS=' ' read -r nonce node account gpus cpus memory < offers
+  next=$((mine + 1))
+  salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" > salloc.txt 2>&1 &
+  until is_lent "$mine" "$gpus" || ((tries > 200)); do
+    tries=$((tries + 1))
+    as nobody scontrol update job="$next" name=mine > /dev/null 2>&1 && changed=$((changed + 1))
+    as nobody scontrol update job="$next" comment=mine > /dev/null 2>&1 && changed=$((changed + 1))
+  done
+  wait $!
+  hang_up
+  printf '%s rounds, %s changes were accepted\n' "$tries" "$changed"
+  ((changed == 0)) && is_lent "$mine" "$gpus" && [[ $(squeue -h -j "$next" -o '%j %q') == "swell-$mine expansion" ]]
+}
+check 'its owner cannot rename a companion, from its first moment on' renamed_at_once
+
+# A plugin of the site's that comes after Swell's own changes what was admitted.
+more_than_was_granted() {
+  local status
+  cat > "$SWELL_CLUSTER_DIR/etc/job_submit.lua" << 'LUA'
+function slurm_job_submit(job, partitions, uid)
+  if job.comment ~= nil and string.sub(job.comment, 1, 12) == "swell-grant=" then job.pn_min_memory = 200000 end
+  return slurm.SUCCESS
+end
+function slurm_job_modify(change, job, partitions, uid) return slurm.SUCCESS end
+LUA
+  sed -i 's/^JobSubmitPlugins=.*/JobSubmitPlugins=swell,lua/' "$SLURM_CONF"
+  "$cluster" restart-ctld && within 20 logged 'the controller is ready' && takes_too_much
+  status=$?
+  hang_up
+  sed -i 's/^JobSubmitPlugins=.*/JobSubmitPlugins=swell/' "$SLURM_CONF"
+  "$cluster" restart-ctld && return $status
+}
+takes_too_much() {
+  local nonce node account gpus cpus memory
+  attackers_job nobody && offers_to_mine || return
+  IFS=' ' read -r nonce node account gpus cpus memory < offers
+  salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" > salloc.txt 2>&1 || { cat salloc.txt; return 1; }
+  within 10 at_least 1 events_of_job companion-excessive "$mine" && within 20 has_no_companions "$mine" && in_state "$mine" RUNNING
+}
+if [[ -e $(dirname "$(find /usr/lib /usr/lib64 -name sched_backfill.so -path '*slurm*' 2> /dev/null | head -n 1)")/job_submit_lua.so ]]; then
+  check 'a companion that Slurm gave more than was granted is cancelled' more_than_was_granted
+fi
+
+grants_of_ended_jobs() {
+  games_job && within 30 grown "$job" 8 && grep -q "\"parent\": $job\b" "$SWELL_CLUSTER_DIR/state/swell_state" || return
+  as games scancel "$job" && within 20 ended "$job" && within 10 state_is_empty || { cat "$SWELL_CLUSTER_DIR/state/swell_state"; return 1; }
+}
+state_is_empty() { ! grep -q parent "$SWELL_CLUSTER_DIR/state/swell_state"; }
+check 'the state file keeps no grants of jobs that have ended' grants_of_ended_jobs
+
+munge_outage() {
+  local before until
+  games_job && within 30 grown "$job" 8 && before=$(companions "$job") || return
+  "$cluster" kill munged -9 || return
+  # More than AgentTimeout (4 s), with the agent's signs of life unheard all the while.
+  for ((until = SECONDS + 10; SECONDS < until; )); do workers_run "$job" 8 || { echo 'a worker was stopped'; "$cluster" run munged; return 1; }; done
+  "$cluster" run munged && within 30 goes_on "$job" && [[ $(companions "$job") == "$before" ]] && within 20 grown "$job" 8
+}
+check 'munge being away for longer than AgentTimeout takes no companion from a live agent' munge_outage
+
+event_log_is_no_link() {
+  local at=$work/open
+  mkdir -m 1777 "$at" && echo 'of SlurmUser' > "$TMPDIR/precious" && chmod 666 "$TMPDIR/precious" || return
+  as nobody ln -s "$TMPDIR/precious" "$at/events.jsonl" || return
+  cp "$SWELL_CLUSTER_DIR/etc/swell.conf" good.conf
+  sed -i "s|^EventLog=.*|EventLog=$at/events.jsonl|" "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld && within 20 logged 'the controller is ready' && games_job && within 30 word_is "$job" state ACTIVE &&
+    within 10 logged "EventLog=$at/events.jsonl: .*events are not kept" && [[ $(cat "$TMPDIR/precious") == 'of SlurmUser' ]]
+  local status=$?
+  cp good.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
+  "$cluster" restart-ctld && return $status
+}
+check 'the event log follows no link' event_log_is_no_link
+
+finish_tests
