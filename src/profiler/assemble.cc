@@ -8,6 +8,60 @@
 
 namespace swell::profiler {
 
+Result<plan::Plan> plan_of(const std::vector<PlacedRank>& ranks) {
+  if (ranks.empty()) return Error("no rank has reported a profile");
+  std::map<std::pair<int, int>, plan::TpGroup> groups;
+  std::map<int, int> layers;
+  plan::Plan made;
+  made.micro_batches = ranks.front().profile.micro_batches;
+  for (const PlacedRank& rank : ranks) {
+    const Role& role = rank.profile.role;
+    const auto fail = [&](const std::string& what) {
+      return Error(fmt::format("stage {}, group {}: {}", role.stage, role.group, what));
+    };
+    if (rank.profile.micro_batches != made.micro_batches)
+      return fail(fmt::format("{} micro-batches a step; another rank has {}",
+                              rank.profile.micro_batches, made.micro_batches));
+    const auto [of_stage, is_first] = layers.try_emplace(role.stage, role.layers);
+    if (of_stage->second != role.layers)
+      return fail(fmt::format("{} layers; another rank of the stage has {}", role.layers,
+                              of_stage->second));
+    const auto [at, is_new] = groups.try_emplace(
+        {role.stage, role.group}, plan::TpGroup{rank.node, rank.gpu_type, {}, role.local_batch});
+    plan::TpGroup& group = at->second;
+    if (group.node != rank.node)
+      return fail(
+          fmt::format("ranks on {} and on {}; a TP group is on one node", group.node, rank.node));
+    if (group.local_batch != role.local_batch)
+      return fail(fmt::format("{} samples of a micro-batch; another rank of the group has {}",
+                              role.local_batch, group.local_batch));
+    group.gpus.insert(group.gpus.end(), rank.gpus.begin(), rank.gpus.end());
+  }
+  for (auto& [where, group] : groups) {
+    const auto [stage, number] = where;
+    std::sort(group.gpus.begin(), group.gpus.end());
+    if (stage == made.pp()) made.stages.push_back({layers[stage], 0, {}});
+    if (stage != made.pp() - 1 || number != made.stages.back().dp())
+      return Error(
+          fmt::format("stage {}, group {} reports, and one before it does not", stage, number));
+    plan::Stage& of = made.stages.back();
+    const auto tp = static_cast<int>(group.gpus.size());
+    if (number == 0) of.tp = tp;
+    if (of.tp != tp)
+      return Error(
+          fmt::format("stage {}, group {}: {} GPUs; group 0 has {}", stage, number, tp, of.tp));
+    of.groups.push_back(std::move(group));
+  }
+  for (const plan::Stage& stage : made.stages) {
+    int samples = 0;
+    for (const plan::TpGroup& group : stage.groups) samples += group.local_batch;
+    if (samples != made.micro_batch_samples())
+      return Error(fmt::format("stage {}: {} samples of a micro-batch; stage 0 has {}",
+                               &stage - made.stages.data(), samples, made.micro_batch_samples()));
+  }
+  return made;
+}
+
 Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankProfile>& ranks) {
   if (ranks.empty()) return Error("no rank has reported a profile");
   perf::Profile made;
@@ -27,6 +81,10 @@ Result<perf::Profile> assemble(const plan::Plan& plan, const std::vector<RankPro
       return Error(
           fmt::format("stage {}, group {} reports {} micro-batches a step; the plan has {}", stage,
                       group, rank.micro_batches, plan.micro_batches));
+    if (rank.role.layers != plan.stages[static_cast<std::size_t>(stage)].layers)
+      return Error(fmt::format("stage {}, group {} reports {} layers; the plan has {} there", stage,
+                               group, rank.role.layers,
+                               plan.stages[static_cast<std::size_t>(stage)].layers));
     Sum& sum = groups[{stage, group}];
     perf::GroupObservation& seen = sum.seen;
     seen.stage = stage;

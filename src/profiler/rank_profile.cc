@@ -59,7 +59,11 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
 
 std::string write(const RankProfile& profile) {
   runtime::Writer writer;
-  writer.put(profile.role.stage).put(profile.role.group).put(profile.micro_batches);
+  writer.put(profile.role.stage)
+      .put(profile.role.group)
+      .put(profile.role.layers)
+      .put(profile.role.local_batch)
+      .put(profile.micro_batches);
   writer.put<std::uint8_t>(profile.role.tied_embedding);
   writer.put<std::int32_t>(profile.nccl.steps);
   each_number(profile, [&](double number) { writer.put(number); });
@@ -71,6 +75,8 @@ Result<RankProfile> read_rank_profile(std::string_view body) {
   RankProfile profile;
   profile.role.stage = reader.get<std::int32_t>();
   profile.role.group = reader.get<std::int32_t>();
+  profile.role.layers = reader.get<std::int32_t>();
+  profile.role.local_batch = reader.get<std::int32_t>();
   profile.micro_batches = reader.get<std::int32_t>();
   const auto tied = reader.get<std::uint8_t>();
   profile.nccl.steps = reader.get<std::int32_t>();
@@ -80,7 +86,8 @@ Result<RankProfile> read_rank_profile(std::string_view body) {
     if (!std::isfinite(number) || number < 0) reader.fail();
   });
   if (!reader.done() || tied > 1 || profile.role.stage < 0 || profile.role.group < 0 ||
-      profile.micro_batches < 1 || profile.nccl.steps < 0)
+      profile.role.layers < 1 || profile.role.local_batch < 1 || profile.micro_batches < 1 ||
+      profile.nccl.steps < 0)
     return Error("a rank's profile cannot be read");
   return profile;
 }

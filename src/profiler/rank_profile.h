@@ -16,6 +16,8 @@ namespace swell::profiler {
 /// What a rank is in its plan, and what its program says of the model.
 struct Role {
   std::int32_t stage = 0, group = 0;  ///< places in Plan::stages and Stage::groups
+  std::int32_t layers = 1;            ///< of this stage
+  std::int32_t local_batch = 1;       ///< samples of a micro-batch that this group computes
   double activ_bytes = 0;             ///< of the tensor between two stages, for one sample
   double whole_activations = 0;       ///< C_np of perf::Profile; 0: not known
   double last_activ_p_bytes = 0;      ///< the last stage's extra activations of one sample

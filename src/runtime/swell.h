@@ -145,11 +145,13 @@ enum {
   SWELL_ROLE_TIED_EMBEDDING = 1 << 3         /**< tied_embedding; else 0 */
 };
 
-/** What this rank is in its plan. stage and group are always read. */
+/** What this rank is in its plan. stage, group, layers and local_batch are always read. */
 typedef struct swell_role {
   uint64_t field_mask;
-  int stage; /**< from 0 */
-  int group; /**< of the stage: the TP group, from 0 */
+  int stage;       /**< from 0 */
+  int group;       /**< of the stage: the TP group, from 0 */
+  int layers;      /**< of the model, on this stage; 1 or more */
+  int local_batch; /**< samples of a micro-batch that the group computes; 1 or more */
   swell_dtype_t activation_dtype;
   int activation_dims;                      /**< 1 to SWELL_MAX_DIMS */
   int64_t activation_shape[SWELL_MAX_DIMS]; /**< of the tensor between two stages for one sample, in

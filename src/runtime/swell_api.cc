@@ -106,6 +106,11 @@ Result<profiler::Role> role_of(const swell_role_t& role) {
   if (role.stage < 0 || role.group < 0)
     return Error("stage is " + std::to_string(role.stage) + ", group " +
                  std::to_string(role.group) + "; both are 0 or more");
+  made.layers = role.layers;
+  made.local_batch = role.local_batch;
+  if (role.layers < 1 || role.local_batch < 1)
+    return Error("layers is " + std::to_string(role.layers) + ", local_batch " +
+                 std::to_string(role.local_batch) + "; both are 1 or more");
   if (has(SWELL_ROLE_ACTIVATION)) {
     if (role.activation_dims < 1 || role.activation_dims > SWELL_MAX_DIMS)
       return Error("activation_dims is " + std::to_string(role.activation_dims) +

@@ -9,6 +9,8 @@
 #include "core/cluster/presets.h"
 #include "core/models/catalogue.h"
 #include "core/perf/peak_memory.h"
+#include "core/perf/profile_json.h"
+#include "core/perf/solve.h"
 #include "core/plan/validate.h"
 #include "core/planner/affinity.h"
 #include "core/planner/incremental.h"
@@ -22,7 +24,7 @@ namespace swell::tools {
 namespace {
 
 struct Options {
-  std::string model, cluster, plan, coefficients;
+  std::string model, cluster, plan, coefficients, profile;
   std::string solver = "incremental", consistency = "relaxed";
   int free_gpus = -1;
   int micro_batches = 0;
@@ -197,8 +199,22 @@ int run(const Options& options) {
     if (!read) return fail(read.error().while_doing(options.coefficients));
     coefficients = *read;
   }
+  std::optional<plan::Plan> observed;
+  if (!options.profile.empty()) {
+    auto json = read_json(options.profile);
+    if (!json) return fail(json.error());
+    const auto profile = perf::profile_from_json(*json, *cluster);
+    if (!profile) return fail(profile.error().while_doing(options.profile));
+    auto solved = perf::solve(*profile, *cluster);
+    if (!solved) return fail(solved.error().while_doing(options.profile));
+    coefficients = *solved;
+    if (auto good = plan::validate(profile->plan, entry->model, *cluster); !good)
+      return fail(good.error().while_doing(options.profile));
+    observed = profile->plan;
+  }
   const perf::PerformanceModel perf(entry->model, *cluster, coefficients);
-  auto current = read_current(options, *entry, perf);
+  auto current = observed && options.plan.empty() ? plan::resolve(*observed, *cluster)
+                                                  : read_current(options, *entry, perf);
   if (!current) return fail(current.error());
 
   planner::Problem problem{perf, *current, planner::unused(*current, *cluster)};
@@ -246,6 +262,9 @@ Action add_plan(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--coefficients", options->coefficients,
                   "JSON file of solved coefficients (default: expected from data sheets)");
+  sub->add_option("--profile", options->profile,
+                  "JSON file of what a running plan was seen to do: coefficients and plan")
+      ->excludes("--coefficients");
   sub->add_option("--micro-batches", options->micro_batches, "Micro-batches of one iteration")
       ->check(CLI::PositiveNumber);
   sub->add_option("--global-batch", options->global_batch, "Samples of one iteration")

@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
   unsetenv("SWELL_RUNTIME");
   swell_session_t* session = nullptr;
   swell_role_t role{};
+  role.layers = role.local_batch = 1;
   if (swell_open(nullptr, &session) != 0 || swell_adopt(session, nullptr) != 0 ||
       swell_set_role(session, &role) != 0)
     die(session, "opening a session");

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <random>
 
+#include "core/perf/profile_json.h"
 #include "core/perf/solve.h"
 #include "core/perf/stability.h"
 #include "support/profiles.h"
@@ -53,17 +54,22 @@ Test(assemble, makes_the_profile_that_solve_takes) {
   truth.last = {3e8, 2e9, 1e8};
   const perf::Profile expected = support::observe(layout, support::small_model(), cluster, truth);
   std::vector<RankProfile> ranks;
+  std::vector<PlacedRank> placed;
   for (const perf::GroupObservation& seen : expected.groups)
     for (int rank = 0; rank < expected.plan.stages[static_cast<std::size_t>(seen.stage)].tp;
          ++rank) {
       RankProfile one;
-      one.role = {seen.stage,
-                  seen.group,
-                  expected.activ_bytes,
-                  expected.whole_activations.value_or(0),
-                  expected.last_activ_p_bytes,
-                  expected.tied_embedding};
+      one.role.stage = seen.stage;
+      one.role.group = seen.group;
+      one.role.activ_bytes = expected.activ_bytes;
+      one.role.whole_activations = expected.whole_activations.value_or(0);
+      one.role.last_activ_p_bytes = expected.last_activ_p_bytes;
+      one.role.tied_embedding = expected.tied_embedding;
       one.micro_batches = expected.plan.micro_batches;
+      const plan::Stage& stage = expected.plan.stages[static_cast<std::size_t>(seen.stage)];
+      const plan::TpGroup& group = stage.groups[static_cast<std::size_t>(seen.group)];
+      one.role.layers = stage.layers;
+      one.role.local_batch = group.local_batch;
       const double off = rank % 2 == 0 ? 1.01 : 0.99;  // clocks of two ranks
       one.times = {seen.fwd_s * off,     seen.fwd_commu_s * off,   seen.bwd_s * off,
                    seen.optim_s * off,   seen.commu_extra_s * off, seen.head_fwd_s * off,
@@ -74,10 +80,19 @@ Test(assemble, makes_the_profile_that_solve_takes) {
       one.extra_state_bytes = seen.extra_state_bytes;
       one.peak_bytes = seen.peak_bytes;
       ranks.push_back(read_rank_profile(write(one)).value());
+      placed.push_back(
+          {group.node, group.gpu_type, {group.gpus[static_cast<std::size_t>(rank)]}, one});
     }
   std::shuffle(ranks.begin(), ranks.end(), std::mt19937(1));
-  const auto profile = assemble(expected.plan, ranks);
-  cr_assert(profile.ok());
+  std::shuffle(placed.begin(), placed.end(), std::mt19937(1));
+  cr_assert(plan_of(placed).value() == expected.plan, "the ranks' own words make the plan");
+  const auto assembled = assemble(expected.plan, ranks);
+  cr_assert(assembled.ok());
+  // As it is passed on.
+  const auto profile =
+      perf::profile_from_json(Json::parse(perf::to_json(*assembled).dump()).value(), cluster);
+  cr_assert(profile.ok(), "%s", profile.ok() ? "" : profile.error().message().c_str());
+  cr_assert(profile->plan == assembled->plan);
   const auto solved = perf::solve(*profile, cluster);
   cr_assert(solved.ok(), "%s", solved.ok() ? "" : solved.error().message().c_str());
   cr_assert_lt(perf::largest_change(*solved, perf::solve(expected, cluster).value()), 1e-6);
@@ -95,6 +110,9 @@ Test(assemble, refuses_ranks_of_another_plan_and_bodies_that_are_wrong) {
                "a rank reports as stage 0, group 2; the plan has no such group");
   cr_assert_eq(assemble(plan, {}).error().message(), "no rank has reported a profile");
   rank.role.group = 0;
+  cr_assert_eq(assemble(plan, {rank}).error().message(),
+               "stage 0, group 0 reports 1 layers; the plan has 8 there");
+  rank.role.layers = 8;
   rank.micro_batches = 3;
   cr_assert_eq(assemble(plan, {rank}).error().message(),
                "stage 0, group 0 reports 3 micro-batches a step; the plan has 8");
@@ -103,4 +121,35 @@ Test(assemble, refuses_ranks_of_another_plan_and_bodies_that_are_wrong) {
   cr_assert_not(read_rank_profile(body.substr(1)).ok());
   rank.times.fwd_s = -1;
   cr_assert_not(read_rank_profile(write(rank)).ok());
+}
+
+Test(assemble, ranks_that_make_no_plan_are_told_apart) {
+  const auto rank = [](int stage, int group, const char* node, int gpu) {
+    PlacedRank made{node, "", {gpu}, {}};
+    made.profile.role.stage = stage;
+    made.profile.role.group = group;
+    made.profile.micro_batches = 4;
+    return made;
+  };
+  const auto why = [](const std::vector<PlacedRank>& ranks) {
+    const auto plan = plan_of(ranks);
+    return plan.ok() ? std::string("a plan") : plan.error().message();
+  };
+  const PlacedRank first = rank(0, 0, "n1", 0);
+  cr_assert_eq(why({first}), "a plan");
+  cr_assert_eq(why({}), "no rank has reported a profile");
+  cr_assert_eq(why({first, rank(2, 0, "n1", 1)}),
+               "stage 2, group 0 reports, and one before it does not");
+  cr_assert_eq(why({first, rank(0, 2, "n1", 1)}),
+               "stage 0, group 2 reports, and one before it does not");
+  cr_assert_eq(why({first, rank(0, 0, "n2", 0)}),
+               "stage 0, group 0: ranks on n1 and on n2; a TP group is on one node");
+  cr_assert_eq(why({first, rank(0, 1, "n1", 1), rank(0, 1, "n1", 2)}),
+               "stage 0, group 1: 2 GPUs; group 0 has 1");
+  PlacedRank other = rank(1, 0, "n1", 1);
+  other.profile.role.local_batch = 3;
+  cr_assert_eq(why({first, other}), "stage 1: 3 samples of a micro-batch; stage 0 has 1");
+  other = rank(0, 1, "n1", 1);
+  other.profile.role.layers = 3;
+  cr_assert_eq(why({first, other}), "stage 0, group 1: 3 layers; another rank of the stage has 1");
 }

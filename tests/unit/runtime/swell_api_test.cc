@@ -165,6 +165,8 @@ Test(swell_api, a_stable_profile_reaches_the_shim, .timeout = 60) {
     cr_assert_eq(swell_region_begin(session, &region), -EAGAIN);
     cr_assert_eq(swell_adopt(session, nullptr), 0);
     swell_role_t role{};
+    role.layers = 1;
+    role.local_batch = 2;
     role.field_mask = SWELL_ROLE_ACTIVATION;
     role.activation_dtype = SWELL_BF16;
     role.activation_dims = 2;
@@ -214,6 +216,9 @@ Test(swell_api, says_what_is_wrong_with_a_role_and_refuses_regions_that_are_none
   cr_assert_eq(swell_set_role(session, &role), -EINVAL);
   cr_assert_str_eq(swell_last_error(session), "stage is -1, group 0; both are 0 or more");
   role.stage = 0;
+  cr_assert_eq(swell_set_role(session, &role), -EINVAL);
+  cr_assert_str_eq(swell_last_error(session), "layers is 0, local_batch 0; both are 1 or more");
+  role.layers = role.local_batch = 1;
   role.field_mask = SWELL_ROLE_ACTIVATION;
   cr_assert_eq(swell_set_role(session, &role), -EINVAL);
   cr_assert_str_eq(swell_last_error(session), "activation_dims is 0; it must be 1 to 8");

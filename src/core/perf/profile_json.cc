@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/perf/profile_json.h"
+
+#include <fmt/format.h>
+
+namespace swell::perf {
+
+namespace {
+
+constexpr double kMaxValue = 1e18;  // bytes or seconds: only nonsense is above
+constexpr std::size_t kMaxGroups = 1 << 16;
+
+struct Field {
+  const char* key;
+  double GroupObservation::*value;
+};
+constexpr Field kFields[] = {{"fwd_s", &GroupObservation::fwd_s},
+                             {"fwd_commu_s", &GroupObservation::fwd_commu_s},
+                             {"bwd_s", &GroupObservation::bwd_s},
+                             {"optim_s", &GroupObservation::optim_s},
+                             {"commu_extra_s", &GroupObservation::commu_extra_s},
+                             {"head_fwd_s", &GroupObservation::head_fwd_s},
+                             {"head_bwd_s", &GroupObservation::head_bwd_s},
+                             {"layer_param_bytes", &GroupObservation::layer_param_bytes},
+                             {"layer_state_bytes", &GroupObservation::layer_state_bytes},
+                             {"extra_param_bytes", &GroupObservation::extra_param_bytes},
+                             {"extra_state_bytes", &GroupObservation::extra_state_bytes},
+                             {"peak_bytes", &GroupObservation::peak_bytes}};
+
+Result<GroupObservation> read_group(const Json& json) {
+  GroupObservation seen;
+  const auto stage = json.integer_at("stage", 0, kMaxGroups),
+             group = json.integer_at("group", 0, kMaxGroups);
+  if (!stage) return stage.error();
+  if (!group) return group.error();
+  seen.stage = static_cast<int>(*stage);
+  seen.group = static_cast<int>(*group);
+  for (const Field& field : kFields) {
+    const auto value = json.number_at(field.key, 0, kMaxValue);
+    if (!value) return value.error();
+    seen.*field.value = *value;
+  }
+  return seen;
+}
+
+/// Names the types of the GPUs that a plan uses.
+Result<void> name_types(plan::Plan& plan, const cluster::Cluster& cluster) {
+  for (plan::Stage& stage : plan.stages)
+    for (plan::TpGroup& group : stage.groups) {
+      if (!group.gpu_type.empty()) continue;
+      const auto node = cluster.find_node(group.node);
+      if (!node)
+        return Error(fmt::format("node \"{}\" is not in cluster {}", group.node, cluster.name()));
+      const auto& gpus = cluster.node(*node).gpus;
+      if (group.gpus.empty() || group.gpus.front() >= static_cast<int>(gpus.size()))
+        return Error(fmt::format("node {}: the plan uses {} of its {} GPUs", group.node,
+                                 group.gpus.empty() ? "none" : "another one than", gpus.size()));
+      group.gpu_type = cluster.type(gpus[static_cast<std::size_t>(group.gpus.front())]).name;
+    }
+  return {};
+}
+
+}  // namespace
+
+Json to_json(const Profile& profile) {
+  Json groups = Json::array();
+  for (const GroupObservation& seen : profile.groups) {
+    Json group = Json::object({{"stage", seen.stage}, {"group", seen.group}});
+    for (const Field& field : kFields) group.set(field.key, seen.*field.value);
+    groups.append(group);
+  }
+  Json json = Json::object({{"plan", profile.plan.to_json()},
+                            {"groups", groups},
+                            {"layer_launch_s", profile.layer_launch_s},
+                            {"activ_bytes", profile.activ_bytes},
+                            {"last_activ_p_bytes", profile.last_activ_p_bytes},
+                            {"tied_embedding", profile.tied_embedding}});
+  if (profile.whole_activations) json.set("whole_activations", *profile.whole_activations);
+  return json;
+}
+
+Result<Profile> profile_from_json(const Json& json, const cluster::Cluster& cluster) {
+  if (!json.is_object()) return Error("a profile is a JSON object");
+  Profile made;
+  auto plan = plan::Plan::from_json(json.at("plan"));
+  if (!plan) return plan.error().while_doing("\"plan\"");
+  made.plan = std::move(*plan);
+  if (auto named = name_types(made.plan, cluster); !named)
+    return named.error().while_doing("\"plan\"");
+  const Json groups = json.at("groups");
+  if (!groups.is_array() || groups.size() > kMaxGroups)
+    return Error(fmt::format("\"groups\" must be a list of at most {} observations", kMaxGroups));
+  for (const Json& item : groups.items()) {
+    auto seen = read_group(item);
+    if (!seen) return seen.error().while_doing(fmt::format("observation {}", made.groups.size()));
+    made.groups.push_back(*seen);
+  }
+  for (const auto& [key, value] : {std::pair{"layer_launch_s", &made.layer_launch_s},
+                                   std::pair{"activ_bytes", &made.activ_bytes},
+                                   std::pair{"last_activ_p_bytes", &made.last_activ_p_bytes}}) {
+    const auto read = json.number_at(key, 0, kMaxValue);
+    if (!read) return read.error();
+    *value = *read;
+  }
+  if (json.has("whole_activations")) {
+    const auto whole = json.number_at("whole_activations", 0, kMaxValue);
+    if (!whole) return whole.error();
+    made.whole_activations = *whole;
+  }
+  const auto tied = json.bool_at("tied_embedding");
+  if (!tied) return tied.error();
+  made.tied_embedding = *tied;
+  return made;
+}
+
+}  // namespace swell::perf
