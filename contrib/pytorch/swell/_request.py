@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What swellrun asks of this process, and the place in the job that it gives. Needs no torch."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from types import FrameType
+
+__all__ = ["Place", "asked_to_leave", "listen", "place", "under_swellrun"]
+
+_asked = False
+_listening: signal.Signals | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this worker stands in its run.
+
+    rank, world: as torchrun's RANK and WORLD_SIZE.
+    basic_workers: workers on the GPUs that the job asked for; world where nobody says.
+    epoch: how many times swellrun has started the workers before this.
+    """
+
+    rank: int
+    world: int
+    basic_workers: int
+    epoch: int
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
+    try:
+        return int(text) if text else default
+    except ValueError:
+        raise ValueError(f"{name}={text}: it must be a whole number, as torchrun and swellrun set it") from None
+
+
+def place() -> Place:
+    """The place that the environment names; one worker alone where it names none."""
+    world = _number("WORLD_SIZE", 1)
+    return Place(rank=_number("RANK", 0), world=world, basic_workers=_number("SWELL_BASIC_WORKERS", world),
+                 epoch=_number("SWELL_EPOCH", 0))
+
+
+def under_swellrun() -> bool:
+    """Whether swellrun started this process, so that it may be asked to leave."""
+    return "SWELL_EPOCH" in os.environ
+
+
+def restart_signal() -> signal.Signals:
+    """The signal of SWELL_RESTART_SIGNAL, a name or a number; USR1 where it is not set."""
+    text = os.environ.get("SWELL_RESTART_SIGNAL") or "USR1"
+    try:
+        if text.isdigit():
+            return signal.Signals(int(text))
+        return signal.Signals["SIG" + text.upper().removeprefix("SIG")]
+    except (KeyError, ValueError):
+        raise ValueError(f"SWELL_RESTART_SIGNAL={text}: it must be a signal's name or number, such as USR1") from None
+
+
+def _note(_number: int, _frame: FrameType | None) -> None:
+    global _asked
+    _asked = True
+
+
+def listen() -> bool:
+    """Handle the restart signal from now on, in place of who handled it before. Main thread only.
+
+    Until this is called swellrun keeps the signal back, and the job is lent nothing. Returns whether
+    there is somebody who would send it.
+    """
+    global _listening
+    if not under_swellrun():
+        return False
+    number = restart_signal()
+    if _listening != number or signal.getsignal(number) is not _note:
+        signal.signal(number, _note)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        _listening = number
+    return True
+
+
+def asked_to_leave() -> bool:
+    """Whether this worker has been asked; others may not have been yet: agree before you leave."""
+    return _asked

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""An elastic loop around a model that is trained with DistributedDataParallel or fully_shard."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from swell import _request, data
+from swell.checkpoint import Checkpoints
+
+__all__ = ["Agreement", "Elastic", "Schedule", "Stateful"]
+
+
+class Stateful(Protocol):
+    """Whatever has a state to save, the same on all workers: a schedule, an average of weights."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
+
+
+class Schedule(Stateful, Protocol):
+    """A learning rate's schedule, such as torch.optim.lr_scheduler has."""
+
+    def step(self) -> None: ...
+
+
+class Agreement:
+    """How all workers learn at the same poll that one of them was asked to leave.
+
+    Each poll takes the sum that the poll before has begun, over a group on the CPU: nobody waits for
+    a GPU, or for the network unless it takes longer than a step. Every worker polls equally often.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None) -> None:
+        self._group = group
+        self._asked = torch.zeros(1, dtype=torch.int32)
+        self._work: dist.Work | None = None
+
+    def poll(self) -> bool:
+        """Whether all are to leave now."""
+        if self._group is None:
+            return _request.asked_to_leave()
+        if self._work is not None:
+            self._work.wait()
+            if self._asked.item():
+                self._work = None
+                return True
+        self._asked.fill_(_request.asked_to_leave())
+        self._work = dist.all_reduce(self._asked, group=self._group, async_op=True)
+        return False
+
+    def end(self) -> None:
+        """Wait for what is under way; whatever was asked comes too late."""
+        if self._work is not None:
+            self._work.wait()
+            self._work = None
+
+
+def _cpu_group() -> dist.ProcessGroup | None:
+    """A group of all workers for the CPU alone; None for one worker without a process group."""
+    if not dist.is_initialized():
+        return None
+    group: dist.ProcessGroup = dist.new_group(backend="gloo")
+    return group
+
+
+class Elastic:
+    """Makes a loop elastic: it leaves with a checkpoint when asked, and goes on over other workers.
+
+    ::
+
+        elastic = Elastic(model, optimizer, directory="checkpoints", global_batch=512)
+        for batch in elastic.batches(dataset, epochs=3):
+            elastic.step(loss_of(model, batch))
+
+    The constructor comes after init_process_group(), DistributedDataParallel or fully_shard, and loads the
+    newest complete checkpoint. The global batch stays what it is at any number of workers, as do the
+    order of the samples and thereby the loss.
+
+    model: trained by all workers alike. Its loss is a mean over the samples of its input.
+    optimizer: over the model's parameters.
+    directory: for checkpoints; one that all workers see, and no other run uses.
+    global_batch: samples of one optimizer step, over all workers.
+    micro_batch: samples of one forward pass at most; more are accumulated. By default what a worker
+        has of the global batch on the GPUs that the job asked for.
+    scheduler: of the learning rate; stepped once an optimizer step.
+    max_grad_norm: to clip gradients to; None: not at all.
+    checkpoint_every: optimizer steps between checkpoints while training goes on; 0: none.
+    state: other things to save and load, by name.
+    seed: of the order of the samples.
+    """
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, directory: str | os.PathLike[str],
+                 global_batch: int, micro_batch: int | None = None, scheduler: Schedule | None = None,
+                 max_grad_norm: float | None = None, checkpoint_every: int = 1000, keep: int = 2,
+                 state: Mapping[str, Stateful] | None = None, seed: int = 0) -> None:
+        if global_batch < 1:
+            raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
+        _request.listen()
+        here = _request.place()
+        if here.world > 1 and not dist.is_initialized():
+            raise RuntimeError(f"there are {here.world} workers; call torch.distributed.init_process_group() before Elastic()")
+        self.model, self.optimizer, self.scheduler = model, optimizer, scheduler
+        self.rank = dist.get_rank() if dist.is_initialized() else 0
+        self.world = dist.get_world_size() if dist.is_initialized() else 1
+        if self.world > 1 and not (isinstance(model, DistributedDataParallel) or hasattr(model, "set_requires_gradient_sync")):
+            raise TypeError(f"{type(model).__name__} is trained by {self.world} workers, but nothing averages its gradients; wrap it "
+                            "in DistributedDataParallel or fully_shard before Elastic()")
+        self.global_batch, self.seed = global_batch, seed
+        self.micro_batch = micro_batch or -(-global_batch // min(here.basic_workers, global_batch))
+        self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
+        self.steps = 0      # done since training began
+        self.samples = 0    # trained on since training began
+        self._state = dict(state or {})
+        if scheduler is not None:
+            self._state["scheduler"] = scheduler
+        self._agreement = Agreement(_cpu_group())
+        self._checkpoints = Checkpoints(directory, model, optimizer, keep=keep, group=_cpu_group())
+        self._data: dict[str, int] | None = None        # what the samples' order depends on
+        self._sampler: data.ElasticSampler | None = None
+        self._passes: list[data.Piece] = []     # of the present global batch
+        self._pass = 0
+        self._loss = torch.zeros(())
+        self._load()
+
+    # ---- what a program asks
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers of workers that have equal shares of the global batch: for sbatch --elastic=sizes=...
+
+        Others train the same model, with some workers idle for part of a step.
+        """
+        return data.sizes(self.global_batch, _request.place().basic_workers)
+
+    def mean_loss(self) -> float:
+        """The last step's loss: the mean over the whole global batch. All workers ask at the same time."""
+        total = self._loss.clone()
+        if self.world > 1:
+            dist.all_reduce(total)
+        return float(total.item())
+
+    # ---- the loop
+
+    def batches(self, dataset: Any, *, epochs: int | None = None, steps: int | None = None, shuffle: bool = True,
+                drop_last: bool = False, **loader: Any) -> Iterator[Any]:
+        """This worker's batches, from where training stands to its end; call step() for each.
+
+        dataset: of map style, as torch.utils.data.DataLoader takes it.
+        epochs, steps: where training ends, counted from its very beginning; whichever comes first.
+        shuffle, drop_last: as in DataLoader; what is left of an epoch is a smaller global batch.
+        loader: further arguments of DataLoader, such as num_workers and collate_fn.
+
+        Leaves with a checkpoint and exit code 0 when swellrun asks. At the end there is a checkpoint, too.
+        """
+        if epochs is None and steps is None:
+            raise ValueError("batches() needs epochs or steps: where does training end?")
+        sampler = data.ElasticSampler(dataset, self.global_batch, micro_batch=self.micro_batch, shuffle=shuffle, seed=self.seed,
+                                      drop_last=drop_last, rank=self.rank, world=self.world)
+        if self._data is not None:
+            sampler.load_state_dict(self._data)
+        self._sampler = sampler
+
+        def over() -> bool:
+            return (epochs is not None and sampler.epoch >= epochs) or (steps is not None and self.steps >= steps)
+
+        while not over():
+            epoch = sampler.epoch
+            batches = iter(torch.utils.data.DataLoader(dataset, batch_sampler=sampler, **loader))
+            while sampler.epoch == epoch and not over():
+                self.poll()     # not in step(): what the program logs of a step comes first
+                self._passes = [piece for piece, _ in sampler.passes(sampler.samples)]
+                for self._pass, _ in enumerate(self._passes):
+                    self._share_gradients(self._pass == len(self._passes) - 1)
+                    before = self.steps
+                    yield next(batches)
+                    if self._pass == len(self._passes) - 1 and self.steps == before:
+                        raise RuntimeError("elastic.step(loss) was not called for the last batch; call it once for each batch")
+        self._agreement.end()
+        if self.steps:
+            self._save(wait=True)
+
+    def step(self, loss: torch.Tensor) -> bool:
+        """Train on one batch: backward, and with the last of a global batch the optimizer's step.
+
+        loss: scalar, the mean over the batch's samples. Returns whether the optimizer has stepped.
+        """
+        if self._sampler is None or not self._passes:
+            raise RuntimeError("elastic.step() belongs into `for batch in elastic.batches(dataset, ...)`")
+        share = self._passes[self._pass].counted / self._sampler.batch_at(self._sampler.samples)
+        # Workers' gradients are averaged; the mean over the global batch is a sum over workers.
+        self._backward(loss * (share * self.world))
+        if self._pass == 0:
+            self._loss = torch.zeros_like(loss, requires_grad=False)
+        self._loss = self._loss + loss.detach() * share
+        if self._pass < len(self._passes) - 1:
+            return False
+        if self.max_grad_norm is not None:
+            self._clip(self.max_grad_norm)
+        self.optimizer.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+        self.optimizer.zero_grad()
+        self._sampler.advance()
+        self.steps += 1
+        self.samples = self._sampler.samples
+        self._data = self._sampler.state_dict()
+        if self.checkpoint_every and self.steps % self.checkpoint_every == 0:
+            self._save(wait=False)
+        return True
+
+    def poll(self) -> None:
+        """Leave, with a checkpoint, if swellrun has asked. For phases that take no steps.
+
+        Evaluation, warm-up and compilation call it now and then, every worker equally often; training resumes
+        from the last optimizer step. Does not return when it leaves: raises SystemExit with code 0.
+        """
+        self._checkpoints.look()
+        if self._agreement.poll():
+            self._leave()
+
+    # ---- what subclasses for frameworks change
+
+    def _backward(self, loss: torch.Tensor) -> None:
+        loss.backward()     # type: ignore[no-untyped-call]
+
+    def _clip(self, norm: float) -> None:
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), norm)
+
+    def _share_gradients(self, share: bool) -> None:
+        """Whether the next forward and backward pass averages gradients over workers."""
+        if isinstance(self.model, DistributedDataParallel):
+            self.model.require_backward_grad_sync = share
+        elif hasattr(self.model, "set_requires_gradient_sync"):
+            getattr(self.model, "set_requires_gradient_sync")(share)
+
+    # ---- checkpoints
+
+    def _load(self) -> None:
+        rest = self._checkpoints.load()
+        if rest is None:
+            return
+        if rest["global_batch"] != self.global_batch:
+            raise ValueError(f"the checkpoint was trained with global_batch={rest['global_batch']}, here it is {self.global_batch}; "
+                             "give the same, or another directory")
+        self.steps, self._data = rest["steps"], rest["data"]
+        self.samples = rest["data"]["samples"]
+        for name, thing in self._state.items():
+            if name in rest["state"]:
+                thing.load_state_dict(rest["state"][name])
+        # Not the numbers that the first workers drew at the beginning.
+        torch.manual_seed(hash((self.seed, self.steps, self.rank)) & 0x7FFFFFFF)
+
+    def _save(self, wait: bool) -> None:
+        state = {name: thing.state_dict() for name, thing in self._state.items()}
+        self._checkpoints.save(self.steps, {"steps": self.steps, "data": self._data, "global_batch": self.global_batch,
+                                            "state": state}, wait=wait)
+
+    def _leave(self) -> None:
+        if self.steps:      # else there is nothing to lose
+            self._save(wait=True)
+        self._checkpoints.finish()
+        if self.rank == 0:
+            print(f"swell: asked to leave: checkpoint at step {self.steps}", file=sys.stderr, flush=True)
+        if dist.is_initialized():
+            dist.barrier()      # the checkpoint is whole before the first one leaves
+            dist.destroy_process_group()
+        sys.exit(0)

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The jobs of the tests as forked processes of one that has imported all: resizes in seconds.
+
+start() is for a process that has not computed anything with torch yet."""
+
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "jobs"), os.path.join(HERE, "..", "..", "contrib", "pytorch")]
+
+import torch._dynamo  # noqa: E402,F401  once, for all workers: optimizers import it when they are first used
+import torch.distributed.fsdp  # noqa: E402,F401
+import torch.distributed.tensor  # noqa: E402,F401
+import torch.onnx  # noqa: E402,F401
+
+import swell.torch  # noqa: E402,F401
+
+PATIENCE_S = int(os.environ.get("TEST_PATIENCE", "120"))
+
+
+def _free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Run:
+    """A job in a folder of its own, epoch after epoch. basic: its workers on GPUs of its own."""
+
+    def __init__(self, folder, job, *arguments, steps=60, basic=1):
+        self.folder, self.job, self.arguments, self.steps, self.basic = str(folder), job, arguments, steps, basic
+        self.epoch, self.workers = -1, {}
+        os.makedirs(self.folder, exist_ok=True)
+
+    def start(self, world):
+        self.epoch += 1
+        self.workers = {}
+        port = str(_free_port())
+        for rank in range(world):
+            child = os.fork()
+            if child:
+                self.workers[rank] = child
+                continue
+            os.environ.update({
+                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
+                "GROUP_RANK": "0", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+                "TORCHELASTIC_RUN_ID": "1", "SWELL_EPOCH": str(self.epoch), "SWELL_RESTART_SIGNAL": "USR1",
+                "SWELL_BASIC_WORKERS": str(self.basic), "TEST_FOLDER": self.folder, "TEST_STEPS": str(self.steps)})
+            self._work()
+        return self
+
+    def _work(self):
+        log = os.open(self._log(int(os.environ["RANK"])), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)    # not those of pytest
+        code = 1
+        try:
+            importlib.import_module(self.job).main(list(self.arguments))
+            code = 0
+        except SystemExit as leave:
+            code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+            if isinstance(leave.code, str):
+                print(leave.code)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _log(self, rank):
+        return os.path.join(self.folder, f"said.{self.epoch}.{rank}")
+
+    def said(self, rank=0):
+        with open(self._log(rank), errors="replace") as file:
+            return file.read()
+
+    def step(self):
+        try:
+            with open(os.path.join(self.folder, "step.0")) as file:
+                return int(file.read())
+        except FileNotFoundError:
+            return 0
+
+    def until(self, there, what):
+        deadline = time.monotonic() + PATIENCE_S
+        while not there():
+            for rank, child in self.workers.items():
+                gone, status = os.waitpid(child, os.WNOHANG)
+                if gone:
+                    del self.workers[rank]
+                    raise AssertionError(f"rank {rank} left with {os.waitstatus_to_exitcode(status)} before {what}:\n{self.said(rank)}")
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+            time.sleep(0.01)
+        return self
+
+    def reach(self, step):
+        return self.until(lambda: self.step() >= step, f"step {step}")
+
+    def ask(self, *ranks):
+        """The restart signal to some of the workers, or to all."""
+        for rank in ranks or list(self.workers):
+            os.kill(self.workers[rank], signal.SIGUSR1)
+        return self
+
+    def kill(self, rank):
+        os.kill(self.workers[rank], signal.SIGKILL)
+        return self
+
+    def fast(self):
+        with open(os.path.join(self.folder, "fast"), "w"):
+            return self
+
+    def leave(self):
+        """Exit codes, by rank."""
+        deadline, codes = time.monotonic() + PATIENCE_S, {}
+        while self.workers:
+            for rank, child in list(self.workers.items()):
+                gone, status = os.waitpid(child, os.WNOHANG)
+                if gone:
+                    codes[rank] = os.waitstatus_to_exitcode(status)
+                    del self.workers[rank]
+            if time.monotonic() > deadline:
+                said = {rank: self.said(rank)[-500:] for rank in self.workers}
+                self.end()
+                raise AssertionError(f"did not leave within {PATIENCE_S} s: {said}")
+            time.sleep(0.01)
+        return [codes[rank] for rank in sorted(codes)]
+
+    def leave_well(self):
+        codes = self.leave()
+        assert set(codes) == {0}, f"exit codes {codes}: " + "\n".join(self.said(rank) for rank, code in enumerate(codes) if code)
+        return self
+
+    def end(self):
+        for child in self.workers.values():
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        self.workers = {}
+
+    def lines(self):
+        with open(os.path.join(self.folder, "losses")) as file:
+            return [json.loads(line) for line in file]
+
+    def curve(self):
+        """Loss by step; a step that was trained twice counts once."""
+        return {line["step"]: line["loss"] for line in self.lines()}
+
+    def worlds(self):
+        """Numbers of workers, one after the other."""
+        found = [line["world"] for line in self.lines()]
+        return [world for at, world in enumerate(found) if at == 0 or found[at - 1] != world]
+
+
+def deviation(curve, reference):
+    """Largest relative difference of two curves of the same steps."""
+    assert sorted(curve) == sorted(reference), f"steps {sorted(set(curve) ^ set(reference))} are in one of two only"
+    return max(abs(curve[step] / loss - 1) for step, loss in reference.items())

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the elastic jobs of the tests share: where they work, and the log of each step's loss.
+
+A job is a module with main(arguments). TEST_FOLDER: where it works. TEST_STEPS: where it ends.
+"""
+
+import json
+import os
+import time
+
+import torch
+
+GLOBAL_BATCH = 12
+SAMPLES = 108           # 9 steps an epoch
+# So long lasts a step until there is a file `fast`, so that requests meet a run and not its end.
+PACE_S = 0.1
+
+
+def steps():
+    return int(os.environ.get("TEST_STEPS", "60"))
+
+
+def path(name):
+    return os.path.join(os.environ.get("TEST_FOLDER", "."), name)
+
+
+def log(step, loss, world):
+    """One line a step, by rank 0 alone, and the step's number where tests look for it."""
+    if int(os.environ.get("RANK", 0)) == 0:
+        with open(path("losses"), "a") as file:
+            file.write(json.dumps({"step": step, "loss": loss, "world": world,
+                                   "epoch": int(os.environ.get("SWELL_EPOCH", 0))}) + "\n")
+        with open(path("step.new"), "w") as file:
+            file.write(str(step))
+        os.replace(path("step.new"), path("step.0"))
+    if not os.path.exists(path("fast")):
+        time.sleep(PACE_S)
+
+
+def regression():
+    """Inputs [SAMPLES, 16] and targets [SAMPLES, 1] that a small network can learn."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(SAMPLES, 16, generator=generator)
+    return torch.utils.data.TensorDataset(x, torch.sin(x.sum(1, keepdim=True)))
+
+
+def network():
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(),
+                               torch.nn.Linear(64, 1))

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""swell.torch.Elastic: resized, asked at odd moments, killed."""
+
+import os
+import random
+import time
+
+import pytest
+
+from forked import Run, deviation
+
+SAME = 1e-5
+
+
+@pytest.fixture
+def runs(tmp_path):
+    made = []
+
+    def run(name, *arguments, **options):
+        made.append(Run(tmp_path / name, *arguments, **options))
+        return made[-1]
+    yield run
+    for each in made:
+        each.end()
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """Loss by step of one worker that nobody disturbs."""
+    run = Run(tmp_path_factory.mktemp("reference"), "ddp").fast().start(1).leave_well()
+    assert sorted(run.curve()) == list(range(1, 61)) and run.curve()[60] < run.curve()[1] * 2
+    return run.curve()
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_resizes_leave_the_loss_of_every_step_as_it_is(runs, reference, kind):
+    run = runs("resized", "ddp", *(["fsdp"] if kind == "fsdp" else []))
+    for world in (1, 5):    # 5 has no equal shares of the global batch of 12
+        run.start(world).reach(run.step() + 5).ask().leave_well()
+    run.fast().start(2).leave_well()
+    steps = [line["step"] for line in run.lines()]
+    assert steps == list(range(1, 61)), "a step is missing or was trained twice"
+    assert run.worlds() == [1, 5, 2]
+    assert deviation(run.curve(), reference) < SAME
+
+
+def test_a_request_to_one_worker_makes_all_leave_at_the_same_step(runs):
+    run = runs("one", "ddp").start(3).reach(4)
+    before = run.step()
+    run.ask(2).leave_well()
+    assert run.step() <= before + 3 and "checkpoint at step" in run.said(0)
+
+
+def test_a_request_in_an_evaluation_is_acted_on(runs, reference):
+    run = runs("evaluation", "ddp", "evaluate").fast().start(2)
+    run.until(lambda: os.path.exists(os.path.join(run.folder, "evaluating")), "the evaluation")
+    run.ask().leave_well()
+    assert run.step() == 7
+    run.arguments = ()
+    run.start(1).leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
+
+
+def test_a_worker_killed_at_any_moment_costs_no_more_than_an_interval(runs, reference):
+    run, chance = runs("killed", "ddp"), random.Random(2)
+    for _ in range(2):
+        run.start(2).reach(run.step() + 11)
+        time.sleep(chance.uniform(0, 0.2))      # some moment of a step, or of the save after each tenth
+        run.kill(1)
+        assert run.leave() != [0, 0]
+    run.fast().start(3).leave_well()
+    assert sorted(run.curve()) == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
+    begins = [line["step"] for at, line in enumerate(run.lines()) if at and line["epoch"] != run.lines()[at - 1]["epoch"]]
+    ends = [run.lines()[at - 1]["step"] for at, line in enumerate(run.lines()) if at and line["epoch"] != run.lines()[at - 1]["epoch"]]
+    assert all(end - begin < 20 for begin, end in zip(begins, ends)), (begins, ends)
+
+
+def test_a_finished_run_started_again_trains_nothing(runs):
+    run = runs("finished", "ddp", steps=5).fast().start(2).leave_well()
+    run.start(1).leave_well()
+    assert [line["step"] for line in run.lines()] == [1, 2, 3, 4, 5]
+
+
+def test_only_the_newest_complete_checkpoints_are_kept(runs):
+    run = runs("kept", "ddp", steps=35).fast().start(1).leave_well()
+    assert sorted(os.listdir(os.path.join(run.folder, "checkpoints"))) == ["step-000000030", "step-000000035"]
