@@ -16,7 +16,7 @@ AC_DEFUN([SWELL_SLURM], [
     [AS_HELP_STRING([--disable-slurm-rpath], [what is built for another host: do not look for libslurm in PREFIX there])],
     [], [enable_slurm_rpath=yes])
 
-  slurm_where=system
+  slurm_where=system slurm_library= slurm_rpath=
   swell_libdirs="/usr/lib64 /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib"
   AS_CASE([$with_slurm],
     [system|yes], [],
@@ -29,7 +29,8 @@ AC_DEFUN([SWELL_SLURM], [
      swell_libdirs="$with_slurm/lib64 $with_slurm/lib $with_slurm/lib/x86_64-linux-gnu $with_slurm/lib/aarch64-linux-gnu"
      for dir in $swell_libdirs; do
        AS_IF([test -e "$dir/libslurm.so"], [SLURM_LDFLAGS="-L$dir"
-         AS_IF([test "$enable_slurm_rpath" = yes], [SLURM_LDFLAGS="$SLURM_LDFLAGS -Wl,-rpath,$dir"])
+         slurm_library=$dir/libslurm.so
+         AS_IF([test "$enable_slurm_rpath" = yes], [slurm_rpath="-Wl,-rpath,$dir"])
          break])
      done])
 
@@ -47,8 +48,12 @@ AC_DEFUN([SWELL_SLURM], [
   AS_IF([test "$swell_slurm_number" -lt $(((22 << 16) + (5 << 8)))],
     [AC_MSG_ERROR([Slurm $slurm_version is too old: 22.05 or later is needed])])
 
-  save_LIBS=$LIBS; save_LDFLAGS=$LDFLAGS; LDFLAGS="$LDFLAGS $SLURM_LDFLAGS"
-  AC_CHECK_LIB([slurm], [slurm_load_jobs], [SLURM_LIBS="$SLURM_LDFLAGS -lslurm"],
+  save_LIBS=$LIBS; save_LDFLAGS=$LDFLAGS; LDFLAGS="$LDFLAGS $SLURM_LDFLAGS $slurm_rpath"
+  dnl By its file, out of libtool's sight: where the system has a libslurm.la of another version, libtool links that,
+  dnl whatever -L says.
+  AC_CHECK_LIB([slurm], [slurm_load_jobs],
+    [AS_IF([test -n "$slurm_library"],
+      [SLURM_LIBS="-Wl,--push-state,--no-as-needed,$slurm_library,--pop-state $slurm_rpath"], [SLURM_LIBS=-lslurm])],
     [AC_MSG_ERROR([libslurm was not found. Install it: libslurm-dev (Debian, Ubuntu) or slurm-devel (RPM), or name Slurm's prefix: --with-slurm=PREFIX])])
   LIBS=$save_LIBS; LDFLAGS=$save_LDFLAGS
 
