@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <slurm/slurm.h>
+#include <string>
+#include <string_view>
 
 #include "slurm/records.h"
 
@@ -38,6 +42,28 @@ struct NodeUse {
 };
 /// Asked of the select plugin's record; from 26.05 the node's own. `node` is not changed.
 NodeUse use_of(node_info_t& node) noexcept;
+
+/// What a task of a submission shall have.
+struct PerTask {
+  std::string gres;  ///< "gres/gpu:h100:1"; empty: nothing but CPUs
+  int cpus = 0;      ///< 0: not said here
+};
+/// Of tres_per_task, where newer versions (seen on 24.11) put --cpus-per-task as well: "cpu=8" or
+/// "cpu:8", alone or in a list.
+inline PerTask per_task_of(std::string_view tres_per_task) {
+  PerTask result;
+  while (!tres_per_task.empty()) {
+    const std::string_view item = tres_per_task.substr(0, tres_per_task.find(','));
+    tres_per_task.remove_prefix(std::min(item.size() + 1, tres_per_task.size()));
+    std::uint16_t cpus = 0;
+    const char* const end = item.data() + item.size();
+    const bool counts_cpus = (item.starts_with("cpu=") || item.starts_with("cpu:")) &&
+                             std::from_chars(item.data() + 4, end, cpus).ptr == end;
+    if (counts_cpus && cpus > 0) result.cpus = std::max<int>(result.cpus, cpus);
+    else result.gres += (result.gres.empty() ? "" : ",") + std::string(item);
+  }
+  return result;
+}
 
 /// slurm_free_ctl_conf(), slurm_free_conf() from 26.05.
 void free_conf(slurm_conf_t* conf) noexcept;

@@ -15,6 +15,7 @@ enum class May {
   differ,   ///< it decides nothing of resources, place, time, cost or preemption, or Slurm or Swell
             ///< sets it
   be_zero,  ///< as untouched, or 0: salloc writes 0 where nothing was asked for
+  be_unset,    ///< as untouched, or NO_VAL: salloc of 24.11 writes that where untouched is 0
   not_differ,  ///< untouched
 };
 
@@ -55,6 +56,7 @@ void for_each_member(Visit visit) {
   MEMBER(alloc_node, differ);
   MEMBER(alloc_resp_port, differ);
   MEMBER(alloc_sid, differ);
+  MEMBER(alloc_tls_cert, differ);
   MEMBER(argc, differ);
   MEMBER(argv, differ);
   MEMBER(array_inx, be_compared);
@@ -69,6 +71,7 @@ void for_each_member(Visit visit) {
   MEMBER(contiguous, be_zero);
   MEMBER(container, not_differ);
   MEMBER(container_id, not_differ);
+  MEMBER(container_type, not_differ);
   MEMBER(core_spec, not_differ);
   MEMBER(cpu_bind, differ);
   MEMBER(cpu_bind_type, differ);
@@ -91,6 +94,7 @@ void for_each_member(Visit visit) {
   MEMBER(fed_siblings_viable, be_zero);
   MEMBER(group_id, differ);
   MEMBER(het_job_offset, be_compared);
+  MEMBER(id, differ);
   MEMBER(immediate, be_compared);
   MEMBER(job_id, not_differ);
   MEMBER(job_id_str, not_differ);
@@ -105,6 +109,8 @@ void for_each_member(Visit visit) {
   MEMBER(mem_bind, differ);
   MEMBER(mem_bind_type, differ);
   MEMBER(mem_per_tres, not_differ);
+  MEMBER(mem_update_delay, be_unset);
+  MEMBER(mem_update_margin, be_unset);
   MEMBER(name, be_compared);
   MEMBER(network, not_differ);
   MEMBER(nice, not_differ);
@@ -127,7 +133,7 @@ void for_each_member(Visit visit) {
   MEMBER(req_nodes, be_compared);
   MEMBER(requeue, differ);
   MEMBER(reservation, not_differ);
-  MEMBER(resv_port_cnt, not_differ);
+  MEMBER(resv_port_cnt, be_unset);
   MEMBER(script, be_compared);
   MEMBER(script_buf, not_differ);
   MEMBER(script_hash, differ);
@@ -192,7 +198,8 @@ bool is_untouched(const T& value, const T& initial, May may) {
   if constexpr (std::is_same_v<T, char*>) return value == nullptr || *value == '\0';
   else if constexpr (std::is_pointer_v<T>) return value == nullptr;
   else if constexpr (std::is_arithmetic_v<T>)
-    return value == initial || (may == May::be_zero && value == 0);
+    return value == initial || (may == May::be_zero && value == 0) ||
+           (may == May::be_unset && value == static_cast<T>(NO_VAL));
   else return true;
 }
 

@@ -72,14 +72,16 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
   request.required_nodes = text(job.req_nodes);
   request.tres_per_node = text(job.tres_per_node);
   request.tres_per_job = text(job.tres_per_job);
-  request.tres_per_task = text(job.tres_per_task);
+  const slurm::PerTask per_task = slurm::per_task_of(text(job.tres_per_task));
+  request.tres_per_task = per_task.gres;
   request.tres_per_socket = text(job.tres_per_socket);
   request.min_nodes = count(job.min_nodes, NO_VAL);
   request.max_nodes = count(job.max_nodes, NO_VAL);
   request.sockets_per_node = count(job.sockets_per_node, static_cast<std::uint16_t>(NO_VAL16));
   request.tasks = count(job.num_tasks, NO_VAL);
   request.min_cpus = count(job.min_cpus, NO_VAL);
-  request.cpus_per_task = count(job.cpus_per_task, static_cast<std::uint16_t>(NO_VAL16));
+  request.cpus_per_task =
+      std::max(count(job.cpus_per_task, static_cast<std::uint16_t>(NO_VAL16)), per_task.cpus);
   if (job.pn_min_memory != NO_VAL64) {
     const auto memory = static_cast<std::int64_t>(job.pn_min_memory & ~MEM_PER_CPU);
     ((job.pn_min_memory & MEM_PER_CPU) != 0 ? request.memory_mib_per_cpu

@@ -14,12 +14,24 @@ job_desc_msg_t untouched() {
   return job;
 }
 
+/// As salloc of 24.11 writes it; 22.05 has no such member.
+template <typename Description>
+void no_reserved_ports(Description& job) {
+  if constexpr (requires { job.resv_port_cnt; }) job.resv_port_cnt = NO_VAL16;
+}
+
 char text[] = "x";
 
 }  // namespace
 
 Test(companion_fields, a_submission_that_nobody_touched_asks_for_nothing_more) {
   cr_assert_eq(members_beyond_an_offer(untouched()), std::string());
+}
+
+Test(companion_fields, what_sallocs_of_other_versions_write_for_nothing_asks_for_nothing) {
+  job_desc_msg_t job = untouched();
+  no_reserved_ports(job);
+  cr_assert_eq(members_beyond_an_offer(job), std::string());
 }
 
 Test(companion_fields, names_what_no_offer_has) {
