@@ -44,7 +44,11 @@ Context new_context(const std::string& socket) {
 
 Error problem(const char* what, munge_err_t code, munge_ctx_t context) {
   const char* detail = context != nullptr ? munge_ctx_strerror(context) : nullptr;
-  return Error(fmt::format("{}: {}", what, detail != nullptr ? detail : munge_strerror(code)));
+  return Error(fmt::format("{}: {}{}", what, detail != nullptr ? detail : munge_strerror(code),
+                           code == EMUNGE_SOCKET
+                               ? "; Swell needs munge, also beside AuthType=auth/slurm: "
+                                 "start munged, with one key for all hosts"
+                               : ""));
 }
 
 // A fresh context for each call: decoding overwrites the one it is given.

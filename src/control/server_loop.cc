@@ -48,6 +48,9 @@ ServerLoop::ServerLoop(Server::Options options, std::function<void()> wake, Fd l
   watch(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), kListenerId, EPOLLIN | EPOLLONESHOT);
   watch(epoll_.get(), EPOLL_CTL_ADD, mailbox_.wake.fd(), mailbox_id, EPOLLIN);
   watch(epoll_.get(), EPOLL_CTL_ADD, munge_->fd(), munge_id, EPOLLIN);
+  // A host without munged (Slurm's own auth/slurm needs none) would else be found out by the first
+  // job alone.
+  munge_->seal(munge_id, {}, std::nullopt);
   munge_->set_patience(kMungeOutage);
 }
 
@@ -120,6 +123,8 @@ void ServerLoop::handle_orders() {
 
 void ServerLoop::handle_munge() {
   for (MungeThread::Done& done : munge_->take()) {
+    if (done.ticket == munge_id && done.error)
+      log_(fmt::format("no agent can connect yet: {}", done.error->message()));
     const auto found = connections_.find(done.ticket);
     if (found == connections_.end()) continue;
     Connection& connection = *found->second;

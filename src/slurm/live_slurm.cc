@@ -140,6 +140,7 @@ Result<ControllerConfig> load_controller_config() {
   config.slurm_conf = text(conf->slurm_conf);
   for (std::uint32_t i = 0; i < conf->control_cnt; ++i)
     if (conf->control_addr[i] != nullptr) config.hosts.emplace_back(conf->control_addr[i]);
+  config.auth_type = text(conf->authtype);
   config.auth_info = text(conf->authinfo);
   config.state_save_location = text(conf->state_save_location);
   config.plugin_dir = text(conf->plugindir);

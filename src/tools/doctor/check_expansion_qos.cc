@@ -33,7 +33,7 @@ class QosChecks {
   void run() {
     add(preempt_type());
     add(preempt_mode());
-    if (!site_.munge) {
+    if (!site_.munge && !site_.answers) {
       add(warning(
           "expansion-qos",
           "QOS and associations are not checked, since slurmdbd cannot be asked without munge",

@@ -18,9 +18,17 @@ Finding munge_finding(const Site& site) {
       site.slurmctld ? slurm::munge_socket_of(site.slurmctld->auth_info) : std::string();
   const std::string named = socket.empty() ? std::string("munge's default socket") : socket;
   if (site.munge) return good("munge", fmt::format("{} signs and verifies", named));
-  return fault(
+  const bool own_auth = site.slurmctld && site.slurmctld->auth_type == "auth/slurm";
+  const Finding broken = fault(
       "munge", fmt::format("{}: {}", named, site.munge.error().message()),
       {fmt::format("systemctl restart munge   # on {}; then: munge -n | unmunge", site.host)});
+  if (!own_auth) return broken;
+  return fault(
+      "munge",
+      broken.what +
+          "; Slurm does without (AuthType=auth/slurm), Swell's agents and controller do not: no job can grow",
+      {"apt-get install munge   # or dnf; on every host, with one /etc/munge/munge.key",
+       broken.mend.front()});
 }
 
 Finding check_control_port(const Site& site) {

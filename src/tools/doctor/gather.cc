@@ -137,10 +137,10 @@ Result<void> try_slurmctld(const SlurmConf& file) {
   return answer;
 }
 
-/// Asks slurmctld; its answers are an error where munge, without which nobody can ask, or slurmctld
-/// does not answer.
-void ask_slurmctld(Site& site, const Result<SlurmConf>& file) {
-  if (!site.munge) {
+/// Asks slurmctld; its answers are an error where it does not answer, or munge does not, without
+/// which nobody can ask under any AuthType but auth/slurm.
+void ask_slurmctld(Site& site, const Result<SlurmConf>& file, const std::string& auth_type) {
+  if (!site.munge && auth_type != "auth/slurm") {
     site.answers = Error("it cannot be asked without munge");
     return;
   }
@@ -168,7 +168,7 @@ void gather_configuration(Site& site) {
   }
   const slurm::ControllerConfig first = file ? with_file(unasked(), *file, path) : unasked();
   site.munge = try_munge(slurm::munge_socket_of(first.auth_info));
-  ask_slurmctld(site, file);
+  ask_slurmctld(site, file, first.auth_type);
   if (!site.answers) {
     if (!file) return;
     site.slurmctld = first;
@@ -194,7 +194,8 @@ Site gather_site() {
   gather_files(site, *site.slurmctld);
   try_services(site, *site.slurmctld);
   if (site.swell_conf && !site.swell_conf->expansion_qos.empty()) {
-    if (!site.munge) site.accounting = Error("slurmdbd cannot be asked without munge");
+    if (!site.munge && !site.answers)
+      site.accounting = Error("slurmdbd cannot be asked without munge");
     else if (site.slurmctld->accounting_storage_type == "accounting_storage/slurmdbd")
       site.accounting = ask_slurmdbd(site.config.cluster_name);
     else

@@ -38,6 +38,7 @@ slurm::ControllerConfig with_file(slurm::ControllerConfig config, const SlurmCon
     if (const std::string* value = file.find(key)) into = *value;
     else if (otherwise != nullptr) into = otherwise;
   };
+  take(config.auth_type, "AuthType", "auth/munge");
   take(config.auth_info, "AuthInfo", "");
   take(config.state_save_location, "StateSaveLocation", nullptr);
   take(config.plugin_dir, "PluginDir", nullptr);

@@ -156,6 +156,13 @@ Test(limits, without_munged_sending_is_an_error, .timeout = 120) {
   cr_assert_not(client->send(hello(1)).ok());
 }
 
+Test(limits, a_server_without_munged_says_so_before_anybody_connects, .timeout = 120) {
+  PrivateMunge munge;
+  munge.signal(SIGKILL);
+  Host host(munge);
+  host.expect_log("Swell needs munge, also beside AuthType=auth/slurm");
+}
+
 Test(limits, a_munged_that_is_away_for_a_while_costs_no_connection, .timeout = 120) {
   PrivateMunge munge;
   Host host(munge);

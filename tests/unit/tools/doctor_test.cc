@@ -91,6 +91,15 @@ Test(doctor, without_munge_the_fault_is_munge_and_the_files_are_checked_all_the_
                 "configure"});
 }
 
+Test(doctor, beside_auth_slurm_munge_is_asked_for_and_the_rest_is_checked) {
+  Site site = healthy_site();
+  site.slurmctld->auth_type = "auth/slurm";
+  site.munge = Error("munge does not sign: Socket communication error");
+  expect(site, {"munge", Level::fault, [](Site&) {}, "Slurm does without (AuthType=auth/slurm)",
+                "apt-get install munge"});
+  cr_assert_eq(faults(site), 1);
+}
+
 Test(doctor, before_the_restart_the_file_is_checked_and_the_restart_asked_for) {
   Site site = healthy_site();
   site.not_yet_running = {"JobSubmitPlugins=swell (it runs with none)"};
