@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "slurm/fabric_source.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <fmt/format.h>
 #include <fstream>
@@ -92,8 +93,19 @@ Result<FabricFiles> find_fabric_files() {
   const std::string slurm_conf = conf->slurm_conf != nullptr ? conf->slurm_conf : "";
   const std::string folder = slurm_conf.substr(0, slurm_conf.rfind('/') + 1);
   const bool is_used = plugin == "topology/tree" || plugin == "topology/block";
-  if (folder.empty()) return FabricFiles{};
-  return FabricFiles{is_used ? folder + "topology.conf" : "", folder + "swell_calibration.json"};
+  if (folder.empty()) return FabricFiles{"", "", shapes_jobs(plugin, folder)};
+  return FabricFiles{is_used ? folder + "topology.conf" : "", folder + "swell_calibration.json",
+                     shapes_jobs(plugin, folder)};
+}
+
+bool shapes_jobs(std::string_view topology_plugin, const std::string& folder) {
+  // Up to 22.05 the default has no name of its own, later it is topology/default, then flat.
+  constexpr std::string_view shapeless[] = {
+      "", "(null)", "topology/none", "topology/default", "topology/flat", "topology/tree"};
+  struct stat found {};
+  return std::find(std::begin(shapeless), std::end(shapeless), topology_plugin) ==
+             std::end(shapeless) ||
+         stat((folder + "topology.yaml").c_str(), &found) == 0;
 }
 
 std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nodes,
@@ -125,6 +137,7 @@ bool FabricSource::files_changed(std::time_t now) {
   if (found) files_ = *std::move(found);
   std::size_t print = print_of(files_);
   if (cannot_find_) mix(print, 1);
+  if (files_.slurm_shapes_jobs) mix(print, 2);
   return std::exchange(files_print_, print) != print;
 }
 
@@ -142,7 +155,7 @@ std::shared_ptr<const KnownFabric> FabricSource::update(const std::vector<NodeRe
   Calibration calibration = read_calibration(files_.calibration, notes);
   known_ = std::make_shared<const KnownFabric>(KnownFabric{
       cluster::Fabric::make(std::move(described), std::move(topology), std::move(calibration)),
-      std::move(notes)});
+      std::move(notes), files_.slurm_shapes_jobs || cannot_find_.has_value()});
   return known_;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/cluster/fabric.h"
@@ -20,6 +21,9 @@ namespace swell::slurm {
 /// Files that a fabric is made of beside what nodes publish; empty: there is none that counts.
 struct FabricFiles {
   std::string topology_conf, calibration;
+  /// Slurm gives jobs a shape itself (segments of blocks, arcs of rings, boxes of tori), or reads a
+  /// topology.yaml, which may say so of a partition: its choice of nodes is not to be narrowed.
+  bool slurm_shapes_jobs = false;
 };
 
 /// As slurmctld is configured: topology.conf where TopologyPlugin uses it, and
@@ -34,7 +38,12 @@ std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nod
 struct KnownFabric {
   cluster::Fabric fabric;
   std::vector<std::string> notes;
+  bool slurm_shapes_jobs = false;  ///< of FabricFiles; true while that is not known
 };
+
+/// Does Slurm shape jobs itself under this TopologyPlugin ("topology/ring"), with slurm.conf in
+/// `folder` ("/etc/slurm/")?
+bool shapes_jobs(std::string_view topology_plugin, const std::string& folder);
 
 /// Makes the fabric anew only where what nodes publish or the files changed: reading thousands of
 /// descriptions whenever a job starts would cost more than all else. One thread at a time.

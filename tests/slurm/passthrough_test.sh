@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Where another select plugin is configured, Swell's shadow of cons_tres stands aside although its folder is in front
-# and slurmctld loads every select plugin there is.
+# Where another select plugin is configured, or Slurm's topology gives jobs their shape, Swell's shadow of cons_tres
+# stands aside although its folder is in front: jobs stand where they stand without it.
 # shellcheck disable=SC2317 # called by check
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -19,5 +19,81 @@ linear_serves() {
     rigid -N 1 && in_state "$rigid_job" PENDING
 }
 check 'select/linear serves alone, whole nodes each' linear_serves
+
+# ---- topologies: 12 nodes; what they publish puts every third one into one rack, Slurm's topology the neighbours
+
+cluster_down
+cluster_up --nodes 12 --gpus-per-node 2 --no-accounting --conf "PluginDir=$shadow:$SWELL_STAGE/plugins:$stock"
+etc=${SLURM_CONF%/*}
+
+publish() {
+  local i
+  for ((i = 1; i <= 12; i++)); do scontrol update NodeName="node$i" Extra="{\"swell\":{\"v\":1,\"leaf\":\"rack$((i % 3))\"}}" || return; done
+}
+publish
+idle_again() { [[ $(sinfo -h -t idle -o %D) == 12 ]]; }
+restart_with() { # KEY=VALUE...: of slurm.conf; slurmctld's log begins anew
+  local line
+  for line; do sed -i "/^${line%%=*}=/d" "$SLURM_CONF" && sed -i "1i $line" "$SLURM_CONF" || return; done
+  "$cluster" kill-ctld && : > "$SWELL_CLUSTER_DIR/log/slurmctld.log" && "$cluster" restart-ctld && within 20 idle_again
+}
+stands_aside() { grep -q "swell: select: Slurm's topology gives jobs their shape, so cons_tres decides alone" "$SWELL_CLUSTER_DIR/log/slurmctld.log"; }
+placements() { # [sbatch options of one job]...: where they stand, one after the other
+  local options
+  for options; do
+    # shellcheck disable=SC2086 # several options
+    rigid --gres=gpu:1 $options && within 15 in_state "$rigid_job" RUNNING || return
+    squeue --all -h -j "$rigid_job" -o '%N'
+  done
+}
+# same_without_it PLUGIN FILE TEXT OPTIONS...: under a topology, jobs stand where they do without the shadow.
+same_without_it() {
+  local plugin=$1 file=$2 text=$3
+  shift 3
+  rm -f "$etc"/topology.*
+  printf '%s\n' "$text" > "$etc/$file"
+  restart_with "TopologyPlugin=$plugin" "PluginDir=$shadow:$SWELL_STAGE/plugins:$stock" && within 25 stands_aside || return
+  placements "$@" > with || return
+  clear_queue
+  restart_with "PluginDir=$SWELL_STAGE/plugins:$stock" && placements "$@" > without || return
+  printf 'with the shadow:\n%s\nwithout:\n%s\n' "$(< with)" "$(< without)"
+  [[ $(wc -l < with) == "$#" ]] && cmp with without
+}
+
+blocks=$'BlockName=b1 Nodes=node[1-4]\nBlockName=b2 Nodes=node[5-8]\nBlockName=b3 Nodes=node[9-12]\nBlockSizes=4,8'
+if [[ -e $stock/topology_block.so ]]; then
+  check 'segments of blocks' same_without_it topology/block topology.conf "$blocks" '-N 2' '-N 4 --segment=2' '-N 3'
+fi
+if sbatch --help | grep -q consolidate-segments; then
+  check 'consolidated segments' same_without_it topology/block topology.conf "$blocks" '-N 3' '-N 4 --segment=2 --consolidate-segments'
+fi
+if [[ -e $stock/topology_ring.so ]]; then
+  check 'arcs of rings' same_without_it topology/flat topology.yaml \
+    $'- topology: rings\n  cluster_default: true\n  ring:\n    rings:\n      - ring: r1\n        nodes: node[1-6]\n      - ring: r2\n        nodes: node[7-12]' \
+    '-N 2' '-N 3' '-N 4'
+fi
+if [[ -e $stock/topology_torus3d.so ]]; then
+  check 'boxes of tori' same_without_it topology/flat topology.yaml \
+    $'- topology: tori\n  cluster_default: true\n  torus3d:\n    toruses:\n      - name: t1\n        dims: {x: 3, y: 2, z: 2}\n        nodes: node[1-12]\n        placements:\n          - dims: {x: 2, y: 2, z: 1}\n          - dims: {x: 1, y: 2, z: 1}' \
+    '-N 2' '-N 4' '-N 2'
+fi
+
+# A job that asks for it starts again at once when a node of it fails.
+expedited() {
+  local job first good
+  rm -f "$etc"/topology.*
+  restart_with TopologyPlugin=topology/flat "PluginDir=$shadow:$SWELL_STAGE/plugins:$stock" \
+    SlurmctldParameters=preempt_send_user_signal,enable_expedited_requeue || return
+  rigid -N 2 --gres=gpu:1 --requeue=expedite && within 15 in_state "$rigid_job" RUNNING || return
+  job=$rigid_job first=$(squeue -h -j "$rigid_job" -o %B)
+  scontrol update NodeName="$first" State=DOWN Reason=test && within 30 runs_again "$job"
+  good=$?
+  scontrol update NodeName="$first" State=RESUME
+  return $good
+}
+runs_again() { [[ $(scontrol -o show job "$1") =~ JobState=RUNNING.*Restarts=1 ]]; }
+if sbatch --help | grep -q 'requeue.*expedite'; then
+  check 'a job with an expedited requeue starts again at once' expedited
+fi
 
 finish_tests

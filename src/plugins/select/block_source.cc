@@ -106,19 +106,20 @@ class Source : public std::enable_shared_from_this<Source> {
       known = std::move(now_known);
       kinds = std::move(kinds_now);
       for (const std::string& note : known->notes) complain(note);
-      publish(blocks_from(known->fabric, kinds));
+      if (known->slurm_shapes_jobs) publish(nullptr, "Slurm's topology gives jobs their shape");
+      else publish(blocks_from(known->fabric, kinds), "nothing tells nodes apart");
     }
   }
 
-  void publish(std::shared_ptr<const Blocks> blocks) {
+  /// `otherwise`: why there are none.
+  void publish(std::shared_ptr<const Blocks> blocks, const char* otherwise) {
     const std::shared_ptr<const Blocks> before = published().load();
     if (said_ && (blocks == before || (blocks && before && *blocks == *before))) return;
     said_ = true;
     const std::string text =
-        blocks
-            ? fmt::format("swell: select: {} nodes under {} switches or blocks", blocks->nodes,
-                          blocks->leaves.size())
-            : std::string("swell: select: nothing tells nodes apart, so cons_tres decides alone");
+        blocks ? fmt::format("swell: select: {} nodes under {} switches or blocks", blocks->nodes,
+                             blocks->leaves.size())
+               : fmt::format("swell: select: {}, so cons_tres decides alone", otherwise);
     if (log_.info != nullptr) log_.info(text.c_str());
     published().store(std::move(blocks));
   }

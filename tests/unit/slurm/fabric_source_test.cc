@@ -115,3 +115,27 @@ Test(fabric_source, slurmctld_that_does_not_answer_is_asked_again) {
   cr_assert_eq(source.update(four_nodes(), 1000)->notes.size(), 1u);
   cr_assert_eq(source.update(four_nodes(), 1100)->notes.size(), 0u);
 }
+
+Test(fabric_source, topologies_that_shape_jobs_are_slurms_own_matter) {
+  const Folder folder;
+  const std::string here = folder.path + "/";
+  for (const char* plugin :
+       {"", "(null)", "topology/none", "topology/default", "topology/flat", "topology/tree"})
+    cr_assert_not(slurm::shapes_jobs(plugin, here), "%s", plugin);
+  for (const char* plugin : {"topology/block", "topology/ring", "topology/torus3d",
+                             "topology/3d_torus", "topology/of_next_year"})
+    cr_assert(slurm::shapes_jobs(plugin, here), "%s", plugin);
+  folder.write("topology.yaml", "- topology: rings\n");
+  cr_assert(slurm::shapes_jobs("topology/tree", here));
+}
+
+Test(fabric_source, as_long_as_the_topology_is_not_known_it_may_shape_jobs) {
+  int asked = 0;
+  FabricSource source([&]() -> Result<FabricFiles> {
+    if (++asked == 1) return Error("no answer");
+    return FabricFiles{"", "", asked == 3};
+  });
+  cr_assert(source.update(four_nodes(), 1000)->slurm_shapes_jobs);
+  cr_assert_not(source.update(four_nodes(), 1100)->slurm_shapes_jobs);
+  cr_assert(source.update(four_nodes(), 1200)->slurm_shapes_jobs);
+}
