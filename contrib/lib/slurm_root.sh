@@ -8,6 +8,8 @@ root_packages=(
   mariadb-client-core
   # what Swell's programs and plugins, built on the host, load
   libjansson4 libhwloc15 libibverbs1 libucx0 libglpk40 libxxhash0
+  # libslurm itself, whose package has its number in its name
+  libslurm-dev
   # what tests and the host's Python use
   procps util-linux binutils libssl3 libffi8 libexpat1 zlib1g
 )
@@ -17,7 +19,7 @@ find_root() {
   root=$cache/root-$version
   ((EUID == 0)) || unavailable 'a root of Debian takes root; run this as root'
   lock_cache "root-$version"
-  if [[ ! -f $root/.swell-complete ]]; then make_root; fi
+  [[ -f $root/.swell-complete && $(< "$root/.swell-complete") == "${root_packages[*]}" ]] || make_root
   exec {cache_lock}>&-
 }
 
@@ -44,7 +46,7 @@ make_root() {
     unavailable "Debian's $suite has another version of Slurm by now"
   }
   add_older_libmariadb "$making" || die "cannot write to $cache"
-  touch "$making/.swell-complete" && mv -- "$making" "$root" || die "cannot write to $cache"
+  printf '%s\n' "${root_packages[*]}" > "$making/.swell-complete" && mv -- "$making" "$root" || die "cannot write to $cache"
 }
 
 # add_older_libmariadb ROOT: with libmariadb3 11.8.9 of Debian's forky slurmdbd ends at its first query ("Number of

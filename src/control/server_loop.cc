@@ -124,7 +124,7 @@ void ServerLoop::handle_orders() {
 void ServerLoop::handle_munge() {
   for (MungeThread::Done& done : munge_->take()) {
     if (done.ticket == munge_id && done.error)
-      log_(fmt::format("no agent can connect yet: {}", done.error->message()));
+      log_(fmt::format("nobody can connect yet: {}", done.error->message()));
     const auto found = connections_.find(done.ticket);
     if (found == connections_.end()) continue;
     Connection& connection = *found->second;
