@@ -64,7 +64,7 @@ blocks=$'BlockName=b1 Nodes=node[1-4]\nBlockName=b2 Nodes=node[5-8]\nBlockName=b
 if [[ -e $stock/topology_block.so ]]; then
   check 'segments of blocks' same_without_it topology/block topology.conf "$blocks" '-N 2' '-N 4 --segment=2' '-N 3'
 fi
-if sbatch --help | grep -q consolidate-segments; then
+if sbatch --consolidate-segments --version > /dev/null 2>&1; then
   check 'consolidated segments' same_without_it topology/block topology.conf "$blocks" '-N 3' '-N 4 --segment=2 --consolidate-segments'
 fi
 if [[ -e $stock/topology_ring.so ]]; then
@@ -92,7 +92,7 @@ expedited() {
   return $good
 }
 runs_again() { [[ $(scontrol -o show job "$1") =~ JobState=RUNNING.*Restarts=1 ]]; }
-if sbatch --help | grep -q 'requeue.*expedite'; then
+if sbatch --help | grep "requeue.*expedite" > /dev/null; then
   check 'a job with an expedited requeue starts again at once' expedited
 fi
 
