@@ -29,6 +29,8 @@ configure_swell() {
 make_swell() {
   local dir=$1 log=$2
   shift 2
+  # For ccache: the same source is compiled in several build folders.
+  export CCACHE_NOHASHDIR=1
   make -C "$dir" --silent "$@" >> "$log" 2>&1 && return 0
   grep -E -m 20 'error|Error' "$log"
   printf 'the build failed; all of it is in %s\n' "$log"

@@ -25,6 +25,7 @@ script() { # FILE LINES...: a stub of the project
 }
 script contrib/setup true
 script contrib/quickstart 'echo shown'
+script contrib/slurm-version '[[ $1 == native ]] || printf "22.05 one\n"; [[ $1 == list ]] || echo 22.05'
 script tests/fault/soak 'echo "ok 1 - it holds"'
 script tests/fuzz/run 'echo "ok 1 - it holds"'
 
@@ -80,5 +81,23 @@ no_more_than_asked() {
   totals_are '6 passed, 0 failed, 0 skipped' 0 --no-sanitizers --jobs 1 --only 'tests/slurm/*'
 }
 check 'with --jobs 1 they run one after the other' no_more_than_asked
+
+# Two more versions: one has a build, one cannot be had.
+other_slurms() {
+  rm -f "$work"/tests/slurm/*
+  script contrib/slurm-version 'case $1 in list) printf "22.05 one\n24.11 two\n26.05 three\n" ;; native) echo 22.05 ;; run) echo "quickstart on $2: $*" ;; esac'
+  script contrib/plugins-all '[[ "$*" == "--dir "*" 24.11 26.05" ]] || exit 1' \
+    'mkdir -p "$2/slurm-24.11/stage/bin" && cp "$0" "$2/slurm-24.11/stage/bin/swellrun"' \
+    'echo "slurm 24.11: built in 1 s"; echo "slurm-version: no mirror"; echo "slurm 26.05: SKIPPED, see above"; exit 77'
+  script tests/slurm/grow_test.sh 'echo "ok 1 - on ${SWELL_SLURM:-this one} in $SWELL_STAGE"'
+  script tests/slurm/het_test.sh 'echo "ok 1 - on ${SWELL_SLURM:-this one}"'
+  # 3 unit tests, a build, grow and het here; grow there, with all het and the quickstart too
+  totals_are '7 passed, 0 failed, 1 skipped' 0 --no-sanitizers --only 'tests/slurm/*' && grep -q 'no mirror' "$work/said" &&
+    grep -q 'on 24.11 in .*/slurm-24.11/stage$' "$work/build-check/logs/slurm-24.11-tests-slurm-grow_test.sh.log" &&
+    totals_are '8 passed, 0 failed, 1 skipped' 0 --no-sanitizers --only 'tests/slurm/*' --slurm all &&
+    totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*' --slurm none &&
+    totals_are '12 passed, 0 failed, 1 skipped' 0 --no-sanitizers --slurm all
+}
+check 'what other Slurms there are is built for, and tested there' other_slurms
 
 finish_tests
