@@ -136,6 +136,13 @@ run_daemon() {
   local deadline_ms pid why=''
   if pid=$(daemon_pid "$1"); then die "$1 of cluster '$name' is running (pid $pid): kill it first"; fi
   deadline_ms=$(($(now_ms) + timeout_s * 1000))
+  # A child of a slurmctld that was killed (slurmscriptd) may hold its socket for a moment more.
+  if [[ $1 == slurmctld ]]; then
+    while listens "$(ctld_port)"; do
+      (($(now_ms) <= deadline_ms)) || die "port $(ctld_port), slurmctld's, is still in use"
+      sleep 0.02
+    done
+  fi
   launch_daemon "$1"
   await "$1" || {
     explain "$1"
