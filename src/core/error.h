@@ -6,8 +6,8 @@
 
 namespace swell {
 
-/// Why something expected to fail sometimes did fail: one sentence that names what, which value,
-/// and what would be right. The same sentence reaches the log, the command line and the tests.
+/// Reason of an expected failure: one sentence that names what failed, which value it had, and what
+/// would be right. The same sentence reaches the log, the command line and the tests.
 class Error {
  public:
   explicit Error(std::string message) : message_(std::move(message)) {}

@@ -71,7 +71,7 @@ std::vector<Json> Json::items() const {
 
 Json& Json::set(const char* key, Json value) {
   json_t* taken = std::exchange(value.value_, nullptr);
-  // Text that is not UTF-8 has no JSON form; it is shown as null rather than dropping the key.
+  // Text that is not UTF-8 has no JSON form: the key stays, with null for its value.
   json_object_set_new(value_, key, taken != nullptr ? taken : json_null());
   return *this;
 }

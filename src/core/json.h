@@ -55,9 +55,9 @@ class Json {
   /// refused; at most `max_bytes` are looked at.
   static Result<Json> parse(std::string_view text, std::size_t max_bytes = std::size_t{64} << 20);
 
-  /// One line; keys in the order they were set.
+  /// The value on one line, keys in the order in which they were set.
   std::string dump() const;
-  /// Indented, for people and for files they may open.
+  /// The value indented, for people and for files they may open.
   std::string dump_pretty() const;
 
   json_t* get() const noexcept { return value_; }
@@ -69,9 +69,9 @@ class Json {
   bool is_bool() const noexcept { return json_is_boolean(value_); }
 
   bool has(const char* key) const noexcept { return json_object_get(value_, key) != nullptr; }
-  /// The member; an empty Json where there is none.
+  /// The member `key`; an empty Json where there is none.
   Json at(const char* key) const noexcept { return share(json_object_get(value_, key)); }
-  /// The item; an empty Json past the end.
+  /// The item at `index`; an empty Json past the end.
   Json at(std::size_t index) const noexcept { return share(json_array_get(value_, index)); }
   std::size_t size() const noexcept {
     return is_array() ? json_array_size(value_) : json_object_size(value_);
@@ -82,7 +82,7 @@ class Json {
   Json& set(const char* key, Json value);
   Json& append(Json value);
 
-  /// Typed reads; the errors name the key, what was found and what is wanted.
+  /// Typed reads of the member `key`; the errors name the key, what was found and what is wanted.
   Result<std::string> string_at(const char* key) const;
   Result<std::int64_t> integer_at(const char* key, std::int64_t min, std::int64_t max) const;
   Result<double> number_at(const char* key, double min, double max) const;

@@ -16,7 +16,7 @@ std::optional<Number> read_number(std::string_view text) {
   return value;
 }
 
-/// The same, 0 or more.
+/// `text` as a number of 0 or more, the whole of it and nothing else.
 template <typename Number>
 std::optional<Number> read_whole(std::string_view text) {
   const auto value = read_number<Number>(text);

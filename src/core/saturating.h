@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <limits>
 
-/// Arithmetic on counts that users choose: at the end of the range it stays there. Counts are at
-/// least 0.
+/// Arithmetic on counts that users choose: a result out of range is the largest value instead.
+/// REQUIRES: both operands are at least 0.
 namespace swell {
 
 constexpr std::int64_t saturating_product(std::int64_t a, std::int64_t b) noexcept {
@@ -18,7 +18,7 @@ constexpr std::int64_t saturating_sum(std::int64_t a, std::int64_t b) noexcept {
   return __builtin_add_overflow(a, b, &result) ? std::numeric_limits<std::int64_t>::max() : result;
 }
 
-/// As an int; the largest int where it is larger.
+/// `value` as an int; the largest int where it is larger.
 constexpr int saturated_int(std::int64_t value) noexcept {
   return value > std::numeric_limits<int>::max() ? std::numeric_limits<int>::max()
                                                  : static_cast<int>(value);

@@ -31,8 +31,8 @@ std::int64_t MigrationSummary::total_bytes() const noexcept {
 
 namespace {
 
-/// Whether `to` can be memory of `from` as it stands: all its elements one after the other there,
-/// and room for its padding.
+/// Whether `to` can take over a run of `from`'s memory as it is: all elements of `to` are there in
+/// order, with room for its padding.
 bool is_one_run(const Part& from, const std::vector<Box>& from_boxes, const Part& to,
                 const std::vector<Box>& to_boxes) {
   std::optional<std::int64_t> shift;
@@ -44,8 +44,8 @@ bool is_one_run(const Part& from, const std::vector<Box>& from_boxes, const Part
       const auto both = common(box, other);
       if (!both) continue;
       found += both->elements();
-      // Runs rise in both: equal shifts at a block's two ends are equal shifts throughout, if it is
-      // one run in the new part.
+      // Offsets rise in both parts: if the new part is one run, equal shifts at a block's two ends
+      // mean equal shifts throughout.
       each_run(*both, from, to, [&](std::int64_t in_from, std::int64_t in_to, std::int64_t) {
         if (!shift) shift = in_from - in_to;
         one = one && *shift == in_from - in_to;
@@ -56,8 +56,8 @@ bool is_one_run(const Part& from, const std::vector<Box>& from_boxes, const Part
   return found == wanted && wanted > 0 && *shift >= 0 && *shift + to.elements() <= from.elements();
 }
 
-/// Whether two parts of one tensor cannot share an element; a quick test, which may say no where it
-/// is so.
+/// Whether two parts of one tensor certainly share no element: a quick test, which may also give
+/// false for parts that share none.
 bool are_apart(const Part& a, const Part& b) {
   for (std::size_t d = 0; d < a.begin.size(); ++d)
     if (a.begin[d] >= b.end[d] || b.begin[d] >= a.end[d]) return true;
@@ -65,7 +65,7 @@ bool are_apart(const Part& a, const Part& b) {
          (a.flat_begin >= b.flat_end || b.flat_begin >= a.flat_end);
 }
 
-/// Cuts along the outermost dimensions until no block has more than `max` elements.
+/// Cuts `box` along its outermost dimensions into blocks of at most `max` elements.
 void cut(const Box& box, std::int64_t max, std::vector<Box>& cuts) {
   if (box.elements() <= max) {
     cuts.push_back(box);
@@ -86,7 +86,7 @@ void cut(const Box& box, std::int64_t max, std::vector<Box>& cuts) {
 
 struct Atom {
   Box box;
-  std::vector<std::size_t> sources;  ///< places in the list of old parts
+  std::vector<std::size_t> sources;  ///< indexes into the list of old parts
 };
 
 struct Source {
@@ -95,7 +95,7 @@ struct Source {
   std::vector<std::uint32_t> ranks;
 };
 
-/// The values of `part`, cut so that each old part holds all of a block or nothing.
+/// Cuts the values of `part` into blocks that each old part holds wholly or not at all.
 std::vector<Atom> cut_by_sources(const Part& part, const std::vector<Source>& sources,
                                  const World& from) {
   std::vector<Atom> atoms, next;
@@ -146,7 +146,8 @@ std::vector<Place> all_places(const World& a, const World& b) {
 
 }  // namespace
 
-/// One planning: works out what has to move, chooses sources, and evens the links out.
+/// State of one plan_migration(): finds what has to move, chooses sources, and evens out the links'
+/// loads.
 class Migrator {
  public:
   Migrator(const World& from, const World& to, const cluster::Cluster& cluster,
@@ -181,7 +182,7 @@ class Migrator {
     const std::int64_t element = bytes_of(tensor.info.dtype);
     made_.element_bytes_.push_back(element);
     const World::Tensor* old = from_.find(tensor.info.name);
-    if (old == nullptr)  // the old plan may know it by what is an alias now
+    if (old == nullptr)  // the old plan may have it under a name that is an alias now
       for (const auto& [alias, name] : to_.aliases())
         if (old == nullptr && name == tensor.info.name) old = from_.find(alias);
     if (old == nullptr && tensor.info.optional) return {};
@@ -211,8 +212,9 @@ class Migrator {
     for (const Holding& holding : old_layout) old_parts[holding.part].push_back(holding.rank);
     for (const Holding& holding : new_layout) new_parts[holding.part].push_back(holding.rank);
     std::vector<Source> sources;
-    std::map<std::uint32_t, std::vector<std::size_t>> by_device;   // places in `sources`
-    std::map<std::uint32_t, std::vector<std::uint32_t>> ranks_on;  // the same length: which rank
+    std::map<std::uint32_t, std::vector<std::size_t>> by_device;  // indexes into `sources`
+    // The rank of each entry of by_device.
+    std::map<std::uint32_t, std::vector<std::uint32_t>> ranks_on;
     for (auto& [part, ranks] : old_parts) {
       for (std::uint32_t rank : ranks) {
         by_device[from_device_[rank]].push_back(sources.size());
@@ -221,8 +223,8 @@ class Migrator {
       sources.push_back({part, boxes_of(from_.part(part)), std::move(ranks)});
     }
     Recut made;
-    std::set<std::pair<std::uint32_t, std::uint32_t>>
-        handed_over;  // old rank and part: memory has one heir
+    // Old ranks and parts whose memory a new part takes over: each at most once.
+    std::set<std::pair<std::uint32_t, std::uint32_t>> handed_over;
     for (const auto& [part, ranks] : new_parts) {
       const Part& wanted = to_.part(part);
       const std::vector<Box> boxes = boxes_of(wanted);
@@ -266,7 +268,7 @@ class Migrator {
                 std::uint32_t rank, std::uint32_t part) {
     const Place& here = to_.ranks()[rank];
     const auto first = static_cast<std::uint32_t>(made.candidates.size());
-    double best = 0;  // between nodes
+    double best = 0;  // largest bandwidth from another node
     for (std::size_t s : atom.sources)
       for (std::uint32_t holder : sources[s].ranks) {
         const Place& there = from_.ranks()[holder];
@@ -281,7 +283,8 @@ class Migrator {
               [](const Candidate& a, const Candidate& b) {
                 return std::tie(a.nearness, a.rank, a.part) < std::tie(b.nearness, b.rank, b.part);
               });
-    // Of two copies on one rank the first serves; a copy on this device leaves no choice.
+    // Only the first of two copies on one rank is a candidate; a copy on this device leaves no
+    // choice.
     auto last =
         std::unique(made.candidates.begin() + first, made.candidates.end(),
                     [](const Candidate& a, const Candidate& b) { return a.rank == b.rank; });
@@ -299,8 +302,9 @@ class Migrator {
   Nearness nearness(const Place& from, const Place& to, double best) const {
     if (from == to) return Nearness::device;
     if (from.node == to.node) return Nearness::node;
-    constexpr double kAsGood = 0.9;  // measured bandwidths of equal links differ by some percent
-    if (cluster_.node_bandwidth(from.node, to.node) < kAsGood * best) return Nearness::far;
+    // Measured bandwidths of equal links differ by some percent.
+    constexpr double kEqualShare = 0.9;
+    if (cluster_.node_bandwidth(from.node, to.node) < kEqualShare * best) return Nearness::far;
     return from.device == to.device ? Nearness::rail : Nearness::rack;
   }
 
@@ -309,7 +313,7 @@ class Migrator {
                        need.elements * made_.element_bytes_[pair.tensor]);
   }
 
-  /// The least busy of the nearest holders, for each block in turn.
+  /// Chooses the least busy of the nearest holders, for each block in turn.
   void choose_all() {
     by_sender_.resize(from_.ranks().size() + to_.ranks().size());
     by_receiver_.resize(by_sender_.size());
@@ -346,8 +350,8 @@ class Migrator {
     std::uint32_t pair, open;
   };
 
-  /// Gives transfers of the busiest link to other holders while that makes it less busy. Bounded by
-  /// a count, not by a clock, so that every rank stops at the same place.
+  /// Moves transfers of the busiest link to other holders while that makes it less busy. Bounded by
+  /// a count, not by a clock, so that every rank stops at the same point.
   void even_out() {
     std::int64_t tries = 200'000;
     for (bool better = true; better && tries > 0;) {
@@ -363,7 +367,7 @@ class Migrator {
           const Need& need = recut.needs[recut.open[choice.open]];
           const Candidate* candidates = &recut.candidates[need.first];
           std::uint16_t& chosen = made_.choices_[pair.first_choice + choice.open];
-          // A list of senders may name a transfer that another holder has taken over since.
+          // The list of senders may have a transfer that another holder has taken over since.
           if (links_.is_outgoing(link) && from_device_[candidates[chosen].rank] != device) continue;
           const Links::Path now = path(pair, need, candidates[chosen]);
           if (std::find(now.link.begin(), now.link.begin() + now.count, link) ==
@@ -441,11 +445,11 @@ class Migrator {
   const cluster::Cluster& cluster_;
   Links links_;
   std::int64_t max_bytes_;
-  std::vector<std::uint32_t> from_device_, to_device_;  ///< by rank: the device's number
+  std::vector<std::uint32_t> from_device_, to_device_;  ///< number of each rank's device
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::int64_t, Shape>, std::uint32_t>
       recut_numbers_;
-  std::vector<std::vector<Choice>> by_sender_,
-      by_receiver_;  ///< by device: transfers that could come from elsewhere
+  /// Transfers that another holder could send, by device.
+  std::vector<std::vector<Choice>> by_sender_, by_receiver_;
   Migration made_;
 };
 

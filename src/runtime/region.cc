@@ -18,7 +18,7 @@ std::vector<Box> boxes_of(const Part& part) {
   const std::int64_t to = std::min(part.flat_end, count);
   if (from == 0 && to == count) return {block};
   std::vector<Box> boxes;
-  // Elements below one step of dimension d.
+  // Number of elements that one step in dimension d passes.
   std::array<std::int64_t, kMaxDims> step{};
   std::int64_t below = 1;
   for (int d = block.dims - 1; d >= 0; --d) {
@@ -27,7 +27,7 @@ std::vector<Box> boxes_of(const Part& part) {
     below *= block.end[i] - block.begin[i];
   }
   while (from < to) {
-    // The outermost dimension of which whole steps begin here and fit.
+    // The outermost dimension in which a whole step begins here and fits.
     int d = 0;
     while (from % step[static_cast<std::size_t>(d)] != 0 ||
            step[static_cast<std::size_t>(d)] > to - from)

@@ -24,21 +24,21 @@ struct Box {
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-/// The elements of `part` that have values, as blocks that do not overlap: one for a block, at most
-/// 2 * dims - 1 for a flat range, none for padding alone.
+/// Elements of `part` that have values, as blocks that do not overlap: one for a block, at most 2 *
+/// dims - 1 for a flat range, none for padding alone.
 std::vector<Box> boxes_of(const Part& part);
 Box box_of(const Shape& begin, const Shape& end);
 
-/// What two blocks of one tensor share.
+/// Common block of two blocks of one tensor; nothing where they share no element.
 std::optional<Box> common(const Box& a, const Box& b) noexcept;
-/// Appends what `a` has outside of `b`, in at most 2 * dims blocks.
+/// Appends the elements of `a` outside of `b` to `rest`, in at most 2 * dims blocks.
 void subtract(const Box& a, const Box& b, std::vector<Box>& rest);
 
-/// Where an element stands in a part's memory, in elements. REQUIRES: the part holds it.
+/// Offset of an element in a part's memory, in elements. REQUIRES: the part holds it.
 std::int64_t offset_in(const Part& part, const std::array<std::int64_t, kMaxDims>& at) noexcept;
 
-/// Calls each(offset in a, offset in b, count) for the runs of elements of `box` that lie one after
-/// the other in both parts' memory, in rising order of both. REQUIRES: both parts hold all of
+/// Calls each(offset in a, offset in b, count) for the runs of elements of `box` that are
+/// contiguous in both parts' memory, in rising order of both. REQUIRES: both parts hold all of
 /// `box`.
 template <typename Each>
 void each_run(const Box& box, const Part& a, const Part& b, Each&& each) {

@@ -22,7 +22,7 @@ std::string text_of(const Box& box) {
   return text + "]";
 }
 
-/// That the parts of a layout give each element to some rank, and none twice to the same.
+/// Checks that the parts of a layout give each element to some rank, and none twice to the same.
 Result<void> check_cover(const World::Layout& layout, const std::vector<Part>& parts,
                          const Shape& shape) {
   std::set<std::uint32_t> distinct;
@@ -135,7 +135,7 @@ Result<World> WorldBuilder::finish() && {
     if (world_.aliases_.contains(tensor.info.name)) continue;
     World::Layout& held = holdings_[index];
     if (!std::is_sorted(held.begin(), held.end())) std::sort(held.begin(), held.end());
-    // A tied tensor that a rank holds under both names is held once: aliases on one rank share
+    // A rank that holds a tied tensor under both names holds it once: aliases on one rank share
     // memory.
     held.erase(std::unique(held.begin(), held.end()), held.end());
     const std::uint64_t hash = XXH3_64bits(held.data(), held.size() * sizeof(Holding));

@@ -13,21 +13,21 @@
 
 namespace swell::runtime {
 
-/// Where a rank's state lives: the node by its index in the cluster, and a device of it.
+/// Position of a rank's state: the index of its node in the cluster, and a device of that node.
 struct Place {
   int node = 0;
   int device = 0;
   friend auto operator<=>(const Place&, const Place&) = default;
 };
 
-/// That a rank holds a part: by number, so that a job of a thousand ranks is small.
+/// A rank's hold of a part, by number, so that a job of a thousand ranks is small.
 struct Holding {
   std::uint32_t rank = 0;
   std::uint32_t part = 0;  ///< index into World::parts()
   friend auto operator<=>(const Holding&, const Holding&) = default;
 };
 
-/// Which rank of a plan holds what: the metadata of all ranks, with aliases resolved and equal
+/// Parts that each rank of a plan holds: the metadata of all ranks, with aliases resolved and equal
 /// distributions of different tensors kept once. Made by WorldBuilder or merge(); read by
 /// plan_migration(). Immutable, hence safe to share.
 class World {
@@ -36,19 +36,19 @@ class World {
     TensorInfo info;
     std::uint32_t layout = 0;  ///< index into layouts()
   };
-  /// Rising by rank, then by part.
+  /// Holders of one tensor, rising by rank, then by part.
   using Layout = std::vector<Holding>;
 
   const std::vector<Place>& ranks() const noexcept { return ranks_; }
-  /// Rising by name.
+  /// All tensors, rising by name.
   const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
   const std::vector<Layout>& layouts() const noexcept { return layouts_; }
   const std::vector<Part>& parts() const noexcept { return parts_; }
   const Layout& layout_of(const Tensor& tensor) const noexcept { return layouts_[tensor.layout]; }
   const Part& part(std::uint32_t index) const noexcept { return parts_[index]; }
-  /// The tensor of that name or alias; nothing where there is none.
+  /// The tensor of that name or alias; null where there is none.
   const Tensor* find(std::string_view name) const;
-  /// Names that aliases stand for.
+  /// Name of the tensor that each alias stands for.
   const std::map<std::string, std::string, std::less<>>& aliases() const noexcept {
     return aliases_;
   }
@@ -65,21 +65,22 @@ class World {
 /// Puts a World together. One thread at a time.
 class WorldBuilder {
  public:
-  /// Ranks are numbered in the order they are added.
+  /// Adds a rank and returns its number; ranks are numbered in the order in which they are added.
   std::uint32_t add_rank(Place place);
-  /// The tensor's number. The same name again gives the same number; another shape, dtype, kind or
-  /// layer is refused.
+  /// Adds a tensor and returns its number. The same name again gives the same number; another
+  /// shape, dtype, kind or layer is refused.
   Result<std::uint32_t> add_tensor(const TensorInfo& info);
-  /// Number of a part; equal parts have the same.
+  /// Adds a part and returns its number; equal parts have the same.
   std::uint32_t add_part(const Part& part);
-  /// REQUIRES: numbers that the three calls above gave.
+  /// Records that `rank` holds `part` of `tensor`. REQUIRES: the three functions above gave these
+  /// numbers.
   void hold(std::uint32_t rank, std::uint32_t tensor, std::uint32_t part);
-  /// `alias` and `name` are one tensor; both have been added. Refused: another shape or dtype, an
+  /// Makes `alias` and `name` one tensor; both have been added. Refused: another shape or dtype, an
   /// alias of an alias.
   Result<void> add_alias(const std::string& alias, const std::string& name);
 
-  /// Refused, with the tensor's name: a part that is not of its shape; elements that no rank holds;
-  /// elements that one rank holds twice.
+  /// Makes the world. Refused, with the tensor's name: a part that is not of its shape; elements
+  /// that no rank holds; elements that one rank holds twice.
   Result<World> finish() &&;
 
  private:
@@ -89,13 +90,13 @@ class WorldBuilder {
   std::map<Part, std::uint32_t> part_numbers_;
 };
 
-/// What one rank tells the others.
+/// State of one rank, as it tells the others.
 struct RankState {
   Place place;
   std::vector<Entry> entries;  ///< addresses are not read
 };
 
-/// The world of these ranks, in their order. The error names rank and tensor.
+/// Makes the world of these ranks, in their order. The error names rank and tensor.
 Result<World> merge(const std::vector<RankState>& ranks);
 
 }  // namespace swell::runtime

@@ -18,11 +18,11 @@ struct NodeGpus {
 using GpuSet = std::vector<NodeGpus>;  ///< rising by node, each node once
 
 int count(const GpuSet& set) noexcept;
-/// The lowest `wanted` bits of `from`; all where it has fewer.
+/// The lowest `wanted` GPUs of `from`; all where it has fewer.
 plan::GpuMask lowest(plan::GpuMask from, int wanted) noexcept;
 GpuSet gpus_of(const plan::Layout& layout);
 
-/// How a demand for GPUs lies on nodes: on one node where it fits there, otherwise the same number
+/// Layout of a demand on nodes: on one node where it fits there, otherwise the same number of GPUs
 /// on each of the fewest whole nodes.
 struct Spread {
   int nodes = 1;
@@ -30,16 +30,17 @@ struct Spread {
 };
 std::optional<Spread> spread_of(int gpus, const cluster::Cluster& cluster);
 
-/// The first GPUs of the cluster that such a demand would get if it were empty.
+/// The GPUs that a demand for `gpus` would get if the cluster were empty; nothing where it is too
+/// small.
 std::optional<GpuSet> first_gpus(int gpus, const cluster::Cluster& cluster);
 
-/// The type's plan on `gpus`, balanced; nothing where it does not fit memory or TP groups would
+/// The plan of `type` on `gpus`, balanced; nothing where it does not fit memory or TP groups would
 /// span nodes.
 std::optional<plan::Layout> basic_layout(const JobType& type, const GpuSet& gpus,
                                          const cluster::Cluster& cluster);
 
-/// The fastest symmetric plan on at most `gpus` that the coefficients predict; for a program that
-/// just starts anew with what it has. Nothing where no plan fits.
+/// The fastest symmetric plan on at most `gpus`, by the coefficients: for a program that starts
+/// anew with what it has. Nothing where no plan fits.
 std::optional<plan::Layout> best_symmetric_layout(const JobType& type,
                                                   const perf::Coefficients& coefficients,
                                                   const GpuSet& gpus,

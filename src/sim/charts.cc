@@ -11,9 +11,9 @@ namespace swell::sim {
 
 namespace {
 
-constexpr std::size_t kMaxPoints = 400;  // of one curve: more cannot be seen
+constexpr std::size_t kMaxPoints = 400;  // limit of points of one curve: more cannot be seen
 
-/// The cumulative distribution of `values` as steps on the chart.
+/// Draws the cumulative distribution of `values` as steps.
 void draw_cdf(Chart& chart, std::vector<double> values, const Axis& x, const Axis& y,
               std::size_t policy, const std::string& name) {
   if (values.empty()) return;

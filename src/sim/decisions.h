@@ -5,22 +5,23 @@
 
 namespace swell::sim {
 
-/// A policy's decisions on the way: made on a view, applied once the time to decide has passed.
+/// Decisions not yet applied: a policy made them on a view, and they are applied once the time to
+/// decide has passed.
 struct Pending {
   policy::Decisions decisions;
-  std::map<policy::JobId, long> versions;  ///< of the jobs in the view
+  std::map<policy::JobId, long> versions;  ///< Job::version of the jobs in the view
 };
 
-/// Applies what a lending policy decided. What became untrue meanwhile is refused, as the
-/// controller does: a job that changed, a GPU that is taken or that a pending job waits for.
+/// Applies decisions of a lending policy. Refuses those that became out of date meanwhile, as the
+/// controller does: for a job that changed, or a GPU that is taken or that a pending job waits for.
 void apply_lending(State& state, const Pending& pending, const std::vector<Start>& waiting);
 
-/// Takes companions back from where a pending job waits and no policy has made room for it, the
-/// latest first: what Slurm's own preemption does.
+/// Reclaims companions where a pending job waits and no policy has made room for it, the latest
+/// first, as Slurm's own preemption does.
 void preempt_for(State& state, const std::vector<Start>& waiting);
 
-/// Applies the plans of a policy that replaces the base scheduler, all at one moment: jobs whose
-/// plan changes stand still for the whole redeployment while their new GPUs are theirs already.
+/// Applies the plans of a policy that replaces the base scheduler, all at one moment: a job whose
+/// plan changes holds its new GPUs at once and stands still for the whole redeployment.
 void apply_placing(State& state, const Pending& pending);
 
 }  // namespace swell::sim

@@ -14,12 +14,12 @@ namespace swell::sim {
 
 namespace {
 
-constexpr int kXlGpus =
-    512;  // clusters from this size on run the XL models (Suika, Table 1: simulation only)
+// Smallest cluster, in GPUs, that runs the XL models (Suika, Table 1: simulation only).
+constexpr int kXlGpus = 512;
 
 bool lends_nothing(const std::string& name) { return name == "fifo" || name == "sjf"; }
 
-/// One simulation that is to be run, and what came of it.
+/// One simulation to run, and its outcome.
 struct Task {
   std::string policy;
   const Workload* workload;
@@ -70,7 +70,8 @@ void run_all(std::vector<Task>& tasks, const Experiment& experiment) {
   for (std::thread& other : others) other.join();
 }
 
-/// Arrivals such that the mean job offers `load`; what the sample then scales to exactly.
+/// Workload of one seed. A generated trace has as many arrivals as give `load` with the mean job;
+/// the sample is then scaled to exactly that.
 Result<Workload> workload_for(const Experiment& experiment, const std::vector<JobType>& types,
                               std::uint64_t seed) {
   if (experiment.trace)

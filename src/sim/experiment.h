@@ -13,15 +13,16 @@
 
 namespace swell::sim {
 
-/// Policies against each other on the same workloads.
+/// Settings of a comparison of policies on the same workloads.
 struct Experiment {
   std::shared_ptr<const cluster::Cluster> cluster;
-  std::optional<Trace> trace;  ///< none: `generator`'s, another for each seed
+  std::optional<Trace> trace;  ///< none: made by `generator`, another one for each seed
   Generator generator;
-  /// Of a generated trace: GPU-time it asks for, of what there is while it arrives.
+  /// GPU-time that a generated trace asks for, over the cluster's GPU-time while jobs arrive.
   double load = 0.8;
   WorkloadOptions workload;
-  /// "fifo" and "sjf" lend nothing; others are policy::make_policy()'s.
+  /// Names of policies: "fifo" and "sjf" lend nothing; others are those of
+  /// policy::make_simulated_policy().
   std::vector<std::string> policies;
   std::string base = "fifo";  ///< queue order under policies that lend
   bool backfill = true;
@@ -29,29 +30,29 @@ struct Experiment {
   bool remaining_known = false;
   double prediction_error = 0;
   double failures_per_day = 0;
-  double aggressiveness = -1;  ///< of policies that have this knob; below 0: their default
+  double aggressiveness = -1;  ///< policies' option of that name; below 0: their default
   int seeds = 1;
   int first_seed = 1;
   int threads = 1;
-  /// Called from any thread, one at a time, after each simulation.
+  /// Called after each simulation, from any thread, but never from two at the same time.
   std::function<void(int done, int all)> progress;
 };
 
 struct Results {
   std::vector<std::string> policies;
   std::vector<std::vector<Outcome>> outcomes;  ///< by policy, by seed
-  std::vector<Outcome> fifo;                   ///< by seed: what every policy is compared with
-  std::vector<Metrics> metrics;                ///< by policy
+  std::vector<Outcome> fifo;     ///< by seed: the outcome that every policy is compared with
+  std::vector<Metrics> metrics;  ///< by policy
   std::vector<JobType> types;
-  int jobs = 0;  ///< of the first seed
+  int jobs = 0;  ///< in the first seed
   double wall_s = 0;
 };
 
-/// Runs every policy on every seed, `threads` at a time. The same results in the same order however
-/// many threads there are. The error is the first of the first seed's first policy.
+/// Runs every policy on every seed, `threads` simulations at a time; the number of threads does not
+/// change the results. The error is the first by seed, then by policy.
 Result<Results> run(const Experiment& experiment);
 
-/// Checks the names before anything runs.
+/// Whether all names are of known policies; the error names one that is not.
 Result<void> check_policies(const std::vector<std::string>& names);
 
 }  // namespace swell::sim

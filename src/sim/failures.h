@@ -6,18 +6,19 @@
 
 namespace swell::sim {
 
-/// Nodes that fail, each on its own, and come back an hour later on average.
+/// Random failures of nodes, each on its own; a node comes back after an hour on average.
 class Failures {
  public:
   Failures(State& state, double per_node_and_day, std::uint64_t seed);
-  /// Jobs whose basic allocation is on the node go back to the queue and on from their last
-  /// checkpoint; those that were lent GPUs there fall back to their basic plan and that checkpoint.
+  /// Takes a node down. Jobs whose basic allocation is on it go back to the queue and continue from
+  /// their last checkpoint; jobs that were lent GPUs there fall back to their basic plan and that
+  /// checkpoint.
   void node_down(State& state, int node);
   void node_up(State& state, int node);
 
  private:
   double per_s_;
-  std::vector<Random> random_;  ///< by node
+  std::vector<Random> random_;  ///< generator of each node
 };
 
 }  // namespace swell::sim

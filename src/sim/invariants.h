@@ -5,12 +5,12 @@
 
 namespace swell::sim {
 
-/// Throws Broken, naming moment, job and what is wrong, unless
+/// Throws Broken, which names time, job and fault, unless
 ///  - every running job holds its basic demand (where policies lend), and trains on GPUs it holds;
-///  - each GPU is held by whom its holder's books say, and by nobody else; none on a node that is
-///  down;
+///  - the ledger and the jobs agree on who holds each GPU, and no GPU is held on a node that is
+///    down;
 ///  - only running jobs have companions.
-/// Part of every run, after every event.
+/// Every run calls it after every event.
 void check_invariants(const State& state);
 
 }  // namespace swell::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Suika's Table 1 for a cluster, with tuned initial plans.
+// Job types of Suika's Table 1 for a cluster, with tuned initial plans.
 #include <fmt/format.h>
 
 #include "core/planner/symmetric.h"
@@ -25,8 +25,8 @@ constexpr Row kTable1[] = {
     {"gpt2-175b", 'X'},
 };
 
-/// The fastest symmetric plan on all of the type's GPUs with its number of micro-batches; false
-/// where none fits their memory.
+/// Gives `type` its fastest symmetric plan on all of its GPUs with its number of micro-batches;
+/// false where none fits memory.
 bool tune_once(JobType& type, const cluster::Cluster& cluster, const GpuSet& gpus) {
   const judge::Hardware usual = judge::make_hardware(*type.model, cluster, judge::Software::fused(),
                                                      [](double) { return 1.0; });
@@ -48,7 +48,8 @@ bool tune_once(JobType& type, const cluster::Cluster& cluster, const GpuSet& gpu
   return best > 0;
 }
 
-/// The same; where no plan fits, with more and smaller micro-batches, as a user would make them.
+/// Tunes with the type's number of micro-batches or, where no plan fits, with more and smaller
+/// ones, as a user would.
 Result<void> tune(JobType& type, const cluster::Cluster& cluster) {
   const auto gpus = first_gpus(type.gpus, cluster);
   if (!gpus)
@@ -81,7 +82,7 @@ Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster, bool wit
     type.size = row.size;
     type.gpus = entry->pp * entry->dp * entry->tp;
     type.micro_batches = entry->micro_batches;
-    if (type.gpus > cluster.gpu_count()) continue;  // left_out() names it
+    if (type.gpus > cluster.gpu_count()) continue;  // left_out() lists it
     if (auto good = tune(type, cluster); !good) return good.error();
     types.push_back(std::move(type));
   }

@@ -10,29 +10,29 @@
 
 namespace swell::sim {
 
-/// An invariant of docs/simulator.md does not hold: the run ends with this one error.
+/// Failure of an invariant of docs/simulator.md: the run ends with this one error.
 class Broken : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Who holds a GPU: a job by its basic allocation (companion 0), or by a companion.
+/// Holder of a GPU: a job by its basic allocation (companion 0), or by a companion.
 struct Holder {
   policy::JobId job = 0;
   policy::JobId companion = 0;
   friend bool operator==(const Holder&, const Holder&) = default;
 };
 
-/// Who holds each GPU of the cluster. Throws Broken where a GPU would come into two allocations,
-/// or is given back by who does not hold it.
+/// The holder of each GPU of the cluster. Throws Broken where a GPU would be in two allocations, or
+/// is given back by another than its holder.
 class Ledger {
  public:
   explicit Ledger(const cluster::Cluster& cluster);
 
   int nodes() const noexcept { return static_cast<int>(free_.size()); }
   bool is_up(int node) const noexcept { return up_[at(node)]; }
-  /// Idle GPUs; of a node that is down, none.
+  /// Idle GPUs of a node; none where it is down.
   plan::GpuMask free(int node) const noexcept { return up_[at(node)] ? free_[at(node)] : 0; }
-  /// Held by companions.
+  /// GPUs of a node held by companions.
   plan::GpuMask lent(int node) const noexcept { return lent_[at(node)]; }
   plan::GpuMask all(int node) const noexcept { return all_[at(node)]; }
   bool has_free(const GpuSet& set) const noexcept;

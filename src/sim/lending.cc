@@ -8,7 +8,7 @@ namespace swell::sim {
 
 namespace {
 
-/// All that was decided for one job.
+/// All decisions for one job.
 struct Change {
   std::vector<const policy::Grant*> grants;
   std::set<policy::JobId> reclaims;
@@ -28,8 +28,8 @@ std::map<policy::JobId, Change> by_job(const State& state, const policy::Decisio
   return changes;
 }
 
-/// Which GPUs each grant gets: those that the plan names, then the lowest idle ones. Nothing where
-/// one cannot be had.
+/// Chooses the GPUs of each grant: those that the plan names, then the lowest idle ones. Nothing
+/// where one of them is not available.
 std::optional<std::vector<NodeGpus>> gpus_for(const State& state, const Job& job,
                                               const Change& change) {
   std::map<int, plan::GpuMask> named;
@@ -49,7 +49,7 @@ std::optional<std::vector<NodeGpus>> gpus_for(const State& state, const Job& job
     named[grant->node] &= ~gpus;
     all.push_back({grant->node, gpus});
   }
-  // A GPU of the plan that none of the grants brings: it was taken meanwhile.
+  // A GPU of the plan that no grant brings was taken meanwhile.
   for (const auto& [node, left] : named)
     if (left != 0 && change.plan) return std::nullopt;
   return all;
@@ -70,7 +70,7 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
                          seen != pending.versions.end() && seen->second == job.version;
     if (!current) {
       ++state.outcome.refused;
-      // Taking back is never out of date.
+      // A reclaim is never out of date.
       if (job.phase == Phase::running && !change.reclaims.empty())
         reclaim(state, job, change.reclaims, nullptr);
       continue;
@@ -101,7 +101,7 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
 }
 
 void preempt_for(State& state, const std::vector<Start>& waiting) {
-  std::map<int, int> needed;  // GPUs by node, of all that wait there
+  std::map<int, int> needed;  // GPUs needed on each node by all that wait for it
   for (const Start& start : waiting)
     if (state.job(start.id).offered)
       for (int node : start.nodes) needed[node] += start.per_node;

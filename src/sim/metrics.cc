@@ -9,7 +9,7 @@ namespace swell::sim {
 
 namespace {
 
-/// Two-sided 95 % points of Student's t by degrees of freedom, from 1.
+/// Two-sided 95 % points of Student's t for 1, 2, ... degrees of freedom.
 constexpr double kStudent[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
                                2.306,  2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
                                2.131,  2.120, 2.110, 2.101, 2.093, 2.086};

@@ -8,7 +8,7 @@
 
 namespace swell::sim {
 
-/// A mean over seeds, and half the width of its 95 % confidence interval (Student's t; 0 for one
+/// Mean over seeds and half the width of its 95 % confidence interval (Student's t; 0 for one
 /// seed).
 struct Estimate {
   double mean = 0;
@@ -16,24 +16,24 @@ struct Estimate {
 };
 Estimate estimate(const std::vector<double>& values);
 
-/// The value below which the share `q` of the values lies; 0 for none.
+/// The `q` quantile of the values; 0 where there are none.
 double quantile(std::vector<double> values, double q);
 
-/// What is reported of a policy. Times in seconds.
+/// Reported figures of a policy. Times in seconds.
 struct Metrics {
   Estimate avg_jct_s, avg_wjct_s;  ///< the latter weighted by basic GPUs (Suika, 5.1)
   Estimate p50_jct_s, p99_jct_s, makespan_s;
   Estimate gpu_utilization;  ///< allocated GPU-time over all GPU-time until the last job's end
   Estimate avg_queue_s, avg_queue_rigid_s;
-  Estimate max_delay_vs_fifo_s;  ///< most that any job ends later than without elasticity
+  Estimate max_delay_vs_fifo_s;  ///< largest delay of any job against fifo without elasticity
   Estimate reconfigurations, lost_gpu_s, prediction_error;
-  double decision_p50_s = 0, decision_p90_s = 0, decision_p99_s = 0,
-         decision_max_s = 0;  ///< over all seeds
+  /// Quantiles of the time that a decision takes, over all seeds.
+  double decision_p50_s = 0, decision_p90_s = 0, decision_p99_s = 0, decision_max_s = 0;
   int decisions = 0;
 };
 
-/// `outcomes`, `fifo`: by seed; the latter's are those of the plain base scheduler with
-/// first-in-first-out.
+/// Computes a policy's figures. `outcomes`, `fifo`: by seed; the latter are those of the plain base
+/// scheduler with first-in-first-out.
 Metrics measure(const std::vector<const Outcome*>& outcomes,
                 const std::vector<const Outcome*>& fifo);
 

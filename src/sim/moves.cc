@@ -28,7 +28,7 @@ redeploy::Cost cost_of(const State& state, const Job& job, const plan::Layout& f
   return redeploy::cost_of(method, *job.type.expected, from, to, state.cluster);
 }
 
-/// New GPUs are held by `next` and not by what trains now.
+/// Number of GPUs that `next` uses and the running plan does not.
 int new_gpus(const Job& job) {
   return std::max(0, count(job.held(true)) - job.current.gpu_count());
 }
@@ -40,9 +40,9 @@ void pause(State& state, Job& job, double pause_s) {
   state.plan_event(state.now_s + pause_s, Event::Kind::moved, job.spec.id, job.version);
 }
 
-/// The new epoch's programs end with an error in their first iteration. The job goes back to its
-/// basic plan, gives back what it was lent, and is lent nothing any more: whoever plans for it is
-/// wrong about it.
+/// Handles a plan that does not fit memory: the new programs end with an error in their first
+/// iteration. The job goes back to its basic plan, gives its lent GPUs back, and is lent nothing
+/// any more, since the predictions for it are wrong.
 void out_of_memory(State& state, Job& job) {
   job.barred = true;
   job.late.clear();
@@ -121,8 +121,8 @@ void moved(State& state, Job& job) {
   for (const LentGpus& companion : job.companions)
     if (companion.leaving) state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
   std::erase_if(job.companions, [](const LentGpus& companion) { return companion.leaving; });
-  // Where a policy replaces the base scheduler there is no basic plan to go back to: it is counted,
-  // and trains on.
+  // Under a policy that replaces the base scheduler there is no basic plan to go back to: the fault
+  // is counted, and the job trains on.
   const bool fits = job.truth.fits(job.current);
   if (!fits) ++state.outcome.out_of_memory;
   if (!fits && !state.replaces() && job.current != job.basic_plan) return out_of_memory(state, job);
@@ -166,7 +166,7 @@ void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids,
     companion.leaving = any = true;
   }
   if (!any) return;
-  // Workers that only initialize hold nothing yet: their GPUs are free at once.
+  // Initializing workers hold no state yet: their GPUs are free at once.
   std::erase_if(job.companions, [&](const LentGpus& companion) {
     const bool idle = std::none_of(working.begin(), working.end(), [&](const NodeGpus& part) {
       return part.node == companion.gpus.node && (part.gpus & companion.gpus.gpus) != 0;
@@ -178,7 +178,7 @@ void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids,
   });
   plan::Layout next = plan_for(state, job, wanted);
   ++job.version;
-  if (next == job.current) job.move = Move::none;  // nothing that trains is touched
+  if (next == job.current) job.move = Move::none;  // the training plan does not change
   else begin_move(state, job, std::move(next));
 }
 

@@ -5,28 +5,28 @@
 
 namespace swell::sim {
 
-/// Changes of plan, at what they cost by the policy's way of redeployment. The GPUs of leaving
-/// companions are given back at the end of the pause: until then they hold state.
+/// Changes of plan, at the cost of the policy's way of redeployment. Leaving companions hold state,
+/// so their GPUs are given back at the end of the pause.
 
-/// Begins to move `job` to `next`, whose GPUs it holds already. A move that is still warming up is
-/// given up for this one; one that has paused training must be over.
+/// Begins to move `job` to the plan `next`, whose GPUs it holds already. A move that is still
+/// warming up is replaced by this one. REQUIRES: no move has paused training.
 void begin_move(State& state, Job& job, plan::Layout next);
-/// The new workers are ready: training stops, state moves.
+/// Handles the end of warming: new workers are ready, training stops, state moves.
 void warmed(State& state, Job& job);
-/// The state is in place: training goes on.
+/// Handles the end of the pause: the state is in place, training goes on.
 void moved(State& state, Job& job);
 
-/// The plan that `job` would run on what it keeps: `wanted` where it is given and lies there, or
-/// the best by its coefficients of those it ran before and the symmetric ones.
+/// Plan that `job` would run on the GPUs it keeps: `wanted` where it is given and uses only these;
+/// otherwise the best, by its coefficients, of the plans it ran before and the symmetric ones.
 plan::Layout plan_for(State& state, const Job& job, const plan::Layout* wanted);
 
-/// Takes companions of `job` back, as soon as its present move allows. `wanted`: the plan to run
-/// then.
+/// Reclaims companions of `job`, as soon as its present move allows. `wanted`: the plan to run
+/// then; null: plan_for() chooses.
 void reclaim(State& state, Job& job, const std::set<policy::JobId>& companions,
              const plan::Layout* wanted);
 
-/// Whether `layout` trains `job` wholly: all layers, all samples, whole groups, no GPU twice.
-/// Throws Broken otherwise: no policy may say such a thing.
+/// Throws Broken unless `layout` trains `job` wholly: all layers, all samples, whole groups, no GPU
+/// twice. No policy may propose anything else.
 void check_plan(const State& state, const Job& job, const plan::Layout& layout);
 
 /// Whether every GPU of `inner` is in `outer`.

@@ -6,7 +6,7 @@
 
 namespace swell::sim {
 
-/// What became of one job.
+/// Outcome of one job.
 struct JobOutcome {
   std::uint32_t id = 0;
   int type = 0;
@@ -15,12 +15,12 @@ struct JobOutcome {
   double submit_s = 0;
   double start_s = 0;  ///< first start
   double end_s = 0;
-  double waited_s = 0;  ///< all the time without GPUs, after requeues too
+  double waited_s = 0;  ///< total time without GPUs, after requeues too
   int reconfigurations = 0;
   double jct_s() const noexcept { return end_s - submit_s; }
 };
 
-/// From `at_s` on, a job holds so many GPUs.
+/// GPUs that a job holds from `at_s` on.
 struct Holding {
   double at_s = 0;
   std::uint32_t job = 0;
@@ -28,22 +28,22 @@ struct Holding {
   int lent = 0;
 };
 
-/// One simulation: a workload under one policy.
+/// Outcome of one simulation: a workload under one policy.
 struct Outcome {
   std::vector<JobOutcome> jobs;   ///< by id
   std::vector<Holding> holdings;  ///< rising by time
   double makespan_s = 0;
-  double used_gpu_s = 0;  ///< held by jobs, working or not
+  double used_gpu_s = 0;  ///< GPU-time held by jobs, working or not
   double lent_gpu_s = 0;
   int gpus = 0;
   int reconfigurations = 0;
-  double lost_gpu_s = 0;  ///< GPUs held while training stood still, or new workers initialized
-  /// |predicted / true iteration time - 1| of each plan that was taken.
+  double lost_gpu_s = 0;  ///< GPU-time held while training stood still or new workers initialized
+  /// Value of |predicted / true iteration time - 1| for each plan that was taken.
   std::vector<double> prediction_errors;
-  std::vector<double> decision_s;  ///< how long each decision took
+  std::vector<double> decision_s;  ///< time that each decision took
   int refused = 0;                 ///< decisions that were out of date when they were applied
-  int out_of_memory = 0;           ///< plans that did not fit, by the judge's count
-  int requeues = 0;                ///< jobs that a failed node put back
+  int out_of_memory = 0;           ///< plans that did not fit memory, as the judge counts it
+  int requeues = 0;                ///< jobs that went back to the queue when a node failed
   long events = 0;
 };
 

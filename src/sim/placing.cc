@@ -9,7 +9,8 @@ namespace swell::sim {
 
 namespace {
 
-/// Drops plans until no GPU is wanted twice: a job whose plan is dropped keeps what it has.
+/// Selects plans that do not conflict: drops plans until no GPU is wanted twice; a job whose plan
+/// is dropped keeps what it has.
 class Agreement {
  public:
   Agreement(const State& state, const Pending& pending) : state_(state) {
@@ -66,7 +67,7 @@ class Agreement {
   int refused_ = 0;
 };
 
-/// A job that starts, goes on elsewhere or, having run before, comes back.
+/// Runs `job` with `layout`: starts it, moves it, or resumes it where it ran before.
 void place(State& state, Job& job, const plan::Layout& layout) {
   const bool starts = job.phase == Phase::pending, ran = job.ran;
   const plan::Layout before = job.current;

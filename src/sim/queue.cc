@@ -27,7 +27,7 @@ class ShortestFirst final : public QueueOrder {
   }
 };
 
-/// GPUs of one node that no basic allocation holds, over time.
+/// Number of GPUs of one node that no basic allocation holds, over time.
 class NodeTimeline {
  public:
   void change(double at_s, int gpus) {
@@ -35,7 +35,7 @@ class NodeTimeline {
     while (place != steps_.begin() && std::prev(place)->first > at_s) --place;
     steps_.insert(place, {at_s, gpus});
   }
-  /// The first moment from `from_s` on at which `gpus` stay free for `length_s`.
+  /// The first time from `from_s` on at which `gpus` stay free for `length_s`.
   double first_fit(double from_s, double length_s, int gpus) const {
     int free = 0;
     double since = kNever;
@@ -54,10 +54,10 @@ class NodeTimeline {
   }
 
  private:
-  std::vector<std::pair<double, int>> steps_;  ///< by time; the first is what is free now
+  std::vector<std::pair<double, int>> steps_;  ///< by time; the first is the number free now
 };
 
-/// One plan being worked out.
+/// State of one plan() while it is made.
 class Planner {
  public:
   Planner(const Ledger& ledger, const std::vector<Release>& releases,
@@ -74,8 +74,8 @@ class Planner {
         timelines_[at(release.node)].change(std::max(release.at_s, now), release.gpus);
   }
 
-  /// Nodes on which the job can start now without delaying what is planned; fewer than it needs: it
-  /// cannot.
+  /// Nodes on which the job can start now without delaying planned jobs; fewer than it needs mean
+  /// that it cannot start.
   std::vector<int> nodes_now(const PendingJob& job) const {
     std::vector<int> nodes;
     for (std::size_t node = 0; node < timelines_.size(); ++node)
@@ -111,10 +111,10 @@ class Planner {
         const double first = timelines_[node].first_fit(at_s, job.limit_s, job.demand.per_node);
         if (first < kNever) fits.push_back({first, static_cast<int>(node)});
       }
-      if (fits.size() < wanted) return;  // not while a node is down
+      if (fits.size() < wanted) return;  // a node is down
       std::sort(fits.begin(), fits.end());
       const double latest = fits[wanted - 1].first;
-      if (latest > at_s) {  // not all of them may still be free then: look again from there
+      if (latest > at_s) {  // the others may not be free then: look again from there
         at_s = latest;
         continue;
       }
@@ -137,9 +137,8 @@ class Planner {
     auto rank = [&](int node) {
       const int missing = std::max(0, job.demand.per_node - idle_[at(node)]);
       const int rack = cluster_.node(node).rack, candidates = in_rack[rack];
-      const bool whole =
-          candidates >=
-          job.demand.nodes;  // the tightest rack that holds all of it, or the emptiest
+      // The tightest rack that holds all of the job comes first; where none does, the emptiest.
+      const bool whole = candidates >= job.demand.nodes;
       return std::make_tuple(missing,
                              job.demand.nodes > 1
                                  ? std::make_pair(!whole, whole ? candidates : -candidates)
@@ -172,8 +171,8 @@ std::vector<Start> BaseScheduler::plan(const std::vector<PendingJob>& queue, con
   std::vector<Start> starts;
   if (queue.empty()) return starts;
   Planner planner(ledger, releases, cluster, now_s);
-  std::map<std::pair<int, int>, double>
-      failed;  // the shortest limit of each demand that does not fit now
+  // Shortest time limit of each demand that does not fit now.
+  std::map<std::pair<int, int>, double> failed;
   int planned = 0;
   for (const PendingJob& job : queue) {
     const auto known = failed.find({job.demand.nodes, job.demand.per_node});

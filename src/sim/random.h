@@ -7,11 +7,11 @@
 
 namespace swell::sim {
 
-/// Random numbers that are the same with every compiler and library: SplitMix64. What they are for
-/// is part of the seed, so that drawing more for one purpose changes nothing for another.
+/// Random numbers that are the same with every compiler and library: SplitMix64. Their purpose is
+/// part of the key, so that drawing more for one purpose changes nothing for another.
 class Random {
  public:
-  /// Equal keys give equal streams: (seed, purpose, job), say.
+  /// Equal keys give equal streams: (seed, purpose, job), for example.
   explicit Random(std::initializer_list<std::uint64_t> key) {
     for (std::uint64_t part : key) {
       state_ ^= part + 0x9e3779b97f4a7c15u;
@@ -25,10 +25,10 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  /// In [0, 1).
+  /// A uniform number in [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
   double between(double min, double max) { return min + (max - min) * uniform(); }
-  /// In [0, count).
+  /// A uniform index in [0, count).
   std::size_t below(std::size_t count) {
     return static_cast<std::size_t>(uniform() * static_cast<double>(count));
   }
@@ -37,14 +37,14 @@ class Random {
     const double radius = std::sqrt(-2 * std::log1p(-uniform()));
     return radius * std::cos(6.283185307179586 * uniform());
   }
-  /// About 1, within exp(-spread) and exp(spread).
+  /// A factor between exp(-spread) and exp(spread), uniform in its logarithm.
   double factor(double spread) { return std::exp(between(-spread, spread)); }
 
  private:
   std::uint64_t state_ = 0;
 };
 
-/// What streams are for: the second part of their key.
+/// Purpose of a stream: the second part of its key.
 enum Purpose : std::uint64_t {
   kSampling = 1,
   kModels,

@@ -8,14 +8,15 @@
 
 namespace swell::sim {
 
-/// {"policies": {NAME: metrics}, "jobs", "seeds", "wall_s"}. `repeatable`: without anything that a
-/// clock of this machine measured, so that equal runs give equal bytes.
+/// Results as {"policies": {NAME: metrics}, "jobs", "seeds", "wall_s"}. `repeatable`: leaves out
+/// what a clock of this machine measured, so that equal runs give equal bytes.
 Json results_json(const Results& results, bool repeatable);
 
-/// A heading, then one line a policy, seed and job.
+/// Results as CSV: a heading, then one line for each policy, seed and job.
 std::string results_csv(const Results& results);
 
-/// A page that stands alone: how policies compare, drawn. Of the first seed, where it is about one.
+/// Results as a self-contained HTML page that compares policies in drawings. Drawings of a single
+/// run show the first seed.
 std::string results_html(const Results& results, const Experiment& experiment);
 
 }  // namespace swell::sim

@@ -16,10 +16,10 @@ namespace swell::sim {
 
 namespace {
 
-constexpr double kDebounce_s =
-    1;  // between decisions, as the controller does: events come in bursts
-constexpr double kFixedDecision_s = 0.5;  // with a fixed decision time
-constexpr double kLongest_s = 3.2e8;      // ten years: what has not ended by then never does
+// Least time between decisions, as in the controller: events come in bursts.
+constexpr double kDebounce_s = 1;
+constexpr double kFixedDecision_s = 0.5;  // time of every decision under fixed_decision_time
+constexpr double kLongest_s = 3.2e8;      // ten years: jobs that run then never end
 
 class Simulation {
  public:
@@ -78,8 +78,8 @@ class Simulation {
     }
   }
 
-  /// Starts what can start, and has the policy look at the rest. A start alone leaves most policies
-  /// nothing to do: the job cannot grow before its profile is there.
+  /// Starts the jobs that can start, and has the policy decide. A start alone gives most policies
+  /// nothing to decide: the job cannot grow before its profile is ready.
   void react() {
     const bool changed = std::exchange(state_.changed, false);
     if (changed && !state_.replaces()) start_jobs();

@@ -6,8 +6,8 @@
 
 namespace swell::sim {
 
-/// Runs the workload of `setup` to its end, from event to event. The error is the first invariant
-/// that broke, or that jobs are left which can never start.
+/// Runs the workload of `setup` to its end, event by event. The error is the first invariant that
+/// broke, or names jobs that can never start.
 Result<Outcome> simulate(const Setup& setup);
 
 }  // namespace swell::sim

@@ -10,7 +10,7 @@ namespace {
 
 // Iterations until the coefficients are stable: a window of five sets after some warm-up.
 constexpr double kProfileIterations = 10;
-constexpr double kCheckpoint_s = 1800;  // how often training programs save their state
+constexpr double kCheckpoint_s = 1800;  // seconds between checkpoints of a training program
 
 }  // namespace
 
@@ -84,8 +84,8 @@ void State::make_pending(Job& job) {
   ++job.version;
   pending.push_back(job.spec.id);
   changed = true;
-  // Policies that decide who runs have profiled every job beforehand; that time is not counted
-  // (Suika, footnote 8).
+  // Policies that replace the base scheduler have profiled every job beforehand; that time is not
+  // counted (Suika, footnote 8).
   if (replaces() && !job.coefficients)
     job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error);
 }

@@ -18,7 +18,7 @@ namespace swell::sim {
 
 enum class Phase { unsubmitted, pending, running, done };
 
-/// How far a change of plan is.
+/// Phase of a change of plan.
 enum class Move {
   none,
   warming,  ///< new workers initialize, the old ones train
@@ -42,22 +42,22 @@ struct Job {
   Truth truth;
   Phase phase = Phase::unsubmitted;
   Move move = Move::none;
-  GpuSet basic;  ///< its own allocation; all it has where a policy replaces the base scheduler
+  GpuSet basic;  ///< its own allocation; all its GPUs where a policy replaces the base scheduler
   std::vector<LentGpus> companions;
   plan::Layout basic_plan, current, next;
   std::vector<plan::Layout> history;  ///< plans that it ran, oldest first
   std::shared_ptr<const perf::Coefficients> coefficients;
-  int max_gpus_so_far = 0;  ///< that it trained on at one time
-  double iterations = 0;    ///< in all
-  double left = 0;          ///< iterations until it ends
-  double rate = 0;          ///< iterations a second, now
-  double since_s = 0;       ///< `left` is of this moment
-  double saved_left = 0;    ///< `left` as of the last checkpoint
+  int max_gpus_so_far = 0;  ///< largest number of GPUs that it trained on
+  double iterations = 0;    ///< iterations of the whole job
+  double left = 0;          ///< iterations that are left, as of `since_s`
+  double rate = 0;          ///< iterations a second at present
+  double since_s = 0;       ///< time at which `left` was brought up to date
+  double saved_left = 0;    ///< `left` at the last checkpoint
   double saved_s = 0;
-  double profiled_s = 0;  ///< when its profile will be ready
+  double profiled_s = 0;  ///< time at which its profile is ready
   double pending_since_s = 0, started_s = 0, reconfigured_s = 0;
   long version = 0;    ///< rises with every change of plan, GPUs or phase; stamps its events
-  long end_stamp = 0;  ///< of the end event that counts
+  long end_stamp = 0;  ///< stamp of the valid end event; older end events are void
   std::set<policy::JobId> late;  ///< companions to reclaim once the present move is done
   bool barred = false;           ///< ran out of memory on lent GPUs; is lent none any more
   bool offered = false;          ///< a policy has decided with this pending job in view
@@ -73,17 +73,17 @@ struct Job {
 struct Event {
   enum class Kind { submission, profile, end, warmed, moved, decide, decided, node_down, node_up };
   double at_s = 0;
-  long number = 0;  ///< events of one moment in the order in which they were made
+  long number = 0;  ///< orders events of equal time by their creation
   Kind kind = Kind::submission;
   policy::JobId job = 0;
-  long stamp = 0;  ///< of the job when this was planned; another now: no longer true
+  long stamp = 0;  ///< Job::version when the event was planned; void if it has changed
   int node = 0;
   bool operator<(const Event& other) const noexcept {
     return at_s != other.at_s ? at_s > other.at_s : number > other.number;
   }
 };
 
-/// What one simulation is about.
+/// Settings of one simulation.
 struct Setup {
   std::shared_ptr<const cluster::Cluster> cluster;
   const Workload* workload = nullptr;
@@ -92,27 +92,28 @@ struct Setup {
   bool backfill = true;
   std::uint64_t seed = 0;
   bool fixed_decision_time = false;
-  bool remaining_known = false;  ///< jobs say how much they have left to do
-  double prediction_error = 0;   ///< injected into coefficients
-  double failures_per_day = 0;   ///< of each node
+  bool remaining_known = false;  ///< policies see how much each job has left to do
+  double prediction_error = 0;   ///< relative error injected into coefficients
+  double failures_per_day = 0;   ///< failures of each node
 };
 
-/// The world while it is simulated, and what every part of the simulator does to it.
+/// State of the simulated cluster and its jobs, and the basic changes of it.
 struct State {
   explicit State(const Setup& its_setup);
 
   const Setup& setup;
   const cluster::Cluster& cluster;
   Ledger ledger;
-  std::vector<Job> jobs;                        ///< by id - 1
-  std::vector<policy::JobId> pending, running;  ///< in no order that matters; running by start
+  std::vector<Job> jobs;  ///< by id - 1
+  /// Pending in no particular order; running by start.
+  std::vector<policy::JobId> pending, running;
   double now_s = 0;
   std::priority_queue<Event> events;
   Outcome outcome;
   policy::JobId next_companion = 1000000;
-  std::vector<int> kept;   ///< by node: GPUs that a pending job waits for, not to be lent
-  bool changed = false;    ///< something happened that the base scheduler should look at
-  bool to_decide = false;  ///< something happened that a lending policy should look at
+  std::vector<int> kept;   ///< GPUs of each node that a pending job waits for, not to be lent
+  bool changed = false;    ///< an event needs a pass of the base scheduler
+  bool to_decide = false;  ///< an event needs a decision of the policy
   int unfinished = 0;
 
   Job& job(policy::JobId id) { return jobs[id - 1]; }
@@ -122,14 +123,14 @@ struct State {
   void plan_event(double at_s, Event::Kind kind, policy::JobId job = 0, long stamp = 0,
                   int node = 0);
 
-  /// Brings what the job has left to do up to now.
+  /// Brings `left` of the job up to now.
   void advance(Job& job);
-  /// From now on it trains with its current plan, or (false) not at all; plans its end.
+  /// Sets whether the job trains with its current plan from now on, and plans its end.
   void set_training(Job& job, bool trains);
   void make_pending(Job& job);
   void start(Job& job, const GpuSet& gpus, plan::Layout plan);
-  /// Of a job that is starting: its first workers are those of `plan`, and what it did since its
-  /// start is void.
+  /// Replaces the plan of a job that is still starting: its first workers are those of `plan`, and
+  /// its progress since the start is void.
   void start_anew(Job& job, plan::Layout plan);
   void end(Job& job);
   /// Gives all its companions back at once.

@@ -60,7 +60,7 @@ std::vector<double> Axis::marks(int count) const {
 
 namespace {
 
-/// On a logarithmic axis of times, what people count in.
+/// Marks of a logarithmic axis of times: the units that people count in.
 std::vector<double> round_times(const Axis& axis) {
   std::vector<double> marks;
   for (double time : {1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0,

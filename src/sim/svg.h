@@ -7,21 +7,20 @@
 
 namespace swell::sim {
 
-/// `text` for use in HTML and SVG.
+/// Escapes `text` for HTML and SVG.
 std::string escaped(std::string_view text);
 
-/// A colour of its own for each of several policies, as a CSS colour; told apart by colour-blind
-/// readers too.
+/// CSS colour of one of several policies, distinct for colour-blind readers too.
 std::string policy_colour(std::size_t index);
 
-/// One axis: values to places, linear or logarithmic.
+/// An axis: maps values to positions, linear or logarithmic.
 class Axis {
  public:
   Axis(double min, double max, double from, double to, bool logarithmic = false);
-  double place(double value) const;  ///< clamped to the axis
+  double place(double value) const;  ///< position of a value, clamped to the axis
   double min() const { return min_; }
   double max() const { return max_; }
-  /// Round values to mark, about `count`.
+  /// About `count` round values to mark.
   std::vector<double> marks(int count) const;
   bool is_logarithmic() const { return logarithmic_; }
 
@@ -43,7 +42,7 @@ class Chart {
   double y0() const { return frame_.height - frame_.bottom; }
   double y1() const { return frame_.top; }
 
-  /// Marks, grid lines and a caption; `label` turns a value into its text.
+  /// Draws marks, grid lines and a caption; `label` turns a value into its text.
   void x_axis(const Axis& axis, std::string_view caption, std::string (*label)(double),
               int marks = 6);
   void y_axis(const Axis& axis, std::string_view caption, std::string (*label)(double),
@@ -52,11 +51,11 @@ class Chart {
   void line(double xa, double ya, double xb, double yb, std::string_view css_class);
   void text(double x, double y, std::string_view text, std::string_view css_class,
             std::string_view anchor = "start");
-  /// A path through the points; `colour` empty: by class alone.
+  /// Draws a path through the points; `colour` empty: the class decides.
   void path(const std::vector<std::pair<double, double>>& points, std::string_view css_class,
             std::string_view colour, std::string_view title);
 
-  /// `name` is what a screen reader says.
+  /// The finished drawing; `name` is its text for screen readers.
   std::string svg(std::string_view name) const;
 
  private:
@@ -64,7 +63,7 @@ class Chart {
   std::string shapes_;
 };
 
-/// "45 s", "3 min", "2 h", "4 d"; "20 ms".
+/// A time as a label: "20 ms", "45 s", "3 min", "2 h", "4 d".
 std::string time_label(double seconds);
 std::string number_label(double value);
 std::string percent_label(double share);

@@ -12,15 +12,15 @@ namespace swell::sim {
 namespace {
 
 constexpr int kColumns = 500;          // moments in time that are drawn
-constexpr std::size_t kMaxJobs = 150;  // more are drawn by size
+constexpr std::size_t kMaxJobs = 150;  // more jobs are drawn by size
 constexpr double kNearlyAll = 0.97;
 
-/// GPUs of one layer of the stack, on average within each column.
+/// One layer of the stack: its mean number of GPUs within each column.
 struct Band {
   std::string title, colour;
   int first = kColumns, last = -1;
   std::vector<double> gpus = std::vector<double>(kColumns, 0.0);
-  void add(double from, double to, double held) {  // in columns
+  void add(double from, double to, double held) {  // `from` and `to` in columns
     for (int c = std::max(0, static_cast<int>(from)); c < kColumns && c < to; ++c) {
       const double part = std::min<double>(c + 1, to) - std::max<double>(c, from);
       if (part <= 0) continue;
@@ -31,7 +31,7 @@ struct Band {
   }
 };
 
-/// Hues far apart for jobs that start after each other.
+/// Colour of a job: jobs that start one after the other get hues far apart.
 std::string hue(std::size_t index, bool lent) {
   const double angle = std::fmod(static_cast<double>(index) * 137.5, 360);
   return fmt::format("hsl({:.0f} {}% {}%)", angle, lent ? 70 : 52, lent ? 82 : 52);
@@ -42,7 +42,7 @@ std::string size_colour(std::size_t size, bool lent) {
   return fmt::format("hsl({} {}% {}%)", kHues[size], lent ? 70 : 52, lent ? 82 : 50);
 }
 
-/// All bands from the bottom up: basic demands, then what is lent.
+/// All bands from the bottom up: basic demands, then lent GPUs.
 std::vector<Band> bands_of(const Results& results, const Outcome& outcome, double until_s) {
   const bool by_job = outcome.jobs.size() <= kMaxJobs;
   const std::size_t layers = by_job ? outcome.jobs.size() : 4;

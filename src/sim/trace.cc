@@ -12,7 +12,8 @@ namespace swell::sim {
 
 namespace {
 
-constexpr double kDurationSigma = 1.5;  // of the logarithm: production traces span 1 to 2
+// Sigma of a duration's logarithm: production traces have 1 to 2.
+constexpr double kDurationSigma = 1.5;
 constexpr double kSwing = 0.8;
 constexpr double kDay_s = 86400;
 
@@ -79,7 +80,7 @@ Trace generate(const Generator& generator, std::uint64_t seed) {
   const double max = generator.jobs_per_hour * (generator.diurnal ? 1 + kSwing : 1) / 3600;
   for (double now = random.exponential(1 / max); now < generator.hours * 3600;
        now += random.exponential(1 / max)) {
-    // Thinning: arrivals at the highest rate, of which the share of the hour is kept.
+    // Thinning: arrivals come at the highest rate, and the hour's share of them is kept.
     const double rate =
         generator.diurnal ? (1 - kSwing * std::cos(6.283185307179586 * now / kDay_s)) / (1 + kSwing)
                           : 1;

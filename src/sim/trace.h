@@ -8,7 +8,7 @@
 
 namespace swell::sim {
 
-/// One job that some cluster once ran.
+/// One job that a real cluster once ran.
 struct TraceJob {
   double submit_s = 0;  ///< since the trace's begin
   double gpus = 1;
@@ -20,13 +20,14 @@ using Trace = std::vector<TraceJob>;
 /// among others; sorted by submission. The error names line and column.
 Result<Trace> trace_from_csv(std::string_view text);
 
-/// A made-up trace, for those who have none at hand.
+/// Settings of a synthetic trace.
 struct Generator {
   double hours = 8;
   double jobs_per_hour = 20;
-  /// Durations are log-normal: most are short, a few take most of the time.
+  /// Mean of the durations, which are log-normal: most are short, a few take most of the time.
   double mean_duration_s = 3600;
-  bool diurnal = false;  ///< arrivals swing over the day by 80 %; otherwise Poisson
+  /// The rate of arrivals varies over the day by 80 %; false: constant (Poisson).
+  bool diurnal = false;
 };
 Trace generate(const Generator& generator, std::uint64_t seed);
 

@@ -18,7 +18,7 @@ constexpr int kProfileIterations = 5;
 // MegaScale (NSDI '24) found 0.5 % of its machines about 10 % slower than the rest.
 constexpr double kSlowNodes = 0.005;
 constexpr double kSlowFactor = 1.1;
-constexpr double kMinFactor = 0.1;  // an injected error makes nothing free, or negative
+constexpr double kMinFactor = 0.1;  // lower limit of an injected factor: times stay above 0
 
 bool nodes_alike(const cluster::Cluster& cluster) {
   const cluster::Node& first = cluster.node(0);
@@ -44,7 +44,7 @@ Truth::Truth(const JobType& type, const cluster::Cluster& cluster, std::uint64_t
 }
 
 std::vector<int> Truth::shape_of(const plan::Layout& layout) const {
-  std::vector<int> nodes, racks;  // in the order in which they appear
+  std::vector<int> nodes, racks;  // in order of appearance
   auto number = [](std::vector<int>& seen, int one) {
     const auto found = std::find(seen.begin(), seen.end(), one);
     if (found != seen.end()) return static_cast<int>(found - seen.begin());
@@ -95,7 +95,7 @@ std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& lay
     auto off = [&](double& value) { value *= std::max(kMinFactor, 1 + error * random.normal()); };
     for (perf::TypeCoefficients& type : solved->types) {
       off(type.comp_s), off(type.backward), off(type.optim_s);
-      double hidden = type.overlap - 1;  // 1 is no overlap at all
+      double hidden = type.overlap - 1;  // overlap 1 hides nothing
       off(hidden);
       type.overlap = 1 + hidden;
     }

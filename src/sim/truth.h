@@ -12,22 +12,22 @@
 
 namespace swell::sim {
 
-/// How fast one job really is with each plan: what the judge executes on hardware that is the job's
-/// own and hidden from every policy. Equal seeds and ids give equal truths.
+/// True speed of one job under each plan: the judge executes it on hardware that is the job's own
+/// and hidden from every policy. Equal seeds and ids give equal truths.
 class Truth {
  public:
   Truth(const JobType& type, const cluster::Cluster& cluster, std::uint64_t seed,
         std::uint32_t job);
 
-  /// Seconds of one iteration. Remembers plans by their shape: which GPUs of a node does not
-  /// matter, nor, where nodes are alike, which nodes of a rack.
+  /// Seconds of one iteration. Caches plans by their shape: which GPUs of a node does not matter,
+  /// nor, where nodes are alike, which nodes of a rack.
   double iteration_s(const plan::Layout& layout);
 
-  /// Whether the plan's memory is enough on every GPU, by the judge's count.
+  /// Whether the plan fits the memory of every GPU, as the judge counts it.
   bool fits(const plan::Layout& layout) const;
 
-  /// What solving a profile of `layout` gives: its times are off by 2 % noise, averaged over 5
-  /// iterations. `error`: more noise N(0, error) on every solved time and on the bytes that are
+  /// Coefficients solved from a profile of `layout`, whose times have 2 % noise averaged over 5
+  /// iterations. `error`: further noise N(0, error) on every solved time and on the bytes that are
   /// sent, as Suika 5.3 injects it. Null where the profile cannot be solved.
   std::shared_ptr<const perf::Coefficients> profile(const plan::Layout& layout, double error) const;
 

@@ -7,7 +7,8 @@ namespace swell::sim {
 
 namespace {
 
-// CPUs and memory never run out before GPUs: what one GPU takes of Suika's nodes (128 cores, 1 TB).
+// CPUs and memory for each GPU: its part of one of Suika's nodes (128 cores, 1 TB), so that they
+// never run out before GPUs.
 constexpr policy::Resources kPerGpu{1, 8, 65536};
 
 std::shared_ptr<const policy::Training> training_of(const State& state, const Job& job) {

@@ -5,8 +5,8 @@
 
 namespace swell::sim {
 
-/// What a policy sees of the simulated cluster: what Swell's controller would know, nothing of the
-/// truth. Node indices are the cluster's; a node that is down has nothing.
+/// View of the simulated cluster for a policy: what Swell's controller would know, without the
+/// truth. Node indexes are the cluster's; a node that is down has no resources.
 policy::ClusterView make_view(const State& state, const std::vector<PendingJob>& queue);
 
 /// The pending jobs in the base scheduler's order.

@@ -11,7 +11,8 @@ namespace swell::sim {
 
 namespace {
 
-// Users ask for more time than they need; how much more differs.
+// Bounds of a job's time limit over its duration: users ask for more than they need, by different
+// factors.
 constexpr double kMinLimit = 1.1, kMaxLimit = 3.0;
 constexpr double kShortest_s = 1;
 
@@ -25,7 +26,7 @@ Trace cut(const Trace& trace, const WorkloadOptions& options) {
   return kept;
 }
 
-/// One job of each of `count` classes of equal size by duration.
+/// Draws one job from each of `count` classes of equal size by duration.
 Trace sample(Trace trace, std::size_t count, Random& random) {
   std::stable_sort(trace.begin(), trace.end(), [](const TraceJob& a, const TraceJob& b) {
     return a.duration_s < b.duration_s;
@@ -41,7 +42,7 @@ Trace sample(Trace trace, std::size_t count, Random& random) {
   return chosen;
 }
 
-/// Indices of the types of each size with that size's weight.
+/// Draws job types by the weight of their size.
 class TypeChooser {
  public:
   TypeChooser(const std::vector<JobType>& types, const WorkloadOptions& options) {

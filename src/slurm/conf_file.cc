@@ -20,7 +20,8 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// "head(10.0.0.1)" as its name and its address; the name is the address where none is given.
+/// Adds a host such as "head(10.0.0.1)" with its name and its address; the name is the address
+/// where none is given.
 void add_host(const std::string& value, SlurmConf& conf) {
   const std::size_t open = value.find('(');
   const std::string name = value.substr(0, open);

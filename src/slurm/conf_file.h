@@ -9,11 +9,11 @@
 
 namespace swell::slurm {
 
-/// slurm.conf as it stands in the file, which may be newer than what slurmctld runs with.
+/// Contents of slurm.conf, which may be newer than what slurmctld runs with.
 struct SlurmConf {
-  /// Keys in lower case; lines of one key only, no nodes, no partitions.
+  /// Values by key in lower case, of lines with one key only: no nodes, no partitions.
   std::map<std::string, std::string> values;
-  std::vector<std::string> hosts, addresses;  ///< of SlurmctldHost, primary first
+  std::vector<std::string> hosts, addresses;  ///< values of SlurmctldHost, primary first
 
   const std::string* find(const std::string& key) const;
 

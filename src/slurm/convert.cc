@@ -68,7 +68,7 @@ void read_memory(const job_info_t& info, JobRecord& job) {
   else job.min_memory_mib_per_node = static_cast<std::int64_t>(memory);
 }
 
-/// Brings Slurm's four ways to ask for GPUs into two.
+/// Reduces Slurm's four ways to ask for GPUs to two: on each node, or in all.
 void read_gpus(const job_info_t& info, JobRecord& job) {
   if (const GpuRequest gpus = sum_gpus(text(info.tres_per_node)); gpus.count > 0)
     job.gpus_per_node = gpus;

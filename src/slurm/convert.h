@@ -5,8 +5,8 @@
 
 #include "slurm/records.h"
 
-/// libslurm's records to ours: the one place that knows their members and how they differ between
-/// versions of Slurm.
+/// Conversion of libslurm's records to Swell's: the one place that knows their members and how they
+/// differ between versions of Slurm.
 namespace swell::slurm {
 
 JobRecord convert(const job_info_t& info);

@@ -20,7 +20,7 @@ namespace {
 using cluster::Calibration;
 using cluster::SlurmTopology;
 
-/// How many notes of one kind are given word for word: garbage may stand in every node's Extra.
+/// Number of notes of one kind that are given in full: every node's Extra may hold garbage.
 constexpr std::size_t kMaxNotes = 3;
 constexpr std::time_t kLookEvery_s = 60;
 
@@ -51,7 +51,7 @@ std::size_t print_of(const FabricFiles& files) {
   return print;
 }
 
-/// Nothing where there is no such file.
+/// Text of a file; nothing where there is no such file.
 std::optional<std::string> text_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (path.empty() || !in) return std::nullopt;

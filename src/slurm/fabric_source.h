@@ -14,47 +14,49 @@
 #include "core/result.h"
 #include "slurm/records.h"
 
-/// What is near what, from what Slurm's records and files say: the one place where the controller,
-/// the select plugin and `swell topo` get it from.
+/// The cluster's fabric from Slurm's records and files: the one source of it for the controller,
+/// the select plugin and `swell topo`.
 namespace swell::slurm {
 
-/// Files that a fabric is made of beside what nodes publish; empty: there is none that counts.
+/// Paths of the files that a fabric is made of besides what nodes publish; empty: none is used.
 struct FabricFiles {
   std::string topology_conf, calibration;
-  /// Slurm gives jobs a shape itself (segments of blocks, arcs of rings, boxes of tori), or reads a
-  /// topology.yaml, which may say so of a partition: its choice of nodes is not to be narrowed.
+  /// Whether Slurm gives jobs a shape itself (segments of blocks, arcs of rings, boxes of tori), or
+  /// reads a topology.yaml, which may do so for a partition: then its choice of nodes must not be
+  /// narrowed.
   bool slurm_shapes_jobs = false;
 };
 
-/// As slurmctld is configured: topology.conf where TopologyPlugin uses it, and
-/// swell_calibration.json beside slurm.conf. An RPC to slurmctld.
+/// Finds the files as slurmctld is configured: topology.conf where TopologyPlugin uses it, and
+/// swell_calibration.json beside slurm.conf. One RPC to slurmctld.
 Result<FabricFiles> find_fabric_files();
 
-/// Node i is nodes[i]. `notes`: of each description that cannot be read a sentence, of many a few.
+/// Nodes with their descriptions; node i is nodes[i]. `notes` receives a sentence for each
+/// description that cannot be read; where there are many, for a few.
 std::vector<cluster::FabricNode> fabric_nodes(const std::vector<NodeRecord>& nodes,
                                               std::vector<std::string>& notes);
 
-/// A fabric, and what could not be read for it and was left out, a sentence each.
+/// A fabric, and a sentence for each part that could not be read and was left out.
 struct KnownFabric {
   cluster::Fabric fabric;
   std::vector<std::string> notes;
-  bool slurm_shapes_jobs = false;  ///< of FabricFiles; true while that is not known
+  bool slurm_shapes_jobs = false;  ///< as in FabricFiles; true while not known
 };
 
-/// Does Slurm shape jobs itself under this TopologyPlugin ("topology/ring"), with slurm.conf in
-/// `folder` ("/etc/slurm/")?
+/// Whether Slurm shapes jobs itself under this TopologyPlugin ("topology/ring"), with slurm.conf in
+/// `folder` ("/etc/slurm/").
 bool shapes_jobs(std::string_view topology_plugin, const std::string& folder);
 
-/// Makes the fabric anew only where what nodes publish or the files changed: reading thousands of
-/// descriptions whenever a job starts would cost more than all else. One thread at a time.
+/// Cache of the fabric, made anew only where the files or what nodes publish changed: reading
+/// thousands of descriptions whenever a job starts would be too slow. One thread at a time.
 class FabricSource {
  public:
   using Find = std::function<Result<FabricFiles>()>;
   /// `find` null: no file is read.
   explicit FabricSource(Find find) : find_(std::move(find)) {}
 
-  /// Never null; the same object as before where nothing changed. `now`: files are looked at once a
-  /// minute.
+  /// The present fabric, never null; the same object as before where nothing changed. The files are
+  /// checked at most once a minute, by `now`.
   std::shared_ptr<const KnownFabric> update(const std::vector<NodeRecord>& nodes, std::time_t now);
 
  private:
@@ -65,7 +67,8 @@ class FabricSource {
   std::optional<Error> cannot_find_;
   std::shared_ptr<const KnownFabric> known_;
   std::optional<std::time_t> looked_;
-  std::size_t nodes_print_ = 0, files_print_ = 0;  ///< change with what they are of
+  /// Hashes of what nodes publish and of the files.
+  std::size_t nodes_print_ = 0, files_print_ = 0;
 };
 
 }  // namespace swell::slurm

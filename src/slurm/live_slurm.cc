@@ -23,7 +23,7 @@ Error failure(const char* what) { return Error(fmt::format("{}: {}", what, slurm
 class LiveSlurm final : public SlurmApi {
  public:
   Result<std::optional<Snapshot>> load() override {
-    // Nodes first: a job that starts in between is then seen in the queue without its node being
+    // Loads nodes before jobs: a job that starts in between is then in the queue without its node
     // counted as used, and `immediate` refuses what is not free after all.
     Result<bool> nodes = load_nodes();
     if (!nodes) return nodes.error();
@@ -46,7 +46,7 @@ class LiveSlurm final : public SlurmApi {
       return failure("slurm_load_job").while_doing(fmt::format("looking at job {}", job));
     }
     const LoadedJobs loaded(message);
-    // For an array or a heterogeneous job slurmctld sends all of it.
+    // slurmctld answers with all of an array or heterogeneous job.
     for (std::uint32_t i = 0; i < message->record_count; ++i)
       if (JobRecord record = convert(message->job_array[i]); record.id == job)
         return std::optional<JobRecord>(std::move(record));
@@ -70,7 +70,7 @@ class LiveSlurm final : public SlurmApi {
   }
 
  private:
-  /// Each load_...() keeps what it got and says whether that is new.
+  /// Each load_...() keeps its answer and returns whether it is new.
   Result<bool> load_nodes() {
     auto nodes = load_nodes_since(nodes_time_);
     if (!nodes) return nodes.error();

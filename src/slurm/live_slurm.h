@@ -11,12 +11,12 @@
 
 namespace swell::slurm {
 
-/// slurmctld over libslurm's public API: RPCs to the controller that slurm.conf names, also from
-/// inside slurmctld. Holds no lock of slurmctld. Each call may wait as long as MessageTimeout says.
+/// SlurmApi over libslurm's public API: RPCs to the slurmctld that slurm.conf names, also from
+/// inside slurmctld. Holds no lock of slurmctld. Each call waits at most MessageTimeout.
 std::unique_ptr<SlurmApi> make_live_slurm();
 
-/// All nodes, where any has changed since `last`, which is then set; 0: in any case. An RPC like
-/// those above.
+/// All nodes, or nothing where none has changed since `last`, which is then set; `last` 0 always
+/// gives them. One RPC.
 Result<std::optional<std::vector<NodeRecord>>> load_nodes_since(std::time_t& last);
 
 /// The parts of slurmctld's running configuration that Swell uses.
@@ -35,10 +35,10 @@ struct ControllerConfig {
 };
 Result<ControllerConfig> load_controller_config();
 
-/// The munge socket that AuthInfo names; empty: munge's default.
+/// Path of the munge socket in AuthInfo; empty: munge's default.
 std::string munge_socket_of(const std::string& auth_info);
 
-/// Words for an errno of libslurm.
+/// Text for an errno of libslurm.
 std::string slurm_reason(int error);
 
 }  // namespace swell::slurm

@@ -3,8 +3,8 @@
 
 #include "slurm/versions.h"
 
-// Exported by libslurm and by slurmctld of every version, and in no public header. Leaves null
-// behind.
+// Frees an xmalloc() block and sets the pointer to null. Exported by libslurm and by slurmctld of
+// every version, but in no public header.
 extern "C" void slurm_xfree(void** text);
 
 namespace swell::slurm {
@@ -21,10 +21,10 @@ void free_text(char*& text) noexcept {
 #define SWELL_FREE_TEXT(record, member) \
   if constexpr (requires { (record).member; }) free_text((record).member)
 
-// What which version forgets, as tests/unit/slurm/loaded_test.cc finds it with that version's
-// libslurm:
-//   22.05  job admin_comment cluster_features cronspec prefer system_comment; node bcast_address
-//   comment extra;
+// Members that the free functions of each version forget, as tests/unit/slurm/loaded_test.cc finds
+// them with that version's libslurm:
+//   22.05  job admin_comment cluster_features cronspec prefer system_comment;
+//          node bcast_address comment extra;
 //          partition nodesets
 //   24.11  job resv_ports
 //   26.05  node parameters

@@ -4,14 +4,14 @@
 #include <memory>
 #include <slurm/slurm.h>
 
-/// What libslurm's slurm_load_...() hand out, freed whole. libslurm's own free functions forget
-/// some of the texts that its unpacking made, other ones in each version (the table in loaded.cc):
-/// inside slurmctld, which Swell asks for its queue many times a minute, that would be memory lost
-/// at every look.
+/// Owners of what libslurm's slurm_load_...() return, which free all of it. libslurm's own free
+/// functions forget some texts that its unpacking made, different ones in each version (the table
+/// in loaded.cc). Inside slurmctld, where Swell loads the queue many times a minute, that would
+/// leak memory with every load.
 namespace swell::slurm {
 
-/// Frees first what libslurm of some version forgets, and leaves null there, then the rest as
-/// libslurm does.
+/// Frees what the free functions of some version forget, leaves null there, and then calls these
+/// functions.
 struct FreeLoaded {
   void operator()(job_info_msg_t* message) const noexcept;
   void operator()(node_info_msg_t* message) const noexcept;

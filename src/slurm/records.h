@@ -18,9 +18,9 @@ using slurm_text::GpuRequest;
 
 enum class JobPhase { pending, running, suspended, completing, ended };
 
-/// Why a pending job waits, as far as it matters to who may use idle GPUs.
+/// Reason why a pending job waits, as far as it matters for idle GPUs.
 enum class Waiting {
-  for_resources,  ///< it starts as soon as what it needs is free and its turn has come
+  for_resources,  ///< starts as soon as resources are free and its turn has come
   for_other,      ///< held, dependent, over a limit, ...: idle GPUs would not start it
 };
 
@@ -32,7 +32,7 @@ struct GpuAllocation {
 
 struct JobRecord {
   JobId id = 0;
-  JobId het_leader = 0;  ///< not 0: a component of a heterogeneous job
+  JobId het_leader = 0;  ///< leader of its heterogeneous job; 0: it is no component of one
   uid_t uid = 0;
   std::string user, name, account, partition, qos;
   JobPhase phase = JobPhase::ended;
@@ -42,13 +42,13 @@ struct JobRecord {
   std::string admin_comment, comment;
   std::vector<std::string> nodes;
   std::vector<GpuAllocation> gpus;  ///< held now, node by node
-  int cpus = 0;                     ///< asked for (pending) or held
+  int cpus = 0;                     ///< asked for (while pending) or held
   std::int64_t memory_mib = 0;      ///< held in all; 0 where Slurm does not say
   std::time_t submit_time = 0, start_time = 0, end_time = 0, preempt_time = 0;
   std::uint32_t time_limit_min = 0;  ///< 0: none
   bool has_script = false;           ///< submitted with sbatch
   bool in_array = false;             ///< an array, or a task of one
-  // What a pending job asks for:
+  // Demands of a pending job:
   int pending_tasks = 1;  ///< array tasks that this record stands for
   int min_nodes = 1, max_nodes = 1;
   int min_cpus_per_node = 0;
@@ -68,14 +68,14 @@ struct JobRecord {
 struct NodeRecord {
   std::string name;
   bool usable = false;      ///< up, answering, not drained, not reserved, not powered down
-  bool completing = false;  ///< a job is just leaving it: Slurm starts nothing there this moment
-  std::vector<GpuRequest> gpus;  ///< configured; several entries: several types
+  bool completing = false;  ///< a job is just leaving it: Slurm starts nothing there until then
+  std::vector<GpuRequest> gpus;  ///< configured GPUs, one entry for each type
   int cpus = 0, cpus_used = 0;
   std::int64_t memory_mib = 0, memory_used_mib = 0;
   std::vector<std::string> features;
   std::uint32_t weight = 1;  ///< Slurm takes nodes of less weight first
   std::string address;       ///< NodeAddr
-  std::string extra;         ///< Extra: tools' own text, of Swell the node's description
+  std::string extra;         ///< Extra: text of tools, among it Swell's description of the node
 };
 
 struct PartitionRecord {
@@ -87,7 +87,7 @@ struct PartitionRecord {
   bool gives_whole_nodes = false;  ///< OverSubscribe=EXCLUSIVE
 };
 
-/// One look at the cluster.
+/// The cluster at one time.
 struct Snapshot {
   std::time_t taken = 0;
   std::vector<JobRecord> jobs;

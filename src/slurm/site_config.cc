@@ -19,15 +19,15 @@ namespace {
 
 std::string text(const char* value) { return value != nullptr ? value : ""; }
 
-/// PreemptParameters came after 22.05: asked of the header, not of the version.
+/// PreemptParameters, which came after 22.05; the header tells whether it exists.
 template <typename Conf>
 std::string preempt_parameters_of(const Conf& conf) {
   if constexpr (requires { conf.preempt_params; }) return text(conf.preempt_params);
   else return {};
 }
 
-// AccountingStorageEnforce as slurmctld keeps it: no public header names its bits.
-constexpr std::uint16_t kEnforceLimits = 0x0002, enforce_qos = 0x0008;
+// Bits of AccountingStorageEnforce as slurmctld keeps it; no public header names them.
+constexpr std::uint16_t kEnforceLimits = 0x0002, kEnforceQos = 0x0008;
 
 PreemptMode mode_of(std::uint16_t mode) {
   if (mode == NO_VAL16) return PreemptMode::of_cluster;
@@ -84,7 +84,7 @@ Result<SiteConfig> load_site_config() {
     config.controller_names.push_back(text(conf->control_machine[i]));
   config.preempt_parameters = preempt_parameters_of(*conf);
   config.enforces_limits = (conf->accounting_storage_enforce & kEnforceLimits) != 0;
-  config.enforces_qos = (conf->accounting_storage_enforce & enforce_qos) != 0;
+  config.enforces_qos = (conf->accounting_storage_enforce & kEnforceQos) != 0;
   config.preempt_exempt_s =
       conf->preempt_exempt_time == INFINITE || conf->preempt_exempt_time == NO_VAL
           ? 0

@@ -7,12 +7,13 @@
 
 #include "core/result.h"
 
-/// What only a check of the site's configuration wants to know, beyond what live_slurm.h gives the
-/// controller. Over the public API; read by `swell doctor`.
+/// Configuration that only a check of the site needs, beyond ControllerConfig. Over the public API;
+/// read by `swell doctor`.
 namespace swell::slurm {
 
-/// A program that is no part of Slurm calls this once before anything else of libslurm. Where there
-/// is no slurm.conf, libslurm says so and ends the program, as it does Slurm's own.
+/// Initializes libslurm. REQUIRES: called once, before any other function of libslurm, by a program
+/// that is no part of Slurm. Where there is no slurm.conf, libslurm prints that and ends the
+/// program, as with Slurm's own programs.
 void init_libslurm();
 
 /// slurmctld's running configuration, in addition to ControllerConfig.
@@ -20,7 +21,7 @@ struct SiteConfig {
   std::string cluster_name;
   std::vector<std::string> controller_names;  ///< host names of slurmctld, primary first
   std::string preempt_parameters;             ///< PreemptParameters; empty in versions without it
-  bool enforces_qos = false, enforces_limits = false;  ///< of AccountingStorageEnforce
+  bool enforces_qos = false, enforces_limits = false;  ///< words of AccountingStorageEnforce
   std::uint32_t preempt_exempt_s = 0;                  ///< PreemptExemptTime of the cluster
   bool preempt_cancels = false;  ///< PreemptMode ends jobs (CANCEL, or REQUEUE where it can)
   bool preempt_off = false;
@@ -28,16 +29,16 @@ struct SiteConfig {
 Result<SiteConfig> load_site_config();
 
 enum class PreemptMode { of_cluster, off, cancel, requeue, suspend };
-const char* to_text(PreemptMode mode) noexcept;  ///< as slurm.conf writes it
+const char* to_text(PreemptMode mode) noexcept;  ///< the word of slurm.conf
 
 struct SitePartition {
   std::string name;
   std::vector<std::string> nodes;
   std::vector<std::string> alloc_nodes;  ///< AllocNodes; empty: ALL
-  std::string allow_accounts, deny_accounts, allow_qos, deny_qos,
-      allow_groups;  ///< empty: all, or none denied
+  /// Empty: all are allowed, none is denied.
+  std::string allow_accounts, deny_accounts, allow_qos, deny_qos, allow_groups;
   int priority_tier = 1;
-  std::string qos;  ///< its own, whose limits hold for all jobs in it
+  std::string qos;  ///< QOS of the partition, whose limits hold for all jobs in it; empty: none
   PreemptMode preempt_mode = PreemptMode::of_cluster;
   std::uint32_t grace_s = 0;
   std::uint32_t max_time_min = 0;  ///< 0: unlimited
@@ -46,11 +47,11 @@ struct SitePartition {
 };
 Result<std::vector<SitePartition>> load_site_partitions();
 
-/// GraceTime of a QOS, out of slurmctld's own cache of slurmdbd's records; the error says that
+/// GraceTime of a QOS in seconds, from slurmctld's cache of slurmdbd's records; an error where
 /// there is no such QOS.
 Result<std::uint32_t> load_qos_grace(const std::string& qos);
 
-/// The name of this host as Slurm compares it: without its domain.
+/// Name of this host without its domain, as Slurm compares it.
 std::string short_host_name();
 
 }  // namespace swell::slurm

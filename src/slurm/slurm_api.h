@@ -9,19 +9,19 @@
 
 namespace swell::slurm {
 
-/// What Swell needs from slurmctld. The live one is LiveSlurm; tests of the controller have their
-/// own. Used by one thread at a time.
+/// Swell's requests to slurmctld. LiveSlurm makes them; tests of the controller have their own.
+/// Used by one thread at a time.
 class SlurmApi {
  public:
   virtual ~SlurmApi() = default;
 
-  /// The queue and the nodes; nothing where neither changed since the last call that gave a
-  /// snapshot.
+  /// Loads the queue and the nodes; gives nothing where neither changed since the last call that
+  /// gave a snapshot.
   virtual Result<std::optional<Snapshot>> load() = 0;
-  /// Makes the next load() give a snapshot whatever changed.
+  /// Makes the next load() give a snapshot whether or not anything changed.
   virtual void forget() = 0;
-  /// One job as slurmctld has it now, whatever the last snapshot said; nothing where it is not in
-  /// the queue.
+  /// Loads one job as slurmctld has it now, whatever the last snapshot said; gives nothing where it
+  /// is not in the queue.
   virtual Result<std::optional<JobRecord>> load_job(JobId job) = 0;
   /// Ends a job at once. Not an error where it has ended already.
   virtual Result<void> cancel(JobId job) = 0;

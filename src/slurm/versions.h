@@ -10,13 +10,12 @@
 
 #include "slurm/records.h"
 
-/// Where the public headers of the supported versions of Slurm differ (22.05, 24.11, 26.05), asked
-/// of the header and not of its number where that can be. Here and in convert.cc, loaded.cc and
-/// src/plugins/select alone.
+/// Differences between the public headers of the supported versions of Slurm (22.05, 24.11, 26.05),
+/// found from the header's members rather than its version number where possible. Only this file,
+/// convert.cc, loaded.cc and src/plugins/select know of versions.
 namespace swell::slurm {
 
-/// The job that a record, a request or an answer of Slurm's is about: from 26.05 within its
-/// step_id.
+/// Job id of a record, request or answer of Slurm's: from 26.05 on within its step_id.
 template <typename Record>
 JobId job_id_of(const Record& record) noexcept {
   if constexpr (requires { record.step_id.job_id; }) return record.step_id.job_id;
@@ -29,10 +28,10 @@ void set_job_id(Record& record, JobId job) noexcept {
   else record.job_id = job;
 }
 
-/// slurm_kill_job(): from 26.05 by slurm_step_id_t. @return as Slurm's.
+/// Calls slurm_kill_job(), from 26.05 on with a slurm_step_id_t. @return as that does.
 int kill_job(JobId job, std::uint16_t signal) noexcept;
 
-/// slurm_load_job(): likewise.
+/// Calls slurm_load_job(), likewise.
 int load_job(JobId job, job_info_msg_t** message) noexcept;
 
 /// CPUs and memory in MiB that jobs use on a node.
@@ -40,16 +39,17 @@ struct NodeUse {
   std::uint16_t cpus = 0;
   std::uint64_t memory_mib = 0;
 };
-/// Asked of the select plugin's record; from 26.05 the node's own. `node` is not changed.
+/// CPUs and memory in use on a node: from the select plugin's record, from 26.05 on from the node's
+/// own. `node` is not changed.
 NodeUse use_of(node_info_t& node) noexcept;
 
-/// What a task of a submission shall have.
+/// GRES and CPUs that a submission asks for in each task.
 struct PerTask {
-  std::string gres;  ///< "gres/gpu:h100:1"; empty: nothing but CPUs
-  int cpus = 0;      ///< 0: not said here
+  std::string gres;  ///< "gres/gpu:h100:1"; empty: CPUs alone
+  int cpus = 0;      ///< 0: not given
 };
-/// Of tres_per_task, where newer versions (seen on 24.11) put --cpus-per-task as well: "cpu=8" or
-/// "cpu:8", alone or in a list.
+/// Reads tres_per_task, where newer versions (seen on 24.11) put --cpus-per-task as well: "cpu=8"
+/// or "cpu:8", alone or in a list.
 inline PerTask per_task_of(std::string_view tres_per_task) {
   PerTask result;
   while (!tres_per_task.empty()) {
@@ -65,7 +65,7 @@ inline PerTask per_task_of(std::string_view tres_per_task) {
   return result;
 }
 
-/// slurm_free_ctl_conf(), slurm_free_conf() from 26.05.
+/// Calls slurm_free_ctl_conf(), from 26.05 on slurm_free_conf().
 void free_conf(slurm_conf_t* conf) noexcept;
 
 }  // namespace swell::slurm

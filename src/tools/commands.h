@@ -6,10 +6,10 @@
 
 namespace swell::tools {
 
-/// What a subcommand does once its options are read; returns the program's exit status.
+/// Action of a subcommand, run once its options are read; returns the program's exit status.
 using Action = std::function<int()>;
 
-/// Each adds one subcommand to the `swell` program. One file a subcommand.
+/// Functions that each add one subcommand to the `swell` program; each has a file of its own.
 Action add_doctor(CLI::App& app);
 Action add_drain(CLI::App& app);
 Action add_jobs(CLI::App& app);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell doctor: is this site configured as Swell needs it, and if not, how is it mended?
+// swell doctor: checks whether the site is configured as Swell needs it, and says how to mend what
+// is not.
 #include <fmt/format.h>
 #include <memory>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell drain: before an upgrade, a removal or maintenance, takes back in order what is lent, and
+// swell drain: reclaims everything lent, in order, before an upgrade, a removal or maintenance, and
 // waits for it.
 #include <cerrno>
 #include <chrono>
@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How often Slurm is asked what is still lent.
+/// Time between queries of Slurm for what is still lent.
 constexpr auto kLookEvery = std::chrono::milliseconds(500);
 
 struct Options {
@@ -36,7 +36,7 @@ Error failed(const std::string& path) {
   return Error(fmt::format("{}: {}", path, std::strerror(errno)));
 }
 
-/// Replaces the file at once, so that nobody reads half of it; owner and mode stay.
+/// Replaces the file atomically; owner and mode stay.
 Result<void> replace_file(const std::string& path, const std::string& text) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return failed(path);
@@ -64,7 +64,7 @@ Result<std::vector<slurm::JobId>> companions(slurm::SlurmApi& slurm) {
   return held;
 }
 
-/// Waits until nothing is lent, and says whenever it has become less.
+/// Waits until nothing is lent, and prints each change of the number of companions.
 Result<void> wait_until_back(const Options& options) {
   const auto slurm = slurm::make_live_slurm();
   const auto deadline = Clock::now() + std::chrono::seconds(options.timeout_s);
@@ -72,8 +72,8 @@ Result<void> wait_until_back(const Options& options) {
   for (int empty = 0; empty < 2; std::this_thread::sleep_for(kLookEvery)) {
     const auto held = companions(*slurm);
     if (!held) return held.error();
-    empty =
-        held->empty() ? empty + 1 : 0;  // twice: one may just have been allocated on the last grant
+    // Must be empty twice: a companion may just have been allocated on the last grant.
+    empty = held->empty() ? empty + 1 : 0;
     if (!held->empty() && held->size() != said)
       fmt::print("{} companion{} hold lent GPUs: {}\n", held->size(), held->size() == 1 ? "" : "s",
                  fmt::join(*held, ","));

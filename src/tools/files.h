@@ -8,9 +8,9 @@
 
 namespace swell::tools {
 
-/// A whole file as text; the error names the file and the reason. "-" is standard input.
+/// Reads a whole file; the error names the file and the reason. "-" is standard input.
 Result<std::string> read_file(const std::string& path);
-/// A whole file as JSON; the error names the file, line and column.
+/// Reads a whole file as JSON; the error names the file, line and column.
 Result<Json> read_json(const std::string& path);
 /// Replaces a file by `text`; "-" is standard output. The error names the file and the reason.
 Result<void> write_file(const std::string& path, const std::string& text);

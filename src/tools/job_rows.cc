@@ -24,7 +24,7 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.basic_gpus = count(tag, "basic");
   const auto spec = control::ElasticSpec::parse(row.spec);
   row.max_gpus = spec ? spec->max_total(row.basic_gpus) : row.basic_gpus;
-  // What the tag says of a former run does not hold while the job waits to run again.
+  // The tag describes a former run while the job waits to run again.
   const bool runs = record.phase == slurm::JobPhase::running;
   row.state = runs ? tag.get("state") : record.state_text;
   row.grants = count(tag, "grants");
@@ -41,7 +41,7 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   return row;
 }
 
-/// Why a job that was asked for is not shown.
+/// Error for a job that was asked for but is not shown.
 Error not_shown(const slurm::Snapshot& snapshot, slurm::JobId id) {
   const auto found = std::find_if(snapshot.jobs.begin(), snapshot.jobs.end(),
                                   [&](const slurm::JobRecord& job) { return job.id == id; });

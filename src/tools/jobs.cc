@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell jobs: the elastic jobs and what they are lent, from Slurm's records alone.
+// swell jobs: lists the elastic jobs and what they are lent, from Slurm's records alone.
 #include <fmt/format.h>
 #include <memory>
 #include <pwd.h>

@@ -71,7 +71,7 @@ Result<cluster::Cluster> read_cluster(const std::string& name) {
   return cluster;
 }
 
-/// "PP-DP-TP", such as 1-4-4, over the cluster's first GPUs.
+/// Reads degrees as "PP-DP-TP", such as 1-4-4; the plan is over the cluster's first GPUs.
 std::optional<models::CatalogueEntry> degrees_of(const std::string& text,
                                                  models::CatalogueEntry entry) {
   int read = 0;
@@ -180,8 +180,8 @@ Result<std::unique_ptr<planner::Solver>> solver_for(const Options& options, int 
                              options.solver));
   if (options.solver != "incremental" || options.free_gpus < 0)
     return planner::make_solver(options.solver);
-  planner::Incremental::Options
-      all;  // a number of GPUs was asked for: no stop at twice the job's size
+  // A number of GPUs was asked for: the solver must not stop at twice the job's size.
+  planner::Incremental::Options all;
   all.max_free = std::max(1, free_gpus);
   return std::unique_ptr<planner::Solver>(std::make_unique<planner::Incremental>(all));
 }

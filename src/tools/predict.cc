@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell predict: how well the performance model foretells measured iteration times.
+// swell predict: compares the performance model's predictions with measured iteration times.
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
@@ -34,7 +34,8 @@ Result<std::vector<predict::TrainingRun>> read_runs(const std::vector<std::strin
   return all;
 }
 
-/// The all-reduce table given, or the one that lies beside the data, or none.
+/// Reads the all-reduce table given, or the one beside the data; without either, returns the
+/// default.
 Result<predict::AllreduceTable> read_table(const Options& options, const cluster::GpuType& gpu) {
   std::string path = options.allreduce;
   if (path.empty()) {

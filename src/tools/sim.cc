@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell sim: policies against each other on a simulated cluster.
+// swell sim: compares policies on a simulated cluster.
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,8 +34,8 @@ struct Options {
 };
 
 constexpr double kGeneratedHours = 8;
-constexpr double kGeneratedJobs_h =
-    0.12;                              // a GPU: 60 jobs in 8 hours on 64 GPUs, as Suika's testbed
+// Jobs an hour for each GPU: 60 jobs in 8 hours on 64 GPUs, as on Suika's testbed.
+constexpr double kGeneratedJobs_h = 0.12;
 constexpr double kCardBytes = 50e9;    // 400 Gbit/s
 constexpr double kNoIbBytes = 1.25e9;  // 10 Gbit/s
 

@@ -6,7 +6,7 @@
 
 namespace swell::tools {
 
-/// Rows of text under a heading, in columns that line up. The last column is as wide as it likes.
+/// A table of text with headings and aligned columns. The last column has any width.
 class TextTable {
  public:
   enum class Align { left, right };
@@ -16,10 +16,10 @@ class TextTable {
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// As many cells as columns; missing ones are empty.
+  /// Adds a row; missing cells are empty. REQUIRES: no more cells than columns.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const noexcept { return rows_.empty(); }
-  /// Lines that end in a newline, without blanks at their ends.
+  /// The table as lines that end in a newline, without trailing blanks.
   std::string text() const;
 
  private:

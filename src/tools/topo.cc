@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell topo: what this node is made of; --publish tells Slurm, --cluster shows what all nodes
-// told.
+// swell topo: shows this node's hardware; --publish tells Slurm, --cluster shows what all nodes
+// have published.
 #include <fmt/format.h>
 #include <memory>
 
@@ -18,7 +18,7 @@ namespace swell::tools {
 
 namespace {
 
-/// Where OpenSM writes the whole subnet, on the host that it runs on.
+/// File in which OpenSM writes the whole subnet, on the host that it runs on.
 constexpr const char* kSubnetFile = "/var/log/opensm-subnet.lst";
 
 struct Options {
@@ -32,7 +32,7 @@ Result<topo::Machine> look(const Options& options) {
   topo::Machine machine;
   const bool here = options.hwloc_xml.empty() && options.sysfs_root.empty();
   machine.name = here ? slurm::short_host_name() : "";
-  // Of another machine's sysfs alone, this one's hwloc knows nothing.
+  // For another machine's sysfs alone, this machine's hwloc must not be read.
   if (here || !options.hwloc_xml.empty())
     if (auto read = topo::read_hwloc(machine, options.hwloc_xml); !read) return read.error();
   if (here || !options.sysfs_root.empty())
@@ -44,7 +44,7 @@ Result<topo::Machine> look(const Options& options) {
   return machine;
 }
 
-/// The node's leaf switch; nothing without a list of the subnet. One that was asked for must be
+/// Leaf switch of the node; empty without a list of the subnet. A list that was asked for must be
 /// readable.
 Result<std::string> find_leaf(const Options& options, const topo::Machine& machine) {
   auto list = read_file(options.fabric_file.empty() ? kSubnetFile : options.fabric_file);

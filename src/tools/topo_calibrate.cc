@@ -26,17 +26,17 @@ namespace {
 
 struct Options {
   std::string output = "swell_calibration.json", method = "auto";
-  std::string serve_at, connect_to;  ///< the two roles of a step
+  std::string serve_at, connect_to;  ///< set in a step: the address to serve at, or to connect to
   std::vector<int> sizes = topo::message_sizes();
   int pairs = 4;
-  int gpu = 0;  ///< of a step, for NCCL
+  int gpu = 0;  ///< GPU of a step, for NCCL
   double seconds = 0.2;
   bool local = false;
 };
 
-// ---- a step
+// ---- one step: the end of a measurement on one node
 
-/// What carries the bytes that are measured. `link` is null where it is the control connection
+/// Transport of the bytes that are measured. `link` is null where it is the control connection
 /// itself.
 struct Carrier {
   std::string method;
@@ -45,7 +45,7 @@ struct Carrier {
 
 constexpr unsigned kCanTcp = 1, kCanUcx = 2, kCanNccl = 4;
 
-/// What both ends can do, the best first.
+/// Transports that both ends have, the best first.
 Result<std::vector<std::string>> agree(const Options& options, topo::Link& control) {
   const unsigned own = kCanTcp | (topo::has_ucx() ? kCanUcx : 0u) |
                        (topo::can_use_nccl(options.gpu) ? kCanNccl : 0u);
@@ -61,7 +61,8 @@ Result<std::vector<std::string>> agree(const Options& options, topo::Link& contr
   return methods;
 }
 
-/// @param rank  0 of the end that serves, 1 of the one that measures.
+/// Opens the best transport that works. @param rank  0 for the end that serves, 1 for the one that
+/// measures.
 Result<Carrier> carrier(const Options& options, topo::Link& control, int rank) {
   std::vector<std::string> methods = {options.method};
   if (options.method == "auto") {
@@ -83,8 +84,8 @@ Result<Carrier> carrier(const Options& options, topo::Link& control, int rank) {
   return Carrier{"ucx", *std::move(link)};
 }
 
-/// Over what the two ends of a measurement talk, where its bytes go over the carrier. UCX moves
-/// nothing while it waits for something else, so that it talks over itself.
+/// Link over which the two ends of a measurement agree. UCX progresses only in its own calls, so
+/// its ends agree over the UCX link itself.
 topo::Link& talk(const Carrier& carrier, topo::Link& control) {
   return carrier.method == "ucx" ? *carrier.link : control;
 }
@@ -124,7 +125,7 @@ int measure_one(const Options& options) {
   return 0;
 }
 
-// ---- who starts the steps
+// ---- the program that starts the steps
 
 struct Node {
   std::string name, address;
@@ -146,7 +147,7 @@ std::string own_program() {
   return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : "swell";
 }
 
-/// A shell's words that run this program on a node; here, where `node` is empty.
+/// Shell command that runs this program on a node; on this one where `node` is empty.
 std::string step(const Options& options, const std::string& node, const std::string& role) {
   const std::string run = fmt::format("{} topo calibrate --method {} --seconds {:g} --sizes {} {}",
                                       quoted(own_program()), options.method, options.seconds,
@@ -216,8 +217,8 @@ struct Pair {
   Node server, client;
 };
 
-/// Each distance's first pairs, spread over the nodes: no node twice in a class as long as others
-/// are left.
+/// Chooses at most `max` pairs of each distance, spread over the nodes: a node is used again only
+/// where no other is left.
 std::vector<Pair> choose(const std::vector<Node>& nodes, const cluster::Fabric& fabric, int max) {
   std::vector<Pair> chosen;
   std::map<int, int> count;

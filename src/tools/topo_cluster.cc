@@ -14,7 +14,8 @@ namespace swell::tools {
 
 namespace {
 
-/// Text of a file: of `given`, which must be readable, else of `usual`, if there is one.
+/// Text of the file `given`, which must be readable, or, where that is empty, of `usual` if it
+/// exists.
 Result<std::string> text_of(const std::string& given, const std::string& usual) {
   if (!given.empty()) return read_file(given);
   std::error_code problem;
@@ -46,7 +47,7 @@ Result<SiteFabric> load_fabric(const ClusterOptions& options) {
   std::vector<std::string> notes;
   std::vector<cluster::FabricNode> nodes = read_nodes(**loaded, notes);
 
-  // What was named on the command line must be right; of what is merely there, a fault is a note.
+  // A fault in a file named on the command line is an error; in one found by default, a note.
   cluster::SlurmTopology topology;
   auto text = text_of(options.topology_conf, files->topology_conf);
   auto parsed =

@@ -11,36 +11,36 @@
 namespace swell::tools {
 
 struct ClusterOptions {
-  std::string topology_conf, calibration;  ///< files; empty: the usual ones, if there
+  std::string topology_conf, calibration;  ///< paths; empty: the usual files, if they exist
 };
 
-/// One line of the matrix: all pairs of one class of distance.
+/// One line of the table: all pairs of one distance.
 struct DistanceRow {
   std::string name;
   int distance = 0;
-  long pairs = 0;           ///< of GPUs within a node, of nodes between them
-  double min = 0, max = 0;  ///< between two GPUs, bytes a second
-  double node_min = 0;      ///< between two nodes, all their ports; 0: within a node
+  long pairs = 0;           ///< pairs of GPUs within a node, otherwise of nodes
+  double min = 0, max = 0;  ///< bytes a second between two GPUs
+  double node_min = 0;      ///< bytes a second between two nodes, all their ports; 0: within a node
   double latency_s = 0;     ///< 0: not measured
   std::string figures_from, places_from;
 };
 
-/// One row a class that has pairs, nearest first; within nodes one a kind of link. Looks at pairs
-/// of neighbours in each group, not at all pairs.
+/// Makes a row for each distance that has pairs, nearest first; within nodes, for each kind of
+/// link. Considers pairs of neighbours in each group, not all pairs.
 std::vector<DistanceRow> distance_rows(const cluster::Fabric& fabric);
 
 std::string cluster_text(const cluster::Fabric& fabric, const std::vector<std::string>& notes);
 Json cluster_json(const cluster::Fabric& fabric, const std::vector<std::string>& notes);
 
-/// What slurmctld and the files beside slurm.conf tell.
+/// The site's fabric from slurmctld and the files beside slurm.conf.
 struct SiteFabric {
   cluster::Fabric fabric;
-  std::map<std::string, std::string> addresses;  ///< NodeAddr by name
-  std::vector<std::string> notes;                ///< what was passed over
+  std::map<std::string, std::string> addresses;  ///< NodeAddr by node name
+  std::vector<std::string> notes;                ///< what was skipped, one sentence each
 };
 Result<SiteFabric> load_fabric(const ClusterOptions& options);
 
-/// Asks slurmctld for the nodes and prints. Returns the program's exit status.
+/// Loads the nodes from slurmctld and prints the fabric. Returns the program's exit status.
 int show_cluster(const ClusterOptions& options, bool json);
 
 }  // namespace swell::tools

@@ -19,11 +19,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A slurmd that turns into a daemon may close what it had open: an end this soon tells nothing.
+/// Time within which the end of the watched pipe means nothing: a slurmd that becomes a daemon may
+/// close what it had open.
 constexpr auto kTooSoon = std::chrono::seconds(3);
 constexpr double kLongestPause_s = 30;
 
-/// What waiting may end with.
+/// Result of one attempt.
 enum class Outcome { done, hopeless, again };
 
 struct Attempt {
@@ -43,7 +44,7 @@ Attempt try_once(const cluster::NodeDescription& node, const PublishOptions& opt
   return {Outcome::done, {}};
 }
 
-/// Waits; false where the watched pipe has lost its other end.
+/// Waits `seconds`; false where the other end of the watched pipe has closed.
 bool pause(double seconds, int& watch, Clock::time_point begun) {
   const auto until = Clock::now() + std::chrono::duration<double>(seconds);
   while (true) {
@@ -70,7 +71,7 @@ Result<cluster::NodeDescription> described(const std::string& text) {
 int publish(const cluster::NodeDescription& node, const PublishOptions& options) {
   const auto begun = Clock::now(), end = begun + std::chrono::seconds(options.retry_s);
   slurm::init_libslurm();
-  // All nodes of a cluster may start at once: their pauses must not be the same.
+  // All nodes of a cluster may start at once: their pauses must differ.
   std::mt19937 random{std::random_device{}()};
   std::uniform_real_distribution<double> part(0.5, 1.0);
   int watch = options.watch;
@@ -78,7 +79,7 @@ int publish(const cluster::NodeDescription& node, const PublishOptions& options)
     const Attempt attempt = try_once(node, options);
     if (attempt.outcome == Outcome::done) return 0;
     if (attempt.outcome == Outcome::hopeless || Clock::now() >= end) {
-      // Started by slurmd, nobody reads standard error.
+      // When slurmd starts the program, nobody reads its standard error.
       if (options.watch >= 0)
         syslog(LOG_DAEMON | LOG_WARNING, "swell: topology not published: %s", attempt.why.c_str());
       return fail(Error(attempt.why).while_doing("publishing the topology"));

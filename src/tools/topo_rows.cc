@@ -81,8 +81,8 @@ std::vector<DistanceRow> distance_rows(const Fabric& fabric) {
     long within = 0;
     for (std::vector<int>& nodes : groups) {
       within += pairs_of(nodes.size());
-      // Those of one group below side by side, so that neighbours elsewhere are what this distance
-      // parts.
+      // Sorts nodes by their group of the level below, so that neighbours of different groups are
+      // at this distance.
       std::stable_sort(nodes.begin(), nodes.end(), [&](int a, int b) {
         return fabric.group(a, distance - 1) < fabric.group(b, distance - 1);
       });

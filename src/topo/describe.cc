@@ -15,7 +15,7 @@ namespace {
 using cluster::GpuLink;
 using cluster::LinkKind;
 
-/// PCI device ids of GPUs whose driver may be missing. NVIDIA's.
+/// PCI device ids of NVIDIA's GPUs, for nodes without their driver.
 constexpr struct {
   unsigned device;
   const char* type;
@@ -24,8 +24,8 @@ constexpr struct {
                 {0x1db5, "v100"}, {0x1db6, "v100"}, {0x1db1, "v100"},     {0x26ba, "l20"},
                 {0x2235, "a40"},  {0x2236, "a10"},  {0x1b06, "1080ti"}};
 
-/// What is left of PCIe's bandwidth between two devices: all of it below one switch; through the
-/// processor, and between processors, less. Assumed, not measured.
+/// Share of PCIe's bandwidth that is left between two devices: all of it below one switch; less
+/// through the processor, and between processors. Assumed, not measured.
 double share(Closeness near) {
   switch (near) {
     case Closeness::pci_switch: return 1.0;
@@ -47,7 +47,7 @@ GpuLink link_between(const Machine& machine, int a, int b) {
   return {a, b, LinkKind::pcie, slower * share(closeness(one.place, other.place))};
 }
 
-/// The link that most pairs have need not be written pair by pair.
+/// Sets usual_link to the link that most pairs have, and `links` to the others.
 void put_links(const Machine& machine, cluster::NodeDescription& node) {
   std::vector<GpuLink> all;
   const int count = static_cast<int>(node.gpus.size());
@@ -69,7 +69,7 @@ void put_links(const Machine& machine, cluster::NodeDescription& node) {
 }
 
 void put_ports(const Machine& machine, cluster::NodeDescription& node) {
-  // With cards made for it, others carry administration, not training.
+  // Where there are fast ports, the others carry administration, not training.
   const bool fast = std::any_of(machine.ports.begin(), machine.ports.end(),
                                 [](const Port& port) { return port.is.guid != 0; });
   std::vector<const Port*> used;

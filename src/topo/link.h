@@ -10,22 +10,22 @@
 
 namespace swell::topo {
 
-/// A way for bytes between two processes, for measuring. Every call ends: after kPatience_s without
-/// progress it is an error.
+/// A connection between two processes, for measuring. No call blocks for ever: after kPatience_s
+/// without progress it is an error.
 class Link {
  public:
   static constexpr int kPatience_s = 30;
   virtual ~Link() = default;
-  /// `count` messages of the same bytes; returns when they may be changed.
+  /// Sends the same bytes `count` times; returns when `data` may be changed.
   virtual Result<void> send(const char* data, std::size_t bytes, int count) = 0;
-  /// `count` messages into the same place, one after another.
+  /// Receives `count` messages of `bytes` bytes, all into `data`.
   virtual Result<void> receive(char* data, std::size_t bytes, int count) = 0;
 };
 
 /// A socket that waits for one connection.
 class Listener {
  public:
-  /// At a numeric or named address of this host, on a free port.
+  /// Opens a socket at a numeric or named address of this host, on a free port.
   static Result<Listener> open(const std::string& address);
   Listener(Listener&& other) noexcept : fd_(std::exchange(other.fd_, -1)), port_(other.port_) {}
   Listener(const Listener&) = delete;
@@ -40,17 +40,17 @@ class Listener {
 
 Result<std::unique_ptr<Link>> connect_tcp(const std::string& address, int port);
 
-/// UCX's tag messages over whatever UCX finds best; `control` carries the addresses first and must
-/// outlive it. An error where Swell was built without UCX.
+/// A link of UCX's tag messages, over the transport that UCX prefers; `control` carries the
+/// addresses first and must outlive the link. An error where Swell was built without UCX.
 Result<std::unique_ptr<Link>> make_ucx(Link& control);
 bool has_ucx() noexcept;
 
-/// NCCL between GPU `gpu` here and the other side's: the bytes given to it are not sent, but as
-/// many from a buffer on the GPU. One side is rank 0 and the other rank 1; over `control` they
-/// agree step by step, so that both have a link in the end or both an error, and can go on with
-/// something else. Both libraries are loaded where they are there; the error says what is missing.
+/// A link of NCCL between GPU `gpu` here and the other side's. It does not send the bytes given to
+/// it but as many from a buffer on the GPU. One side is rank 0, the other rank 1; over `control`
+/// they agree on each step, so that either both have a link or both an error, and can go on with
+/// something else. Both libraries are loaded where installed; the error says what is missing.
 Result<std::unique_ptr<Link>> make_nccl(Link& control, int rank, int gpu);
-/// Whether make_nccl() could work here.
+/// Whether make_nccl() could work here; the error says what is missing.
 Result<void> can_use_nccl(int gpu);
 
 }  // namespace swell::topo

@@ -8,32 +8,32 @@
 #include "core/cluster/node_description.h"
 #include "core/result.h"
 
-/// What a node is made of, and the description made of it. Readers add what their source knows;
-/// every source may be missing.
+/// A node's hardware, and the description made of it. Each reader adds what its source knows; every
+/// source may be missing.
 namespace swell::topo {
 
-/// Where a device is plugged in.
+/// Position of a device on its node.
 struct Attachment {
   std::string pci;  ///< "0000:1b:00.0"
-  /// From the host bridge down to the bridge above it; empty: not known.
+  /// Bridges above the device, from the host bridge down; empty: not known.
   std::vector<std::string> path;
   int numa = -1;  ///< -1: not known
 };
 
-/// How near two devices are; later is nearer.
+/// Nearness of two devices; later values are nearer.
 enum class Closeness { unknown, other_numa, same_numa, host_bridge, pci_switch };
 Closeness closeness(const Attachment& a, const Attachment& b) noexcept;
 
 struct Gpu {
   Attachment place;
-  std::string product;              ///< as its driver calls it; empty: not known
+  std::string product;              ///< name that its driver gives it; empty: not known
   unsigned vendor = 0, device = 0;  ///< PCI ids
   double pcie_bytes_per_s = 0;      ///< one direction; 0: not known
 };
 
 struct Port {
   Attachment place;
-  cluster::PortDescription is;  ///< without its nearest GPUs
+  cluster::PortDescription is;  ///< its description, without the nearest GPUs
 };
 
 /// NVLink between two GPUs, all its links together.
@@ -47,31 +47,33 @@ struct Machine {
   std::vector<Gpu> gpus;    ///< by rising PCI address
   std::vector<Port> ports;  ///< active ones
   std::vector<NvLink> nvlinks;
-  std::map<int, std::string> cores;  ///< of each NUMA node: logical core indexes, "0-55"
-  std::vector<std::string> notes;    ///< what was not found, and what follows; one sentence each
+  std::map<int, std::string> cores;  ///< logical core indexes of each NUMA node, such as "0-55"
+  std::vector<std::string> notes;    ///< what was not found, and the consequence; one sentence each
 
   Gpu* find_gpu(const std::string& pci) noexcept;
 };
 
-/// From hwloc: GPUs, network cards, where they are plugged in, cores, NVLink where hwloc knows it.
-/// Of this node, or of the one that `xml_file` (lstopo's XML) describes, where it is not empty. An
-/// error only for a file that hwloc cannot load.
+/// Reads hwloc: GPUs, network cards, their positions, cores, and NVLink where hwloc knows it.
+/// Describes this node, or the one of `xml_file` (lstopo's XML) unless it is empty. An error only
+/// for a file that hwloc cannot load.
 Result<void> read_hwloc(Machine& machine, const std::string& xml_file);
 
-/// From sysfs: what `machine` lacks yet, and of ports what hwloc does not know (rate, link layer).
-/// `root` is "/sys" or a copy of it.
+/// Reads from sysfs what `machine` lacks yet, and for ports what hwloc does not know (rate, link
+/// layer). `root` is "/sys" or a copy of it.
 void read_sysfs(Machine& machine, const std::string& root);
 
-/// From NVIDIA's driver library, where it can be loaded: product names and NVLink of this node.
+/// Reads product names and NVLink of this node from NVIDIA's driver library, where it can be
+/// loaded.
 void read_nvml(Machine& machine);
 
-/// From libibverbs, where Swell was built with it: ports that sysfs did not show.
+/// Reads ports that sysfs did not show from libibverbs, where Swell was built with it.
 void read_verbs(Machine& machine);
 
 /// Slurm's usual name for a product: "NVIDIA H100 80GB HBM3" -> "h100"; empty where none is known.
 std::string gpu_type(const std::string& product, unsigned vendor, unsigned device);
 
-/// What is published of it. `leaf`: the switch of its first port, empty where it is not known.
+/// The description that is published. `leaf`: switch of its first port, empty where it is not
+/// known.
 cluster::NodeDescription describe(const Machine& machine, const std::string& leaf = {});
 
 }  // namespace swell::topo

@@ -26,7 +26,7 @@ struct Links {
   Link &control, &data;
 };
 
-/// One exchange, and how long it took.
+/// Runs one exchange; gives its time in seconds.
 Result<double> run(const Links& links, const Request& request, std::vector<char>& buffer) {
   if (auto sent = links.control.send(reinterpret_cast<const char*>(&request), sizeof(request), 1);
       !sent)
@@ -38,7 +38,7 @@ Result<double> run(const Links& links, const Request& request, std::vector<char>
     if (auto sent = links.data.send(buffer.data(), request.bytes, static_cast<int>(request.count));
         !sent)
       return sent.error();
-    // The last byte has arrived when this has come back.
+    // The other side answers once the last byte has arrived.
     if (auto got = links.control.receive(&ready, 1, 1); !got) return got.error();
   } else {
     for (std::uint32_t i = 0; i < request.count; ++i) {
@@ -49,7 +49,7 @@ Result<double> run(const Links& links, const Request& request, std::vector<char>
   return seconds_since(begin);
 }
 
-/// Seconds a message. Counts grow until the time is long enough to tell.
+/// Seconds for each message. The count grows until the time is long enough to measure.
 Result<double> per_message(const Links& links, Work work, std::uint32_t bytes, double seconds,
                            std::vector<char>& buffer) {
   std::uint32_t count = 1;

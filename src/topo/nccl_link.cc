@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// NCCL by its published C interface, and NVIDIA's driver by its own, both loaded when they are
-// there: Swell is built where there is neither.
+// NCCL and NVIDIA's driver by their published C interfaces, both loaded where installed: Swell is
+// built without either.
 #include <chrono>
 #include <cstdint>
 #include <dlfcn.h>
@@ -58,7 +58,7 @@ struct Nccl {
 struct Libraries {
   Driver driver;
   Nccl nccl;
-  std::string problem;  ///< empty: both are there, whole
+  std::string problem;  ///< empty: both libraries are there, with all functions
 };
 
 class Loader {
@@ -77,7 +77,7 @@ class Loader {
   }
 
  private:
-  void* library_;  // stays loaded: both leave threads behind
+  void* library_;  // never unloaded: both libraries leave threads behind
   const char* file_;
   std::string& problem_;
 };
@@ -112,20 +112,20 @@ const Libraries& libraries() {
   return *loaded;
 }
 
-/// Two ranks, each with a buffer on its GPU. Messages are of what happens to be in there.
+/// Link between two ranks, each with a buffer on its GPU, whose contents do not matter.
 class NcclLink final : public Link {
  public:
   NcclLink() : driver_(libraries().driver), nccl_(libraries().nccl) {}
   ~NcclLink() override {
     if (communicator_ != nullptr)
-      (void)nccl_.abort(communicator_);  // also right where the other side is gone
+      (void)nccl_.abort(communicator_);  // also works where the other side is gone
     if (buffer_ != 0) (void)driver_.free(buffer_);
     if (stream_ != nullptr) (void)driver_.destroy_stream(stream_);
     if (retained_) (void)driver_.release(device_);
   }
 
-  /// After each step both ends know whether both are through it: neither waits for one that has
-  /// failed.
+  /// Sets the link up. After each step both ends know whether both succeeded, so neither waits for
+  /// one that has failed.
   Result<void> open(Link& control, int rank, int gpu) {
     peer_ = 1 - rank;
     UniqueId id{};
@@ -138,7 +138,7 @@ class NcclLink final : public Link {
         !told)
       return told;
     if (auto both = through(control, join(id, rank, context)); !both) return both;
-    // The first message makes NCCL connect the GPUs, which is no part of what is measured.
+    // The first message makes NCCL connect the GPUs, and is not measured.
     patience_s_ = kFirstMessage_s;
     step = rank == 0 ? send(nullptr, 1, 1) : receive(nullptr, 1, 1);
     patience_s_ = kPatience_s;
@@ -163,11 +163,11 @@ class NcclLink final : public Link {
   }
 
  private:
-  // One end may need all of its time while the other waits for it with Link's patience.
+  // One end may use all of this time while the other waits for it with Link's patience.
   static constexpr int kJoin_s = 20, kFirstMessage_s = 20;
   static_assert(kJoin_s < kPatience_s && kFirstMessage_s < kPatience_s);
 
-  /// Everything that does not need the other side.
+  /// Does the part of the set-up that needs no other side.
   Result<void> prepare(int gpu, Context& context) {
     if (auto can = can_use_nccl(gpu); !can) return can;
     if (auto done = cuda("cuDeviceGet", driver_.device(&device_, gpu)); !done) return done;
@@ -181,8 +181,8 @@ class NcclLink final : public Link {
                 driver_.make_stream(&stream_, 1 /* does not wait for stream 0 */));
   }
 
-  /// Tells the other side how `own` went, and hears of its step. @return the first problem of the
-  /// two.
+  /// Tells the other side the result of a step here, and hears of its own. @return the first
+  /// problem of the two.
   static Result<void> through(Link& control, Result<void> own) {
     const char mine = own ? 1 : 0;
     char theirs = 0;
@@ -209,7 +209,8 @@ class NcclLink final : public Link {
     return Error(fmt::format("{}: {}", what, nccl_.text(status)));
   }
 
-  /// In a thread of its own, which is left behind where the other side never comes.
+  /// Joins the two ranks, in a thread of its own, which is left behind where the other side never
+  /// comes.
   Result<void> join(const UniqueId& id, int rank, Context context) {
     struct Joined {
       int status = 0;
@@ -224,8 +225,8 @@ class NcclLink final : public Link {
     std::future<Joined> result = joining.get_future();
     std::thread(std::move(joining)).detach();
     if (result.wait_for(std::chrono::seconds(kJoin_s)) != std::future_status::ready) {
-      retained_ =
-          false;  // the thread may still use the context: it is given back when the process ends
+      // The thread may still use the context, which is released when the process ends.
+      retained_ = false;
       return Error(fmt::format("ncclCommInitRank: the two ends have not met within {} s", kJoin_s));
     }
     const Joined joined = result.get();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// NVIDIA's management library by its published C interface, loaded when it is there: Swell is built
-// where there is no driver.
+// Reader of NVIDIA's management library by its published C interface, loaded where installed: Swell
+// is built without the driver.
 #include <algorithm>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -41,13 +41,13 @@ std::string address(const PciInfo& pci) {
   return fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
 }
 
-/// Of one link and direction, by NVLink's version.
+/// Bytes a second of one link in one direction, by NVLink's version.
 double link_bandwidth(unsigned version) { return version >= 5 ? 50e9 : version >= 2 ? 25e9 : 20e9; }
 
 struct Links {
   std::string pci;
-  double all = 0;                    ///< of all its links
-  std::map<std::string, double> to;  ///< by what is at the other end
+  double all = 0;                    ///< bytes a second of all its links
+  std::map<std::string, double> to;  ///< bytes a second to each other end
 };
 
 }  // namespace
@@ -111,7 +111,7 @@ void read_nvml(Machine& machine) {
       double rate = 0;
       if (const auto direct = found[a].to.find(found[b].pci); direct != found[a].to.end())
         rate = direct->second;
-      // What is no GPU at the other end is a switch, which reaches every GPU on it with all their
+      // An other end that is no GPU is a switch, which reaches every GPU on it with all their
       // links.
       const auto switched = [&](const Links& links) {
         for (const auto& [pci, ignored] : links.to)

@@ -36,7 +36,7 @@ std::string port_line(const PortDescription& port) {
   return line + gpu_list(port.nearest_gpus);
 }
 
-/// "NV450", "PCI32": kind and GB/s in as few letters as a matrix can have.
+/// Cell of the matrix: kind and GB/s of a link, as in "NV450" or "PCI32".
 std::string cell(const GpuLink& link) {
   if (link.bytes_per_s <= 0) return "?";
   return fmt::format("{}{:.0f}",
@@ -61,7 +61,7 @@ std::string matrix(const NodeDescription& node) {
   return text + "\n";
 }
 
-/// Slurm counts NVLinks: 25 GB/s each, 50 from the fifth generation on.
+/// Number of NVLinks, as Slurm counts them: 25 GB/s each, 50 from the fifth generation on.
 int links_of(const GpuLink& link) {
   if (link.kind != LinkKind::nvlink) return 0;
   return static_cast<int>(std::lround(link.bytes_per_s / (link.bytes_per_s > 600e9 ? 50e9 : 25e9)));

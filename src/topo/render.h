@@ -6,17 +6,17 @@
 #include "core/json.h"
 #include "topo/machine.h"
 
-/// A node's topology in the forms that `swell topo` prints.
+/// Forms of a node's topology that `swell topo` prints.
 namespace swell::topo {
 
-/// A drawing for people: NUMA nodes with their ports and GPUs, then the links between GPUs.
+/// Drawing for people: NUMA nodes with their ports and GPUs, then the links between GPUs.
 std::string drawing(const Machine& machine, const cluster::NodeDescription& node);
 
-/// Every figure under a name with its unit, and the compact form that is published.
+/// JSON with every figure under a name with its unit, and the compact form that is published.
 Json to_json(const Machine& machine, const cluster::NodeDescription& node);
 
-/// The lines of gres.conf for the node's GPUs: Type, File, Cores (Slurm's logical numbers) and
-/// Links (NVLinks to each GPU of the node). Empty where there are no GPUs.
+/// Lines of gres.conf for the node's GPUs: Type, File, Cores (Slurm's logical numbers) and Links
+/// (NVLinks to each GPU of the node). Empty where there are no GPUs.
 std::string gres_conf(const Machine& machine, const cluster::NodeDescription& node);
 
 }  // namespace swell::topo

@@ -17,7 +17,7 @@ std::optional<std::uint64_t> hex(std::string_view text) {
   return value;
 }
 
-/// The text between two marks; empty where they are not there.
+/// Text between two marks; empty where they are missing.
 std::string_view between(std::string_view text, std::string_view open, std::string_view close) {
   const std::size_t begin = text.find(open);
   if (begin == text.npos) return {};
@@ -25,7 +25,8 @@ std::string_view between(std::string_view text, std::string_view open, std::stri
   return text.substr(0, text.find(close));
 }
 
-/// "MF0;sw1:MQM8700/U1" is how a switch calls itself: the name is what the admin gave it.
+/// Name of a switch from its description, such as "MF0;sw1:MQM8700/U1": the part that the admin
+/// chose.
 std::string switch_name(std::string_view description, std::uint64_t guid) {
   if (const std::string_view inner = between(description, ";", ":"); !inner.empty())
     description = inner;
@@ -36,7 +37,7 @@ std::string switch_name(std::string_view description, std::uint64_t guid) {
 
 using Leaves = std::map<std::uint64_t, std::string>;  ///< by port GUID
 
-/// Blocks of lines: a switch, then its ports with what is plugged in: [1]
+/// Reads one line of a block: a switch, then its ports with what is plugged in: [1]
 /// "H-..."[1](0c42a103001235a7).
 void read_ibnetdiscover_line(std::string_view line, std::string& current, Leaves& leaves) {
   if (line.starts_with("Switch")) {
@@ -65,7 +66,7 @@ End read_end(std::string_view text) {
   return end;
 }
 
-/// One link a line: { CA ... PortGUID:... {host HCA-1} LID:... } { SW ... NodeGUID:... {name}
+/// Reads one link: { CA ... PortGUID:... {host HCA-1} LID:... } { SW ... NodeGUID:... {name}
 /// LID:... }.
 void read_opensm_line(std::string_view line, Leaves& leaves) {
   const std::size_t second = line.find("} {", line.find("LID:"));

@@ -9,10 +9,10 @@
 
 namespace swell::topo {
 
-/// The switch that one of these ports is plugged into, by a list of the whole InfiniBand subnet:
-/// what ibnetdiscover prints, or OpenSM's opensm-subnet.lst. The first port that is in the list
-/// counts. The switch's name where the list has one, else "S-" and its GUID. Nothing where no port
-/// is in it; text that is no such list has no ports.
+/// Switch that one of `port_guids` is plugged into, from a list of the whole InfiniBand subnet: the
+/// output of ibnetdiscover, or OpenSM's opensm-subnet.lst. The first port that is in the list
+/// counts. Gives the switch's name where the list has one, otherwise "S-" and its GUID; nothing
+/// where no port is in the list, or the text is no such list.
 std::optional<std::string> leaf_switch(std::string_view list,
                                        const std::vector<std::uint64_t>& port_guids);
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first line of a small file; empty where it cannot be read.
+/// First line of a small file; empty where it cannot be read.
 std::string line_of(const fs::path& file) {
   std::ifstream in(file);
   std::string line;
@@ -32,7 +32,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return result;
 }
 
-/// A device's folder lies below those of the bridges above it:
+/// Position of a device from its folder, which is below those of the bridges above it:
 /// /sys/devices/pci0000:17/0000:17:01.0/0000:1b:00.0.
 Attachment place_of(const fs::path& device) {
   Attachment place;
@@ -67,7 +67,7 @@ void read_gpus(Machine& machine, const fs::path& root) {
       gpu = &machine.gpus.back();
     }
     if (gpu->place.numa < 0) gpu->place.numa = place.numa;
-    // An idle GPU slows its link down: what it can do is what counts.
+    // An idle GPU slows its link down, so the maximum counts.
     const double max =
         pcie_bandwidth(line_of(device / "max_link_speed"), line_of(device / "max_link_width"));
     if (max > 0) gpu->pcie_bytes_per_s = max;
@@ -111,7 +111,7 @@ void read_rdma_ports(Machine& machine, const fs::path& root) {
 void read_network_interfaces(Machine& machine, const fs::path& root) {
   for (const fs::path& card : entries(root / "class/net")) {
     std::error_code problem;
-    // Without a device behind it it is a bridge, a bond, a tunnel, ...
+    // An interface without a device is a bridge, a bond, a tunnel, ...
     if (!fs::exists(card / "device", problem) || line_of(card / "operstate") != "up") continue;
     const double mbit = std::strtod(line_of(card / "speed").c_str(), nullptr);
     if (!(mbit > 0 && mbit < 1e8)) continue;
@@ -129,9 +129,9 @@ void read_network_interfaces(Machine& machine, const fs::path& root) {
   }
 }
 
-/// Slurm's core numbers: by socket, then by core.
+/// Reads cores with Slurm's numbers: by socket, then by core.
 void read_cores(Machine& machine, const fs::path& root) {
-  std::map<std::pair<int, int>, int> cores;  // (package, core) -> its NUMA node
+  std::map<std::pair<int, int>, int> cores;  // NUMA node by (package, core)
   for (const fs::path& cpu : entries(root / "devices/system/cpu")) {
     const std::string name = cpu.filename().string();
     if (!name.starts_with("cpu") || name.size() < 4 ||

@@ -60,7 +60,7 @@ class UcxLink final : public Link {
     });
   }
   Result<void> receive(char* data, std::size_t bytes, int count) override {
-    // Several at once into one place: a measurement reads none of it.
+    // All messages may land in one buffer: a measurement reads none of them.
     return all(count, [&](const ucp_request_param_t& param) {
       return ucp_tag_recv_nbx(worker_, data, bytes, kTag, ~ucp_tag_t{0}, &param);
     });
@@ -119,7 +119,7 @@ class UcxLink final : public Link {
     for (unsigned turns = 0; (status = ucp_request_check_status(request)) == UCS_INPROGRESS;
          ++turns) {
       idle = ucp_worker_progress(worker_) != 0 ? 0 : idle + 1;
-      // The other side may need this very core.
+      // The other side may be waiting for this core.
       if (idle % kTurnsAlone == kTurnsAlone - 1) sched_yield();
       if (turns % 4096 == 4095 && std::chrono::steady_clock::now() > end) {
         ucp_request_cancel(worker_, request);

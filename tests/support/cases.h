@@ -13,9 +13,9 @@
 
 namespace support {
 
-/// A job on part of a cluster, with everything that the planner refers to.
+/// A job on part of a cluster, with all objects that the planner refers to.
 struct Case {
-  /// Behind pointers, since `perf` refers to all of it.
+  /// Held by pointers, since `perf` refers to them.
   std::unique_ptr<swell::models::Model> model;
   std::unique_ptr<swell::cluster::Cluster> cluster;
   std::unique_ptr<swell::perf::Coefficients> coefficients;
@@ -40,8 +40,8 @@ class CaseGenerator {
     return values.begin()[between(0, static_cast<int>(values.size()) - 1)];
   }
 
-  /// At most `max_gpus` GPUs on `nodes` nodes of one or two types; the job starts with the best
-  /// symmetric plan on some of them, as a user who tuned a uniform launch has. Nothing where the
+  /// Makes a case of at most `max_gpus` GPUs on `nodes` nodes of one or two types. The job starts
+  /// with the best symmetric plan on some of them, as after a user's tuning. Nothing where the
   /// model does not fit there.
   std::optional<Case> make(int nodes, int max_gpus, int min_start, int max_start) {
     using namespace swell;

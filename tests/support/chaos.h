@@ -9,7 +9,7 @@
 
 namespace support {
 
-/// Random numbers from what a policy sees, since policies keep no state.
+/// Random numbers seeded by the view, since policies keep no state.
 inline swell::sim::Random random_of(const swell::policy::ClusterView& view, std::uint64_t seed) {
   return swell::sim::Random{seed, swell::sim::kTests, static_cast<std::uint64_t>(view.now_s * 1e3)};
 }
@@ -34,8 +34,8 @@ inline swell::plan::Layout plan_on(const swell::policy::Training& training,
   return found.seconds < 1e300 ? found.layout : plan::Layout{};
 }
 
-/// Lends any idle GPUs to anyone, those that others wait for too, and takes any companion back at
-/// any time; half of its grants come with a plan.
+/// Lends any idle GPUs to any job, even those that pending jobs wait for, and reclaims any
+/// companion at any time; half of its grants come with a plan.
 class ChaosLender final : public swell::policy::Policy {
  public:
   explicit ChaosLender(std::uint64_t seed) : seed_(seed) {}

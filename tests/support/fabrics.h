@@ -9,7 +9,8 @@
 /// Descriptions and fabrics that tests share.
 namespace swell::test {
 
-/// What a DGX H100 publishes: 8 GPUs behind NVSwitch, and a 400 Gbit/s port beside each.
+/// Description that a DGX H100 publishes: 8 GPUs behind NVSwitch, and a 400 Gbit/s port beside
+/// each.
 inline cluster::NodeDescription dgx(std::string leaf = "") {
   cluster::NodeDescription node;
   node.leaf = std::move(leaf);
@@ -29,7 +30,7 @@ inline cluster::NodeDescription dgx(std::string leaf = "") {
   return node;
 }
 
-/// `racks` switches of `each` DGX, n1, n2, ..., in order.
+/// Nodes n1, n2, ... of `racks` switches with `each` DGX, in order.
 inline std::vector<cluster::FabricNode> dgx_nodes(int racks, int each) {
   std::vector<cluster::FabricNode> nodes;
   for (int i = 0; i < racks * each; ++i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Worlds whose every job a test names.
+// Simulated worlds whose jobs a test names one by one.
 #pragma once
 
 #include <criterion/criterion.h>
@@ -8,7 +8,7 @@
 
 namespace support {
 
-/// Jobs given one by one: size (an index into the types), submission and duration.
+/// A world of given jobs: type (an index into `types`), submission and duration.
 struct GivenWorld {
   struct Given {
     int gpus;

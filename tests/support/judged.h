@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Jobs whose truth is the judge: what it executes is profiled with noise, solved for coefficients,
-// and what those predict for other plans is compared with what it executes then.
+// Jobs whose truth is the judge: an execution is profiled with noise and solved for coefficients,
+// whose predictions for other plans are compared with the judge's executions of these.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace support {
 
-/// Devices of the job's own speed, each type its own share.
+/// Hardware of one job: a random speed, and a random deviation of each type.
 inline swell::sim::judge::Hardware make_hardware(const Case& made, CaseGenerator& random) {
   return swell::sim::judge::make_hardware(*made.model, *made.cluster,
                                           swell::sim::judge::Software::fused(),
@@ -62,8 +62,8 @@ struct Judged {
   double mean = 0, p90 = 0, worst = 0, bias = 0;
 };
 
-/// Errors of `plans` predictions, ten of each job, from one noisy profile of its starting plan.
-/// Without `launches` the profile lacks what A.2 does not ask for.
+/// Errors of `plans` predictions, ten for each job, from one noisy profile of its starting plan.
+/// Without `launches` the profile lacks the terms that A.2 does not have.
 inline Judged judge_predictions(int plans, double noise, bool launches = true) {
   using namespace swell;
   std::vector<double> errors;

@@ -27,12 +27,13 @@ struct PlanShape {
   int ranks() const { return pp * dp * tp; }
 };
 
-/// A job on this host: shims in this process, programs as real processes, of examples/regression.
+/// A job on this host: shims run in this process, programs of examples/regression as real
+/// processes.
 class LiveJob {
  public:
   static constexpr const char* kKey = "a key of one job, 32 bytes long..";
 
-  /// `apart`: each shim takes the others for shims of other hosts, and so reaches them by TCP on
+  /// `apart`: each shim treats the others as shims of other hosts, and so reaches them by TCP on
   /// loopback.
   LiveJob(std::string program, int shims, std::vector<std::string> arguments, bool apart = false)
       : program_(std::move(program)), arguments_(std::move(arguments)) {
@@ -62,13 +63,13 @@ class LiveJob {
   LiveJob& operator=(const LiveJob&) = delete;
 
   static cluster::Cluster cluster() { return host_cluster(4, kDevices); }
-  /// The first ranks of a plan's shims, or those from `first` on.
+  /// Shims of a plan's ranks, beginning with shim `first`.
   std::vector<Shim> shims(const PlanShape& plan, int first = 0) const {
     return {shims_.begin() + first, shims_.begin() + first + plan.ranks()};
   }
   const std::string& folder() const { return folder_; }
 
-  /// One process a rank.
+  /// Starts one process for each rank.
   std::vector<pid_t> start(const PlanShape& plan, int first = 0) {
     std::vector<pid_t> started;
     for (int rank = 0; rank < plan.ranks(); ++rank) {
@@ -92,7 +93,7 @@ class LiveJob {
     }
     return started;
   }
-  /// Its wait status, once it has ended.
+  /// Waits for the end of `pid`; returns its wait status.
   int wait(pid_t pid) {
     auto& status = programs_[pid];
     if (status) return *status;
@@ -106,7 +107,7 @@ class LiveJob {
     wait(pid);
   }
 
-  /// Each tensor of a plan as the shims hold it; replicas that differ are an abort.
+  /// Tensors of a plan as the shims hold them; aborts where replicas differ.
   std::map<std::string, std::vector<double>> state(const std::vector<Shim>& ranks) const {
     std::map<std::string, std::vector<double>> state;
     std::map<std::string, std::vector<bool>> known;

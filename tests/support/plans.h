@@ -18,7 +18,7 @@ inline swell::cluster::Cluster h100_nodes(int nodes, int gpus = 8, double networ
                                          gpus, network);
 }
 
-/// Nodes of `gpus_a` h100 and `gpus_b` a100 by turns.
+/// A cluster of nodes with `gpus_a` h100 and nodes with `gpus_b` a100, alternating.
 inline swell::cluster::Cluster mixed_nodes(int gpus_a, int gpus_b, double network = 100e9) {
   using namespace swell::cluster;
   std::vector<Node> nodes = {
@@ -27,7 +27,8 @@ inline swell::cluster::Cluster mixed_nodes(int gpus_a, int gpus_b, double networ
   return Cluster::make("mixed", {*find_gpu_type("h100"), *find_gpu_type("a100")}, nodes).value();
 }
 
-/// Round numbers to work with by hand: 1 ms a layer and sample, backward twice as long.
+/// Coefficients in round numbers, for work by hand: 1 ms for each layer and sample, backward twice
+/// as long.
 inline swell::perf::Coefficients round_coefficients(std::size_t types = 1) {
   swell::perf::Coefficients k;
   for (std::size_t i = 0; i < types; ++i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Profiles as a job with known coefficients would show them.
+// Profiles of a job with known coefficients, with noise.
 #pragma once
 
 #include <random>
@@ -12,8 +12,8 @@ namespace support {
 
 using swell::perf::observe;
 
-/// Replaces every time by the mean of what `iterations` noisy clocks would say, each off by
-/// N(0, sigma) of its own: what the profiler hands over. Bytes are counted, not measured.
+/// Replaces every time by the mean of `iterations` measurements, each with a noise of N(0, sigma),
+/// as the profiler reports it. Bytes are counted, not measured.
 inline void add_noise(swell::perf::Profile& profile, double sigma, unsigned seed,
                       int iterations = 5) {
   std::mt19937 random(seed);

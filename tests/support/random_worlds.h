@@ -31,7 +31,7 @@ inline cluster::Cluster host_cluster(int nodes, int devices, double cross_rack =
       .value();
 }
 
-/// The model that both plans of a pair train.
+/// Tensors that both plans of a pair train.
 struct RandomModel {
   std::vector<runtime::TensorInfo> tensors;
   std::string tied;  ///< a second name of the first tensor; empty: none
@@ -52,7 +52,7 @@ inline RandomModel random_model(std::mt19937_64& random) {
   return model;
 }
 
-/// [0, whole) cut at random into `parts` ranges, some of which may be empty.
+/// Cuts [0, whole) at random into `parts` ranges, some of which may be empty.
 inline std::vector<std::int64_t> random_cuts(std::mt19937_64& random, std::int64_t whole,
                                              std::int64_t parts) {
   std::vector<std::int64_t> cuts{0, whole};
@@ -61,9 +61,9 @@ inline std::vector<std::int64_t> random_cuts(std::mt19937_64& random, std::int64
   return cuts;
 }
 
-/// A plan over some devices of the cluster: each tensor is on DP groups of TP degrees of their own,
-/// cut unevenly along any dimension, or sharded by ZeRO over all ranks of its stage, with padding.
-/// Every element is held by some rank.
+/// Ranks of a random plan over some devices of the cluster: each tensor has DP groups and a TP
+/// degree of its own, is cut unevenly along any dimension, or is sharded by ZeRO over all ranks of
+/// its stage, with padding. Every element is held by some rank.
 inline std::vector<runtime::RankState> random_ranks(const RandomModel& model,
                                                     const cluster::Cluster& cluster,
                                                     std::mt19937_64& random) {
@@ -109,8 +109,8 @@ inline std::vector<runtime::RankState> random_ranks(const RandomModel& model,
       rank += tp;
     }
   }
-  if (!model.tied.empty()) {  // a second copy of the first tensor, by its other name, where it has
-                              // none yet
+  // A tied model has a second copy of the first tensor, under its other name, where it is missing.
+  if (!model.tied.empty()) {
     const runtime::TensorInfo& info = model.tensors[0];
     for (std::int64_t rank = 0; rank < ranks_count; ++rank) {
       auto& entries = ranks[static_cast<std::size_t>(rank)].entries;

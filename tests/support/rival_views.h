@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Views for policies that replace the base scheduler: jobs that run and jobs that wait on one
-// cluster.
+// Views for policies that replace the base scheduler: running and pending jobs on one cluster.
 #pragma once
 
 #include <map>
@@ -15,7 +14,7 @@
 
 namespace support {
 
-/// A cluster's view with more and more jobs on it. Each running job takes the first idle GPUs.
+/// A cluster's view, to which tests add jobs. Each running job takes the first idle GPUs.
 class RivalView {
  public:
   explicit RivalView(swell::cluster::Cluster cluster)
@@ -34,7 +33,8 @@ class RivalView {
     view.now_s = 10000;
   }
 
-  /// What a user submits: a symmetric plan with 16 micro-batches, on the cluster's first GPUs.
+  /// Training with the plan that a user submits: symmetric, with 16 micro-batches, on the cluster's
+  /// first GPUs.
   std::shared_ptr<swell::policy::Training> training(const swell::models::Model& model,
                                                     swell::policy::Parallelism shape) {
     auto made = std::make_shared<swell::policy::Training>();
@@ -66,7 +66,7 @@ class RivalView {
     return view.queue.emplace_back(demand);
   }
 
-  /// A job of which nothing is known but how many GPUs it wants of how many nodes.
+  /// Adds a pending job whose training is not known: only its GPUs and nodes are.
   void pend_unknown(swell::policy::JobId id, int gpus, int nodes = 1) {
     swell::policy::PendingDemand demand;
     demand.id = id;
@@ -76,7 +76,7 @@ class RivalView {
     view.queue.push_back(demand);
   }
 
-  /// Runs `training` with `shape` on `gpus`, or on the first idle ones.
+  /// Adds a running job with `training` and `shape` on `gpus`, or on the first idle ones.
   swell::policy::ElasticJobView& run(swell::policy::JobId id,
                                      const swell::policy::Training& training,
                                      swell::policy::Parallelism shape, int max,
@@ -120,8 +120,8 @@ class RivalView {
   }
 };
 
-/// GPUs that each job has once `decisions` are carried out; throws where a plan takes a GPU that is
-/// not there, not free, or taken twice, or does not fit its job or memory.
+/// Number of GPUs of each job once `decisions` are carried out; throws where a plan takes a GPU
+/// that does not exist, is not free, or is taken twice, or where it does not fit its job or memory.
 inline std::map<swell::policy::JobId, int> carry_out(const RivalView& on,
                                                      const swell::policy::Decisions& decisions) {
   using namespace swell;

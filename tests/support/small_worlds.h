@@ -19,8 +19,7 @@ struct SmallWorld {
   std::unique_ptr<swell::sim::QueueOrder> order;
 };
 
-/// The types that fit a cluster of `nodes` nodes with 8 H100; remembered, since tuning takes a
-/// moment.
+/// Job types that fit `cluster`; cached, since tuning is slow.
 inline const std::vector<swell::sim::JobType>& types_for(const swell::cluster::Cluster& cluster) {
   static std::map<std::string, std::vector<swell::sim::JobType>> known;
   auto [found, is_new] = known.try_emplace(cluster.name());
@@ -28,8 +27,9 @@ inline const std::vector<swell::sim::JobType>& types_for(const swell::cluster::C
   return found->second;
 }
 
-/// 1 to 6 nodes of 4 or 8 GPUs, a dozen short jobs of which some are rigid, failing nodes in two of
-/// three worlds; a lender in two of three, a placer in the rest.
+/// Makes the world of `seed`: 1 to 6 nodes of 4 or 8 GPUs, a dozen short jobs of which some are
+/// rigid, failing nodes in two of three worlds; a lending policy in two of three, a placing one in
+/// the rest.
 inline std::unique_ptr<SmallWorld> make_world(std::uint64_t seed, bool with_policy = true) {
   using namespace swell;
   sim::Random random{seed, sim::kTests, 7};
@@ -63,8 +63,7 @@ inline std::unique_ptr<SmallWorld> make_world(std::uint64_t seed, bool with_poli
   return world;
 }
 
-/// Simulates the world of `seed`. Returns what went wrong; empty: every job ended and no invariant
-/// broke.
+/// Simulates the world of `seed`. Returns the fault; empty: every job ended and no invariant broke.
 inline std::string stress(std::uint64_t seed) {
   const auto world = make_world(seed);
   const auto outcome = swell::sim::simulate(world->setup);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Builders of what policies see.
+// Builders of views for policies.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace support {
 
 using namespace swell::policy;
 
-/// `nodes` nodes of 8 h100, all in one partition, all idle.
+/// A cluster of `nodes` nodes with 8 h100 each, all in one partition, all idle.
 inline ClusterView idle_cluster(int nodes) {
   ClusterView view;
   const Resources all{8, 64, 512000};
@@ -27,7 +27,7 @@ inline ClusterView idle_cluster(int nodes) {
   return view;
 }
 
-/// The lowest idle GPUs of a node, taken.
+/// Takes the lowest idle GPUs of a node; returns their mask.
 inline swell::plan::GpuMask take(ClusterView& view, NodeIndex node, const Resources& taken) {
   NodeView& from = view.nodes[static_cast<std::size_t>(node)];
   swell::plan::GpuMask gpus = 0;
@@ -40,7 +40,7 @@ inline swell::plan::GpuMask take(ClusterView& view, NodeIndex node, const Resour
   return gpus;
 }
 
-/// A running job with `gpus` basic GPUs on `node`, at most four times as many in all.
+/// Adds a running job with `gpus` basic GPUs on `node` and at most four times as many in all.
 inline ElasticJobView& add_job(ClusterView& view, JobId id, NodeIndex node, int gpus) {
   ElasticJobView job;
   job.id = id;
@@ -90,7 +90,7 @@ inline swell::plan::Layout data_parallel(
   return layout;
 }
 
-/// The job trains `model` data parallel on all it holds, and has a profile.
+/// Gives the job a profile: it trains `model` data parallel on all its GPUs.
 inline std::shared_ptr<Training> profile(ElasticJobView& job, const swell::models::Model& model,
                                          const swell::perf::Coefficients& coefficients,
                                          int micro_batches = 4) {
@@ -107,13 +107,13 @@ inline std::shared_ptr<Training> profile(ElasticJobView& job, const swell::model
   return training;
 }
 
-/// Machines for planners, as `view` has them.
+/// Sets the view's `machines` from its nodes.
 inline void know_machines(ClusterView& view, double network = 400e9) {
   view.machines = std::make_shared<const swell::cluster::Cluster>(
       h100_nodes(static_cast<int>(view.nodes.size()), 8, network));
 }
 
-/// A job that scales well: little state, much computation.
+/// Coefficients of a job that scales well: little state, much computation.
 inline swell::perf::Coefficients light_coefficients() {
   swell::perf::Coefficients k = round_coefficients();
   k.types[0].comp_s = 20e-3;
@@ -121,8 +121,8 @@ inline swell::perf::Coefficients light_coefficients() {
   return k;
 }
 
-/// It trains what gains little from more GPUs: two layers with large gradients, of which each may
-/// only become a stage of its own. B is 0.6 to 0.7 for twice the GPUs, and 0 for anything less.
+/// Gives the job a profile with little gain by more GPUs: two layers with large gradients, each of
+/// which can only become a stage of its own. B is 0.6 to 0.7 for twice the GPUs, and 0 for fewer.
 inline void profile_poor(ElasticJobView& job) {
   swell::perf::Coefficients k = round_coefficients();
   k.param_bytes = 5e9;

@@ -18,29 +18,29 @@ struct MeasuredSize {
   double latency_s = 0;  ///< one way
 };
 
-/// What was measured over one distance (Fabric::distance), of all pairs tried.
+/// Measurements over one distance (Fabric::distance), of all pairs of nodes tried.
 struct MeasuredClass {
   int distance = 1;
   double bytes_per_s = 0;  ///< median over the pairs, of the largest message
   double latency_s = 0;    ///< median over the pairs, of the smallest message
-  double spread = 0;       ///< (greatest - least) / median of the bandwidth
+  double spread = 0;       ///< (max - min) / median of the bandwidth
   int pairs = 0;
   std::vector<MeasuredSize> sizes;
 };
 
-/// What `swell topo calibrate` wrote and an admin put into place: measured figures, which override
-/// published and assumed ones. Within one node (distance 0) only host memory was measured, so that
-/// GPU links stay as published. docs/topology.md has the file's form.
+/// Measured figures that `swell topo calibrate` wrote and an admin put into place; they override
+/// published and assumed ones. Within one node (distance 0) only host memory was measured, so GPU
+/// links stay as published. docs/topology.md describes the file.
 struct Calibration {
   std::string date;                    ///< ISO 8601, UTC
   std::string method;                  ///< "nccl", "ucx", "tcp", or several of them
   std::vector<MeasuredClass> classes;  ///< by rising distance
-  /// Bytes a second between two nodes, names in order.
+  /// Bytes a second between two nodes, by their names in alphabetical order.
   std::map<std::pair<std::string, std::string>, double> pairs;
 
   Json to_json() const;
   static Result<Calibration> from_json(const Json& json);
-  /// The class of that distance, or null.
+  /// The class of `distance`, or null where none was measured.
   const MeasuredClass* find(int distance) const noexcept;
 };
 

@@ -44,7 +44,8 @@ Result<void> check_node(const Node& node, std::size_t types) {
   return {};
 }
 
-/// The index of `type` with another link. A slower link saturates with smaller messages.
+/// Index of the variant of `type` with bandwidth `link`, added where it is new. A slower link is
+/// saturated by smaller messages.
 int with_link(std::vector<GpuType>& types, int type, double link) {
   GpuType variant = types[static_cast<std::size_t>(type)];
   if (variant.link_bytes_per_s == link) return type;
@@ -134,7 +135,8 @@ std::optional<int> Cluster::find_type(std::string_view name) const {
   return std::nullopt;
 }
 
-/// `network`: what the ends can bring onto the network; `all_cards`: they use all that there are.
+/// Bandwidth between two nodes whose ends can send `network` bytes a second; `all_cards`: these are
+/// all the cards they have.
 double Cluster::between(int a, int b, double network, bool all_cards) const noexcept {
   if (!measured_.empty()) {
     const auto found = measured_.find(std::minmax(a, b));

@@ -15,7 +15,7 @@
 
 namespace swell::cluster {
 
-/// At most this many GPUs on one node: a set of them is one 64-bit mask.
+/// Limit of GPUs on one node: a set of them is one 64-bit mask.
 inline constexpr int kMaxGpusPerNode = 64;
 
 /// One machine. Its GPUs may be of several types; `gpus` holds the type of each by its index.
@@ -23,26 +23,29 @@ struct Node {
   std::string name;
   int rack = 0;
   std::vector<int> gpus;           ///< indexes into Cluster::types, by GPU index on the node
-  double network_bytes_per_s = 0;  ///< all its network cards together, one direction
-  int network_cards = 0;           ///< that share it evenly; 0: one for each GPU
-  double link_bytes_per_s = 0;  ///< between its GPUs, where it is not that of their type; 0: it is
+  double network_bytes_per_s = 0;  ///< all network cards together, one direction
+  int network_cards = 0;           ///< they share that bandwidth evenly; 0: one for each GPU
+  /// Bandwidth between its GPUs; 0: that of their type.
+  double link_bytes_per_s = 0;
 };
 
 /// One GPU, by position.
 struct GpuRef {
   int node = 0;   ///< index into Cluster::nodes
-  int index = 0;  ///< on that node
+  int index = 0;  ///< index of the GPU on that node
   friend auto operator<=>(const GpuRef&, const GpuRef&) = default;
 };
 
-/// Bandwidth by how far apart two nodes are, for clusters of more than racks: nodes meet in a group
-/// of some level (1: one switch; 2: what is above it; ...) or nowhere.
+/// Bandwidth by the distance between two nodes, for clusters with more levels than racks: two nodes
+/// meet in a group of some level (1: one switch; 2: what is above it; ...) or nowhere.
 struct DistanceClasses {
-  /// By node: its group of each level, lowest first; -1: in none.
+  /// Groups of each node, by level from the lowest; -1: none at that level.
   std::vector<std::vector<int>> groups;
-  /// Of the nodes' network, by level, last: for nodes that meet nowhere.
+  /// Share of the nodes' network bandwidth that is left, by the level at which they meet; the last
+  /// entry is for nodes that meet nowhere.
   std::vector<double> share;
-  std::vector<double> measured_bytes_per_s;  ///< the same, where it was measured; 0: it was not
+  /// Measured bytes a second, indexed as `share`; 0: not measured.
+  std::vector<double> measured_bytes_per_s;
   friend bool operator==(const DistanceClasses&, const DistanceClasses&) = default;
 };
 
@@ -51,21 +54,22 @@ struct DistanceClasses {
 /// hence safe to share between threads.
 class Cluster {
  public:
-  /// What is wrong in the description is named: no nodes, an unknown type, a bandwidth of 0, ...
-  /// A node whose link is not that of its GPUs' type gets a variant of the type with that link:
-  /// another index, the same name. `cross_rack_factor`: share of the network bandwidth left between
-  /// racks, above 0, at most 1. `measured`: calibrated bandwidths between two nodes, bytes a
-  /// second, which override the rest.
+  /// Checks the description; the error names what is wrong: no nodes, an unknown type, a bandwidth
+  /// of 0, ... A node whose link is not that of its GPUs' type gets a variant of the type with that
+  /// link: another index, the same name. `cross_rack_factor`: share of the network bandwidth left
+  /// between racks, above 0, at most 1. `measured`: calibrated bandwidths between two nodes, bytes
+  /// a second, which override the rest.
   static Result<Cluster> make(std::string name, std::vector<GpuType> types, std::vector<Node> nodes,
                               double cross_rack_factor = 1.0,
                               std::map<std::pair<int, int>, double> measured = {});
 
-  /// The same cluster with bandwidths between nodes by distance, in place of rack and cross-rack
-  /// factor. As many groups as nodes, each of as many levels; one share and measured figure more
-  /// than levels. A measured class counts as far as both nodes' own network permits.
+  /// This cluster with bandwidths between nodes by distance, in place of rack and cross-rack
+  /// factor. `classes` must have a list of groups for each node, all of one length (the number of
+  /// levels), and one share and one measured figure more than levels. A measured figure is capped
+  /// by both nodes' own network.
   Result<Cluster> with_classes(DistanceClasses classes) &&;
 
-  /// From the JSON form of docs/planner.md; `name` is used where the text gives none.
+  /// Reads the JSON form of docs/planner.md; `name` is used where the text gives none.
   static Result<Cluster> from_json(const Json& json);
   Json to_json() const;
 
@@ -83,18 +87,20 @@ class Cluster {
   double cross_rack_factor() const noexcept { return cross_rack_factor_; }
 
   /// Bytes a second, one direction, between two nodes: all their network cards together; between
-  /// racks times the cross-rack factor; or what was measured. Within a node: the slowest link of
-  /// its GPUs. Suika's k_bw.
+  /// racks, that times the cross-rack factor; the measured figure where there is one. For a == b:
+  /// the slowest link of the node's GPUs. Suika's k_bw.
   double node_bandwidth(int a, int b) const noexcept;
-  /// Bytes a second that `gpus` GPUs of a node can bring onto the network together: a card each, or
-  /// what cards there are.
+  /// Bytes a second that `gpus` GPUs of a node can send to the network together, with one card each
+  /// as long as there are enough cards.
   double network_reach(int node, int gpus) const noexcept;
-  /// The same between two nodes for so many GPUs of each. All of them: node_bandwidth().
+  /// Bytes a second between two nodes when only `gpus_a` and `gpus_b` of their GPUs send. With all
+  /// GPUs of both it equals node_bandwidth().
   double network_bandwidth(int a, int gpus_a, int b, int gpus_b) const noexcept;
-  /// Bytes a second between two different GPUs: their node's link, or a card of each of their
-  /// nodes. Suika's EffectiveBandwidth.
+  /// Bytes a second between two different GPUs: their node's link, or one network card of each of
+  /// their nodes. Suika's EffectiveBandwidth.
   double effective_bandwidth(GpuRef a, GpuRef b) const noexcept;
-  /// Whether bandwidth depends on node and rack alone, with nothing measured and no classes.
+  /// Whether bandwidth depends on node and rack alone: nothing was measured and there are no
+  /// distance classes.
   bool is_regular() const noexcept { return measured_.empty() && classes_.share.empty(); }
 
  private:
@@ -103,10 +109,10 @@ class Cluster {
   std::string name_;
   std::vector<GpuType> types_;
   std::vector<Node> nodes_;
-  std::vector<double> slowest_link_;  ///< by node
+  std::vector<double> slowest_link_;  ///< slowest GPU link of each node
   std::map<std::string, int, std::less<>> node_by_name_;
   std::map<std::pair<int, int>, double> measured_;
-  DistanceClasses classes_;  ///< without shares: there are none
+  DistanceClasses classes_;  ///< no classes where `share` is empty
   double cross_rack_factor_ = 1.0;
   int gpu_count_ = 0;
 };

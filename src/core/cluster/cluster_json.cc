@@ -12,14 +12,15 @@ namespace swell::cluster {
 namespace {
 
 constexpr double GB = 1e9;
-constexpr double kMaxRate = 1e9;  // of anything counted in TFLOPS, GB or GB/s
+constexpr double kMaxRate = 1e9;  // limit of any figure in TFLOPS, GB or GB/s
 
 Result<double> optional_number(const Json& json, const char* key, double otherwise) {
   if (!json.has(key)) return otherwise;
   return json.number_at(key, 0, kMaxRate);
 }
 
-/// A type by name alone is the catalogue's; any figure given replaces the catalogue's.
+/// Reads a GPU type. A name alone means the catalogue's entry; any figure given replaces the
+/// catalogue's.
 Result<GpuType> read_type(const Json& json) {
   auto name = json.string_at("name");
   if (!name) return name.error();
@@ -170,7 +171,8 @@ Json Cluster::to_json() const {
   Json types = Json::array();
   for (std::size_t i = 0; i < types_.size(); ++i) {
     const GpuType& type = types_[i];
-    if (*find_type(type.name) != static_cast<int>(i)) continue;  // a variant: its node says so
+    // a variant, which its node's link_gbytes_per_s describes
+    if (*find_type(type.name) != static_cast<int>(i)) continue;
     types.append(Json::object({{"name", type.name},
                                {"fp32_tflops", type.fp32_tflops},
                                {"fp16_tflops", type.fp16_tflops},

@@ -10,7 +10,7 @@ namespace swell::cluster {
 
 namespace {
 
-// What is assumed of a node that says nothing: 10 Gbit/s, and PCIe 3.0 x16 between GPUs.
+// Bandwidths assumed of a node that publishes none: 10 Gbit/s, and PCIe 3.0 x16 between GPUs.
 constexpr double kDefaultNetwork = 10e9 / 8;
 constexpr double kDefaultLink = 12e9;
 
@@ -147,8 +147,8 @@ double Fabric::network_or_default(int node) const noexcept {
   return published > 0 ? published : kDefaultNetwork;
 }
 
-/// The ports that are nearest to a GPU share it; where none says that it is, the slowest port of
-/// the node.
+/// Bandwidth of the port that a GPU uses: GPUs share the ports nearest to them; where no port lists
+/// the GPU as near, the slowest port of the node.
 double Fabric::nearest_port(GpuRef gpu) const noexcept {
   const auto& description = nodes_[at(gpu.node)].description;
   if (!description) return 0;
@@ -171,8 +171,8 @@ Figure Fabric::network_between(int a, int b, double ports, bool published) const
           : calibration_.pairs.find(std::minmax(nodes_[at(a)].name, nodes_[at(b)].name));
   if (pair != calibration_.pairs.end()) return {pair->second, Source::measured};
   const int far = distance(a, b);
-  // A class was measured over some of its pairs: a node with slower ports than those does no better
-  // for it.
+  // A class was measured over some of its pairs: a pair with slower ports does not reach that
+  // figure.
   const MeasuredClass* measured = calibration_.find(far);
   if (measured != nullptr && !(published && ports < measured->bytes_per_s))
     return {measured->bytes_per_s, Source::measured};

@@ -16,34 +16,34 @@
 
 namespace swell::cluster {
 
-/// One node as Slurm has it, with what it publishes.
+/// A node of Slurm's with the description that it publishes.
 struct FabricNode {
   std::string name;
-  std::string gpu_type;  ///< Slurm's type of its GPUs; empty: not named
-  int gpus = 0;          ///< by Slurm's count
+  std::string gpu_type;  ///< type of its GPUs in Slurm; empty: not named
+  int gpus = 0;          ///< number of GPUs in Slurm
   std::optional<NodeDescription> description;
 };
 
-/// Where a figure came from, best first.
+/// Origin of a figure, the most trusted first.
 enum class Source { measured, description, topology_conf, class_default };
 const char* to_text(Source source) noexcept;
 
-/// A bandwidth, bytes a second, one direction.
+/// A bandwidth in bytes a second, one direction, and where it is from.
 struct Figure {
   double bytes_per_s = 0;
   Source source = Source::class_default;
 };
 
-/// What is near what: nodes under switches or in blocks, and how fast they and their GPUs reach
-/// each other. Built from what nodes publish, Slurm's topology.conf and a calibration; each may be
-/// missing, and then the answers are coarser. Immutable once made, hence safe to share between
-/// threads. Memory and building time grow with the nodes, not with their pairs; every question
-/// about two nodes takes constant time.
+/// Distances and bandwidths between nodes and their GPUs: which nodes share a switch or block, and
+/// how fast they reach each other. Built from what nodes publish, Slurm's topology.conf and a
+/// calibration; each may be missing, and then the answers are coarser. Immutable once made, hence
+/// safe to share between threads. Memory and building time grow with the nodes, not with their
+/// pairs; every question about two nodes takes constant time.
 class Fabric {
  public:
-  /// `nodes` keep their order: index i below is nodes[i]. Of two nodes with one name the first is
-  /// found. topology.conf decides where a node is; a node that it does not name stands under the
-  /// switch that the node publishes, which may be one of topology.conf's.
+  /// Builds the fabric; index i of every other function is nodes[i]. Of two nodes with one name,
+  /// find() returns the first. topology.conf decides where a node is; a node that it does not name
+  /// stands under the switch that the node publishes, which may be one of topology.conf's.
   static Fabric make(std::vector<FabricNode> nodes, SlurmTopology topology = {},
                      Calibration calibration = {});
 
@@ -51,46 +51,48 @@ class Fabric {
   const FabricNode& node(int index) const noexcept {
     return nodes_[static_cast<std::size_t>(index)];
   }
-  /// -1 where there is none of that name.
+  /// Index of the node called `name`; -1 where there is none.
   int find(std::string_view name) const noexcept;
 
-  /// Levels of groups known: 0 where nothing tells nodes apart, 1 with leaf switches or blocks
-  /// alone, ...
+  /// Number of levels of groups that are known: 0 where nothing tells nodes apart, 1 with leaf
+  /// switches or blocks alone, ...
   int levels() const noexcept { return levels_; }
-  /// 0: the same node; d: they meet in a group of level d (1: one leaf switch or block, 2: what is
-  /// above that, ...); levels() + 1: nowhere that is known. A metric that never fails: nodes about
-  /// which nothing is known are farthest from all.
+  /// Distance of two nodes. 0: the same node; d: they meet in a group of level d (1: one leaf
+  /// switch or block, 2: what is above that, ...); levels() + 1: no common group is known. Always a
+  /// metric; a node of unknown position is farthest from all others.
   int distance(int a, int b) const noexcept;
-  /// Whether topology.conf, a description, or neither (class_default) says so.
+  /// Origin of distance(a, b): topology.conf, a description, or class_default where neither says.
   Source distance_source(int a, int b) const noexcept;
-  /// For people: "same node", "same switch", "same block", "2 levels up", "across".
+  /// Name of a distance for people: "same node", "same switch", "same block", "2 levels up",
+  /// "across".
   std::string class_name(int distance) const;
 
-  /// The group of a node at a level from 1 to levels(); -1: not known. Nodes of one group have
-  /// equal numbers.
+  /// Group of a node at a level from 1 to levels(); -1: not known. Two nodes are in one group where
+  /// these numbers are equal.
   int group(int node, int level) const noexcept;
-  /// Its name: of a switch or block; empty for -1.
+  /// Name of the switch or block that `group` is; empty for -1.
   const std::string& group_name(int group) const noexcept;
-  /// The nodes of each group of a level, nodes rising. Nodes without a known group are left out.
+  /// Nodes of each group of a level, by rising index. Nodes without a known group are left out.
   std::vector<std::vector<int>> groups(int level) const;
-  /// How many leaf switches (or blocks) the nodes are under; a node whose switch is not known
-  /// counts as one of its own, unless nothing is known of any node: then all are under one.
+  /// Number of leaf switches (or blocks) over `nodes`. A node whose switch is not known counts as
+  /// under one of its own; where no switch of any node is known, all count as under one.
   int switches_spanned(const std::vector<int>& nodes) const;
 
-  /// Between two nodes, all their ports together; within one, the slowest link of its GPUs.
+  /// Bandwidth between two nodes, all their ports together; for a == b, the slowest link of its
+  /// GPUs.
   Figure bandwidth(int a, int b) const;
-  /// Between two GPUs: their link in the node, or the ports nearest to them and the way between the
-  /// nodes.
+  /// Bandwidth between two GPUs: their link within a node; otherwise the slowest of the ports
+  /// nearest to them and the way between the nodes.
   Figure bandwidth(GpuRef a, GpuRef b) const;
-  /// The share of the ports' bandwidth that is assumed to be left over a distance where none was
-  /// measured.
+  /// Share of the ports' bandwidth assumed to be left over a distance where none was measured.
   static double assumed_share(int distance) noexcept;
 
   const Calibration& calibration() const noexcept { return calibration_; }
   const SlurmTopology& topology() const noexcept { return topology_; }
 
-  /// As the planner takes it: nodes without GPUs left out, racks from the leaf groups. Types that
-  /// the catalogue does not have are looked for in `types`; the error names one that is in neither.
+  /// The fabric as the planner's Cluster: nodes without GPUs are left out, racks are the leaf
+  /// groups. Types that the catalogue does not have are looked for in `types`; the error names one
+  /// that is in neither.
   Result<Cluster> to_cluster(std::string name, const std::vector<GpuType>& types = {}) const;
 
  private:
@@ -105,13 +107,13 @@ class Fabric {
   Calibration calibration_;
   std::map<std::string, int, std::less<>> by_name_;
   std::vector<std::string> group_names_;
-  std::vector<int> path_;          ///< levels_ groups a node, lowest level first
-  std::vector<Source> placed_by_;  ///< by node
+  std::vector<int> path_;          ///< groups of each node, levels_ of them, lowest level first
+  std::vector<Source> placed_by_;  ///< origin of each node's position
   int levels_ = 0;
 };
 
-/// The distance from any node to the nearest of some nodes, each in constant time: for ranking all
-/// nodes of a cluster by their nearness to one job's.
+/// Distance from any node to the nearest of a set of nodes, in constant time each: ranks all nodes
+/// of a cluster by their nearness to one job's.
 class Nearness {
  public:
   Nearness(const Fabric& fabric, const std::vector<int>& nodes);
@@ -119,8 +121,8 @@ class Nearness {
 
  private:
   const Fabric& fabric_;
-  std::vector<int> nodes_;                ///< rising
-  std::vector<std::vector<int>> groups_;  ///< by level, rising
+  std::vector<int> nodes_;                ///< by rising index
+  std::vector<std::vector<int>> groups_;  ///< groups that `nodes_` are in, by level, rising
 };
 
 }  // namespace swell::cluster

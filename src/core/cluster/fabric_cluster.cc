@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The fabric as the planner's Cluster: one figure a class of distance, so that nothing grows with
-// pairs.
+// Conversion of the fabric to the planner's Cluster: one figure for each distance, so that nothing
+// grows with the number of pairs.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -47,7 +47,7 @@ Result<Cluster> Fabric::to_cluster(std::string name, const std::vector<GpuType>&
     if (count == 0) continue;
     Node made;
     made.name = from.name;
-    // What is not known to be under one switch with others is in a rack of its own.
+    // A node that shares no known switch is in a rack of its own.
     made.rack = levels_ == 0       ? 0
                 : group(i, 1) >= 0 ? group(i, 1)
                                    : static_cast<int>(group_names_.size()) + i;

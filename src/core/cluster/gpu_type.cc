@@ -31,9 +31,9 @@ double GpuType::tflops(Precision precision) const noexcept {
 }
 
 const std::vector<GpuType>& gpu_catalogue() {
-  // name, fp32, fp16, bf16, fp8 TFLOPS, memory, memory bandwidth, link one way, link saturation.
-  // NVLink figures are half of the vendors' two-way sums. The saturation sizes are where the
-  // all-reduce curves of NVSwitch (64 MiB) and PCIe (8 MiB) machines flatten.
+  // Columns: name; fp32, fp16, bf16, fp8 TFLOPS; memory; memory bandwidth; link, one direction;
+  // link saturation. NVLink figures are half of the vendors' two-way sums. The saturation sizes are
+  // where the all-reduce curves of NVSwitch (64 MiB) and PCIe (8 MiB) machines flatten.
   static const std::vector<GpuType> types = {
       {"b200", 80, 2250, 2250, 4500, 180 * GiB, 8000 * GB, 900 * GB, 128 * MiB},
       {"h200", 66.9, 989.4, 989.4, 1978.9, 141 * GB, 4800 * GB, 450 * GB, 64 * MiB},

@@ -18,20 +18,20 @@ struct GpuType {
   double fp16_tflops = 0;
   double bf16_tflops = 0;            ///< 0: not supported
   double fp8_tflops = 0;             ///< 0: not supported
-  double memory_bytes = 0;           ///< what a program may allocate in all
+  double memory_bytes = 0;           ///< memory that programs may allocate, in all
   double hbm_bytes_per_s = 0;        ///< device memory bandwidth
   double link_bytes_per_s = 0;       ///< to a GPU of the same node, one direction (NVLink or PCIe)
   double link_saturation_bytes = 0;  ///< message size from which that link runs at full speed
 
-  /// Peak for `precision`; where the type lacks it, that of the next wider format it has.
+  /// Peak TFLOPS for `precision`; where the type lacks it, that of the next wider format it has.
   double tflops(Precision precision) const noexcept;
   friend bool operator==(const GpuType&, const GpuType&) = default;
 };
 
-/// Every type Swell knows without being told: those of the papers, H200 and B200.
+/// All types that Swell knows without being told: those of the papers, H200 and B200.
 const std::vector<GpuType>& gpu_catalogue();
 
-/// The catalogue's entry, upper or lower case alike; nothing where it has none.
+/// The catalogue's entry for `name` in any case; nothing where it has none.
 std::optional<GpuType> find_gpu_type(std::string_view name);
 
 }  // namespace swell::cluster

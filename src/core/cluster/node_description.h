@@ -23,7 +23,7 @@ struct GpuDescription {
 enum class LinkKind { unknown, nvlink, pcie };
 const char* to_text(LinkKind kind) noexcept;
 
-/// How two GPUs of one node reach each other. Bytes a second, one direction; 0: not known.
+/// The link between two GPUs of one node. Bytes a second, one direction; 0: not known.
 struct GpuLink {
   int a = 0, b = 0;
   LinkKind kind = LinkKind::unknown;
@@ -41,42 +41,45 @@ struct PortDescription {
   LinkLayer layer = LinkLayer::unknown;
   double bytes_per_s = 0;           ///< active width times active speed; 0: not known
   std::uint64_t subnet_prefix = 0;  ///< upper half of GID 0; 0: not known
-  std::uint64_t guid = 0;           ///< the port's; 0: not known
+  std::uint64_t guid = 0;           ///< GUID of the port; 0: not known
   std::string pci;
   int numa = -1;
-  std::vector<int> nearest_gpus;  ///< indexes of the GPUs that no other port is nearer to, rising
+  /// Indexes of the GPUs to which no other port is nearer, rising.
+  std::vector<int> nearest_gpus;
   friend bool operator==(const PortDescription&, const PortDescription&) = default;
 };
 
-/// What a node publishes about itself, in the Extra field of its record in Slurm. Made by src/topo
-/// on the node; read by Fabric. Every part may be missing.
+/// A node's description of itself, published in the Extra field of its record in Slurm. Made by
+/// src/topo on the node; read by Fabric. Every part may be missing.
 struct NodeDescription {
-  std::vector<GpuDescription> gpus;  ///< by index
-  GpuLink usual_link;          ///< between two GPUs that `links` does not name; a and b unused
-  std::vector<GpuLink> links;  ///< pairs that differ from it, a below b
+  std::vector<GpuDescription> gpus;  ///< by GPU index
+  /// Link between any two GPUs that `links` does not name; its a and b are unused.
+  GpuLink usual_link;
+  std::vector<GpuLink> links;  ///< pairs whose link is another, a below b
   std::vector<PortDescription> ports;
-  std::string leaf;  ///< the switch that its first port is plugged into; empty: not known
+  std::string leaf;  ///< switch that its first port is plugged into; empty: not known
 
   /// The link between two different GPUs.
   GpuLink link(int a, int b) const noexcept;
-  /// All ports together, bytes a second, one direction; 0: not known.
+  /// Bandwidth of all ports together, bytes a second, one direction; 0: not known.
   double network_bytes_per_s() const noexcept;
   friend bool operator==(const NodeDescription&, const NodeDescription&) = default;
 
-  /// The compact form that is published, about 700 bytes for 8 GPUs and 8 ports; docs/topology.md
-  /// has it.
+  /// The compact JSON form of docs/topology.md that is published: about 700 bytes for 8 GPUs and 8
+  /// ports.
   Json to_json() const;
-  /// The error names what is wrong. Unknown keys are ignored: a later version may add some.
+  /// Reads the compact form; the error names what is wrong. Unknown keys are ignored: a later
+  /// version may add some.
   static Result<NodeDescription> from_json(const Json& json);
 };
 
-/// The description in the text of an Extra field: member "swell" of a JSON object. Nothing where
-/// the field is empty, is no JSON object (somebody else's text), or has no such member; an error
-/// where it has a bad one.
+/// Reads the description from an Extra field: member "swell" of a JSON object. Gives nothing where
+/// the field is empty, is no JSON object (another tool's text), or has no such member; an error
+/// where the member is bad.
 Result<std::optional<NodeDescription>> read_extra(std::string_view extra);
 
-/// The text of an Extra field with the description put in; other tools' members are kept. An error
-/// where the field holds text that is no JSON object: that is somebody else's and must stay.
+/// Text of an Extra field with the description put in; other tools' members are kept. An error
+/// where the field holds text that is no JSON object: it is another tool's and must stay.
 Result<std::string> write_extra(std::string_view extra, const NodeDescription& description);
 
 }  // namespace swell::cluster

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The compact form: {"v":1, "leaf":"sw1", "t":["h100"], "g":[[type,numa,"1b:00.0"],...],
 // "l":["n",450,[a,b,"p",32],...], "s":["fe80000000000000"],
-// "h":[["mlx5_0",port,"i",Gbit/s,subnet,"guid",numa,"18:00.0",[gpu,...]],...]}. Lists rather than
-// objects and indexes rather than text that repeats: every node's text is kept by slurmctld and
-// sent to every client.
+// "h":[["mlx5_0",port,"i",Gbit/s,subnet,"guid",numa,"18:00.0",[gpu,...]],...]}. Lists stand in
+// place of objects, and indexes in place of repeated text, because slurmctld keeps every node's
+// text and sends it to every client.
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ constexpr std::size_t kMaxText = 64;  // characters of a name
 constexpr std::size_t kMaxPorts = 64;
 constexpr std::size_t kMaxExtra = 65536;  // bytes of an Extra field
 constexpr double kGB = 1e9, kGbit = 1e9 / 8;
-constexpr double kMaxRate = 1e6;  // GB/s, Gbit/s
+constexpr double kMaxRate = 1e6;  // limit of a rate, in GB/s or Gbit/s
 
 const char* letter(LinkKind kind) {
   return kind == LinkKind::nvlink ? "n" : kind == LinkKind::pcie ? "p" : "?";
@@ -38,14 +38,14 @@ LinkLayer layer_of(std::string_view text) {
 }
 
 std::ptrdiff_t colons_in(const std::string& pci) { return std::count(pci.begin(), pci.end(), ':'); }
-/// Leaves out the domain that nearly all addresses have; with_domain() knows these by their one
-/// colon.
+/// Drops the PCI domain 0000, which nearly all addresses have. with_domain() adds it to addresses
+/// with one colon.
 std::string without_domain(const std::string& pci) {
   return pci.starts_with("0000:") && colons_in(pci) == 2 ? pci.substr(5) : pci;
 }
 std::string with_domain(std::string pci) { return colons_in(pci) == 1 ? "0000:" + pci : pci; }
 
-/// Rates are whole numbers nearly always, and are written so.
+/// Writes a rate as an integer where it is one, as nearly all are; otherwise with two decimals.
 Json rate(double value) {
   if (value == static_cast<double>(static_cast<long>(value))) return static_cast<long>(value);
   return static_cast<double>(static_cast<long>(value * 100 + 0.5)) / 100;
@@ -60,8 +60,8 @@ int index_in(std::vector<T>& list, const T& value) {
   return static_cast<int>(list.size()) - 1;
 }
 
-/// Reads the items of one list in turn; the first that is wrong is remembered, and named by its
-/// place.
+/// Reads the items of one list in turn and keeps the first error, which names the item by its
+/// position.
 class Items {
  public:
   Items(Json list, std::string what) : list_(std::move(list)), what_(std::move(what)) {
@@ -255,7 +255,7 @@ Result<std::optional<NodeDescription>> read_extra(std::string_view extra) {
   if (extra.empty()) return std::optional<NodeDescription>{};
   const auto json = Json::parse(extra, kMaxExtra);
   if (!json || !json->is_object() || !json->has("swell")) {
-    // Somebody else's text is none of our business; ours cut short is worth a word.
+    // Another tool's text is no error; our own text cut short is.
     if (!json && extra.find("\"swell\":{\"v\"") != extra.npos)
       return json.error().while_doing("Extra");
     return std::optional<NodeDescription>{};

@@ -7,7 +7,7 @@
 
 namespace swell::cluster {
 
-/// A cluster of equal nodes, n1, n2, ...; `nodes_per_rack` 0: one rack.
+/// A cluster of equal nodes n1, n2, ...; `nodes_per_rack` 0 puts all into one rack.
 /// `network_bytes_per_s`: all cards of one node together.
 Cluster uniform_cluster(std::string name, const GpuType& type, int nodes, int gpus_per_node,
                         double network_bytes_per_s, int nodes_per_rack = 0,

@@ -49,7 +49,7 @@ class Parser {
            (text_.substr(begin, 3) == "---" || text_.substr(begin, 2) == "- ");
   }
 
-  /// One line without its comment; a backslash at the end joins the next one.
+  /// The next line without its comment, joined with the following one where it ends in a backslash.
   std::string next_line() {
     std::string line;
     for (bool more = true; more && !text_.empty();) {
@@ -145,7 +145,7 @@ class Parser {
         Group& child = made_.groups[found->second];
         if (found->second == i) return Error(fmt::format("switch {} is below itself", name));
         if (child.parent >= 0) {
-          // Several ways up: a tree keeps the first.
+          // Of several parents, a tree keeps the first.
           if (child.parent != static_cast<int>(i))
             made_.notes.push_back(
                 fmt::format("switch {} is below several; the first counts", name));
@@ -168,7 +168,7 @@ class Parser {
     return {};
   }
 
-  /// BlockSizes=4,16: four consecutive blocks make a block of the next level.
+  /// Makes a block of the next level of consecutive blocks: of four with BlockSizes=4,16.
   Result<void> nest_blocks() {
     const std::size_t blocks = made_.groups.size();
     for (std::size_t level = 1, first = 0, count = blocks;

@@ -9,25 +9,25 @@
 
 namespace swell::cluster {
 
-/// What Slurm's topology.conf says, as one tree of switches or blocks. Made from the file's text;
-/// read by Fabric.
+/// Slurm's topology.conf as one tree of switches or blocks. Made from the file's text; read by
+/// Fabric.
 struct SlurmTopology {
   enum class Kind { none, tree, block };
   struct Group {
-    std::string
-        name;  ///< SwitchName or BlockName; of nested blocks the names of their first and last
+    /// SwitchName or BlockName; a nested block has the names of its first and last block.
+    std::string name;
     int parent = -1;                 ///< index into groups; -1: nothing above it
-    int height = 1;                  ///< 1: holds nodes; else 1 + the greatest height below it
-    std::vector<std::string> nodes;  ///< connected to it directly
+    int height = 1;                  ///< 1: holds nodes; otherwise 1 + the largest height below it
+    std::vector<std::string> nodes;  ///< nodes connected directly to it
   };
   Kind kind = Kind::none;
   std::vector<Group> groups;
-  std::vector<std::string> notes;  ///< what was passed over, one sentence each
+  std::vector<std::string> notes;  ///< lines that were skipped, one sentence each
 
-  /// topology/tree (SwitchName, Nodes, Switches) and topology/block (BlockName, Nodes, BlockSizes;
-  /// larger sizes make nested blocks of consecutive ones). Empty text gives kind none. A
-  /// topology.yaml is noted and passed over. Errors name line and value: a switch that is not
-  /// there, is its own parent, is named twice.
+  /// Reads topology/tree (SwitchName, Nodes, Switches) and topology/block (BlockName, Nodes,
+  /// BlockSizes; larger sizes make nested blocks of consecutive ones). Empty text gives kind none.
+  /// A topology.yaml is skipped with a note. Errors name line and value: a switch that is not
+  /// there, is its own parent, or is named twice.
   static Result<SlurmTopology> parse(std::string_view text);
 };
 

@@ -13,7 +13,7 @@ struct Degrees {
   int pp, dp, tp;
 };
 
-/// GPT-2 and GPT-3: two MLP matrices of four times the width, one vocabulary.
+/// A GPT-2 or GPT-3: two MLP matrices of four times the hidden width, one vocabulary.
 CatalogueEntry gpt(const char* source, const char* name, int layers, int hidden, int heads,
                    int sequence, int batch, Degrees degrees) {
   return {{name, layers, hidden, heads, heads, 4 * hidden, false, true, 51200, sequence, batch, {}},
@@ -34,7 +34,7 @@ CatalogueEntry gated(const char* name, int layers, int hidden, int heads, int kv
           16};
 }
 
-/// GShard: every MLP is a set of experts, of which a token visits two.
+/// A GShard model: every MLP is a set of experts, of which a token visits two.
 CatalogueEntry gshard(const char* name, int layers, int hidden, int experts) {
   return {{name,
            layers,

@@ -8,21 +8,22 @@
 
 namespace swell::models {
 
-/// A model of one of the papers and the plan it starts with there.
+/// A model of one of the papers and the plan with which it starts there.
 struct CatalogueEntry {
   Model model;
-  const char* source;  ///< the table it is from
+  const char* source;  ///< table of the paper that lists it
   int pp = 1;          ///< the paper's default degrees
   int dp = 1;
   int tp = 1;
   int micro_batches = 16;
 };
 
-/// Suika's Table 1, FlexTrain's Table 2, Arena's Table 2 without its convolutional Wide-ResNet,
-/// which is no transformer. What a table leaves out is filled in as docs/performance-model.md says.
+/// All models of Suika's Table 1, FlexTrain's Table 2 and Arena's Table 2, but for its
+/// convolutional Wide-ResNet, which is no transformer. What a table leaves out is filled in as
+/// docs/performance-model.md says.
 const std::vector<CatalogueEntry>& catalogue();
 
-/// Upper or lower case alike; the error lists the names there are.
+/// The model called `name` in any case; the error lists the names there are.
 Result<CatalogueEntry> find_model(std::string_view name);
 
 }  // namespace swell::models

@@ -24,7 +24,7 @@ struct Model {
   int layers = 0;
   int hidden = 0;
   int heads = 0;
-  int kv_heads = 0;        ///< key and value heads; = heads without grouped queries
+  int kv_heads = 0;        ///< key and value heads; equal to `heads` without grouped queries
   int ffn = 0;             ///< inner width of the MLP
   bool gated_mlp = false;  ///< three matrices (LLaMA, Qwen) instead of two (GPT)
   bool tied_embedding = false;
@@ -41,10 +41,10 @@ struct Model {
   double embedding_parameters() const noexcept;
   double parameters() const noexcept;
 
-  /// Floating point operations of one layer's forward pass for one sample: two a parameter and
-  /// token, and the attention scores (4 * sequence^2 * hidden).
+  /// Floating point operations of one layer's forward pass for one sample: two for each parameter
+  /// and token, and the attention scores (4 * sequence^2 * hidden).
   double layer_forward_flop() const noexcept;
-  /// The same for the output projection.
+  /// Floating point operations of the output projection's forward pass for one sample.
   double head_forward_flop() const noexcept;
 
   friend bool operator==(const Model&, const Model&) = default;

@@ -8,7 +8,7 @@ namespace swell::models {
 
 namespace {
 
-constexpr int kMaxCount = 1 << 26;  // of any width or count
+constexpr int kMaxCount = 1 << 26;  // limit of any width or count
 
 /// Collects typed reads and keeps the first error, so that a reader is a list of fields.
 class Reader {
@@ -71,11 +71,11 @@ void read_own(Reader& in, const Json& json, Model& model, std::optional<Error>& 
   model.moe.active = moe.need({"active"});
   model.moe.shared = moe.or_else({"shared"}, 0);
   model.moe.expert_ffn = moe.need({"expert_ffn"});
-  if (model.moe.experts == 0) model.moe = {};  // a dense model, whatever else is said of experts
+  if (model.moe.experts == 0) model.moe = {};  // without experts the other Moe members mean nothing
   if (moe.problem()) problem = moe.problem()->while_doing("\"moe\"");
 }
 
-/// HuggingFace names differ by family: GPT-2's n_* and everyone else's.
+/// Reads a HuggingFace config.json; names differ by family: GPT-2's n_* and everyone else's.
 void read_huggingface(Reader& in, Model& model) {
   const std::string family = in.text("model_type", "model");
   model.name = in.text("_name_or_path", family);

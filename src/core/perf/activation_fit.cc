@@ -47,10 +47,10 @@ Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
       products += e.split * (e.bytes - e.whole * coefficients.activ_np_bytes);
       squares += e.split * e.split;
     }
-    coefficients.activ_p_bytes = std::max(0.0, products / squares);  // 0: full recomputation
+    coefficients.activ_p_bytes = std::max(0.0, products / squares);  // 0 means full recomputation
     return {};
   }
-  double ss = 0, sw = 0, ww = 0, sb = 0, wb = 0;  // normal equations of two unknowns
+  double ss = 0, sw = 0, ww = 0, sb = 0, wb = 0;  // sums of the normal equations of two unknowns
   for (const Equation& e : equations) {
     ss += e.split * e.split;
     sw += e.split * e.whole;

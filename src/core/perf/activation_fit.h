@@ -8,9 +8,10 @@
 
 namespace swell::perf {
 
-/// Sets k_activ-p and k_activ-np from the peaks, given the sizes of parameters and state that
-/// `coefficients` holds already: Suika, A.4.2 (8). Two TP degrees: least squares for both; one:
-/// k_activ-np = C_np * k_activ. A peak below what the group holds anyway is an error.
+/// Sets k_activ-p and k_activ-np from the observed memory peaks. REQUIRES: `coefficients` holds the
+/// sizes of parameters and state already. Suika, A.4.2 (8). With two TP degrees both are found by
+/// least squares; with one, k_activ-np = C_np * k_activ. A peak below what the group holds anyway
+/// is an error.
 Result<void> fit_activations(const Profile& profile, const plan::Layout& layout,
                              Coefficients& coefficients);
 

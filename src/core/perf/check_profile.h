@@ -7,7 +7,7 @@
 
 namespace swell::perf {
 
-/// Names the first observation of `profile` that no running training can have made.
+/// Fails with the first observation of `profile` that no running training can have made.
 Result<void> check(const Profile& profile, const cluster::Cluster& cluster);
 
 }  // namespace swell::perf

@@ -5,23 +5,27 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kExpectedUtilization = 0.5;  // of the peak; 0.35 to 0.6 are usual
-constexpr double kExpectedBackward = 2.0;     // gradients of inputs and of weights
+constexpr double kExpectedUtilization = 0.5;  // share of peak speed; 0.35 to 0.6 are usual
+// Backward over forward time: gradients of inputs and of weights.
+constexpr double kExpectedBackward = 2.0;
 constexpr double kExpectedOverlap = 2.0;
-// Parameters and both of Adam's moments in bf16, and 2 bytes of gradient: what PyTorch does with a
-// model loaded in bf16. The XL plans of Suika's Table 1 fit 80 GB this way alone.
+// Bytes of state a parameter, itself and both of Adam's moments in bf16, and of its gradient: as
+// PyTorch keeps a model loaded in bf16. The XL plans of Suika's Table 1 fit 80 GB only so.
 constexpr double kStateBytes = 6;
 constexpr double kGradientBytes = 2;
-constexpr double kHalf = 2;  // bytes of an activation element
-// Activations a layer keeps without recomputation, in units of one activation of k_activ bytes:
-// both norms' inputs, both dropouts' masks and the residual are whole on every GPU (5); the
-// attention's and the MLP's inside are split (12 of a four times wider MLP).
+constexpr double kHalf = 2;  // bytes of an activation element, in half precision
+// Activations that a layer keeps without recomputation, in units of k_activ: both norms' inputs,
+// both dropouts' masks and the residual are whole on every GPU (5); the inner ones of attention and
+// MLP are split (12 with an MLP four times wider).
 constexpr double kWholeActivations = 5;
 constexpr double kSplitActivations = 12;
-constexpr double kExpectedLaunch_s = 0.75e-3;  // a layer's kernels, forward and backward
-constexpr double kWholeTraffic = 19;           // bytes an element of the hidden state, forward
-constexpr double kExpectedHead = 1.5;  // its products, and as much again for half of that: the loss
-constexpr double kOptimizerTraffic = 2;  // the state is read and written once
+// Seconds to launch one layer's kernels, forward and backward.
+constexpr double kExpectedLaunch_s = 0.75e-3;
+constexpr double kWholeTraffic = 19;  // bytes of forward traffic an element of the hidden state
+// Time of output projection with loss over that of its products: the loss takes half as much again.
+constexpr double kExpectedHead = 1.5;
+// Times that the state crosses memory: read once, written once.
+constexpr double kOptimizerTraffic = 2;
 
 }  // namespace
 
@@ -35,7 +39,7 @@ void extrapolate(Coefficients& coefficients, const std::vector<bool>& seen,
   };
   for (std::size_t type = 0; type < seen.size(); ++type) {
     if (seen[type]) continue;
-    std::size_t known = from;  // the same GPU with other links is nearer than any other
+    std::size_t known = from;  // a variant of the same GPU with other links is a better source
     for (std::size_t other = 0; other < seen.size(); ++other)
       if (seen[other] &&
           cluster.type(static_cast<int>(other)).name == cluster.type(static_cast<int>(type)).name)

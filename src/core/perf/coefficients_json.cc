@@ -7,7 +7,7 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kMaxValue = 1e18;  // bytes or seconds: only nonsense is above
+constexpr double kMaxValue = 1e18;  // limit of any value in bytes or seconds
 
 struct Field {
   const char* key;

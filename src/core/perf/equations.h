@@ -6,16 +6,16 @@
 
 namespace swell::perf {
 
-/// The equations of Suika's appendix A.2, one function each, so that each can be worked by hand.
-/// Where the paper misprints, docs/performance-model.md derives the form used here. Seconds,
-/// bytes and bytes a second throughout. Pure.
+/// Equations of Suika's appendix A.2, one function each, so that each can be worked by hand. Where
+/// the paper misprints, docs/performance-model.md derives the form used here. Times are in seconds,
+/// sizes in bytes, bandwidths in bytes a second. Pure.
 
 /// T_TP-comp-fwd = k_comp * b * l / TP.
 inline double tp_comp_fwd(double comp_s, double local_batch, double layers, double tp) noexcept {
   return comp_s * local_batch * layers / tp;
 }
 
-/// Bytes each GPU sends for one of a layer's two forward all-reduces: V' = k_activ * b * 2(1 -
+/// Bytes that each GPU sends in one of a layer's two forward all-reduces: V' = k_activ * b * 2(1 -
 /// 1/TP).
 inline double tp_transmission_bytes(double activ_bytes, double local_batch, double tp) noexcept {
   return activ_bytes * local_batch * 2 * (1 - 1 / tp);
@@ -36,47 +36,48 @@ inline double tp_commu_fwd(double activ_bytes, double local_batch, double layers
   return 2 * layers * once / tp_bandwidth(link_bytes_per_s, once, saturation_bytes);
 }
 
-/// The second model's limits, which hide each other unless they are near: sqrt(device^2 +
-/// launch^2).
+/// Seconds of a pass in the second model: the slower of device and launches, rounded where they are
+/// near: sqrt(device^2 + launch^2).
 inline double with_launches(double device, double launch) noexcept {
   return std::hypot(device, launch);
 }
 
-/// Its all-reduce of V' bytes: a latency, and three quarters of the link, as NCCL's are where
-/// nothing was measured.
+/// Seconds of an all-reduce of V' bytes in the second model: a latency, and three quarters of the
+/// link, as NCCL reaches where nothing was measured.
 inline double allreduce_s(double transmission_bytes, double link_bytes_per_s) noexcept {
   return 40e-6 + transmission_bytes / (0.75 * link_bytes_per_s);
 }
 
-/// T_DP-commu = k_param * l * 2(1 - 1/DP) / bandwidth: the ring of the gradients of one stage.
-/// `bandwidth`: what one whole TP group has towards its neighbours (see stage_bandwidth()).
+/// T_DP-commu = k_param * l * 2(1 - 1/DP) / bandwidth: the ring all-reduce of one stage's
+/// gradients. `bandwidth`: what one whole TP group has towards its neighbours
+/// (PerformanceModel::stage_bandwidth()).
 inline double dp_commu(double param_bytes, double layers, double dp, double bandwidth) noexcept {
   if (dp <= 1) return 0;
   return param_bytes * layers * 2 * (1 - 1 / dp) / bandwidth;
 }
 
-/// T_DP-commu-extra = (bwd^k + commu^k)^(1/k) - bwd: what of the synchronization the backward pass
-/// does not hide. k = 1: all of it; k to infinity: max(commu - bwd, 0).
+/// T_DP-commu-extra = (bwd^k + commu^k)^(1/k) - bwd: the part of the synchronization that the
+/// backward pass does not hide. k = 1: all of it; k to infinity: max(commu - bwd, 0).
 inline double dp_commu_extra(double bwd, double commu, double overlap) noexcept {
   if (commu <= 0) return 0;
-  const double max = std::max(bwd, commu);  // factored out, or a large k would underflow
+  const double max = std::max(bwd, commu);  // taken out of the sum, since a large k would underflow
   return max *
              std::pow(std::pow(bwd / max, overlap) + std::pow(commu / max, overlap), 1 / overlap) -
          bwd;
 }
 
-/// One stage's share of an iteration.
+/// Times of one stage in an iteration, in seconds.
 struct StageTimes {
-  double fwd = 0;          ///< T_DP-comp-fwd: slowest group's forward of one micro-batch
-  double bwd = 0;          ///< T_DP-comp-bwd: slowest group's backward, without synchronization
-  double dp_commu = 0;     ///< T_DP-commu: gradient synchronization if nothing hid it
-  double commu_extra = 0;  ///< T_DP-commu-extra: what of it is not hidden
-  double optim = 0;        ///< T_DP-optim
+  double fwd = 0;          ///< T_DP-comp-fwd: the slowest group's forward pass of one micro-batch
+  double bwd = 0;          ///< T_DP-comp-bwd: its backward pass, without synchronization
+  double dp_commu = 0;     ///< T_DP-commu: gradient synchronization as if nothing hid it
+  double commu_extra = 0;  ///< T_DP-commu-extra: the part that is not hidden
+  double optim = 0;        ///< T_DP-optim: optimizer step
   double comp() const noexcept { return fwd + bwd; }
   double extra() const noexcept { return commu_extra + optim; }
 };
 
-/// T_PP and its three parts.
+/// T_PP and its three parts, in seconds.
 struct IterationTime {
   double warm_up = 0;
   double steady = 0;
@@ -85,8 +86,8 @@ struct IterationTime {
 };
 
 /// Adds up T_PP = T_warm-up + T_steady + T_extra under 1F1B, stage by stage from the first. Stage i
-/// ends its last backward pass before stage 0 does, by the time that the stages in front of it
-/// take for theirs, hence what T_extra subtracts.
+/// ends its last backward pass earlier than stage 0, by the backward passes of the stages in front
+/// of it; T_extra subtracts that time.
 class PipelineSum {
  public:
   void add(const StageTimes& stage) noexcept {

@@ -9,8 +9,8 @@
 
 namespace swell::perf {
 
-/// What every group of `layout` would observe if the performance model with coefficients `k` were
-/// exact: the profile from which solve() finds `k` again. For simulations and tests.
+/// Profile that every group of `layout` would give if the performance model with coefficients `k`
+/// were exact: solve() finds `k` again from it. For simulations and tests.
 Profile observe(const plan::Layout& layout, const models::Model& model,
                 const cluster::Cluster& cluster, const Coefficients& k);
 

@@ -5,8 +5,8 @@
 
 namespace swell::perf {
 
-/// Share of a GPU's memory set aside for what no program asks for (CUDA context, NCCL buffers)
-/// and for errors of the estimate: 10 % (Suika, appendix A.3).
+/// Share of a GPU's memory set aside for allocations outside the program (CUDA context, NCCL
+/// buffers) and for errors of the estimate: 10 % (Suika, appendix A.3).
 inline constexpr double kMemoryOverhead = 0.10;
 
 /// Peak memory of one GPU, in bytes. Suika, appendix A.3.
@@ -19,27 +19,28 @@ struct PeakMemory {
 };
 
 /// Peak memory of plans, from the same coefficients as the iteration time. Keeps a reference to
-/// `model`, which outlives it. Const, hence safe between threads.
+/// `model`, which must outlive it. Const, hence safe between threads.
 class MemoryModel {
  public:
   explicit MemoryModel(const PerformanceModel& model) noexcept : model_(model) {}
 
-  /// Of a GPU of a group with `local_batch` samples in stage `i` of `pp`, with `layers` layers.
+  /// Peak of a GPU in stage `i` of `pp`, whose group has `layers` layers and `local_batch` samples.
   PeakMemory peak(int i, int pp, int micro_batches, int layers, int tp, int local_batch,
                   int type) const noexcept;
-  /// Of the fullest group of stage `i`.
+  /// Peak of the fullest group of stage `i`.
   PeakMemory stage_peak(const plan::Layout& layout, int i) const noexcept;
-  /// Most layers a group may hold; 0 where not even one fits.
+  /// Largest number of layers that a group can hold; 0 where not even one fits.
   int max_layers(int i, int pp, int micro_batches, int tp, int local_batch,
                  int type) const noexcept;
-  /// Most samples a group may have with `layers` layers; 0 where not even one fits.
+  /// Largest number of samples that a group can have with `layers` layers; 0 where not even one
+  /// fits.
   int max_samples(int i, int pp, int micro_batches, int layers, int tp, int type) const noexcept;
   /// Whether every GPU's peak is within its memory.
   bool fits(const plan::Layout& layout) const noexcept;
 
  private:
-  struct Linear {  // peak = per_layer * layers + fixed + samples * (sample_layer * layers +
-                   // sample_fixed)
+  /// peak = per_layer * layers + fixed + samples * (sample_layer * layers + sample_fixed)
+  struct Linear {
     double per_layer, fixed, sample_layer, sample_fixed;
   };
   Linear linear(int i, int pp, int micro_batches, int tp) const noexcept;

@@ -7,10 +7,10 @@ namespace swell::perf {
 
 namespace {
 
-/// What one node has of a stage.
+/// The groups of a stage on one node.
 struct NodeShare {
   int groups = 0;
-  double link = std::numeric_limits<double>::infinity();  ///< the slowest of its groups' types
+  double link = std::numeric_limits<double>::infinity();  ///< slowest of their GPU types
   void add(const cluster::Cluster& cluster, const plan::GroupLayout& group) noexcept {
     ++groups;
     link = std::min(link, cluster.type(group.type).link_bytes_per_s);
@@ -25,8 +25,8 @@ NodeShare share_of(const cluster::Cluster& cluster, const plan::StageLayout& sta
   return share;
 }
 
-/// The slowest pair where bandwidth follows from node and rack: linear in the groups where they
-/// stand by node.
+/// Bandwidth of the slowest pair of groups where Cluster::is_regular(). Linear in the groups where
+/// they stand by rising node.
 double regular_bandwidth(const cluster::Cluster& cluster, const plan::StageLayout& stage) noexcept {
   const int first_node = stage.groups[0].node;
   const int first_rack = cluster.node(first_node).rack;
@@ -52,12 +52,12 @@ double regular_bandwidth(const cluster::Cluster& cluster, const plan::StageLayou
 double pairwise_bandwidth(const cluster::Cluster& cluster,
                           const plan::StageLayout& stage) noexcept {
   double slowest = std::numeric_limits<double>::infinity();
-  const auto repeats = [&](std::size_t j) {  // another group of the same node and type
+  const auto repeats = [&](std::size_t j) {  // same node and type as the group before
     return j > 0 && stage.groups[j].node == stage.groups[j - 1].node &&
            stage.groups[j].type == stage.groups[j - 1].type;
   };
   for (std::size_t a = 0; a < stage.groups.size(); ++a) {
-    if (repeats(a)) continue;  // its pairs are those of the one before
+    if (repeats(a)) continue;  // its pairs are those of the group before
     const auto& one = stage.groups[a];
     const int own = share_of(cluster, stage, one.node).groups * stage.tp;
     for (std::size_t b = a + 1; b < stage.groups.size(); ++b) {
@@ -133,7 +133,7 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage,
     times.fwd = std::max(times.fwd, layer.fwd * stage.layers + head);
     times.bwd = std::max(times.bwd, layer.bwd * stage.layers + k.backward * head);
     times.optim = std::max(times.optim, k.optim_s * stage.layers / stage.tp);
-    overlap = std::min(overlap, k.overlap);  // the group that hides least holds up its ring
+    overlap = std::min(overlap, k.overlap);  // the group that hides least delays its ring
   }
   if (stage.dp() > 1) {
     times.dp_commu =

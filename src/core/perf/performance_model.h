@@ -12,19 +12,19 @@ namespace swell::perf {
 
 /// Iteration time of any plan of one job: Suika, appendix A.2, with GPU-type-specific coefficients
 /// and, where asked for, the sends between stages (sends.h). Keeps references: model, cluster and
-/// coefficients outlive it. Const, hence safe between threads.
+/// coefficients must outlive it. Const, hence safe between threads.
 class PerformanceModel {
  public:
   PerformanceModel(const models::Model& model, const cluster::Cluster& cluster,
                    const Coefficients& coefficients, Sends sends = Sends::ignored) noexcept
       : model_(model), cluster_(cluster), coefficients_(coefficients), sends_(sends) {}
 
-  /// Where a stage stands: the first and the last do more than their layers, as far as that was
-  /// observed.
+  /// Position of a stage: the first and the last compute and hold more than their layers
+  /// (embedding, output projection).
   struct Position {
     bool first = false, last = false;
   };
-  /// Times of stage `stage`; layouts must be resolved against this cluster.
+  /// Times of one stage. REQUIRES: the layout was resolved against this cluster.
   StageTimes stage_times(const plan::StageLayout& stage, Position position) const noexcept;
   StageTimes stage_times(const plan::StageLayout& stage) const noexcept {
     return stage_times(stage, {});
@@ -36,20 +36,20 @@ class PerformanceModel {
     return model_.global_batch / iteration_time(layout).total();
   }
 
-  /// Seconds of one micro-batch's passes.
+  /// Seconds of the forward and the backward pass of one micro-batch.
   struct Passes {
     double fwd = 0, bwd = 0;
   };
-  /// Of one layer on a TP group with `local_batch` samples: A.2, or, where launches were observed,
-  /// the second model.
+  /// Passes of one layer on a TP group with `local_batch` samples: by A.2, or by the second model
+  /// where launches were observed.
   Passes layer_passes(int type, int tp, int local_batch) const noexcept;
-  /// Bytes of gradients that a stage synchronizes, of one whole replica.
+  /// Bytes of gradients that one whole replica of a stage synchronizes.
   double gradient_bytes(int layers, Position position) const noexcept;
   /// Forward plus backward seconds of one layer on a TP group with `local_batch` samples.
   double layer_time(int type, int tp, int local_batch) const noexcept;
-  /// Bytes a second one TP group of the stage has for its gradients' ring: the slowest pair's. Two
-  /// groups of one node have `tp` links between them; two nodes the network cards of the stage's
-  /// GPUs there.
+  /// Bytes a second that one TP group of the stage has for the ring of its gradients, by the
+  /// slowest pair of groups. Two groups of one node have `tp` links between them; groups on two
+  /// nodes share the network cards of the stage's GPUs there.
   double stage_bandwidth(const plan::StageLayout& stage) const noexcept;
 
   const models::Model& model() const noexcept { return model_; }

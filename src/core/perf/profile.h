@@ -8,36 +8,40 @@
 
 namespace swell::perf {
 
-/// What one TP group of a running plan was observed to do, averaged over a few iterations.
+/// Observations of one TP group of a running plan, averaged over a few iterations.
 struct GroupObservation {
   int stage = 0;             ///< index into Plan::stages
   int group = 0;             ///< index into Stage::groups
   double fwd_s = 0;          ///< one micro-batch's forward pass, communication included
-  double fwd_commu_s = 0;    ///< of that, TP all-reduces; 0 without TP
+  double fwd_commu_s = 0;    ///< part of fwd_s in TP all-reduces; 0 without TP
   double bwd_s = 0;          ///< one micro-batch's backward pass, without gradient synchronization
   double optim_s = 0;        ///< optimizer step
   double commu_extra_s = 0;  ///< synchronization after the last backward pass; 0 without DP
-  double head_fwd_s = 0;     ///< of fwd_s, output projection and loss; 0 but for the last stage
-  double head_bwd_s = 0;     ///< of bwd_s, the same
-  double layer_param_bytes = 0;  ///< gradients of the transformer layers on one GPU of the group
-  double layer_state_bytes = 0;  ///< parameters and optimizer state of those layers on one GPU
-  double extra_param_bytes = 0;  ///< gradients of everything else there (embedding, projection)
-  double extra_state_bytes = 0;
-  double peak_bytes = 0;  ///< most memory ever allocated on one GPU (max_memory_allocated)
+  /// Part of fwd_s in output projection and loss; 0 except on the last stage.
+  double head_fwd_s = 0;
+  double head_bwd_s = 0;         ///< part of bwd_s in output projection and loss
+  double layer_param_bytes = 0;  ///< gradients of the transformer layers on one GPU
+  /// Parameters and optimizer state of the transformer layers on one GPU.
+  double layer_state_bytes = 0;
+  /// Gradients of everything else on one GPU (embedding, projection).
+  double extra_param_bytes = 0;
+  double extra_state_bytes = 0;  ///< parameters and optimizer state of everything else there
+  double peak_bytes = 0;         ///< largest allocation ever on one GPU (max_memory_allocated)
 };
 
-/// One shot of a running job, from many aspects: Suika, 3.1. Made by the profiler, read by solve().
+/// Observations of a running job under one plan: Suika, 3.1. Made by the profiler, read by solve().
 struct Profile {
   plan::Plan plan;
   std::vector<GroupObservation> groups;
-  /// Host seconds in which one layer's forward pass is launched, on an idle device; 0: not
-  /// observed, and solve() finds the coefficients of A.2.
+  /// Host seconds to launch one layer's forward pass on an idle device; 0: not observed, then
+  /// solve() finds the coefficients of A.2.
   double layer_launch_s = 0;
   double activ_bytes = 0;  ///< size of the tensor between two stages, for one sample
-  /// C_np: activations per layer that TP does not split, in units of activ_bytes (5 for GPT-2 and
-  /// Qwen2, 7 for LLaMA2). Needed unless the plan has two TP degrees.
+  /// C_np: activations of a layer that TP does not split, in units of activ_bytes (5 for GPT-2 and
+  /// Qwen2, 7 for LLaMA2). Required unless the plan has two TP degrees.
   std::optional<double> whole_activations;
-  /// The output projection is the embedding's own matrix. Otherwise they are two of one size.
+  /// Whether the output projection is the embedding's own matrix; otherwise they are two of one
+  /// size.
   bool tied_embedding = false;
   double last_activ_p_bytes = 0;  ///< the last stage's extra activations of one sample (logits)
 };

@@ -7,7 +7,7 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kMaxValue = 1e18;  // bytes or seconds: only nonsense is above
+constexpr double kMaxValue = 1e18;  // limit of any value in bytes or seconds
 constexpr std::size_t kMaxGroups = 1 << 16;
 
 struct Field {
@@ -43,7 +43,7 @@ Result<GroupObservation> read_group(const Json& json) {
   return seen;
 }
 
-/// Names the types of the GPUs that a plan uses.
+/// Sets the GPU types that a plan leaves empty.
 Result<void> name_types(plan::Plan& plan, const cluster::Cluster& cluster) {
   for (plan::Stage& stage : plan.stages)
     for (plan::TpGroup& group : stage.groups) {

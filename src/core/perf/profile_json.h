@@ -8,11 +8,12 @@
 
 namespace swell::perf {
 
-/// {"plan", "groups": [{"stage", "group", "fwd_s", ...}], "activ_bytes", ...}: members as the
-/// structs have them.
+/// Writes {"plan", "groups": [{"stage", "group", "fwd_s", ...}], "activ_bytes", ...}, with the
+/// names of the structs' members.
 Json to_json(const Profile& profile);
-/// Form only: whether a training can have made it, solve() says. A GPU type that the plan leaves
-/// empty is set to the one that `cluster` has there. The error names group and member.
+/// Reads that form and checks the form only: solve() tells whether a training can have made it. A
+/// GPU type that the plan leaves empty becomes the one that `cluster` has there. The error names
+/// group and member.
 Result<Profile> profile_from_json(const Json& json, const cluster::Cluster& cluster);
 
 }  // namespace swell::perf

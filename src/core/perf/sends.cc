@@ -20,7 +20,7 @@ double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double
               const cluster::Cluster& cluster) noexcept {
   double slowest = 0;
   std::size_t j = 0;
-  int begin = 0, to_begin = 0;  // of the samples of this group of `from`, and of group j
+  int begin = 0, to_begin = 0;  // first sample of the group of `from`, and of group j of `to`
   for (const plan::GroupLayout& group : from.groups) {
     const int end = begin + group.local_batch;
     while (j < to.groups.size()) {
@@ -29,7 +29,7 @@ double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double
       const int shared = std::min(end, to_end) - std::max(begin, to_begin);
       if (shared > 0)
         slowest = std::max(slowest, shared * activ_bytes / bandwidth(group, other, cluster));
-      if (to_end > end) break;  // it has samples of the next group too
+      if (to_end > end) break;  // group j also has samples of the next group of `from`
       to_begin = to_end;
       ++j;
     }

@@ -9,24 +9,24 @@
 
 namespace swell::perf {
 
-/// Whether a performance model counts activations and their gradients that go from stage to stage.
-/// Suika's appendix A.2 does not: over InfiniBand they are lost in the noise. Over 10 Gbit/s a plan
-/// takes a third longer than that says.
+/// Whether a performance model counts the activations and gradients sent between stages. Suika's
+/// appendix A.2 does not: over InfiniBand they are negligible. Over 10 Gbit/s a plan takes a third
+/// longer than A.2 predicts.
 enum class Sends { ignored, counted };
 
-/// Seconds until the last group of stage `to` has the activations of one micro-batch that the
-/// groups of `from` have computed: every group sends each other the samples that both work on, all
-/// at the same time. `activ_bytes`: of one sample. The gradients on their way back take as long.
+/// Seconds until the last group of stage `to` has the activations of one micro-batch from the
+/// groups of `from`. Each pair of groups sends the samples that both work on, all pairs at the same
+/// time. `activ_bytes`: of one sample. The gradients on their way back take as long.
 double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double activ_bytes,
               const cluster::Cluster& cluster) noexcept;
 
-/// PipelineSum with sends. Under 1F1B stage i runs PP - 1 - i forward passes ahead, so stages i to
-/// k together have k - i + 1 micro-batches under way: one iteration step takes at least the mean,
-/// over any such stages next to each other, of their passes and the sends between them, there and
-/// back.
+/// Adds up T_PP as PipelineSum does, with sends. Under 1F1B stage i runs PP - 1 - i forward passes
+/// ahead, so stages i to k together have k - i + 1 micro-batches under way. One iteration step
+/// takes at least the mean, over any such run of stages, of their passes and of the sends between
+/// them in both directions.
 class SendingPipelineSum {
  public:
-  /// `send`: from the stage before it to this one; 0 for the first.
+  /// Adds the next stage; `send`: seconds from the stage before it, 0 for the first.
   void add(const StageTimes& stage, double send) noexcept {
     const double back = in_front_;
     in_front_ += stage.bwd + send;
@@ -35,7 +35,7 @@ class SendingPipelineSum {
     double sum = 0;
     comp_[at_] = stage.comp();
     send_[at_] = 2 * send;
-    for (int i = 0; i <= at_; ++i) {  // the stages from at_ - i on
+    for (int i = 0; i <= at_; ++i) {  // over the stages from at_ - i to at_
       sum += comp_[at_ - i] + (i > 0 ? send_[at_ - i + 1] : 0);
       period_ = std::max(period_, sum / (i + 1));
     }
@@ -48,7 +48,7 @@ class SendingPipelineSum {
   }
 
  private:
-  static constexpr int kMaxStages = 128;  // deeper pipelines: the last stages count alone
+  static constexpr int kMaxStages = 128;  // a deeper pipeline overwrites the last entry
   std::array<double, kMaxStages> comp_, send_;
   int at_ = 0;
   IterationTime time_;

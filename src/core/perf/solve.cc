@@ -16,7 +16,7 @@ namespace swell::perf {
 
 namespace {
 
-constexpr double kMaxOverlap = 64;  // beyond, nothing changes that a clock could see
+constexpr double kMaxOverlap = 64;  // larger exponents change no time that a clock could see
 
 /// Least squares through the origin: value = slope * size.
 struct Slope {
@@ -28,15 +28,18 @@ struct Slope {
   double value() const { return squares > 0 ? products / squares : 0; }
 };
 
-// Norms, dropout and residuals in one layer's forward pass, of the whole hidden width on every GPU
-// of a TP group: bytes of traffic an element, in half precision with norms inside in full.
+// Memory traffic of norms, dropout and residuals in one layer's forward pass, which every GPU of a
+// TP group does over the whole hidden width: bytes an element, in half precision, inside norms in
+// full.
 constexpr double kWholeTraffic = 19;
-constexpr double kLeastDevice = 0.3;  // of a pass that launches seem to fill
+// Share of a pass that the device takes at least, whatever the launches take.
+constexpr double kMinDeviceShare = 0.3;
 
-/// What of a pass the device itself takes, given that launching it takes the host `launch` seconds.
+/// Seconds of a pass that the device itself takes, given that its launch takes the host `launch`
+/// seconds.
 double device_part(double pass, double launch) {
   return std::sqrt(
-      std::max(pass * pass - launch * launch, kLeastDevice * kLeastDevice * pass * pass));
+      std::max(pass * pass - launch * launch, kMinDeviceShare * kMinDeviceShare * pass * pass));
 }
 
 struct TypeFit {
@@ -47,8 +50,8 @@ struct TypeFit {
   bool seen = false;
 };
 
-/// The exponent with which `commu` seconds of synchronization beside `bwd` seconds of backward pass
-/// leave `extra` seconds: what is left falls as the exponent grows, hence bisection.
+/// Exponent k of dp_commu_extra() with which `commu` seconds of synchronization beside `bwd`
+/// seconds of backward pass leave `extra` seconds. Bisection: dp_commu_extra() falls as k grows.
 double overlap_exponent(double bwd, double commu, double extra) {
   double low = 1, high = kMaxOverlap;
   if (dp_commu_extra(bwd, commu, low) <= extra) return low;
@@ -60,7 +63,8 @@ double overlap_exponent(double bwd, double commu, double extra) {
   return (low + high) / 2;
 }
 
-/// How sharply `extra` tells the exponent: its change with it, relative to itself.
+/// Weight of an exponent found from one stage: how much dp_commu_extra() changes with the exponent,
+/// relative to itself.
 double overlap_sharpness(double bwd, double commu, double overlap) {
   const double step = 1e-4 * overlap;
   const double extra = dp_commu_extra(bwd, commu, overlap);
@@ -68,11 +72,13 @@ double overlap_sharpness(double bwd, double commu, double overlap) {
   return extra > 0 ? std::max(0.0, (extra - less) / (step * extra)) : 0;
 }
 
-/// One stage's observations, put together so that the noise of single groups averages out.
+/// Observations of one stage, averaged so that the noise of single groups cancels.
 struct StageMeans {
   double commu_extra = 0;
-  double slowest_bwd = 0;  ///< of the groups that do equal work, averaged: the stage waits for them
-  std::vector<int> types;  ///< seen in the stage
+  /// Backward seconds of the slowest kind of group, which the stage waits for; groups that do equal
+  /// work are averaged.
+  double slowest_bwd = 0;
+  std::vector<int> types;  ///< GPU types in the stage
 };
 
 StageMeans stage_means(const Profile& profile, const plan::StageLayout& stage, int index) {
@@ -117,8 +123,8 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
     const double per_gpu = static_cast<double>(stage.layers) / stage.tp;
     param.add(per_gpu, seen.layer_param_bytes);
     state.add(per_gpu, seen.layer_state_bytes);
-    // One stage holds embedding and projection, which with more stages the first and the last hold:
-    // halves of what is there, or, where they are one matrix, all of it each.
+    // Embedding and projection stand in the first and the last stage. With one stage, each gets
+    // half of what is observed; or all of it, where they are one matrix.
     const double part = layout.pp() == 1 && !profile.tied_embedding ? 0.5 : 1.0;
     const StageExtras extras{part * seen.extra_param_bytes * stage.tp,
                              part * seen.extra_state_bytes * stage.tp, 0};
@@ -146,13 +152,13 @@ Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& clust
           device_part((seen.fwd_s - seen.head_fwd_s) / stage.layers, profile.layer_launch_s);
       const double bwd =
           device_part((seen.bwd_s - seen.head_bwd_s) / stage.layers, 2 * profile.layer_launch_s);
-      const double comp = std::max(fwd - commu, kLeastDevice * fwd);
+      const double comp = std::max(fwd - commu, kMinDeviceShare * fwd);
       const double whole = profile.activ_bytes / 2 * kWholeTraffic /
                            (gpu.hbm_bytes_per_s > 0 ? gpu.hbm_bytes_per_s : 1e12);
       fit.whole_s = std::min(whole, 0.5 * comp / group.local_batch);
       fit.comp.add(tp_comp_fwd(1, group.local_batch, 1, stage.tp),
                    comp - fit.whole_s * group.local_batch);
-      fit.backward.add(comp, std::max(bwd - commu, kLeastDevice * bwd));
+      fit.backward.add(comp, std::max(bwd - commu, kMinDeviceShare * bwd));
       if (seen.head_fwd_s > 0)
         fit.head.add(tp_comp_fwd(1, group.local_batch, 1, stage.tp), seen.head_fwd_s);
     } else {

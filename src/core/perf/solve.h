@@ -7,14 +7,15 @@
 
 namespace swell::perf {
 
-/// All coefficients from one profile of a running plan: Suika, appendix A.4. Each is inverted from
-/// one equation, over all groups that were observed (least squares).
-///  - No data parallelism: k_overlap is 1, the pessimistic end.
-///  - One TP degree: k_activ-np from whole_activations; two: both activation sizes from the peaks.
-///  - GPU types that the plan does not use: extrapolate().
-/// Observations that no training can have made (a negative time, communication longer than the
-/// pass it is part of, TP communication without TP, a peak below the state it holds) are errors
-/// that name stage, group and value.
+/// Solves all coefficients from one profile of a running plan: Suika, appendix A.4. Each is
+/// inverted from one equation, over all observed groups (least squares).
+///  - Without data parallelism k_overlap is 1, the pessimistic end.
+///  - With one TP degree k_activ-np comes from whole_activations; with two, both activation sizes
+///    come from the memory peaks.
+///  - GPU types that the plan does not use get extrapolate().
+/// Observations that no training can have made (a negative time, communication longer than the pass
+/// it is part of, TP communication without TP, a peak below the state it holds) are errors that
+/// name stage, group and value.
 Result<Coefficients> solve(const Profile& profile, const cluster::Cluster& cluster);
 
 }  // namespace swell::perf

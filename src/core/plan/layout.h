@@ -31,8 +31,8 @@ struct StageLayout {
   friend bool operator==(const StageLayout&, const StageLayout&) = default;
 };
 
-/// A plan with numbers in place of names: what the performance model and the planner work on.
-/// Means something only together with its cluster.
+/// A plan with indexes in place of names, for the performance model and the planner. Valid only
+/// with the cluster that it was resolved against.
 struct Layout {
   int micro_batches = 1;
   std::vector<StageLayout> stages;
@@ -52,9 +52,10 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-/// `plan` must be valid on `cluster` (validate()); a name that is not there is an error.
+/// Resolves the names of `plan`; a name that is not there is an error. REQUIRES: validate() accepts
+/// the plan on `cluster`.
 Result<Layout> resolve(const Plan& plan, const cluster::Cluster& cluster);
-/// The plan that `layout` stands for.
+/// The plan of `layout`, with names in place of indexes.
 Plan name_all(const Layout& layout, const cluster::Cluster& cluster);
 
 }  // namespace swell::plan

@@ -37,14 +37,14 @@ struct Plan {
 
   int pp() const noexcept { return static_cast<int>(stages.size()); }
   int gpu_count() const noexcept;
-  /// Samples of one micro-batch, as the first stage has them.
+  /// Samples of one micro-batch, summed over the first stage.
   int micro_batch_samples() const noexcept;
   /// "2 stages: 20 layers dp4 tp2 | 20 layers dp4 tp2", for tables and logs.
   std::string summary() const;
 
-  /// {"micro_batches", "stages": [{"layers", "tp", "groups": [{"node", "gpu_type", "gpus",
-  /// "local_batch"}]}]}. Form only; whether the plan is sound, validate() says. Errors name the
-  /// stage and the group.
+  /// Reads {"micro_batches", "stages": [{"layers", "tp", "groups": [{"node", "gpu_type", "gpus",
+  /// "local_batch"}]}]}. Checks the form only (validate() checks the rest); errors name the stage
+  /// and the group.
   static Result<Plan> from_json(const Json& json);
   static Result<Plan> parse(std::string_view text);
   Json to_json() const;

@@ -8,8 +8,8 @@
 
 namespace swell::planner {
 
-/// `free` in the order in which a job that runs `current` takes GPUs: by falling affinity, the
-/// largest effective bandwidth to any of its GPUs, then by rack, node and GPU. Suika, 3.2.1.
+/// Sorts `free` into the order in which a job that runs `current` takes GPUs: by falling affinity
+/// (the largest effective bandwidth to any of its GPUs), then by rack, node and GPU. Suika, 3.2.1.
 std::vector<cluster::GpuRef> affinity_order(const plan::Layout& current,
                                             std::vector<cluster::GpuRef> free,
                                             const cluster::Cluster& cluster);

@@ -18,7 +18,7 @@ bool min_max_split(int items, std::span<const double> cost, std::span<const int>
     if (cap[i] < 1) return false;
     rate += 1 / cost[i];
   }
-  // No split is lighter than all bins equally loaded, so what fits below that load is safe to give.
+  // No split has a smaller maximum than equal loads, so items below that load are safe to give.
   const double even = items / rate;
   share.resize(bins);
   int given = 0;
@@ -27,7 +27,7 @@ bool min_max_split(int items, std::span<const double> cost, std::span<const int>
         static_cast<int>(std::clamp(std::floor(even / cost[i]), 1.0, static_cast<double>(cap[i])));
     given += share[i];
   }
-  if (given > items) {  // the bins that must have one item at least took more than their part
+  if (given > items) {  // bins that got their one item at least took more than their part
     std::fill(share.begin(), share.end(), 1);
     given = static_cast<int>(bins);
   }
@@ -59,7 +59,7 @@ void lighten(std::span<const double> cost, std::span<const int> cap, std::vector
     min_cost = std::min(min_cost, cost[i]);
     max_cost = std::max(max_cost, cost[i]);
   }
-  if (max_cost <= min_cost * (1 + 1e-12)) return;  // all alike: every item weighs the same anywhere
+  if (max_cost <= min_cost * (1 + 1e-12)) return;  // costs are equal: no move lowers the sum
   static thread_local std::vector<std::size_t> order;
   order.resize(share.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

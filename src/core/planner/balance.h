@@ -6,15 +6,15 @@
 
 namespace swell::planner {
 
-/// Splits `items` over bins so that the most loaded, items times the bin's cost each, is as light
-/// as possible: min max a_i c_i with sum a_i = items and 1 <= a_i <= cap_i. Suika, appendix B; a
-/// heap hands out what proportional shares leave over, O(bins log bins).
-/// `share` receives a_i. False where the bins are too many or their caps too small.
+/// Splits `items` over bins so that the largest load, items times the bin's cost, is minimal: min
+/// max a_i c_i with sum a_i = items and 1 <= a_i <= cap_i. Suika, appendix B; a heap hands out what
+/// proportional shares leave over, O(bins log bins). `share` receives a_i. False where the bins are
+/// too many or their caps too small.
 bool min_max_split(int items, std::span<const double> cost, std::span<const int> cap,
                    std::vector<int>& share);
 
-/// Lowers the sum of all loads without raising the largest: moves items from the dearest bins into
-/// room that the cheapest have left.
+/// Lowers the sum of all loads without raising the largest: moves items from the bins of highest
+/// cost to those of lowest cost that have room.
 void lighten(std::span<const double> cost, std::span<const int> cap, std::vector<int>& share);
 
 }  // namespace swell::planner

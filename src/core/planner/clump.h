@@ -8,9 +8,8 @@
 
 namespace swell::planner {
 
-/// Some GPUs of one type on one node: those that could form TP groups with each other, since none
-/// spans nodes or types. The planner has no other unit of GPUs, and does not care which of a clump
-/// it takes.
+/// GPUs of one type on one node: only such GPUs can form TP groups, since no group spans nodes or
+/// types. The planner counts GPUs by clump alone: which GPUs of a clump it takes does not matter.
 struct Clump {
   int node = 0;
   int type = 0;
@@ -20,24 +19,25 @@ struct Clump {
 };
 using Clumps = std::vector<Clump>;
 
-/// Adds GPUs to the clump of their node and type.
+/// Adds `gpus` to the clump of their node and type, made where there is none.
 void add_to(Clumps& clumps, int node, int type, plan::GpuMask gpus);
 void add_all(Clumps& clumps, const Clumps& more);
-/// The GPUs of `stage`.
+/// Adds the GPUs of `stage`.
 void add_stage(Clumps& clumps, const plan::StageLayout& stage);
 int count(const Clumps& clumps) noexcept;
 
-/// Forms as many TP groups of `tp` GPUs as `clumps` allow, at most `max`, appends them to `stage`
-/// and takes their GPUs out of `clumps`. Returns how many.
+/// Forms TP groups of `tp` GPUs from `clumps`, at most `max`; appends them to `stage` and takes
+/// their GPUs out of `clumps`. Returns the number of groups.
 int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int max = 1 << 30);
 
-/// The degrees that a stage may have.
+/// TP and DP degrees that a stage may have.
 struct Degrees {
   std::vector<int> tp;  ///< rising
   int max_dp = 1;       ///< every group needs a sample of each micro-batch
 };
 
-/// TP: powers of two up to 8 that divide the model's heads. DP: up to the samples of a micro-batch.
+/// Degrees for a model with `heads` heads and micro-batches of `micro_batch` samples: TP powers of
+/// two up to 8 that divide the heads, DP up to the samples.
 Degrees degrees_for(int heads, int micro_batch);
 
 }  // namespace swell::planner

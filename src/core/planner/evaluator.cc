@@ -10,10 +10,10 @@ namespace swell::planner {
 
 namespace {
 
-constexpr std::size_t kTpClasses = 7;  // 1 to 64 in powers of two
+constexpr std::size_t kTpClasses = 7;  // TP degrees from 1 to 64, powers of two
 constexpr int kAnyLayers = 1 << 30;
 constexpr double kWorthwhile = 1 - 1e-9;
-constexpr double kSafe = 1 + 1e-12;  // the sums of a bound round otherwise than the time itself
+constexpr double kBoundSlack = 1 + 1e-12;  // sums of a bound round otherwise than the time itself
 
 }  // namespace
 
@@ -129,14 +129,14 @@ double Evaluator::seconds(const plan::Layout& layout) {
 double Evaluator::finish(plan::Layout& layout, double unless) {
   constexpr double none = std::numeric_limits<double>::infinity();
   if (!balance(layout)) return none;
-  double sum = 0,
-         slowest = 0;  // without synchronization and optimizer: most plans fail on this alone
+  // A bound without synchronization and optimizer: most plans fail on this alone.
+  double sum = 0, slowest = 0;
   for (std::size_t i = 0; i < share_.size(); ++i) {
     const double comp = share_[i] * cost_[i];
     sum += comp;
     slowest = std::max(slowest, comp);
   }
-  if (sum + (layout.micro_batches - 1) * slowest >= unless * kSafe) return none;
+  if (sum + (layout.micro_batches - 1) * slowest >= unless * kBoundSlack) return none;
   return seconds(layout);
 }
 

@@ -11,28 +11,30 @@
 namespace swell::planner {
 
 /// Turns a plan's skeleton (stages with their TP degrees and groups) into the best plan with that
-/// skeleton, and says how long it takes. Remembers layer times, so one a thread.
+/// skeleton, and estimates its iteration time. Caches layer times, hence one for each thread.
 class Evaluator {
  public:
-  /// `micro_batch`: samples of one micro-batch, to be split over each stage's groups, or, with
-  /// `keep_samples`, split as the skeletons say.
+  /// `micro_batch`: samples of one micro-batch, which are split over each stage's groups;
+  /// `keep_samples`: they are split as each skeleton says already.
   Evaluator(const perf::PerformanceModel& perf, int micro_batch, bool keep_samples = false);
 
   /// Load-Balance of Algorithm 1: sets local batches and layers of `layout` to the min-max split,
   /// within memory. False where the skeleton cannot hold the model.
   bool balance(plan::Layout& layout);
-  /// Balances, then times; infinity where it does not fit, or is no faster than `unless` seconds.
+  /// Balances `layout` and returns its iteration time in seconds; infinity where the model does not
+  /// fit, or the time is not below `unless` seconds.
   double finish(plan::Layout& layout, double unless = std::numeric_limits<double>::infinity());
-  /// Moves single layers of a balanced layout that takes `seconds` from stage to stage while that
-  /// helps: balance() does not see synchronization. Returns what it takes then.
+  /// Moves single layers between stages of a balanced layout that takes `seconds`, while that
+  /// helps: balance() does not consider synchronization. Returns the new iteration time in seconds.
   double settle(plan::Layout& layout, double seconds);
-  /// Times a balanced layout. Seconds.
+  /// Iteration time of a balanced layout, in seconds.
   double seconds(const plan::Layout& layout);
 
-  /// What no plan on `used` of the GPUs of `gpus` can beat: the fastest types, nothing lost.
+  /// Lower bound of the iteration time of all plans on `used` GPUs of `gpus`, in seconds: all of
+  /// the fastest type, nothing lost.
   double ideal_seconds(const Clumps& gpus, int used, int micro_batches) const;
 
-  /// Layers and samples a second of one GPU, forward and backward.
+  /// Speed of one GPU: layers times samples a second, forward and backward.
   double speed(int type) const noexcept;
 
   const perf::PerformanceModel& perf() const noexcept { return perf_; }
@@ -49,7 +51,7 @@ class Evaluator {
   int micro_batch_;
   bool keep_samples_;
   long evaluated_ = 0;
-  std::vector<double> layer_times_;  ///< by type, log2 of TP and local batch; 0: not known yet
+  std::vector<double> layer_times_;  ///< by type, log2 of TP and local batch; 0: not computed
   std::vector<double> cost_;
   std::vector<int> cap_, share_;
 };

@@ -13,24 +13,26 @@ namespace swell::planner {
 
 namespace {
 
-constexpr double kNothing = 1 - 1e-12;  // less than this gain is rounding
+constexpr double kWorthwhile = 1 - 1e-12;  // share of the old time; a smaller gain is rounding
 
-/// The rear end of a pipeline, seen from in front of it. All three only ever add to the iteration
-/// time, whatever is put in front, so a label that is no larger in all three is no worse.
+/// The last stages of a pipeline, as the stages in front of them see them. `sum`, `slowest` and
+/// `extra` only ever add to the iteration time, whatever is put in front, so a label with none of
+/// them larger than another's is no worse.
 struct Label {
-  double sum;      ///< of the stages' times: their share of the warm-up
-  double slowest;  ///< stage so far
-  double extra;    ///< max of (extra_i - backward passes of the stages between it and the front)
-  int option;      ///< of its front stage, an index into the options
-  int layers;      ///< of its front stage
-  std::int64_t behind;  ///< the label behind the front stage, -1 for none
+  double sum;           ///< sum of the stages' times, which is their part of the warm-up
+  double slowest;       ///< time of the slowest stage
+  double extra;         ///< max over i of (extra_i - backward passes of the stages in front of i)
+  int option;           ///< front stage, as an index into the options
+  int layers;           ///< layers of the front stage
+  std::int64_t behind;  ///< label behind the front stage; -1: none
 
   bool no_worse(const Label& other) const {
     return sum <= other.sum && slowest <= other.slowest && extra <= other.extra;
   }
 };
 
-/// One call's search. States are (GPUs left by clump, layers left); levels are stages so far.
+/// Search of one call. A state is (GPUs left by clump, layers left); a level is the number of
+/// stages so far.
 class Search {
  public:
   Search(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Solution bound,
@@ -83,7 +85,8 @@ class Search {
     layers = static_cast<int>(state);
   }
 
-  /// Puts every possible stage in front of the labels of one state. `stages`: with the new one.
+  /// Puts every possible stage in front of the labels of one state. `stages`: their number with the
+  /// new one.
   bool extend(std::size_t state, const std::vector<std::int64_t>& labels, int stages,
               std::vector<std::vector<std::int64_t>>& next) {
     bool any = false;
@@ -98,20 +101,20 @@ class Search {
         room = rest[c] >= 0;
       }
       if (!room) continue;
-      // Memory depends on how many stages are behind, and on being the first stage.
+      // Memory depends on the number of stages behind, and on being the first stage.
       if (layers <= max_layers(option, 0, stages))
         finish(labels, static_cast<int>(o), layers, stages);
       const double speed = ideal_speed(rest);
       const int max = std::min(layers - 1, max_layers(option, 1, 1 + stages));
       for (int l = 1; l <= max && speed > 0; ++l) {
-        // No plan gives the layers left a better stage time than all GPUs left, perfectly used.
+        // Lower bound of a stage time for the layers left: all GPUs left, perfectly used.
         const double ideal = (layers - l) / speed;
         const std::size_t to = state_of(rest, layers - l);
         for (std::int64_t behind : labels) {
           const Label label = in_front(behind, static_cast<int>(o), l);
           const double bound =
               label.sum + ideal + (micro_batches_ - 1) * std::max(label.slowest, ideal);
-          if (bound >= best_.seconds * kNothing) continue;
+          if (bound >= best_.seconds * kWorthwhile) continue;
           any |= keep(label, next[to]);
         }
       }
@@ -157,7 +160,7 @@ class Search {
       const Label label = in_front(behind, o, layers);
       const double seconds =
           label.sum + (micro_batches_ - 1) * label.slowest + std::max(label.extra, 0.0);
-      if (!(seconds < best_.seconds * kNothing)) continue;
+      if (!(seconds < best_.seconds * kWorthwhile)) continue;
       best_ = build(label, stages);
       best_.seconds = evaluator_.seconds(best_.layout);
     }
@@ -178,7 +181,8 @@ class Search {
     return found;
   }
 
-  /// Layers a second that these GPUs could compute if nothing were lost, of whole micro-batches.
+  /// Layers a second that the GPUs left could compute, for whole micro-batches, if nothing were
+  /// lost.
   double ideal_speed(const std::vector<int>& left) const {
     double speed = 0;
     for (std::size_t c = 0; c < left.size(); ++c) {

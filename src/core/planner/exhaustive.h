@@ -5,16 +5,17 @@
 
 namespace swell::planner {
 
-/// The best plan there is under the performance model, for small cases: every order of stages,
-/// every TP degree, every set of groups (GPUs of one node and type are alike), every split of
-/// layers and samples. Exact: stages are put in front of each other by dynamic programming, and a
-/// partial pipeline is dropped only where another one with the same GPUs and layers left is no
-/// worse in all that the rest of the pipeline can see (docs/planner.md has the argument).
-/// Time and memory grow exponentially with nodes; meant for up to 12 GPUs.
+/// Finds the best plan under the performance model, for small cases: every order of stages, every
+/// TP degree, every set of groups (GPUs of one node and type are alike), every split of layers and
+/// samples. Exact: dynamic programming puts stages in front of partial pipelines, and drops a
+/// partial pipeline only where another one with the same GPUs and layers left is no worse in all
+/// that the stages in front can see (docs/planner.md has the argument). Time and memory grow
+/// exponentially with nodes; meant for up to 12 GPUs.
 class Exhaustive final : public Solver {
  public:
   struct Options {
-    bool last_only = false;  ///< only the row with all free GPUs (and the current plan's)
+    /// Solves only for all free GPUs; besides, the table has the current plan.
+    bool last_only = false;
   };
   Exhaustive() = default;
   explicit Exhaustive(Options options) : options_(options) {}
@@ -24,8 +25,8 @@ class Exhaustive final : public Solver {
   Options options_;
 };
 
-/// The optimum over at most `gpus`, at least as good as `bound`; with exact consistency over the
-/// plans that keep `problem.current`'s groups.
+/// The optimum over at most `gpus`, at least as good as `bound`. With exact consistency, over the
+/// plans that keep the groups of `problem.current`.
 Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gpus,
                      Solution bound, const Budget& budget);
 

@@ -9,25 +9,26 @@
 
 namespace swell::planner {
 
-/// A scale table while it is made, one free GPU after the other: what a solver may use so far, and
-/// the best plan for it. Starts with the current plan on its own GPUs. The evaluator outlives it.
+/// A scale table under construction, one free GPU after the other: the GPUs that a solver may use
+/// so far, and the best plan on them. Begins with the current plan on its own GPUs. The evaluator
+/// must outlive it.
 class GrowingPlan {
  public:
   GrowingPlan(const Problem& problem, Evaluator& evaluator);
 
   std::size_t free_gpus() const noexcept { return table_.order.size(); }
-  /// Adds the `i`th free GPU in affinity order to `gpus`; until something better is found, it stays
-  /// idle.
+  /// Adds the `i`th free GPU in affinity order to `gpus`; it stays idle until a better plan is
+  /// found.
   void add_gpu(std::size_t i);
-  /// Writes the row of `best` on `gpus`.
+  /// Appends the row of `best` on `gpus` to the table.
   void write_row();
-  /// Says that time was up before the last row.
+  /// Marks the table as incomplete: time was up before the last row.
   void give_up() noexcept { table_.complete = false; }
-  /// The table; the object is used up.
+  /// Gives the table; the object must not be used afterwards.
   ScaleTable take();
 
-  Clumps gpus;    ///< all that the plan may use
-  Solution best;  ///< on these, so far
+  Clumps gpus;    ///< all GPUs that the plan may use
+  Solution best;  ///< best plan on `gpus` so far
 
  private:
   const Problem& problem_;

@@ -12,18 +12,22 @@ namespace swell::planner {
 
 namespace {
 
-constexpr double kFreshGain = 1.01;  // a plan from scratch moves all state: it must be worth it
+constexpr double kFreshGain = 1.01;  // gain that a plan from scratch must bring: it moves all state
 constexpr double kWorthwhile = 1 - 1e-9;
-constexpr int kNode = 8;        // GPUs: the paper's groups are no larger
-constexpr int kUnits = 64;      // but where a job's size is more than so many of them
-constexpr int kManyStages = 8;  // refining grows with the square of the stages
-// Plans from scratch are refined where they are not too far behind.
-constexpr std::size_t kStarts = 6, kStartsFew = 32;
+// Largest unit of GPUs taken at once in the paper; a job of more than kMaxUnits such units takes
+// several nodes at once.
+constexpr int kNodeGpus = 8;
+constexpr int kMaxUnits = 64;
+// Stages above which one round of refine() is enough: it grows with their square.
+constexpr int kManyStages = 8;
+// Plans from scratch that are refined: the fastest so many, where they take at most kPromising
+// times as long as the plan found. The second figures are for up to kFewGpus GPUs.
+constexpr std::size_t kMaxFresh = 6, kMaxFreshFew = 32;
 constexpr int kFewGpus = 16;
 constexpr double kPromising = 1.0, kPromisingFew = 2.0;
 
-/// Units of at most `group` GPUs of one type, of one node where these are no more than a node's 8,
-/// in the order in which they are taken.
+/// Cuts `order` into units that are taken at once: at most `group` GPUs of one type, of one node
+/// unless `group` is more than a node's 8.
 std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int group,
                              const cluster::Cluster& cluster) {
   std::vector<Clumps> units;
@@ -31,7 +35,7 @@ std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int grou
   for (const cluster::GpuRef gpu : order) {
     const int type = cluster.type_of(gpu);
     const bool joins = !units.empty() && in_last < group && units.back().back().type == type &&
-                       (group > kNode || units.back().back().node == gpu.node);
+                       (group > kNodeGpus || units.back().back().node == gpu.node);
     if (!joins) {
       units.emplace_back();
       in_last = 0;
@@ -42,8 +46,8 @@ std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int grou
   return units;
 }
 
-/// Refines `found`, and plans from scratch over `all` its GPUs, one of which takes its place where
-/// that is worth moving the state.
+/// Refines `found`; then makes plans from scratch over `all` its GPUs, and takes one in its place
+/// where the gain is worth moving the state.
 void improve(Solution& found, const Clumps& all, Evaluator& evaluator, int micro_batches,
              const Degrees& degrees, const Incremental::Options& options) {
   const auto rounds = [&](const Solution& one) {
@@ -55,7 +59,7 @@ void improve(Solution& found, const Clumps& all, Evaluator& evaluator, int micro
   if (!options.fresh || count(all) > options.fresh_gpus) return;
   std::vector<Solution> starts = initial_plans(evaluator, all, micro_batches, degrees);
   const double promising = found.seconds * (few ? kPromisingFew : kPromising);
-  for (std::size_t k = 0; k < starts.size() && k < (few ? kStartsFew : kStarts); ++k) {
+  for (std::size_t k = 0; k < starts.size() && k < (few ? kMaxFreshFew : kMaxFresh); ++k) {
     if (starts[k].seconds > promising) break;
     refine(starts[k], evaluator, degrees, rounds(starts[k]));
     if (starts[k].seconds * kFreshGain < found.seconds) found = std::move(starts[k]);
@@ -75,12 +79,14 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   const int have = problem.current.gpu_count();
   const int max = options_.max_free > 0 ? options_.max_free : have;
   if (static_cast<int>(table.order.size()) > max) table.order.resize(static_cast<std::size_t>(max));
-  // w by the job's size as in the paper, but by what it grows to where that is much more.
+  // The paper sets w by the job's size; a job that can grow to more than four times its size uses a
+  // quarter of that.
   const int reached = have + static_cast<int>(table.order.size());
   const int size = std::max(have, reached / 4);
-  const int group = options_.group > 0 ? options_.group
-                                       : std::min((size + 15) / 16,
-                                                  std::max(kNode, size / kUnits / kNode * kNode));
+  const int group = options_.group > 0
+                        ? options_.group
+                        : std::min((size + 15) / 16,
+                                   std::max(kNodeGpus, size / kMaxUnits / kNodeGpus * kNodeGpus));
   const std::vector<Clumps> units = units_of(table.order, group, cluster);
 
   std::vector<Solution> best = {
@@ -106,7 +112,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
                                    ? i - static_cast<std::size_t>(options_.window)
                                    : 0;
     for (std::size_t j = i; j-- > oldest;) {
-      add_all(more, units[j]);  // units j + 1 to i of the paper
+      add_all(more, units[j]);  // the paper's units j + 1 to i
       Clumps usable = more;
       if (options_.carry_idle) add_all(usable, best[j].idle);
       expand(best[j].layout, usable, degrees, problem.consistency, [&](Candidate&& candidate) {

@@ -5,20 +5,23 @@
 
 namespace swell::planner {
 
-/// Suika's Algorithm 1: plans for more and more GPUs, each derived from one of the plans before it.
+/// Suika's Algorithm 1: plans for a rising number of GPUs, each derived from one of the plans
+/// before it.
 class Incremental final : public Solver {
  public:
   struct Options {
-    int window = 8;  ///< W: predecessors that are looked at
-    int group = 0;   ///< w: GPUs taken at once; 0: min(ceil(n / 16), max(8, n / 64, in whole nodes
-                     ///< of 8)), n = max(N, (N + M) / 4)
-    int max_free = 0;  ///< stop after so many free GPUs; 0: as many as the job has now (M ~ N)
-    bool carry_idle = true;  ///< GPUs that a predecessor left idle may be used later on
-    /// Improvements of each found plan (see refine.h); 0: the paper's algorithm.
+    int window = 8;  ///< W: predecessors that are considered
+    /// W: GPUs taken at once; 0: min(ceil(n / 16), max(8, n / 64, in whole nodes of 8)), where n =
+    /// max(N, (N + M) / 4) for a job of N GPUs with M free ones.
+    int group = 0;
+    /// Number of free GPUs considered; 0: as many as the job has now (M ~ N).
+    int max_free = 0;
+    bool carry_idle = true;  ///< later plans may use GPUs that a predecessor left idle
+    /// Rounds of refine() for each plan; 0: the paper's algorithm.
     int refine_rounds = 3;
-    /// A plan from scratch (initial_plans.h) replaces one that it beats by 1 %.
+    /// Tries plans from scratch (initial_plans.h); one replaces a plan that it beats by 1 %.
     bool fresh = true;
-    int fresh_gpus = 1 << 30;  ///< such plans are made in rows of at most so many GPUs
+    int fresh_gpus = 1 << 30;  ///< rows with more GPUs get no plans from scratch
   };
   Incremental() = default;
   explicit Incremental(Options options) : options_(options) {}

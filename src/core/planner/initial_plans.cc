@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::size_t kMaxTypes = 3;  // combinations of degrees grow with the power of the types
 constexpr std::size_t kMaxNodes = 8;
-constexpr int kFewGpus = 16;     // up to which every cut in two is tried
-constexpr int kMaxDealt = 8;     // stages over which types are dealt
-constexpr int kMaxLeftOver = 4;  // stages of what does not fill even ones
-constexpr double kNear =
-    1.1;  // times as slow as the best: moving layers may still make it the best
+constexpr int kFewGpus = 16;           // limit for plans that try every cut in two
+constexpr int kMaxMixedStages = 8;     // limit of stages that share GPUs of every type
+constexpr int kMaxLeftOverStages = 4;  // limit of stages made of what does not fill equal ones
+// Plans up to this many times as slow as the best get settle(), which may make them the best.
+constexpr double kSettleWithin = 1.1;
 constexpr double kSlower = 1 - 1e-9;
 
 class InitialPlans {
@@ -26,14 +26,15 @@ class InitialPlans {
   InitialPlans(Evaluator& evaluator, int micro_batches, const Degrees& degrees)
       : evaluator_(evaluator), micro_batches_(micro_batches), degrees_(degrees) {}
 
-  /// GPUs that the following plans do not use, but that refining may.
+  /// Sets the GPUs that the following plans do not use, but that refining may.
   void leave_out(Clumps gpus) { left_out_ = std::move(gpus); }
 
   void symmetric(const Clumps& gpus) {
     keep(best_symmetric(evaluator_, gpus, micro_batches_, degrees_, {}));
   }
 
-  /// One stage for each part, whose degrees are tried in every combination.
+  /// Plans with one stage for each part, with every combination of TP degrees; `layout` holds the
+  /// stages so far.
   void one_stage_each(const std::vector<Clumps>& parts, plan::Layout layout, Clumps idle,
                       bool same_tp) {
     if (layout.stages.size() == parts.size()) {
@@ -55,8 +56,8 @@ class InitialPlans {
     }
   }
 
-  /// The first GPUs as one stage and the others as another, wherever the cut is, slow types last
-  /// and first; the best of all.
+  /// The best plan of two stages: the first GPUs and the others, with every cut, slow types last
+  /// and slow types first.
   void two_stages(Clumps gpus) {
     std::sort(gpus.begin(), gpus.end(), [](const Clump& a, const Clump& b) {
       return std::pair(a.type, a.node) < std::pair(b.type, b.node);
@@ -65,30 +66,30 @@ class InitialPlans {
     if (gpus.front().type != gpus.back().type) cut_everywhere({gpus.rbegin(), gpus.rend()});
   }
 
-  /// Stages of about equal speed, each with a share of every type. The best of all numbers of
-  /// stages and degrees.
+  /// The best plan, over all numbers of stages and TP degrees, of stages of about equal speed that
+  /// each have GPUs of every type.
   void dealt(Clumps gpus) {
     fastest_first(gpus);
     Solution best = nothing("from scratch: every type dealt over all stages");
     for (int tp : degrees_.tp)
-      for (int pp = 2; pp <= std::min(kMaxDealt, count(gpus) / tp); ++pp)
+      for (int pp = 2; pp <= std::min(kMaxMixedStages, count(gpus) / tp); ++pp)
         try_dealt({micro_batches_, {}}, gpus, pp, tp, best);
     keep(std::move(best));
   }
 
-  /// Stages with as many groups as share a micro-batch evenly: on a node each, then over several
-  /// nodes too, or one over all nodes; what is left over is dealt over some more. The best of all
-  /// degrees.
+  /// The best plans of stages with equal groups, whose number divides the micro-batch: each stage
+  /// within a node; then also stages over several nodes; or one stage over all nodes. The GPUs left
+  /// over are dealt over further stages.
   void even_stages(Clumps gpus) {
     fastest_first(gpus);
     const struct {
       bool within_nodes;
-      int max_wide;  // stages over several nodes
+      int max_wide;  // limit of stages over several nodes
       const char* why;
-    } ways[] = {
-        {true, 0, "from scratch: even stages within nodes, the rest dealt"},
-        {true, kMaxDealt, "from scratch: even stages within and across nodes, the rest dealt"},
-        {false, 1, "from scratch: one wide stage, the rest dealt"}};
+    } ways[] = {{true, 0, "from scratch: even stages within nodes, the rest dealt"},
+                {true, kMaxMixedStages,
+                 "from scratch: even stages within and across nodes, the rest dealt"},
+                {false, 1, "from scratch: one wide stage, the rest dealt"}};
     for (const auto& way : ways) {
       Solution best = nothing(way.why);
       for (int dp = 1; dp <= std::min(degrees_.max_dp, count(gpus)); ++dp) {
@@ -97,9 +98,9 @@ class InitialPlans {
           plan::Layout layout{micro_batches_, {}};
           Clumps left = way.within_nodes ? cut_within_nodes(gpus, dp, tp, layout) : gpus;
           if (cut_wide(left, dp, tp, way.max_wide, layout) == 0 && way.max_wide > 0) continue;
-          if (layout.stages.empty() || layout.pp() > kMaxDealt) continue;
+          if (layout.stages.empty() || layout.pp() > kMaxMixedStages) continue;
           try_skeleton(layout, left, best);
-          for (int more = 1; more <= std::min(kMaxLeftOver, count(left)); ++more)
+          for (int more = 1; more <= std::min(kMaxLeftOverStages, count(left)); ++more)
             for (int left_tp : degrees_.tp)
               if (left_tp * more <= count(left)) try_dealt(layout, left, more, left_tp, best);
         }
@@ -127,19 +128,20 @@ class InitialPlans {
     });
   }
 
-  /// In both orders: memory and hidden synchronization depend on the place in the pipeline.
+  /// Tries the stages in both orders: memory and hidden synchronization depend on the position in
+  /// the pipeline.
   void try_skeleton(plan::Layout layout, const Clumps& idle, Solution& best) {
     for (bool turned : {false, true}) {
       if (turned) std::reverse(layout.stages.begin(), layout.stages.end());
       plan::Layout finished = layout;
-      double seconds = evaluator_.finish(finished, best.seconds * kNear);
-      if (seconds < best.seconds * kNear) seconds = evaluator_.settle(finished, seconds);
+      double seconds = evaluator_.finish(finished, best.seconds * kSettleWithin);
+      if (seconds < best.seconds * kSettleWithin) seconds = evaluator_.settle(finished, seconds);
       if (seconds < best.seconds) best = {std::move(finished), idle, seconds, best.why};
     }
   }
 
-  /// `layout` with `more` stages over which `gpus`, fast types first, are dealt: a group goes to
-  /// the stage that is slowest so far.
+  /// Tries `layout` with `more` stages, made of `gpus` (fast types first): each group goes to the
+  /// stage that is slowest so far.
   void try_dealt(plan::Layout layout, const Clumps& gpus, int more, int tp, Solution& best) {
     const std::size_t first = layout.stages.size();
     layout.stages.resize(first + static_cast<std::size_t>(more), {0, tp, {}});
@@ -162,7 +164,7 @@ class InitialPlans {
     if (!layout.stages.back().groups.empty()) try_skeleton(std::move(layout), idle, best);
   }
 
-  /// Stages of `dp` groups, each within one clump; returns what is left over.
+  /// Appends stages of `dp` groups, each within one clump; returns the GPUs left over.
   static Clumps cut_within_nodes(const Clumps& gpus, int dp, int tp, plan::Layout& layout) {
     Clumps left_over;
     for (const Clump& clump : gpus) {
@@ -176,8 +178,8 @@ class InitialPlans {
     return left_over;
   }
 
-  /// At most `max` stages of `dp` groups of the fastest GPUs, taken out of `gpus`; returns how
-  /// many.
+  /// Appends at most `max` stages of `dp` groups of the fastest GPUs, taken out of `gpus`; returns
+  /// the number of stages.
   static int cut_wide(Clumps& gpus, int dp, int tp, int max, plan::Layout& layout) {
     for (int cut = 0; cut < max; ++cut) {
       Clumps left = gpus;
@@ -226,7 +228,7 @@ class InitialPlans {
   std::vector<Solution> found_;
 };
 
-/// `gpus` split by what `key` says of each clump.
+/// Splits `gpus` into parts whose clumps have equal `key`.
 template <typename Key>
 std::vector<Clumps> split_by(const Clumps& gpus, const Key& key) {
   std::vector<std::pair<int, Clumps>> parts;
@@ -242,7 +244,7 @@ std::vector<Clumps> split_by(const Clumps& gpus, const Key& key) {
   return result;
 }
 
-/// The clumps of `all` that `part` does not have.
+/// Clumps of `all` that `part` does not have.
 Clumps rest_of(const Clumps& all, const Clumps& part) {
   Clumps rest;
   for (const Clump& clump : all)
@@ -261,7 +263,7 @@ std::vector<Solution> initial_plans(Evaluator& evaluator, const Clumps& gpus, in
   const auto types = split_by(gpus, [](const Clump& clump) { return clump.type; });
   const auto nodes = split_by(gpus, [](const Clump& clump) { return clump.node; });
   const bool few = count(gpus) <= kFewGpus;
-  // A slow type or network may be better left out.
+  // Leaving out a slow type or node may be faster.
   std::vector<Clumps> subsets = {gpus};
   if (types.size() > 1 && types.size() <= kMaxTypes)
     subsets.insert(subsets.end(), types.begin(), types.end());
@@ -271,7 +273,7 @@ std::vector<Solution> initial_plans(Evaluator& evaluator, const Clumps& gpus, in
   for (const Clumps& subset : subsets) {
     starts.leave_out(rest_of(gpus, subset));
     starts.symmetric(subset);
-    starts.one_stage_each({subset}, {micro_batches, {}}, {}, false);  // uneven samples too
+    starts.one_stage_each({subset}, {micro_batches, {}}, {}, false);  // allows uneven samples
     if (few) {
       starts.two_stages(subset);
       starts.dealt(subset);

@@ -7,12 +7,14 @@
 
 namespace swell::planner {
 
-/// Plans from scratch over at most `gpus`, fastest first, for refining, since incremental steps
-/// alone can stay in the valley in which the current plan lies. Of all GPUs, and of those of each
-/// type alone: the best symmetric plan, and one stage for each node; of all, one stage for each
-/// type with every TP degree. Of few GPUs, those of each node alone and of all nodes but one too:
-/// every cut in two stages; stages of equal speed over which every type is dealt; and stages of
-/// equal groups, with what is left over dealt over further ones.
+/// Plans from scratch over at most `gpus`, fastest first, as further starts for refine():
+/// incremental steps alone can stay in a local optimum near the current plan.
+///  - Of all GPUs, and of those of each type alone: the best symmetric plan, and one stage for each
+///    node.
+///  - Of all GPUs: one stage for each type, with every TP degree.
+///  - Of at most 16 GPUs, also of those of each node alone and of all nodes but one: every cut in
+///    two stages; stages of equal speed with GPUs of every type; stages of equal groups, and
+///    further stages of the GPUs left over.
 std::vector<Solution> initial_plans(Evaluator& evaluator, const Clumps& gpus, int micro_batches,
                                     const Degrees& degrees);
 

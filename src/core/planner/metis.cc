@@ -13,7 +13,7 @@ namespace swell::planner {
 
 namespace {
 
-/// One search over at most `gpus`, in each order of their types.
+/// Search over at most `gpus`, in each order of their types.
 class Search {
  public:
   Search(Evaluator& evaluator, const Metis::Options& options, int micro_batches, Solution best,
@@ -57,7 +57,7 @@ class Search {
     }
   }
 
-  /// Every rising list of `stages` sizes with sum `left`.
+  /// Visits every rising list of `stages` sizes with sum `left`.
   void partition(const Clumps& gpus, int left, int stages, int min, int largest,
                  std::vector<int>& sizes) {
     if (over()) return;
@@ -83,7 +83,8 @@ class Search {
     while (std::next_permutation(sizes.begin(), sizes.end()) && !over());
   }
 
-  /// TP degrees of all stages: each uniform start, then one stage at a time while that helps.
+  /// Chooses TP degrees of all stages: from each uniform start, changes one stage at a time while
+  /// that helps.
   void descend(const Clumps& gpus, const std::vector<int>& sizes) {
     for (int start : degrees_) {
       std::vector<int> tp(sizes.size(), start);
@@ -125,7 +126,7 @@ class Search {
     return seconds;
   }
 
-  /// The first `wanted` GPUs of `left`.
+  /// Takes the first `wanted` GPUs out of `left`.
   static Clumps take_gpus(Clumps& left, int wanted) {
     Clumps mine;
     for (Clump& clump : left) {

@@ -9,7 +9,7 @@ namespace swell::planner {
 
 namespace {
 
-/// The same plan with half as many micro-batches, twice as large.
+/// `layout` with half as many micro-batches, twice as large.
 plan::Layout halved(plan::Layout layout) {
   layout.micro_batches /= 2;
   for (plan::StageLayout& stage : layout.stages)
@@ -17,12 +17,12 @@ plan::Layout halved(plan::Layout layout) {
   return layout;
 }
 
-/// Rows of `other` where they are the faster ones. Both tables are of the same GPUs in the same
-/// steps.
+/// Takes the rows of `other` that are faster. REQUIRES: both tables are of the same GPUs in the
+/// same steps.
 void merge(ScaleTable& table, ScaleTable&& other) {
   for (std::size_t i = 0; i < std::min(table.rows.size(), other.rows.size()); ++i) {
     ScaleRow& row = table.rows[i];
-    // The first row is what the job runs.
+    // The first row stays: it is the plan that the job runs.
     if (i == 0 || row.gpus != other.rows[i].gpus || other.rows[i].throughput <= row.throughput)
       continue;
     row = std::move(other.rows[i]);
@@ -37,7 +37,8 @@ void merge(ScaleTable& table, ScaleTable&& other) {
 ScaleTable FewerMicroBatches::solve(const Problem& problem, const Budget& budget) const {
   ScaleTable table = solver_->solve(problem, budget);
   if (problem.consistency == Consistency::exact) return table;
-  // More samples in a micro-batch than groups that could take one are of no use to the DP degree.
+  // Micro-batches with more samples than the largest possible number of groups do not raise the DP
+  // degree.
   const int max_groups = problem.current.gpu_count() + static_cast<int>(table.order.size());
   plan::Layout fewer = problem.current;
   while (fewer.micro_batches % 2 == 0 && fewer.micro_batch() < max_groups) {

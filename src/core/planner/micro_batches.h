@@ -7,11 +7,10 @@
 
 namespace swell::planner {
 
-/// Another solver's tables, with fewer and larger micro-batches where that is faster: as many
-/// samples in an iteration, in half as many micro-batches of twice the size, and so on. A
-/// micro-batch of few samples limits the DP degree, which no other dimension makes good for on many
-/// GPUs. The sums of an iteration are made in another order, so Consistency::exact keeps the number
-/// of micro-batches.
+/// Wraps a solver and tries fewer and larger micro-batches: the same samples in an iteration, in
+/// half as many micro-batches of twice the size, and so on. Few samples in a micro-batch limit the
+/// DP degree, for which no other dimension makes up on many GPUs. The order of an iteration's sums
+/// changes, so Consistency::exact keeps the number of micro-batches.
 class FewerMicroBatches final : public Solver {
  public:
   explicit FewerMicroBatches(std::unique_ptr<const Solver> solver) : solver_(std::move(solver)) {}

@@ -9,20 +9,21 @@ namespace swell::planner {
 
 namespace {
 
-constexpr std::size_t kSmallStage = 16;  // DP degree up to which every cut is tried
-constexpr int kFewStages = 4;
-constexpr int kManyStages = 6;  // above, only neighbours exchange anything
-/// Nodes of a stage up to which each counts by itself; of more, like ones are alike.
+constexpr std::size_t kSmallStage = 16;  // DP degree up to which a stage is cut everywhere
+constexpr int kFewStages = 4;            // stages of a plan up to which it is cut so
+constexpr int kManyStages = 6;           // stages above which only neighbours exchange anything
+/// Nodes of a stage above which runs of equal ones are tried at their ends alone.
 constexpr std::size_t kManyNodes = 64;
-constexpr std::size_t kRunnersUp = 12;
+constexpr std::size_t kRunnersUp = 12;  // changes that are no gain but are refined further
 constexpr int kDeepRounds = 2;
-constexpr double kFarBehind = 1.5;        // times as slow: nothing good comes from there
-constexpr double kWorthwhile = 1 - 1e-9;  // below this share of the old time, a change counts
+constexpr double kFarBehind = 1.5;        // times as slow: such a change is not remembered
+constexpr double kWorthwhile = 1 - 1e-9;  // share of the old time below which a change counts
 
 /// Tries changes of one plan and keeps the best.
 class Search {
  public:
-  /// `runners_up`: how many changes to remember that are not better, but may lead somewhere.
+  /// `runners_up`: number of changes to remember that are not better, but may lead to a better
+  /// plan.
   Search(const Solution& base, Evaluator& evaluator, std::size_t runners_up)
       : base_(base),
         evaluator_(evaluator),
@@ -102,7 +103,7 @@ class Changes {
       split(i);
       for (int j = 0; j < pp; ++j) {
         if (j == i || (pp > kManyStages && (j < i - 1 || j > i + 1)))
-          continue;  // pairs grow with the square
+          continue;  // the number of pairs grows with the square
         move_groups(i, j);
         move_layer(i, j);
         if (j < i) continue;
@@ -117,7 +118,7 @@ class Changes {
     return take_groups(stage, from, tp, degrees_.max_dp - stage.dp());
   }
 
-  /// Stage `i` rebuilt from its own and all idle GPUs with another degree.
+  /// Rebuilds stage `i` from its own and all idle GPUs with TP degree `tp`.
   void regroup(int i, int tp) {
     plan::Layout layout = found_.layout;
     Clumps idle = found_.idle;
@@ -138,7 +139,7 @@ class Changes {
     search_.try_skeleton(std::move(layout), std::move(idle), 0);
   }
 
-  /// Stage `i` without its groups of one node and type: a slow link or a slow type may hold it up.
+  /// Drops the groups of stage `i` on one node and of one type: a slow link or type may delay it.
   void drop_node(int i) {
     for_each_clump(at(found_.layout, i), [&](int node, int type) {
       plan::Layout layout = found_.layout;
@@ -153,7 +154,7 @@ class Changes {
     });
   }
 
-  /// Groups of `from` on one node, enough for one group of `to`, change sides.
+  /// Moves groups of stage `from` on one node, enough for one group of `to`, to stage `to`.
   void move_groups(int from, int to) {
     const int wanted = std::max(1, at(found_.layout, to).tp / at(found_.layout, from).tp);
     for_each_clump(at(found_.layout, from), [&](int node, int type) {
@@ -167,7 +168,7 @@ class Changes {
           groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(j));
           ++moved;
         }
-      if (groups.empty()) return;  // that would be a merge
+      if (groups.empty()) return;  // all would move: merge() tries that
       plan::StageLayout& receiver = at(layout, to);
       if (take(receiver, idle, receiver.tp) == 0) return;
       std::sort(receiver.groups.begin(), receiver.groups.end(), [](const auto& a, const auto& b) {
@@ -189,8 +190,8 @@ class Changes {
     search_.try_skeleton(std::move(layout), std::move(idle), i);
   }
 
-  /// Stage `i` in two, at each border of nodes or types and in its middle; small stages anywhere,
-  /// with another degree behind the cut.
+  /// Splits stage `i` in two, at each border of nodes or types and in its middle; a small stage
+  /// everywhere, and with another TP degree behind the cut.
   void split(int i) {
     const plan::StageLayout& whole = at(found_.layout, i);
     const std::size_t dp = whole.groups.size();
@@ -239,21 +240,21 @@ class Changes {
     search_.try_balanced(std::move(layout), to);
   }
 
-  struct Clumped {
+  struct NodeGroups {
     int node, type, groups;
   };
 
-  /// The stage's nodes and types; where there are many, of those with as many groups of a type the
-  /// first and the last.
+  /// Calls `body` for each node and type of the stage. In a stage of more than kManyNodes, only for
+  /// the first and the last of a run of nodes with equally many groups of a type.
   template <typename Body>
   static void for_each_clump(const plan::StageLayout& stage, const Body& body) {
-    std::vector<Clumped> clumps;
+    std::vector<NodeGroups> clumps;
     for (const plan::GroupLayout& group : stage.groups) {
       if (clumps.empty() || group.node != clumps.back().node || group.type != clumps.back().type)
         clumps.push_back({group.node, group.type, 0});
       ++clumps.back().groups;
     }
-    const auto alike = [](const Clumped& a, const Clumped& b) {
+    const auto alike = [](const NodeGroups& a, const NodeGroups& b) {
       return a.type == b.type && a.groups == b.groups;
     };
     for (std::size_t i = 0; i < clumps.size(); ++i) {

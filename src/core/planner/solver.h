@@ -10,14 +10,14 @@
 
 namespace swell::planner {
 
-/// What may change besides the pipeline degree (see docs/planner.md).
+/// Changes of a plan that the job accepts (see docs/planner.md).
 enum class Consistency {
-  exact,    ///< the pipeline degree and the layers of stages alone: the loss stays bitwise the same
-  relaxed,  ///< DP and TP too
+  exact,    ///< only pipeline degree and layers of stages: the loss stays bitwise the same
+  relaxed,  ///< DP and TP degrees too
 };
 
-/// One job that could grow: what it runs now, and which GPUs are free. Everything referred to
-/// outlives the solver's call.
+/// One job that could grow: the plan that it runs, and the free GPUs. Everything referred to must
+/// outlive the solver's call.
 struct Problem {
   const perf::PerformanceModel& perf;
   plan::Layout current;
@@ -25,30 +25,31 @@ struct Problem {
   Consistency consistency = Consistency::relaxed;
 };
 
-/// How long a solver may look. The core has no clock: the caller's function says when time is up.
+/// Time limit of a solver. The core has no clock: the caller's function tells when time is up.
 struct Budget {
   std::function<bool()> expired = [] { return false; };
 };
 
 /// The best plan found for one number of GPUs.
 struct ScaleRow {
-  int gpus = 0;  ///< the job has this many, some of which the plan may leave idle
+  int gpus = 0;  ///< GPUs that the job has, some of which the plan may leave idle
   plan::Layout layout;
   double throughput = 0;  ///< samples a second
   std::string why;        ///< how the plan came from a smaller one
 };
 
-/// Rising by GPUs and never falling in throughput; the first row is the current plan.
+/// Rows with rising GPUs and throughput that never falls; the first row is the current plan.
 struct ScaleTable {
   std::vector<ScaleRow> rows;
-  /// The free GPUs as they are taken: row with g GPUs has the first g - N.
+  /// Free GPUs in the order in which they are taken: a row with g GPUs has the first g - N, where N
+  /// is the current plan's GPUs.
   std::vector<cluster::GpuRef> order;
   bool complete = true;  ///< false: time was up before the last row
   long evaluated = 0;    ///< plans whose time was estimated
 };
 
-/// Finds scale tables. Solvers keep no state: equal problems give equal tables (but for the
-/// budget).
+/// Makes scale tables. Solvers keep no state: equal problems give equal tables, unless the budget
+/// ends first.
 class Solver {
  public:
   virtual ~Solver() = default;

@@ -10,7 +10,8 @@ namespace swell::planner {
 
 namespace {
 
-/// Gives `samples` to the types from `next` on in every way, each at least its number of groups.
+/// Visits every way to give `samples` to the types from `next` on, each at least one for each of
+/// its groups.
 void share_out(const std::vector<std::pair<int, int>>& groups, std::size_t next, int samples,
                std::vector<std::pair<int, int>>& shares, const std::function<void()>& visit) {
   const auto [type, count] = groups[next];
@@ -28,7 +29,7 @@ void share_out(const std::vector<std::pair<int, int>>& groups, std::size_t next,
   }
 }
 
-/// Samples of each group of a type: as even as possible, the larger first.
+/// Sets the samples of each group: as even as possible within a type, the larger first.
 void set_samples(plan::StageLayout& stage, const std::vector<std::pair<int, int>>& shares) {
   for (const auto& [type, samples] : shares) {
     int groups = 0;
@@ -39,7 +40,7 @@ void set_samples(plan::StageLayout& stage, const std::vector<std::pair<int, int>
   }
 }
 
-/// Any option's layout: groups in the order of the clumps.
+/// Layout of an option, with its groups in the order of the clumps.
 plan::StageLayout stage_of(int tp, const std::vector<int>& taken, Clumps& left,
                            const Clumps& gpus) {
   plan::StageLayout stage{0, tp, {}};

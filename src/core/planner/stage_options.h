@@ -10,26 +10,26 @@
 
 namespace swell::planner {
 
-/// One way to make a stage of some GPUs, whatever its layers and place: by the performance model
+/// One way to make a stage of some GPUs, whatever its layers and position: in the performance model
 /// all its times are proportional to its layers.
 struct StageOption {
   int tp = 1;
-  std::vector<int> gpus;                     ///< taken of each clump
+  std::vector<int> gpus;                     ///< number taken of each clump
   std::vector<std::pair<int, int>> samples;  ///< (GPU type, samples of all its groups together)
   std::vector<std::pair<int, int>> fullest;  ///< (GPU type, samples of its fullest group)
-  double comp = 0;   ///< seconds a layer: forward and backward of one micro-batch
-  double bwd = 0;    ///< of that, backward
-  double extra = 0;  ///< synchronization not hidden, and optimizer
+  double comp = 0;   ///< seconds for each layer: forward and backward pass of one micro-batch
+  double bwd = 0;    ///< the backward part of `comp`
+  double extra = 0;  ///< seconds for each layer: unhidden synchronization, and optimizer
 };
 
-/// Every option there is with the GPUs of `gpus`. Groups of one type share their samples as evenly
-/// as possible, which no uneven share can beat; between types, every share is an option. With
-/// exact consistency, only what repeats the current plan's stages.
+/// All options with the GPUs of `gpus`. Groups of one type share their samples as evenly as
+/// possible, which no uneven share can beat; between types, every share is an option. With exact
+/// consistency, only options that repeat the current plan's stages.
 std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evaluator,
                                        const Clumps& gpus);
 
-/// The stage with `layers` layers, of GPUs that are taken out of `left`; `gpus` as stage_options()
-/// had them, `left` its clumps in the same order.
+/// Builds the stage of `option` with `layers` layers; takes its GPUs out of `left`. `gpus` as
+/// stage_options() had them; `left` has its clumps in the same order.
 plan::StageLayout build_stage(const StageOption& option, int layers, Clumps& left,
                               const Clumps& gpus);
 

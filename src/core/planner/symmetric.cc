@@ -11,7 +11,8 @@ namespace swell::planner {
 
 namespace {
 
-/// `pp` stages of `dp` groups of `tp` GPUs each; false where whole groups run out.
+/// Makes `pp` stages of `dp` groups of `tp` GPUs each; false where `idle` has too few GPUs in whole
+/// groups.
 bool fill(plan::Layout& layout, Clumps& idle, int pp, int dp, int tp) {
   for (int i = 0; i < pp; ++i) {
     plan::StageLayout stage{0, tp, {}};
@@ -59,7 +60,7 @@ Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batc
       int dp = std::min(groups / pp, evaluator.micro_batch());
       while (dp > 0 && evaluator.micro_batch() % dp != 0) --dp;  // equal local batches
       if (dp == 0) continue;
-      // Even with nothing lost, more GPUs than these are needed to be as fast as the best so far.
+      // Skips numbers of GPUs that could not beat the best so far even if nothing were lost.
       if (evaluator.ideal_seconds(gpus, pp * dp * tp, micro_batches) >= best.seconds) continue;
       plan::Layout layout{micro_batches, {}};
       Clumps idle = gpus;

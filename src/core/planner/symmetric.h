@@ -5,15 +5,15 @@
 
 namespace swell::planner {
 
-/// Which degrees a symmetric plan may have; 0: any.
+/// Degrees that a symmetric plan may have; 0: any.
 struct SymmetricSpace {
   int pp = 0;
   int tp = 0;
 };
 
-/// The best plan whose stages all have one DP and one TP degree and equal local batches (as equal
-/// as whole layers allow), over at most the GPUs of `gpus`; groups are filled node by node.
-/// Infinite seconds where none fits. `gpus` not used are left idle.
+/// The best plan whose stages all have one DP and one TP degree and equal local batches, with
+/// layers split as evenly as possible, over at most the GPUs of `gpus`; groups are filled node by
+/// node. Infinite seconds where none fits.
 Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches,
                         const Degrees& degrees, SymmetricSpace space);
 

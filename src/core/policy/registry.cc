@@ -14,8 +14,8 @@ namespace {
 
 struct Entry {
   const char* name;
-  const char* without_profiles;  ///< what it decides like while it is not known what jobs train;
-                                 ///< "": as ever
+  /// Policy that it decides like while no profiles are known; "": its own decisions.
+  const char* without_profiles;
   std::unique_ptr<Policy> (*make)(const PolicyOptions&);
 };
 

@@ -11,22 +11,22 @@
 
 namespace swell::policy {
 
-/// What can be set about policies; each takes what it knows.
+/// Settings of policies; each policy uses those that it knows.
 struct PolicyOptions {
-  /// Lambda_tau of those that lend by benefit: the larger, the more is lent.
+  /// Lambda_tau of marginal-benefit policies: a larger value lends more.
   double aggressiveness = 1.0;
 };
 
-/// The policy called `name`, one that the controller may run; the error lists the names there are.
-/// Those that are there to be compared with in the simulator, whose searches may take minutes,
-/// stand in rivals/registry.h.
+/// Makes the policy called `name`, one that the controller may run; the error lists the names there
+/// are. Policies for comparison in the simulator, whose searches may take minutes, stand in
+/// rivals/registry.h.
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name,
                                             const PolicyOptions& options = {});
 
-/// Names that make_policy() knows, in the order they are listed to users.
+/// Names that make_policy() knows, in the order of listings for users.
 std::vector<std::string> policy_names();
-/// What the controller runs under the name, for its log, while no job's profile reaches it: "swell,
-/// which decides as fewest-first until profiles are known". The name alone where that makes no
+/// Description of a policy for the controller's log while no job's profile reaches it: "swell,
+/// which decides as fewest-first until profiles are known". The name alone where profiles make no
 /// difference or there is no such policy.
 std::string policy_without_profiles(std::string_view name);
 

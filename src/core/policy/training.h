@@ -10,18 +10,18 @@
 
 namespace swell::policy {
 
-/// What a job trains, and what its profile says of it. Made by the controller from what the job's
-/// agent reports, or by the simulator; read by policies that plan.
+/// A job's training: the model, and the coefficients from its profile. Made by the controller from
+/// what the job's agent reports, or by the simulator; read by policies that plan.
 struct Training {
   std::shared_ptr<const models::Model> model;
-  std::shared_ptr<const perf::Coefficients> coefficients;  ///< null until there is a stable profile
-  plan::Layout
-      basic;  ///< the plan on the basic GPUs; of a pending job: on any, as the user wrote it
+  std::shared_ptr<const perf::Coefficients> coefficients;  ///< null until the profile is stable
+  /// The plan on the basic GPUs; of a pending job, the user's plan, on any GPUs.
+  plan::Layout basic;
   plan::Layout current;  ///< the plan that runs now; no stages while the job is pending
   planner::Consistency consistency = planner::Consistency::relaxed;
-  double remaining_samples = -1;   ///< until the job ends; below 0: not known
+  double remaining_samples = -1;   ///< samples until the job ends; below 0: not known
   double measured_throughput = 0;  ///< samples a second under `current`; 0: not measured yet
-  int max_gpus_so_far = 0;         ///< that it has trained on at one time so far
+  int max_gpus_so_far = 0;         ///< largest number of GPUs that it has trained on
 };
 
 }  // namespace swell::policy

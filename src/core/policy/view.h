@@ -19,7 +19,7 @@ using JobId = std::uint32_t;
 /// An index into ClusterView::nodes.
 using NodeIndex = int;
 
-/// What one node has, or one job takes there. CPUs as Slurm counts them, memory in MiB.
+/// Resources of a node, or taken by a job there. CPUs as Slurm counts them, memory in MiB.
 struct Resources {
   int gpus = 0;
   int cpus = 0;
@@ -55,9 +55,9 @@ struct NodeView {
   std::string gpu_type;
   Resources total;
   Resources free;
-  /// Which of its GPUs are idle; as many as free.gpus where indices are known.
+  /// Mask of the idle GPUs; as many as free.gpus where indexes are known.
   plan::GpuMask free_gpus = 0;
-  /// A job is just leaving it: what is free there can be used in a moment, not now.
+  /// Whether a job is just leaving the node: its free resources are usable soon, not now.
   bool settling = false;
 };
 
@@ -66,31 +66,31 @@ struct CompanionView {
   JobId id = 0;
   NodeIndex node = -1;
   Resources held;
-  plan::GpuMask gpus = 0;  ///< which ones
-  bool leaving = false;    ///< reclaimed or preempted already: its GPUs come back soon
+  plan::GpuMask gpus = 0;  ///< mask of the GPUs held
+  bool leaving = false;    ///< reclaimed or preempted already: its GPUs become free soon
 };
 
-/// A running elastic job. Times as ClusterView::now_s.
+/// A running elastic job. Times are on the clock of ClusterView::now_s.
 struct ElasticJobView {
   JobId id = 0;
   int partition = 0;                      ///< index into ClusterView::partitions
-  int basic_gpus = 0;                     ///< what the user asked for and holds
-  int max_gpus = 0;                       ///< at most this many in all, basic ones included
+  int basic_gpus = 0;                     ///< GPUs that the user asked for and that the job holds
+  int max_gpus = 0;                       ///< limit of all its GPUs, basic ones included
   std::vector<int> sizes;                 ///< allowed totals, rising; empty: any
-  std::vector<std::string> gpu_types;     ///< acceptable for expansions; empty: any
-  Resources per_worker;                   ///< what one worker takes; gpus at least 1
-  std::vector<NodeIndex> basic_nodes;     ///< where its own allocation is
-  std::vector<NodeIndex> excluded_nodes;  ///< never lend there (the user's --exclude)
-  bool may_grow = false;                  ///< an agent listens, no reconfiguration is under way
-  /// No step is done yet: another plan costs the time since its start alone.
+  std::vector<std::string> gpu_types;     ///< types acceptable for expansions; empty: any
+  Resources per_worker;                   ///< needs of one worker; at least 1 GPU
+  std::vector<NodeIndex> basic_nodes;     ///< nodes of its own allocation
+  std::vector<NodeIndex> excluded_nodes;  ///< nodes never to lend on (the user's --exclude)
+  bool may_grow = false;                  ///< an agent listens, and no reconfiguration is under way
+  /// Whether no step is done yet: then a change of plan loses only the time since the start.
   bool starting = false;
   int reconfigurations = 0;  ///< changes of plan so far
   std::vector<CompanionView> companions;
-  std::vector<plan::GpuMask> basic_gpu_masks;  ///< which GPUs of each of basic_nodes
-  std::shared_ptr<const Training> training;    ///< null: nothing is known of what it trains
+  std::vector<plan::GpuMask> basic_gpu_masks;  ///< mask of the GPUs on each of basic_nodes
+  std::shared_ptr<const Training> training;    ///< null: its training is not known
   double submitted_s = 0;
   double started_s = 0;
-  double reconfigured_s = 0;  ///< last change of plan; its start where there was none
+  double reconfigured_s = 0;  ///< time of the last change of plan, or of its start before any
 
   int lent_gpus() const noexcept {
     int sum = 0;
@@ -99,40 +99,40 @@ struct ElasticJobView {
   }
 };
 
-/// A pending job's basic demand. Jobs that could not start whatever is free (held, dependent,
+/// Basic demand of a pending job. Jobs that could not start whatever is free (held, dependent,
 /// waiting for their begin time, over a limit) are not in the view.
 struct PendingDemand {
   JobId id = 0;
   int partition = 0;
   int min_nodes = 1;
   int max_nodes = 1;
-  Resources per_node;        ///< needed on each node
-  Resources in_all;          ///< needed over all nodes together
+  Resources per_node;        ///< needs on each node
+  Resources in_all;          ///< needs over all nodes together
   std::string gpu_type;      ///< empty: any
   bool whole_nodes = false;  ///< --exclusive
   std::vector<NodeIndex> required_nodes;
   std::vector<NodeIndex> excluded_nodes;
-  /// Not 0: those of one number are parts of one job (a heterogeneous one): they start together,
-  /// and no two of them on one node.
+  /// Job of which this is a part (a heterogeneous one), 0: none. All parts of a job start together,
+  /// no two of them on one node.
   JobId part_of = 0;
-  std::shared_ptr<const Training> training;  ///< of an elastic job, where it is known
+  std::shared_ptr<const Training> training;  ///< of an elastic job; null: not known
   double submitted_s = 0;
-  int max_gpus = 0;  ///< may have up to this many where it runs; as many as it asks for: not
-                     ///< elastic; 0: not known
+  /// Limit of its GPUs once it runs; equal to what it asks for: not elastic; 0: not known.
+  int max_gpus = 0;
 };
 
-/// What a policy sees: made by the controller from Slurm's records, or by the simulator.
-/// Equal views give equal decisions.
+/// Input of a policy: made by the controller from Slurm's records, or by the simulator. Equal views
+/// give equal decisions.
 struct ClusterView {
   std::vector<NodeView> nodes;
   std::vector<std::vector<NodeIndex>> partitions;  ///< nodes of each partition, rising
   std::vector<ElasticJobView> jobs;
   std::vector<PendingDemand> queue;  ///< highest priority first
-  double now_s = 0;                  ///< seconds since any fixed moment
-  /// The machines for planners, node by node as `nodes`; null where GPU types are not known.
+  double now_s = 0;                  ///< time of the view, in seconds since any fixed moment
+  /// The nodes as planners take them, indexed as `nodes`; null where GPU types are not known.
   std::shared_ptr<const cluster::Cluster> machines;
-  bool order_wanted = false;  ///< whether somebody reads Decisions::reclaim_order
-  NodePositions positions;    ///< what is near what
+  bool order_wanted = false;  ///< whether Decisions::reclaim_order is read
+  NodePositions positions;    ///< distances between nodes
 };
 
 }  // namespace swell::policy

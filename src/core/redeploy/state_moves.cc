@@ -13,7 +13,8 @@ namespace {
 
 using cluster::GpuRef;
 
-/// Layers [first, end) of the model, of each the share from `low` to `high` of a TP split.
+/// Layers [first, end) of the model; of each, the part from `low` to `high` of 1 along the TP
+/// split.
 struct Piece {
   int first = 0, end = 0;
   double low = 0, high = 0;
@@ -22,13 +23,13 @@ struct Piece {
 std::optional<Piece> common(const Piece& a, const Piece& b) {
   const Piece both{std::max(a.first, b.first), std::min(a.end, b.end), std::max(a.low, b.low),
                    std::min(a.high, b.high)};
-  constexpr double kNothing = 1e-9;  // shards that only touch share no more than rounding
-  if (both.first >= both.end || both.high - both.low < kNothing) return std::nullopt;
+  constexpr double kRounding = 1e-9;  // smaller overlaps of shards are rounding errors
+  if (both.first >= both.end || both.high - both.low < kRounding) return std::nullopt;
   return both;
 }
 
 struct Stage {
-  Piece layers;  ///< whole layers: low 0, high 1
+  Piece layers;  ///< all its layers whole: low 0, high 1
   const plan::StageLayout* layout;
   Piece shard(int rank) const {
     const double tp = layout->tp;
@@ -46,7 +47,7 @@ std::vector<Stage> stages_of(const plan::Layout& layout) {
   return stages;
 }
 
-/// The GPU with place `rank` in its TP group.
+/// The GPU at position `rank` of its TP group.
 GpuRef member(const plan::GroupLayout& group, int rank) {
   plan::GpuMask left = group.gpus;
   for (; rank > 0; --rank) left &= left - 1;
@@ -122,7 +123,7 @@ class Comparison {
   }
 
   struct Traffic {
-    double inside = 0, outside = 0;  ///< of its node
+    double inside = 0, outside = 0;  ///< bytes that stay in its node, and that leave it
   };
   void send(GpuRef from, GpuRef to, double amount) {
     moves_.remote_bytes += amount;

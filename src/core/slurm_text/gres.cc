@@ -12,7 +12,7 @@ namespace swell::slurm_text {
 
 namespace {
 
-constexpr int kMaxCount = 1'000'000;  // GPUs of a list, tasks of an array
+constexpr int kMaxCount = 1'000'000;  // limit of GPUs of a list, and of tasks of an array
 constexpr double kMaxTres = 1e18;
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {

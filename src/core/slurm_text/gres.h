@@ -8,12 +8,12 @@
 
 namespace swell::slurm_text {
 
-/// GPUs as Slurm writes them: "gres:gpu:h100:4", "gres/gpu:4", "gpu:h100:8(S:0-1)",
-/// "gpu:h100:4(IDX:0-3)". All versions' spellings from 22.05 on.
+/// One entry of GPUs in Slurm's text: "gres:gpu:h100:4", "gres/gpu:4", "gpu:h100:8(S:0-1)",
+/// "gpu:h100:4(IDX:0-3)". All spellings from 22.05 on.
 struct GpuRequest {
   int count = 0;
   std::string type;     ///< empty: not named
-  std::string indices;  ///< "0-3,7" where Slurm says which
+  std::string indices;  ///< "0-3,7"; empty where Slurm does not say which
   friend bool operator==(const GpuRequest&, const GpuRequest&) = default;
 };
 
@@ -23,12 +23,11 @@ std::vector<GpuRequest> parse_gpus(std::string_view list);
 /// The sum of parse_gpus(), at most a million; the type is the first that is named.
 GpuRequest sum_gpus(std::string_view list);
 
-/// A value of Slurm's TRES text ("cpu=32,mem=4000M,node=1,gres/gpu=4"); memory in MiB; 0 where
-/// absent.
+/// Value of `key` in Slurm's TRES text ("cpu=32,mem=4000M,node=1,gres/gpu=4"); memory in MiB; 0
+/// where absent.
 std::int64_t tres_value(std::string_view tres, std::string_view key);
 
-/// How many task ids an array expression names ("0-9:2%3" -> 5); at least 1; "..." counts as
-/// nothing.
+/// Number of task ids in an array expression ("0-9:2%3" -> 5); at least 1; "..." counts as nothing.
 int count_array_tasks(std::string_view expression);
 
 }  // namespace swell::slurm_text

@@ -26,7 +26,7 @@ std::uint32_t number(std::string_view digits) {
   return value;
 }
 
-/// What stands between two brackets: "01-04,7". Widths are kept, as Slurm keeps them.
+/// Expands the text between two brackets: "01-04,7". Widths are kept, as Slurm keeps them.
 Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_t max) {
   std::vector<std::string> result;
   while (true) {
@@ -45,7 +45,7 @@ Result<std::vector<std::string>> expand_ranges(std::string_view text, std::size_
   }
 }
 
-/// One entry of the list: text and brackets in turn, of which every combination is a name.
+/// Expands one entry of the list: text and brackets in turn, of which every combination is a name.
 Result<std::vector<std::string>> expand_entry(std::string_view entry, std::size_t max) {
   std::vector<std::string> names{""};
   while (!entry.empty()) {
@@ -69,7 +69,7 @@ Result<std::vector<std::string>> expand_entry(std::string_view entry, std::size_
   return names;
 }
 
-/// A name as what stands before the number at its end, and that number as text.
+/// Splits a name into the number at its end, as text, and what stands before it.
 std::pair<std::string, std::string> split(const std::string& name) {
   std::size_t begin = name.size();
   while (begin > 0 && name.size() - begin < 9 && name[begin - 1] >= '0' && name[begin - 1] <= '9')

@@ -10,13 +10,13 @@
 
 namespace swell::slurm_text {
 
-/// The names of a host list expression as Slurm writes it, in its order:
-/// "node[01-04,7],r[1-2]n[1-2]". Errors: brackets that do not match, a range that falls, more than
-/// `max` names. Needs no Slurm, so that text of unknown origin can be read anywhere.
+/// Expands a host list expression as Slurm writes it, in its order: "node[01-04,7],r[1-2]n[1-2]".
+/// Errors: brackets that do not match, a range that falls, more than `max` names. Needs no Slurm,
+/// so that text of unknown origin can be read anywhere.
 Result<std::vector<std::string>> expand_hostlist(std::string_view text, std::size_t max = 65536);
 
-/// The shortest such expression for names that differ in the number at their end:
-/// "node[1-3,7],login". In the order of the first name of each kind.
+/// Shortest host list expression for names that differ in the number at their end:
+/// "node[1-3,7],login". Kinds of names come in the order of their first name.
 std::string fold_hostlist(const std::vector<std::string>& names);
 
 }  // namespace swell::slurm_text

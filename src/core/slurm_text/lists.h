@@ -8,12 +8,11 @@
 /// planner alike.
 namespace swell::slurm_text {
 
-/// The entries of a comma-separated list; commas within () and [] belong to an entry:
+/// Splits a comma-separated list; commas within () and [] belong to an entry:
 /// "gpu:a:1(IDX:0,2),gpu:b:1" has two. Empty entries are left out. The views are into `list`.
 std::vector<std::string_view> split_list(std::string_view list);
 
-/// How many numbers a list of indices names: "0-3,6" has 5. Ranges that fall and what is no number
-/// count nothing.
+/// Number of indices in a list: "0-3,6" has 5. Falling ranges and other text count nothing.
 int count_indices(std::string_view list);
 
 }  // namespace swell::slurm_text

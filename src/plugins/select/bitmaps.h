@@ -5,30 +5,31 @@
 
 namespace swell::select {
 
-/// Slurm's set of nodes, opaque: its bits are indexes into slurmctld's node table.
+/// A set of nodes of Slurm's, opaque: its bits are indexes into slurmctld's node table.
 struct Bitmap;
 
-/// Slurm's own functions for them. They are exported by slurmctld and are in no public header,
-/// hence looked up by name at start; in tests they stand for sets of the test's own.
+/// Slurm's own functions for Bitmap. slurmctld exports them but no public header has them, so they
+/// are looked up by name at start; tests set their own.
 struct Bitmaps {
   Bitmap* (*copy)(const Bitmap*) = nullptr;
   void (*free)(Bitmap**) = nullptr;
-  void (*assign)(Bitmap* to, const Bitmap* from) = nullptr;  ///< both of one size
+  /// REQUIRES: both have one size.
+  void (*assign)(Bitmap* to, const Bitmap* from) = nullptr;
   void (*keep_common)(Bitmap* in, const Bitmap* with) = nullptr;
   void (*add)(Bitmap* to, const Bitmap* more) = nullptr;
   void (*invert)(Bitmap*) = nullptr;
-  /// The first so many nodes; null where there are fewer. The caller frees it.
+  /// The first `how_many` nodes; null where there are fewer. The caller frees it.
   Bitmap* (*first_of)(const Bitmap*, std::int64_t how_many) = nullptr;
   std::int32_t (*count)(const Bitmap*) = nullptr;
   std::int32_t (*count_common)(const Bitmap*, const Bitmap*) = nullptr;
   std::int64_t (*size)(const Bitmap*) = nullptr;
-  /// The nodes of a host list; names that slurmctld does not have are left out.
+  /// Makes the set of a host list's nodes; names that slurmctld does not have are left out.
   int (*from_names)(const char* names, bool leave_out_unknown, Bitmap** made,
                     void* unknown) = nullptr;
-  Bitmap* const* idle = nullptr;  ///< slurmctld's set of nodes that nobody uses
+  Bitmap* const* idle = nullptr;  ///< slurmctld's set of nodes that no job uses
 
-  /// From the program that this runs in. @return the name of the first that it does not have, or
-  /// null.
+  /// Sets all members to the symbols of the running program. @return the name of the first symbol
+  /// that it does not have, or null.
   const char* look_up() noexcept;
 };
 

@@ -24,21 +24,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Switches are replugged rarely; a node that joins publishes itself within seconds.
+/// Seconds between loads of the nodes: switches are replugged rarely; a node that joins publishes
+/// itself within seconds.
 constexpr auto kPollInterval = 5s;
 constexpr auto kFirstInterval = 300ms;
-/// Distinct complaints that are logged: garbage that changes must not fill the log.
+/// Limit of distinct complaints that are logged: changing garbage must not fill the log.
 constexpr std::size_t kMaxComplaints = 20;
 
 using Published = std::atomic<std::shared_ptr<const Blocks>>;
 
-// Never destroyed: a thread left behind may outlive static destructors.
+// The published blocks. Never destroyed: a thread left behind may outlive static destructors.
 Published& published() {
   static Published* const instance = new Published;
   return *instance;
 }
 
-/// One run of the thread, kept alive by the thread itself.
+/// State of one run of the thread, kept alive by the thread itself.
 class Source : public std::enable_shared_from_this<Source> {
  public:
   explicit Source(const Log& log) : log_(log) {}
@@ -59,8 +60,8 @@ class Source : public std::enable_shared_from_this<Source> {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)),
-                10);  // of this thread alone, on Linux
+    // On Linux this sets the niceness of this thread alone.
+    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
     try {
       follow();
     } catch (const std::exception& problem) { give_up(problem.what()); } catch (...) {
@@ -78,7 +79,7 @@ class Source : public std::enable_shared_from_this<Source> {
     if (log_.error != nullptr) log_.error(why);
   }
 
-  /// Waits; true where it is time to stop.
+  /// Waits for `time`; true where it is time to stop.
   bool pause(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, time, [&] { return stopping_; });
@@ -111,7 +112,7 @@ class Source : public std::enable_shared_from_this<Source> {
     }
   }
 
-  /// `otherwise`: why there are none.
+  /// Publishes `blocks`. `otherwise`: text for the log where they are null.
   void publish(std::shared_ptr<const Blocks> blocks, const char* otherwise) {
     const std::shared_ptr<const Blocks> before = published().load();
     if (said_ && (blocks == before || (blocks && before && *blocks == *before))) return;
@@ -168,7 +169,7 @@ void stop_block_source() noexcept {
       source = std::move(shared().source);
     }
     if (source) source->stop(1s);
-  } catch (...) {  // nothing can be done about it, and slurmctld is on its way out
+  } catch (...) {  // slurmctld is ending, and nothing can be done
   }
 }
 

@@ -7,21 +7,20 @@
 
 namespace swell::select {
 
-/// Where messages for Slurm's log go.
+/// Functions that write to Slurm's log.
 struct Log {
   void (*info)(const char*) = nullptr;
   void (*error)(const char*) = nullptr;
 };
 
-/// Keeps blocks up to date: a thread asks slurmctld for its nodes every few seconds, holding no
-/// lock of slurmctld, and puts what it made of them where current_blocks() finds it without
-/// waiting.
+/// Source of the present blocks: a thread asks slurmctld for its nodes every few seconds, holding
+/// no lock of slurmctld, and publishes the blocks made of them; current_blocks() does not wait.
 
-/// Starts the thread, which waits by itself until slurmctld answers. Never fails its caller.
+/// Starts the thread, which waits until slurmctld answers. Never fails its caller.
 void start_block_source(const Log& log) noexcept;
-/// Ends it: waits for 1 s at most, and leaves it to itself where it waits for an RPC.
+/// Stops the thread: waits for 1 s at most, and leaves it behind where it waits for an RPC.
 void stop_block_source() noexcept;
-/// Null as long as nothing is known.
+/// The present blocks; null as long as they are not known.
 std::shared_ptr<const Blocks> current_blocks() noexcept;
 
 }  // namespace swell::select

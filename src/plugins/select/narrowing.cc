@@ -8,9 +8,9 @@ namespace swell::select {
 
 namespace {
 
-/// SELECT_MODE_RUN_NOW in the lower byte; the upper one has flags of what else is being tried.
+/// SELECT_MODE_RUN_NOW in the lower byte of a mode; the upper byte has flags.
 constexpr std::uint16_t kRunNow = 0;
-/// Sets of leaves that are tried for one job whose nodes are in partial use.
+/// Limit of the sets of leaves tried for one job whose nodes are in partial use.
 constexpr int kMaxTries = 5;
 
 std::size_t at(int leaf) { return static_cast<std::size_t>(leaf); }
@@ -18,10 +18,10 @@ std::size_t at(int leaf) { return static_cast<std::size_t>(leaf); }
 }  // namespace
 
 struct Narrowing::Choice {
-  const Bitmap* candidates;   ///< with as much memory as what was taken
-  const Bitmap *idle, *used;  ///< of the candidates: those that nobody uses, and the others
-  int nodes, idle_nodes;      ///< of what was taken
-  int leaves;                 ///< that it is under
+  const Bitmap* candidates;   ///< candidates of the kind of the nodes taken
+  const Bitmap *idle, *used;  ///< candidates that no job uses, and the others
+  int nodes, idle_nodes;      ///< number of nodes taken, and of idle ones among them
+  int leaves;                 ///< number of leaves that they are under
 };
 
 Narrowing::~Narrowing() { forget(); }
@@ -45,7 +45,7 @@ bool Narrowing::add_maps(const std::vector<std::string>& lists, std::vector<Bitm
   return true;
 }
 
-/// The blocks as bitmaps of the node table as it is now.
+/// Makes bitmaps of the blocks for the present node table; false where that is not possible.
 bool Narrowing::prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table,
                         const Bitmap* nodes) {
   if (blocks != blocks_ || node_table != node_table_) {
@@ -59,7 +59,7 @@ bool Narrowing::prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32
     blocks_ = blocks;
     node_table_ = node_table;
   }
-  // Bitmaps are compared bit by bit up to the length of one: they must be of one length.
+  // Bitmap functions compare up to the length of one operand: both must have one length.
   return !leaves_.empty() && api_.size(leaves_.front()) == api_.size(nodes) &&
          *api_.idle != nullptr && api_.size(*api_.idle) == api_.size(nodes);
 }
@@ -78,8 +78,8 @@ int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& bl
 
   const int leaves = leaves_of(call.nodes);
   if (leaves == 0) return result;
-  // A job that takes all memory of its nodes is remembered by the least that the first answer
-  // found: asking again about nodes with more or less would be asking for something else.
+  // A job that takes all memory of its nodes is recorded with the least memory of the first
+  // answer's nodes: a second call about nodes with another amount would ask for something else.
   const int taken = api_.count(call.nodes);
   const auto alike = std::find_if(alike_.begin(), alike_.end(), [&](const Bitmap* nodes) {
     return api_.count_common(nodes, call.nodes) == taken;
@@ -112,7 +112,7 @@ int Narrowing::test(const JobTest& call, const std::shared_ptr<const Blocks>& bl
   return base_(again);
 }
 
-/// @return how many leaves the nodes are under; 0 where that is not known of each. Fills in
+/// Counts the leaves of the nodes taken; 0 where the leaf of some node is not known. Sets
 /// LeafCount::chosen.
 int Narrowing::leaves_of(const Bitmap* taken) {
   int leaves = 0, known = 0;
@@ -141,8 +141,8 @@ std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
   std::vector<int> cover = idle_cover(counts_, blocks_->groups, choice.nodes);
   if (cover.empty() || static_cast<int>(cover.size()) > choice.leaves) return {};
   if (static_cast<int>(cover.size()) == choice.leaves) {
-    // As near as what was taken. Better only where it leaves more of the emptier leaves whole for
-    // jobs to come.
+    // The cover is no nearer than the nodes taken; it is better only where it keeps more of the
+    // emptier leaves whole for later jobs.
     int taken_from = 0, covered = 0;
     for (const LeafCount& leaf : counts_)
       if (leaf.chosen > 0) taken_from += leaf.idle;
@@ -150,14 +150,15 @@ std::vector<std::vector<int>> Narrowing::sets_to_try(const Choice& choice) {
     if (covered >= taken_from) return {};
     return {std::move(cover)};
   }
-  // Where the first is refused (nodes that the job names, say), some near what was taken.
+  // The cover may be refused (for nodes that the job names, for example): then try sets near the
+  // nodes taken.
   std::vector<std::vector<int>> sets = fewer_leaves(counts_, choice.nodes, choice.nodes, 2);
   sets.insert(sets.begin(), std::move(cover));
   return sets;
 }
 
-/// Of the idle candidates in the leaves only as many as the job may break into, leaf after leaf:
-/// else cons_tres might take more of them, and the try would be lost.
+/// Adds idle candidates of the leaves, leaf after leaf, only as many as the job may use: with more,
+/// cons_tres might take more of them, and the try would be lost.
 void Narrowing::add_idle(Bitmap* to, const Choice& choice, const std::vector<int>& leaves) {
   int left = choice.idle_nodes;
   for (int leaf : leaves) {
@@ -173,8 +174,8 @@ void Narrowing::add_idle(Bitmap* to, const Choice& choice, const std::vector<int
   }
 }
 
-/// Lets cons_tres choose from the candidates in some leaves, without preemption. True where it
-/// found as good a place as the first: as many nodes, and no more idle ones among them.
+/// Lets cons_tres choose from the candidates in some leaves, without preemption. True where its
+/// choice is as good as the first: as many nodes, and no more idle ones among them.
 bool Narrowing::try_leaves(const JobTest& call, const Choice& choice,
                            const std::vector<int>& leaves) {
   const bool is_mixed = choice.idle_nodes < choice.nodes;

@@ -10,8 +10,8 @@
 
 namespace swell::select {
 
-/// The arguments of select_p_job_test(), as Slurm passes them. What is a pointer to void is none of
-/// Swell's business.
+/// Arguments of select_p_job_test(), as Slurm passes them. Swell does not use those that are
+/// pointers to void.
 struct JobTest {
   void* job = nullptr;
   Bitmap* nodes = nullptr;  ///< in: candidates; out, on success: the nodes to use
@@ -23,34 +23,34 @@ struct JobTest {
   void* will_run = nullptr;
 };
 
-/// Chooses which nodes cons_tres may choose from. Only where a job starts now: every other
-/// question, and every job that cons_tres does not start, costs nothing more than without Swell.
+/// Chooses the nodes that cons_tres may choose from, only for a job that starts now: other calls,
+/// and jobs that cons_tres does not start, cost no more than without Swell.
 ///
-/// cons_tres chooses from all candidates first. Where its nodes are under more leaf switches than
-/// need be, it is asked again with those under fewer alone: at once the right ones where the nodes
-/// are idle, a few tries where some are in partial use. A job for which cons_tres found nothing
-/// nearer, and be it of one node, goes where it breaks into the leaves with the fewest idle nodes,
-/// so that whole ones stay for jobs to come. What is taken then has as many nodes, and breaks into
-/// no more idle ones. If nothing better is found, the job gets what cons_tres chose. So a job
-/// starts whenever cons_tres would start it, and nothing is preempted for the sake of nearness.
+/// cons_tres first chooses from all candidates. If its nodes are under more leaf switches than
+/// needed, it is asked again with nodes of fewer leaves: once where these nodes are idle, a few
+/// times where some are in partial use. If no nearer nodes are found, even for a job of one node,
+/// the job goes to the leaves with the fewest idle nodes, so that whole leaves stay for later jobs.
+/// The second choice has as many nodes as the first and uses no more idle ones. If none is found,
+/// the job gets the first. So a job starts whenever cons_tres would start it, and nothing is
+/// preempted for the sake of nearness.
 ///
 /// Used under slurmctld's write lock on nodes, hence by one thread at a time.
 class Narrowing {
  public:
-  using Base = int (*)(const JobTest&);  ///< cons_tres
+  using Base = int (*)(const JobTest&);  ///< select_p_job_test() of cons_tres
   Narrowing(const Bitmaps& api, Base base) : api_(api), base_(base) {}
   ~Narrowing();
   Narrowing(const Narrowing&) = delete;
   Narrowing& operator=(const Narrowing&) = delete;
 
   /// @param blocks  null: nothing is known, and cons_tres decides alone.
-  /// @param node_table  changes whenever bits may mean other nodes than before.
+  /// @param node_table  another value whenever a bit may mean another node than before.
   /// @return what cons_tres returned.
   int test(const JobTest& call, const std::shared_ptr<const Blocks>& blocks,
            std::uint32_t node_table);
 
  private:
-  struct Choice;  ///< what cons_tres took, and what it may take instead
+  struct Choice;  ///< the nodes that cons_tres took, and those that it may take instead
   bool prepare(const std::shared_ptr<const Blocks>& blocks, std::uint32_t node_table,
                const Bitmap* nodes);
   bool add_maps(const std::vector<std::string>& lists, std::vector<Bitmap*>& maps);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A shadow of select/cons_tres: Slurm's symbols and nothing else. It loads Slurm's own plugin of
-// that name and passes everything on to it (forward.h); narrowing.h says what happens to
-// select_p_job_test(). Every client and daemon loads a select plugin: outside slurmctld nothing but
-// passing on is done.
+// that name and forwards every call to it (forward.h), except select_p_job_test() (narrowing.h).
+// Every client and daemon loads a select plugin: outside slurmctld all calls are only forwarded.
 #include <cstdint>
 #include <exception>
 
@@ -24,8 +23,8 @@ namespace {
 
 using swell::select::JobTest;
 
-/// cons_tres's own. From 24.05 on it takes a tenth argument; where it does not, that is not looked
-/// at.
+/// Prototype of cons_tres's function. From 24.05 on it takes a tenth argument; older versions
+/// ignore it.
 using StockJobTest = int (*)(void*, void*, std::uint32_t, std::uint32_t, std::uint32_t,
                              std::uint16_t, void*, void**, void*, void*);
 StockJobTest stock_job_test = nullptr;
@@ -43,7 +42,8 @@ int ask_stock(const JobTest& call) {
                         call.will_run);
 }
 
-/// @return why Slurm's own plugin cannot be used, or null. The text stays.
+/// Loads Slurm's own plugin. @return the reason why that is not possible, or null; the text stays
+/// valid.
 const char* load_stock() noexcept {
   static std::string problem;
   try {
@@ -70,7 +70,7 @@ void start_narrowing() noexcept {
     slurm_error("swell: select: this slurmctld has no %s, so cons_tres decides alone", missing);
     return;
   }
-  // Kept for good: it belongs to whatever slurmctld's next call is.
+  // Never destroyed: slurmctld may call it until it ends.
   static swell::select::Narrowing instance(bitmaps, ask_stock);
   narrowing = &instance;
   if (candidate_lists.look_up()) {
@@ -98,7 +98,7 @@ const std::uint32_t plugin_version = SLURM_VERSION_NUMBER;
 const std::uint32_t plugin_id = 109;  // cons_tres's own: it goes into state files and messages
 
 EXPORT int init(void) noexcept {
-  // Without cons_tres nothing could be scheduled: worth stopping for, as for a missing select
+  // Without cons_tres nothing can be scheduled: slurmctld must stop, as for a missing select
   // plugin.
   if (const char* problem = load_stock()) {
     slurm_error("swell: select: %s", problem);
@@ -145,7 +145,7 @@ EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t min_nodes,
     if (narrowing != nullptr)
       return narrowing->test(call, swell::select::current_blocks(),
                              swell::select::node_table_changes());
-  } catch (...) {  // out of memory, before cons_tres was asked or between two questions
+  } catch (...) {  // out of memory, before or between the calls of cons_tres
     static bool said = false;
     if (!said)
       slurm_error("swell: select: out of memory while placing a job; cons_tres decides alone");

@@ -29,7 +29,7 @@ bool CandidateLists::look_up() noexcept {
 }
 
 Preemption::Order controllers_order() noexcept {
-  static Preemption::Order known = nullptr;  // the library stays loaded for good
+  static Preemption::Order known = nullptr;  // the library is never unloaded
   if (known != nullptr) return known;
   if (void* const library = dlopen("libswell-controller.so", RTLD_LAZY | RTLD_NOLOAD))
     known = reinterpret_cast<Preemption::Order>(dlsym(library, "swell_reclaim_order"));
@@ -52,12 +52,11 @@ void Preemption::sort(Candidates* candidates) {
     if (void* const job = api_.find_job(ids_[i])) ranks.emplace(job, i);
 
   std::vector<void*> jobs(static_cast<std::size_t>(api_.count(candidates)));
-  std::vector<std::size_t> places;  // of companions in the list
+  std::vector<std::size_t> places;  // positions of companions in the list
   std::vector<std::pair<std::size_t, void*>> companions;
   places.reserve(jobs.size());
   companions.reserve(jobs.size());
-  // From here on nothing is allocated: no job may get lost between taking it out and putting it
-  // back.
+  // Nothing below allocates: no job may get lost between its removal and its return.
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     jobs[i] = api_.pop(candidates);
     const auto rank = ranks.find(jobs[i]);

@@ -7,28 +7,28 @@
 
 namespace swell::select {
 
-/// Slurm's list of jobs that may be preempted for another, opaque like the jobs in it.
+/// A list of Slurm's of jobs that may be preempted for another, opaque like the jobs in it.
 struct Candidates;
 
-/// Slurm's own functions for it, looked up by name at start; in tests they stand for a list of the
-/// test's own.
+/// Slurm's own functions for Candidates, looked up by name at start; tests set their own.
 struct CandidateLists {
   int (*count)(Candidates*) = nullptr;
-  void* (*pop)(Candidates*) = nullptr;  ///< the first; null where it is empty
+  /// Removes and returns the first; null where the list is empty.
+  void* (*pop)(Candidates*) = nullptr;
   void* (*append)(Candidates*, void* job) = nullptr;
-  void* (*find_job)(std::uint32_t id) = nullptr;  ///< null: there is no such job
+  void* (*find_job)(std::uint32_t id) = nullptr;  ///< null where there is no such job
 
-  /// From the program that this runs in. @return whether it has all of them.
+  /// Sets all members to the symbols of the running program. @return whether it has all of them.
   bool look_up() noexcept;
 };
 
-/// Puts the companions among the candidates into the order in which Swell would take them back,
-/// least marginal benefit first; cons_tres considers candidates in the list's order. Companions
-/// trade places with companions alone: any other job stays where the site's priorities put it. Used
-/// under slurmctld's write lock on jobs.
+/// Sorts the companions among the candidates into Swell's order of reclaims, least marginal benefit
+/// first; cons_tres considers candidates in the list's order. Companions change places only with
+/// each other: any other job stays where the site's priorities put it. Used under slurmctld's write
+/// lock on jobs.
 class Preemption {
  public:
-  /// The controller's order; same as swell_reclaim_order() (controller/host.h).
+  /// Function that gives the controller's order, as swell_reclaim_order() does (controller/host.h).
   using Order = std::size_t (*)(std::uint32_t* companions, std::size_t room);
   Preemption(const CandidateLists& api, Order (*order)()) : api_(api), order_(order) {}
 
@@ -40,7 +40,8 @@ class Preemption {
   std::vector<std::uint32_t> ids_;
 };
 
-/// From the controller's library, where sched/swell has loaded it into this program; else null.
+/// The function of the controller's library, if sched/swell has loaded that into this program;
+/// otherwise null.
 Preemption::Order controllers_order() noexcept;
 
 }  // namespace swell::select

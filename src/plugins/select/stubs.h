@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// The select plugin's jumps, in the assembly of each processor; included once, by forward.cc.
-// Includes no header of the system, so that a test can have those of another processor assembled
+// The select plugin's jumps in the assembly of each processor; included once, by forward.cc.
+// Includes no system header, so that a test can assemble those of another processor
 // (tests/contrib/aarch64_test.sh).
 
-// A stub begins where indirect calls may land, counts if wanted, and jumps. It touches no register
-// that may hold an argument.
+// A stub begins with a landing mark for indirect calls, counts if wanted, and jumps. It changes no
+// register that may hold an argument.
 #if defined(__x86_64__)
 #define ENTER "endbr64\n"
 #define COUNT "lock incl swell_node_table_changes(%rip)\n"

@@ -10,15 +10,15 @@ namespace swell::select {
 
 namespace {
 
-/// Of how many leaves all sets are looked at.
+/// Number of leaves up to which all their sets are considered.
 constexpr std::size_t kMaxCombined = 6;
 
 const LeafCount& at(const std::vector<LeafCount>& counts, int leaf) {
   return counts[static_cast<std::size_t>(leaf)];
 }
 
-/// The fewest leaves of a group that have `wanted` idle nodes: the fullest ones, and in the end the
-/// smallest that has what is still missing. Empty where the group has too few.
+/// The fewest leaves of a group that have `wanted` idle nodes: the ones with most idle nodes, and
+/// at last the smallest that has the nodes still missing. Empty where the group has too few.
 std::vector<int> cover_in(const std::vector<LeafCount>& counts, std::vector<int> group,
                           int wanted) {
   std::stable_sort(group.begin(), group.end(),

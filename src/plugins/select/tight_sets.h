@@ -6,27 +6,29 @@
 
 namespace swell::select {
 
-/// What one leaf switch (or block) has for the job that is being placed, in nodes.
+/// Nodes of one leaf switch (or block), counted for the job that is being placed.
 struct LeafCount {
-  int idle = 0;    ///< candidates that nobody uses
-  int usable = 0;  ///< all candidates, those that are used in part or in whole too
-  int chosen = 0;  ///< those that cons_tres took when it had all candidates
-  int partly = 0;  ///< of these, those that others use too
+  int idle = 0;    ///< candidates that no job uses
+  int usable = 0;  ///< all candidates, also those that other jobs use
+  int chosen = 0;  ///< nodes that cons_tres took when it had all candidates
+  int partly = 0;  ///< nodes of `chosen` that other jobs use too
 };
 
-/// Groups of leaves by level, lowest first: what is under one switch of the second level, of the
+/// Groups of leaves by level, lowest first: the leaves under one switch of the second level, of the
 /// third, ... The last level is one group of all leaves.
 using LeafGroups = std::vector<std::vector<std::vector<int>>>;
 
-/// The fewest leaves that have `wanted` idle nodes: within the lowest group that has them, and of
-/// equally many those that leave the fewest idle nodes over. Empty where there are none.
+/// The fewest leaves that have `wanted` idle nodes: within the lowest group that has them, and
+/// among equally many leaves those that leave the fewest idle nodes over. Empty where there are
+/// none.
 std::vector<int> idle_cover(const std::vector<LeafCount>& counts, const LeafGroups& groups,
                             int wanted);
 
-/// Sets of fewer leaves than cons_tres chose from that may hold `wanted` nodes of which `max_idle`
-/// at most are idle: the smallest first, of one size those that hold them for sure, then those that
-/// it took most nodes of, then those that leave the fewest idle nodes over. At most `max` sets; the
-/// first that is sure is the last. Within a set the leaves with the fewest idle nodes stand first.
+/// Sets of fewer leaves than cons_tres chose that may hold `wanted` nodes, at most `max_idle` of
+/// them idle. Order: the smallest sets first; of one size first those that certainly hold the
+/// nodes, then those with most of the nodes chosen, then those that leave the fewest idle nodes
+/// over. At most `max` sets, ending with the first certain one. Within a set the leaves with the
+/// fewest idle nodes come first.
 std::vector<std::vector<int>> fewer_leaves(const std::vector<LeafCount>& counts, int wanted,
                                            int max_idle, std::size_t max);
 

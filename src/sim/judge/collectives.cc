@@ -15,11 +15,12 @@ constexpr double kStart_s = 35e-6;
 constexpr double kRankStart_s = 6e-6;
 constexpr double kPairShare = 0.66;
 constexpr double kLinkShare = 0.77;
-// Fitted to Arena's table for A40 and A10: what NCCL gets of PCIe.
+// Share of PCIe that NCCL reaches, for links up to kPcieLink: fitted to Arena's table for A40 and
+// A10.
 constexpr double kPcieLink = 70e9;
 constexpr double kPcieShare = 0.44;
-// Between nodes: a step of a ring waits for a message (fitted to the slope of ElasticFlow's GPT-2
-// with the ranks), and payload is 80 % of a card's rate.
+// Between nodes: the wait for a message in one step of a ring (fitted to the slope of ElasticFlow's
+// GPT-2 with the ranks), and payload at 80 % of a card's rate.
 constexpr double kStep_s = 9e-6;
 constexpr double kNetworkShare = 0.8;
 constexpr double kSendStart_s = 20e-6;
@@ -50,7 +51,7 @@ double stage_allreduce_s(const plan::StageLayout& stage, double bytes,
     for (const plan::GroupLayout& group : stage.groups) gpus += group.node == node ? stage.tp : 0;
     return gpus;
   };
-  // The wires between neighbours in the ring, each for what a whole group sends.
+  // Time of the slowest wire between neighbours in the ring, each for what a whole group sends.
   double slowest = 0, link = 1e30;
   bool several_nodes = false;
   int before_from = -1, before_to = -1;

@@ -12,7 +12,7 @@ constexpr double kTile = 128;
 
 double peak(const cluster::GpuType& gpu) { return gpu.tflops(cluster::Precision::bf16) * 1e12; }
 
-/// Multiprocessors of a type, from the vendor's sheets.
+/// Number of multiprocessors of a GPU type, from the vendor's sheets.
 double multiprocessors(const cluster::GpuType& gpu) {
   static const struct {
     const char* name;
@@ -31,7 +31,7 @@ double both_limits(double device, double host, double exponent) {
                            1 / exponent);
 }
 
-/// Products of a layer's forward pass.
+/// Seconds of the products of a layer's forward pass.
 double layer_products_s(const models::Model& m, const Software& software, const Device& device,
                         double tokens) {
   const double h = m.hidden, tp = device.tp, kv = h * m.kv_heads / m.heads;

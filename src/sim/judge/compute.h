@@ -7,7 +7,7 @@
 
 namespace swell::sim::judge {
 
-/// One micro-batch's passes through something. The repetition of a forward pass counts as backward.
+/// Seconds of one micro-batch's passes. A repeated forward pass counts as backward.
 struct Passes {
   double forward_s = 0;
   double backward_s = 0;
@@ -18,31 +18,33 @@ struct Passes {
   }
 };
 
-/// What one GPU of a group of `tp` does.
+/// One GPU of a group of `tp`.
 struct Device {
   const cluster::GpuType& gpu;
   int tp = 1;
-  double slowness = 1;
+  double slowness = 1;  ///< factor on computation time
 };
 
-/// Seconds of one product of an m x k and a k x n matrix. Products are computed in tiles of 128 x
-/// 128, one a multiprocessor at a time: the last wave of tiles leaves some of them idle, and small
-/// products all but a few.
+/// Seconds of one product of an m x k and a k x n matrix; `share`: of peak speed that large
+/// products reach. Products are computed in tiles of 128 x 128, one on each multiprocessor at a
+/// time: the last wave of tiles leaves some of them idle, and a small product most of them.
 double product_s(double m, double n, double k, const Device& device, const Software& software,
                  double share);
 
-/// One transformer layer over `samples`; `allreduce_s`: one TP all-reduce of its activations.
+/// Passes of one transformer layer over `samples`; `allreduce_s`: seconds of one TP all-reduce of
+/// its activations.
 Passes layer_passes(const models::Model& model, const Software& software, const Device& device,
                     int samples, double allreduce_s);
-/// Embedding lookup on the first stage: launches alone.
+/// Passes of the embedding lookup on the first stage: launches alone.
 Passes embedding_passes(const Software& software);
-/// Output projection and loss on the last stage.
+/// Passes of output projection and loss on the last stage.
 Passes head_passes(const models::Model& model, const Software& software, const Device& device,
                    int samples);
-/// Updating `parameters` on one GPU.
+/// Seconds to update `parameters` on one GPU.
 double update_s(double parameters, const Software& software, const cluster::GpuType& gpu);
 
-/// Parameters of one layer, of the embedding (the head has as many), counted for the judge alone.
+/// Number of parameters of one layer, and of the embedding (the head has as many), counted
+/// independently of models::Model.
 double parameters_of_layer(const models::Model& model);
 double parameters_of_embedding(const models::Model& model);
 

@@ -7,18 +7,19 @@
 
 namespace swell::sim::judge {
 
-/// Fully sharded data parallelism, which no plan of Swell's form describes: for scoring the judge's
-/// computation and collectives against published runs.
+/// A run with fully sharded data parallelism, which Swell's plans cannot describe: scores the
+/// judge's computation and collectives against published runs.
 struct FsdpRun {
   models::Model model;
   int nodes = 1, gpus_per_node = 8;
-  int micro_batch = 1, accumulated = 1;  ///< samples a GPU and pass; passes of one iteration
+  int micro_batch = 1;  ///< samples of one GPU in one pass
+  int accumulated = 1;  ///< passes of one iteration
   double node_network_bytes_per_s = 200e9;
 };
 
-/// Seconds of one iteration: each layer's parameters are gathered before its forward and again
-/// before its backward pass, its gradients scattered after that; what one layer communicates runs
-/// beside the computation of the next.
+/// Seconds of one iteration. Each layer's parameters are gathered before its forward and again
+/// before its backward pass, and its gradients scattered after that; a layer's communication
+/// overlaps the computation of the next.
 double fsdp_iteration_s(const FsdpRun& run, const Software& software, const cluster::GpuType& gpu,
                         double slowness);
 

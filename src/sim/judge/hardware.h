@@ -8,13 +8,13 @@
 
 namespace swell::sim::judge {
 
-/// One job's own truth: what it trains, with what, and how its GPUs differ from what their type
-/// usually does.
+/// Hidden truth of one job: its model, its software, and how its GPUs differ from their type's
+/// usual speed.
 struct Hardware {
   models::Model model;
   Software software;
-  std::vector<double> slowness;  ///< by the cluster's GPU type: factor on the device's computation
-  /// By node: a straggler's factor on computation; empty: there is none.
+  std::vector<double> slowness;  ///< factor on computation time, by the cluster's GPU type
+  /// Factor of stragglers on computation time, by node; empty: there are none.
   std::vector<double> node_slowness;
   double of_type(int type) const {
     return slowness.empty() ? 1.0 : slowness[static_cast<std::size_t>(type)];

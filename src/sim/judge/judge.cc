@@ -11,8 +11,8 @@ namespace swell::sim::judge {
 
 namespace {
 
-/// 1F1B: the passes of one stage in order. Stage i runs as many forward passes ahead as there are
-/// stages behind it, then one backward for each forward.
+/// A pass of a stage in 1F1B order: stage i runs as many forward passes ahead as there are stages
+/// behind it, then one backward pass for each forward pass.
 struct Step {
   bool backward;
   int micro_batch;
@@ -93,21 +93,23 @@ class Executor {
   }
 
  private:
-  struct Worker {  // one TP group: its GPUs act as one
+  /// One TP group, whose GPUs act as one.
+  struct Worker {
     int stage, group;
     std::vector<Step> order;
     Range samples;
     double forward_s, backward_s;
     std::size_t done;
-    /// Samples of each micro-batch that have come from the stage in front.
+    /// Samples of each micro-batch that have arrived from the stage in front, and from the stage
+    /// behind.
     std::vector<int> inputs;
-    std::vector<int> gradients;  ///< and from the stage behind
+    std::vector<int> gradients;
     bool busy;
     double busy_s = 0, last_begin_s = 0, last_end_s = 0;
   };
   struct Event {
     double at_s;
-    long number;  ///< events of one time in the order in which they were made
+    long number;  ///< orders events of equal time by their creation
     bool arrival;
     std::size_t worker;
     bool backward;
@@ -124,7 +126,8 @@ class Executor {
     return stage_at(worker.stage).groups[static_cast<std::size_t>(worker.group)];
   }
 
-  /// One micro-batch of a group: all its layers, and what the first and last stage have besides.
+  /// Passes of one micro-batch in a group: all its layers, and what the first and last stage have
+  /// besides.
   Passes passes_of(int i, const plan::GroupLayout& group) {
     const plan::StageLayout& stage = stage_at(i);
     const double slowness = hardware_.of_type(group.type) * hardware_.of_node(group.node);
@@ -155,15 +158,15 @@ class Executor {
            embeddings * parameters_of_embedding(model);
   }
 
-  /// When `bytes` that alone would have arrived at `alone_s` have, after what else uses both nodes'
-  /// networks.
+  /// Arrival time of `bytes`, given that they would arrive at `alone_s` on networks without other
+  /// transfers.
   double shared_network(int a, int b, double bytes, double now, double alone_s) {
     if (a == b) return alone_s;
     return std::max({alone_s, queued(leaving_, a, bytes, now), queued(arriving_, b, bytes, now)});
   }
 
-  /// Puts `bytes` behind what one direction of a node's network has still to carry; returns when
-  /// they are through.
+  /// Queues `bytes` behind the other transfers of one direction of a node's network; returns the
+  /// time at which they are through.
   double queued(std::vector<double>& free_s, int node, double bytes, double now) {
     double& free = free_s[static_cast<std::size_t>(node)];
     return free = std::max(free, now) + bytes / cluster_.node(node).network_bytes_per_s;
@@ -199,7 +202,7 @@ class Executor {
     start_if_ready(event.worker, event.at_s);
   }
 
-  /// Every group of stage `other` that computes some of these samples gets them.
+  /// Sends the samples of `event` to every group of stage `other` that computes some of them.
   void send(const Worker& worker, int other, const Event& event) {
     const int first = first_worker_[static_cast<std::size_t>(other)];
     for (int j = 0; j < stage_at(other).dp(); ++j) {
@@ -224,8 +227,8 @@ class Executor {
     start_if_ready(event.worker, event.at_s);
   }
 
-  /// Each stage's gradients are reduced once its last backward pass has begun to give them, layer
-  /// by layer from the rear; then each group updates its parameters.
+  /// Reduces each stage's gradients from the begin of its last backward pass on, layer by layer
+  /// from the rear; then each group updates its parameters.
   void finish_stages() {
     for (int i = 0; i < layout_.pp(); ++i) {
       const plan::StageLayout& stage = stage_at(i);
@@ -240,7 +243,7 @@ class Executor {
       const Software& software = hardware_.software;
       double reduced = end;
       if (stage.dp() > 1) {
-        // Layers give their gradients one after the other; the wire takes them in that order.
+        // Layers produce their gradients one after the other; the network takes them in that order.
         const double bytes = software.gradient_bytes * parameters_of(i);
         const double all = stage_allreduce_s(stage, bytes, cluster_, software);
         const double early = software.overlapped_share * all / stage.layers;
@@ -263,8 +266,7 @@ class Executor {
     }
   }
 
-  /// A ring through nodes that other stages' rings cross at the same time waits for its share of
-  /// their network.
+  /// End of a stage's ring, which shares the network of its nodes with other stages' rings.
   double ring_done(const plan::StageLayout& stage, double bytes, double begin, double alone_s) {
     const double moved = 2.0 * (stage.dp() - 1) / stage.dp() * bytes;
     double done = alone_s;
@@ -285,14 +287,15 @@ class Executor {
   const plan::Layout& layout_;
   const cluster::Cluster& cluster_;
   const Hardware& hardware_;
-  struct Kind {  // of groups that take equally long
+  /// Groups of one kind take equally long.
+  struct Kind {
     int stage = -1, type = 0, samples = 0;
     double slowness = 0;
     friend bool operator==(const Kind&, const Kind&) = default;
   };
   bool record_;
-  std::vector<double> leaving_,
-      arriving_;  ///< by node: when what is on its network will be through
+  /// Times at which each node's network is free in that direction.
+  std::vector<double> leaving_, arriving_;
   Kind known_kind_;
   Passes known_passes_;
   std::vector<Worker> workers_;

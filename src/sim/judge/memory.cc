@@ -11,14 +11,14 @@ namespace swell::sim::judge {
 namespace {
 
 constexpr double kPage = 2.0 * 1024 * 1024;
-constexpr double kHoles = 1.04;           // PyTorch's caching allocator: 3 to 6 % of what is live
-constexpr double kContext = 0.6e9;        // CUDA's
+constexpr double kHoles = 1.04;  // holes of PyTorch's caching allocator: 3 to 6 % of what is live
+constexpr double kContext = 0.6e9;        // CUDA's context
 constexpr double kCommunicator = 0.15e9;  // NCCL's buffers for one group of GPUs
-// Bytes for each element of the hidden state that one layer keeps for its backward pass
-// (Korthikanti et al.):
+// Bytes that one layer keeps for its backward pass (Korthikanti et al.), for each element of the
+// hidden state (kWhole, kSplit) or for each attention score (kScore).
 constexpr double kWhole = 10;  // norms' inputs, dropout masks: on every GPU of a TP group
-constexpr double kSplit = 24;  // inside attention and a four times wider MLP
-constexpr double kScore = 5;   // for each attention score, where attention is not fused
+constexpr double kSplit = 24;  // inside attention and a four times wider MLP, divided by TP
+constexpr double kScore = 5;   // where attention is not fused
 constexpr double kHalf = 2;
 constexpr double kLogit = kHalf + 4 + 4;
 
@@ -42,7 +42,7 @@ Memory peak(const plan::Layout& layout, int index, const plan::GroupLayout& grou
 
   Memory memory;
   memory.state = parameters * (software.state_bytes + software.sharded_bytes / dp);
-  // Gradients stay from the first micro-batch's backward pass to the update.
+  // Gradients live from the first micro-batch's backward pass to the update.
   memory.gradients = parameters * kHalf;
   const double under_way = std::min(pp - index, layout.micro_batches);
   double layer = s * h * (kWhole + kSplit * m.ffn / (4 * h) / tp);
@@ -53,7 +53,7 @@ Memory peak(const plan::Layout& layout, int index, const plan::GroupLayout& grou
   const double kept = software.repeated_forward > 0 ? kHalf * s * h : layer;
   memory.activations = samples * stage.layers * under_way * kept;
   if (software.repeated_forward > 0)
-    memory.activations += samples * layer;  // of the layer that is computed again
+    memory.activations += samples * layer;  // the layer that is computed again
   if (last) memory.logits = samples * s * m.vocab / tp * kLogit;
   if (dp > 1)
     memory.buffers = 2 * std::min(software.bucket_bytes, parameters * software.gradient_bytes);

@@ -12,10 +12,10 @@ namespace swell::sim::judge {
 
 namespace {
 
-constexpr double kWholeActivations =
-    5;  // as the profiler's user states it: 10 bytes an element, over 2
+// C_np as a user states it: 10 bytes an element that TP does not split, over 2 bytes an element.
+constexpr double kWholeActivations = 5;
 
-/// Bytes of one group: of its layers, and of everything else it holds.
+/// Fills in the bytes of one group: of its layers, and of everything else it holds.
 void count_bytes(perf::GroupObservation& seen, const plan::Layout& layout,
                  const plan::GroupLayout& group, const Hardware& hardware) {
   const models::Model& model = hardware.model;
@@ -86,10 +86,9 @@ perf::Profile profile_of(const plan::Layout& layout, const cluster::Cluster& clu
         seen.head_bwd_s = head.backward_s;
       }
       seen.commu_extra_s = stage.dp() > 1 ? std::max(0.0, reduced - last_backward) : 0;
-      seen.fwd_commu_s = std::min(
-          seen.fwd_commu_s,
-          0.9 * std::min(seen.fwd_s - seen.head_fwd_s,
-                         seen.bwd_s - seen.head_bwd_s));  // what of it launches do not hide
+      // Only the part that launches do not hide is seen.
+      seen.fwd_commu_s = std::min(seen.fwd_commu_s, 0.9 * std::min(seen.fwd_s - seen.head_fwd_s,
+                                                                   seen.bwd_s - seen.head_bwd_s));
       count_bytes(seen, layout, group, hardware);
       profile.groups.push_back(seen);
       if (i == layout.pp() - 1 && group.local_batch > 0)

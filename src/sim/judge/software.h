@@ -3,41 +3,42 @@
 
 namespace swell::sim::judge {
 
-/// What a training program's kernels and libraries do, whatever the model and the GPU. A few
-/// constants each, fitted once to the published measurements that docs/prediction-accuracy.md
-/// names, which are not part of this project. "All passes": forward, its repetition, and backward,
-/// which counts twice.
+/// Constants of a training program's kernels and libraries, whatever the model and the GPU: fitted
+/// once to the published measurements that docs/prediction-accuracy.md names, which are not part of
+/// this project. "All passes" means forward, its repetition, and backward, which counts twice.
 struct Software {
   const char* name = "";
   // Matrix products.
-  double product_share = 0.75;  ///< of the GPU's peak that large ones reach
-  /// How much of an idle multiprocessor's share is lost: efficiency = occupancy ^ this.
+  double product_share = 0.75;  ///< share of the GPU's peak that large products reach
+  /// Exponent of occupancy in efficiency: efficiency = occupancy ^ this.
   double tile_exponent = 0.3;
-  double attention_share = 0.75;  ///< of peak that the products of attention reach
-  double head_share = 0.7;        ///< of peak that the output projection reaches
-  // Traffic to the GPU's memory beside products, bytes over all passes.
+  double attention_share = 0.75;  ///< share of peak that the products of attention reach
+  double head_share = 0.7;        ///< share of peak that the output projection reaches
+  // Traffic to the GPU's memory beside products, in bytes over all passes.
   double score_bytes = 0;   ///< for each attention score; 0: fused attention, which writes none
   double whole_bytes = 80;  ///< for each element of the hidden state, on every GPU of a TP group
-  double split_bytes = 40;  ///< the same, divided among the group
+  double split_bytes = 40;  ///< for each element of the hidden state, divided among the group
   double logit_bytes = 60;  ///< for each logit, forward and backward
   double optimizer_bytes = 44;  ///< for each parameter updated
   // The host.
-  double layer_launch_s = 0.75e-3;  ///< launching the kernels of one layer, all passes
-  double head_launch_s = 0.75e-3;   ///< embedding, output projection and loss
-  double update_launch_s = 1e-3;    ///< the optimizer's kernels
-  double step_wait_s = 12e-6;       ///< at one step of a TP all-reduce, for the GPU that comes last
-  double limits_exponent = 2.3;  ///< how host and device hide each other: (device^e + host^e)^(1/e)
+  double layer_launch_s = 0.75e-3;  ///< seconds to launch the kernels of one layer, all passes
+  double head_launch_s = 0.75e-3;   ///< seconds for embedding, output projection and loss
+  double update_launch_s = 1e-3;    ///< seconds for the optimizer's kernels
+  /// Seconds of waiting for the last GPU in one step of a TP all-reduce.
+  double step_wait_s = 12e-6;
+  /// Exponent e of (device^e + host^e)^(1/e): how far host and device hide each other.
+  double limits_exponent = 2.3;
   // Gradients and state.
   /// Forward passes repeated before the backward one: 1 with full recomputation.
   double repeated_forward = 0;
-  double gradient_bytes = 2;   ///< of a parameter, as it is sent
-  double bucket_bytes = 25e6;  ///< gradients are sent in pieces of so much
-  /// Of the gradients' traffic that may run beside the last backward pass.
+  double gradient_bytes = 2;   ///< for each parameter, as it is sent
+  double bucket_bytes = 25e6;  ///< size of the pieces in which gradients are sent
+  /// Share of the gradients' traffic that may overlap the last backward pass.
   double overlapped_share = 0.7;
-  double state_bytes = 6;    ///< of a parameter: itself and the optimizer's, on every replica
-  double sharded_bytes = 0;  ///< the same, divided among the replicas
+  double state_bytes = 6;    ///< for each parameter, with the optimizer's state, on every replica
+  double sharded_bytes = 0;  ///< for each parameter, divided among the replicas
 
-  /// Transformer training with fused attention, without recomputation: what simulated jobs run.
+  /// Transformer training with fused attention and without recomputation, as simulated jobs run it.
   static Software fused();
   /// Megatron-DeepSpeed with full recomputation and unfused attention, as vTrain's authors measured
   /// it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The primary set-up: companions run under a QOS that the users' QOS preempt.
+// Checks of the primary set-up: companions run under a QOS that the users' QOS preempt.
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,7 +18,7 @@ bool contains(const std::vector<std::string>& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-/// What a companion's job must not hit: limits of the QOS, by sacctmgr's names.
+/// Whether a limit of a QOS, as sacctmgr prints it, is 0: a companion could not run under it.
 bool is_zero(const std::string& value) {
   const std::string last =
       value.substr(value.rfind('=') == std::string::npos ? 0 : value.rfind('=') + 1);
@@ -54,7 +54,7 @@ class QosChecks {
       return;
     }
     add(own_mode());
-    add(preempts_nothing());  // first: Slurm refuses QOS that preempt each other
+    add(preempts_nothing());  // first, since Slurm refuses QOS that preempt each other
     add(preempted_by());
     add(grace());
     add(exempt_time());
@@ -92,8 +92,8 @@ class QosChecks {
         fmt::format("sacctmgr -i modify cluster {} set QOS+={}", site_.config.cluster_name, name_)};
   }
 
-  /// A QOS that is there and must have been meant: the same but for case or a letter or two, or the
-  /// only one that users' QOS may preempt.
+  /// The existing QOS that was probably meant: one whose name differs in case or by a letter or
+  /// two, or the only one that users' QOS may preempt.
   const Qos* meant() const {
     const Qos* preempted = nullptr;
     int how_many = 0;
@@ -120,7 +120,7 @@ class QosChecks {
                   "systemctl restart slurmctld   # running jobs go on"});
   }
 
-  /// Letters to change, add or leave out between two names.
+  /// Number of letters to change, add or leave out between two names.
   static std::size_t letters_apart(const std::string& a, const std::string& b) {
     std::vector<std::size_t> row(b.size() + 1);
     for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -146,7 +146,7 @@ class QosChecks {
         {fmt::format("sacctmgr -i modify qos where name={} set PreemptMode=cancel", name_)});
   }
 
-  /// The QOS that users' jobs run under.
+  /// Names of the QOS that users' jobs run under.
   std::set<std::string> user_qos() const {
     std::set<std::string> names;
     for (const Association& each : site_.accounting->associations)
@@ -276,8 +276,8 @@ class QosChecks {
         mend);
   }
 
-  /// Users' associations must allow the QOS, as they create the companions; job_submit/swell alone
-  /// keeps their other jobs out. Where it is not loaded, such a job must gain nothing.
+  /// Checks that users' other jobs would gain nothing in the QOS. Their associations must allow it,
+  /// as they create the companions, and only job_submit/swell, if loaded, keeps other jobs out.
   Finding without_plugin() const {
     std::vector<std::string> gains, settings;
     const std::set<std::string> used = user_qos();
@@ -320,7 +320,7 @@ class QosChecks {
                      fmt::join(settings, " "))});
   }
 
-  /// Of every partition with GPUs; empty where one of them has none.
+  /// QOS of every partition with GPUs; empty where one of them has none.
   std::vector<std::string> partition_qos() const {
     std::vector<std::string> names;
     for (const slurm::SitePartition& each : site_.gpu_partitions()) {
@@ -330,7 +330,7 @@ class QosChecks {
     return names;
   }
 
-  /// How sacctmgr takes a limit away: -1, for each of a list of TRES.
+  /// The value with which sacctmgr removes a limit: -1, for each of a list of TRES.
   static std::string cleared(const std::string& value) {
     if (value.find('=') == std::string::npos) return "-1";
     std::string result;

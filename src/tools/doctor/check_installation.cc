@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell.conf, the lines of slurm.conf that load Swell, and the plugin files.
+// Checks of swell.conf, of the lines of slurm.conf that load Swell, and of the plugin files.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* restart = "systemctl restart slurmctld   # running jobs go on";
 
-/// "22.05.8" as SLURM_VERSION_NUMBER; 0 where the text is something else.
+/// SLURM_VERSION_NUMBER of a version such as "22.05.8"; 0 for other text.
 std::uint32_t version_number(const std::string& text) {
   unsigned major = 0, minor = 0, micro = 0;
   if (std::sscanf(text.c_str(), "%u.%u.%u", &major, &minor, &micro) != 3) return 0;
@@ -48,7 +48,7 @@ std::string rebuild(const std::string& version) {
       version);
 }
 
-/// What is there but closed to who asks is no fault of the site.
+/// Whether a file could not be read for want of permission: that is no fault of the site.
 bool is_closed(const std::string& reason) {
   return reason.find(std::strerror(EACCES)) != std::string::npos;
 }
@@ -96,7 +96,7 @@ Finding check_swell_conf(const Site& site) {
                                        config.expansion_qos));
 }
 
-/// How Swell's scheduler is loaded under the name of Slurm's, which heterogeneous jobs need.
+/// Lines that load Swell's scheduler under the name of Slurm's, which heterogeneous jobs need.
 std::vector<std::string> under_stock_name(const Site& site) {
   const std::string& found = site.shadow.path;
   const std::string folder =
@@ -172,7 +172,7 @@ Finding check_plugin(const Site& site, const PluginFile& plugin) {
   return good(plugin.name, fmt::format("{}, built for Slurm {}", plugin.path, running));
 }
 
-/// Keeping jobs close together is a choice: its absence is no fault.
+/// Checks the select plugin. It is a choice: its absence is no fault.
 Finding check_select(const Site& site) {
   const std::string check = "select";
   const std::string& type = site.slurmctld->select_type;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The partitions that elastic jobs run in, and the one for companions where there is no slurmdbd.
+// Checks of the partitions that elastic jobs run in, and of the one for companions where there is
+// no slurmdbd.
 #include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
@@ -15,7 +16,7 @@ namespace {
 
 using slurm::SitePartition;
 
-/// A change of a partition: at once, and so that it stays.
+/// Commands that change a partition at once, and for good.
 std::vector<std::string> set_partition(const std::string& partition,
                                        const std::string& assignment) {
   return {fmt::format("scontrol update PartitionName={} {}", partition, assignment),
@@ -46,7 +47,7 @@ std::string few(std::vector<std::string> names) {
                      all > max ? fmt::format(" and {} more", all - max) : "");
 }
 
-/// Companions are allocated from the node that the job's agent runs on.
+/// Checks AllocNodes: companions are allocated from the node that the job's agent runs on.
 Finding check_alloc_nodes(const SitePartition& partition) {
   const std::string check = fmt::format("AllocNodes of {}", partition.name);
   if (partition.alloc_nodes.empty()) return good(check, "ALL");
@@ -208,8 +209,8 @@ class ExpansionPartitionChecks {
                        [&](const SitePartition& each) { return each.*member == own_.*member; });
   }
 
-  /// Only job_submit/swell keeps users' jobs out of the partition. Where it is not loaded, such a
-  /// job must gain nothing.
+  /// Checks that users' jobs would gain nothing in the partition: only job_submit/swell, if loaded,
+  /// keeps them out.
   void without_plugin() {
     std::vector<std::string> gains, settings;
     auto compare = [&](const char* key, std::string SitePartition::*member) {

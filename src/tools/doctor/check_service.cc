@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What must answer, and what of slurm.conf changes how a companion ends.
+// Checks of the services that must answer, and of the settings of slurm.conf that change how a
+// companion ends.
 #include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
@@ -57,8 +58,8 @@ Finding check_inactive_limit(const Site& site) {
       {"in slurm.conf: InactiveLimit=0", "scontrol reconfigure"});
 }
 
-/// Up to 22.05 a word of SlurmctldParameters; later one of PreemptParameters, with the old one
-/// still read.
+/// Checks the word for a signal before preemption: up to 22.05 in SlurmctldParameters; later in
+/// PreemptParameters, with the old place still read.
 Finding check_preempt_signal(const Site& site) {
   const std::string check = "preemption signal";
   if (site.slurmctld->slurmctld_parameters.find("preempt_send_user_signal") != std::string::npos)
@@ -80,7 +81,8 @@ Finding check_preempt_signal(const Site& site) {
        "scontrol reconfigure"});
 }
 
-/// What Slurm itself gives a preempted companion, in seconds; nothing where that is not known.
+/// Grace time that Slurm itself gives a preempted companion, in seconds; nothing where it is not
+/// known.
 std::optional<std::int64_t> grace_of_slurm(const Site& site) {
   if (!site.swell_conf) return std::nullopt;
   if (site.accounting && !site.swell_conf->expansion_qos.empty())
@@ -132,7 +134,7 @@ void check_grace_of_jobs(const Site& site, Findings& findings) {
 void check_munge(const Site& site, Findings& findings) { findings.push_back(munge_finding(site)); }
 
 void check_service(const Site& site, Findings& findings) {
-  // Before its restart, slurmctld may well not have loaded what would answer.
+  // Before its restart, slurmctld may not have loaded the plugin that would answer.
   const bool to_answer = site.answers && site.not_yet_running.empty();
   if (to_answer && site.swell_conf && site.swell_conf->enabled)
     findings.push_back(check_control_port(site));

@@ -29,7 +29,7 @@ std::vector<slurm::SitePartition> Site::gpu_partitions() const {
 
 namespace {
 
-/// munge first: without it nobody can ask slurmctld.
+/// Checks munge, then slurmctld, which cannot be asked without it.
 void check_slurmctld(const Site& site, Findings& findings) {
   check_munge(site, findings);
   if (site.munge && !site.answers) {

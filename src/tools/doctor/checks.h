@@ -6,17 +6,20 @@
 
 namespace swell::tools::doctor {
 
-/// Every check that makes sense for the site, in the order in which faults are best mended. Pure.
+/// Runs every check that applies to the site; findings come in the order in which to mend faults.
+/// Pure.
 Findings examine(const Site& site);
 
-// The groups, each in a file of its own. They expect that the configuration is known; those of
-// partitions, that slurmctld answered.
-void check_installation(const Site& site,
-                        Findings& findings);  ///< swell.conf, slurm.conf, plugin files
+// Groups of checks, each in a file of its own. REQUIRES: the configuration is known; for checks of
+// partitions, slurmctld has answered.
+/// Checks swell.conf, slurm.conf and the plugin files.
+void check_installation(const Site& site, Findings& findings);
 void check_expansion_qos(const Site& site, Findings& findings);
 void check_expansion_partition(const Site& site, Findings& findings);
-void check_partitions(const Site& site, Findings& findings);  ///< those that elastic jobs run in
+/// Checks the partitions that elastic jobs run in.
+void check_partitions(const Site& site, Findings& findings);
 void check_munge(const Site& site, Findings& findings);
-void check_service(const Site& site, Findings& findings);  ///< control port, limits, grace
+/// Checks control port, limits and grace time.
+void check_service(const Site& site, Findings& findings);
 
 }  // namespace swell::tools::doctor

@@ -20,7 +20,7 @@ namespace swell::tools::doctor {
 
 namespace {
 
-/// One of the child's streams, read into a text.
+/// One of the child's output streams, and the text read from it.
 struct Stream {
   control::Fd read_end, write_end;
   std::string text;

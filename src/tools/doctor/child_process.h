@@ -10,7 +10,7 @@
 namespace swell::tools::doctor {
 
 /// Runs a program, found on PATH, without a shell, and returns its standard output. The error holds
-/// the first line that it wrote to standard error, or that it did not end within `patience`.
+/// the first line of its standard error, or says that it did not end within `patience`.
 Result<std::string> output_of(const std::vector<std::string>& command,
                               std::chrono::seconds patience);
 

@@ -8,16 +8,16 @@
 
 namespace swell::tools::doctor {
 
-/// ok: as it should be. warn: Swell works, not as well as it could. fault: Swell does not work, or
-/// basic demand is not safe.
+/// Severity of a finding. warn: Swell works, but not as well as it could. fault: Swell does not
+/// work, or basic demand is not safe.
 enum class Level { ok, warn, fault };
 
-/// What one check found.
+/// Finding of one check.
 struct Finding {
   Level level = Level::ok;
   std::string check;  ///< a short name that stays the same, e.g. "expansion-qos"
   std::string what;   ///< one sentence
-  /// What to do, a line each; commands and slurm.conf lines exactly.
+  /// Steps that mend it, a line each: exact commands and lines of slurm.conf.
   std::vector<std::string> mend;
 };
 using Findings = std::vector<Finding>;
@@ -33,9 +33,9 @@ inline Finding fault(std::string check, std::string what, std::vector<std::strin
 }
 
 bool has_fault(const Findings& findings);
-/// A line a check, under it the mend lines, and a line of totals.
+/// Text for people: a line for each check, under it the mend lines, and a line of totals.
 std::string findings_text(const Findings& findings);
-/// {"faults": n, "warnings": n, "checks": [...]}, as swell(1) describes.
+/// JSON {"faults": n, "warnings": n, "checks": [...]}, as swell(1) describes.
 Json findings_json(const Findings& findings);
 
 }  // namespace swell::tools::doctor

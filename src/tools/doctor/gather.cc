@@ -57,19 +57,21 @@ Result<void> try_munge(const std::string& socket) {
   return {};
 }
 
-/// Only the file's own permissions: whether its folder may be entered is slurm.conf's matter too.
+/// Whether everybody may read the file, by its own permissions: those of its folder matter to
+/// slurm.conf too.
 bool readable_by_all(const std::string& path) {
   struct stat status {};
   return stat(path.c_str(), &status) != 0 || (status.st_mode & S_IROTH) != 0;
 }
 
-/// The slurm.conf that Slurm's programs of this host would read.
+/// Path of the slurm.conf that Slurm's programs on this host read.
 std::string local_slurm_conf() {
   const char* named = std::getenv("SLURM_CONF");
   return named != nullptr ? named : "/etc/slurm/slurm.conf";
 }
 
-/// "22.05.8" of the slurmctld (or the commands) that is installed here; empty where there is none.
+/// Version, such as "22.05.8", of the slurmctld (or the commands) installed here; empty where there
+/// is none.
 std::string installed_version() {
   for (const char* program : {"slurmctld", "scontrol"})
     if (const auto said = output_of({program, "-V"}, patience)) {
@@ -79,7 +81,7 @@ std::string installed_version() {
   return {};
 }
 
-/// What is known of the configuration before anybody has answered.
+/// Configuration as far as it is known before slurmctld has answered.
 slurm::ControllerConfig unasked() {
   slurm::ControllerConfig config;
   config.plugin_dir = SLURM_PLUGINDIR;
@@ -121,8 +123,8 @@ void try_services(Site& site, const slurm::ControllerConfig& slurmctld) {
   site.control_port = connected ? Result<void>() : Result<void>(connected.error());
 }
 
-/// Does anybody listen where slurm.conf says that slurmctld does? libslurm itself would try for 20
-/// s. No error where the file does not say.
+/// Whether slurmctld listens at the addresses of slurm.conf, since libslurm itself would try for
+/// 20 s. No error where the file names none.
 Result<void> try_slurmctld(const SlurmConf& file) {
   const std::string* named = file.find("SlurmctldPort");  // may be a range
   const auto port =
@@ -137,8 +139,8 @@ Result<void> try_slurmctld(const SlurmConf& file) {
   return answer;
 }
 
-/// Asks slurmctld; its answers are an error where it does not answer, or munge does not, without
-/// which nobody can ask under any AuthType but auth/slurm.
+/// Asks slurmctld. Site::answers is an error where it does not answer, or munge, without which it
+/// can be asked only under auth/slurm, does not work.
 void ask_slurmctld(Site& site, const Result<SlurmConf>& file, const std::string& auth_type) {
   if (!site.munge && auth_type != "auth/slurm") {
     site.answers = Error("it cannot be asked without munge");
@@ -156,12 +158,12 @@ void ask_slurmctld(Site& site, const Result<SlurmConf>& file, const std::string&
     site.queue = **queue;
 }
 
-/// The configuration from the file, as far as this host has it, and from slurmctld, as far as it
+/// Gathers the configuration from the file, where this host has it, and from slurmctld, where it
 /// answers.
 void gather_configuration(Site& site) {
   const std::string path = local_slurm_conf();
   const Result<SlurmConf> file = SlurmConf::load(path);
-  // Without a readable slurm.conf, libslurm would end this program with words of its own.
+  // Without a readable slurm.conf, libslurm would end this program with a message of its own.
   if (!file && std::getenv("SLURM_CONF") != nullptr) {
     site.slurmctld = file.error();
     return;
@@ -175,7 +177,7 @@ void gather_configuration(Site& site) {
     site.config = with_file({}, *file);
     return;
   }
-  // Of other hosts' files, slurmctld's own is what counts.
+  // Elsewhere than on slurmctld's host, its own configuration counts, not this host's file.
   const slurm::SiteConfig site_of_file = file ? with_file(site.config, *file) : site.config;
   if (!file || !site.on_controller() || site.slurmctld->slurm_conf != path) return;
   const slurm::ControllerConfig of_file = with_file(*site.slurmctld, *file, path);

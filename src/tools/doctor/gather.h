@@ -5,24 +5,26 @@
 
 namespace swell::tools::doctor {
 
-/// Asks slurmctld, slurmdbd (through sacctmgr), munge, the control port and this host's files, and
-/// changes nothing. What cannot be learnt is an error in its place.
+/// Gathers the configuration from slurmctld, slurmdbd (through sacctmgr), munge, the control port
+/// and this host's files; changes nothing. What cannot be read is an error in its member.
 Site gather_site();
 
-/// The parts that read text, for tests.
+/// Reads the output of sacctmgr in the formats below. Declared for tests, like the functions that
+/// follow.
 Result<Accounting> accounting_from(const std::string& qos_rows,
                                    const std::string& association_rows);
-/// The line of a plugstack.conf (and of the files that it includes) that names spank_swell.so.
+/// Finds the line of a plugstack.conf, or of a file that it includes, that names spank_swell.so;
+/// nothing where there is none.
 Result<std::optional<PlugstackEntry>> plugstack_entry(const std::string& plugstack_path,
                                                       const std::string& plugin_dir);
-/// A plugin looked for in PluginDir, a colon-separated list.
+/// Looks for a plugin in PluginDir, a colon-separated list.
 PluginFile find_plugin(const std::string& name, const std::string& plugin_dir);
 
-/// Swell's own plugin of a name that Slurm has too; `comes_first`: no other of that name stands
-/// before it.
+/// Looks for Swell's own plugin of a name that Slurm has too; `comes_first`: whether it is the
+/// first of that name in PluginDir.
 PluginFile find_shadow(const std::string& name, const std::string& plugin_dir, bool& comes_first);
 
-/// What accounting_from() expects, as sacctmgr's format= takes it.
+/// Columns that accounting_from() expects, for sacctmgr's format=.
 extern const char* const qos_format;
 extern const char* const association_format;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The parts of gather_site() that read text and files.
+// Parts of gather_site() that read text and files.
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -28,7 +28,7 @@ const char* const association_format =
 namespace {
 
 constexpr std::size_t kFirstLimit = 8;
-/// What a QOS calls the limits of association_format.
+/// Names that a QOS has for the limits of association_format.
 constexpr std::array<const char*, 12> kAssociationLimits = {
     "GrpTRES",           "GrpTRESMins",    "GrpTRESRunMins",       "GrpJobs",
     "GrpSubmitJobs",     "GrpWall",        "MaxTRESPerJob",        "MaxTRESPerNode",
@@ -52,7 +52,7 @@ std::vector<std::string> words(const std::string& comma_list) {
   return result;
 }
 
-/// "[days-]hours:minutes:seconds" or "minutes:seconds" in seconds; 0 where it is something else.
+/// Seconds of "[days-]hours:minutes:seconds" or "minutes:seconds"; 0 for other text.
 std::int64_t seconds_of(const std::string& text) {
   const std::size_t dash = text.find('-');
   std::int64_t days = 0, rest = 0;
@@ -88,7 +88,8 @@ std::vector<std::string> matching(const std::string& pattern) {
   return paths;
 }
 
-/// Reads one file; nothing where no line of it names the plugin. `depth` ends circles of includes.
+/// Reads one file; gives nothing where no line of it names the plugin. `depth` ends cycles of
+/// includes.
 Result<std::optional<PlugstackEntry>> look_in(const std::string& file,
                                               const std::string& plugin_dir, int depth) {
   std::ifstream in(file);

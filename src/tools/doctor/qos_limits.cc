@@ -20,7 +20,7 @@ const std::string* find(const Limits& limits, const std::string& name) {
   return nullptr;
 }
 
-/// "1-02:00:00" in seconds, "10G" in units of one, "8" as it is.
+/// Amount of a limit: "1-02:00:00" in seconds, "10G" in units of one, "8" as it is.
 double amount(const std::string& text) {
   if (text.find(':') != std::string::npos) {
     const std::size_t dash = text.find('-');
@@ -47,8 +47,8 @@ double amount(const std::string& text) {
   }
 }
 
-/// A limit's value by TRES; of one without TRES under the empty name. Larger is looser, also of
-/// limits from below.
+/// Value of a limit by TRES, under the empty name for a limit without TRES. Larger is looser, also
+/// for limits from below.
 std::map<std::string, double> by_tres(const std::string& limit, const std::string& value) {
   std::map<std::string, double> result;
   std::istringstream in(value);
@@ -61,7 +61,7 @@ std::map<std::string, double> by_tres(const std::string& limit, const std::strin
   return result;
 }
 
-/// Does `own` hold whatever `other` holds? No limit holds nothing.
+/// Whether `own` is at least as tight as `other`; no limit (null) is not.
 bool no_looser(const std::string& limit, const std::string* own, const std::string& other) {
   if (own == nullptr) return false;
   const auto held = by_tres(limit, *own);
@@ -72,7 +72,7 @@ bool no_looser(const std::string& limit, const std::string* own, const std::stri
   return true;
 }
 
-/// What holds for a user's jobs of one QOS, and who says so.
+/// Limit that holds for a user's jobs of one QOS, and the QOS or association that sets it.
 struct Held {
   std::string value, by;
   bool by_qos = false;
@@ -85,7 +85,8 @@ std::optional<Held> held(const std::string& limit, const Qos& qos, const Associa
   return std::nullopt;
 }
 
-/// The loosest that holds under all other QOS of a user; nothing where one of them has no limit.
+/// The loosest value that holds under all other QOS of a user; nothing where one of them has no
+/// limit.
 std::optional<Held> loosest(const std::string& limit, const Qos& qos, const Association& user,
                             const Accounting& accounting) {
   std::optional<Held> result;
@@ -121,7 +122,7 @@ std::vector<std::string> all_limits(const Accounting& accounting) {
   return names;
 }
 
-/// How sacctmgr takes a limit away: -1, for each of a list of TRES.
+/// The value with which sacctmgr removes a limit: -1, for each of a list of TRES.
 std::string cleared(const std::string& value) {
   std::string result;
   std::istringstream in(value);
@@ -148,7 +149,7 @@ std::map<std::string, Loophole> loopholes(const Qos& qos, const Accounting& acco
       if (no_looser(limit, here ? &here->value : nullptr, usual->value)) continue;
       const auto known = found.find(limit);
       if (known != found.end() && no_looser(limit, &known->second.allowed, usual->value)) continue;
-      // What an association allows holds as soon as the QOS itself says nothing.
+      // A limit of an association holds as soon as the QOS itself has none.
       found[limit] = {limit, usual->value, usual->by,
                       usual->by_qos ? usual->value : cleared(here->value)};
     }

@@ -13,20 +13,20 @@
 #include "slurm/records.h"
 #include "slurm/site_config.h"
 
-/// A site's configuration as plain values: gathered in one place (gather_site), judged by the
-/// checks, which ask nobody. Tests make their own.
+/// A site's configuration as plain values: gathered by gather_site(), judged by the checks, which
+/// ask no service. Tests make their own.
 namespace swell::tools::doctor {
 
-/// One of Swell's plugins, as this host has it.
+/// One of Swell's plugins on this host.
 struct PluginFile {
   std::string name;        ///< "sched_swell.so"
-  std::string path;        ///< empty: in no folder that was searched
-  std::string unreadable;  ///< where it is but cannot be read by who asks, with the reason
+  std::string path;        ///< empty: in none of the folders searched
+  std::string unreadable;  ///< path and reason, where this user cannot read the file
   /// SLURM_VERSION_NUMBER that it was built with.
   Result<std::uint32_t> version = Error("not read");
 };
 
-/// How plugstack.conf names spank_swell.
+/// Entry of spank_swell in plugstack.conf.
 struct PlugstackEntry {
   bool required = false;
   std::string where;  ///< the file that has the line
@@ -36,21 +36,21 @@ struct PlugstackEntry {
 /// A row of `sacctmgr show qos`.
 struct Qos {
   std::string name;
-  std::vector<std::string> preempt;  ///< the QOS that it may preempt
+  std::vector<std::string> preempt;  ///< names of the QOS that it may preempt
   std::string preempt_mode;          ///< "cluster", "cancel", ...
   std::int64_t grace_s = 0, exempt_s = 0;
   double usage_factor = 1;
   std::int64_t priority = 0;
   std::vector<std::string> flags;
-  /// Those that are set: {"GrpTRES", "gres/gpu=8"}.
+  /// Limits that are set, such as {"GrpTRES", "gres/gpu=8"}.
   std::vector<std::pair<std::string, std::string>> limits;
 };
 
-/// A row of `sacctmgr show assoc`, with what it inherits.
+/// A row of `sacctmgr show assoc`, inherited values included.
 struct Association {
-  std::string account, user;  ///< user empty: the account's own
+  std::string account, user;  ///< user empty: the account itself
   std::vector<std::string> qos;
-  /// Those that are set, by the names that a QOS has for them.
+  /// Limits that are set, by the names that a QOS has for them.
   std::vector<std::pair<std::string, std::string>> limits;
 };
 
@@ -59,43 +59,44 @@ struct Accounting {
   std::vector<Association> associations;
 };
 
-/// The words of Site::answers before anybody was asked.
+/// Message of Site::answers before slurmctld was asked.
 inline constexpr const char* not_asked = "not asked";
 
 struct Site {
   std::string host;                         ///< this host
-  Result<void> answers = Error(not_asked);  ///< does slurmctld?
-  /// The site's configuration: as slurm.conf has it where that can be read (on slurmctld's host),
-  /// else as slurmctld runs with it. An error where neither is known.
+  Result<void> answers = Error(not_asked);  ///< whether slurmctld answers
+  /// The site's configuration: from slurm.conf where that can be read (on slurmctld's host),
+  /// otherwise as slurmctld runs with it. An error where neither is known.
   Result<slurm::ControllerConfig> slurmctld = Error("not asked");
-  slurm::SiteConfig config;  ///< likewise
-  /// What of slurm.conf waits for a restart of slurmctld.
+  slurm::SiteConfig config;  ///< from the same source
+  /// Changes of slurm.conf that wait for a restart of slurmctld.
   std::vector<std::string> not_yet_running;
   std::vector<slurm::SitePartition> partitions;
   slurm::Snapshot queue;
 
   std::string swell_conf_path;
   Result<controller::Config> swell_conf = Error("not read");
-  bool swell_conf_for_all = true;  ///< its permissions let everybody read it
+  bool swell_conf_for_all = true;  ///< everybody may read it
 
-  /// Sched_swell.so (or what stands in for it), job_submit_swell.so.
+  /// sched_swell.so (or the plugin in its place), job_submit_swell.so.
   std::vector<PluginFile> slurmctld_plugins;
   PluginFile shadow;  ///< Swell's sched_backfill.so; path empty: in no folder of PluginDir
-  /// SchedulerType is sched/backfill, and Swell's plugin of that name comes first.
+  /// Whether SchedulerType is sched/backfill and Swell's plugin of that name comes first.
   bool under_stock_name = false;
   PluginFile select;  ///< Swell's select_cons_tres.so; path empty: in no folder of PluginDir
   bool select_comes_first = false;  ///< no other plugin of that name stands before it
   std::string plugstack_path;
   Result<std::optional<PlugstackEntry>> plugstack = Error("not read");
 
-  Result<Accounting> accounting = Error("not asked");  ///< only where there is an ExpansionQOS
+  /// Read only where swell.conf has an ExpansionQOS.
+  Result<Accounting> accounting = Error("not asked");
   Result<void> munge = Error("not tried");
   std::string control_host;
   Result<void> control_port = Error("not tried");
 
-  /// Does this run where slurmctld does? Elsewhere some files need not be there.
+  /// Whether this host runs slurmctld; other hosts need fewer files.
   bool on_controller() const;
-  /// Up partitions with GPUs: where elastic jobs may run. Without the expansion partition.
+  /// Partitions that elastic jobs may run in: up, with GPUs, without the expansion partition.
   std::vector<slurm::SitePartition> gpu_partitions() const;
 };
 

@@ -25,7 +25,7 @@ bool has_word(const std::string& comma_list, std::initializer_list<const char*> 
   return false;
 }
 
-/// slurmctld prints "(null)" for what is not set.
+/// Text of a value: slurmctld prints "(null)" for one that is not set.
 std::string shown(const std::string& value) { return value == "(null)" ? std::string() : value; }
 
 }  // namespace

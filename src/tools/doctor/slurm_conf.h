@@ -12,14 +12,15 @@ namespace swell::tools::doctor {
 
 using slurm::SlurmConf;
 
-/// What slurmctld will run with once it is started on this file: `path`'s text over `running`,
-/// which holds for what the file does not tell (a default PluginDir, the version).
+/// Configuration with which slurmctld will run once it is restarted on the file at `path`: the
+/// file's values over `running`, which holds for what the file does not say (a default PluginDir,
+/// the version).
 slurm::ControllerConfig with_file(slurm::ControllerConfig running, const SlurmConf& file,
                                   const std::string& path);
 slurm::SiteConfig with_file(slurm::SiteConfig running, const SlurmConf& file);
 
-/// What bears on Swell and differs between the file and the running slurmctld: "Key=value (it runs
-/// with value)" each.
+/// Settings that matter to Swell and differ between the file and the running slurmctld, each as
+/// "Key=value (it runs with value)".
 std::vector<std::string> not_yet_running(const slurm::ControllerConfig& file,
                                          const slurm::ControllerConfig& running,
                                          const slurm::SiteConfig& site_of_file,

@@ -9,7 +9,7 @@ namespace swell::predict {
 
 namespace {
 
-/// Smallest value that at least `share` of the sorted values do not exceed.
+/// The smallest value that at least the share `share` of the sorted values do not exceed.
 double percentile(const std::vector<double>& sorted, double share) {
   if (sorted.empty()) return 0;
   const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));

@@ -9,12 +9,12 @@
 
 namespace swell::predict {
 
-/// How well one model's rows were predicted. Errors are |predicted / measured - 1|, as fractions;
-/// the row that was fitted on is not among them.
+/// Accuracy of the predictions for one model's rows. Errors are |predicted / measured - 1|, as
+/// fractions, without the fitted row.
 struct ModelAccuracy {
   std::string model;
-  int rows = 0;        ///< scored
-  std::string fitted;  ///< the plan of the fitted row
+  int rows = 0;        ///< rows scored
+  std::string fitted;  ///< plan of the fitted row
   double fitted_error = 0;
   double mean = 0, p50 = 0, p90 = 0, worst = 0, bias = 0;
 };

@@ -11,7 +11,7 @@ namespace swell::predict {
 
 namespace {
 
-constexpr double kLinkShare = 0.75;  // of a link's peak that NCCL's rings reach
+constexpr double kLinkShare = 0.75;  // share of a link's peak that NCCL's rings reach
 constexpr double kLatency_s = 40e-6;
 
 }  // namespace
@@ -50,7 +50,8 @@ double AllreduceTable::seconds(int gpus, double bytes) const {
     const auto& [max_bytes, time] = *std::prev(above);
     return time * bytes / max_bytes;
   }
-  if (above == curve->second.begin()) return above->second;  // latency alone
+  // Smaller than any measured: latency alone.
+  if (above == curve->second.begin()) return above->second;
   const auto below = std::prev(above);
   const double part = (bytes - below->first) / (above->first - below->first);
   return below->second + part * (above->second - below->second);

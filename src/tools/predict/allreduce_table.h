@@ -10,11 +10,11 @@
 
 namespace swell::predict {
 
-/// How long an all-reduce within one node takes: measured where there is a table, otherwise a
-/// latency and the ring's volume over three quarters of the link.
+/// Times of all-reduces within one node: measured where there is a table, otherwise a latency and
+/// the ring's volume over three quarters of the link.
 class AllreduceTable {
  public:
-  /// Without measurements.
+  /// A table without measurements.
   explicit AllreduceTable(const cluster::GpuType& gpu) : link_bytes_per_s_(gpu.link_bytes_per_s) {}
   /// Reads the columns gpu, num_gpus, bytes, time_ns_outofplace, and keeps the rows of `gpu`.
   static Result<AllreduceTable> from_csv(std::string_view text, const cluster::GpuType& gpu);
@@ -24,7 +24,7 @@ class AllreduceTable {
 
  private:
   double link_bytes_per_s_;
-  std::map<int, std::map<double, double>> measured_;  ///< by GPUs, by bytes: seconds
+  std::map<int, std::map<double, double>> measured_;  ///< seconds, by GPUs and bytes
 };
 
 }  // namespace swell::predict

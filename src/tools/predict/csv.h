@@ -13,15 +13,15 @@ namespace swell::predict {
 /// A small CSV table: a header and rows of as many fields. Fields may stand in double quotes.
 class Csv {
  public:
-  /// The error names the line that has another number of fields than the header.
+  /// Reads CSV text; the error names a line with another number of fields than the header.
   static Result<Csv> parse(std::string_view text);
 
   std::size_t rows() const noexcept { return rows_.size(); }
   std::optional<std::size_t> column(std::string_view name) const;
   const std::string& field(std::size_t row, std::size_t column) const { return rows_[row][column]; }
-  /// A finite number from `min` to `max`; the error names line, column and what was found.
+  /// Reads a finite number from `min` to `max`; the error names line, column and what was found.
   Result<double> number(std::size_t row, std::string_view column, double min, double max) const;
-  /// The same for a whole number.
+  /// Reads a whole number likewise.
   Result<int> whole(std::size_t row, std::string_view column, int min, int max) const;
 
  private:

@@ -8,15 +8,15 @@ namespace swell::predict {
 
 namespace {
 
-constexpr double kScaleSigma = 0.05;      // how far models of one machine differ, as a logarithm
-constexpr double kRowSigma = 0.06;        // how far off even a fitted model is at one row
-constexpr std::size_t kMaxScored = 1000;  // rows whose variance the design looks at
+constexpr double kScaleSigma = 0.05;      // spread of models on one machine, as a logarithm
+constexpr double kRowSigma = 0.06;        // error of a fitted model at one row, as a logarithm
+constexpr std::size_t kMaxScored = 1000;  // limit of rows whose variance the choice considers
 constexpr int kSteps = 30;
 
 using Vector = std::vector<double>;
 using Matrix = std::vector<Vector>;
 
-/// Which model each run is of, numbered in order of appearance.
+/// Number of each run's model, in order of appearance.
 std::vector<std::size_t> number_models(const std::vector<TrainingRun>& runs) {
   std::vector<std::size_t> number, first;
   for (const TrainingRun& run : runs) {
@@ -28,7 +28,8 @@ std::vector<std::size_t> number_models(const std::vector<TrainingRun>& runs) {
   return number;
 }
 
-/// The unknowns are logarithms, relative to what is expected: first the machine's, then the scales.
+/// Unknowns of the fit: logarithms relative to the expected values, first those of the machine,
+/// then the scales.
 class Unknowns {
  public:
   Unknowns(const std::vector<TrainingRun>& runs, const MachineModel& model)
@@ -91,7 +92,7 @@ double dot(const Vector& a, const Vector& b) {
   return sum;
 }
 
-/// Solves a x = b for a symmetric positive definite matrix.
+/// Solves a x = b for a symmetric positive definite matrix a.
 Vector solve(Matrix a, Vector b) {
   const std::size_t n = b.size();
   for (std::size_t k = 0; k < n; ++k)
@@ -177,7 +178,8 @@ Fit fit(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fi
     }
     return sum;
   };
-  // Gauss-Newton with halved steps: few unknowns, smooth, and the priors keep it well conditioned.
+  // Gauss-Newton with halved steps: there are few unknowns, the problem is smooth, and the priors
+  // keep it well conditioned.
   Vector x(n, 0.0);
   double now = cost(x);
   for (int step = 0; step < kSteps; ++step) {

@@ -7,20 +7,20 @@
 
 namespace swell::predict {
 
-/// Which rows to fit on: one of each model, chosen by their plans alone, before any time is looked
-/// at, so that together they tell the most about all rows (each step takes the row that lowers the
-/// expected variance of all predictions the most). Deterministic.
+/// Chooses the rows to fit on: one of each model, by their plans alone, so that together they tell
+/// the most about all rows (each step takes the row that lowers the expected variance of all
+/// predictions the most). Looks at no measured time. Deterministic.
 std::vector<std::size_t> choose_rows(const std::vector<TrainingRun>& runs,
                                      const MachineModel& model);
 
-/// The first row of each model, for comparison.
+/// Chooses the first row of each model, for comparison.
 std::vector<std::size_t> first_rows(const std::vector<TrainingRun>& runs);
 
-/// The machine's constants and each model's scale, most likely given what is expected and the
-/// times of the fitted rows (a maximum a posteriori estimate).
+/// Constants of the machine and the scale of each model: the maximum a posteriori estimate from the
+/// expected values and the times of the fitted rows.
 struct Fit {
   Machine machine;
-  std::vector<double> scale;  ///< by run: that of its model
+  std::vector<double> scale;  ///< scale of each run's model
 };
 Fit fit(const std::vector<TrainingRun>& runs, const std::vector<std::size_t>& fitted,
         const MachineModel& model);

@@ -13,44 +13,53 @@ namespace {
 constexpr double kVocab = 51200;  // GPT-2's, padded as Megatron does
 constexpr double kHalf = 2;       // bytes of fp16
 
-// Memory traffic of one layer beside its matrix products, counted in bytes over the forward pass,
-// its repetition and the backward pass, in fp16 with fp32 inside the norms:
-// an attention score is written, scaled and masked, normalized, dropped out and read, twice, and
-// as often once more backward;
+// Memory traffic of one layer beside its matrix products, in bytes over the forward pass, its
+// repetition and the backward pass, in fp16 with fp32 inside the norms.
+// For each attention score, which is written, scaled and masked, normalized, dropped out and read,
+// in both forward passes and as often backward.
 constexpr double kScoreBytes = 50;
-// two norms and two dropouts with residual, of the whole hidden width on every GPU of a TP group;
+// For each element of the hidden state, whole on every GPU of a TP group: two norms, and two
+// dropouts with residual.
 constexpr double kWholeBytes = 75;
-// biases and transposes of query, key and value, GeLU of four times the width, split by TP.
+// For each element of the hidden state, split by TP: biases and transposes of query, key and value,
+// and GeLU of four times the width.
 constexpr double kSplitBytes = 96;
 
-// All-reduces of a layer: two forward, two backward, two more where forward is repeated.
+// All-reduces of a layer: two forward, two backward; and two more where forward is repeated.
 constexpr int kAllreduces = 4;
 constexpr int kRepeatedAllreduces = 2;
 
-/// Passes of a layer's forward computation: forward, twice that backward, and what is repeated.
+/// Time of all passes of a layer, in forward passes: forward, backward (twice that), and what is
+/// repeated.
 double passes(const std::string& recompute) {
   if (recompute == "full") return 4;
-  return recompute == "selective" ? 3.1 : 3;  // selective repeats attention's scores alone
+  // Selective recomputation repeats attention's scores alone.
+  return recompute == "selective" ? 3.1 : 3;
 }
 
 int allreduces(const std::string& recompute) {
   return kAllreduces + (recompute == "full" ? kRepeatedAllreduces : 0);
 }
 
-/// How two limits that mostly hide each other add up: exact where one is far below the other.
+/// Time under two limits that mostly hide each other: exact where one is far below the other.
 double both_limits(double a, double b) { return std::sqrt(a * a + b * b); }
 
 }  // namespace
 
 const std::array<Machine::Expected, Machine::kCount>& Machine::expected() {
   static const std::array<Expected, kCount> known = {{
-      {"gemm_share", 0.70, 0.2},  // of peak that a layer's matrix products reach
-      {"layer_launch_s", 3e-3,
-       0.3},  // 180 kernels of a layer, forward to backward, 16 us of host time each
-      {"sync_s", 15e-6, 0.5},       // waiting for one more GPU at one step of an all-reduce
-      {"head_share", 0.40, 0.8},    // of peak that the output projection reaches, its loss included
-      {"node_network", 85e9, 0.2},  // 4 x 200 Gbit/s a node, 85 % of it
-      {"optimizer_s", 20e-12, 0.3},  // one parameter: 40 bytes of Adam's traffic at 2 TB/s
+      // Share of peak speed that a layer's matrix products reach.
+      {"gemm_share", 0.70, 0.2},
+      // Host time of a layer's 180 kernels, forward to backward, 16 us each.
+      {"layer_launch_s", 3e-3, 0.3},
+      // Wait for one more GPU in one step of an all-reduce.
+      {"sync_s", 15e-6, 0.5},
+      // Share of peak speed that the output projection and its loss reach.
+      {"head_share", 0.40, 0.8},
+      // Bytes a second of a node: 85 % of 4 x 200 Gbit/s.
+      {"node_network", 85e9, 0.2},
+      // Update of one parameter: 40 bytes of Adam's traffic at 2 TB/s.
+      {"optimizer_s", 20e-12, 0.3},
   }};
   return known;
 }
@@ -65,7 +74,7 @@ double MachineModel::tp_allreduce_s(const TrainingRun& run, const Machine& machi
   if (run.tp <= 1) return 0;
   const double bytes = kHalf * run.micro_batch * run.seq * run.hidden;
   if (run.tp <= gpus_per_node_) return allreduce_.seconds(run.tp, bytes);
-  // Over several nodes: within each, then between them.
+  // Over several nodes, an all-reduce within each, then one between them.
   const double between = 2 * bytes * (1 - static_cast<double>(gpus_per_node_) / run.tp);
   return allreduce_.seconds(gpus_per_node_, bytes) + between / machine.value[Machine::node_network];
 }
@@ -82,7 +91,7 @@ double MachineModel::layer_s(const TrainingRun& run, const Machine& machine, dou
       scale * (flop / (peak * machine.value[Machine::gemm_share]) + traffic / gpu_.hbm_bytes_per_s);
   const int reduces = allreduces(run.recompute);
   const double commu = reduces * tp_allreduce_s(run, machine);
-  // Two ring phases of TP - 1 steps, each of which waits for the GPU that comes last.
+  // Two ring phases of TP - 1 steps, each of which waits for the last GPU.
   const double launch = machine.value[Machine::layer_launch_s] * again / 4 +
                         reduces * 2 * (tp - 1) * machine.value[Machine::sync_s];
   return both_limits(device + commu, launch);
@@ -98,7 +107,7 @@ double MachineModel::gradient_sync_s(const TrainingRun& run, const Machine& mach
                                      double bytes) const {
   if (run.dp <= 1) return 0;
   if (run.gpus <= gpus_per_node_) return allreduce_.seconds(run.dp, bytes);
-  // Rings of all TP ranks of a node run over its network cards at once.
+  // The rings of all TP ranks of a node share its network cards.
   const double sharing = std::min(run.tp, gpus_per_node_);
   return sharing * bytes * 2 * (1 - 1.0 / run.dp) / machine.value[Machine::node_network];
 }
@@ -116,7 +125,8 @@ double MachineModel::iteration_s(const TrainingRun& run, const Machine& machine,
     const double comp = layers + (i == run.pp - 1 ? head_s(run, machine, scale) : 0);
     stage.fwd = comp / again;
     stage.bwd = comp - stage.fwd;
-    // Megatron-DeepSpeed of these data reduces after the last backward pass: nothing overlaps.
+    // Megatron-DeepSpeed, which made these data, reduces after the last backward pass: nothing
+    // overlaps.
     stage.commu_extra = gradient_sync_s(run, machine, kHalf * parameters);
     stage.optim = machine.value[Machine::optimizer_s] * parameters;
     sum.add(stage);

@@ -9,8 +9,8 @@
 
 namespace swell::predict {
 
-/// What a training machine and its software do, whatever the model: six constants, each with what
-/// is expected before anything is measured and how far it may be off (as a factor's logarithm).
+/// Constants of a training machine and its software, whatever the model: six, each with its
+/// expected value before any measurement and the uncertainty of that (sigma of its logarithm).
 struct Machine {
   static constexpr std::size_t kCount = 6;
   enum Index : std::size_t {
@@ -33,8 +33,8 @@ struct Machine {
 };
 
 /// Iteration time of one training run: Suika's pipeline composition (A.2) over layer times from a
-/// roofline, since iteration times alone come without the profile that A.4 asks for. The roofline
-/// has what linear coefficients lack and these data show: small micro-batches are bound by kernel
+/// roofline, since iteration times alone come without the profile that A.4 needs. The roofline adds
+/// what these data show and linear coefficients lack: small micro-batches are bound by kernel
 /// launches, recomputation repeats the forward pass, softmax and norms are bound by memory. Derived
 /// in docs/performance-model.md. Keeps references. Const.
 class MachineModel {
@@ -42,7 +42,7 @@ class MachineModel {
   MachineModel(const cluster::GpuType& gpu, const AllreduceTable& allreduce, int gpus_per_node = 8)
       : gpu_(gpu), allreduce_(allreduce), gpus_per_node_(gpus_per_node) {}
 
-  /// Seconds. `scale`: this model's own factor on computation.
+  /// Iteration time in seconds. `scale`: factor on computation for this run's model.
   double iteration_s(const TrainingRun& run, const Machine& machine, double scale) const;
 
  private:

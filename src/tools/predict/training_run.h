@@ -14,14 +14,14 @@ struct TrainingRun {
   int hidden = 0, heads = 0, layers = 0, seq = 0;
   int gpus = 0, global_batch = 0, micro_batch = 0;
   int tp = 1, dp = 1, pp = 1;
-  std::string gpu;        ///< as the file says: "A100"
+  std::string gpu;        ///< as in the file: "A100"
   std::string recompute;  ///< "full", "selective" or "none"
   double iteration_s = 0;
 
   double micro_batches() const noexcept {
     return static_cast<double>(global_batch) / dp / micro_batch;
   }
-  /// Rows of one model have this in common.
+  /// Whether both rows are of one model.
   bool same_model(const TrainingRun& other) const noexcept {
     return hidden == other.hidden && heads == other.heads && layers == other.layers &&
            seq == other.seq;

@@ -11,30 +11,31 @@
 
 namespace swell::policy {
 
-/// A planning problem with its nodes and GPUs renumbered in the order in which they matter, so that
-/// problems that differ only in which nodes are idle are the same problem. Nodes of the current
-/// plan come first, then those of the free GPUs as they are listed; a node's GPUs in use or free
-/// come before its others.
+/// A planning problem with its nodes and GPUs renumbered by their role, so that problems that
+/// differ only in which nodes are idle have equal keys. Nodes of the current plan come first, then
+/// those of the free GPUs as they are listed; GPUs in use or free come before the other ones of
+/// their node.
 class Canonical {
  public:
   /// `free` in affinity order. `machines` outlives the object.
   Canonical(const Training& training, const plan::Layout& current,
             const std::vector<cluster::GpuRef>& free, const cluster::Cluster& machines);
 
-  /// Equal keys: equal problems.
+  /// Key of the problem: equal keys mean equal problems.
   const std::string& key() const noexcept { return key_; }
   const plan::Layout& current() const noexcept { return current_; }
   const std::vector<cluster::GpuRef>& free() const noexcept { return free_; }
-  /// The nodes that matter, renumbered.
+  /// Cluster of the nodes that the problem uses, renumbered.
   cluster::Cluster machines() const;
 
+  /// Translate the renumbered problem's nodes and GPUs back.
   plan::Layout original(const plan::Layout& layout) const;
   cluster::GpuRef original(cluster::GpuRef gpu) const;
 
  private:
   struct NodeMap {
-    int node = 0;             ///< of the machines
-    int rack = 0;             ///< renumbered too
+    int node = 0;             ///< index in the original machines
+    int rack = 0;             ///< renumbered rack
     std::vector<int> gpus;    ///< original index of each new one
     std::vector<int> number;  ///< new index of each original one
   };

@@ -23,7 +23,7 @@ plan::GpuMask lowest(plan::GpuMask gpus, int wanted) {
   return taken;
 }
 
-/// Whole workers that fit into `free`.
+/// Number of whole workers that fit into `free`.
 int workers_in(const Resources& free, const Resources& worker) {
   int max = free.gpus / worker.gpus;
   if (worker.cpus > 0) max = std::min(max, free.cpus / worker.cpus);
@@ -70,7 +70,7 @@ Expansions::Expansions(Room& room, const ScaleTables& tables) : room_(room), tab
   }
 }
 
-/// What the job could be lent, node by node.
+/// GPUs that the job could be lent, node by node.
 std::vector<cluster::GpuRef> Expansions::offered(const ElasticJobView& job) const {
   std::vector<cluster::GpuRef> gpus;
   for (NodeIndex node : room_.view().partitions[static_cast<std::size_t>(job.partition)]) {
@@ -96,7 +96,7 @@ std::vector<Expansion> Expansions::offers(const Runner& runner, int max) {
   max_evaluated_ = std::max(max_evaluated_, scaling.evaluated());
   ran_out_ = ran_out_ || !scaling.complete();
   std::map<int, int> on_node;
-  int partial = 0;  // nodes with part of a worker
+  int partial = 0;  // nodes that hold part of a worker
   std::size_t next = 0;
   for (std::size_t row = 1; row < scaling.rows(); ++row) {
     const int gpus = scaling.gpus(row) - scaling.gpus(0);
@@ -169,7 +169,7 @@ std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
             [](const Step& a, const Step& b) { return a.companion->id < b.companion->id; });
   const Scaling scaling =
       tables.of(*job.training, job.training->basic, gpus, gpus.size(), *view.machines);
-  // What runs now is at least as good as any table knows.
+  // The running plan may be better than the table's row of its size.
   const double now = tables.throughput(*job.training, job.training->current, *view.machines);
   auto with = [&](int have) {
     std::size_t row = 0;

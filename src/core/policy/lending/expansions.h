@@ -10,60 +10,62 @@
 
 namespace swell::policy {
 
-/// Suika's B, section 3.2.3: what `more` GPUs add to a job that has `have`, relative to what they
-/// would add if it scaled linearly.
+/// Marginal benefit, Suika's B, section 3.2.3: what `more` GPUs add to a job that has `have`,
+/// relative to what they would add with linear scaling. `before`, `after`: samples a second.
 inline double marginal_benefit(int have, int more, double before, double after) {
   return static_cast<double>(have) / more * (after - before) / before;
 }
 
-/// The benefit of going from `have` to `all` GPUs as one doubling of the same scaling has it: the
-/// same for one large step as for the small ones that it is made of.
+/// Benefit of going from `have` to `all` GPUs, expressed as that of one doubling with the same
+/// scaling exponent: so one large step and the small steps that it is made of have equal benefit.
 double benefit_of_a_doubling(int have, int all, double before, double after);
 
-/// A running job with a profile, while a decision is worked out: what it would run after the grants
-/// so far. `job` is null for none.
+/// A running job with a profile, as it would run after the grants decided so far. `job` is null for
+/// none.
 struct Runner {
   const ElasticJobView* job = nullptr;
   plan::Layout layout;
   int total = 0;                            ///< GPUs it holds, with those of this decision
   double throughput = 0;                    ///< predicted for `layout`
-  std::map<NodeIndex, plan::GpuMask> lent;  ///< by this decision
+  std::map<NodeIndex, plan::GpuMask> lent;  ///< GPUs lent by this decision
 };
 
-/// A job's next `gpus` GPUs: the first of its scale table. Row 0 is what it has.
+/// An offer of a job's next `gpus` GPUs, the first ones of its scale table. Row 0 is what it has.
 struct Expansion {
   Scaling scaling;
   std::size_t row = 0;
   int gpus = 0;
-  double throughput = 0;  ///< with them
+  double throughput = 0;  ///< samples a second with them
 };
 
-/// Which idle GPUs which profiled job could be lent, and what for: Suika's getBestRsAndThps() over
-/// the room that is left. Lending changes the room and the runner alone; the decision is made of
-/// the final state (batch reconfiguration, Suika 3.2.3).
+/// Offers of idle GPUs to profiled jobs: Suika's getBestRsAndThps() over the room that is left.
+/// Lending changes only the room and the runner; the decision is made of the final state (batch
+/// reconfiguration, Suika 3.2.3).
 class Expansions {
  public:
   Expansions(Room& room, const ScaleTables& tables);
 
-  /// Jobs that could be planned for: profiled, with known GPUs.
+  /// Jobs that can grow and be planned for.
   std::vector<Runner>& runners() noexcept { return runners_; }
   const std::vector<Runner>& runners() const noexcept { return runners_; }
+  /// Whether the job has a profile and all its GPUs are known by index.
   static bool can_plan(const ElasticJobView& job, const ClusterView& view);
 
-  /// Every prefix that the job may have, as it lies now, with at most `max` GPUs.
+  /// All prefixes of the GPUs in its scale table that the job may have, with at most `max` GPUs, in
+  /// the present state of the room.
   std::vector<Expansion> offers(const Runner& runner, int max);
-  /// Lends what an offer, made since the last change, says.
+  /// Lends the GPUs of `offer`. REQUIRES: the offer was made after the last change.
   void lend(Runner& runner, const Expansion& offer);
-  /// Offers from now on count what a companion holds as idle.
+  /// Makes later offers count what a companion holds as idle.
   void imagine_idle(const CompanionView& companion);
-  /// Raised by lend().
+  /// Number of calls of lend(): tells whether an offer is out of date.
   long changes() const noexcept { return changes_; }
 
-  /// Grants and new plans of all runners.
+  /// Writes the grants and new plans of all runners.
   void write(Decisions& decisions) const;
-  /// The longest that a search for one of the offers looked at went on: plans evaluated; and
-  /// whether one of them ended before it was done.
+  /// Plans evaluated by the longest search for an offer.
   long max_evaluated() const noexcept { return max_evaluated_; }
+  /// Whether a search for an offer ended before it was done.
   bool ran_out() const noexcept { return ran_out_; }
 
  private:
@@ -71,29 +73,31 @@ class Expansions {
 
   Room& room_;
   const ScaleTables& tables_;
-  std::vector<plan::GpuMask> idle_;  ///< by node
+  std::vector<plan::GpuMask> idle_;  ///< idle GPUs of each node
   std::vector<Runner> runners_;
   long changes_ = 0;
   long max_evaluated_ = 0;
   bool ran_out_ = false;
 };
 
-/// GPUs of a job's companions that stay.
+/// GPUs of those companions of a job that it keeps.
 std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const Room& room);
 
-/// What the companions of a job bring, in the order in which it got them, from its basic plan on.
+/// What one companion adds to its job, when companions are counted from the basic plan on in the
+/// order in which the job got them.
 struct Step {
   const CompanionView* companion = nullptr;
-  int have = 0;       ///< GPUs before
-  double before = 0;  ///< samples a second
-  double after = 0;
+  int have = 0;        ///< GPUs before the companion
+  double before = 0;   ///< samples a second without the companion
+  double after = 0;    ///< samples a second with it
   double benefit = 0;  ///< see benefit_of_a_doubling()
 };
-/// `tables` must reach as far as the job has grown.
+/// One step for each companion that stays; none where the job cannot be planned for. REQUIRES:
+/// `tables` reach the size to which the job has grown.
 std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
                         const ClusterView& view);
 
-/// The plans of jobs that give something back, on what stays with them.
+/// Writes the plans of jobs that lose companions, on the GPUs that they keep.
 void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisions);
 
 }  // namespace swell::policy

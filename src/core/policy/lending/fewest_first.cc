@@ -7,7 +7,7 @@ namespace swell::policy {
 
 Decisions FewestFirst::decide(const ClusterView& view) const {
   Room room(view);
-  // Who has the most loses the least.
+  // The job with the most GPUs loses least by a reclaim.
   const Room::Loss loss = [&](const ElasticJobView& job, const CompanionView&) {
     return -room.total(job);
   };

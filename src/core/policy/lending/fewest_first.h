@@ -6,16 +6,16 @@
 namespace swell::policy {
 
 /// Lends idle GPUs to the elastic job that has the fewest, one worker at a time, until each has its
-/// most or nothing is idle; reclaims from the job that has the most when a pending job could
+/// maximum or nothing is idle; reclaims from the job that has the most when a pending job could
 /// start on idle and lent GPUs together. Thread-safe: no state.
 class FewestFirst final : public Policy {
  public:
   struct Options {
-    /// Grow a job only where its total rises by at least this share: each growth stops the
-    /// training for a while.
+    /// Smallest growth of a job, as a share of its total: each growth stops the training for a
+    /// while.
     double min_growth = 0.1;
-    /// How many pending jobs are looked at, from the head of the queue. Those behind are served by
-    /// Slurm's own preemption.
+    /// Number of pending jobs considered, from the head of the queue. Jobs behind these are served
+    /// by Slurm's own preemption.
     int queue_depth = 1000;
   };
   FewestFirst() : FewestFirst(Options{}) {}

@@ -15,12 +15,13 @@ namespace {
 
 constexpr int kAnyNumber = 1 << 20;
 
-/// Share of tau below which an expansion is reclaimed again. Below 1, since predictions of one
-/// expansion differ a little with the way to it, and each change stops the training.
+/// Share of tau below which a lent expansion is reclaimed. Below 1, since predictions for one
+/// expansion depend a little on the plans before it, and each change stops the training.
 constexpr double kKept = 0.9;
 
-/// Algorithm 1, with plans from scratch up to two nodes alone: Suika has none, and beyond they take
-/// two thirds of the time; below, a job without them can stay in a valley at 0.87 of the optimum.
+/// Algorithm 1, with plans from scratch for up to two nodes, which Suika does not have. For more
+/// nodes they would take two thirds of the time; for up to two, a job without them can stay at 0.87
+/// of the optimum.
 std::unique_ptr<const planner::Solver> incremental(int max_free) {
   planner::Incremental::Options options;
   options.fresh_gpus = 16;
@@ -28,7 +29,7 @@ std::unique_ptr<const planner::Solver> incremental(int max_free) {
   return std::make_unique<planner::Incremental>(options);
 }
 
-/// One decision being worked out.
+/// State of one decision while it is made.
 class Decision {
  public:
   Decision(const ClusterView& view, const MarginalBenefit::Options& options,
@@ -66,10 +67,11 @@ class Decision {
     if (found != steps_.end())
       for (const Step& step : found->second)
         if (step.companion == &companion) return step.benefit;
-    return 0;  // nothing is known: the profiled ones are worth more
+    return 0;  // without a profile: lost before the profiled ones
   }
 
-  /// tau = U^lambda. U: basic demand over all GPUs, pending jobs that are about to start included.
+  /// Threshold tau = U^lambda, where U is the share of all GPUs under basic demand, pending jobs
+  /// that are about to start included.
   double threshold() const {
     int all = 0, idle = 0, lent = 0;
     for (const NodeView& node : view_.nodes) {
@@ -94,7 +96,8 @@ class Decision {
     }
   }
 
-  /// Relative to its basic demand, how much more than the mean a job is lent.
+  /// GPUs lent to the job over its basic demand, relative to the mean of all jobs; 0 where nothing
+  /// is lent.
   double share(const Runner& runner) const {
     double basic = 0, lent = 0;
     for (const ElasticJobView& job : view_.jobs) {
@@ -138,8 +141,8 @@ class Decision {
     while (!queue.empty()) {
       Best best = queue.top();
       queue.pop();
-      // Fewer GPUs are left than when it was worked out, which only makes it worse: look again, and
-      // take it where it is still the best.
+      // The offer is out of date if GPUs were lent since: that can only lower its benefit, so it is
+      // made anew and goes back into the queue.
       if (best.as_of == expansions.changes())
         expansions.lend(expansions.runners()[best.runner], best.offer);
       if (auto next = best_of(expansions, best.runner, tau)) queue.push(std::move(*next));

@@ -6,34 +6,37 @@
 
 namespace swell::policy {
 
-/// Lends idle GPUs where they help most: Suika, Algorithm 2. Basic demand comes first, and reclaims
-/// what benefits least; what benefits less than tau is reclaimed too; then the best pair of a job
-/// and a prefix of its GPUs in affinity order, again and again. Jobs without a profile get what is
-/// left, as fewest-first would. Thread-safe: remembers pure results alone.
+/// Lends idle GPUs where they help most: Suika, Algorithm 2. Serves basic demand first, for which
+/// it reclaims the companions of least benefit; then reclaims those with a benefit below tau; then
+/// lends to the best pair of a job and a prefix of its GPUs in affinity order, again and again.
+/// Jobs without a profile get what is left, as with fewest-first. Thread-safe: caches only pure
+/// results.
 class MarginalBenefit final : public Policy {
  public:
   struct Options {
-    /// lambda_tau: expansions must have a benefit of at least tau, the share of the cluster that
-    /// basic demand holds, to this power. The larger, the more is lent.
+    /// lambda_tau: expansions must have a benefit of at least tau = U^lambda_tau, where U is the
+    /// share of the cluster that basic demand holds. A larger value lends more.
     double aggressiveness = 1.0;
-    /// The benefit of a job that is lent more than its share of what is lent counts less, by the
-    /// ratio to this power; 0: it does not (Suika, section 7).
+    /// Exponent of the penalty for a job that is lent more than its share: its benefit is divided
+    /// by its ratio to the mean share to this power; 0: no penalty (Suika, section 7).
     double fairness = 0.0;
-    int queue_depth = 1000;   ///< pending jobs looked at, from the head
-    double min_growth = 0.1;  ///< of jobs without a profile; see FewestFirst
-    double search_s = 0;  ///< a search for one plan that takes longer counts as failed; 0: no limit
-    double evaluations_per_s = 0;  ///< turns a solver's count into time; 0: takes no time
+    int queue_depth = 1000;   ///< pending jobs considered, from the head
+    double min_growth = 0.1;  ///< for jobs without a profile; see FewestFirst
+    double search_s = 0;      ///< limit of the search for one plan, beyond which it fails; 0: none
+    /// Plans that a search evaluates a second, for Decisions::search_s; 0: takes no time.
+    double evaluations_per_s = 0;
   };
   MarginalBenefit();
   explicit MarginalBenefit(Options options);
-  /// With another planner for growing; `grown`: for what a job has grown to already.
+  /// Takes other planners: `growing` for offers, `grown` for the size that a job has grown to
+  /// already.
   MarginalBenefit(Options options, std::unique_ptr<const planner::Solver> growing,
                   std::unique_ptr<const planner::Solver> grown);
   Decisions decide(const ClusterView& view) const override;
 
  private:
   Options options_;
-  ScaleTables growing_;  ///< stops where a job has doubled
+  ScaleTables growing_;  ///< stop at twice the size of a job
   ScaleTables grown_;
 };
 

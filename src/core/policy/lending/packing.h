@@ -8,16 +8,17 @@
 
 namespace swell::policy {
 
-/// What a pending job would take of one node.
+/// Resources that a pending job would take on one node.
 struct Share {
   NodeIndex node = -1;
   Resources taken;
 };
 
-/// Where a pending job could start if each node had `available` (indexed as view.nodes), taking
-/// nodes in the order of `preference` (a permutation of the partition's nodes; empty: as listed).
-/// Follows what Slurm's select plugin would accept, without cores and sockets: a demand that fits
-/// here may still wait in Slurm, which costs an idle GPU; one that does not fit cannot start there.
+/// Nodes and resources on which a pending job could start if each node had `available` (indexed as
+/// view.nodes), taking nodes in the order of `preference` (a permutation of the partition's nodes;
+/// empty: as listed). Follows what Slurm's select plugin would accept, without cores and sockets: a
+/// demand that fits here may still wait in Slurm, which costs an idle GPU; one that does not fit
+/// cannot start there.
 /// @return nothing where it fits nowhere.
 std::optional<std::vector<Share>> place(const PendingDemand& demand, const ClusterView& view,
                                         const std::vector<Resources>& available,

@@ -45,14 +45,14 @@ void Room::serve_queue(int depth, const Loss& loss, Nodes nodes) {
   }
 }
 
-/// Serves all parts of a job at the place of its first, each on nodes that no other part has; or,
-/// where not all of them fit, none: the job could not start.
+/// Serves all parts of a job at the queue position of its first, each on nodes that no other part
+/// has; or none, where not all of them fit: then the job cannot start.
 void Room::make_room_for_parts(JobId job, Nodes nodes) {
   if (!served_in_parts_.insert(job).second) return;
   std::vector<PendingDemand> parts;
   for (const PendingDemand& each : view_->queue)
     if (each.part_of == job) parts.push_back(each);
-  // Those that fewest nodes will do for choose first.
+  // The parts that the fewest nodes suit choose first.
   std::stable_sort(parts.begin(), parts.end(), [](const PendingDemand& a, const PendingDemand& b) {
     auto choosiness = [](const PendingDemand& each) {
       return std::tuple(!each.required_nodes.empty(), !each.gpu_type.empty(),
@@ -83,7 +83,7 @@ bool Room::make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share
     taken = std::move(*shares);
     return true;
   }
-  // Not on idle GPUs: with lent ones.
+  // The job fits only on idle and lent resources together.
   std::vector<NodeIndex> order = view_->partitions[at(demand.partition)];
   if (nodes == Nodes::by_idle) {
     std::stable_sort(order.begin(), order.end(), [&](NodeIndex a, NodeIndex b) {
@@ -103,8 +103,8 @@ bool Room::make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share
   return true;
 }
 
-/// A demand that is at least as large as one that did not fit does not fit either: what is left
-/// only shrinks from one pending job to the next.
+/// Whether a demand that is no larger did not fit already: then this one does not either, since
+/// what is left only shrinks from one pending job to the next.
 bool Room::known_not_to_fit(const PendingDemand& demand) const {
   return std::any_of(does_not_fit_.begin(), does_not_fit_.end(), [&](const PendingDemand* smaller) {
     return demand.partition == smaller->partition && demand.gpu_type == smaller->gpu_type &&
@@ -115,8 +115,8 @@ bool Room::known_not_to_fit(const PendingDemand& demand) const {
   });
 }
 
-/// Takes a pending job's shares off both counts, so that neither a grant nor another pending job
-/// is given them. `free_` may go below what is really idle: then nothing is lent there.
+/// Subtracts a pending job's shares from both counts, so that neither a grant nor another pending
+/// job gets them. `free_` may fall below what is really idle: then nothing is lent there.
 void Room::keep(const std::vector<Share>& shares) {
   for (const Share& share : shares) {
     free_[at(share.node)] -= share.taken;
@@ -132,7 +132,8 @@ std::vector<std::size_t> Room::by_loss(NodeIndex node) const {
   return here;
 }
 
-/// What is lost where `needed` has to be idle on the node; infinite where it cannot be.
+/// Sum of losses by the reclaims that make `needed` idle on the node; infinite where that is not
+/// possible.
 double Room::loss_on(NodeIndex node, const Resources& needed) const {
   Resources idle = free_[at(node)];
   for (std::size_t index : lent_on_[at(node)])
@@ -147,17 +148,17 @@ double Room::loss_on(NodeIndex node, const Resources& needed) const {
   return idle.covers(needed) ? sum : std::numeric_limits<double>::infinity();
 }
 
-/// Takes companions on a node back until the share is covered by what is idle there, those of the
-/// least loss first. Companions that leave already count as taken.
+/// Reclaims companions on a node, those of the least loss first, until its idle resources cover the
+/// share. Companions that leave already count as idle.
 void Room::reclaim_on(const Share& share, JobId needed_by) {
   Resources idle = free_[at(share.node)];
   for (std::size_t index : lent_on_[at(share.node)])
-    if (lent_[index].reclaimed) idle += counted_once(index);
+    if (lent_[index].reclaimed) idle += count_on(index);
   for (std::size_t index : by_loss(share.node)) {
     if (idle.covers(share.taken)) break;
     if (lent_[index].reclaimed) continue;
     reclaim(lent_[index], needed_by);
-    idle += counted_once(index);
+    idle += count_on(index);
   }
 }
 
@@ -176,7 +177,7 @@ void Room::reclaim(const ElasticJobView& job, const CompanionView& companion) {
 
 std::vector<JobId> Room::reclaim_order(const Loss& loss) {
   std::vector<JobId> order;
-  // Of equal loss the lowest node's first, as for a pending job that any would do for.
+  // Ties go to the lowest node, as for a pending job that any of them would suit.
   using Entry = std::tuple<double, NodeIndex, std::size_t>;  // loss, node, index into lent_
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   for (std::size_t i = 0; i < lent_.size(); ++i) {
@@ -187,7 +188,7 @@ std::vector<JobId> Room::reclaim_order(const Loss& loss) {
     const auto [was, node, index] = queue.top();
     queue.pop();
     Lent& lent = lent_[index];
-    // What others of the job left behind is worth more by now.
+    // The loss has risen since companions of the same job were reclaimed.
     if (const double now = loss(*lent.job, *lent.companion); now > was) {
       queue.emplace(now, node, index);
       continue;
@@ -199,18 +200,18 @@ std::vector<JobId> Room::reclaim_order(const Loss& loss) {
   return order;
 }
 
-/// What a leaving companion returns; added to `free_` the first time it is counted on.
-Resources Room::counted_once(std::size_t index) {
+/// Resources that a leaving companion returns, added to `free_`; none if they were added before.
+Resources Room::count_on(std::size_t index) {
   if (!counted_.insert(index).second) return Resources{};
   const CompanionView& companion = *lent_[index].companion;
   free_[at(companion.node)] += companion.held;
-  promised_.insert(companion.node);
+  counted_nodes_.insert(companion.node);
   return companion.held;
 }
 
 void Room::close() {
-  // GPUs of companions that are still leaving are not idle yet: lend only what is.
-  for (NodeIndex node : promised_) free_[at(node)].gpus = std::min(free_[at(node)].gpus, 0);
+  // Leaving companions still use their GPUs: lend only what is idle.
+  for (NodeIndex node : counted_nodes_) free_[at(node)].gpus = std::min(free_[at(node)].gpus, 0);
 }
 
 bool Room::may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const {

@@ -11,32 +11,34 @@
 
 namespace swell::policy {
 
-/// The cluster while one decision is worked out: what is idle, what is kept for pending jobs, what
-/// is reclaimed. Basic demand first; what is left may be lent. Refers to the view.
+/// State of the cluster while one decision is made: what is idle, what is kept for pending jobs,
+/// what is reclaimed. Basic demand comes first; what is left may be lent. Refers to the view.
 class Room {
  public:
-  /// What the cluster loses with a companion; those that lose least are reclaimed first.
+  /// Loss to the cluster, for each GPU, if a companion is reclaimed; companions of least loss are
+  /// reclaimed first.
   using Loss = std::function<double(const ElasticJobView&, const CompanionView&)>;
-  /// Which nodes a pending job is given where idle GPUs alone do not do.
+  /// Order of the nodes on which a pending job is placed where idle GPUs alone do not suffice.
   enum class Nodes {
     by_idle,
-    by_loss,  ///< by the sum of what would have to be reclaimed there
+    by_loss,  ///< by the sum of the losses of what would be reclaimed there
   };
 
   explicit Room(const ClusterView& view);
 
-  /// Keeps what the first `depth` pending jobs could start on, in the queue's order, and reclaims
-  /// companions where that is needed. REQUIRES: called once, before anything is lent.
+  /// Keeps the resources on which the first `depth` pending jobs could start, in the queue's order,
+  /// and reclaims companions where these are needed. REQUIRES: called once, before anything is
+  /// lent.
   void serve_queue(int depth, const Loss& loss, Nodes nodes);
-  /// Reclaims a companion though no pending job needs it. What it holds is lent only once it is
+  /// Reclaims a companion that no pending job needs. Its resources are lent only once they are
   /// idle.
   void reclaim(const ElasticJobView& job, const CompanionView& companion);
-  /// Counts what leaves as busy from now on. REQUIRES: serve_queue() and every reclaim() are done,
-  /// lend() has not run.
+  /// Counts the resources of leaving companions as busy from now on. REQUIRES: serve_queue() and
+  /// every reclaim() are done, lend() has not run.
   void close();
 
-  /// Whether one more of `needed` may be lent on `node` to `job`: idle, not kept, not settling, and
-  /// of a kind that the job accepts.
+  /// Whether `needed` may be lent to `job` on `node`: idle, not kept, not settling, and of a GPU
+  /// type that the job accepts.
   bool may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const;
   void lend(NodeIndex node, const Resources& lent) {
     free_[static_cast<std::size_t>(node)] -= lent;
@@ -44,21 +46,21 @@ class Room {
   void undo(NodeIndex node, const Resources& lent) {
     free_[static_cast<std::size_t>(node)] += lent;
   }
-  /// Idle and not kept for a pending job; below 0 where more is kept than is idle.
+  /// Resources idle and not kept for a pending job; below 0 where more is kept than is idle.
   const Resources& free(NodeIndex node) const { return free_[static_cast<std::size_t>(node)]; }
 
-  /// GPUs of a job without those reclaimed.
+  /// GPUs of a job, without those reclaimed.
   int total(const ElasticJobView& job) const { return total_.at(job.id); }
-  /// Whether anything of the job is reclaimed, by this decision or an earlier one: then it does not
-  /// grow.
+  /// Whether any companion of the job is reclaimed, by this decision or an earlier one: such a job
+  /// does not grow.
   bool shrinks(const ElasticJobView& job) const;
   bool is_reclaimed(JobId companion) const { return reclaimed_.contains(companion); }
   const std::vector<Reclaim>& reclaims() const noexcept { return reclaims_; }
   /// Every companion on a known node, in the order in which they would be reclaimed were all
-  /// needed: those first that leave by an earlier decision or by this one. Uses the room up:
-  /// nothing may be lent afterwards.
+  /// needed; companions that leave already come first. Consumes the room: nothing may be lent
+  /// afterwards.
   std::vector<JobId> reclaim_order(const Loss& loss);
-  /// GPUs kept for pending jobs, those that are reclaimed for them included.
+  /// Number of GPUs kept for pending jobs, those reclaimed for them included.
   int kept_gpus() const noexcept { return kept_; }
   const ClusterView& view() const noexcept { return *view_; }
 
@@ -68,7 +70,8 @@ class Room {
     const CompanionView* companion;
     bool reclaimed = false;
   };
-  /// @return whether room was found; `shares` are where.
+  /// Keeps room for `demand`, with reclaims where needed; `shares` receives it. @return whether
+  /// there is room.
   bool make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share>& shares);
   void make_room_for_parts(JobId job, Nodes nodes);
   bool known_not_to_fit(const PendingDemand& demand) const;
@@ -80,19 +83,20 @@ class Room {
   double loss_on(NodeIndex node, const Resources& needed) const;
   void reclaim_on(const Share& share, JobId needed_by);
   void reclaim(Lent& lent, JobId needed_by);
-  Resources counted_once(std::size_t index);
+  Resources count_on(std::size_t index);
 
   const ClusterView* view_;
-  const Loss* loss_ = nullptr;  ///< while the queue is served
+  const Loss* loss_ = nullptr;  ///< null but while the queue is served
   std::vector<Resources> free_;
-  std::vector<Resources> soon_;  ///< the same with every companion reclaimed
+  std::vector<Resources> soon_;  ///< `free_` as if every companion were reclaimed
   std::vector<Lent> lent_;
-  std::vector<std::vector<std::size_t>> lent_on_;  ///< by node, indices into lent_
+  std::vector<std::vector<std::size_t>> lent_on_;  ///< indexes into lent_, by node
   std::map<JobId, int> total_;
   std::set<JobId> shrunk_, reclaimed_;
-  std::set<JobId> served_in_parts_;
+  std::set<JobId> served_in_parts_;  ///< jobs that make_room_for_parts() was called for
+  /// Leaving companions whose resources `free_` has already, as indexes into lent_; their nodes.
   std::set<std::size_t> counted_;
-  std::set<NodeIndex> promised_;
+  std::set<NodeIndex> counted_nodes_;
   std::vector<const PendingDemand*> does_not_fit_;
   std::vector<Reclaim> reclaims_;
   int kept_ = 0;

@@ -12,7 +12,7 @@
 
 namespace swell::policy {
 
-/// A scale table on the nodes of the view.
+/// A scale table translated to the nodes and GPUs of the view.
 class Scaling {
  public:
   Scaling() = default;
@@ -22,7 +22,7 @@ class Scaling {
   int gpus(std::size_t row) const noexcept { return table_->rows[row].gpus; }
   double throughput(std::size_t row) const noexcept { return table_->rows[row].throughput; }
   plan::Layout layout(std::size_t row) const { return names_->original(table_->rows[row].layout); }
-  /// The `i`th GPU that is taken; row r has the first gpus(r) - gpus(0).
+  /// The `i`th GPU in the order of taking; row r has the first gpus(r) - gpus(0).
   cluster::GpuRef taken(std::size_t i) const { return names_->original(table_->order[i]); }
   bool complete() const noexcept { return !table_ || table_->complete; }
   long evaluated() const noexcept { return table_ ? table_->evaluated : 0; }
@@ -32,20 +32,20 @@ class Scaling {
   std::shared_ptr<const Canonical> names_;
 };
 
-/// Scale tables from one solver, remembered: from one decision to the next most of them are asked
-/// for again. A pure function with a bounded memory; thread-safe.
+/// Cache of one solver's scale tables: successive decisions ask for mostly the same ones. A pure
+/// function with bounded memory; thread-safe.
 class ScaleTables {
  public:
   explicit ScaleTables(std::unique_ptr<const planner::Solver> solver,
                        perf::Sends sends = perf::Sends::ignored, std::size_t max = 8192)
       : solver_(std::move(solver)), sends_(sends), max_(max) {}
 
-  /// For a job that runs `current` and could have the first `max` of `free` in affinity order.
-  /// `training` has a model and coefficients.
+  /// Scale table of a job that runs `current` and could have the first `max` of `free` in affinity
+  /// order. REQUIRES: `training` has a model and coefficients.
   Scaling of(const Training& training, const plan::Layout& current,
              const std::vector<cluster::GpuRef>& free, std::size_t max,
              const cluster::Cluster& machines) const;
-  /// Samples a second, as the tables have it.
+  /// Samples a second of `layout`, predicted as in the tables.
   double throughput(const Training& training, const plan::Layout& layout,
                     const cluster::Cluster& machines) const {
     return perf::PerformanceModel(*training.model, machines, *training.coefficients, sends_)
@@ -60,7 +60,7 @@ class ScaleTables {
   perf::Sends sends_;
   std::size_t max_;
   mutable std::mutex mutex_;
-  mutable Memory recent_, older_;  ///< `older_` goes when `recent_` is full
+  mutable Memory recent_, older_;  ///< `recent_` replaces `older_` when full
 };
 
 }  // namespace swell::policy

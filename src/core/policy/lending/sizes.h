@@ -7,13 +7,13 @@
 
 namespace swell::policy {
 
-/// Whether the job may have `total` GPUs in all.
+/// Whether `total` is an allowed number of GPUs of the job.
 inline bool may_have(const ElasticJobView& job, int total) {
   return total <= job.max_gpus &&
          (job.sizes.empty() || std::binary_search(job.sizes.begin(), job.sizes.end(), total));
 }
 
-/// The next total above `total` that the job may have, or 0 where it has its most.
+/// The smallest allowed number of GPUs above `total`; 0 where there is none.
 inline int next_size(const ElasticJobView& job, int total) {
   if (job.sizes.empty()) {
     const int next = total + job.per_worker.gpus;

@@ -15,21 +15,20 @@ namespace swell::policy {
 
 namespace {
 
-/// Floor for a job's age and for what is left of it in weight(): the first seconds say nothing.
-constexpr double kYoung_s = 10;
+/// Floor for a job's age and for its time left in weight(): the first seconds tell nothing.
+constexpr double kMinAge_s = 10;
 
-/// Bound for at_most(): a larger plan may use the job's own GPUs better too, hence more than
-/// linear.
+/// Factor of at_most() over linear scaling: a larger plan may use the job's own GPUs better too.
 constexpr double kBetterThanLinear = 1.25;
 
 /// Floor for after_pause(): a job keeps this share of its speed, however long it pauses.
 constexpr double kMinLeft = 0.01;
 
-/// GPUs that one step of best_of() looks at, as planning takes time with their square; the next
+/// GPUs that one step of best_of() considers, as planning time grows with their square; the next
 /// step goes on from there.
 constexpr int kStep = 64;
 
-/// One decision being worked out.
+/// State of one decision while it is made.
 class Decision {
  public:
   Decision(const ClusterView& view, const Swell::Options& options, const ScaleTables& tables)
@@ -70,8 +69,8 @@ class Decision {
 
   // ---- what a job's speed is worth
 
-  /// The worth of a job's speed, `times` that on its basic GPUs: a power with aversion to giving
-  /// much to one.
+  /// Worth of a job's speed, which is `times` that on its basic GPUs: a power below 1, so that much
+  /// for one job counts less than a little for several.
   double utility(double times) const {
     const double left = 1 - options_.aversion;
     return std::abs(left) < 1e-9 ? std::log(times) : std::pow(times, left) / left;
@@ -79,9 +78,9 @@ class Decision {
 
   double weight(const ElasticJobView& job) const {
     if (job.training->remaining_samples >= 0)
-      return std::pow(std::max(job.training->remaining_samples / basic_.at(job.id), kYoung_s),
+      return std::pow(std::max(job.training->remaining_samples / basic_.at(job.id), kMinAge_s),
                       -options_.shortness);
-    return std::pow(std::max(view_.now_s - job.started_s, kYoung_s), -options_.youth);
+    return std::pow(std::max(view_.now_s - job.started_s, kMinAge_s), -options_.youth);
   }
 
   double gain(const ElasticJobView& job, double before, double after) const {
@@ -89,13 +88,13 @@ class Decision {
     return weight(job) * (utility(after / basic) - utility(before / basic));
   }
 
-  /// What the job loses with one GPU of the companion, in the unit of gain(); companions count in
-  /// the order in which the job got them. What it ran in between is not planned anew at every
-  /// decision: its speed is taken to have grown with one power of its GPUs all the way.
+  /// Loss of the job by one GPU of the companion, in the unit of gain(); companions count in the
+  /// order in which the job got them. Sizes in between are not planned anew at every decision:
+  /// speed is taken to have grown with one power of the GPUs all the way.
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
     const auto found = basic_.find(job.id);
     if (found == basic_.end())
-      return -room_.total(job);  // nothing is known: before the profiled ones, as FewestFirst does
+      return -room_.total(job);  // without a profile: before the profiled ones, as FewestFirst
     const double basic = job.training->basic.gpu_count(), all = basic + job.lent_gpus();
     double before = basic;
     for (const CompanionView& other : job.companions)
@@ -113,26 +112,26 @@ class Decision {
                              job.training->current, to, *view_.machines);
   }
 
-  /// How long a change of plan has for paying: what is left to do where that is known; otherwise as
-  /// long as the job has run, since durations have long tails: half of the jobs of an age reach
-  /// twice that age.
+  /// Seconds within which a change of plan has to pay: the time left where that is known; otherwise
+  /// the time that the job has run, since durations have long tails: half of the jobs of an age
+  /// reach twice that age.
   double horizon_s(const ElasticJobView& job, double throughput) const {
     if (job.training->remaining_samples >= 0) return job.training->remaining_samples / throughput;
     return std::max(view_.now_s - job.started_s, options_.min_horizon_s);
   }
 
-  /// `throughput` less what a pause takes of the horizon.
+  /// Mean throughput over the horizon, with a pause of `pause_s` in it.
   double after_pause(const ElasticJobView& job, double throughput, double pause_s) const {
     const double share = pause_s / horizon_s(job, throughput);
     return throughput * std::max(1 - share, kMinLeft);
   }
 
-  // ---- from those who gain little to those who gain much
+  // ---- moving companions from jobs that gain little by them to jobs that gain much
 
   using Companions = std::vector<std::pair<const ElasticJobView*, const CompanionView*>>;
 
   void rebalance() {
-    std::vector<std::pair<double, const ElasticJobView*>> takers;  // what a GPU is worth to them
+    std::vector<std::pair<double, const ElasticJobView*>> takers;  // worth of a GPU to each
     for (const ElasticJobView& job : view_.jobs) {
       if (!job.may_grow || room_.shrinks(job) || !basic_.contains(job.id)) continue;
       const double now = speed_now(job);
@@ -168,8 +167,8 @@ class Decision {
     return found;
   }
 
-  /// The companions of `pool` whose GPUs bring the taker most beyond what idle GPUs do, less what
-  /// is lost with them; none where that does not pay for the pauses.
+  /// The companions of `pool` whose GPUs help the taker most beyond what idle GPUs do, less the
+  /// loss of their jobs; none where that does not make up for the pauses.
   Companions best_for(const ElasticJobView& taker, const Companions& pool) const {
     Room imagined = room_;
     imagined.close();
@@ -206,8 +205,8 @@ class Decision {
     return lost;
   }
 
-  /// What standing still costs the taker and those who give, in the unit of gain(). Slow: for the
-  /// best offer alone.
+  /// Cost of the pauses of the taker and of the jobs that lose companions, in the unit of gain().
+  /// Slow: called for the best offer alone.
   double pauses(const ElasticJobView& taker, const Expansion& offer,
                 const Companions& given) const {
     const double taker_s = cost_of(taker, offer.scaling.layout(offer.row)).pause_s;
@@ -237,8 +236,8 @@ class Decision {
 
   // ---- lending
 
-  /// Whether the job's whole change of plan brings more than standing still costs: FlexTrain,
-  /// equation 14, over what is left to do where that is known.
+  /// Whether the job's change of plan brings more than its pause costs: FlexTrain, equation 14,
+  /// over horizon_s().
   bool worth_it(const Runner& runner) const {
     const ElasticJobView& job = *runner.job;
     const double now = speed_now(job), times = runner.throughput / now;
@@ -248,7 +247,7 @@ class Decision {
     return horizon_s(job, now) > cost.delay_s + times / (times - 1) * cost.pause_s;
   }
 
-  /// Lends; where a job's change is not worth it, lends anew with fewer GPUs for that job.
+  /// Lends, and starts over with fewer GPUs for a job whose change of plan is not worth its pause.
   void lend(Decisions& decisions) {
     const Room before = room_;
     std::map<JobId, int> max;
@@ -268,8 +267,7 @@ class Decision {
     }
   }
 
-  /// What a GPU of the runner's best offer is worth to it; or, without an offer, what it cannot
-  /// exceed.
+  /// Gain by each GPU of the runner's best offer; without an offer, an upper bound of it.
   struct Best {
     double gain = 0;
     std::size_t runner = 0;
@@ -287,7 +285,7 @@ class Decision {
     if (const auto found = max.find(runner.job->id); found != max.end())
       gpus = std::min(gpus, found->second - (runner.total - room_.total(*runner.job)));
     std::optional<Best> best = best_within(expansions, index, std::min(gpus, kStep));
-    // Some plans are only helped by many more: twice the groups, say.
+    // Some plans need many more GPUs to get faster, such as twice the groups.
     return best || gpus <= kStep ? best : best_within(expansions, index, gpus);
   }
 
@@ -303,8 +301,8 @@ class Decision {
     return best;
   }
 
-  /// Bound for best_of(): one GPU more at no loss. Tables are made only for jobs whose bound is
-  /// still the best while GPUs last.
+  /// Upper bound of best_of(): one GPU more at no loss. So scale tables are made only for jobs
+  /// whose bound is the best while GPUs last.
   Best at_most(const Expansions& expansions, std::size_t index) const {
     const Runner& runner = expansions.runners()[index];
     const double one_more = runner.throughput * (1 + kBetterThanLinear / std::max(runner.total, 1));
@@ -333,11 +331,11 @@ class Decision {
   const ScaleTables& tables_;
   Room room_;
   std::map<JobId, double> basic_;  ///< samples a second of profiled jobs on their basic plans
-  std::map<JobId, double> now_;    ///< on the plans that they run
+  std::map<JobId, double> now_;    ///< samples a second on the plans that they run
 };
 
-/// `view` with coefficients for jobs that have no profile yet, from the data sheets of their GPUs;
-/// and those that are just starting may grow.
+/// Gives jobs without a profile coefficients from the data sheets of their GPUs, and lets those
+/// that are just starting grow.
 ClusterView with_expectations(ClusterView view) {
   for (ElasticJobView& job : view.jobs) {
     if (!view.machines || !job.training || !job.training->model || job.training->coefficients)
@@ -353,9 +351,9 @@ ClusterView with_expectations(ClusterView view) {
   return view;
 }
 
-/// Plans from scratch up to two nodes alone: beyond they take two thirds of the time, and no
-/// simulated job ended sooner for them; below, a job without them can stay in a valley at 0.87 of
-/// the optimum.
+/// Solver for any number of GPUs, with plans from scratch for up to two nodes. For more nodes they
+/// would take two thirds of the time, and no simulated job ended sooner for them; for up to two, a
+/// job without them can stay at 0.87 of the optimum.
 std::unique_ptr<const planner::Solver> as_far_as_asked() {
   planner::Incremental::Options options;
   options.fresh_gpus = 16;

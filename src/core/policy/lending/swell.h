@@ -6,28 +6,30 @@
 
 namespace swell::policy {
 
-/// Swell's own: lends for the least mean completion time. Like marginal-benefit with these
-/// differences, measured in docs/notebook/policy-notes.md:
-/// - a job counts, not its GPUs, and what a job has already makes more worth less;
-/// - who has trained for less long counts more, since half of all jobs are short;
-/// - a job that is starting is lent GPUs at once, by the data sheets, before its first step;
-/// - what helps others clearly more is reclaimed though no job waits for it;
+/// Swell's own policy: lends for the least mean completion time. Differs from marginal-benefit as
+/// follows, measured in docs/notebook/policy-notes.md:
+/// - jobs count equally, whatever their GPUs, and a further speed-up of a job counts less the more
+///   it has;
+/// - a job that has trained for less time counts more, since half of all jobs are short;
+/// - a starting job is lent GPUs at once, by the data sheets, before its first step;
+/// - a companion that helps another job clearly more is reclaimed though no job waits for it;
 /// - the number of micro-batches may fall, and sends between stages count (perf/sends.h);
-/// - a change of plan must pay for its pause within the time that the job is likely to run on.
-/// No threshold: what nobody uses better is lent whatever it brings. Thread-safe: remembers pure
-/// results alone.
+/// - a change of plan must make up for its pause within the time that the job is likely to run on.
+/// There is no threshold: GPUs that no job uses better are lent whatever they bring. Thread-safe:
+/// caches only pure results.
 class Swell final : public Policy {
  public:
   struct Options {
-    double aversion = 0.75;      ///< 0: the sum of speed-ups counts; 1: that of their logarithms
-    double youth = 0.5;          ///< weight falls with this power of the time since the start
-    double shortness = 1;        ///< the same with what is left to do, where that is known
-    double min_horizon_s = 120;  ///< in which a change of plan has to pay
-    double margin = 1.5;         ///< gain over loss where a companion changes hands
-    double min_speedup = 1.1;    ///< of a whole change of plan
-    int takers = 4;              ///< jobs at most that others give up GPUs for in one decision
-    int queue_depth = 1000;      ///< pending jobs looked at, from the head
-    double min_growth = 0.1;     ///< of jobs without a profile; see FewestFirst
+    /// Weight of equality. 0: the sum of speed-ups counts; 1: the sum of their logarithms.
+    double aversion = 0.75;
+    double youth = 0.5;    ///< exponent by which weight falls with the time since the start
+    double shortness = 1;  ///< exponent by which it falls with the time left, where that is known
+    double min_horizon_s = 120;  ///< shortest time within which a change of plan has to pay
+    double margin = 1.5;         ///< gain over loss needed to move a companion to another job
+    double min_speedup = 1.1;    ///< speed-up needed for a change of plan
+    int takers = 4;              ///< limit of jobs in one decision for which others lose companions
+    int queue_depth = 1000;      ///< pending jobs considered, from the head
+    double min_growth = 0.1;     ///< for jobs without a profile; see FewestFirst
   };
   Swell();
   explicit Swell(Options options);

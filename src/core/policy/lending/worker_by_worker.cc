@@ -44,7 +44,7 @@ class Lending {
     }
   };
 
-  /// Adds `gpus` to what the job is lent, or leaves everything as it was.
+  /// Lends the job `gpus` more, or changes nothing where that is not possible.
   bool grow(const ElasticJobView& job, int gpus) {
     if (gpus % job.per_worker.gpus != 0) return false;
     std::map<NodeIndex, int> step;
@@ -66,8 +66,8 @@ class Lending {
     return true;
   }
 
-  /// Where the job's next worker is best: a node already lent from in this decision (one companion
-  /// rather than two), then its own nodes, then those nearest to its own, then the node with the
+  /// Best node for the job's next worker: one already lent from in this decision (one companion
+  /// rather than two), then the job's own nodes, then those nearest to them, then the node with the
   /// most idle GPUs.
   NodeIndex nearest(const ElasticJobView& job) {
     const std::map<NodeIndex, int>& mine = workers_[job.id];
@@ -90,7 +90,7 @@ class Lending {
     return best;
   }
 
-  /// How near nodes are to the job's own; null where nobody knows.
+  /// Nearness of nodes to the job's own; null where no positions are known.
   const cluster::Nearness* nearness(const ElasticJobView& job) {
     const auto [found, is_new] = nearness_.try_emplace(job.id);
     if (is_new) found->second = room_.view().positions.near(job.basic_nodes);
@@ -110,7 +110,7 @@ class Lending {
   Room& room_;
   double min_growth_;
   std::map<JobId, std::map<NodeIndex, int>> workers_;  ///< lent in this decision
-  std::map<JobId, NodeIndex> last_node_;               ///< where a job was lent its last worker
+  std::map<JobId, NodeIndex> last_node_;               ///< node of a job's last lent worker
   std::map<JobId, std::unique_ptr<cluster::Nearness>> nearness_;
   std::vector<Grant> grants_;
 };

@@ -10,7 +10,7 @@ namespace swell::policy {
 
 namespace {
 
-/// As a rigid job asks for it: only where the nodes are large enough.
+/// Adds the configuration that a rigid job asks for, if the nodes are large enough.
 void add_asked(std::vector<Configuration>& found, const Contender& job, int type,
                const GpuPool& pool) {
   const int share = job.asked / job.nodes;

@@ -9,36 +9,37 @@
 
 namespace swell::policy {
 
-/// One way to run a job: Sia's configuration (n nodes, r GPUs, GPU type), and how fast it is there.
+/// One way to run a job: Sia's configuration (n nodes, r GPUs, GPU type), and its throughput.
 struct Configuration {
   int type = 0;
   int gpus = 0;
   int nodes = 1;
-  Parallelism shape;      ///< of its plan; not of rigid jobs
-  double throughput = 0;  ///< samples a second; of a job of which nothing is known, 1 for any type
+  Parallelism shape;  ///< degrees of its plan; unused for rigid jobs
+  /// Samples a second; 1 on any type for a job whose training is not known.
+  double throughput = 0;
 };
 
-/// `job`'s plan on `gpus`, which are as many as `configuration` has. No stages where it does not
+/// Plan of `job` on `gpus`, which are as many as `configuration` has. No stages where it does not
 /// fit there.
 plan::Layout plan_on(const Contender& job, const planner::Clumps& gpus,
                      const Configuration& configuration, const ClusterView& view);
 
-/// The configurations of `job`, by type and rising GPUs: Sia's valid set, a power of two of GPUs
-/// within a node or whole nodes, so far as the job's PP x TP cell divides it and more GPUs are
-/// faster; and the number of GPUs that the user asked for, which need not be of that set. A rigid
-/// job has that alone.
+/// Configurations of `job`, by type and rising GPUs: Sia's valid set (a power of two of GPUs within
+/// a node, or whole nodes), where the job's PP x TP cell divides it and more GPUs are faster; and
+/// the number of GPUs that the user asked for, which need not be in that set. A rigid job has that
+/// one alone.
 std::vector<Configuration> configurations(const Contender& job, const ClusterView& view,
                                           const GpuPool& pool, CurveCache& curves);
 
-/// What one job shall run with: its first choice and, for when there is no place for that, smaller
-/// ones. None: nothing.
+/// Configurations that one job shall get: the first, or, where there is no place for it, a smaller
+/// one. Without any, the job gets nothing.
 struct Wish {
   const Contender* job = nullptr;
   std::vector<Configuration> choices;
-  bool keeps = false;  ///< the first choice is what it has: stays if it can
+  bool keeps = false;  ///< the first choice is what the job has: stays there if possible
 };
 
-/// Places every wish (place_sizes()) and writes the plans of jobs that do not stay as they are.
+/// Places every wish (place_sizes()) and writes the plans of jobs whose GPUs change.
 void decide_plans(Decisions& decisions, const std::vector<Wish>& wishes, const GpuPool& pool,
                   const ClusterView& view);
 

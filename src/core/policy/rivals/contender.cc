@@ -62,7 +62,7 @@ std::vector<Contender> contenders(const ClusterView& view) {
   for (const ElasticJobView& job : view.jobs) jobs.push_back(running(job, *view.machines));
   for (const PendingDemand& demand : view.queue) {
     jobs.push_back(pending(demand, view.machines->gpu_count()));
-    if (jobs.back().asked < 1) jobs.pop_back();  // it needs no GPUs: not a matter of these policies
+    if (jobs.back().asked < 1) jobs.pop_back();  // a job without GPUs
   }
   return jobs;
 }
@@ -77,7 +77,7 @@ double restart_s(const Contender& job, const cluster::Cluster& machines) {
   if (!job.training || job.training->current.stages.empty()) return 0;
   const Training& training = *job.training;
   plan::Layout again = training.current;
-  ++again.micro_batches;  // any other plan with the same state on the same GPUs
+  ++again.micro_batches;  // makes it another plan with the same state on the same GPUs
   const perf::Coefficients coefficients =
       training.coefficients ? *training.coefficients
                             : perf::expected_coefficients(*training.model, machines);

@@ -7,8 +7,8 @@ namespace swell::policy {
 
 namespace {
 
-// What lies on other nodes than the curve assumed may be that much slower and still be a fair
-// minimum.
+// Share of a curve's throughput that a plan must reach: its GPUs may lie on other nodes than the
+// curve assumes.
 constexpr double kTolerance = 0.95;
 
 planner::Clumps gpus_of(const plan::Layout& layout) {

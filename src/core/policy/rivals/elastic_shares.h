@@ -11,27 +11,28 @@
 
 namespace swell::policy {
 
-/// What Rubick knows of one job while it decides.
+/// Rubick's state of one job during a decision.
 struct ElasticShare {
   const Contender* job = nullptr;
   std::vector<std::shared_ptr<const Curve>> curves;  ///< by GPU type; null where there is none
-  std::unique_ptr<JobModel> model;                   ///< null: rigid
-  double users_throughput = 0;  ///< of the user's plan on what the user asked for
+  std::unique_ptr<JobModel> model;                   ///< null for rigid jobs
+  double users_throughput = 0;  ///< samples a second of the user's plan on what the user asked for
   bool may_change = false;      ///< its reconfiguration is cheap enough
   planner::Clumps gpus;
-  plan::Layout layout;  ///< no stages: not running
+  plan::Layout layout;  ///< no stages: the job does not run
   double value = 0;     ///< throughput over users_throughput
   bool changed = false;
 
   int type() const noexcept { return gpus.empty() ? -1 : gpus.front().type; }
   const Curve* curve(int type) const noexcept;
-  /// The fewest GPUs of `type` with which it is as fast as the user's plan; 0: none are.
+  /// Smallest number of GPUs of `type` with which it is as fast as the user's plan; 0 where none
+  /// is.
   int min_gpus(int type) const noexcept;
-  /// The next smaller useful number of GPUs, not below least(); null where there is none.
+  /// The next smaller point of its curve, not below min_gpus(); null where there is none.
   const CurvePoint* below() const noexcept;
 };
 
-/// All jobs' shares of the cluster, and changes of them that can be undone.
+/// GPUs of all jobs during a decision, with changes that can be undone.
 class ElasticShares {
  public:
   ElasticShares(const ClusterView& view, const std::vector<Contender>& jobs, CurveCache& curves);
@@ -39,16 +40,16 @@ class ElasticShares {
   std::vector<ElasticShare>& all() noexcept { return shares_; }
   const GpuPool& pool() const noexcept { return pool_; }
 
-  /// Starts a pending job with its minimum, or what it asks for where rigid, on idle GPUs of
-  /// `type`.
+  /// Starts a pending job with its minimum, or with what it asks for if it is rigid, on idle GPUs
+  /// of `type`. False where that is not possible.
   bool start(std::size_t job, int type);
-  /// Takes the job down to below(); which GPUs: those of the nodes where it has the fewest.
+  /// Shrinks the job to below(), first on the nodes where it has the fewest GPUs.
   bool shrink(std::size_t job);
-  /// Brings the job to the size of `target`, if that makes it faster by the share `min_gain` where
-  /// the idle GPUs are.
+  /// Grows the job to the size of `target`, if that makes it faster by the share `min_gain` on the
+  /// GPUs that are idle.
   bool grow(std::size_t job, const CurvePoint& target, double min_gain);
 
-  /// Undo everything since the mark.
+  /// Position in the log of changes; undo() reverts all changes since then.
   std::size_t mark() const noexcept { return undo_.size(); }
   void undo(std::size_t mark);
 
@@ -61,7 +62,7 @@ class ElasticShares {
     bool changed;
   };
   void set(std::size_t job, plan::Layout layout, double value);
-  /// A plan of that size on `gpus`, as close to the curve as they allow.
+  /// Plan of the point's size on `gpus`, as close to the curve as they allow.
   plan::Layout plan_on(ElasticShare& share, const planner::Clumps& gpus, const CurvePoint& point);
 
   GpuPool pool_;

@@ -11,8 +11,8 @@ namespace {
 
 struct Share {
   const Contender* job = nullptr;
-  std::vector<Configuration> ladder;  ///< of one GPU type, rising
-  int step = -1;                      ///< what it gets; -1: nothing
+  std::vector<Configuration> ladder;  ///< its configurations on one GPU type, rising
+  int step = -1;                      ///< index into the ladder of what it gets; -1: nothing
 
   const Configuration* now() const {
     return step < 0 ? nullptr : &ladder[static_cast<std::size_t>(step)];
@@ -20,8 +20,8 @@ struct Share {
   int gpus() const { return step < 0 ? 0 : now()->gpus; }
 };
 
-/// The ladder on the type that the job runs on, or else on the fastest that has room for its first
-/// step.
+/// Configurations on the GPU type that the job runs on; for a pending job, on the type that gives
+/// most for each GPU and has room for the first step.
 std::vector<Configuration> ladder_for(const Contender& job, const std::vector<Configuration>& all,
                                       const std::vector<int>& left) {
   std::vector<Configuration> best;
@@ -39,9 +39,9 @@ std::vector<Configuration> ladder_for(const Contender& job, const std::vector<Co
   return best;
 }
 
-/// The marginal return: throughput gained for each GPU more, in units of what each GPU of the
-/// smallest share yields. Below 1 is GPU time that scaling costs; per job instead, the smallest
-/// jobs would get all there is.
+/// Marginal return: throughput gained by each further GPU, in units of what each GPU of the
+/// smallest share yields; below 1 by the GPU time that scaling costs. (A return for each job
+/// instead would give all GPUs to the smallest jobs.)
 double marginal_return(const Share& share) {
   const Configuration& now = *share.now();
   const Configuration& next = share.ladder[static_cast<std::size_t>(share.step) + 1];

@@ -6,12 +6,11 @@
 
 namespace swell::policy {
 
-/// ElasticFlow (Gu et al., ASPLOS 2023) for jobs without deadlines, its best-effort jobs: every job
-/// is admitted with its smallest share as long as there is one, in the queue's order; what is left
-/// goes, share by share, to the job with the largest marginal return. Shares are powers of two in a
-/// node or whole nodes, placed like a buddy allocator's blocks; DP alone scales. Moves by
-/// checkpoint. Needs ClusterView::machines; decides nothing without. Thread-safe: only pure results
-/// are kept.
+/// ElasticFlow (Gu et al., ASPLOS 2023) for jobs without deadlines, its best-effort jobs. Admits
+/// every job with its smallest share while GPUs last, in the queue's order; then gives the rest,
+/// share by share, to the job with the largest marginal return. Shares are powers of two in a node
+/// or whole nodes, placed like a buddy allocator's blocks; DP alone scales. Moves by checkpoint.
+/// Decides nothing without ClusterView::machines. Thread-safe: caches only pure results.
 class ElasticFlow final : public Policy {
  public:
   struct Options {

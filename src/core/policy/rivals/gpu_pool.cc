@@ -141,7 +141,7 @@ std::optional<planner::Clumps> GpuPool::take_packed(int type, int gpus,
     const int left = gpus - planner::count(taken), here = std::popcount(slot->free);
     if (left == 0) break;
     if (here >= left &&
-        !is_near(near, slot->node)) {  // the rest goes where it leaves the least behind
+        !is_near(near, slot->node)) {  // the rest goes to the node that it fills best
       const auto rest = take_on_one(type, left);
       if (rest) planner::add_all(taken, *rest);
       break;

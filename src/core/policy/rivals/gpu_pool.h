@@ -9,27 +9,28 @@
 
 namespace swell::policy {
 
-/// Which GPUs are free while a policy hands them out. A value: copy it to try something.
+/// Free GPUs while a policy hands them out. A value: copy it to try something.
 class GpuPool {
  public:
-  /// What is idle in `view`, whose `machines` must be there and outlive this.
+  /// The idle GPUs of `view`. REQUIRES: its `machines` is not null and outlives the pool.
   explicit GpuPool(const ClusterView& view);
 
+  /// Puts `gpus` back.
   void give(const planner::Clumps& gpus);
-  /// All of them must be free.
+  /// Takes `gpus` out of the pool. REQUIRES: all of them are free.
   void take(const planner::Clumps& gpus);
   bool has(const planner::Clumps& gpus) const noexcept;
 
   int free(int type) const noexcept;
-  /// GPUs of `type` on nodes that are up, free or not.
+  /// Number of GPUs of `type` on nodes that are up, free or not.
   int all(int type) const noexcept;
-  /// GPUs of `type` on the node that has the most, and how many nodes have as many.
+  /// Largest number of GPUs of `type` on one node; full_nodes(): how many nodes have that many.
   int per_node(int type) const noexcept;
   int full_nodes(int type) const noexcept;
 
-  /// Takes `gpus` GPUs of one node: of the one with the fewest free that suffice.
+  /// Takes `gpus` GPUs of one node: the one with the fewest free GPUs that suffices.
   std::optional<planner::Clumps> take_on_one(int type, int gpus);
-  /// Takes that many whole idle nodes of per_node() GPUs, those of `near` first.
+  /// Takes `nodes` whole idle nodes of per_node() GPUs, those of `near` first.
   std::optional<planner::Clumps> take_whole(int type, int nodes, const planner::Clumps& near = {});
   /// Takes `gpus` GPUs on as few nodes as possible, those of `near` first.
   std::optional<planner::Clumps> take_packed(int type, int gpus, const planner::Clumps& near = {});
@@ -38,7 +39,7 @@ class GpuPool {
   struct Slot {
     int node = 0;
     int type = 0;
-    plan::GpuMask all = 0;  ///< none where the node is down
+    plan::GpuMask all = 0;  ///< empty where the node is down
     plan::GpuMask free = 0;
   };
   const std::vector<Slot>& slots() const noexcept { return slots_; }
@@ -48,7 +49,7 @@ class GpuPool {
   const Slot* slot(int node, int type) const noexcept;
   planner::Clump cut(Slot& slot, int gpus) noexcept;
   std::vector<Slot> slots_;
-  std::vector<std::size_t> first_;  ///< by node: its first slot
+  std::vector<std::size_t> first_;  ///< index of each node's first slot
 };
 
 }  // namespace swell::policy

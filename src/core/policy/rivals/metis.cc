@@ -12,12 +12,11 @@ namespace swell::policy {
 
 namespace {
 
-// Metis asks for the time once in so many plans that 300,000 of LLaMA2-13B on 40 GPUs make 731
-// questions.
-constexpr long kQuestions = 735;
+// Metis checks the time once in many plans: 300,000 plans of LLaMA2-13B on 40 GPUs make 731 checks.
+constexpr long kMaxTimeChecks = 735;
 
-/// Numbers of GPUs that are searched for: odd ones above 16 would be as slow to search, and hardly
-/// ever used.
+/// Whether a search is made for `gpus`: the other numbers would take as long and are hardly ever
+/// used.
 bool is_searched(int gpus) { return gpus <= 16 || (gpus <= 32 ? gpus % 2 == 0 : gpus % 4 == 0); }
 
 }  // namespace
@@ -39,10 +38,10 @@ planner::ScaleTable TimedMetis::solve(const planner::Problem& problem,
     planner::Problem search = problem;
     search.free.assign(table.order.begin(), table.order.begin() + static_cast<std::ptrdiff_t>(i));
     long questions = 0;
-    planner::Budget counted{[&] { return ++questions > kQuestions || budget.expired(); }};
+    planner::Budget counted{[&] { return ++questions > kMaxTimeChecks || budget.expired(); }};
     planner::ScaleTable found = metis.solve(search, counted);
     table.evaluated = std::max(table.evaluated, found.evaluated);
-    if (questions > kQuestions || !found.complete) {
+    if (questions > kMaxTimeChecks || !found.complete) {
       table.complete = false;  // more GPUs take longer still
       break;
     }
@@ -55,7 +54,8 @@ planner::ScaleTable TimedMetis::solve(const planner::Problem& problem,
 }
 
 std::unique_ptr<Policy> make_metis(double aggressiveness) {
-  // What is to be given back and the plan without it is not worth 60 s of search.
+  // Reclaims and the plans after them use the incremental solver: they are not worth 60 s of
+  // search.
   planner::Incremental::Options grown;
   grown.max_free = 1 << 20;
   MarginalBenefit::Options options;

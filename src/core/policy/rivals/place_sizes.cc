@@ -16,7 +16,7 @@ class Placing {
   }
 
   std::vector<Placed> run() {
-    // The pool as if all were gone, then those that keep their size back again.
+    // Puts all GPUs into the pool, then takes back those of jobs that keep their size.
     for (const Sized& job : jobs_) pool_.give(job.held);
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
       if (jobs_[i].keeps && pool_.has(jobs_[i].held)) {
@@ -58,7 +58,8 @@ class Placing {
     if (job.nodes == 1) return near_itself(job, jobs_[i].held);
     if (job.gpus == job.nodes * pool_.per_node(job.type))
       return pool_.take_whole(job.type, job.nodes, jobs_[i].held);
-    planner::Clumps taken;  // a user's own demand: the same share of several nodes
+    // For a size that the user asked for: the same share of several nodes.
+    planner::Clumps taken;
     GpuPool tried = pool_;
     for (int n = 0; n < job.nodes; ++n) {
       auto one = best_other_node(tried, job, taken);
@@ -70,7 +71,8 @@ class Placing {
     return taken;
   }
 
-  /// On its own node where it fits there, so that state stays near.
+  /// Takes GPUs on a node that the job is on, where they fit, so that state stays near; otherwise
+  /// on any node.
   std::optional<planner::Clumps> near_itself(const Size& job, const planner::Clumps& held) {
     for (const planner::Clump& own : held) {
       GpuPool tried = pool_;
@@ -101,7 +103,8 @@ class Placing {
     return planner::Clump{best->node, best->type, best->free ^ rest};
   }
 
-  /// Moves the smallest kept job off the node from which the least has to go; false where none can.
+  /// Moves the smallest kept job off the node that needs the fewest GPUs more; false where none can
+  /// be moved.
   bool make_room(std::size_t i) {
     const Size& job = size(i);
     const int share = job.gpus / job.nodes;
@@ -113,7 +116,7 @@ class Placing {
       int movable = 0;
       std::optional<std::size_t> smallest;
       for (std::size_t k : kept_) {
-        // Only smaller ones, which will find a place where this one does not.
+        // Only smaller jobs are moved: they find a place where this one does not.
         if (size(k).gpus >= job.gpus) continue;
         for (const planner::Clump& clump : placed_[k].gpus) {
           if (clump.node != slot.node || clump.type != slot.type) continue;

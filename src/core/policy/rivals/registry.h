@@ -11,7 +11,7 @@
 
 namespace swell::policy {
 
-/// The policy called `name` for a simulation: those of make_policy(), and the rivals, which no
+/// Makes the policy called `name` for a simulation: one of make_policy(), or a rival, which no
 /// controller can load. The error lists the names there are, or says what this build lacks ("sia"
 /// needs GLPK).
 Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name,

@@ -58,7 +58,7 @@ class Scheduling {
         if (make_room_and_start(job, type)) break;
   }
 
-  /// Of the curve's first part: the user's throughput over the GPUs that it takes.
+  /// Slope of the first part of the curve: the user's throughput over the GPUs that it takes.
   static double first_slope(const ElasticShare& share) {
     if (share.job->rigid) return 1.0 / share.job->asked;
     int min = 0;
@@ -82,7 +82,7 @@ class Scheduling {
     return true;
   }
 
-  /// Value lost for each GPU that the job would give.
+  /// Slope downwards: value lost by each GPU that the job would lose.
   static double slope_down(const ElasticShare& share) {
     const CurvePoint* below = share.below();
     if (!below || !share.model) return kNoSlope;
@@ -110,7 +110,7 @@ class Scheduling {
     double slope = 0;
   };
 
-  /// The steepest way up with at most `extra` GPUs more than are idle, that has not failed before.
+  /// The steepest growth that has not failed before, with at most `extra` GPUs more than are idle.
   Growth steepest(int extra) {
     Growth best;
     for (std::size_t i = 0; i < shares_.all().size(); ++i) {
@@ -142,7 +142,7 @@ class Scheduling {
     }
   }
 
-  /// From the flattest to the steepest, as long as the sum of values rises.
+  /// Moves GPUs from the flattest to the steepest slope, as long as the sum of values rises.
   void reallocate() {
     for (std::size_t tries = 0; tries < shares_.all().size(); ++tries) {
       const Growth next = steepest(view_.machines->gpu_count());
@@ -172,7 +172,8 @@ class Scheduling {
   const ClusterView& view_;
   const Rubick::Options& options_;
   ElasticShares shares_;
-  std::set<std::pair<std::size_t, int>> failed_;  ///< job and GPUs: no gain where the idle GPUs are
+  /// Job and GPUs of growths that brought no gain on the idle GPUs.
+  std::set<std::pair<std::size_t, int>> failed_;
 };
 
 }  // namespace

@@ -8,25 +8,25 @@ namespace swell::policy {
 
 /// Rubick (Zhang et al., MLSys 2025), without ZeRO as Suika compares with it (section 5.1, footnote
 /// 7). Each job has a resource sensitivity curve: the best symmetric 3D plan for every number of
-/// GPUs. Slopes of curves, normalized by the throughput of the user's own plan, say who gets GPUs:
-///  - a pending job starts with its minimum, the fewest GPUs with which it is as fast as the user's
-///  plan
-///    on what the user asked for; jobs with the lowest slopes are shrunk for it, never below their
-///    own minimum;
+/// GPUs. Slopes of curves, normalized by the throughput of the user's own plan, decide which jobs
+/// get GPUs:
+///  - a pending job starts with its minimum, the smallest number of GPUs with which it is as fast
+///    as the user's plan on what the user asked for; jobs with the lowest slopes are shrunk for it,
+///    never below their own minimum;
 ///  - idle GPUs go to the steepest slope;
 ///  - GPUs move from the lowest slope to a steeper one.
-/// A job is only reconfigured while that costs it little: (T - N d) / T above a threshold, for a
-/// job that runs since T and was reconfigured N times at d each. Moves by checkpoint. Needs
-/// ClusterView::machines; decides nothing without. Thread-safe: only pure results are kept.
+/// A job is reconfigured only while that costs it little: (T - N d) / T is above a threshold, for a
+/// job that has run for T and was reconfigured N times at d each. Moves by checkpoint. Decides
+/// nothing without ClusterView::machines. Thread-safe: caches only pure results.
 class Rubick final : public Policy {
  public:
   struct Options {
     double reconfiguration = 0.97;  ///< k_reconfig, the threshold above
-    /// k_queue, seconds: who waits longer comes first, in the queue's order, and shrinks jobs
-    /// whatever reconfigurations cost these. The others start by slope.
+    /// k_queue, seconds: jobs that wait longer come first, in the queue's order, and shrink others
+    /// whatever the reconfigurations cost. Other pending jobs start by slope.
     double queueing = 200;
-    double min_gain = 0.1;  ///< a job grows for at least that share of its throughput: a restart
-                            ///< for less does not pay
+    /// Share of its throughput that a job must gain to grow: a restart for less does not pay.
+    double min_gain = 0.1;
   };
   Rubick() : Rubick(Options{}) {}
   explicit Rubick(Options options) noexcept : options_(options) {}

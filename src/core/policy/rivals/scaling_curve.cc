@@ -9,10 +9,9 @@ namespace swell::policy {
 
 namespace {
 
-constexpr std::size_t kMaxKept = 4096;  // curves; some kilobytes each
+constexpr std::size_t kMaxKept = 4096;  // curves in the cache; some kilobytes each
 
-/// The cluster's first `gpus` GPUs of `type`, on the fullest nodes' equals: what an empty cluster
-/// would give.
+/// The first `gpus` GPUs of `type` in the order of nodes: what an empty cluster would give.
 planner::Clumps packed(const cluster::Cluster& machines, int type, int gpus) {
   planner::Clumps clumps;
   for (int node = 0; node < static_cast<int>(machines.nodes().size()) && gpus > 0; ++node)

@@ -13,9 +13,9 @@
 
 namespace swell::policy {
 
-/// The degrees of a symmetric plan, and its gradient accumulation at the same global batch:
-/// micro-batches are as many as in the user's plan, but fewer and larger ones where there are more
-/// replicas than one has samples, and more and smaller ones where these do not fit memory.
+/// Degrees of a symmetric plan, and its micro-batches at the same global batch: as many as in the
+/// user's plan; fewer and larger ones where a micro-batch has fewer samples than there are
+/// replicas; more and smaller ones where these do not fit memory.
 struct Parallelism {
   int pp = 1, dp = 1, tp = 1;
   int micro_batches = 1;
@@ -29,28 +29,28 @@ struct CurvePoint {
   int gpus() const noexcept { return shape.gpus(); }
 };
 
-/// A job's throughput by GPUs of one type, packed on as few nodes as possible: only numbers of GPUs
-/// with which it is faster than with any smaller number. Rubick's resource sensitivity curve, or
+/// Throughput of a job by its GPUs of one type, packed on as few nodes as possible: only numbers of
+/// GPUs with which it is faster than with any smaller number. Rubick's resource sensitivity curve;
 /// Sia's and ElasticFlow's throughput by allocation where only DP may change.
 using Curve = std::vector<CurvePoint>;
 
-/// One job's performance model and the plans it gives. By the job's coefficients, or what data
-/// sheets say until there are some. Not thread-safe: one a decision.
+/// Performance model of one job, by its coefficients or, until there are some, by data sheets; and
+/// the plans that it gives. Not thread-safe: one for each decision.
 class JobModel {
  public:
   JobModel(std::shared_ptr<const Training> training,
            std::shared_ptr<const cluster::Cluster> machines);
   JobModel(const JobModel&) = delete;
 
-  /// Over plans of `space` whose groups have equally many samples, on at most `max` GPUs of `type`.
-  /// Only what fits memory.
+  /// Curve over plans of `space` with equal local batches, on at most `max` GPUs of `type`. Only
+  /// plans that fit memory.
   Curve curve(int type, planner::SymmetricSpace space, int max);
-  /// A plan of that shape on `gpus`; no stages where it does not fit.
+  /// Plan of `shape` on `gpus`; no stages where it does not fit.
   plan::Layout on(planner::Clumps gpus, Parallelism shape);
   /// The fastest plan of `space` on at most `gpus`, with the user's micro-batches; no stages where
   /// none fits.
   plan::Layout best_on(const planner::Clumps& gpus, planner::SymmetricSpace space);
-  /// Samples a second; 0 for no stages.
+  /// Samples a second of `layout`; 0 for one without stages.
   double throughput(const plan::Layout& layout);
 
  private:
@@ -62,11 +62,11 @@ class JobModel {
   std::map<int, planner::Evaluator> evaluators_;  ///< by micro-batches
 };
 
-/// PP and TP as in the user's plan: Sia's "scaling by DP alone".
+/// Space of plans with PP and TP as in the user's plan: Sia's "scaling by DP alone".
 planner::SymmetricSpace users_cell(const Training& training) noexcept;
 
-/// Curves that were made already. They follow from what they are kept by alone, hence equal views
-/// still give equal decisions. Thread-safe.
+/// Cache of curves. A curve depends on its key alone, hence equal views still give equal decisions.
+/// Thread-safe.
 class CurveCache {
  public:
   std::shared_ptr<const Curve> get(const std::shared_ptr<const Training>& training,
@@ -74,7 +74,8 @@ class CurveCache {
                                    int type, planner::SymmetricSpace space, int max);
 
  private:
-  // By address: the owners are kept, so that no other object gets it while the entry lives.
+  // The key has addresses: each entry keeps their owners, so that no other object gets an address
+  // while the entry lives.
   using Key = std::tuple<const void*, const void*, const void*, int, int, int, int, int, int>;
   struct Entry {
     std::shared_ptr<const models::Model> model;

@@ -10,12 +10,12 @@ namespace swell::policy {
 
 namespace {
 
-constexpr double kMinUtility = 1e-4;  // below it a power of it would drown all others
+constexpr double kMinUtility = 1e-4;  // floor of utilities: a power of less would dominate the sum
 
 struct Entry {
   const Contender* job = nullptr;
   std::vector<Configuration> configurations;
-  int current = -1;  ///< the configuration it runs with
+  int current = -1;  ///< index of the configuration that it runs with; -1: none
 };
 
 int find_current(const Entry& entry) {
@@ -30,7 +30,7 @@ int find_current(const Entry& entry) {
   return -1;
 }
 
-/// Takes out what a job may not have yet. What it needs at least it may always have.
+/// Removes configurations that a job may not have yet. Its smallest size is always allowed.
 void limit_growth(Entry& entry, int growth) {
   if (growth == 0 || entry.job->rigid || entry.configurations.empty()) return;
   int min = entry.configurations.front().gpus;
@@ -39,7 +39,8 @@ void limit_growth(Entry& entry, int growth) {
   std::erase_if(entry.configurations, [&](const Configuration& one) { return one.gpus > max; });
 }
 
-/// Equation 1: throughput over that of the slowest configuration, times the GPUs of that.
+/// Normalized throughputs, equation 1: over that of the slowest configuration, times the GPUs of
+/// that.
 std::vector<double> normalized(const Entry& entry) {
   const auto slowest = std::min_element(
       entry.configurations.begin(), entry.configurations.end(),
@@ -85,8 +86,8 @@ Decisions Sia::decide(const ClusterView& view) const {
       const double discounted =
           std::max(kMinUtility, utility[k] * (static_cast<int>(k) == entry.current ? 1 : factor));
       const double powered = std::pow(discounted, options_.fairness);
-      // Maximized where the power is above 0; the queueing penalty counts for jobs without a
-      // choice.
+      // The sum is maximized where the exponent is above 0; the queueing penalty counts for jobs
+      // without a choice.
       const double cost = (options_.fairness < 0 ? powered : -powered) - options_.queueing_penalty;
       choices.push_back({entry.configurations[k].type, entry.configurations[k].gpus, cost});
     }

@@ -7,19 +7,20 @@
 
 namespace swell::policy {
 
-/// Sia (Jayaram Subramanya et al., SOSP 2023), strong-scaling as Suika compares with it
-/// (section 5.1, footnote 7): the batch size is the user's, hence goodput is throughput. Every
-/// round an integer program gives each job one of its configurations; jobs start small and double
-/// from round to round, may run with less than they asked for, and move by checkpoint.
-/// Hybrid-parallel jobs scale by whole PP x TP cells. Needs ClusterView::machines; decides nothing
-/// without. Thread-safe: only pure results are kept.
+/// Sia (Jayaram Subramanya et al., SOSP 2023), strong-scaling as Suika compares with it (section
+/// 5.1, footnote 7): the batch size is the user's, hence goodput is throughput. Every round an
+/// integer program gives each job one of its configurations; jobs start small and double from round
+/// to round, may run with less than they asked for, and move by checkpoint. Hybrid-parallel jobs
+/// scale by whole PP x TP cells. Decides nothing without ClusterView::machines. Thread-safe: caches
+/// only pure results.
 class Sia final : public Policy {
  public:
   struct Options {
-    double fairness = -0.5;         ///< p: the power of normalized throughputs; below 0 minimizes
-    double queueing_penalty = 1.1;  ///< lambda_n: for each job without GPUs
-    /// A job starts with one PP x TP cell and may have so many times the GPUs that it has trained
-    /// on; 0: as many as it likes.
+    /// P: exponent of normalized throughputs; below 0 their sum is minimized.
+    double fairness = -0.5;
+    double queueing_penalty = 1.1;  ///< lambda_n: cost of each job without GPUs
+    /// Growth limit: a job starts with one PP x TP cell and may have this many times the GPUs that
+    /// it has trained on; 0: no limit.
     int growth = 2;
     double round_s = 60;
   };

@@ -7,7 +7,8 @@
 
 namespace swell::policy {
 
-/// Marginal-benefit that only ever changes DP degrees: Suika-DP of Suika's ablation (section 5.1).
+/// Makes marginal-benefit that changes DP degrees alone: Suika-DP of Suika's ablation (section
+/// 5.1).
 std::unique_ptr<Policy> make_suika_dp(double aggressiveness);
 
 }  // namespace swell::policy
