@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from swell import _request, data
 from swell.checkpoint import Checkpoints
 
-__all__ = ["Agreement", "Elastic", "Schedule", "Stateful"]
+__all__ = ["Agreement", "Elastic", "Schedule", "Stateful", "cpu_group"]
 
 
 class Stateful(Protocol):
@@ -64,7 +64,7 @@ class Agreement:
             self._work = None
 
 
-def _cpu_group() -> dist.ProcessGroup | None:
+def cpu_group() -> dist.ProcessGroup | None:
     """A group of all workers for the CPU alone; None for one worker without a process group."""
     if not dist.is_initialized():
         return None
@@ -122,8 +122,8 @@ class Elastic:
         self._state = dict(state or {})
         if scheduler is not None:
             self._state["scheduler"] = scheduler
-        self._agreement = Agreement(_cpu_group())
-        self._checkpoints = Checkpoints(directory, model, optimizer, keep=keep, group=_cpu_group())
+        self._agreement = Agreement(cpu_group())
+        self._checkpoints = Checkpoints(directory, model, self._saved_optimizer(), keep=keep, group=cpu_group())
         self._data: dict[str, int] | None = None        # what the samples' order depends on
         self._sampler: data.ElasticSampler | None = None
         self._passes: list[data.Piece] = []     # of the present global batch
@@ -228,6 +228,9 @@ class Elastic:
             self._leave()
 
     # ---- what subclasses for frameworks change
+
+    def _saved_optimizer(self) -> torch.optim.Optimizer:
+        return self.optimizer
 
     def _backward(self, loss: torch.Tensor) -> None:
         loss.backward()     # type: ignore[no-untyped-call]

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations."""
+
+import os
+import sys
+import time
+
+import torch
+import transformers
+
+import common
+from swell.integrations import SwellCallback
+
+BATCH = 6       # of one device on the job's own GPU; accumulated twice
+
+
+class Texts(torch.utils.data.Dataset):
+    """Sequences [24] of 64 tokens."""
+
+    def __init__(self, count):
+        generator = torch.Generator().manual_seed(1)
+        self.rows = torch.randint(0, 64, (count, 1), generator=generator) + torch.arange(24) * torch.randint(1, 4, (count, 1), generator=generator)
+        self.rows = self.rows % 64
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return {"input_ids": self.rows[index], "labels": self.rows[index]}
+
+
+class Log(transformers.TrainerCallback):
+    def on_log(self, args, state, control, logs=None, **_):
+        if "loss" in logs:
+            common.log(state.global_step, logs["loss"], args.world_size)
+
+    def on_prediction_step(self, args, state, control, **_):
+        with open(common.path("evaluating"), "w"):
+            pass
+        if os.path.exists(common.path("slowly")):
+            time.sleep(0.1)
+
+
+def main(arguments):
+    transformers.set_seed(5)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=64, n_positions=24, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+    evaluates = "evaluate" in arguments
+    args = transformers.TrainingArguments(
+        output_dir=common.path("out"), per_device_train_batch_size=BATCH, gradient_accumulation_steps=common.GLOBAL_BATCH // BATCH,
+        max_steps=common.steps(), learning_rate=3e-3, warmup_steps=10, logging_steps=1, logging_first_step=True, save_steps=10,
+        save_total_limit=2, use_cpu=True, report_to=[], disable_tqdm=True, per_device_eval_batch_size=1,
+        eval_strategy="steps" if evaluates else "no", eval_steps=7, logging_nan_inf_filter=False)
+    trainer = transformers.Trainer(model, args, train_dataset=Texts(common.SAMPLES), eval_dataset=Texts(12), callbacks=[Log()])
+    SwellCallback.attach(trainer)
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

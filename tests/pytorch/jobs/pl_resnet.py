@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A small residual network on images, by Lightning. Arguments: `evaluate`: there are validations."""
+
+import os
+import sys
+import time
+
+import lightning.pytorch as pl
+import torch
+from torch import nn
+
+import common
+from swell.integrations import LightningElastic
+
+
+class Block(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        # GroupNorm: statistics of a batch would depend on how it is shared out.
+        self.layers = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.GroupNorm(2, channels), nn.ReLU(),
+                                    nn.Conv2d(channels, channels, 3, padding=1))
+
+    def forward(self, x):
+        return torch.relu(x + self.layers(x))
+
+
+class ResNet(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.net = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), Block(8), Block(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                                 nn.Linear(8, 4))
+
+    def training_step(self, batch, _index):
+        x, y = batch
+        loss = nn.functional.cross_entropy(self.net(x), y)
+        self.loss = loss.detach()
+        return loss
+
+    def validation_step(self, batch, _index):
+        with open(common.path("evaluating"), "w"):
+            pass
+        if os.path.exists(common.path("slowly")):
+            time.sleep(0.1)
+
+    def on_train_batch_end(self, *_):
+        loss = self.trainer.strategy.reduce(self.loss.clone(), reduce_op="mean")
+        common.log(self.trainer.global_step, float(loss), self.trainer.world_size)
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=3e-3)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
+
+
+def images(count):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(count, 1, 8, 8, generator=generator)
+    return torch.utils.data.TensorDataset(x, (x.mean((1, 2, 3)) > 0).long() + 2 * (x[:, 0, 0, 0] > 0).long())
+
+
+def main(arguments):
+    elastic = LightningElastic(common.path("checkpoints"), every=10)
+    trainer = pl.Trainer(
+        accelerator="cpu", strategy="ddp", devices=elastic.devices, num_nodes=elastic.num_nodes, callbacks=[elastic],
+        use_distributed_sampler=False, max_steps=common.steps(), logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, limit_val_batches=20 if "evaluate" in arguments else 0, num_sanity_val_steps=0,
+        default_root_dir=common.path("."))
+    trainer.fit(ResNet(), elastic.loader(images(common.SAMPLES), global_batch=common.GLOBAL_BATCH),
+                torch.utils.data.DataLoader(images(20)) if "evaluate" in arguments else None, ckpt_path=elastic.newest())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
