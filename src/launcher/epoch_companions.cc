@@ -81,7 +81,7 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
     const double by = now + std::min(settings_.restart_timeout_s,
                                      std::max(0.0, shrink.deadline_s - settings_.margin_s));
     if (Ending* ending = in<Ending>()) ending->kill_at = std::min(ending->kill_at.value_or(by), by);
-    else if (is<Switching>()) call_off("GPUs are needed elsewhere");
+    else if (is<Switching>()) make_way(by);
     else if (!is<Over>() && !is_live()) begin_leaving(now, JobState::draining, by);
   }
   advance(now);
@@ -97,7 +97,7 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
   Companion* found = companion(job);
   if (found == nullptr || found->dropping) return;
   const bool took_part =
-      runs_anything(found->places) ||
+      trains_on(found->places) ||
       (is_failing() && companion_of(in<Running>()->failure->worker.place) == found);
   const std::vector<Place> places = found->places;
   note("companion-lost", Json::object({{"companion", job}, {"reason", why}}));
@@ -213,10 +213,16 @@ bool EpochMachine::is_basic(int place) const {
                      [place](const Place& each) { return each.id == place; });
 }
 
-bool EpochMachine::runs_anything(const std::vector<Place>& places) const {
+/// Whether programs of the epoch that trains run there.
+bool EpochMachine::trains_on(const std::vector<Place>& places) const {
   for (const auto& [id, worker] : workers_)
     for (const Place& place : places)
       if (id.place == place.id && worker.running) return true;
+  return false;
+}
+
+bool EpochMachine::runs_anything(const std::vector<Place>& places) const {
+  if (trains_on(places)) return true;
   for (const auto& [program, by] : others_)
     for (const Place& place : places)
       if (program.second.place == place.id) return true;

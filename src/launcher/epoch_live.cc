@@ -75,6 +75,18 @@ void EpochMachine::call_off(const std::string& why, bool blames_growth) {
   act(action::CallOffLive{});
 }
 
+/// Companions are given back during a switch: one that would use them is called off, one that frees
+/// them has until then.
+void EpochMachine::make_way(double by) {
+  Switching* one = in<Switching>();
+  for (const Companion& each : companions_)
+    for (const Seat& seat : one->next.seats)
+      for (const Place& place : each.places)
+        if (each.dropping && seat.worker.place == place.id)
+          return call_off("GPUs are needed elsewhere");
+  if (!one->to_grow) one->hard_by = std::min(one->hard_by, by);
+}
+
 /// During a switch, news of workers wait for its outcome; those that `spoil` it call it off, unless
 /// the old programs are stopping already: then the shims know better. False: there is no switch.
 bool EpochMachine::puts_off(std::function<void(double)> news, bool spoils, bool blames_growth) {

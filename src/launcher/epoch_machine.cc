@@ -132,7 +132,7 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
       return;
     companion->leave_by = now + settings_.restart_timeout_s;
     give_up(now, *companion, fmt::format("Slurm sent it {}", signal_name(signal)));
-    if (is<Switching>()) call_off("GPUs are needed elsewhere");
+    if (is<Switching>()) make_way(now + settings_.restart_timeout_s);
     if (is<Running>() && !is_live())
       begin_leaving(now, JobState::draining, now + settings_.restart_timeout_s);
     return advance(now);

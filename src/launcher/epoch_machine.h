@@ -201,6 +201,7 @@ class EpochMachine {
   // epoch_live.cc: switches beside the running training
   void begin_switch(double now, bool to_grow, double by, double hard_by);
   void call_off(const std::string& why, bool blames_growth = false);
+  void make_way(double by);
   void leave_live(double now);
   void reclaim_by_leaving(double now);
   bool puts_off(std::function<void(double)> news, bool spoils, bool blames_growth = false);
@@ -235,6 +236,7 @@ class EpochMachine {
   Companion* companion_of(int place);
   Companion* companion(JobId job);
   bool is_basic(int place) const;
+  bool trains_on(const std::vector<Place>& places) const;
   bool runs_anything(const std::vector<Place>& places) const;
   action::StartWorkers start_of(int epoch, const Layout& layout);
   std::vector<WorkerId> running() const;

@@ -7,9 +7,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <spawn.h>
 #include <string>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 #include "runtime/coordinator.h"
@@ -85,9 +86,14 @@ class LiveJob {
       for (std::string& variable : environment) envp.push_back(variable.data());
       argv.push_back(nullptr);
       envp.push_back(nullptr);
-      pid_t pid = 0;
-      if (posix_spawn(&pid, program_.c_str(), nullptr, nullptr, argv.data(), envp.data()) != 0)
-        std::abort();
+      const pid_t own = getpid(), pid = fork();
+      if (pid < 0) std::abort();
+      if (pid == 0) {
+        // A failed assertion ends this process at once: its programs go with it.
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == own) execve(program_.c_str(), argv.data(), envp.data());
+        _exit(127);
+      }
       programs_[pid] = std::nullopt;
       started.push_back(pid);
     }

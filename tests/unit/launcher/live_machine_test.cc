@@ -186,6 +186,21 @@ Test(live, a_new_program_that_dies_calls_the_switch_off) {
   cr_assert_not(run.code.has_value());
 }
 
+Test(live, a_shim_that_is_lost_before_its_worker_takes_part_costs_no_restart) {
+  Run run;
+  run.lend();
+  run.event([&] { run.machine.lost(run.now, {1, 0}); });
+  cr_assert_eq(run.calls_off, 1);
+  run.aborted(1);
+  cr_assert_eq(run.machine.status().workers, 1);
+  cr_assert_eq(run.machine.status().epoch, 0);
+  cr_assert(std::all_of(run.signals.begin(), run.signals.end(),
+                        [](const auto& each) { return each.epoch == 1; }));
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  cr_assert_eq(run.machine.status().no_growth, std::string());
+}
+
 Test(live, a_reclaim_during_a_growth_calls_it_off_and_growth_does_not_wait_for_that) {
   Run run;
   run.lend();
@@ -197,6 +212,15 @@ Test(live, a_reclaim_during_a_growth_calls_it_off_and_growth_does_not_wait_for_t
   run.event([&] { run.machine.exited(run.now, {1, 0}, {1, 0}, 1); });
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
   cr_assert_eq(run.orders.size(), 1u);
+}
+
+Test(live, a_reclaim_that_is_told_twice_goes_on) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.notice(run.now, {1, 0}, SIGURG); });
+  cr_assert_eq(run.orders.size(), 2u);
+  run.shrink(30);
+  cr_assert_eq(run.calls_off, 0);
 }
 
 Test(live, a_reclaim_that_comes_too_late_for_the_growth_follows_it) {
