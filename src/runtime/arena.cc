@@ -65,6 +65,31 @@ void Arena::release(std::uint64_t offset, std::uint64_t count) const noexcept {
             static_cast<off_t>(Extents::rounded(count)));
 }
 
+namespace {
+
+/// madvise() of the whole pages around a range; systems before Linux 5.14 do not know the advice,
+/// and fault pages in one by one later.
+void advise(std::byte* data, std::uint64_t offset, std::uint64_t count, int advice) noexcept {
+  const std::uint64_t begin = offset / Extents::kPage * Extents::kPage;
+  madvise(data + begin, Extents::rounded(offset + count) - begin, advice);
+}
+constexpr int kPopulateRead = 22, kPopulateWrite = 23;  // <linux/mman.h>, in newer headers
+
+}  // namespace
+
+Result<void> Arena::populate(std::uint64_t offset, std::uint64_t count) const {
+  if (fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                static_cast<off_t>(count)) != 0 &&
+      errno != EOPNOTSUPP)
+    return failed("taking memory for a part", count);
+  advise(data_, offset, count, kPopulateWrite);
+  return {};
+}
+
+void Arena::look_ahead(std::uint64_t offset, std::uint64_t count) const noexcept {
+  advise(data_, offset, count, kPopulateRead);
+}
+
 std::uint64_t Arena::used_bytes() const noexcept {
   struct stat found {};
   return fstat(fd_.get(), &found) == 0 ? static_cast<std::uint64_t>(found.st_blocks) * 512 : 0;

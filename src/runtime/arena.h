@@ -36,6 +36,11 @@ class Arena {
   /// Gives the whole pages of a range back to the system; they read as 0 afterwards. REQUIRES:
   /// has().
   void release(std::uint64_t offset, std::uint64_t count) const noexcept;
+  /// Takes memory for a range that will be written, and maps it here. An error: the system has none
+  /// left; without this a write would end the process. REQUIRES: has().
+  Result<void> populate(std::uint64_t offset, std::uint64_t count) const;
+  /// Maps a range here that will be read. REQUIRES: has().
+  void look_ahead(std::uint64_t offset, std::uint64_t count) const noexcept;
   /// Bytes of memory that its pages take now.
   std::uint64_t used_bytes() const noexcept;
 

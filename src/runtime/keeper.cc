@@ -457,7 +457,10 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   }
   // Without the lock: the shims that are asked may be asking this one.
   Staged& own = *staged_;
-  const auto connected = connect_all(own);
+  auto connected = connect_all(own);
+  // Memory is taken while the training goes on: what is left for the pause is the copy.
+  for (const auto& [at, bytes] : own.fresh)
+    if (connected.ok()) connected = arena_->populate(at, bytes);
   std::lock_guard lock(mutex_);
   own.is_busy = false;
   changed_.notify_all();
@@ -518,6 +521,7 @@ Result<void> Keeper::place_all(Staged& staged, const World& to, const std::vecto
         if (!at) return at.error().while_doing("tensor " + entry.tensor.name);
         held.at = *at;
         use(held.at);
+        staged.fresh.emplace_back(*at, static_cast<std::uint64_t>(entry.bytes()));
         staged.extra_bytes += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
       }
       for (const Move* move : its) {
@@ -568,6 +572,11 @@ Result<void> Keeper::connect_all(Staged& staged) {
     } else if (is_here) {
       source = from_mapped(arena_);
     } else if (auto arena = arena_of(endpoint, fetch.from_program); arena != nullptr) {
+      for (const Fetch& each : staged.fetches)
+        if (each.rank == fetch.rank && !each.from_program)
+          for (const Run& run : each.runs)
+            if (run.bytes >= Transport::kStaging && arena->has(run.from, run.bytes))
+              arena->look_ahead(run.from, run.bytes);
       source = from_mapped(std::move(arena));
     } else {
       if (endpoint.tcp.empty())
@@ -703,8 +712,6 @@ Result<std::string> Keeper::commit(std::string_view body) {
   const std::unique_ptr<Staged> staged = std::move(staged_);
   std::vector<Held> old = std::move(table_);
   table_ = staged->table;
-  for (const Held& held : old)
-    if (held.in_arena) drop(held.at);
   epoch_ = epoch;
   profile_.clear();
   has_state_ = staged->prepare.new_rank >= 0;
@@ -713,7 +720,12 @@ Result<std::string> Keeper::commit(std::string_view body) {
   program_ = nullptr;
   is_torn_ = false;
   step_ = step;
-  if (staged->program == nullptr) return std::string();
+  const auto free_old = [&] {
+    for (const Held& held : old)
+      if (held.in_arena) drop(held.at);
+    return std::string();
+  };
+  if (staged->program == nullptr) return free_old();
   Adopted adopted{epoch, step, false, {}};
   for (const Held& held : table_) adopted.places.emplace_back(held.in_arena, held.at);
   staged->program->is_waiting = false;
@@ -724,7 +736,8 @@ Result<std::string> Keeper::commit(std::string_view body) {
   // A program that died since is noticed by its own thread; the epoch is committed all the same.
   static_cast<void>(program_->channel.send(kDoneOp, write(adopted)));
   changed_.notify_all();
-  return std::string();
+  // Last: the new epoch trains already.
+  return free_old();
 }
 
 void Keeper::drop_staged() {

@@ -82,6 +82,7 @@ class Keeper {
     Prepare prepare;
     std::vector<Held> table;
     std::vector<Fetch> fetches;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> fresh;  ///< taken for them: offset, bytes
     /// By old rank and whether of its program.
     std::map<std::pair<std::int32_t, bool>, std::unique_ptr<Transport>> sources;
     std::uint64_t digest = 0, extra_bytes = 0, kept_bytes = 0;

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// How long training stops when a job of two ranks gets a third, by four ways in one run: a
+// checkpoint on disk (written through), restart mode's checkpoint (left to the page cache), live
+// with memory that the programs allocated, live with arenas. Two of six layers move to the new
+// rank, so that 2/3 of the state stays. A pause is from the end of the old programs' last step (the
+// first rank's) to the end of the new ones' first step (the last rank's). Programs are real
+// processes, this one executed again; shims are threads here. What a restart costs a real program
+// besides, as loading libraries and building its model, is not in it. usage: redeploy [MIB
+// [FOLDER]]. Last line: JSON.
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <string>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include "runtime/coordinator.h"
+#include "runtime/keeper.h"
+#include "runtime/swell.h"
+#include "support/random_worlds.h"
+
+using namespace swell;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLayers = 6;
+constexpr int kSteps = 40;          // before the switch
+constexpr long kStep_ns = 5000000;  // of computing
+const std::vector<std::vector<int>> kOld = {{0, 1, 2}, {3, 4, 5}}, kNew = {{0, 1}, {3, 4}, {2, 5}};
+
+enum class Way { disk, page_cache, copies, arenas };
+
+/// What a program tells: in a page that both map.
+struct Clock {
+  std::atomic<std::int64_t> first_ns, last_ns, steps;
+};
+
+std::int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
+}
+
+[[noreturn]] void die(const std::string& what) {
+  std::fprintf(stderr, "redeploy: %s\n", what.c_str());
+  std::exit(1);
+}
+
+template <typename T>
+T* map_shared(int fd, std::size_t bytes) {
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED) die("mmap");
+  return static_cast<T*>(at);
+}
+
+// ---- the program
+
+volatile std::sig_atomic_t asked_to_leave = 0;
+
+double value(int layer, std::size_t element) { return layer + 1e-9 * static_cast<double>(element); }
+
+/// Reads or writes a whole file.
+void transfer(const std::string& path, double* memory, std::size_t bytes, bool is_write, Way way) {
+  const int fd = open(path.c_str(), is_write ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY, 0600);
+  if (fd < 0) die(path);
+  for (std::size_t done = 0; done < bytes;) {
+    char* at = reinterpret_cast<char*>(memory) + done;
+    const ssize_t count = is_write ? write(fd, at, bytes - done) : read(fd, at, bytes - done);
+    if (count <= 0) die(path);
+    done += static_cast<std::size_t>(count);
+  }
+  if (is_write && way == Way::disk && fsync(fd) != 0) die(path);
+  close(fd);
+}
+
+int program(Way way, std::size_t bytes, const std::string& folder, int clock_fd,
+            const std::vector<int>& layers) {
+  signal(SIGUSR1, [](int) { asked_to_leave = 1; });
+  auto* clock = map_shared<Clock>(clock_fd, sizeof(Clock));
+  const bool is_live = way == Way::copies || way == Way::arenas;
+  const std::size_t elements = bytes / sizeof(double);
+  swell_session_t* session = nullptr;
+  if (swell_open(nullptr, &session) != 0) die(swell_last_error(nullptr));
+  std::vector<double*> memory(kLayers, nullptr);
+  const auto name_of = [](int layer) { return "layer" + std::to_string(layer); };
+  for (const int layer : layers) {
+    if (way != Way::arenas) {
+      void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (at == MAP_FAILED) die("memory");
+      memory[static_cast<std::size_t>(layer)] = static_cast<double*>(at);
+    }
+    if (!is_live) continue;
+    const std::string name = name_of(layer);
+    swell_tensor_t tensor{};
+    tensor.field_mask = SWELL_TENSOR_LAYER | (way == Way::copies ? SWELL_TENSOR_ADDRESS : 0);
+    tensor.name = name.c_str();
+    tensor.dtype = SWELL_F64;
+    tensor.dims = 1;
+    tensor.shape[0] = static_cast<std::int64_t>(elements);
+    tensor.layer = layer;
+    tensor.address = memory[static_cast<std::size_t>(layer)];
+    if (swell_register(session, &tensor) != 0) die(swell_last_error(session));
+  }
+  swell_epoch_t epoch{};
+  if (is_live && swell_adopt(session, &epoch) != 0) die(swell_last_error(session));
+  bool is_new = is_live ? epoch.fresh != 0 : !fs::exists(folder + "/" + name_of(layers.front()));
+  for (const int layer : layers) {
+    double*& at = memory[static_cast<std::size_t>(layer)];
+    if (way == Way::arenas) {
+      void* its = nullptr;
+      if (swell_address(session, name_of(layer).c_str(), 0, &its, nullptr) != 0) die("address");
+      at = static_cast<double*>(its);
+    }
+    if (is_new)
+      for (std::size_t i = 0; i < elements; ++i) at[i] = value(layer, i);
+    else if (!is_live) transfer(folder + "/" + name_of(layer), at, bytes, false, way);
+  }
+  for (std::uint64_t step = epoch.step + 1;; ++step) {
+    const timespec pace{0, kStep_ns};
+    nanosleep(&pace, nullptr);
+    const std::int64_t now = now_ns();
+    if (clock->steps == 0) clock->first_ns = now;
+    clock->last_ns = now;
+    ++clock->steps;
+    // After the clock has been read: one value in each page is looked at.
+    if (clock->steps == 1 && !is_new)
+      for (const int layer : layers)
+        for (std::size_t i = 0; i < elements; i += 509)
+          if (memory[static_cast<std::size_t>(layer)][i] != value(layer, i)) die("wrong state");
+    if (asked_to_leave != 0) {
+      for (const int layer : layers)
+        transfer(folder + "/" + name_of(layer), memory[static_cast<std::size_t>(layer)], bytes,
+                 true, way);
+      return 0;
+    }
+    if (!is_live) continue;
+    const int action = swell_step(session, step);
+    if (action < 0) die(swell_last_error(session));
+    if (action != 0) return 0;
+  }
+}
+
+// ---- the measurement
+
+struct Started {
+  pid_t pid = 0;
+  Clock* clock = nullptr;
+};
+
+Started start(Way way, std::size_t bytes, const std::string& folder, const std::string& socket,
+              const std::vector<int>& layers) {
+  const int fd = memfd_create("clock", 0);
+  if (fd < 0 || ftruncate(fd, sizeof(Clock)) != 0) die("memfd");
+  Started started{0, map_shared<Clock>(fd, sizeof(Clock))};
+  std::string list;
+  for (const int layer : layers) list += static_cast<char>('0' + layer);
+  const std::string words[] = {"redeploy",
+                               "--program",
+                               std::to_string(static_cast<int>(way)),
+                               std::to_string(bytes),
+                               folder,
+                               std::to_string(fd),
+                               list};
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  const std::string runtime = "SWELL_RUNTIME=" + socket;
+  char* envp[] = {const_cast<char*>(runtime.c_str()), nullptr};
+  const pid_t own = getpid();
+  started.pid = fork();
+  if (started.pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == own) execve("/proc/self/exe", argv.data(), envp);
+    _exit(127);
+  }
+  close(fd);
+  return started;
+}
+
+void wait_for_steps(const std::vector<Started>& programs, int steps) {
+  for (const Started& each : programs)
+    while (each.clock->steps < steps) {
+      if (waitpid(each.pid, nullptr, WNOHANG) != 0) die("a program has ended");
+      const timespec pause{0, 1000000};
+      nanosleep(&pause, nullptr);
+    }
+}
+
+struct Measured {
+  double pause_s = 0;
+  runtime::SwitchReport report;
+};
+
+Measured measure(Way way, std::size_t bytes, const std::string& base) {
+  const bool is_live = way == Way::copies || way == Way::arenas;
+  const std::string folder = base + "/state";
+  fs::create_directory(folder);
+  std::vector<std::unique_ptr<runtime::Keeper>> keepers;
+  std::vector<runtime::Shim> shims;
+  for (int i = 0; is_live && i < 3; ++i) {
+    runtime::Keeper::Options options;
+    options.unix_socket = fmt::format("{}/{}/socket", base, i);
+    options.arena_bytes = 2 * kLayers * bytes;
+    auto keeper = runtime::Keeper::start(std::move(options));
+    if (!keeper) die(keeper.error().message());
+    shims.push_back({(*keeper)->unix_socket(), "", {0, i}});
+    keepers.push_back(std::move(*keeper));
+  }
+  const auto socket = [&](std::size_t i) { return is_live ? shims[i].unix_socket : ""; };
+  std::vector<Started> old, next;
+  for (std::size_t i = 0; i < kOld.size(); ++i)
+    old.push_back(start(way, bytes, folder, socket(i), kOld[i]));
+  runtime::Coordinator::Options options;
+  options.max_extra_bytes = UINT64_MAX;
+  runtime::Coordinator coordinator(support::host_cluster(1, 4), options);
+  if (is_live)
+    if (auto begun = coordinator.begin({shims[0], shims[1]}, 1); !begun)
+      die(begun.error().message());
+  wait_for_steps(old, kSteps);
+
+  Measured measured;
+  const auto start_next = [&] {
+    for (std::size_t i = 0; i < kNew.size(); ++i)
+      next.push_back(start(way, bytes, folder, socket(i), kNew[i]));
+  };
+  if (is_live) {
+    start_next();
+    auto report = coordinator.switch_plan({shims[0], shims[1]}, shims, 2);
+    if (!report || !report->committed) die(report ? report->summary() : report.error().message());
+    measured.report = std::move(*report);
+  } else {
+    for (const Started& each : old) kill(each.pid, SIGUSR1);
+  }
+  for (const Started& each : old) {
+    int status = 0;
+    waitpid(each.pid, &status, 0);
+    if (status != 0) die("an old program failed");
+  }
+  if (!is_live) start_next();
+  wait_for_steps(next, 2);
+  std::int64_t last = INT64_MAX, first = 0;
+  for (const Started& each : old) last = std::min<std::int64_t>(last, each.clock->last_ns);
+  for (const Started& each : next) first = std::max<std::int64_t>(first, each.clock->first_ns);
+  measured.pause_s = static_cast<double>(first - last) / 1e9;
+  for (const Started& each : next) kill(each.pid, SIGKILL);
+  for (const Started& each : next) waitpid(each.pid, nullptr, 0);
+  fs::remove_all(folder);
+  return measured;
+}
+
+/// Bytes a second of one memcpy between memfds, as arenas are, whose pages are there.
+double memcpy_rate(std::size_t bytes) {
+  std::vector<double> rates;
+  for (int round = 0; round < 3; ++round) {
+    const int from = memfd_create("from", 0), to = memfd_create("to", 0);
+    if (ftruncate(from, static_cast<off_t>(bytes)) != 0 ||
+        ftruncate(to, static_cast<off_t>(bytes)) != 0)
+      die("memfd");
+    char *source = map_shared<char>(from, bytes), *target = map_shared<char>(to, bytes);
+    std::memset(source, 1, bytes);
+    std::memset(target, 2, bytes);
+    const std::int64_t start = now_ns();
+    std::memcpy(target, source, bytes);
+    rates.push_back(static_cast<double>(bytes) / (static_cast<double>(now_ns() - start) / 1e9));
+    munmap(source, bytes);
+    munmap(target, bytes);
+    close(from);
+    close(to);
+  }
+  std::sort(rates.begin(), rates.end());
+  return rates[1];
+}
+
+std::uint64_t copied(const runtime::SwitchReport& report) {
+  std::uint64_t bytes = 0;
+  for (const runtime::PathBytes& path : report.paths)
+    if (path.path != "in place") bytes += path.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 7 && std::string(argv[1]) == "--program") {
+    std::vector<int> layers;
+    for (const char* each = argv[6]; *each != '\0'; ++each) layers.push_back(*each - '0');
+    return program(static_cast<Way>(std::atoi(argv[2])), std::strtoull(argv[3], nullptr, 10),
+                   argv[4], std::atoi(argv[5]), layers);
+  }
+  const std::size_t mib = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1024;
+  const std::size_t bytes = mib * 1024 * 1024 / kLayers / 4096 * 4096;
+  std::string base = std::string(argc > 2 ? argv[2] : "/var/tmp") + "/swell-redeploy-XXXXXX";
+  if (mkdtemp(base.data()) == nullptr) die(base);
+  const double memcpy_bytes_per_s = memcpy_rate(bytes);
+  double pauses[4] = {};
+  runtime::SwitchReport reports[4];
+  static constexpr const char* kNames[] = {"checkpoint on disk", "restart mode", "live, copies",
+                                           "live, arenas"};
+  for (const Way way : {Way::disk, Way::page_cache, Way::copies, Way::arenas}) {
+    const auto i = static_cast<std::size_t>(way);
+    Measured measured = measure(way, bytes, base);
+    pauses[i] = measured.pause_s;
+    reports[i] = measured.report;
+    std::printf("%-20s pause %.3f s%s%s\n", kNames[i], pauses[i], reports[i].committed ? "; " : "",
+                reports[i].committed ? reports[i].summary().c_str() : "");
+    std::fflush(stdout);
+  }
+  fs::remove_all(base);
+  const runtime::SwitchReport& live = reports[3];
+  const std::uint64_t needed = 2 * bytes;
+  const double rate = static_cast<double>(copied(live)) / live.move_s;
+  std::printf(
+      "{\"state_bytes\":%zu,\"pause_ckpt_s\":%.4f,\"pause_restart_s\":%.4f,"
+      "\"pause_live_copies_s\":%.4f,\"pause_live_s\":%.4f,\"ratio\":%.1f,"
+      "\"copy_rate_vs_memcpy\":%.3f,\"extra_bytes\":%llu,\"reused_bytes_copied\":%lld}\n",
+      bytes * kLayers, pauses[0], pauses[1], pauses[2], pauses[3], pauses[0] / pauses[3],
+      rate / memcpy_bytes_per_s, static_cast<unsigned long long>(live.max_extra_bytes),
+      static_cast<long long>(copied(live)) - static_cast<long long>(needed));
+  return 0;
+}
