@@ -1,10 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/live_driver.h"
 
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <unistd.h>
 #include <utility>
 
 namespace swell::launcher {
+
+namespace {
+
+/// SWELL_TEST_HOLD=PHASE:FILE: the phase begins when the file is gone, so that a test can kill
+/// something just then.
+void hold_for_a_test(runtime::SwitchMachine::Phase phase) {
+  const char* set = std::getenv("SWELL_TEST_HOLD");
+  const std::string text = set != nullptr ? set : "";
+  const auto colon = text.find(':');
+  if (colon == text.npos || text.substr(0, colon) != runtime::SwitchMachine::to_text(phase)) return;
+  while (access(text.c_str() + colon + 1, F_OK) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+}  // namespace
 
 LiveDriver::LiveDriver(std::string key, std::function<void()> wake)
     : key_(std::move(key)), wake_(std::move(wake)) {
@@ -34,6 +52,7 @@ void LiveDriver::order(Order order, const cluster::Cluster& cluster,
   std::visit([&](const auto& one) { epoch = one.epoch; }, order);
   limits.on_phase = [this, epoch](runtime::SwitchMachine::Phase phase) {
     tell(InPhase{epoch, phase});
+    hold_for_a_test(phase);
   };
   std::lock_guard lock(mutex_);
   for (Job& each : waiting_) each.coordinator->call_off();
