@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # The Python package: its own tests by pytest, and its types by mypy.
-#   package_test.sh [arguments of pytest]
+#   package_test.sh [--all] [arguments of pytest]    (--all: the slow ones, too)
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
@@ -16,6 +16,11 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM HUP
 
+which=(-m 'not slow')
+if [[ ${1:-} == --all ]]; then
+  which=()
+  shift
+fi
 count=0 failures=0
 result() { # ok|not\ ok NAME
   count=$((count + 1))
@@ -23,7 +28,7 @@ result() { # ok|not\ ok NAME
   printf '%s %s - %s\n' "$1" "$count" "$2"
 }
 
-"$SWELL_PYTHON" -m pytest -v -p no:cacheprovider --basetemp "$work/pytest" "$here/package" "$@" > "$work/log" 2>&1
+"$SWELL_PYTHON" -m pytest -v -p no:cacheprovider --basetemp "$work/pytest" "$here/package" "${which[@]}" "$@" > "$work/log" 2>&1
 status=$?
 # Names are sentences; parameters stand in brackets.
 while read -r name verdict; do

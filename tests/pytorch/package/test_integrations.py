@@ -39,6 +39,7 @@ def test_resizes_leave_the_loss_of_every_step_as_it_is(framework, tmp_path):
     print(f"largest deviation {worst:.1e}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["Trainer", "Lightning"])
 def test_a_request_in_an_evaluation_is_acted_on(framework, tmp_path):
     reference = Run(tmp_path / "reference", JOBS[framework], "evaluate", steps=10).fast().start(1)

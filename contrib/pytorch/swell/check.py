@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""python -m swell.check SCRIPT [ARGUMENTS]: is this script elastic, and if not, what does it lack?
+
+Runs the script on two workers of this machine's CPU, asks them to leave as swellrun does, and starts it again over one. No
+cluster and no GPU is needed. Four things make a script elastic; the report says of each whether it was seen, and
+where to put what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+
+from swell._workers import Workers, python
+
+__all__ = ["Finding", "find_places", "main"]
+
+# Imported by Python itself in each worker. It says on which optimizer step a worker is, by a file.
+_WATCH = '''\
+import os, sys
+def _watch():
+    import importlib.abc, importlib.machinery
+    folder = os.environ["SWELL_CHECK_FOLDER"]
+    name = os.path.join(folder, "step." + os.environ["SWELL_EPOCH"] + "." + os.environ["RANK"])
+    class Finder(importlib.abc.MetaPathFinder):
+        def find_spec(self, module, path=None, target=None):
+            if module != "torch.optim.optimizer":
+                return None
+            sys.meta_path.remove(self)
+            spec = importlib.machinery.PathFinder.find_spec(module, path)
+            load = spec.loader.exec_module
+            def exec_module(made):
+                load(made)
+                made.register_optimizer_step_post_hook(note)
+            spec.loader.exec_module = exec_module
+            return spec
+    steps = [0]
+    def note(optimizer, *_):
+        steps[0] += 1
+        values = [value for state in optimizer.state.values() for key, value in state.items() if key == "step"]
+        done = int(float(values[0])) if values else 0     # SGD counts none
+        with open(name + ".new", "w") as file:
+            file.write(f"{steps[0]} {done}")
+        os.replace(name + ".new", name)
+    sys.meta_path.insert(0, Finder())
+if "SWELL_CHECK_FOLDER" in os.environ and os.environ.get("RANK"):
+    _watch()
+'''
+
+
+@dataclass
+class Finding:
+    """One of the four things: whether it was seen, what was, and how to get it."""
+
+    name: str
+    good: bool | None       # None: could not be looked at
+    seen: str
+    fix: str = ""
+
+
+@dataclass
+class Places:
+    """Lines of a script, from 1, where something belongs; 0: not found."""
+
+    wrap: int = 0       # after DistributedDataParallel, fully_shard or prepare
+    optimizer: int = 0  # where an optimizer is made
+    loop: int = 0       # the training loop
+    step: int = 0       # the optimizer's step, or backward
+    trainer: int = 0    # transformers' or Lightning's Trainer
+    train: int = 0      # trainer.train() or trainer.fit()
+    framework: str = "torch"
+    names: set[str] = field(default_factory=set)
+
+
+def _called(node: ast.AST) -> str:
+    if not isinstance(node, ast.Call):
+        return ""
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+
+
+def find_places(source: str) -> Places:
+    """Where in a script's text things belong."""
+    places = Places()
+    tree = ast.parse(source)
+    imported = {alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {(node.module or "").split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    places.names = imported
+    for framework in ("lightning", "pytorch_lightning", "transformers", "accelerate"):
+        if framework in imported:
+            places.framework = "lightning" if "lightning" in framework else framework
+            break
+    for node in ast.walk(tree):
+        name, line = _called(node), getattr(node, "end_lineno", 0) or 0
+        if name in ("DistributedDataParallel", "DDP", "fully_shard", "prepare"):
+            places.wrap = max(places.wrap, line)
+        elif name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"):
+            places.optimizer = max(places.optimizer, line)
+        elif name.endswith("Trainer"):
+            places.trainer = max(places.trainer, line)
+        elif name in ("train", "fit") and places.framework in ("transformers", "lightning"):
+            places.train = getattr(node, "lineno", 0) if name == "fit" or not getattr(node, "args") else places.train
+        elif name in ("step", "backward"):
+            places.step = max(places.step, line) if name == "step" else places.step or line
+        if isinstance(node, (ast.For, ast.While)) and any(_called(inner) == "backward" for inner in ast.walk(node)):
+            places.loop = node.lineno   # the innermost one that trains: found last
+    if places.framework == "transformers" and not places.trainer:
+        places.framework = "torch"
+    return places
+
+
+def _how(places: Places) -> dict[str, str]:
+    """For each of the four things, the line that brings it and where it belongs."""
+    def after(line: int, what: str) -> str:
+        return f"after line {line}: {what}" if line else what
+    if places.framework == "transformers":
+        line = after(places.trainer, "SwellCallback.attach(trainer)") + "  (from swell.integrations import SwellCallback)"
+        return dict.fromkeys(("signal", "agreement", "checkpoint", "resume"), line)
+    if places.framework == "lightning":
+        where = f"line {places.trainer}: " if places.trainer else ""
+        fit = f"line {places.train}: " if places.train else ""
+        line = where + "Trainer(callbacks=[elastic], use_distributed_sampler=False, ...) with elastic = LightningElastic(\"checkpoints\")"
+        resume = fit + "trainer.fit(module, elastic.loader(dataset, global_batch=...), ckpt_path=elastic.newest())"
+        return {"signal": line, "agreement": line, "checkpoint": line, "resume": resume}
+    name = "AccelerateElastic(accelerator, model, optimizer" if places.framework == "accelerate" else "Elastic(model, optimizer"
+    made = after(max(places.wrap, places.optimizer), f"elastic = {name}, directory=\"checkpoints\", global_batch=...)")
+    loop = (f"line {places.loop}: " if places.loop else "") + "for batch in elastic.batches(dataset, epochs=...):"
+    step = (f"; line {places.step}: " if places.step else "; ") + "elastic.step(loss) in place of backward and optimizer.step"
+    return {"signal": made, "agreement": loop + step, "checkpoint": made, "resume": made}
+
+
+class _Trial:
+    """The script, watched from outside."""
+
+    def __init__(self, script: str, arguments: list[str], folder: str, patience_s: float, steps: int) -> None:
+        self.folder, self.patience_s, self.steps = folder, patience_s, steps
+        with open(os.path.join(folder, "sitecustomize.py"), "w") as file:
+            file.write(_WATCH)
+        here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        path = [folder, here, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.workers = Workers(python(os.path.abspath(script), *arguments), os.path.join(folder, "output"), basic=2,
+                               environment={"SWELL_CHECK_FOLDER": folder, "PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""})
+
+    def progress(self, rank: int = 0) -> tuple[int, int]:
+        """Optimizer steps of this epoch, and in all as the optimizer counts them."""
+        try:
+            with open(os.path.join(self.folder, f"step.{self.workers.epoch}.{rank}")) as file:
+                here, done = file.read().split()
+                return int(here), int(done)
+        except FileNotFoundError:
+            return 0, 0
+
+    def trains(self, steps: int) -> bool:
+        """Whether it comes so far; not if it ends or the time is over before."""
+        deadline = time.monotonic() + self.patience_s
+        while self.progress()[0] < steps:
+            if not self.workers.running() or time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def last_words(self) -> str:
+        for rank in range(len(self.workers.processes)):
+            lines = self.workers.said(rank).strip().splitlines()
+            if lines and self.workers.processes[rank].returncode:
+                return lines[-1]
+        return ""
+
+
+def _try(trial: _Trial, how: dict[str, str]) -> list[Finding]:
+    """The four findings."""
+    unknown = "not seen, as what comes before is missing"
+    signal = Finding("1. it handles the restart signal", None, unknown, how["signal"])
+    agreement = Finding("2. all workers leave at the same step", None, unknown, how["agreement"])
+    checkpoint = Finding("3. it leaves in time, with exit code 0", None, unknown, how["checkpoint"])
+    resume = Finding("4. it resumes over another number of workers", None, unknown, how["resume"])
+    findings = [signal, agreement, checkpoint, resume]
+    workers = trial.workers
+    workers.start(2)
+    if not trial.trains(trial.steps):
+        codes = workers.wait(0)
+        what = f"its workers left with {codes}: {trial.last_words()}" if codes else f"it made no optimizer step in {trial.patience_s:g} s"
+        signal.good, signal.seen = False, f"on two workers it did not train {trial.steps} steps: {what}"
+        signal.fix = "make it run with `torchrun --nproc_per_node=2`, and give arguments that make it train for longer than a few steps"
+        return findings
+    signal.good = workers.handle_signal()
+    if not signal.good:
+        signal.seen = "a growth would be put off for ever: no handler for USR1 while it trains; swellrun leaves such a script as it is"
+        return findings
+    signal.seen = "its workers have a handler for USR1"
+    workers.ask([1])    # one of them: the others must hear of it from that one
+    codes = workers.wait(trial.patience_s)
+    left = [trial.progress(rank)[0] for rank in range(2)]
+    if codes is None:
+        gone = [rank for rank, process in enumerate(workers.processes) if process.poll() is not None]
+        agreement.good = False
+        agreement.seen = (f"rank {gone[0]} left and the other one waits for it" if gone else
+                          f"nobody left within {trial.patience_s:g} s of a request to rank 1")
+        return findings
+    agreement.good = left[0] == left[1] and not any(codes)
+    agreement.seen = f"rank 1 was asked, and they left after steps {left[0]} and {left[1]}"
+    checkpoint.good = codes == [0, 0]
+    checkpoint.seen = f"exit codes {codes[0]} and {codes[1]}" + (f": {trial.last_words()}" if any(codes) else "")
+    if not checkpoint.good:
+        return findings
+    before = trial.progress()[1]
+    workers.start(1)
+    if not trial.trains(2):     # the first may be an empty one that makes the optimizer's state
+        codes = workers.wait(0)
+        resume.good, resume.seen = False, f"over one worker it did not train on: {trial.last_words() or codes}"
+        return findings
+    _, done = trial.progress()
+    if not done:
+        resume.seen = "over one worker it trained on; whether from the checkpoint cannot be told: its optimizer counts no steps"
+        return findings
+    resume.good = done > before
+    resume.seen = f"over one worker it is at step {done}, it had left at step {before}" if resume.good else \
+        f"over one worker it began anew: the optimizer is at step {done}, it was at {before}"
+    return findings
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns 0 if the script is elastic, 1 if not, 2 if it cannot be run."""
+    parser = argparse.ArgumentParser(prog="python -m swell.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=3, help="optimizer steps before it is asked to leave (%(default)s)")
+    parser.add_argument("--patience", type=float, default=120, metavar="S", help="seconds for each phase (%(default)s)")
+    parser.add_argument("script", help="as after `python`; it should train long enough to be asked: some hundred steps")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    options = parser.parse_args(arguments)
+    try:
+        with open(options.script, encoding="utf-8") as file:
+            places = find_places(file.read())
+    except (OSError, SyntaxError) as error:
+        print(f"swell.check: {options.script}: {error}; give the training script itself", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="swell-check-") as folder:
+        trial = _Trial(options.script, options.arguments, folder, options.patience, options.steps)
+        with trial.workers:
+            findings = _try(trial, _how(places))
+    elastic = all(finding.good for finding in findings[:3]) and findings[3].good is not False
+    for finding in findings:
+        print(f"{'yes' if finding.good else '?  ' if finding.good is None else 'NO '}  {finding.name}: {finding.seen}")
+        if finding.good is False:
+            print(f"       {finding.fix}")
+    print(f"{options.script} is {'elastic' if elastic else 'not elastic yet'}")
+    return 0 if elastic else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

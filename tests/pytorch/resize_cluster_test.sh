@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Jobs of each framework on a real cluster under swellrun: they grow, are shrunk for a rigid job, and grow again,
+# and the loss of every step stays that of a run that nobody resizes.
+#   resize_cluster_test.sh [--all | NAME...]   (default: ddp; the others start slowly on a small machine)
+# shellcheck source=tests/pytorch/cluster_lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cluster_lib.sh"
+names=("$@")
+((${#names[@]})) || names=(ddp)
+[[ ${names[0]} != --all ]] || names=(ddp fsdp trainer accelerate lightning)
+cluster_up --nodes 1 --gpus-per-node 2
+jobs_folder=$pytorch_tests/jobs
+export TEST_STEPS=200 TEST_PACE=0.3
+
+program() { # NAME: sets `program_words`
+  case $1 in
+    ddp) program_words=("$jobs_folder/ddp.py") ;;
+    fsdp) program_words=("$jobs_folder/ddp.py" fsdp) ;;
+    trainer) program_words=("$jobs_folder/hf.py") ;;
+    accelerate) program_words=("$jobs_folder/accelerated.py") ;;
+    lightning) program_words=("$jobs_folder/pl_resnet.py") ;;
+    *) return 1 ;;
+  esac
+}
+trains_on() { # FOLDER WORLD: the newest step was trained by so many workers
+  [[ $(tail -n 1 "$1/losses") == *"\"world\": $2,"* ]]
+}
+resized() { # NAME
+  local reference=$work/$1-reference pid
+  program "$1" || return
+  mkdir -p "$reference" && touch "$reference/fast"
+  (cd "$reference" && env -u SLURM_CONF RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0 \
+    "$SWELL_PYTHON" "${program_words[@]}" > said 2>&1) &
+  pid=$!
+  run_job "$1" --elastic=max=2,grace=30 --gres=gpu:1 -- "$SWELL_PYTHON" "${program_words[@]}" || return
+  # It grows, a GPU is taken back for a rigid job, and is lent again.
+  within 400 trains_on "$folder" 2 && gets_on "$folder" || { tail -n 20 "$folder.out"; return 1; }
+  rigid --gres=gpu:1 && within 60 in_state "$rigid_job" RUNNING && within 300 trains_on "$folder" 1 && gets_on "$folder" || return
+  scancel "$rigid_job"
+  within 400 trains_on "$folder" 2 || { tail -n 20 "$folder.out"; return 1; }
+  touch "$folder/fast"
+  within 300 ended "$job" && wait "$pid" || { cat "$reference/said" "$folder.out"; return 1; }
+  [[ $(cat "$folder/status") == 0 ]] && settled &&
+    "$SWELL_PYTHON" "$pytorch_tests/compare_losses.py" "$reference/losses" "$folder/losses" "$TEST_STEPS" &&
+    compared=$(tail -n 1 "$check_log")
+}
+for name in "${names[@]}"; do
+  compared=''
+  check "$name: grown, shrunk for a rigid job and grown again, with the loss of the run that is not" resized "$name"
+  [[ -z $compared ]] || printf '# %s: %s\n' "$name" "$compared"
+done
+finish_tests
