@@ -139,7 +139,15 @@ void Agent::request_done(std::size_t index) {
     Granted& result = request.results[i];
     if (result.job == 0) continue;
     const control::Offer& offer = request.offers[i];
-    companion_names_[result.job] = offer.name;
+    // A slurmctld that was killed gives the ids of its last seconds anew. Two companions of one id
+    // could not be told apart here: this one goes back, the next offer gets an id of its own.
+    if (!companion_names_.emplace(result.job, offer.name).second) {
+      static_cast<void>(children_.start(cancel_command(offer.name, result.job),
+                                        outside_environment(environ), {.capture = true}));
+      result.job = 0;
+      result.reason = "Slurm gave it the id of a companion that it has forgotten";
+      continue;
+    }
     if (result.places.empty() || result.places.front().gpus == 0) {
       Place place;
       place.node = offer.node;
