@@ -2,11 +2,11 @@
 // job_submit/swell: Slurm's symbols and nothing else. submission.h reads and changes the
 // submission, controller/admission.h decides. Runs under slurmctld's locks: memory only, no RPC.
 #include <cstdint>
-#include <exception>
 #include <string>
 
 #include "control/printable.h"
 #include "controller/host.h"
+#include "plugins/guarded.h"
 #include "plugins/job_submit/submission.h"
 
 #include <slurm/slurm.h>
@@ -15,20 +15,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-namespace {
-
-/// Runs one call of Slurm's: nothing is thrown across, and what goes wrong is logged once.
-template <typename Call>
-int guarded(const char* what, Call call) noexcept {
-  try {
-    return call();
-  } catch (const std::exception& problem) {
-    slurm_error("swell: %s: %s", what, problem.what());
-  } catch (...) { slurm_error("swell: %s: unknown exception", what); }
-  return SLURM_ERROR;
-}
-
-}  // namespace
+using swell::plugins::guarded;
 
 extern "C" {
 
@@ -54,7 +41,7 @@ EXPORT int init(void) noexcept {
 EXPORT void fini(void) noexcept {}
 
 EXPORT int job_submit(job_desc_msg_t* job, uint32_t uid, char** message) noexcept {
-  return guarded("job_submit", [&] {
+  return guarded("job_submit", SLURM_ERROR, [&] {
     const auto request = swell::job_submit::read(*job, uid);
     const auto admission = swell::controller::admit_submission(request);
     if (admission) {
@@ -79,7 +66,7 @@ EXPORT int job_modify(job_desc_msg_t* job, void*, uint32_t uid, char** message) 
 EXPORT int job_modify(job_desc_msg_t* job, void*, uint32_t uid) noexcept {
   char** message = nullptr;
 #endif
-  return guarded("job_modify", [&] {
+  return guarded("job_modify", SLURM_ERROR, [&] {
     const auto allowed =
         swell::controller::check_submitted_change(swell::job_submit::read_change(*job, uid));
     if (allowed) return SLURM_SUCCESS;

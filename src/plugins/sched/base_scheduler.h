@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <string>
+
 namespace swell::sched {
 
 /// Loads a stock scheduler plugin ("sched/backfill") and starts it. It does all scheduling of basic
 /// demand, exactly as without Swell.
-/// @return null, or why it could not be loaded (valid until the next call).
-const char* load_base(const char* type) noexcept;
+/// @return why it could not be loaded; empty: it was.
+std::string load_base(const std::string& type);
 
 /// Ends it, as slurmctld would.
 void unload_base() noexcept;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "controller/host.h"
+#include "plugins/guarded.h"
 #include "plugins/sched/base_scheduler.h"
 
 #include <slurm/slurm.h>
@@ -14,6 +15,8 @@
 #include <slurm/spank.h>
 
 #define EXPORT __attribute__((visibility("default")))
+
+using swell::plugins::guarded;
 
 extern "C" {
 
@@ -33,22 +36,28 @@ EXPORT int init(void) noexcept {
                                         [](const char* text) { slurm_error("%s", text); }};
   // Without the base scheduler no job would start: that is worth stopping slurmctld for, at once
   // and with the reason, as Slurm does for a scheduler that cannot be loaded.
-  if (const char* problem = swell::sched::load_base(swell::controller::base_scheduler().c_str())) {
-    slurm_error("swell: %s", problem);
+  const int loaded = guarded("init", SLURM_ERROR, [] {
+    const std::string type = swell::controller::base_scheduler();
+    const std::string problem = swell::sched::load_base(type);
+    if (problem.empty()) return SLURM_SUCCESS;
+    slurm_error("swell: %s", problem.c_str());
     return SLURM_ERROR;
-  }
-  swell::controller::start_controller(sink);
-  return SLURM_SUCCESS;
+  });
+  if (loaded == SLURM_SUCCESS) swell::controller::start_controller(sink);
+  return loaded;
 }
 
 EXPORT void fini(void) noexcept {
   swell::controller::stop_controller();
-  swell::sched::unload_base();
+  guarded("fini", SLURM_ERROR, [] {
+    swell::sched::unload_base();
+    return SLURM_SUCCESS;
+  });
 }
 
 EXPORT int sched_p_reconfig(void) noexcept {
   swell::controller::wake_controller();
-  return swell::sched::reconfigure_base();
+  return guarded("reconfigure", SLURM_ERROR, [] { return swell::sched::reconfigure_base(); });
 }
 
 }  // extern "C"

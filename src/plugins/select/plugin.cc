@@ -3,8 +3,9 @@
 // that name and forwards every call to it (forward.h), except select_p_job_test() (narrowing.h).
 // Every client and daemon loads a select plugin: outside slurmctld all calls are only forwarded.
 #include <cstdint>
-#include <exception>
+#include <string>
 
+#include "plugins/guarded.h"
 #include "plugins/select/bitmaps.h"
 #include "plugins/select/block_source.h"
 #include "plugins/select/forward.h"
@@ -21,6 +22,7 @@
 
 namespace {
 
+using swell::plugins::guarded;
 using swell::select::JobTest;
 
 /// Prototype of cons_tres's function. From 24.05 on it takes a tenth argument; older versions
@@ -42,29 +44,19 @@ int ask_stock(const JobTest& call) {
                         call.will_run);
 }
 
-/// Loads Slurm's own plugin. @return the reason why that is not possible, or null; the text stays
-/// valid.
-const char* load_stock() noexcept {
-  static std::string problem;
-  try {
-    const auto stock = swell::plugins::load_stock_plugin("select_cons_tres.so");
-    problem = stock.problem;
-    if (stock.library == nullptr) return problem.c_str();
-    stock_job_test = reinterpret_cast<StockJobTest>(dlsym(stock.library, "select_p_job_test"));
-    stock_init = reinterpret_cast<int (*)()>(dlsym(stock.library, "init"));
-    stock_fini = reinterpret_cast<int (*)()>(dlsym(stock.library, "fini"));
-    if (stock_job_test == nullptr) {
-      problem = stock.path + " has no select_p_job_test";
-      return problem.c_str();
-    }
-    swell::select::forward_to(stock.library);
-    return nullptr;
-  } catch (const std::exception&) {
-    return "out of memory while loading Slurm's select_cons_tres.so";
-  }
+/// Loads Slurm's own plugin. @return the reason why that is not possible; empty: it is loaded.
+std::string load_stock() {
+  const auto stock = swell::plugins::load_stock_plugin("select_cons_tres.so");
+  if (stock.library == nullptr) return stock.problem;
+  stock_job_test = reinterpret_cast<StockJobTest>(dlsym(stock.library, "select_p_job_test"));
+  stock_init = reinterpret_cast<int (*)()>(dlsym(stock.library, "init"));
+  stock_fini = reinterpret_cast<int (*)()>(dlsym(stock.library, "fini"));
+  if (stock_job_test == nullptr) return stock.path + " has no select_p_job_test";
+  swell::select::forward_to(stock.library);
+  return {};
 }
 
-void start_narrowing() noexcept {
+void start_narrowing() {
   if (dlsym(RTLD_DEFAULT, "idle_node_bitmap") == nullptr) return;  // a client, or another daemon
   if (const char* missing = bitmaps.look_up()) {
     slurm_error("swell: select: this slurmctld has no %s, so cons_tres decides alone", missing);
@@ -100,14 +92,20 @@ const std::uint32_t plugin_id = 109;  // cons_tres's own: it goes into state fil
 EXPORT int init(void) noexcept {
   // Without cons_tres nothing can be scheduled: slurmctld must stop, as for a missing select
   // plugin.
-  if (const char* problem = load_stock()) {
-    slurm_error("swell: select: %s", problem);
+  const int loaded = guarded("select: loading Slurm's select_cons_tres.so", SLURM_ERROR, [] {
+    const std::string problem = load_stock();
+    if (problem.empty()) return SLURM_SUCCESS;
+    slurm_error("swell: select: %s", problem.c_str());
     return SLURM_ERROR;
-  }
+  });
+  if (loaded != SLURM_SUCCESS) return loaded;
   if (stock_init != nullptr)
     if (const int result = stock_init(); result != SLURM_SUCCESS) return result;
-  start_narrowing();
-  return SLURM_SUCCESS;
+  // What goes wrong here leaves cons_tres alone.
+  return guarded("select: cons_tres decides alone", SLURM_SUCCESS, [] {
+    start_narrowing();
+    return SLURM_SUCCESS;
+  });
 }
 
 EXPORT int fini(void) noexcept {

@@ -3,12 +3,12 @@
 // published. The parser is the server's own (control/elastic_spec.h), so that a mistake is named
 // before anything is submitted.
 #include <cstdlib>
-#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "control/elastic_spec.h"
+#include "plugins/guarded.h"
 #include "plugins/spank/publisher.h"
 
 extern "C" {
@@ -19,6 +19,8 @@ extern "C" {
 
 namespace {
 
+using swell::plugins::guarded;
+
 /// The option's value as the server will read it; nothing: --elastic was not given.
 std::optional<std::string>& given() {
   static std::optional<std::string> value;
@@ -26,7 +28,7 @@ std::optional<std::string>& given() {
 }
 
 int read_option(int, const char* value, int) noexcept {
-  try {
+  return guarded("--elastic", ESPANK_ERROR, [&]() -> int {
     // Slurm hands an option without a value on to a het job's later components as these words.
     const std::string_view text =
         value == nullptr || std::string_view(value) == "(null)" ? "" : value;
@@ -37,10 +39,7 @@ int read_option(int, const char* value, int) noexcept {
     }
     given() = spec->text();
     return ESPANK_SUCCESS;
-  } catch (const std::exception& problem) {
-    slurm_error("--elastic: %s", problem.what());
-    return ESPANK_ERROR;
-  }
+  });
 }
 
 /// Does this program submit (sbatch, salloc, srun), rather than run a step?
@@ -85,14 +84,11 @@ const unsigned int plugin_version = SLURM_VERSION_NUMBER;
 const unsigned int spank_plugin_version = 1;
 
 EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept {
-  if (spank_context() == S_CTX_SLURMD) {
-    try {
+  if (spank_context() == S_CTX_SLURMD)
+    return guarded("publishing the topology", ESPANK_SUCCESS, [&]() -> int {
       publish_topology(count, arguments);
-    } catch (const std::exception& problem) {
-      slurm_error("swell: publishing the topology: %s", problem.what());
-    }
-    return ESPANK_SUCCESS;
-  }
+      return ESPANK_SUCCESS;
+    });
   if (!submits()) return ESPANK_SUCCESS;
   if (spank_context() == S_CTX_ALLOCATOR)
     for (const char* name : kInherited) unsetenv(name);
@@ -107,7 +103,7 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
 
 /// All options are read: what was given travels with the submission to job_submit/swell.
 EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) noexcept {
-  try {
+  return guarded("--elastic", ESPANK_ERROR, [&]() -> int {
     if (!submits()) return ESPANK_SUCCESS;
     if (spank_context() == S_CTX_ALLOCATOR) {
       if (given()) setenv(kElasticJob, "1", 1);
@@ -115,10 +111,7 @@ EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) noexcept {
     }
     if (!given()) return ESPANK_SUCCESS;
     return spank_job_control_setenv(spank, "SWELL_ELASTIC", given()->c_str(), 1);
-  } catch (const std::exception& problem) {
-    slurm_error("--elastic: %s", problem.what());
-    return ESPANK_ERROR;
-  }
+  });
 }
 
 /// srun has made its step. The first step of an elastic job that is not swellrun's own: one line
