@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
@@ -13,14 +11,11 @@
 #include <optional>
 #include <sstream>
 #include <stdexcept>
-#include <sys/random.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <thread>
-#include <unistd.h>
 #include <utility>
 
+#include "control/background_thread.h"
 #include "control/elastic_advice.h"
+#include "control/frame.h"
 #include "control/printable.h"
 #include "control/server.h"
 #include "controller/conf_watch.h"
@@ -54,13 +49,10 @@ Clock::duration rest_after(double own_work_s, double poll_interval_s) {
 
 double now_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-std::string random_nonce() {
-  unsigned char bytes[16];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    throw std::runtime_error("no random numbers");
-  std::string text;
-  for (unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
+std::string new_nonce() {
+  Result<std::string> nonce = control::new_nonce();
+  if (!nonce) throw std::runtime_error(nonce.error().message());
+  return std::move(*nonce);
 }
 
 /// How often what submissions are told of the site is looked up anew.
@@ -97,29 +89,10 @@ std::string guessed_slurm_conf() {
   return named != nullptr ? named : "/etc/slurm/slurm.conf";
 }
 
-/// One run of the controller's thread, kept alive by the thread itself: stop_controller() may have
-/// to leave it behind.
-class Host : public std::enable_shared_from_this<Host> {
+/// One run of the controller's thread, and what it shares with slurmctld's own.
+class Host final : public control::BackgroundThread {
  public:
   explicit Host(const LogSink& sink) : sink_(sink) {}
-
-  void start() {
-    std::thread([self = shared_from_this()] { self->run(); }).detach();
-  }
-
-  /// @return whether the thread has ended within `patience`.
-  bool stop(std::chrono::milliseconds patience) {
-    std::unique_lock lock(mutex_);
-    stopping_ = true;
-    changed_.notify_all();
-    return changed_.wait_for(lock, patience, [&] { return ended_; });
-  }
-
-  void wake() {
-    std::lock_guard lock(mutex_);
-    woken_ = true;
-    changed_.notify_all();
-  }
 
   Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& kept) {
     ExpansionPlace place;
@@ -209,37 +182,17 @@ class Host : public std::enable_shared_from_this<Host> {
     if (sink_.error != nullptr) sink_.error(("swell: " + control::printable(text)).c_str());
   }
 
-  void run() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    // Swell's thinking gives way to slurmctld's own threads. On Linux this is per thread.
-    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
-    try {
-      control_loop();
-    } catch (const std::exception& problem) {
-      error(fmt::format("elasticity is off until slurmctld is restarted: {}", problem.what()));
-    } catch (...) { error("elasticity is off until slurmctld is restarted: unknown exception"); }
+  void gave_up(const char* reason) noexcept override {
     on_ = false;
-    std::lock_guard lock(mutex_);
-    ended_ = true;
-    changed_.notify_all();
+    try {
+      error(fmt::format("elasticity is off until slurmctld is restarted: {}", reason));
+    } catch (...) {  // out of memory: it is off all the same
+    }
   }
 
-  /// Waits; true where it is time to stop.
-  bool pause(Clock::duration time) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, time, [&] { return stopping_; });
-  }
-
-  /// Waits until `until` or a wake, then lets events gather; true where it is time to stop.
-  bool wait(Clock::time_point until) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, until, [&] { return stopping_ || woken_; });
-    if (stopping_) return true;
-    if (woken_) changed_.wait_for(lock, kDebounce, [&] { return stopping_; });
-    woken_ = false;
-    return stopping_;
+  void loop() override {
+    control_loop();
+    on_ = false;
   }
 
   void control_loop() {
@@ -268,7 +221,7 @@ class Host : public std::enable_shared_from_this<Host> {
     parts.fabric_files = slurm::find_fabric_files;
     parts.state_path = slurm_config->state_save_location + "/swell_state";
     parts.log = [this](const std::string& text) { info(text); };
-    parts.nonce = random_nonce;
+    parts.nonce = new_nonce;
     Controller controller(std::move(parts));
     controller.set_draining(config->draining);
     {
@@ -285,7 +238,8 @@ class Host : public std::enable_shared_from_this<Host> {
       learn_site(controller, *config);
       if (pause(rest_after(controller.last_own_s(), config->poll_interval_s))) return;
       if (wait(Clock::time_point(
-              std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due)))))
+                   std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due))),
+               kDebounce))
         return;
     }
   }
@@ -323,12 +277,10 @@ class Host : public std::enable_shared_from_this<Host> {
 
   LogSink sink_;
   GrantBook book_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false, woken_ = false, ended_ = false;
   std::atomic<bool> on_{false};
-  ExpansionPlace place_;
-  control::SiteFacts facts_;                     ///< what submissions are told of the site
+  std::mutex mutex_;          // of the next two
+  ExpansionPlace place_;      ///< what swell.conf said when this controller started
+  control::SiteFacts facts_;  ///< what submissions are told of the site
   std::optional<Clock::time_point> facts_read_;  ///< of the controller's thread
 };
 

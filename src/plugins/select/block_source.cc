@@ -3,18 +3,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <csignal>
 #include <exception>
 #include <fmt/format.h>
 #include <mutex>
 #include <set>
 #include <string>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <thread>
-#include <unistd.h>
 
+#include "control/background_thread.h"
 #include "slurm/fabric_source.h"
 #include "slurm/live_slurm.h"
 
@@ -39,59 +34,26 @@ Published& published() {
   return *instance;
 }
 
-/// State of one run of the thread, kept alive by the thread itself.
-class Source : public std::enable_shared_from_this<Source> {
+/// One run of the thread.
+class Source final : public control::BackgroundThread {
  public:
   explicit Source(const Log& log) : log_(log) {}
 
-  void start() {
-    std::thread([self = shared_from_this()] { self->run(); }).detach();
-  }
-
-  void stop(std::chrono::milliseconds patience) {
-    std::unique_lock lock(mutex_);
-    stopping_ = true;
-    changed_.notify_all();
-    changed_.wait_for(lock, patience, [&] { return ended_; });
-  }
-
  private:
-  void run() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    // On Linux this sets the niceness of this thread alone.
-    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
-    try {
-      follow();
-    } catch (const std::exception& problem) { give_up(problem.what()); } catch (...) {
-      give_up("unknown exception");
-    }
-    std::lock_guard lock(mutex_);
-    ended_ = true;
-    changed_.notify_all();
-  }
-
-  void give_up(const char* why) noexcept {
+  void gave_up(const char* why) noexcept override {
     published().store(nullptr);
     if (log_.error != nullptr)
       log_.error("swell: select: nearness is off until slurmctld is restarted");
     if (log_.error != nullptr) log_.error(why);
   }
 
-  /// Waits for `time`; true where it is time to stop.
-  bool pause(std::chrono::milliseconds time) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, time, [&] { return stopping_; });
-  }
-
-  void follow() {
+  void loop() override {
     slurm::FabricSource source(slurm::find_fabric_files);
     std::shared_ptr<const slurm::KnownFabric> known;
     std::vector<NodeKind> kinds;
     std::time_t last = 0;
     bool answered = false;
-    while (!pause(answered ? std::chrono::milliseconds(kPollInterval) : kFirstInterval)) {
+    while (!pause(answered ? Clock::duration(kPollInterval) : kFirstInterval)) {
       const auto nodes = slurm::load_nodes_since(last);
       if (!nodes) {
         if (answered) complain(nodes.error().message());
@@ -131,9 +93,6 @@ class Source : public std::enable_shared_from_this<Source> {
   }
 
   const Log log_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false, ended_ = false;
   bool said_ = false;
   std::set<std::string> complaints_;
 };

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+
+namespace swell::control {
+
+/// One run of a plugin's own thread inside slurmctld. The thread keeps it alive: stop() may have to
+/// leave it behind, where it waits for an RPC. It takes no signals and gives way to slurmctld's own
+/// threads. Made by std::make_shared.
+class BackgroundThread : public std::enable_shared_from_this<BackgroundThread> {
+ public:
+  using Clock = std::chrono::steady_clock;
+  virtual ~BackgroundThread() = default;
+
+  void start() {
+    std::thread([self = shared_from_this()] { self->run(); }).detach();
+  }
+
+  /// @return whether the thread has ended within `patience`.
+  bool stop(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+    return changed_.wait_for(lock, patience, [&] { return ended_; });
+  }
+
+  /// Ends the wait() that is under way, or the next one.
+  void wake() {
+    std::lock_guard lock(mutex_);
+    woken_ = true;
+    changed_.notify_all();
+  }
+
+ protected:
+  /// What the thread does, until it is time to stop.
+  virtual void loop() = 0;
+  /// loop() has thrown: no more will be done.
+  virtual void gave_up(const char* reason) noexcept = 0;
+
+  /// Waits; true where it is time to stop.
+  bool pause(Clock::duration time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [&] { return stopping_; });
+  }
+
+  /// Waits until `until` or a wake, then `gather` more, as events come in bursts; true where it is
+  /// time to stop.
+  bool wait(Clock::time_point until, Clock::duration gather) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, until, [&] { return stopping_ || woken_; });
+    if (stopping_) return true;
+    if (woken_) changed_.wait_for(lock, gather, [&] { return stopping_; });
+    woken_ = false;
+    return stopping_;
+  }
+
+ private:
+  void run() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    // On Linux this is per thread.
+    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
+    try {
+      loop();
+    } catch (const std::exception& problem) { gave_up(problem.what()); } catch (...) {
+      gave_up("unknown exception");
+    }
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false, woken_ = false, ended_ = false;
+};
+
+}  // namespace swell::control
