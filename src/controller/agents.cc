@@ -108,13 +108,12 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
     if (companion.leaving) {
       tell_shrink(job, companion, now);
     } else if (!listed(companion.id)) {
-      companion.leaving = true;
-      companion.deadline = std::max(companion.since + kUnlistedKept_s, now);
-      companion.reason = "the job's agent does not know it";
+      companion.leave(std::max(companion.since + kUnlistedKept_s, now),
+                      "the job's agent does not know it");
     }
   }
   for (JobId companion : hello.companions)
-    if (job.find(companion) == nullptr) {
+    if (job.companions.find(companion) == nullptr) {
       Companion unknown;
       unknown.id = companion;
       unknown.deadline = now;
@@ -150,13 +149,9 @@ void Controller::growth_failed(ElasticJob& job, double now) {
 }
 
 void Controller::handle(ElasticJob& job, const control::Released& released, double now) {
-  Companion* companion = job.find(released.companion);
+  Companion* companion = job.companions.find(released.companion);
   if (companion == nullptr) return;
-  const double cancelled_by = now + kReleasedKept_s;
-  companion->deadline =
-      companion->leaving ? std::min(companion->deadline, cancelled_by) : cancelled_by;
-  if (!companion->leaving) companion->reason = released.reason;
-  companion->leaving = true;
+  companion->leave(now + kReleasedKept_s, released.reason);
   job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
   parts_.slurm->forget();
 }
@@ -184,7 +179,7 @@ void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {
   job.agent.reset();
   job.state = control::JobState::allocated;
   parts_.book->withdraw_all(job.id);
-  take_back_all(job, now, "the program has ended");
+  reclaim_all(job, now, "the program has ended");
 }
 
 void Controller::agent_gone(ElasticJob& job, double now) {

@@ -239,7 +239,7 @@ void Controller::keep_deadlines(double now) {
   for (auto& [id, job] : jobs_) {
     if (!job.agent && !job.companions.empty() &&
         now - job.agent_seen >= parts_.config.agent_timeout_s)
-      take_back_all(job, now, fmt::format("job {} has no agent any more", id));
+      reclaim_all(job, now, fmt::format("job {} has no agent any more", id));
     for (Companion& companion : job.companions) {
       if (!companion.leaving || companion.lost || now < companion.deadline + kDeadlineSlack_s)
         continue;
@@ -254,13 +254,9 @@ void Controller::keep_deadlines(double now) {
   }
 }
 
-void Controller::take_back_all(ElasticJob& job, double now, const std::string& reason) {
-  for (Companion& companion : job.companions) {
-    if (companion.leaving) continue;
-    companion.leaving = true;
-    companion.deadline = now - kDeadlineSlack_s;
-    companion.reason = reason;
-  }
+void Controller::reclaim_all(ElasticJob& job, double now, const std::string& reason) {
+  // Nobody is there who would have to be given time.
+  job.companions.leave(now - kDeadlineSlack_s, reason);
 }
 
 // ---- decisions
@@ -296,9 +292,7 @@ void Controller::drain(double now) {
 
 void Controller::reclaim(ElasticJob& job, Companion& companion, double now,
                          const std::string& reason) {
-  companion.leaving = true;
-  companion.deadline = now + job.spec.grace_s;
-  companion.reason = reason;
+  companion.leave(now + job.spec.grace_s, reason);
   job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
   events_.event("reclaim",
                 {{"job", job.id}, {"companion", companion_json(companion)}, {"reason", reason}},
@@ -324,7 +318,7 @@ void Controller::apply(const policy::Decisions& decisions, const policy::Cluster
   parts_.book->set_reclaim_order(decisions.reclaim_order);
   for (const policy::Reclaim& reclaim : decisions.reclaims) {
     ElasticJob& job = jobs_.at(reclaim.job);
-    Companion* companion = job.find(reclaim.companion);
+    Companion* companion = job.companions.find(reclaim.companion);
     if (companion == nullptr || companion->leaving) continue;
     this->reclaim(job, *companion, now,
                   reclaim.needed_by != 0 ? fmt::format("needed by job {}", reclaim.needed_by)

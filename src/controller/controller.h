@@ -85,7 +85,7 @@ class Controller {
 
   // Deadlines and decisions (controller.cc)
   void keep_deadlines(double now);
-  void take_back_all(ElasticJob& job, double now, const std::string& reason);
+  void reclaim_all(ElasticJob& job, double now, const std::string& reason);
   std::shared_ptr<const cluster::Fabric> fabric();
   void decide(double now);
   void drain(double now);

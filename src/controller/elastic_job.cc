@@ -9,7 +9,7 @@ control::Tag ElasticJob::tag() const {
     words.push_back({companion.id, companion.node, companion.gpus.indices, companion.gpus.count});
   control::Tag tag{{"elastic", spec.text()},
                    {"basic", std::to_string(basic_gpus)},
-                   {"lent", std::to_string(lent_gpus())},
+                   {"lent", std::to_string(companions.lent_gpus())},
                    {"state", to_text(state)},
                    {"epoch", std::to_string(epoch)},
                    {"workers", std::to_string(workers)},

@@ -97,27 +97,27 @@ class Reconciler {
       return;
     }
     ElasticJob& job = parent->second;
-    if (Companion* old = job.find(record.id); old != nullptr && old->grant != identity->grant)
+    if (Companion* old = job.companions.find(record.id);
+        old != nullptr && old->grant != identity->grant)
       drop(job, Companion(*old));  // slurmctld gave its id out again
     const auto grant = issued_.find(identity->grant);
     const bool issued = grant != issued_.end() && grant->second.parent == job.id;
-    Companion* companion = job.find(record.id);
+    Companion* companion = job.companions.find(record.id);
     if (companion == nullptr) {
       if (!holding) return;
       const auto word = named_.find({job.id, record.id});
       const bool named = word != named_.end() && is_as_named(record, word->second);
-      const bool used =
-          std::any_of(job.companions.begin(), job.companions.end(),
-                      [&](const Companion& each) { return each.grant == identity->grant; });
+      const bool used = job.companions.has_grant(identity->grant);
       if (used || (!issued && !named)) {
         cancel(*identity, used ? fmt::format("job {} has a companion on the same grant", job.id)
                                : fmt::format("job {} does not name it as its companion", job.id));
         return;
       }
-      companion = &job.companions.emplace_back();
-      companion->id = record.id;
-      companion->grant = identity->grant;
-      companion->since = now_;
+      Companion fresh;
+      fresh.id = record.id;
+      fresh.grant = identity->grant;
+      fresh.since = now_;
+      companion = &job.companions.add(std::move(fresh));
       learn(*companion, record);
       if (word == named_.end()) ++job.grants;
       if (!issued) adopt(record, *companion, job.id);
@@ -134,11 +134,8 @@ class Reconciler {
     }
     if (issued) check_excess(job, *companion, record, grant->second, *identity);
     if (record.preempt_time != 0 && !companion->by_slurm) {
-      companion->by_slurm = true;
-      companion->leaving = true;
-      companion->reason = "preempted by Slurm";
-      companion->deadline =
-          now_ + static_cast<double>(std::max<std::time_t>(record.end_time - snapshot_.taken, 0));
+      companion->preempted(
+          now_ + static_cast<double>(std::max<std::time_t>(record.end_time - snapshot_.taken, 0)));
       add(Change::Kind::companion_preempted, job.id, *companion);
     }
   }
@@ -154,9 +151,7 @@ class Reconciler {
     if (within) return;
     const std::string reason = "it holds more than was granted: " + within.error().message();
     if (!companion.leaving) {
-      companion.leaving = true;
-      companion.deadline = now_;
-      companion.reason = reason;
+      companion.leave(now_, reason);
       add(Change::Kind::companion_excessive, job.id, companion);
     }
     cancel(identity, reason);
@@ -187,14 +182,14 @@ class Reconciler {
 
   void drop_gone_companions() {
     for (auto& [id, job] : jobs_)
-      for (const Companion& companion : std::vector<Companion>(job.companions))
+      for (const Companion& companion : CompanionSet(job.companions))
         if (!shown_.contains(companion.id)) drop(job, companion);
   }
 
   void drop(ElasticJob& job, const Companion& gone) {
     if (!gone.leaving) add(Change::Kind::companion_lost, job.id, gone);
     else if (!gone.lost) add(Change::Kind::companion_ended, job.id, gone);
-    std::erase_if(job.companions, [id = gone.id](const Companion& each) { return each.id == id; });
+    job.companions.remove(gone.id);
   }
 
   void add(Change::Kind kind, JobId job, const Companion& companion) {

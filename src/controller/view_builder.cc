@@ -101,9 +101,7 @@ class Builder {
   bool is_seen(const LiveGrant& grant) const {
     const auto parent = jobs_.find(grant.parent);
     if (parent == jobs_.end()) return false;
-    return std::any_of(
-        parent->second.companions.begin(), parent->second.companions.end(),
-        [&](const Companion& companion) { return companion.grant == grant.offer.nonce; });
+    return parent->second.companions.has_grant(grant.offer.nonce);
   }
 
   void add_job(const ElasticJob& job, const slurm::JobRecord& record) {

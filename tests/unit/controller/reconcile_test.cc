@@ -45,7 +45,7 @@ Test(reconcile, a_companion_on_a_grant_that_was_issued_is_believed) {
   cr_assert(has(result, Change::Kind::companion_started));
   cr_assert(result.cancel.empty());
   cr_assert(result.adopted.empty());
-  cr_assert_eq(jobs.at(10).lent_gpus(), 4);
+  cr_assert_eq(jobs.at(10).companions.lent_gpus(), 4);
   cr_assert_eq(jobs.at(10).grants, 1);
 }
 
@@ -63,7 +63,7 @@ Test(reconcile, without_the_state_file_a_companion_is_believed_as_its_parent_nam
   JobTable jobs;
   const Reconciled result = reconcile(slurm.now, jobs, {}, 100);
   cr_assert(result.cancel.empty());
-  cr_assert_eq(jobs.at(10).lent_gpus(), 4);
+  cr_assert_eq(jobs.at(10).companions.lent_gpus(), 4);
   // What it holds is its grant from now on.
   cr_assert_eq(result.adopted.at("nonce1").gpus, 4);
   cr_assert_eq(result.adopted.at("nonce1").node, "node2");
@@ -117,7 +117,7 @@ Test(reconcile, a_companion_that_is_gone_was_lost_or_has_ended) {
   reconcile(slurm.now, jobs, issued_to(10), 100);
   slurm.end(20);
   JobTable leaving = jobs;
-  leaving.at(10).companions[0].leaving = true;
+  leaving.at(10).companions.leave(100, "needed by job 30");
   cr_assert(has(reconcile(slurm.now, jobs, issued_to(10), 101), Change::Kind::companion_lost));
   cr_assert(has(reconcile(slurm.now, leaving, issued_to(10), 101), Change::Kind::companion_ended));
 }

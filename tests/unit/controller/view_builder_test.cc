@@ -49,7 +49,7 @@ Test(view_builder, a_grant_counts_as_taken_until_its_companion_shows) {
   cr_assert_eq(view_of(slurm, jobs, {grant}).nodes[0].free.gpus, 4);
   Companion companion;
   companion.grant = "nonce1";
-  jobs[10].companions = {companion};
+  jobs[10].companions.add(companion);
   slurm.run(20, "node1", 4, "swell[parent=10 grant=nonce1]");
   cr_assert_eq(view_of(slurm, jobs, {grant}).nodes[0].free.gpus, 4, "not counted twice");
 }

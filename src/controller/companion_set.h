@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "control/messages.h"
+#include "core/policy/view.h"
+#include "slurm/records.h"
+
+namespace swell::controller {
+
+using control::JobId;
+
+/// An expansion of a job, as the controller knows it. Once it leaves, it never stays again; times
+/// are seconds on the controller's clock.
+struct Companion {
+  JobId id = 0;
+  std::string grant;  ///< the nonce it was created with
+  std::string node;
+  slurm::GpuRequest gpus;
+  policy::Resources held;
+  double since = 0;  ///< when Slurm's records first showed it
+  bool leaving = false;
+  bool by_slurm = false;  ///< leaving because Slurm preempts it
+  bool lost = false;      ///< leaving because it ended though nobody took it back
+  double deadline = 0;    ///< where leaving: when it is cancelled
+  std::string reason;     ///< why it leaves, for people
+
+  /// It is to end by `by`. What leaves already keeps its reason, and its deadline where that is
+  /// earlier.
+  void leave(double by, const std::string& why);
+  /// Slurm preempts it and ends it at `at`, whatever was planned.
+  void preempted(double at);
+};
+
+/// The companions of one job, by id.
+class CompanionSet {
+ public:
+  bool empty() const noexcept { return companions_.empty(); }
+  auto begin() noexcept { return companions_.begin(); }
+  auto end() noexcept { return companions_.end(); }
+  auto begin() const noexcept { return companions_.begin(); }
+  auto end() const noexcept { return companions_.end(); }
+
+  /// Null where there is none; good until the next add() or remove().
+  Companion* find(JobId companion) noexcept;
+  bool has_grant(const std::string& grant) const noexcept;
+  /// REQUIRES: no companion of this id is there.
+  Companion& add(Companion companion);
+  void remove(JobId companion);
+  /// All that do not leave yet are to end by `by`.
+  void leave(double by, const std::string& why);
+
+  int lent_gpus() const noexcept;
+
+ private:
+  std::vector<Companion> companions_;
+};
+
+}  // namespace swell::controller
