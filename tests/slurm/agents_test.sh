@@ -153,8 +153,8 @@ munge_outage() {
   local before until
   games_job && within 30 grown "$job" 8 && before=$(companions "$job") || return
   "$cluster" kill munged -9 || return
-  # More than AgentTimeout (4 s), with the agent's signs of life unheard all the while.
-  for ((until = SECONDS + 10; SECONDS < until; )); do workers_run "$job" 8 || { echo 'a worker was stopped'; "$cluster" run munged; return 1; }; done
+  # Longer than AgentTimeout (4 s), and than the agent is silent (20 s): it says something meanwhile.
+  for ((until = SECONDS + 25; SECONDS < until; )); do workers_run "$job" 8 || { echo 'a worker was stopped'; "$cluster" run munged; return 1; }; done
   "$cluster" run munged && within 30 goes_on "$job" && [[ $(companions "$job") == "$before" ]] && within 20 grown "$job" 8
 }
 check 'munge being away for longer than AgentTimeout takes no companion from a live agent' munge_outage
