@@ -40,6 +40,21 @@ def test_resizes_leave_the_loss_of_every_step_as_it_is(framework, tmp_path):
 
 
 @pytest.mark.slow
+def test_Trainer_with_FSDP2_is_resized_like_Trainer_without(tmp_path):
+    reference = Run(tmp_path / "reference", "hf", steps=20).fast().start(1)
+    run = Run(tmp_path / "sharded", "hf", "fsdp", steps=20)
+    try:
+        run.start(2).reach(4).ask().leave_well()
+        run.fast().start(3).leave_well()
+        reference.leave_well()
+    finally:
+        reference.end()
+        run.end()
+    assert [line["step"] for line in run.lines()] == list(range(1, 21)) and run.worlds() == [2, 3]
+    assert deviation(run.curve(), reference.curve()) < SAME
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["Trainer", "Lightning"])
 def test_a_request_in_an_evaluation_is_acted_on(framework, tmp_path):
     reference = Run(tmp_path / "reference", JOBS[framework], "evaluate", steps=10).fast().start(1)
