@@ -64,7 +64,7 @@ struct Released {
   std::string reason;
 };
 
-/// Sent whenever the state or the epoch changes, and as a sign of life.
+/// Sent whenever the state or the epoch changes, and as a heartbeat.
 struct Status {
   static constexpr const char* type = "status";
   JobState state = JobState::allocated;

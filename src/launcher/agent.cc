@@ -20,7 +20,7 @@ namespace swell::launcher {
 
 namespace {
 
-constexpr double kSignOfLife_s = 20;
+constexpr double kHeartbeat_s = 20;
 
 constexpr double kFirstMessageSeconds = 10;  // for a worker to say who it is
 constexpr int kMaxRefusalLines = 5;
@@ -130,7 +130,7 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
 
 int Agent::run() {
   machine_.start(now());
-  next_sign_of_life_ = now() + kSignOfLife_s;
+  next_heartbeat_ = now() + kHeartbeat_s;
   carry_out();
   while (!code_ || !children_.none()) {
     wait();
@@ -150,7 +150,7 @@ int Agent::run() {
 }
 
 void Agent::wait() {
-  double until = next_sign_of_life_;
+  double until = next_heartbeat_;
   if (const auto deadline = machine_.deadline()) until = std::min(until, *deadline);
   for (const Request& request : requests_)
     if (request.open > 0) until = std::min(until, request.expires);
@@ -261,8 +261,8 @@ void Agent::check_deadlines() {
   for (const auto& [job, leaving] : leaving_)
     if (!leaving.cancelling && time >= leaving.cancel_by) late.push_back(job);
   for (const JobId job : late) cancel(job);
-  if (time >= next_sign_of_life_) {
-    next_sign_of_life_ = time + kSignOfLife_s;
+  if (time >= next_heartbeat_) {
+    next_heartbeat_ = time + kHeartbeat_s;
     if (!code_) tell(machine_.status());
   }
   if (code_ && time >= finish_by_) {

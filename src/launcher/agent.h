@@ -103,7 +103,7 @@ class Agent {
   std::map<JobId, Leaving> leaving_;
   std::map<JobId, std::string> companion_names_;
   std::vector<JobId> told_companions_;
-  double next_sign_of_life_ = 0;
+  double next_heartbeat_ = 0;
   // live mode
   struct Keeper {
     std::string address, problem;

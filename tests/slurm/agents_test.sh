@@ -114,6 +114,25 @@ renamed_at_once() {
 }
 check 'its owner cannot rename a companion, from its first moment on' renamed_at_once
 
+grants_of_ended_jobs() {
+  games_job && within 30 grown "$job" 8 && grep -q "\"parent\": $job\b" "$SWELL_CLUSTER_DIR/state/swell_state" || return
+  as games scancel "$job" && within 20 ended "$job" && within 10 state_is_empty || { cat "$SWELL_CLUSTER_DIR/state/swell_state"; return 1; }
+}
+state_is_empty() { ! grep -q parent "$SWELL_CLUSTER_DIR/state/swell_state"; }
+check 'the state file keeps no grants of jobs that have ended' grants_of_ended_jobs
+
+munge_outage() {
+  local before until
+  games_job && within 30 grown "$job" 8 && before=$(companions "$job") || return
+  "$cluster" kill munged -9 || return
+  # Longer than AgentTimeout (4 s), and than the agent is silent (20 s): it says something meanwhile.
+  for ((until = SECONDS + 25; SECONDS < until; )); do workers_run "$job" 8 || { echo 'a worker was stopped'; "$cluster" run munged; return 1; }; done
+  "$cluster" run munged && within 30 goes_on "$job" && [[ $(companions "$job") == "$before" ]] && within 20 grown "$job" 8
+}
+check 'munge being away for longer than AgentTimeout takes no companion from a live agent' munge_outage
+
+# From here on slurmctld is restarted: jobs that it starts before its nodes have registered again may get no GPUs.
+
 # A plugin of the site's that comes after Swell's own changes what was admitted.
 more_than_was_granted() {
   local status
@@ -141,23 +160,6 @@ takes_too_much() {
 if [[ -e $(dirname "$(find /usr/lib /usr/lib64 -name sched_backfill.so -path '*slurm*' 2> /dev/null | head -n 1)")/job_submit_lua.so ]]; then
   check 'a companion that Slurm gave more than was granted is cancelled' more_than_was_granted
 fi
-
-grants_of_ended_jobs() {
-  games_job && within 30 grown "$job" 8 && grep -q "\"parent\": $job\b" "$SWELL_CLUSTER_DIR/state/swell_state" || return
-  as games scancel "$job" && within 20 ended "$job" && within 10 state_is_empty || { cat "$SWELL_CLUSTER_DIR/state/swell_state"; return 1; }
-}
-state_is_empty() { ! grep -q parent "$SWELL_CLUSTER_DIR/state/swell_state"; }
-check 'the state file keeps no grants of jobs that have ended' grants_of_ended_jobs
-
-munge_outage() {
-  local before until
-  games_job && within 30 grown "$job" 8 && before=$(companions "$job") || return
-  "$cluster" kill munged -9 || return
-  # Longer than AgentTimeout (4 s), and than the agent is silent (20 s): it says something meanwhile.
-  for ((until = SECONDS + 25; SECONDS < until; )); do workers_run "$job" 8 || { echo 'a worker was stopped'; "$cluster" run munged; return 1; }; done
-  "$cluster" run munged && within 30 goes_on "$job" && [[ $(companions "$job") == "$before" ]] && within 20 grown "$job" 8
-}
-check 'munge being away for longer than AgentTimeout takes no companion from a live agent' munge_outage
 
 event_log_is_no_link() {
   local at=$work/open
