@@ -27,12 +27,12 @@ trains_on() { # FOLDER WORLD: the newest step was trained by so many workers
   [[ $(tail -n 1 "$1/losses") == *"\"world\": $2,"* ]]
 }
 resized() { # NAME
-  local reference=$work/$1-reference pid
+  local reference=$work/$1-reference
   program "$1" || return
   mkdir -p "$reference" && touch "$reference/fast"
   (cd "$reference" && env -u SLURM_CONF RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0 \
-    "$SWELL_PYTHON" "${program_words[@]}" > said 2>&1) &
-  pid=$!
+    "$SWELL_PYTHON" "${program_words[@]}" > said 2>&1
+    printf '%s\n' $? > status.new && mv status.new status) &
   run_job "$1" --elastic=max=2,grace=30 --gres=gpu:1 -- "$SWELL_PYTHON" "${program_words[@]}" || return
   # It grows, a GPU is taken back for a rigid job, and is lent again.
   within 400 trains_on "$folder" 2 && gets_on "$folder" || { tail -n 20 "$folder.out"; return 1; }
@@ -40,7 +40,7 @@ resized() { # NAME
   scancel "$rigid_job"
   within 400 trains_on "$folder" 2 || { tail -n 20 "$folder.out"; return 1; }
   touch "$folder/fast"
-  within 300 ended "$job" && wait "$pid" || { cat "$reference/said" "$folder.out"; return 1; }
+  within 300 ended "$job" && within 300 test -s "$reference/status" && [[ $(cat "$reference/status") == 0 ]] || { cat "$reference/said" "$folder.out"; return 1; }
   [[ $(cat "$folder/status") == 0 ]] && settled &&
     "$SWELL_PYTHON" "$pytorch_tests/compare_losses.py" "$reference/losses" "$folder/losses" "$TEST_STEPS" &&
     compared=$(tail -n 1 "$check_log")
