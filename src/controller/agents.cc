@@ -169,6 +169,9 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
   if (job.no_growth != status.no_growth)
     events_.event("no-growth", {{"job", job.id}, {"reason", status.no_growth}});
   job.no_growth = status.no_growth;
+  if (job.switched != status.switched && events_.may_say(job.id, now))
+    events_.event("live-switch", {{"job", job.id}, {"how", status.switched}});
+  job.switched = status.switched;
 }
 
 void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {

@@ -17,6 +17,7 @@ control::Tag ElasticJob::tag() const {
                    {"reclaims", std::to_string(reclaims)},
                    {"companions", control::companions_text(words)}};
   if (!no_growth.empty()) tag.set("no_growth", control::as_word(no_growth));
+  if (!switched.empty()) tag.set("switched", control::as_word(switched));
   if (refusals > 0)
     tag.set("refused", std::to_string(refusals))
         .set("why", refused_for.empty() ? "?" : refused_for);

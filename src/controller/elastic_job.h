@@ -33,6 +33,7 @@ struct ElasticJob {
   bool offered = false;     ///< offers were made, and none of them has become a companion yet
   int failed_growths = 0;   ///< in a row: each makes the next wait longer
   std::string no_growth;    ///< why its agent wants no GPUs now, as it said; empty: it does
+  std::string switched;     ///< how its last live switch went, as its agent said; empty: none
   int refusals = 0;         ///< offers that became no companion
   std::string refused_for;  ///< the kind of the last of them, one word of refusals.h
   std::string written;      ///< AdminComment as last written or read

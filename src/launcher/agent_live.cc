@@ -3,6 +3,7 @@
 // carries them out.
 #include <algorithm>
 #include <chrono>
+#include <fmt/format.h>
 #include <limits>
 
 #include "core/number.h"
@@ -56,6 +57,12 @@ SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
   outcome.is_silent = !report.committed && report.failed_in == Phase::quiesce;
   outcome.summary = report.summary();
   outcome.stopped_s = report.quiesce_s + report.move_s + report.commit_s;
+  outcome.brief = report.committed
+                      ? fmt::format("step {}, stopped {:.3f} s", report.step, outcome.stopped_s)
+                      : fmt::format("called off in {}: {}", outcome.phase, report.why);
+  if (report.committed)
+    for (const runtime::PathBytes& path : report.paths)
+      outcome.brief += fmt::format(", {} {} bytes", path.path, path.bytes);
   Json paths = Json::object();
   for (const runtime::PathBytes& path : report.paths)
     paths.set(path.path.c_str(), static_cast<std::int64_t>(path.bytes));

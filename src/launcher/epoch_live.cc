@@ -120,14 +120,14 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
     }
     running.since = now;
     stopped_s_ = outcome.stopped_s;
-    switched_ = outcome.summary;
+    switched_ = outcome.brief;
     say(fmt::format("live: from {} to {} workers, {}", workers, layout_.seats.size(),
                     outcome.summary));
     note("switch-committed", std::move(details));
   } else {
     details.set("phase", outcome.phase);
     note("switch-aborted", std::move(details));
-    switched_ = outcome.summary;
+    switched_ = outcome.brief;
     const std::vector<WorkerId> workers = workers_of(one.next);
     for (const WorkerId id : workers)
       if (const auto each = others_.find({epoch, id}); each != others_.end())

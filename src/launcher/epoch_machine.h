@@ -38,6 +38,7 @@ struct SwitchOutcome {
   std::string phase;              ///< of the first failure
   bool is_silent = false;         ///< the old programs did not stop at a step
   std::string why;                ///< empty: nothing failed
+  std::string brief;              ///< for `swell jobs`, in few words
   std::string summary;            ///< one line for people
   double stopped_s = 0;           ///< from the order to stop to the new programs' first step
   Json details = Json::object();  ///< for --swell-events: bytes by path, times

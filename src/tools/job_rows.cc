@@ -38,6 +38,8 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.companions = control::companions_from(tag.get("companions"));
   row.no_growth = tag.get("no_growth");
   std::replace(row.no_growth.begin(), row.no_growth.end(), '_', ' ');
+  row.switched = tag.get("switched");
+  std::replace(row.switched.begin(), row.switched.end(), '_', ' ');
   return row;
 }
 
@@ -113,6 +115,9 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
                refusal_text(row), std::to_string(row.reclaims), companion_text(row.companions)});
   std::string text = table.text();
   for (const JobRow& row : rows)
+    if (!row.switched.empty())
+      text += fmt::format("Job {}, last live switch: {}\n", row.id, row.switched);
+  for (const JobRow& row : rows)
     if (!row.no_growth.empty())
       text += fmt::format("Job {} takes no more GPUs: {}\n", row.id, row.no_growth);
   return text;
@@ -143,6 +148,7 @@ Json jobs_json(const std::vector<JobRow>& rows) {
                               {"refused_for", row.refused_for},
                               {"reclaims", row.reclaims},
                               {"companions", companions},
+                              {"switched", row.switched},
                               {"no_growth", row.no_growth}}));
   }
   return Json::object({{"jobs", jobs}});

@@ -23,6 +23,8 @@ struct JobRow {
   std::vector<control::CompanionWord> companions;
   int refusals = 0;         ///< grants that became no companion
   std::string refused_for;  ///< reason of the last refusal, in one word: swell-elastic(7)
+  /// How its last live switch went, for people; empty: there was none.
+  std::string switched;
   /// Reason why it takes no more GPUs now, for people; empty: it takes more.
   std::string no_growth;
 };

@@ -9,8 +9,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/live_lib.sh"
 cluster_up --nodes 3 --gpus-per-node 4
 
+says_how() { swell jobs | grep -E "^Job $job, last live switch: step [0-9]+, stopped [0-9.]+ s, in place [0-9]+ bytes, mapped arena [0-9]+ bytes"; }
 grows_live() {
-  live 400 --elastic=mode=live,max=2 --gres=gpu:1 && within 30 live_grown 2 && event switch-committed && well_ended
+  live 400 --elastic=mode=live,max=2 --gres=gpu:1 && within 30 live_grown 2 && event switch-committed && within 10 says_how &&
+    well_ended
 }
 check 'a live job grows from one replica to two and ends as if it had not' grows_live
 
