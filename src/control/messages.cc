@@ -235,6 +235,11 @@ void describe(V& v, WorkerRuntime& m) {
   v.member("problem", m.problem);
 }
 template <typename V>
+void describe(V& v, WorkerProfile& m) {
+  v.member("epoch", m.epoch, 0, kMany);
+  v.member("profile", m.profile);
+}
+template <typename V>
 void describe(V& v, WorkerExit& m) {
   v.member("epoch", m.epoch, 0, kMany);
   v.member("exit_code", m.exit_code, 0, 255);

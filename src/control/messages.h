@@ -162,6 +162,13 @@ struct WorkerRuntime {
   std::string problem;  ///< not empty: there is no keeper, and why
 };
 
+/// Live mode: what the program was seen to do is stable, or is again (docs/profiler.md).
+struct WorkerProfile {
+  static constexpr const char* type = "worker-profile";
+  int epoch = 0;        ///< of the program
+  std::string profile;  ///< a rank's, in hexadecimal digits
+};
+
 /// The program has ended.
 struct WorkerExit {
   static constexpr const char* type = "worker-exit";
@@ -189,8 +196,8 @@ struct WorkerSignal {
 };
 
 using Message = std::variant<Hello, GrowDone, Released, Status, Bye, Welcome, Refused, Grow, Shrink,
-                             WorkerHello, WorkerNotice, WorkerListens, WorkerRuntime, WorkerExit,
-                             WorkerStart, WorkerSignal>;
+                             WorkerHello, WorkerNotice, WorkerListens, WorkerRuntime, WorkerProfile,
+                             WorkerExit, WorkerStart, WorkerSignal>;
 
 /// The JSON form of a message.
 Json to_json(const Message& message);

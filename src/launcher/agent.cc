@@ -203,6 +203,8 @@ void Agent::take_server_events() {
     } else if (const auto* keeper = std::get_if<control::WorkerRuntime>(&event.message)) {
       keepers_[known->second] = {keeper->address, keeper->problem};
       give_live_order();
+    } else if (const auto* profile = std::get_if<control::WorkerProfile>(&event.message)) {
+      take_profile(known->second, *profile);
     }
     carry_out();
   }

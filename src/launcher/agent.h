@@ -15,6 +15,7 @@
 #include "launcher/controller_link.h"
 #include "launcher/epoch_machine.h"
 #include "launcher/live_driver.h"
+#include "launcher/profile_book.h"
 #include "launcher/shape.h"
 
 namespace swell::launcher {
@@ -75,6 +76,8 @@ class Agent {
   void carry_out(const action::SwitchLive& order);
   void carry_out(const action::CallOffLive&);
   void carry_out(const action::Finish& finish);
+  // agent_profile.cc
+  void take_profile(WorkerId worker, const control::WorkerProfile& report);
   // agent_live.cc
   void give_live_order();
   void take_live_news();
@@ -104,6 +107,7 @@ class Agent {
   std::map<JobId, std::string> companion_names_;
   std::vector<JobId> told_companions_;
   double next_heartbeat_ = 0;
+  ProfileBook profiles_;
   // live mode
   struct Keeper {
     std::string address, problem;

@@ -119,6 +119,8 @@ class EpochMachine {
   std::vector<action::Any> take();
 
   control::Status status() const;
+  /// Who takes part in the current epoch.
+  const Layout& layout() const noexcept { return layout_; }
   std::vector<JobId> companions() const;
   bool over() const { return is<Over>(); }
 

@@ -75,7 +75,7 @@ class Parser {
     if (name == "help") options_.help = true;
     else if (name == "version") options_.version = true;
     else if (name == "restart-signal" || name == "restart-timeout" || name == "max-restarts" ||
-             name == "swell-events")
+             name == "swell-events" || name == "profile-out")
       return own_option(name, value);
     else if (const SrunOption* option = find_option(name))
       return srun_option(*option, {argument}, value);
@@ -131,6 +131,8 @@ class Parser {
   Result<void> set_own(const std::string& name, const std::string& value) {
     if (name == "swell-events") {
       options_.events_file = value;
+    } else if (name == "profile-out") {
+      options_.profile_file = value;
     } else if (name == "restart-signal") {
       const auto number = signal_from(value);
       if (!number || *number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD ||
@@ -218,7 +220,8 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
   constexpr std::pair<const char*, const char*> variables[] = {
       {"SWELL_RESTART_SIGNAL", "restart-signal"},
       {"SWELL_RESTART_TIMEOUT", "restart-timeout"},
-      {"SWELL_EVENTS", "swell-events"}};
+      {"SWELL_EVENTS", "swell-events"},
+      {"SWELL_PROFILE_OUT", "profile-out"}};
   for (const auto& [variable, name] : variables) {
     const char* value = env(variable);
     if (value == nullptr || *value == '\0') continue;
@@ -241,6 +244,7 @@ const char* help_text() noexcept {
          "      --restart-timeout=S     seconds they have for it (the job's grace)\n"
          "      --max-restarts=N        restarts after losses within ten minutes (3)\n"
          "      --swell-events=FILE     append what happens to FILE, as JSON lines\n"
+         "      --profile-out=FILE      live mode: write what the running plan was seen to do to FILE\n"
          "      --help, --version\n"
          "\n"
          "srun's options are given to every step; -n, -c, --gpus-per-task shape the workers (one per\n"

@@ -17,6 +17,7 @@ struct Options {
   std::optional<double> restart_timeout_s;  ///< none: the job's grace
   int max_restarts = 3;
   std::string events_file;
+  std::string profile_file;  ///< live mode: where the running plan's profile is written
   bool help = false;
   bool version = false;
 
@@ -32,9 +33,9 @@ struct Options {
   std::vector<std::string> srun;  ///< all but swellrun's own: what plain srun gets
   std::string plain_reason;       ///< why only srun can run this; empty: it can be elastic
 
-  /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT and
-  /// SWELL_EVENTS, read with `env`, stand for options that are not given. The error names the
-  /// option.
+  /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT,
+  /// SWELL_EVENTS and SWELL_PROFILE_OUT, read with `env`, stand for options that are not given. The
+  /// error names the option.
   static Result<Options> parse(const std::vector<std::string>& arguments,
                                const char* (*env)(const char*));
 };

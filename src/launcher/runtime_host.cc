@@ -70,6 +70,7 @@ Result<std::unique_ptr<RuntimeHost>> RuntimeHost::start(const Options& options) 
   its.unix_socket = folder + "/socket";
   its.tcp_host = options.address;
   its.key = options.key;
+  its.on_profile = options.on_profile;
   its.host = host_name(options.node);
   its.arena_bytes = memory_of_this_machine();
   auto keeper = runtime::Keeper::start(std::move(its));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,8 @@ class RuntimeHost {
     std::string address;  ///< numeric, to listen on
     std::string node;     ///< Slurm's name of this node
     std::string key;      ///< the job's
+    /// Told the profiles of programs, by threads of the keeper, with the runtime's epoch.
+    std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
   };
   /// Removes what shims of this user that were killed left in the folder, too.
   static Result<std::unique_ptr<RuntimeHost>> start(const Options& options);

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <poll.h>
 #include <string>
@@ -20,6 +21,8 @@
 
 #include "control/client.h"
 #include "control/socket.h"
+#include "control/wake_fd.h"
+#include "launcher/profile_book.h"
 #include "launcher/program.h"
 #include "launcher/runtime_host.h"
 #include "launcher/signals.h"
@@ -92,10 +95,13 @@ class Worker {
   int run() {
     bool good = hello();
     while (good) {
-      pollfd polled[] = {{client_->fd(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
-      poll(polled, 2, looks_in_ms());
+      pollfd polled[] = {{client_->fd(), POLLIN, 0},
+                         {signals_.get(), POLLIN, 0},
+                         {reported_.wake.fd(), POLLIN, 0}};
+      poll(polled, 3, looks_in_ms());
       if (polled[1].revents != 0) good = take_signals();
       if (good && polled[0].revents != 0) good = take_messages();
+      if (good && polled[2].revents != 0) good = pass_profiles();
       if (good) good = look();
     }
     if (!runs_.empty()) end_programs();
@@ -212,7 +218,12 @@ class Worker {
     if (runtime_ == nullptr) {
       const char* node = std::getenv("SLURMD_NODENAME");
       auto made = launcher::RuntimeHost::start(
-          {"", client_->local_address(), node != nullptr ? node : "", key});
+          {"", client_->local_address(), node != nullptr ? node : "", key,
+           [this](std::uint64_t epoch, std::string profile) {
+             std::lock_guard lock(reported_.mutex);
+             reported_.profiles.emplace_back(epoch, std::move(profile));
+             reported_.wake.signal();
+           }});
       if (made) runtime_ = std::move(*made);
       else message.problem = made.error().message();
     }
@@ -222,6 +233,21 @@ class Worker {
       environment.emplace_back("SWELL_RUNTIME", message.socket);
     }
     return client_->send(message).ok();
+  }
+
+  /// Tells the agent what programs have reported. The runtime's epochs begin with 1.
+  bool pass_profiles() {
+    reported_.wake.clear();
+    std::vector<std::pair<std::uint64_t, std::string>> taken;
+    {
+      std::lock_guard lock(reported_.mutex);
+      taken.swap(reported_.profiles);
+    }
+    for (const auto& [epoch, profile] : taken)
+      if (!client_->send(
+              control::WorkerProfile{static_cast<int>(epoch) - 1, launcher::hex_digits(profile)}))
+        return false;
+    return true;
   }
 
   /// The pid of a program that is not this epoch's; 0: there is none.
@@ -277,6 +303,12 @@ class Worker {
   const int place_, local_;
   control::Fd signals_;
   control::Fd port_;
+  /// What the keeper's threads leave for this one. Outlives them.
+  struct Reported {
+    std::mutex mutex;
+    std::vector<std::pair<std::uint64_t, std::string>> profiles;
+    control::WakeFd wake;
+  } reported_;
   std::unique_ptr<launcher::RuntimeHost> runtime_;  ///< live mode, from the first start on
   std::map<int, Run> runs_;                         ///< by epoch
   int status_ = 0;

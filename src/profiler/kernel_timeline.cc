@@ -103,7 +103,7 @@ void buffer_completed(void*, std::uint32_t, std::uint8_t* buffer, std::size_t, s
 }  // namespace
 
 Result<void> KernelTimeline::start(std::int64_t now_ns, const std::vector<std::string>& libraries) {
-  auto functions = std::make_unique<Functions>();
+  auto functions = std::make_shared<Functions>();
   Result<void> opened = Error("no library of CUPTI is named");
   for (const std::string& name : libraries)
     if ((opened = functions->library.open(name)).ok()) break;
@@ -141,7 +141,7 @@ Result<void> KernelTimeline::start(std::int64_t now_ns, const std::vector<std::s
     functions->unsubscribe(subscriber);
     return Error("CUPTI does not record kernels: its error " + std::to_string(failed));
   }
-  functions_ = functions.release();  // CUPTI's threads may call until the process ends
+  functions_ = std::move(functions);
   subscriber_ = subscriber;
   shift_ns_ = now_ns - static_cast<std::int64_t>(clock_ns);
   return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ class KernelTimeline {
 
  private:
   struct Functions;
-  const Functions* functions_ = nullptr;
+  std::shared_ptr<const Functions> functions_;
   void* subscriber_ = nullptr;
   std::int64_t shift_ns_ = 0;  ///< from CUPTI's clock to the host's
 };

@@ -256,6 +256,7 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
 }
 
 Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& body) {
+  std::uint64_t epoch = 0;
   {
     std::lock_guard lock(mutex_);
     if (program_ != &peer) return Error("only the program that trains reports a profile");
@@ -263,8 +264,9 @@ Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& bo
       return Error(
           fmt::format("a profile of {} bytes is longer than any is, {}", body.size(), kMaxProfile));
     profile_ = body;
+    epoch = epoch_;
   }
-  if (options_.on_profile) options_.on_profile(body);
+  if (options_.on_profile) options_.on_profile(epoch, body);
   return std::string();
 }
 

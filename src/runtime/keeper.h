@@ -40,7 +40,7 @@ class Keeper {
         host;  ///< of which host it is; empty: by the boot of this one. Equal hosts share memory
     std::uint64_t arena_bytes = 0;  ///< address space: memory is taken as it is written
     /// Told each profile that the program reports, by one of the keeper's threads; may be empty.
-    std::function<void(std::string)> on_profile;
+    std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
   };
   /// Listens, and begins to serve. The error names what could not be had.
   static Result<std::unique_ptr<Keeper>> start(Options options);

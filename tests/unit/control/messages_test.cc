@@ -54,6 +54,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       Refused{"no"},
       WorkerListens{},
       WorkerRuntime{"/tmp/x/socket", "127.0.0.1:1", ""},
+      WorkerProfile{2, "00ff"},
       grow,
       Shrink{{12}, 30, "needed by job 17"},
       WorkerHello{},

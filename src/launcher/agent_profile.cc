@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Of the agent: what the ranks report of their steps.
+#include <cerrno>
+#include <cstring>
+#include <fmt/format.h>
+
+#include "launcher/agent.h"
+#include "profiler/trace.h"
+
+namespace swell::launcher {
+
+void Agent::take_profile(WorkerId worker, const control::WorkerProfile& report) {
+  if (const auto added = profiles_.add(report.epoch, worker, report.profile); !added) {
+    say("profile: " + added.error().message());
+    return;
+  }
+  const int epoch = machine_.status().epoch;
+  std::vector<ProfileBook::Member> members;
+  for (const Seat& seat : machine_.layout().seats) {
+    const Place& place = places_.at(seat.worker.place);
+    members.push_back(
+        {seat.worker, place.node, gpus_of(place, seat.worker.local, setup_.shape.gpus_per_worker)});
+  }
+  const auto profile = profiles_.profile(epoch, members);
+  if (!profile) {
+    say("profile: " + profile.error().message());
+    return;
+  }
+  if (!*profile) return;
+  carry_out(action::Note{"profile", Json::object({{"profile", **profile}})});
+  const std::string& file = setup_.options.profile_file;
+  if (file.empty()) return;
+  if (const auto written = profiler::write_file(file, (*profile)->dump_pretty() + "\n"); !written)
+    say("profile: " + written.error().message());
+}
+
+}  // namespace swell::launcher

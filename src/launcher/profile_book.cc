@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/profile_book.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "core/number.h"
+#include "core/perf/profile_json.h"
+#include "core/slurm_text/lists.h"
+#include "profiler/assemble.h"
+
+namespace swell::launcher {
+
+namespace {
+
+int value_of(char digit) {
+  if (digit >= '0' && digit <= '9') return digit - '0';
+  if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
+  return -1;
+}
+
+/// Nothing where it is no list of bytes.
+std::optional<std::string> bytes_of_digits(std::string_view digits) {
+  if (digits.size() % 2 != 0) return std::nullopt;
+  std::string bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    const int high = value_of(digits[i]), low = value_of(digits[i + 1]);
+    if (high < 0 || low < 0) return std::nullopt;
+    bytes += static_cast<char>(high * 16 + low);
+  }
+  return bytes;
+}
+
+/// Of one step, over all ranks.
+Json nccl_json(const std::vector<profiler::PlacedRank>& ranks) {
+  double operations = 0, bytes = 0, device_s = 0, overhead = 0;
+  int steps = 0;
+  for (const profiler::PlacedRank& rank : ranks) {
+    const profiler::NcclFigures& seen = rank.profile.nccl;
+    steps = std::max(steps, seen.steps);
+    operations += seen.operations;
+    bytes += seen.bytes;
+    device_s = std::max(device_s, seen.device_s);
+    overhead = std::max(overhead, seen.overhead);
+  }
+  return Json::object({{"sampled_steps", steps},
+                       {"operations", operations},
+                       {"bytes", bytes},
+                       {"max_device_s", device_s},
+                       {"sampling_overhead", overhead}});
+}
+
+}  // namespace
+
+std::string hex_digits(std::string_view bytes) {
+  std::string digits;
+  for (const char byte : bytes) digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return digits;
+}
+
+std::vector<int> gpus_of(const Place& place, int local, int gpus_per_worker) {
+  std::vector<int> all;
+  for (const std::string_view range : slurm_text::split_list(place.gpu_list)) {
+    const auto dash = range.find('-');
+    const auto first = read_number<int>(range.substr(0, dash));
+    const auto last = dash == range.npos ? first : read_number<int>(range.substr(dash + 1));
+    if (!first || !last) continue;
+    for (int gpu = *first; gpu <= *last && all.size() < 64; ++gpu) all.push_back(gpu);
+  }
+  std::vector<int> its;
+  for (int i = local * gpus_per_worker; i < (local + 1) * gpus_per_worker; ++i)
+    its.push_back(i < static_cast<int>(all.size()) ? all[static_cast<std::size_t>(i)] : i);
+  return its;
+}
+
+Result<void> ProfileBook::add(int epoch, WorkerId worker, std::string_view digits) {
+  if (epoch < epoch_) return {};
+  const auto bytes = bytes_of_digits(digits);
+  if (!bytes) return Error("a worker's profile is not in hexadecimal digits");
+  auto read = profiler::read_rank_profile(*bytes);
+  if (!read) return read.error();
+  if (epoch > epoch_) reported_.clear();
+  epoch_ = epoch;
+  reported_[worker] = *read;
+  return {};
+}
+
+Result<std::optional<Json>> ProfileBook::profile(int epoch,
+                                                 const std::vector<Member>& members) const {
+  std::optional<Json> none;
+  if (epoch != epoch_ || members.empty()) return none;
+  std::vector<profiler::PlacedRank> ranks;
+  std::vector<profiler::RankProfile> profiles;
+  double step_s = 0;
+  for (const Member& member : members) {
+    const auto found = reported_.find(member.worker);
+    if (found == reported_.end()) return none;
+    ranks.push_back({member.node, "", member.gpus, found->second});
+    profiles.push_back(found->second);
+    step_s = std::max(step_s, found->second.times.step_s);
+  }
+  const auto plan = profiler::plan_of(ranks);
+  if (!plan) return plan.error();
+  const auto profile = profiler::assemble(*plan, profiles);
+  if (!profile) return profile.error();
+  Json json = perf::to_json(*profile);
+  json.set("epoch", epoch);
+  json.set("step_s", step_s);
+  if (std::any_of(profiles.begin(), profiles.end(),
+                  [](const auto& each) { return each.nccl.steps > 0; }))
+    json.set("nccl", nccl_json(ranks));
+  return std::optional<Json>(json);
+}
+
+}  // namespace swell::launcher

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+#include "core/result.h"
+#include "launcher/layout.h"
+#include "profiler/rank_profile.h"
+
+namespace swell::launcher {
+
+/// What the ranks of the running epoch have reported of their steps. Pure.
+class ProfileBook {
+ public:
+  /// A rank of the epoch, and what it runs on.
+  struct Member {
+    WorkerId worker;
+    std::string node;
+    std::vector<int> gpus;
+  };
+
+  /// Takes a report, in hexadecimal digits, as its shim sends it. What older epochs reported is
+  /// forgotten; a report of an older epoch is.
+  Result<void> add(int epoch, WorkerId worker, std::string_view digits);
+  /// The profile of `epoch` as JSON (core/perf/profile_json.h), with "epoch", "step_s", and "nccl"
+  /// where it was sampled; nothing as long as a member has not reported. The error: the reports
+  /// make no plan.
+  Result<std::optional<Json>> profile(int epoch, const std::vector<Member>& members) const;
+
+ private:
+  int epoch_ = -1;
+  std::map<WorkerId, profiler::RankProfile> reported_;
+};
+
+std::string hex_digits(std::string_view bytes);
+/// The indexes of the GPUs of one worker, of a place's list "0-3,6"; numbered from 0 where the list
+/// does not say.
+std::vector<int> gpus_of(const Place& place, int local, int gpus_per_worker);
+
+}  // namespace swell::launcher
