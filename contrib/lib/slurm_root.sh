@@ -93,7 +93,8 @@ show_python() {
   local python=${SWELL_PYTHON:-$top/.venv/bin/python} real
   real=$(readlink -f -- "$python" 2> /dev/null) && [[ -x $real ]] || return 0
   show "${python%/bin/*}"
-  show "$real"
+  # One that does not come from Debian has its library and modules in a folder of its own.
+  if [[ $real == /usr/* ]]; then show "$real"; else show "${real%/bin/*}"; fi
   show "/usr/lib/${real##*/}"
   show "/usr/bin/python3"
 }
