@@ -5,8 +5,8 @@
 # this checkout alone. Nothing of the system is changed.
 
 # What a cluster needs to run Swell: no simulator, no tests, no planner's tools.
-runtime_folders=(src/core src/control src/runtime src/slurm src/controller src/plugins/sched src/plugins/job_submit src/plugins/spank
-  src/launcher src/topo src/tools)
+runtime_folders=(src/core src/control src/runtime src/profiler src/slurm src/controller src/plugins/sched
+  src/plugins/job_submit src/plugins/spank src/launcher src/topo src/tools)
 
 # configure_swell TOP DIR [configure options]: with ccache where it is there. Quick where nothing has changed.
 configure_swell() {
