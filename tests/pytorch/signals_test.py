@@ -24,7 +24,10 @@ PATIENCE_S = 180
 def documented():
     """{row: [what the table says for each signal]}"""
     with open(os.path.join(TOP, "docs", "frameworks.md")) as file:
-        lines = [line for line in file if re.match(r"\| .* \|$", line)]
+        page = file.read()
+    # The table whose columns are the signals; others have rows of the same names.
+    table = re.search(r"^\|[^\n]*USR1[^\n]*\n((?:\|.*\n)+)", page, re.M)
+    lines = [line for line in table[1].splitlines() if re.match(r"\| .* \|$", line)]
     rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
     return {row[0]: row[1:4] for row in rows if len(row) >= 4}
 
