@@ -24,9 +24,10 @@ std::string version_problem(const std::string& plugin_file, std::uint32_t built_
     return {};
   const std::string mine = version_text(built_for), theirs = version_text(running);
   return fmt::format(
-      "swell: {} is built for Slurm {} and cannot be loaded by Slurm {}: install the package swell-slurm-plugins-{}.{:02} "
-      "of Slurm {}, or build Swell with the headers of Slurm {} (configure --with-slurm=PREFIX)",
-      plugin_file, mine, theirs, running >> 16, running >> 8 & 255, theirs, theirs);
+      "swell: {} is built for Slurm {} and cannot be loaded by Slurm {}: install Swell built for that one: with the "
+      "headers of Slurm {}, ./configure --with-slurm=PREFIX && make install (on Debian, contrib/plugins-all "
+      "{}.{:02} builds it)",
+      plugin_file, mine, theirs, theirs, running >> 16, running >> 8 & 255);
 }
 
 namespace {
