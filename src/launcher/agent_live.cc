@@ -31,24 +31,6 @@ double now() {
 std::uint64_t to_runtime(int epoch) { return static_cast<std::uint64_t>(epoch) + 1; }
 int from_runtime(std::uint64_t epoch) { return static_cast<int>(epoch) - 1; }
 
-/// The first GPU of a worker, by its place's list "0-3,6"; its number there where none is known.
-int first_gpu(const Place& place, int local, int gpus_per_worker) {
-  int left = local * gpus_per_worker;
-  std::string_view list = place.gpu_list;
-  while (!list.empty()) {
-    const auto comma = list.find(',');
-    const std::string_view range = list.substr(0, comma);
-    list.remove_prefix(comma == list.npos ? list.size() : comma + 1);
-    const auto dash = range.find('-');
-    const auto first = read_number<int>(range.substr(0, dash));
-    const auto last = dash == range.npos ? first : read_number<int>(range.substr(dash + 1));
-    if (!first || !last || *last < *first) break;
-    if (left <= *last - *first) return *first + left;
-    left -= *last - *first + 1;
-  }
-  return local * gpus_per_worker;
-}
-
 SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
   SwitchOutcome outcome;
   outcome.committed = report.committed;
@@ -138,7 +120,7 @@ Result<std::vector<runtime::Shim>> Agent::shims_of(const std::vector<WorkerId>& 
     shims.push_back({"",
                      keeper.address,
                      {static_cast<int>(node - nodes.nodes().begin()),
-                      first_gpu(place, rank.local, setup_.shape.gpus_per_worker)}});
+                      gpus_of(place, rank.local, setup_.shape.gpus_per_worker).front()}});
   }
   return shims;
 }

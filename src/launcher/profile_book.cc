@@ -59,14 +59,7 @@ std::string hex_digits(std::string_view bytes) {
 }
 
 std::vector<int> gpus_of(const Place& place, int local, int gpus_per_worker) {
-  std::vector<int> all;
-  for (const std::string_view range : slurm_text::split_list(place.gpu_list)) {
-    const auto dash = range.find('-');
-    const auto first = read_number<int>(range.substr(0, dash));
-    const auto last = dash == range.npos ? first : read_number<int>(range.substr(dash + 1));
-    if (!first || !last) continue;
-    for (int gpu = *first; gpu <= *last && all.size() < 64; ++gpu) all.push_back(gpu);
-  }
+  const std::vector<int> all = slurm_text::expand_indices(place.gpu_list, cluster::kMaxGpusPerNode);
   std::vector<int> its;
   for (int i = local * gpus_per_worker; i < (local + 1) * gpus_per_worker; ++i)
     its.push_back(i < static_cast<int>(all.size()) ? all[static_cast<std::size_t>(i)] : i);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/number.h"
+#include "core/saturating.h"
 
 namespace swell::slurm_text {
 
@@ -26,17 +27,41 @@ std::vector<std::string_view> split_list(std::string_view list) {
   return entries;
 }
 
+namespace {
+
+struct Range {
+  std::int64_t first = 0, last = -1;
+};
+
+/// "4-7" or "4"; empty for falling ranges and other text.
+Range read_range(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  const auto first = read_whole<std::int64_t>(text.substr(0, dash));
+  const auto last = dash == text.npos ? first : read_whole<std::int64_t>(text.substr(dash + 1));
+  if (!first || !last || *first < 0 || *last < *first) return {};
+  return {*first, *last};
+}
+
+}  // namespace
+
 int count_indices(std::string_view list) {
   constexpr std::int64_t largest = 1'000'000;
   std::int64_t count = 0;
-  for (const std::string_view range : split_list(list)) {
-    const std::size_t dash = range.find('-');
-    const auto first = read_whole<std::int64_t>(range.substr(0, dash));
-    const auto last = dash == range.npos ? first : read_whole<std::int64_t>(range.substr(dash + 1));
-    if (!first || !last || *first < 0 || *last < *first) continue;
-    count = std::min(count + std::min(*last - *first, largest) + 1, largest);
+  for (const std::string_view text : split_list(list)) {
+    const Range range = read_range(text);
+    count = std::min(count + std::min(range.last - range.first, largest) + 1, largest);
   }
   return static_cast<int>(count);
+}
+
+std::vector<int> expand_indices(std::string_view list, std::size_t max) {
+  std::vector<int> indices;
+  for (const std::string_view text : split_list(list)) {
+    const Range range = read_range(text);
+    for (std::int64_t each = range.first; each <= range.last && indices.size() < max; ++each)
+      indices.push_back(saturated_int(each));
+  }
+  return indices;
 }
 
 }  // namespace swell::slurm_text

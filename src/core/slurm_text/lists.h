@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
@@ -14,5 +15,7 @@ std::vector<std::string_view> split_list(std::string_view list);
 
 /// Number of indices in a list: "0-3,6" has 5. Falling ranges and other text count nothing.
 int count_indices(std::string_view list);
+/// The indices themselves, in their order: at most the first `max`.
+std::vector<int> expand_indices(std::string_view list, std::size_t max);
 
 }  // namespace swell::slurm_text

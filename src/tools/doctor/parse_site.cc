@@ -2,7 +2,6 @@
 // Parts of gather_site() that read text and files.
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/number.h"
+#include "core/slurm_text/duration.h"
 #include "tools/doctor/elf_symbol.h"
 #include "tools/doctor/gather.h"
 
@@ -50,20 +50,6 @@ std::vector<std::string> words(const std::string& comma_list) {
   for (std::string& word : split(comma_list, ','))
     if (!word.empty()) result.push_back(std::move(word));
   return result;
-}
-
-/// Seconds of "[days-]hours:minutes:seconds" or "minutes:seconds"; 0 for other text.
-std::int64_t seconds_of(const std::string& text) {
-  const std::size_t dash = text.find('-');
-  std::int64_t days = 0, rest = 0;
-  if (dash != std::string::npos) std::from_chars(text.data(), text.data() + dash, days);
-  for (const std::string& part :
-       split(dash == std::string::npos ? text : text.substr(dash + 1), ':')) {
-    std::int64_t value = 0;
-    std::from_chars(part.data(), part.data() + part.size(), value);
-    rest = rest * 60 + value;
-  }
-  return days * 86400 + rest;
 }
 
 PluginFile plugin_at(const std::string& name, const std::string& path) {
@@ -163,8 +149,8 @@ Result<Accounting> accounting_from(const std::string& qos_rows,
     qos.name = fields[0];
     qos.preempt = words(fields[1]);
     qos.preempt_mode = fields[2];
-    qos.grace_s = seconds_of(fields[3]);
-    qos.exempt_s = seconds_of(fields[4]);
+    qos.grace_s = slurm_text::seconds_of(fields[3]);
+    qos.exempt_s = slurm_text::seconds_of(fields[4]);
     qos.usage_factor = read_number<double>(fields[5]).value_or(1);
     qos.priority = read_number<std::int64_t>(fields[6]).value_or(0);
     qos.flags = words(fields[7]);

@@ -8,6 +8,8 @@
 #include <optional>
 #include <sstream>
 
+#include "core/slurm_text/duration.h"
+
 namespace swell::tools::doctor {
 
 namespace {
@@ -22,18 +24,7 @@ const std::string* find(const Limits& limits, const std::string& name) {
 
 /// Amount of a limit: "1-02:00:00" in seconds, "10G" in units of one, "8" as it is.
 double amount(const std::string& text) {
-  if (text.find(':') != std::string::npos) {
-    const std::size_t dash = text.find('-');
-    double days = 0, rest = 0;
-    std::from_chars(text.data(), text.data() + (dash == std::string::npos ? 0 : dash), days);
-    std::istringstream parts(dash == std::string::npos ? text : text.substr(dash + 1));
-    for (std::string part; std::getline(parts, part, ':');) {
-      double value = 0;
-      std::from_chars(part.data(), part.data() + part.size(), value);
-      rest = rest * 60 + value;
-    }
-    return days * 86400 + rest;
-  }
+  if (text.find(':') != std::string::npos) return static_cast<double>(slurm_text::seconds_of(text));
   double value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end == text.data() + text.size()) return value;

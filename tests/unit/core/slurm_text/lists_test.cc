@@ -23,3 +23,9 @@ Test(lists, indices_are_counted_by_ranges) {
   cr_assert_eq(count_indices("0-9223372036854775807,0-9223372036854775807"), 1'000'000,
                "bounded, whatever is written");
 }
+
+Test(lists, indices_are_listed_in_their_order_and_bounded) {
+  cr_assert(expand_indices("6-7,0", 64) == (std::vector<int>{6, 7, 0}));
+  cr_assert(expand_indices("3-1,x,-4", 64).empty());
+  cr_assert(expand_indices("0-9223372036854775807", 3) == (std::vector<int>{0, 1, 2}));
+}

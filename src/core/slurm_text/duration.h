@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace swell::slurm_text {
+
+/// Seconds of "[days-]hours:minutes:seconds" or "minutes:seconds", as Slurm prints times; 0 for
+/// other text.
+std::int64_t seconds_of(std::string_view text);
+
+}  // namespace swell::slurm_text
