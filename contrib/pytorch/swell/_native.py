@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""libswell from Python: state that outlives this process, and what the profiler takes. swell.h says what each call does.
+
+Needs no torch but for tensors over registered memory. Calls release Python's lock while they wait.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Action", "Epoch", "Kind", "NativeError", "Region", "Session", "Times", "available", "is_live", "library", "open_session"]
+
+_SONAMES = ("libswell.so.1", "libswell.so.0")     # as swell.h has grown, it has only been added to
+_API_VERSION = 2        # of swell.h as it is spoken here; later ones only add to it
+MAX_DIMS = 8
+
+
+class Kind(enum.IntEnum):
+    """What a tensor of the training state is."""
+
+    PARAMETER = 0
+    GRADIENT = 1
+    MOMENT = 2
+    OPTIMIZER_STEP = 3
+    SCHEDULER = 4
+    RNG = 5
+    DATA_POSITION = 6
+
+
+class Region(enum.IntEnum):
+    """What a part of a step does, whose time is taken."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    OPTIMIZER = 2
+    TP_ALLREDUCE = 3
+    DP_SYNC = 4
+    SEND = 5
+    RECEIVE = 6
+    HEAD = 7
+
+
+class Action(enum.IntEnum):
+    """What a step boundary asks of the program."""
+
+    GO_ON = 0
+    SWITCH = 1      # another program has taken the state over: leave, with exit code 0
+    STOP = 2        # leave after what you wish to write
+    CHECKPOINT = 3
+
+
+class Epoch(NamedTuple):
+    """What was adopted. step: the boundary at which the last epoch ended; fresh: the state is new, and zero."""
+
+    epoch: int
+    step: int
+    fresh: bool
+
+
+class Times(NamedTuple):
+    """What the profiler saw in the last five whole steps, in seconds; kept_bytes: of one micro-batch's forward pass."""
+
+    stable: bool
+    micro_batches: int
+    step_s: float
+    forward_s: float
+    backward_s: float
+    forward_tp_s: float
+    forward_head_s: float
+    backward_head_s: float
+    optimizer_s: float
+    dp_sync_s: float
+    layer_launch_s: float
+    kept_bytes: float
+
+
+class NativeError(OSError):
+    """A call of libswell that failed: errno, and the sentence that libswell says."""
+
+
+# ---- swell.h's structs
+
+_Dims = ctypes.c_int64 * MAX_DIMS
+
+
+class _OpenParams(ctypes.Structure):
+    _fields_ = [("field_mask", ctypes.c_uint64), ("socket", ctypes.c_char_p)]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("field_mask", ctypes.c_uint64), ("name", ctypes.c_char_p), ("dtype", ctypes.c_int), ("dims", ctypes.c_int),
+                ("shape", _Dims), ("layer", ctypes.c_int), ("kind", ctypes.c_int), ("begin", _Dims), ("end", _Dims),
+                ("flat_begin", ctypes.c_int64), ("flat_end", ctypes.c_int64), ("alias_of", ctypes.c_char_p),
+                ("address", ctypes.c_void_p), ("optional", ctypes.c_int)]
+
+
+class _Epoch(ctypes.Structure):
+    _fields_ = [("epoch", ctypes.c_uint64), ("step", ctypes.c_uint64), ("fresh", ctypes.c_int)]
+
+
+class _Region(ctypes.Structure):
+    _fields_ = [("field_mask", ctypes.c_uint64), ("kind", ctypes.c_int), ("stage", ctypes.c_int), ("micro_batch", ctypes.c_int),
+                ("first_layer", ctypes.c_int), ("layers", ctypes.c_int), ("allocated_bytes", ctypes.c_uint64), ("stream", ctypes.c_void_p)]
+
+
+class _Role(ctypes.Structure):
+    _fields_ = [("field_mask", ctypes.c_uint64), ("stage", ctypes.c_int), ("group", ctypes.c_int), ("layers", ctypes.c_int),
+                ("local_batch", ctypes.c_int), ("activation_dtype", ctypes.c_int), ("activation_dims", ctypes.c_int),
+                ("activation_shape", _Dims), ("whole_activations", ctypes.c_double), ("last_activation_bytes", ctypes.c_double),
+                ("tied_embedding", ctypes.c_int)]
+
+
+class _Times(ctypes.Structure):
+    _fields_ = [("stable", ctypes.c_int), ("micro_batches", ctypes.c_int), ("step_s", ctypes.c_double), ("forward_s", ctypes.c_double),
+                ("backward_s", ctypes.c_double), ("forward_tp_s", ctypes.c_double), ("forward_head_s", ctypes.c_double),
+                ("backward_head_s", ctypes.c_double), ("optimizer_s", ctypes.c_double), ("dp_sync_s", ctypes.c_double),
+                ("layer_launch_s", ctypes.c_double), ("kept_bytes", ctypes.c_double)]
+
+
+_OPEN_SOCKET = 1
+_LAYER, _KIND, _BLOCK, _RANGE, _ALIAS, _ADDRESS, _OPTIONAL = (1 << bit for bit in range(7))
+_REGION_MICRO_BATCH, _REGION_LAYERS, _REGION_MEMORY, _REGION_STREAM = 2, 4, 8, 16
+_ROLE_ACTIVATION, _ROLE_WHOLE, _ROLE_LAST, _ROLE_TIED = 1, 2, 4, 8
+
+# By their names in torch, so that this needs no torch: swell_dtype_t and bytes of an element.
+_DTYPES = {"uint8": (0, 1), "float8_e4m3fn": (1, 1), "float16": (2, 2), "bfloat16": (3, 2), "int32": (4, 4), "float32": (5, 4),
+           "int64": (6, 8), "float64": (7, 8)}
+
+
+def dtype_of(dtype: torch.dtype | str) -> tuple[int, int]:
+    """swell_dtype_t and bytes of an element."""
+    name = str(dtype).removeprefix("torch.")
+    if name == "bool" or name == "int8":
+        name = "uint8"      # moved as bytes
+    if name not in _DTYPES:
+        raise TypeError(f"dtype {name}: libswell moves {', '.join(_DTYPES)}; keep this tensor in one of these")
+    return _DTYPES[name]
+
+
+# ---- the library
+
+_library: ctypes.CDLL | None = None
+_looked = False
+
+
+def _candidates() -> list[str]:
+    """Where it may be, best first; a bare name: where the loader looks."""
+    set_by_user = os.environ.get("SWELL_LIBRARY")
+    if set_by_user:
+        return [set_by_user]
+    found = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", name) for name in _SONAMES] + list(_SONAMES)
+    try:
+        asked = subprocess.run(["pkg-config", "--variable=libdir", "swell"], capture_output=True, text=True, timeout=10, check=False)
+        if asked.returncode == 0 and asked.stdout.strip():
+            found += [os.path.join(asked.stdout.strip(), name) for name in _SONAMES]
+    except (OSError, subprocess.SubprocessError):
+        pass
+    return found
+
+
+def _load(path: str) -> ctypes.CDLL:
+    """Raises OSError where it is not there, or is another version's."""
+    loaded = ctypes.CDLL(path)
+    pointer = ctypes.c_void_p
+    for name, result, arguments in (
+            ("swell_api_version", ctypes.c_int, []),
+            ("swell_open", ctypes.c_int, [ctypes.POINTER(_OpenParams), ctypes.POINTER(pointer)]),
+            ("swell_register", ctypes.c_int, [pointer, ctypes.POINTER(_Tensor)]),
+            ("swell_adopt", ctypes.c_int, [pointer, ctypes.POINTER(_Epoch)]),
+            ("swell_address", ctypes.c_int, [pointer, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(pointer), ctypes.POINTER(ctypes.c_size_t)]),
+            ("swell_step", ctypes.c_int, [pointer, ctypes.c_uint64]),
+            ("swell_set_role", ctypes.c_int, [pointer, ctypes.POINTER(_Role)]),
+            ("swell_region_begin", ctypes.c_int, [pointer, ctypes.POINTER(_Region)]),
+            ("swell_region_end", ctypes.c_int, [pointer, ctypes.c_int, ctypes.c_uint64]),
+            ("swell_memory", ctypes.c_int, [pointer, ctypes.c_uint64]),
+            ("swell_profile", ctypes.c_int, [pointer, ctypes.POINTER(_Times)]),
+            ("swell_close", None, [pointer]),
+            ("swell_last_error", ctypes.c_char_p, [pointer])):
+        try:
+            function = getattr(loaded, name)
+        except AttributeError:
+            raise OSError(f"{path} has no {name}; install the libswell of this Swell") from None
+        function.restype, function.argtypes = result, arguments
+    version = loaded.swell_api_version()
+    if version < _API_VERSION:
+        raise OSError(f"{path} speaks version {version} of swell.h; at least {_API_VERSION} is needed")
+    return loaded
+
+
+def is_live() -> bool:
+    """Whether swellrun was started with --elastic=mode=live, so that there is a shim to open a session with."""
+    return bool(os.environ.get("SWELL_RUNTIME"))
+
+
+def library() -> ctypes.CDLL | None:
+    """The library, looked for once; None where it is not there. In live mode that is said, once."""
+    global _library, _looked
+    if _looked:
+        return _library
+    _looked = True
+    why = ""
+    for path in _candidates():
+        try:
+            _library = _load(path)
+            return _library
+        except OSError as error:
+            if not why or "speaks version" in str(error):
+                why = str(error)
+    if is_live() and os.environ.get("RANK", "0") == "0":
+        print(f"swell: no libswell ({why}): this job is resized by restarts. For mode=live let SWELL_LIBRARY name {_SONAMES[0]}",
+              file=sys.stderr, flush=True)
+    return None
+
+
+def available() -> bool:
+    """Whether there is a libswell."""
+    return library() is not None
+
+
+def open_session(socket: str | None = None) -> Session | None:
+    """A session with this rank's shim, or a local one where there is none; None without a libswell."""
+    return Session(socket) if available() else None
+
+
+class Session:
+    """A connection to this rank's shim, or where SWELL_RUNTIME is not set, state of this process alone.
+
+    One thread at a time, but for regions. Tensors over its memory must not be touched after close().
+    """
+
+    def __init__(self, socket: str | None = None) -> None:
+        found = library()
+        if found is None:
+            raise NativeError(errno.ENOENT, f"{_SONAMES[0]} was not found; let SWELL_LIBRARY name it")
+        self._library = found
+        self._session: ctypes.c_void_p | None = ctypes.c_void_p()
+        params = _OpenParams(_OPEN_SOCKET if socket is not None else 0, socket.encode() if socket is not None else None)
+        code = found.swell_open(ctypes.byref(params), ctypes.byref(self._session))
+        if code < 0:
+            self._session = None
+            raise NativeError(-code, found.swell_last_error(None).decode(errors="replace"))
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self, code: int) -> int:
+        if code < 0:
+            said = self._library.swell_last_error(self._session).decode(errors="replace")
+            raise NativeError(-code, said or os.strerror(-code))
+        return code
+
+    def register(self, name: str, dtype: torch.dtype | str, shape: Sequence[int], *, kind: Kind = Kind.PARAMETER, layer: int | None = None,
+                 block: tuple[Sequence[int], Sequence[int]] | None = None, flat: tuple[int, int] | None = None,
+                 alias_of: str | None = None, address: int | None = None, optional: bool = False) -> None:
+        """Register the part of a tensor that this rank holds, before adopt().
+
+        name: of the whole tensor, the same on every rank. shape: of the whole tensor, in elements; () is taken for (1,).
+        block: begin and end in each dimension; else the whole tensor. flat: the range of the block in row-major order;
+        what is past its end is padding. address: of memory of one's own; else it is in Swell's arena. optional: this
+        program can make it where the old plan has none.
+        """
+        tensor = _Tensor()
+        dims = tuple(shape) or (1,)
+        if len(dims) > MAX_DIMS:
+            raise NativeError(errno.EINVAL, f"tensor {name} has {len(dims)} dimensions; at most {MAX_DIMS} are possible")
+        tensor.field_mask = _KIND
+        tensor.name, tensor.dtype, tensor.dims, tensor.kind = name.encode(), dtype_of(dtype)[0], len(dims), kind
+        tensor.shape[:len(dims)] = dims
+        if layer is not None:
+            tensor.field_mask |= _LAYER
+            tensor.layer = layer
+        if block is not None:
+            tensor.field_mask |= _BLOCK
+            tensor.begin[:len(dims)], tensor.end[:len(dims)] = block
+        if flat is not None:
+            tensor.field_mask |= _RANGE
+            tensor.flat_begin, tensor.flat_end = flat
+        if alias_of is not None:
+            tensor.field_mask |= _ALIAS
+            tensor.alias_of = alias_of.encode()
+        if address is not None:
+            tensor.field_mask |= _ADDRESS
+            tensor.address = address
+        if optional:
+            tensor.field_mask |= _OPTIONAL
+            tensor.optional = 1
+        self._check(self._library.swell_register(self._session, ctypes.byref(tensor)))
+
+    def adopt(self) -> Epoch:
+        """Take the registered state over. Blocks until this epoch begins."""
+        epoch = _Epoch()
+        self._check(self._library.swell_adopt(self._session, ctypes.byref(epoch)))
+        return Epoch(epoch.epoch, epoch.step, bool(epoch.fresh))
+
+    def address(self, name: str, index: int = 0) -> tuple[int, int]:
+        """Address of a part after adopt(), and its bytes with padding. index: of this name's parts, as registered."""
+        at, size = ctypes.c_void_p(), ctypes.c_size_t()
+        self._check(self._library.swell_address(self._session, name.encode(), index, ctypes.byref(at), ctypes.byref(size)))
+        return at.value or 0, size.value
+
+    def tensor(self, name: str, dtype: torch.dtype, shape: Sequence[int] | None = None, *, index: int = 0) -> torch.Tensor:
+        """A tensor over a part's own memory, after adopt(); without a shape one of 1 dimension, with the padding."""
+        import torch
+        at, size = self.address(name, index)
+        memory: Any = (ctypes.c_char * size).from_address(at)
+        flat = torch.frombuffer(memory, dtype=dtype)
+        if shape is None:
+            return flat
+        count = 1
+        for each in shape:
+            count *= each
+        return flat[:count].view(tuple(shape))
+
+    def step(self, step: int) -> Action:
+        """Say that a step is done and the state is whole. At a switch it blocks until the state has moved."""
+        return Action(self._check(self._library.swell_step(self._session, step)))
+
+    def set_role(self, *, layers: int, local_batch: int, stage: int = 0, group: int = 0, activation: torch.dtype | str | None = None,
+                 activation_shape: Sequence[int] = (), whole_activations: float | None = None, last_activation_bytes: float | None = None,
+                 tied_embedding: bool = False) -> None:
+        """Say what this rank is in its plan, so that its profile is reported.
+
+        layers: of the model on this stage. local_batch: samples of a micro-batch. activation, activation_shape: the
+        tensor between two stages for one sample.
+        """
+        role = _Role()
+        role.stage, role.group, role.layers, role.local_batch = stage, group, layers, local_batch
+        if activation is not None:
+            role.field_mask |= _ROLE_ACTIVATION
+            role.activation_dtype, role.activation_dims = dtype_of(activation)[0], len(activation_shape)
+            role.activation_shape[:len(activation_shape)] = tuple(activation_shape)
+        if whole_activations is not None:
+            role.field_mask |= _ROLE_WHOLE
+            role.whole_activations = whole_activations
+        if last_activation_bytes is not None:
+            role.field_mask |= _ROLE_LAST
+            role.last_activation_bytes = last_activation_bytes
+        if tied_embedding:
+            role.field_mask |= _ROLE_TIED
+            role.tied_embedding = 1
+        self._check(self._library.swell_set_role(self._session, ctypes.byref(role)))
+
+    def begin_region(self, kind: Region, *, micro_batch: int | None = None, layers: tuple[int, int] | None = None,
+                     stream: int | None = None, allocated_bytes: int | None = None) -> int:
+        """Open a region of this step; any thread. Its number for end_region(), or a negative errno: nothing is raised.
+
+        layers: the first one and how many. stream: a CUstream; else the host's clock is taken.
+        """
+        region = _Region()
+        region.kind = kind
+        if micro_batch is not None:
+            region.field_mask |= _REGION_MICRO_BATCH
+            region.micro_batch = micro_batch
+        if layers is not None:
+            region.field_mask |= _REGION_LAYERS
+            region.first_layer, region.layers = layers
+        if stream is not None:
+            region.field_mask |= _REGION_STREAM
+            region.stream = stream
+        if allocated_bytes is not None:
+            region.field_mask |= _REGION_MEMORY
+            region.allocated_bytes = allocated_bytes
+        number: int = self._library.swell_region_begin(self._session, ctypes.byref(region))
+        return number
+
+    def end_region(self, number: int, allocated_bytes: int = 0) -> int:
+        """Close a region; any thread. 0 or a negative errno; a number that is negative is left alone."""
+        if number < 0:
+            return number
+        code: int = self._library.swell_region_end(self._session, number, allocated_bytes)
+        return code
+
+    def memory(self, peak_bytes: int) -> None:
+        """Say the most device memory that was ever allocated."""
+        self._check(self._library.swell_memory(self._session, peak_bytes))
+
+    def profile(self) -> Times | None:
+        """What the profiler has seen; None before a role and five whole steps."""
+        times = _Times()
+        code = self._library.swell_profile(self._session, ctypes.byref(times))
+        if code == -errno.EAGAIN:
+            return None
+        self._check(code)
+        values = {name: getattr(times, name) for name, *_ in _Times._fields_}
+        return Times(**{**values, "stable": bool(times.stable)})
+
+    def close(self) -> None:
+        """End the session; its memory is unmapped. Twice does nothing."""
+        session, self._session = self._session, None
+        if session is not None:
+            self._library.swell_close(session)
