@@ -279,6 +279,11 @@ Result<Message> Channel::receive(Deadline deadline) {
 
 void Channel::shut() noexcept { shutdown(fd_.get(), SHUT_RDWR); }
 
+bool Channel::has_left() const noexcept {
+  pollfd polled{fd_.get(), POLLRDHUP, 0};
+  return poll(&polled, 1, 0) > 0;
+}
+
 Result<Descriptor> listen_unix(const std::string& path) {
   const auto address = unix_address(path);
   if (!address) return address.error();

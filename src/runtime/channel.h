@@ -50,6 +50,8 @@ class Channel {
   Result<void> receive_bytes(void* bytes, std::size_t count, Deadline deadline = Deadline::max());
   /// Ends both directions: a thread that waits in receive() returns with an error.
   void shut() noexcept;
+  /// Whether the other side has closed the connection, asked of the system.
+  bool has_left() const noexcept;
 
   int fd() const noexcept { return fd_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,10 +13,11 @@
 #include <vector>
 
 #include "core/result.h"
-#include "runtime/arena.h"
-#include "runtime/control_page.h"
+#include "runtime/intake.h"
 #include "runtime/messages.h"
 #include "runtime/migration.h"
+#include "runtime/placement.h"
+#include "runtime/store.h"
 
 namespace swell::runtime {
 
@@ -67,64 +67,50 @@ class Keeper {
     bool is_quiesced = false;
     std::uint64_t step = 0;
   };
-  /// A range of the arena, and how many tensors of the two epochs stand in it.
-  struct Extent {
-    std::uint64_t bytes = 0;
-    int uses = 0;
-  };
-  /// Runs that come from one old rank to make one block.
-  struct Fetch {
-    std::int32_t rank = 0;
-    bool from_program = false, to_program = false;
-    std::vector<Run> runs;
-  };
   struct Staged {
     Prepare prepare;
-    std::vector<Held> table;
-    std::vector<Fetch> fetches;
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> fresh;  ///< taken for them: offset, bytes
-    /// By old rank and whether of its program.
-    std::map<std::pair<std::int32_t, bool>, std::unique_ptr<Transport>> sources;
-    std::uint64_t digest = 0, extra_bytes = 0, kept_bytes = 0;
+    Placement placement;
+    std::optional<Intake> intake;  ///< none: the ways are not open yet
+    std::uint64_t digest = 0;
     Peer* program = nullptr;  ///< that waits in adopt; nullptr: this shim is not in the new plan
     Peer* coordinator = nullptr;
     bool is_busy = false, is_moved = false, is_over = false;
   };
 
-  explicit Keeper(Options options, Arena arena);
+  Keeper(Options options, Arena arena);
   void accept_loop(int listening, bool is_unix);
   void serve(Peer& peer);
   void leave(Peer& peer);
   Result<void> answer(Peer& peer, const Message& message);
 
+  Status status() const;
+  bool may_read(const Run& run, bool program) const;
+  // keeper_programs.cc
   Result<std::string> declare(Peer& peer, std::string_view body);
+  Result<void> adopt(Peer& peer);
+  Result<void> take_quiesced(Peer& peer, std::string_view body);
+  Result<std::string> take_profile(const Peer& peer, const std::string& body);
+  Result<std::string> request(std::string_view body);
+  Peer* waiting_program();
+  void hand_over(Peer& program, std::uint64_t step, bool fresh);
+  void refuse_waiting(Peer& peer);
+  Result<void> settle_programs(bool committed);
+  // keeper_switch.cc
   Result<std::string> wait_ready(std::string_view body);
   Result<std::string> begin(std::string_view body);
   Result<std::string> prepare(Peer& peer, std::string_view body);
-  Result<void> place_all(Staged& staged, const World& to, const std::vector<Move>& moves,
-                         const World& from);
-  Result<void> connect_all(Staged& staged);
-  std::shared_ptr<const Arena> arena_of(const Endpoint& endpoint, bool from_program) const;
+  Result<void> stage(Peer& coordinator, std::unique_ptr<Staged> staged, const World& from,
+                     const World& to, const Migration& migration);
   Result<std::string> quiesce(std::string_view body);
   Result<std::string> move();
   Result<std::string> commit(std::string_view body);
-  Result<std::string> request(std::string_view body);
-  Result<std::string> take_profile(const Peer& peer, const std::string& body);
   std::string abort_now();
+  void drop_table(const std::vector<Held>& table);
   void drop_staged();
-  void refuse_waiting(Peer& peer);
-  Result<void> settle_programs(bool committed);
-  Status status() const;
-
-  Result<std::uint64_t> take(std::uint64_t bytes);
-  void use(std::uint64_t at);
-  void drop(std::uint64_t at);
-  Peer* waiting_program();
-  bool may_read(const Run& run, bool program) const;
-  ControlPage& page() const noexcept;
 
   Options options_;
-  std::shared_ptr<const Arena> arena_;
+  Store store_;  ///< guarded by mutex_, but for its arena
+  const std::shared_ptr<const Arena> arena_;
   std::string tcp_, host_;
   Descriptor unix_listening_, tcp_listening_;
   std::vector<std::thread> accepting_;
@@ -132,8 +118,6 @@ class Keeper {
   mutable std::mutex mutex_;  ///< guards all below
   std::condition_variable changed_;
   std::list<std::unique_ptr<Peer>> peers_;
-  Extents extents_;
-  std::map<std::uint64_t, Extent> taken_;
   std::uint64_t epoch_ = 0;
   std::vector<Held> table_;  ///< of the committed epoch
   Peer* program_ = nullptr;  ///< that trains it

@@ -4,18 +4,12 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
-#include <set>
 #include <tuple>
 #include <xxhash.h>
 
 #include "runtime/links.h"
 
 namespace swell::runtime {
-
-const char* to_text(Nearness nearness) noexcept {
-  static constexpr const char* names[] = {"in place", "device", "node", "rail", "rack", "far"};
-  return names[static_cast<int>(nearness)];
-}
 
 std::int64_t MigrationSummary::network_bytes() const noexcept {
   return bytes[static_cast<int>(Nearness::rail)] + bytes[static_cast<int>(Nearness::rack)] +
@@ -30,99 +24,6 @@ std::int64_t MigrationSummary::total_bytes() const noexcept {
 }
 
 namespace {
-
-/// Whether `to` can take over a run of `from`'s memory as it is: all elements of `to` are there in
-/// order, with room for its padding.
-bool is_one_run(const Part& from, const std::vector<Box>& from_boxes, const Part& to,
-                const std::vector<Box>& to_boxes) {
-  std::optional<std::int64_t> shift;
-  std::int64_t found = 0, wanted = 0;
-  bool one = true;
-  for (const Box& box : to_boxes) {
-    wanted += box.elements();
-    for (const Box& other : from_boxes) {
-      const auto both = common(box, other);
-      if (!both) continue;
-      found += both->elements();
-      // Offsets rise in both parts: if the new part is one run, equal shifts at a block's two ends
-      // mean equal shifts throughout.
-      each_run(*both, from, to, [&](std::int64_t in_from, std::int64_t in_to, std::int64_t) {
-        if (!shift) shift = in_from - in_to;
-        one = one && *shift == in_from - in_to;
-      });
-      if (!one) return false;
-    }
-  }
-  return found == wanted && wanted > 0 && *shift >= 0 && *shift + to.elements() <= from.elements();
-}
-
-/// Whether two parts of one tensor certainly share no element: a quick test, which may also give
-/// false for parts that share none.
-bool are_apart(const Part& a, const Part& b) {
-  for (std::size_t d = 0; d < a.begin.size(); ++d)
-    if (a.begin[d] >= b.end[d] || b.begin[d] >= a.end[d]) return true;
-  return a.begin == b.begin && a.end == b.end &&
-         (a.flat_begin >= b.flat_end || b.flat_begin >= a.flat_end);
-}
-
-/// Cuts `box` along its outermost dimensions into blocks of at most `max` elements.
-void cut(const Box& box, std::int64_t max, std::vector<Box>& cuts) {
-  if (box.elements() <= max) {
-    cuts.push_back(box);
-    return;
-  }
-  std::size_t d = 0;
-  while (box.end[d] - box.begin[d] == 1) ++d;
-  const std::int64_t extent = box.end[d] - box.begin[d];
-  const std::int64_t slice = box.elements() / extent;
-  const std::int64_t step = std::max<std::int64_t>(1, max / slice);
-  for (std::int64_t at = box.begin[d]; at < box.end[d]; at += step) {
-    Box one = box;
-    one.begin[d] = at;
-    one.end[d] = std::min(at + step, box.end[d]);
-    cut(one, max, cuts);
-  }
-}
-
-struct Atom {
-  Box box;
-  std::vector<std::size_t> sources;  ///< indexes into the list of old parts
-};
-
-struct Source {
-  std::uint32_t part;
-  std::vector<Box> boxes;
-  std::vector<std::uint32_t> ranks;
-};
-
-/// Cuts the values of `part` into blocks that each old part holds wholly or not at all.
-std::vector<Atom> cut_by_sources(const Part& part, const std::vector<Source>& sources,
-                                 const World& from) {
-  std::vector<Atom> atoms, next;
-  for (const Box& box : boxes_of(part)) atoms.push_back({box, {}});
-  std::vector<Box> rest;
-  for (std::size_t s = 0; s < sources.size(); ++s) {
-    if (are_apart(part, from.part(sources[s].part))) continue;
-    for (const Box& box : sources[s].boxes) {
-      next.clear();
-      for (Atom& atom : atoms) {
-        const auto both = common(atom.box, box);
-        if (!both) {
-          next.push_back(std::move(atom));
-          continue;
-        }
-        rest.clear();
-        subtract(atom.box, box, rest);
-        for (const Box& one : rest) next.push_back({one, atom.sources});
-        atom.box = *both;
-        atom.sources.push_back(s);
-        next.push_back(std::move(atom));
-      }
-      atoms.swap(next);
-    }
-  }
-  return atoms;
-}
 
 Result<void> check_places(const World& world, const cluster::Cluster& cluster, const char* which) {
   for (std::size_t rank = 0; rank < world.ranks().size(); ++rank) {
@@ -154,12 +55,9 @@ class Migrator {
            MigrationOptions options)
       : from_(from),
         to_(to),
-        cluster_(cluster),
         links_(cluster, all_places(from, to)),
-        max_bytes_(std::clamp<std::int64_t>(options.max_move_bytes, 8, Links::kMaxBytes)) {
-    for (const Place& place : from.ranks()) from_device_.push_back(links_.number_of(place));
-    for (const Place& place : to.ranks()) to_device_.push_back(links_.number_of(place));
-  }
+        worlds_{from, to, cluster, numbers_of(from), numbers_of(to)},
+        max_bytes_(std::clamp<std::int64_t>(options.max_move_bytes, 8, Links::kMaxBytes)) {}
 
   Result<Migration> run() {
     made_.incoming_.resize(to_.ranks().size());
@@ -172,10 +70,13 @@ class Migrator {
   }
 
  private:
-  using Candidate = Migration::Candidate;
-  using Need = Migration::Need;
-  using Recut = Migration::Recut;
   using Pair = Migration::Pair;
+
+  std::vector<std::uint32_t> numbers_of(const World& world) const {
+    std::vector<std::uint32_t> numbers;
+    for (const Place& place : world.ranks()) numbers.push_back(links_.number_of(place));
+    return numbers;
+  }
 
   Result<void> take(std::uint32_t index) {
     const World::Tensor& tensor = to_.tensors()[index];
@@ -198,118 +99,17 @@ class Migrator {
     const auto [at, added] =
         recut_numbers_.try_emplace(key, static_cast<std::uint32_t>(made_.recuts_.size()));
     if (added)
-      made_.recuts_.push_back(recut(from_.layout_of(*old), to_.layout_of(tensor), element));
-    const Recut& recut = made_.recuts_[at->second];
+      made_.recuts_.push_back(
+          recut(worlds_, from_.layout_of(*old), to_.layout_of(tensor), max_bytes_ / element));
+    const Recut& its = made_.recuts_[at->second];
     made_.pairs_.push_back({index, static_cast<std::uint32_t>(old - from_.tensors().data()),
                             at->second, static_cast<std::uint32_t>(made_.choices_.size())});
-    made_.choices_.resize(made_.choices_.size() + recut.open.size());
+    made_.choices_.resize(made_.choices_.size() + its.open.size());
     return {};
   }
 
-  Recut recut(const World::Layout& old_layout, const World::Layout& new_layout,
-              std::int64_t element) {
-    std::map<std::uint32_t, std::vector<std::uint32_t>> old_parts, new_parts;
-    for (const Holding& holding : old_layout) old_parts[holding.part].push_back(holding.rank);
-    for (const Holding& holding : new_layout) new_parts[holding.part].push_back(holding.rank);
-    std::vector<Source> sources;
-    std::map<std::uint32_t, std::vector<std::size_t>> by_device;  // indexes into `sources`
-    // The rank of each entry of by_device.
-    std::map<std::uint32_t, std::vector<std::uint32_t>> ranks_on;
-    for (auto& [part, ranks] : old_parts) {
-      for (std::uint32_t rank : ranks) {
-        by_device[from_device_[rank]].push_back(sources.size());
-        ranks_on[from_device_[rank]].push_back(rank);
-      }
-      sources.push_back({part, boxes_of(from_.part(part)), std::move(ranks)});
-    }
-    Recut made;
-    // Old ranks and parts whose memory a new part takes over: each at most once.
-    std::set<std::pair<std::uint32_t, std::uint32_t>> handed_over;
-    for (const auto& [part, ranks] : new_parts) {
-      const Part& wanted = to_.part(part);
-      const std::vector<Box> boxes = boxes_of(wanted);
-      std::vector<Atom> atoms;
-      bool cut_yet = false;
-      for (std::uint32_t rank : ranks) {
-        const std::uint32_t device = to_device_[rank];
-        bool kept = false;
-        if (const auto mine = by_device.find(device); mine != by_device.end())
-          for (std::size_t i = 0; i < mine->second.size() && !kept; ++i) {
-            const Source& source = sources[mine->second[i]];
-            const std::uint32_t holder = ranks_on[device][i];
-            if (handed_over.contains({holder, source.part}) ||
-                !is_one_run(from_.part(source.part), source.boxes, wanted, boxes))
-              continue;
-            handed_over.insert({holder, source.part});
-            kept = true;
-            for (const Box& box : boxes) {
-              made.needs.push_back({box, box.elements(), rank, part,
-                                    static_cast<std::uint32_t>(made.candidates.size()), 1});
-              made.candidates.push_back({holder, source.part, Nearness::in_place});
-            }
-          }
-        if (kept) continue;
-        if (!cut_yet) {
-          std::vector<Box> cuts;
-          for (Atom& atom : cut_by_sources(wanted, sources, from_)) {
-            cuts.clear();
-            cut(atom.box, std::max<std::int64_t>(1, max_bytes_ / element), cuts);
-            for (const Box& box : cuts) atoms.push_back({box, atom.sources});
-          }
-          cut_yet = true;
-        }
-        for (const Atom& atom : atoms) add_need(made, atom, sources, rank, part);
-      }
-    }
-    return made;
-  }
-
-  void add_need(Recut& made, const Atom& atom, const std::vector<Source>& sources,
-                std::uint32_t rank, std::uint32_t part) {
-    const Place& here = to_.ranks()[rank];
-    const auto first = static_cast<std::uint32_t>(made.candidates.size());
-    double best = 0;  // largest bandwidth from another node
-    for (std::size_t s : atom.sources)
-      for (std::uint32_t holder : sources[s].ranks) {
-        const Place& there = from_.ranks()[holder];
-        if (there.node != here.node)
-          best = std::max(best, cluster_.node_bandwidth(there.node, here.node));
-      }
-    for (std::size_t s : atom.sources)
-      for (std::uint32_t holder : sources[s].ranks)
-        made.candidates.push_back(
-            {holder, sources[s].part, nearness(from_.ranks()[holder], here, best)});
-    std::sort(made.candidates.begin() + first, made.candidates.end(),
-              [](const Candidate& a, const Candidate& b) {
-                return std::tie(a.nearness, a.rank, a.part) < std::tie(b.nearness, b.rank, b.part);
-              });
-    // Only the first of two copies on one rank is a candidate; a copy on this device leaves no
-    // choice.
-    auto last =
-        std::unique(made.candidates.begin() + first, made.candidates.end(),
-                    [](const Candidate& a, const Candidate& b) { return a.rank == b.rank; });
-    if (made.candidates[first].nearness == Nearness::device)
-      last = made.candidates.begin() + first + 1;
-    if (last - (made.candidates.begin() + first) > 0xffff)
-      last = made.candidates.begin() + first + 0xffff;
-    made.candidates.erase(last, made.candidates.end());
-    const auto count = static_cast<std::uint32_t>(made.candidates.size()) - first;
-    if (made.candidates[first].nearness != Nearness::device)
-      made.open.push_back(static_cast<std::uint32_t>(made.needs.size()));
-    made.needs.push_back({atom.box, atom.box.elements(), rank, part, first, count});
-  }
-
-  Nearness nearness(const Place& from, const Place& to, double best) const {
-    if (from == to) return Nearness::device;
-    if (from.node == to.node) return Nearness::node;
-    // Measured bandwidths of equal links differ by some percent.
-    constexpr double kEqualShare = 0.9;
-    if (cluster_.node_bandwidth(from.node, to.node) < kEqualShare * best) return Nearness::far;
-    return from.device == to.device ? Nearness::rail : Nearness::rack;
-  }
-
   Links::Path path(const Pair& pair, const Need& need, const Candidate& from) const {
-    return links_.path(from_device_[from.rank], to_device_[need.to_rank],
+    return links_.path(worlds_.from_device[from.rank], worlds_.to_device[need.to_rank],
                        need.elements * made_.element_bytes_[pair.tensor]);
   }
 
@@ -339,9 +139,9 @@ class Migrator {
         const std::size_t choice = pair.first_choice + i;
         made_.choices_[choice] = best;
         if (need.count < 2) continue;
-        by_sender_[from_device_[candidates[best].rank]].push_back(
+        by_sender_[worlds_.from_device[candidates[best].rank]].push_back(
             {p, static_cast<std::uint32_t>(i)});
-        by_receiver_[to_device_[need.to_rank]].push_back({p, static_cast<std::uint32_t>(i)});
+        by_receiver_[worlds_.to_device[need.to_rank]].push_back({p, static_cast<std::uint32_t>(i)});
       }
     }
   }
@@ -368,7 +168,8 @@ class Migrator {
           const Candidate* candidates = &recut.candidates[need.first];
           std::uint16_t& chosen = made_.choices_[pair.first_choice + choice.open];
           // The list of senders may have a transfer that another holder has taken over since.
-          if (links_.is_outgoing(link) && from_device_[candidates[chosen].rank] != device) continue;
+          if (links_.is_outgoing(link) && worlds_.from_device[candidates[chosen].rank] != device)
+            continue;
           const Links::Path now = path(pair, need, candidates[chosen]);
           if (std::find(now.link.begin(), now.link.begin() + now.count, link) ==
               now.link.begin() + now.count)
@@ -390,7 +191,7 @@ class Migrator {
           }
           links_.add(path(pair, need, candidates[best]));
           chosen = best;
-          by_sender_[from_device_[candidates[best].rank]].push_back(choice);
+          by_sender_[worlds_.from_device[candidates[best].rank]].push_back(choice);
           better = true;
           if (links_.busiest() != link) break;
         }
@@ -442,10 +243,9 @@ class Migrator {
   }
 
   const World &from_, &to_;
-  const cluster::Cluster& cluster_;
   Links links_;
+  const Worlds worlds_;
   std::int64_t max_bytes_;
-  std::vector<std::uint32_t> from_device_, to_device_;  ///< number of each rank's device
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::int64_t, Shape>, std::uint32_t>
       recut_numbers_;
   /// Transfers that another holder could send, by device.

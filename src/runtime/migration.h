@@ -6,25 +6,11 @@
 
 #include "core/cluster/cluster.h"
 #include "core/result.h"
+#include "runtime/recut.h"
 #include "runtime/region.h"
 #include "runtime/world.h"
 
 namespace swell::runtime {
-
-/// Distance of a source from its destination, nearest first.
-enum class Nearness : std::uint8_t {
-  /// The device holds it as one run of memory, which the new part takes over: nothing is copied.
-  in_place,
-  device,  ///< on the same device, in another order: one copy within it
-  node,    ///< another device of the same node
-  /// One of the nearest other nodes that have it, device of the same number: on one rail, where the
-  /// fabric has rails.
-  rail,
-  rack,  ///< one of the nearest other nodes that have it, another device
-  far,   ///< any other node
-};
-inline constexpr int kNearnesses = 6;
-const char* to_text(Nearness nearness) noexcept;
 
 /// One block of one tensor that one new rank gets from one old rank.
 struct Move {
@@ -69,25 +55,8 @@ class Migration {
 
  private:
   friend class Migrator;
-  struct Candidate {
-    std::uint32_t rank, part;
-    Nearness nearness;
-  };
-  /// A block that one new rank needs, and the old ranks that hold it, nearest first.
-  struct Need {
-    Box box;
-    std::int64_t elements;
-    std::uint32_t to_rank, to_part;
-    std::uint32_t first, count;  ///< candidates of the need, in Recut::candidates
-  };
-  /// Needs of one pair of old and new layouts, computed once for all tensors of one shape and dtype
-  /// that have it.
-  struct Recut {
-    std::vector<Need> needs;
-    std::vector<Candidate> candidates;
-    /// Indexes of needs that are not in place, which have a choice of candidates.
-    std::vector<std::uint32_t> open;
-  };
+  /// `recut` is computed once for all tensors of one shape and dtype that have the same holders in
+  /// both plans.
   struct Pair {
     std::uint32_t tensor, from_tensor;
     std::uint32_t recut;

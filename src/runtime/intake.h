@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "runtime/placement.h"
+#include "runtime/transport.h"
+
+namespace swell::runtime {
+
+/// The ways to the old ranks that hold what a placement fetches: opened before the training stops,
+/// used while it stands. One thread at a time.
+class Intake {
+ public:
+  /// The keeper that fetches.
+  struct Self {
+    std::string host, key;
+    std::shared_ptr<const Arena> arena;
+  };
+  /// Opens the way to every source. The error names the rank that cannot be reached.
+  static Result<Intake> open(const Self& self, const Prepare& plan,
+                             const std::vector<Fetch>& fetches);
+  /// Fetches all of the placement into the arena, or into `program`'s own memory. With `verify`
+  /// each block's checksum is compared with its source's. `is_called_off` is asked between blocks.
+  Result<Moved> fetch_all(const Placement& placement, pid_t program, bool verify,
+                          const std::function<bool()>& is_called_off);
+
+ private:
+  explicit Intake(std::shared_ptr<const Arena> arena) : arena_(std::move(arena)) {}
+  std::shared_ptr<const Arena> arena_;
+  /// By old rank and whether of its program.
+  std::map<std::pair<std::int32_t, bool>, std::unique_ptr<Transport>> sources_;
+};
+
+}  // namespace swell::runtime

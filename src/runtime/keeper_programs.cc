@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Of the keeper: what programs ask, and what they are told.
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "runtime/keeper.h"
+
+namespace swell::runtime {
+
+namespace {
+
+constexpr std::size_t kMaxProfile = 4096;
+
+/// Whether the registry's rules hold for what a program declares; tensors of the arena get
+/// addresses of their own for that.
+Result<void> check_declared(const std::vector<Entry>& entries) {
+  Registry registry;
+  std::uintptr_t next = std::uintptr_t{1} << 62;
+  for (const Entry& declared : entries) {
+    Entry entry = declared;
+    if (entry.address == 0) {
+      for (const Entry& other : registry.entries())
+        if (other.tensor.name == entry.alias_of && other.part == entry.part)
+          entry.address = other.address;
+      if (entry.address == 0) {
+        entry.address = next;
+        next += static_cast<std::uintptr_t>(entry.bytes());
+      }
+    }
+    if (auto good = registry.add(std::move(entry)); !good) return good;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> Keeper::declare(Peer& peer, std::string_view body) {
+  auto entries = read_entries(body);
+  if (!entries) return entries.error();
+  if (!peer.is_unix) return Error("programs of other nodes have a shim of their own");
+  if (auto good = check_declared(*entries); !good) return good.error();
+  std::byte probe;
+  for (const Entry& entry : *entries)
+    if (entry.address != 0)
+      if (auto good = Sink::program(peer.pid).read(entry.address, &probe, 1); !good)
+        return good.error().while_doing(fmt::format(
+            "tensor {} in the program's own memory; without an address it would stand in the arena",
+            entry.tensor.name));
+  std::lock_guard lock(mutex_);
+  if (program_ == &peer || peer.has_declared) return Error("a program declares its tensors once");
+  peer.entries = std::move(*entries);
+  peer.has_declared = true;
+  return std::string();
+}
+
+Result<void> Keeper::adopt(Peer& peer) {
+  std::lock_guard lock(mutex_);
+  if (!peer.has_declared || peer.is_waiting || program_ == &peer)
+    return Error("a program adopts once, after it has declared its tensors");
+  peer.is_waiting = true;
+  changed_.notify_all();
+  return {};
+}
+
+Result<void> Keeper::take_quiesced(Peer& peer, std::string_view body) {
+  Reader reader(body);
+  const auto step = reader.get<std::uint64_t>();
+  std::lock_guard lock(mutex_);
+  if (!reader.done() || program_ != &peer)
+    return Error("only the program that trains can stop at a step");
+  peer.step = step;
+  peer.is_quiesced = true;
+  changed_.notify_all();
+  // It was called off meanwhile.
+  if (store_.page().stop_at == 0) static_cast<void>(settle_programs(false));
+  return {};
+}
+
+Keeper::Peer* Keeper::waiting_program() {
+  for (auto& peer : peers_)
+    // One that was killed may not have been noticed by its own thread yet.
+    if (peer->is_waiting && !peer->channel.has_left()) return peer.get();
+  return nullptr;
+}
+
+Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& body) {
+  std::uint64_t epoch = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (program_ != &peer) return Error("only the program that trains reports a profile");
+    if (body.size() > kMaxProfile)
+      return Error(
+          fmt::format("a profile of {} bytes is longer than any is, {}", body.size(), kMaxProfile));
+    profile_ = body;
+    epoch = epoch_;
+  }
+  if (options_.on_profile) options_.on_profile(epoch, body);
+  return std::string();
+}
+
+Result<std::string> Keeper::request(std::string_view body) {
+  Reader reader(body);
+  const auto wish = reader.get<std::uint64_t>();
+  if (!reader.done() || (wish != kStopWish && wish != kCheckpointWish))
+    return Error("a program can be asked to stop (2) or to write a checkpoint (3)");
+  std::lock_guard lock(mutex_);
+  if (program_ == nullptr) return Error("no program trains here");
+  store_.page().wish = wish;
+  return std::string();
+}
+
+/// Makes a program that waits in adopt the one that trains what the table says. One that has died
+/// since is noticed by its own thread.
+void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
+  Adopted adopted{epoch_, step, fresh, {}};
+  for (const Held& held : table_) adopted.places.emplace_back(held.in_arena, held.at);
+  program.is_waiting = false;
+  program.step = step;
+  program_ = &program;
+  store_.page().stop_at = 0;
+  store_.page().wish = 0;
+  store_.page().step = step;
+  static_cast<void>(program.channel.send(kDoneOp, write(adopted)));
+  changed_.notify_all();
+}
+
+/// Answers the programs that wait: the old one stops or goes on, and the new one begins or leaves.
+Result<void> Keeper::settle_programs(bool committed) {
+  store_.page().stop_at = 0;
+  if (program_ == nullptr || !program_->is_quiesced) return {};
+  program_->is_quiesced = false;
+  return program_->channel.send(kDoneOp, Writer().put<std::uint8_t>(committed).take());
+}
+
+/// A program that waits in adopt is told to leave; one that has died does not hear it.
+void Keeper::refuse_waiting(Peer& peer) {
+  if (!std::exchange(peer.is_waiting, false)) return;
+  static_cast<void>(peer.channel.send(kRefusedOp, Writer().text(kCalledOff).take()));
+}
+
+}  // namespace swell::runtime

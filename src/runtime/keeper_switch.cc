@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Of the keeper: what the coordinator asks, from the first epoch on.
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "runtime/keeper.h"
+
+namespace swell::runtime {
+
+Result<std::string> Keeper::wait_ready(std::string_view body) {
+  Reader reader(body);
+  const auto limit = std::chrono::milliseconds(reader.get<std::uint32_t>());
+  if (!reader.done()) return Error("wait_ready needs a time");
+  std::unique_lock lock(mutex_);
+  Peer* peer = nullptr;
+  changed_.wait_for(lock, limit,
+                    [&] { return stopping_ || (peer = waiting_program()) != nullptr; });
+  if (peer == nullptr)
+    return Error(fmt::format("no program was ready within {} ms", limit.count()));
+  return write(peer->entries);
+}
+
+Result<std::string> Keeper::begin(std::string_view body) {
+  Reader reader(body);
+  const auto epoch = reader.get<std::uint64_t>();
+  if (!reader.done() || epoch == 0) return Error("an epoch begins with its number, 1 or more");
+  std::lock_guard lock(mutex_);
+  Peer* peer = waiting_program();
+  if (peer == nullptr) return Error("no program waits to begin");
+  if (staged_ != nullptr) return Error("an epoch is being prepared; abort it first");
+  if (program_ != nullptr) return Error("a program trains here already");
+  // What an earlier program left is torn or of another job's start: the new program makes its own.
+  drop_table(table_);
+  table_.clear();
+  for (const Entry& entry : peer->entries) {
+    Held held{entry, entry.address == 0, entry.address};
+    if (held.in_arena) {
+      const auto same = std::find_if(table_.begin(), table_.end(), [&](const Held& other) {
+        return other.in_arena && other.entry.tensor.name == entry.alias_of &&
+               other.entry.part == entry.part;
+      });
+      if (same != table_.end()) {
+        held.at = same->at;
+      } else {
+        const auto at = store_.take(static_cast<std::uint64_t>(entry.bytes()));
+        if (!at) return at.error().while_doing("tensor " + entry.tensor.name);
+        held.at = *at;
+      }
+      store_.use(held.at);
+    }
+    table_.push_back(std::move(held));
+  }
+  epoch_ = epoch;
+  has_state_ = true;
+  is_torn_ = false;
+  profile_.clear();
+  hand_over(*peer, 0, true);
+  return std::string();
+}
+
+Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
+  auto read = read_prepare(body);
+  if (!read) return read.error();
+  auto staged = std::make_unique<Staged>();
+  staged->prepare = std::move(*read);
+  const Prepare& plan = staged->prepare;
+  const auto json = Json::parse(plan.cluster);
+  if (!json) return json.error().while_doing("the cluster");
+  const auto cluster = cluster::Cluster::from_json(*json);
+  if (!cluster) return cluster.error().while_doing("the cluster");
+  std::vector<RankState> old_ranks, new_ranks;
+  for (const OldRank& rank : plan.from) {
+    old_ranks.push_back({rank.place, {}});
+    for (const Held& held : rank.holds) old_ranks.back().entries.push_back(held.entry);
+  }
+  for (const NewRank& rank : plan.to) new_ranks.push_back({rank.place, rank.entries});
+  const auto from = merge(old_ranks);
+  if (!from) return from.error().while_doing("the old plan");
+  const auto to = merge(new_ranks);
+  if (!to) return to.error().while_doing("the new plan");
+  const auto migration = plan_migration(*from, *to, *cluster);
+  if (!migration) return migration.error();
+  staged->digest = migration->digest();
+
+  const std::uint64_t digest = staged->digest;
+  if (auto good = stage(peer, std::move(staged), *from, *to, *migration); !good)
+    return good.error();
+  // Without the lock: the shims that are asked may be asking this one.
+  Staged& own = *staged_;
+  auto intake = Intake::open({host_, options_.key, arena_}, own.prepare, own.placement.fetches);
+  Result<void> good = intake ? Result<void>() : intake.error();
+  // Memory is taken while the training goes on: what is left for the pause is the copy.
+  for (const auto& [at, bytes] : own.placement.fresh)
+    if (good.ok()) good = arena_->populate(at, bytes);
+  std::lock_guard lock(mutex_);
+  own.is_busy = false;
+  changed_.notify_all();
+  if (good.ok() && own.is_over) good = Error(kCalledOff);
+  if (!good) {
+    drop_staged();
+    return good.error();
+  }
+  own.intake = std::move(*intake);
+  return write(Prepared{digest, own.placement.extra_bytes});
+}
+
+/// Makes `staged` the epoch that is being prepared, and places its tensors. Afterwards it is busy:
+/// until that ends it stays.
+Result<void> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> staged, const World& from,
+                           const World& to, const Migration& migration) {
+  const Prepare& plan = staged->prepare;
+  std::lock_guard lock(mutex_);
+  if (staged_ != nullptr)
+    return Error(
+        fmt::format("epoch {} is being prepared already; abort it first", staged_->prepare.epoch));
+  if (plan.epoch <= epoch_)
+    return Error(fmt::format("epoch {} cannot follow epoch {}", plan.epoch, epoch_));
+  if (plan.old_rank >= 0 && !has_state_) return Error("this shim holds no state of the old plan");
+  staged->coordinator = &coordinator;
+  if (plan.new_rank >= 0) {
+    staged->program = waiting_program();
+    if (staged->program == nullptr) return Error("no program waits here for the new plan");
+    if (write(staged->program->entries) !=
+        write(plan.to[static_cast<std::size_t>(plan.new_rank)].entries))
+      return Error("the new plan gives this rank other tensors than its program has declared");
+  }
+  staged_ = std::move(staged);
+  Placement& placement = staged_->placement;
+  Result<void> good;
+  if (plan.new_rank >= 0)
+    good = place_all(plan, from, to, migration.needs_of(static_cast<std::uint32_t>(plan.new_rank)),
+                     store_, placement);
+  if (good.ok() && placement.extra_bytes > plan.max_extra_bytes)
+    good = Error(fmt::format("the switch needs {} bytes beside what is held; the bound is {}",
+                             placement.extra_bytes, plan.max_extra_bytes));
+  if (!good) drop_staged();
+  else staged_->is_busy = true;
+  return good;
+}
+
+Result<std::string> Keeper::quiesce(std::string_view body) {
+  Reader reader(body);
+  const auto step = reader.get<std::uint64_t>();
+  const auto limit = std::chrono::milliseconds(reader.get<std::uint32_t>());
+  if (!reader.done() || step == 0) return Error("a stop needs a step, 1 or more, and a time");
+  std::unique_lock lock(mutex_);
+  if (staged_ == nullptr) return Error("no epoch is prepared");
+  if (staged_->prepare.old_rank < 0) return Writer().put(kNoStep).take();
+  if (program_ == nullptr && is_torn_)
+    return Error("the program of this rank died within a step; its state cannot be used");
+  if (program_ == nullptr) return Writer().put(step_).take();
+  Peer* program = program_;
+  store_.page().stop_at = step;
+  const bool over = changed_.wait_for(lock, limit, [&] {
+    return stopping_ || staged_ == nullptr || program_ != program || program->is_quiesced;
+  });
+  if (program_ == program && program->is_quiesced) return Writer().put(program->step).take();
+  store_.page().stop_at = 0;
+  if (!over)
+    return Error(
+        fmt::format("the program did not stop at step {} within {} ms", step, limit.count()));
+  if (staged_ == nullptr || stopping_) return Error(kCalledOff);
+  if (!is_torn_) return Writer().put(step_).take();
+  return Error("the program of this rank died within a step; its state cannot be used");
+}
+
+Result<std::string> Keeper::move() {
+  Staged* staged = nullptr;
+  pid_t new_program = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (staged_ == nullptr) return Error("no epoch is prepared");
+    if (staged_->is_busy || staged_->is_moved) return Error("the state has been moved already");
+    staged = staged_.get();
+    staged->is_busy = true;
+    new_program = staged->program != nullptr ? staged->program->pid : 0;
+  }
+  // Nobody else touches what is staged while it moves: abort and the leave of a program wait for,
+  // or ask, this thread.
+  const auto moved =
+      staged->intake->fetch_all(staged->placement, new_program, staged->prepare.verify, [&] {
+        std::lock_guard lock(mutex_);
+        return staged->is_over || stopping_;
+      });
+  Result<void> good = moved ? Result<void>() : moved.error();
+  std::lock_guard lock(mutex_);
+  staged->is_busy = false;
+  if (good.ok() && staged->is_over) good = Error(kCalledOff);
+  // Its own thread may not have noticed yet.
+  if (good.ok() && new_program != 0 &&
+      (staged->program == nullptr || staged->program->channel.has_left()))
+    good = Error("the program of the new epoch has died");
+  if (good.ok()) staged->is_moved = true;
+  else if (staged->is_over) drop_staged();
+  changed_.notify_all();
+  if (!good) return good.error();
+  return write(*moved);
+}
+
+Result<std::string> Keeper::commit(std::string_view body) {
+  Reader reader(body);
+  const auto epoch = reader.get<std::uint64_t>(), step = reader.get<std::uint64_t>();
+  std::lock_guard lock(mutex_);
+  if (!reader.done()) return Error("a commit needs the epoch's number and its step");
+  if (staged_ == nullptr && epoch == epoch_)
+    return std::string();  // said again, by a coordinator that does not know
+  if (staged_ == nullptr || staged_->prepare.epoch != epoch)
+    return Error(fmt::format("epoch {} is not prepared here", epoch));
+  if (!staged_->is_moved)
+    return Error(fmt::format("the state of epoch {} has not been moved", epoch));
+  const std::unique_ptr<Staged> staged = std::move(staged_);
+  std::vector<Held> old = std::move(table_);
+  table_ = staged->placement.table;
+  epoch_ = epoch;
+  profile_.clear();
+  has_state_ = staged->prepare.new_rank >= 0;
+  // An old program that is gone already needs no answer.
+  static_cast<void>(settle_programs(true));
+  program_ = nullptr;
+  is_torn_ = false;
+  step_ = step;
+  if (staged->program != nullptr) hand_over(*staged->program, step, false);
+  // Last: the new epoch trains already.
+  drop_table(old);
+  return std::string();
+}
+
+void Keeper::drop_table(const std::vector<Held>& table) {
+  for (const Held& held : table)
+    if (held.in_arena) store_.drop(held.at);
+}
+
+void Keeper::drop_staged() {
+  const std::unique_ptr<Staged> staged = std::move(staged_);
+  drop_table(staged->placement.table);
+  store_.sweep();  // what was taken for a tensor that found no place in the table
+  if (staged->program != nullptr) refuse_waiting(*staged->program);
+  static_cast<void>(settle_programs(false));
+  changed_.notify_all();
+}
+
+std::string Keeper::abort_now() {
+  std::unique_lock lock(mutex_);
+  if (staged_ != nullptr && staged_->is_busy) {
+    staged_->is_over = true;
+    changed_.wait(lock, [&] { return staged_ == nullptr || !staged_->is_busy; });
+  }
+  if (staged_ != nullptr) drop_staged();
+  while (Peer* peer = waiting_program()) refuse_waiting(*peer);
+  return {};
+}
+
+}  // namespace swell::runtime

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/placement.h"
+
+#include <fmt/format.h>
+#include <map>
+
+namespace swell::runtime {
+
+std::uint64_t Fetch::bytes() const noexcept {
+  std::uint64_t sum = 0;
+  for (const Run& run : runs) sum += run.bytes;
+  return sum;
+}
+
+Result<void> place_all(const Prepare& plan, const World& from, const World& to,
+                       const std::vector<Move>& moves, Store& store, Placement& made) {
+  const std::vector<Entry>& entries = plan.to[static_cast<std::size_t>(plan.new_rank)].entries;
+  // Moves speak of tensors by the name that counts, and of parts by number.
+  using Key = std::pair<const World::Tensor*, Part>;
+  std::map<Key, std::vector<const Move*>> by_part;
+  for (const Move& move : moves)
+    by_part[{&to.tensors()[move.tensor], to.part(move.to_part)}].push_back(&move);
+  std::map<std::uint32_t, std::map<Key, const Held*>> sources;  // by old rank
+  const auto find_held = [&](const Move& move) -> const Held* {
+    auto& its = sources[move.from_rank];
+    if (its.empty())
+      for (const Held& held : plan.from[move.from_rank].holds)
+        its[{from.find(held.entry.tensor.name), held.entry.part}] = &held;
+    const auto at = its.find({&from.tensors()[move.from_tensor], from.part(move.from_part)});
+    return at != its.end() ? at->second : nullptr;
+  };
+  std::map<Key, const Held*> placed;
+  made.table.reserve(entries.size());
+  for (const Entry& entry : entries) {
+    Held held{entry, entry.address == 0, entry.address};
+    const World::Tensor* tensor = to.find(entry.tensor.name);
+    const auto done = placed.find({tensor, entry.part});
+    if (done != placed.end() && done->second->in_arena == held.in_arena && held.in_arena) {
+      held.at = done->second->at;
+      store.use(held.at);
+      made.table.push_back(std::move(held));
+      continue;
+    }
+    const std::int64_t element = bytes_of(entry.tensor.dtype);
+    const std::vector<const Move*>& its = by_part[{tensor, entry.part}];
+    const Held* kept = nullptr;
+    if (!its.empty() && its.front()->nearness == Nearness::in_place &&
+        static_cast<std::int32_t>(its.front()->from_rank) == plan.old_rank && held.in_arena) {
+      kept = find_held(*its.front());
+      if (kept != nullptr && !kept->in_arena) kept = nullptr;
+    }
+    if (kept != nullptr) {
+      // One run of the old memory becomes the new part.
+      std::int64_t shift = 0;
+      each_run(its.front()->box, kept->entry.part, entry.part,
+               [&](std::int64_t a, std::int64_t b, std::int64_t) { shift = a - b; });
+      held.at = kept->at + static_cast<std::uint64_t>(shift * element);
+      store.use(held.at);
+      made.kept_bytes += static_cast<std::uint64_t>(entry.bytes());
+    } else {
+      if (held.in_arena) {
+        const auto at = store.take(static_cast<std::uint64_t>(entry.bytes()));
+        if (!at) return at.error().while_doing("tensor " + entry.tensor.name);
+        held.at = *at;
+        store.use(held.at);
+        made.fresh.emplace_back(*at, static_cast<std::uint64_t>(entry.bytes()));
+        made.extra_bytes += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
+      }
+      for (const Move* move : its) {
+        const Held* source = find_held(*move);
+        if (source == nullptr)
+          return Error(fmt::format("tensor {}: its source, rank {}, does not hold it",
+                                   entry.tensor.name, move->from_rank));
+        Fetch fetch{
+            static_cast<std::int32_t>(move->from_rank), !source->in_arena, !held.in_arena, {}};
+        each_run(move->box, source->entry.part, entry.part,
+                 [&](std::int64_t a, std::int64_t b, std::int64_t count) {
+                   fetch.runs.push_back({source->at + static_cast<std::uint64_t>(a * element),
+                                         held.at + static_cast<std::uint64_t>(b * element),
+                                         static_cast<std::uint64_t>(count * element)});
+                 });
+        made.fetches.push_back(std::move(fetch));
+      }
+    }
+    made.table.push_back(std::move(held));
+    placed[{tensor, entry.part}] = &made.table.back();
+  }
+  return {};
+}
+
+}  // namespace swell::runtime

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "runtime/messages.h"
+#include "runtime/migration.h"
+#include "runtime/store.h"
+#include "runtime/transport.h"
+#include "runtime/world.h"
+
+namespace swell::runtime {
+
+/// Runs that come from one old rank to make one block.
+struct Fetch {
+  std::int32_t rank = 0;
+  bool from_program = false, to_program = false;
+  std::vector<Run> runs;
+  std::uint64_t bytes() const noexcept;
+};
+
+/// Where the tensors of a rank's next epoch stand, and what has to be fetched for them. Made by
+/// place_all(); read by Intake and, once it is committed, kept as the keeper's table.
+struct Placement {
+  std::vector<Held> table;  ///< each tensor of the arena counts as a use of the store
+  std::vector<Fetch> fetches;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> fresh;  ///< taken for them: offset, bytes
+  std::uint64_t extra_bytes = 0;                               ///< that are taken
+  std::uint64_t kept_bytes = 0;                                ///< that stay in place
+};
+
+/// Gives every tensor of new rank `plan.new_rank` its place. `moves` is the migration's
+/// needs_of() it. On an error `made` has the tensors that were placed so far.
+Result<void> place_all(const Prepare& plan, const World& from, const World& to,
+                       const std::vector<Move>& moves, Store& store, Placement& made);
+
+}  // namespace swell::runtime

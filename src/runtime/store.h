@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "core/result.h"
+#include "runtime/arena.h"
+#include "runtime/control_page.h"
+
+namespace swell::runtime {
+
+/// A keeper's arena, with the ranges that are taken and how many tensors stand in each: those of
+/// two epochs may share one. The first page is the control page. Not thread-safe, but for arena().
+class Store {
+ public:
+  explicit Store(Arena arena);
+
+  const std::shared_ptr<const Arena>& arena() const noexcept { return arena_; }
+  ControlPage& page() const noexcept { return *reinterpret_cast<ControlPage*>(arena_->data()); }
+
+  /// Takes a range that no tensor stands in yet. The error says how much is left.
+  Result<std::uint64_t> take(std::uint64_t bytes);
+  /// Counts a tensor that stands at `at`. REQUIRES: it is in a range that was taken.
+  void use(std::uint64_t at);
+  /// Forgets a tensor that stood at `at`; the last one's range goes back to the system.
+  void drop(std::uint64_t at);
+  /// Gives back what was taken and no tensor stands in.
+  void sweep();
+
+ private:
+  struct Extent {
+    std::uint64_t bytes = 0;
+    int uses = 0;
+  };
+  using Taken = std::map<std::uint64_t, Extent>;  ///< by offset
+  Taken::iterator free(Taken::iterator extent);
+
+  std::shared_ptr<const Arena> arena_;
+  Extents extents_;
+  Taken taken_;
+};
+
+}  // namespace swell::runtime
