@@ -73,7 +73,8 @@ void Agent::carry_out(const action::SwitchLive& order) {
 
 void Agent::carry_out(const action::CallOffLive&) {
   if (driver_ == nullptr) return;
-  driver_->call_off();
+  if (const auto epoch = driver_->call_off())
+    machine_.switching(now(), from_runtime(*epoch), runtime::SwitchMachine::to_text(Phase::commit));
   answer_live(runtime::kCalledOff);
 }
 
@@ -161,8 +162,13 @@ void Agent::take_live_news() {
     else if (const auto* in = std::get_if<LiveDriver::InPhase>(&news))
       machine_.switching(now(), from_runtime(in->epoch),
                          runtime::SwitchMachine::to_text(in->phase));
-    else if (const auto* report = std::get_if<runtime::SwitchReport>(&news))
-      machine_.switched(now(), from_runtime(report->epoch), outcome_of(*report));
+    else if (const auto* report = std::get_if<runtime::SwitchReport>(&news)) {
+      SwitchOutcome outcome = outcome_of(*report);
+      for (const runtime::Shim& shim : report->lost)
+        for (const auto& [worker, keeper] : keepers_)
+          if (keeper.address == shim.tcp) outcome.lost.push_back(worker);
+      machine_.switched(now(), from_runtime(report->epoch), outcome);
+    }
     carry_out();
   }
 }

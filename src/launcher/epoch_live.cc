@@ -62,6 +62,7 @@ void EpochMachine::begin_switch(double, bool to_grow, double by, double hard_by)
 void EpochMachine::switching(double, int epoch, const std::string& phase) {
   Switching* one = in<Switching>();
   if (one == nullptr || one->epoch != epoch) return;
+  if (phase == "commit" && std::exchange(one->is_committing, true)) return;
   note("switch-" + phase, Json::object({{"next", epoch}}));
   if (std::exchange(one->is_prepared, phase != "prepare") || phase == "prepare") return;
   if (one->to_grow) set_state(JobState::switching);
@@ -98,7 +99,11 @@ bool EpochMachine::puts_off(std::function<void(double)> news, bool spoils, bool 
 }
 
 void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome) {
-  if (in<Switching>() == nullptr || in<Switching>()->epoch != epoch) return;
+  if (in<Switching>() == nullptr || in<Switching>()->epoch != epoch) {
+    // One that took too long to commit: what became of it was certain, but not who is lost.
+    if (outcome.committed && epoch == epoch_ && is<Running>()) lose_silent(now, outcome.lost);
+    return;
+  }
   Switching one = std::move(*in<Switching>());
   Json details = outcome.details;
   details.set("next", epoch);
@@ -151,7 +156,18 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
   }
   if (is<Running>()) set_state(is_warming() ? JobState::warming : JobState::active);
   for (const auto& news : one.later) news(now);
+  lose_silent(now, outcome.lost);
   advance(now);
+}
+
+/// Workers whose shims did not answer the commit: their programs may wait for it for ever. They are
+/// done without, as after a loss of their connection.
+void EpochMachine::lose_silent(double now, const std::vector<WorkerId>& workers) {
+  for (const WorkerId id : workers) {
+    if (!workers_[id].running) continue;
+    act(action::SignalWorkers{{id}, SIGKILL, epoch_});
+    lost(now, id);
+  }
 }
 
 /// When the first companion that takes part and is given back must be free.
@@ -179,11 +195,15 @@ void EpochMachine::reclaim_by_leaving(double now) {
 
 void EpochMachine::tick_live(double now) {
   if (const Switching* one = in<Switching>()) {
-    if (now >= one->by) call_off("it took too long", true);
-    if (now >= one->hard_by) {
-      SwitchOutcome none;
-      none.why = none.summary = "the shims did not answer in time";
-      switched(now, one->epoch, none);
+    const bool was_called_off = one->is_called_off;
+    if (now >= std::min(one->by, one->hard_by)) call_off("it took too long", true);
+    // The coordinator has told all shims to commit, or never will: it was called off before.
+    if (now >= one->hard_by && was_called_off) {
+      SwitchOutcome late;
+      late.committed = one->is_committing;
+      late.summary = late.brief = "not all shims have answered";
+      if (!late.committed) late.why = late.summary = "the shims did not answer in time";
+      switched(now, one->epoch, late);
     }
   }
   if (Running* running = in<Running>();

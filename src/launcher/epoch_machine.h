@@ -40,6 +40,7 @@ struct SwitchOutcome {
   std::string why;                ///< empty: nothing failed
   std::string brief;              ///< for `swell jobs`, in few words
   std::string summary;            ///< one line for people
+  std::vector<WorkerId> lost;     ///< whose shims did not answer the commit
   double stopped_s = 0;           ///< from the order to stop to the new programs' first step
   Json details = Json::object();  ///< for --swell-events: bytes by path, times
 };
@@ -152,6 +153,8 @@ class EpochMachine {
     bool to_grow = false;
     double by = 0;       ///< to be called off
     double hard_by = 0;  ///< no answer is waited for any more
+    /// All shims are told to commit; from then on nothing calls it off.
+    bool is_committing = false;
     bool is_called_off = false;
     bool blames_growth = false;  ///< the next epoch's programs are why
     bool is_prepared = false;    ///< the old programs are being stopped, or have been
@@ -209,6 +212,7 @@ class EpochMachine {
   void reclaim_by_leaving(double now);
   bool puts_off(std::function<void(double)> news, bool spoils, bool blames_growth = false);
   void tick_live(double now);
+  void lose_silent(double now, const std::vector<WorkerId>& workers);
   bool is_live() const { return in<Running>() != nullptr && in<Running>()->has_begun; }
   std::optional<double> drain_by() const;
   // epoch_companions.cc

@@ -57,15 +57,16 @@ void LiveDriver::order(Order order, const cluster::Cluster& cluster,
   std::lock_guard lock(mutex_);
   for (Job& each : waiting_) each.coordinator->call_off();
   if (under_way_ != nullptr) under_way_->call_off();
-  waiting_.push_back(
-      {std::move(order), std::make_shared<runtime::Coordinator>(cluster, std::move(limits))});
+  waiting_.push_back({std::move(order),
+                      std::make_shared<runtime::Coordinator>(cluster, std::move(limits)), epoch});
   changed_.notify_all();
 }
 
-void LiveDriver::call_off() {
+std::optional<std::uint64_t> LiveDriver::call_off() {
   std::lock_guard lock(mutex_);
   for (Job& each : waiting_) each.coordinator->call_off();
-  if (under_way_ != nullptr) under_way_->call_off();
+  if (under_way_ == nullptr || under_way_->call_off()) return std::nullopt;
+  return its_epoch_;
 }
 
 std::vector<LiveDriver::News> LiveDriver::take() {
@@ -92,6 +93,7 @@ void LiveDriver::run() {
       job.emplace(std::move(waiting_.front()));
       waiting_.erase(waiting_.begin());
       under_way_ = job->coordinator;
+      its_epoch_ = job->epoch;
     }
     if (const auto* begin = std::get_if<Begin>(&job->order)) {
       const auto done = job->coordinator->begin(begin->ranks, begin->epoch);

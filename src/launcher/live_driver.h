@@ -48,14 +48,16 @@ class LiveDriver {
   /// What was ordered before and is not over is called off, and answered first.
   void order(Order order, const cluster::Cluster& cluster,
              runtime::Coordinator::Options limits = {});
-  /// Calls off what is under way, unless all is being committed; it is answered all the same.
-  void call_off();
+  /// Calls off what is under way; it is answered all the same. Returns the epoch that it came too
+  /// late for: all shims are told to commit it.
+  std::optional<std::uint64_t> call_off();
   std::vector<News> take();
 
  private:
   struct Job {
     Order order;
     std::shared_ptr<runtime::Coordinator> coordinator;
+    std::uint64_t epoch = 0;
   };
   void run();
   void tell(News news);
@@ -66,6 +68,7 @@ class LiveDriver {
   std::condition_variable changed_;
   std::vector<Job> waiting_;
   std::shared_ptr<runtime::Coordinator> under_way_;
+  std::uint64_t its_epoch_ = 0;  ///< of what is under way
   std::vector<News> news_;
   bool stopping_ = false;
   std::thread thread_;

@@ -6,6 +6,7 @@
 #include <map>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <thread>
 #include <unistd.h>
 
 namespace swell::runtime {
@@ -52,9 +53,19 @@ Coordinator::Coordinator(cluster::Cluster cluster, Options options)
       options_(std::move(options)),
       off_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-void Coordinator::call_off() noexcept {
+bool Coordinator::call_off() noexcept {
+  auto expected = Verdict::open;
+  const bool certain =
+      verdict_.compare_exchange_strong(expected, Verdict::off) || expected == Verdict::off;
+  if (!certain) return false;
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(off_.get(), &one, sizeof one);
+  return true;
+}
+
+bool Coordinator::begin_commit() noexcept {
+  auto expected = Verdict::open;
+  return verdict_.compare_exchange_strong(expected, Verdict::committing);
 }
 
 Result<Message> Coordinator::ask_unless_off(Channel& channel, Op op, std::string_view body,
@@ -144,11 +155,11 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
   std::map<std::size_t, std::int32_t> old_ranks, new_ranks;
   for (std::size_t rank = 0; rank < from.size(); ++rank) {
     Channel& channel = channels[old_numbers[rank]];
-    const auto status = ask(channel, Op::status, {}, prepared_by);
+    const auto status = ask_unless_off(channel, Op::status, {}, prepared_by);
     if (!status) return status.error();
     const auto read = read_status(status->body);
     if (!read) return read.error();
-    const auto table = ask(channel, Op::table, {}, prepared_by);
+    const auto table = ask_unless_off(channel, Op::table, {}, prepared_by);
     if (!table) return table.error();
     auto holds = read_table(table->body);
     if (!holds) return holds.error();
@@ -211,6 +222,10 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
   while (!machine.is_over()) {
     const Phase phase = machine.phase();
     report.failed_in = phase;
+    if (phase == Phase::commit && !begin_commit()) {
+      machine.veto(kCalledOff);
+      break;
+    }
     if (phase != Phase::prepare && options_.on_phase) options_.on_phase(phase);
     auto limit = phase == Phase::move     ? options_.move_limit
                  : phase == Phase::commit ? options_.commit_limit
@@ -218,7 +233,7 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
     if (phase == Phase::quiesce) {
       // Ahead of every rank, so that all are told before any gets there.
       for (const auto& [shim, rank] : old_ranks) {
-        const auto status = ask(channels[shim], Op::status, {}, in(limit));
+        const auto status = ask_unless_off(channels[shim], Op::status, {}, in(limit));
         const auto read = status ? read_status(status->body) : Result<Status>(status.error());
         if (!read) machine.failed(shim, read.error().message());
         else report.step = std::max(report.step, read->step + options_.step_lead);
@@ -274,18 +289,25 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
   }
   report.committed = machine.phase() == Phase::committed;
   report.why = machine.why();
-  report.lost = machine.lost();
+  for (const std::size_t shim : machine.lost()) report.lost.push_back(shims[shim]);
   report.step = report.committed ? machine.step() : 0;
   for (const auto& [path, bytes] : by_path) report.paths.push_back({path, bytes});
   if (!report.committed) abort_all(shims);
+  auto expected = Verdict::committing;  // the next switch can be called off again
+  verdict_.compare_exchange_strong(expected, Verdict::open);
   return report;
 }
 
 void Coordinator::abort_all(const std::vector<Shim>& shims) const {
-  // Over new connections: the old ones may be busy with what is called off.
+  // Over new connections: the old ones may be busy with what is called off. All at once: one that
+  // does not answer must not keep the others' programs standing.
+  std::vector<std::thread> asking;
   for (const Shim& shim : shims)
-    if (auto channel = reach(shim); channel.ok())
-      static_cast<void>(ask(*channel, Op::abort, {}, in(options_.commit_limit)));
+    asking.emplace_back([this, &shim] {
+      if (auto channel = reach(shim); channel.ok())
+        static_cast<void>(ask(*channel, Op::abort, {}, in(kAnswerTime)));
+    });
+  for (std::thread& each : asking) each.join();
 }
 
 Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {

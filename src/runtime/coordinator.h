@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -26,8 +27,8 @@ struct SwitchReport {
   /// The phase of the first failure.
   SwitchMachine::Phase failed_in = SwitchMachine::Phase::committed;
   std::string why;  ///< empty: nothing failed
-  /// Shims that did not answer the commit, by their place in `shims`.
-  std::vector<std::size_t> lost;
+  /// Shims that did not answer the commit: whether their programs train is not known.
+  std::vector<Shim> lost;
   std::uint64_t epoch = 0, step = 0;
   double prepare_s = 0, quiesce_s = 0, move_s = 0, commit_s = 0;
   std::uint64_t max_extra_bytes = 0;  ///< the largest of any shim
@@ -63,8 +64,9 @@ class Coordinator {
                                    std::uint64_t epoch);
 
   /// Ends what another thread waits for in begin() or switch_plan(), and all that is asked later:
-  /// an abort of all, unless the commit has begun.
-  void call_off() noexcept;
+  /// an abort of all, unless the commit has begun. Returns what is certain from then on: true, no
+  /// shim commits; false, all are told to, and the switch holds.
+  bool call_off() noexcept;
 
   /// Ends a switch whose coordinator died: commits it where any shim has, else aborts it. Returns
   /// the epoch that holds.
@@ -76,8 +78,12 @@ class Coordinator {
                                  Deadline deadline) const;
   Result<void> begin_all(const std::vector<Shim>& ranks, std::uint64_t epoch);
   void abort_all(const std::vector<Shim>& shims) const;
+  bool begin_commit() noexcept;
   cluster::Cluster cluster_;
   Options options_;
+  /// Who came first, call_off() or the commit.
+  enum class Verdict { open, off, committing };
+  std::atomic<Verdict> verdict_ = Verdict::open;
   Descriptor off_;  ///< an eventfd: readable once it is called off
 };
 

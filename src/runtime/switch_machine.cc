@@ -51,6 +51,10 @@ void SwitchMachine::committed(std::size_t shim) {
   if (phase_ == Phase::commit && !answered_[shim]) count(shim);
 }
 
+void SwitchMachine::veto(std::string why) {
+  if (!is_over()) abort(std::move(why));
+}
+
 void SwitchMachine::failed(std::size_t shim, const std::string& why) {
   if (is_over() || answered_[shim]) return;
   if (phase_ != Phase::commit) return abort(fmt::format("shim {}: {}", shim, why));

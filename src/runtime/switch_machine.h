@@ -34,6 +34,8 @@ class SwitchMachine {
   void moved(std::size_t shim);
   void committed(std::size_t shim);
   /// A refusal, a lost connection, or no answer within the time limit.
+  /// Calls it off at the last moment. REQUIRES: no shim was told to commit.
+  void veto(std::string why);
   void failed(std::size_t shim, const std::string& why);
 
   /// Of the boundary at which all stopped. REQUIRES: the phase is move or later, and not aborted.

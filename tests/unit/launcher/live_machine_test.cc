@@ -256,6 +256,60 @@ Test(live, a_reclaim_s_switch_has_part_of_the_time) {
   cr_assert(run.has_signalled(SIGUSR1));
 }
 
+Test(live, a_switch_that_is_being_committed_when_the_time_is_over_holds) {
+  Run run;
+  run.grown();
+  run.shrink(32);
+  run.event([&] { run.machine.switching(run.now, 2, "quiesce"); });
+  run.tick(run.now + 18);
+  cr_assert_eq(run.calls_off, 1);
+  run.event([&] { run.machine.switching(run.now, 2, "commit"); });  // it came too late
+  run.tick(run.now + 12);
+  cr_assert_eq(run.machine.status().epoch, 2);
+  cr_assert_eq(run.machine.status().workers, 1);
+  cr_assert_not(run.has_signalled(SIGUSR1), "no program of the new epoch is asked to leave");
+  run.committed(2);  // the late answer changes nothing
+  cr_assert_eq(run.machine.status().epoch, 2);
+}
+
+Test(live, when_the_time_is_over_it_is_asked_before_it_is_decided) {
+  Run run;
+  run.grown();
+  run.shrink(32);
+  run.tick(run.now + 40);  // the loop was held up beyond both times
+  cr_assert_eq(run.calls_off, 1);
+  cr_assert_not(run.has_signalled(SIGUSR1));
+  run.tick(run.now);
+  cr_assert(run.has_signalled(SIGUSR1));
+}
+
+Test(live, a_worker_whose_shim_does_not_answer_the_commit_is_lost_to_the_new_epoch) {
+  Run run;
+  run.lend();
+  run.event([&] { run.machine.switching(run.now, 1, "commit"); });
+  SwitchOutcome outcome;
+  outcome.committed = true;
+  outcome.lost = {{1, 0}};
+  run.event([&] { run.machine.switched(run.now, 1, outcome); });
+  cr_assert(run.said.find("lost job 9") != std::string::npos, "%s", run.said.c_str());
+  cr_assert(run.has_signalled(SIGKILL));
+  cr_assert_not(run.code.has_value());
+}
+
+Test(live, so_is_one_of_which_that_is_heard_later) {
+  Run run;
+  run.lend();
+  run.event([&] { run.machine.switching(run.now, 1, "commit"); });
+  run.tick(run.now + 600);
+  run.tick(run.now + 30);
+  cr_assert_eq(run.machine.status().workers, 2);
+  SwitchOutcome outcome;
+  outcome.committed = true;
+  outcome.lost = {{1, 0}};
+  run.event([&] { run.machine.switched(run.now, 1, outcome); });
+  cr_assert(run.said.find("lost job 9") != std::string::npos, "%s", run.said.c_str());
+}
+
 Test(live, a_program_that_does_not_stop_is_resized_by_restarts) {
   Run run;
   run.grown();

@@ -190,6 +190,40 @@ Test(live, after_the_coordinator_is_lost_in_the_middle_another_settles, .timeout
   wait_for_steps(job, 1, step);
 }
 
+/// Calls a switch off as a phase begins; returns whether that was certain, and whether all shims
+/// hold the new epoch.
+static std::pair<bool, bool> call_off_in(Phase phase) {
+  LiveJob job(SWELL_EXAMPLE, 4, kForEver);
+  const PlanShape from{2, 1, 1, 0}, to{2, 2, 1, 0};
+  Coordinator* other = nullptr;
+  bool certain = false;
+  auto with_end = options();
+  with_end.on_phase = [&](Phase begins) {
+    if (begins == phase) certain = other->call_off();
+  };
+  Coordinator coordinator(LiveJob::cluster(), with_end);
+  other = &coordinator;
+  job.start(from);
+  cr_assert(coordinator.begin(job.shims(from), 1).ok());
+  wait_for_steps(job, 0, 5);
+  job.start(to);
+  const auto report = coordinator.switch_plan(job.shims(from), job.shims(to), 2);
+  const bool committed = report.ok() && report->committed;
+  for (int shim = 0; shim < (committed ? 4 : 2); ++shim)
+    cr_assert_eq(job.status(shim).epoch, committed ? 2 : 1);
+  wait_for_steps(job, 0, job.status(0).step);
+  return {certain, committed};
+}
+
+Test(live, what_is_called_off_before_the_commit_is_never_committed, .timeout = 60) {
+  cr_assert(call_off_in(Phase::quiesce) == std::pair(true, false));
+  cr_assert(call_off_in(Phase::move) == std::pair(true, false));
+}
+
+Test(live, calling_off_in_the_commit_comes_too_late_and_says_so, .timeout = 60) {
+  cr_assert(call_off_in(Phase::commit) == std::pair(false, true));
+}
+
 Test(live, a_program_does_what_is_wished_at_its_next_boundary, .timeout = 60) {
   LiveJob job(SWELL_EXAMPLE, 1, kForEver);
   Coordinator coordinator(LiveJob::cluster(), options());
