@@ -6,9 +6,12 @@ start() is for a process that has not computed anything with torch yet."""
 import importlib
 import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -40,20 +43,27 @@ class Run:
 
     def start(self, world):
         self.epoch += 1
-        self.workers = {}
-        port = str(_free_port())
+        self.workers = self._fork(world)
+        return self
+
+    def _environment(self, rank):
+        return {}
+
+    def _fork(self, world):
+        workers, port = {}, str(_free_port())
         for rank in range(world):
             child = os.fork()
             if child:
-                self.workers[rank] = child
+                workers[rank] = child
                 continue
             os.environ.update({
                 "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
                 "GROUP_RANK": "0", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
                 "TORCHELASTIC_RUN_ID": "1", "SWELL_EPOCH": str(self.epoch), "SWELL_RESTART_SIGNAL": "USR1",
-                "SWELL_BASIC_WORKERS": str(self.basic), "TEST_FOLDER": self.folder, "TEST_STEPS": str(self.steps)})
+                "SWELL_BASIC_WORKERS": str(self.basic), "TEST_FOLDER": self.folder, "TEST_STEPS": str(self.steps),
+                **self._environment(rank)})
             self._work()
-        return self
+        return workers
 
     def _work(self):
         log = os.open(self._log(int(os.environ["RANK"])), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -157,6 +167,66 @@ class Run:
         """Numbers of workers, one after the other."""
         found = [line["world"] for line in self.lines()]
         return [world for at, world in enumerate(found) if at == 0 or found[at - 1] != world]
+
+
+class LiveRun(Run):
+    """A job in live mode: its shims' keepers, and who has the state moved, are a process of live_host."""
+
+    def __init__(self, folder, job, *arguments, keepers=5, **options):
+        super().__init__(folder, job, *arguments, **options)
+        host = os.path.join(os.environ["SWELL_STAGE"], "..", "tests", "unit", "live_host")
+        self.host = subprocess.Popen([host], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.old = {}
+        self._sockets = tempfile.mkdtemp(prefix="swell-live-")     # paths of sockets are short
+        self.sockets = self.tell(f"keepers {keepers} {self._sockets}")["sockets"]
+
+    def _environment(self, rank):
+        return {"SWELL_RUNTIME": self.sockets[rank]}
+
+    def tell(self, command, wait=True):
+        self.host.stdin.write(command + "\n")
+        self.host.stdin.flush()
+        return self.answer() if wait else None
+
+    def answer(self):
+        return json.loads(self.host.stdout.readline())
+
+    def start(self, world):
+        super().start(world)
+        began = self.tell(f"begin {self.epoch + 1} {world}")
+        assert "why" not in began, began["why"] + "\n" + self.said()
+        return self
+
+    def switch(self, world, wait=True):
+        """To other workers while it trains. wait: until it is over; returns how it went."""
+        self.old, before = self.workers, len(self.workers)
+        self.epoch += 1
+        self.workers = self._fork(world)
+        self.tell(f"switch {self.epoch + 1} {before} {world}", wait=False)
+        return self.switched() if wait else None
+
+    def switched(self):
+        """How the switch went that is under way; the programs that it ends have left."""
+        report = self.answer()
+        leaving = self.old if report.get("committed") else self.workers
+        for rank, child in leaving.items():
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            report.setdefault("codes", []).append(code)
+        if not report.get("committed"):
+            self.workers, self.epoch = self.old, self.epoch - 1
+        self.old = {}
+        return report
+
+    def end(self):
+        for child in self.old.values():
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        super().end()
+        self.host.kill()
+        self.host.wait()
+        self.host.stdin.close()
+        self.host.stdout.close()
+        shutil.rmtree(self._sockets, ignore_errors=True)
 
 
 def deviation(curve, reference):

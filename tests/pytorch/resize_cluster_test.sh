@@ -3,18 +3,19 @@
 #
 # Jobs of each framework on a real cluster under swellrun: they grow, are shrunk for a rigid job, and grow again,
 # and the loss of every step stays that of a run that nobody resizes.
-#   resize_cluster_test.sh [--all | NAME...]   (default: ddp; the others start slowly on a small machine)
+#   resize_cluster_test.sh [--all | NAME...]   (default: ddp-live; the others start slowly on a small machine)
+# NAME-live: the state goes from program to program in memory (mode=live), and there is no checkpoint.
 # shellcheck source=tests/pytorch/cluster_lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/cluster_lib.sh"
 names=("$@")
-((${#names[@]})) || names=(ddp)
-[[ ${names[0]} != --all ]] || names=(ddp fsdp trainer accelerate lightning)
+((${#names[@]})) || names=(ddp-live)
+[[ ${names[0]} != --all ]] || names=(ddp fsdp trainer accelerate lightning ddp-live fsdp-live)
 cluster_up --nodes 1 --gpus-per-node 2
 jobs_folder=$pytorch_tests/jobs
 export TEST_STEPS=200 TEST_PACE=0.3
 
 program() { # NAME: sets `program_words`
-  case $1 in
+  case ${1%-live} in
     ddp) program_words=("$jobs_folder/ddp.py") ;;
     fsdp) program_words=("$jobs_folder/ddp.py" fsdp) ;;
     trainer) program_words=("$jobs_folder/hf.py") ;;
@@ -22,9 +23,19 @@ program() { # NAME: sets `program_words`
     lightning) program_words=("$jobs_folder/pl_resnet.py") ;;
     *) return 1 ;;
   esac
+  elastic=max=2,grace=30 # seconds
+  if [[ $1 == *-live ]]; then
+    elastic=max=2,grace=60,mode=live # the next program must have started within 60 % of it
+    program_words+=(no-checkpoints)
+  fi
 }
 trains_on() { # FOLDER WORLD: the newest step was trained by so many workers
   [[ $(tail -n 1 "$1/losses") == *"\"world\": $2,"* ]]
+}
+switched_live() { # there and back and there, without a checkpoint
+  grep -o 'live: from .*' "$folder.out"
+  (($(grep -c 'live: from 1 to 2 workers' "$folder.out") == 2 && $(grep -c 'live: from 2 to 1 workers' "$folder.out") == 1)) &&
+    ! grep -q 'asked to leave' "$folder.out"
 }
 resized() { # NAME
   local reference=$work/$1-reference
@@ -33,7 +44,7 @@ resized() { # NAME
   (cd "$reference" && env -u SLURM_CONF RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0 \
     "$SWELL_PYTHON" "${program_words[@]}" > said 2>&1
     printf '%s\n' $? > status.new && mv status.new status) &
-  run_job "$1" --elastic=max=2,grace=30 --gres=gpu:1 -- "$SWELL_PYTHON" "${program_words[@]}" || return
+  run_job "$1" --elastic="$elastic" --gres=gpu:1 -- "$SWELL_PYTHON" "${program_words[@]}" || return
   # It grows, a GPU is taken back for a rigid job, and is lent again.
   within 400 trains_on "$folder" 2 && gets_on "$folder" || { tail -n 20 "$folder.out"; return 1; }
   rigid --gres=gpu:1 && within 60 in_state "$rigid_job" RUNNING && within 300 trains_on "$folder" 1 && gets_on "$folder" || return
@@ -41,6 +52,9 @@ resized() { # NAME
   within 400 trains_on "$folder" 2 || { tail -n 20 "$folder.out"; return 1; }
   touch "$folder/fast"
   within 300 ended "$job" && within 300 test -s "$reference/status" && [[ $(cat "$reference/status") == 0 ]] || { cat "$reference/said" "$folder.out"; return 1; }
+  if [[ $1 == *-live ]]; then
+    switched_live || { cat "$folder.out"; return 1; }
+  fi
   [[ $(cat "$folder/status") == 0 ]] && settled &&
     "$SWELL_PYTHON" "$pytorch_tests/compare_losses.py" "$reference/losses" "$folder/losses" "$TEST_STEPS" &&
     compared=$(tail -n 1 "$check_log")

@@ -82,6 +82,12 @@ def listen() -> bool:
     return True
 
 
+def ask() -> None:
+    """As if the restart signal had come."""
+    global _asked
+    _asked = True
+
+
 def asked_to_leave() -> bool:
     """Whether this worker has been asked; others may not have been yet: agree before you leave."""
     return _asked

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from swell import _request, data
+from swell import _native, _request, data
 from swell.checkpoint import Checkpoints
+from swell.live import LiveState, Unsupported, all_can
 
 __all__ = ["Agreement", "Elastic", "Schedule", "Stateful", "cpu_group"]
 
@@ -96,12 +97,17 @@ class Elastic:
     checkpoint_every: optimizer steps between checkpoints while training goes on; 0: none.
     state: other things to save and load, by name.
     seed: of the order of the samples.
+    warm_up: runs a forward and a backward pass of something; where the next workers start beside the training, they do
+        this before they take it over, so that what is compiled and allocated is there.
+
+    Under `swellrun --elastic=mode=live` the state stands in libswell's memory, and the constructor waits until the
+    workers before it have handed it over: what takes long, such as making the dataset, comes before it.
     """
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, directory: str | os.PathLike[str],
                  global_batch: int, micro_batch: int | None = None, scheduler: Schedule | None = None,
                  max_grad_norm: float | None = None, checkpoint_every: int = 1000, keep: int = 2,
-                 state: Mapping[str, Stateful] | None = None, seed: int = 0) -> None:
+                 state: Mapping[str, Stateful] | None = None, seed: int = 0, warm_up: Callable[[], Any] | None = None) -> None:
         if global_batch < 1:
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
         _request.listen()
@@ -129,7 +135,11 @@ class Elastic:
         self._passes: list[data.Piece] = []     # of the present global batch
         self._pass = 0
         self._loss = torch.zeros(())
-        self._load()
+        self._live = self._go_live(warm_up)
+        if self._live is None or not self._take_over(self._live):
+            self._load()
+            if self._live is not None:
+                self._live.follow()
 
     # ---- what a program asks
 
@@ -224,6 +234,8 @@ class Elastic:
         from the last optimizer step. Does not return when it leaves: raises SystemExit with code 0.
         """
         self._checkpoints.look()
+        if self._live is not None:
+            self._pass_boundary(self._live)
         if self._agreement.poll():
             self._leave()
 
@@ -245,27 +257,82 @@ class Elastic:
         elif hasattr(self.model, "set_requires_gradient_sync"):
             getattr(self.model, "set_requires_gradient_sync")(share)
 
+    # ---- live mode
+
+    def _go_live(self, warm_up: Callable[[], Any] | None) -> LiveState | None:
+        """Register the state with this worker's shim, where there is one; None on all workers if one of them cannot."""
+        if not _native.is_live():
+            return None
+        session, live, why = _native.open_session(), None, ""
+        try:
+            if session is not None:
+                live = LiveState(session, self.model, self._saved_optimizer(), self._state, rank=self.rank)
+        except (Unsupported, TypeError, OSError) as error:
+            why = str(error)
+        if not all_can(live is not None, self._checkpoints.group):      # besides, all connections are made by this
+            if why and self.rank == 0:
+                print(f"swell: {why}: this job is resized by restarts", file=sys.stderr, flush=True)
+            if session is not None:
+                session.close()
+            return None
+        if warm_up is not None and _request.place().epoch > 0:
+            warm_up()
+            self.optimizer.zero_grad()
+        return live
+
+    def _take_over(self, live: LiveState) -> bool:
+        """Wait until this epoch begins. Returns whether it has a state to go on with."""
+        if live.adopt().fresh:
+            return False
+        rest, has_generators = live.taken()
+        self._restore(rest, reseed=not has_generators)
+        return True
+
+    def _pass_boundary(self, live: LiveState) -> None:
+        """The boundary of a step: here the state is whole, and the next workers may take it over."""
+        try:
+            action = live.boundary(self._rest(with_state=False))
+        except _native.NativeError as error:
+            print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
+            self._live = None
+            return
+        if action is _native.Action.SWITCH:
+            self._agreement.end()
+            self._checkpoints.finish()
+            sys.stdout.flush()
+            sys.exit(0)
+        if action is _native.Action.STOP:
+            _request.ask()
+
     # ---- checkpoints
+
+    def _rest(self, with_state: bool = True) -> dict[str, Any]:
+        """What is neither the model's nor the optimizer's."""
+        rest: dict[str, Any] = {"steps": self.steps, "data": self._data, "global_batch": self.global_batch}
+        if with_state:
+            rest["state"] = {name: thing.state_dict() for name, thing in self._state.items()}
+        return rest
+
+    def _restore(self, rest: dict[str, Any], reseed: bool) -> None:
+        if rest["global_batch"] != self.global_batch:
+            raise ValueError(f"the training so far had global_batch={rest['global_batch']}, here it is {self.global_batch}; "
+                             "give the same, or another directory")
+        self.steps, self._data = rest["steps"], rest["data"]
+        self.samples = rest["data"]["samples"] if rest["data"] else 0
+        for name, thing in self._state.items():
+            if name in rest.get("state", ()):
+                thing.load_state_dict(rest["state"][name])
+        if reseed:      # not the numbers that the first workers drew at the beginning
+            torch.manual_seed(hash((self.seed, self.steps, self.rank)) & 0x7FFFFFFF)
 
     def _load(self) -> None:
         rest = self._checkpoints.load()
         if rest is None:
             return
-        if rest["global_batch"] != self.global_batch:
-            raise ValueError(f"the checkpoint was trained with global_batch={rest['global_batch']}, here it is {self.global_batch}; "
-                             "give the same, or another directory")
-        self.steps, self._data = rest["steps"], rest["data"]
-        self.samples = rest["data"]["samples"]
-        for name, thing in self._state.items():
-            if name in rest["state"]:
-                thing.load_state_dict(rest["state"][name])
-        # Not the numbers that the first workers drew at the beginning.
-        torch.manual_seed(hash((self.seed, self.steps, self.rank)) & 0x7FFFFFFF)
+        self._restore(rest, reseed=True)
 
     def _save(self, wait: bool) -> None:
-        state = {name: thing.state_dict() for name, thing in self._state.items()}
-        self._checkpoints.save(self.steps, {"steps": self.steps, "data": self._data, "global_batch": self.global_batch,
-                                            "state": state}, wait=wait)
+        self._checkpoints.save(self.steps, self._rest(), wait=wait)
 
     def _leave(self) -> None:
         if self.steps:      # else there is nothing to lose

@@ -27,7 +27,7 @@ def main(arguments):
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 20))
     elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=common.GLOBAL_BATCH,
-                      micro_batch=4, scheduler=scheduler, max_grad_norm=1.0, checkpoint_every=10)
+                      micro_batch=4, scheduler=scheduler, max_grad_norm=1.0, checkpoint_every=0 if "no-checkpoints" in arguments else 10)
     for x, y in elastic.batches(common.regression(), steps=common.steps()):
         if elastic.step(torch.nn.functional.mse_loss(model(x), y)):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)

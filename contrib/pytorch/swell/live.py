@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The training state in libswell's memory, so that the next epoch's programs take it over without a checkpoint.
+
+Parameters, buffers and the optimizer's state stand in Swell's arena from the start; at a switch they stay where they are, or
+are copied to where the next plan wants them. Everything else, as the schedule and the data's position, is written beside
+them at each step boundary.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import pickle
+import random
+import re
+import sys
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.nn.parallel import DistributedDataParallel
+
+from swell._native import Action, Epoch, Kind, Session
+
+__all__ = ["LiveState", "Unsupported", "state_of_a_step"]
+
+_JOB_BYTES = 1 << 20        # of what is the same on all workers and no tensor; untouched pages take no memory
+_WORKER_BYTES = 1 << 16     # of a worker's random number generators
+_LENGTH = 8
+_LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
+
+
+class Unsupported(Exception):
+    """What this state has that cannot be handed over while it trains: the job is resized by restarts."""
+
+
+# ---- which part of a tensor is whose
+
+
+@dataclass(frozen=True)
+class _Share:
+    """The part of a tensor that this worker holds, and how a tensor is made of its memory.
+
+    shape: of the whole tensor. local: of this worker's part. flat: the range of the whole in row-major order; what is past its
+    end is padding. None: all of it. stride: of the local part where it is not contiguous.
+    """
+
+    shape: tuple[int, ...]
+    local: tuple[int, ...]
+    flat: tuple[int, int] | None = None
+    stride: tuple[int, ...] | None = None
+
+    def view(self, memory: torch.Tensor) -> torch.Tensor:
+        """The local part, over its memory of one dimension."""
+        if self.stride is not None:
+            return memory.as_strided(self.local, self.stride)
+        count = 1
+        for each in self.local:
+            count *= each
+        return memory[:count].view(self.local)
+
+
+def _share_of(name: str, tensor: torch.Tensor) -> _Share | None:
+    """Of a tensor as it stands on this worker; None where it has nothing of it."""
+    shape = tuple(tensor.shape)
+    if not isinstance(tensor, DTensor):
+        if tensor.numel() == 0:
+            return None
+        if tensor.is_contiguous():
+            return _Share(shape, shape)
+        dense = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) + 1
+        if dense != tensor.numel():
+            raise Unsupported(f"{name} has holes in its memory (strides {tuple(tensor.stride())}); make it contiguous()")
+        return _Share((tensor.numel(),), shape, stride=tuple(tensor.stride()))
+    sharded = [(at, placement) for at, placement in enumerate(tensor.placements) if not isinstance(placement, Replicate)]
+    if not sharded:
+        return _Share(shape, shape) if tensor.numel() else None
+    if len(sharded) > 1 or type(sharded[0][1]) is not Shard or sharded[0][1].dim != 0:
+        raise Unsupported(f"{name} is laid out as {tensor.placements}; live mode knows tensors that are whole, or sharded in dimension 0")
+    world, at = tensor.device_mesh.size(sharded[0][0]), tensor.device_mesh.get_local_rank(sharded[0][0])
+    rows = -(-shape[0] // world)
+    width = tensor.numel() // shape[0] if shape[0] else 0
+    begin = at * rows * width
+    if begin >= tensor.numel():
+        return None
+    local = (min(rows, shape[0] - at * rows), *shape[1:])
+    return _Share(shape, local, flat=(begin, begin + rows * width))
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """What of a tensor stands on this worker."""
+    return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+
+
+def _like(parameter: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
+    """A local part as an optimizer keeps it for a parameter."""
+    if not isinstance(parameter, DTensor):
+        return local
+    return DTensor.from_local(local, parameter.device_mesh, parameter.placements, run_check=False, shape=parameter.shape,
+                              stride=parameter.stride())
+
+
+def _fsdp_parameters(model: torch.nn.Module) -> dict[int, Any]:
+    """What fully_shard keeps of each sharded parameter, by the parameter's id()."""
+    found: dict[int, Any] = {}
+    for module in model.modules():
+        get = getattr(module, "_get_fsdp_state", None)
+        if get is None:
+            continue
+        state = get()
+        groups = getattr(state, "_fsdp_param_groups", None)     # since PyTorch 2.12
+        if groups is None:
+            groups = [state._fsdp_param_group] if state._fsdp_param_group is not None else []
+        for group in groups:
+            for each in group.fsdp_params:
+                found[id(each.sharded_param)] = each
+    return found
+
+
+def _bare(model: torch.nn.Module) -> torch.nn.Module:
+    return model.module if isinstance(model, DistributedDataParallel) else model
+
+
+def _parameters(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Names as they are at any number of workers."""
+    for name, parameter in _bare(model).named_parameters():
+        yield name.replace("_orig_mod.", "").replace("_checkpoint_wrapped_module.", ""), parameter
+
+
+def _buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Those that belong to the state: others are made anew by the model."""
+    for prefix, module in _bare(model).named_modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and name not in module._non_persistent_buffers_set:
+                yield (f"{prefix}.{name}" if prefix else name).replace("_orig_mod.", ""), buffer
+
+
+# ---- what an optimizer will keep
+
+
+def state_of_a_step(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any]]:
+    """What the optimizer keeps of each parameter once it has stepped, by the parameter's id(): tensors without memory, or values.
+
+    Found by a step of its kind over parameters that have no memory; the optimizer itself is not touched.
+    """
+    stands_for: dict[int, torch.Tensor] = {}
+    groups = []
+    for group in optimizer.param_groups:
+        made = []
+        for parameter in group["params"]:
+            one = torch.empty(tuple(parameter.shape), dtype=parameter.dtype, device="meta", requires_grad=True)
+            one.grad = torch.empty_like(one)
+            stands_for[id(parameter)] = one
+            if parameter.requires_grad:
+                made.append(one)
+        rate = group.get("lr")
+        groups.append({**group, "params": made, "foreach": False, "fused": False, "capturable": False,
+                       **({"lr": float(rate)} if isinstance(rate, torch.Tensor) else {})})
+    kind = type(optimizer)
+    probe = object.__new__(kind)
+    probe.__dict__.update({name: value for name, value in optimizer.__dict__.items() if name != "step"})
+    probe.__dict__.update({"param_groups": groups, "state": defaultdict(dict), "_optimizer_step_pre_hooks": OrderedDict(),
+                           "_optimizer_step_post_hooks": OrderedDict()})
+    step: Any = kind.step
+    if getattr(step, "hooked", False):
+        step = step.__wrapped__     # without the hooks that count steps
+    try:
+        step(probe)
+    except Exception as error:
+        raise Unsupported(f"what {kind.__name__} keeps of a parameter cannot be told before it steps: {error}") from error
+    state: Mapping[Any, dict[str, Any]] = probe.__dict__["state"]
+    return {number: dict(state.get(one, {})) for number, one in stands_for.items()}
+
+
+# ---- the state
+
+
+class _Slot:
+    """One tensor of the state, and where it stands."""
+
+    def __init__(self, name: str, share: _Share, dtype: torch.dtype, kind: Kind) -> None:
+        self.name, self.share, self.dtype, self.kind = name, share, dtype, kind
+        self.memory = torch.empty(0)    # of one dimension, with the padding; after adopt()
+
+    def register(self, session: Session) -> None:
+        layer = _LAYER.search(self.name)
+        session.register(self.name, self.dtype, self.share.shape, kind=self.kind, flat=self.share.flat,
+                         layer=int(layer[1]) if layer else None)
+
+    def map(self, session: Session) -> None:
+        self.memory = session.tensor(self.name, self.dtype)
+
+    def view(self) -> torch.Tensor:
+        return self.share.view(self.memory)
+
+
+class _Fixed(_Slot):
+    """A parameter or a buffer: there from the start."""
+
+    def __init__(self, name: str, share: _Share, tensor: torch.Tensor, kind: Kind, fsdp: Any = None) -> None:
+        super().__init__(name, share, tensor.dtype, kind)
+        self.tensor, self.fsdp = tensor, fsdp
+
+    def bind(self, fresh: bool) -> None:
+        """Move the tensor to its memory; fresh: with its values."""
+        view = self.view()
+        if fresh:
+            view.copy_(_plain(self.tensor.detach()))
+        if self.fsdp is not None:
+            self.fsdp._sharded_param_data = self.memory
+        if isinstance(self.tensor, DTensor):
+            self.tensor._local_tensor = view
+        else:
+            self.tensor.data = view
+
+
+class _Kept(_Slot):
+    """What the optimizer keeps of a parameter: there once it has stepped."""
+
+    def __init__(self, name: str, share: _Share, dtype: torch.dtype, parameter: torch.Tensor, key: str, is_like: bool) -> None:
+        super().__init__(name, share, dtype, Kind.OPTIMIZER_STEP if key == "step" else Kind.MOMENT)
+        self.parameter, self.key, self.is_like = parameter, key, is_like
+        self.value: torch.Tensor | None = None      # what the optimizer has, over our memory
+
+    def bind(self, state: dict[str, Any]) -> None:
+        view = self.view()
+        self.value = _like(self.parameter, view) if self.is_like else view
+        state[self.key] = self.value
+
+    def follow(self, state: dict[str, Any]) -> None:
+        """What the optimizer has made or loaded itself moves to our memory."""
+        found = state.get(self.key)
+        if found is self.value or not isinstance(found, torch.Tensor):
+            return
+        self.view().copy_(_plain(found))
+        self.bind(state)
+
+
+class LiveState:
+    """The state of a loop, registered with a session.
+
+    things: others that have a state, by name: their tensors are handed over where they stand, the rest with the job's.
+    Raises Unsupported, before anything is changed, where some of it cannot be handed over.
+    """
+
+    def __init__(self, session: Session, model: torch.nn.Module, optimizer: torch.optim.Optimizer, things: Mapping[str, Any], *,
+                 rank: int) -> None:
+        self.session, self.model, self.optimizer, self.things, self.rank = session, model, optimizer, things, rank
+        self.boundaries = 0     # passed so far, as the session counts them
+        self._fixed: list[_Fixed] = []
+        self._kept: list[_Kept] = []
+        self._empty: list[tuple[torch.Tensor, str, torch.dtype]] = []       # kept of parameters of which this worker has nothing
+        self._own: dict[str, torch.Tensor] = {}
+        fsdp = _fsdp_parameters(model)
+        names: dict[int, str] = {}
+        for name, parameter in _parameters(model):
+            names[id(parameter)] = name
+            self._fix(f"parameter.{name}", parameter, Kind.PARAMETER, fsdp.get(id(parameter)))
+        for name, buffer in _buffers(model):
+            self._fix(f"buffer.{name}", buffer, Kind.PARAMETER)
+        number = 0
+        will_keep = state_of_a_step(optimizer)
+        self._values: list[tuple[str, torch.Tensor, str]] = []     # what it keeps that is no tensor
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                name = names.get(id(parameter), f"optimizer.{number}")
+                number += 1
+                if id(parameter) not in names:
+                    raise Unsupported(f"the optimizer has a parameter of shape {tuple(parameter.shape)} that the model has not")
+                for key, value in will_keep[id(parameter)].items():
+                    if isinstance(value, torch.Tensor):
+                        self._keep(name, parameter, key, value)
+                    else:
+                        self._values.append((name, parameter, key))
+        for name, thing in things.items():
+            for path, tensor in _tensors(thing.state_dict(), name):
+                self._own[path] = tensor
+            again = dict(_tensors(thing.state_dict(), name))
+            for path in [path for path in again if path in self._own and again[path].data_ptr() != self._own[path].data_ptr()]:
+                del self._own[path]     # made anew each time: goes with the job's
+        for each in [*self._fixed, *self._kept]:
+            each.register(session)
+        for path, tensor in self._own.items():
+            session.register(f"state.{path}", tensor.dtype, tuple(tensor.shape), kind=Kind.SCHEDULER, address=tensor.data_ptr())
+        session.register("swell.job", "uint8", (_JOB_BYTES,), kind=Kind.DATA_POSITION)
+        session.register(f"swell.worker.{rank}", "uint8", (_WORKER_BYTES,), kind=Kind.RNG, optional=True)
+
+    def _fix(self, name: str, tensor: torch.Tensor, kind: Kind, fsdp: Any = None) -> None:
+        if tensor.device.type != "cpu":
+            raise Unsupported(f"{name} is on {tensor.device}; live mode hands over what is in the host's memory")
+        share = _share_of(name, tensor)
+        if share is not None:
+            self._fixed.append(_Fixed(name, share, tensor, kind, fsdp))
+
+    def _keep(self, name: str, parameter: torch.Tensor, key: str, value: torch.Tensor) -> None:
+        is_like = value.shape == parameter.shape
+        if is_like:
+            share = _share_of(name, parameter)
+        elif isinstance(parameter, DTensor) and value.numel() > 1:
+            raise Unsupported(f"{type(self.optimizer).__name__} keeps a {key} of shape {tuple(value.shape)} of {name}, which is sharded")
+        else:
+            share = _share_of(name, value)
+        if share is None:
+            self._empty.append((parameter, key, value.dtype))
+        else:
+            self._kept.append(_Kept(f"optimizer.{name}.{key}", share, value.dtype, parameter, key, is_like))
+
+    # ---- taking over
+
+    def adopt(self) -> Epoch:
+        """Take the state over, or begin with what model and optimizer are. Blocks until this epoch begins."""
+        epoch = self.session.adopt()
+        self.boundaries = epoch.step
+        with torch.no_grad():
+            for each in [*self._fixed, *self._kept]:
+                each.map(self.session)
+            for one in self._fixed:
+                one.bind(epoch.fresh)
+            if epoch.fresh:
+                self.follow()
+        return epoch
+
+    def taken(self) -> tuple[Any, bool]:
+        """What the epoch before gave to its last boundary(), and whether this worker's random numbers go on.
+
+        Restores what the optimizer, the other things and the generators were.
+        """
+        job = self._read("swell.job")
+        with torch.no_grad():
+            unmade = set(job["unmade"])
+            for each in self._kept:
+                if each.name not in unmade:
+                    each.bind(self.optimizer.state[each.parameter])
+        for parameter, key, dtype in self._empty:
+            if self.optimizer.state.get(parameter):
+                self.optimizer.state[parameter][key] = _like(parameter, torch.empty_like(_plain(parameter.detach()), dtype=dtype))
+        by_name = {(name, key): parameter for name, parameter, key in self._values}
+        for (name, key), value in job["values"].items():
+            self.optimizer.state[by_name[name, key]][key] = value
+        for group, options in zip(self.optimizer.param_groups, job["groups"]):
+            group.update(options)
+        for name, thing in self.things.items():
+            thing.load_state_dict(_filled(job["things"][name], self._own, name))
+        worker = self._read(f"swell.worker.{self.rank}")
+        if worker is not None:
+            torch.set_rng_state(worker["torch"])
+            random.setstate(worker["python"])
+            if "numpy" in worker and "numpy" in sys.modules:
+                sys.modules["numpy"].random.set_state(worker["numpy"])
+        return job["rest"], worker is not None
+
+    def _read(self, name: str) -> Any:
+        at, _ = self.session.address(name)
+        length = ctypes.c_uint64.from_address(at).value
+        return pickle.loads(ctypes.string_at(at + _LENGTH, length)) if length else None
+
+    # ---- at each boundary
+
+    def follow(self) -> None:
+        """What the optimizer has made or loaded since goes to its memory: after its first step, and after a load."""
+        with torch.no_grad():
+            for each in self._kept:
+                state = self.optimizer.state.get(each.parameter)
+                if state:
+                    each.follow(state)
+
+    def boundary(self, rest: Any) -> Action:
+        """A step boundary: the state is whole. rest: small, the same on all workers; taken() gives it back.
+
+        Every worker calls it equally often. Blocks during a switch.
+        """
+        self.follow()
+        states = self.optimizer.state
+        job = {"rest": rest, "unmade": [each.name for each in self._kept if each.value is None],
+               "values": {(name, key): states[parameter][key] for name, parameter, key in self._values if key in states.get(parameter, {})},
+               "groups": [{key: value for key, value in group.items() if key != "params"} for group in self.optimizer.param_groups],
+               "things": {name: _hollow(thing.state_dict(), self._own, name) for name, thing in self.things.items()}}
+        worker: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+        if "numpy" in sys.modules:
+            worker["numpy"] = sys.modules["numpy"].random.get_state()
+        self._write("swell.job", job, _JOB_BYTES)
+        self._write(f"swell.worker.{self.rank}", worker, _WORKER_BYTES)
+        self.boundaries += 1
+        return self.session.step(self.boundaries)
+
+    def _write(self, name: str, value: Any, limit: int) -> None:
+        text = pickle.dumps(value, protocol=5)
+        if len(text) > limit - _LENGTH:
+            raise ValueError(f"the states given to Elastic(state=...) take {len(text)} bytes beside tensors that stay in place; at most "
+                             f"{limit - _LENGTH} can be handed over: keep their tensors, as torch.nn.Module does, from step to step")
+        at, _ = self.session.address(name)
+        ctypes.memmove(at + _LENGTH, text, len(text))
+        ctypes.c_uint64.from_address(at).value = len(text)
+
+
+def _tensors(value: Any, path: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a state that can be handed over where they stand."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _tensors(each, f"{path}.{key}")
+    elif type(value) in (torch.Tensor, torch.nn.Parameter) and value.device.type == "cpu" and value.numel() and value.is_contiguous():
+        yield path, value.detach()
+
+
+def _hollow(value: Any, own: Mapping[str, torch.Tensor], path: str) -> Any:
+    """A state without the tensors that are handed over where they stand."""
+    if path in own:
+        return None
+    if isinstance(value, Mapping):
+        return {key: _hollow(each, own, f"{path}.{key}") for key, each in value.items()}
+    return value
+
+
+def _filled(value: Any, own: Mapping[str, torch.Tensor], path: str) -> Any:
+    """The same with them."""
+    if path in own:
+        return own[path]
+    if isinstance(value, Mapping):
+        return {key: _filled(each, own, f"{path}.{key}") for key, each in value.items()}
+    return value
+
+
+def all_can(can: bool, group: dist.ProcessGroup | None) -> bool:
+    """Whether it can be done on every worker."""
+    if group is None:
+        return can
+    asked = torch.tensor([int(can)], dtype=torch.int32)
+    dist.all_reduce(asked, op=dist.ReduceOp.MIN, group=group)
+    return bool(asked.item())

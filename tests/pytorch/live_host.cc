@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Keepers and a coordinator for tests in Python, as shims and swellrun have them: real switches
+// without a cluster. Reads one command a line, and answers each with a line of JSON:
+//   keepers N FOLDER        {"sockets": [path, ...]}
+//   begin EPOCH RANKS       {} or {"why": sentence}; waits until all programs have adopted
+//   switch EPOCH FROM TO    {"committed", "why", "step", "phase", "stopped_s", "bytes": {path: n}}
+// Ranks are the first of the keepers, in order; all are of one node.
+#include <cstdio>
+#include <filesystem>
+#include <fmt/format.h>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "runtime/coordinator.h"
+#include "runtime/keeper.h"
+#include "support/random_worlds.h"
+
+using namespace swell;
+
+namespace {
+
+class Host {
+ public:
+  Json keepers(std::size_t count, const std::string& folder) {
+    std::filesystem::create_directories(folder);
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
+    std::vector<Json> sockets;
+    while (keepers_.size() < count) {
+      runtime::Keeper::Options options;
+      options.unix_socket = fmt::format("{}/{}", folder, keepers_.size());
+      options.arena_bytes = std::uint64_t{8} << 30;
+      auto made = runtime::Keeper::start(std::move(options));
+      if (!made) return why(made.error().message());
+      keepers_.push_back(std::move(*made));
+    }
+    for (const auto& keeper : keepers_) sockets.push_back(keeper->unix_socket());
+    return Json::object({{"sockets", Json::array_of(sockets)}});
+  }
+
+  Json begin(std::uint64_t epoch, std::size_t ranks) {
+    const auto done = coordinator().begin(first(ranks), epoch);
+    return done ? Json::object({}) : why(done.error().message());
+  }
+
+  Json change(std::uint64_t epoch, std::size_t from, std::size_t to) {
+    const auto report = coordinator().switch_plan(first(from), first(to), epoch);
+    if (!report) return why(report.error().message());
+    Json bytes = Json::object({});
+    for (const runtime::PathBytes& path : report->paths)
+      bytes.set(path.path.c_str(), static_cast<std::int64_t>(path.bytes));
+    return Json::object({{"committed", report->committed},
+                         {"why", report->why},
+                         {"step", static_cast<std::int64_t>(report->step)},
+                         {"phase", runtime::SwitchMachine::to_text(report->failed_in)},
+                         {"stopped_s", report->quiesce_s + report->move_s + report->commit_s},
+                         {"bytes", bytes}});
+  }
+
+ private:
+  static Json why(const std::string& text) { return Json::object({{"why", text}}); }
+  static runtime::Coordinator coordinator() {
+    return {support::host_cluster(1, 8), runtime::Coordinator::Options()};
+  }
+  std::vector<runtime::Shim> first(std::size_t ranks) const {
+    std::vector<runtime::Shim> shims;
+    for (std::size_t rank = 0; rank < ranks && rank < keepers_.size(); ++rank)
+      shims.push_back({keepers_[rank]->unix_socket(), "", {0, static_cast<int>(rank)}});
+    return shims;
+  }
+  std::vector<std::unique_ptr<runtime::Keeper>> keepers_;
+};
+
+}  // namespace
+
+int main() {
+  Host host;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string what, folder;
+    std::uint64_t number = 0;
+    std::size_t from = 0, to = 0;
+    words >> what >> number;
+    Json answer = Json::object({{"why", "no such command: " + line}});
+    if (what == "keepers" && words >> folder) answer = host.keepers(number, folder);
+    else if (what == "begin" && words >> from) answer = host.begin(number, from);
+    else if (what == "switch" && words >> from >> to) answer = host.change(number, from, to);
+    std::cout << answer.dump() << std::endl;
+  }
+  return 0;
+}
