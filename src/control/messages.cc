@@ -9,7 +9,7 @@ namespace swell::control {
 
 namespace {
 
-constexpr const char* state_names[] = {"ALLOCATED", "WARMING",  "READY",   "SWITCHING",
+constexpr const char* kStateNames[] = {"ALLOCATED", "WARMING",  "READY",   "SWITCHING",
                                        "ACTIVE",    "DRAINING", "RELEASED"};
 constexpr std::size_t kMaxItems = 4096;
 constexpr std::size_t kMaxText = 4096;
@@ -281,12 +281,12 @@ Result<Message> read_as(const std::string& type, const Json& json) {
 }  // namespace
 
 const char* to_text(JobState state) noexcept {
-  return state_names[static_cast<std::size_t>(state)];
+  return kStateNames[static_cast<std::size_t>(state)];
 }
 
 std::optional<JobState> job_state_from(const std::string& text) {
-  for (std::size_t i = 0; i < std::size(state_names); ++i)
-    if (text == state_names[i]) return static_cast<JobState>(i);
+  for (std::size_t i = 0; i < std::size(kStateNames); ++i)
+    if (text == kStateNames[i]) return static_cast<JobState>(i);
   return std::nullopt;
 }
 

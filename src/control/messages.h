@@ -21,7 +21,7 @@ inline constexpr int kProtocolVersion = 1;
 using JobId = std::uint32_t;
 
 /// The comment by which a companion shows its grant to job_submit/swell, followed by the nonce.
-inline constexpr const char* grant_comment = "swell-grant=";
+inline constexpr const char* kGrantComment = "swell-grant=";
 
 /// Where a job stands in a reconfiguration (docs/architecture.md, "Journeys").
 enum class JobState { allocated, warming, ready, switching, active, draining, released };

@@ -67,7 +67,7 @@ struct Key {
   Allowed (*read)(SwellConf&, std::string_view);
 };
 
-const Key keys[] = {
+const Key kKeys[] = {
     {"Elasticity",
      [](SwellConf& c, std::string_view v) -> Allowed {
        const std::string word = lower(v);
@@ -122,11 +122,11 @@ Result<void> read_line(SwellConf& config, std::string_view line, std::set<std::s
   if (equals == std::string_view::npos) return Error(fmt::format("\"{}\" is no Key=Value", line));
   const std::string_view key_text = trim(line.substr(0, equals));
   const std::string_view value = trim(line.substr(equals + 1));
-  const Key* key = std::find_if(std::begin(keys), std::end(keys),
+  const Key* key = std::find_if(std::begin(kKeys), std::end(kKeys),
                                 [&](const Key& k) { return lower(k.name) == lower(key_text); });
-  if (key == std::end(keys)) {
+  if (key == std::end(kKeys)) {
     std::vector<const char*> names;
-    for (const Key& k : keys) names.push_back(k.name);
+    for (const Key& k : kKeys) names.push_back(k.name);
     return Error(
         fmt::format("unknown key \"{}\"; the keys are {}", key_text, fmt::join(names, ", ")));
   }

@@ -17,7 +17,7 @@ Error refused(const std::string& why) { return Error("a Swell companion was refu
 
 /// Does the submission want to be taken for a companion? Its QOS or partition is reserved for them.
 bool claims_to_be_companion(const SubmitRequest& request, const ExpansionPlace& place) {
-  return request.comment.starts_with(grant_comment) ||
+  return request.comment.starts_with(kGrantComment) ||
          place.named_in(request.qos, request.partition);
 }
 
@@ -78,10 +78,10 @@ Result<void> as_offered(const SubmitRequest& request, const control::Offer& offe
 
 Result<Admission> admit_companion(const SubmitRequest& request, const ExpansionPlace& place,
                                   GrantBook& book, double now) {
-  if (!request.comment.starts_with(grant_comment))
+  if (!request.comment.starts_with(kGrantComment))
     return refused(fmt::format("the {} is for companions, which swellrun creates on a grant",
                                described(place)));
-  const std::string nonce = request.comment.substr(std::string_view(grant_comment).size());
+  const std::string nonce = request.comment.substr(std::string_view(kGrantComment).size());
   const Result<LiveGrant> grant = book.use(nonce, request.uid, now);
   if (!grant) return refused(grant.error().message());
   if (const Result<void> same = as_offered(request, grant->offer, place); !same) {
@@ -124,9 +124,9 @@ Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& pl
   if (place.named_in(request.qos, request.partition))
     return Error(fmt::format("the {} is for companions of elastic jobs, which swellrun creates",
                              described(place)));
-  if (request.comment.starts_with(grant_comment))
+  if (request.comment.starts_with(kGrantComment))
     return Error(fmt::format("a comment that begins with \"{}\" is for companions of elastic jobs",
-                             grant_comment));
+                             kGrantComment));
   if (control::Tag::remove_from(request.admin_comment) != request.admin_comment)
     return Error("what stands between swell[ and ] in AdminComment is written by Swell alone");
   return {};

@@ -14,7 +14,7 @@
 namespace swell::controller {
 
 using control::ExpansionPlace;
-using control::grant_comment;
+using control::kGrantComment;
 
 /// What of a submission matters to Swell, in plain types. Counts are 0 where the user gave none.
 struct SubmitRequest {

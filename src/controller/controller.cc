@@ -82,7 +82,7 @@ void Controller::note_round(double seconds, double now) {
   const double rounds = static_cast<double>(times.took_s.size());
   events_.event("rounds", {{"rounds", times.took_s.size()},
                            {"median_ms", 1000 * times.took_s[times.took_s.size() / 2]},
-                           {"most_ms", 1000 * times.took_s.back()},
+                           {"max_ms", 1000 * times.took_s.back()},
                            {"own_ms", 1000 * times.own_sum_s / rounds},
                            {"decide_ms", 1000 * times.decide_sum_s / rounds}});
   times = RoundTimes{};

@@ -49,7 +49,7 @@ class GrantBook {
   /// is not known then.
   bool has_unseen_companion_of(uid_t uid) const;
 
-  /// In which order companions would be taken back: for the select plugin, which asks under
+  /// In which order companions would be reclaimed: for the select plugin, which asks under
   /// slurmctld's locks.
   void set_reclaim_order(std::vector<JobId> companions);
   std::vector<JobId> reclaim_order() const;

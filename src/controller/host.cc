@@ -102,7 +102,7 @@ class Host final : public control::BackgroundThread {
     }
     // A place that swell.conf names since this controller started is kept too.
     if (kept.named_in(request.qos, request.partition) &&
-        !request.comment.starts_with(grant_comment))
+        !request.comment.starts_with(kGrantComment))
       place = kept;
     Result<Admission> admission = controller::admit(request, place, book_, now_s());
     if (admission && request.elastic && !admission->is_companion)

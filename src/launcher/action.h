@@ -7,7 +7,7 @@
 
 #include "control/messages.h"
 #include "core/json.h"
-#include "launcher/layout.h"
+#include "launcher/seating.h"
 
 /// What the epoch machine wants done; the agent does it.
 namespace swell::launcher::action {
@@ -15,7 +15,7 @@ namespace swell::launcher::action {
 /// Start the shims of an allocation: the job's own step, or a companion's.
 struct StartStep {
   JobId job = 0;
-  std::vector<Place> places;
+  std::vector<WorkerNode> nodes;
 };
 
 /// Start the program on every worker of the epoch, each with its own variables.

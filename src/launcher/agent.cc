@@ -36,7 +36,7 @@ bool is_live(const Agent::Setup& setup) {
 EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   EpochMachine::Settings settings;
   settings.job = setup.hello.job;
-  settings.gpus_per_worker = setup.shape.gpus_per_worker;
+  settings.gpus_per_worker = setup.basic.gpus_per_worker;
   settings.tells_gpus = std::getenv("SLURM_GPUS") != nullptr;
   settings.sizes = setup.spec.sizes;
   settings.restart_signal = setup.options.restart_signal;
@@ -67,7 +67,7 @@ void say(const std::string& line) {
 Agent::Agent(Setup setup, EpochMachine::Settings settings)
     : setup_(std::move(setup)),
       job_environment_(launcher::job_environment(environ)),
-      machine_(std::move(settings), setup_.shape.places) {}
+      machine_(std::move(settings), setup_.basic.nodes) {}
 
 Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   EpochMachine::Settings settings = settings_for(setup);
@@ -94,12 +94,12 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   options.address = agent->address_ = std::move(*address);
   options.munge_socket = agent->setup_.munge_socket;
   options.allow = [own = geteuid()](uid_t uid) { return uid == own; };
-  const Shape& shape = agent->setup_.shape;
+  const BasicWorkers& basic = agent->setup_.basic;
   int on_one_node = 0;
-  for (const Place& place : shape.places) on_one_node = std::max(on_one_node, place.workers);
-  const int gpus = agent->setup_.elastic ? agent->setup_.spec.max_total(shape.gpus) : shape.gpus;
+  for (const WorkerNode& node : basic.nodes) on_one_node = std::max(on_one_node, node.workers);
+  const int gpus = agent->setup_.elastic ? agent->setup_.spec.max_total(basic.gpus) : basic.gpus;
   const FileBudget budget = file_budget(
-      raise_file_limit(), std::max(shape.workers, gpus / shape.gpus_per_worker), on_one_node);
+      raise_file_limit(), std::max(basic.workers, gpus / basic.gpus_per_worker), on_one_node);
   if (!budget.problem.empty()) say(budget.problem);
   options.max_connections = options.max_connections_per_user = budget.max_connections;
   options.max_unauthenticated = budget.max_strangers;
@@ -184,8 +184,7 @@ void Agent::take_server_events() {
     } else if (const auto* hello = std::get_if<control::WorkerHello>(&event.message)) {
       const WorkerId worker{hello->group, hello->local_rank};
       // Shims that come up too late are let go at once.
-      if (code_ || !place_job_.contains(worker.place) ||
-          leaving_.contains(place_job_[worker.place])) {
+      if (code_ || !node_job_.contains(worker.node) || leaving_.contains(node_job_[worker.node])) {
         server_->close(event.connection);
         continue;
       }

@@ -10,13 +10,13 @@
 #include "control/elastic_spec.h"
 #include "control/server.h"
 #include "control/wake_fd.h"
+#include "launcher/basic_workers.h"
 #include "launcher/children.h"
 #include "launcher/command.h"
 #include "launcher/controller_link.h"
 #include "launcher/epoch_machine.h"
 #include "launcher/live_driver.h"
 #include "launcher/profile_book.h"
-#include "launcher/shape.h"
 
 namespace swell::launcher {
 
@@ -26,9 +26,9 @@ class Agent {
  public:
   struct Setup {
     Options options;
-    Shape shape;
+    BasicWorkers basic;
     control::ElasticSpec spec;
-    ControllerPlace controller;
+    ControllerAddress controller;
     bool elastic = true;  ///< false: the controller is not looked for
     control::Hello hello;
     std::string shim;  ///< swell-worker's path
@@ -83,7 +83,7 @@ class Agent {
   void take_live_news();
   void answer_live(const std::string& why);
   Result<std::vector<runtime::Shim>> shims_of(const std::vector<WorkerId>& ranks) const;
-  cluster::Cluster nodes_of_places() const;
+  cluster::Cluster cluster_of_nodes() const;
   void cancel(JobId companion);
   bool step_runs(JobId job) const;
 
@@ -100,7 +100,7 @@ class Agent {
 
   std::map<WorkerId, control::ConnectionId> connections_;
   std::map<control::ConnectionId, WorkerId> workers_;
-  std::map<int, JobId> place_job_;
+  std::map<int, JobId> node_job_;
   std::map<pid_t, JobId> steps_, cancels_;
   std::vector<Request> requests_;
   std::map<JobId, Leaving> leaving_;
@@ -115,7 +115,7 @@ class Agent {
   std::string key_;                     ///< the job's; empty: no live mode
   std::unique_ptr<LiveDriver> driver_;  ///< null: no live mode
   std::map<WorkerId, Keeper> keepers_;
-  std::map<int, Place> places_;
+  std::map<int, WorkerNode> nodes_;
   /// Waits until the keepers of its workers listen.
   std::variant<std::monostate, action::BeginLive, action::SwitchLive> live_order_;
   std::optional<int> code_;  ///< the program has ended

@@ -24,17 +24,17 @@ double now() {
 
 void Agent::carry_out(const action::StartStep& start) {
   const bool companion = start.job != setup_.hello.job;
-  for (const Place& place : start.places) {
-    place_job_[place.id] = start.job;
-    places_[place.id] = place;
+  for (const WorkerNode& node : start.nodes) {
+    node_job_[node.id] = start.job;
+    nodes_[node.id] = node;
   }
   const ShimAddress shim{setup_.shim, address_, server_->port(), setup_.munge_socket};
   auto environment = companion ? outside_environment(environ) : step_environment(environ);
   environment.push_back("SWELL_AGENT=1");  // spank_swell: no hint that srun lends nothing
   bool foreground = !companion;
   for (const Command& command :
-       step_commands(setup_.options, start.job, companion, start.places,
-                     setup_.shape.cpus_per_worker, setup_.shape.shares_cpus, shim)) {
+       step_commands(setup_.options, start.job, companion, start.nodes,
+                     setup_.basic.cpus_per_worker, setup_.basic.shares_cpus, shim)) {
     const Result<pid_t> pid = children_.start(command, environment, {.foreground = foreground});
     foreground = false;
     if (pid) {
@@ -114,12 +114,12 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
       request.shows.erase(show);
       if (const auto shares = read_job(ended.output, request.results[offer].job);
           shares && shares->size() == 1) {
-        Place place;
-        place.node = shares->front().node;
-        place.cpus = shares->front().cpus;
-        place.gpus = shares->front().gpus;
-        place.gpu_list = shares->front().gpu_list;
-        request.results[offer].places.push_back(std::move(place));
+        WorkerNode node;
+        node.name = shares->front().node;
+        node.cpus = shares->front().cpus;
+        node.gpus = shares->front().gpus;
+        node.gpu_list = shares->front().gpu_list;
+        request.results[offer].nodes.push_back(std::move(node));
       }
     } else {
       continue;
@@ -148,15 +148,15 @@ void Agent::request_done(std::size_t index) {
       result.reason = "Slurm gave it the id of a companion that it has forgotten";
       continue;
     }
-    if (result.places.empty() || result.places.front().gpus == 0) {
-      Place place;
-      place.node = offer.node;
-      place.cpus = offer.cpus;
-      place.gpus = offer.gpus;
-      result.places = {place};
+    if (result.nodes.empty() || result.nodes.front().gpus == 0) {
+      WorkerNode node;
+      node.name = offer.node;
+      node.cpus = offer.cpus;
+      node.gpus = offer.gpus;
+      result.nodes = {node};
     }
-    Place& place = result.places.front();
-    place.workers = std::min(offer.workers, place.gpus / setup_.shape.gpus_per_worker);
+    WorkerNode& node = result.nodes.front();
+    node.workers = std::min(offer.workers, node.gpus / setup_.basic.gpus_per_worker);
   }
   machine_.allocated(now(), request.results);
 }
@@ -164,7 +164,7 @@ void Agent::request_done(std::size_t index) {
 void Agent::carry_out(const action::Release& release) {
   leaving_[release.job].cancel_by = now() + kStepEnd_s;
   for (auto each = connections_.begin(); each != connections_.end();) {
-    if (place_job_[each->first.place] != release.job) {
+    if (node_job_[each->first.node] != release.job) {
       ++each;
       continue;
     }

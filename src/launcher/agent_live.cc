@@ -92,15 +92,14 @@ void Agent::answer_live(const std::string& why) {
 }
 
 /// Nodes by name, each with as many GPUs as can be told apart.
-cluster::Cluster Agent::nodes_of_places() const {
+cluster::Cluster Agent::cluster_of_nodes() const {
   std::vector<cluster::Node> nodes;
-  for (const auto& [id, place] : places_) {
-    if (std::any_of(nodes.begin(), nodes.end(), [&place = place](const cluster::Node& node) {
-          return node.name == place.node;
-        }))
+  for (const auto& [id, known] : nodes_) {
+    if (std::any_of(nodes.begin(), nodes.end(),
+                    [&name = known.name](const cluster::Node& node) { return node.name == name; }))
       continue;
     cluster::Node node;
-    node.name = place.node;
+    node.name = known.name;
     node.gpus.assign(cluster::kMaxGpusPerNode, 0);
     node.network_bytes_per_s = kNetworkBandwidth;
     nodes.push_back(std::move(node));
@@ -109,19 +108,19 @@ cluster::Cluster Agent::nodes_of_places() const {
 }
 
 Result<std::vector<runtime::Shim>> Agent::shims_of(const std::vector<WorkerId>& ranks) const {
-  const cluster::Cluster nodes = nodes_of_places();
+  const cluster::Cluster cluster = cluster_of_nodes();
   std::vector<runtime::Shim> shims;
   for (const WorkerId rank : ranks) {
-    const Place& place = places_.at(rank.place);
+    const WorkerNode& node = nodes_.at(rank.node);
     const Keeper& keeper = keepers_.at(rank);
-    if (!keeper.problem.empty()) return Error(place.node + ": " + keeper.problem);
-    const auto node =
-        std::find_if(nodes.nodes().begin(), nodes.nodes().end(),
-                     [&](const cluster::Node& each) { return each.name == place.node; });
+    if (!keeper.problem.empty()) return Error(node.name + ": " + keeper.problem);
+    const auto known =
+        std::find_if(cluster.nodes().begin(), cluster.nodes().end(),
+                     [&](const cluster::Node& each) { return each.name == node.name; });
     shims.push_back({"",
                      keeper.address,
-                     {static_cast<int>(node - nodes.nodes().begin()),
-                      gpus_of(place, rank.local, setup_.shape.gpus_per_worker).front()}});
+                     {static_cast<int>(known - cluster.nodes().begin()),
+                      gpus_of(node, rank.local, setup_.basic.gpus_per_worker).front()}});
   }
   return shims;
 }
@@ -138,7 +137,7 @@ void Agent::give_live_order() {
     runtime::Coordinator::Options limits;
     limits.prepare_limit = kBeginLimit;
     driver_->order(LiveDriver::Begin{to_runtime(begin->epoch), std::move(*ranks)},
-                   nodes_of_places(), limits);
+                   cluster_of_nodes(), limits);
     live_order_ = std::monostate();
   } else if (const auto* one = std::get_if<action::SwitchLive>(&live_order_)) {
     if (!known(one->from) || !known(one->to)) return;
@@ -149,7 +148,7 @@ void Agent::give_live_order() {
     limits.quiesce_limit = kQuiesceLimit;
     limits.max_extra_bytes = std::numeric_limits<std::uint64_t>::max();
     driver_->order(LiveDriver::Switch{to_runtime(one->epoch), std::move(*from), std::move(*to)},
-                   nodes_of_places(), limits);
+                   cluster_of_nodes(), limits);
     live_order_ = std::monostate();
   }
 }

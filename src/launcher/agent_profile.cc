@@ -16,10 +16,10 @@ void Agent::take_profile(WorkerId worker, const control::WorkerProfile& report) 
   }
   const int epoch = machine_.status().epoch;
   std::vector<ProfileBook::Member> members;
-  for (const Seat& seat : machine_.layout().seats) {
-    const Place& place = places_.at(seat.worker.place);
+  for (const Seat& seat : machine_.seating().seats) {
+    const WorkerNode& node = nodes_.at(seat.worker.node);
     members.push_back(
-        {seat.worker, place.node, gpus_of(place, seat.worker.local, setup_.shape.gpus_per_worker)});
+        {seat.worker, node.name, gpus_of(node, seat.worker.local, setup_.basic.gpus_per_worker)});
   }
   const auto profile = profiles_.profile(epoch, members);
   if (!profile) {

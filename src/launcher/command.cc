@@ -10,29 +10,29 @@
 namespace swell::launcher {
 
 std::vector<Command> step_commands(const Options& options, JobId job, bool companion,
-                                   const std::vector<Place>& places, int cpus_per_worker,
+                                   const std::vector<WorkerNode>& nodes, int cpus_per_worker,
                                    bool shares_cpus, const ShimAddress& shim) {
-  std::map<std::pair<int, int>, std::vector<const Place*>> alike;
-  for (const Place& place : places) alike[{-place.gpus, -place.workers}].push_back(&place);
+  std::map<std::pair<int, int>, std::vector<const WorkerNode*>> alike;
+  for (const WorkerNode& node : nodes) alike[{-node.gpus, -node.workers}].push_back(&node);
   std::string program = options.program.empty() ? "swell" : options.program.front();
   program = program.substr(program.rfind('/') + 1);
 
   std::vector<Command> commands;
-  for (const auto& [shape, nodes] : alike) {
-    const int gpus = -shape.first, workers = -shape.second;
+  for (const auto& [size, same] : alike) {
+    const int gpus = -size.first, workers = -size.second;
     Command command = {"srun", "--job-name=" + program};
     if (companion) command.push_back(fmt::format("--jobid={}", job));
     else command.insert(command.end(), options.basic_step.begin(), options.basic_step.end());
     command.insert(command.end(), options.each_step.begin(), options.each_step.end());
     std::string list, known;
-    for (const Place* place : nodes) {
-      list += (list.empty() ? "" : ",") + place->node;
-      known += fmt::format("{}{}={}", known.empty() ? "" : ",", place->node, place->id);
+    for (const WorkerNode* node : same) {
+      list += (list.empty() ? "" : ",") + node->name;
+      known += fmt::format("{}{}={}", known.empty() ? "" : ",", node->name, node->id);
     }
     // A worker that ends must not take the others with it: whether they go on is decided here.
     for (std::string word :
-         {fmt::format("--nodes={}", nodes.size()), "--nodelist=" + list,
-          fmt::format("--ntasks={}", nodes.size() * static_cast<std::size_t>(workers)),
+         {fmt::format("--nodes={}", same.size()), "--nodelist=" + list,
+          fmt::format("--ntasks={}", same.size() * static_cast<std::size_t>(workers)),
           fmt::format("--ntasks-per-node={}", workers),
           fmt::format("--cpus-per-task={}", std::max(1, cpus_per_worker)),
           std::string("--kill-on-bad-exit=0"), std::string("--wait=0")})
@@ -44,7 +44,7 @@ std::vector<Command> step_commands(const Options& options, JobId job, bool compa
     if (!first && !options.own_open_mode) command.push_back("--open-mode=append");
     if (companion) command.push_back("--mem=0");
     command.insert(command.end(), {shim.program, "--agent",
-                                   fmt::format("{}:{}", shim.host, shim.port), "--places", known});
+                                   fmt::format("{}:{}", shim.host, shim.port), "--nodes", known});
     if (!shim.munge_socket.empty())
       command.insert(command.end(), {"--munge-socket", shim.munge_socket});
     command.push_back("--");
@@ -60,7 +60,7 @@ Command salloc_command(const control::Offer& offer, int restart_signal) {
                      "--no-shell",
                      "--immediate=1",
                      "--job-name=" + offer.name,
-                     std::string("--comment=") + control::grant_comment + offer.nonce,
+                     std::string("--comment=") + control::kGrantComment + offer.nonce,
                      "--nodelist=" + offer.node,
                      "--nodes=1",
                      fmt::format("--ntasks={}", workers),

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "control/messages.h"
-#include "launcher/layout.h"
 #include "launcher/options.h"
+#include "launcher/seating.h"
 
 /// The command lines of Slurm's programs that the agent runs.
 namespace swell::launcher {
@@ -26,7 +26,7 @@ struct ShimAddress {
 /// `shares_cpus`: the allocation may have fewer CPUs than workers. `companion`: in another
 /// allocation than the one that the agent runs in.
 std::vector<Command> step_commands(const Options& options, JobId job, bool companion,
-                                   const std::vector<Place>& places, int cpus_per_worker,
+                                   const std::vector<WorkerNode>& nodes, int cpus_per_worker,
                                    bool shares_cpus, const ShimAddress& shim);
 
 /// Creates exactly the companion that was offered; `restart_signal` is what Slurm shall warn with.

@@ -22,16 +22,16 @@ constexpr double kMaxBackoffSeconds = 60;
 
 }  // namespace
 
-Greeting greet(const ControllerPlace& place, const control::Hello& hello) {
+Greeting greet(const ControllerAddress& address, const control::Hello& hello) {
   Greeting greeting;
-  for (const std::string& host : place.hosts) {
+  for (const std::string& host : address.hosts) {
     const auto failed = [&](const Error& error) {
       greeting.reason +=
           (greeting.reason.empty() ? "no Swell controller: " : "; ") + error.message();
     };
-    const uid_t slurm_user = place.slurm_user;
+    const uid_t slurm_user = address.slurm_user;
     auto client =
-        Client::connect({host, place.port, place.munge_socket,
+        Client::connect({host, address.port, address.munge_socket,
                          [slurm_user](uid_t uid) { return uid == slurm_user || uid == 0; }},
                         kConnectTime);
     if (!client) {
@@ -46,7 +46,7 @@ Greeting greet(const ControllerPlace& place, const control::Hello& hello) {
     if (!answer) {
       failed(answer.error());
     } else if (!*answer) {
-      failed(Error(fmt::format("{}:{} does not answer", host, place.port)));
+      failed(Error(fmt::format("{}:{} does not answer", host, address.port)));
     } else if (const auto* refused = std::get_if<control::Refused>(&**answer)) {
       greeting.refused = true;
       greeting.reason = "the controller refuses: " + refused->reason;
@@ -56,15 +56,15 @@ Greeting greet(const ControllerPlace& place, const control::Hello& hello) {
       greeting.client = std::move(*client);
       return greeting;
     } else {
-      failed(Error(fmt::format("{}:{} is no controller", host, place.port)));
+      failed(Error(fmt::format("{}:{} is no controller", host, address.port)));
     }
   }
   return greeting;
 }
 
-ControllerLink::ControllerLink(ControllerPlace place, control::Hello hello,
+ControllerLink::ControllerLink(ControllerAddress address, control::Hello hello,
                                std::function<void()> wake)
-    : place_(std::move(place)), wake_fn_(std::move(wake)), hello_(std::move(hello)) {
+    : address_(std::move(address)), wake_fn_(std::move(wake)), hello_(std::move(hello)) {
   thread_ = control::quiet_thread("swell-link", [this] { run(); });
 }
 
@@ -185,7 +185,7 @@ void ControllerLink::connect() {
     if (stop_) return;
     hello = hello_;
   }
-  Greeting greeting = greet(place_, hello);
+  Greeting greeting = greet(address_, hello);
   if (!greeting.client) {
     if (reasons_.insert(greeting.reason).second)
       tell(greeting.reason +

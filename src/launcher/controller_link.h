@@ -19,7 +19,7 @@
 namespace swell::launcher {
 
 /// Where the controller may be, and whom to trust as it.
-struct ControllerPlace {
+struct ControllerAddress {
   /// The primary first; only the active slurmctld has a controller.
   std::vector<std::string> hosts;
   std::uint16_t port = 0;
@@ -36,7 +36,7 @@ struct Greeting {
 };
 /// Tries the hosts one by one; blocks for a few seconds at most where nobody answers. The reason is
 /// a sentence for people.
-Greeting greet(const ControllerPlace& place, const control::Hello& hello);
+Greeting greet(const ControllerAddress& address, const control::Hello& hello);
 
 /// Keeps the connection to the controller on a thread of its own, so that neither a controller nor
 /// a munged that does not answer ever delays the training. Connects at once, and again in growing
@@ -44,7 +44,7 @@ Greeting greet(const ControllerPlace& place, const control::Hello& hello);
 class ControllerLink {
  public:
   /// `wake` is called from the link's thread when take() or take_news() has something.
-  ControllerLink(ControllerPlace place, control::Hello hello, std::function<void()> wake);
+  ControllerLink(ControllerAddress address, control::Hello hello, std::function<void()> wake);
   /// Waits for the thread, which may be in the middle of connecting: see flush().
   ~ControllerLink();
 
@@ -65,7 +65,7 @@ class ControllerLink {
   void connect();
   void tell(std::string line);
 
-  const ControllerPlace place_;
+  const ControllerAddress address_;
   const std::function<void()> wake_fn_;
   std::unique_ptr<control::Client> client_;  // the thread's own
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the epoch machine: companions come and go, and what it knows of places and workers.
+// Of the epoch machine: companions come and go, and what it knows of nodes and workers.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
@@ -37,18 +37,18 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
         say("GPUs were offered, but Slurm refused them: " + result.reason);
       continue;
     }
-    Companion made;
+    HeldCompanion made;
     made.job = result.job;
     made.up_by = now + settings_.warm_timeout_s;
-    made.places = result.places;
-    for (Place& place : made.places) {
-      place.id = next_place_++;
-      place.job = result.job;
+    made.nodes = result.nodes;
+    for (WorkerNode& node : made.nodes) {
+      node.id = next_node_++;
+      node.job = result.job;
     }
     companions_.push_back(made);
     note("companion-allocated", Json::object({{"companion", result.job}}));
-    if (is<Over>() || is<Ending>()) give_up(now, companions_.back(), "the job is ending");
-    else act(action::StartStep{made.job, made.places});
+    if (is<Over>() || is<Ending>()) reclaim(now, companions_.back(), "the job is ending");
+    else act(action::StartStep{made.job, made.nodes});
   }
   if (!is_warming() && state_ == JobState::warming) set_state(JobState::active);
 }
@@ -56,13 +56,13 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
 /// Whether GPUs that were offered are on the way.
 bool EpochMachine::is_warming() const {
   return allocating_ > 0 || std::any_of(companions_.begin(), companions_.end(),
-                                        [](const Companion& each) { return !each.up; });
+                                        [](const HeldCompanion& each) { return !each.up; });
 }
 
 void EpochMachine::shrink(double now, const control::Shrink& shrink) {
   bool running_ones = false;
   for (const JobId job : shrink.companions) {
-    Companion* found = companion(job);
+    HeldCompanion* found = companion(job);
     if (found == nullptr) {
       if (!releasing_.contains(job))
         act(action::Tell{control::Released{job, "this agent does not hold it"}});
@@ -70,10 +70,10 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
     }
     const double by = now + std::min(settings_.restart_timeout_s,
                                      std::max(0.0, shrink.deadline_s - settings_.margin_s));
-    found->leave_by = found->dropping ? std::min(found->leave_by, by) : by;
-    if (!found->dropping) {
-      say(fmt::format("giving back {} (job {}): {}", describe(found->places), job, shrink.reason));
-      give_up(now, *found, shrink.reason);
+    found->leave_by = found->reclaimed ? std::min(found->leave_by, by) : by;
+    if (!found->reclaimed) {
+      say(fmt::format("giving back {} (job {}): {}", describe(found->nodes), job, shrink.reason));
+      reclaim(now, *found, shrink.reason);
     }
     running_ones = running_ones || companion(job) != nullptr;  // it still has workers that run
   }
@@ -87,26 +87,26 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
   advance(now);
 }
 
-void EpochMachine::give_up(double, Companion& companion, const std::string& reason) {
-  companion.dropping = true;
+void EpochMachine::reclaim(double, HeldCompanion& companion, const std::string& reason) {
+  companion.reclaimed = true;
   companion.reason = reason;
-  drop_if_left(companion.job);
+  release_if_left(companion.job);
 }
 
 void EpochMachine::lose(double now, JobId job, const std::string& why) {
-  Companion* found = companion(job);
-  if (found == nullptr || found->dropping) return;
+  HeldCompanion* found = companion(job);
+  if (found == nullptr || found->reclaimed) return;
   const bool took_part =
-      trains_on(found->places) ||
-      (is_failing() && companion_of(in<Running>()->failure->worker.place) == found);
-  const std::vector<Place> places = found->places;
+      trains_on(found->nodes) ||
+      (is_failing() && companion_of(in<Running>()->failure->worker.node) == found);
+  const std::vector<WorkerNode> nodes = found->nodes;
   note("companion-lost", Json::object({{"companion", job}, {"reason", why}}));
-  say(fmt::format("lost job {} ({}): {}", job, describe(places), why));
+  say(fmt::format("lost job {} ({}): {}", job, describe(nodes), why));
   // Its other workers may still run; they are killed with the rest of the epoch.
-  give_up(now, *found, why);
+  reclaim(now, *found, why);
   bool in_epoch = took_part;
-  for (const Seat& seat : layout_.seats)
-    for (const Place& place : places) in_epoch = in_epoch || seat.worker.place == place.id;
+  for (const Seat& seat : seating_.seats)
+    for (const WorkerNode& node : nodes) in_epoch = in_epoch || seat.worker.node == node.id;
   if (!in_epoch || !is<Running>()) return;
   restarts_.push_back(now);
   while (!restarts_.empty() && restarts_.front() < now - settings_.restart_window_s)
@@ -127,8 +127,8 @@ void EpochMachine::fall_back(double now, const std::string& why) {
   pause_growth(now, why);
   say(why + ": on with the job's own GPUs, from the last checkpoint");
   for (const JobId job : companions())
-    if (Companion* each = companion(job); each != nullptr && !each->dropping)
-      give_up(now, *each, why);
+    if (HeldCompanion* each = companion(job); each != nullptr && !each->reclaimed)
+      reclaim(now, *each, why);
   phase_ = Leaving{now, now, false, false};
   code_ = 0;
   set_state(JobState::draining);
@@ -145,7 +145,7 @@ std::string EpochMachine::no_growth() const {
   Growth::Run run;
   run.has_started = epoch_ >= 0;
   run.is_running = is<Running>() && !is_failing();
-  run.workers = layout_.seats.size();
+  run.workers = seating_.seats.size();
   if (!is_live())
     for (const auto& [id, worker] : workers_)
       run.deaf += worker.running && worker.listens != epoch_;
@@ -160,19 +160,19 @@ void EpochMachine::tell_no_growth() {
   growth_.told(std::move(why));
 }
 
-bool EpochMachine::takes_part(const Companion& companion) const {
-  return std::any_of(layout_.seats.begin(), layout_.seats.end(), [&](const Seat& seat) {
-    return std::any_of(companion.places.begin(), companion.places.end(),
-                       [&](const Place& place) { return place.id == seat.worker.place; });
+bool EpochMachine::takes_part(const HeldCompanion& companion) const {
+  return std::any_of(seating_.seats.begin(), seating_.seats.end(), [&](const Seat& seat) {
+    return std::any_of(companion.nodes.begin(), companion.nodes.end(),
+                       [&](const WorkerNode& node) { return node.id == seat.worker.node; });
   });
 }
 
-bool EpochMachine::drop_if_left(JobId job) {
+bool EpochMachine::release_if_left(JobId job) {
   const auto found = std::find_if(companions_.begin(), companions_.end(),
-                                  [job](const Companion& c) { return c.job == job; });
-  if (found == companions_.end() || !found->dropping || runs_anything(found->places)) return false;
-  for (const Place& place : found->places)
-    for (int local = 0; local < place.workers; ++local) workers_.erase({place.id, local});
+                                  [job](const HeldCompanion& c) { return c.job == job; });
+  if (found == companions_.end() || !found->reclaimed || runs_anything(found->nodes)) return false;
+  for (const WorkerNode& node : found->nodes)
+    for (int local = 0; local < node.workers; ++local) workers_.erase({node.id, local});
   releasing_.emplace(job, *found);
   companions_.erase(found);
   act(action::Release{job});
@@ -190,42 +190,42 @@ void EpochMachine::released(double, JobId job) {
 /// Whether a restart would add workers, and nobody who is still on the way is worth waiting for.
 bool EpochMachine::joiners_wait() const {
   if (allocating_ > 0 || !no_growth().empty()) return false;
-  for (const Companion& each : companions_)
-    if (!each.up && !each.dropping) return false;
-  return next_layout().seats.size() > layout_.seats.size();
+  for (const HeldCompanion& each : companions_)
+    if (!each.up && !each.reclaimed) return false;
+  return next_seating().seats.size() > seating_.seats.size();
 }
 
-EpochMachine::Companion* EpochMachine::companion(JobId job) {
-  for (Companion& each : companions_)
+EpochMachine::HeldCompanion* EpochMachine::companion(JobId job) {
+  for (HeldCompanion& each : companions_)
     if (each.job == job) return &each;
   return nullptr;
 }
 
-EpochMachine::Companion* EpochMachine::companion_of(int place_id) {
-  for (Companion& each : companions_)
-    for (const Place& place : each.places)
-      if (place.id == place_id) return &each;
+EpochMachine::HeldCompanion* EpochMachine::companion_of(int node_id) {
+  for (HeldCompanion& each : companions_)
+    for (const WorkerNode& node : each.nodes)
+      if (node.id == node_id) return &each;
   return nullptr;
 }
 
-bool EpochMachine::is_basic(int place) const {
+bool EpochMachine::is_basic(int node) const {
   return std::any_of(basic_.begin(), basic_.end(),
-                     [place](const Place& each) { return each.id == place; });
+                     [node](const WorkerNode& each) { return each.id == node; });
 }
 
 /// Whether programs of the epoch that trains run there.
-bool EpochMachine::trains_on(const std::vector<Place>& places) const {
+bool EpochMachine::trains_on(const std::vector<WorkerNode>& nodes) const {
   for (const auto& [id, worker] : workers_)
-    for (const Place& place : places)
-      if (id.place == place.id && worker.running) return true;
+    for (const WorkerNode& node : nodes)
+      if (id.node == node.id && worker.running) return true;
   return false;
 }
 
-bool EpochMachine::runs_anything(const std::vector<Place>& places) const {
-  if (trains_on(places)) return true;
+bool EpochMachine::runs_anything(const std::vector<WorkerNode>& nodes) const {
+  if (trains_on(nodes)) return true;
   for (const auto& [program, by] : others_)
-    for (const Place& place : places)
-      if (program.second.place == place.id) return true;
+    for (const WorkerNode& node : nodes)
+      if (program.second.node == node.id) return true;
   return false;
 }
 
@@ -236,27 +236,27 @@ std::vector<WorkerId> EpochMachine::running() const {
   return found;
 }
 
-std::vector<Place> EpochMachine::usable() const {
-  std::vector<Place> places = basic_;
-  for (const Companion& each : companions_)
-    if (each.up && !each.dropping)
-      places.insert(places.end(), each.places.begin(), each.places.end());
-  return places;
+std::vector<WorkerNode> EpochMachine::usable() const {
+  std::vector<WorkerNode> nodes = basic_;
+  for (const HeldCompanion& each : companions_)
+    if (each.up && !each.reclaimed) nodes.insert(nodes.end(), each.nodes.begin(), each.nodes.end());
+  return nodes;
 }
 
-Layout EpochMachine::next_layout() const {
+Seating EpochMachine::next_seating() const {
   int basic = 0, there = 0;
-  for (const Place& place : basic_) basic += place.gpus;
-  const std::vector<Place> places = usable();
-  for (const Place& place : places) there += place.gpus;
-  return lay_out(places, settings_.gpus_per_worker, allowed_gpus(there, basic, settings_.sizes));
+  for (const WorkerNode& node : basic_) basic += node.gpus;
+  const std::vector<WorkerNode> nodes = usable();
+  for (const WorkerNode& node : nodes) there += node.gpus;
+  return seat_workers(nodes, settings_.gpus_per_worker,
+                      allowed_gpus(there, basic, settings_.sizes));
 }
 
 control::Status EpochMachine::status() const {
   control::Status status;
   status.state = state_;
   status.epoch = std::max(0, epoch_);
-  status.workers = static_cast<int>(layout_.seats.size());
+  status.workers = static_cast<int>(seating_.seats.size());
   status.stopped_s = stopped_s_;
   status.no_growth = no_growth();
   status.switched = switched_;
@@ -265,7 +265,7 @@ control::Status EpochMachine::status() const {
 
 std::vector<JobId> EpochMachine::companions() const {
   std::vector<JobId> jobs;
-  for (const Companion& each : companions_) jobs.push_back(each.job);
+  for (const HeldCompanion& each : companions_) jobs.push_back(each.job);
   return jobs;
 }
 
@@ -279,13 +279,13 @@ void EpochMachine::say(std::string line) { act(action::Say{std::move(line)}); }
 
 void EpochMachine::note(const std::string& event, Json details) {
   details.set("epoch", std::max(0, epoch_));
-  details.set("workers", static_cast<int>(layout_.seats.size()));
+  details.set("workers", static_cast<int>(seating_.seats.size()));
   Json gpus = Json::array();
-  std::vector<Place> places = basic_;
-  for (const Companion& each : companions_)
-    places.insert(places.end(), each.places.begin(), each.places.end());
-  for (const Place& place : places)
-    gpus.append(Json::object({{"job", place.job}, {"node", place.node}, {"gpus", place.gpu_list}}));
+  std::vector<WorkerNode> nodes = basic_;
+  for (const HeldCompanion& each : companions_)
+    nodes.insert(nodes.end(), each.nodes.begin(), each.nodes.end());
+  for (const WorkerNode& node : nodes)
+    gpus.append(Json::object({{"job", node.job}, {"node", node.name}, {"gpus", node.gpu_list}}));
   details.set("gpus", gpus);
   act(action::Note{event, std::move(details)});
 }

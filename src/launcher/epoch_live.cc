@@ -15,9 +15,9 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-std::vector<WorkerId> workers_of(const Layout& layout) {
+std::vector<WorkerId> workers_of(const Seating& seating) {
   std::vector<WorkerId> workers;
-  for (const Seat& seat : layout.seats) workers.push_back(seat.worker);
+  for (const Seat& seat : seating.seats) workers.push_back(seat.worker);
   return workers;
 }
 
@@ -41,7 +41,7 @@ void EpochMachine::begun(double now, int epoch, const std::string& why) {
 void EpochMachine::begin_switch(double, bool to_grow, double by, double hard_by) {
   Switching one;
   one.before = *in<Running>();
-  one.next = next_layout();
+  one.next = next_seating();
   one.epoch = ++last_epoch_;
   one.to_grow = to_grow;
   one.by = by;
@@ -51,7 +51,7 @@ void EpochMachine::begin_switch(double, bool to_grow, double by, double hard_by)
     others_[{one.epoch, id}] = kNever;
     workers_[id].ready = false;
   }
-  action::SwitchLive order{one.epoch, workers_of(layout_), workers_of(one.next)};
+  action::SwitchLive order{one.epoch, workers_of(seating_), workers_of(one.next)};
   note("switch-prepare", Json::object({{"next", one.epoch}, {"to", order.to.size()}}));
   phase_ = std::move(one);
   act(std::move(start));
@@ -80,10 +80,10 @@ void EpochMachine::call_off(const std::string& why, bool blames_growth) {
 /// them has until then.
 void EpochMachine::make_way(double by) {
   Switching* one = in<Switching>();
-  for (const Companion& each : companions_)
+  for (const HeldCompanion& each : companions_)
     for (const Seat& seat : one->next.seats)
-      for (const Place& place : each.places)
-        if (each.dropping && seat.worker.place == place.id)
+      for (const WorkerNode& node : each.nodes)
+        if (each.reclaimed && seat.worker.node == node.id)
           return call_off("GPUs are needed elsewhere");
   if (!one->to_grow) one->hard_by = std::min(one->hard_by, by);
 }
@@ -112,21 +112,21 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
   phase_ = one.before;
   Running& running = *in<Running>();
   if (outcome.committed) {
-    const int workers = static_cast<int>(layout_.seats.size());
-    for (const Seat& seat : layout_.seats) {
+    const int workers = static_cast<int>(seating_.seats.size());
+    for (const Seat& seat : seating_.seats) {
       workers_[seat.worker].running = false;
       others_[{epoch_, seat.worker}] = now + settings_.end_timeout_s;
     }
-    layout_ = std::move(one.next);
+    seating_ = std::move(one.next);
     epoch_ = epoch;
-    for (const Seat& seat : layout_.seats) {
+    for (const Seat& seat : seating_.seats) {
       workers_[seat.worker].running = true;
       others_.erase({epoch, seat.worker});
     }
     running.since = now;
     stopped_s_ = outcome.stopped_s;
     switched_ = outcome.brief;
-    say(fmt::format("live: from {} to {} workers, {}", workers, layout_.seats.size(),
+    say(fmt::format("live: from {} to {} workers, {}", workers, seating_.seats.size(),
                     outcome.summary));
     note("switch-committed", std::move(details));
   } else {
@@ -143,14 +143,14 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
       say("live mode: the programs stopped answering; they are resized by restarts: " +
           outcome.why);
     } else {
-      say(fmt::format("live: still {} workers, {}", layout_.seats.size(), outcome.summary));
+      say(fmt::format("live: still {} workers, {}", seating_.seats.size(), outcome.summary));
     }
     // What failed by itself would fail again.
     if (one.to_grow && (!one.is_called_off || one.blames_growth)) {
       pause_growth(now, "a live switch failed: " + outcome.why);
       for (const JobId job : companions())
-        if (Companion* each = companion(job); each != nullptr && each->up && !takes_part(*each))
-          give_up(now, *each, outcome.why);
+        if (HeldCompanion* each = companion(job); each != nullptr && each->up && !takes_part(*each))
+          reclaim(now, *each, outcome.why);
     }
     if (!one.to_grow) reclaim_by_leaving(now);
   }
@@ -173,8 +173,8 @@ void EpochMachine::lose_silent(double now, const std::vector<WorkerId>& workers)
 /// When the first companion that takes part and is given back must be free.
 std::optional<double> EpochMachine::drain_by() const {
   std::optional<double> by;
-  for (const Companion& each : companions_)
-    if (each.dropping && takes_part(each)) by = std::min(by.value_or(kNever), each.leave_by);
+  for (const HeldCompanion& each : companions_)
+    if (each.reclaimed && takes_part(each)) by = std::min(by.value_or(kNever), each.leave_by);
   return by;
 }
 

@@ -11,11 +11,11 @@ namespace swell::launcher {
 
 using control::JobState;
 
-EpochMachine::EpochMachine(Settings settings, std::vector<Place> basic)
+EpochMachine::EpochMachine(Settings settings, std::vector<WorkerNode> basic)
     : settings_(std::move(settings)),
       basic_(std::move(basic)),
       growth_({.max_pauses = settings_.max_restarts}) {
-  for (const Place& place : basic_) next_place_ = std::max(next_place_, place.id + 1);
+  for (const WorkerNode& node : basic_) next_node_ = std::max(next_node_, node.id + 1);
 }
 
 void EpochMachine::start(double) {
@@ -24,8 +24,8 @@ void EpochMachine::start(double) {
 }
 
 void EpochMachine::hello(double now, WorkerId id, const std::string& host, int port, JobId step) {
-  Companion* companion = companion_of(id.place);
-  if (companion == nullptr && !is_basic(id.place)) return;  // it was let go meanwhile
+  HeldCompanion* companion = companion_of(id.node);
+  if (companion == nullptr && !is_basic(id.node)) return;  // it was let go meanwhile
   Worker& worker = workers_[id];
   worker.host = host;
   worker.port = port;
@@ -33,9 +33,9 @@ void EpochMachine::hello(double now, WorkerId id, const std::string& host, int p
   worker.present = worker.ready = true;
   if (companion != nullptr && !companion->up) {
     companion->up = true;
-    for (const Place& place : companion->places)
-      for (int local = 0; local < place.workers; ++local)
-        companion->up = companion->up && workers_[{place.id, local}].present;
+    for (const WorkerNode& node : companion->nodes)
+      for (int local = 0; local < node.workers; ++local)
+        companion->up = companion->up && workers_[{node.id, local}].present;
     companion->joins_by = growth_.joins_by(now);
   }
   advance(now);
@@ -56,19 +56,19 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     return;
   if (epoch != epoch_) {
     others_.erase({epoch, id});
-    if (Companion* its = companion_of(id.place); its != nullptr && its->dropping)
-      drop_if_left(its->job);
+    if (HeldCompanion* its = companion_of(id.node); its != nullptr && its->reclaimed)
+      release_if_left(its->job);
     return advance(now);
   }
   Worker& worker = workers_[id];
   if (!worker.running) return;
   worker.running = worker.ready = false;
-  Companion* companion = companion_of(id.place);
+  HeldCompanion* companion = companion_of(id.node);
   if (Leaving* leaving = in<Leaving>()) {
     const bool clean =
         exit.status() == 0 || exit.signal == SIGKILL || exit.signal == settings_.restart_signal ||
         exit.code == 128 + settings_.restart_signal ||
-        (companion != nullptr && companion->dropping && exit.status() == 128 + SIGTERM);
+        (companion != nullptr && companion->reclaimed && exit.status() == 128 + SIGTERM);
     if (!clean && !std::exchange(leaving->told_of_bad_exit, true)) {
       say(fmt::format(
           "a worker on {} ended with {} after the restart signal; the next epoch resumes from the "
@@ -83,7 +83,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     const bool died = (exit.signal != 0 && exit.signal != SIGKILL && exit.signal != SIGTERM) ||
                       exit.code == 128 + settings_.restart_signal;
     if (died && !running().empty()) leaving->by = std::min(leaving->by, now + settings_.siblings_s);
-    if (companion != nullptr) drop_if_left(companion->job);
+    if (companion != nullptr) release_if_left(companion->job);
   } else {
     const Ending* ending = in<Ending>();
     if (ending == nullptr || !ending->code_is_final) code_ = std::max(code_, exit.status());
@@ -93,13 +93,13 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
 }
 
 void EpochMachine::fail(double now, WorkerId id, Exit exit) {
-  Companion* companion = companion_of(id.place);
+  HeldCompanion* companion = companion_of(id.node);
   // Nobody here sends KILL to a running epoch: Slurm or the kernel took the worker.
   if (companion != nullptr && exit.signal == SIGKILL)
     return lose(now, companion->job, "a worker of it was killed");
   if (is_failing()) return;
   note("worker-failed",
-       Json::object({{"place", id.place}, {"local_rank", id.local}, {"status", exit.status()}}));
+       Json::object({{"node_id", id.node}, {"local_rank", id.local}, {"status", exit.status()}}));
   if (!settings_.kill_on_bad_exit && companions_.empty()) return;
   in<Running>()->failure = Failure{id, exit, now + (companions_.empty() ? 0 : settings_.blame_s)};
 }
@@ -111,8 +111,8 @@ void EpochMachine::lost(double now, WorkerId id) {
   const bool ran = std::exchange(worker.running, false);
   worker.present = worker.ready = false;
   if (is<Over>()) return;
-  if (Companion* companion = companion_of(id.place)) {
-    if (companion->dropping) drop_if_left(companion->job);
+  if (HeldCompanion* companion = companion_of(id.node)) {
+    if (companion->reclaimed) release_if_left(companion->job);
     else if (!is<Ending>()) lose(now, companion->job, "a worker's connection was lost");
   } else if (is<Running>()) {
     code_ = std::max(code_, 128 + SIGKILL);
@@ -126,12 +126,12 @@ void EpochMachine::lost(double now, WorkerId id) {
 
 void EpochMachine::notice(double now, WorkerId id, int signal) {
   if (is<Over>() || is<Ending>()) return;
-  if (Companion* companion = companion_of(id.place)) {
-    if (companion->dropping || (signal != SIGTERM && signal != SIGUSR1 && signal != kQuietSignal &&
-                                signal != settings_.restart_signal))
+  if (HeldCompanion* companion = companion_of(id.node)) {
+    if (companion->reclaimed || (signal != SIGTERM && signal != SIGUSR1 && signal != kQuietSignal &&
+                                 signal != settings_.restart_signal))
       return;
     companion->leave_by = now + settings_.restart_timeout_s;
-    give_up(now, *companion, fmt::format("Slurm sent it {}", signal_name(signal)));
+    reclaim(now, *companion, fmt::format("Slurm sent it {}", signal_name(signal)));
     if (is<Switching>()) make_way(now + settings_.restart_timeout_s);
     if (is<Running>() && !is_live())
       begin_leaving(now, JobState::draining, now + settings_.restart_timeout_s);
@@ -144,7 +144,7 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
   note("signal-from-slurm", Json::object({{"signal", signal_name(signal)}}));
   std::vector<WorkerId> others;
   for (const WorkerId worker : running())
-    if (companion_of(worker.place) != nullptr) others.push_back(worker);
+    if (companion_of(worker.node) != nullptr) others.push_back(worker);
   if (!others.empty()) act(action::SignalWorkers{std::move(others), signal});
   if (signal == SIGTERM) end(now, 0, std::nullopt);
 }
@@ -157,8 +157,8 @@ void EpochMachine::step_ended(double now, JobId job, Exit exit) {
     return finish();
   }
   if (puts_off([=, this](double later) { step_ended(later, job, exit); }, true)) return;
-  if (const Companion* found = companion(job);
-      found != nullptr && !found->dropping && !is<Ending>())
+  if (const HeldCompanion* found = companion(job);
+      found != nullptr && !found->reclaimed && !is<Ending>())
     lose(now, job, "its step ended");
   advance(now);
 }
@@ -189,17 +189,17 @@ void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bo
 
 void EpochMachine::advance(double now) {
   if (const Leaving* leaving = in<Leaving>(); leaving != nullptr && running().empty()) {
-    for (const JobId job : companions()) drop_if_left(job);
+    for (const JobId job : companions()) release_if_left(job);
     phase_ = Gathering{now + settings_.warm_timeout_s, leaving->since};
   }
   if (is<Gathering>()) {
-    Layout layout = next_layout();
+    Seating seating = next_seating();
     const bool all =
-        std::all_of(layout.seats.begin(), layout.seats.end(), [this](const Seat& seat) {
+        std::all_of(seating.seats.begin(), seating.seats.end(), [this](const Seat& seat) {
           const auto found = workers_.find(seat.worker);
           return found != workers_.end() && found->second.ready;
         });
-    if (all) start_epoch(now, std::move(layout));
+    if (all) start_epoch(now, std::move(seating));
   }
   if (is<Running>()) {
     const bool done = running().empty();
@@ -208,19 +208,19 @@ void EpochMachine::advance(double now) {
   }
   if (is_live() && !is_failing() && drain_by() && others_.empty()) leave_live(now);
   if (is<Running>() && !is_failing() && others_.empty() &&
-      running().size() == layout_.seats.size() && joiners_wait())
+      running().size() == seating_.seats.size() && joiners_wait())
     begin_growing(now);
   if (is<Ending>() && running().empty()) finish();
 }
 
 void EpochMachine::begin_growing(double now) {
   set_state(JobState::ready);
-  const int before = static_cast<int>(layout_.seats.size()),
-            after = static_cast<int>(next_layout().seats.size());
-  std::vector<Place> lent;
-  for (const Companion& each : companions_)
-    if (each.up && !runs_anything(each.places))
-      lent.insert(lent.end(), each.places.begin(), each.places.end());
+  const int before = static_cast<int>(seating_.seats.size()),
+            after = static_cast<int>(next_seating().seats.size());
+  std::vector<WorkerNode> lent;
+  for (const HeldCompanion& each : companions_)
+    if (each.up && !runs_anything(each.nodes))
+      lent.insert(lent.end(), each.nodes.begin(), each.nodes.end());
   say(fmt::format("growing from {} to {} workers ({} lent)", before, after, describe(lent)));
   if (is_live())
     return begin_switch(now, true, now + settings_.switch_timeout_s,
@@ -229,13 +229,13 @@ void EpochMachine::begin_growing(double now) {
   in<Leaving>()->to_grow = true;
 }
 
-void EpochMachine::start_epoch(double now, Layout layout) {
+void EpochMachine::start_epoch(double now, Seating seating) {
   const std::optional<double> stopped_since = in<Gathering>()->stopped_since;
-  layout_ = std::move(layout);
+  seating_ = std::move(seating);
   epoch_ = ++last_epoch_;
   phase_ = Running{now, std::nullopt, false, settings_.live};
   code_ = 0;
-  action::StartWorkers start = start_of(epoch_, layout_);
+  action::StartWorkers start = start_of(epoch_, seating_);
   std::vector<WorkerId> ranks;
   for (const auto& [id, environment] : start.workers) {
     ranks.push_back(id);
@@ -247,19 +247,19 @@ void EpochMachine::start_epoch(double now, Layout layout) {
   stopped_s_ = stopped_since ? now - *stopped_since : 0;
   if (stopped_since)
     say(fmt::format("{} workers started (epoch {}), {:.2f} s after the others were asked to leave",
-                    layout_.seats.size(), epoch_, stopped_s_));
+                    seating_.seats.size(), epoch_, stopped_s_));
   note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
   set_state(is_warming() ? JobState::warming : JobState::active);
 }
 
 /// The programs of an epoch over these seats.
-action::StartWorkers EpochMachine::start_of(int epoch, const Layout& layout) {
-  const Worker& master = workers_[layout.seats.front().worker];
+action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
+  const Worker& master = workers_[seating.seats.front().worker];
   int basic_workers = 0;
-  for (const Place& place : basic_) basic_workers += place.workers;
+  for (const WorkerNode& node : basic_) basic_workers += node.workers;
   RunFacts facts;
   facts.job = settings_.job;
-  facts.places = usable();
+  facts.nodes = usable();
   facts.master_address = master.host;
   facts.master_port = master.port;
   facts.step = master.step;
@@ -268,8 +268,8 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Layout& layout) {
   facts.restarts = static_cast<int>(restarts_.size());
   facts.max_restarts = settings_.max_restarts;
   action::StartWorkers start{epoch, {}};
-  for (const Seat& seat : layout.seats) {
-    Environment environment = run_environment(layout, seat, facts);
+  for (const Seat& seat : seating.seats) {
+    Environment environment = run_environment(seating, seat, facts);
     environment.emplace_back("SWELL_EPOCH", std::to_string(epoch));
     environment.emplace_back("SWELL_JOB_ID", std::to_string(settings_.job));
     environment.emplace_back("SWELL_BASIC_WORKERS", std::to_string(basic_workers));
@@ -309,26 +309,26 @@ void EpochMachine::tick(double now) {
       gathering != nullptr && gathering->by && now >= *gathering->by) {
     // A shim that said nothing for so long after its program left will not come back.
     gathering->by = now + settings_.warm_timeout_s;
-    const Layout layout = next_layout();
-    for (const Seat& seat : layout.seats) {
+    const Seating seating = next_seating();
+    for (const Seat& seat : seating.seats) {
       if (workers_[seat.worker].ready) continue;
-      if (Companion* found = companion_of(seat.worker.place))
+      if (HeldCompanion* found = companion_of(seat.worker.node))
         lose(now, found->job, "its workers did not come back");
       else if (code_ == 0) code_ = 1;
     }
     if (code_ != 0) end(now, SIGTERM, now + settings_.end_timeout_s);
   }
   for (const JobId job : companions())
-    if (Companion* found = companion(job);
-        found != nullptr && !found->up && !found->dropping && now >= found->up_by) {
+    if (HeldCompanion* found = companion(job);
+        found != nullptr && !found->up && !found->reclaimed && now >= found->up_by) {
       say(fmt::format("job {} did not start its step within {:.0f} s; going on without it", job,
                       settings_.warm_timeout_s));
-      give_up(now, *found, "its step did not come up");
-    } else if (found != nullptr && found->up && !found->dropping && !takes_part(*found) &&
+      reclaim(now, *found, "its step did not come up");
+    } else if (found != nullptr && found->up && !found->reclaimed && !takes_part(*found) &&
                now >= found->joins_by && !no_growth().empty()) {
       const std::string why = no_growth();
-      say(fmt::format("giving back {} (job {}): {}", describe(found->places), job, why));
-      give_up(now, *found, why);
+      say(fmt::format("giving back {} (job {}): {}", describe(found->nodes), job, why));
+      reclaim(now, *found, why);
     }
   if (growth_.resume_if_due(now)) tell_no_growth();
   if (const Leaving* leaving = in<Leaving>(); leaving != nullptr && now >= leaving->by) {
@@ -357,14 +357,14 @@ void EpochMachine::tick(double now) {
 /// No loss explains the failure: it is put down to the growth, or it is the program's own.
 void EpochMachine::decide(double now) {
   const Running running = *in<Running>();
-  const bool on_lent = companion_of(running.failure->worker.place) != nullptr;
+  const bool on_lent = companion_of(running.failure->worker.node) != nullptr;
   const bool grown = std::any_of(companions_.begin(), companions_.end(),
-                                 [this](const Companion& each) { return takes_part(each); });
+                                 [this](const HeldCompanion& each) { return takes_part(each); });
   // A worker that was killed says nothing of the program.
   if (on_lent || (grown && running.failure->exit.signal != SIGKILL &&
                   now - running.since < settings_.blame_growth_s))
     return fall_back(now, fmt::format("the program failed with {} over {} workers", code_,
-                                      layout_.seats.size()));
+                                      seating_.seats.size()));
   end(now, settings_.kill_on_bad_exit ? SIGTERM : 0,
       settings_.kill_on_bad_exit ? std::optional(now + settings_.end_timeout_s) : std::nullopt,
       true);
@@ -385,8 +385,8 @@ std::optional<double> EpochMachine::deadline() const {
   if (!is<Switching>())
     for (const auto& [program, by] : others_) earliest(by);
   if (const Ending* ending = in<Ending>()) earliest(ending->kill_at);
-  for (const Companion& each : companions_)
-    if (!each.dropping && (!each.up || (!takes_part(each) && !no_growth().empty())))
+  for (const HeldCompanion& each : companions_)
+    if (!each.reclaimed && (!each.up || (!takes_part(each) && !no_growth().empty())))
       earliest(each.up ? each.joins_by : each.up_by);
   if (!is<Over>()) earliest(growth_.resumes_at());
   return next;
@@ -395,7 +395,7 @@ std::optional<double> EpochMachine::deadline() const {
 void EpochMachine::finish() {
   if (is<Over>()) return;
   phase_ = Over{};
-  for (Companion& each : companions_) {
+  for (HeldCompanion& each : companions_) {
     each.reason = "the program has ended";
     act(action::Release{each.job});
     releasing_.emplace(each.job, each);

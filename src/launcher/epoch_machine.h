@@ -12,7 +12,7 @@
 #include "control/messages.h"
 #include "launcher/action.h"
 #include "launcher/growth.h"
-#include "launcher/layout.h"
+#include "launcher/seating.h"
 #include "launcher/worker_environment.h"
 
 namespace swell::launcher {
@@ -29,7 +29,7 @@ struct Granted {
   std::string nonce;
   JobId job = 0;  ///< 0: refused
   std::string reason;
-  std::vector<Place> places;  ///< without ids
+  std::vector<WorkerNode> nodes;  ///< without ids
 };
 
 /// How a live switch went.
@@ -88,7 +88,7 @@ class EpochMachine {
     double min_live_s = 1;  ///< with less time than this, it is not tried
   };
 
-  EpochMachine(Settings settings, std::vector<Place> basic);
+  EpochMachine(Settings settings, std::vector<WorkerNode> basic);
 
   void start(double now);
   // workers
@@ -121,7 +121,7 @@ class EpochMachine {
 
   control::Status status() const;
   /// Who takes part in the current epoch.
-  const Layout& layout() const noexcept { return layout_; }
+  const Seating& seating() const noexcept { return seating_; }
   std::vector<JobId> companions() const;
   bool over() const { return is<Over>(); }
 
@@ -148,7 +148,7 @@ class EpochMachine {
   /// Live mode: the programs of the next epoch start beside those of this one and take over.
   struct Switching {
     Running before;  ///< where it is gone back to
-    Layout next;
+    Seating next;
     int epoch = 0;
     bool to_grow = false;
     double by = 0;       ///< to be called off
@@ -183,20 +183,21 @@ class EpochMachine {
     bool present = false, ready = false, running = false;
     int listens = -1;  ///< the newest epoch whose program here handles the restart signal
   };
-  struct Companion {
+  /// A companion as the agent holds it, from its allocation until nothing runs there any more.
+  struct HeldCompanion {
     JobId job = 0;
-    std::vector<Place> places;
+    std::vector<WorkerNode> nodes;
     double up_by = 0;
     bool up = false;      ///< all its shims have been there
     double joins_by = 0;  ///< where up: when it is given back if it has not been able to join
-    bool dropping = false;
-    double leave_by = 0;  ///< where dropping: for its workers
+    bool reclaimed = false;
+    double leave_by = 0;  ///< where reclaimed: for its workers
     std::string reason;
   };
 
   // epoch_machine.cc: phases
   void advance(double now);
-  void start_epoch(double now, Layout layout);
+  void start_epoch(double now, Seating seating);
   void begin_growing(double now);
   void decide(double now);
   void begin_leaving(double now, control::JobState state, double by);
@@ -216,11 +217,11 @@ class EpochMachine {
   bool is_live() const { return in<Running>() != nullptr && in<Running>()->has_begun; }
   std::optional<double> drain_by() const;
   // epoch_companions.cc
-  void give_up(double now, Companion& companion, const std::string& reason);
+  void reclaim(double now, HeldCompanion& companion, const std::string& reason);
   void lose(double now, JobId job, const std::string& why);
-  bool drop_if_left(JobId job);
+  bool release_if_left(JobId job);
   bool joiners_wait() const;
-  bool takes_part(const Companion& companion) const;
+  bool takes_part(const HeldCompanion& companion) const;
   void fall_back(double now, const std::string& why);
   void pause_growth(double now, const std::string& why, bool for_good = false);
   std::string no_growth() const;
@@ -240,15 +241,16 @@ class EpochMachine {
     return std::get_if<P>(&phase_);
   }
   bool is_failing() const { return in<Running>() != nullptr && in<Running>()->failure.has_value(); }
-  Companion* companion_of(int place);
-  Companion* companion(JobId job);
-  bool is_basic(int place) const;
-  bool trains_on(const std::vector<Place>& places) const;
-  bool runs_anything(const std::vector<Place>& places) const;
-  action::StartWorkers start_of(int epoch, const Layout& layout);
+  HeldCompanion* companion_of(int node);
+  HeldCompanion* companion(JobId job);
+  bool is_basic(int node) const;
+  bool trains_on(const std::vector<WorkerNode>& nodes) const;
+  bool runs_anything(const std::vector<WorkerNode>& nodes) const;
+  action::StartWorkers start_of(int epoch, const Seating& seating);
   std::vector<WorkerId> running() const;
-  std::vector<Place> usable() const;  ///< the basic places, then those of companions that are up
-  Layout next_layout() const;
+  std::vector<WorkerNode> usable()
+      const;  ///< the basic nodes, then those of companions that are up
+  Seating next_seating() const;
   void set_state(control::JobState state);
   void say(std::string line);
   void note(const std::string& event, Json details = Json::object());
@@ -258,14 +260,14 @@ class EpochMachine {
   }
 
   const Settings settings_;
-  const std::vector<Place> basic_;
-  std::vector<Companion> companions_;
-  std::map<JobId, Companion> releasing_;
+  const std::vector<WorkerNode> basic_;
+  std::vector<HeldCompanion> companions_;
+  std::map<JobId, HeldCompanion> releasing_;
   std::map<WorkerId, Worker> workers_;
   /// Programs that run and are not of the epoch that trains, by epoch, and when they are killed:
   /// of a switch under way, or left over by one.
   std::map<std::pair<int, WorkerId>, double> others_;
-  Layout layout_;
+  Seating seating_;
 
   Phase phase_ = Gathering{};
   Growth growth_;
@@ -273,7 +275,7 @@ class EpochMachine {
   int epoch_ = -1;
   int last_epoch_ = -1;  ///< the highest that was tried
   std::string switched_;
-  int next_place_ = 0;
+  int next_node_ = 0;
   int allocating_ = 0;  ///< Allocate actions under way
   double stopped_s_ = 0;
   int code_ = 0;

@@ -58,8 +58,8 @@ std::string hex_digits(std::string_view bytes) {
   return digits;
 }
 
-std::vector<int> gpus_of(const Place& place, int local, int gpus_per_worker) {
-  const std::vector<int> all = slurm_text::expand_indices(place.gpu_list, cluster::kMaxGpusPerNode);
+std::vector<int> gpus_of(const WorkerNode& node, int local, int gpus_per_worker) {
+  const std::vector<int> all = slurm_text::expand_indices(node.gpu_list, cluster::kMaxGpusPerNode);
   std::vector<int> its;
   for (int i = local * gpus_per_worker; i < (local + 1) * gpus_per_worker; ++i)
     its.push_back(i < static_cast<int>(all.size()) ? all[static_cast<std::size_t>(i)] : i);

@@ -9,7 +9,7 @@
 
 #include "core/json.h"
 #include "core/result.h"
-#include "launcher/layout.h"
+#include "launcher/seating.h"
 #include "profiler/rank_profile.h"
 
 namespace swell::launcher {
@@ -38,8 +38,8 @@ class ProfileBook {
 };
 
 std::string hex_digits(std::string_view bytes);
-/// The indexes of the GPUs of one worker, of a place's list "0-3,6"; numbered from 0 where the list
+/// The indexes of the GPUs of one worker, of a node's list "0-3,6"; numbered from 0 where the list
 /// does not say.
-std::vector<int> gpus_of(const Place& place, int local, int gpus_per_worker);
+std::vector<int> gpus_of(const WorkerNode& node, int local, int gpus_per_worker);
 
 }  // namespace swell::launcher

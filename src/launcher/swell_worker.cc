@@ -41,7 +41,7 @@ constexpr auto kLastLook = 1000ms;
 constexpr auto kEndTime = 5s;  // between TERM and KILL when swellrun is gone
 
 struct Arguments {
-  std::string host, places, munge_socket;
+  std::string host, nodes, munge_socket;
   int port = 0;
   char** program = nullptr;
 };
@@ -60,8 +60,8 @@ std::optional<Arguments> read_arguments(int argc, char** argv) {
     if (name == "--agent") {
       arguments.host = value.substr(0, value.rfind(':'));
       arguments.port = number(value.c_str() + value.rfind(':') + 1);
-    } else if (name == "--places") {
-      arguments.places = value;
+    } else if (name == "--nodes") {
+      arguments.nodes = value;
     } else if (name == "--munge-socket") {
       arguments.munge_socket = value;
     }
@@ -71,9 +71,9 @@ std::optional<Arguments> read_arguments(int argc, char** argv) {
   return arguments;
 }
 
-/// The place's number in "node1=0,node2=3"; -1 where the node is not in it.
-int place_of(const std::string& places, const std::string& node) {
-  const std::string list = "," + places, key = "," + node + "=";
+/// The node's number in "node1=0,node2=3"; -1 where the node is not in it.
+int number_of(const std::string& nodes, const std::string& node) {
+  const std::string list = "," + nodes, key = "," + node + "=";
   const auto at = list.find(key);
   return at == std::string::npos
              ? -1
@@ -83,11 +83,11 @@ int place_of(const std::string& places, const std::string& node) {
 
 class Worker {
  public:
-  Worker(const Arguments& arguments, std::unique_ptr<Client> client, int place, int local,
+  Worker(const Arguments& arguments, std::unique_ptr<Client> client, int node, int local,
          control::Fd signals)
       : arguments_(arguments),
         client_(std::move(client)),
-        place_(place),
+        node_(node),
         local_(local),
         signals_(std::move(signals)) {}
 
@@ -123,7 +123,7 @@ class Worker {
   bool hello() {
     control::WorkerHello message;
     message.epoch = ended_;
-    message.group = place_;
+    message.group = node_;
     message.local_rank = local_;
     message.host = client_->local_address();
     message.step = static_cast<control::JobId>(number(std::getenv("SLURM_STEP_ID")));
@@ -300,7 +300,7 @@ class Worker {
 
   const Arguments& arguments_;
   std::unique_ptr<Client> client_;
-  const int place_, local_;
+  const int node_, local_;
   control::Fd signals_;
   control::Fd port_;
   /// What the keeper's threads leave for this one. Outlives them.
@@ -371,7 +371,7 @@ int main(int argc, char** argv) {
       return 1;
     }
     Worker worker(*arguments, std::move(*client),
-                  place_of(arguments->places, node != nullptr ? node : host),
+                  number_of(arguments->nodes, node != nullptr ? node : host),
                   number(std::getenv("SLURM_LOCALID")), std::move(signals));
     end_like(worker.run());
   } catch (const std::exception& e) {

@@ -59,8 +59,8 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
     return Error(fmt::format("job {} belongs to another user", job));
   const auto shares = read_job(*text, job);
   if (!shares) return shares.error();
-  auto shape = shape_of(job, options, *shares);
-  if (!shape) return shape.error();
+  auto basic = basic_workers(job, options, *shares);
+  if (!basic) return basic.error();
 
   Agent::Setup setup;
   setup.options = options;
@@ -74,16 +74,16 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
   gethostname(host, sizeof host - 1);
   setup.hello.job = job;
   setup.hello.host = host;
-  setup.hello.workers = shape->workers;
-  setup.hello.gpus_per_worker = shape->gpus_per_worker;
-  setup.hello.cpus_per_worker = shape->cpus_per_worker;
-  setup.hello.memory_mib_per_worker = shape->memory_mib_per_worker;
-  if (shape->shares_cpus)
+  setup.hello.workers = basic->workers;
+  setup.hello.gpus_per_worker = basic->gpus_per_worker;
+  setup.hello.cpus_per_worker = basic->cpus_per_worker;
+  setup.hello.memory_mib_per_worker = basic->memory_mib_per_worker;
+  if (basic->shares_cpus)
     say(fmt::format(
         "the job has fewer CPUs than its {} workers: they share them; ask for more with "
         "sbatch --cpus-per-gpu=N",
-        shape->workers));
-  setup.shape = std::move(*shape);
+        basic->workers));
+  setup.basic = std::move(*basic);
 
   std::string rigid;
   if (const auto tag = read_tag(*text, job); !tag) {
@@ -97,7 +97,7 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
     setup.controller.port = *port;
   }
   setup.elastic = rigid.empty();
-  const int gpus = setup.shape.gpus;
+  const int gpus = setup.basic.gpus;
   auto agent = Agent::start(std::move(setup));
   if (agent && !rigid.empty())
     say(fmt::format("{}: training on its own {} GPU{}, no more are lent", rigid, gpus,

@@ -91,26 +91,27 @@ bool is_of_the_task(std::string_view variable) {
   return variable.starts_with(kSlurm) && begins_with_one(variable.substr(kSlurm.size()), kTask);
 }
 
-Environment run_environment(const Layout& layout, const Seat& seat, const RunFacts& facts) {
-  const std::string world = std::to_string(layout.seats.size()),
-                    groups = std::to_string(layout.groups);
+Environment run_environment(const Seating& seating, const Seat& seat, const RunFacts& facts) {
+  const std::string world = std::to_string(seating.seats.size()),
+                    groups = std::to_string(seating.groups);
   std::vector<std::string> nodes;
   std::vector<int> tasks, cpus;
   std::string own_ranks;
-  for (const Seat& each : layout.seats) {
+  for (const Seat& each : seating.seats) {
     if (each.group == seat.group)
       own_ranks += fmt::format("{}{}", own_ranks.empty() ? "" : ",", each.rank);
     if (each.group < static_cast<int>(nodes.size())) continue;
     tasks.push_back(each.local_world);
-    const auto place = std::find_if(facts.places.begin(), facts.places.end(),
-                                    [&](const Place& one) { return one.id == each.worker.place; });
-    nodes.push_back(place != facts.places.end() ? place->node : "");
-    cpus.push_back(place != facts.places.end() ? place->cpus : 0);
+    const auto its =
+        std::find_if(facts.nodes.begin(), facts.nodes.end(),
+                     [&](const WorkerNode& one) { return one.id == each.worker.node; });
+    nodes.push_back(its != facts.nodes.end() ? its->name : "");
+    cpus.push_back(its != facts.nodes.end() ? its->cpus : 0);
   }
   const std::string list = host_list(nodes), counts = counts_text(tasks);
 
   Environment environment =
-      torch_environment(layout, seat, facts.master_address, facts.master_port);
+      torch_environment(seating, seat, facts.master_address, facts.master_port);
   const auto add = [&environment](const char* name, std::string value) {
     environment.emplace_back(name, std::move(value));
   };
@@ -134,7 +135,7 @@ Environment run_environment(const Layout& layout, const Seat& seat, const RunFac
   if (std::find(cpus.begin(), cpus.end(), 0) == cpus.end())
     add("SLURM_JOB_CPUS_PER_NODE", counts_text(cpus));
   if (facts.tells_gpus)
-    add("SLURM_GPUS", std::to_string(layout.seats.size() *
+    add("SLURM_GPUS", std::to_string(seating.seats.size() *
                                      static_cast<std::size_t>(std::max(1, facts.gpus_per_worker))));
   if (facts.step)
     for (const char* name : {"SLURM_STEP_ID", "SLURM_STEPID"})

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/layout.h"
+#include "launcher/seating.h"
 
 /// What the workers of one run see of it: the same everywhere, whichever allocation a worker runs
 /// in.
@@ -25,7 +25,7 @@ bool is_of_the_task(std::string_view variable);
 /// What is the same for all workers of one epoch.
 struct RunFacts {
   JobId job = 0;
-  std::vector<Place> places;  ///< at least those that have seats
+  std::vector<WorkerNode> nodes;  ///< at least those that have seats
   std::string master_address;
   int master_port = 0;
   std::optional<JobId> step;  ///< SLURM_STEP_ID of rank 0
@@ -37,7 +37,7 @@ struct RunFacts {
 /// torchrun's environment of one seat, and what Slurm would say if the whole run were one step.
 /// Groups stand for nodes. OMP_NUM_THREADS and TORCH_NCCL_ASYNC_ERROR_HANDLING as torchrun's are
 /// there only where this process's own environment has none.
-Environment run_environment(const Layout& layout, const Seat& seat, const RunFacts& facts);
+Environment run_environment(const Seating& seating, const Seat& seat, const RunFacts& facts);
 
 /// "node[1-3],login": as Slurm writes names, in their order.
 std::string host_list(const std::vector<std::string>& names);

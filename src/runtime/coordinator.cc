@@ -111,7 +111,7 @@ Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_
     if (!ready) return ready.error();
     auto entries = read_entries(ready->body);
     if (!entries) return entries.error();
-    states.push_back({rank.place, std::move(*entries)});
+    states.push_back({rank.gpu, std::move(*entries)});
     channels.push_back(std::move(*channel));
   }
   if (const auto world = merge(states); !world) return world.error().while_doing("the first plan");
@@ -163,7 +163,7 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
     if (!table) return table.error();
     auto holds = read_table(table->body);
     if (!holds) return holds.error();
-    prepare.from.push_back({from[rank].place, read->endpoint, std::move(holds->second)});
+    prepare.from.push_back({from[rank].gpu, read->endpoint, std::move(holds->second)});
     old_ranks[old_numbers[rank]] = static_cast<std::int32_t>(rank);
   }
   for (std::size_t rank = 0; rank < to.size(); ++rank) {
@@ -180,7 +180,7 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
       abort_all(shims);
       return entries.error();
     }
-    prepare.to.push_back({to[rank].place, std::move(*entries)});
+    prepare.to.push_back({to[rank].gpu, std::move(*entries)});
     new_ranks[new_numbers[rank]] = static_cast<std::int32_t>(rank);
   }
 

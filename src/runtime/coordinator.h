@@ -18,7 +18,7 @@ namespace swell::runtime {
 /// A shim as the coordinator reaches it: by Unix socket where it has one's path, else by TCP.
 struct Shim {
   std::string unix_socket, tcp;
-  Place place;
+  cluster::GpuRef gpu;
 };
 
 /// How a switch went.

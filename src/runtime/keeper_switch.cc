@@ -70,10 +70,10 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   if (!cluster) return cluster.error().while_doing("the cluster");
   std::vector<RankState> old_ranks, new_ranks;
   for (const OldRank& rank : plan.from) {
-    old_ranks.push_back({rank.place, {}});
+    old_ranks.push_back({rank.gpu, {}});
     for (const Held& held : rank.holds) old_ranks.back().entries.push_back(held.entry);
   }
-  for (const NewRank& rank : plan.to) new_ranks.push_back({rank.place, rank.entries});
+  for (const NewRank& rank : plan.to) new_ranks.push_back({rank.gpu, rank.entries});
   const auto from = merge(old_ranks);
   if (!from) return from.error().while_doing("the old plan");
   const auto to = merge(new_ranks);

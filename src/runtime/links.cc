@@ -19,21 +19,20 @@ std::uint64_t cost_of(std::int64_t bytes, std::uint64_t per_kib) noexcept {
 
 }  // namespace
 
-Links::Links(const cluster::Cluster& cluster, const std::vector<Place>& places) {
-  for (const Place& place : places) numbers_.emplace(place, 0);
+Links::Links(const cluster::Cluster& cluster, const std::vector<cluster::GpuRef>& gpus) {
+  for (const cluster::GpuRef gpu : gpus) numbers_.emplace(gpu, 0);
   std::vector<int> nodes;
-  for (auto& [place, number] : numbers_) {
+  for (auto& [gpu, number] : numbers_) {
     number = static_cast<std::uint32_t>(devices_.size());
-    if (nodes.empty() || nodes.back() != place.node) {
-      nodes.push_back(place.node);
+    if (nodes.empty() || nodes.back() != gpu.node) {
+      nodes.push_back(gpu.node);
       members_.emplace_back();
     }
-    const cluster::Node& node = cluster.node(place.node);
+    const cluster::Node& node = cluster.node(gpu.node);
     const double share = node.network_bytes_per_s / static_cast<double>(node.gpus.size());
-    devices_.push_back(
-        {static_cast<std::uint32_t>(nodes.size() - 1),
-         cost_of_kib(cluster.type(cluster.type_of({place.node, place.device})).link_bytes_per_s),
-         cost_of_kib(share)});
+    devices_.push_back({static_cast<std::uint32_t>(nodes.size() - 1),
+                        cost_of_kib(cluster.type(cluster.type_of(gpu)).link_bytes_per_s),
+                        cost_of_kib(share)});
     members_.back().push_back(number);
     alone_.push_back({number});
   }

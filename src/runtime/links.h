@@ -20,12 +20,12 @@ class Links {
   /// Limit of the bytes of one transfer.
   static constexpr std::int64_t kMaxBytes = std::int64_t{1} << 27;
 
-  /// Links between `places`, all devices that send or receive. REQUIRES: these are inside
+  /// Links between `gpus`, all devices that send or receive. REQUIRES: these are inside
   /// `cluster`.
-  Links(const cluster::Cluster& cluster, const std::vector<Place>& places);
+  Links(const cluster::Cluster& cluster, const std::vector<cluster::GpuRef>& gpus);
 
-  /// Number of a place. REQUIRES: the constructor was given it.
-  std::uint32_t number_of(Place place) const { return numbers_.at(place); }
+  /// Number of a GPU. REQUIRES: the constructor was given it.
+  std::uint32_t number_of(cluster::GpuRef gpu) const { return numbers_.at(gpu); }
 
   /// Links that one transfer uses, and the picoseconds that it adds to each.
   struct Path {
@@ -54,7 +54,7 @@ class Links {
     std::uint32_t node;
     std::uint64_t link_cost, share_cost;  ///< picoseconds a KiB
   };
-  std::map<Place, std::uint32_t> numbers_;
+  std::map<cluster::GpuRef, std::uint32_t> numbers_;
   std::vector<Device> devices_;
   std::vector<std::uint64_t> between_;  ///< picoseconds a KiB from node to node
   std::size_t nodes_ = 0;

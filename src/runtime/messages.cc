@@ -109,10 +109,10 @@ Endpoint get_endpoint(Reader& reader) {
   return endpoint;
 }
 
-void put(Writer& writer, const Place& place) {
-  writer.put(static_cast<std::int32_t>(place.node)).put(static_cast<std::int32_t>(place.device));
+void put(Writer& writer, cluster::GpuRef gpu) {
+  writer.put(static_cast<std::int32_t>(gpu.node)).put(static_cast<std::int32_t>(gpu.index));
 }
-Place get_place(Reader& reader) {
+cluster::GpuRef get_gpu(Reader& reader) {
   const int node = reader.get<std::int32_t>();
   return {node, reader.get<std::int32_t>()};
 }
@@ -182,13 +182,13 @@ std::string write(const Prepare& prepare) {
   writer.put(prepare.old_rank).put(prepare.new_rank);
   writer.put(static_cast<std::uint32_t>(prepare.from.size()));
   for (const OldRank& rank : prepare.from) {
-    put(writer, rank.place);
+    put(writer, rank.gpu);
     put(writer, rank.endpoint);
     put(writer, rank.holds);
   }
   writer.put(static_cast<std::uint32_t>(prepare.to.size()));
   for (const NewRank& rank : prepare.to) {
-    put(writer, rank.place);
+    put(writer, rank.gpu);
     put(writer, rank.entries);
   }
   return writer.take();
@@ -203,13 +203,13 @@ Result<Prepare> read_prepare(std::string_view body) {
   prepare.old_rank = reader.get<std::int32_t>();
   prepare.new_rank = reader.get<std::int32_t>();
   for (auto left = reader.count(24); reader.good() && left > 0; --left) {
-    const Place place = get_place(reader);
+    const cluster::GpuRef gpu = get_gpu(reader);
     Endpoint endpoint = get_endpoint(reader);
-    prepare.from.push_back({place, std::move(endpoint), get_table(reader)});
+    prepare.from.push_back({gpu, std::move(endpoint), get_table(reader)});
   }
   for (auto left = reader.count(12); reader.good() && left > 0; --left) {
-    const Place place = get_place(reader);
-    prepare.to.push_back({place, get_entries(reader)});
+    const cluster::GpuRef gpu = get_gpu(reader);
+    prepare.to.push_back({gpu, get_entries(reader)});
   }
   const auto in = [](std::int32_t rank, std::size_t count) {
     return rank >= -1 && rank < static_cast<std::int64_t>(count);

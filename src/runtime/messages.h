@@ -68,12 +68,12 @@ struct Status {
 };
 
 struct OldRank {
-  Place place;
+  cluster::GpuRef gpu;
   Endpoint endpoint;
   std::vector<Held> holds;
 };
 struct NewRank {
-  Place place;
+  cluster::GpuRef gpu;
   std::vector<Entry> entries;
 };
 

@@ -25,24 +25,24 @@ std::int64_t MigrationSummary::total_bytes() const noexcept {
 
 namespace {
 
-Result<void> check_places(const World& world, const cluster::Cluster& cluster, const char* which) {
+Result<void> check_gpus(const World& world, const cluster::Cluster& cluster, const char* which) {
   for (std::size_t rank = 0; rank < world.ranks().size(); ++rank) {
-    const Place& place = world.ranks()[rank];
-    if (place.node < 0 || place.node >= static_cast<int>(cluster.nodes().size()))
+    const cluster::GpuRef gpu = world.ranks()[rank];
+    if (gpu.node < 0 || gpu.node >= static_cast<int>(cluster.nodes().size()))
       return Error(fmt::format("rank {} of the {} plan is on node {}; the cluster has {}", rank,
-                               which, place.node, cluster.nodes().size()));
-    const std::size_t devices = cluster.node(place.node).gpus.size();
-    if (place.device < 0 || static_cast<std::size_t>(place.device) >= devices)
+                               which, gpu.node, cluster.nodes().size()));
+    const std::size_t devices = cluster.node(gpu.node).gpus.size();
+    if (gpu.index < 0 || static_cast<std::size_t>(gpu.index) >= devices)
       return Error(fmt::format("rank {} of the {} plan is on device {} of node {}, which has {}",
-                               rank, which, place.device, cluster.node(place.node).name, devices));
+                               rank, which, gpu.index, cluster.node(gpu.node).name, devices));
   }
   return {};
 }
 
-std::vector<Place> all_places(const World& a, const World& b) {
-  std::vector<Place> places = a.ranks();
-  places.insert(places.end(), b.ranks().begin(), b.ranks().end());
-  return places;
+std::vector<cluster::GpuRef> all_gpus(const World& a, const World& b) {
+  std::vector<cluster::GpuRef> gpus = a.ranks();
+  gpus.insert(gpus.end(), b.ranks().begin(), b.ranks().end());
+  return gpus;
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ class Migrator {
            MigrationOptions options)
       : from_(from),
         to_(to),
-        links_(cluster, all_places(from, to)),
+        links_(cluster, all_gpus(from, to)),
         worlds_{from, to, cluster, numbers_of(from), numbers_of(to)},
         max_bytes_(std::clamp<std::int64_t>(options.max_move_bytes, 8, Links::kMaxBytes)) {}
 
@@ -74,7 +74,7 @@ class Migrator {
 
   std::vector<std::uint32_t> numbers_of(const World& world) const {
     std::vector<std::uint32_t> numbers;
-    for (const Place& place : world.ranks()) numbers.push_back(links_.number_of(place));
+    for (const cluster::GpuRef gpu : world.ranks()) numbers.push_back(links_.number_of(gpu));
     return numbers;
   }
 
@@ -95,12 +95,13 @@ class Migrator {
       return Error(fmt::format(
           "tensor {} has another shape or dtype in the old plan; both plans must train the same model",
           tensor.info.name));
-    const auto key = std::make_tuple(old->layout, tensor.layout, element, tensor.info.shape);
+    const auto key =
+        std::make_tuple(old->distribution, tensor.distribution, element, tensor.info.shape);
     const auto [at, added] =
         recut_numbers_.try_emplace(key, static_cast<std::uint32_t>(made_.recuts_.size()));
     if (added)
-      made_.recuts_.push_back(
-          recut(worlds_, from_.layout_of(*old), to_.layout_of(tensor), max_bytes_ / element));
+      made_.recuts_.push_back(recut(worlds_, from_.distribution_of(*old),
+                                    to_.distribution_of(tensor), max_bytes_ / element));
     const Recut& its = made_.recuts_[at->second];
     made_.pairs_.push_back({index, static_cast<std::uint32_t>(old - from_.tensors().data()),
                             at->second, static_cast<std::uint32_t>(made_.choices_.size())});
@@ -205,9 +206,9 @@ class Migrator {
     XXH3_64bits_reset(state);
     const auto feed = [&](std::uint64_t value) { XXH3_64bits_update(state, &value, sizeof value); };
     for (const World* world : {&from_, &to_})
-      for (const Place& place : world->ranks()) {
-        feed(static_cast<std::uint64_t>(place.node));
-        feed(static_cast<std::uint64_t>(place.device));
+      for (const cluster::GpuRef gpu : world->ranks()) {
+        feed(static_cast<std::uint64_t>(gpu.node));
+        feed(static_cast<std::uint64_t>(gpu.index));
       }
     for (const Recut& recut : made_.recuts_)
       for (const Need& need : recut.needs) {
@@ -278,8 +279,8 @@ std::vector<Move> Migration::needs_of(std::uint32_t rank) const {
 
 Result<Migration> plan_migration(const World& from, const World& to,
                                  const cluster::Cluster& cluster, MigrationOptions options) {
-  if (auto good = check_places(from, cluster, "old"); !good) return good.error();
-  if (auto good = check_places(to, cluster, "new"); !good) return good.error();
+  if (auto good = check_gpus(from, cluster, "old"); !good) return good.error();
+  if (auto good = check_gpus(to, cluster, "new"); !good) return good.error();
   if (from.ranks().empty() || to.ranks().empty())
     return Error("a plan has no ranks; at least 1 is needed");
   return Migrator(from, to, cluster, options).run();

@@ -180,12 +180,12 @@ class Recutter {
   }
 
   void add_need(const Atom& atom, std::uint32_t rank, std::uint32_t part) {
-    const Place& here = worlds_.to.ranks()[rank];
+    const cluster::GpuRef& here = worlds_.to.ranks()[rank];
     const auto first = static_cast<std::uint32_t>(made_.candidates.size());
     double best = 0;  // largest bandwidth from another node
     for (std::size_t s : atom.sources)
       for (std::uint32_t holder : sources_[s].ranks) {
-        const Place& there = worlds_.from.ranks()[holder];
+        const cluster::GpuRef& there = worlds_.from.ranks()[holder];
         if (there.node != here.node)
           best = std::max(best, worlds_.cluster.node_bandwidth(there.node, here.node));
       }
@@ -213,14 +213,14 @@ class Recutter {
     made_.needs.push_back({atom.box, atom.box.elements(), rank, part, first, count});
   }
 
-  Nearness nearness(const Place& from, const Place& to, double best) const {
+  Nearness nearness(const cluster::GpuRef& from, const cluster::GpuRef& to, double best) const {
     if (from == to) return Nearness::device;
     if (from.node == to.node) return Nearness::node;
     // Measured bandwidths of equal links differ by some percent.
     constexpr double kEqualShare = 0.9;
     if (worlds_.cluster.node_bandwidth(from.node, to.node) < kEqualShare * best)
       return Nearness::far;
-    return from.device == to.device ? Nearness::rail : Nearness::rack;
+    return from.index == to.index ? Nearness::rail : Nearness::rack;
   }
 
   const Worlds& worlds_;

@@ -22,11 +22,12 @@ std::string text_of(const Box& box) {
   return text + "]";
 }
 
-/// Checks that the parts of a layout give each element to some rank, and none twice to the same.
-Result<void> check_cover(const World::Layout& layout, const std::vector<Part>& parts,
+/// Checks that the parts of a distribution give each element to some rank, and none twice to the
+/// same.
+Result<void> check_cover(const World::Distribution& distribution, const std::vector<Part>& parts,
                          const Shape& shape) {
   std::set<std::uint32_t> distinct;
-  for (const Holding& holding : layout) distinct.insert(holding.part);
+  for (const Holding& holding : distribution) distinct.insert(holding.part);
   std::map<std::uint32_t, std::vector<Box>> boxes;
   for (std::uint32_t part : distinct) {
     if (auto good = check(parts[part], shape); !good) return good.error();
@@ -41,13 +42,14 @@ Result<void> check_cover(const World::Layout& layout, const std::vector<Part>& p
     }
   if (!missing.empty())
     return Error(fmt::format("no rank holds elements {}", text_of(missing.front())));
-  for (std::size_t i = 0; i < layout.size(); ++i)
-    for (std::size_t j = i + 1; j < layout.size() && layout[j].rank == layout[i].rank; ++j)
-      for (const Box& a : boxes[layout[i].part])
-        for (const Box& b : boxes[layout[j].part])
+  for (std::size_t i = 0; i < distribution.size(); ++i)
+    for (std::size_t j = i + 1;
+         j < distribution.size() && distribution[j].rank == distribution[i].rank; ++j)
+      for (const Box& a : boxes[distribution[i].part])
+        for (const Box& b : boxes[distribution[j].part])
           if (const auto both = common(a, b))
-            return Error(
-                fmt::format("rank {} holds elements {} twice", layout[i].rank, text_of(*both)));
+            return Error(fmt::format("rank {} holds elements {} twice", distribution[i].rank,
+                                     text_of(*both)));
   return {};
 }
 
@@ -61,8 +63,8 @@ const World::Tensor* World::find(std::string_view name) const {
   return at != tensors_.end() && at->info.name == name ? &*at : nullptr;
 }
 
-std::uint32_t WorldBuilder::add_rank(Place place) {
-  world_.ranks_.push_back(place);
+std::uint32_t WorldBuilder::add_rank(cluster::GpuRef gpu) {
+  world_.ranks_.push_back(gpu);
   return static_cast<std::uint32_t>(world_.ranks_.size() - 1);
 }
 
@@ -128,27 +130,28 @@ Result<World> WorldBuilder::finish() && {
   });
 
   std::vector<World::Tensor> sorted;
-  std::unordered_multimap<std::uint64_t, std::uint32_t> known;  // layouts by hash
+  std::unordered_multimap<std::uint64_t, std::uint32_t> known;  // distributions by hash
   std::set<std::pair<std::uint32_t, Shape>> checked;
   for (const std::uint32_t index : order) {
     World::Tensor& tensor = world_.tensors_[index];
     if (world_.aliases_.contains(tensor.info.name)) continue;
-    World::Layout& held = holdings_[index];
+    World::Distribution& held = holdings_[index];
     if (!std::is_sorted(held.begin(), held.end())) std::sort(held.begin(), held.end());
     // A rank that holds a tied tensor under both names holds it once: aliases on one rank share
     // memory.
     held.erase(std::unique(held.begin(), held.end()), held.end());
     const std::uint64_t hash = XXH3_64bits(held.data(), held.size() * sizeof(Holding));
-    tensor.layout = static_cast<std::uint32_t>(world_.layouts_.size());
+    tensor.distribution = static_cast<std::uint32_t>(world_.distributions_.size());
     const auto [first, last] = known.equal_range(hash);
     for (auto at = first; at != last; ++at)
-      if (world_.layouts_[at->second] == held) tensor.layout = at->second;
-    if (tensor.layout == world_.layouts_.size()) {
-      known.emplace(hash, tensor.layout);
-      world_.layouts_.push_back(std::move(held));
+      if (world_.distributions_[at->second] == held) tensor.distribution = at->second;
+    if (tensor.distribution == world_.distributions_.size()) {
+      known.emplace(hash, tensor.distribution);
+      world_.distributions_.push_back(std::move(held));
     }
-    if (checked.emplace(tensor.layout, tensor.info.shape).second)
-      if (auto good = check_cover(world_.layouts_[tensor.layout], world_.parts_, tensor.info.shape);
+    if (checked.emplace(tensor.distribution, tensor.info.shape).second)
+      if (auto good = check_cover(world_.distributions_[tensor.distribution], world_.parts_,
+                                  tensor.info.shape);
           !good)
         return good.error().while_doing("tensor " + tensor.info.name);
     sorted.push_back(std::move(tensor));
@@ -160,7 +163,7 @@ Result<World> WorldBuilder::finish() && {
 Result<World> merge(const std::vector<RankState>& ranks) {
   WorldBuilder builder;
   for (const RankState& state : ranks) {
-    const std::uint32_t rank = builder.add_rank(state.place);
+    const std::uint32_t rank = builder.add_rank(state.gpu);
     for (const Entry& entry : state.entries) {
       const auto tensor = builder.add_tensor(entry.tensor);
       if (!tensor) return tensor.error().while_doing(fmt::format("rank {}", rank));

@@ -8,17 +8,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/cluster/cluster.h"
 #include "runtime/registry.h"
 #include "runtime/tensor.h"
 
 namespace swell::runtime {
-
-/// Position of a rank's state: the index of its node in the cluster, and a device of that node.
-struct Place {
-  int node = 0;
-  int device = 0;
-  friend auto operator<=>(const Place&, const Place&) = default;
-};
 
 /// A rank's hold of a part, by number, so that a job of a thousand ranks is small.
 struct Holding {
@@ -34,17 +28,20 @@ class World {
  public:
   struct Tensor {
     TensorInfo info;
-    std::uint32_t layout = 0;  ///< index into layouts()
+    std::uint32_t distribution = 0;  ///< index into distributions()
   };
   /// Holders of one tensor, rising by rank, then by part.
-  using Layout = std::vector<Holding>;
+  using Distribution = std::vector<Holding>;
 
-  const std::vector<Place>& ranks() const noexcept { return ranks_; }
+  /// The GPU that each rank keeps its state on, or stands for where that is in host memory.
+  const std::vector<cluster::GpuRef>& ranks() const noexcept { return ranks_; }
   /// All tensors, rising by name.
   const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
-  const std::vector<Layout>& layouts() const noexcept { return layouts_; }
+  const std::vector<Distribution>& distributions() const noexcept { return distributions_; }
   const std::vector<Part>& parts() const noexcept { return parts_; }
-  const Layout& layout_of(const Tensor& tensor) const noexcept { return layouts_[tensor.layout]; }
+  const Distribution& distribution_of(const Tensor& tensor) const noexcept {
+    return distributions_[tensor.distribution];
+  }
   const Part& part(std::uint32_t index) const noexcept { return parts_[index]; }
   /// The tensor of that name or alias; null where there is none.
   const Tensor* find(std::string_view name) const;
@@ -55,9 +52,9 @@ class World {
 
  private:
   friend class WorldBuilder;
-  std::vector<Place> ranks_;
+  std::vector<cluster::GpuRef> ranks_;
   std::vector<Tensor> tensors_;
-  std::vector<Layout> layouts_;
+  std::vector<Distribution> distributions_;
   std::vector<Part> parts_;
   std::map<std::string, std::string, std::less<>> aliases_;
 };
@@ -66,7 +63,7 @@ class World {
 class WorldBuilder {
  public:
   /// Adds a rank and returns its number; ranks are numbered in the order in which they are added.
-  std::uint32_t add_rank(Place place);
+  std::uint32_t add_rank(cluster::GpuRef gpu);
   /// Adds a tensor and returns its number. The same name again gives the same number; another
   /// shape, dtype, kind or layer is refused.
   Result<std::uint32_t> add_tensor(const TensorInfo& info);
@@ -92,7 +89,7 @@ class WorldBuilder {
 
 /// State of one rank, as it tells the others.
 struct RankState {
-  Place place;
+  cluster::GpuRef gpu;
   std::vector<Entry> entries;  ///< addresses are not read
 };
 

@@ -11,15 +11,15 @@ namespace swell::sim {
 
 namespace {
 
-planner::Clumps clumps_of(const GpuSet& set, const cluster::Cluster& cluster) {
-  planner::Clumps clumps;
+planner::Islands islands_of(const GpuSet& set, const cluster::Cluster& cluster) {
+  planner::Islands islands;
   for (const NodeGpus& part : set)
     for (plan::GpuMask left = part.gpus; left != 0; left &= left - 1) {
       const int index = std::countr_zero(left);
-      planner::add_to(clumps, part.node, cluster.type_of({part.node, index}),
+      planner::add_to(islands, part.node, cluster.type_of({part.node, index}),
                       plan::GpuMask{1} << index);
     }
-  return clumps;
+  return islands;
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ std::optional<plan::Layout> basic_layout(const JobType& type, const GpuSet& gpus
                                          const cluster::Cluster& cluster) {
   const perf::PerformanceModel perf(*type.model, cluster, *type.expected);
   planner::Evaluator evaluator(perf, type.model->global_batch / type.micro_batches);
-  planner::Clumps left = clumps_of(gpus, cluster);
+  planner::Islands left = islands_of(gpus, cluster);
   plan::Layout layout{type.micro_batches, {}};
   for (int i = 0; i < type.pp; ++i) {
     plan::StageLayout stage{0, type.tp, {}};
@@ -93,8 +93,8 @@ std::optional<plan::Layout> best_symmetric_layout(const JobType& type,
   const perf::PerformanceModel perf(*type.model, cluster, coefficients);
   planner::Evaluator evaluator(perf, type.model->global_batch / type.micro_batches);
   const auto degrees = planner::degrees_for(type.model->heads, evaluator.micro_batch());
-  auto found =
-      planner::best_symmetric(evaluator, clumps_of(gpus, cluster), type.micro_batches, degrees, {});
+  auto found = planner::best_symmetric(evaluator, islands_of(gpus, cluster), type.micro_batches,
+                                       degrees, {});
   if (!std::isfinite(found.seconds)) return std::nullopt;
   return std::move(found.layout);
 }

@@ -87,7 +87,7 @@ std::optional<models::CatalogueEntry> degrees_of(const std::string& text,
 Result<plan::Layout> symmetric_start(const models::CatalogueEntry& entry,
                                      const perf::PerformanceModel& perf) {
   const cluster::Cluster& cluster = perf.cluster();
-  planner::Clumps gpus;
+  planner::Islands gpus;
   int left = entry.pp * entry.dp * entry.tp;
   for (const auto& gpu : planner::unused({}, cluster))
     if (left-- > 0)

@@ -116,14 +116,14 @@ void against_metis(double budget, Ratio& all) {
     const auto k = perf::expected_coefficients(entry.model, cluster);
     const perf::PerformanceModel perf(entry.model, cluster, k);
     plan::Layout start{entry.micro_batches, {}};
-    planner::Clumps gpus;
+    planner::Islands gpus;
     for (const auto& gpu : planner::unused(start, cluster))
       planner::add_to(gpus, gpu.node, cluster.type_of(gpu), plan::GpuMask{1} << gpu.index);
-    planner::Clumps first;
-    for (int need = one.pp * one.dp * one.tp; planner::Clump & clump : gpus) {
-      for (; need > 0 && clump.gpus != 0; --need) {
-        planner::add_to(first, clump.node, clump.type, clump.gpus & (~clump.gpus + 1));
-        clump.gpus &= clump.gpus - 1;
+    planner::Islands first;
+    for (int need = one.pp * one.dp * one.tp; planner::Island & island : gpus) {
+      for (; need > 0 && island.gpus != 0; --need) {
+        planner::add_to(first, island.node, island.type, island.gpus & (~island.gpus + 1));
+        island.gpus &= island.gpus - 1;
       }
     }
     planner::Evaluator evaluator(perf, entry.model.global_batch / entry.micro_batches);

@@ -21,7 +21,7 @@ namespace {
 
 /// A job with the first `n` GPUs of the cluster, in its best symmetric plan.
 plan::Layout start_with(const perf::PerformanceModel& perf, int n, int micro_batches) {
-  planner::Clumps gpus;
+  planner::Islands gpus;
   int left = n;
   for (int node = 0; left > 0; ++node)
     for (int g = 0; g < 8 && left > 0; ++g, --left)

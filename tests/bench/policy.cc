@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
     view.now_s += 30;
     if (event > 0 && event % 2 == 0 && !view.jobs.empty())
       end_one(view, random() % view.jobs.size());
-    // The next job to start needs a node with up to 8 idle GPUs, which are taken back for it.
+    // The next job to start needs a node with up to 8 idle GPUs, which are reclaimed for it.
     view.queue.clear();
     if (event % 2 == 1) view.queue.push_back(pending(next_job, 1, 8));
     const double begin = cpu_s();

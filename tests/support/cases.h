@@ -71,7 +71,7 @@ class CaseGenerator {
     made.perf =
         std::make_unique<perf::PerformanceModel>(*made.model, *made.cluster, *made.coefficients);
     const int wanted = between(min_start, std::min(max_start, made.cluster->gpu_count()));
-    planner::Clumps gpus;
+    planner::Islands gpus;
     int taken = 0;
     for (int n = 0; n < static_cast<int>(made.cluster->nodes().size()); ++n)
       for (int g = 0; g < static_cast<int>(made.cluster->node(n).gpus.size()) && taken < wanted;

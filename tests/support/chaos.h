@@ -14,10 +14,10 @@ inline swell::sim::Random random_of(const swell::policy::ClusterView& view, std:
   return swell::sim::Random{seed, swell::sim::kTests, static_cast<std::uint64_t>(view.now_s * 1e3)};
 }
 
-inline swell::planner::Clumps clumps_of(const swell::sim::GpuSet& set) {
-  swell::planner::Clumps clumps;
-  for (const auto& part : set) clumps.push_back({part.node, 0, part.gpus});
-  return clumps;
+inline swell::planner::Islands islands_of(const swell::sim::GpuSet& set) {
+  swell::planner::Islands islands;
+  for (const auto& part : set) islands.push_back({part.node, 0, part.gpus});
+  return islands;
 }
 
 /// The best symmetric plan on `set` by the job's coefficients; no stages where none fits.
@@ -29,7 +29,7 @@ inline swell::plan::Layout plan_on(const swell::policy::Training& training,
   const int micro_batches = training.basic.micro_batches;
   planner::Evaluator evaluator(perf, training.model->global_batch / micro_batches);
   auto found = planner::best_symmetric(
-      evaluator, clumps_of(set), micro_batches,
+      evaluator, islands_of(set), micro_batches,
       planner::degrees_for(training.model->heads, evaluator.micro_batch()), {});
   return found.seconds < 1e300 ? found.layout : plan::Layout{};
 }

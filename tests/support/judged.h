@@ -32,7 +32,7 @@ inline swell::plan::Layout random_plan(const Case& made, CaseGenerator& random) 
             micro_batch = made.model->global_batch / micro_batches;
   planner::Evaluator evaluator(*made.perf, micro_batch);
   for (;;) {
-    planner::Clumps gpus;
+    planner::Islands gpus;
     for (const auto& gpu : planner::unused({}, *made.cluster))
       planner::add_to(gpus, gpu.node, made.cluster->type_of(gpu), plan::GpuMask{1} << gpu.index);
     plan::Layout layout{micro_batches, {}};

@@ -41,7 +41,7 @@ class RivalView {
     made->model = std::make_shared<swell::models::Model>(model);
     made->basic.micro_batches = shape.micro_batches;
     swell::policy::JobModel job(made, machines);
-    swell::planner::Clumps gpus;
+    swell::planner::Islands gpus;
     int left = shape.gpus();
     for (int n = 0; n < static_cast<int>(view.nodes.size()); ++n)
       for (int g = 0; g < view.nodes[static_cast<std::size_t>(n)].total.gpus && left > 0;
@@ -80,7 +80,7 @@ class RivalView {
   swell::policy::ElasticJobView& run(swell::policy::JobId id,
                                      const swell::policy::Training& training,
                                      swell::policy::Parallelism shape, int max,
-                                     swell::planner::Clumps gpus = {}) {
+                                     swell::planner::Islands gpus = {}) {
     if (gpus.empty()) gpus = first_idle(shape.gpus());
     auto own = std::make_shared<swell::policy::Training>(training);
     own->current = swell::policy::JobModel(own, machines).on(gpus, shape);
@@ -92,12 +92,12 @@ class RivalView {
     job.basic_gpus = training.basic.gpu_count();
     job.max_gpus = max;
     job.per_worker = {1, 8, 65536};
-    for (const swell::planner::Clump& clump : gpus) {
-      job.basic_nodes.push_back(clump.node);
-      job.basic_gpu_masks.push_back(clump.gpus);
-      auto& node = view.nodes[static_cast<std::size_t>(clump.node)];
-      node.free_gpus &= ~clump.gpus;
-      node.free -= job.per_worker * clump.count();
+    for (const swell::planner::Island& island : gpus) {
+      job.basic_nodes.push_back(island.node);
+      job.basic_gpu_masks.push_back(island.gpus);
+      auto& node = view.nodes[static_cast<std::size_t>(island.node)];
+      node.free_gpus &= ~island.gpus;
+      node.free -= job.per_worker * island.count();
     }
     job.may_grow = true;
     job.training = own;
@@ -108,8 +108,8 @@ class RivalView {
   swell::policy::ClusterView view;
 
  private:
-  swell::planner::Clumps first_idle(int gpus) const {
-    swell::planner::Clumps taken;
+  swell::planner::Islands first_idle(int gpus) const {
+    swell::planner::Islands taken;
     for (int n = 0; n < static_cast<int>(view.nodes.size()); ++n)
       for (int g = 0; g < 64 && gpus > 0; ++g)
         if ((view.nodes[static_cast<std::size_t>(n)].free_gpus >> g & 1) != 0) {

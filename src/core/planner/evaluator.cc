@@ -94,9 +94,9 @@ double Evaluator::speed(int type) const noexcept {
   return 1 / (k.comp_s * (1 + k.backward));
 }
 
-double Evaluator::ideal_seconds(const Clumps& gpus, int used, int micro_batches) const {
+double Evaluator::ideal_seconds(const Islands& gpus, int used, int micro_batches) const {
   double fastest = 0;
-  for (const Clump& clump : gpus) fastest = std::max(fastest, speed(clump.type));
+  for (const Island& island : gpus) fastest = std::max(fastest, speed(island.type));
   return perf_.model().layers * micro_batch_ * micro_batches / (fastest * used);
 }
 

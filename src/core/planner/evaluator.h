@@ -6,7 +6,7 @@
 
 #include "core/perf/peak_memory.h"
 #include "core/perf/performance_model.h"
-#include "core/planner/clump.h"
+#include "core/planner/island.h"
 
 namespace swell::planner {
 
@@ -32,7 +32,7 @@ class Evaluator {
 
   /// Lower bound of the iteration time of all plans on `used` GPUs of `gpus`, in seconds: all of
   /// the fastest type, nothing lost.
-  double ideal_seconds(const Clumps& gpus, int used, int micro_batches) const;
+  double ideal_seconds(const Islands& gpus, int used, int micro_batches) const;
 
   /// Speed of one GPU: layers times samples a second, forward and backward.
   double speed(int type) const noexcept;

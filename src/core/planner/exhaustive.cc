@@ -31,11 +31,11 @@ struct Label {
   }
 };
 
-/// Search of one call. A state is (GPUs left by clump, layers left); a level is the number of
+/// Search of one call. A state is (GPUs left by island, layers left); a level is the number of
 /// stages so far.
 class Search {
  public:
-  Search(const Problem& problem, Evaluator& evaluator, const Clumps& gpus, Solution bound,
+  Search(const Problem& problem, Evaluator& evaluator, const Islands& gpus, Solution bound,
          const Budget& budget)
       : problem_(problem),
         evaluator_(evaluator),
@@ -45,7 +45,7 @@ class Search {
         layers_(evaluator.perf().model().layers),
         micro_batches_(problem.current.micro_batches) {
     options_ = stage_options(problem, evaluator, gpus);
-    for (const Clump& clump : gpus) radix_.push_back(clump.count() + 1);
+    for (const Island& island : gpus) radix_.push_back(island.count() + 1);
     states_ = static_cast<std::size_t>(layers_ + 1);
     for (int radix : radix_) states_ *= static_cast<std::size_t>(radix);
   }
@@ -177,7 +177,7 @@ class Search {
                                                 label->layers, found.idle, gpus_));
       if (label->behind >= 0) label = &labels_[static_cast<std::size_t>(label->behind)];
     }
-    std::erase_if(found.idle, [](const Clump& clump) { return clump.gpus == 0; });
+    std::erase_if(found.idle, [](const Island& island) { return island.gpus == 0; });
     return found;
   }
 
@@ -195,7 +195,7 @@ class Search {
 
   const Problem& problem_;
   Evaluator& evaluator_;
-  const Clumps& gpus_;
+  const Islands& gpus_;
   Solution best_;
   const Budget& budget_;
   int layers_;
@@ -208,7 +208,7 @@ class Search {
 
 }  // namespace
 
-Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gpus,
+Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Islands& gpus,
                      Solution bound, const Budget& budget) {
   return Search(problem, evaluator, gpus, std::move(bound), budget).run();
 }

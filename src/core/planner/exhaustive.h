@@ -27,7 +27,7 @@ class Exhaustive final : public Solver {
 
 /// The optimum over at most `gpus`, at least as good as `bound`. With exact consistency, over the
 /// plans that keep the groups of `problem.current`.
-Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Clumps& gpus,
+Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Islands& gpus,
                      Solution bound, const Budget& budget);
 
 }  // namespace swell::planner

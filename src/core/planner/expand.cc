@@ -7,7 +7,7 @@ namespace swell::planner {
 
 namespace {
 
-void visit_new_stage(const plan::Layout& from, const plan::StageLayout& stage, const Clumps& idle,
+void visit_new_stage(const plan::Layout& from, const plan::StageLayout& stage, const Islands& idle,
                      const Visit& visit) {
   Candidate last{from, idle, Candidate::Kind::pp, from.pp()};
   last.layout.stages.push_back(stage);
@@ -18,11 +18,11 @@ void visit_new_stage(const plan::Layout& from, const plan::StageLayout& stage, c
 }
 
 /// Visits new stages that leave every layer's arithmetic as it is: FlexTrain's elastic pipeline.
-void expand_exactly(const plan::Layout& from, const Clumps& more, const Visit& visit) {
+void expand_exactly(const plan::Layout& from, const Islands& more, const Visit& visit) {
   if (!is_uniform(from)) return;
   const plan::StageLayout& pattern = from.stages.front();
   plan::Layout layout = from;
-  Clumps idle = more;
+  Islands idle = more;
   for (;;) {
     plan::StageLayout stage{0, pattern.tp, {}};
     if (take_groups(stage, idle, pattern.tp, pattern.dp()) < pattern.dp()) return;
@@ -57,12 +57,12 @@ bool is_uniform(const plan::Layout& layout) noexcept {
   return true;
 }
 
-void expand(const plan::Layout& from, const Clumps& more, const Degrees& degrees,
+void expand(const plan::Layout& from, const Islands& more, const Degrees& degrees,
             Consistency consistency, const Visit& visit) {
   if (consistency == Consistency::exact) return expand_exactly(from, more, visit);
   for (int tp : degrees.tp) {
     plan::StageLayout stage{0, tp, {}};
-    Clumps idle = more;
+    Islands idle = more;
     if (take_groups(stage, idle, tp, degrees.max_dp) == 0)
       break;  // larger degrees have no room either
     visit_new_stage(from, stage, idle, visit);

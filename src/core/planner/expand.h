@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "core/planner/clump.h"
+#include "core/planner/island.h"
 #include "core/planner/solver.h"
 
 namespace swell::planner {
@@ -13,7 +13,7 @@ namespace swell::planner {
 /// changed. A visitor may move the members out.
 struct Candidate {
   plan::Layout layout;
-  Clumps idle;
+  Islands idle;
   enum class Kind { pp, dp, tp, moved } kind = Kind::pp;
   int stage = 0;  ///< the new or changed stage
   /// The change in words, for ScaleRow::why.
@@ -26,7 +26,7 @@ using Visit = std::function<void(Candidate&&)>;
 /// stage for each TP degree (PP-Expand), joined to each stage as further groups (DP-Expand), or
 /// joined while the stage changes its TP degree (TP-Expand). With exact consistency, visits only
 /// new stages that copy the others' DP and TP degree.
-void expand(const plan::Layout& from, const Clumps& more, const Degrees& degrees,
+void expand(const plan::Layout& from, const Islands& more, const Degrees& degrees,
             Consistency consistency, const Visit& visit);
 
 /// Whether all stages have one DP degree, one TP degree and the same local batches. Only then may

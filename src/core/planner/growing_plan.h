@@ -27,7 +27,7 @@ class GrowingPlan {
   /// Gives the table; the object must not be used afterwards.
   ScaleTable take();
 
-  Clumps gpus;    ///< all GPUs that the plan may use
+  Islands gpus;   ///< all GPUs that the plan may use
   Solution best;  ///< best plan on `gpus` so far
 
  private:

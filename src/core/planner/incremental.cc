@@ -28,9 +28,9 @@ constexpr double kPromising = 1.0, kPromisingFew = 2.0;
 
 /// Cuts `order` into units that are taken at once: at most `group` GPUs of one type, of one node
 /// unless `group` is more than a node's 8.
-std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int group,
-                             const cluster::Cluster& cluster) {
-  std::vector<Clumps> units;
+std::vector<Islands> units_of(const std::vector<cluster::GpuRef>& order, int group,
+                              const cluster::Cluster& cluster) {
+  std::vector<Islands> units;
   int in_last = 0;
   for (const cluster::GpuRef gpu : order) {
     const int type = cluster.type_of(gpu);
@@ -48,7 +48,7 @@ std::vector<Clumps> units_of(const std::vector<cluster::GpuRef>& order, int grou
 
 /// Refines `found`; then makes plans from scratch over `all` its GPUs, and takes one in its place
 /// where the gain is worth moving the state.
-void improve(Solution& found, const Clumps& all, Evaluator& evaluator, int micro_batches,
+void improve(Solution& found, const Islands& all, Evaluator& evaluator, int micro_batches,
              const Degrees& degrees, const Incremental::Options& options) {
   const auto rounds = [&](const Solution& one) {
     return one.layout.pp() > kManyStages ? std::min(options.refine_rounds, 1)
@@ -87,11 +87,11 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
                         ? options_.group
                         : std::min((size + 15) / 16,
                                    std::max(kNodeGpus, size / kMaxUnits / kNodeGpus * kNodeGpus));
-  const std::vector<Clumps> units = units_of(table.order, group, cluster);
+  const std::vector<Islands> units = units_of(table.order, group, cluster);
 
   std::vector<Solution> best = {
       {problem.current, {}, evaluator.seconds(problem.current), "the current plan"}};
-  Clumps all;  // every GPU of the job so far, for plans from scratch
+  Islands all;  // every GPU of the job so far, for plans from scratch
   for (const plan::StageLayout& stage : problem.current.stages) add_stage(all, stage);
   int gpus = have;
   auto add_row = [&](const Solution& found) {
@@ -107,13 +107,13 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
     Solution found = best[i - 1];
     found.why = "nothing better: the new GPUs stay idle";
     if (options_.carry_idle) add_all(found.idle, units[i - 1]);
-    Clumps more;
+    Islands more;
     const std::size_t oldest = i > static_cast<std::size_t>(options_.window)
                                    ? i - static_cast<std::size_t>(options_.window)
                                    : 0;
     for (std::size_t j = i; j-- > oldest;) {
       add_all(more, units[j]);  // the paper's units j + 1 to i
-      Clumps usable = more;
+      Islands usable = more;
       if (options_.carry_idle) add_all(usable, best[j].idle);
       expand(best[j].layout, usable, degrees, problem.consistency, [&](Candidate&& candidate) {
         const double seconds = evaluator.finish(candidate.layout, found.seconds);

@@ -27,15 +27,15 @@ class InitialPlans {
       : evaluator_(evaluator), micro_batches_(micro_batches), degrees_(degrees) {}
 
   /// Sets the GPUs that the following plans do not use, but that refining may.
-  void leave_out(Clumps gpus) { left_out_ = std::move(gpus); }
+  void leave_out(Islands gpus) { left_out_ = std::move(gpus); }
 
-  void symmetric(const Clumps& gpus) {
+  void symmetric(const Islands& gpus) {
     keep(best_symmetric(evaluator_, gpus, micro_batches_, degrees_, {}));
   }
 
   /// Plans with one stage for each part, with every combination of TP degrees; `layout` holds the
   /// stages so far.
-  void one_stage_each(const std::vector<Clumps>& parts, plan::Layout layout, Clumps idle,
+  void one_stage_each(const std::vector<Islands>& parts, plan::Layout layout, Islands idle,
                       bool same_tp) {
     if (layout.stages.size() == parts.size()) {
       const double seconds = evaluator_.finish(layout);
@@ -45,12 +45,12 @@ class InitialPlans {
     }
     for (int tp : degrees_.tp) {
       if (same_tp && !layout.stages.empty() && layout.stages[0].tp != tp) continue;
-      Clumps left = parts[layout.stages.size()];
+      Islands left = parts[layout.stages.size()];
       plan::StageLayout stage{0, tp, {}};
       if (take_groups(stage, left, tp, degrees_.max_dp) == 0) continue;
       plan::Layout longer = layout;
       longer.stages.push_back(std::move(stage));
-      Clumps rest = idle;
+      Islands rest = idle;
       add_all(rest, left);
       one_stage_each(parts, std::move(longer), std::move(rest), same_tp);
     }
@@ -58,8 +58,8 @@ class InitialPlans {
 
   /// The best plan of two stages: the first GPUs and the others, with every cut, slow types last
   /// and slow types first.
-  void two_stages(Clumps gpus) {
-    std::sort(gpus.begin(), gpus.end(), [](const Clump& a, const Clump& b) {
+  void two_stages(Islands gpus) {
+    std::sort(gpus.begin(), gpus.end(), [](const Island& a, const Island& b) {
       return std::pair(a.type, a.node) < std::pair(b.type, b.node);
     });
     cut_everywhere(gpus);
@@ -68,7 +68,7 @@ class InitialPlans {
 
   /// The best plan, over all numbers of stages and TP degrees, of stages of about equal speed that
   /// each have GPUs of every type.
-  void dealt(Clumps gpus) {
+  void dealt(Islands gpus) {
     fastest_first(gpus);
     Solution best = nothing("from scratch: every type dealt over all stages");
     for (int tp : degrees_.tp)
@@ -80,7 +80,7 @@ class InitialPlans {
   /// The best plans of stages with equal groups, whose number divides the micro-batch: each stage
   /// within a node; then also stages over several nodes; or one stage over all nodes. The GPUs left
   /// over are dealt over further stages.
-  void even_stages(Clumps gpus) {
+  void even_stages(Islands gpus) {
     fastest_first(gpus);
     const struct {
       bool within_nodes;
@@ -96,7 +96,7 @@ class InitialPlans {
         if (evaluator_.micro_batch() % dp != 0) continue;
         for (int tp : degrees_.tp) {
           plan::Layout layout{micro_batches_, {}};
-          Clumps left = way.within_nodes ? cut_within_nodes(gpus, dp, tp, layout) : gpus;
+          Islands left = way.within_nodes ? cut_within_nodes(gpus, dp, tp, layout) : gpus;
           if (cut_wide(left, dp, tp, way.max_wide, layout) == 0 && way.max_wide > 0) continue;
           if (layout.stages.empty() || layout.pp() > kMaxMixedStages) continue;
           try_skeleton(layout, left, best);
@@ -120,9 +120,9 @@ class InitialPlans {
     return {{}, {}, std::numeric_limits<double>::infinity(), why};
   }
 
-  void fastest_first(Clumps& gpus) const {
-    const auto speed = [&](const Clump& clump) { return evaluator_.speed(clump.type); };
-    std::sort(gpus.begin(), gpus.end(), [&](const Clump& a, const Clump& b) {
+  void fastest_first(Islands& gpus) const {
+    const auto speed = [&](const Island& island) { return evaluator_.speed(island.type); };
+    std::sort(gpus.begin(), gpus.end(), [&](const Island& a, const Island& b) {
       return std::tuple(-speed(a), a.type, -a.count(), a.node) <
              std::tuple(-speed(b), b.type, -b.count(), b.node);
     });
@@ -130,7 +130,7 @@ class InitialPlans {
 
   /// Tries the stages in both orders: memory and hidden synchronization depend on the position in
   /// the pipeline.
-  void try_skeleton(plan::Layout layout, const Clumps& idle, Solution& best) {
+  void try_skeleton(plan::Layout layout, const Islands& idle, Solution& best) {
     for (bool turned : {false, true}) {
       if (turned) std::reverse(layout.stages.begin(), layout.stages.end());
       plan::Layout finished = layout;
@@ -142,13 +142,13 @@ class InitialPlans {
 
   /// Tries `layout` with `more` stages, made of `gpus` (fast types first): each group goes to the
   /// stage that is slowest so far.
-  void try_dealt(plan::Layout layout, const Clumps& gpus, int more, int tp, Solution& best) {
+  void try_dealt(plan::Layout layout, const Islands& gpus, int more, int tp, Solution& best) {
     const std::size_t first = layout.stages.size();
     layout.stages.resize(first + static_cast<std::size_t>(more), {0, tp, {}});
     std::vector<double> speeds(layout.stages.size());
-    Clumps idle;
-    for (const Clump& clump : gpus) {
-      Clumps left = {clump};
+    Islands idle;
+    for (const Island& island : gpus) {
+      Islands left = {island};
       while (count(left) >= tp) {
         std::size_t slowest = layout.stages.size();
         for (std::size_t i = first; i < layout.stages.size(); ++i)
@@ -157,18 +157,18 @@ class InitialPlans {
             slowest = i;
         if (slowest == layout.stages.size()) break;
         take_groups(layout.stages[slowest], left, tp, 1);
-        speeds[slowest] += evaluator_.speed(clump.type);
+        speeds[slowest] += evaluator_.speed(island.type);
       }
       add_all(idle, left);
     }
     if (!layout.stages.back().groups.empty()) try_skeleton(std::move(layout), idle, best);
   }
 
-  /// Appends stages of `dp` groups, each within one clump; returns the GPUs left over.
-  static Clumps cut_within_nodes(const Clumps& gpus, int dp, int tp, plan::Layout& layout) {
-    Clumps left_over;
-    for (const Clump& clump : gpus) {
-      Clumps left = {clump};
+  /// Appends stages of `dp` groups, each within one island; returns the GPUs left over.
+  static Islands cut_within_nodes(const Islands& gpus, int dp, int tp, plan::Layout& layout) {
+    Islands left_over;
+    for (const Island& island : gpus) {
+      Islands left = {island};
       while (count(left) >= dp * tp) {
         plan::StageLayout& stage = layout.stages.emplace_back(plan::StageLayout{0, tp, {}});
         take_groups(stage, left, tp, dp);
@@ -180,9 +180,9 @@ class InitialPlans {
 
   /// Appends at most `max` stages of `dp` groups of the fastest GPUs, taken out of `gpus`; returns
   /// the number of stages.
-  static int cut_wide(Clumps& gpus, int dp, int tp, int max, plan::Layout& layout) {
+  static int cut_wide(Islands& gpus, int dp, int tp, int max, plan::Layout& layout) {
     for (int cut = 0; cut < max; ++cut) {
-      Clumps left = gpus;
+      Islands left = gpus;
       plan::StageLayout stage{0, tp, {}};
       if (take_groups(stage, left, tp, dp) < dp) return cut;
       layout.stages.push_back(std::move(stage));
@@ -191,19 +191,19 @@ class InitialPlans {
     return max;
   }
 
-  void cut_everywhere(const Clumps& gpus) {
+  void cut_everywhere(const Islands& gpus) {
     Solution best;
     best.seconds = std::numeric_limits<double>::infinity();
-    Clumps front, rear = gpus;
+    Islands front, rear = gpus;
     while (count(rear) > 1) {
-      Clump& next = rear.front();
+      Island& next = rear.front();
       const plan::GpuMask gpu = next.gpus & (~next.gpus + 1);
       add_to(front, next.node, next.type, gpu);
       next.gpus ^= gpu;
       if (next.gpus == 0) rear.erase(rear.begin());
       for (int front_tp : degrees_.tp)
         for (int rear_tp : degrees_.tp) {
-          Clumps idle = front, left = rear;
+          Islands idle = front, left = rear;
           plan::Layout layout{micro_batches_, {{0, front_tp, {}}, {0, rear_tp, {}}}};
           if (take_groups(layout.stages[0], idle, front_tp, degrees_.max_dp) == 0) continue;
           if (take_groups(layout.stages[1], left, rear_tp, degrees_.max_dp) == 0) continue;
@@ -224,53 +224,53 @@ class InitialPlans {
   Evaluator& evaluator_;
   int micro_batches_;
   const Degrees& degrees_;
-  Clumps left_out_;
+  Islands left_out_;
   std::vector<Solution> found_;
 };
 
-/// Splits `gpus` into parts whose clumps have equal `key`.
+/// Splits `gpus` into parts whose islands have equal `key`.
 template <typename Key>
-std::vector<Clumps> split_by(const Clumps& gpus, const Key& key) {
-  std::vector<std::pair<int, Clumps>> parts;
-  for (const Clump& clump : gpus) {
-    const int mine = key(clump);
+std::vector<Islands> split_by(const Islands& gpus, const Key& key) {
+  std::vector<std::pair<int, Islands>> parts;
+  for (const Island& island : gpus) {
+    const int mine = key(island);
     auto part = std::find_if(parts.begin(), parts.end(),
                              [&](const auto& one) { return one.first == mine; });
     if (part == parts.end()) part = parts.insert(parts.end(), {mine, {}});
-    part->second.push_back(clump);
+    part->second.push_back(island);
   }
-  std::vector<Clumps> result;
-  for (auto& [value, clumps] : parts) result.push_back(std::move(clumps));
+  std::vector<Islands> result;
+  for (auto& [value, islands] : parts) result.push_back(std::move(islands));
   return result;
 }
 
-/// Clumps of `all` that `part` does not have.
-Clumps rest_of(const Clumps& all, const Clumps& part) {
-  Clumps rest;
-  for (const Clump& clump : all)
-    if (std::none_of(part.begin(), part.end(), [&](const Clump& one) {
-          return one.node == clump.node && one.type == clump.type;
+/// Islands of `all` that `part` does not have.
+Islands rest_of(const Islands& all, const Islands& part) {
+  Islands rest;
+  for (const Island& island : all)
+    if (std::none_of(part.begin(), part.end(), [&](const Island& one) {
+          return one.node == island.node && one.type == island.type;
         }))
-      rest.push_back(clump);
+      rest.push_back(island);
   return rest;
 }
 
 }  // namespace
 
-std::vector<Solution> initial_plans(Evaluator& evaluator, const Clumps& gpus, int micro_batches,
+std::vector<Solution> initial_plans(Evaluator& evaluator, const Islands& gpus, int micro_batches,
                                     const Degrees& degrees) {
   InitialPlans starts(evaluator, micro_batches, degrees);
-  const auto types = split_by(gpus, [](const Clump& clump) { return clump.type; });
-  const auto nodes = split_by(gpus, [](const Clump& clump) { return clump.node; });
+  const auto types = split_by(gpus, [](const Island& island) { return island.type; });
+  const auto nodes = split_by(gpus, [](const Island& island) { return island.node; });
   const bool few = count(gpus) <= kFewGpus;
   // Leaving out a slow type or node may be faster.
-  std::vector<Clumps> subsets = {gpus};
+  std::vector<Islands> subsets = {gpus};
   if (types.size() > 1 && types.size() <= kMaxTypes)
     subsets.insert(subsets.end(), types.begin(), types.end());
   if (few && nodes.size() > 1) subsets.insert(subsets.end(), nodes.begin(), nodes.end());
   if (few && nodes.size() > 2 && nodes.size() <= kMaxNodes)
-    for (const Clumps& node : nodes) subsets.push_back(rest_of(gpus, node));
-  for (const Clumps& subset : subsets) {
+    for (const Islands& node : nodes) subsets.push_back(rest_of(gpus, node));
+  for (const Islands& subset : subsets) {
     starts.leave_out(rest_of(gpus, subset));
     starts.symmetric(subset);
     starts.one_stage_each({subset}, {micro_batches, {}}, {}, false);  // allows uneven samples
@@ -279,7 +279,7 @@ std::vector<Solution> initial_plans(Evaluator& evaluator, const Clumps& gpus, in
       starts.dealt(subset);
       starts.even_stages(subset);
     }
-    const auto parts = split_by(subset, [](const Clump& clump) { return clump.node; });
+    const auto parts = split_by(subset, [](const Island& island) { return island.node; });
     if (parts.size() > 1 && parts.size() <= kMaxNodes)
       starts.one_stage_each(parts, {micro_batches, {}}, {}, true);
   }

@@ -15,7 +15,7 @@ namespace swell::planner {
 ///  - Of at most 16 GPUs, also of those of each node alone and of all nodes but one: every cut in
 ///    two stages; stages of equal speed with GPUs of every type; stages of equal groups, and
 ///    further stages of the GPUs left over.
-std::vector<Solution> initial_plans(Evaluator& evaluator, const Clumps& gpus, int micro_batches,
+std::vector<Solution> initial_plans(Evaluator& evaluator, const Islands& gpus, int micro_batches,
                                     const Degrees& degrees);
 
 }  // namespace swell::planner

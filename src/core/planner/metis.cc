@@ -25,17 +25,17 @@ class Search {
         budget_(budget),
         degrees_(degrees_for(evaluator.perf().model().heads, evaluator.micro_batch()).tp) {}
 
-  void run(const Clumps& gpus) {
+  void run(const Islands& gpus) {
     std::vector<int> types;
-    for (const Clump& clump : gpus)
-      if (std::find(types.begin(), types.end(), clump.type) == types.end())
-        types.push_back(clump.type);
+    for (const Island& island : gpus)
+      if (std::find(types.begin(), types.end(), island.type) == types.end())
+        types.push_back(island.type);
     std::sort(types.begin(), types.end());
     do {
-      Clumps ordered;
+      Islands ordered;
       for (int type : types)
-        for (const Clump& clump : gpus)
-          if (clump.type == type) ordered.push_back(clump);
+        for (const Island& island : gpus)
+          if (island.type == type) ordered.push_back(island);
       search(ordered);
     } while (std::next_permutation(types.begin(), types.end()) && !over());
   }
@@ -43,7 +43,7 @@ class Search {
   bool over() { return over_ || (++looks_ % 64 == 0 && (over_ = budget_.expired())); }
 
  private:
-  void search(const Clumps& gpus) {
+  void search(const Islands& gpus) {
     const int all = count(gpus);
     const int max = std::min(all, evaluator_.perf().model().layers);
     for (int stages = 1; stages <= max && !over(); ++stages) {
@@ -58,7 +58,7 @@ class Search {
   }
 
   /// Visits every rising list of `stages` sizes with sum `left`.
-  void partition(const Clumps& gpus, int left, int stages, int min, int largest,
+  void partition(const Islands& gpus, int left, int stages, int min, int largest,
                  std::vector<int>& sizes) {
     if (over()) return;
     if (stages == 0) {
@@ -72,7 +72,7 @@ class Search {
     }
   }
 
-  void permute(const Clumps& gpus, std::vector<int> sizes) {
+  void permute(const Islands& gpus, std::vector<int> sizes) {
     if (static_cast<int>(sizes.size()) > options_.max_permute_len) {
       descend(gpus, sizes);
       std::reverse(sizes.begin(), sizes.end());
@@ -85,7 +85,7 @@ class Search {
 
   /// Chooses TP degrees of all stages: from each uniform start, changes one stage at a time while
   /// that helps.
-  void descend(const Clumps& gpus, const std::vector<int>& sizes) {
+  void descend(const Islands& gpus, const std::vector<int>& sizes) {
     for (int start : degrees_) {
       std::vector<int> tp(sizes.size(), start);
       double now = attempt(gpus, sizes, tp);
@@ -108,12 +108,12 @@ class Search {
     }
   }
 
-  double attempt(const Clumps& gpus, const std::vector<int>& sizes, const std::vector<int>& tp) {
+  double attempt(const Islands& gpus, const std::vector<int>& sizes, const std::vector<int>& tp) {
     plan::Layout layout{micro_batches_, {}};
-    Clumps left = gpus, idle;
+    Islands left = gpus, idle;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       plan::StageLayout stage{0, tp[i], {}};
-      Clumps mine = take_gpus(left, sizes[i]);
+      Islands mine = take_gpus(left, sizes[i]);
       take_groups(stage, mine, tp[i]);
       if (stage.groups.empty()) return std::numeric_limits<double>::infinity();
       add_all(idle, mine);
@@ -127,17 +127,17 @@ class Search {
   }
 
   /// Takes the first `wanted` GPUs out of `left`.
-  static Clumps take_gpus(Clumps& left, int wanted) {
-    Clumps mine;
-    for (Clump& clump : left) {
+  static Islands take_gpus(Islands& left, int wanted) {
+    Islands mine;
+    for (Island& island : left) {
       plan::GpuMask taken = 0;
-      while (wanted > 0 && clump.gpus != 0) {
-        const plan::GpuMask lowest = clump.gpus & (~clump.gpus + 1);
+      while (wanted > 0 && island.gpus != 0) {
+        const plan::GpuMask lowest = island.gpus & (~island.gpus + 1);
         taken |= lowest;
-        clump.gpus ^= lowest;
+        island.gpus ^= lowest;
         --wanted;
       }
-      if (taken != 0) mine.push_back({clump.node, clump.type, taken});
+      if (taken != 0) mine.push_back({island.node, island.type, taken});
     }
     return mine;
   }

@@ -30,7 +30,7 @@ class Search {
         best_seconds_(base.seconds),
         max_runners_up_(runners_up) {}
 
-  void try_skeleton(plan::Layout&& layout, Clumps&& idle, int stage) {
+  void try_skeleton(plan::Layout&& layout, Islands&& idle, int stage) {
     const double seconds =
         evaluator_.finish(layout, max_runners_up_ > 0 ? kFarBehind * base_.seconds : best_seconds_);
     keep(std::move(layout), std::move(idle), seconds, stage);
@@ -38,7 +38,7 @@ class Search {
   void try_balanced(plan::Layout&& layout, int stage) {
     if (!evaluator_.memory().fits(layout)) return;
     const double seconds = evaluator_.seconds(layout);
-    keep(std::move(layout), Clumps(base_.idle), seconds, stage);
+    keep(std::move(layout), Islands(base_.idle), seconds, stage);
   }
   bool take(Solution& found) {
     if (!better_) return false;
@@ -52,7 +52,7 @@ class Search {
   std::vector<Solution>& runners_up() { return runners_up_; }
 
  private:
-  void keep(plan::Layout&& layout, Clumps&& idle, double seconds, int stage) {
+  void keep(plan::Layout&& layout, Islands&& idle, double seconds, int stage) {
     if (!(seconds < best_seconds_ * kWorthwhile)) {
       if (seconds < kFarBehind * base_.seconds)
         remember(std::move(layout), std::move(idle), seconds);
@@ -63,7 +63,7 @@ class Search {
     story_ = best_.story();
     better_ = true;
   }
-  void remember(plan::Layout&& layout, Clumps&& idle, double seconds) {
+  void remember(plan::Layout&& layout, Islands&& idle, double seconds) {
     const auto place = std::find_if(runners_up_.begin(), runners_up_.end(),
                                     [&](const Solution& one) { return seconds < one.seconds; });
     if (static_cast<std::size_t>(place - runners_up_.begin()) >= max_runners_up_) return;
@@ -114,14 +114,14 @@ class Changes {
   }
 
  private:
-  int take(plan::StageLayout& stage, Clumps& from, int tp) const {
+  int take(plan::StageLayout& stage, Islands& from, int tp) const {
     return take_groups(stage, from, tp, degrees_.max_dp - stage.dp());
   }
 
   /// Rebuilds stage `i` from its own and all idle GPUs with TP degree `tp`.
   void regroup(int i, int tp) {
     plan::Layout layout = found_.layout;
-    Clumps idle = found_.idle;
+    Islands idle = found_.idle;
     plan::StageLayout stage{0, tp, {}};
     if (at(layout, i).tp == tp) stage.groups = at(layout, i).groups;
     else add_stage(idle, at(layout, i));
@@ -133,7 +133,7 @@ class Changes {
   void drop(int i) {
     if (found_.layout.pp() == 1) return;
     plan::Layout layout = found_.layout;
-    Clumps idle = found_.idle;
+    Islands idle = found_.idle;
     add_stage(idle, at(layout, i));
     layout.stages.erase(layout.stages.begin() + i);
     search_.try_skeleton(std::move(layout), std::move(idle), 0);
@@ -141,9 +141,9 @@ class Changes {
 
   /// Drops the groups of stage `i` on one node and of one type: a slow link or type may delay it.
   void drop_node(int i) {
-    for_each_clump(at(found_.layout, i), [&](int node, int type) {
+    for_each_island(at(found_.layout, i), [&](int node, int type) {
       plan::Layout layout = found_.layout;
-      Clumps idle = found_.idle;
+      Islands idle = found_.idle;
       std::erase_if(at(layout, i).groups, [&](const plan::GroupLayout& group) {
         if (group.node != node || group.type != type) return false;
         add_to(idle, node, type, group.gpus);
@@ -157,9 +157,9 @@ class Changes {
   /// Moves groups of stage `from` on one node, enough for one group of `to`, to stage `to`.
   void move_groups(int from, int to) {
     const int wanted = std::max(1, at(found_.layout, to).tp / at(found_.layout, from).tp);
-    for_each_clump(at(found_.layout, from), [&](int node, int type) {
+    for_each_island(at(found_.layout, from), [&](int node, int type) {
       plan::Layout layout = found_.layout;
-      Clumps idle = found_.idle;
+      Islands idle = found_.idle;
       auto& groups = at(layout, from).groups;
       int moved = 0;
       for (std::size_t j = groups.size(); j-- > 0 && moved < wanted;)
@@ -179,7 +179,7 @@ class Changes {
   }
 
   void merge(int i, int j, int tp) {
-    Clumps idle = found_.idle;
+    Islands idle = found_.idle;
     add_stage(idle, at(found_.layout, i));
     add_stage(idle, at(found_.layout, j));
     plan::StageLayout stage{0, tp, {}};
@@ -208,13 +208,13 @@ class Changes {
       for (int tp : degrees_.tp) {
         if (tp != whole.tp && !small) continue;
         plan::Layout layout = found_.layout;
-        Clumps idle = found_.idle;
+        Islands idle = found_.idle;
         auto& kept = at(layout, i).groups;
         plan::StageLayout rest{0, tp, {}};
         rest.groups.assign(kept.begin() + static_cast<std::ptrdiff_t>(cut), kept.end());
         kept.resize(cut);
         if (tp != whole.tp) {
-          Clumps loose;
+          Islands loose;
           add_stage(loose, rest);
           rest.groups.clear();
           if (take(rest, loose, tp) == 0) continue;
@@ -229,7 +229,7 @@ class Changes {
   void exchange(int i, int j) {
     plan::Layout layout = found_.layout;
     std::swap(at(layout, i), at(layout, j));
-    search_.try_skeleton(std::move(layout), Clumps(found_.idle), i);
+    search_.try_skeleton(std::move(layout), Islands(found_.idle), i);
   }
 
   void move_layer(int from, int to) {
@@ -247,20 +247,20 @@ class Changes {
   /// Calls `body` for each node and type of the stage. In a stage of more than kManyNodes, only for
   /// the first and the last of a run of nodes with equally many groups of a type.
   template <typename Body>
-  static void for_each_clump(const plan::StageLayout& stage, const Body& body) {
-    std::vector<NodeGroups> clumps;
+  static void for_each_island(const plan::StageLayout& stage, const Body& body) {
+    std::vector<NodeGroups> islands;
     for (const plan::GroupLayout& group : stage.groups) {
-      if (clumps.empty() || group.node != clumps.back().node || group.type != clumps.back().type)
-        clumps.push_back({group.node, group.type, 0});
-      ++clumps.back().groups;
+      if (islands.empty() || group.node != islands.back().node || group.type != islands.back().type)
+        islands.push_back({group.node, group.type, 0});
+      ++islands.back().groups;
     }
     const auto alike = [](const NodeGroups& a, const NodeGroups& b) {
       return a.type == b.type && a.groups == b.groups;
     };
-    for (std::size_t i = 0; i < clumps.size(); ++i) {
-      const bool between = clumps.size() > kManyNodes && i > 0 && i + 1 < clumps.size() &&
-                           alike(clumps[i - 1], clumps[i]) && alike(clumps[i], clumps[i + 1]);
-      if (!between) body(clumps[i].node, clumps[i].type);
+    for (std::size_t i = 0; i < islands.size(); ++i) {
+      const bool between = islands.size() > kManyNodes && i > 0 && i + 1 < islands.size() &&
+                           alike(islands[i - 1], islands[i]) && alike(islands[i], islands[i + 1]);
+      if (!between) body(islands[i].node, islands[i].type);
     }
   }
 

@@ -9,7 +9,7 @@ namespace swell::planner {
 /// A finished plan and the GPUs that it leaves idle.
 struct Solution {
   plan::Layout layout;
-  Clumps idle;
+  Islands idle;
   double seconds = 0;  ///< iteration time
   std::string why;     ///< how it was found, for ScaleRow::why
 };

@@ -40,12 +40,12 @@ void set_samples(plan::StageLayout& stage, const std::vector<std::pair<int, int>
   }
 }
 
-/// Layout of an option, with its groups in the order of the clumps.
-plan::StageLayout stage_of(int tp, const std::vector<int>& taken, Clumps& left,
-                           const Clumps& gpus) {
+/// Layout of an option, with its groups in the order of the islands.
+plan::StageLayout stage_of(int tp, const std::vector<int>& taken, Islands& left,
+                           const Islands& gpus) {
   plan::StageLayout stage{0, tp, {}};
   for (std::size_t c = 0; c < gpus.size(); ++c) {
-    Clumps one = {left[c]};
+    Islands one = {left[c]};
     take_groups(stage, one, tp, taken[c] / tp);
     left[c].gpus = one.empty() ? 0 : one[0].gpus;
   }
@@ -55,7 +55,7 @@ plan::StageLayout stage_of(int tp, const std::vector<int>& taken, Clumps& left,
 }  // namespace
 
 std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evaluator,
-                                       const Clumps& gpus) {
+                                       const Islands& gpus) {
   const bool exact = problem.consistency == Consistency::exact;
   const plan::StageLayout& pattern = problem.current.stages.front();
   std::vector<StageOption> options;
@@ -64,7 +64,7 @@ std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evalua
     if (exact && tp != pattern.tp) continue;
     std::vector<int> taken(gpus.size(), 0);
     for (;;) {
-      std::size_t c = 0;  // count up, in steps of one group of each clump
+      std::size_t c = 0;  // count up, in steps of one group of each island
       while (c < taken.size() && (taken[c] += tp) > gpus[c].count()) taken[c++] = 0;
       if (c == taken.size()) break;
       std::map<int, int> by_type;
@@ -81,7 +81,7 @@ std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evalua
         for (std::size_t t = 0; t < shares.size(); ++t)
           option.fullest.emplace_back(shares[t].first,
                                       (shares[t].second + groups[t].second - 1) / groups[t].second);
-        Clumps left = gpus;
+        Islands left = gpus;
         plan::StageLayout stage = stage_of(tp, taken, left, gpus);
         set_samples(stage, shares);
         stage.layers = 1;
@@ -96,8 +96,8 @@ std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evalua
   return options;
 }
 
-plan::StageLayout build_stage(const StageOption& option, int layers, Clumps& left,
-                              const Clumps& gpus) {
+plan::StageLayout build_stage(const StageOption& option, int layers, Islands& left,
+                              const Islands& gpus) {
   plan::StageLayout stage = stage_of(option.tp, option.gpus, left, gpus);
   stage.layers = layers;
   set_samples(stage, option.samples);

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/planner/clump.h"
 #include "core/planner/evaluator.h"
+#include "core/planner/island.h"
 #include "core/planner/solver.h"
 
 namespace swell::planner {
@@ -14,7 +14,7 @@ namespace swell::planner {
 /// all its times are proportional to its layers.
 struct StageOption {
   int tp = 1;
-  std::vector<int> gpus;                     ///< number taken of each clump
+  std::vector<int> gpus;                     ///< number taken of each island
   std::vector<std::pair<int, int>> samples;  ///< (GPU type, samples of all its groups together)
   std::vector<std::pair<int, int>> fullest;  ///< (GPU type, samples of its fullest group)
   double comp = 0;   ///< seconds for each layer: forward and backward pass of one micro-batch
@@ -26,11 +26,11 @@ struct StageOption {
 /// possible, which no uneven share can beat; between types, every share is an option. With exact
 /// consistency, only options that repeat the current plan's stages.
 std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evaluator,
-                                       const Clumps& gpus);
+                                       const Islands& gpus);
 
 /// Builds the stage of `option` with `layers` layers; takes its GPUs out of `left`. `gpus` as
-/// stage_options() had them; `left` has its clumps in the same order.
-plan::StageLayout build_stage(const StageOption& option, int layers, Clumps& left,
-                              const Clumps& gpus);
+/// stage_options() had them; `left` has its islands in the same order.
+plan::StageLayout build_stage(const StageOption& option, int layers, Islands& left,
+                              const Islands& gpus);
 
 }  // namespace swell::planner

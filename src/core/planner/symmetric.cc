@@ -13,7 +13,7 @@ namespace {
 
 /// Makes `pp` stages of `dp` groups of `tp` GPUs each; false where `idle` has too few GPUs in whole
 /// groups.
-bool fill(plan::Layout& layout, Clumps& idle, int pp, int dp, int tp) {
+bool fill(plan::Layout& layout, Islands& idle, int pp, int dp, int tp) {
   for (int i = 0; i < pp; ++i) {
     plan::StageLayout stage{0, tp, {}};
     if (take_groups(stage, idle, tp, dp) < dp) return false;
@@ -44,7 +44,7 @@ ScaleTable solve_in(const Problem& problem, const Budget& budget, SymmetricSpace
 
 }  // namespace
 
-Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches,
+Solution best_symmetric(Evaluator& evaluator, const Islands& gpus, int micro_batches,
                         const Degrees& degrees, SymmetricSpace space) {
   Solution best;
   best.seconds = std::numeric_limits<double>::infinity();
@@ -52,7 +52,7 @@ Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batc
   for (int tp : degrees.tp) {
     if (space.tp != 0 && space.tp != tp) continue;
     int groups = 0;
-    for (const Clump& clump : gpus) groups += clump.count() / tp;
+    for (const Island& island : gpus) groups += island.count() / tp;
     if (groups == 0) break;
     const int first_pp = space.pp != 0 ? space.pp : 1;
     const int last_pp = space.pp != 0 ? space.pp : std::min({groups, layers, all});
@@ -63,7 +63,7 @@ Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batc
       // Skips numbers of GPUs that could not beat the best so far even if nothing were lost.
       if (evaluator.ideal_seconds(gpus, pp * dp * tp, micro_batches) >= best.seconds) continue;
       plan::Layout layout{micro_batches, {}};
-      Clumps idle = gpus;
+      Islands idle = gpus;
       if (!fill(layout, idle, pp, dp, tp)) continue;
       const double seconds = evaluator.finish(layout, best.seconds);
       if (!(seconds < best.seconds)) continue;

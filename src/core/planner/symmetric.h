@@ -14,7 +14,7 @@ struct SymmetricSpace {
 /// The best plan whose stages all have one DP and one TP degree and equal local batches, with
 /// layers split as evenly as possible, over at most the GPUs of `gpus`; groups are filled node by
 /// node. Infinite seconds where none fits.
-Solution best_symmetric(Evaluator& evaluator, const Clumps& gpus, int micro_batches,
+Solution best_symmetric(Evaluator& evaluator, const Islands& gpus, int micro_batches,
                         const Degrees& degrees, SymmetricSpace space);
 
 /// Rubick's space: for each number of GPUs the best symmetric 3D plan.

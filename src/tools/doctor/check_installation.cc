@@ -13,7 +13,7 @@ namespace swell::tools::doctor {
 
 namespace {
 
-constexpr const char* restart = "systemctl restart slurmctld   # running jobs go on";
+constexpr const char* kRestart = "systemctl restart slurmctld   # running jobs go on";
 
 /// SLURM_VERSION_NUMBER of a version such as "22.05.8"; 0 for other text.
 std::uint32_t version_number(const std::string& text) {
@@ -75,16 +75,16 @@ Finding check_swell_conf(const Site& site) {
     return fault(
         check, fmt::format("elasticity is off: {}", site.swell_conf.error().message()),
         {fmt::format("$EDITOR {}   # swell.conf(5) describes every key", site.swell_conf_path),
-         restart});
+         kRestart});
   }
   if (!site.swell_conf_for_all)
     return fault(check,
                  fmt::format("{} is not readable by all users, as swellrun and SlurmUser need it",
                              site.swell_conf_path),
-                 {fmt::format("chmod a+r {}", site.swell_conf_path), restart});
+                 {fmt::format("chmod a+r {}", site.swell_conf_path), kRestart});
   if (!site.swell_conf->enabled)
     return warning(check, "elasticity is switched off by Elasticity=no",
-                   {fmt::format("in {}: Elasticity=yes", site.swell_conf_path), restart});
+                   {fmt::format("in {}: Elasticity=yes", site.swell_conf_path), kRestart});
   if (site.swell_conf->draining)
     return warning(check, "Elasticity=drain: what was lent is taken back, and nothing more is lent",
                    {"swell drain --undo"});
@@ -104,7 +104,7 @@ std::vector<std::string> under_stock_name(const Site& site) {
   return {"in slurm.conf: SchedulerType=sched/backfill",
           fmt::format("in slurm.conf: PluginDir={}:{}   # the folder must be on every host", folder,
                       without(site.slurmctld->plugin_dir, folder)),
-          restart};
+          kRestart};
 }
 
 Finding check_scheduler(const Site& site) {
@@ -138,7 +138,7 @@ Finding check_job_submit(const Site& site) {
           "swell is not in it (it is {}), so --elastic is not recorded and companions are not admitted",
           none ? "empty" : plugins),
       {fmt::format("in slurm.conf: JobSubmitPlugins={}", none ? "swell" : plugins + ",swell"),
-       restart});
+       kRestart});
 }
 
 Finding check_plugin(const Site& site, const PluginFile& plugin) {
@@ -158,7 +158,7 @@ Finding check_plugin(const Site& site, const PluginFile& plugin) {
         {fmt::format(
              "in slurm.conf: PluginDir=FOLDER:{}   # FOLDER: where Swell's plugins were installed",
              site.slurmctld->plugin_dir),
-         restart});
+         kRestart});
   }
   if (!plugin.version)
     return fault(plugin.name, fmt::format("{}: {}", plugin.path, plugin.version.error().message()),
@@ -168,7 +168,7 @@ Finding check_plugin(const Site& site, const PluginFile& plugin) {
         plugin.name,
         fmt::format("{} was built for Slurm {}, but {} runs: slurmctld will not start with it",
                     plugin.path, version_text(*plugin.version), running),
-        {rebuild(running), restart});
+        {rebuild(running), kRestart});
   return good(plugin.name, fmt::format("{}, built for Slurm {}", plugin.path, running));
 }
 
@@ -194,7 +194,7 @@ Finding check_select(const Site& site) {
             site.select.path),
         {fmt::format("in slurm.conf: PluginDir={}:{}", folder,
                      without(site.slurmctld->plugin_dir, folder)),
-         restart});
+         kRestart});
   }
   const Finding finding = check_plugin(site, site.select);
   if (finding.level != Level::ok) return finding;

@@ -58,7 +58,7 @@ void check_slurmctld(const Site& site, Findings& findings) {
 
 Findings examine(const Site& site) {
   Findings findings;
-  if (!site.slurmctld && !site.answers && site.answers.error().message() == not_asked) {
+  if (!site.slurmctld && !site.answers && site.answers.error().message() == kNotAsked) {
     findings.push_back(
         fault("slurm.conf", fmt::format("it cannot be read: {}", site.slurmctld.error().message()),
               {"swell doctor   # as root, with SLURM_CONF naming the slurm.conf of this site"}));

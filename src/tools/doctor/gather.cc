@@ -16,17 +16,17 @@ namespace swell::tools::doctor {
 
 namespace {
 
-constexpr auto patience = std::chrono::seconds(20);
+constexpr auto kPatience = std::chrono::seconds(20);
 constexpr auto kConnectPatience = std::chrono::seconds(2);
 
 Result<Accounting> ask_slurmdbd(const std::string& cluster) {
-  const auto qos =
-      output_of({"sacctmgr", "-nP", "show", "qos", fmt::format("format={}", qos_format)}, patience);
+  const auto qos = output_of(
+      {"sacctmgr", "-nP", "show", "qos", fmt::format("format={}", kQosFormat)}, kPatience);
   if (!qos) return qos.error();
   const auto associations =
       output_of({"sacctmgr", "-nP", "show", "assoc", fmt::format("cluster={}", cluster),
-                 fmt::format("format={}", association_format)},
-                patience);
+                 fmt::format("format={}", kAssociationFormat)},
+                kPatience);
   if (!associations) return associations.error();
   return accounting_from(*qos, *associations);
 }
@@ -74,7 +74,7 @@ std::string local_slurm_conf() {
 /// is none.
 std::string installed_version() {
   for (const char* program : {"slurmctld", "scontrol"})
-    if (const auto said = output_of({program, "-V"}, patience)) {
+    if (const auto said = output_of({program, "-V"}, kPatience)) {
       const std::size_t space = said->find(' ');
       return said->substr(space + 1, said->find_last_not_of(" \n") - space);
     }

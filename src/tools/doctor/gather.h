@@ -25,7 +25,7 @@ PluginFile find_plugin(const std::string& name, const std::string& plugin_dir);
 PluginFile find_shadow(const std::string& name, const std::string& plugin_dir, bool& comes_first);
 
 /// Columns that accounting_from() expects, for sacctmgr's format=.
-extern const char* const qos_format;
-extern const char* const association_format;
+extern const char* const kQosFormat;
+extern const char* const kAssociationFormat;
 
 }  // namespace swell::tools::doctor

@@ -16,19 +16,19 @@
 
 namespace swell::tools::doctor {
 
-const char* const qos_format =
+const char* const kQosFormat =
     "Name,Preempt,PreemptMode,GraceTime,PreemptExemptTime,UsageFactor,Priority,Flags,"
     "GrpTRES,GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmitJobs,GrpWall,MaxTRESPerJob,MaxTRESPerNode,MaxTRESMinsPerJob,"
     "MaxTRESPerUser,MaxTRESPerAccount,MaxJobsPerUser,MaxJobsPerAccount,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,"
     "MaxWall,MinTRESPerJob";
-const char* const association_format =
+const char* const kAssociationFormat =
     "Account,User,QOS,GrpTRES,GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode,"
     "MaxTRESMins,MaxJobs,MaxSubmit,MaxWall";
 
 namespace {
 
 constexpr std::size_t kFirstLimit = 8;
-/// Names that a QOS has for the limits of association_format.
+/// Names that a QOS has for the limits of kAssociationFormat.
 constexpr std::array<const char*, 12> kAssociationLimits = {
     "GrpTRES",           "GrpTRESMins",    "GrpTRESRunMins",       "GrpJobs",
     "GrpSubmitJobs",     "GrpWall",        "MaxTRESPerJob",        "MaxTRESPerNode",
@@ -138,7 +138,7 @@ Result<std::optional<PlugstackEntry>> plugstack_entry(const std::string& path,
 Result<Accounting> accounting_from(const std::string& qos_rows,
                                    const std::string& association_rows) {
   Accounting accounting;
-  const std::vector<std::string> names = split(qos_format, ',');
+  const std::vector<std::string> names = split(kQosFormat, ',');
   std::istringstream qos_in(qos_rows);
   for (std::string line; std::getline(qos_in, line);) {
     const std::vector<std::string> fields = split(line, '|');

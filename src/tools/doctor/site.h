@@ -60,11 +60,11 @@ struct Accounting {
 };
 
 /// Message of Site::answers before slurmctld was asked.
-inline constexpr const char* not_asked = "not asked";
+inline constexpr const char* kNotAsked = "not asked";
 
 struct Site {
   std::string host;                         ///< this host
-  Result<void> answers = Error(not_asked);  ///< whether slurmctld answers
+  Result<void> answers = Error(kNotAsked);  ///< whether slurmctld answers
   /// The site's configuration: from slurm.conf where that can be read (on slurmctld's host),
   /// otherwise as slurmctld runs with it. An error where neither is known.
   Result<slurm::ControllerConfig> slurmctld = Error("not asked");

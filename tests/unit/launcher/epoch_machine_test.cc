@@ -14,50 +14,50 @@ namespace {
 
 constexpr JobId job = 5;
 
-Place place(int id, JobId owner, const char* node, int gpus) {
-  Place made;
+WorkerNode worker_node(int id, JobId owner, const char* name, int gpus) {
+  WorkerNode made;
   made.id = id;
   made.job = owner;
-  made.node = node;
+  made.name = name;
   made.gpus = made.workers = gpus;
   return made;
 }
 
-/// A run of 2 basic workers on node1 (place 0), and what its machine asked for.
+/// A run of 2 basic workers on node1 (node 0), and what its machine asked for.
 class Run {
  public:
   explicit Run(EpochMachine::Settings settings = {})
-      : machine(with_job(settings), {place(0, job, "node1", 2)}) {
+      : machine(with_job(settings), {worker_node(0, job, "node1", 2)}) {
     machine.start(now);
     hello(0, 2);
     collect();
     cr_assert_eq(starts, 1);
   }
 
-  void hello(int place_id, int workers) {
+  void hello(int node_id, int workers) {
     for (int local = 0; local < workers; ++local)
-      machine.hello(now, {place_id, local}, "host", 1000 + local);
+      machine.hello(now, {node_id, local}, "host", 1000 + local);
     collect();
   }
-  /// Every running worker at a place leaves, and its shim is ready again.
-  void leave(int place_id, int workers, Exit exit = {}) {
+  /// Every running worker at a node leaves, and its shim is ready again.
+  void leave(int node_id, int workers, Exit exit = {}) {
     for (int local = 0; local < workers; ++local) {
-      machine.exited(now, {place_id, local}, exit);
-      machine.hello(now, {place_id, local}, "host", 2000 + local);
+      machine.exited(now, {node_id, local}, exit);
+      machine.hello(now, {node_id, local}, "host", 2000 + local);
     }
     collect();
   }
-  /// Grants a companion of `gpus` on node2; its place gets the next id.
+  /// Grants a companion of `gpus` on node2; its node gets the next id.
   void grow(JobId companion, int gpus) {
     Grow message;
     message.offers.resize(1);
     machine.grow(now, message);
     collect();
     cr_assert_eq(allocations, ++expected_allocations);
-    machine.allocated(now, {{"nonce", companion, "", {place(0, 0, "node2", gpus)}}});
+    machine.allocated(now, {{"nonce", companion, "", {worker_node(0, 0, "node2", gpus)}}});
     collect();
   }
-  /// A companion with 4 workers takes part (place 1).
+  /// A companion with 4 workers takes part (node 1).
   void grown() {
     grow(9, 4);
     hello(1, 4);
@@ -203,7 +203,7 @@ Test(epochs, growing_disturbs_nobody_until_the_new_workers_are_up) {
   cr_assert_eq(run.machine.status().epoch, 1);
   cr_assert_float_eq(run.machine.status().stopped_s, 1.5, 1e-9);
   // Rank 0 is in the basic allocation.
-  cr_assert_eq(run.last_start.workers.front().first.place, 0);
+  cr_assert_eq(run.last_start.workers.front().first.node, 0);
 }
 
 Test(epochs, a_refused_grant_changes_nothing) {
@@ -531,7 +531,7 @@ Test(epochs, an_srun_that_cannot_start_ends_the_run_with_its_code) {
         settings.job = job;
         return settings;
       }(),
-      {place(0, job, "node1", 2)});
+      {worker_node(0, job, "node1", 2)});
   machine.start(1);
   machine.step_ended(2, job, {2, 0});
   const auto actions = machine.take();

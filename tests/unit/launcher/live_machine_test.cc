@@ -14,11 +14,11 @@ namespace {
 
 constexpr JobId kJob = 5, kCompanion = 9;
 
-Place place(int id, JobId owner, const char* node, int gpus) {
-  Place made;
+WorkerNode worker_node(int id, JobId owner, const char* name, int gpus) {
+  WorkerNode made;
   made.id = id;
   made.job = owner;
-  made.node = node;
+  made.name = name;
   made.gpus = made.workers = gpus;
   return made;
 }
@@ -31,21 +31,23 @@ EpochMachine::Settings live_settings() {
   return settings;
 }
 
-/// One basic worker (place 0) whose program has begun with the runtime.
+/// One basic worker (node 0) whose program has begun with the runtime.
 struct Run {
-  explicit Run(bool begins = true) : machine(live_settings(), {place(0, kJob, "node1", 1)}) {
+  explicit Run(bool begins = true) : machine(live_settings(), {worker_node(0, kJob, "node1", 1)}) {
     machine.start(now);
     machine.hello(now, {0, 0}, "host", 1);
     collect();
     cr_assert_eq(begin.epoch, 0);
     if (begins) event([&] { machine.begun(now, 0, ""); });
   }
-  /// A companion of one GPU on node2 is up: place `id`.
+  /// A companion of one GPU on node2 is up: node `id`.
   void lend(int id = 1, JobId companion = kCompanion) {
     Grow message;
     message.offers.resize(1);
     event([&] { machine.grow(now, message); });
-    event([&] { machine.allocated(now, {{"nonce", companion, "", {place(0, 0, "node2", 1)}}}); });
+    event([&] {
+      machine.allocated(now, {{"nonce", companion, "", {worker_node(0, 0, "node2", 1)}}});
+    });
     event([&] { machine.hello(now, {id, 0}, "host", 2); });
   }
   void grown() {

@@ -90,11 +90,11 @@ Test(profile_book, what_cannot_be_is_an_error) {
                "stage 2, group 0 reports, and one before it does not");
 }
 
-Test(profile_book, a_worker_has_its_part_of_its_places_gpus) {
-  Place place;
-  place.gpu_list = "0-1,4,6-7";
-  cr_assert(gpus_of(place, 0, 1) == std::vector<int>{0});
-  cr_assert(gpus_of(place, 1, 2) == (std::vector<int>{4, 6}));
-  place.gpu_list = "";
-  cr_assert(gpus_of(place, 1, 2) == (std::vector<int>{2, 3}), "numbered where nothing is known");
+Test(profile_book, a_worker_has_its_part_of_its_node_s_gpus) {
+  WorkerNode node;
+  node.gpu_list = "0-1,4,6-7";
+  cr_assert(gpus_of(node, 0, 1) == std::vector<int>{0});
+  cr_assert(gpus_of(node, 1, 2) == (std::vector<int>{4, 6}));
+  node.gpu_list = "";
+  cr_assert(gpus_of(node, 1, 2) == (std::vector<int>{2, 3}), "numbered where nothing is known");
 }

@@ -18,11 +18,11 @@ Map as_map(const Environment& environment) {
   return map;
 }
 
-Place place(int id, JobId job, const char* node, int gpus) {
-  Place made;
+WorkerNode worker_node(int id, JobId job, const char* name, int gpus) {
+  WorkerNode made;
   made.id = id;
   made.job = job;
-  made.node = node;
+  made.name = name;
   made.cpus = 8 * gpus;
   made.gpus = made.workers = gpus;
   return made;
@@ -32,14 +32,14 @@ Place place(int id, JobId job, const char* node, int gpus) {
 Map grown(int rank) {
   RunFacts facts;
   facts.job = 5;
-  facts.places = {place(0, 5, "node1", 2), place(3, 9, "node2", 4)};
+  facts.nodes = {worker_node(0, 5, "node1", 2), worker_node(3, 9, "node2", 4)};
   facts.master_address = "host1";
   facts.master_port = 4000;
   facts.step = 7;
   facts.restarts = 1;
   facts.max_restarts = 3;
-  const Layout layout = lay_out(facts.places, 1, 6);
-  return as_map(run_environment(layout, layout.seats[static_cast<std::size_t>(rank)], facts));
+  const Seating seating = seat_workers(facts.nodes, 1, 6);
+  return as_map(run_environment(seating, seating.seats[static_cast<std::size_t>(rank)], facts));
 }
 
 }  // namespace
@@ -163,9 +163,9 @@ Test(worker_environment, what_the_user_has_set_stays) {
 Test(worker_environment, a_worker_alone_on_its_node_may_use_all_of_its_threads) {
   unsetenv("OMP_NUM_THREADS");
   RunFacts facts;
-  facts.places = {place(0, 5, "node1", 1)};
-  const Layout layout = lay_out(facts.places, 1, 1);
-  cr_assert_eq(as_map(run_environment(layout, layout.seats[0], facts)).count("OMP_NUM_THREADS"),
+  facts.nodes = {worker_node(0, 5, "node1", 1)};
+  const Seating seating = seat_workers(facts.nodes, 1, 1);
+  cr_assert_eq(as_map(run_environment(seating, seating.seats[0], facts)).count("OMP_NUM_THREADS"),
                0u);
 }
 

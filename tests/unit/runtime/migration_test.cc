@@ -31,7 +31,7 @@ std::vector<std::int64_t> contents(const Part& part, const Shape& shape) {
 Memory memory_of(const World& world) {
   Memory memory;
   for (const World::Tensor& tensor : world.tensors())
-    for (const Holding& holding : world.layout_of(tensor))
+    for (const Holding& holding : world.distribution_of(tensor))
       memory[{holding.rank, tensor.info.name, holding.part}] =
           contents(world.part(holding.part), tensor.info.shape);
   return memory;
@@ -52,7 +52,7 @@ void check_moves(const World& from, const World& to, const Migration& migration,
           old.at({move.from_rank, from.tensors()[move.from_tensor].info.name, move.from_part});
       const auto& target = wanted.at({rank, info.name, move.to_part});
       auto& count = made.at({rank, info.name, move.to_part});
-      const Place &there = from.ranks()[move.from_rank], &here = to.ranks()[rank];
+      const cluster::GpuRef &there = from.ranks()[move.from_rank], &here = to.ranks()[rank];
       cr_assert_eq(move.nearness <= Nearness::device, there == here, "seed %u", seed);
       cr_assert_eq(move.nearness <= Nearness::node, there.node == here.node, "seed %u", seed);
       cr_assert_eq(move.bytes, move.box.elements() * bytes_of(info.dtype));
@@ -84,8 +84,8 @@ void check_moves(const World& from, const World& to, const Migration& migration,
 TensorInfo info(std::string name, Shape shape, int layer = 0) {
   return {std::move(name), layer, Kind::parameter, DType::f32, std::move(shape), false};
 }
-RankState rank_with(Place place, const TensorInfo& tensor, Part part) {
-  return {place, {{tensor, std::move(part), "", 4096, 0}}};
+RankState rank_with(cluster::GpuRef gpu, const TensorInfo& tensor, Part part) {
+  return {gpu, {{tensor, std::move(part), "", 4096, 0}}};
 }
 
 }  // namespace
@@ -163,20 +163,22 @@ Test(migration, prefers_the_same_node_then_the_same_rail_then_the_rack) {
       support::host_cluster(4, 2);  // nodes 0 and 2 in one rack, 1 and 3 in the other
   const TensorInfo t = info("w", {16});
   const Part all = Part::whole({16});
-  const auto source = [&](std::vector<Place> holders, Place wanted) {
+  const auto source = [&](std::vector<cluster::GpuRef> holders, cluster::GpuRef wanted) {
     std::vector<RankState> old;
-    for (const Place& place : holders) old.push_back(rank_with(place, t, all));
+    for (const cluster::GpuRef gpu : holders) old.push_back(rank_with(gpu, t, all));
     const World from = merge(old).value(), to = merge({rank_with(wanted, t, all)}).value();
     const Migration migration = plan_migration(from, to, cluster).value();
     const Move move = migration.needs_of(0).at(0);
     return std::make_pair(holders.at(move.from_rank), move.nearness);
   };
   cr_assert(source({{1, 1}, {2, 1}, {0, 0}}, {0, 1}) ==
-            std::make_pair(Place{0, 0}, Nearness::node));
+            std::make_pair(cluster::GpuRef{0, 0}, Nearness::node));
   cr_assert(source({{1, 1}, {2, 0}, {2, 1}}, {0, 1}) ==
-            std::make_pair(Place{2, 1}, Nearness::rail));
-  cr_assert(source({{1, 1}, {2, 0}}, {0, 1}) == std::make_pair(Place{2, 0}, Nearness::rack));
-  cr_assert(source({{2, 0}, {0, 1}}, {0, 1}) == std::make_pair(Place{0, 1}, Nearness::in_place));
+            std::make_pair(cluster::GpuRef{2, 1}, Nearness::rail));
+  cr_assert(source({{1, 1}, {2, 0}}, {0, 1}) ==
+            std::make_pair(cluster::GpuRef{2, 0}, Nearness::rack));
+  cr_assert(source({{2, 0}, {0, 1}}, {0, 1}) ==
+            std::make_pair(cluster::GpuRef{0, 1}, Nearness::in_place));
 }
 
 Test(migration, replicas_share_the_sending) {
@@ -267,7 +269,7 @@ Test(migration, only_an_optional_tensor_may_be_new) {
 Test(migration, another_choice_of_sources_has_another_digest) {
   const auto cluster = support::host_cluster(2, 4);
   const TensorInfo t = info("w", {64});
-  const auto plan = [&](Place old, Place wanted) {
+  const auto plan = [&](cluster::GpuRef old, cluster::GpuRef wanted) {
     return plan_migration(merge({rank_with(old, t, Part::whole({64}))}).value(),
                           merge({rank_with(wanted, t, Part::whole({64}))}).value(), cluster)
         ->digest();

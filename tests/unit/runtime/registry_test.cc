@@ -124,6 +124,6 @@ Test(world, a_tied_tensor_is_one_tensor_by_both_names) {
   const World world = merge({first, last}).value();
   cr_assert_eq(world.tensors().size(), 1);
   cr_assert_eq(world.find("head"), world.find("embedding"));
-  cr_assert_eq(world.layout_of(*world.find("head")).size(), 2, "two ranks hold it");
+  cr_assert_eq(world.distribution_of(*world.find("head")).size(), 2, "two ranks hold it");
   cr_assert_null(world.find("tail"));
 }

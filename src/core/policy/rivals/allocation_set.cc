@@ -21,7 +21,7 @@ void add_asked(std::vector<Configuration>& found, const Contender& job, int type
 
 }  // namespace
 
-plan::Layout plan_on(const Contender& job, const planner::Clumps& gpus,
+plan::Layout plan_on(const Contender& job, const planner::Islands& gpus,
                      const Configuration& configuration, const ClusterView& view) {
   if (job.rigid) return users_plan_on(job, gpus);
   JobModel model(job.training, view.machines);

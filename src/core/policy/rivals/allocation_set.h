@@ -21,7 +21,7 @@ struct Configuration {
 
 /// Plan of `job` on `gpus`, which are as many as `configuration` has. No stages where it does not
 /// fit there.
-plan::Layout plan_on(const Contender& job, const planner::Clumps& gpus,
+plan::Layout plan_on(const Contender& job, const planner::Islands& gpus,
                      const Configuration& configuration, const ClusterView& view);
 
 /// Configurations of `job`, by type and rising GPUs: Sia's valid set (a power of two of GPUs within

@@ -8,13 +8,13 @@ namespace swell::policy {
 
 namespace {
 
-planner::Clumps clumps_of(const cluster::Cluster& machines, NodeIndex node, plan::GpuMask gpus) {
-  planner::Clumps clumps;
+planner::Islands islands_of(const cluster::Cluster& machines, NodeIndex node, plan::GpuMask gpus) {
+  planner::Islands islands;
   for (plan::GpuMask left = gpus; left != 0; left &= left - 1) {
     const int index = std::countr_zero(left);
-    planner::add_to(clumps, node, machines.type_of({node, index}), plan::GpuMask{1} << index);
+    planner::add_to(islands, node, machines.type_of({node, index}), plan::GpuMask{1} << index);
   }
-  return clumps;
+  return islands;
 }
 
 Contender running(const ElasticJobView& view, const cluster::Cluster& machines) {
@@ -29,7 +29,7 @@ Contender running(const ElasticJobView& view, const cluster::Cluster& machines) 
               (view.sizes.size() == 1 && view.sizes[0] == job.asked);
   job.movable = !job.rigid && view.may_grow;
   for (std::size_t i = 0; i < view.basic_nodes.size() && i < view.basic_gpu_masks.size(); ++i)
-    planner::add_all(job.held, clumps_of(machines, view.basic_nodes[i], view.basic_gpu_masks[i]));
+    planner::add_all(job.held, islands_of(machines, view.basic_nodes[i], view.basic_gpu_masks[i]));
   job.nodes = std::max<int>(1, static_cast<int>(view.basic_nodes.size()));
   job.submitted_s = view.submitted_s;
   job.started_s = view.started_s;
@@ -86,7 +86,7 @@ double restart_s(const Contender& job, const cluster::Cluster& machines) {
       .pause_s;
 }
 
-plan::Layout users_plan_on(const Contender& job, planner::Clumps gpus) {
+plan::Layout users_plan_on(const Contender& job, planner::Islands gpus) {
   if (!job.training) {
     plan::StageLayout stage;
     planner::take_groups(stage, gpus, 1, job.asked);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/planner/clump.h"
+#include "core/planner/island.h"
 #include "core/policy/policy.h"
 
 namespace swell::policy {
@@ -19,7 +19,7 @@ struct Contender {
   int nodes = 1;
   int max_gpus = 1;                          ///< limit of its GPUs
   std::vector<int> sizes;                    ///< allowed numbers of GPUs, rising; empty: any
-  planner::Clumps held;                      ///< its GPUs; none while pending
+  planner::Islands held;                     ///< its GPUs; none while pending
   std::shared_ptr<const Training> training;  ///< null for rigid jobs alone
   double submitted_s = 0;
   double started_s = 0;
@@ -37,7 +37,7 @@ void decide_plan(Decisions& decisions, const Contender& job, plan::Layout layout
 
 /// The user's plan on other GPUs; for a job whose training is not known, a plan that only names the
 /// GPUs. No stages where `gpus` do not suffice: TP groups do not span nodes.
-plan::Layout users_plan_on(const Contender& job, planner::Clumps gpus);
+plan::Layout users_plan_on(const Contender& job, planner::Islands gpus);
 
 /// Seconds that a running job loses by a checkpoint and a restart with the plan that it runs.
 double restart_s(const Contender& job, const cluster::Cluster& machines);

@@ -11,8 +11,8 @@ namespace {
 // curve assumes.
 constexpr double kTolerance = 0.95;
 
-planner::Clumps gpus_of(const plan::Layout& layout) {
-  planner::Clumps gpus;
+planner::Islands gpus_of(const plan::Layout& layout) {
+  planner::Islands gpus;
   for (const plan::StageLayout& stage : layout.stages) planner::add_stage(gpus, stage);
   return gpus;
 }
@@ -65,7 +65,7 @@ ElasticShares::ElasticShares(const ClusterView& view, const std::vector<Contende
   }
 }
 
-plan::Layout ElasticShares::plan_on(ElasticShare& share, const planner::Clumps& gpus,
+plan::Layout ElasticShares::plan_on(ElasticShare& share, const planner::Islands& gpus,
                                     const CurvePoint& point) {
   plan::Layout layout = share.model->on(gpus, point.shape);
   if (share.model->throughput(layout) >= kTolerance * point.throughput) return layout;
@@ -130,16 +130,16 @@ bool ElasticShares::shrink(std::size_t job) {
   ElasticShare& share = shares_[job];
   const CurvePoint* point = share.below();
   if (!point) return false;
-  planner::Clumps kept, order = share.gpus;
+  planner::Islands kept, order = share.gpus;
   std::stable_sort(
       order.begin(), order.end(),
-      [](const planner::Clump& a, const planner::Clump& b) { return a.count() > b.count(); });
+      [](const planner::Island& a, const planner::Island& b) { return a.count() > b.count(); });
   int left = point->gpus();
-  for (planner::Clump clump : order) {
-    while (clump.count() > left)
-      clump.gpus &= ~(plan::GpuMask{1} << (63 - std::countl_zero(clump.gpus)));
-    left -= clump.count();
-    if (clump.gpus != 0) kept.push_back(clump);
+  for (planner::Island island : order) {
+    while (island.count() > left)
+      island.gpus &= ~(plan::GpuMask{1} << (63 - std::countl_zero(island.gpus)));
+    left -= island.count();
+    if (island.gpus != 0) kept.push_back(island);
   }
   plan::Layout layout = plan_on(share, kept, *point);
   const double value = share.model->throughput(layout) / share.users_throughput;
@@ -152,7 +152,7 @@ bool ElasticShares::grow(std::size_t job, const CurvePoint& target, double min_g
   ElasticShare& share = shares_[job];
   const int more = target.gpus() - planner::count(share.gpus);
   GpuPool tried = pool_;
-  planner::Clumps gpus = share.gpus;
+  planner::Islands gpus = share.gpus;
   if (more > 0) {
     const auto extra = tried.take_packed(share.type(), more, share.gpus);
     if (!extra) return false;

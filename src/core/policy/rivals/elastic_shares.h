@@ -18,7 +18,7 @@ struct ElasticShare {
   std::unique_ptr<JobModel> model;                   ///< null for rigid jobs
   double users_throughput = 0;  ///< samples a second of the user's plan on what the user asked for
   bool may_change = false;      ///< its reconfiguration is cheap enough
-  planner::Clumps gpus;
+  planner::Islands gpus;
   plan::Layout layout;  ///< no stages: the job does not run
   double value = 0;     ///< throughput over users_throughput
   bool changed = false;
@@ -56,14 +56,14 @@ class ElasticShares {
  private:
   struct Before {
     std::size_t job;
-    planner::Clumps gpus;
+    planner::Islands gpus;
     plan::Layout layout;
     double value;
     bool changed;
   };
   void set(std::size_t job, plan::Layout layout, double value);
   /// Plan of the point's size on `gpus`, as close to the curve as they allow.
-  plan::Layout plan_on(ElasticShare& share, const planner::Clumps& gpus, const CurvePoint& point);
+  plan::Layout plan_on(ElasticShare& share, const planner::Islands& gpus, const CurvePoint& point);
 
   GpuPool pool_;
   std::vector<ElasticShare> shares_;

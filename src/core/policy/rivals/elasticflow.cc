@@ -79,8 +79,8 @@ Decisions ElasticFlow::decide(const ClusterView& view) const {
     left.push_back(pool.free(type));
   for (const Contender& job : jobs)
     if (job.movable)
-      for (const planner::Clump& clump : job.held)
-        left[static_cast<std::size_t>(clump.type)] += clump.count();
+      for (const planner::Island& island : job.held)
+        left[static_cast<std::size_t>(island.type)] += island.count();
 
   std::vector<Share> shares;
   for (const Contender& job : jobs) {

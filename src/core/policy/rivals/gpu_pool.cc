@@ -8,9 +8,9 @@ namespace swell::policy {
 
 namespace {
 
-bool is_near(const planner::Clumps& near, int node) noexcept {
+bool is_near(const planner::Islands& near, int node) noexcept {
   return std::any_of(near.begin(), near.end(),
-                     [&](const planner::Clump& clump) { return clump.node == node; });
+                     [&](const planner::Island& island) { return island.node == node; });
 }
 
 }  // namespace
@@ -45,20 +45,20 @@ const GpuPool::Slot* GpuPool::slot(int node, int type) const noexcept {
   return const_cast<GpuPool*>(this)->slot(node, type);
 }
 
-void GpuPool::give(const planner::Clumps& gpus) {
-  for (const planner::Clump& clump : gpus)
-    if (Slot* found = slot(clump.node, clump.type)) found->free |= clump.gpus & found->all;
+void GpuPool::give(const planner::Islands& gpus) {
+  for (const planner::Island& island : gpus)
+    if (Slot* found = slot(island.node, island.type)) found->free |= island.gpus & found->all;
 }
 
-void GpuPool::take(const planner::Clumps& gpus) {
-  for (const planner::Clump& clump : gpus)
-    if (Slot* found = slot(clump.node, clump.type)) found->free &= ~clump.gpus;
+void GpuPool::take(const planner::Islands& gpus) {
+  for (const planner::Island& island : gpus)
+    if (Slot* found = slot(island.node, island.type)) found->free &= ~island.gpus;
 }
 
-bool GpuPool::has(const planner::Clumps& gpus) const noexcept {
-  return std::all_of(gpus.begin(), gpus.end(), [&](const planner::Clump& clump) {
-    const Slot* found = slot(clump.node, clump.type);
-    return found && (clump.gpus & ~found->free) == 0;
+bool GpuPool::has(const planner::Islands& gpus) const noexcept {
+  return std::all_of(gpus.begin(), gpus.end(), [&](const planner::Island& island) {
+    const Slot* found = slot(island.node, island.type);
+    return found && (island.gpus & ~found->free) == 0;
   });
 }
 
@@ -88,15 +88,15 @@ int GpuPool::full_nodes(int type) const noexcept {
   }));
 }
 
-planner::Clump GpuPool::cut(Slot& slot, int gpus) noexcept {
+planner::Island GpuPool::cut(Slot& slot, int gpus) noexcept {
   plan::GpuMask rest = slot.free;
   for (int i = 0; i < gpus; ++i) rest &= rest - 1;
-  const planner::Clump taken{slot.node, slot.type, slot.free ^ rest};
+  const planner::Island taken{slot.node, slot.type, slot.free ^ rest};
   slot.free = rest;
   return taken;
 }
 
-std::optional<planner::Clumps> GpuPool::take_on_one(int type, int gpus) {
+std::optional<planner::Islands> GpuPool::take_on_one(int type, int gpus) {
   Slot* best = nullptr;
   for (Slot& slot : slots_) {
     const int free = std::popcount(slot.free);
@@ -104,11 +104,11 @@ std::optional<planner::Clumps> GpuPool::take_on_one(int type, int gpus) {
       best = &slot;
   }
   if (!best || gpus < 1) return std::nullopt;
-  return planner::Clumps{cut(*best, gpus)};
+  return planner::Islands{cut(*best, gpus)};
 }
 
-std::optional<planner::Clumps> GpuPool::take_whole(int type, int nodes,
-                                                   const planner::Clumps& near) {
+std::optional<planner::Islands> GpuPool::take_whole(int type, int nodes,
+                                                    const planner::Islands& near) {
   const int per_node = this->per_node(type);
   std::vector<Slot*> idle;
   for (Slot& slot : slots_)
@@ -117,16 +117,16 @@ std::optional<planner::Clumps> GpuPool::take_whole(int type, int nodes,
   if (static_cast<int>(idle.size()) < nodes || nodes < 1) return std::nullopt;
   std::stable_partition(idle.begin(), idle.end(),
                         [&](const Slot* slot) { return is_near(near, slot->node); });
-  planner::Clumps taken;
+  planner::Islands taken;
   for (int i = 0; i < nodes; ++i)
     taken.push_back(cut(*idle[static_cast<std::size_t>(i)], per_node));
   return taken;
 }
 
-std::optional<planner::Clumps> GpuPool::take_packed(int type, int gpus,
-                                                    const planner::Clumps& near) {
+std::optional<planner::Islands> GpuPool::take_packed(int type, int gpus,
+                                                     const planner::Islands& near) {
   if (gpus < 1 || free(type) < gpus) return std::nullopt;
-  planner::Clumps taken;
+  planner::Islands taken;
   if (near.empty())
     if (auto one = take_on_one(type, gpus)) return one;
   std::vector<Slot*> order;

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/planner/clump.h"
+#include "core/planner/island.h"
 #include "core/policy/view.h"
 
 namespace swell::policy {
@@ -16,10 +16,10 @@ class GpuPool {
   explicit GpuPool(const ClusterView& view);
 
   /// Puts `gpus` back.
-  void give(const planner::Clumps& gpus);
+  void give(const planner::Islands& gpus);
   /// Takes `gpus` out of the pool. REQUIRES: all of them are free.
-  void take(const planner::Clumps& gpus);
-  bool has(const planner::Clumps& gpus) const noexcept;
+  void take(const planner::Islands& gpus);
+  bool has(const planner::Islands& gpus) const noexcept;
 
   int free(int type) const noexcept;
   /// Number of GPUs of `type` on nodes that are up, free or not.
@@ -29,11 +29,13 @@ class GpuPool {
   int full_nodes(int type) const noexcept;
 
   /// Takes `gpus` GPUs of one node: the one with the fewest free GPUs that suffices.
-  std::optional<planner::Clumps> take_on_one(int type, int gpus);
+  std::optional<planner::Islands> take_on_one(int type, int gpus);
   /// Takes `nodes` whole idle nodes of per_node() GPUs, those of `near` first.
-  std::optional<planner::Clumps> take_whole(int type, int nodes, const planner::Clumps& near = {});
+  std::optional<planner::Islands> take_whole(int type, int nodes,
+                                             const planner::Islands& near = {});
   /// Takes `gpus` GPUs on as few nodes as possible, those of `near` first.
-  std::optional<planner::Clumps> take_packed(int type, int gpus, const planner::Clumps& near = {});
+  std::optional<planner::Islands> take_packed(int type, int gpus,
+                                              const planner::Islands& near = {});
 
   /// One node's GPUs of one type.
   struct Slot {
@@ -47,7 +49,7 @@ class GpuPool {
  private:
   Slot* slot(int node, int type) noexcept;
   const Slot* slot(int node, int type) const noexcept;
-  planner::Clump cut(Slot& slot, int gpus) noexcept;
+  planner::Island cut(Slot& slot, int gpus) noexcept;
   std::vector<Slot> slots_;
   std::vector<std::size_t> first_;  ///< index of each node's first slot
 };

@@ -53,13 +53,13 @@ class Placing {
                      [&](std::size_t a, std::size_t b) { return size(a).gpus > size(b).gpus; });
   }
 
-  std::optional<planner::Clumps> take(std::size_t i) {
+  std::optional<planner::Islands> take(std::size_t i) {
     const Size& job = size(i);
     if (job.nodes == 1) return near_itself(job, jobs_[i].held);
     if (job.gpus == job.nodes * pool_.per_node(job.type))
       return pool_.take_whole(job.type, job.nodes, jobs_[i].held);
     // For a size that the user asked for: the same share of several nodes.
-    planner::Clumps taken;
+    planner::Islands taken;
     GpuPool tried = pool_;
     for (int n = 0; n < job.nodes; ++n) {
       auto one = best_other_node(tried, job, taken);
@@ -73,8 +73,8 @@ class Placing {
 
   /// Takes GPUs on a node that the job is on, where they fit, so that state stays near; otherwise
   /// on any node.
-  std::optional<planner::Clumps> near_itself(const Size& job, const planner::Clumps& held) {
-    for (const planner::Clump& own : held) {
+  std::optional<planner::Islands> near_itself(const Size& job, const planner::Islands& held) {
+    for (const planner::Island& own : held) {
       GpuPool tried = pool_;
       const auto there = tried.take_packed(job.type, job.gpus, {own});
       if (!there || there->size() != 1 || there->front().node != own.node) continue;
@@ -84,14 +84,14 @@ class Placing {
     return pool_.take_on_one(job.type, job.gpus);
   }
 
-  static std::optional<planner::Clump> best_other_node(const GpuPool& pool, const Size& job,
-                                                       const planner::Clumps& taken) {
+  static std::optional<planner::Island> best_other_node(const GpuPool& pool, const Size& job,
+                                                        const planner::Islands& taken) {
     const int share = job.gpus / job.nodes;
     const GpuPool::Slot* best = nullptr;
     for (const GpuPool::Slot& slot : pool.slots()) {
       const int free = std::popcount(slot.free);
-      const bool used = std::any_of(taken.begin(), taken.end(), [&](const planner::Clump& clump) {
-        return clump.node == slot.node;
+      const bool used = std::any_of(taken.begin(), taken.end(), [&](const planner::Island& island) {
+        return island.node == slot.node;
       });
       if (slot.type == job.type && !used && free >= share &&
           (!best || free < std::popcount(best->free)))
@@ -100,7 +100,7 @@ class Placing {
     if (!best) return std::nullopt;
     plan::GpuMask rest = best->free;
     for (int i = 0; i < share; ++i) rest &= rest - 1;
-    return planner::Clump{best->node, best->type, best->free ^ rest};
+    return planner::Island{best->node, best->type, best->free ^ rest};
   }
 
   /// Moves the smallest kept job off the node that needs the fewest GPUs more; false where none can
@@ -118,9 +118,9 @@ class Placing {
       for (std::size_t k : kept_) {
         // Only smaller jobs are moved: they find a place where this one does not.
         if (size(k).gpus >= job.gpus) continue;
-        for (const planner::Clump& clump : placed_[k].gpus) {
-          if (clump.node != slot.node || clump.type != slot.type) continue;
-          movable += clump.count();
+        for (const planner::Island& island : placed_[k].gpus) {
+          if (island.node != slot.node || island.type != slot.type) continue;
+          movable += island.count();
           if (!smallest || size(k).gpus < size(*smallest).gpus) smallest = k;
         }
       }

@@ -17,12 +17,12 @@ struct Size {
 /// A job to place, with the sizes that it may get.
 struct Sized {
   std::vector<Size> sizes;  ///< tried in order; empty: the job gets nothing
-  planner::Clumps held;     ///< GPUs that it has now, not in the pool
+  planner::Islands held;    ///< GPUs that it has now, not in the pool
   bool keeps = false;       ///< the first size is what it holds: stays there if possible
 };
 
 struct Placed {
-  planner::Clumps gpus;
+  planner::Islands gpus;
   int size = -1;  ///< index into Sized::sizes; -1: no place
 };
 

@@ -12,16 +12,16 @@ namespace {
 constexpr std::size_t kMaxKept = 4096;  // curves in the cache; some kilobytes each
 
 /// The first `gpus` GPUs of `type` in the order of nodes: what an empty cluster would give.
-planner::Clumps packed(const cluster::Cluster& machines, int type, int gpus) {
-  planner::Clumps clumps;
+planner::Islands packed(const cluster::Cluster& machines, int type, int gpus) {
+  planner::Islands islands;
   for (int node = 0; node < static_cast<int>(machines.nodes().size()) && gpus > 0; ++node)
     for (int index = 0; index < static_cast<int>(machines.node(node).gpus.size()) && gpus > 0;
          ++index)
       if (machines.type_of({node, index}) == type) {
-        planner::add_to(clumps, node, type, plan::GpuMask{1} << index);
+        planner::add_to(islands, node, type, plan::GpuMask{1} << index);
         --gpus;
       }
-  return clumps;
+  return islands;
 }
 
 Curve frontier(std::vector<CurvePoint> points) {
@@ -60,7 +60,7 @@ planner::Evaluator& JobModel::evaluator(int micro_batches) {
       .first->second;
 }
 
-plan::Layout JobModel::on(planner::Clumps gpus, Parallelism shape) {
+plan::Layout JobModel::on(planner::Islands gpus, Parallelism shape) {
   plan::Layout layout{shape.micro_batches, {}};
   for (int i = 0; i < shape.pp; ++i) {
     plan::StageLayout stage{0, shape.tp, {}};
@@ -71,7 +71,7 @@ plan::Layout JobModel::on(planner::Clumps gpus, Parallelism shape) {
   return layout;
 }
 
-plan::Layout JobModel::best_on(const planner::Clumps& gpus, planner::SymmetricSpace space) {
+plan::Layout JobModel::best_on(const planner::Islands& gpus, planner::SymmetricSpace space) {
   const int micro_batches = training_->basic.micro_batches;
   planner::Evaluator& users = evaluator(micro_batches);
   const auto degrees = planner::degrees_for(training_->model->heads, users.micro_batch());
@@ -104,7 +104,7 @@ Curve JobModel::curve(int type, planner::SymmetricSpace space, int max) {
       const int first = space.pp != 0 ? space.pp : 1, last = space.pp != 0 ? space.pp : layers;
       for (int pp = first; pp <= std::min(last, layers) && pp * dp * tp <= max; ++pp) {
         Parallelism shape{pp, dp, tp, as_the_user ? users : global_batch / dp};
-        const planner::Clumps gpus = packed(*machines_, type, shape.gpus());
+        const planner::Islands gpus = packed(*machines_, type, shape.gpus());
         plan::Layout layout = on(gpus, shape);
         while (layout.stages.empty() && global_batch % (2 * shape.micro_batches * dp) == 0) {
           shape.micro_batches *= 2;

@@ -46,10 +46,10 @@ class JobModel {
   /// plans that fit memory.
   Curve curve(int type, planner::SymmetricSpace space, int max);
   /// Plan of `shape` on `gpus`; no stages where it does not fit.
-  plan::Layout on(planner::Clumps gpus, Parallelism shape);
+  plan::Layout on(planner::Islands gpus, Parallelism shape);
   /// The fastest plan of `space` on at most `gpus`, with the user's micro-batches; no stages where
   /// none fits.
-  plan::Layout best_on(const planner::Clumps& gpus, planner::SymmetricSpace space);
+  plan::Layout best_on(const planner::Islands& gpus, planner::SymmetricSpace space);
   /// Samples a second of `layout`; 0 for one without stages.
   double throughput(const plan::Layout& layout);
 

@@ -19,7 +19,7 @@ struct Entry {
 };
 
 int find_current(const Entry& entry) {
-  const planner::Clumps& held = entry.job->held;
+  const planner::Islands& held = entry.job->held;
   if (held.empty()) return -1;
   for (std::size_t k = 0; k < entry.configurations.size(); ++k) {
     const Configuration& one = entry.configurations[k];
@@ -73,8 +73,8 @@ Decisions Sia::decide(const ClusterView& view) const {
     if (entry.configurations.empty()) continue;
     limit_growth(entry, options_.growth);
     entry.current = find_current(entry);
-    for (const planner::Clump& clump : job.held)
-      program.capacity[static_cast<std::size_t>(clump.type)] += clump.count();
+    for (const planner::Island& island : job.held)
+      program.capacity[static_cast<std::size_t>(island.type)] += island.count();
 
     const double factor = job.running
                               ? restart_factor(view.now_s - job.submitted_s, job.reconfigurations,

@@ -122,7 +122,7 @@ Test(evaluator, keeps_within_memory_and_says_when_nothing_fits) {
 Test(expand, visits_new_stages_joined_stages_and_other_degrees) {
   plan::Layout from{8, {}};
   support::add_stage(from, 8, 2, 2, 4, 0);
-  const Clumps more = {{0, 0, 0b110000}};
+  const Islands more = {{0, 0, 0b110000}};
   int pp = 0, dp = 0, tp = 0;
   expand(from, more, degrees_for(16, 8), Consistency::relaxed, [&](Candidate&& candidate) {
     const int used = candidate.layout.gpu_count() + count(candidate.idle);
@@ -139,7 +139,7 @@ Test(expand, visits_new_stages_joined_stages_and_other_degrees) {
 Test(expand, exact_consistency_adds_whole_stages_alone) {
   plan::Layout from{8, {}};
   support::add_stage(from, 8, 2, 2, 4, 0);
-  const auto visits = [&](const Clumps& more) {
+  const auto visits = [&](const Islands& more) {
     int seen = 0;
     expand(from, more, degrees_for(16, 8), Consistency::exact, [&](Candidate&& candidate) {
       for (const auto& stage : candidate.layout.stages) cr_assert(stage.tp == 2 && stage.dp() == 2);

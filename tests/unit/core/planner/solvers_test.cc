@@ -184,7 +184,7 @@ Test(incremental, deals_every_type_over_all_stages) {
   support::add_stage(start, 6, 1, 3, 2);
   start.stages[0].groups[0].local_batch = 4;
   Evaluator evaluator(perf, 8);
-  Clumps all = {{0, 0, 0b000111}, {0, 1, 0b111000}};
+  Islands all = {{0, 0, 0b000111}, {0, 1, 0b111000}};
   const auto starts = initial_plans(evaluator, all, 32, degrees_for(model.heads, 8));
   const auto dealt = std::find_if(starts.begin(), starts.end(), [](const Solution& one) {
     return one.why.find("dealt") != std::string::npos && one.idle.empty();

@@ -142,7 +142,7 @@ Test(rivals, small_jobs_share_nodes_and_whole_nodes_are_left_to_large_ones) {
 Test(rivals, the_smallest_job_makes_room_and_the_rest_stay) {
   RivalView on(support::h100_nodes(2));
   GpuPool pool(on.view);
-  const planner::Clumps two = {{0, 0, 0b11}}, four = {{1, 0, 0b1111}}, one = {{1, 0, 0b10000}};
+  const planner::Islands two = {{0, 0, 0b11}}, four = {{1, 0, 0b1111}}, one = {{1, 0, 0b10000}};
   for (const auto& held : {two, four, one}) pool.take(held);
   const auto placed = place_sizes({{{{0, 2, 1}}, two, true},
                                    {{{0, 4, 1}}, four, true},

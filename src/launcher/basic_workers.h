@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "core/result.h"
-#include "launcher/layout.h"
 #include "launcher/options.h"
+#include "launcher/seating.h"
 #include "launcher/slurm_env.h"
 
 namespace swell::launcher {
 
 /// How the basic demand is cut into workers.
-struct Shape {
-  std::vector<Place> places;
+struct BasicWorkers {
+  std::vector<WorkerNode> nodes;
   int workers = 0;
   int gpus = 0;
   int gpus_per_worker = 1;
@@ -25,6 +25,7 @@ struct Shape {
 /// One worker a GPU, unless the options say otherwise; where a node has fewer CPUs than workers,
 /// they share them. The error says why the command line does not describe an elastic run; srun may
 /// still make sense of it.
-Result<Shape> shape_of(JobId job, const Options& options, const std::vector<NodeShare>& shares);
+Result<BasicWorkers> basic_workers(JobId job, const Options& options,
+                                   const std::vector<NodeShare>& shares);
 
 }  // namespace swell::launcher

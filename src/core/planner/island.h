@@ -9,26 +9,27 @@
 namespace swell::planner {
 
 /// GPUs of one type on one node: only such GPUs can form TP groups, since no group spans nodes or
-/// types. The planner counts GPUs by clump alone: which GPUs of a clump it takes does not matter.
-struct Clump {
+/// types. The planner counts GPUs by island alone: which GPUs of an island it takes does not
+/// matter.
+struct Island {
   int node = 0;
   int type = 0;
   plan::GpuMask gpus = 0;
   int count() const noexcept { return std::popcount(gpus); }
-  friend bool operator==(const Clump&, const Clump&) = default;
+  friend bool operator==(const Island&, const Island&) = default;
 };
-using Clumps = std::vector<Clump>;
+using Islands = std::vector<Island>;
 
-/// Adds `gpus` to the clump of their node and type, made where there is none.
-void add_to(Clumps& clumps, int node, int type, plan::GpuMask gpus);
-void add_all(Clumps& clumps, const Clumps& more);
+/// Adds `gpus` to the island of their node and type, made where there is none.
+void add_to(Islands& islands, int node, int type, plan::GpuMask gpus);
+void add_all(Islands& islands, const Islands& more);
 /// Adds the GPUs of `stage`.
-void add_stage(Clumps& clumps, const plan::StageLayout& stage);
-int count(const Clumps& clumps) noexcept;
+void add_stage(Islands& islands, const plan::StageLayout& stage);
+int count(const Islands& islands) noexcept;
 
-/// Forms TP groups of `tp` GPUs from `clumps`, at most `max`; appends them to `stage` and takes
-/// their GPUs out of `clumps`. Returns the number of groups.
-int take_groups(plan::StageLayout& stage, Clumps& clumps, int tp, int max = 1 << 30);
+/// Forms TP groups of `tp` GPUs from `islands`, at most `max`; appends them to `stage` and takes
+/// their GPUs out of `islands`. Returns the number of groups.
+int take_groups(plan::StageLayout& stage, Islands& islands, int tp, int max = 1 << 30);
 
 /// TP and DP degrees that a stage may have.
 struct Degrees {

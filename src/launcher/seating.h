@@ -12,11 +12,12 @@ namespace swell::launcher {
 
 using control::JobId;
 
-/// Where workers can run: one allocation on one node. Its id is the agent's own and never reused.
-struct Place {
+/// Where workers can run: a node of one allocation; another allocation's share of the same node is
+/// another WorkerNode. Its id is the agent's own and never reused.
+struct WorkerNode {
   int id = 0;
   JobId job = 0;
-  std::string node;
+  std::string name;
   int cpus = 0;  ///< 0: not known
   int gpus = 0;
   std::string gpu_list;  ///< their indices there: "0-3"
@@ -25,7 +26,7 @@ struct Place {
 
 /// A worker's shim, for as long as it lives: over all epochs.
 struct WorkerId {
-  int place = 0;
+  int node = 0;   ///< WorkerNode::id
   int local = 0;  ///< SLURM_LOCALID
   friend auto operator<=>(const WorkerId&, const WorkerId&) = default;
 };
@@ -38,15 +39,15 @@ struct Seat {
   int local_world = 0;  ///< LOCAL_WORLD_SIZE; LOCAL_RANK is worker.local
 };
 
-/// Who takes part in an epoch. Ranks rise without a gap over the places, in their order.
-struct Layout {
+/// Who takes part in an epoch. Ranks rise without a gap over the nodes, in their order.
+struct Seating {
   std::vector<Seat> seats;
   int groups = 0;
 };
 
-/// Seats for as many workers as `max_gpus` allows, filled from the first place on. Places that
+/// Seats for as many workers as `max_gpus` allows, filled from the first node on. Nodes that
 /// come last, and workers that come last in theirs, go without.
-Layout lay_out(const std::vector<Place>& places, int gpus_per_worker, int max_gpus);
+Seating seat_workers(const std::vector<WorkerNode>& nodes, int gpus_per_worker, int max_gpus);
 
 /// The largest of `sizes` that `there` GPUs allow, never below `basic`; all of them where there are
 /// no sizes.
@@ -55,10 +56,10 @@ int allowed_gpus(int there, int basic, const std::vector<int>& sizes);
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 /// torchrun's environment of one seat.
-Environment torch_environment(const Layout& layout, const Seat& seat,
+Environment torch_environment(const Seating& seating, const Seat& seat,
                               const std::string& master_address, int master_port);
 
-/// Which node has how many of the places' GPUs, for people: "4 GPUs on node1, 8 on node2".
-std::string describe(const std::vector<Place>& places);
+/// Which node has how many of the nodes' GPUs, for people: "4 GPUs on node1, 8 on node2".
+std::string describe(const std::vector<WorkerNode>& nodes);
 
 }  // namespace swell::launcher
