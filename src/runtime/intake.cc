@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/intake.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <fmt/format.h>
+#include <mutex>
+#include <optional>
+#include <thread>
 
 namespace swell::runtime {
 
@@ -69,34 +74,82 @@ Result<Intake> Intake::open(const Self& self, const Prepare& plan,
   return made;
 }
 
+/// Fetches `runs` and compares the checksum of what arrived.
+Result<void> Intake::fetch_runs(Transport& source, std::span<const Run> runs, const Sink& sink,
+                                bool verify) {
+  const auto expected = source.fetch(runs, sink, verify);
+  if (!expected) return expected.error();
+  if (!verify) return {};
+  const auto found = sink.hash_of(runs);
+  if (!found) return found.error();
+  if (*found != *expected)
+    return Error(
+        fmt::format("the state has checksum {:016x} here; there it is {:016x}", *found, *expected));
+  return {};
+}
+
+Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, bool verify) const {
+  Transport& source = *sources_.at({fetch.rank, fetch.from_program});
+  const Sink sink = fetch.to_program ? Sink::program(program) : Sink::arena(*arena_);
+  Result<void> good;
+  if (source.piece_bytes() == UINT64_MAX) {
+    good = fetch_runs(source, fetch.runs, sink, verify);
+  } else {
+    std::vector<Run> piece;
+    std::uint64_t bytes = 0;
+    const auto flush = [&] {
+      if (good.ok() && bytes > 0) good = fetch_runs(source, piece, sink, verify);
+      piece.clear();
+      bytes = 0;
+    };
+    for (Run run : fetch.runs)
+      while (good.ok() && run.bytes > 0) {
+        const auto count = std::min(run.bytes, source.piece_bytes() - bytes);
+        piece.push_back({run.from, run.to, count});
+        run = {run.from + count, run.to + count, run.bytes - count};
+        bytes += count;
+        if (bytes == source.piece_bytes()) flush();
+      }
+    flush();
+  }
+  if (good.ok()) return good;
+  return good.error().while_doing(fmt::format("moving state from old rank {}", fetch.rank));
+}
+
 Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, bool verify,
                                 const std::function<bool()>& is_called_off) {
-  const Sink arena = Sink::arena(*arena_), memory = Sink::program(program);
+  // What several threads may fetch, and what only this one does.
+  std::vector<const Fetch*> shared, own;
+  for (const Fetch& fetch : placement.fetches)
+    (sources_.at({fetch.rank, fetch.from_program})->is_parallel() ? shared : own).push_back(&fetch);
+  std::mutex mutex;
+  Result<void> good;
+  std::atomic<bool> is_over = false;
+  std::atomic<std::size_t> next = 0;
+  const auto take = [&](const Fetch& fetch) {
+    auto done =
+        is_called_off() ? Result<void>(Error(kCalledOff)) : fetch_one(fetch, program, verify);
+    if (done.ok()) return;
+    std::lock_guard lock(mutex);
+    if (!is_over.exchange(true)) good = std::move(done);
+  };
+  const auto take_shared = [&] {
+    for (std::size_t i; !is_over && (i = next++) < shared.size();) take(*shared[i]);
+  };
+  const auto start = Clock::now();
+  // One thread does not reach what the memory can do.
+  std::optional<std::thread> helper;
+  if (shared.size() > 1 && std::thread::hardware_concurrency() > 1) helper.emplace(take_shared);
+  for (const Fetch* fetch : own)
+    if (!is_over) take(*fetch);
+  take_shared();
+  if (helper) helper->join();
+  if (!good) return good.error();
   Moved moved;
-  std::map<std::string, std::uint64_t> by_path;
-  std::vector<std::uint64_t> expected;
-  auto start = Clock::now();
-  for (const Fetch& fetch : placement.fetches) {
-    if (is_called_off()) return Error(kCalledOff);
-    Transport& source = *sources_.at({fetch.rank, fetch.from_program});
-    const auto hash = source.fetch(fetch.runs, fetch.to_program ? memory : arena, verify);
-    if (!hash)
-      return hash.error().while_doing(fmt::format("moving state from old rank {}", fetch.rank));
-    expected.push_back(*hash);
-    by_path[source.name()] += fetch.bytes();
-  }
   moved.move_s = since(start);
-  start = Clock::now();
-  for (std::size_t i = 0; verify && i < expected.size(); ++i) {
-    const Fetch& fetch = placement.fetches[i];
-    const auto found = (fetch.to_program ? memory : arena).hash_of(fetch.runs);
-    if (!found) return found.error();
-    if (*found != expected[i])
-      return Error(
-          fmt::format("state from old rank {} has checksum {:016x} here; there it is {:016x}",
-                      fetch.rank, *found, expected[i]));
-  }
-  moved.verify_s = since(start);
+  std::map<std::string, std::uint64_t> by_path;
+  for (const Fetch& fetch : placement.fetches)
+    by_path[sources_.at({fetch.rank, fetch.from_program})->name()] += fetch.bytes();
   if (placement.kept_bytes > 0) by_path["in place"] = placement.kept_bytes;
   for (const auto& [path, bytes] : by_path) moved.paths.push_back({path, bytes});
   return moved;

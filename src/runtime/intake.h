@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -25,12 +26,16 @@ class Intake {
   /// Opens the way to every source. The error names the rank that cannot be reached.
   static Result<Intake> open(const Self& self, const Prepare& plan,
                              const std::vector<Fetch>& fetches);
-  /// Fetches all of the placement into the arena, or into `program`'s own memory. With `verify`
-  /// each block's checksum is compared with its source's. `is_called_off` is asked between blocks.
+  /// Fetches all of the placement into the arena, or into `program`'s own memory. With `verify` the
+  /// checksum of each piece is compared with its source's. `is_called_off` is asked between blocks,
+  /// by two threads where the source allows.
   Result<Moved> fetch_all(const Placement& placement, pid_t program, bool verify,
                           const std::function<bool()>& is_called_off);
 
  private:
+  static Result<void> fetch_runs(Transport& source, std::span<const Run> runs, const Sink& sink,
+                                 bool verify);
+  Result<void> fetch_one(const Fetch& fetch, pid_t program, bool verify) const;
   explicit Intake(std::shared_ptr<const Arena> arena) : arena_(std::move(arena)) {}
   std::shared_ptr<const Arena> arena_;
   /// By old rank and whether of its program.

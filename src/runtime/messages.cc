@@ -232,7 +232,7 @@ Result<Prepared> read_prepared(std::string_view body) {
 
 std::string write(const Moved& moved) {
   Writer writer;
-  writer.put(moved.move_s).put(moved.verify_s).put(static_cast<std::uint32_t>(moved.paths.size()));
+  writer.put(moved.move_s).put(static_cast<std::uint32_t>(moved.paths.size()));
   for (const PathBytes& path : moved.paths) writer.text(path.path).put(path.bytes);
   return writer.take();
 }
@@ -240,7 +240,6 @@ Result<Moved> read_moved(std::string_view body) {
   Reader reader(body);
   Moved moved;
   moved.move_s = reader.get<double>();
-  moved.verify_s = reader.get<double>();
   for (auto left = reader.count(12); reader.good() && left > 0; --left) {
     std::string path = reader.text(kMaxText);
     moved.paths.push_back({std::move(path), reader.get<std::uint64_t>()});

@@ -97,7 +97,7 @@ struct PathBytes {
   std::uint64_t bytes = 0;
 };
 struct Moved {
-  double move_s = 0, verify_s = 0;
+  double move_s = 0;
   std::vector<PathBytes> paths;
 };
 

@@ -63,6 +63,9 @@ class MappedTransport final : public Transport {
  public:
   explicit MappedTransport(std::shared_ptr<const Arena> arena) : arena_(std::move(arena)) {}
   const char* name() const noexcept override { return "mapped arena"; }
+  // Source, copy and both checksums share the second-level cache: memory is read once.
+  std::uint64_t piece_bytes() const noexcept override { return std::uint64_t{256} << 10; }
+  bool is_parallel() const noexcept override { return true; }
   Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
     Hash hash;
     for (const Run& run : runs) {
@@ -205,7 +208,8 @@ Result<std::uint64_t> Sink::hash_of(std::span<const Run> runs) const {
       hash.add(bytes, run.bytes);
       continue;
     }
-    staging.resize(Transport::kStaging);
+    staging.resize(std::max<std::size_t>(staging.size(),
+                                         std::min<std::uint64_t>(Transport::kStaging, run.bytes)));
     const auto good = in_pieces(run, [&](const Run& piece) -> Result<void> {
       if (auto got = read(piece.to, staging.data(), piece.bytes); !got) return got;
       hash.add(staging.data(), piece.bytes);

@@ -52,6 +52,10 @@ class Transport {
   /// Copies the runs. Returns the xxHash of their bytes, in their order, as the source has them,
   /// where `verify`; else 0.
   virtual Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) = 0;
+  /// How much to ask for at once, where the checksum of the copy is formed after each fetch().
+  virtual std::uint64_t piece_bytes() const noexcept { return UINT64_MAX; }
+  /// Whether several threads may fetch() at a time.
+  virtual bool is_parallel() const noexcept { return false; }
 };
 
 /// From an arena that is mapped here: one copy, no system call.

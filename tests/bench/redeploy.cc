@@ -177,12 +177,14 @@ Started start(Way way, std::size_t bytes, const std::string& folder, const std::
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   const std::string runtime = "SWELL_RUNTIME=" + socket;
-  char* envp[] = {const_cast<char*>(runtime.c_str()), nullptr};
+  std::vector<char*> envp{const_cast<char*>(runtime.c_str())};
+  for (char** each = environ; *each != nullptr; ++each) envp.push_back(*each);
+  envp.push_back(nullptr);
   const pid_t own = getpid();
   started.pid = fork();
   if (started.pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == own) execve("/proc/self/exe", argv.data(), envp);
+    if (getppid() == own) execve("/proc/self/exe", argv.data(), envp.data());
     _exit(127);
   }
   close(fd);
