@@ -14,9 +14,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from swell import _native, _request, data
 from swell.checkpoint import Checkpoints
+from swell.engine import Engine
 from swell.live import LiveState, Unsupported, all_can
 
-__all__ = ["Agreement", "Elastic", "Schedule", "Stateful", "cpu_group"]
+__all__ = ["Agreement", "Elastic", "Engine", "Schedule", "Stateful", "cpu_group"]
 
 
 class Stateful(Protocol):

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Who talks to whom under a plan: process groups, and what of a micro-batch goes between which ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from swell.engine.plan import Place, Plan
+
+__all__ = ["Links", "Piece", "sources", "targets"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Samples [begin, end) of what this worker computes of a micro-batch, and the rank that has or needs them."""
+
+    rank: int
+    begin: int
+    end: int
+
+
+def _overlaps(plan: Plan, place: Place, stage: int) -> list[tuple[int, int, int]]:
+    """Groups of another stage that compute some of this worker's samples: group, begin, end in its own."""
+    mine, found = plan.samples(place.stage, place.group), []
+    for group in range(len(plan.stages[stage].groups)):
+        theirs = plan.samples(stage, group)
+        begin, end = max(mine.start, theirs.start), min(mine.stop, theirs.stop)
+        if begin < end:
+            found.append((group, begin - mine.start, end - mine.start))
+    return found
+
+
+def sources(plan: Plan, place: Place, stage: int) -> list[Piece]:
+    """Whom this worker gets its samples from: all shards of a stage have the same, each serves some of the others'."""
+    return [Piece(plan.rank(stage, group, place.shard % plan.stages[stage].tp), begin, end)
+            for group, begin, end in _overlaps(plan, place, stage)]
+
+
+def targets(plan: Plan, place: Place, stage: int) -> list[Piece]:
+    """To whom this worker sends: the other side of sources()."""
+    tp, own = plan.stages[stage].tp, plan.stages[place.stage].tp
+    return [Piece(plan.rank(stage, group, shard), begin, end)
+            for group, begin, end in _overlaps(plan, place, stage)
+            for shard in range(tp) if shard % own == place.shard]
+
+
+class Links:
+    """The process groups of a worker. Made by all workers at the same time.
+
+    tp: its tensor parallel group. dp: the same shard of all groups of its stage. ahead, back: activations and their
+    gradients; of their own, so that the two directions never wait for each other. last: all of the last stage's groups.
+    None where there is nobody else.
+    """
+
+    def __init__(self, plan: Plan, place: Place) -> None:
+        self.tp: dist.ProcessGroup | None = None
+        self.dp: dist.ProcessGroup | None = None
+        self.ahead: dist.ProcessGroup | None = None
+        self.back: dist.ProcessGroup | None = None
+        for stage, one in enumerate(plan.stages):
+            if one.tp > 1:
+                for group in range(len(one.groups)):
+                    ranks = [plan.rank(stage, group, shard) for shard in range(one.tp)]
+                    made = dist.new_group(ranks)
+                    if place.rank in ranks:
+                        self.tp = made
+            if len(one.groups) > 1:
+                for shard in range(one.tp):
+                    ranks = [plan.rank(stage, group, shard) for group in range(len(one.groups))]
+                    made = dist.new_group(ranks)
+                    if place.rank in ranks:
+                        self.dp = made
+        if plan.pp > 1:
+            self.ahead, self.back = dist.new_group(), dist.new_group()
+
+
+def add_in_order(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
+    """The sum over a group in the order of its ranks, in place, wherever in a buffer an element stands.
+
+    A ring's order depends on the position, and so on which layers share a buffer. tensor: one-dimensional, contiguous.
+    """
+    count = dist.get_world_size(group)
+    if count == 2:      # the same in either order
+        dist.all_reduce(tensor, group=group)
+        return
+    share = -(-tensor.numel() // count)
+    padded = tensor if share * count == tensor.numel() else torch.nn.functional.pad(tensor, (0, share * count - tensor.numel()))
+    theirs = torch.empty_like(padded)
+    dist.all_to_all_single(theirs, padded, group=group)
+    rows = theirs.view(count, share)
+    total = rows[0]
+    for row in rows[1:]:
+        total = total.add_(row)
+    gathered = torch.empty_like(padded)
+    dist.all_gather_into_tensor(gathered, total, group=group)
+    tensor.copy_(gathered[:tensor.numel()])

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The user's optimizer over one worker's parameters, with its state in memory that Swell gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+
+__all__ = ["Factory", "StateEntry", "entries"]
+
+Factory = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
+
+
+@dataclass(frozen=True)
+class StateEntry:
+    """What an optimizer keeps of each parameter. moment: a tensor of the parameter's shape; else one number."""
+
+    name: str
+    moment: bool
+    dtype: torch.dtype
+
+
+def _stepped(factory: Factory, state: dict[str, torch.Tensor] | None) -> tuple[torch.optim.Optimizer, torch.nn.Parameter]:
+    parameter = torch.nn.Parameter(torch.tensor([[1.0, -2.0, 3.0]]))
+    optimizer = factory([parameter])
+    if state is not None:
+        optimizer.state[parameter].update(state)
+    for gradient in (0.5, -0.25):
+        parameter.grad = torch.full_like(parameter, gradient)
+        optimizer.step()
+    return optimizer, parameter
+
+
+def entries(factory: Factory) -> list[StateEntry]:
+    """What this optimizer keeps of a parameter, seen from steps with a parameter of three numbers.
+
+    Raises ValueError unless it works element by element on state that begins as zeros: AdamW, Adam, SGD and the like.
+    """
+    optimizer, reference = _stepped(factory, None)
+    name, found = type(optimizer).__name__, []
+    for key, value in optimizer.state[reference].items():
+        if value is None:
+            continue
+        if not isinstance(value, torch.Tensor) or value.shape not in (reference.shape, torch.Size([])):
+            raise ValueError(f"{name} keeps {key} of each parameter, which is neither a number in a tensor nor of the parameter's shape; use one "
+                             "such as AdamW or SGD")
+        found.append(StateEntry(str(key), value.shape == reference.shape, value.dtype))
+    zeros = {one.name: torch.zeros(reference.shape if one.moment else (), dtype=one.dtype) for one in found}
+    _, again = _stepped(factory, zeros)
+    if not torch.equal(reference, again):
+        raise ValueError(f"{name} steps differently from state that is zero than from none (SGD with dampening does); use one such as AdamW")
+    return found

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The core's plan (src/core/plan/plan.h), and which rank has which place in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Group", "Place", "Plan", "Stage"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A tensor parallel group: GPUs of one type on one node that hold one replica of a stage together.
+
+    local_batch: samples of each micro-batch that it computes.
+    """
+
+    node: str
+    gpu_type: str
+    gpus: tuple[int, ...]
+    local_batch: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A pipeline stage: data parallel groups of one tensor parallel degree."""
+
+    layers: int
+    tp: int
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank stands in a plan: its stage, the group within it, the number within the group."""
+
+    rank: int
+    stage: int
+    group: int
+    shard: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A PP-DP-TP plan, possibly asymmetric: Suika, appendix A.1.
+
+    Ranks go over it in its order: stage by stage, group by group, GPU by GPU.
+    micro_batches: of one optimizer step.
+    """
+
+    micro_batches: int
+    stages: tuple[Stage, ...]
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Plan:
+        """Reads what the core writes. Raises ValueError with the stage and the group that are wrong."""
+        try:
+            return Plan(int(value["micro_batches"]), tuple(
+                Stage(int(stage["layers"]), int(stage["tp"]), tuple(
+                    Group(str(group["node"]), str(group["gpu_type"]), tuple(int(gpu) for gpu in group["gpus"]), int(group["local_batch"]))
+                    for group in stage["groups"]))
+                for stage in value["stages"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a plan lacks or misstates {error}; it is the JSON that docs/planner.md describes") from error
+
+    @staticmethod
+    def parse(text: str) -> Plan:
+        """Reads a line of JSON."""
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"the plan is no JSON: {error}") from error
+        return Plan.from_json(value)
+
+    @staticmethod
+    def symmetric(layers: int, global_batch: int, micro_batch: int, *, pp: int = 1, dp: int = 1, tp: int = 1) -> Plan:
+        """Equal degrees on all stages; layers as even as they go, the first stages with one more.
+
+        micro_batch: samples of one pass of one group.
+        """
+        if global_batch % (micro_batch * dp):
+            raise ValueError(f"global_batch={global_batch} is no multiple of micro_batch={micro_batch} times {dp} replicas; give another "
+                             "micro_batch or number of workers")
+        stages = tuple(Stage(layers // pp + (stage < layers % pp), tp, tuple(
+            Group("localhost", "any", tuple(range(((stage * dp) + group) * tp, ((stage * dp) + group + 1) * tp)), micro_batch)
+            for group in range(dp))) for stage in range(pp))
+        return Plan(global_batch // (micro_batch * dp), stages)
+
+    @staticmethod
+    def given(layers: int, global_batch: int, micro_batch: int, world: int) -> Plan:
+        """What was decided for this job (SWELL_PLAN); where nothing was, data parallelism over all workers."""
+        text = os.environ.get("SWELL_PLAN")
+        return Plan.parse(text) if text else Plan.symmetric(layers, global_batch, micro_batch, dp=world)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the core reads it."""
+        return {"micro_batches": self.micro_batches, "stages": [
+            {"layers": stage.layers, "tp": stage.tp, "groups": [
+                {"node": group.node, "gpu_type": group.gpu_type, "gpus": list(group.gpus), "local_batch": group.local_batch}
+                for group in stage.groups]} for stage in self.stages]}
+
+    def summary(self) -> str:
+        """For logs: "2L dp2 tp1 | 2L dp1 tp2"."""
+        return " | ".join(f"{stage.layers}L dp{len(stage.groups)} tp{stage.tp}" for stage in self.stages)
+
+    @property
+    def pp(self) -> int:
+        """Stages."""
+        return len(self.stages)
+
+    @property
+    def world(self) -> int:
+        """Ranks."""
+        return sum(stage.tp * len(stage.groups) for stage in self.stages)
+
+    @property
+    def micro_batch_samples(self) -> int:
+        """Samples of one micro-batch, over all groups of a stage."""
+        return sum(group.local_batch for group in self.stages[0].groups)
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of one optimizer step."""
+        return self.micro_batches * self.micro_batch_samples
+
+    def check(self, layers: int, global_batch: int, world: int) -> None:
+        """Raises ValueError where the plan does not fit this model, batch or number of workers."""
+        if self.world != world:
+            raise ValueError(f"the plan ({self.summary()}) is for {self.world} workers, there are {world}")
+        if sum(stage.layers for stage in self.stages) != layers:
+            raise ValueError(f"the plan ({self.summary()}) has {sum(stage.layers for stage in self.stages)} layers, the model {layers}")
+        if self.global_batch != global_batch:
+            raise ValueError(f"the plan has {self.micro_batches} micro-batches of {self.micro_batch_samples} samples, the global batch is "
+                             f"{global_batch}")
+        for number, stage in enumerate(self.stages):
+            if stage.layers < 1:
+                raise ValueError(f"stage {number} has {stage.layers} layers; every stage needs at least 1")
+            if sum(group.local_batch for group in stage.groups) != self.micro_batch_samples:
+                raise ValueError(f"stage {number} computes {sum(group.local_batch for group in stage.groups)} samples of a micro-batch, "
+                                 f"the first stage {self.micro_batch_samples}")
+            for at, group in enumerate(stage.groups):
+                if len(group.gpus) != stage.tp or group.local_batch < 1:
+                    raise ValueError(f"stage {number}, group {at} has {len(group.gpus)} GPUs and {group.local_batch} samples; it needs "
+                                     f"{stage.tp} and at least 1")
+
+    def rank(self, stage: int, group: int, shard: int) -> int:
+        """The rank at a place."""
+        before = sum(one.tp * len(one.groups) for one in self.stages[:stage])
+        return before + group * self.stages[stage].tp + shard
+
+    def places(self) -> Iterator[Place]:
+        """All places, in the order of their ranks."""
+        for stage, one in enumerate(self.stages):
+            for group in range(len(one.groups)):
+                for shard in range(one.tp):
+                    yield Place(self.rank(stage, group, shard), stage, group, shard)
+
+    def place(self, rank: int) -> Place:
+        """The place of a rank."""
+        for place in self.places():
+            if place.rank == rank:
+                return place
+        raise ValueError(f"rank {rank} has no place in a plan of {self.world}")
+
+    def layers(self, stage: int) -> range:
+        """Layers of a stage, by their number in the model."""
+        begin = sum(one.layers for one in self.stages[:stage])
+        return range(begin, begin + self.stages[stage].layers)
+
+    def samples(self, stage: int, group: int) -> range:
+        """Samples of each micro-batch that a group computes."""
+        groups = self.stages[stage].groups
+        begin = sum(one.local_batch for one in groups[:group])
+        return range(begin, begin + groups[group].local_batch)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sums over workers at the end of a step: gradients, the tied matrix, the norm, the loss.
+
+Gradients are sums over micro-batches in their order, then over the groups of a stage in their order; nothing depends on
+which layers share a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+
+from swell.engine.comm import Links, add_in_order
+from swell.engine.plan import Place, Plan
+from swell.engine.skeleton import Skeleton
+from swell.engine.stage import StageModel
+
+__all__ = ["Totals", "add_gradients", "add_tied"]
+
+_BUCKET_BYTES = 32 << 20
+
+
+def add_gradients(gradients: Sequence[torch.Tensor], group: dist.ProcessGroup) -> None:
+    """Sum gradients over a group, in place: small ones together."""
+    waiting: list[torch.Tensor] = []
+    size = 0
+    for gradient in [*gradients, None]:
+        if waiting and (gradient is None or size + gradient.numel() * gradient.element_size() > _BUCKET_BYTES or gradient.dtype != waiting[0].dtype):
+            _add_together(waiting, group)
+            waiting, size = [], 0
+        if gradient is not None:
+            waiting.append(gradient)
+            size += gradient.numel() * gradient.element_size()
+
+
+def _add_together(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup) -> None:
+    joined = _one_piece(tensors)
+    if joined is not None:
+        add_in_order(joined, group)
+        return
+    flat = torch.cat([one.reshape(-1) for one in tensors])
+    add_in_order(flat, group)
+    at = 0
+    for one in tensors:
+        one.copy_(flat[at:at + one.numel()].view(one.shape))
+        at += one.numel()
+
+
+def _one_piece(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Tensors that stand one behind the other in one storage, as one."""
+    first, end = tensors[0], tensors[0].storage_offset()
+    for one in tensors:
+        if one.untyped_storage().data_ptr() != first.untyped_storage().data_ptr() or one.storage_offset() != end or not one.is_contiguous():
+            return None
+        end += one.numel()
+    return first.as_strided((end - first.storage_offset(),), (1,), first.storage_offset())
+
+
+def add_tied(stage: StageModel, plan: Plan, place: Place, links: Links) -> None:
+    """Give each end of a tied matrix the sum of both ends' gradients: the embedding's plus the head's, everywhere."""
+    for head, embedding in stage.skeleton.tied.items():
+        if plan.pp == 1:
+            gradient, other_end = stage.parameters[embedding].grad, stage.parameters[head].grad
+            assert gradient is not None and other_end is not None
+            gradient += other_end
+        elif stage.first or stage.last:
+            own = stage.parameters[head if stage.last else embedding].grad
+            assert own is not None
+            theirs = torch.empty_like(own)
+            works = []
+            other = [one.rank for one in plan.places() if one.stage == (plan.pp - 1 if stage.first else 0)]
+            mine = [one.rank for one in plan.places() if one.stage == place.stage]
+            at = mine.index(place.rank)
+            send, receive = (links.ahead, links.back) if stage.first else (links.back, links.ahead)
+            sent = own.clone()
+            for number, rank in enumerate(other):
+                if number % len(mine) == at:
+                    works.append(dist.isend(sent, rank, group=send))
+            works.append(dist.irecv(theirs, other[at % len(other)], group=receive))
+            for work in works:
+                assert work is not None
+                work.wait()
+            if stage.first:
+                own += theirs
+            else:
+                torch.add(theirs, own, out=own)
+
+
+class Totals:
+    """One small sum over all workers, to which each contributes what it alone has; then summed in an order that no plan changes."""
+
+    def __init__(self, skeleton: Skeleton, plan: Plan, place: Place, device: torch.device) -> None:
+        self._skeleton, self._plan, self._place, self._device = skeleton, plan, place, device
+        self._index = {name: number for number, name in enumerate(skeleton.parameters)}
+
+    def over(self, losses: Sequence[torch.Tensor], gradients: Mapping[str, torch.Tensor] | None) -> tuple[float, float | None]:
+        """Loss of the whole batch, by micro-batch and group, and the norm of all gradients, by parameter.
+
+        losses: of this worker's samples, one a micro-batch. gradients: of what it holds; None: no norm.
+        """
+        plan, place = self._plan, self._place
+        groups = len(plan.stages[-1].groups)
+        count = len(self._index) if gradients is not None else 0
+        numbers = torch.zeros(count + plan.micro_batches * groups, dtype=torch.float64, device=self._device)
+        if gradients is not None and place.group == 0:
+            self._norms(numbers, gradients)
+        if losses and place.shard == 0:
+            numbers[count:].view(plan.micro_batches, groups)[:, place.group] = torch.stack(list(losses)).double()
+        if plan.world > 1:
+            dist.all_reduce(numbers)
+        loss = float(numbers[count:].sum())
+        return loss, float(numbers[:count].sum().sqrt()) if gradients is not None else None
+
+    def _norms(self, numbers: torch.Tensor, gradients: Mapping[str, torch.Tensor]) -> None:
+        place, tied = self._place, set(self._skeleton.tied.values())
+        names = [name for name in gradients
+                 if (place.shard == 0 or self._skeleton.parameters[name].dim is not None) and not (name in tied and place.stage > 0)]
+        if names:
+            norms = torch.stack(torch._foreach_norm([gradients[name] for name in names])).double().square()
+            numbers[torch.tensor([self._index[name] for name in names], device=self._device)] = norms

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tensor parallelism within a layer: modules computed in shares, and the collectives between them.
+
+The order of sums is the group's own, the same in every step of a plan.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from swell.engine.families import Family
+
+__all__ = ["Shards", "split"]
+
+
+class Shards:
+    """The tensor parallel group of this worker.
+
+    timed: what stands around each collective, for the profiler.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, shard: int, count: int,
+                 timed: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
+        self.group, self.shard, self.count, self.timed = group, shard, count, timed
+        self.passes = 0     # raised as a layer's forward pass begins, a recomputed one too
+
+    def add(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum over all shards, in place."""
+        with self.timed():
+            dist.all_reduce(tensor, group=self.group)
+        return tensor
+
+    def gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        """All shards' parts, one behind the other along the last dimension."""
+        tensor = tensor.contiguous()
+        parts = [torch.empty_like(tensor) for _ in range(self.count)]
+        with self.timed():
+            dist.all_gather(parts, tensor, group=self.group)
+        return torch.cat(parts, dim=-1)
+
+    def own(self, tensor: torch.Tensor) -> torch.Tensor:
+        """This shard's part of the last dimension."""
+        return tensor.chunk(self.count, dim=-1)[self.shard].contiguous()
+
+
+class _Copy(torch.autograd.Function):
+    """What all shards use alike: its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, shards: Shards) -> torch.Tensor:
+        ctx.shards = shards
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.shards.add(grads[0].clone(memory_format=torch.contiguous_format)), None
+
+
+class _Reduce(torch.autograd.Function):
+    """The sum of what the shards have computed."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, shards: Shards) -> torch.Tensor:
+        return shards.add(tensor.clone(memory_format=torch.contiguous_format))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return grads[0], None
+
+
+class _Gather(torch.autograd.Function):
+    """All of what each shard has computed a part of, and goes on with alike."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, shards: Shards) -> torch.Tensor:
+        ctx.shards = shards
+        return shards.gather(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.shards.own(grads[0]), None
+
+
+class _Split(torch.autograd.Function):
+    """This shard's part of what all have alike."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, shards: Shards) -> torch.Tensor:
+        ctx.shards = shards
+        return shards.own(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.shards.gather(grads[0]), None
+
+
+def _apply(function: type[torch.autograd.Function], tensor: torch.Tensor, shards: Shards) -> torch.Tensor:
+    result: torch.Tensor = function.apply(tensor, shards)      # type: ignore[no-untyped-call]
+    return result
+
+
+def _copied(tensor: torch.Tensor, shards: Shards) -> torch.Tensor:
+    """One copy for all modules that read this tensor (Q, K and V): one sum of gradients, not three."""
+    if not tensor.requires_grad:
+        return tensor
+    made: tuple[int, torch.Tensor] | None = getattr(tensor, "_swell_copy", None)
+    if made is None or made[0] != shards.passes:
+        made = shards.passes, _apply(_Copy, tensor, shards)
+        tensor._swell_copy = made       # type: ignore[attr-defined]
+    return made[1]
+
+
+def _is_conv1d(module: nn.Module) -> bool:
+    return type(module).__name__ == "Conv1D"
+
+
+def dims(module: nn.Module, style: str, leaf: str) -> int | None:
+    """Along which dimension a style splits a module's parameter."""
+    if style in ("colwise", "colwise_gather_output", "packed_colwise"):
+        return 1 if _is_conv1d(module) and leaf == "weight" else 0
+    if style in ("rowwise", "rowwise_split_input") and leaf == "weight":
+        return 0 if _is_conv1d(module) else 1
+    return None
+
+
+def split(module: nn.Module, style: str, shards: Shards) -> None:
+    """Makes a module compute this shard's part. Its parameters are, or will be, the part's."""
+    if style == "moe_tp_experts":
+        _split_experts(module, shards)
+    elif style in ("colwise", "packed_colwise", "colwise_gather_output"):
+        if _is_conv1d(module):
+            module.nf //= shards.count      # type: ignore[operator,assignment]
+        elif isinstance(module, nn.Linear):
+            module.out_features //= shards.count
+        module.register_forward_pre_hook(lambda _, args: (_copied(args[0], shards), *args[1:]))
+        if style == "colwise_gather_output":
+            module.register_forward_hook(lambda _, __, out: _apply(_Gather, out, shards))
+    elif style in ("rowwise", "rowwise_split_input"):
+        if isinstance(module, nn.Linear):
+            module.in_features //= shards.count
+        if style == "rowwise_split_input":
+            module.register_forward_pre_hook(lambda _, args: (_apply(_Split, args[0], shards), *args[1:]))
+        module.forward = types.MethodType(_rowwise(shards), module)     # type: ignore[method-assign]
+
+
+def _rowwise(shards: Shards) -> Callable[[Any, torch.Tensor], torch.Tensor]:
+    def forward(self: Any, value: torch.Tensor) -> torch.Tensor:
+        weight = self.weight.t() if _is_conv1d(self) else self.weight
+        total = _apply(_Reduce, nn.functional.linear(value, weight), shards)
+        return total if self.bias is None else total + self.bias.to(total.dtype)    # once, not once a shard
+    return forward
+
+
+def _split_experts(module: nn.Module, shards: Shards) -> None:
+    """Each expert is split over the group like a dense block; which experts a token goes to is alike on all shards."""
+    def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        def copied(one: Any) -> Any:
+            return _copied(one, shards) if isinstance(one, torch.Tensor) and one.is_floating_point() else one
+        return tuple(copied(one) for one in args), {name: copied(one) for name, one in kwargs.items()}
+    module.register_forward_pre_hook(before, with_kwargs=True)
+    module.register_forward_hook(lambda _, __, out: _apply(_Reduce, out, shards))
+
+
+def check(family: Family, config: Any, tp: int) -> None:
+    """Raises ValueError where a degree does not fit the model's heads."""
+    if tp == 1:
+        return
+    if not family.tp:
+        raise ValueError(f"{config.model_type} has no description of tensor parallelism; use plans of tensor parallel degree 1, or describe "
+                         "\"tp\" by Engine(..., description=FILE)")
+    whole_heads = any(style == "colwise" or style.startswith("packed") for path, style in family.tp.items() if "att" in path)
+    for name in ("num_attention_heads", "num_key_value_heads"):
+        heads = getattr(config, name, None)
+        if whole_heads and heads and heads % tp:
+            raise ValueError(f"{name}={heads} does not divide over a tensor parallel degree of {tp}; use a degree that divides it")
