@@ -14,17 +14,26 @@ root_packages=(
   procps util-linux binutils libssl3 libffi8 libexpat1 zlib1g
 )
 
-# find_root: sets root; makes it where it is not there yet.
+# Of a root in which packages of Swell are installed: Slurm, and nothing that they must bring along.
+stock_packages=(
+  slurmctld slurmd slurm-client slurmdbd slurm-wlm-mysql-plugin slurm-wlm-basic-plugins munge mariadb-server-core
+  mariadb-client-core procps util-linux
+)
+
+# find_root [KIND]: sets root; makes it where it is not there yet. KIND: root, or stock.
 find_root() {
-  root=$cache/root-$version
+  kind=${1:-root}
+  root=${SWELL_ROOT:-$cache/$kind-$version}
   ((EUID == 0)) || unavailable 'a root of Debian takes root; run this as root'
-  lock_cache "root-$version"
+  [[ -z ${SWELL_ROOT:-} ]] || { [[ -x $root/usr/sbin/slurmctld ]] && return || die "SWELL_ROOT='$root' has no Slurm in it"; }
+  [[ $kind == root ]] || root_packages=("${stock_packages[@]}")
+  lock_cache "$kind-$version"
   [[ -f $root/.swell-complete && $(< "$root/.swell-complete") == "${root_packages[*]}" ]] || make_root
   exec {cache_lock}>&-
 }
 
 make_root() {
-  local mirror script log=$cache/root-$version.log making=$cache/making-$version
+  local mirror script log=$cache/$kind-$version.log making=$cache/making-$kind-$version
   command -v debootstrap > /dev/null || unavailable 'debootstrap is not installed; run contrib/setup'
   unshare --mount true 2> "$log" || unavailable "no mount namespace of its own: $(tail -n 1 "$log")"
   mirror=$(debian_mirror) || exit
@@ -33,10 +42,11 @@ make_root() {
   [[ -e $script ]] || script=/usr/share/debootstrap/scripts/sid
   printf 'slurm-version: making a root of Debian %s for Slurm %s, once (1 to 3 minutes)\n' "$suite" "$version" >&2
   rm -rf -- "$root" "$making"
-  # Its mounts end with this one process tree, even if it is killed.
+  # All of it ends with this process, even if that is killed, and its mounts with it.
+  local apart=(setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child)
   export -f install_in_root
-  if ! unshare --mount --propagation private debootstrap --variant=minbase "$suite" "$making" "$mirror" "$script" > "$log" 2>&1 ||
-    ! unshare --mount --propagation private bash -c 'install_in_root "$@"' _ "$making" "${root_packages[@]}" >> "$log" 2>&1; then
+  if ! "${apart[@]}" debootstrap --variant=minbase "$suite" "$making" "$mirror" "$script" > "$log" 2>&1 ||
+    ! "${apart[@]}" bash -c 'install_in_root "$@"' _ "$making" "${root_packages[@]}" >> "$log" 2>&1; then
     tail -n 5 "$log" >&2
     rm -rf -- "$making"
     unavailable "debootstrap $suite from $mirror failed; all of it is in $log"

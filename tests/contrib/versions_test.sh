@@ -69,12 +69,30 @@ gone_after_an_interrupted_start() {
   until [[ -e $TMPDIR/swell-cluster-$UID/default/run/slurmctld.pid ]] || ! kill -0 $! 2> /dev/null; do sleep 0.05; done
   "$top/contrib/cluster" stop && no_mounts
 }
+nothing_makes_it() { # FOLDER: no process has it in its arguments or mounts
+  local left
+  left=$(grep -ls -- "[/]${1#/}" /proc/[0-9]*/cmdline /proc/[0-9]*/mountinfo) # which does not match itself
+  [[ -z $left ]] || { printf '%s\n' "$left" && return 1; }
+}
+gone_with_its_maker() {
+  local maker making=$TMPDIR/cache/making-stock-$foreign deadline=$((SECONDS + 20))
+  SWELL_CACHE=$TMPDIR/cache "$top/contrib/slurm-version" stock "$foreign" > /dev/null 2> "$TMPDIR/why" &
+  maker=$!
+  until [[ -e $making/debootstrap ]] || ! kill -0 "$maker" 2> /dev/null; do sleep 0.05; done
+  kill -9 "$maker" || { cat "$TMPDIR/why"; return 1; }
+  wait "$maker" 2> /dev/null
+  until nothing_makes_it "$making" > "$TMPDIR/left"; do
+    ((SECONDS < deadline)) || { cat "$TMPDIR/left"; return 1; }
+    sleep 0.05
+  done
+}
 native=$("$top/contrib/slurm-version" native)
 foreign=$("$top/contrib/slurm-version" list | awk -v native="$native" '$1 != native { print $1; exit }')
 if root=$("$top/contrib/slurm-version" root "$foreign" 2> "$TMPDIR/why"); then
   check "no mount of a root is left after stop" gone_after_stop
   check 'nor after every daemon was killed' gone_after_a_crash
   check 'nor after a start that was stopped half way' gone_after_an_interrupted_start
+  check 'nothing works on a root any more whose maker was killed' gone_with_its_maker
 else
   unavailable+=("$(tail -n 1 "$TMPDIR/why")")
 fi
