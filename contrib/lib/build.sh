@@ -53,3 +53,15 @@ build_runtime() {
   for folder in "${runtime_folders[@]}"; do make_swell "$dir/$folder" "$dir/make.log" -j"$(nproc)" all || return; done
   for folder in "${runtime_folders[@]}"; do make_swell "$dir/$folder" "$dir/make.log" install || return; done
 }
+
+# build_test_programs DIR: programs of suites on clusters, as the fake controller. REQUIRES: build_swell() made DIR.
+build_test_programs() {
+  make -C "$1/tests/launcher" -j"$(nproc)" check && make -C "$1/tests/slurm" -j"$(nproc)" check
+}
+
+# check_units DIR [make variables]: the unit tests, and what they are linked with where it is not built yet.
+check_units() {
+  local dir=$1
+  shift
+  make -C "$dir/src" -j"$(nproc)" "$@" all && make -C "$dir/examples" -j"$(nproc)" "$@" all && make -C "$dir/tests/unit" -j"$(nproc)" "$@" check
+}

@@ -14,9 +14,11 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"/{contrib/lib,tests/{contrib,launcher,slurm,pytorch,fault,fuzz}} && cp "$top/contrib/check" "$work/contrib/"
 cat > "$work/contrib/lib/build.sh" << 'STUB'
 build_swell() {
-  mkdir -p "$2/tests/unit" "$2/stage" && printf 'check:\n\t@true\n' > "$2/Makefile"
-  printf 'Synthesis: Tested: 3 | Passing: 3 | Failing: 0 | Crashing: 0\n' > "$2/tests/unit/one_test.log"
+  mkdir -p "$2/tests/unit" "$2/stage"
 }
+build_test_programs() { :; }
+configure_swell() { build_swell "$@"; }
+check_units() { printf 'Synthesis: Tested: 3 | Passing: 3 | Failing: 0 | Crashing: 0\n' > "$1/tests/unit/one_test.log"; }
 STUB
 script() { # FILE LINES...: a stub of the project
   local file=$work/$1
@@ -81,6 +83,23 @@ no_more_than_asked() {
   totals_are '6 passed, 0 failed, 0 skipped' 0 --no-sanitizers --jobs 1 --only 'tests/slurm/*'
 }
 check 'with --jobs 1 they run one after the other' no_more_than_asked
+
+# What trains and what compiles go on beside a suite, but neither beside its like.
+lanes() {
+  rm -f "$work"/tests/slurm/*
+  rm -rf "$work/one" "$work/two" "$work/three" "$work/busy"
+  local meet="for i in {1..200}; do [[ -e $work/one && -e $work/two && -e $work/three ]] && break; sleep 0.1; done"
+  local alone="mkdir $work/busy || { echo 'not ok 1 - not alone'; exit 1; }" met="echo \"ok 1 - met\""
+  script tests/slurm/a_test.sh "touch $work/one" "$meet" "$met"
+  script tests/pytorch/a_test.sh "$alone" "touch $work/two" "$meet" "$met" "rmdir $work/busy"
+  script tests/pytorch/b_test.sh "$alone" "echo \"ok 1 - alone\"" "rmdir $work/busy"
+  script tests/contrib/threads_test.sh "touch $work/three" "$meet" "$met"
+  totals_are '7 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/[!f]*/*'
+  local status=$?
+  rm "$work"/tests/{slurm,pytorch,contrib}/*
+  return $status
+}
+check 'one that trains and one that compiles run beside suites' lanes
 
 # Two more versions: one has a build, one cannot be had.
 other_slurms() {
