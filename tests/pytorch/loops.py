@@ -33,12 +33,17 @@ def model_and_optimizer():
     return model, torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 
-def plain(folder, reached):
-    model, optimizer = model_and_optimizer()
+def trained(model, optimizer):
+    """The number of each step, once it is trained."""
     for step, (x, y) in enumerate(batches(), 1):
         nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
         optimizer.zero_grad()
+        yield step
+
+
+def plain(folder, reached):
+    for step in trained(*model_and_optimizer()):
         reached(step)
 
 
@@ -62,10 +67,7 @@ def megatron_style(folder, reached, exits_on_signal=False):
     if exits_on_signal:
         signal.signal(signal.SIGTERM, lambda *_: noted.append(True))
     model, optimizer = model_and_optimizer()
-    for step, (x, y) in enumerate(batches(), 1):
-        nn.functional.mse_loss(model(x), y).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    for step in trained(model, optimizer):
         reached(step)
         if noted:
             torch.save({"step": step, "model": model.state_dict()}, os.path.join(folder, "checkpoint"))

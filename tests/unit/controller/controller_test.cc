@@ -454,16 +454,26 @@ Test(controller, a_companion_that_holds_more_than_was_granted_is_cancelled) {
   }
 }
 
-Test(controller, an_agent_that_takes_nothing_up_is_offered_ever_less) {
-  World world;
-  world.slurm.run_elastic(10, "node1", 4);
-  world.hello(1, 10, 4);
+namespace {
+
+/// Offers made to an agent that says nothing.
+int grows_in_400_s(World& world) {
   int grows = 0;
   for (int i = 0; i < 400; ++i) {
     if (world.server.last<control::Grow>() != nullptr) ++grows;
     world.server.sent.clear();
     world.step(1);
   }
+  return grows;
+}
+
+}  // namespace
+
+Test(controller, an_agent_that_takes_nothing_up_is_offered_ever_less) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.hello(1, 10, 4);
+  const int grows = grows_in_400_s(world);
   cr_assert_geq(grows, 3);
   cr_assert_leq(grows, 8, "%d offers", grows);
   cr_assert(world.shows(10, " why=expired"), "%s", world.comment(10).c_str());
@@ -476,12 +486,7 @@ Test(controller, an_agent_that_takes_one_offer_up_is_offered_the_others_ever_les
   const control::Offer first = world.server.last<control::Grow>()->offers[0];
   cr_assert(world.book.use(first.nonce, 1000, world.now).ok());
   world.slurm.run(20, first.node, first.gpus, "swell[parent=10 grant=" + first.nonce + "]");
-  int grows = 0;
-  for (int i = 0; i < 400; ++i) {
-    if (world.server.last<control::Grow>() != nullptr) ++grows;
-    world.server.sent.clear();
-    world.step(1);
-  }
+  const int grows = grows_in_400_s(world);
   cr_assert_geq(grows, 3);
   cr_assert_leq(grows, 9, "%d offers", grows);
 }

@@ -5,6 +5,8 @@
 #include <criterion/criterion.h>
 #include <csignal>
 
+#include "support/worker_nodes.h"
+
 using namespace swell;
 using namespace swell::launcher;
 
@@ -12,14 +14,6 @@ namespace {
 
 bool has(const Command& command, const std::string& word) {
   return std::find(command.begin(), command.end(), word) != command.end();
-}
-
-WorkerNode worker_node(int id, const char* name, int gpus) {
-  WorkerNode made;
-  made.id = id;
-  made.name = name;
-  made.gpus = made.workers = gpus;
-  return made;
 }
 
 const ShimAddress shim{"/x/swell-worker", "10.0.0.1", 4000, "/run/m"};
@@ -32,7 +26,7 @@ Test(command, the_basic_step_takes_its_options_and_every_gpu) {
   options.basic_step = {"-i", "in"};
   options.program = {"python", "train.py", "--", "-x"};
   const auto commands = step_commands(
-      options, 5, false, {worker_node(0, "n1", 4), worker_node(1, "n2", 4)}, 8, false, shim);
+      options, 5, false, {worker_node(0, 5, "n1", 4), worker_node(1, 5, "n2", 4)}, 8, false, shim);
   cr_assert_eq(commands.size(), 1u);
   const Command& command = commands.front();
   for (const char* word :
@@ -49,7 +43,7 @@ Test(command, nodes_with_different_counts_get_an_srun_each) {
   Options options;
   options.program = {"x"};
   const auto commands = step_commands(
-      options, 5, false, {worker_node(0, "n1", 4), worker_node(1, "n2", 2)}, 8, false, shim);
+      options, 5, false, {worker_node(0, 5, "n1", 4), worker_node(1, 5, "n2", 2)}, 8, false, shim);
   cr_assert_eq(commands.size(), 2u);
   cr_assert(has(commands[0], "--gres=gpu:4") && has(commands[0], "n1=0"));
   cr_assert(has(commands[1], "--gres=gpu:2") && has(commands[1], "n2=1"));
@@ -61,7 +55,7 @@ Test(command, a_companion_s_step_names_its_job_and_leaves_the_input_alone) {
   options.basic_step = {"-A", "research"};
   options.program = {"x"};
   const Command command =
-      step_commands(options, 9, true, {worker_node(2, "n3", 8)}, 8, false, shim).front();
+      step_commands(options, 9, true, {worker_node(2, 9, "n3", 8)}, 8, false, shim).front();
   cr_assert(has(command, "--jobid=9") && has(command, "--input=none") && has(command, "--mem=0"));
   cr_assert_not(has(command, "-A"));
 }
@@ -69,10 +63,11 @@ Test(command, a_companion_s_step_names_its_job_and_leaves_the_input_alone) {
 Test(command, workers_share_what_cpus_there_are) {
   Options options;
   options.program = {"x"};
-  cr_assert(has(step_commands(options, 5, false, {worker_node(0, "n1", 4)}, 1, true, shim).front(),
-                "--overcommit"));
+  cr_assert(
+      has(step_commands(options, 5, false, {worker_node(0, 5, "n1", 4)}, 1, true, shim).front(),
+          "--overcommit"));
   cr_assert_not(
-      has(step_commands(options, 5, false, {worker_node(0, "n1", 4)}, 1, false, shim).front(),
+      has(step_commands(options, 5, false, {worker_node(0, 5, "n1", 4)}, 1, false, shim).front(),
           "--overcommit"));
 }
 

@@ -6,6 +6,8 @@
 #include <csignal>
 #include <utility>
 
+#include "support/worker_nodes.h"
+
 using namespace swell;
 using namespace swell::control;
 using namespace swell::launcher;
@@ -13,15 +15,6 @@ using namespace swell::launcher;
 namespace {
 
 constexpr JobId job = 5;
-
-WorkerNode worker_node(int id, JobId owner, const char* name, int gpus) {
-  WorkerNode made;
-  made.id = id;
-  made.job = owner;
-  made.name = name;
-  made.gpus = made.workers = gpus;
-  return made;
-}
 
 /// A run of 2 basic workers on node1 (node 0), and what its machine asked for.
 class Run {

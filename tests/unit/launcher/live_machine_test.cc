@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "launcher/epoch_machine.h"
+#include "support/worker_nodes.h"
 
 using namespace swell;
 using namespace swell::control;
@@ -13,15 +14,6 @@ using namespace swell::launcher;
 namespace {
 
 constexpr JobId kJob = 5, kCompanion = 9;
-
-WorkerNode worker_node(int id, JobId owner, const char* name, int gpus) {
-  WorkerNode made;
-  made.id = id;
-  made.job = owner;
-  made.name = name;
-  made.gpus = made.workers = gpus;
-  return made;
-}
 
 EpochMachine::Settings live_settings() {
   EpochMachine::Settings settings;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/worker_environment.h"
+#include "support/worker_nodes.h"
 
 #include <criterion/criterion.h>
 #include <cstdlib>
@@ -16,16 +17,6 @@ Map as_map(const Environment& environment) {
   Map map;
   for (const auto& [name, value] : environment) map[name] = value;
   return map;
-}
-
-WorkerNode worker_node(int id, JobId job, const char* name, int gpus) {
-  WorkerNode made;
-  made.id = id;
-  made.job = job;
-  made.name = name;
-  made.cpus = 8 * gpus;
-  made.gpus = made.workers = gpus;
-  return made;
 }
 
 /// The environment of the seat with this rank, of 2 basic workers on node1 and 4 lent on node2.
