@@ -56,7 +56,8 @@ bool Expansions::can_plan(const ElasticJobView& job, const ClusterView& view) {
                      });
 }
 
-Expansions::Expansions(Room& room, const ScaleTables& tables) : room_(room), tables_(tables) {
+Expansions::Expansions(Room& room, const ScaleTables& tables, Effort* effort)
+    : room_(room), tables_(tables), effort_(effort) {
   const ClusterView& view = room.view();
   for (const NodeView& node : view.nodes) idle_.push_back(node.free_gpus);
   for (const ElasticJobView& job : view.jobs) {
@@ -84,15 +85,16 @@ std::vector<cluster::GpuRef> Expansions::offered(const ElasticJobView& job) cons
   return gpus;
 }
 
-std::vector<Expansion> Expansions::offers(const Runner& runner, int max) {
+std::vector<Expansion> Expansions::offers(const Runner& runner, int max, Care care) {
   const ElasticJobView& job = *runner.job;
   max = std::min(max, job.max_gpus - runner.total);
   std::vector<Expansion> offers;
   if (max < 1) return offers;
   const std::vector<cluster::GpuRef> free = offered(job);
   if (free.empty()) return offers;
-  const Scaling scaling = tables_.of(*job.training, runner.layout, free,
-                                     static_cast<std::size_t>(max), *room_.view().machines);
+  const Scaling scaling =
+      tables_.of(*job.training, runner.layout, free, static_cast<std::size_t>(max),
+                 *room_.view().machines, effort_, care);
   max_evaluated_ = std::max(max_evaluated_, scaling.evaluated());
   ran_out_ = ran_out_ || !scaling.complete();
   std::map<int, int> on_node;

@@ -43,7 +43,8 @@ struct Expansion {
 /// reconfiguration, Suika 3.2.3).
 class Expansions {
  public:
-  Expansions(Room& room, const ScaleTables& tables);
+  /// `effort`: limits the tables that offers() makes, and outlives the object; null: no limit.
+  Expansions(Room& room, const ScaleTables& tables, Effort* effort = nullptr);
 
   /// Jobs that can grow and be planned for.
   std::vector<Runner>& runners() noexcept { return runners_; }
@@ -53,7 +54,7 @@ class Expansions {
 
   /// All prefixes of the GPUs in its scale table that the job may have, with at most `max` GPUs, in
   /// the present state of the room.
-  std::vector<Expansion> offers(const Runner& runner, int max);
+  std::vector<Expansion> offers(const Runner& runner, int max, Care care = Care::quick);
   /// Lends the GPUs of `offer`. REQUIRES: the offer was made after the last change.
   void lend(Runner& runner, const Expansion& offer);
   /// Makes later offers count what a companion holds as idle.
@@ -73,6 +74,7 @@ class Expansions {
 
   Room& room_;
   const ScaleTables& tables_;
+  Effort* effort_;
   std::vector<plan::GpuMask> idle_;  ///< idle GPUs of each node
   std::vector<Runner> runners_;
   long changes_ = 0;

@@ -5,33 +5,48 @@
 
 namespace swell::policy {
 
-std::shared_ptr<const planner::ScaleTable> ScaleTables::find(const std::string& key) const {
+ScaleTables::Known ScaleTables::find(const std::string& key) const {
   const std::lock_guard lock(mutex_);
   if (const auto found = recent_.find(key); found != recent_.end()) return found->second;
   const auto found = older_.find(key);
-  if (found == older_.end()) return nullptr;
+  if (found == older_.end()) return {};
   return recent_.insert(*found).first->second;
 }
 
-Scaling ScaleTables::of(const Training& training, const plan::Layout& current,
-                        const std::vector<cluster::GpuRef>& free, std::size_t max,
-                        const cluster::Cluster& machines) const {
-  std::vector<cluster::GpuRef> order = planner::affinity_order(current, free, machines);
-  if (order.size() > max) order.resize(max);
-  auto names = std::make_shared<const Canonical>(training, current, order, machines);
-  if (auto known = find(names->key())) return {std::move(known), std::move(names)};
-
-  const cluster::Cluster part = names->machines();
-  const perf::PerformanceModel model(*training.model, part, *training.coefficients, sends_);
-  auto table = std::make_shared<const planner::ScaleTable>(
-      solver_->solve({model, names->current(), names->free(), training.consistency}, {}));
+void ScaleTables::remember(const std::string& key, Known known) const {
   const std::lock_guard lock(mutex_);
   if (recent_.size() >= max_) {
     older_ = std::move(recent_);
     recent_.clear();
   }
-  recent_.emplace(names->key(), table);
-  return {std::move(table), std::move(names)};
+  recent_.insert_or_assign(key, std::move(known));
+}
+
+Scaling ScaleTables::of(const Training& training, const plan::Layout& current,
+                        const std::vector<cluster::GpuRef>& free, std::size_t max,
+                        const cluster::Cluster& machines, Effort* effort, Care care) const {
+  std::vector<cluster::GpuRef> order = planner::affinity_order(current, free, machines);
+  if (order.size() > max) order.resize(max);
+  auto names = std::make_shared<const Canonical>(training, current, order, machines);
+  const bool thorough = effort == nullptr || quick_ == nullptr ||
+                        (care == Care::thorough && effort->allows_thorough());
+  const Known known = find(names->key());
+  const bool spent = effort != nullptr && effort->any <= 0;
+  if (known.table && (known.thorough || !thorough || spent))
+    return {known.table, known.thorough, std::move(names)};
+  if (spent) return {};
+
+  const cluster::Cluster part = names->machines();
+  const perf::PerformanceModel model(*training.model, part, *training.coefficients, sends_);
+  const planner::Solver& solver = thorough ? *solver_ : *quick_;
+  auto table = std::make_shared<const planner::ScaleTable>(
+      solver.solve({model, names->current(), names->free(), training.consistency}, {}));
+  if (effort != nullptr) {
+    effort->any -= table->evaluated;
+    if (thorough) effort->thorough -= table->evaluated;
+  }
+  remember(names->key(), {table, thorough});
+  return {std::move(table), thorough, std::move(names)};
 }
 
 }  // namespace swell::policy

@@ -16,8 +16,9 @@ namespace swell::policy {
 class Scaling {
  public:
   Scaling() = default;
-  Scaling(std::shared_ptr<const planner::ScaleTable> table, std::shared_ptr<const Canonical> names)
-      : table_(std::move(table)), names_(std::move(names)) {}
+  Scaling(std::shared_ptr<const planner::ScaleTable> table, bool thorough,
+          std::shared_ptr<const Canonical> names)
+      : table_(std::move(table)), thorough_(thorough), names_(std::move(names)) {}
   std::size_t rows() const noexcept { return table_ ? table_->rows.size() : 0; }
   int gpus(std::size_t row) const noexcept { return table_->rows[row].gpus; }
   double throughput(std::size_t row) const noexcept { return table_->rows[row].throughput; }
@@ -25,12 +26,25 @@ class Scaling {
   /// The `i`th GPU in the order of taking; row r has the first gpus(r) - gpus(0).
   cluster::GpuRef taken(std::size_t i) const { return names_->original(table_->order[i]); }
   bool complete() const noexcept { return !table_ || table_->complete; }
+  /// Whether the thorough solver made it.
+  bool thorough() const noexcept { return thorough_; }
   long evaluated() const noexcept { return table_ ? table_->evaluated : 0; }
 
  private:
   std::shared_ptr<const planner::ScaleTable> table_;
+  bool thorough_ = true;
   std::shared_ptr<const Canonical> names_;
 };
+
+/// What one decision may still spend on tables that no earlier one has made, in plans evaluated: a
+/// count and no time, so that equal views give equal decisions on any machine.
+struct Effort {
+  long thorough = 0;  ///< once it is spent, the thorough solver makes none
+  long any = 0;       ///< once it is spent, none is made
+  bool allows_thorough() const noexcept { return thorough > 0 && any > 0; }
+};
+
+enum class Care { quick, thorough };
 
 /// Cache of one solver's scale tables: successive decisions ask for mostly the same ones. A pure
 /// function with bounded memory; thread-safe.
@@ -40,11 +54,20 @@ class ScaleTables {
                        perf::Sends sends = perf::Sends::ignored, std::size_t max = 8192)
       : solver_(std::move(solver)), sends_(sends), max_(max) {}
 
+  /// Cache of two solvers' tables, for decisions with a limited Effort.
+  ScaleTables(std::unique_ptr<const planner::Solver> thorough,
+              std::unique_ptr<const planner::Solver> quick, perf::Sends sends)
+      : ScaleTables(std::move(thorough), sends) {
+    quick_ = std::move(quick);
+  }
+
   /// Scale table of a job that runs `current` and could have the first `max` of `free` in affinity
-  /// order. REQUIRES: `training` has a model and coefficients.
+  /// order. With `effort` the quick solver makes it, unless the thorough one is asked for or did
+  /// before; it has no row where all is spent. REQUIRES: `training` has a model and coefficients.
   Scaling of(const Training& training, const plan::Layout& current,
              const std::vector<cluster::GpuRef>& free, std::size_t max,
-             const cluster::Cluster& machines) const;
+             const cluster::Cluster& machines, Effort* effort = nullptr,
+             Care care = Care::quick) const;
   /// Samples a second of `layout`, predicted as in the tables.
   double throughput(const Training& training, const plan::Layout& layout,
                     const cluster::Cluster& machines) const {
@@ -53,10 +76,15 @@ class ScaleTables {
   }
 
  private:
-  using Memory = std::unordered_map<std::string, std::shared_ptr<const planner::ScaleTable>>;
-  std::shared_ptr<const planner::ScaleTable> find(const std::string& key) const;
+  struct Known {
+    std::shared_ptr<const planner::ScaleTable> table;  ///< null: none
+    bool thorough = true;
+  };
+  using Memory = std::unordered_map<std::string, Known>;
+  Known find(const std::string& key) const;
+  void remember(const std::string& key, Known known) const;
 
-  std::unique_ptr<const planner::Solver> solver_;
+  std::unique_ptr<const planner::Solver> solver_, quick_;
   perf::Sends sends_;
   std::size_t max_;
   mutable std::mutex mutex_;

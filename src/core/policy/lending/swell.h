@@ -15,8 +15,9 @@ namespace swell::policy {
 /// - a companion that helps another job clearly more is reclaimed though no job waits for it;
 /// - the number of micro-batches may fall, and sends between stages count (perf/sends.h);
 /// - a change of plan must make up for its pause within the time that the job is likely to run on.
-/// There is no threshold: GPUs that no job uses better are lent whatever they bring. Thread-safe:
-/// caches only pure results.
+/// There is no threshold: GPUs that no job uses better are lent whatever they bring. Thread-safe.
+/// Plans made in one decision are limited in number; what they did not reach is planned in later
+/// ones, so decisions depend on those before.
 class Swell final : public Policy {
  public:
   struct Options {
