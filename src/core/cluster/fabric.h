@@ -34,6 +34,9 @@ struct Figure {
   Source source = Source::class_default;
 };
 
+/// The type of GPUs of which nothing is known, in Fabric::to_cluster_of().
+inline constexpr const char* kUnknownGpu = "unknown";
+
 /// Distances and bandwidths between nodes and their GPUs: which nodes share a switch or block, and
 /// how fast they reach each other. Built from what nodes publish, Slurm's topology.conf and a
 /// calibration; each may be missing, and then the answers are coarser. Immutable once made, hence
@@ -94,8 +97,14 @@ class Fabric {
   /// groups. Types that the catalogue does not have are looked for in `types`; the error names one
   /// that is in neither.
   Result<Cluster> to_cluster(std::string name, const std::vector<GpuType>& types = {}) const;
+  /// The same over the nodes `which` alone, node i of it being which[i]: what a policy's view
+  /// needs. A node without GPUs has one of type kUnknownGpu there, and GPUs of a type that nobody
+  /// describes are of that type: no plan may use them.
+  Result<Cluster> to_cluster_of(const std::vector<int>& which) const;
 
  private:
+  Result<Cluster> make_cluster(std::string name, const std::vector<GpuType>& types,
+                               const std::vector<int>& which, bool keep_all) const;
   void place();
   double network(int node) const noexcept;
   double network_or_default(int node) const noexcept;

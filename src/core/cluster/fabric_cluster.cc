@@ -3,6 +3,7 @@
 // grows with the number of pairs.
 #include <algorithm>
 #include <fmt/format.h>
+#include <numeric>
 
 #include "core/cluster/fabric.h"
 
@@ -12,7 +13,8 @@ namespace {
 
 class TypeTable {
  public:
-  explicit TypeTable(const std::vector<GpuType>& given) : given_(given) {}
+  TypeTable(const std::vector<GpuType>& given, bool keep_unknown)
+      : given_(given), keep_unknown_(keep_unknown) {}
 
   Result<int> index(const std::string& name) {
     for (std::size_t i = 0; i < used_.size(); ++i)
@@ -20,6 +22,12 @@ class TypeTable {
     const auto own = std::find_if(given_.begin(), given_.end(),
                                   [&](const GpuType& type) { return type.name == name; });
     const auto known = own != given_.end() ? std::optional<GpuType>(*own) : find_gpu_type(name);
+    if (!known && keep_unknown_ && name != kUnknownGpu) return index(kUnknownGpu);
+    if (!known && keep_unknown_) {
+      used_.push_back(gpu_catalogue().front());
+      used_.back().name = name;
+      return static_cast<int>(used_.size()) - 1;
+    }
     if (!known)
       return Error(fmt::format("GPU type \"{}\" is not in the catalogue; describe it", name));
     used_.push_back(*known);
@@ -30,21 +38,35 @@ class TypeTable {
 
  private:
   const std::vector<GpuType>& given_;
+  const bool keep_unknown_;
   std::vector<GpuType> used_;
 };
 
 }  // namespace
 
 Result<Cluster> Fabric::to_cluster(std::string name, const std::vector<GpuType>& types) const {
-  TypeTable table(types);
+  std::vector<int> all(nodes_.size());
+  std::iota(all.begin(), all.end(), 0);
+  return make_cluster(std::move(name), types, all, false);
+}
+
+Result<Cluster> Fabric::to_cluster_of(const std::vector<int>& which) const {
+  return make_cluster("live", {}, which, true);
+}
+
+Result<Cluster> Fabric::make_cluster(std::string name, const std::vector<GpuType>& types,
+                                     const std::vector<int>& which, bool keep_all) const {
+  TypeTable table(types, keep_all);
   std::vector<Node> nodes;
   DistanceClasses classes;
   std::vector<int> index_of(nodes_.size(), -1);
-  for (int i = 0; i < size(); ++i) {
+  for (const int i : which) {
     const FabricNode& from = node(i);
     const int published = from.description ? static_cast<int>(from.description->gpus.size()) : 0;
-    const int count = std::min(std::max(from.gpus, from.gpus > 0 ? 0 : published), kMaxGpusPerNode);
-    if (count == 0) continue;
+    int count = std::min(std::max(from.gpus, from.gpus > 0 ? 0 : published), kMaxGpusPerNode);
+    if (count == 0 && !keep_all) continue;
+    const bool has_none = count == 0;
+    count = std::max(count, 1);
     Node made;
     made.name = from.name;
     // A node that shares no known switch is in a rack of its own.
@@ -52,7 +74,7 @@ Result<Cluster> Fabric::to_cluster(std::string name, const std::vector<GpuType>&
                 : group(i, 1) >= 0 ? group(i, 1)
                                    : static_cast<int>(group_names_.size()) + i;
     for (int gpu = 0; gpu < count; ++gpu) {
-      std::string type = from.gpu_type;
+      std::string type = has_none ? kUnknownGpu : from.gpu_type;
       if (gpu < published &&
           (type.empty() || !from.description->gpus[static_cast<std::size_t>(gpu)].type.empty()))
         type = from.description->gpus[static_cast<std::size_t>(gpu)].type;

@@ -67,8 +67,8 @@ struct SimulationTraits {
 };
 
 /// Decides which jobs are lent idle GPUs, and from which these are reclaimed. The controller's
-/// views have no ElasticJobView::training as long as no agent reports a profile: then `swell` and
-/// `marginal-benefit` decide as `fewest-first` does, job by job (policy_without_profiles()).
+/// views have no ElasticJobView::training of jobs whose agent has reported no profile: for those
+/// `swell` and `marginal-benefit` decide as `fewest-first` does (policy_without_profiles()).
 /// Implementations are pure and thread-safe (a cache of pure results is no state): the live
 /// controller and the simulator run the same object.
 class Policy {

@@ -51,11 +51,17 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
+bool policy_plans(std::string_view name) {
+  for (const Entry& entry : kEntries)
+    if (name == entry.name) return *entry.without_profiles != 0;
+  return false;
+}
+
 std::string policy_without_profiles(std::string_view name) {
   for (const Entry& entry : kEntries)
     if (name == entry.name && *entry.without_profiles != 0)
-      return fmt::format("{}, which decides as {} until profiles are known", name,
-                         entry.without_profiles);
+      return fmt::format("{}, which plans for jobs with a profile and lends to others as {} does",
+                         name, entry.without_profiles);
   return std::string(name);
 }
 

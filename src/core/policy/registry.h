@@ -25,9 +25,11 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name,
 
 /// Names that make_policy() knows, in the order of listings for users.
 std::vector<std::string> policy_names();
-/// Description of a policy for the controller's log while no job's profile reaches it: "swell,
-/// which decides as fewest-first until profiles are known". The name alone where profiles make no
-/// difference or there is no such policy.
+/// Whether this policy plans for jobs whose profile is known.
+bool policy_plans(std::string_view name);
+/// Description of a policy for the controller's log: "swell, which plans for jobs with a profile
+/// and lends to others as fewest-first does". The name alone where profiles make no difference or
+/// there is no such policy.
 std::string policy_without_profiles(std::string_view name);
 
 }  // namespace swell::policy
