@@ -30,6 +30,10 @@ class Writer {
   void optional(const char* key, const std::string& value) {
     if (!value.empty()) json_.set(key, value);
   }
+  void document(const char* key, const Json& value) { json_.set(key, value); }
+  void optional_document(const char* key, const Json& value) {
+    if (value.is_object()) json_.set(key, value);
+  }
   void member(const char* key, const JobState& value) { json_.set(key, to_text(value)); }
   void member(const char* key, const std::vector<JobId>& value) {
     json_.set(key, Json::array_of(value));
@@ -79,6 +83,18 @@ class Reader {
   }
   void optional(const char* key, std::string& value) {
     if (json_.has(key)) member(key, value);
+  }
+  /// A plan or a profile: whoever uses it reads what is in it.
+  void document(const char* key, Json& value) {
+    Json read = json_.at(key);
+    if (!read.is_object()) return fail(Error(fmt::format("\"{}\" must be an object", key)));
+    if (const std::size_t size = read.dump().size(); size > kMaxDocument)
+      return fail(
+          Error(fmt::format("\"{}\" has {} bytes; at most {} are read", key, size, kMaxDocument)));
+    value = std::move(read);
+  }
+  void optional_document(const char* key, Json& value) {
+    if (json_.has(key)) document(key, value);
   }
   void member(const char* key, JobState& value) {
     Result<std::string> text = json_.string_at(key);
@@ -146,8 +162,6 @@ void describe(V& v, Hello& m) {
   v.member("host", m.host);
   v.member("workers", m.workers, 1, kMany);
   v.member("gpus_per_worker", m.gpus_per_worker, 1, kMany);
-  v.member("cpus_per_worker", m.cpus_per_worker, 1, kMany);
-  v.member("memory_mib_per_worker", m.memory_mib_per_worker, std::int64_t{0}, kMuch_mib);
   v.member("companions", m.companions);
   v.optional("no_growth", m.no_growth);
 }
@@ -176,6 +190,13 @@ void describe(V& v, Status& m) {
   v.optional("switched", m.switched);
 }
 template <typename V>
+void describe(V& v, Profile& m) {
+  v.member("epoch", m.epoch, 0, kMany);
+  v.member("companions", m.companions);
+  v.member("step_s", m.step_s, 0.0, 1e9);
+  v.document("profile", m.profile);
+}
+template <typename V>
 void describe(V& v, Bye& m) {
   v.member("exit_code", m.exit_code, 0, 255);
 }
@@ -183,7 +204,6 @@ template <typename V>
 void describe(V& v, Welcome& m) {
   v.member("version", m.version, 0, kMany);
   v.member("elastic", m.elastic);
-  v.member("basic_gpus", m.basic_gpus, 1, kMany);
 }
 template <typename V>
 void describe(V& v, Refused& m) {
@@ -208,12 +228,33 @@ template <typename V>
 void describe(V& v, Grow& m) {
   v.members("offers", m.offers);
   v.member("expires_s", m.expires_s, 0, kMany);
+  v.optional_document("plan", m.plan);
+  v.optional("reason", m.reason);
 }
 template <typename V>
 void describe(V& v, Shrink& m) {
   v.member("companions", m.companions);
   v.member("deadline_s", m.deadline_s, 0, kMany);
   v.member("reason", m.reason);
+  v.optional_document("plan", m.plan);
+}
+template <typename V>
+void describe(V& v, Replan& m) {
+  v.document("plan", m.plan);
+  v.member("reason", m.reason);
+}
+template <typename V>
+void describe(V& v, Ask& m) {
+  v.member("job", m.job);
+  v.member("version", m.version, 0, kMany);
+  v.member("what", m.what);
+  v.member("number", m.number, 0, kMany);
+  v.optional_document("plan", m.plan);
+}
+template <typename V>
+void describe(V& v, Answer& m) {
+  v.member("text", m.text);
+  v.optional_document("details", m.details);
 }
 template <typename V>
 void describe(V& v, WorkerHello& m) {

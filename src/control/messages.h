@@ -16,7 +16,9 @@
 namespace swell::control {
 
 /// The protocol's version. Sides of different versions refuse each other with a reason.
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
+/// Bytes of a plan or a profile as JSON, at most: with the rest it fits one frame.
+inline constexpr std::size_t kMaxDocument = 32768;
 
 using JobId = std::uint32_t;
 
@@ -38,8 +40,6 @@ struct Hello {
   std::string host;  ///< where the agent runs, for messages to people
   int workers = 0;   ///< workers on the basic demand
   int gpus_per_worker = 1;
-  int cpus_per_worker = 1;  ///< what a companion needs for each worker
-  std::int64_t memory_mib_per_worker = 0;
   std::vector<JobId> companions;  ///< expansions that it holds already (after a lost connection)
   std::string no_growth;          ///< as in Status
 };
@@ -75,6 +75,16 @@ struct Status {
   std::string no_growth;  ///< why the job takes no GPUs now, for people; empty: it does
 };
 
+/// What the running epoch was seen to do, once all its ranks have reported, and again whenever it
+/// has changed; docs/profiler.md.
+struct Profile {
+  static constexpr const char* type = "profile";
+  int epoch = 0;
+  std::vector<JobId> companions;  ///< those that it trains on
+  double step_s = 0;              ///< how long a step takes, as measured
+  Json profile;                   ///< core/perf/profile_json.h; at most kMaxDocument bytes
+};
+
 /// The program has ended: the agent leaves, and wants no more.
 struct Bye {
   static constexpr const char* type = "bye";
@@ -88,7 +98,6 @@ struct Welcome {
   static constexpr const char* type = "welcome";
   int version = kProtocolVersion;
   std::string elastic;  ///< the job's spec, as ElasticSpec::text() writes it
-  int basic_gpus = 0;
 };
 
 /// The answer to a Hello that is not accepted; the connection is closed after it.
@@ -118,6 +127,8 @@ struct Grow {
   static constexpr const char* type = "grow";
   std::vector<Offer> offers;
   int expires_s = 0;  ///< counted from the arrival
+  Json plan;  ///< what to run over all GPUs then (core/plan/plan.h); empty: the program says
+  std::string reason;  ///< what it is expected to bring, for people
 };
 
 /// Give these companions back: checkpoint, leave, cancel them, tell with Released. What is still
@@ -127,6 +138,33 @@ struct Shrink {
   std::vector<JobId> companions;
   int deadline_s = 0;  ///< counted from the arrival
   std::string reason;  ///< for people: "needed by job 17", "preempted by Slurm"
+  Json plan;           ///< what to run over the GPUs that are left; empty: the program says
+};
+
+/// Run this plan over the GPUs that the job has, in place of the one that runs.
+struct Replan {
+  static constexpr const char* type = "replan";
+  Json plan;
+  std::string reason;  ///< for people: who wants it
+};
+
+// ---- a job's owner (the swell command) and controller
+
+/// The only message of its connection: what the owner of a job wants of it.
+struct Ask {
+  static constexpr const char* type = "ask";
+  JobId job = 0;
+  int version = kProtocolVersion;
+  std::string what;  ///< replan, pause, resume, max or why
+  int number = 0;    ///< of max
+  Json plan;         ///< of replan
+};
+
+/// The answer, after which the connection is closed. A refusal is Refused.
+struct Answer {
+  static constexpr const char* type = "answer";
+  std::string text;  ///< for people
+  Json details;      ///< for programs; empty: there is no more to say
 };
 
 // ---- worker (in a step) to agent
@@ -195,9 +233,10 @@ struct WorkerSignal {
   int signal = 0;
 };
 
-using Message = std::variant<Hello, GrowDone, Released, Status, Bye, Welcome, Refused, Grow, Shrink,
-                             WorkerHello, WorkerNotice, WorkerListens, WorkerRuntime, WorkerProfile,
-                             WorkerExit, WorkerStart, WorkerSignal>;
+using Message =
+    std::variant<Hello, GrowDone, Released, Status, Profile, Bye, Welcome, Refused, Grow, Shrink,
+                 Replan, Ask, Answer, WorkerHello, WorkerNotice, WorkerListens, WorkerRuntime,
+                 WorkerProfile, WorkerExit, WorkerStart, WorkerSignal>;
 
 /// The JSON form of a message.
 Json to_json(const Message& message);

@@ -107,6 +107,8 @@ const Key kKeys[] = {
      [](SwellConf& c, std::string_view v) { return seconds(c.agent_timeout_s, v, 1, 3600); }},
     {"LeastRemaining",
      [](SwellConf& c, std::string_view v) { return seconds(c.min_remaining_s, v, 60, 864000); }},
+    {"ProfileWait",
+     [](SwellConf& c, std::string_view v) { return seconds(c.profile_wait_s, v, 0, 86400); }},
     {"MaxGPUsPerJob",
      [](SwellConf& c, std::string_view v) { return whole(c.max_gpus_per_job, v, 0, 1000000); }},
     {"EventLog",

@@ -27,6 +27,7 @@ struct SwellConf {
   double grant_expiry_s = 15;     ///< GrantExpiry: how long an offer stands
   double agent_timeout_s = 15;    ///< AgentTimeout: how long expansions outlive a lost agent
   double min_remaining_s = 120;   ///< LeastRemaining: no growth of a job that ends sooner
+  double profile_wait_s = 10;     ///< ProfileWait: no growth of a live job without a profile
   int max_gpus_per_job = 0;       ///< MaxGPUsPerJob: the site's cap on a job's total; 0: none
   std::string event_log;          ///< EventLog: a file that gets one JSON line an event
 

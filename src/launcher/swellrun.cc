@@ -76,8 +76,6 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
   setup.hello.host = host;
   setup.hello.workers = basic->workers;
   setup.hello.gpus_per_worker = basic->gpus_per_worker;
-  setup.hello.cpus_per_worker = basic->cpus_per_worker;
-  setup.hello.memory_mib_per_worker = basic->memory_mib_per_worker;
   if (basic->shares_cpus)
     say(fmt::format(
         "the job has fewer CPUs than its {} workers: they share them; ask for more with "

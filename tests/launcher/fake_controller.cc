@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A controller that does what standard input says, for tests of swellrun on a stock cluster.
 //
-//   fake_controller PORT MUNGE_SOCKET ELASTIC BASIC_GPUS
+//   fake_controller PORT MUNGE_SOCKET ELASTIC CPUS_PER_WORKER
 //
 // Input:  grow NODE:GPUS[:WORKERS]...    shrink JOB DEADLINE REASON...    refuse REASON...    drop
 // quit Output: every message of the agent, one JSON line each; "closed" where it goes.
@@ -59,7 +59,8 @@ int main(int argc, char** argv) {
   }
   ConnectionId agent = 0;
   std::string refusal, input;
-  int number = 0, cpus_per_worker = 1, gpus_per_worker = 1;
+  const int cpus_per_worker = std::atoi(argv[4]);
+  int number = 0, gpus_per_worker = 1;
   std::puts("ready");
   std::fflush(stdout);
   for (;;) {
@@ -74,12 +75,10 @@ int main(int argc, char** argv) {
       std::puts(to_json(event.message).dump().c_str());
       if (const auto* hello = std::get_if<Hello>(&event.message)) {
         agent = event.connection;
-        cpus_per_worker = hello->cpus_per_worker;
         gpus_per_worker = hello->gpus_per_worker;
         if (refusal.empty()) {
           Welcome welcome;
           welcome.elastic = argv[3];
-          welcome.basic_gpus = std::atoi(argv[4]);
           (*server)->send(agent, welcome);
         } else {
           (*server)->send(agent, Refused{refusal});

@@ -88,7 +88,7 @@ hostile_numbers() {
   local workers pid
   attackers_job nobody && pid=$("$cluster" pid slurmctld) || return
   for workers in 2147483647 1073741825 65537; do
-    { printf '{"type":"hello","job":%s,"version":1,"host":"x","workers":%s,"gpus_per_worker":%s,"companions":[]}\n' "$mine" "$workers" "$workers"
+    { printf '{"type":"hello","job":%s,"version":2,"host":"x","workers":%s,"gpus_per_worker":%s,"companions":[]}\n' "$mine" "$workers" "$workers"
       printf 'wait refused\n'; } | hostile nobody > said || return
     grep -q '"type":"refused"' said || { cat said; return 1; }
   done

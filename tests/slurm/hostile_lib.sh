@@ -18,9 +18,8 @@ hostile() { # USER: an agent of USER's that says what comes on standard input
   as "$1" "$here/hostile_agent.sh" "$(port_of_controller)" "$(munge_socket)"
 }
 hello_of() { # JOB GPUS
-  printf '{"type":"hello","job":%s,"version":1,"host":"%s","workers":%s,"gpus_per_worker":1,"cpus_per_worker":1,' \
+  printf '{"type":"hello","job":%s,"version":2,"host":"%s","workers":%s,"gpus_per_worker":1,"companions":[]}\n' \
     "$1" "${3:-here}" "$2"
-  printf '"memory_mib_per_worker":0,"companions":[]}\n'
 }
 # A job of USER that holds 2 GPUs and says it is elastic, without swellrun: its agent is what a test plays. Sets `mine`.
 attackers_job() {

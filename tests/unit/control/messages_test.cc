@@ -41,7 +41,10 @@ Test(messages, every_type_reads_back_as_it_was_written) {
   WorkerStart start;
   start.environment = {{"RANK", "0"}, {"WORLD_SIZE", "4"}};
   Welcome welcome;
-  welcome.basic_gpus = 4;
+  const auto document = Json::parse(R"({"micro_batches":4,"stages":[]})");
+  cr_assert(document.ok());
+  grow.plan = *document;
+  grow.reason = "1.9 times as fast";
   WorkerSignal signal;
   signal.signal = 10;
   const std::vector<Message> all = {
@@ -49,6 +52,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       GrowDone{{{"abc", 12, ""}}},
       Released{12, "x"},
       Status{JobState::switching, 3, 12, 1.5, "it failed there", "epoch 3"},
+      Profile{3, {7}, 0.25, *document},
       Bye{1},
       welcome,
       Refused{"no"},
@@ -56,7 +60,10 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       WorkerRuntime{"/tmp/x/socket", "127.0.0.1:1", ""},
       WorkerProfile{2, "00ff"},
       grow,
-      Shrink{{12}, 30, "needed by job 17"},
+      Shrink{{12}, 30, "needed by job 17", *document},
+      Replan{*document, "its owner wants it"},
+      Ask{12, 2, "replan", 0, *document},
+      Answer{"done", Json()},
       WorkerHello{},
       WorkerNotice{15},
       WorkerExit{1, 0, 9},
@@ -81,6 +88,18 @@ Test(messages, a_bad_member_is_named_with_its_value) {
   cr_assert_neq(refusal(R"({"type":"status","state":"ASLEEP","epoch":0,"workers":0,"stopped_s":0})")
                     .find("ASLEEP"),
                 std::string::npos);
+}
+
+Test(messages, a_plan_or_a_profile_is_bounded) {
+  Replan large;
+  large.plan = Json::object({{"x", std::string(kMaxDocument, 'x')}});
+  cr_assert_neq(refusal(to_json(large).dump().c_str()).find("at most 32768 are read"),
+                std::string::npos);
+  cr_assert_neq(refusal(R"({"type":"profile","epoch":0,"companions":[],"step_s":1,"profile":[]})")
+                    .find("must be an object"),
+                std::string::npos);
+  refusal(R"({"type":"profile","epoch":0,"companions":[],"step_s":-1,"profile":{}})");
+  refusal(R"({"type":"grow","offers":[],"expires_s":1,"plan":"none"})");
 }
 
 Test(messages, what_is_no_message_is_refused) {
