@@ -46,6 +46,8 @@ void Controller::handle(const control::Server::Event& event, double now) {
   }
   if (const auto* hello = std::get_if<control::Hello>(&event.message))
     return handle(event, *hello, now);
+  if (const auto* ask = std::get_if<control::Ask>(&event.message); ask != nullptr && job == nullptr)
+    return handle(event, *ask, now);
   if (job == nullptr) return refuse(event.connection, "the first message must be a hello", now);
   job->agent_seen = now;
   decide_due_ = true;
@@ -88,7 +90,7 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
     sessions_.close(*job.agent);  // silent for long: its machine or the network went away
   sessions_.speaks_for(event.connection, job.id);
   job.agent = event.connection;
-  job.agent_seen = now;
+  job.agent_seen = job.agent_since = now;
   job.gpus_per_worker = hello.gpus_per_worker;
   job.workers = hello.workers;
   job.no_growth = hello.no_growth;
@@ -96,8 +98,7 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
   if (events_.may_say(job.id, now))
     events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
                   fmt::format("job {}: its agent on {} has connected", job.id, hello.host));
-  sessions_.send(event.connection,
-                 control::Welcome{control::kProtocolVersion, job.spec.text(), job.basic_gpus});
+  sessions_.send(event.connection, control::Welcome{control::kProtocolVersion, job.spec.text()});
 
   // The two sides' lists of companions become one: what only one side knows is given up.
   auto listed = [&](JobId companion) {

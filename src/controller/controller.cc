@@ -10,7 +10,6 @@
 #include <set>
 
 #include "controller/refusals.h"
-#include "controller/view_builder.h"
 #include "core/policy/registry.h"
 
 namespace swell::controller {
@@ -50,6 +49,8 @@ Controller::Controller(Parts parts)
   Result<std::unique_ptr<policy::Policy>> policy =
       policy::make_policy(parts_.config.policy, {parts_.config.aggressiveness});
   if (policy) policy_ = std::move(*policy);
+  if (policy_ && policy::policy_plans(parts_.config.policy))
+    planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
   if (parts_.state_path.empty()) return;
   Result<SavedState> saved = load_state(parts_.state_path);
   if (saved) saved_ = *saved;
@@ -63,7 +64,12 @@ double Controller::cycle(double now) {
   const bool changed = look(now);
   answer_hellos(now);
   keep_deadlines(now);
-  if (decide_due_ && have_snapshot_) decide(now);
+  if (have_snapshot_) {
+    take_reports(now);
+    keep_promises(now);
+    take_planned(now, {}, false);
+    if (decide_due_) decide(now);
+  }
   save();
   write_comments(now);
   last_own_s_ = clock_s(CLOCK_THREAD_CPUTIME_ID) - own_begin;
@@ -84,7 +90,8 @@ void Controller::note_round(double seconds, double now) {
                            {"median_ms", 1000 * times.took_s[times.took_s.size() / 2]},
                            {"max_ms", 1000 * times.took_s.back()},
                            {"own_ms", 1000 * times.own_sum_s / rounds},
-                           {"decide_ms", 1000 * times.decide_sum_s / rounds}});
+                           {"decide_ms", 1000 * times.decide_sum_s / rounds},
+                           {"max_planning_ms", 1000 * times.planning_max_s}});
   times = RoundTimes{};
 }
 
@@ -113,6 +120,7 @@ bool Controller::look(double now) {
 
   for (const Change& change : result.changes) report(change, now);
   for (const auto& [companion, reason] : result.cancel) cancel(companion, reason);
+  std::erase_if(saved_.jobs, [&](const auto& saved) { return !jobs_.contains(saved.first); });
   // Jobs that ended while nobody looked, as at a restart.
   std::erase_if(saved_.issued,
                 [&](const auto& issued) { return !jobs_.contains(issued.second.parent); });
@@ -132,6 +140,13 @@ void Controller::report(const Change& change, double now) {
   };
   switch (change.kind) {
     case Change::Kind::job_started:
+      if (const auto saved = saved_.jobs.find(job_id);
+          job != nullptr && saved != saved_.jobs.end() && saved->second.started == job->started) {
+        job->training = saved->second.training;
+        job->paused = saved->second.paused;
+        job->own_max = saved->second.own_max;
+        job->trust.heard(job->training.speedup(), now);
+      }
       events_.event("job-started",
                     {{"job", job_id}, {"basic_gpus", job != nullptr ? job->basic_gpus : 0}},
                     fmt::format("elastic job {} runs", job_id));
@@ -257,119 +272,6 @@ void Controller::keep_deadlines(double now) {
 void Controller::reclaim_all(ElasticJob& job, double now, const std::string& reason) {
   // Nobody is there who would have to be given time.
   job.companions.leave(now - kDeadlineSlack_s, reason);
-}
-
-// ---- decisions
-
-std::shared_ptr<const cluster::Fabric> Controller::fabric() {
-  auto known = fabric_.update(snapshot_.nodes, snapshot_.taken);
-  if (known != known_fabric_)
-    for (const std::string& note : known->notes) {
-      const auto& before = known_fabric_ ? known_fabric_->notes : std::vector<std::string>{};
-      if (std::find(before.begin(), before.end(), note) == before.end()) events_.say(note);
-    }
-  known_fabric_ = std::move(known);
-  return {known_fabric_, &known_fabric_->fabric};
-}
-
-void Controller::set_draining(bool draining) {
-  if (draining == draining_) return;
-  draining_ = draining;
-  decide_due_ = true;
-  events_.event(draining ? "drain" : "drain-ended", {},
-                draining ? "draining: all lent GPUs are reclaimed, and no more are lent"
-                         : "GPUs are lent again");
-}
-
-void Controller::drain(double now) {
-  parts_.book->set_reclaim_order({});
-  for (auto& [id, job] : jobs_) {
-    parts_.book->withdraw_all(id);
-    for (Companion& companion : job.companions)
-      if (!companion.leaving) reclaim(job, companion, now, "the administrator drains Swell");
-  }
-}
-
-void Controller::reclaim(ElasticJob& job, Companion& companion, double now,
-                         const std::string& reason) {
-  companion.leave(now + job.spec.grace_s, reason);
-  job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
-  events_.event("reclaim",
-                {{"job", job.id}, {"companion", companion_json(companion)}, {"reason", reason}},
-                fmt::format("reclaiming {} GPUs on {} from job {}: {}", companion.gpus.count,
-                            companion.node, job.id, reason));
-  tell_shrink(job, companion, now);
-}
-
-void Controller::decide(double now) {
-  decide_due_ = false;
-  if (draining_) return drain(now);
-  if (jobs_.empty() || !policy_) return parts_.book->set_reclaim_order({});
-  const auto begin = std::chrono::steady_clock::now();
-  const policy::ClusterView view =
-      build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now, fabric());
-  const policy::Decisions decisions = policy_->decide(view);
-  last_decide_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  apply(decisions, view, now);
-}
-
-void Controller::apply(const policy::Decisions& decisions, const policy::ClusterView& view,
-                       double now) {
-  parts_.book->set_reclaim_order(decisions.reclaim_order);
-  for (const policy::Reclaim& reclaim : decisions.reclaims) {
-    ElasticJob& job = jobs_.at(reclaim.job);
-    Companion* companion = job.companions.find(reclaim.companion);
-    if (companion == nullptr || companion->leaving) continue;
-    this->reclaim(job, *companion, now,
-                  reclaim.needed_by != 0 ? fmt::format("needed by job {}", reclaim.needed_by)
-                                         : std::string("the cluster needs it"));
-  }
-  std::map<JobId, std::vector<policy::Grant>> by_job;
-  for (const policy::Grant& each : decisions.grants) by_job[each.job].push_back(each);
-  for (const auto& [id, grants] : by_job) grant(jobs_.at(id), grants, view, now);
-}
-
-void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants,
-                       const policy::ClusterView& view, double now) {
-  const auto record = std::find_if(snapshot_.jobs.begin(), snapshot_.jobs.end(),
-                                   [&](const slurm::JobRecord& each) { return each.id == job.id; });
-  if (!job.agent || record == snapshot_.jobs.end()) return;
-  control::Grow grow;
-  grow.expires_s = static_cast<int>(std::ceil(parts_.config.grant_expiry_s));
-  for (const policy::Grant& each : grants) {
-    const policy::NodeView& node = view.nodes[static_cast<std::size_t>(each.node)];
-    LiveGrant live;
-    live.parent = job.id;
-    live.uid = job.uid;
-    live.expires = now + parts_.config.grant_expiry_s;
-    control::Offer& offer = live.offer;
-    offer.nonce = parts_.nonce();
-    offer.name = fmt::format("swell-{}", job.id);
-    offer.node = node.name;
-    offer.partition = parts_.config.expansion_partition.empty() ? record->partition
-                                                                : parts_.config.expansion_partition;
-    offer.account = record->account;
-    offer.gpu_type = node.gpu_type;
-    offer.gpus = each.lent.gpus;
-    offer.workers = each.lent.gpus / std::max(job.gpus_per_worker, 1);
-    offer.cpus = each.lent.cpus;
-    offer.memory_mib = each.lent.memory_mib;
-    if (record->time_limit_min > 0)
-      offer.time_limit_min =
-          static_cast<int>(std::max<std::time_t>((record->end_time - snapshot_.taken) / 60, 1));
-    offer.warn_s = std::min(job.spec.grace_s, 65535);
-    saved_.issued[offer.nonce] = {
-        job.id,     offer.node,    offer.gpu_type, offer.partition, parts_.config.expansion_qos,
-        offer.gpus, offer.workers, offer.cpus,     offer.memory_mib};
-    events_.event("grant", {{"job", job.id}, {"node", offer.node}, {"gpus", offer.gpus}},
-                  fmt::format("granting job {} {} GPUs on {}", job.id, offer.gpus, offer.node));
-    grow.offers.push_back(offer);
-    parts_.book->add(std::move(live));
-  }
-  save();  // before anybody can act on the grants
-  job.offered = true;
-  job.grow_after = now + std::max(parts_.config.growth_interval_s, parts_.config.grant_expiry_s);
-  sessions_.send(*job.agent, std::move(grow));
 }
 
 // ---- what others see

@@ -13,6 +13,8 @@
 #include "controller/elastic_job.h"
 #include "controller/event_log.h"
 #include "controller/grant_book.h"
+#include "controller/machines.h"
+#include "controller/planning.h"
 #include "controller/reconcile.h"
 #include "controller/state_file.h"
 #include "core/policy/policy.h"
@@ -36,6 +38,8 @@ class Controller {
     std::string state_path;  ///< empty: nothing is kept over restarts
     std::function<void(const std::string&)> log;
     std::function<std::string()> nonce;  ///< a new unguessable name for a grant
+    /// Called from another thread when a round has something to do; may be null.
+    std::function<void()> wake;
   };
   explicit Controller(Parts parts);
 
@@ -65,7 +69,13 @@ class Controller {
   void handle(ElasticJob& job, const control::GrowDone& done, double now);
   void handle(ElasticJob& job, const control::Released& released, double now);
   void handle(ElasticJob& job, const control::Status& status, double now);
+  void handle(ElasticJob& job, const control::Profile& profile, double now);
   void handle(ElasticJob& job, const control::Bye& bye, double now);
+  // What owners ask for (asks.cc)
+  void handle(const control::Server::Event& event, const control::Ask& ask, double now);
+  Result<control::Answer> answer(ElasticJob& job, const control::Ask& ask);
+  Result<control::Answer> replan(ElasticJob& job, const control::Ask& ask);
+  control::Answer why(const ElasticJob& job) const;
   void welcome(const control::Server::Event& event, const control::Hello& hello, ElasticJob& job,
                double now);
   void refuse(control::ConnectionId connection, const std::string& reason, double now);
@@ -83,15 +93,33 @@ class Controller {
   void cancel(const CompanionIdentity& companion, const std::string& reason);
   void tell_shrink(ElasticJob& job, const Companion& companion, double now);
 
-  // Deadlines and decisions (controller.cc)
+  // Deadlines (controller.cc)
   void keep_deadlines(double now);
   void reclaim_all(ElasticJob& job, double now, const std::string& reason);
+  // What is known of trainings (trainings.cc)
+  std::shared_ptr<const cluster::Cluster> machines();
+  const slurm::JobRecord* record_of(JobId job) const;
+  void take_reports(double now);
+  Result<void> take_report(ElasticJob& job);
+  void keep_promises(double now);
+  void explain(const policy::ClusterView& view);
+  void remember(const ElasticJob& job);
+  // Decisions (decisions.cc)
   std::shared_ptr<const cluster::Fabric> fabric();
+  policy::ClusterView view(double now);
   void decide(double now);
+  void take_planned(double now, std::chrono::milliseconds patience, bool at_once);
   void drain(double now);
+  /// The companion is to end within the job's grace; its agent is not told yet.
+  void leave(ElasticJob& job, Companion& companion, double now, const std::string& reason);
   void reclaim(ElasticJob& job, Companion& companion, double now, const std::string& reason);
   void apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now);
-  void grant(ElasticJob& job, const std::vector<policy::Grant>& grants,
+  struct Planned {
+    Json json;           ///< empty: none, or none that the program would read
+    std::string reason;  ///< what it is expected to bring, for people
+  };
+  Planned plan_for(ElasticJob& job, const plan::Layout& layout, const policy::ClusterView& view);
+  void grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const Planned& plan,
              const policy::ClusterView& view, double now);
   void save();
   void write_comments(double now);
@@ -99,6 +127,8 @@ class Controller {
   Parts parts_;
   EventLog events_;
   std::unique_ptr<policy::Policy> policy_;
+  std::unique_ptr<Planning> planning_;  ///< null: the policy makes no plans
+  Machines machines_;
   slurm::FabricSource fabric_;
   std::shared_ptr<const slurm::KnownFabric> known_fabric_;
   JobTable jobs_;
@@ -111,6 +141,7 @@ class Controller {
   struct RoundTimes {
     std::vector<double> took_s;  ///< from begin to end, waiting for slurmctld's answers included
     double own_sum_s = 0, decide_sum_s = 0;  ///< of this thread's own work
+    double planning_max_s = 0;               ///< of the planning thread, for one decision
     double since = 0;
   } round_times_;
 };

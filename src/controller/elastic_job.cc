@@ -18,6 +18,10 @@ control::Tag ElasticJob::tag() const {
                    {"companions", control::companions_text(words)}};
   if (!no_growth.empty()) tag.set("no_growth", control::as_word(no_growth));
   if (!switched.empty()) tag.set("switched", control::as_word(switched));
+  if (!decided_by.empty()) tag.set("decided", control::as_word(decided_by));
+  if (!decided_why.empty()) tag.set("decided_why", control::as_word(decided_why));
+  if (paused) tag.set("paused", "1");
+  if (own_max > 0) tag.set("own_max", std::to_string(own_max));
   if (refusals > 0)
     tag.set("refused", std::to_string(refusals))
         .set("why", refused_for.empty() ? "?" : refused_for);

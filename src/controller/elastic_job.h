@@ -10,6 +10,8 @@
 #include "control/tag.h"
 #include "controller/companion_identity.h"
 #include "controller/companion_set.h"
+#include "controller/job_training.h"
+#include "controller/trust.h"
 
 namespace swell::controller {
 
@@ -36,7 +38,20 @@ struct ElasticJob {
   std::string switched;     ///< how its last live switch went, as its agent said; empty: none
   int refusals = 0;         ///< offers that became no companion
   std::string refused_for;  ///< the kind of the last of them, one word of refusals.h
-  std::string written;      ///< AdminComment as last written or read
+  double agent_since = 0;   ///< when the agent connected
+
+  JobTraining training;
+  std::optional<control::Profile> report;  ///< not taken yet
+  double reported = 0;                     ///< when it came
+  std::string refused_report;              ///< why the last one is not used, for the owner
+  Trust trust;
+  /// How its expansions are decided ("planned", ...), and why so, for people.
+  std::string decided_by, decided_why;
+  // What its owner asked for with the swell command.
+  bool paused = false;
+  int own_max = 0;  ///< GPUs in all; 0: as --elastic says
+
+  std::string written;  ///< AdminComment as last written or read
 
   CompanionIdentity identity(const Companion& companion) const {
     return {companion.id, id, uid, companion.grant};

@@ -222,6 +222,9 @@ class Host final : public control::BackgroundThread {
     parts.state_path = slurm_config->state_save_location + "/swell_state";
     parts.log = [this](const std::string& text) { info(text); };
     parts.nonce = new_nonce;
+    parts.wake = [self = weak_from_this()] {
+      if (const auto host = self.lock()) host->wake();
+    };
     Controller controller(std::move(parts));
     controller.set_draining(config->draining);
     {

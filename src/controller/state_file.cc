@@ -14,13 +14,14 @@
 #include <unistd.h>
 
 #include "core/json.h"
+#include "core/number.h"
 
 namespace swell::controller {
 
 namespace {
 
 /// Of the file; older ones are read too.
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
 
 Error failure(const std::string& path) {
   return Error(fmt::format("{}: {}", path, std::strerror(errno)));
@@ -83,6 +84,29 @@ Result<IssuedGrant> grant_from(const Json& json) {
   return grant;
 }
 
+Json to_json(const SavedJob& job) {
+  Json json =
+      Json::object({{"started", job.started}, {"paused", job.paused}, {"max", job.own_max}});
+  if (job.training.is_known()) json.set("training", job.training.to_json());
+  return json;
+}
+
+Result<SavedJob> job_from(const Json& json) {
+  if (!json.is_object()) return Error("it must be an object");
+  const auto started = json.integer_at("started", 0, std::numeric_limits<std::int64_t>::max());
+  const auto max = json.integer_at("max", 0, kMaxInt);
+  const auto paused = json.bool_at("paused");
+  if (!started) return started.error();
+  if (!max) return max.error();
+  if (!paused) return paused.error();
+  SavedJob job{*started, {}, *paused, static_cast<int>(*max)};
+  if (!json.has("training")) return job;
+  auto training = JobTraining::from_json(json.at("training"));
+  if (!training) return training.error().while_doing("training");
+  job.training = std::move(*training);
+  return job;
+}
+
 }  // namespace
 
 Result<void> save_state(const std::string& path, const SavedState& state) {
@@ -97,7 +121,9 @@ Result<void> save_state(const std::string& path, const SavedState& state) {
                                             {"workers", grant.workers},
                                             {"cpus", grant.cpus},
                                             {"memory_mib", grant.memory_mib}}));
-  const Json json = Json::object({{"version", kVersion}, {"issued", issued}});
+  Json jobs = Json::object();
+  for (const auto& [id, job] : state.jobs) jobs.set(std::to_string(id).c_str(), to_json(job));
+  const Json json = Json::object({{"version", kVersion}, {"issued", issued}, {"jobs", jobs}});
   const std::string fresh = path + ".new";
   if (Result<void> written = write_synced(fresh, json.dump_pretty()); !written) return written;
   if (std::rename(fresh.c_str(), path.c_str()) != 0) return failure(path);
@@ -121,6 +147,16 @@ Result<SavedState> load_state(const std::string& path) {
     const Result<IssuedGrant> grant = *version == 1 ? parent_alone(member) : grant_from(member);
     if (!grant) return grant.error().while_doing(fmt::format("{}: grant {}", path, nonce));
     state.issued[nonce] = *grant;
+  }
+  if (*version < 3) return state;
+  const Json jobs = json->at("jobs");
+  if (!jobs.is_object()) return Error("\"jobs\" must be an object").while_doing(path);
+  for (const auto& [name, member] : jobs.members()) {
+    const auto id = read_number<control::JobId>(name);
+    if (!id) return Error(fmt::format("\"{}\" is no job id", name)).while_doing(path);
+    auto job = job_from(member);
+    if (!job) return job.error().while_doing(fmt::format("{}: job {}", path, *id));
+    state.jobs[*id] = std::move(*job);
   }
   return state;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "control/messages.h"
+#include "controller/job_training.h"
 #include "core/result.h"
 
 namespace swell::controller {
@@ -24,11 +25,23 @@ struct IssuedGrant {
 /// Grants that stand or have become a companion, by nonce.
 using IssuedGrants = std::map<std::string, IssuedGrant>;
 
+/// What is kept of a running job: what its agent reported, and what its owner asked for.
+struct SavedJob {
+  std::int64_t started = 0;  ///< tells a requeued job from its former run
+  JobTraining training;
+  bool paused = false;
+  int own_max = 0;
+
+  friend bool operator==(const SavedJob&, const SavedJob&) = default;
+};
+
 /// What the controller must know after a crash and Slurm does not keep: which grants it issued to
-/// which job. With it a companion that started just before the crash is recognised, and one that
-/// only claims to be one is not. Counters live in the jobs' AdminComment.
+/// which job, and what it learnt of the jobs' training. With the grants a companion that started
+/// just before the crash is recognised, and one that only claims to be one is not. Counters live in
+/// the jobs' AdminComment.
 struct SavedState {
   IssuedGrants issued;
+  std::map<control::JobId, SavedJob> jobs;
 
   friend bool operator==(const SavedState&, const SavedState&) = default;
 };

@@ -2,10 +2,16 @@
 #include "controller/view_builder.h"
 
 #include <algorithm>
+#include <bit>
+#include <fmt/format.h>
+#include <set>
 #include <sstream>
 #include <unordered_map>
 
+#include "controller/machines.h"
+#include "core/policy/registry.h"
 #include "core/saturating.h"
+#include "core/slurm_text/lists.h"
 
 namespace swell::controller {
 
@@ -17,19 +23,38 @@ using policy::Resources;
 /// Jobs of one array that are looked at one by one; those behind are served by Slurm's preemption.
 constexpr int kMaxArrayTasks = 100;
 
+plan::GpuMask lowest(plan::GpuMask gpus, int wanted) {
+  plan::GpuMask taken = 0;
+  for (; wanted > 0 && gpus != 0; --wanted, gpus &= gpus - 1) taken |= gpus & (~gpus + 1);
+  return taken;
+}
+
+/// The GPUs of a list of indices; none where it does not name `count` of them.
+plan::GpuMask mask_of(const slurm::GpuRequest& gpus) {
+  plan::GpuMask mask = 0;
+  for (const int index : slurm_text::expand_indices(gpus.indices, cluster::kMaxGpusPerNode))
+    if (index < cluster::kMaxGpusPerNode) mask |= plan::GpuMask{1} << index;
+  return std::popcount(mask) == gpus.count ? mask : 0;
+}
+
 class Builder {
  public:
   Builder(const slurm::Snapshot& snapshot, const JobTable& jobs, const Config& config, double now,
-          std::shared_ptr<const cluster::Fabric> fabric)
+          std::shared_ptr<const cluster::Fabric> fabric,
+          std::shared_ptr<const cluster::Cluster> machines)
       : snapshot_(snapshot), jobs_(jobs), config_(config), now_(now) {
     view_.positions.fabric = std::move(fabric);
+    view_.machines = std::move(machines);
     view_.order_wanted = true;
+    view_.now_s = now;
+    plans_ = policy::policy_plans(config.policy);
   }
 
   policy::ClusterView build(const std::vector<LiveGrant>& outstanding) {
     add_nodes();
     add_partitions();
     take_used(outstanding);
+    forget_uncertain_gpus();
     for (const slurm::JobRecord& record : snapshot_.jobs) {
       if (const auto found = jobs_.find(record.id); found != jobs_.end())
         add_job(found->second, record);
@@ -63,6 +88,8 @@ class Builder {
       view.free = {view.total.gpus, node.cpus - node.cpus_used,
                    node.memory_mib - node.memory_used_mib};
       view.settling = node.completing;
+      if (view.total.gpus > 0 && view.total.gpus <= cluster::kMaxGpusPerNode)
+        view.free_gpus = lowest(~plan::GpuMask{0}, view.total.gpus);
       index_[node.name] = static_cast<NodeIndex>(view_.nodes.size());
       view_.nodes.push_back(std::move(view));
       view_.positions.index.push_back(place);
@@ -88,13 +115,34 @@ class Builder {
       if (record.phase == slurm::JobPhase::pending || record.phase == slurm::JobPhase::ended)
         continue;
       for (const slurm::GpuAllocation& held : record.gpus)
-        if (const NodeIndex node = index_of(held.node); node >= 0)
-          free_on(node).gpus -= held.gpus.count;
+        if (const NodeIndex node = index_of(held.node); node >= 0) take(node, held.gpus);
     }
     for (const LiveGrant& grant : outstanding) {
       // Its companion may be in the snapshot already.
-      if (const NodeIndex node = index_of(grant.offer.node); node >= 0 && !is_seen(grant))
+      if (const NodeIndex node = index_of(grant.offer.node); node >= 0 && !is_seen(grant)) {
         free_on(node) -= Resources{grant.offer.gpus, grant.offer.cpus, grant.offer.memory_mib};
+        // Which ones Slurm will take, is its own choice.
+        plan::GpuMask& idle = view_.nodes[static_cast<std::size_t>(node)].free_gpus;
+        idle &= ~lowest(idle, grant.offer.gpus);
+      }
+    }
+  }
+
+  void take(NodeIndex node, const slurm::GpuRequest& gpus) {
+    free_on(node).gpus -= gpus.count;
+    const plan::GpuMask mask = mask_of(gpus);
+    if (mask == 0 && gpus.count > 0) uncertain_.insert(node);
+    view_.nodes[static_cast<std::size_t>(node)].free_gpus &= ~mask;
+  }
+
+  /// Where it is not known which GPUs are idle, or what they are, nothing is planned.
+  void forget_uncertain_gpus() {
+    for (std::size_t i = 0; i < view_.nodes.size(); ++i) {
+      policy::NodeView& node = view_.nodes[i];
+      const auto index = static_cast<NodeIndex>(i);
+      if (std::popcount(node.free_gpus) != node.free.gpus || uncertain_.contains(index) ||
+          (view_.machines != nullptr && !can_plan_on(*view_.machines, index)))
+        node.free_gpus = 0;
     }
   }
 
@@ -114,13 +162,18 @@ class Builder {
     view.max_gpus = job.spec.max_total(job.basic_gpus);
     if (config_.max_gpus_per_job > 0)
       view.max_gpus = std::max(std::min(view.max_gpus, config_.max_gpus_per_job), job.basic_gpus);
+    if (job.own_max > 0)
+      view.max_gpus = std::max(std::min(view.max_gpus, job.own_max), job.basic_gpus);
     view.sizes = job.spec.sizes;
     view.gpu_types = job.spec.types;
     for (const slurm::GpuAllocation& held : record.gpus) {
       if (job.spec.types.empty() && std::find(view.gpu_types.begin(), view.gpu_types.end(),
                                               held.gpus.type) == view.gpu_types.end())
         view.gpu_types.push_back(held.gpus.type);
-      if (const NodeIndex node = index_of(held.node); node >= 0) view.basic_nodes.push_back(node);
+      if (const NodeIndex node = index_of(held.node); node >= 0) {
+        view.basic_nodes.push_back(node);
+        view.basic_gpu_masks.push_back(mask_of(held.gpus));
+      }
     }
     const int gpus = std::max(job.basic_gpus, 1);
     view.per_worker.gpus = job.gpus_per_worker;
@@ -133,12 +186,35 @@ class Builder {
       view.companions.push_back({.id = companion.id,
                                  .node = index_of(companion.node),
                                  .held = companion.held,
+                                 .gpus = mask_of(companion.gpus),
                                  .leaving = companion.leaving});
     view.may_grow = may_grow(job, record);
+    view.started_s = job.first_seen;
+    if (plans_) view.training = training_of(job, record);
     view_.jobs.push_back(std::move(view));
   }
 
+  std::shared_ptr<const policy::Training> training_of(const ElasticJob& job,
+                                                      const slurm::JobRecord& record) const {
+    if (view_.machines == nullptr || !job.training.is_known()) return nullptr;
+    const auto basic = held_gpus(job, record, *view_.machines, false),
+               all = held_gpus(job, record, *view_.machines, true);
+    if (!basic || !all) return nullptr;
+    return job.training.seen(*basic, *all, view_.machines,
+                             job.spec.consistency == control::Consistency::exact
+                                 ? planner::Consistency::exact
+                                 : planner::Consistency::relaxed);
+  }
+
+  /// A live job's profile comes soon, if any: what is lent by it is lent right.
+  bool awaits_profile(const ElasticJob& job) const {
+    return plans_ && view_.machines != nullptr && job.spec.mode == control::Mode::live &&
+           !job.training.is_known() && job.refused_report.empty() &&
+           now_ - job.agent_since < config_.profile_wait_s;
+  }
+
   bool may_grow(const ElasticJob& job, const slurm::JobRecord& record) const {
+    if (job.paused || !job.trust.may_grow(now_) || awaits_profile(job)) return false;
     const bool settled =
         job.state == control::JobState::allocated || job.state == control::JobState::active;
     const bool lasts =
@@ -236,14 +312,39 @@ class Builder {
   std::unordered_map<std::string, int> partition_index_;
   std::vector<int> tiers_;
   std::vector<Rank> ranks_;
+  std::set<NodeIndex> uncertain_;  ///< nodes on which a job holds GPUs that are only counted
+  bool plans_ = false;
 };
 
 }  // namespace
 
 policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& jobs,
                                const std::vector<LiveGrant>& outstanding, const Config& config,
-                               double now, std::shared_ptr<const cluster::Fabric> fabric) {
-  return Builder(snapshot, jobs, config, now, std::move(fabric)).build(outstanding);
+                               double now, std::shared_ptr<const cluster::Fabric> fabric,
+                               std::shared_ptr<const cluster::Cluster> machines) {
+  return Builder(snapshot, jobs, config, now, std::move(fabric), std::move(machines))
+      .build(outstanding);
+}
+
+Result<HeldGpus> held_gpus(const ElasticJob& job, const slurm::JobRecord& record,
+                           const cluster::Cluster& machines, bool with_companions) {
+  HeldGpus held;
+  const auto add = [&](const std::string& name, const slurm::GpuRequest& gpus) -> Result<void> {
+    const auto node = machines.find_node(name);
+    if (!node) return Error(fmt::format("node {} is drained or does not answer", name));
+    if (!can_plan_on(machines, *node))
+      return Error(fmt::format("the GPUs of {} have no type that is known to the planner", name));
+    const plan::GpuMask mask = mask_of(gpus);
+    if (mask == 0) return Error(fmt::format("Slurm does not say which GPUs it holds on {}", name));
+    held[*node] |= mask;
+    return {};
+  };
+  for (const slurm::GpuAllocation& each : record.gpus)
+    if (auto good = add(each.node, each.gpus); !good) return good.error();
+  for (const Companion& companion : job.companions)
+    if (with_companions && !companion.leaving)
+      if (auto good = add(companion.node, companion.gpus); !good) return good.error();
+  return held;
 }
 
 }  // namespace swell::controller

@@ -7,6 +7,7 @@
 #include "controller/config.h"
 #include "controller/elastic_job.h"
 #include "controller/grant_book.h"
+#include "core/cluster/cluster.h"
 #include "core/cluster/fabric.h"
 #include "core/policy/view.h"
 #include "slurm/records.h"
@@ -16,8 +17,15 @@ namespace swell::controller {
 /// Slurm's records and the controller's jobs as a policy sees them. `outstanding` grants count as
 /// taken, so that nothing is lent twice. Nodes with several GPU types are left out of lending.
 /// `fabric` has the snapshot's nodes in their order; null: nobody knows what is near what.
+/// `machines` has the usable ones (machines.h); null: no job can be planned for.
 policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& jobs,
                                const std::vector<LiveGrant>& outstanding, const Config& config,
-                               double now, std::shared_ptr<const cluster::Fabric> fabric = nullptr);
+                               double now, std::shared_ptr<const cluster::Fabric> fabric = nullptr,
+                               std::shared_ptr<const cluster::Cluster> machines = nullptr);
+
+/// GPUs that a job holds by itself, or with the companions that stay. The error says why planners
+/// cannot tell: a sentence for the job's owner.
+Result<HeldGpus> held_gpus(const ElasticJob& job, const slurm::JobRecord& record,
+                           const cluster::Cluster& machines, bool with_companions);
 
 }  // namespace swell::controller

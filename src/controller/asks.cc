@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Of the controller: what owners ask of their jobs with the swell command.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "controller/controller.h"
+#include "controller/view_builder.h"
+#include "core/plan/validate.h"
+
+namespace swell::controller {
+
+void Controller::handle(const control::Server::Event& event, const control::Ask& ask, double now) {
+  const auto refuse_it = [&](const std::string& why) { refuse(event.connection, why, now); };
+  if (ask.version != control::kProtocolVersion)
+    return refuse_it(fmt::format(
+        "this swell speaks protocol {}, the controller {}: install the same version of Swell on "
+        "every node",
+        ask.version, control::kProtocolVersion));
+  const auto found = jobs_.find(ask.job);
+  if (found == jobs_.end())
+    return refuse_it(
+        fmt::format("job {} is no running elastic job (submit it with --elastic)", ask.job));
+  ElasticJob& job = found->second;
+  if (event.uid != job.uid && event.uid != 0 && event.uid != geteuid())
+    return refuse_it(fmt::format("job {} belongs to another user", ask.job));
+  Result<control::Answer> answered = answer(job, ask);
+  if (!answered) return refuse_it(answered.error().message());
+  if (ask.what != "why") {
+    remember(job);
+    decide_due_ = true;
+    events_.event("asked", {{"job", job.id}, {"what", ask.what}, {"number", ask.number}},
+                  fmt::format("job {}: {}", job.id, answered->text));
+  }
+  sessions_.send(event.connection, std::move(*answered));
+  sessions_.close(event.connection);
+}
+
+Result<control::Answer> Controller::answer(ElasticJob& job, const control::Ask& ask) {
+  if (ask.what == "why") return why(job);
+  if (ask.what == "replan") return replan(job, ask);
+  if (ask.what == "pause" || ask.what == "resume") {
+    job.paused = ask.what == "pause";
+    if (job.paused) parts_.book->withdraw_all(job.id);
+    return control::Answer{job.paused ? "it is lent no more GPUs until it is resumed; what it has "
+                                        "stays until others need it"
+                                      : "it may be lent GPUs again",
+                           {}};
+  }
+  if (ask.what != "max")
+    return Error(fmt::format("\"{}\" is not known here; there are replan, pause, resume, max, why",
+                             ask.what));
+  if (ask.number != 0 && ask.number < job.basic_gpus)
+    return Error(fmt::format("at most {} GPUs: the job has {} of its own, which stay its own",
+                             ask.number, job.basic_gpus));
+  job.own_max = ask.number;
+  return control::Answer{ask.number == 0
+                             ? std::string("its limit is that of --elastic again")
+                             : fmt::format("it has at most {} GPUs from now on", ask.number),
+                         {}};
+}
+
+Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& ask) {
+  if (job.spec.mode != control::Mode::live)
+    return Error("only jobs of live mode change their plan while they run: --elastic=mode=live");
+  if (!job.agent) return Error("its swellrun is not connected");
+  if (job.state != control::JobState::active && job.state != control::JobState::allocated)
+    return Error(fmt::format("it is {} just now; ask again", to_text(job.state)));
+  auto plan = plan::Plan::from_json(ask.plan);
+  if (!plan) return plan.error().while_doing("the plan");
+  const auto nodes = machines();
+  const slurm::JobRecord* record = record_of(job.id);
+  if (nodes == nullptr || record == nullptr) return Error("the planner knows no nodes");
+  const auto held = held_gpus(job, *record, *nodes, true);
+  if (!held) return held.error();
+  if (Result<void> fits = job.training.check_plan(*plan, *held, *nodes); !fits)
+    return fits.error().while_doing("the plan");
+  sessions_.send(*job.agent, control::Replan{ask.plan, "its owner wants it"});
+  job.training.decided(std::move(*plan), job.epoch);
+  return control::Answer{"it switches to that plan; `swell jobs` shows how it went", {}};
+}
+
+control::Answer Controller::why(const ElasticJob& job) const {
+  const int lent = job.companions.lent_gpus();
+  control::Answer answer;
+  answer.text = fmt::format("it has {} GPUs of its own and {} lent ones, decided {}: {}",
+                            job.basic_gpus, lent, job.decided_by.empty() ? "?" : job.decided_by,
+                            job.decided_why.empty() ? "nothing was decided yet" : job.decided_why);
+  Json leaving = Json::array();
+  for (const Companion& companion : job.companions) {
+    if (!companion.leaving) continue;
+    answer.text += fmt::format("\ncompanion {} with {} GPUs on {} goes back: {}", companion.id,
+                               companion.gpus.count, companion.node, companion.reason);
+    leaving.append(Json::object({{"companion", companion.id}, {"reason", companion.reason}}));
+  }
+  std::string waits;
+  if (job.paused) waits = "its owner has paused it";
+  else if (!job.agent) waits = "its swellrun is not connected";
+  else if (!job.trust.why().empty()) waits = job.trust.why();
+  else if (!job.no_growth.empty()) waits = job.no_growth;
+  else if (job.refusals > 0 && !job.refused_for.empty())
+    waits = fmt::format("its last offer failed ({})", job.refused_for);
+  if (!waits.empty()) answer.text += "\nit takes no more now: " + waits;
+  if (job.own_max > 0) answer.text += fmt::format("\nits owner wants at most {} GPUs", job.own_max);
+  answer.details = Json::object({{"job", job.id},
+                                 {"basic_gpus", job.basic_gpus},
+                                 {"lent_gpus", lent},
+                                 {"decided_by", job.decided_by},
+                                 {"decided_why", job.decided_why},
+                                 {"paused", job.paused},
+                                 {"own_max", job.own_max},
+                                 {"samples_per_s", job.training.rate()},
+                                 {"leaving", leaving},
+                                 {"waits_for", waits}});
+  if (const auto& speedup = job.training.speedup())
+    answer.details.set("predicted_speedup", speedup->predicted)
+        .set("measured_speedup", speedup->measured);
+  return answer;
+}
+
+}  // namespace swell::controller

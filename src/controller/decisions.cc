@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Of the controller: what the policy decides, and how it comes about.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fmt/format.h>
+#include <set>
+
+#include "controller/controller.h"
+#include "controller/view_builder.h"
+#include "core/perf/performance_model.h"
+
+namespace swell::controller {
+
+namespace {
+
+/// A decision that a plan is made for is waited for so long; then it is taken in a later round, and
+/// agents are answered meanwhile.
+constexpr auto kPlanPatience = std::chrono::milliseconds(20);
+
+Json companion_json(const Companion& companion) {
+  return Json::object({{"id", companion.id},
+                       {"node", companion.node},
+                       {"gpus", companion.gpus.count},
+                       {"gpu_indices", companion.gpus.indices}});
+}
+
+}  // namespace
+
+std::shared_ptr<const cluster::Fabric> Controller::fabric() {
+  auto known = fabric_.update(snapshot_.nodes, snapshot_.taken);
+  if (known != known_fabric_)
+    for (const std::string& note : known->notes) {
+      const auto& before = known_fabric_ ? known_fabric_->notes : std::vector<std::string>{};
+      if (std::find(before.begin(), before.end(), note) == before.end()) events_.say(note);
+    }
+  known_fabric_ = std::move(known);
+  return {known_fabric_, &known_fabric_->fabric};
+}
+
+void Controller::set_draining(bool draining) {
+  if (draining == draining_) return;
+  draining_ = draining;
+  decide_due_ = true;
+  events_.event(draining ? "drain" : "drain-ended", {},
+                draining ? "draining: all lent GPUs are reclaimed, and no more are lent"
+                         : "GPUs are lent again");
+}
+
+void Controller::drain(double now) {
+  parts_.book->set_reclaim_order({});
+  for (auto& [id, job] : jobs_) {
+    parts_.book->withdraw_all(id);
+    for (Companion& companion : job.companions)
+      if (!companion.leaving) reclaim(job, companion, now, "the administrator drains Swell");
+  }
+}
+
+void Controller::leave(ElasticJob& job, Companion& companion, double now,
+                       const std::string& reason) {
+  companion.leave(now + job.spec.grace_s, reason);
+  job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
+  events_.event("reclaim",
+                {{"job", job.id}, {"companion", companion_json(companion)}, {"reason", reason}},
+                fmt::format("reclaiming {} GPUs on {} from job {}: {}", companion.gpus.count,
+                            companion.node, job.id, reason));
+}
+
+void Controller::reclaim(ElasticJob& job, Companion& companion, double now,
+                         const std::string& reason) {
+  leave(job, companion, now, reason);
+  tell_shrink(job, companion, now);
+}
+
+policy::ClusterView Controller::view(double now) {
+  return build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now, fabric(),
+                    machines());
+}
+
+void Controller::decide(double now) {
+  decide_due_ = false;
+  if (draining_) return drain(now);
+  if (jobs_.empty() || !policy_) return parts_.book->set_reclaim_order({});
+  if (planning_ && planning_->is_busy()) {
+    decide_due_ = true;  // once that is made
+    return;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  policy::ClusterView seen = view(now);
+  explain(seen);
+  const bool plans = std::any_of(seen.jobs.begin(), seen.jobs.end(),
+                                 [](const auto& job) { return job.training != nullptr; });
+  if (plans && planning_) {
+    planning_->start(std::move(seen));
+    take_planned(now, kPlanPatience, true);
+  } else {
+    apply(policy_->decide(seen), seen, now);
+  }
+  last_decide_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Takes up what the planning thread has decided, if it has; `at_once`: nothing happened since it
+/// began.
+void Controller::take_planned(double now, std::chrono::milliseconds patience, bool at_once) {
+  if (!planning_) return;
+  const std::optional<Decided> decided = planning_->take(patience);
+  if (!decided) return;
+  round_times_.planning_max_s = std::max(round_times_.planning_max_s, decided->took_s);
+  if (!decided->problem.empty()) return events_.say("no plan was made: " + decided->problem);
+  if (draining_) return;
+  if (at_once) return apply(decided->decisions, decided->view, now);
+  const policy::ClusterView seen = view(now);
+  policy::Decisions good = still_good(*decided, seen);
+  // Plans number nodes as the machines do that they were made for.
+  if (seen.machines != decided->view.machines) good.plans.clear();
+  apply(good, seen, now);
+}
+
+void Controller::apply(const policy::Decisions& decisions, const policy::ClusterView& view,
+                       double now) {
+  parts_.book->set_reclaim_order(decisions.reclaim_order);
+  std::map<JobId, Planned> plans;
+  for (const policy::NewPlan& plan : decisions.plans)
+    if (const auto job = jobs_.find(plan.job); job != jobs_.end())
+      plans[plan.job] = plan_for(job->second, plan.layout, view);
+  // Each job hears of all that it gives back at once: its plan is for what is left then.
+  std::map<JobId, control::Shrink> shrinks;
+  for (const policy::Reclaim& reclaim : decisions.reclaims) {
+    const auto job = jobs_.find(reclaim.job);
+    if (job == jobs_.end()) continue;
+    Companion* companion = job->second.companions.find(reclaim.companion);
+    if (companion == nullptr || companion->leaving) continue;
+    leave(job->second, *companion, now,
+          reclaim.needed_by != 0 ? fmt::format("needed by job {}", reclaim.needed_by)
+                                 : std::string("the cluster needs it"));
+    control::Shrink& shrink = shrinks[reclaim.job];
+    shrink.companions.push_back(companion->id);
+    shrink.deadline_s = static_cast<int>(std::ceil(std::max(companion->deadline - now, 0.0)));
+    if (shrink.reason.empty()) shrink.reason = companion->reason;
+    shrink.plan = plans[reclaim.job].json;
+  }
+  for (auto& [id, shrink] : shrinks)
+    if (const ElasticJob& job = jobs_.at(id); job.agent)
+      sessions_.send(*job.agent, std::move(shrink));
+  std::map<JobId, std::vector<policy::Grant>> by_job;
+  for (const policy::Grant& each : decisions.grants) by_job[each.job].push_back(each);
+  for (const auto& [id, grants] : by_job)
+    if (const auto job = jobs_.find(id); job != jobs_.end())
+      grant(job->second, grants, plans[id], view, now);
+}
+
+Controller::Planned Controller::plan_for(ElasticJob& job, const plan::Layout& layout,
+                                         const policy::ClusterView& view) {
+  Planned planned;
+  const auto seen = std::find_if(view.jobs.begin(), view.jobs.end(),
+                                 [&](const auto& each) { return each.id == job.id; });
+  if (seen == view.jobs.end() || !seen->training || !view.machines || layout.stages.empty())
+    return planned;
+  const perf::PerformanceModel model(*seen->training->model, *view.machines,
+                                     *seen->training->coefficients, perf::Sends::counted);
+  const double now = model.throughput(seen->training->current), then = model.throughput(layout);
+  plan::Plan plan = plan::name_all(layout, *view.machines);
+  planned.reason =
+      fmt::format("{:.2f} times as fast is predicted, by {}", then / now, plan.summary());
+  if (job.training.makes_own_plans()) return planned;
+  Json json = plan.to_json();
+  if (json.dump().size() > control::kMaxDocument) return planned;  // the program makes its own
+  job.training.decided(std::move(plan), job.epoch);
+  remember(job);
+  planned.json = std::move(json);
+  return planned;
+}
+
+void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants,
+                       const Planned& plan, const policy::ClusterView& view, double now) {
+  const slurm::JobRecord* record = record_of(job.id);
+  if (!job.agent || record == nullptr) return;
+  control::Grow grow;
+  grow.expires_s = static_cast<int>(std::ceil(parts_.config.grant_expiry_s));
+  grow.plan = plan.json;
+  grow.reason = plan.reason;
+  for (const policy::Grant& each : grants) {
+    const policy::NodeView& node = view.nodes[static_cast<std::size_t>(each.node)];
+    LiveGrant live;
+    live.parent = job.id;
+    live.uid = job.uid;
+    live.expires = now + parts_.config.grant_expiry_s;
+    control::Offer& offer = live.offer;
+    offer.nonce = parts_.nonce();
+    offer.name = fmt::format("swell-{}", job.id);
+    offer.node = node.name;
+    offer.partition = parts_.config.expansion_partition.empty() ? record->partition
+                                                                : parts_.config.expansion_partition;
+    offer.account = record->account;
+    offer.gpu_type = node.gpu_type;
+    offer.gpus = each.lent.gpus;
+    offer.workers = each.lent.gpus / std::max(job.gpus_per_worker, 1);
+    offer.cpus = each.lent.cpus;
+    offer.memory_mib = each.lent.memory_mib;
+    if (record->time_limit_min > 0)
+      offer.time_limit_min =
+          static_cast<int>(std::max<std::time_t>((record->end_time - snapshot_.taken) / 60, 1));
+    offer.warn_s = std::min(job.spec.grace_s, 65535);
+    saved_.issued[offer.nonce] = {
+        job.id,     offer.node,    offer.gpu_type, offer.partition, parts_.config.expansion_qos,
+        offer.gpus, offer.workers, offer.cpus,     offer.memory_mib};
+    events_.event(
+        "grant",
+        {{"job", job.id}, {"node", offer.node}, {"gpus", offer.gpus}, {"reason", plan.reason}},
+        fmt::format("granting job {} {} GPUs on {}{}{}", job.id, offer.gpus, offer.node,
+                    plan.reason.empty() ? "" : ": ", plan.reason));
+    grow.offers.push_back(offer);
+    parts_.book->add(std::move(live));
+  }
+  if (plan.json.is_object()) events_.event("plan", {{"job", job.id}, {"plan", plan.json}});
+  save();  // before anybody can act on the grants
+  job.offered = true;
+  job.grow_after = now + std::max(parts_.config.growth_interval_s, parts_.config.grant_expiry_s);
+  sessions_.send(*job.agent, std::move(grow));
+}
+
+}  // namespace swell::controller

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/job_training.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "controller/plausible.h"
+#include "core/perf/check_profile.h"
+#include "core/perf/performance_model.h"
+#include "core/perf/profile_json.h"
+#include "core/perf/solve.h"
+#include "core/plan/validate.h"
+#include "core/planner/symmetric.h"
+
+namespace swell::controller {
+
+namespace {
+
+// No training is larger; planning time grows with each of them.
+constexpr long kMaxLayers = 4096, kMaxSamples = 1 << 16, kMaxBatch = 1 << 24;
+constexpr double kMinStep_s = 1e-6;
+
+HeldGpus gpus_of(const plan::Layout& layout) {
+  HeldGpus gpus;
+  for (const plan::StageLayout& stage : layout.stages)
+    for (const plan::GroupLayout& group : stage.groups) gpus[group.node] |= group.gpus;
+  return gpus;
+}
+
+Result<void> check_size(const plan::Plan& plan) {
+  long layers = 0, samples = 0;
+  for (const plan::Stage& stage : plan.stages) layers += stage.layers;
+  if (plan.pp() > 0)
+    for (const plan::TpGroup& group : plan.stages.front().groups) samples += group.local_batch;
+  if (layers > kMaxLayers)
+    return Error(
+        fmt::format("its plan has {} layers; at most {} are planned for", layers, kMaxLayers));
+  if (samples > kMaxSamples || samples * plan.micro_batches > kMaxBatch)
+    return Error(
+        fmt::format("its plan has {} micro-batches of {} samples; at most {} samples of {} a "
+                    "micro-batch are planned for",
+                    plan.micro_batches, samples, kMaxBatch, kMaxSamples));
+  return {};
+}
+
+double samples_of(const plan::Plan& plan) {
+  return static_cast<double>(plan.micro_batches) * plan.micro_batch_samples();
+}
+
+/// The model as far as the plan and the bytes show it: layers, batch and the TP degrees in use.
+std::shared_ptr<const models::Model> model_of(const perf::Profile& profile) {
+  auto model = std::make_shared<models::Model>();
+  model->name = "observed";
+  double bytes = 0;
+  for (const plan::Stage& stage : profile.plan.stages) {
+    model->layers += stage.layers;
+    model->heads = std::max(model->heads, stage.tp);
+  }
+  for (const perf::GroupObservation& seen : profile.groups) {
+    const plan::Stage& stage = profile.plan.stages[static_cast<std::size_t>(seen.stage)];
+    bytes = std::max(bytes, seen.layer_param_bytes * stage.tp / stage.layers);
+  }
+  const double width = std::sqrt(bytes / 2 / 12);
+  model->hidden = model->heads * static_cast<int>(std::clamp(width / model->heads, 1.0, 1e6));
+  model->kv_heads = model->heads;
+  model->ffn = 4 * model->hidden;
+  model->vocab = 1;
+  model->sequence = static_cast<int>(std::clamp(profile.activ_bytes / 2 / model->hidden, 1.0, 1e7));
+  model->tied_embedding = profile.tied_embedding;
+  model->global_batch = static_cast<int>(samples_of(profile.plan));
+  return model;
+}
+
+/// Whether two plans cut the model alike, whichever GPUs they use.
+bool cut_alike(const plan::Plan& a, const plan::Plan& b) {
+  return std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(),
+                    [](const plan::Stage& one, const plan::Stage& other) {
+                      return one.layers == other.layers && one.tp == other.tp &&
+                             one.dp() == other.dp();
+                    });
+}
+
+/// What the regions of a step add up to, in a pipeline that waits for its slowest stage.
+double seconds_of_regions(const perf::Profile& profile) {
+  double pass = 0, rest = 0;
+  for (const perf::GroupObservation& seen : profile.groups) {
+    pass = std::max(pass, seen.fwd_s + seen.bwd_s);
+    rest = std::max(rest, seen.optim_s + seen.commu_extra_s);
+  }
+  return (profile.plan.micro_batches + profile.plan.pp() - 1) * pass + rest;
+}
+
+long next_version() {
+  static std::atomic<long> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+void JobTraining::changed() { version_ = next_version(); }
+
+void JobTraining::decided(plan::Plan plan, int epoch) {
+  decided_ = std::move(plan);
+  decided_in_ = epoch;
+  changed();
+}
+
+/// A program that makes its own plans divides samples alone: one layer that cannot be cut.
+plan::Plan JobTraining::as_planned(plan::Plan plan) const {
+  if (own_plans_ && plan.pp() == 1 && plan.stages.front().tp == 1) plan.stages.front().layers = 1;
+  return plan;
+}
+
+Result<perf::Profile> JobTraining::read(const Json& json, const cluster::Cluster& machines) const {
+  auto profile = perf::profile_from_json(json, machines);
+  if (!profile) return profile.error();
+  if (auto good = check_size(profile->plan); !good) return good.error();
+  if (auto good = perf::check(*profile, machines); !good) return good.error();
+  const int layers = profile->plan.stages.front().layers;
+  profile->plan = as_planned(std::move(profile->plan));
+  if (profile->plan.stages.front().layers != layers) profile->layer_launch_s *= layers;
+  return profile;
+}
+
+Result<JobTraining::Solved> JobTraining::solve(const perf::Profile& profile,
+                                               const cluster::Cluster& machines) const {
+  auto coefficients = perf::solve(profile, machines);
+  if (!coefficients) return coefficients.error();
+  return Solved{model_of(profile),
+                std::make_shared<const perf::Coefficients>(std::move(*coefficients))};
+}
+
+Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& basic,
+                               const HeldGpus& held, const cluster::Cluster& machines) {
+  if (!(report.step_s >= kMinStep_s))
+    return Error(
+        fmt::format("step_s is {:g}; it must be at least {:g} s", report.step_s, kMinStep_s));
+  auto profile = read(report.profile, machines);
+  if (!profile) return profile.error();
+  auto original = plan::Plan::from_json(report.profile.at("plan"));
+  if (!original) return original.error();
+  for (std::size_t i = 0; i < original->stages.size(); ++i)
+    for (std::size_t j = 0; j < original->stages[i].groups.size(); ++j)
+      original->stages[i].groups[j].gpu_type = profile->plan.stages[i].groups[j].gpu_type;
+
+  const auto model = model_of(*profile);
+  if (auto good = plan::validate(profile->plan, *model, machines); !good) return good.error();
+  const auto layout = plan::resolve(profile->plan, machines);
+  if (!layout) return layout.error();
+  bool lent = false;
+  for (const auto& [node, gpus] : gpus_of(*layout)) {
+    const auto own = basic.find(node);
+    lent = lent || own == basic.end() || (gpus & ~own->second) != 0;
+    const auto there = held.find(node);
+    if (there == held.end() || (gpus & ~there->second) != 0)
+      return Error(
+          fmt::format("its plan uses GPUs on {} that it does not hold", machines.node(node).name));
+  }
+  if (auto good = check_possible(*profile, machines); !good) return good.error();
+  Observed seen{report.profile, *original, samples_of(*original) / report.step_s};
+  if (decided_ && report.epoch > decided_in_ && !own_plans_ &&
+      decided_->gpu_count() == original->gpu_count() && !cut_alike(*decided_, *original)) {
+    own_plans_ = true;
+    changed();
+    return take(report, basic, held, machines);
+  }
+  // How fast it is, is known also where its passes do not say why.
+  speedup_ = lent ? speedup_of(seen, machines) : std::nullopt;
+  changed();
+  if (auto good = check_explains(seconds_of_regions(*profile), report.step_s); !good)
+    return good.error();
+  auto solved = solve(*profile, machines);
+  if (!solved) return solved.error();
+  // A set within 2 % of the one before changes nothing: plans and their tables stay good.
+  const bool is_same = recent_.add(*solved->coefficients);
+  const bool same_model = solved_.model != nullptr && *solved_.model == *solved->model;
+  if (!is_same || !same_model || solved_for_ != machines.types()) {
+    adopted_ = report.profile;
+    solved_ = std::move(*solved);
+    solved_for_ = machines.types();
+  }
+  if (!lent) basic_ = seen;
+  current_ = std::move(seen);
+  changed();
+  return {};
+}
+
+/// By the coefficients of the job's own GPUs: those of a report on lent ones would explain what
+/// went wrong there.
+std::optional<Speedup> JobTraining::speedup_of(const Observed& now,
+                                               const cluster::Cluster& machines) const {
+  if (!basic_ || !(basic_->rate > 0)) return std::nullopt;
+  const auto profile = read(basic_->profile, machines);
+  if (!profile) return std::nullopt;
+  const auto solved = solve(*profile, machines);
+  const auto before = plan::resolve(profile->plan, machines);
+  const auto after = plan::resolve(as_planned(now.plan), machines);
+  if (!solved || !before || !after) return std::nullopt;
+  const perf::PerformanceModel model(*solved->model, machines, *solved->coefficients,
+                                     perf::Sends::counted);
+  const double slow = samples_of(basic_->plan) / model.iteration_time(*before).total();
+  const double fast = samples_of(now.plan) / model.iteration_time(*after).total();
+  return Speedup{fast / slow, now.rate / basic_->rate};
+}
+
+std::optional<plan::Layout> JobTraining::layout_of(const plan::Plan& plan, const HeldGpus& held,
+                                                   const cluster::Cluster& machines) const {
+  const plan::Plan cut = as_planned(plan);
+  if (!plan::validate(cut, *solved_.model, machines)) return std::nullopt;
+  auto layout = plan::resolve(cut, machines);
+  if (!layout || gpus_of(*layout) != held) return std::nullopt;
+  return std::move(*layout);
+}
+
+Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& held,
+                                     const cluster::Cluster& machines) const {
+  if (!current_) return Error("the job has reported no profile: nobody knows its model");
+  if (own_plans_) return Error("its program was given a plan before, and made its own");
+  if (auto good = check_size(plan); !good) return good.error();
+  models::Model model;
+  model.name = "of the job";
+  for (const plan::Stage& stage : current_->plan.stages) model.layers += stage.layers;
+  for (const plan::Stage& stage : plan.stages) model.heads = std::max(model.heads, stage.tp);
+  model.global_batch = static_cast<int>(samples_of(current_->plan));
+  if (auto good = plan::validate(plan, model, machines); !good) return good.error();
+  const auto layout = plan::resolve(plan, machines);
+  if (!layout) return layout.error();
+  if (gpus_of(*layout) != held)
+    return Error("it is not over the GPUs that the job has; `swell jobs` shows them");
+  return {};
+}
+
+/// What a program would run that starts anew over these GPUs.
+std::optional<plan::Layout> JobTraining::symmetric(const HeldGpus& held, int micro_batches,
+                                                   const cluster::Cluster& machines) const {
+  planner::Islands islands;
+  for (const auto& [node, gpus] : held)
+    for (plan::GpuMask left = gpus; left != 0; left &= left - 1)
+      planner::add_to(islands, node, machines.type_of({node, std::countr_zero(left)}),
+                      left & (~left + 1));
+  const perf::PerformanceModel model(*solved_.model, machines, *solved_.coefficients,
+                                     perf::Sends::counted);
+  planner::Evaluator evaluator(model, solved_.model->global_batch / micro_batches);
+  const auto degrees = planner::degrees_for(solved_.model->heads, evaluator.micro_batch());
+  auto found = planner::best_symmetric(evaluator, islands, micro_batches, degrees, {});
+  if (!std::isfinite(found.seconds)) return std::nullopt;
+  return std::move(found.layout);
+}
+
+std::shared_ptr<const policy::Training> JobTraining::seen(
+    const HeldGpus& basic, const HeldGpus& all,
+    const std::shared_ptr<const cluster::Cluster>& machines,
+    planner::Consistency consistency) const {
+  if (!is_known() || machines == nullptr || basic.empty()) return nullptr;
+  if (asked_of_ == machines && asked_basic_ == basic && asked_all_ == all &&
+      asked_version_ == version_)
+    return answer_;
+  asked_of_ = machines;
+  asked_basic_ = basic;
+  asked_all_ = all;
+  asked_version_ = version_;
+  answer_ = nullptr;
+  if (solved_.model == nullptr || solved_for_ != machines->types()) {
+    const auto profile = read(adopted_, *machines);
+    auto solved = profile ? solve(*profile, *machines) : Result<Solved>(profile.error());
+    if (!solved) return nullptr;
+    solved_ = std::move(*solved);
+    solved_for_ = machines->types();
+  }
+  const int micro_batches = current_ ? current_->plan.micro_batches : 1;
+  std::optional<plan::Layout> before, now;
+  if (basic_) before = layout_of(basic_->plan, basic, *machines);
+  if (!before) before = symmetric(basic, micro_batches, *machines);
+  if (current_) now = layout_of(current_->plan, all, *machines);
+  if (!now && decided_) now = layout_of(*decided_, all, *machines);
+  if (!now && all == basic) now = before;
+  if (!now) now = symmetric(all, micro_batches, *machines);
+  if (!before || !now) return nullptr;
+  auto training = std::make_shared<policy::Training>();
+  training->model = solved_.model;
+  training->coefficients = solved_.coefficients;
+  training->basic = std::move(*before);
+  training->current = std::move(*now);
+  training->consistency = consistency;
+  training->measured_throughput = rate();
+  answer_ = std::move(training);
+  return answer_;
+}
+
+Json JobTraining::to_json() const {
+  Json json = Json::object({{"adopted", adopted_}, {"own_plans", own_plans_}});
+  for (const auto& [key, seen] : {std::pair{"basic", &basic_}, std::pair{"current", &current_}})
+    if (*seen)
+      json.set(key, Json::object({{"profile", (*seen)->profile},
+                                  {"plan", (*seen)->plan.to_json()},
+                                  {"rate", (*seen)->rate}}));
+  if (decided_) json.set("decided", decided_->to_json()).set("decided_in", decided_in_);
+  if (speedup_)
+    json.set("speedup",
+             Json::object({{"predicted", speedup_->predicted}, {"measured", speedup_->measured}}));
+  return json;
+}
+
+Result<JobTraining> JobTraining::from_json(const Json& json) {
+  if (!json.is_object() || !json.at("adopted").is_object())
+    return Error("\"adopted\" must be a profile");
+  JobTraining made;
+  made.adopted_ = json.at("adopted");
+  const auto own = json.bool_at("own_plans");
+  if (!own) return own.error();
+  made.own_plans_ = *own;
+  for (const auto& [key, seen] :
+       {std::pair{"basic", &made.basic_}, std::pair{"current", &made.current_}}) {
+    if (!json.has(key)) continue;
+    const Json from = json.at(key);
+    auto plan = plan::Plan::from_json(from.at("plan"));
+    if (!plan) return plan.error().while_doing(key);
+    const auto rate = from.number_at("rate", 0, 1e18);
+    if (!rate) return rate.error().while_doing(key);
+    *seen = Observed{from.at("profile"), std::move(*plan), *rate};
+  }
+  if (json.has("decided")) {
+    auto plan = plan::Plan::from_json(json.at("decided"));
+    if (!plan) return plan.error().while_doing("decided");
+    const auto epoch = json.integer_at("decided_in", 0, 1'000'000);
+    if (!epoch) return epoch.error();
+    made.decided_ = std::move(*plan);
+    made.decided_in_ = static_cast<int>(*epoch);
+  }
+  if (json.has("speedup")) {
+    const auto predicted = json.at("speedup").number_at("predicted", 0, 1e18);
+    const auto measured = json.at("speedup").number_at("measured", 0, 1e18);
+    if (!predicted || !measured)
+      return (!predicted ? predicted : measured).error().while_doing("speedup");
+    made.speedup_ = Speedup{*predicted, *measured};
+  }
+  made.changed();
+  return made;
+}
+
+}  // namespace swell::controller

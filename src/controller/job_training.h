@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control/messages.h"
+#include "core/cluster/cluster.h"
+#include "core/perf/profile.h"
+#include "core/perf/stability.h"
+#include "core/plan/layout.h"
+#include "core/policy/training.h"
+
+namespace swell::controller {
+
+/// GPUs of one job: by the node's index in the cluster of planners, and by index there.
+using HeldGpus = std::map<int, plan::GpuMask>;
+
+/// What lent GPUs were predicted to bring, and what they did; each over the job's own GPUs alone.
+struct Speedup {
+  double predicted = 1, measured = 1;
+};
+
+/// What one job's program was seen to do, and what follows from it for planners. Pure; a copy is
+/// cheap. What users' programs say is taken only where it can be true (plausible.h).
+class JobTraining {
+ public:
+  /// Takes a report of what the GPUs `held` do, of which `basic` are the job's own. What was known
+  /// before stays where it is refused; the error is a sentence for the job's owner.
+  Result<void> take(const control::Profile& report, const HeldGpus& basic, const HeldGpus& held,
+                    const cluster::Cluster& machines);
+  /// The job shall run this plan once it has left `epoch`.
+  void decided(plan::Plan plan, int epoch);
+
+  /// Whether the job could run `plan` on the GPUs that it holds, all of them, as far as is known.
+  Result<void> check_plan(const plan::Plan& plan, const HeldGpus& held,
+                          const cluster::Cluster& machines) const;
+
+  /// Whether any report was taken.
+  bool is_known() const noexcept { return adopted_.is_object(); }
+  /// The training as a policy's view has it; null where it is not known, or no plan over these GPUs
+  /// can be found. The same object as long as nothing changed.
+  std::shared_ptr<const policy::Training> seen(
+      const HeldGpus& basic, const HeldGpus& all,
+      const std::shared_ptr<const cluster::Cluster>& machines,
+      planner::Consistency consistency) const;
+
+  /// Of the last report; nothing where the job was never seen on its own GPUs alone, or no GPUs are
+  /// lent.
+  const std::optional<Speedup>& speedup() const noexcept { return speedup_; }
+  /// Samples a second, as reported last; 0: never.
+  double rate() const noexcept { return current_ ? current_->rate : 0; }
+  /// The program was given a plan and ran another one: it is planned for as one that chooses its
+  /// DP degree alone.
+  bool makes_own_plans() const noexcept { return own_plans_; }
+
+  /// For the state file. What was damaged there is an error.
+  Json to_json() const;
+  static Result<JobTraining> from_json(const Json& json);
+  friend bool operator==(const JobTraining& a, const JobTraining& b) {
+    return a.version_ == b.version_;
+  }
+
+ private:
+  /// One plan as it was seen to run.
+  struct Observed {
+    Json profile;
+    plan::Plan plan;
+    double rate = 0;
+  };
+  struct Solved {
+    std::shared_ptr<const models::Model> model;
+    std::shared_ptr<const perf::Coefficients> coefficients;
+  };
+
+  Result<perf::Profile> read(const Json& json, const cluster::Cluster& machines) const;
+  Result<Solved> solve(const perf::Profile& profile, const cluster::Cluster& machines) const;
+  plan::Plan as_planned(plan::Plan plan) const;
+  std::optional<plan::Layout> layout_of(const plan::Plan& plan, const HeldGpus& held,
+                                        const cluster::Cluster& machines) const;
+  std::optional<plan::Layout> symmetric(const HeldGpus& held, int micro_batches,
+                                        const cluster::Cluster& machines) const;
+  std::optional<Speedup> speedup_of(const Observed& now, const cluster::Cluster& machines) const;
+  void changed();
+
+  Json adopted_;  ///< the profile that coefficients are solved from
+  std::optional<Observed> basic_, current_;
+  std::optional<plan::Plan> decided_;
+  int decided_in_ = 0;  ///< the epoch that ran when it was
+  std::optional<Speedup> speedup_;
+  bool own_plans_ = false;
+  long version_ = 0;
+
+  perf::Stability recent_{2, 0.02};
+  mutable Solved solved_;
+  mutable std::vector<cluster::GpuType> solved_for_;
+  // The last answer of seen(), and what it was the answer to.
+  mutable std::shared_ptr<const policy::Training> answer_;
+  mutable std::shared_ptr<const cluster::Cluster> asked_of_;
+  mutable HeldGpus asked_basic_, asked_all_;
+  mutable long asked_version_ = -1;
+};
+
+}  // namespace swell::controller

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "core/policy/policy.h"
+
+namespace swell::controller {
+
+/// A policy's decisions, and the view that they were made of.
+struct Decided {
+  policy::ClusterView view;
+  policy::Decisions decisions;
+  double took_s = 0;
+  std::string problem;  ///< not empty: the policy failed, and decided nothing
+};
+
+/// One thread that has a policy plan: planning may take longer than agents can wait for an answer.
+/// One view at a time. Its owner calls from one thread.
+class Planning {
+ public:
+  /// `ready` is called from the thread when a decision can be taken; may be null. The policy must
+  /// outlive the object.
+  Planning(const policy::Policy& policy, std::function<void()> ready);
+  /// Waits for a plan that is being made.
+  ~Planning();
+  Planning(const Planning&) = delete;
+  Planning& operator=(const Planning&) = delete;
+
+  bool is_busy() const;
+  /// REQUIRES: !is_busy().
+  void start(policy::ClusterView view);
+  /// The decision, once it is made; waits for it for as long.
+  std::optional<Decided> take(std::chrono::milliseconds patience = {});
+
+ private:
+  void run();
+
+  const policy::Policy& policy_;
+  const std::function<void()> ready_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<policy::ClusterView> wanted_;
+  std::optional<Decided> made_;
+  bool is_busy_ = false, stops_ = false;
+  std::thread thread_;
+};
+
+/// What of `decided` still holds in `now`, a later view: grants to jobs that hold what they held
+/// and may still grow, on nodes that have room; reclaims for jobs that still wait. Nodes are
+/// numbered as in `now`. Plans of grants that are left out are left out too.
+policy::Decisions still_good(const Decided& decided, const policy::ClusterView& now);
+
+}  // namespace swell::controller

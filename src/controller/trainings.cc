@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Of the controller: what jobs are seen to do, and what is believed of it.
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "controller/controller.h"
+#include "controller/view_builder.h"
+#include "core/policy/lending/expansions.h"
+#include "core/policy/registry.h"
+
+namespace swell::controller {
+
+namespace {
+
+/// A report may come before Slurm's records show the companions that it speaks of: it is tried
+/// again for so long.
+constexpr double kReportKept_s = 5;
+
+}  // namespace
+
+std::shared_ptr<const cluster::Cluster> Controller::machines() {
+  return machines_.update(snapshot_.nodes, fabric());
+}
+
+const slurm::JobRecord* Controller::record_of(JobId job) const {
+  const auto found = std::find_if(snapshot_.jobs.begin(), snapshot_.jobs.end(),
+                                  [&](const slurm::JobRecord& each) { return each.id == job; });
+  return found != snapshot_.jobs.end() ? &*found : nullptr;
+}
+
+void Controller::handle(ElasticJob& job, const control::Profile& profile, double now) {
+  job.report = profile;
+  job.reported = now;
+}
+
+Result<void> Controller::take_report(ElasticJob& job) {
+  const auto nodes = machines();
+  const slurm::JobRecord* record = record_of(job.id);
+  if (nodes == nullptr || record == nullptr) return Error("the planner knows no nodes");
+  const auto basic = held_gpus(job, *record, *nodes, false),
+             held = held_gpus(job, *record, *nodes, true);
+  if (!basic) return basic.error();
+  if (!held) return held.error();
+  return job.training.take(*job.report, *basic, *held, *nodes);
+}
+
+void Controller::take_reports(double now) {
+  for (auto& [id, job] : jobs_) {
+    if (!job.report) continue;
+    const Result<void> taken = take_report(job);
+    if (!taken && now - job.reported < kReportKept_s) continue;
+    job.report.reset();
+    decide_due_ = true;
+    if (!taken) {
+      job.refused_report = taken.error().message();
+      job.trust.heard(job.training.speedup(), now);
+      if (events_.may_say(id, now))
+        events_.event("profile-refused", {{"job", id}, {"reason", job.refused_report}},
+                      fmt::format("job {}: its profile is not used: {}", id, job.refused_report));
+      continue;
+    }
+    job.refused_report.clear();
+    job.trust.heard(job.training.speedup(), now);
+    remember(job);
+    const auto& speedup = job.training.speedup();
+    if (events_.may_say(id, now))
+      events_.event("profile",
+                    {{"job", id},
+                     {"samples_per_s", job.training.rate()},
+                     {"predicted_speedup", speedup ? speedup->predicted : 1},
+                     {"measured_speedup", speedup ? speedup->measured : 1}},
+                    fmt::format("job {}: {:.4g} samples a second{}{}", id, job.training.rate(),
+                                job.trust.why().empty() ? "" : "; ", job.trust.why()));
+  }
+}
+
+/// Takes back what brings less than was promised, and what its owner wants no more.
+void Controller::keep_promises(double now) {
+  for (auto& [id, job] : jobs_) {
+    if (job.trust.is_over(now)) {
+      for (Companion& companion : job.companions)
+        if (!companion.leaving) reclaim(job, companion, now, job.trust.why());
+      job.trust.reclaimed(now);
+      decide_due_ = true;
+    }
+    if (job.own_max == 0) continue;
+    int total = job.basic_gpus;
+    for (const Companion& companion : job.companions)
+      if (!companion.leaving) total += companion.gpus.count;
+    for (Companion& companion : job.companions) {
+      if (companion.leaving || total <= job.own_max) continue;
+      total -= companion.gpus.count;
+      reclaim(job, companion, now, fmt::format("its owner wants at most {} GPUs", job.own_max));
+    }
+  }
+}
+
+/// Says for each job what its expansions are decided by, and why.
+void Controller::explain(const policy::ClusterView& view) {
+  const bool plans = policy::policy_plans(parts_.config.policy);
+  for (const policy::ElasticJobView& seen : view.jobs) {
+    ElasticJob& job = jobs_.at(seen.id);
+    std::string by = "worker by worker", why;
+    if (policy::Expansions::can_plan(seen, view)) {
+      by = "planned";
+      const auto& speedup = job.training.speedup();
+      why = fmt::format("it does {:.4g} samples a second", job.training.rate());
+      if (speedup)
+        why += fmt::format(", {:.2f} times as many as alone, {:.2f} predicted", speedup->measured,
+                           speedup->predicted);
+      if (job.training.makes_own_plans()) why += "; the program makes its own plans";
+    } else if (!plans) {
+      why = fmt::format("policy {} makes no plans", parts_.config.policy);
+    } else if (!job.refused_report.empty()) {
+      why = "its profile is not used: " + job.refused_report;
+    } else if (job.spec.mode != control::Mode::live) {
+      why = "only programs of live mode report a profile";
+    } else if (!job.training.is_known()) {
+      why = "its program has reported no profile";
+    } else {
+      const slurm::JobRecord* record = record_of(job.id);
+      const auto held = record != nullptr && view.machines != nullptr
+                            ? held_gpus(job, *record, *view.machines, true)
+                            : Result<HeldGpus>(Error("the planner knows no nodes"));
+      why = held ? "no plan over its GPUs was found" : held.error().message();
+    }
+    if (!job.trust.why().empty()) why = job.trust.why();
+    if (job.decided_by != by)
+      events_.event("decided-by", {{"job", job.id}, {"by", by}, {"reason", why}},
+                    fmt::format("job {} is decided {}: {}", job.id, by, why));
+    job.decided_by = by;
+    job.decided_why = why;
+  }
+}
+
+void Controller::remember(const ElasticJob& job) {
+  saved_.jobs[job.id] = {static_cast<std::int64_t>(job.started), job.training, job.paused,
+                         job.own_max};
+}
+
+}  // namespace swell::controller

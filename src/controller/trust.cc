@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/trust.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace swell::controller {
+
+namespace {
+
+/// Of the gain that was predicted, what has to come.
+constexpr double kFairShare = 0.5;
+/// A predicted gain below this is no promise.
+constexpr double kMinGain = 0.05;
+/// A job that falls short keeps what it is lent for so long: its next report may be better.
+constexpr double kTrial_s = 20;
+/// After that it is lent nothing for so long.
+constexpr double kBarred_s = 600;
+constexpr int kMaxDoublings = 6;
+
+}  // namespace
+
+void Trust::heard(const std::optional<Speedup>& speedup, double now) {
+  if (!speedup) return;
+  const double promised = speedup->predicted - 1;
+  if (promised < kMinGain || speedup->measured - 1 >= kFairShare * promised) {
+    if (is_barred_) return;
+    why_.clear();
+    times_ = 0;
+    return;
+  }
+  const std::string why =
+      fmt::format("lent GPUs made it {:.2f} times as fast where {:.2f} was predicted",
+                  speedup->measured, speedup->predicted);
+  if (why_.empty() || (is_barred_ && now >= until_)) {
+    is_barred_ = false;
+    until_ = now + kTrial_s;
+  }
+  why_ = why;
+}
+
+void Trust::reclaimed(double now) {
+  is_barred_ = true;
+  until_ = now + kBarred_s * (1 << std::min(times_++, kMaxDoublings));
+}
+
+}  // namespace swell::controller

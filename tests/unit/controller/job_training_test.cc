@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/job_training.h"
+
+#include <criterion/criterion.h>
+
+#include "unit/controller/reports.h"
+
+using namespace swell;
+using namespace swell::controller;
+using swell::test::live_machines;
+using swell::test::Reported;
+
+namespace {
+
+const HeldGpus kTwo = {{0, 0b11}}, kFour = {{0, 0b1111}};
+const Reported kOnTwo{.gpus = {0, 1}}, kOnFour{.gpus = {0, 1, 2, 3}};
+
+std::string refusal(const Reported& reported) {
+  JobTraining training;
+  const auto taken = training.take(reported.message(), kTwo, kFour, *live_machines());
+  cr_assert_not(taken.ok());
+  cr_assert_not(training.is_known());
+  return taken.error().message();
+}
+
+bool has(const std::string& text, const char* words) {
+  return text.find(words) != std::string::npos;
+}
+
+JobTraining taken(const Reported& reported, const HeldGpus& held = kTwo) {
+  JobTraining training;
+  const auto good = training.take(reported.message(), kTwo, held, *live_machines());
+  cr_assert(good.ok(), "%s", good.ok() ? "" : good.error().message().c_str());
+  return training;
+}
+
+}  // namespace
+
+Test(job_training, a_report_becomes_what_a_policy_plans_with) {
+  const JobTraining training = taken(kOnTwo);
+  const auto seen = training.seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed);
+  cr_assert_not_null(seen.get());
+  cr_assert_eq(seen->model->layers, 8);
+  cr_assert_eq(seen->model->global_batch, 64);
+  cr_assert_eq(seen->basic.gpu_count(), 2);
+  cr_assert(seen->current == seen->basic);
+  cr_assert_float_eq(training.rate(), 64 / kOnTwo.step_s(), 1e-6);
+  cr_assert_eq(training.seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed).get(),
+               seen.get(), "nothing changed");
+}
+
+Test(job_training, a_plan_over_lent_gpus_is_guessed_until_they_report) {
+  const JobTraining training = taken(kOnTwo);
+  const auto seen = training.seen(kTwo, kFour, live_machines(), planner::Consistency::relaxed);
+  cr_assert_not_null(seen.get());
+  cr_assert_eq(seen->current.gpu_count(), 4);
+  cr_assert_eq(seen->basic.gpu_count(), 2);
+}
+
+Test(job_training, what_cannot_be_true_is_refused_by_name) {
+  // A pass of 8 layers of 100 million parameters within a microsecond.
+  const std::string fast = refusal({.gpus = {0, 1}, .layer_s = 1e-8, .layer_bytes = 4e8});
+  cr_assert(has(fast, "fwd_s") && has(fast, "h100"), "%s", fast.c_str());
+  const std::string step = refusal({.gpus = {0, 1}, .step_factor = 0.1});
+  cr_assert(has(step, "regions overlap"), "%s", step.c_str());
+  const std::string idle = refusal({.gpus = {0, 1}, .step_factor = 10});
+  cr_assert(has(idle, "explain 10 %"), "%s", idle.c_str());
+  const std::string others = refusal({.gpus = {6, 7}});
+  cr_assert(has(others, "does not hold"), "%s", others.c_str());
+  const std::string twice = refusal({.gpus = {1, 1}});
+  cr_assert(has(twice, "GPU"), "%s", twice.c_str());
+  const std::string large = refusal({.gpus = {0, 1}, .layers = 5000});
+  cr_assert(has(large, "at most 4096"), "%s", large.c_str());
+}
+
+Test(job_training, a_change_within_two_percent_keeps_the_coefficients) {
+  JobTraining training = taken(kOnTwo);
+  const auto before = training.seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed);
+  const Reported same{.gpus = {0, 1}, .layer_s = 1.01e-3}, other{.gpus = {0, 1}, .layer_s = 2e-3};
+  cr_assert(training.take(same.message(), kTwo, kTwo, *live_machines()).ok());
+  auto now = training.seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed);
+  cr_assert_eq(now->coefficients.get(), before->coefficients.get());
+  cr_assert(training.take(other.message(), kTwo, kTwo, *live_machines()).ok());
+  now = training.seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed);
+  cr_assert_float_eq(now->coefficients->types[0].comp_s, 2 * before->coefficients->types[0].comp_s,
+                     1e-4);
+}
+
+Test(job_training, compares_what_lent_gpus_bring_with_what_was_predicted) {
+  JobTraining training = taken(kOnTwo);
+  cr_assert_not(training.speedup().has_value());
+  const Reported fair{.gpus = {0, 1, 2, 3}};
+  cr_assert(training.take(fair.message(), kTwo, kFour, *live_machines()).ok());
+  cr_assert_float_eq(training.speedup()->measured, 2, 0.05);
+  cr_assert_float_eq(training.speedup()->predicted, 2, 0.1);
+  const Reported slow{.gpus = {0, 1, 2, 3}, .step_factor = 1.9};
+  cr_assert(training.take(slow.message(), kTwo, kFour, *live_machines()).ok());
+  cr_assert_lt(training.speedup()->measured, 1.1);
+  cr_assert_gt(training.speedup()->predicted, 1.8);
+}
+
+Test(job_training, a_program_that_does_not_follow_its_plan_is_planned_for_as_one_layer) {
+  JobTraining training = taken(kOnTwo);
+  plan::Plan pipeline = kOnTwo.plan();
+  pipeline.stages.resize(2, pipeline.stages.front());
+  for (plan::Stage& stage : pipeline.stages) stage.layers = 4;
+  pipeline.stages[0].groups[1].gpus = {2};
+  pipeline.stages[1].groups[0].gpus = {1};
+  pipeline.stages[1].groups[1].gpus = {3};
+  training.decided(pipeline, 0);
+  const Reported own{.gpus = {0, 1, 2, 3}, .epoch = 1};
+  cr_assert(training.take(own.message(), kTwo, kFour, *live_machines()).ok());
+  cr_assert(training.makes_own_plans());
+  const auto seen = training.seen(kTwo, kFour, live_machines(), planner::Consistency::relaxed);
+  cr_assert_eq(seen->model->layers, 1);
+}
+
+Test(job_training, all_of_it_comes_back_from_the_state_file) {
+  JobTraining training = taken(kOnTwo);
+  cr_assert(training.take(kOnFour.message(), kTwo, kFour, *live_machines()).ok());
+  training.decided(kOnFour.plan(), 3);
+  auto again = JobTraining::from_json(*Json::parse(training.to_json().dump()));
+  cr_assert(again.ok(), "%s", again.ok() ? "" : again.error().message().c_str());
+  cr_assert_eq(again->to_json().dump(), training.to_json().dump());
+  const auto a = training.seen(kTwo, kFour, live_machines(), planner::Consistency::relaxed),
+             b = again->seen(kTwo, kFour, live_machines(), planner::Consistency::relaxed);
+  cr_assert(*a->coefficients == *b->coefficients);
+  cr_assert(a->current == b->current);
+  cr_assert(JobTraining::from_json(*Json::parse("{}")).ok() == false);
+}
+
+Test(job_training, an_owners_plan_must_be_over_the_jobs_gpus) {
+  const JobTraining training = taken(kOnTwo);
+  cr_assert(training.check_plan(kOnTwo.plan(), kTwo, *live_machines()).ok());
+  cr_assert_not(training.check_plan(kOnTwo.plan(), kFour, *live_machines()).ok());
+  cr_assert_not(JobTraining().check_plan({}, kTwo, *live_machines()).ok());
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The controller with jobs that report profiles.
+#include <criterion/criterion.h>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+#include <unistd.h>
+
+#include "controller/controller.h"
+#include "core/plan/plan.h"
+#include "unit/controller/fakes.h"
+#include "unit/controller/reports.h"
+
+using namespace swell;
+using namespace swell::controller;
+using swell::test::FakeServer;
+using swell::test::FakeSlurm;
+using swell::test::Reported;
+
+namespace {
+
+const std::vector<int> kEight = {0, 1, 2, 3, 4, 5, 6, 7};
+
+/// A live job on the 8 GPUs of node1, and three idle nodes.
+struct World {
+  FakeSlurm slurm{4};
+  FakeServer server;
+  GrantBook book;
+  std::string state_path;
+  int nonces = 0;
+  control::ConnectionId asker = 50;
+  double now = 100;
+  std::vector<std::string> said;
+  std::unique_ptr<Controller> controller;
+
+  World() {
+    char folder[] = "/tmp/swell-planned-test-XXXXXX";
+    state_path = std::string(mkdtemp(folder)) + "/state";
+    slurm.run(10, "node1", 8, "swell[elastic=max=16,mode=live,grace=20 basic=8]");
+    restart();
+    hello(1);
+  }
+  ~World() { std::filesystem::remove_all(std::filesystem::path(state_path).parent_path()); }
+
+  void restart() {
+    controller.reset();
+    book.~GrantBook();
+    new (&book) GrantBook;
+    Controller::Parts parts;
+    parts.config.expansion_qos = "expansion";
+    parts.config.growth_interval_s = 10;
+    parts.slurm = &slurm;
+    parts.server = &server;
+    parts.book = &book;
+    parts.state_path = state_path;
+    parts.log = [this](const std::string& line) { said.push_back(line); };
+    parts.nonce = [this] { return "nonce" + std::to_string(++nonces); };
+    controller = std::make_unique<Controller>(std::move(parts));
+  }
+  void step(double seconds = 1) {
+    now += seconds;
+    controller->cycle(now);
+  }
+  void hello(control::ConnectionId connection, std::vector<JobId> companions = {}) {
+    control::Hello hello;
+    hello.job = 10;
+    hello.workers = 8;
+    hello.companions = std::move(companions);
+    server.says(connection, hello);
+    step();
+  }
+  void report(const Reported& reported) {
+    server.says(1, reported.message());
+    step();
+  }
+  /// Plans are made on another thread: rounds go on until one is taken up.
+  template <typename Done>
+  bool until(Done done) {
+    for (int round = 0; round < 500 && !done(); ++round) {
+      step(0.01);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return done();
+  }
+  bool grown() {
+    return until([this] { return server.last<control::Grow>() != nullptr; });
+  }
+  void take_offers(JobId first) {
+    const control::Grow grow = *server.last<control::Grow>();
+    control::GrowDone done;
+    for (const control::Offer& offer : grow.offers) {
+      const auto grant = book.use(offer.nonce, 1000, now);
+      cr_assert(grant.ok());
+      const control::Tag tag{{"parent", std::to_string(grant->parent)}, {"grant", offer.nonce}};
+      slurm.run(first, offer.node, offer.gpus, tag.text());
+      done.results.push_back({offer.nonce, first++, ""});
+    }
+    server.says(1, done);
+    step();
+  }
+  const ElasticJob& job() const { return controller->jobs().at(10); }
+  control::Answer ask(const std::string& what, int number = 0, uid_t uid = 1000) {
+    control::Ask ask;
+    ask.job = 10;
+    ask.what = what;
+    ask.number = number;
+    server.says(++asker, ask, uid);
+    step();
+    const auto* answer = server.last<control::Answer>();
+    return answer != nullptr ? *answer : control::Answer{};
+  }
+};
+
+}  // namespace
+
+Test(planned, a_live_job_waits_for_its_profile_and_is_then_lent_with_a_plan) {
+  World world;
+  world.step();
+  cr_assert_null(world.server.last<control::Grow>(), "ProfileWait is not over");
+  world.report({.gpus = kEight});
+  cr_assert(world.grown());
+  const auto* grow = world.server.last<control::Grow>();
+  const auto plan = plan::Plan::from_json(grow->plan);
+  cr_assert(plan.ok(), "%s", grow->plan.dump().c_str());
+  cr_assert_eq(plan->gpu_count(), 16);
+  cr_assert_neq(grow->reason.find("times as fast is predicted"), std::string::npos);
+  cr_assert_eq(world.job().decided_by, std::string("planned"));
+}
+
+Test(planned, a_job_without_a_profile_is_lent_after_the_wait) {
+  World world;
+  world.step(11);
+  cr_assert(world.grown());
+  cr_assert_not(world.server.last<control::Grow>()->plan.is_object());
+  cr_assert_eq(world.job().decided_by, std::string("worker by worker"));
+  cr_assert_eq(world.job().decided_why, std::string("its program has reported no profile"));
+}
+
+Test(planned, a_job_that_gains_nothing_gets_nothing) {
+  World world;
+  // One layer, and a sample for each group: nothing can be divided any more.
+  Reported reported{.gpus = kEight, .layers = 1};
+  reported.samples = 8;
+  reported.micro_batches = 1;
+  world.report(reported);
+  for (int round = 0; round < 30; ++round) world.step();
+  cr_assert_null(world.server.last<control::Grow>());
+  cr_assert_eq(world.job().decided_by, std::string("planned"));
+}
+
+Test(planned, a_profile_that_cannot_be_true_is_refused_and_said) {
+  World world;
+  world.report({.gpus = kEight, .layer_s = 1e-9, .layer_bytes = 4e8});
+  world.step(6);
+  cr_assert_neq(world.job().refused_report.find("fwd_s"), std::string::npos);
+  cr_assert_not(world.job().training.is_known());
+  const auto heard = std::find_if(world.said.begin(), world.said.end(), [](const auto& line) {
+    return line.find("its profile is not used") != std::string::npos;
+  });
+  cr_assert(heard != world.said.end());
+}
+
+Test(planned, a_profile_outlives_slurmctld) {
+  World world;
+  world.report({.gpus = kEight});
+  cr_assert(world.job().training.is_known());
+  world.restart();
+  world.step();
+  cr_assert(world.job().training.is_known());
+  world.hello(1);
+  cr_assert(world.grown());
+  cr_assert(world.server.last<control::Grow>()->plan.is_object());
+}
+
+Test(planned, a_requeued_jobs_profile_is_forgotten) {
+  World world;
+  world.report({.gpus = kEight});
+  world.controller.reset();
+  world.slurm.find(10)->start_time = 2;
+  world.restart();
+  world.step();
+  cr_assert_not(world.job().training.is_known());
+}
+
+Test(planned, gpus_that_bring_less_than_promised_are_reclaimed) {
+  World world;
+  world.report({.gpus = kEight});
+  cr_assert(world.grown());
+  world.take_offers(20);
+  cr_assert_eq(world.job().companions.lent_gpus(), 8);
+  Reported slow{.gpus = kEight, .step_factor = 1.9, .epoch = 1};
+  slow.lent_node = "node2";
+  cr_assert_eq(world.slurm.find(20)->nodes.front(), slow.lent_node);
+  world.report(slow);
+  cr_assert_neq(world.job().trust.why().find("where"), std::string::npos, "%s; %s",
+                world.job().trust.why().c_str(), world.job().refused_report.c_str());
+  cr_assert_null(world.server.last<control::Shrink>());
+  world.step(21);
+  const auto* shrink = world.server.last<control::Shrink>();
+  cr_assert_not_null(shrink);
+  cr_assert_eq(shrink->reason, world.job().trust.why());
+  cr_assert_neq(world.ask("why").text.find("times as fast"), std::string::npos);
+}
+
+Test(planned, an_owner_pauses_resumes_and_limits) {
+  World world;
+  world.ask("pause");
+  world.report({.gpus = kEight});
+  for (int round = 0; round < 20; ++round) world.step();
+  cr_assert_null(world.server.last<control::Grow>());
+  world.restart();
+  world.hello(1);
+  cr_assert(world.job().paused, "over a restart");
+  world.ask("max", 8);
+  world.ask("resume");
+  for (int round = 0; round < 20; ++round) world.step();
+  cr_assert_null(world.server.last<control::Grow>());
+  world.ask("max", 0);
+  cr_assert(world.grown());
+  world.take_offers(20);
+  world.ask("max", 8);
+  world.step();
+  cr_assert_not_null(world.server.last<control::Shrink>());
+  cr_assert_eq(world.server.last<control::Shrink>()->reason,
+               std::string("its owner wants at most 8 GPUs"));
+}
+
+Test(planned, only_the_owner_is_answered) {
+  World world;
+  world.ask("pause", 0, 1001);
+  cr_assert_not(world.job().paused);
+  cr_assert_eq(world.server.last<control::Refused>()->reason,
+               std::string("job 10 belongs to another user"));
+  world.ask("max", 4);
+  cr_assert_neq(world.server.last<control::Refused>()->reason.find("8 of its own"),
+                std::string::npos);
+  world.ask("rename");
+  cr_assert_neq(world.server.last<control::Refused>()->reason.find("there are replan"),
+                std::string::npos);
+}
+
+Test(planned, a_decision_that_came_late_is_held_against_what_is_there_now) {
+  policy::ClusterView then;
+  then.nodes.resize(2);
+  then.nodes[0].name = "node1";
+  then.nodes[1].name = "node2";
+  for (policy::NodeView& node : then.nodes) node.free = node.total = {8, 64, 1000};
+  policy::ElasticJobView job;
+  job.id = 10;
+  job.may_grow = true;
+  then.jobs = {job};
+  policy::PendingDemand waiting;
+  waiting.id = 30;
+  then.queue = {waiting};
+  Decided decided;
+  decided.view = then;
+  decided.decisions.grants = {{10, 1, {4, 4, 100}}};
+  decided.decisions.reclaims = {{11, 20, 30}};
+  decided.decisions.plans = {{10, {}}};
+  policy::Decisions good = still_good(decided, then);
+  cr_assert_eq(good.grants.size(), 1u);
+  cr_assert_eq(good.reclaims.size(), 1u);
+  cr_assert_eq(good.plans.size(), 1u);
+
+  policy::ClusterView moved = then;  // node1 is gone: node2 has another number
+  moved.nodes.erase(moved.nodes.begin());
+  cr_assert_eq(still_good(decided, moved).grants.front().node, 0);
+  policy::ClusterView full = then;
+  full.nodes[1].free.gpus = 3;
+  good = still_good(decided, full);
+  cr_assert(good.grants.empty() && good.plans.empty());
+  policy::ClusterView served = then;
+  served.queue.clear();
+  cr_assert(still_good(decided, served).reclaims.empty());
+  policy::ClusterView changed = then;
+  changed.jobs[0].companions.push_back({});
+  cr_assert(still_good(decided, changed).grants.empty());
+}
