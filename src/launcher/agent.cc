@@ -220,6 +220,8 @@ void Agent::take_controller_messages() {
     if (const auto* grow = std::get_if<control::Grow>(&message)) machine_.grow(now(), *grow);
     else if (const auto* shrink = std::get_if<control::Shrink>(&message))
       machine_.shrink(now(), *shrink);
+    else if (const auto* order = std::get_if<control::Replan>(&message))
+      machine_.replan(now(), *order);
     carry_out();
   }
 }

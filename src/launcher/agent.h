@@ -78,6 +78,7 @@ class Agent {
   void carry_out(const action::Finish& finish);
   // agent_profile.cc
   void take_profile(WorkerId worker, const control::WorkerProfile& report);
+  void tell_profile(int epoch, const Json& profile);
   // agent_live.cc
   void give_live_order();
   void take_live_news();

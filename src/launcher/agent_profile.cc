@@ -9,6 +9,24 @@
 
 namespace swell::launcher {
 
+void Agent::tell_profile(int epoch, const Json& profile) {
+  if (!link_) return;
+  control::Profile message;
+  message.epoch = epoch;
+  if (const auto step_s = profile.number_at("step_s", 0, 1e9)) message.step_s = *step_s;
+  std::set<JobId> companions;
+  for (const Seat& seat : machine_.seating().seats)
+    if (const JobId job = nodes_.at(seat.worker.node).job; job != setup_.hello.job)
+      companions.insert(job);
+  message.companions.assign(companions.begin(), companions.end());
+  const auto bounded = bounded_profile(profile, control::kMaxDocument);
+  if (!bounded)
+    return say(fmt::format("profile: it has more than {} bytes; the controller is not told",
+                           control::kMaxDocument));
+  message.profile = *bounded;
+  tell(std::move(message));
+}
+
 void Agent::take_profile(WorkerId worker, const control::WorkerProfile& report) {
   if (const auto added = profiles_.add(report.epoch, worker, report.profile); !added) {
     say("profile: " + added.error().message());
@@ -28,6 +46,7 @@ void Agent::take_profile(WorkerId worker, const control::WorkerProfile& report) 
   }
   if (!*profile) return;
   carry_out(action::Note{"profile", Json::object({{"profile", **profile}})});
+  tell_profile(epoch, **profile);
   const std::string& file = setup_.options.profile_file;
   if (file.empty()) return;
   if (const auto written = profiler::write_file(file, (*profile)->dump_pretty() + "\n"); !written)

@@ -86,6 +86,8 @@ void ControllerLink::send(Message message) {
     if (const auto* status = std::get_if<control::Status>(&message)) {
       last_status_ = *status;
       hello_.no_growth = status->no_growth;
+    } else if (const auto* profile = std::get_if<control::Profile>(&message)) {
+      last_profile_ = *profile;
     }
     if (out_.size() < 1000) out_.push_back(std::move(message));
   }
@@ -200,6 +202,7 @@ void ControllerLink::connect() {
   // What happened meanwhile is in the Hello and in Slurm's queue; old messages would only confuse.
   out_.clear();
   out_.push_back(last_status_);
+  if (last_profile_) out_.push_back(*last_profile_);
 }
 
 }  // namespace swell::launcher

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -75,6 +76,7 @@ class ControllerLink {
   std::deque<control::Message> out_;
   std::vector<control::Message> in_;
   control::Status last_status_;
+  std::optional<control::Profile> last_profile_;
   std::vector<std::string> news_;
   std::condition_variable ended_changed_;
   bool stop_ = false;

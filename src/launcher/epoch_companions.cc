@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "launcher/epoch_machine.h"
+#include "launcher/plan_seating.h"
 #include "launcher/signals.h"
 
 namespace swell::launcher {
@@ -20,6 +21,8 @@ void EpochMachine::grow(double, const control::Grow& grow) {
     return act(action::Tell{std::move(done)});
   }
   ++allocating_;
+  want(grow.plan);
+  if (!grow.reason.empty()) say("GPUs are offered: " + grow.reason);
   act(action::Allocate{grow});
   if (is<Running>()) set_state(JobState::warming);
 }
@@ -77,6 +80,7 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
     }
     running_ones = running_ones || companion(job) != nullptr;  // it still has workers that run
   }
+  want(shrink.plan);
   if (running_ones) {
     const double by = now + std::min(settings_.restart_timeout_s,
                                      std::max(0.0, shrink.deadline_s - settings_.margin_s));
@@ -248,8 +252,34 @@ Seating EpochMachine::next_seating() const {
   for (const WorkerNode& node : basic_) basic += node.gpus;
   const std::vector<WorkerNode> nodes = usable();
   for (const WorkerNode& node : nodes) there += node.gpus;
-  return seat_workers(nodes, settings_.gpus_per_worker,
-                      allowed_gpus(there, basic, settings_.sizes));
+  const int allowed = allowed_gpus(there, basic, settings_.sizes);
+  // What was decided, else what runs already: where no worker comes or goes, it is good still.
+  std::optional<plan::Plan> running;
+  if (!seating_.plan.empty())
+    if (auto parsed = plan::Plan::parse(seating_.plan)) running = std::move(*parsed);
+  for (const auto& plan : {wanted_, running}) {
+    if (!plan || plan->gpu_count() != allowed) continue;
+    if (auto seating = seat_by_plan(*plan, nodes, settings_.gpus_per_worker)) return *seating;
+  }
+  return seat_workers(nodes, settings_.gpus_per_worker, allowed);
+}
+
+/// A plan of the controller's for what it has just asked for; without one, the program plans.
+void EpochMachine::want(const Json& json) {
+  wanted_.reset();
+  if (!json.is_object()) return;
+  auto plan = plan::Plan::from_json(json);
+  if (plan) wanted_ = std::move(*plan);
+  else say("the plan of the controller cannot be read: " + plan.error().message());
+}
+
+void EpochMachine::drop_unfit_plan(const Seating& next) {
+  if (!wanted_ || !next.plan.empty()) return;
+  const auto seating = seat_by_plan(*wanted_, usable(), settings_.gpus_per_worker);
+  const std::string why = seating ? "it is not of an allowed size" : seating.error().message();
+  say("the plan of the controller is not run: " + why);
+  note("plan-dropped", Json::object({{"reason", why}}));
+  wanted_.reset();
 }
 
 control::Status EpochMachine::status() const {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "launcher/epoch_machine.h"
+#include "launcher/plan_seating.h"
 
 namespace swell::launcher {
 
@@ -38,12 +39,13 @@ void EpochMachine::begun(double now, int epoch, const std::string& why) {
 }
 
 /// Starts the programs of the next epoch and has the state moved to them.
-void EpochMachine::begin_switch(double, bool to_grow, double by, double hard_by) {
+void EpochMachine::begin_switch(double, Purpose purpose, double by, double hard_by) {
   Switching one;
   one.before = *in<Running>();
   one.next = next_seating();
+  drop_unfit_plan(one.next);
   one.epoch = ++last_epoch_;
-  one.to_grow = to_grow;
+  one.to_grow = purpose == Purpose::grow;
   one.by = by;
   one.hard_by = hard_by;
   action::StartWorkers start = start_of(one.epoch, one.next);
@@ -56,7 +58,29 @@ void EpochMachine::begin_switch(double, bool to_grow, double by, double hard_by)
   phase_ = std::move(one);
   act(std::move(start));
   act(std::move(order));
-  set_state(to_grow ? JobState::ready : JobState::draining);
+  set_state(purpose == Purpose::grow     ? JobState::ready
+            : purpose == Purpose::replan ? JobState::switching
+                                         : JobState::draining);
+}
+
+/// The same workers with another plan.
+void EpochMachine::replan(double now, const control::Replan& order) {
+  const auto refuse = [this](const std::string& why) {
+    say("another plan is not run: " + why);
+    note("replan-refused", Json::object({{"reason", why}}));
+  };
+  if (!is_live() || is_failing() || drain_by() || !others_.empty() || joiners_wait())
+    return refuse(settings_.live ? "the job is changing its GPUs just now"
+                                 : "only live mode changes plans of a running program");
+  const auto plan = plan::Plan::from_json(order.plan);
+  if (!plan) return refuse(plan.error().message());
+  const auto seating = seat_by_plan(*plan, usable(), settings_.gpus_per_worker);
+  if (!seating) return refuse(seating.error().message());
+  if (seating->plan == seating_.plan) return refuse("it runs already");
+  say(fmt::format("switching to another plan, {}: {}", plan->summary(), order.reason));
+  wanted_ = *plan;
+  begin_switch(now, Purpose::replan, now + settings_.switch_timeout_s,
+               now + settings_.switch_timeout_s + settings_.end_timeout_s);
 }
 
 void EpochMachine::switching(double, int epoch, const std::string& phase) {
@@ -118,6 +142,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
       others_[{epoch_, seat.worker}] = now + settings_.end_timeout_s;
     }
     seating_ = std::move(one.next);
+    wanted_.reset();
     epoch_ = epoch;
     for (const Seat& seat : seating_.seats) {
       workers_[seat.worker].running = true;
@@ -133,6 +158,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
     details.set("phase", outcome.phase);
     note("switch-aborted", std::move(details));
     switched_ = outcome.brief;
+    wanted_.reset();
     const std::vector<WorkerId> workers = workers_of(one.next);
     for (const WorkerId id : workers)
       if (const auto each = others_.find({epoch, id}); each != others_.end())
@@ -182,7 +208,7 @@ std::optional<double> EpochMachine::drain_by() const {
 void EpochMachine::leave_live(double now) {
   const double by = *drain_by(), left = by - now;
   if (left < settings_.min_live_s) return reclaim_by_leaving(now);
-  begin_switch(now, false, now + left * settings_.live_share, by);
+  begin_switch(now, Purpose::give_back, now + left * settings_.live_share, by);
 }
 
 /// As in restart mode. REQUIRES: the phase is Running.

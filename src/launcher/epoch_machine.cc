@@ -223,7 +223,7 @@ void EpochMachine::begin_growing(double now) {
       lent.insert(lent.end(), each.nodes.begin(), each.nodes.end());
   say(fmt::format("growing from {} to {} workers ({} lent)", before, after, describe(lent)));
   if (is_live())
-    return begin_switch(now, true, now + settings_.switch_timeout_s,
+    return begin_switch(now, Purpose::grow, now + settings_.switch_timeout_s,
                         now + settings_.switch_timeout_s + settings_.end_timeout_s);
   begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s);
   in<Leaving>()->to_grow = true;
@@ -231,7 +231,9 @@ void EpochMachine::begin_growing(double now) {
 
 void EpochMachine::start_epoch(double now, Seating seating) {
   const std::optional<double> stopped_since = in<Gathering>()->stopped_since;
+  drop_unfit_plan(seating);
   seating_ = std::move(seating);
+  wanted_.reset();
   epoch_ = ++last_epoch_;
   phase_ = Running{now, std::nullopt, false, settings_.live};
   code_ = 0;
@@ -274,6 +276,7 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
     environment.emplace_back("SWELL_JOB_ID", std::to_string(settings_.job));
     environment.emplace_back("SWELL_BASIC_WORKERS", std::to_string(basic_workers));
     environment.emplace_back("SWELL_RESTART_SIGNAL", signal_name(settings_.restart_signal));
+    if (!seating.plan.empty()) environment.emplace_back("SWELL_PLAN", seating.plan);
     start.workers.emplace_back(seat.worker, std::move(environment));
   }
   return start;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "control/messages.h"
+#include "core/plan/plan.h"
 #include "launcher/action.h"
 #include "launcher/growth.h"
 #include "launcher/seating.h"
@@ -106,6 +107,7 @@ class EpochMachine {
   // controller
   void grow(double now, const control::Grow& grow);
   void shrink(double now, const control::Shrink& shrink);
+  void replan(double now, const control::Replan& order);
   // live mode
   void begun(double now, int epoch, const std::string& why);  ///< `why` not empty: it has not
   void switching(double now, int epoch, const std::string& phase);
@@ -206,7 +208,8 @@ class EpochMachine {
   void end(double now, int signal, std::optional<double> kill_at, bool code_is_final = false);
   void finish();
   // epoch_live.cc: switches beside the running training
-  void begin_switch(double now, bool to_grow, double by, double hard_by);
+  enum class Purpose { grow, give_back, replan };
+  void begin_switch(double now, Purpose purpose, double by, double hard_by);
   void call_off(const std::string& why, bool blames_growth = false);
   void make_way(double by);
   void leave_live(double now);
@@ -251,6 +254,8 @@ class EpochMachine {
   std::vector<WorkerNode> usable()
       const;  ///< the basic nodes, then those of companions that are up
   Seating next_seating() const;
+  void want(const Json& plan);
+  void drop_unfit_plan(const Seating& next);
   void set_state(control::JobState state);
   void say(std::string line);
   void note(const std::string& event, Json details = Json::object());
@@ -268,6 +273,8 @@ class EpochMachine {
   /// of a switch under way, or left over by one.
   std::map<std::pair<int, WorkerId>, double> others_;
   Seating seating_;
+  /// Decided for the next epoch; nothing: none was, or it runs.
+  std::optional<plan::Plan> wanted_;
 
   Phase phase_ = Gathering{};
   Growth growth_;

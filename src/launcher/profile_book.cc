@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <set>
 
 #include "core/number.h"
 #include "core/perf/profile_json.h"
@@ -51,6 +52,28 @@ Json nccl_json(const std::vector<profiler::PlacedRank>& ranks) {
 }
 
 }  // namespace
+
+std::optional<Json> bounded_profile(const Json& profile, std::size_t max_bytes) {
+  Json kept = Json::object();
+  for (const auto& [key, value] : profile.members())
+    if (key != "epoch" && key != "step_s" && key != "nccl") kept.set(key.c_str(), value);
+  if (kept.dump().size() <= max_bytes) return kept;
+  const auto plan = plan::Plan::from_json(profile.at("plan"));
+  if (!plan) return std::nullopt;
+  Json groups = Json::array();
+  std::set<std::pair<std::int64_t, int>> seen;
+  for (const Json& group : profile.at("groups").items()) {
+    const auto stage = group.integer_at("stage", 0, plan->pp() - 1);
+    if (!stage) return std::nullopt;
+    const plan::Stage& its = plan->stages[static_cast<std::size_t>(*stage)];
+    const auto number = group.integer_at("group", 0, its.dp() - 1);
+    if (!number) return std::nullopt;
+    const plan::TpGroup& one = its.groups[static_cast<std::size_t>(*number)];
+    if (seen.emplace(*stage, one.local_batch).second) groups.append(group);
+  }
+  kept.set("groups", groups);
+  return kept.dump().size() <= max_bytes ? std::optional<Json>(kept) : std::nullopt;
+}
 
 std::string hex_digits(std::string_view bytes) {
   std::string digits;

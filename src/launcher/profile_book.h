@@ -37,6 +37,10 @@ class ProfileBook {
   std::map<WorkerId, profiler::RankProfile> reported_;
 };
 
+/// `profile` as the controller gets it: without what is for people, and where it is too large with
+/// one group for each stage and size of samples. Nothing where its plan alone is too large.
+std::optional<Json> bounded_profile(const Json& profile, std::size_t max_bytes);
+
 std::string hex_digits(std::string_view bytes);
 /// The indexes of the GPUs of one worker, of a node's list "0-3,6"; numbered from 0 where the list
 /// does not say.

@@ -39,10 +39,12 @@ struct Seat {
   int local_world = 0;  ///< LOCAL_WORLD_SIZE; LOCAL_RANK is worker.local
 };
 
-/// Who takes part in an epoch. Ranks rise without a gap over the nodes, in their order.
+/// Who takes part in an epoch. Ranks rise without a gap over the nodes, in their order, or in that
+/// of a plan.
 struct Seating {
   std::vector<Seat> seats;
   int groups = 0;
+  std::string plan;  ///< SWELL_PLAN: what was decided for these seats; empty: the program plans
 };
 
 /// Seats for as many workers as `max_gpus` allows, filled from the first node on. Nodes that

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/plan_seating.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+#include <set>
+
+#include "launcher/profile_book.h"
+
+namespace swell::launcher {
+
+namespace {
+
+/// The workers of one node by the GPU that each drives.
+using Drivers = std::map<int, WorkerId>;
+
+/// Which GPU of the node stands for which of the plan's: itself where it is there, and those that
+/// are not named for those that are not there.
+std::map<int, int> stand_ins(const std::set<int>& named, const Drivers& there) {
+  std::map<int, int> used;
+  std::vector<int> spare;
+  for (const auto& [gpu, worker] : there)
+    if (named.contains(gpu)) used[gpu] = gpu;
+    else spare.push_back(gpu);
+  auto next = spare.begin();
+  for (const int gpu : named)
+    if (!used.contains(gpu)) used[gpu] = *next++;
+  return used;
+}
+
+}  // namespace
+
+Result<Seating> seat_by_plan(const plan::Plan& plan, const std::vector<WorkerNode>& nodes,
+                             int gpus_per_worker) {
+  if (gpus_per_worker != 1)
+    return Error(
+        fmt::format("its ranks have a GPU each, and this job's workers have {}", gpus_per_worker));
+  std::map<std::string, Drivers> there;
+  std::map<int, int> workers;
+  for (const WorkerNode& node : nodes)
+    for (int local = 0; local < node.workers; ++local) {
+      there[node.name][gpus_of(node, local, 1).front()] = {node.id, local};
+      ++workers[node.id];
+    }
+  std::map<std::string, std::set<int>> named;
+  for (const plan::Stage& stage : plan.stages)
+    for (const plan::TpGroup& group : stage.groups) {
+      if (group.gpus.size() != static_cast<std::size_t>(stage.tp))
+        return Error("a group of it has another number of GPUs than its TP degree");
+      for (const int gpu : group.gpus)
+        if (!named[group.node].insert(gpu).second)
+          return Error(fmt::format("it uses GPU {} of {} twice", gpu, group.node));
+    }
+  for (const auto& [node, gpus] : named)
+    if (const auto found = there.find(node);
+        found == there.end() || found->second.size() != gpus.size())
+      return Error(fmt::format("it uses {} GPUs on {}, where the job has {}", gpus.size(), node,
+                               found == there.end() ? 0 : found->second.size()));
+  for (const auto& [node, drivers] : there)
+    if (!named.contains(node))
+      return Error(fmt::format("it does not use the {} GPUs on {}", drivers.size(), node));
+
+  plan::Plan fitted = plan;
+  std::map<std::string, std::map<int, int>> used;
+  for (const auto& [node, gpus] : named) used[node] = stand_ins(gpus, there[node]);
+  Seating seating;
+  std::map<int, int> group_of;
+  for (plan::Stage& stage : fitted.stages)
+    for (plan::TpGroup& group : stage.groups) {
+      for (int& gpu : group.gpus) gpu = used[group.node][gpu];
+      std::sort(group.gpus.begin(), group.gpus.end());
+      for (const int gpu : group.gpus) {
+        const WorkerId worker = there[group.node][gpu];
+        const int number =
+            group_of.try_emplace(worker.node, static_cast<int>(group_of.size())).first->second;
+        seating.seats.push_back(
+            {worker, static_cast<int>(seating.seats.size()), number, workers[worker.node]});
+      }
+    }
+  if (seating.seats.empty()) return Error("it has no ranks");
+  seating.groups = static_cast<int>(group_of.size());
+  seating.plan = fitted.to_json().dump();
+  return seating;
+}
+
+}  // namespace swell::launcher
