@@ -13,9 +13,14 @@ using Action = std::function<int()>;
 Action add_doctor(CLI::App& app);
 Action add_drain(CLI::App& app);
 Action add_jobs(CLI::App& app);
+Action add_max(CLI::App& app);
+Action add_pause(CLI::App& app);
 Action add_plan(CLI::App& app);
 Action add_predict(CLI::App& app);
+Action add_replan(CLI::App& app);
+Action add_resume(CLI::App& app);
 Action add_topo(CLI::App& app);
+Action add_why(CLI::App& app);
 Action add_sim(CLI::App& app);
 
 }  // namespace swell::tools

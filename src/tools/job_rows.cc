@@ -38,6 +38,15 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.companions = control::companions_from(tag.get("companions"));
   row.no_growth = tag.get("no_growth");
   std::replace(row.no_growth.begin(), row.no_growth.end(), '_', ' ');
+  const auto words = [&tag](const char* key) {
+    std::string text = tag.get(key);
+    std::replace(text.begin(), text.end(), '_', ' ');
+    return text;
+  };
+  row.decided_by = words("decided");
+  row.decided_why = words("decided_why");
+  row.paused = !tag.get("paused").empty();
+  if (const int own = count(tag, "own_max"); own > 0) row.max_gpus = std::min(row.max_gpus, own);
   row.switched = tag.get("switched");
   std::replace(row.switched.begin(), row.switched.end(), '_', ' ');
   return row;
@@ -115,6 +124,11 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
                refusal_text(row), std::to_string(row.reclaims), companion_text(row.companions)});
   std::string text = table.text();
   for (const JobRow& row : rows)
+    if (!row.decided_by.empty())
+      text += fmt::format("Job {} is decided {}: {}\n", row.id, row.decided_by, row.decided_why);
+  for (const JobRow& row : rows)
+    if (row.paused) text += fmt::format("Job {} is paused by its owner\n", row.id);
+  for (const JobRow& row : rows)
     if (!row.switched.empty())
       text += fmt::format("Job {}, last live switch: {}\n", row.id, row.switched);
   for (const JobRow& row : rows)
@@ -148,6 +162,9 @@ Json jobs_json(const std::vector<JobRow>& rows) {
                               {"refused_for", row.refused_for},
                               {"reclaims", row.reclaims},
                               {"companions", companions},
+                              {"decided_by", row.decided_by},
+                              {"decided_why", row.decided_why},
+                              {"paused", row.paused},
                               {"switched", row.switched},
                               {"no_growth", row.no_growth}}));
   }

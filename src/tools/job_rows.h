@@ -25,6 +25,9 @@ struct JobRow {
   std::string refused_for;  ///< reason of the last refusal, in one word: swell-elastic(7)
   /// How its last live switch went, for people; empty: there was none.
   std::string switched;
+  std::string decided_by;   ///< "planned", "worker by worker"; empty: nothing was decided yet
+  std::string decided_why;  ///< why so, for people
+  bool paused = false;      ///< by its owner
   /// Reason why it takes no more GPUs now, for people; empty: it takes more.
   std::string no_growth;
 };

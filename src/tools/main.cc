@@ -17,6 +17,9 @@ constexpr struct {
     {"doctor", swell::tools::add_doctor},   {"drain", swell::tools::add_drain},
     {"jobs", swell::tools::add_jobs},       {"plan", swell::tools::add_plan},
     {"predict", swell::tools::add_predict}, {"topo", swell::tools::add_topo},
+    {"why", swell::tools::add_why},         {"pause", swell::tools::add_pause},
+    {"resume", swell::tools::add_resume},   {"max", swell::tools::add_max},
+    {"replan", swell::tools::add_replan},
 #ifdef SWELL_SIMULATOR
     {"sim", swell::tools::add_sim},
 #endif

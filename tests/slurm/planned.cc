@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A paced program that follows its plan: each layer and sample takes a stated time, one after the
+// other as in 1F1B, and samples are divided by SWELL_PLAN, or evenly where there is none. Nothing
+// is computed; what its steps take is what a plan on real devices would.
+//
+// usage: planned LAYERS SAMPLES MICROSECONDS MICRO_BATCHES [STOP_US]; SAMPLES: of a micro-batch.
+// STOP_US: on lent GPUs each step waits so long for gradients, as on a slow interface.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <jansson.h>
+#include <string>
+#include <thread>
+
+#include "runtime/swell.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void die(swell_session_t* session, const char* what) {
+  std::fprintf(stderr, "planned: %s: %s\n", what, swell_last_error(session));
+  std::exit(1);
+}
+
+int number(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+/// What this rank does of a step.
+struct Part {
+  int stage = 0, group = 0, layers = 1, samples = 1, micro_batches = 1;
+  int stages = 1;
+  long slowest = 1;  ///< layers times samples of the stage that the others wait for
+};
+
+/// Ranks go over the plan in its order: stage by stage, group by group, GPU by GPU.
+Part part_of(json_t* plan, int rank) {
+  Part part;
+  part.micro_batches = static_cast<int>(json_integer_value(json_object_get(plan, "micro_batches")));
+  json_t* stages = json_object_get(plan, "stages");
+  part.stages = static_cast<int>(json_array_size(stages));
+  int next = 0;
+  for (int i = 0; i < part.stages; ++i) {
+    json_t* stage = json_array_get(stages, static_cast<size_t>(i));
+    json_t* groups = json_object_get(stage, "groups");
+    const int layers = static_cast<int>(json_integer_value(json_object_get(stage, "layers")));
+    for (size_t j = 0; j < json_array_size(groups); ++j) {
+      json_t* group = json_array_get(groups, j);
+      const int samples =
+          static_cast<int>(json_integer_value(json_object_get(group, "local_batch")));
+      part.slowest = std::max(part.slowest, static_cast<long>(layers) * samples);
+      const int gpus = static_cast<int>(json_array_size(json_object_get(group, "gpus")));
+      if (rank >= next && rank < next + gpus) {
+        part.stage = i;
+        part.group = static_cast<int>(j);
+        part.layers = layers;
+        part.samples = samples;
+      }
+      next += gpus;
+    }
+  }
+  return part;
+}
+
+void region(swell_session_t* session, swell_region_kind_t kind, int micro_batch, int layers,
+            std::chrono::microseconds time) {
+  swell_region_t one{};
+  one.field_mask = SWELL_REGION_MICRO_BATCH | SWELL_REGION_LAYERS;
+  one.kind = kind;
+  one.micro_batch = micro_batch;
+  one.layers = layers;
+  const auto until = Clock::now() + time;
+  const int opened = swell_region_begin(session, &one);
+  if (opened < 0) die(session, "a region");
+  std::this_thread::sleep_until(until);
+  swell_region_end(session, opened, 0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 5) return 2;
+  const int layers = std::atoi(argv[1]), samples = std::atoi(argv[2]);
+  const std::chrono::microseconds unit(std::atol(argv[3])), stop(argc > 5 ? std::atol(argv[5]) : 0);
+  const int rank = number("RANK", 0), world = number("WORLD_SIZE", 1);
+  Part part{0, rank, layers, std::max(samples / world, 1), std::atoi(argv[4])};
+  part.slowest = static_cast<long>(part.layers) * part.samples;
+  if (const char* text = std::getenv("SWELL_PLAN")) {
+    json_t* plan = json_loads(text, 0, nullptr);
+    part = part_of(plan, rank);
+    json_decref(plan);
+  }
+  if (const char* folder = std::getenv("OUT")) {
+    const char* plan = std::getenv("SWELL_PLAN");
+    std::FILE* file = std::fopen((std::string(folder) + "/began").c_str(), "a");
+    if (file != nullptr)
+      std::fprintf(file, "%d %d %d %d %d %d %s\n", number("SWELL_EPOCH", 0), rank, world,
+                   part.stage, part.layers, part.samples, plan != nullptr ? plan : "-");
+    if (file != nullptr) std::fclose(file);
+  }
+
+  swell_session_t* session = nullptr;
+  if (swell_open(nullptr, &session) != 0) die(nullptr, "swell_open");
+  for (const bool is_gradient : {false, true}) {
+    swell_tensor_t tensor{};
+    tensor.field_mask = SWELL_TENSOR_LAYER | SWELL_TENSOR_KIND;
+    tensor.name = is_gradient ? "gradient" : "line";
+    tensor.kind = is_gradient ? SWELL_GRADIENT : SWELL_PARAMETER;
+    tensor.dtype = SWELL_F64;
+    tensor.dims = 1;
+    tensor.shape[0] = 2;
+    if (swell_register(session, &tensor) != 0) die(session, "swell_register");
+  }
+  swell_epoch_t epoch;
+  if (swell_adopt(session, &epoch) != 0) die(session, "swell_adopt");
+  swell_role_t role{};
+  role.field_mask = SWELL_ROLE_ACTIVATION | SWELL_ROLE_WHOLE_ACTIVATIONS;
+  role.stage = part.stage;
+  role.group = part.group;
+  role.layers = part.layers;
+  role.local_batch = part.samples;
+  role.activation_dtype = SWELL_F64;
+  role.activation_dims = 1;
+  role.activation_shape[0] = 1;
+  role.whole_activations = 1;
+  if (swell_set_role(session, &role) != 0) die(session, "swell_set_role");
+
+  const long work = static_cast<long>(part.layers) * part.samples;
+  const bool is_lent = world > number("SWELL_BASIC_WORKERS", world);
+  for (auto step = epoch.step + 1;; ++step) {
+    const auto begin = Clock::now();
+    for (int micro_batch = 0; micro_batch < part.micro_batches; ++micro_batch) {
+      region(session, SWELL_FORWARD, micro_batch, part.layers, work * unit);
+      region(session, SWELL_BACKWARD, micro_batch, part.layers, 2 * work * unit);
+    }
+    // The pipeline fills, and waits for its slowest stage.
+    std::this_thread::sleep_until(begin +
+                                  3 * part.slowest * (part.micro_batches + part.stages - 1) * unit);
+    if (is_lent && stop.count() > 0) region(session, SWELL_DP_SYNC, 0, part.layers, stop);
+    region(session, SWELL_OPTIMIZER, 0, part.layers, std::chrono::microseconds(500));
+    const int action = swell_step(session, step);
+    if (action < 0) die(session, "swell_step");
+    if (action == SWELL_SWITCH || action == SWELL_STOP) break;
+  }
+  swell_close(session);
+  return 0;
+}
