@@ -59,10 +59,11 @@ kept_over_a_crash() {
 }
 check 'kill -9 of slurmctld keeps the profile' kept_over_a_crash
 
+explained() { swell why "$job" | grep 'decided planned'; }
+shown_paused() { swell jobs "$job" | grep "^Job $job is paused"; }
 owner_limits() {
-  swell why "$job" | grep -q 'decided planned' && swell max "$job" 2 && within 60 is_lent "$job" 0 &&
-    swell pause "$job" && swell max "$job" 0 && swell jobs "$job" | grep -q "^Job $job is paused" ||
-    within 5 eval "swell jobs $job | grep -q 'is paused'"
+  within 30 explained && swell max "$job" 2 && within 60 is_lent "$job" 0 && swell pause "$job" && swell max "$job" 0 &&
+    within 10 shown_paused
 }
 check 'its owner limits and pauses it, and asks why' owner_limits
 scancel "$job" && within 60 ended "$job"
@@ -75,7 +76,6 @@ gains_nothing() {
   planned 4 8 8 400 4 && within 60 is_lent "$job" 2 && is_lent "$first" 0
 }
 check 'a job whose profile says that it gains nothing gets nothing' gains_nothing
-scancel --user="$USER" 2> /dev/null || scancel "$job"
 clear_queue
 
 slow_interface() {
