@@ -113,9 +113,9 @@ std::optional<StepTimes> times_of(const Step& step) {
         break;
       case Kind::head: (span.in_backward ? times.head_bwd_s : times.head_fwd_s) += took; break;
       case Kind::dp_sync:
-        if (around(step, span, is_pass) != nullptr) {
+        if (const Span* pass = around(step, span, is_pass)) {
           times.commu_extra_s += took;
-          times.bwd_s -= took;
+          (pass->opening.kind == Kind::forward ? times.fwd_s : times.bwd_s) -= took;
         } else if (span.ended() > last_backward) {
           synchronized.emplace_back(std::max(span.began(), last_backward), span.ended());
         }

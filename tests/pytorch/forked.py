@@ -206,15 +206,26 @@ class LiveRun(Run):
         return self.switched() if wait else None
 
     def switched(self):
-        """How the switch went that is under way; the programs that it ends have left."""
+        """How the switch went that is under way; the programs that it ends have left, or are killed as by swellrun."""
         report = self.answer()
         leaving = self.old if report.get("committed") else self.workers
         for rank, child in leaving.items():
+            if not report.get("committed"):
+                os.kill(child, signal.SIGKILL)
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             report.setdefault("codes", []).append(code)
         if not report.get("committed"):
             self.workers, self.epoch = self.old, self.epoch - 1
         self.old = {}
+        return report
+
+    def switched_badly(self):
+        """The same where an old worker was killed: what is left of either epoch is ended."""
+        report = self.answer()
+        for child in [*self.old.values(), *self.workers.values()]:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        self.old, self.workers = {}, {}
         return report
 
     def end(self):

@@ -5,6 +5,7 @@
 //   begin EPOCH RANKS       {} or {"why": sentence}; waits until all programs have adopted
 //   switch EPOCH FROM TO    {"committed", "why", "step", "phase", "stopped_s", "bytes": {path: n}}
 // Ranks are the first of the keepers, in order; all are of one node.
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
@@ -63,7 +64,9 @@ class Host {
  private:
   static Json why(const std::string& text) { return Json::object({{"why", text}}); }
   static runtime::Coordinator coordinator() {
-    return {support::host_cluster(1, 8), runtime::Coordinator::Options()};
+    runtime::Coordinator::Options limits;
+    limits.prepare_limit = std::chrono::seconds(40);
+    return {support::host_cluster(1, 8), limits};
   }
   std::vector<runtime::Shim> first(std::size_t ranks) const {
     std::vector<runtime::Shim> shims;

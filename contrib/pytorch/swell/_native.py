@@ -23,6 +23,7 @@ __all__ = ["Action", "Epoch", "Kind", "NativeError", "Region", "Session", "Times
 _SONAMES = ("libswell.so.1", "libswell.so.0")     # as swell.h has grown, it has only been added to
 _API_VERSION = 2        # of swell.h as it is spoken here; later ones only add to it
 MAX_DIMS = 8
+_BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")     # of a wheel with libswell in it
 
 
 class Kind(enum.IntEnum):
@@ -158,7 +159,7 @@ def _candidates() -> list[str]:
     set_by_user = os.environ.get("SWELL_LIBRARY")
     if set_by_user:
         return [set_by_user]
-    found = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", name) for name in _SONAMES] + list(_SONAMES)
+    found = [os.path.join(_BUNDLED, name) for name in _SONAMES] + list(_SONAMES)
     try:
         asked = subprocess.run(["pkg-config", "--variable=libdir", "swell"], capture_output=True, text=True, timeout=10, check=False)
         if asked.returncode == 0 and asked.stdout.strip():
@@ -170,6 +171,10 @@ def _candidates() -> list[str]:
 
 def _load(path: str) -> ctypes.CDLL:
     """Raises OSError where it is not there, or is another version's."""
+    if path.startswith(_BUNDLED) and os.path.exists(path):
+        for name in sorted(os.listdir(_BUNDLED)):
+            if not name.startswith("libswell"):     # what it needs: found by name once it is open
+                ctypes.CDLL(os.path.join(_BUNDLED, name))
     loaded = ctypes.CDLL(path)
     pointer = ctypes.c_void_p
     for name, result, arguments in (

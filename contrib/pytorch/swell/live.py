@@ -9,6 +9,7 @@ them at each step boundary.
 from __future__ import annotations
 
 import ctypes
+import errno
 import pickle
 import random
 import re
@@ -23,9 +24,10 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.nn.parallel import DistributedDataParallel
 
-from swell._native import Action, Epoch, Kind, Session
+from swell import _native
+from swell._native import Action, Epoch, Kind, NativeError, Session
 
-__all__ = ["LiveState", "Unsupported", "state_of_a_step"]
+__all__ = ["LiveState", "Unsupported", "join", "state_of_a_step"]
 
 _JOB_BYTES = 1 << 20        # of what is the same on all workers and no tensor; untouched pages take no memory
 _WORKER_BYTES = 1 << 16     # of a worker's random number generators
@@ -323,6 +325,16 @@ class LiveState:
                 self.follow()
         return epoch
 
+    def take_over(self) -> tuple[Any, bool] | None:
+        """adopt(), then taken(); None where the state is new. Where the switch is called off this program leaves with 0."""
+        try:
+            epoch = self.adopt()
+        except NativeError as error:
+            if error.errno == errno.ECANCELED:      # those who train go on
+                sys.exit(0)
+            raise
+        return None if epoch.fresh else self.taken()
+
     def taken(self) -> tuple[Any, bool]:
         """What the epoch before gave to its last boundary(), and whether this worker's random numbers go on.
 
@@ -423,10 +435,28 @@ def _filled(value: Any, own: Mapping[str, torch.Tensor], path: str) -> Any:
     return value
 
 
-def all_can(can: bool, group: dist.ProcessGroup | None) -> bool:
-    """Whether it can be done on every worker."""
-    if group is None:
-        return can
-    asked = torch.tensor([int(can)], dtype=torch.int32)
-    dist.all_reduce(asked, op=dist.ReduceOp.MIN, group=group)
-    return bool(asked.item())
+def join(model: torch.nn.Module, optimizer: torch.optim.Optimizer, things: Mapping[str, Any], *, rank: int,
+         group: dist.ProcessGroup | None) -> LiveState | None:
+    """Register the state with this worker's shim, where swellrun was started with mode=live; None on all workers if one cannot.
+
+    group: of all workers, on the CPU; its connections are made by this. What cannot be handed over is said by the first.
+    """
+    if not _native.is_live():
+        return None
+    session, live, why = None, None, ""
+    try:
+        session = _native.open_session()
+        if session is not None:
+            live = LiveState(session, model, optimizer, things, rank=rank)
+    except (Unsupported, TypeError, OSError) as error:
+        why = str(error)
+    can = torch.tensor([int(live is not None)], dtype=torch.int32)
+    if group is not None:
+        dist.all_reduce(can, op=dist.ReduceOp.MIN, group=group)
+    if can.item():
+        return live
+    if why and rank == 0:
+        print(f"swell: {why}: this job is resized by restarts", file=sys.stderr, flush=True)
+    if session is not None:
+        session.close()
+    return None

@@ -13,9 +13,10 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from swell import _native, _request, data
+from swell._profile import Profile
 from swell.checkpoint import Checkpoints
 from swell.engine import Engine
-from swell.live import LiveState, Unsupported, all_can
+from swell.live import LiveState, join
 
 __all__ = ["Agreement", "Elastic", "Engine", "Schedule", "Stateful", "cpu_group"]
 
@@ -137,6 +138,7 @@ class Elastic:
         self._pass = 0
         self._loss = torch.zeros(())
         self._live = self._go_live(warm_up)
+        self._profile = Profile(self._live.session, model) if self._live is not None else None
         if self._live is None or not self._take_over(self._live):
             self._load()
             if self._live is not None:
@@ -208,7 +210,13 @@ class Elastic:
             raise RuntimeError("elastic.step() belongs into `for batch in elastic.batches(dataset, ...)`")
         share = self._passes[self._pass].counted / self._sampler.batch_at(self._sampler.samples)
         # Workers' gradients are averaged; the mean over the global batch is a sum over workers.
+        profile = self._profile
+        if profile is not None:
+            profile.begin_backward()
         self._backward(loss * (share * self.world))
+        if profile is not None:
+            profile.end_backward()
+            profile.micro_batch = self._pass + 1
         if self._pass == 0:
             self._loss = torch.zeros_like(loss, requires_grad=False)
         self._loss = self._loss + loss.detach() * share
@@ -216,7 +224,11 @@ class Elastic:
             return False
         if self.max_grad_norm is not None:
             self._clip(self.max_grad_norm)
+        if profile is not None:
+            profile.begin_optimizer()
         self.optimizer.step()
+        if profile is not None:
+            profile.end_optimizer()
         if self.scheduler is not None:
             self.scheduler.step()
         self.optimizer.zero_grad()
@@ -262,19 +274,8 @@ class Elastic:
 
     def _go_live(self, warm_up: Callable[[], Any] | None) -> LiveState | None:
         """Register the state with this worker's shim, where there is one; None on all workers if one of them cannot."""
-        if not _native.is_live():
-            return None
-        session, live, why = _native.open_session(), None, ""
-        try:
-            if session is not None:
-                live = LiveState(session, self.model, self._saved_optimizer(), self._state, rank=self.rank)
-        except (Unsupported, TypeError, OSError) as error:
-            why = str(error)
-        if not all_can(live is not None, self._checkpoints.group):      # besides, all connections are made by this
-            if why and self.rank == 0:
-                print(f"swell: {why}: this job is resized by restarts", file=sys.stderr, flush=True)
-            if session is not None:
-                session.close()
+        live = join(self.model, self._saved_optimizer(), self._state, rank=self.rank, group=self._checkpoints.group)
+        if live is None:
             return None
         if warm_up is not None and _request.place().epoch > 0:
             warm_up()
@@ -283,19 +284,22 @@ class Elastic:
 
     def _take_over(self, live: LiveState) -> bool:
         """Wait until this epoch begins. Returns whether it has a state to go on with."""
-        if live.adopt().fresh:
+        taken = live.take_over()
+        if taken is None:
             return False
-        rest, has_generators = live.taken()
+        rest, has_generators = taken
         self._restore(rest, reseed=not has_generators)
         return True
 
     def _pass_boundary(self, live: LiveState) -> None:
         """The boundary of a step: here the state is whole, and the next workers may take it over."""
         try:
+            if self._profile is not None:
+                self._profile.boundary()
             action = live.boundary(self._rest(with_state=False))
         except _native.NativeError as error:
             print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
-            self._live = None
+            self._live = self._profile = None
             return
         if action is _native.Action.SWITCH:
             self._agreement.end()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A plain DistributedDataParallel loop; with the argument `fsdp`, one over fully_shard."""
 
+import json
 import sys
 
 import torch
@@ -20,6 +21,12 @@ def sharded(model):
     return fully_shard(model, mesh=mesh)
 
 
+def write_profile(elastic):
+    if elastic.rank == 0:
+        with open(common.path("profile"), "w") as file:
+            json.dump(elastic._profile.session.profile()._asdict(), file)
+
+
 def main(arguments):
     dist.init_process_group("gloo")
     model = common.network()
@@ -31,6 +38,8 @@ def main(arguments):
     for x, y in elastic.batches(common.regression(), steps=common.steps()):
         if elastic.step(torch.nn.functional.mse_loss(model(x), y)):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
+            if "profile" in arguments and elastic.steps == common.steps():
+                write_profile(elastic)
             if "evaluate" in arguments and elastic.steps == 7:
                 with open(common.path("evaluating"), "w"):
                     pass

@@ -59,7 +59,7 @@ def images(count):
 
 
 def main(arguments):
-    elastic = LightningElastic(common.path("checkpoints"), every=10)
+    elastic = LightningElastic(common.path("checkpoints"), every=0 if "no-checkpoints" in arguments else 10)
     trainer = pl.Trainer(
         accelerator="cpu", strategy="ddp", devices=elastic.devices, num_nodes=elastic.num_nodes, callbacks=[elastic],
         use_distributed_sampler=False, max_steps=common.steps(), logger=False, enable_checkpointing=False, enable_progress_bar=False,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Live mode: the state goes from workers to workers without a checkpoint, through real keepers and switches."""
 
+import json
 import os
 
 import pytest
@@ -43,3 +44,75 @@ def test_live_resizes_leave_the_loss_of_every_step_as_it_is(runs, reference, kin
     assert run.worlds() == [1, 3, 5, 2]
     assert deviation(run.curve(), reference) < SAME
     assert not os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000010"))
+
+
+def test_a_request_by_signal_in_live_mode_leaves_with_a_checkpoint(runs, reference):
+    run = runs(LiveRun, "signal", "ddp").start(2).reach(5)
+    run.ask(1).leave_well()
+    assert "checkpoint at step" in run.said(0)
+    run.fast().start(3).leave_well()        # new state, filled from the checkpoint
+    assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
+
+
+def test_a_new_worker_killed_before_the_switch_costs_the_training_nothing(runs, reference):
+    run = runs(LiveRun, "new", "ddp", "no-checkpoints").start(1).reach(5)
+    run.switch(3, wait=False)
+    run.kill(2)         # while it still starts, or waits to take over
+    report = run.switched()
+    assert "why" in report and not report.get("committed") and run.epoch == 0, report
+    run.reach(run.step() + 3)
+    assert run.switch(2)["committed"]
+    run.fast().leave_well()
+    assert run.worlds() == [1, 2]
+    assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
+
+
+def test_an_old_worker_killed_while_the_next_start_leads_to_the_last_checkpoint(runs, reference):
+    run = runs(LiveRun, "old", "ddp").start(2).reach(13)
+    run.switch(3, wait=False)
+    os.kill(run.old[1], 9)
+    report = run.switched_badly()
+    assert not report.get("committed"), report
+    run.fast().start(2).leave_well()
+    assert sorted(run.curve()) == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
+    begins = next(line["step"] for line in run.lines() if line["epoch"])
+    assert begins == 11, "it went on from another state than the last checkpoint's"
+
+
+def test_a_worker_killed_after_a_live_resize_leads_to_the_last_checkpoint(runs, reference):
+    run = runs(LiveRun, "after", "ddp").start(1).reach(5)
+    assert run.switch(2)["committed"]
+    run.reach(22).kill(1)
+    assert run.leave() != [0, 0]
+    run.fast().start(2).leave_well()
+    assert sorted(run.curve()) == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
+
+
+def test_a_resize_in_an_evaluation_is_acted_on(runs, reference):
+    run = runs(LiveRun, "evaluation", "ddp", "evaluate", "no-checkpoints").fast().start(2)
+    run.until(lambda: os.path.exists(os.path.join(run.folder, "evaluating")), "the evaluation")
+    run.arguments = ("no-checkpoints",)
+    assert run.switch(1)["committed"] and run.step() == 7
+    run.leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
+
+
+def test_lightning_is_resized_live(runs):
+    reference = runs(Run, "reference", "pl_resnet", steps=30).fast().start(1).leave_well().curve()
+    run = runs(LiveRun, "lightning", "pl_resnet", "no-checkpoints", steps=30).start(1).reach(5)
+    for world in (2, 1):
+        assert run.switch(world)["committed"]
+        run.reach(run.step() + 4)
+    run.fast().leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 31)) and run.worlds() == [1, 2, 1]
+    assert deviation(run.curve(), reference) < SAME
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_regions_are_given_without_being_written(runs, kind):
+    run = runs(LiveRun, "profile", "ddp", kind, "profile", "no-checkpoints", steps=20).fast().start(2).leave_well()
+    with open(os.path.join(run.folder, "profile")) as file:
+        seen = json.load(file)
+    assert seen["micro_batches"] == 2       # 12 samples over two workers, four at a time
+    assert 0 < seen["forward_s"] and 0 < seen["backward_s"] and 0 < seen["dp_sync_s"] and 0 < seen["optimizer_s"]
+    assert seen["micro_batches"] * (seen["forward_s"] + seen["backward_s"]) + seen["optimizer_s"] + seen["dp_sync_s"] < seen["step_s"]

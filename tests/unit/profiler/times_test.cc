@@ -160,6 +160,19 @@ Test(times, synchronization_that_stops_the_backward_pass_is_hidden_by_nothing) {
   cr_assert(near(seen.times.commu_extra_s, 0.006));
 }
 
+Test(times, parameters_that_a_forward_pass_gathers_are_its_synchronization) {
+  Rank rank;
+  const int forward = rank.open(Kind::forward);
+  rank.region(Kind::dp_sync, 3);
+  pass_ms(10);
+  rank.close(forward);
+  rank.region(Kind::backward, 20);
+  const StepTimes seen = rank.step().value();
+  cr_assert(near(seen.times.fwd_s, 0.010));
+  cr_assert(near(seen.times.bwd_s, 0.020));
+  cr_assert(near(seen.times.commu_extra_s, 0.003));
+}
+
 Test(times, memory_that_a_forward_pass_leaves_is_counted_a_micro_batch) {
   Rank rank;
   for (std::uint64_t i = 0; i < 2; ++i)

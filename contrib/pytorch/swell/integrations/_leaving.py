@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 
+import torch
 import torch.distributed as dist
 
-from swell import _request
+from swell import _native, _request
+from swell.live import LiveState, join
 from swell.torch import Agreement, cpu_group
 
 __all__ = ["Departure"]
@@ -19,6 +23,50 @@ class Departure:
     def __init__(self) -> None:
         _request.listen()
         self._agreement: Agreement | None = None
+        self._live: LiveState | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the next workers take the state over without a checkpoint."""
+        return self._live is not None
+
+    def go_live(self, model: torch.nn.Module, optimizers: list[Any], things: Mapping[str, Any]) -> Any:
+        """Take the state over from the workers before, in live mode: what they gave to pass_boundary(); None where there is none.
+
+        Blocks until they have handed it over. model, optimizers: as they are trained; all of it is on its device.
+        """
+        if not _native.is_live():
+            return None
+        if len(optimizers) != 1:
+            if _request.place().rank == 0:
+                print(f"swell: {len(optimizers)} optimizers; live mode hands over what one keeps: this job is resized by restarts",
+                      file=sys.stderr, flush=True)
+            return None
+        self._live = join(model, optimizers[0], things, rank=_request.place().rank, group=cpu_group())
+        taken = self._live.take_over() if self._live is not None else None
+        return taken[0] if taken is not None else None
+
+    def loaded(self) -> None:
+        """A checkpoint has been loaded into what was registered."""
+        if self._live is not None:
+            self._live.follow()
+
+    def pass_boundary(self, rest: Any) -> None:
+        """A step is done: in live mode the next workers may take the state over here. Every worker calls it equally often."""
+        if self._live is None:
+            return
+        try:
+            action = self._live.boundary(rest)
+        except _native.NativeError as error:
+            print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
+            self._live = None
+            return
+        if action is _native.Action.SWITCH:
+            self.end()
+            sys.stdout.flush()
+            sys.exit(0)
+        if action is _native.Action.STOP:
+            _request.ask()
 
     def agreed(self) -> bool:
         """Whether all workers are to leave now. Every worker asks equally often."""

@@ -86,6 +86,26 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             raise RuntimeError(f"Lightning sees {trainer.world_size} workers, there are {_request.place().world}; give "
                                "Trainer(devices=elastic.devices, num_nodes=elastic.num_nodes)")
 
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.
+        connector = trainer._checkpoint_connector
+        taken = self._departure.go_live(trainer.strategy.model, trainer.optimizers, {})
+        if taken is not None:
+            assert self._sampler is not None
+            self._sampler.load_state_dict(taken["sampler"])
+            connector._loaded_checkpoint = {"optimizer_states": [], **taken["lightning"]}
+
+    def _passes_boundary(self, trainer: Any) -> None:
+        if not self._departure.is_live:
+            return
+        assert self._sampler is not None
+        self._departure.pass_boundary({"sampler": self._sampler.state_dict(), "lightning": {
+            "loops": trainer._checkpoint_connector._get_loops_state_dict(),
+            "lr_schedulers": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs]}})
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._departure.loaded()
+
     def state_dict(self) -> dict[str, Any]:
         return self._sampler.state_dict() if self._sampler is not None else {}
 
@@ -102,6 +122,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         # Here and not at a batch's end: by now it counts as done, and has been logged.
         if self._accumulating:
             return
+        self._passes_boundary(trainer)
         leave = self._departure.agreed()
         if leave or (self.every > 0 and trainer.global_step > 0 and trainer.global_step % self.every == 0):
             self._save(trainer)
@@ -109,7 +130,11 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             self._departure.leave(trainer.global_step)
 
     def on_validation_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        if trainer.sanity_checking or not self._departure.agreed():
+        if trainer.sanity_checking:
+            return
+        if trainer.state.fn == "fit":
+            self._passes_boundary(trainer)
+        if not self._departure.agreed():
             return
         if trainer.state.fn == "fit":
             self._save(trainer)
