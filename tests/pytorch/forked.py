@@ -39,6 +39,7 @@ class Run:
     def __init__(self, folder, job, *arguments, steps=60, basic=1):
         self.folder, self.job, self.arguments, self.steps, self.basic = str(folder), job, arguments, steps, basic
         self.epoch, self.workers = -1, {}
+        importlib.import_module(job)    # with its framework, once for all workers
         os.makedirs(self.folder, exist_ok=True)
 
     def start(self, world):
@@ -197,12 +198,12 @@ class LiveRun(Run):
         assert "why" not in began, began["why"] + "\n" + self.said()
         return self
 
-    def switch(self, world, wait=True):
-        """To other workers while it trains. wait: until it is over; returns how it went."""
+    def switch(self, world, wait=True, limit_s=60):
+        """To other workers while it trains. wait: until it is over; returns how it went. limit_s: for the others to be ready."""
         self.old, before = self.workers, len(self.workers)
         self.epoch += 1
         self.workers = self._fork(world)
-        self.tell(f"switch {self.epoch + 1} {before} {world}", wait=False)
+        self.tell(f"switch {self.epoch + 1} {before} {world} {limit_s}", wait=False)
         return self.switched() if wait else None
 
     def switched(self):

@@ -3,8 +3,9 @@
 // without a cluster. Reads one command a line, and answers each with a line of JSON:
 //   keepers N FOLDER        {"sockets": [path, ...]}
 //   begin EPOCH RANKS       {} or {"why": sentence}; waits until all programs have adopted
-//   switch EPOCH FROM TO    {"committed", "why", "step", "phase", "stopped_s", "bytes": {path: n}}
-// Ranks are the first of the keepers, in order; all are of one node.
+//   switch EPOCH FROM TO S  {"committed", "why", "step", "phase", "stopped_s", "bytes": {path: n}}
+// Ranks are the first of the keepers, in order; all are of one node. New programs have S seconds to
+// be ready.
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -43,12 +44,12 @@ class Host {
   }
 
   Json begin(std::uint64_t epoch, std::size_t ranks) {
-    const auto done = coordinator().begin(first(ranks), epoch);
+    const auto done = coordinator(std::chrono::seconds(60)).begin(first(ranks), epoch);
     return done ? Json::object({}) : why(done.error().message());
   }
 
-  Json change(std::uint64_t epoch, std::size_t from, std::size_t to) {
-    const auto report = coordinator().switch_plan(first(from), first(to), epoch);
+  Json change(std::uint64_t epoch, std::size_t from, std::size_t to, std::chrono::seconds limit) {
+    const auto report = coordinator(limit).switch_plan(first(from), first(to), epoch);
     if (!report) return why(report.error().message());
     Json bytes = Json::object({});
     for (const runtime::PathBytes& path : report->paths)
@@ -63,9 +64,9 @@ class Host {
 
  private:
   static Json why(const std::string& text) { return Json::object({{"why", text}}); }
-  static runtime::Coordinator coordinator() {
+  static runtime::Coordinator coordinator(std::chrono::seconds limit) {
     runtime::Coordinator::Options limits;
-    limits.prepare_limit = std::chrono::seconds(40);
+    limits.prepare_limit = limit;
     return {support::host_cluster(1, 8), limits};
   }
   std::vector<runtime::Shim> first(std::size_t ranks) const {
@@ -86,11 +87,13 @@ int main() {
     std::string what, folder;
     std::uint64_t number = 0;
     std::size_t from = 0, to = 0;
+    int limit_s = 0;
     words >> what >> number;
     Json answer = Json::object({{"why", "no such command: " + line}});
     if (what == "keepers" && words >> folder) answer = host.keepers(number, folder);
     else if (what == "begin" && words >> from) answer = host.begin(number, from);
-    else if (what == "switch" && words >> from >> to) answer = host.change(number, from, to);
+    else if (what == "switch" && words >> from >> to >> limit_s)
+      answer = host.change(number, from, to, std::chrono::seconds(limit_s));
     std::cout << answer.dump() << std::endl;
   }
   return 0;

@@ -10,12 +10,12 @@ import common
 from swell.integrations import AccelerateElastic
 
 
-def main(_arguments):
+def main(arguments):
     accelerator = Accelerator(cpu=True)
     model = common.network()
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=3e-3))
     elastic = AccelerateElastic(accelerator, model, optimizer, directory=common.path("checkpoints"),
-                                global_batch=common.GLOBAL_BATCH, micro_batch=4, max_grad_norm=1.0, checkpoint_every=10)
+                                global_batch=common.GLOBAL_BATCH, micro_batch=4, max_grad_norm=1.0, checkpoint_every=0 if "no-checkpoints" in arguments else 10)
     for x, y in elastic.batches(common.regression(), steps=common.steps()):
         if elastic.step(torch.nn.functional.mse_loss(model(x), y)):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)

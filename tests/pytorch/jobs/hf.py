@@ -48,7 +48,7 @@ def main(arguments):
     evaluates = "evaluate" in arguments
     args = transformers.TrainingArguments(
         output_dir=common.path("out"), per_device_train_batch_size=BATCH, gradient_accumulation_steps=common.GLOBAL_BATCH // BATCH,
-        max_steps=common.steps(), learning_rate=3e-3, warmup_steps=10, logging_steps=1, logging_first_step=True, save_steps=10,
+        max_steps=common.steps(), learning_rate=3e-3, warmup_steps=10, logging_steps=1, logging_first_step=True, save_steps=1000 if "no-checkpoints" in arguments else 10,
         save_total_limit=2, use_cpu=True, report_to=[], disable_tqdm=True, per_device_eval_batch_size=1,
         eval_strategy="steps" if evaluates else "no", eval_steps=7, logging_nan_inf_filter=False,
         **({"fsdp": True, "fsdp_config": {"version": 2, "transformer_layer_cls_to_wrap": ["GPT2Block"]}} if "fsdp" in arguments else {}))

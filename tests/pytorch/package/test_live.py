@@ -56,7 +56,7 @@ def test_a_request_by_signal_in_live_mode_leaves_with_a_checkpoint(runs, referen
 
 def test_a_new_worker_killed_before_the_switch_costs_the_training_nothing(runs, reference):
     run = runs(LiveRun, "new", "ddp", "no-checkpoints").start(1).reach(5)
-    run.switch(3, wait=False)
+    run.switch(3, wait=False, limit_s=1)
     run.kill(2)         # while it still starts, or waits to take over
     report = run.switched()
     assert "why" in report and not report.get("committed") and run.epoch == 0, report
@@ -97,14 +97,28 @@ def test_a_resize_in_an_evaluation_is_acted_on(runs, reference):
     assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
 
 
-def test_lightning_is_resized_live(runs):
-    reference = runs(Run, "reference", "pl_resnet", steps=30).fast().start(1).leave_well().curve()
-    run = runs(LiveRun, "lightning", "pl_resnet", "no-checkpoints", steps=30).start(1).reach(5)
+@pytest.mark.parametrize("job", ["pl_resnet", "accelerated"])
+def test_lightning_and_accelerate_are_resized_live(runs, job):
+    reference = runs(Run, "reference", job, steps=30).fast().start(1).leave_well().curve()
+    run = runs(LiveRun, "live", job, "no-checkpoints", steps=30).start(1).reach(5)
     for world in (2, 1):
         assert run.switch(world)["committed"]
         run.reach(run.step() + 4)
     run.fast().leave_well()
     assert [line["step"] for line in run.lines()] == list(range(1, 31)) and run.worlds() == [1, 2, 1]
+    assert deviation(run.curve(), reference) < SAME
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_the_trainer_is_resized_live(runs, kind):
+    arguments = ["fsdp"] if kind == "fsdp" else []
+    reference = runs(Run, "reference", "hf", steps=24).fast().start(1).leave_well().curve()
+    run = runs(LiveRun, "trainer", "hf", *arguments, "no-checkpoints", steps=24).start(1 if kind == "ddp" else 3).reach(3)
+    for world in (2, 1) if kind == "ddp" else (2,):
+        assert run.switch(world)["committed"]
+        run.reach(run.step() + 3)
+    run.fast().leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 25)) and len(run.worlds()) == (3 if kind == "ddp" else 2)
     assert deviation(run.curve(), reference) < SAME
 
 

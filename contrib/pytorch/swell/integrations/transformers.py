@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
+import tempfile
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ import torch.distributed as dist
 import transformers
 from transformers.trainer_utils import TrainOutput
 
-from swell import _request, data
+from swell import _native, _request, data
 from swell.integrations._leaving import Departure
 
 __all__ = ["SwellCallback"]
@@ -38,6 +40,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._departure = Departure()
         self._leaving = False
         self._evaluation_due = False
+        self._live: _Live | None = None
 
     @classmethod
     def attach(cls, trainer: Any, *, global_batch: int | None = None) -> SwellCallback:
@@ -60,6 +63,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         trainer.add_callback(made)
         loader, train = trainer.get_train_dataloader, trainer.train
         trainer.get_train_dataloader = lambda: made._loader(loader())
+        if _native.is_live():
+            made._live = _Live(made)
         trainer.train = lambda resume_from_checkpoint=None, *rest, **options: made._train(train, resume_from_checkpoint, *rest, **options)
         return made
 
@@ -103,6 +108,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
                 self.trainer._load_from_checkpoint(path)
                 self.trainer.state = state
                 return TrainOutput(state.global_step, 0.0, {})
+        if self._live is not None:
+            return self._live.train(train, path, *rest, **options)
         return train(path, *rest, **options)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -112,6 +119,11 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
                 self._evaluation_due = bool(json.load(file)["evaluation_due"])
 
     # ---- leaving
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        # Not at a step's end: by now it has been logged, and what was due after it is done.
+        if self._live is not None:
+            self._live.pass_boundary(self._evaluation_due)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._departure.agreed():
@@ -126,6 +138,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             control.should_save = True      # who is asked to leave after training must find it
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._live is not None and self.trainer.is_in_train:
+            self._live.pass_boundary(evaluation_due=True)
         if not self._departure.agreed():
             return
         if self.trainer.is_in_train:
@@ -147,6 +161,73 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._departure.end()
+
+
+class _Live:
+    """Live mode: the Trainer prepares model and optimizer before it reads where training stands, not after.
+
+    What stands beside the state is given to it as the trainer_state.json of a checkpoint that has nothing else.
+    """
+
+    HISTORY = 200       # entries of log_history that go along
+
+    def __init__(self, callback: SwellCallback) -> None:
+        self.callback, self.trainer = callback, callback.trainer
+        self.departure = callback._departure
+        self._folder = tempfile.TemporaryDirectory(prefix="swell-trainer-")
+        self._is_taken = False
+        self._loader: Any = None
+        self._prepared: Any = None
+        trainer = self.trainer
+        self._init, self._prepare, get_loader = trainer._init_training_state, trainer._prepare_for_training, trainer.get_train_dataloader
+        trainer._init_training_state, trainer._prepare_for_training = self._init_training_state, self._prepare_for_training
+
+        def loader() -> Any:
+            self._loader = get_loader()
+            return self._loader
+        trainer.get_train_dataloader = loader
+        for name in ("_load_from_checkpoint", "_load_optimizer_and_scheduler", "_load_scaler", "_load_rng_state"):
+            setattr(trainer, name, self._unless_taken(getattr(trainer, name)))
+
+    def _unless_taken(self, load: Any) -> Any:
+        """Nothing is loaded from our folder, nor after the state has been taken over."""
+        def call(path: Any, *rest: Any, **options: Any) -> Any:
+            return None if path == self._folder.name or self._is_taken else load(path, *rest, **options)
+        return call
+
+    def train(self, train: Any, path: str | None, *rest: Any, **options: Any) -> Any:
+        """The Trainer's own train(), from a checkpoint or from what the workers before hand over."""
+        if path is None:
+            self._write({"train_batch_size": self.trainer._train_batch_size})
+        return train(path or self._folder.name, *rest, **options)
+
+    def _write(self, state: dict[str, Any]) -> None:
+        transformers.TrainerState(**state).save_to_json(os.path.join(self._folder.name, _STATE))
+
+    def _init_training_state(self, max_steps: int, steps_per_epoch: int, epochs: int, resume: Any, trial: Any) -> Any:
+        begins = self._init(max_steps, steps_per_epoch, epochs, None if resume == self._folder.name else resume, trial)
+        self._prepared = self._prepare(max_steps, self._loader, resume)
+        trainer = self.trainer
+        optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
+        taken = self.departure.go_live(trainer.model_wrapped, [optimizer], {"scheduler": trainer.lr_scheduler})
+        if taken is None:
+            return begins
+        self._is_taken = True
+        self.callback._evaluation_due = taken["evaluation_due"]
+        self._write({**taken["state"], "train_batch_size": trainer._train_batch_size})
+        return self._init(max_steps, steps_per_epoch, epochs, self._folder.name, trial)
+
+    def _prepare_for_training(self, max_steps: int, loader: Any, resume: Any) -> Any:
+        prepared, self._prepared = self._prepared, None
+        return prepared if prepared is not None else self._prepare(max_steps, loader, resume)
+
+    def pass_boundary(self, evaluation_due: bool) -> None:
+        """Between two steps, or within an evaluation: the state is whole."""
+        if not self.departure.is_live:
+            return
+        state = {field.name: getattr(self.trainer.state, field.name) for field in dataclasses.fields(self.trainer.state)}
+        state["log_history"] = state["log_history"][-self.HISTORY:]
+        self.departure.pass_boundary({"state": state, "evaluation_due": evaluation_due})
 
 
 class _EpochSampler(data.ElasticSampler):
