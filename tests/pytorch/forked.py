@@ -203,12 +203,14 @@ class LiveRun(Run):
         self.old, before = self.workers, len(self.workers)
         self.epoch += 1
         self.workers = self._fork(world)
-        self.tell(f"switch {self.epoch + 1} {before} {world} {limit_s}", wait=False)
+        with open(os.path.join(self.folder, "switching"), "w"):     # steps are slow meanwhile
+            self.tell(f"switch {self.epoch + 1} {before} {world} {limit_s}", wait=False)
         return self.switched() if wait else None
 
     def switched(self):
         """How the switch went that is under way; the programs that it ends have left, or are killed as by swellrun."""
         report = self.answer()
+        os.remove(os.path.join(self.folder, "switching"))
         leaving = self.old if report.get("committed") else self.workers
         for rank, child in leaving.items():
             if not report.get("committed"):
@@ -223,6 +225,7 @@ class LiveRun(Run):
     def switched_badly(self):
         """The same where an old worker was killed: what is left of either epoch is ended."""
         report = self.answer()
+        os.remove(os.path.join(self.folder, "switching"))
         for child in [*self.old.values(), *self.workers.values()]:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)

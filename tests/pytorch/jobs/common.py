@@ -35,6 +35,9 @@ def log(step, loss, world):
         os.replace(path("step.new"), path("step.0"))
     if not os.path.exists(path("fast")):
         time.sleep(PACE_S)
+    until = time.monotonic() + 1
+    while os.path.exists(path("switching")) and time.monotonic() < until:     # the next workers still start
+        time.sleep(0.01)
 
 
 def regression():

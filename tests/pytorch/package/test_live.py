@@ -102,7 +102,8 @@ def test_lightning_and_accelerate_are_resized_live(runs, job):
     reference = runs(Run, "reference", job, steps=30).fast().start(1).leave_well().curve()
     run = runs(LiveRun, "live", job, "no-checkpoints", steps=30).start(1).reach(5)
     for world in (2, 1):
-        assert run.switch(world)["committed"]
+        report = run.switch(world)
+        assert report.get("committed"), report
         run.reach(run.step() + 4)
     run.fast().leave_well()
     assert [line["step"] for line in run.lines()] == list(range(1, 31)) and run.worlds() == [1, 2, 1]
@@ -115,7 +116,8 @@ def test_the_trainer_is_resized_live(runs, kind):
     reference = runs(Run, "reference", "hf", steps=24).fast().start(1).leave_well().curve()
     run = runs(LiveRun, "trainer", "hf", *arguments, "no-checkpoints", steps=24).start(1 if kind == "ddp" else 3).reach(3)
     for world in (2, 1) if kind == "ddp" else (2,):
-        assert run.switch(world)["committed"]
+        report = run.switch(world)
+        assert report.get("committed"), report
         run.reach(run.step() + 3)
     run.fast().leave_well()
     assert [line["step"] for line in run.lines()] == list(range(1, 25)) and len(run.worlds()) == (3 if kind == "ddp" else 2)
