@@ -36,8 +36,8 @@ struct StepTimes {
 ///  - Regions of one kind and one micro-batch add up; one within another of its kind counts once.
 ///  - Sends and receives within a pass are waits of the pipeline, not of the pass: taken out.
 ///  - Synchronization within a pass and on its stream (FSDP gathers parameters in both) is no part
-///    of the pass, and hidden by nothing. Of what runs beside the passes counts what lies behind the
-///    last backward one.
+///    of the pass, and hidden by nothing. Of what runs beside the passes counts what lies behind
+///    the last backward one.
 std::optional<StepTimes> times_of(const Step& step);
 
 /// Largest relative change of any time between two sets of steps. A change below 0.1 % of the
