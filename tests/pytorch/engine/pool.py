@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import sys
+import tempfile
 import time
 import traceback
 
@@ -27,8 +28,8 @@ def run(folder, jobs):
     Returns what the function returned, by job and rank. A function is called as function(rank, *arguments), within a
     process group of its own.
     """
-    folder = str(folder)
     os.makedirs(folder, exist_ok=True)
+    folder = tempfile.mkdtemp(dir=folder)       # stores of a run before would name its dead processes
     sys.stdout.flush()
     children = {}
     for rank in range(max(world for world, _, _ in jobs)):

@@ -51,7 +51,7 @@ class Links:
     """The process groups of a worker. Made by all workers at the same time.
 
     tp: its tensor parallel group. dp: the same shard of all groups of its stage. ahead, back: activations and their
-    gradients; of their own, so that the two directions never wait for each other. last: all of the last stage's groups.
+    gradients; of their own, so that the two directions never wait for each other. host: all workers, on the CPU.
     None where there is nobody else.
     """
 
@@ -75,6 +75,7 @@ class Links:
                         self.dp = made
         if plan.pp > 1:
             self.ahead, self.back = dist.new_group(), dist.new_group()
+        self.host = dist.new_group(backend="gloo") if plan.world > 1 else None
 
 
 def add_in_order(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from swell import _request
+from swell import _native, _request
+from swell.engine import batches, export, layers, live, log, reduce, sources
 from swell.engine import optimizer as optimizers
-from swell.engine import reduce, schedule as schedules, sources
+from swell.engine import schedule as schedules
 from swell.engine.arena import Arena, Ordinary, Request
+from swell.engine.checkpoint import Checkpoints
 from swell.engine.comm import Links
 from swell.engine.executor import Executor, MicroBatch, Regions
 from swell.engine.plan import Plan
@@ -24,6 +27,8 @@ from swell.engine.tensor_parallel import Shards
 
 __all__ = ["Engine"]
 
+GlobalBatch = Mapping[str, torch.Tensor] | batches.Batch
+
 
 class Engine:
     """Trains a causal language model over all workers, under the plan that Swell decided.
@@ -31,82 +36,107 @@ class Engine:
     ::
 
         engine = Engine(config, optimizer=lambda p: torch.optim.AdamW(p, lr=3e-4), global_batch=64, micro_batch=2)
-        for batch in engine.batches(dataset):
+        for batch in engine.batches(dataset, epochs=1):
             loss = engine.step(batch)
 
+    Under `swellrun --elastic=mode=live` the state stands in libswell's memory, the constructor waits until the training before
+    has handed it over, and step() ends this process when the next plan's programs have taken it. Otherwise, with a directory,
+    the newest complete checkpoint is loaded, under whatever plan it was written.
+
     model_or_config: a transformers config (random weights), a folder with weights, or a model.
-    optimizer: makes the optimizer from an iterable of parameters.
+    optimizer: makes the optimizer from a list of parameters.
     global_batch: samples of one optimizer step, over all workers and micro-batches.
     micro_batch: samples of one pass, where no plan was decided.
-    plan: else SWELL_PLAN; else data parallelism over all workers.
+    plan: or what makes it of the number of workers; else SWELL_PLAN; else data parallelism over all workers.
     scheduler: makes the learning rate's schedule from the optimizer; stepped once an optimizer step.
     max_grad_norm: of all gradients together; None: not clipped.
     dtype: of the parameters. autocast: dtype that passes compute in; None: that of the parameters.
+    recompute: keep each layer's input alone, and compute its activations again in the backward pass.
+    directory: for checkpoints; one that all workers see, and no other run uses. checkpoint_every: steps; 0: by save() alone.
+    log: file for a line of JSON a step. peak_flops: of one accelerator, for the utilisation in it.
     description: of a model that transformers does not describe, see docs/engine.md.
     schedule: of passes, by stage, see swell.engine.schedule; 1F1B where not given.
     """
 
     def __init__(self, model_or_config: Any, optimizer: optimizers.Factory, *, global_batch: int, micro_batch: int = 1,
-                 plan: Plan | None = None, scheduler: Callable[[torch.optim.Optimizer], Any] | None = None,
+                 plan: Plan | Callable[[int], Plan] | None = None, scheduler: Callable[[torch.optim.Optimizer], Any] | None = None,
                  max_grad_norm: float | None = None, dtype: torch.dtype = torch.float32, autocast: torch.dtype | None = None,
-                 seed: int = 0, description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | None = None,
-                 arena: Arena | None = None, regions: Regions | None = None) -> None:
+                 recompute: bool = False, seed: int = 0, directory: str | os.PathLike[str] | None = None, checkpoint_every: int = 0,
+                 log: str | os.PathLike[str] | None = None, peak_flops: float | None = None,
+                 description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | None = None) -> None:
         here = _request.place()
-        self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else torch.device("cpu")
-        if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)
-        if here.world > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
-        self.rank, self.world = here.rank, here.world
+        self.rank, self.world, self.steps = here.rank, here.world, 0
+        self.device = _start(here.world)
         source = sources.read(model_or_config)
-        self.config, self.seed, self.global_batch, self.autocast = source.config, seed, global_batch, autocast
-        self.max_grad_norm, self.steps = max_grad_norm, 0
+        self.config, self.seed, self.global_batch, self.dtype, self.autocast = source.config, seed, global_batch, dtype, autocast
+        self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
         skeleton = Skeleton(source.config, description, dtype)
-        self.plan = plan or Plan.given(skeleton.layers, global_batch, micro_batch, self.world)
+        decided = plan(self.world) if callable(plan) else plan
+        self.plan = decided or Plan.given(skeleton.layers, global_batch, micro_batch, self.world)
         self.plan.check(skeleton.layers, global_batch, self.world)
         self.place = self.plan.place(self.rank)
-        self._regions = regions or Regions()
+        self._session = _native.open_session() if _native.is_live() else None
+        self._regions = live.NativeRegions(self._session, self.device) if self._session is not None else Regions()
         self._links = Links(self.plan, self.place)
         tp = self.plan.stages[self.place.stage].tp
         shards = Shards(self._links.tp, self.place.shard, tp, lambda: self._regions.region("tp")) if tp > 1 else None
         self._stage = StageModel(skeleton, self.plan, self.place, shards)
-        self._hold(source, optimizer, arena or Ordinary())
-        self.scheduler = scheduler(self.optimizer) if scheduler is not None else None
+        whole_heads = skeleton.family.splits_heads()
+        self._dropout = layers.Dropout(seed, self.device, self.place.shard if whole_heads else 0, tp if whole_heads else 1) \
+            if layers.drops(skeleton.model, source.config) else None
+        layers.wrap(self._stage, shards, self._dropout, recompute)
         order = schedule or schedules.one_forward_one_backward(self.plan.pp, self.plan.micro_batches)
         schedules.check(order, self.plan.pp, self.plan.micro_batches)
         self._executor = Executor(self._stage, self.plan, self.place, self._links, order, width=self.config.hidden_size, wire=dtype,
                                   device=self.device, regions=self._regions, around=self._around)
         self._totals = reduce.Totals(skeleton, self.plan, self.place, self.device)
+        self._checkpoints = Checkpoints(directory, self._links.host) if directory is not None else None
+        self._arena: Arena = live.NativeArena(self._session) if self._session is not None else Ordinary()
+        rest = self._hold(source, optimizer)
+        self.scheduler = scheduler(self.optimizer) if scheduler is not None else None
+        if rest is not None:
+            self._go_on(rest)
+        self._log = _log(log if self.rank == 0 else None, peak_flops, self)
+        self._length = 0
 
     # ---- state
 
-    def _hold(self, source: sources.Source, factory: optimizers.Factory, arena: Arena) -> None:
+    def _hold(self, source: sources.Source, factory: optimizers.Factory) -> dict[str, Any] | None:
+        """Takes memory for the state and fills it; returns what else the state was, where it is not new."""
         stage, skeleton = self._stage, self._stage.skeleton
         kept = optimizers.entries(factory)
-        tensors, fresh = arena.take(self._requests(kept), self.device)
-        gradients, _ = Ordinary().take([Request(name, "gradient", one.dtype, one.local_shape(stage.tp), (0,) * len(one.shape),
-                                                one.local_shape(stage.tp)) for name, one in self._with_gradient()], self.device)
-        held = {name: tensors[name].view(one.local_shape(stage.tp)) for name, one in stage.own.items()}
-        if fresh:
+        self._requests = self._wanted(kept)
+        saved = self._checkpoints.newest() if self._checkpoints is not None else None
+        self._tensors, fresh = self._arena.take(self._requests, self.device)
+        rest: dict[str, Any] | None = None
+        if not fresh and isinstance(self._arena, live.NativeArena):
+            rest = self._arena.rest()
+        elif saved is not None and self._checkpoints is not None:
+            rest = self._checkpoints.load(saved, self._requests, self._tensors)
+        held = {name: self._tensors[name].view(one.local_shape(stage.tp)) for name, one in stage.own.items()}
+        if rest is None:
             for name, one in stage.own.items():
                 source.fill(held[name], one, skeleton, self.place.shard, stage.tp, self.seed)
+        # Gradients are sums within a step: at its end they are worth nothing, and no switch moves them.
+        gradients, _ = Ordinary().take([Request(name, "gradient", one.dtype, one.local_shape(stage.tp), (0,) * len(one.shape),
+                                                one.local_shape(stage.tp)) for name, one in self._with_gradient()], self.device)
         stage.hold(held, gradients, self.device)
-        embedding_of = stage.heads if stage.last and not stage.first else {}
-        alias = {embedding: head for head, embedding in embedding_of.items()}
+        alias = {embedding: head for head, embedding in stage.heads.items()} if not stage.first else {}
         self._trained = {name: stage.parameters[alias.get(name, name)] for name in stage.own}
         self._gradients = list(gradients.values())
         self.optimizer = factory(list(self._trained.values()))
         for name, parameter in self._trained.items():
             self.optimizer.state[parameter].update({
-                entry.name: tensors[f"{name}#{entry.name}"].view(parameter.shape if entry.moment else ()) for entry in kept})
+                entry.name: self._tensors[f"{name}#{entry.name}"].view(parameter.shape if entry.moment else ()) for entry in kept})
+        return rest
 
     def _with_gradient(self) -> list[tuple[str, Any]]:
         stage = self._stage
-        elsewhere = set(stage.heads.values()) if stage.last and not stage.first else set()
+        elsewhere = set(stage.heads.values()) if not stage.first else set()
         named = [(name, one) for name, one in stage.own.items() if name not in elsewhere]
         return named + [(head, stage.own[embedding]) for head, embedding in stage.heads.items()]
 
-    def _requests(self, kept: list[optimizers.StateEntry]) -> list[Request]:
+    def _wanted(self, kept: list[optimizers.StateEntry]) -> list[Request]:
         requests = []
         for name, one in self._stage.own.items():
             begin, end = one.block(self.place.shard, self._stage.tp)
@@ -119,13 +149,41 @@ class Engine:
                     requests.append(Request(f"{name}#{entry.name}", "step", entry.dtype, (1,), (0,), (1,), one.layer))
         return requests
 
+    def _rest(self) -> dict[str, Any]:
+        """What of the state is no tensor, the same on every worker."""
+        rates = [group["lr"] if isinstance(group.get("lr"), float) else None for group in self.optimizer.param_groups]
+        return {"steps": self.steps, "global_batch": self.global_batch, "seed": self.seed, "rates": rates,
+                "scheduler": self.scheduler.state_dict() if self.scheduler is not None else None}
+
+    def _go_on(self, rest: Mapping[str, Any]) -> None:
+        for name in ("global_batch", "seed"):
+            if rest[name] != getattr(self, name):
+                raise ValueError(f"the training before had {name}={rest[name]}, here it is {getattr(self, name)}: its samples would be lost or "
+                                 "repeated; keep it, or begin with another directory")
+        self.steps = int(rest["steps"])
+        for group, rate in zip(self.optimizer.param_groups, rest["rates"], strict=True):
+            if rate is not None:
+                group["lr"] = rate
+        if self.scheduler is not None and rest["scheduler"] is not None:
+            self.scheduler.load_state_dict(rest["scheduler"])
+
     # ---- training
 
-    def step(self, batch: Mapping[str, torch.Tensor]) -> float:
+    def batches(self, dataset: Any, *, epochs: int | None = None, shuffle: bool = True) -> Iterator[batches.Batch]:
+        """Global batches from where training stands, each for one step(): the same samples in the same order under every plan.
+
+        dataset: with a length, of mappings with "input_ids" of one length, and "labels" if they differ. epochs: None: without end.
+        """
+        return batches.batches(dataset, self.plan, self.place, self.device, samples=self.steps * self.global_batch, epochs=epochs,
+                               shuffle=shuffle, seed=self.seed)
+
+    def step(self, batch: GlobalBatch) -> float:
         """One optimizer step over the global batch. Returns its loss, the same on every worker.
 
-        batch: "input_ids" and "labels" of all samples, the same on every worker; "attention_mask" and "position_ids" if there are.
+        batch: of batches(); or "input_ids" and "labels" of all samples, the same on every worker, and "attention_mask" and
+        "position_ids" if there are. Ends this process with exit code 0 where it is to leave.
         """
+        self._log.begin()
         losses = self.backward(batch)
         gradients = self.gradients()
         loss, norm = self._totals.over(losses, gradients if self.max_grad_norm is not None else None)
@@ -137,15 +195,35 @@ class Engine:
         if self.scheduler is not None:
             self.scheduler.step()
         self.steps += 1
+        self._log.step(self.steps, loss, self.global_batch * self._length, log.flops_of_a_token(self._stage.skeleton, self._length),
+                       lr=self.optimizer.param_groups[0].get("lr"), norm=norm)
+        self._boundary()
         return loss
 
-    def backward(self, batch: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-        """The passes of a step and the sums of its gradients, without the optimizer. For tests; step() calls it."""
-        mine = self._micro_batches(batch)
-        tokens = int((batch["labels"][:, 1:] != -100).sum())
-        losses = self._executor.train(mine, tokens)
+    def backward(self, batch: GlobalBatch) -> list[torch.Tensor]:
+        """The passes of a step and the sums of its gradients, without the optimizer; step() calls it.
+
+        Returns losses of this worker's samples, by micro-batch, on the last stage.
+        """
+        mine = self._mine(batch)
+        losses = self._executor.train(mine, self._tokens(batch, mine))
         self._sum_gradients()
         return losses
+
+    def evaluate(self, batch: GlobalBatch) -> float:
+        """The loss of a global batch, without dropout and gradients; the same on every worker."""
+        mine = self._mine(batch)
+        tokens = self._tokens(batch, mine)
+        self._stage.model.eval()
+        if self._dropout is not None:
+            self._dropout.training = False
+        try:
+            losses = [loss / tokens for loss in self._executor.evaluate(mine)]
+        finally:
+            self._stage.model.train()
+            if self._dropout is not None:
+                self._dropout.training = True
+        return self._totals.over(losses, None)[0]
 
     def gradients(self) -> dict[str, torch.Tensor]:
         """What this worker holds of the gradients, by the parameter's name in the whole model."""
@@ -163,17 +241,95 @@ class Engine:
                 reduce.add_gradients(self._gradients, self._links.dp)
         reduce.add_tied(stage, self.plan, self.place, self._links)
 
-    def _micro_batches(self, batch: Mapping[str, torch.Tensor]) -> list[MicroBatch]:
-        for name, tensor in batch.items():
-            if tensor.shape[0] != self.global_batch:
-                raise ValueError(f"{name} has {tensor.shape[0]} samples; a global batch has {self.global_batch}")
-        size, mine = self.plan.micro_batch_samples, self.plan.samples(self.place.stage, self.place.group)
-        found = []
-        for number in range(self.plan.micro_batches):
-            part = {name: tensor[number * size + mine.start:number * size + mine.stop].to(self.device) for name, tensor in batch.items()}
-            labels = part.pop("labels")
-            found.append(MicroBatch(part, labels if self._stage.last else None))
+    def _mine(self, batch: GlobalBatch) -> list[MicroBatch]:
+        if isinstance(batch, batches.Batch):
+            found = batch.micro_batches
+        else:
+            for name, tensor in batch.items():
+                if tensor.shape[0] != self.global_batch:
+                    raise ValueError(f"{name} has {tensor.shape[0]} samples; a global batch has {self.global_batch}")
+            size, mine, found = self.plan.micro_batch_samples, self.plan.samples(self.place.stage, self.place.group), []
+            for number in range(self.plan.micro_batches):
+                part = {name: tensor[number * size + mine.start:number * size + mine.stop].to(self.device) for name, tensor in batch.items()}
+                labels = part.pop("labels")
+                found.append(MicroBatch(part, labels if self._stage.last else None))
+        if isinstance(self._regions, live.NativeRegions) and not self._length:
+            self._regions.role(self.plan, self.place, found[0].shape[1], self.config.hidden_size, self.config.vocab_size, self.dtype,
+                               bool(self._stage.skeleton.tied))
+        self._length = found[0].shape[1]
         return found
 
+    def _tokens(self, batch: GlobalBatch, mine: list[MicroBatch]) -> int:
+        """Tokens that the whole global batch predicts; the last stage's workers ask each other where they do not see all."""
+        if not isinstance(batch, batches.Batch):
+            return int((batch["labels"][:, 1:] != -100).sum())
+        if not self._stage.last:
+            return 0
+        count = sum((one.labels[:, 1:] != -100).sum() for one in mine if one.labels is not None)
+        assert isinstance(count, torch.Tensor)
+        if self._links.dp is not None:
+            dist.all_reduce(count, group=self._links.dp)
+        return int(count)
+
     def _around(self, micro_batch: int) -> AbstractContextManager[Any]:
-        return torch.autocast(self.device.type, self.autocast) if self.autocast is not None else nullcontext()
+        stack = ExitStack()
+        if self.autocast is not None:
+            stack.enter_context(torch.autocast(self.device.type, self.autocast))
+        if self._dropout is not None and self._stage.model.training:
+            mine = self.plan.samples(self.place.stage, self.place.group)
+            first = micro_batch * self.plan.micro_batch_samples
+            stack.enter_context(self._dropout.at(self.steps, range(first + mine.start, first + mine.stop)))
+        return stack
+
+    # ---- leaving and saving
+
+    def _boundary(self) -> None:
+        if self.checkpoint_every and self.steps % self.checkpoint_every == 0:
+            self.save()
+        if not isinstance(self._arena, live.NativeArena):
+            return
+        try:
+            action = self._arena.boundary(self.steps, self._rest())
+        except _native.NativeError as error:
+            print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
+            self._arena = Ordinary()
+            return
+        if action in (_native.Action.STOP, _native.Action.CHECKPOINT):
+            self.save()
+        if action in (_native.Action.STOP, _native.Action.SWITCH):
+            sys.exit(0)
+
+    def save(self) -> None:
+        """Write a checkpoint of this step; nothing where no directory was given. Every worker calls it."""
+        if self._checkpoints is None:
+            return
+        place = self.place
+        mine = [one for one in self._requests if place.group == 0 and (place.shard == 0 or self._is_split(one))
+                and not (place.stage > 0 and one.name.partition("#")[0] in self._stage.skeleton.tied.values())]
+        self._checkpoints.save(self.steps, mine, self._tensors, self._rest())
+
+    def _is_split(self, request: Request) -> bool:
+        return request.kind != "step" and self._stage.own[request.name.partition("#")[0]].dim is not None
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write the model as a plain transformers folder, for from_pretrained(). Every worker calls it; rank 0 takes the
+        host's memory of the whole model."""
+        skeleton = self._stage.skeleton
+        whole = export.gathered(skeleton, self.plan, self.place, {name: self._tensors[name] for name in self._stage.own})
+        if whole is not None:
+            export.save_pretrained(folder, self.config, self.dtype, skeleton, whole)
+
+
+def _start(world: int) -> torch.device:
+    """This worker's device, and the process group over all."""
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    if world > 1 and not dist.is_initialized():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    return device
+
+
+def _log(path: str | os.PathLike[str] | None, peak_flops: float | None, engine: Engine) -> log.Log:
+    return log.Log(path, peak_flops, engine.world, {"epoch": _request.place().epoch, "world": engine.world, "plan": engine.plan.summary()})

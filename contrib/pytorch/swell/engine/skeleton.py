@@ -28,8 +28,10 @@ class Skeleton:
             raise ValueError("output_router_logits=True: the routers' own loss is not supported; set it to False")
         self.config = config
         recorder = weights.Recorder()
-        with torch.device("meta"), recorder:
+        with torch.device("meta"):
             self.model: nn.Module = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        with recorder, torch.no_grad():     # transformers itself leaves it out on meta
+            self.model.apply(self.model._init_weights)      # type: ignore[arg-type]
         self.base_path = self.model.base_model_prefix
         self.layers_path = f"{self.base_path}.{self.family.layers}"
         try:

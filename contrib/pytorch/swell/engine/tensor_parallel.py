@@ -175,8 +175,7 @@ def check(family: Family, config: Any, tp: int) -> None:
     if not family.tp:
         raise ValueError(f"{config.model_type} has no description of tensor parallelism; use plans of tensor parallel degree 1, or describe "
                          "\"tp\" by Engine(..., description=FILE)")
-    whole_heads = any(style == "colwise" or style.startswith("packed") for path, style in family.tp.items() if "att" in path)
     for name in ("num_attention_heads", "num_key_value_heads"):
         heads = getattr(config, name, None)
-        if whole_heads and heads and heads % tp:
+        if family.splits_heads() and heads and heads % tp:
             raise ValueError(f"{name}={heads} does not divide over a tensor parallel degree of {tp}; use a degree that divides it")

@@ -48,6 +48,10 @@ class Family:
         style, _, packs = found.partition(" ")
         return style, int(packs) if packs else 2 if style == "packed_colwise" else 1
 
+    def splits_heads(self) -> bool:
+        """Whether each shard computes the attention of heads of its own."""
+        return any(style == "colwise" or style.startswith("packed") for path, style in self.tp.items() if "att" in path)
+
     def divides(self, path: str) -> tuple[str, ...]:
         """Attributes of the module at this path that tensor parallelism divides."""
         return _match(self.divided, path) or ()

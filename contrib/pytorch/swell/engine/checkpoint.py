@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Checkpoints by torch.distributed.checkpoint that load under any other plan.
+
+Tensors are named by their layer's number in the model and saved as blocks of the whole; where a stage or a shard begins is
+nowhere in them. A folder `step-000000120` is complete once its `.metadata` is there, which is written last and renamed into
+place: a kill at any moment leaves the one before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import LoadPlan, SavePlan, TensorWriteData, WriteItem, WriteItemType
+from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
+
+from swell.engine.arena import Request
+
+__all__ = ["Checkpoints"]
+
+_NAME = re.compile(r"step-(\d{9})")
+_REST = "engine.json"
+
+
+def _chunk(request: Request) -> ChunkStorageMetadata:
+    return ChunkStorageMetadata(offsets=torch.Size(request.begin), sizes=torch.Size(request.local))
+
+
+class _Saver(DefaultSavePlanner):
+    """Writes blocks of tensors; of replicas the first."""
+
+    def __init__(self, requests: Sequence[Request], tensors: Mapping[str, torch.Tensor]) -> None:
+        super().__init__(flatten_state_dict=False)
+        self._requests, self._tensors = requests, tensors
+
+    def create_local_plan(self) -> SavePlan:
+        self.plan = SavePlan([
+            WriteItem(index=MetadataIndex(one.name, torch.Size(one.begin)), type=WriteItemType.SHARD, tensor_data=TensorWriteData(
+                chunk=_chunk(one), properties=TensorProperties.create_from_tensor(self._tensors[one.name]), size=torch.Size(one.shape)))
+            for one in self._requests])
+        return self.plan
+
+    def resolve_data(self, write_item: WriteItem) -> torch.Tensor:
+        return self._tensors[write_item.index.fqn].detach()
+
+
+class _Loader(DefaultLoadPlanner):
+    """Reads this worker's blocks out of whatever blocks were written."""
+
+    def __init__(self, requests: Sequence[Request], tensors: Mapping[str, torch.Tensor], path: str) -> None:
+        super().__init__(flatten_state_dict=False)
+        self._requests, self._tensors, self._path = requests, tensors, path
+
+    def create_local_plan(self) -> LoadPlan:
+        items = []
+        assert self.metadata is not None
+        for one in self._requests:
+            there = self.metadata.state_dict_metadata.get(one.name)
+            if not isinstance(there, TensorStorageMetadata) or tuple(there.size) != one.shape:
+                has = f"of shape {tuple(there.size)}" if isinstance(there, TensorStorageMetadata) else "not at all"
+                raise ValueError(f"the checkpoint {self._path} has {one.name} {has}, this run has it of shape {one.shape}; begin with another folder")
+            items += create_read_items_for_chunk_list(one.name, there, [_chunk(one)])
+        return LoadPlan(items)
+
+    def lookup_tensor(self, index: MetadataIndex) -> torch.Tensor:
+        return self._tensors[index.fqn].detach()
+
+
+class Checkpoints:
+    """The checkpoints of one run, in one folder that all workers see.
+
+    keep: complete checkpoints that are kept. group: with a CPU backend; None: one worker alone.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], group: dist.ProcessGroup | None, keep: int = 2) -> None:
+        self.folder, self._group, self._keep = os.fspath(folder), group, keep
+        self._leads = group is None or dist.get_rank(group) == 0
+
+    def path(self, step: int) -> str:
+        """Folder of a step's checkpoint."""
+        return os.path.join(self.folder, f"step-{step:09d}")
+
+    def complete(self) -> list[int]:
+        """Steps of the complete checkpoints, newest first."""
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+        steps = [int(match[1]) for match in map(_NAME.fullmatch, names) if match]
+        return sorted((step for step in steps if os.path.exists(os.path.join(self.path(step), ".metadata"))), reverse=True)
+
+    def newest(self) -> int | None:
+        """The newest complete one, the same on every worker."""
+        found: list[int | None] = [next(iter(self.complete()), None) if self._leads else None]
+        if self._group is not None:
+            dist.broadcast_object_list(found, group=self._group, group_src=0)
+        return found[0]
+
+    def save(self, step: int, requests: Sequence[Request], tensors: Mapping[str, torch.Tensor], rest: Mapping[str, Any]) -> None:
+        """Save what this worker alone is to write; every worker calls it after the same step. rest: small, plain, the same on all."""
+        if self.newest() == step:
+            return
+        path = self.path(step)
+        if self._leads:
+            shutil.rmtree(path, ignore_errors=True)     # left by one that was killed
+            os.makedirs(path)
+            with open(os.path.join(path, _REST), "w") as file:
+                json.dump(dict(rest), file)
+                file.flush()
+                os.fsync(file.fileno())
+        if self._group is not None:
+            dist.barrier(self._group)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")     # that there is one worker only
+            state_dict_saver.save({}, checkpoint_id=path, planner=_Saver(requests, tensors), process_group=self._group,
+                                  no_dist=self._group is None)
+        if self._leads:
+            for old in self.complete()[self._keep:]:
+                shutil.rmtree(self.path(old), ignore_errors=True)
+
+    def load(self, step: int, requests: Sequence[Request], tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+        """Fill this worker's tensors; returns what save() was given as rest."""
+        path = self.path(step)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            state_dict_loader.load(dict(tensors), checkpoint_id=path, planner=_Loader(requests, tensors, path), process_group=self._group,
+                                   no_dist=self._group is None)
+        with open(os.path.join(path, _REST)) as file:
+            rest: dict[str, Any] = json.load(file)
+        return rest

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The engine's state in libswell's arena, where the next plan's programs take it over; and its regions for the profiler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+
+from swell._native import Action, Epoch, Kind, Region, Session
+from swell.engine.arena import Request
+from swell.engine.executor import Regions
+from swell.engine.plan import Place, Plan
+
+__all__ = ["NativeArena", "NativeRegions"]
+
+_KINDS = {"parameter": Kind.PARAMETER, "gradient": Kind.GRADIENT, "moment": Kind.MOMENT, "step": Kind.OPTIMIZER_STEP}
+_REST, _REST_BYTES, _LENGTH = "engine#rest", 1 << 16, 8
+_REGIONS = {"forward": Region.FORWARD, "backward": Region.BACKWARD, "optimizer": Region.OPTIMIZER, "tp": Region.TP_ALLREDUCE,
+            "dp": Region.DP_SYNC, "send": Region.SEND, "receive": Region.RECEIVE, "head": Region.HEAD}
+
+
+class NativeArena:
+    """Memory of this worker's shim. take() blocks until this epoch begins: all that takes long comes before."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.epoch = Epoch(0, 0, True)
+        self._rest = torch.empty(0, dtype=torch.uint8)
+
+    def take(self, requests: Sequence[Request], device: torch.device) -> tuple[dict[str, torch.Tensor], bool]:
+        """See swell.engine.arena.Arena."""
+        if device.type != "cpu":
+            raise ValueError(f"live mode keeps state in the host's memory, the engine is on {device}; use mode=restart")
+        for one in requests:
+            self._session.register(one.name, one.dtype, one.shape, kind=_KINDS[one.kind], layer=one.layer, block=(one.begin, one.end))
+        self._session.register(_REST, torch.uint8, (_REST_BYTES,), kind=Kind.SCHEDULER)
+        self.epoch = self._session.adopt()
+        self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
+        return {one.name: self._session.tensor(one.name, one.dtype, one.local) for one in requests}, self.epoch.fresh
+
+    def rest(self) -> dict[str, Any]:
+        """What the epoch before gave to its last boundary()."""
+        count = int.from_bytes(bytes(self._rest[:_LENGTH].tolist()), "little")
+        found: dict[str, Any] = json.loads(bytes(self._rest[_LENGTH:_LENGTH + count].tolist()))
+        return found
+
+    def boundary(self, step: int, rest: dict[str, Any]) -> Action:
+        """A step is done and the state is whole. Blocks during a switch."""
+        text = json.dumps(rest).encode()
+        if len(text) > _REST_BYTES - _LENGTH:
+            raise ValueError(f"the scheduler's state takes {len(text)} bytes; at most {_REST_BYTES - _LENGTH} can be handed over")
+        whole = len(text).to_bytes(_LENGTH, "little") + text
+        self._rest[:len(whole)] = torch.frombuffer(bytearray(whole), dtype=torch.uint8)
+        return self._session.step(step)
+
+
+class NativeRegions(Regions):
+    """Opens the profiler's regions."""
+
+    def __init__(self, session: Session, device: torch.device) -> None:
+        self._session, self._device = session, device
+
+    def role(self, plan: Plan, place: Place, length: int, width: int, vocabulary: int, wire: torch.dtype, tied: bool) -> None:
+        """Say what this worker is, so that its profile is reported. length: tokens of a sample."""
+        last = place.stage == plan.pp - 1
+        self._session.set_role(stage=place.stage, group=place.group, layers=plan.stages[place.stage].layers,
+                               local_batch=len(plan.samples(place.stage, place.group)), activation=wire, activation_shape=(length, width),
+                               last_activation_bytes=4.0 * length * vocabulary if last else None, tied_embedding=tied)
+
+    def region(self, kind: str, micro_batch: int | None = None, size: int = 0) -> AbstractContextManager[Any]:
+        """See Regions."""
+        return self._open(_REGIONS[kind], micro_batch)
+
+    @contextmanager
+    def _open(self, kind: Region, micro_batch: int | None) -> Iterator[None]:
+        cuda = self._device.type == "cuda"
+        stream = torch.cuda.current_stream(self._device).cuda_stream or 1 if cuda else None     # 1: CUDA's legacy stream
+        number = self._session.begin_region(kind, micro_batch=micro_batch, stream=stream,
+                                            allocated_bytes=torch.cuda.memory_allocated(self._device) if cuda else None)
+        try:
+            yield
+        finally:
+            self._session.end_region(number, torch.cuda.memory_allocated(self._device) if cuda else 0)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One line of JSON a step: loss, speed, and under which plan."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from swell.engine.skeleton import Skeleton
+
+__all__ = ["Log", "flops_of_a_token"]
+
+
+def flops_of_a_token(skeleton: Skeleton, length: int) -> float:
+    """Floating point operations of forward and backward: 6 a weight that multiplies, and attention's 12 a layer, token and feature.
+
+    Embeddings are looked up, not multiplied; of experts those count that a token goes to.
+    """
+    config, weights = skeleton.config, 0.0
+    experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None)
+    share = float(config.num_experts_per_tok) / float(experts) if experts else 1.0
+    for name, one in skeleton.parameters.items():
+        if len(one.shape) < 2 or (any(name.startswith(path + ".") for path in skeleton.input_paths) and name not in skeleton.tied.values()):
+            continue
+        count = 1
+        for size in one.shape:
+            count *= size
+        weights += count * (share if ".experts." in name else 1.0)
+    return 6.0 * weights + 12.0 * skeleton.layers * int(config.hidden_size) * length
+
+
+class Log:
+    """Appends to a file, or writes nowhere.
+
+    peak_flops: of one accelerator, for the utilisation; None: it is left out.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, peak_flops: float | None, workers: int, constant: dict[str, Any]) -> None:
+        self._file = open(path, "a", buffering=1) if path is not None else None
+        self._peak, self._workers, self._constant = peak_flops, workers, constant
+        self._since = time.monotonic()
+
+    def begin(self) -> None:
+        """A step begins; the time before is nobody's."""
+        self._since = time.monotonic()
+
+    def step(self, step: int, loss: float, tokens: int, flops: float, **more: Any) -> None:
+        """A step has ended. tokens: trained on in it; flops: of one token."""
+        if self._file is None:
+            return
+        took = time.monotonic() - self._since
+        line = {"step": step, "loss": loss, "step_s": round(took, 6), "tokens_per_s": round(tokens / took, 3), **more, **self._constant}
+        if self._peak is not None:
+            line["mfu"] = round(flops * tokens / took / self._workers / self._peak, 6)
+        self._file.write(json.dumps(line) + "\n")

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What people expect of training: dropout, recomputation, bf16, evaluation, data, logs, export, and errors that help."""
+
+import json
+
+import models
+import pool
+import pytest
+import torch
+import transformers
+
+from swell.engine import Engine, families, schedule
+from swell.engine.skeleton import Skeleton
+
+WHOLE = models.plan(3, (4, 1, [4]))
+PLANS = {name: models.PLANS[name] for name in ("one worker", "dp2", "pp2 dp2", "dp by stage: 1, 2", "tp by stage: 2, 1",
+                                               "three stages, all different")}
+
+
+def adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=1e-3)
+
+
+def config(family, **changes):
+    made = models.CONFIGS[family]()
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def losses(rank, family, plan, changes, options, steps=3):
+    engine = Engine(config(family, **changes), adamw, global_batch=models.BATCH, plan=plan, **options)
+    return [engine.step(models.batch(seed=number)) for number in range(steps)], engine.evaluate(models.batch(seed=9))
+
+
+def same_under_all(tmp_path, family, changes, options, limit):
+    models.model(models.CONFIGS[family]())
+    results = pool.run(tmp_path, [(plan.world, losses, (family, plan, changes, options)) for plan in PLANS.values()])
+    expected, evaluated = results[0][0]
+    for name, result in zip(PLANS, results, strict=True):
+        for found, also in result:
+            for one, other in zip([*found, also], [*expected, evaluated], strict=True):
+                assert abs(one / other - 1) < limit, f"{name}: {found} {also}, under one worker {expected} {evaluated}"
+    return expected, evaluated
+
+
+DROPS = {"llama_gqa_tied": {"attention_dropout": 0.3}, "gpt2": {"attn_pdrop": 0.3, "resid_pdrop": 0.2, "embd_pdrop": 0.1}}
+
+
+@pytest.mark.parametrize("family", list(DROPS))
+def test_dropout_does_not_depend_on_the_plan(family, tmp_path):
+    dropped, evaluated = same_under_all(tmp_path / "dropped", family, DROPS[family], {}, 1e-5)
+    recomputed, _ = same_under_all(tmp_path / "recomputed", family, DROPS[family], {"recompute": True}, 1e-5)
+    assert recomputed == dropped
+    (found,), = pool.run(tmp_path / "none", [(1, losses, (family, WHOLE, dict.fromkeys(DROPS[family], 0.0), {}))])
+    assert all(abs(a - b) > 1e-4 for a, b in zip(found[0], dropped, strict=True)), "nothing was dropped"
+
+
+def test_bf16_autocast_is_close_under_every_plan(tmp_path):
+    exact, _ = same_under_all(tmp_path / "float32", "llama", {}, {}, 1e-5)
+    rounded, _ = same_under_all(tmp_path / "bf16", "llama", {}, {"autocast": torch.bfloat16}, 5e-3)
+    assert all(abs(a / b - 1) < 2e-2 for a, b in zip(exact, rounded, strict=True)) and exact != rounded
+
+
+class Tokens(torch.utils.data.Dataset):
+    def __len__(self):
+        return 3 * models.BATCH + 5
+
+    def __getitem__(self, index):
+        ids = models.batch(seed=index, samples=1)["input_ids"][0]
+        return {"input_ids": ids, "labels": torch.where(ids % 3 == 0, -100, ids)}
+
+
+def over_dataset(rank, plan, folder):
+    engine = Engine(config("gpt2"), adamw, global_batch=models.BATCH, plan=plan, seed=1, log=f"{folder}/log.jsonl", peak_flops=1e12)
+    found = [engine.step(batch) for batch in engine.batches(Tokens(), epochs=2)]
+    engine.save_pretrained(f"{folder}/exported")
+    return found, engine.evaluate(models.batch())
+
+
+@pytest.mark.parametrize("name", ["one worker", "three stages, all different"])
+def test_data_logs_and_export(name, tmp_path):
+    models.model(models.CONFIGS["gpt2"]())
+    plan = models.PLANS[name]
+    results, = pool.run(tmp_path / "pool", [(plan.world, over_dataset, (plan, str(tmp_path)))])
+    found, evaluated = results[0]
+    assert len(found) == 6 and all(result == results[0] for result in results)
+    lines = [json.loads(line) for line in open(tmp_path / "log.jsonl")]
+    assert [line["loss"] for line in lines] == found and [line["step"] for line in lines] == list(range(1, 7))
+    assert lines[0]["plan"] == plan.summary() and lines[0]["mfu"] > 0 and lines[0]["tokens_per_s"] > 0
+    # The same samples in the same order, by transformers alone.
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "exported").eval()
+    batch = models.batch()
+    with torch.no_grad():
+        loss = float(model(**batch).loss)
+    assert abs(loss / evaluated - 1) < 1e-5
+    (alone,), = pool.run(tmp_path / "alone", [(1, over_dataset, (WHOLE, str(tmp_path)))])
+    assert max(abs(a / b - 1) for a, b in zip(found, alone[0], strict=True)) < 1e-4
+
+
+def from_folder(rank, plan, folder):
+    engine = Engine(folder, adamw, global_batch=models.BATCH, plan=plan)
+    return engine.evaluate(models.batch())
+
+
+def test_a_folder_with_weights_is_read_in_parts(tmp_path):
+    model = models.model(models.CONFIGS["llama_gqa_tied"]()).eval()
+    model.save_pretrained(tmp_path / "model")
+    with torch.no_grad():
+        loss = float(model(**models.batch()).loss)
+    plan = models.PLANS["three stages, all different"]
+    results, = pool.run(tmp_path / "pool", [(plan.world, from_folder, (plan, str(tmp_path / "model")))])
+    assert all(abs(found / loss - 1) < 1e-5 for found in results)
+
+
+def share(rank, plan):
+    engine = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=plan)
+    return sum(one.numel() for one in engine._stage.model.parameters()), [one.shape for one in engine._tensors.values()]
+
+
+def test_no_worker_holds_more_than_its_share(tmp_path):
+    skeleton = Skeleton(config("llama"))
+    whole = sum(torch.Size(one.shape).numel() for one in skeleton.parameters.values())
+    layer = sum(torch.Size(one.shape).numel() for one in skeleton.parameters.values() if one.layer == 0)
+    results, = pool.run(tmp_path, [(4, share, (models.plan(3, (2, 2, [4]), (2, 2, [4])),))])
+    ends = (whole - 4 * layer) / 2
+    for held, _ in results:
+        assert held <= ends + 2 * layer * 0.55 + 64, f"{held} of {whole}"
+
+
+def test_random_weights_are_drawn_as_the_family_says():
+    from swell.engine import weights
+    skeleton = Skeleton(config("llama", hidden_size=256, intermediate_size=512))
+    name = "model.layers.2.mlp.up_proj.weight"
+    whole = torch.empty(skeleton.parameters[name].shape)
+    weights.fill(whole, skeleton.beginnings[name], name, 7, whole.shape, (0, 0))
+    assert abs(float(whole.mean())) < 2e-4 and abs(float(whole.std()) / 0.02 - 1) < 0.01
+    kurtosis = float((whole / whole.std()).pow(4).mean())
+    assert abs(kurtosis - 3) < 0.1
+    part = torch.empty(100, 30)
+    weights.fill(part, skeleton.beginnings[name], name, 7, whole.shape, (17, 40))
+    assert torch.equal(part, whole[17:117, 40:70])
+    norm = torch.empty(256)
+    weights.fill(norm, skeleton.beginnings["model.norm.weight"], "model.norm.weight", 7, (256,), (0,))
+    assert torch.equal(norm, torch.ones(256))
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: families.read(transformers.BertConfig()), "bert is not supported.*description"),
+    (lambda: families.read(models.CONFIGS["llama"](), {"layers": "layers"}), "needs inputs, layers and outputs"),
+    (lambda: models.PLANS["dp2"].check(4, 12, 3), "is for 2 workers, there are 3"),
+    (lambda: models.plan(1, (3, 1, [12])).check(4, 12, 1), "has 3 layers, the model 4"),
+    (lambda: models.plan(1, (2, 1, [12]), (2, 1, [6, 5])).check(4, 12, 3), "stage 1 computes 11 samples"),
+    (lambda: schedule.check([[schedule.Pass(True, 0), schedule.Pass(False, 0)]], 1, 1), "never ends: stage 0"),
+])
+def test_errors_name_the_value(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()

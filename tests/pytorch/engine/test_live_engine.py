@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine is re-planned while it trains: state goes from process to process through real keepers and switches."""
+
+import os
+import sys
+
+import pool  # noqa: F401  imports what workers need, once
+import pytest
+import torch
+
+import models
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from native import needs_live_host  # noqa: E402
+
+pytestmark = needs_live_host
+STEPS = 40
+
+
+@pytest.fixture
+def runs(tmp_path):
+    from forked import LiveRun, Run
+    made = []
+
+    def run(live, name, *arguments):
+        made.append((LiveRun if live else Run)(tmp_path / name, "engine_job", *arguments, steps=STEPS))
+        return made[-1]
+    yield run
+    for each in made:
+        each.end()
+
+
+def state(run, world):
+    """The whole state at the end, from all workers' parts."""
+    whole = {}
+    for rank in range(world):
+        for name, (shape, begin, end, part) in torch.load(os.path.join(run.folder, f"state.{rank}")).items():
+            target = whole.setdefault(name, torch.full(shape, float("nan"), dtype=part.dtype))
+            target[tuple(slice(a, b) for a, b in zip(begin, end, strict=True))] = part
+    return whole
+
+
+@pytest.mark.parametrize("family, kind, worlds", [("gpt2", "pipeline", (3, 2, 4)), ("llama", "any", (4, 5, 3))])
+def test_the_training_goes_on_under_the_next_plan(runs, family, kind, worlds):
+    models.model(models.CONFIGS[{"llama": "llama_gqa_tied"}.get(family, family)]())
+    reference = runs(False, "reference", family, kind).fast().start(1).leave_well()
+    run = runs(True, "live", family, kind)
+    run.start(1).reach(3)
+    for world in worlds:
+        report = run.switch(world)
+        assert report["committed"] and not any(report["codes"]), report
+        print(f"to {world} workers at step {report['step']}: stopped {report['stopped_s']:.3f} s, bytes {report['bytes']}")
+        run.reach(report["step"] + 3)
+    run.fast().leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, STEPS + 1)), "a step is missing or was trained twice"
+    assert run.worlds() == [1, *worlds]
+    expected, found = reference.curve(), run.curve()
+    if kind == "pipeline":
+        assert found == expected
+        there, alone = state(run, worlds[-1]), state(reference, 1)
+        assert set(there) == set(alone)
+        assert all(torch.equal(there[name], alone[name]) for name in alone)
+    else:
+        assert max(abs(found[step] / loss - 1) for step, loss in expected.items()) < 1e-4
+

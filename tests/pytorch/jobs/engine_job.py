@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A small model under the engine: another plan for each number of workers.
+
+Arguments: the family (llama or gpt2), and "pipeline" for plans that differ in the pipeline alone. Workers that reach the end write
+what they hold of the state to state.RANK.
+"""
+
+import os
+import sys
+import time
+
+import torch
+import transformers
+
+import common
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "engine"))
+import models  # noqa: E402
+
+from swell.torch import Engine  # noqa: E402
+
+transformers.utils.logging.set_verbosity_error()
+ANY = {1: models.plan(3, (4, 1, [4])), 2: models.plan(3, (4, 2, [4])), 3: models.plan(3, (1, 1, [4]), (3, 1, [1, 3])),
+       4: models.plan(3, (1, 2, [4]), (3, 1, [2, 2])), 5: models.plan(3, (2, 1, [1, 3]), (1, 2, [4]), (1, 1, [4]))}
+PIPELINE = {1: ANY[1], 2: models.plan(3, (3, 1, [4]), (1, 1, [4])), 3: models.plan(3, (1, 1, [4]), (2, 1, [4]), (1, 1, [4])),
+            4: models.plan(3, *[(1, 1, [4])] * 4)}
+
+
+def main(arguments):
+    family = {"llama": "llama_gqa_tied", "gpt2": "gpt2"}[arguments[0]]
+    plans = PIPELINE if "pipeline" in arguments else ANY
+    engine = Engine(models.CONFIGS[family](), lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=models.BATCH, plan=plans.__getitem__,
+                    scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: min(1.0, (step + 1) / 20)), max_grad_norm=0.5,
+                    seed=3, log=common.path("losses"))
+    while engine.steps < common.steps():
+        engine.step(models.batch(seed=engine.steps))
+        if engine.rank == 0:
+            with open(common.path("step.new"), "w") as file:
+                file.write(str(engine.steps))
+            os.replace(common.path("step.new"), common.path("step.0"))
+        if not os.path.exists(common.path("fast")):
+            time.sleep(common.PACE_S)
+    torch.save({one.name: (one.shape, one.begin, one.end, engine._tensors[one.name].clone()) for one in engine._requests},
+               common.path(f"state.{engine.rank}"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
