@@ -136,8 +136,14 @@ void Agent::give_live_order() {
     if (!ranks) return answer_live(ranks.error().message());
     runtime::Coordinator::Options limits;
     limits.prepare_limit = kBeginLimit;
-    driver_->order(LiveDriver::Begin{to_runtime(begin->epoch), std::move(*ranks)},
-                   cluster_of_nodes(), limits);
+    std::vector<WorkerId> known_ones;
+    for (const auto& [worker, keeper] : keepers_)
+      if (keeper.problem.empty()) known_ones.push_back(worker);
+    auto holders = shims_of(known_ones);
+    if (!holders) return answer_live(holders.error().message());
+    driver_->order(
+        LiveDriver::Begin{to_runtime(begin->epoch), std::move(*ranks), std::move(*holders)},
+        cluster_of_nodes(), limits);
     live_order_ = std::monostate();
   } else if (const auto* one = std::get_if<action::SwitchLive>(&live_order_)) {
     if (!known(one->from) || !known(one->to)) return;
@@ -157,7 +163,7 @@ void Agent::take_live_news() {
   if (driver_ == nullptr) return;
   for (const LiveDriver::News& news : driver_->take()) {
     if (const auto* begun = std::get_if<LiveDriver::Begun>(&news))
-      machine_.begun(now(), from_runtime(begun->epoch), begun->why);
+      machine_.begun(now(), from_runtime(begun->epoch), begun->why, begun->snapshot_step);
     else if (const auto* in = std::get_if<LiveDriver::InPhase>(&news))
       machine_.switching(now(), from_runtime(in->epoch),
                          runtime::SwitchMachine::to_text(in->phase));

@@ -24,7 +24,8 @@ std::vector<WorkerId> workers_of(const Seating& seating) {
 
 }  // namespace
 
-void EpochMachine::begun(double now, int epoch, const std::string& why) {
+void EpochMachine::begun(double now, int epoch, const std::string& why,
+                         std::uint64_t snapshot_step) {
   Running* running = in<Running>();
   if (running == nullptr || epoch != epoch_) return;
   if (!why.empty()) {
@@ -33,7 +34,10 @@ void EpochMachine::begun(double now, int epoch, const std::string& why) {
   }
   running->has_begun = true;
   running->awaits_runtime = false;
-  note("live-begun");
+  note("live-begun", Json::object({{"snapshot_step", static_cast<std::int64_t>(snapshot_step)}}));
+  if (snapshot_step != 0)
+    say(fmt::format("live: {} workers go on from the snapshot of step {}", seating_.seats.size(),
+                    snapshot_step));
   tell_no_growth();
   advance(now);
 }

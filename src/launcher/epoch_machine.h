@@ -109,7 +109,8 @@ class EpochMachine {
   void shrink(double now, const control::Shrink& shrink);
   void replan(double now, const control::Replan& order);
   // live mode
-  void begun(double now, int epoch, const std::string& why);  ///< `why` not empty: it has not
+  /// `why` not empty: it has not. `snapshot_step`: of the state that it goes on from; 0: it is new.
+  void begun(double now, int epoch, const std::string& why, std::uint64_t snapshot_step = 0);
   void switching(double now, int epoch, const std::string& phase);
   void switched(double now, int epoch, const SwitchOutcome& outcome);
   // user

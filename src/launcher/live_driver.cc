@@ -82,6 +82,15 @@ void LiveDriver::tell(News news) {
   wake_();
 }
 
+LiveDriver::Begun LiveDriver::begin_one(runtime::Coordinator& coordinator, const Begin& begin) {
+  const auto report = coordinator.recover(begin.holders, begin.ranks, begin.epoch);
+  if (report.ok())
+    return report->committed ? Begun{begin.epoch, "", report->step}
+                             : Begun{begin.epoch, report->why, 0};
+  const auto done = coordinator.begin(begin.ranks, begin.epoch);
+  return {begin.epoch, done.ok() ? "" : done.error().message(), 0};
+}
+
 void LiveDriver::run() {
   for (;;) {
     std::optional<Job> job;
@@ -96,8 +105,7 @@ void LiveDriver::run() {
       its_epoch_ = job->epoch;
     }
     if (const auto* begin = std::get_if<Begin>(&job->order)) {
-      const auto done = job->coordinator->begin(begin->ranks, begin->epoch);
-      tell(Begun{begin->epoch, done.ok() ? "" : done.error().message()});
+      tell(begin_one(*job->coordinator, *begin));
     } else {
       const Switch& one = std::get<Switch>(job->order);
       auto report = job->coordinator->switch_plan(one.from, one.to, one.epoch);

@@ -19,10 +19,12 @@ namespace swell::launcher {
 /// never waits for it. Thread-safe.
 class LiveDriver {
  public:
-  /// The job's first epoch, or the first one after a restart: its programs make the state.
+  /// The job's first epoch, or the first one after a restart: its programs adopt the newest
+  /// snapshot that the holders have, or else make the state.
   struct Begin {
     std::uint64_t epoch = 0;
     std::vector<runtime::Shim> ranks;
+    std::vector<runtime::Shim> holders = {};
   };
   struct Switch {
     std::uint64_t epoch = 0;
@@ -32,7 +34,8 @@ class LiveDriver {
 
   struct Begun {
     std::uint64_t epoch = 0;
-    std::string why;  ///< empty: it has begun
+    std::string why;                  ///< empty: it has begun
+    std::uint64_t snapshot_step = 0;  ///< with the snapshot of this step; 0: with new state
   };
   struct InPhase {
     std::uint64_t epoch = 0;
@@ -60,6 +63,7 @@ class LiveDriver {
     std::uint64_t epoch = 0;
   };
   void run();
+  static Begun begin_one(runtime::Coordinator& coordinator, const Begin& begin);
   void tell(News news);
 
   const std::string key_;

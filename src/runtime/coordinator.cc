@@ -93,6 +93,7 @@ Result<Channel> Coordinator::reach(const Shim& shim) const {
 Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t epoch) {
   auto done = begin_all(ranks, epoch);
   if (!done) abort_all(ranks);
+  else guard_all(ranks, epoch);
   return done;
 }
 
@@ -122,7 +123,60 @@ Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_
   return {};
 }
 
+/// Tells each rank's shim who keeps its snapshots: that of the next rank on another node, else of
+/// the next one. One that does not hear it takes none.
+void Coordinator::guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch) const {
+  std::vector<Channel> channels;
+  std::vector<Endpoint> endpoints;
+  for (const Shim& shim : ranks) {
+    auto channel = reach(shim);
+    if (!channel) return;
+    const auto status = ask(*channel, Op::status, {}, in(kAnswerTime));
+    const auto read = status ? read_status(status->body) : Result<Status>(status.error());
+    if (!read) return;
+    endpoints.push_back(read->endpoint);
+    channels.push_back(std::move(*channel));
+  }
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    Guard guard{
+        epoch, static_cast<std::int32_t>(rank), static_cast<std::uint32_t>(ranks.size()), {}};
+    for (std::size_t ahead = 1; ahead < ranks.size(); ++ahead) {
+      const std::size_t other = (rank + ahead) % ranks.size();
+      const bool is_away = ranks[other].gpu.node != ranks[rank].gpu.node;
+      if (!is_away && ahead > 1) continue;
+      guard.partner = endpoints[other];
+      if (is_away) break;
+    }
+    static_cast<void>(ask(channels[rank], Op::guard, write(guard), in(kAnswerTime)));
+  }
+}
+
+Result<SwitchReport> Coordinator::recover(const std::vector<Shim>& holders,
+                                          const std::vector<Shim>& to, std::uint64_t epoch) {
+  std::vector<Holder> found;
+  for (const Shim& shim : holders) {
+    auto channel = reach(shim);
+    if (!channel) continue;
+    const auto status = ask_unless_off(*channel, Op::status, {}, in(kAnswerTime));
+    const auto held = ask_unless_off(*channel, Op::snapshots, {}, in(kAnswerTime));
+    if (!status || !held) continue;
+    const auto read = read_status(status->body);
+    auto snapshots = read_snapshots(held->body);
+    if (read && snapshots) found.push_back({shim.gpu, read->endpoint, std::move(*snapshots)});
+  }
+  const auto newest = newest_of(found);
+  if (!newest) return Error("no snapshot has every rank's part");
+  return switch_from({}, &*newest, to, epoch);
+}
+
 Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
+                                              const std::vector<Shim>& to, std::uint64_t epoch) {
+  return switch_from(from, nullptr, to, epoch);
+}
+
+/// From the ranks `from`, or a snapshot.
+Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,
+                                              const Consistent* snapshot,
                                               const std::vector<Shim>& to, std::uint64_t epoch) {
   std::vector<Shim> shims;
   std::vector<std::size_t> old_numbers, new_numbers;
@@ -166,6 +220,10 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
     prepare.from.push_back({from[rank].gpu, read->endpoint, std::move(holds->second)});
     old_ranks[old_numbers[rank]] = static_cast<std::int32_t>(rank);
   }
+  if (snapshot != nullptr) {
+    prepare.from = snapshot->ranks;
+    report.step = snapshot->step;
+  }
   for (std::size_t rank = 0; rank < to.size(); ++rank) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(prepared_by - Clock::now()).count();
@@ -184,7 +242,7 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
     new_ranks[new_numbers[rank]] = static_cast<std::int32_t>(rank);
   }
 
-  SwitchMachine machine(shims.size());
+  SwitchMachine machine(shims.size(), snapshot != nullptr ? snapshot->step : kNoStep);
   std::map<std::string, std::uint64_t> by_path;
   const auto body_of = [&](std::size_t shim) -> std::string {
     switch (machine.phase()) {
@@ -292,7 +350,8 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
   for (const std::size_t shim : machine.lost()) report.lost.push_back(shims[shim]);
   report.step = report.committed ? machine.step() : 0;
   for (const auto& [path, bytes] : by_path) report.paths.push_back({path, bytes});
-  if (!report.committed) abort_all(shims);
+  if (report.committed) guard_all(to, epoch);
+  else abort_all(shims);
   auto expected = Verdict::committing;  // the next switch can be called off again
   verdict_.compare_exchange_strong(expected, Verdict::open);
   return report;

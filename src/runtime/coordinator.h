@@ -11,6 +11,7 @@
 #include "core/cluster/cluster.h"
 #include "runtime/descriptor.h"
 #include "runtime/messages.h"
+#include "runtime/snapshots.h"
 #include "runtime/switch_machine.h"
 
 namespace swell::runtime {
@@ -63,6 +64,12 @@ class Coordinator {
   Result<SwitchReport> switch_plan(const std::vector<Shim>& from, const std::vector<Shim>& to,
                                    std::uint64_t epoch);
 
+  /// Begins an epoch with the newest snapshot of which `holders` have every rank's part, wherever
+  /// these are by now: the programs of `to` adopt it. No program of an earlier epoch may train. An
+  /// error: there is no such snapshot, and nothing was asked.
+  Result<SwitchReport> recover(const std::vector<Shim>& holders, const std::vector<Shim>& to,
+                               std::uint64_t epoch);
+
   /// Ends what another thread waits for in begin() or switch_plan(), and all that is asked later:
   /// an abort of all, unless the commit has begun. Returns what is certain from then on: true, no
   /// shim commits; false, all are told to, and the switch holds.
@@ -78,6 +85,9 @@ class Coordinator {
                                  Deadline deadline) const;
   Result<void> begin_all(const std::vector<Shim>& ranks, std::uint64_t epoch);
   void abort_all(const std::vector<Shim>& shims) const;
+  Result<SwitchReport> switch_from(const std::vector<Shim>& from, const Consistent* snapshot,
+                                   const std::vector<Shim>& to, std::uint64_t epoch);
+  void guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch) const;
   bool begin_commit() noexcept;
   cluster::Cluster cluster_;
   Options options_;

@@ -20,9 +20,9 @@ std::string boot_of_this_host() {
   return boot;
 }
 
-/// A thread that takes no signals: the shim expects them on its own.
-template <typename Body>
-std::thread quiet_thread(Body body) {
+}  // namespace
+
+std::thread quiet_thread(std::function<void()> body) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -31,13 +31,12 @@ std::thread quiet_thread(Body body) {
   return thread;
 }
 
-}  // namespace
-
 Keeper::Keeper(Options options, Arena arena)
     : options_(std::move(options)),
       store_(std::move(arena)),
       arena_(store_.arena()),
-      host_(options_.host.empty() ? boot_of_this_host() : options_.host) {}
+      host_(options_.host.empty() ? boot_of_this_host() : options_.host),
+      snapshots_(store_) {}
 
 Result<std::unique_ptr<Keeper>> Keeper::start(Options options) {
   auto arena = Arena::create(options.arena_bytes + Extents::kPage);
@@ -70,6 +69,7 @@ Keeper::~Keeper() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
     for (auto& peer : peers_) peer->channel.shut();
+    if (to_partner_ != nullptr) to_partner_->shut();
     changed_.notify_all();
   }
   // A listening socket that is shut down ends accept().
@@ -77,6 +77,7 @@ Keeper::~Keeper() {
   if (tcp_listening_) shutdown(tcp_listening_.get(), SHUT_RDWR);
   for (std::thread& thread : accepting_) thread.join();
   for (auto& peer : peers_) peer->thread.join();
+  if (sender_.joinable()) sender_.join();
   unlink(options_.unix_socket.c_str());
 }
 
@@ -160,6 +161,14 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
       if (auto stands = take_quiesced(peer, message.body); !stands) reply = stands.error();
       else return {};
       break;
+    case Op::snapshot: reply = take_snapshot(peer, message.body); break;
+    case Op::guard: reply = set_guard(message.body); break;
+    case Op::keep: reply = keep_snapshot(message.body); break;
+    case Op::snapshots: {
+      std::lock_guard lock(mutex_);
+      reply = write(snapshots_.all());
+      break;
+    }
     case Op::profile: reply = take_profile(peer, message.body); break;
     case Op::last_profile: {
       std::lock_guard lock(mutex_);
@@ -203,10 +212,13 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
 
 bool Keeper::may_read(const Run& run, bool program) const {
   std::lock_guard lock(mutex_);
+  return may_read_now(run, program) || (!program && snapshots_.has(run));
+}
+
+/// Whether the run is of the committed epoch's state.
+bool Keeper::may_read_now(const Run& run, bool program) const {
   return std::any_of(table_.begin(), table_.end(), [&](const Held& held) {
-    const auto bytes = static_cast<std::uint64_t>(held.entry.bytes());
-    return held.in_arena != program && run.from >= held.at && run.from - held.at <= bytes &&
-           run.bytes <= bytes - (run.from - held.at);
+    return held.in_arena != program && held.covers(run);
   });
 }
 

@@ -17,6 +17,7 @@
 #include "runtime/messages.h"
 #include "runtime/migration.h"
 #include "runtime/placement.h"
+#include "runtime/snapshots.h"
 #include "runtime/store.h"
 
 namespace swell::runtime {
@@ -85,6 +86,7 @@ class Keeper {
 
   Status status() const;
   bool may_read(const Run& run, bool program) const;
+  bool may_read_now(const Run& run, bool program) const;
   // keeper_programs.cc
   Result<std::string> declare(Peer& peer, std::string_view body);
   Result<void> adopt(Peer& peer);
@@ -107,6 +109,11 @@ class Keeper {
   std::string abort_now();
   void drop_table(const std::vector<Held>& table);
   void drop_staged();
+  // keeper_snapshots.cc
+  Result<std::string> set_guard(std::string_view body);
+  Result<std::string> take_snapshot(Peer& peer, std::string_view body);
+  void send_snapshot(const Snapshot& snapshot, const Endpoint& partner);
+  Result<std::string> keep_snapshot(std::string_view body);
 
   Options options_;
   Store store_;  ///< guarded by mutex_, but for its arena
@@ -114,6 +121,7 @@ class Keeper {
   std::string tcp_, host_;
   Descriptor unix_listening_, tcp_listening_;
   std::vector<std::thread> accepting_;
+  std::thread sender_;  ///< of the last snapshot to the partner
 
   mutable std::mutex mutex_;  ///< guards all below
   std::condition_variable changed_;
@@ -125,7 +133,13 @@ class Keeper {
   bool has_state_ = false, is_torn_ = false;
   std::uint64_t step_ = 0;  ///< of the state, where no program trains
   std::unique_ptr<Staged> staged_;
+  Guard guard_;
+  Snapshots snapshots_;
+  std::shared_ptr<Channel> to_partner_;
   bool stopping_ = false;
 };
+
+/// A thread that takes no signals: the shim expects them on its own.
+std::thread quiet_thread(std::function<void()> body);
 
 }  // namespace swell::runtime

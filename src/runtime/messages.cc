@@ -109,6 +109,22 @@ Endpoint get_endpoint(Reader& reader) {
   return endpoint;
 }
 
+void put(Writer& writer, const Snapshot& snapshot) {
+  writer.put(snapshot.epoch).put(snapshot.step).put(snapshot.rank).put(snapshot.ranks);
+  put(writer, snapshot.table);
+}
+Snapshot get_snapshot(Reader& reader) {
+  Snapshot snapshot;
+  snapshot.epoch = reader.get<std::uint64_t>();
+  snapshot.step = reader.get<std::uint64_t>();
+  snapshot.rank = reader.get<std::int32_t>();
+  snapshot.ranks = reader.get<std::uint32_t>();
+  if (snapshot.rank < 0 || static_cast<std::uint32_t>(snapshot.rank) >= snapshot.ranks)
+    reader.fail();
+  snapshot.table = get_table(reader);
+  return snapshot;
+}
+
 void put(Writer& writer, cluster::GpuRef gpu) {
   writer.put(static_cast<std::int32_t>(gpu.node)).put(static_cast<std::int32_t>(gpu.index));
 }
@@ -267,6 +283,50 @@ Result<Adopted> read_adopted(std::string_view body) {
     adopted.places.emplace_back(in_arena, reader.get<std::uint64_t>());
   }
   return whole(reader, std::move(adopted), "an epoch's state");
+}
+
+std::string write(const std::vector<Snapshot>& snapshots) {
+  Writer writer;
+  writer.put(static_cast<std::uint32_t>(snapshots.size()));
+  for (const Snapshot& snapshot : snapshots) put(writer, snapshot);
+  return writer.take();
+}
+Result<std::vector<Snapshot>> read_snapshots(std::string_view body) {
+  Reader reader(body);
+  std::vector<Snapshot> snapshots;
+  for (auto left = reader.count(28); reader.good() && left > 0; --left)
+    snapshots.push_back(get_snapshot(reader));
+  return whole(reader, std::move(snapshots), "snapshots");
+}
+
+std::string write(const Kept& kept) {
+  Writer writer;
+  put(writer, kept.snapshot);
+  put(writer, kept.source);
+  return writer.take();
+}
+Result<Kept> read_kept(std::string_view body) {
+  Reader reader(body);
+  Kept kept;
+  kept.snapshot = get_snapshot(reader);
+  kept.source = get_endpoint(reader);
+  return whole(reader, std::move(kept), "a snapshot");
+}
+
+std::string write(const Guard& guard) {
+  Writer writer;
+  writer.put(guard.epoch).put(guard.rank).put(guard.ranks);
+  put(writer, guard.partner);
+  return writer.take();
+}
+Result<Guard> read_guard(std::string_view body) {
+  Reader reader(body);
+  Guard guard;
+  guard.epoch = reader.get<std::uint64_t>();
+  guard.rank = reader.get<std::int32_t>();
+  guard.ranks = reader.get<std::uint32_t>();
+  guard.partner = get_endpoint(reader);
+  return whole(reader, std::move(guard), "who keeps snapshots");
 }
 
 Result<Message> ask(Channel& channel, Op op, std::string_view body, Deadline deadline) {

@@ -21,6 +21,7 @@ enum class Op : std::uint16_t {
   adopt = 3,     ///< {} -> once the epoch begins: Adopted
   quiesced = 4,  ///< {step u64} -> once it is decided: {1: switched, leave; 0: go on u8}
   profile = 5,   ///< {a rank's profile, of the profiler's form} -> {}
+  snapshot = 6,  ///< {step u64} -> once the state is copied: {}
   // The coordinator asks a shim.
   status = 10,        ///< {} -> Status
   wait_ready = 11,    ///< {milliseconds u32}: until a program waits in adopt -> {its entries}
@@ -33,7 +34,10 @@ enum class Op : std::uint16_t {
   abort = 18,         ///< {} -> {}
   request = 19,       ///< {kStopWish or kCheckpointWish u64} -> {}
   last_profile = 22,  ///< {} -> {what the program of this epoch reported last; empty: nothing}
+  guard = 23,         ///< Guard -> {}
+  snapshots = 24,     ///< {} -> the snapshots that it holds
   // Another shim asks.
+  keep = 25,       ///< Kept -> once it is fetched: {}
   arena = 20,      ///< {} -> {arena bytes u64}, and its file descriptor; Unix sockets alone
   read = kReadOp,  ///< runs -> their bytes
 };
@@ -46,6 +50,11 @@ struct Held {
   Entry entry;
   bool in_arena = true;
   std::uint64_t at = 0;
+  /// Whether `run`'s source is in it.
+  bool covers(const Run& run) const noexcept {
+    const auto bytes = static_cast<std::uint64_t>(entry.bytes());
+    return run.from >= at && run.from - at <= bytes && run.bytes <= bytes - (run.from - at);
+  }
 };
 
 /// How to reach a shim.
@@ -101,6 +110,26 @@ struct Moved {
   std::vector<PathBytes> paths;
 };
 
+/// One rank's whole state at a step boundary, in the arena of who holds it.
+struct Snapshot {
+  std::uint64_t epoch = 0, step = 0;
+  std::int32_t rank = 0;
+  std::uint32_t ranks = 0;  ///< of that epoch
+  std::vector<Held> table;
+};
+/// A snapshot that the asker holds, to be fetched from there and kept.
+struct Kept {
+  Snapshot snapshot;
+  Endpoint source;
+};
+/// Which rank of an epoch a shim's is, and who keeps a copy of its snapshots.
+struct Guard {
+  std::uint64_t epoch = 0;
+  std::int32_t rank = 0;
+  std::uint32_t ranks = 0;
+  Endpoint partner;  ///< without a socket: nobody
+};
+
 struct Adopted {
   std::uint64_t epoch = 0, step = 0;
   bool fresh = false;  ///< the program makes the state
@@ -115,6 +144,9 @@ std::string write(const Prepare& prepare);
 std::string write(const Prepared& prepared);
 std::string write(const Moved& moved);
 std::string write(const Adopted& adopted);
+std::string write(const std::vector<Snapshot>& snapshots);
+std::string write(const Kept& kept);
+std::string write(const Guard& guard);
 
 /// An error where the body is cut short, too long, or has a number outside of its enumeration.
 Result<std::vector<Entry>> read_entries(std::string_view body);
@@ -124,6 +156,9 @@ Result<Prepare> read_prepare(std::string_view body);
 Result<Prepared> read_prepared(std::string_view body);
 Result<Moved> read_moved(std::string_view body);
 Result<Adopted> read_adopted(std::string_view body);
+Result<std::vector<Snapshot>> read_snapshots(std::string_view body);
+Result<Kept> read_kept(std::string_view body);
+Result<Guard> read_guard(std::string_view body);
 
 /// Sends a question and waits for its answer; a refusal is an error with its sentence.
 Result<Message> ask(Channel& channel, Op op, std::string_view body,

@@ -3,8 +3,10 @@
 
 namespace swell::runtime {
 
-Result<std::unique_ptr<Session>> Session::open(const std::string& socket) {
+Result<std::unique_ptr<Session>> Session::open(const std::string& socket,
+                                               std::uint64_t snapshot_every) {
   std::unique_ptr<Session> session(new Session);
+  session->snapshot_every_ = snapshot_every;
   if (socket.empty()) return session;
   auto channel = Channel::connect_unix(socket);
   if (!channel) return channel.error();
@@ -144,6 +146,11 @@ Result<Session::Action> Session::step(std::uint64_t step) {
     const auto verdict = ask_shim(Op::quiesced, Writer().put(step).take());
     if (!verdict) return verdict.error();
     if (Reader(verdict->body).get<std::uint8_t>() != 0) return Action::switched;
+  }
+  if (snapshot_every_ != 0 && step % snapshot_every_ == 0) {
+    const auto taken = ask_shim(Op::snapshot, Writer().put(step).take());
+    // One that is refused, as before the partner is known, is made up for by the next.
+    if (!taken && is_lost_) return taken.error();
   }
   if (page().wish.load(std::memory_order_relaxed) == 0) return Action::go_on;
   const std::uint64_t wish = page().wish.exchange(0);

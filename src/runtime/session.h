@@ -26,7 +26,9 @@ class Session {
   enum class Action { go_on = 0, switched = 1, stop = 2, checkpoint = 3 };
 
   /// Connected to the shim at `socket`; alone where that is empty.
-  static Result<std::unique_ptr<Session>> open(const std::string& socket);
+  /// `snapshot_every`: steps from snapshot to snapshot; 0: none are taken.
+  static Result<std::unique_ptr<Session>> open(const std::string& socket,
+                                               std::uint64_t snapshot_every = 0);
 
   /// `entry.address` 0: in the arena. REQUIRES: adopt() has not succeeded.
   Result<void> add(Entry entry);
@@ -64,7 +66,7 @@ class Session {
   profiler::Profiler profiler_;
   std::optional<profiler::Role> role_;
   std::uint64_t next_address_ = std::uint64_t{1} << 62;
-  std::uint64_t last_step_ = 0;
+  std::uint64_t last_step_ = 0, snapshot_every_ = 0;
   bool is_lost_ = false;
 };
 

@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /** Grows with each function or field that is added. */
-#define SWELL_API_VERSION 2
+#define SWELL_API_VERSION 3
 #define SWELL_MAX_DIMS 8
 
 /** A program's connection to its shim. */
@@ -61,13 +61,21 @@ typedef enum swell_dtype {
 } swell_dtype_t;
 
 enum {
-  SWELL_OPEN_SOCKET = 1 << 0 /**< socket */
+  SWELL_OPEN_SOCKET = 1 << 0,        /**< socket */
+  SWELL_OPEN_SNAPSHOT_EVERY = 1 << 1 /**< snapshot_every */
 };
 
 /** How to open a session. */
 typedef struct swell_open_params {
   uint64_t field_mask;
   const char* socket; /**< path of the shim's socket; else the environment's SWELL_RUNTIME */
+  /** Steps from one snapshot of the state to the next, the same on every rank; 0: none; else the
+      environment's SWELL_SNAPSHOT_EVERY. At such a boundary swell_step() returns when the state is
+      copied in this host's memory; a partner on another node gets it while the training goes on.
+      A lost worker then costs the steps since the last snapshot that all ranks had, rather than
+      those since the last checkpoint: swell_adopt() hands it to the next programs. Two snapshots
+      of a rank are kept, and two on its partner: up to four times the state in host memory. */
+  uint64_t snapshot_every;
 } swell_open_params_t;
 
 enum {
@@ -104,7 +112,8 @@ typedef struct swell_epoch {
   uint64_t epoch; /**< from 1; 0 outside of Swell */
   uint64_t step;  /**< the boundary at which the last epoch ended: go on with the next step; 0 where
                      fresh */
-  int fresh;      /**< not 0: the state is new, and the program makes it */
+  int fresh;      /**< not 0: the state is new, and the program makes it; else it is of `step`, also
+                     where that is a snapshot's */
 } swell_epoch_t;
 
 /** What a part of a step does, whose time the profiler takes. */

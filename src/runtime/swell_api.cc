@@ -4,8 +4,10 @@
 #include "runtime/swell.h"
 
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <optional>
 #include <string>
@@ -200,7 +202,19 @@ SWELL_EXPORT int swell_open(const swell_open_params_t* params, swell_session_t**
       }
       socket = params->socket;
     }
-    auto opened = Session::open(socket);
+    std::uint64_t snapshot_every = 0;
+    if (const char* set = std::getenv("SWELL_SNAPSHOT_EVERY"); set != nullptr && *set != '\0') {
+      const char* end = set + std::strlen(set);
+      if (const auto read = std::from_chars(set, end, snapshot_every);
+          read.ec != std::errc() || read.ptr != end) {
+        open_error = std::string("SWELL_SNAPSHOT_EVERY is \"") + set +
+                     "\"; it is a number of steps, 0 for no snapshots";
+        return -EINVAL;
+      }
+    }
+    if (params != nullptr && (params->field_mask & SWELL_OPEN_SNAPSHOT_EVERY) != 0)
+      snapshot_every = params->snapshot_every;
+    auto opened = Session::open(socket, snapshot_every);
     if (!opened) {
       open_error = opened.error().message();
       return -ECONNREFUSED;

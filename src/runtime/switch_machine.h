@@ -20,7 +20,9 @@ class SwitchMachine {
   enum class Phase { prepare, quiesce, move, commit, committed, aborted };
   static const char* to_text(Phase phase) noexcept;
 
-  explicit SwitchMachine(std::size_t shims) : answered_(shims) {}
+  /// `step`: of the state, where no program has to stop for it; kNoStep: the shims say.
+  explicit SwitchMachine(std::size_t shims, std::uint64_t step = kNoStep)
+      : answered_(shims), step_(step) {}
 
   Phase phase() const noexcept { return phase_; }
   bool is_over() const noexcept { return phase_ == Phase::committed || phase_ == Phase::aborted; }

@@ -72,13 +72,20 @@ class LiveJob {
 
   /// Starts one process for each rank.
   std::vector<pid_t> start(const PlanShape& plan, int first = 0) {
+    std::vector<std::size_t> shims;
+    for (int rank = 0; rank < plan.ranks(); ++rank)
+      shims.push_back(static_cast<std::size_t>(first + rank));
+    return start_on(plan, shims);
+  }
+  /// The same, with the shim of each rank.
+  std::vector<pid_t> start_on(const PlanShape& plan, const std::vector<std::size_t>& shims) {
     std::vector<pid_t> started;
-    for (int rank = 0; rank < plan.ranks(); ++rank) {
+    for (std::size_t rank = 0; rank < shims.size(); ++rank) {
       std::vector<std::string> environment{
-          "RANK=" + std::to_string(rank),
-          "SWELL_RUNTIME=" + shims_[static_cast<std::size_t>(first + rank)].unix_socket,
+          "RANK=" + std::to_string(rank), "SWELL_RUNTIME=" + shims_[shims[rank]].unix_socket,
           "PLAN=" + std::to_string(plan.pp) + "," + std::to_string(plan.dp) + "," +
               std::to_string(plan.tp) + "," + std::to_string(plan.zero)};
+      environment.insert(environment.end(), variables.begin(), variables.end());
       if (const char* options = std::getenv("TSAN_OPTIONS"))
         environment.push_back(std::string("TSAN_OPTIONS=") + options);
       std::vector<char*> argv{program_.data()}, envp;
@@ -155,6 +162,7 @@ class LiveJob {
   }
 
   std::vector<std::unique_ptr<Keeper>> keepers;
+  std::vector<std::string> variables;  ///< of the programs, beside their rank and plan
 
  private:
   static constexpr int kDevices = 4;

@@ -226,6 +226,49 @@ Test(live, calling_off_in_the_commit_comes_too_late_and_says_so, .timeout = 60) 
   cr_assert(call_off_in(Phase::commit) == std::pair(false, true));
 }
 
+/// Two ranks on two nodes train with snapshots; then both programs are killed, and one's shim with
+/// them. Returns how the run went on over the other shim.
+static SwitchReport lose_a_node(bool apart) {
+  LiveJob job(SWELL_EXAMPLE, 5, {"3000", "4", "12", "10", "1000"}, apart);
+  job.variables = {"SWELL_SNAPSHOT_EVERY=100"};
+  Coordinator coordinator(LiveJob::cluster(), options());
+  const std::vector<Shim> from{job.shims({}, 0)[0], job.shims({}, 4)[0]};
+  const PlanShape plan{2, 1, 1, 0};
+  const auto old = job.start_on(plan, {0, 4});
+  cr_assert(coordinator.begin(from, 1).ok());
+  wait_for_steps(job, 0, 450);
+  wait_for_steps(job, 4, 450);
+  for (const pid_t pid : old) job.stop(pid);
+  job.keepers[4].reset();
+  const auto next = job.start({});
+  auto report = coordinator.recover(from, job.shims({}), 2).value();
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_eq(job.wait(next[0]), 0);
+  cr_assert(job.state(job.shims({})) == unresized("3000"));
+  return report;
+}
+
+Test(live, a_lost_node_s_state_comes_back_from_its_partner, .timeout = 120) {
+  const auto report = lose_a_node(true);
+  cr_assert_eq(report.step % 100, 0u);
+  cr_assert_geq(report.step, 200u, "two snapshots are kept, and ranks are close");
+}
+
+Test(live, on_one_host_snapshots_are_copied_from_arena_to_arena, .timeout = 120) {
+  cr_assert_geq(lose_a_node(false).step, 200u);
+}
+
+Test(live, without_snapshots_there_is_nothing_to_recover_from, .timeout = 60) {
+  LiveJob job(SWELL_EXAMPLE, 1, kForEver);
+  Coordinator coordinator(LiveJob::cluster(), options());
+  const auto programs = job.start({});
+  cr_assert(coordinator.begin(job.shims({}), 1).ok());
+  wait_for_steps(job, 0, 10);
+  job.stop(programs[0]);
+  cr_assert_eq(coordinator.recover(job.shims({}), job.shims({}), 2).error().message(),
+               "no snapshot has every rank's part");
+}
+
 Test(live, a_program_does_what_is_wished_at_its_next_boundary, .timeout = 60) {
   LiveJob job(SWELL_EXAMPLE, 1, kForEver);
   Coordinator coordinator(LiveJob::cluster(), options());

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Of the keeper: snapshots of its rank's state, and of those of others whose partner it is.
+#include <fmt/format.h>
+
+#include "runtime/keeper.h"
+
+namespace swell::runtime {
+
+namespace {
+
+constexpr auto kPartnerTime = std::chrono::seconds(60);
+
+}  // namespace
+
+Result<std::string> Keeper::set_guard(std::string_view body) {
+  auto guard = read_guard(body);
+  if (!guard) return guard.error();
+  std::lock_guard lock(mutex_);
+  guard_ = std::move(*guard);
+  return std::string();
+}
+
+/// Copies the state of the program, which waits at a boundary for that; the partner gets it while
+/// the program trains on.
+Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
+  Reader reader(body);
+  const auto step = reader.get<std::uint64_t>();
+  if (!reader.done() || step == 0) return Error("a snapshot is of a step, 1 or more");
+  // The last one goes first, so that ranks stay close. Only the program that trains starts one.
+  if (sender_.joinable()) sender_.join();
+  Snapshot snapshot;
+  std::vector<Run> of_arena, of_program;
+  {
+    std::lock_guard lock(mutex_);
+    if (program_ != &peer) return Error("only the program that trains takes snapshots");
+    if (guard_.epoch != epoch_)
+      return Error("it is not known yet who keeps this epoch's snapshots");
+    snapshot = {epoch_, step, guard_.rank, guard_.ranks, {}};
+    std::vector<Run> runs;
+    auto copy = Snapshots::take_copy(store_, table_, runs);
+    if (!copy) return copy.error();
+    snapshot.table = std::move(*copy);
+    for (const Run& run : runs) (may_read_now(run, false) ? of_arena : of_program).push_back(run);
+  }
+  const Sink arena = Sink::arena(*arena_), memory = Sink::program(peer.pid);
+  Result<void> good;
+  for (const Run& run : of_arena)
+    if (good.ok()) good = arena_->populate(run.to, run.bytes);
+  for (const Run& run : of_arena)
+    if (good.ok()) good = arena.write(run.to, arena_->data() + run.from, run.bytes);
+  for (const Run& run : of_program)
+    if (good.ok()) good = memory.read(run.from, arena_->data() + run.to, run.bytes);
+  std::lock_guard lock(mutex_);
+  if (!good) {
+    drop_table(snapshot.table);
+    return good.error();
+  }
+  snapshots_.add(snapshot);
+  if (!guard_.partner.unix_socket.empty() && !stopping_)
+    sender_ = quiet_thread([this, snapshot = std::move(snapshot), partner = guard_.partner] {
+      send_snapshot(snapshot, partner);
+    });
+  return std::string();
+}
+
+/// Has the partner fetch a snapshot. Where it cannot, the next one may: a snapshot that is nowhere
+/// else is of use as long as this shim lives.
+void Keeper::send_snapshot(const Snapshot& snapshot, const Endpoint& partner) {
+  auto found = partner.host == host_ ? Channel::connect_unix(partner.unix_socket)
+                                     : Channel::connect_tcp(partner.tcp, options_.key,
+                                                            within(std::chrono::seconds(10)));
+  if (!found) return;
+  auto channel = std::make_shared<Channel>(std::move(*found));
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    to_partner_ = channel;
+  }
+  static_cast<void>(ask(*channel, Op::keep,
+                        write(Kept{snapshot, {host_, options_.unix_socket, tcp_, 0}}),
+                        within(kPartnerTime)));
+}
+
+/// Fetches another rank's snapshot from its keeper.
+Result<std::string> Keeper::keep_snapshot(std::string_view body) {
+  auto kept = read_kept(body);
+  if (!kept) return kept.error();
+  Snapshot& snapshot = kept->snapshot;
+  Prepare plan;
+  plan.from.push_back({{}, kept->source, snapshot.table});
+  Placement placement;
+  {
+    std::lock_guard lock(mutex_);
+    std::vector<Run> runs;
+    auto copy = Snapshots::take_copy(store_, snapshot.table, runs);
+    if (!copy) return copy.error();
+    snapshot.table = std::move(*copy);
+    for (const Run& run : runs) {
+      placement.fresh.emplace_back(run.to, run.bytes);
+      placement.fetches.push_back({0, false, false, {run}});
+    }
+  }
+  Result<void> good;
+  for (const auto& [at, bytes] : placement.fresh)
+    if (good.ok()) good = arena_->populate(at, bytes);
+  if (good.ok()) {
+    auto intake = Intake::open({host_, options_.key, arena_}, plan, placement.fetches);
+    if (!intake) good = intake.error();
+    else if (const auto moved = intake->fetch_all(placement, 0, true,
+                                                  [this] {
+                                                    std::lock_guard lock(mutex_);
+                                                    return stopping_;
+                                                  });
+             !moved)
+      good = moved.error();
+  }
+  std::lock_guard lock(mutex_);
+  if (!good) {
+    drop_table(snapshot.table);
+    return good.error();
+  }
+  snapshots_.add(std::move(snapshot));
+  return std::string();
+}
+
+}  // namespace swell::runtime

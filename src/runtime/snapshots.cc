@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/snapshots.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace swell::runtime {
+
+void Snapshots::add(Snapshot snapshot) {
+  constexpr int kKept = 2;
+  const std::uint64_t epoch = snapshot.epoch;
+  const std::int32_t rank = snapshot.rank;
+  const auto is_same = [&](const Snapshot& other) {
+    return other.epoch == epoch && other.rank == rank;
+  };
+  all_.push_back(std::move(snapshot));
+  auto same = std::count_if(all_.begin(), all_.end(), is_same);
+  const bool has_two = same >= kKept;
+  std::erase_if(all_, [&](const Snapshot& other) {
+    const bool goes = (has_two && other.epoch < epoch) || (is_same(other) && same-- > kKept);
+    if (goes) drop(other);
+    return goes;
+  });
+}
+
+void Snapshots::drop(const Snapshot& snapshot) {
+  for (const Held& held : snapshot.table) store_.drop(held.at);
+}
+
+Result<std::vector<Held>> Snapshots::take_copy(Store& store, const std::vector<Held>& table,
+                                               std::vector<Run>& runs) {
+  std::map<std::tuple<bool, std::uint64_t, std::int64_t>, std::uint64_t> copies;
+  std::vector<Held> copy;
+  for (const Held& held : table) {
+    const auto [at, is_new] =
+        copies.try_emplace({held.in_arena, held.at, held.entry.bytes()}, std::uint64_t{0});
+    if (is_new) {
+      const auto bytes = static_cast<std::uint64_t>(held.entry.bytes());
+      const auto taken = store.take(bytes);
+      if (!taken) {
+        for (const Held& each : copy) store.drop(each.at);
+        return taken.error().while_doing("a snapshot");
+      }
+      at->second = *taken;
+      runs.push_back({held.at, *taken, bytes});
+    }
+    store.use(at->second);
+    copy.push_back({held.entry, true, at->second});
+  }
+  return copy;
+}
+
+bool Snapshots::has(const Run& run) const {
+  for (const Snapshot& snapshot : all_)
+    for (const Held& held : snapshot.table)
+      if (held.covers(run)) return true;
+  return false;
+}
+
+std::optional<Consistent> newest_of(const std::vector<Holder>& holders) {
+  struct Found {
+    std::uint32_t ranks = 0;
+    std::map<std::int32_t, OldRank> by_rank;
+  };
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Found> found;  // by epoch and step
+  for (const Holder& holder : holders)
+    for (const Snapshot& each : holder.snapshots) {
+      Found& one = found[{each.epoch, each.step}];
+      one.ranks = each.ranks;
+      one.by_rank.try_emplace(each.rank, OldRank{holder.gpu, holder.endpoint, each.table});
+    }
+  for (auto at = found.rbegin(); at != found.rend(); ++at) {
+    if (at->second.by_rank.size() != at->second.ranks) continue;
+    Consistent made{at->first.first, at->first.second, {}};
+    for (auto& [rank, state] : at->second.by_rank) made.ranks.push_back(std::move(state));
+    return made;
+  }
+  return std::nullopt;
+}
+
+}  // namespace swell::runtime

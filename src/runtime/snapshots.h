@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/messages.h"
+#include "runtime/store.h"
+
+namespace swell::runtime {
+
+/// The snapshots that a keeper holds, of its own rank and of those whose partner it is. Of each
+/// rank the last two of an epoch are kept, as ranks may be one apart; those of earlier epochs go
+/// when there are two of a later one. Not thread-safe.
+class Snapshots {
+ public:
+  explicit Snapshots(Store& store) : store_(store) {}
+  /// Takes over the uses that `snapshot`'s table has of the store.
+  void add(Snapshot snapshot);
+  /// Takes memory of the store for a copy of `table`, as a table of its own: each piece that
+  /// several tensors share once. `runs` is told from where to where.
+  static Result<std::vector<Held>> take_copy(Store& store, const std::vector<Held>& table,
+                                             std::vector<Run>& runs);
+  /// Whether some snapshot has all of these bytes.
+  bool has(const Run& run) const;
+  const std::vector<Snapshot>& all() const noexcept { return all_; }
+
+ private:
+  void drop(const Snapshot& snapshot);
+  Store& store_;
+  std::vector<Snapshot> all_;  ///< oldest first
+};
+
+/// A copy of the whole job's state: each rank's snapshot of one step, and who holds it.
+struct Consistent {
+  std::uint64_t epoch = 0, step = 0;
+  std::vector<OldRank> ranks;
+};
+/// What one shim says that it holds.
+struct Holder {
+  cluster::GpuRef gpu;
+  Endpoint endpoint;
+  std::vector<Snapshot> snapshots;
+};
+/// The newest step of which the holders together have every rank; nothing where there is none.
+std::optional<Consistent> newest_of(const std::vector<Holder>& holders);
+
+}  // namespace swell::runtime

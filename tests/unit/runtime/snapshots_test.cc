@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "runtime/snapshots.h"
+
+#include <criterion/criterion.h>
+
+using namespace swell;
+using namespace swell::runtime;
+
+namespace {
+
+Entry entry(const char* name, std::int64_t elements) {
+  Entry made;
+  made.tensor.name = name;
+  made.tensor.dtype = DType::f64;
+  made.tensor.shape = {elements};
+  made.part = Part::whole(made.tensor.shape);
+  return made;
+}
+
+/// A store with snapshots of one tensor of a page.
+struct Book {
+  Book() : store(Arena::create(std::uint64_t{1} << 20).value()), snapshots(store) {}
+  void add(std::uint64_t epoch, std::uint64_t step, std::int32_t rank = 0) {
+    std::vector<Run> runs;
+    Snapshot made{epoch, step, rank, 2, {}};
+    made.table = Snapshots::take_copy(store, {{entry("w", 512), true, 0}}, runs).value();
+    snapshots.add(std::move(made));
+  }
+  std::string held() const {
+    std::string text;
+    for (const Snapshot& each : snapshots.all())
+      text += std::to_string(each.epoch) + "." + std::to_string(each.step) + "/" +
+              std::to_string(each.rank) + " ";
+    return text;
+  }
+  Store store;
+  Snapshots snapshots;
+};
+
+Holder holder(std::vector<Snapshot> snapshots) { return {{}, {}, std::move(snapshots)}; }
+
+}  // namespace
+
+Test(snapshots, the_last_two_of_each_rank_are_kept) {
+  Book book;
+  for (const std::uint64_t step : {10, 20, 30}) {
+    book.add(1, step, 0);
+    book.add(1, step, 1);
+  }
+  cr_assert(book.held() == "1.20/0 1.20/1 1.30/0 1.30/1 ");
+}
+
+Test(snapshots, those_of_an_epoch_stay_until_there_are_two_of_the_next) {
+  Book book;
+  book.add(1, 10);
+  book.add(1, 20);
+  book.add(2, 30);
+  cr_assert(book.held() == "1.10/0 1.20/0 2.30/0 ");
+  book.add(2, 40);
+  cr_assert(book.held() == "2.30/0 2.40/0 ");
+}
+
+Test(snapshots, what_is_dropped_is_given_back) {
+  Book book;
+  for (std::uint64_t step = 1; step < 1000; ++step) book.add(1, step);  // the store has 256 pages
+  cr_assert_eq(book.snapshots.all().size(), 2u);
+}
+
+Test(snapshots, tied_tensors_are_copied_once_and_stay_tied) {
+  Book book;
+  std::vector<Run> runs;
+  const auto copy =
+      Snapshots::take_copy(book.store, {{entry("w", 512), true, 0}, {entry("tied", 512), true, 0}},
+                           runs)
+          .value();
+  cr_assert_eq(runs.size(), 1u);
+  cr_assert_eq(copy[0].at, copy[1].at);
+}
+
+Test(snapshots, the_newest_step_of_which_every_rank_is_there_is_found) {
+  // Rank 1 is one snapshot behind; its own shim is gone, and the partner holds its part.
+  const std::vector<Holder> holders{
+      holder({{1, 10, 0, 2, {}}, {1, 20, 0, 2, {}}, {1, 10, 1, 2, {}}})};
+  const auto found = newest_of(holders);
+  cr_assert(found.has_value());
+  cr_assert_eq(found->step, 10u);
+  cr_assert_eq(found->ranks.size(), 2u);
+  cr_assert_not(newest_of({holder({{1, 20, 0, 2, {}}})}).has_value());
+}
+
+Test(snapshots, a_later_epoch_counts_more_than_a_later_step) {
+  const auto found = newest_of({holder({{1, 90, 0, 1, {}}, {2, 20, 0, 1, {}}})});
+  cr_assert_eq(found->epoch, 2u);
+  cr_assert_eq(found->step, 20u);
+}
