@@ -2,6 +2,7 @@
 #include "core/perf/profile_json.h"
 
 #include <criterion/criterion.h>
+#include <utility>
 
 #include "support/profiles.h"
 
@@ -31,6 +32,40 @@ Test(profile_json, a_type_that_is_left_empty_is_the_clusters) {
   const auto read = perf::profile_from_json(json, support::h100_nodes(1, 8));
   cr_assert(read.ok());
   cr_assert_eq(read->plan.stages[0].groups[1].gpu_type, "h100");
+}
+
+Test(profile_json, each_member_is_read_under_its_own_name) {
+  using perf::GroupObservation;
+  const std::pair<const char*, double GroupObservation::*> members[] = {
+      {"fwd_s", &GroupObservation::fwd_s},
+      {"fwd_commu_s", &GroupObservation::fwd_commu_s},
+      {"bwd_s", &GroupObservation::bwd_s},
+      {"optim_s", &GroupObservation::optim_s},
+      {"commu_extra_s", &GroupObservation::commu_extra_s},
+      {"head_fwd_s", &GroupObservation::head_fwd_s},
+      {"head_bwd_s", &GroupObservation::head_bwd_s},
+      {"layer_param_bytes", &GroupObservation::layer_param_bytes},
+      {"layer_state_bytes", &GroupObservation::layer_state_bytes},
+      {"extra_param_bytes", &GroupObservation::extra_param_bytes},
+      {"extra_state_bytes", &GroupObservation::extra_state_bytes},
+      {"peak_bytes", &GroupObservation::peak_bytes}};
+  Json json = example();
+  Json group = json.at("groups").at(std::size_t{1});
+  double value = 0;
+  for (const auto& member : members) group.set(member.first, ++value);
+  for (const char* key : {"layer_launch_s", "activ_bytes", "last_activ_p_bytes"})
+    json.set(key, ++value);
+  json.set("whole_activations", ++value);
+  const auto read = perf::profile_from_json(json, support::h100_nodes(1, 8));
+  cr_assert(read.ok(), "%s", why(json).c_str());
+  value = 0;
+  for (const auto& member : members)
+    cr_assert_eq(read->groups[1].*member.second, ++value, "%s", member.first);
+  cr_assert_eq(read->layer_launch_s, ++value);
+  cr_assert_eq(read->activ_bytes, ++value);
+  cr_assert_eq(read->last_activ_p_bytes, ++value);
+  cr_assert_eq(read->whole_activations.value(), ++value);
+  cr_assert_eq(perf::to_json(*read).dump(), json.dump(), "written under the same names");
 }
 
 Test(profile_json, what_is_wrong_is_named) {
