@@ -49,6 +49,24 @@ follows_it() {
 }
 check 'what it gains is measured, and is about what was predicted' follows_it
 
+# Two stages of four layers, over the same GPUs.
+replanned() {
+  programs_with_plans | tail -n 1 | cut -d' ' -f7- |
+    jq -c '.stages[0] as $s | .stages = [range(2) as $i | $s | .layers = 4 | .groups = [$s.groups[2 * $i, 2 * $i + 1] | .local_batch = 4]]' \
+      > "$work/two_stages" || return
+  swell replan "$job" --plan "$work/two_stages" && within 60 runs_in_stages 2 && within 20 word_is "$job" state ACTIVE && is_lent "$job" 2
+}
+runs_in_stages() { # N: the newest programs follow a plan of so many stages, which was switched to
+  (($(programs_with_plans | tail -n 1 | cut -d' ' -f7- | jq '.stages | length') == $1)) && grep -c '"event":"switch-committed"' "$out/events" | grep -qx 2
+}
+check 'its owner has it run another plan on the same GPUs, by a live switch' replanned
+nobodys_plan() {
+  jq -c '.stages[1].groups[0].gpus = [3]' "$work/two_stages" > "$work/bad_plan" && ! swell replan "$job" --plan "$work/bad_plan" 2> said &&
+    grep -q 'the plan' said && ! as nobody "$(command -v swell)" replan "$job" --plan "$work/two_stages" 2> said && cat said &&
+    grep -q 'belongs to another user' said
+}
+check 'a plan that does not fit, or of another user, is refused' nobodys_plan
+
 kept_over_a_crash() {
   local before
   before=$(jq -c ".jobs[\"$job\"].training.basic" "$SWELL_CLUSTER_DIR"/state/swell_state) || return
@@ -79,7 +97,7 @@ check 'a job whose profile says that it gains nothing gets nothing' gains_nothin
 clear_queue
 
 slow_interface() {
-  planned 4 8 8 400 4 400000 && within 60 is_lent "$job" 2 && within 90 is_lent "$job" 0 &&
+  planned 4 8 8 800 4 200000 && within 60 is_lent "$job" 2 && within 150 is_lent "$job" 0 &&
     swell jobs "$job" | grep -q 'times as fast where'
 }
 check 'lent GPUs that bring less than predicted are reclaimed, and swell jobs says why' slow_interface
