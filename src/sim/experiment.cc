@@ -49,6 +49,7 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   setup.remaining_known = experiment.remaining_known;
   setup.prediction_error = experiment.prediction_error;
   setup.failures_per_day = experiment.failures_per_day;
+  setup.max_factor = experiment.max_factor;
   return simulate(setup);
 }
 

@@ -30,6 +30,7 @@ struct Experiment {
   bool remaining_known = false;
   double prediction_error = 0;
   double failures_per_day = 0;
+  double max_factor = 4;       ///< as --elastic's default max=4x; 0: no limit
   double aggressiveness = -1;  ///< policies' option of that name; below 0: their default
   int seeds = 1;
   int first_seed = 1;

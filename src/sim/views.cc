@@ -2,6 +2,7 @@
 #include "sim/views.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace swell::sim {
 
@@ -29,11 +30,21 @@ std::shared_ptr<const policy::Training> training_of(const State& state, const Jo
   return training;
 }
 
+/// GPUs that a job may have in all: the product's cap where it is lent some; rivals that give every
+/// job another size have none, as published.
+int max_gpus(const State& state, const Job& job) {
+  if (!job.spec.elastic) return job.type.gpus;
+  const int all = state.cluster.gpu_count();
+  if (state.replaces() || state.setup.max_factor <= 0) return all;
+  const double cap = std::floor(state.setup.max_factor * job.type.gpus);
+  return std::max(job.type.gpus, static_cast<int>(std::min<double>(cap, all)));
+}
+
 policy::ElasticJobView job_view(const State& state, const Job& job) {
   policy::ElasticJobView view;
   view.id = job.spec.id;
   view.basic_gpus = job.type.gpus;
-  view.max_gpus = job.spec.elastic ? state.cluster.gpu_count() : job.type.gpus;
+  view.max_gpus = max_gpus(state, job);
   if (!job.spec.elastic) view.sizes = {job.type.gpus};
   view.per_worker = kPerGpu;
   for (const NodeGpus& part : job.basic) {
@@ -60,7 +71,7 @@ policy::PendingDemand demand_view(const State& state, const Job& job, const Pend
   demand.min_nodes = demand.max_nodes = waiting.demand.nodes;
   demand.per_node = kPerGpu * waiting.demand.per_node;
   demand.submitted_s = job.spec.submit_s;
-  demand.max_gpus = job.spec.elastic ? state.cluster.gpu_count() : job.type.gpus;
+  demand.max_gpus = max_gpus(state, job);
   if (state.replaces() || job.spec.elastic) demand.training = training_of(state, job);
   return demand;
 }

@@ -28,7 +28,7 @@ struct Options {
   std::string decision_time = "measured", remaining = "unknown", backfill = "on", json, csv, report;
   std::vector<std::string> policies;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
-         aggressiveness = -1, load = 0.8, cap_hours = 0, trace_gpus = 2490;
+         max_factor = 4, aggressiveness = -1, load = 0.8, cap_hours = 0, trace_gpus = 2490;
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0;
   bool whole = false;
 };
@@ -105,6 +105,7 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   made.remaining_known = options.remaining == "known";
   made.prediction_error = options.prediction_error;
   made.failures_per_day = options.failures;
+  made.max_factor = options.max_factor;
   made.aggressiveness = options.aggressiveness;
   made.seeds = options.seeds;
   made.first_seed = options.first_seed;
@@ -249,6 +250,10 @@ Action add_sim(CLI::App& app) {
   sub->add_option("--prediction-error", options->prediction_error,
                   "Relative error injected into policies' coefficients")
       ->check(CLI::Range(0.0, 1.0));
+  sub->add_option("--max-factor", options->max_factor,
+                  "A job is lent up to so many times its GPUs, as by max=4x; 0: no limit")
+      ->check(CLI::Range(0.0, 10000.0))
+      ->capture_default_str();
   sub->add_option("--rigid-share", options->rigid_share, "Share of jobs that are not elastic")
       ->check(CLI::Range(0.0, 1.0));
   sub->add_option("--base", options->base, "Queue order under lending policies")

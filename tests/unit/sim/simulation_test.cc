@@ -37,6 +37,37 @@ Test(simulation, lending_speeds_a_job_up_and_is_accounted_for) {
   cr_assert(near(outcome.used_gpu_s - outcome.lent_gpu_s, 4 * outcome.makespan_s, 1e-6));
 }
 
+Test(simulation, a_job_is_lent_up_to_its_factor_and_a_rival_gives_what_it_wants) {
+  World world(2, {{4, 0, 3600}});
+  const policy::FewestFirst lender;
+  world.setup.policy = &lender;
+  world.setup.max_factor = 2;
+  const Outcome capped = world.run();
+  cr_assert(capped.lent_gpu_s > 0);
+  cr_assert(capped.lent_gpu_s <= 4 * capped.makespan_s, "%g GPU-seconds lent in %g s",
+            capped.lent_gpu_s, capped.makespan_s);
+  world.setup.max_factor = 1;
+  cr_assert_eq(world.run().lent_gpu_s, 0);
+  world.setup.max_factor = 0;
+  cr_assert(world.run().lent_gpu_s > capped.lent_gpu_s);
+
+  /// Gives the job twice what it asked for, as rivals that replace the scheduler may.
+  struct Rival final : policy::Policy {
+    policy::Decisions decide(const policy::ClusterView& view) const override {
+      for (const policy::PendingDemand& demand : view.queue) seen = demand.max_gpus;
+      return {};
+    }
+    policy::SimulationTraits simulation_traits() const noexcept override {
+      return {.role = policy::Role::replaces};
+    }
+    mutable int seen = 0;
+  } rival;
+  world.setup.policy = &rival;
+  world.setup.max_factor = 2;
+  cr_assert_not(simulate(world.setup).ok(), "it starts no job");
+  cr_assert_eq(rival.seen, 16);
+}
+
 Test(simulation, policies_see_on_how_many_gpus_a_job_has_trained) {
   /// Lends, and remembers what it saw of job 1.
   struct Watcher final : policy::Policy {
