@@ -79,6 +79,7 @@ def test_an_old_worker_killed_while_the_next_start_leads_to_the_last_checkpoint(
     assert begins == 11, "it went on from another state than the last checkpoint's"
 
 
+@pytest.mark.slow
 def test_a_worker_killed_after_a_live_resize_leads_to_the_last_checkpoint(runs, reference):
     run = runs(LiveRun, "after", "ddp").start(1).reach(5)
     assert run.switch(2)["committed"]
@@ -97,7 +98,7 @@ def test_a_resize_in_an_evaluation_is_acted_on(runs, reference):
     assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
 
 
-@pytest.mark.parametrize("job", ["pl_resnet", "accelerated"])
+@pytest.mark.parametrize("job", ["pl_resnet", pytest.param("accelerated", marks=pytest.mark.slow)])
 def test_lightning_and_accelerate_are_resized_live(runs, job):
     reference = runs(Run, "reference", job, steps=30).fast().start(1).leave_well().curve()
     run = runs(LiveRun, "live", job, "no-checkpoints", steps=30).start(1).reach(5)
@@ -110,7 +111,7 @@ def test_lightning_and_accelerate_are_resized_live(runs, job):
     assert deviation(run.curve(), reference) < SAME
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+@pytest.mark.parametrize("kind", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
 def test_the_trainer_is_resized_live(runs, kind):
     arguments = ["fsdp"] if kind == "fsdp" else []
     reference = runs(Run, "reference", "hf", steps=24).fast().start(1).leave_well().curve()
