@@ -195,8 +195,9 @@ class Engine:
         if self.scheduler is not None:
             self.scheduler.step()
         self.steps += 1
-        self._log.step(self.steps, loss, self.global_batch * self._length, log.flops_of_a_token(self._stage.skeleton, self._length),
-                       lr=self.optimizer.param_groups[0].get("lr"), norm=norm)
+        if self._log.writes:
+            self._log.step(self.steps, loss, self.global_batch * self._length, log.flops_of_a_token(self._stage.skeleton, self._length),
+                           lr=self.optimizer.param_groups[0].get("lr"), norm=norm)
         self._boundary()
         return loss
 

@@ -40,6 +40,7 @@ class Log:
     def __init__(self, path: str | os.PathLike[str] | None, peak_flops: float | None, workers: int, constant: dict[str, Any]) -> None:
         self._file = open(path, "a", buffering=1) if path is not None else None
         self._peak, self._workers, self._constant = peak_flops, workers, constant
+        self.writes = path is not None
         self._since = time.monotonic()
 
     def begin(self) -> None:
