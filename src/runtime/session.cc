@@ -147,13 +147,14 @@ Result<Session::Action> Session::step(std::uint64_t step) {
     if (!verdict) return verdict.error();
     if (Reader(verdict->body).get<std::uint8_t>() != 0) return Action::switched;
   }
-  if (snapshot_every_ != 0 && step % snapshot_every_ == 0) {
+  const std::uint64_t wish =
+      page().wish.load(std::memory_order_relaxed) == 0 ? 0 : page().wish.exchange(0);
+  // Who leaves has no other step to lose: the next programs begin here, and not before.
+  if (snapshot_every_ != 0 && (step % snapshot_every_ == 0 || wish == kStopWish)) {
     const auto taken = ask_shim(Op::snapshot, Writer().put(step).take());
     // One that is refused, as before the partner is known, is made up for by the next.
     if (!taken && is_lost_) return taken.error();
   }
-  if (page().wish.load(std::memory_order_relaxed) == 0) return Action::go_on;
-  const std::uint64_t wish = page().wish.exchange(0);
   return wish == kStopWish         ? Action::stop
          : wish == kCheckpointWish ? Action::checkpoint
                                    : Action::go_on;

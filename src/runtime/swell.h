@@ -73,7 +73,9 @@ typedef struct swell_open_params {
       environment's SWELL_SNAPSHOT_EVERY. At such a boundary swell_step() returns when the state is
       copied in this host's memory; a partner on another node gets it while the training goes on.
       A lost worker then costs the steps since the last snapshot that all ranks had, rather than
-      those since the last checkpoint: swell_adopt() hands it to the next programs. Two snapshots
+      those since the last checkpoint: swell_adopt() hands it to the next programs. One is also
+      taken where swell_step() says SWELL_STOP, so that they begin there; a program that finds a
+      newer checkpoint than the adopted step reads that. Two snapshots
       of a rank are kept, and two on its partner: up to four times the state in host memory. */
   uint64_t snapshot_every;
 } swell_open_params_t;

@@ -258,6 +258,22 @@ Test(live, on_one_host_snapshots_are_copied_from_arena_to_arena, .timeout = 120)
   cr_assert_geq(lose_a_node(false).step, 200u);
 }
 
+Test(live, who_was_told_to_stop_is_followed_from_that_very_step, .timeout = 60) {
+  LiveJob job(SWELL_EXAMPLE, 1, kForEver);
+  job.variables = {"SWELL_SNAPSHOT_EVERY=1000000000"};
+  Coordinator coordinator(LiveJob::cluster(), options());
+  const auto programs = job.start({});
+  cr_assert(coordinator.begin(job.shims({}), 1).ok());
+  wait_for_steps(job, 0, 10);
+  auto channel = Channel::connect_unix(job.keepers[0]->unix_socket()).value();
+  cr_assert(ask(channel, Op::request, Writer().put(kStopWish).take()).ok());
+  cr_assert_eq(job.wait(programs[0]), 0);
+  job.start({});
+  const auto report = coordinator.recover(job.shims({}), job.shims({}), 2).value();
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_geq(report.step, 10u);
+}
+
 Test(live, without_snapshots_there_is_nothing_to_recover_from, .timeout = 60) {
   LiveJob job(SWELL_EXAMPLE, 1, kForEver);
   Coordinator coordinator(LiveJob::cluster(), options());
