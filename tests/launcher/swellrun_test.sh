@@ -32,6 +32,7 @@ trap tidy EXIT
 trap 'exit 1' INT TERM HUP
 "$cluster" start --nodes 3 --gpus-per-node 4 > "$TMPDIR/start.log" 2>&1 || { cat "$TMPDIR/start.log"; exit 1; }
 eval "$("$cluster" env)"
+cpus_per_gpu=$(($(sinfo -h -n node1 -o %c) / 4)) # what a job gets for each GPU, and so a worker
 cd "$TMPDIR" || exit 1
 
 # shellcheck source=tests/support/tap.sh
@@ -142,7 +143,7 @@ new_run() {
   : > said
 }
 start_controller() { # ELASTIC
-  "$fake" "$SWELL_CONTROL_PORT" "$SWELL_CLUSTER_DIR/munge/sock" "$1" 2 <> commands > said 2>&1 &
+  "$fake" "$SWELL_CONTROL_PORT" "$SWELL_CLUSTER_DIR/munge/sock" "$1" "$cpus_per_gpu" <> commands > said 2>&1 &
   fake_pid=$!
   within 5 grep -q ready said
 }

@@ -95,7 +95,7 @@ _Dims = ctypes.c_int64 * MAX_DIMS
 
 
 class _OpenParams(ctypes.Structure):
-    _fields_ = [("field_mask", ctypes.c_uint64), ("socket", ctypes.c_char_p)]
+    _fields_ = [("field_mask", ctypes.c_uint64), ("socket", ctypes.c_char_p), ("snapshot_every", ctypes.c_uint64)]
 
 
 class _Tensor(ctypes.Structure):
@@ -128,7 +128,7 @@ class _Times(ctypes.Structure):
                 ("layer_launch_s", ctypes.c_double), ("kept_bytes", ctypes.c_double)]
 
 
-_OPEN_SOCKET = 1
+_OPEN_SOCKET, _OPEN_SNAPSHOT_EVERY = 1, 2
 _LAYER, _KIND, _BLOCK, _RANGE, _ALIAS, _ADDRESS, _OPTIONAL = (1 << bit for bit in range(7))
 _REGION_MICRO_BATCH, _REGION_LAYERS, _REGION_MEMORY, _REGION_STREAM = 2, 4, 8, 16
 _ROLE_ACTIVATION, _ROLE_WHOLE, _ROLE_LAST, _ROLE_TIED = 1, 2, 4, 8
@@ -232,24 +232,31 @@ def available() -> bool:
     return library() is not None
 
 
-def open_session(socket: str | None = None) -> Session | None:
+def open_session(socket: str | None = None, snapshot_every: int | None = None) -> Session | None:
     """A session with this rank's shim, or a local one where there is none; None without a libswell."""
-    return Session(socket) if available() else None
+    return Session(socket, snapshot_every) if available() else None
 
 
 class Session:
     """A connection to this rank's shim, or where SWELL_RUNTIME is not set, state of this process alone.
 
     One thread at a time, but for regions. Tensors over its memory must not be touched after close().
+    snapshot_every: steps from one copy of the state to the next; None: as SWELL_SNAPSHOT_EVERY says.
     """
 
-    def __init__(self, socket: str | None = None) -> None:
+    def __init__(self, socket: str | None = None, snapshot_every: int | None = None) -> None:
         found = library()
         if found is None:
             raise NativeError(errno.ENOENT, f"{_SONAMES[0]} was not found; let SWELL_LIBRARY name it")
         self._library = found
         self._session: ctypes.c_void_p | None = ctypes.c_void_p()
-        params = _OpenParams(_OPEN_SOCKET if socket is not None else 0, socket.encode() if socket is not None else None)
+        params = _OpenParams()
+        if socket is not None:
+            params.field_mask |= _OPEN_SOCKET
+            params.socket = socket.encode()
+        if snapshot_every is not None:
+            params.field_mask |= _OPEN_SNAPSHOT_EVERY
+            params.snapshot_every = snapshot_every
         code = found.swell_open(ctypes.byref(params), ctypes.byref(self._session))
         if code < 0:
             self._session = None
