@@ -112,6 +112,20 @@ def a_signal_before_all_workers_have_come_lets_the_others_leave():
     check(not early.lines(), "they trained without the third")
 
 
+def swellruns_workers_leave_at_once_before_they_have_met():
+    os.environ["SWELL_BASIC_WORKERS"] = "3"
+    try:
+        early = run("importing").start(3, only=1)
+    finally:
+        del os.environ["SWELL_BASIC_WORKERS"]
+    began = time.monotonic()
+    early.signal(signal.SIGUSR1, 0).leave_with(0)
+    seconds = time.monotonic() - began
+    check(seconds < 9, f"it left after {seconds:.1f} s: it waited for workers that had left")
+    check("asked to leave before training began" in early.output(0), f"it said {early.output(0)}")
+    return f"left after {seconds:.2f} s"
+
+
 def workers_started_ahead_wait_and_resume_where_the_others_left():
     gate = os.path.join(folder, "gate")
     present = run("ahead").start(2).reach(5)
@@ -236,6 +250,7 @@ TESTS = [
     a_signal_to_one_worker_makes_all_leave_within_two_steps,
     a_signal_during_start_up_loses_nothing,
     a_signal_before_all_workers_have_come_lets_the_others_leave,
+    swellruns_workers_leave_at_once_before_they_have_met,
     workers_started_ahead_wait_and_resume_where_the_others_left,
     TERM_checkpoints_and_leaves_with_143,
     another_restart_signal_can_be_chosen,

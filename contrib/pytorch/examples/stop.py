@@ -18,6 +18,11 @@ end_requested = False       # TERM came (scancel, time limit, preemption): check
 
 END_EXIT_CODE = 128 + signal.SIGTERM
 
+# Until this worker meets the others nothing is lost when it leaves at once, and importing torch may take as long as
+# there is time to leave. swellrun, which alone sets this, asks every worker; where another launcher asks one, the others
+# would wait for it.
+leaves_at_once = "SWELL_BASIC_WORKERS" in os.environ
+
 
 def _restart_signal():
     """The signal named by SWELL_RESTART_SIGNAL: USR1, SIGUSR1 or 10."""
@@ -38,6 +43,9 @@ def _restart_signal():
 
 def _note(number, _frame):
     global restart_requested, end_requested
+    if leaves_at_once:
+        os.write(1, f"train_gpt: rank {os.environ.get('RANK', 0)}: asked to leave before training began\n".encode())
+        os._exit(END_EXIT_CODE if number == signal.SIGTERM else 0)
     if number == signal.SIGTERM:
         end_requested = True
     else:

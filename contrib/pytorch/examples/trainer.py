@@ -220,7 +220,9 @@ def _startup_seconds():
 def run(options, place):
     """Returns the exit code."""
     torch.set_num_threads(1)
-    store = rendezvous.meet(place) if rendezvous.wait_for_start() else None
+    started = rendezvous.wait_for_start()
+    stop.leaves_at_once = False
+    store = rendezvous.meet(place) if started else None
     if store is None:
         print(f"train_gpt: rank {place.rank}: asked to leave before training began", flush=True)
         return stop.END_EXIT_CODE if stop.end_requested else 0
