@@ -55,6 +55,16 @@ int guarded(std::string& error, Body&& body) noexcept {
   }
 }
 
+/// Value of a C program's enum, which may be any: reading another one as an enum is undefined in
+/// C++.
+template <typename Enum>
+int number_of(const Enum& given) {
+  static_assert(sizeof given == sizeof(int));
+  int number = 0;
+  std::memcpy(&number, &given, sizeof number);
+  return number;
+}
+
 Result<Entry> entry_of(const swell_tensor_t& tensor) {
   const auto has = [&](std::uint64_t bit) { return (tensor.field_mask & bit) != 0; };
   Entry entry;
@@ -65,11 +75,13 @@ Result<Entry> entry_of(const swell_tensor_t& tensor) {
   };
   if (tensor.dims < 1 || tensor.dims > SWELL_MAX_DIMS)
     return bad("dims must be 1 to 8; a scalar is of shape 1");
-  if (tensor.dtype < 0 || tensor.dtype >= kDTypes) return bad("its dtype is none of swell_dtype_t");
-  entry.tensor.dtype = static_cast<DType>(tensor.dtype);
+  const int dtype = number_of(tensor.dtype);
+  if (dtype < 0 || dtype >= kDTypes) return bad("its dtype is none of swell_dtype_t");
+  entry.tensor.dtype = static_cast<DType>(dtype);
   if (has(SWELL_TENSOR_KIND)) {
-    if (tensor.kind < 0 || tensor.kind >= kKinds) return bad("its kind is none of swell_kind_t");
-    entry.tensor.kind = static_cast<Kind>(tensor.kind);
+    const int kind = number_of(tensor.kind);
+    if (kind < 0 || kind >= kKinds) return bad("its kind is none of swell_kind_t");
+    entry.tensor.kind = static_cast<Kind>(kind);
   }
   if (has(SWELL_TENSOR_LAYER)) entry.tensor.layer = tensor.layer;
   entry.tensor.optional = has(SWELL_TENSOR_OPTIONAL) && tensor.optional != 0;
@@ -117,13 +129,13 @@ Result<profiler::Role> role_of(const swell_role_t& role) {
     if (role.activation_dims < 1 || role.activation_dims > SWELL_MAX_DIMS)
       return Error("activation_dims is " + std::to_string(role.activation_dims) +
                    "; it must be 1 to 8");
-    if (role.activation_dtype < 0 || role.activation_dtype >= kDTypes)
-      return Error("activation_dtype is none of swell_dtype_t");
+    const int dtype = number_of(role.activation_dtype);
+    if (dtype < 0 || dtype >= kDTypes) return Error("activation_dtype is none of swell_dtype_t");
     const auto elements =
         element_count({role.activation_shape, role.activation_shape + role.activation_dims});
     if (!elements) return elements.error().while_doing("activation_shape");
-    made.activ_bytes = static_cast<double>(*elements) *
-                       static_cast<double>(bytes_of(static_cast<DType>(role.activation_dtype)));
+    made.activ_bytes =
+        static_cast<double>(*elements) * static_cast<double>(bytes_of(static_cast<DType>(dtype)));
   }
   const auto number = [&](std::uint64_t bit, double given, const char* name,
                           double* where) -> Result<void> {
@@ -148,9 +160,10 @@ Result<profiler::Role> role_of(const swell_role_t& role) {
 /// What a region says of itself; nothing where a value is none.
 std::optional<profiler::Opening> opening_of(const swell_region_t& region) {
   const auto has = [&](std::uint64_t bit) { return (region.field_mask & bit) != 0; };
-  if (region.kind < 0 || region.kind >= profiler::kKinds) return std::nullopt;
+  const int kind = number_of(region.kind);
+  if (kind < 0 || kind >= profiler::kKinds) return std::nullopt;
   profiler::Opening opening;
-  opening.kind = static_cast<profiler::Kind>(region.kind);
+  opening.kind = static_cast<profiler::Kind>(kind);
   if (has(SWELL_REGION_STAGE)) opening.stage = region.stage;
   if (has(SWELL_REGION_MICRO_BATCH)) opening.micro_batch = region.micro_batch;
   if (has(SWELL_REGION_LAYERS)) {
