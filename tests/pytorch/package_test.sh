@@ -6,42 +6,19 @@
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
-: "${SWELL_PYTHON:=python3}"
-"$SWELL_PYTHON" -c 'import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, ["torch", "pytest", "mypy"])))' || {
-  printf '1..0 # SKIP %s lacks torch, pytest or mypy: run contrib/setup --pytorch DIR --frameworks\n' "$SWELL_PYTHON"
-  exit 77
-}
-export OMP_NUM_THREADS=1
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM HUP
-
+# shellcheck source=tests/pytorch/pytest_lib.sh
+source "$here/pytest_lib.sh"
+need torch pytest mypy
 which=(-m 'not slow')
 if [[ ${1:-} == --all ]]; then
   which=()
   shift
 fi
-count=0 failures=0
-result() { # ok|not\ ok NAME
-  count=$((count + 1))
-  [[ $1 == ok ]] || failures=$((failures + 1))
-  printf '%s %s - %s\n' "$1" "$count" "$2"
-}
-
-"$SWELL_PYTHON" -m pytest -v -p no:cacheprovider --basetemp "$work/pytest" "$here/package" "${which[@]}" "$@" > "$work/log" 2>&1
-status=$?
-# Names are sentences; parameters stand in brackets.
-while read -r name verdict; do
-  [[ $verdict == PASSED ]] && result ok "$name" || result 'not ok' "$name"
-done < <(sed -n 's/^[^ ]*::\(test_[^ ]*\) \(PASSED\|FAILED\|ERROR\).*/\1 \2/p' "$work/log")
-((status == 0)) || sed 's/^/# /' "$work/log"
-((count > 0)) || result 'not ok' 'pytest ran no test'
-
+run_pytest "$here/package" "${which[@]}" "$@"
 if (cd "$here/../../contrib/pytorch" && "$SWELL_PYTHON" -m mypy --cache-dir "$work/mypy") > "$work/types" 2>&1; then
   result ok 'the public API is typed (mypy --strict)'
 else
   result 'not ok' 'the public API is typed (mypy --strict)'
   sed 's/^/# /' "$work/types"
 fi
-printf '1..%s\n' "$count"
-((status == 0 && failures == 0))
+finish

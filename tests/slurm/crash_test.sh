@@ -66,9 +66,7 @@ done
 # The last worker is killed: one of a companion where there are any, which the job survives; before that
 # one of the basic demand, whose failure is the program's own, as with srun.
 worker_dies() { # STATE
-  at_state "$1" || return
-  local pid
-  pid=$(last_worker) && kill -KILL "$pid" || return
+  at_state "$1" && within 10 kill_last_worker || return
   scancel "$blocker" 2> /dev/null
   within 60 over_or_on || return
   settled && if ended "$job"; then
@@ -76,6 +74,11 @@ worker_dies() { # STATE
   else
     goes_on "$job"
   fi
+}
+# One that was picked may leave for the growth before it is killed: then another is.
+kill_last_worker() {
+  local pid
+  pid=$(last_worker) && kill -KILL "$pid" 2> /dev/null
 }
 last_worker() {
   local file pid last=''
