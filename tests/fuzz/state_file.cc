@@ -16,7 +16,7 @@ namespace {
 struct Folder {
   std::string path;
   Folder() {
-    char name[] = "/dev/shm/swell-fuzz-XXXXXX";
+    char name[] = "/dev/shm/fuzz-XXXXXX";
     if (mkdtemp(name) == nullptr) std::abort();
     path = name;
   }

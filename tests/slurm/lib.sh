@@ -96,6 +96,12 @@ rigid() { # [sbatch options]: a job that only holds what it asked for; sets `rig
   rigid_job=$(sbatch --parsable --output="$work/%j.out" "$@" --wrap 'sleep 600') || return 1
 }
 
+# processes_with VARIABLE=VALUE: the pids of those that have it in their environment, of this cluster alone: the clusters
+# of tests that run beside have nodes of the same names, and jobs of the same ids.
+processes_with() {
+  grep -lszxF -- "SLURM_CONF=$SLURM_CONF" /proc/[0-9]*/environ | xargs -r grep -lszxF -- "$1" | cut -d/ -f3
+}
+
 # No worker that the job ever started is alive any more.
 no_workers() {
   local file pid

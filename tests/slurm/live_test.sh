@@ -89,14 +89,13 @@ check 'a program that stops answering gives the GPUs back in time all the same' 
 # with each other, so that snapshots are far apart here, and the newest that all have is some back.
 lent_node() { squeue --noheader --format=%N --jobs "$(squeue --noheader --format=%i --user "$(id -un)" | grep -vx "$job" | head -n 1)"; }
 has_trained() { (($(date +%s) - $(stat --format=%Y "$out/began") >= $1)); } # SECONDS since the last program began
-processes_of() { grep -lzx "SLURMD_NODENAME=$1" /proc/[0-9]*/environ 2> /dev/null | cut -d/ -f3; }
 lent_node_dies() {
   local node result
   export SWELL_SNAPSHOT_EVERY=100
   live 1500 --elastic=mode=live,max=8 --gres=gpu:4 -w node1
   unset SWELL_SNAPSHOT_EVERY
   within 60 live_grown 8 && within 30 has_trained 14 && node=$(lent_node) && [[ $node == node[23] ]] || return
-  "$cluster" kill-slurmd "$node" -KILL && processes_of "$node" | xargs kill -KILL
+  "$cluster" kill-slurmd "$node" -KILL && processes_with "SLURMD_NODENAME=$node" | xargs kill -KILL
   within 30 event companion-lost && within 90 ended "$job" && [[ $(cat "$out/status") == 0 ]] && right_state &&
     grep -E 'live: 4 workers go on from the snapshot of step [1-9][0-9]*00$' "$work/$job.out" && goes_on_live
   result=$?
