@@ -42,7 +42,7 @@ cluster_up() { # [options of contrib/cluster start]
   events=$TMPDIR/events.jsonl
   : > "$events" && chmod 666 "$events"
   "$cluster" start --plugins "$SWELL_STAGE/plugins" --swell-conf "EventLog=$events" \
-    --swell-conf GrowthInterval=1 --swell-conf AgentTimeout=4 --swell-conf "ProfileWait=${profile_wait:-0}" "$@" > "$TMPDIR/start.log" 2>&1 || {
+    --swell-conf GrowthInterval=1 --swell-conf "AgentTimeout=${agent_timeout:-4}" --swell-conf "ProfileWait=${profile_wait:-0}" "$@" > "$TMPDIR/start.log" 2>&1 || {
     cat "$TMPDIR/start.log"
     exit 1
   }
@@ -72,8 +72,9 @@ show_state() {
 
 # ---- waiting: for a state, with a deadline, never for time
 
+# SECONDS: what a quiet machine may take; a loaded one is given four times as long.
 within() { # SECONDS COMMAND...
-  local deadline=$((SECONDS + $1 + 1))
+  local deadline=$((SECONDS + 4 * $1 + 1))
   shift
   until "$@" > /dev/null 2>&1; do
     if ((SECONDS > deadline)); then

@@ -15,11 +15,14 @@ cat > "$work/planned_job.sh" << 'EOJ'
 #!/bin/bash
 export OUT=$PWD/${SLURM_JOB_ID:?}
 mkdir -p "$OUT"
-swellrun --swell-events="$OUT/events" ./planned $PROGRAM_ARGS
+printf '%s\n' $$ > "$OUT/swellrun"
+exec swellrun --swell-events="$OUT/events" ./planned $PROGRAM_ARGS
 EOJ
-# Decided by profiles alone.
+# Decided by profiles alone. A job keeps what it is lent while its swellrun cannot say anything.
 after_check() { :; } # jobs live over several behaviours
-profile_wait=600 cluster_up --nodes 2 --gpus-per-node 4 --users nobody
+profile_wait=600 agent_timeout=600 cluster_up --nodes 2 --gpus-per-node 4 --users nobody
+# What happens within a second on a quiet machine may take minutes on a loaded one; nothing here is waited for in vain.
+patience=100
 
 planned() { # MAX ARGUMENTS...: sets `job` and `out`; 2 GPUs
   export PROGRAM_ARGS="${*:2}"
@@ -31,21 +34,27 @@ decided() { # JOB WORDS: swell jobs says so
 }
 programs_with_plans() { awk '$7 != "-" && $1 > 0' "$out/began"; }
 
-# 8 layers of 8 samples of 0.4 ms: a step of 2 GPUs takes 0.15 s, one of 4 half of it.
+# 8 layers of 8 samples of 1 ms: a step of 2 GPUs takes 0.38 s, one of 4 half of it. Long enough that what a loaded machine
+# adds to a sleep changes little.
 lent_by_its_profile() {
-  planned 4 8 8 400 4 && within 60 is_lent "$job" 2 && within 60 word_is "$job" state ACTIVE
+  planned 4 8 8 1000 4 && within $patience is_lent "$job" 2 && within $patience word_is "$job" state ACTIVE
 }
 check 'a job is lent GPUs because its profile says that it gains by them' lent_by_its_profile
-says_planned() { within 20 decided "$job" planned; }
+says_planned() { within $patience decided "$job" planned; }
 check 'swell jobs says that it was planned for' says_planned
+four_have_plans() { (($(programs_with_plans | wc -l) >= 4)); }
 plan_arrives() {
-  within 30 test "$(programs_with_plans | wc -l)" -ge 4 || { cat "$out/began"; return 1; }
+  within $patience four_have_plans || { cat "$out/began"; return 1; }
   programs_with_plans | tail -n 1 | cut -d' ' -f7- | jq -e '[.stages[].groups[].gpus[]] | length == 4' > /dev/null
 }
 check 'the plan arrives in SWELL_PLAN of each rank' plan_arrives
 follows_it() {
-  profiled() { grep -q '"event":"profile".*"measured_speedup":1\.[5-9]\|"event":"profile".*"measured_speedup":2' "$events"; }
-  within 60 profiled || { grep '"event":"profile"' "$events"; return 1; }
+  # As the controller judges it: half of what was promised has come. A busy machine measures less at times.
+  measured_well() {
+    jq -es --argjson job "$job" 'any(.[]; .event == "profile" and .job == $job and .predicted_speedup > 1.8 and
+      .predicted_speedup < 2.2 and .measured_speedup > 1 + (.predicted_speedup - 1) / 2)' "$events"
+  }
+  within $patience measured_well || { grep '"event":"profile"' "$events"; return 1; }
 }
 check 'what it gains is measured, and is about what was predicted' follows_it
 
@@ -54,10 +63,12 @@ replanned() {
   programs_with_plans | tail -n 1 | cut -d' ' -f7- |
     jq -c '.stages[0] as $s | .stages = [range(2) as $i | $s | .layers = 4 | .groups = [$s.groups[2 * $i, 2 * $i + 1] | .local_batch = 4]]' \
       > "$work/two_stages" || return
-  swell replan "$job" --plan "$work/two_stages" && within 60 runs_in_stages 2 && within 20 word_is "$job" state ACTIVE && is_lent "$job" 2
+  swell replan "$job" --plan "$work/two_stages" && within $patience runs_in_stages 2 && within $patience word_is "$job" state ACTIVE &&
+    is_lent "$job" 2
 }
 runs_in_stages() { # N: the newest programs follow a plan of so many stages, which was switched to
-  (($(programs_with_plans | tail -n 1 | cut -d' ' -f7- | jq '.stages | length') == $1)) && grep -c '"event":"switch-committed"' "$out/events" | grep -qx 2
+  (($(programs_with_plans | tail -n 1 | cut -d' ' -f7- | jq '.stages | length') == $1)) &&
+    (($(grep -c '"event":"switch-committed"' "$out/events") >= 2))
 }
 check 'its owner has it run another plan on the same GPUs, by a live switch' replanned
 nobodys_plan() {
@@ -67,41 +78,51 @@ nobodys_plan() {
 }
 check 'a plan that does not fit, or of another user, is refused' nobodys_plan
 
+# While swellrun is stopped nobody reports: what the controller knows after the crash, it has kept.
+known() { swell why "$job" --json | jq -ec '[.decided_by, .samples_per_s, .predicted_speedup] | select(.[0] == "planned" and .[1] > 0)'; }
 kept_over_a_crash() {
-  local before
-  before=$(jq -c ".jobs[\"$job\"].training.basic" "$SWELL_CLUSTER_DIR"/state/swell_state) || return
-  [[ -n $before && $before != null ]] || return
-  "$cluster" kill-ctld -KILL && "$cluster" restart-ctld || return
-  within 60 decided "$job" planned && is_lent "$job" 2 &&
-    [[ $(jq -c ".jobs[\"$job\"].training.basic" "$SWELL_CLUSTER_DIR"/state/swell_state) == "$before" ]]
+  local swellrun before decided restored=1
+  swellrun=$(cat "$out/swellrun") && kill -STOP "$swellrun" || return
+  # Answered one after the other: what was under way is known after the first.
+  known > "$work/known" && known > "$work/known" && before=$(saved_profile) &&
+    decided=$(decided_events) && "$cluster" kill-ctld -KILL && "$cluster" restart-ctld && within $patience decided_anew "$decided" &&
+    within $patience known_again && [[ $(saved_profile) == "$before" ]] && is_lent "$job" 2 && restored=0
+  kill -CONT "$swellrun" || return
+  ((restored == 0)) || { swell why "$job" --json; cat "$work/known"; return 1; }
+  within $patience connected_twice && within $patience known && is_lent "$job" 2
 }
-check 'kill -9 of slurmctld keeps the profile' kept_over_a_crash
+saved_profile() { jq -ec ".jobs[\"$job\"].training.basic | select(. != null)" "$SWELL_CLUSTER_DIR"/state/swell_state; }
+decided_events() { grep -c "\"event\":\"decided-by\",\"job\":$job,\"by\":\"planned\"" "$events"; }
+decided_anew() { (($(decided_events) > $1)); } # a controller that has just started has decided nothing yet
+known_again() { [[ $(known) == "$(cat "$work/known")" ]]; }
+connected_twice() { (($(grep -c "\"event\":\"agent-connected\",\"job\":$job," "$events") >= 2)); }
+check 'kill -9 of slurmctld keeps the profile, though nobody reports it anew' kept_over_a_crash
 
 explained() { swell why "$job" | grep 'decided planned'; }
 shown_paused() { swell jobs "$job" | grep "^Job $job is paused"; }
 owner_limits() {
-  within 30 explained && swell max "$job" 2 && within 60 is_lent "$job" 0 && swell pause "$job" && swell max "$job" 0 &&
-    within 10 shown_paused
+  within $patience explained && swell max "$job" 2 && within $patience is_lent "$job" 0 && swell pause "$job" && swell max "$job" 0 &&
+    within $patience shown_paused
 }
 check 'its owner limits and pauses it, and asks why' owner_limits
-scancel "$job" && within 60 ended "$job"
+scancel "$job" && within $patience ended "$job"
 
 # One layer, one micro-batch and a sample for each GPU: nothing can be divided.
 gains_nothing() {
-  planned 4 1 1 20000 1 && within 60 decided "$job" planned && within 20 grep -q '"event":"profile"' "$out/events" || return
+  planned 4 1 1 20000 1 && within $patience decided "$job" planned && within $patience grep -q '"event":"profile"' "$out/events" || return
   # What a decision for it would have to come before: another job that gains is lent all that is idle.
   local first=$job
-  planned 4 8 8 400 4 && within 60 is_lent "$job" 2 && is_lent "$first" 0
+  planned 4 8 8 1000 4 && within $patience is_lent "$job" 2 && is_lent "$first" 0
 }
 check 'a job whose profile says that it gains nothing gets nothing' gains_nothing
 clear_queue
 
+says_short() { swell jobs "$job" | grep 'times as fast where'; }
 slow_interface() {
-  planned 4 8 8 800 4 200000 && within 60 is_lent "$job" 2 && within 150 is_lent "$job" 0 &&
-    swell jobs "$job" | grep -q 'times as fast where'
+  planned 4 8 8 1000 4 400000 && within $patience is_lent "$job" 2 && within $patience is_lent "$job" 0 && within $patience says_short
 }
 check 'lent GPUs that bring less than predicted are reclaimed, and swell jobs says why' slow_interface
-scancel "$job" && within 60 ended "$job"
+scancel "$job" && within $patience ended "$job"
 
 false_profile() {
   attackers_job nobody || return
@@ -112,7 +133,7 @@ false_profile() {
     printf '"groups":[{"stage":0,"group":0,"fwd_s":0.0000005,"fwd_commu_s":0,"bwd_s":0.000001,"optim_s":0.0000001,"commu_extra_s":0,"head_fwd_s":0,"head_bwd_s":0,"layer_param_bytes":800000000,"layer_state_bytes":3200000000,"extra_param_bytes":0,"extra_state_bytes":0,"peak_bytes":5000000000}],'
     printf '"layer_launch_s":0,"activ_bytes":100000,"last_activ_p_bytes":0,"tied_embedding":false,"whole_activations":5}}\n'
     printf 'wait refused\n'; } | hostile nobody > said 2>&1 &
-  within 30 decided "$mine" 'worker by worker: its profile is not used: .*h100' || { swell jobs "$mine"; cat said; return 1; }
+  within $patience decided "$mine" 'worker by worker: its profile is not used: .*h100' || { swell jobs "$mine"; cat said; return 1; }
 }
 check 'a profile that cannot be true is refused, and swell jobs says why' false_profile
 finish_tests
