@@ -44,7 +44,10 @@ void EpochMachine::hello(double now, WorkerId id, const std::string& host, int p
 void EpochMachine::listens(double now, WorkerId id, std::optional<int> epoch) {
   Worker& worker = workers_[id];
   if (!worker.running && !others_.contains({epoch.value_or(epoch_), id})) return;
-  worker.listens = std::max(worker.listens, epoch.value_or(epoch_));
+  if (const int of = epoch.value_or(epoch_); of > worker.listens) {
+    worker.listens = of;
+    worker.listens_since = now;
+  }
   tell_no_growth();
   advance(now);
 }
@@ -307,6 +310,16 @@ void EpochMachine::kill_running(double now) {
   in<Leaving>()->by = now + settings_.end_timeout_s;
 }
 
+/// Whether a program that was asked to leave, and heard it, had all the time that the job asked
+/// for: it would not leave the next time either. Who was still starting heard nothing yet.
+bool EpochMachine::had_its_time(double now, const Leaving& leaving) const {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& each) {
+    const Worker& worker = each.second;
+    return worker.running && worker.listens == epoch_ &&
+           now - std::max(leaving.since, worker.listens_since) >= settings_.restart_timeout_s;
+  });
+}
+
 void EpochMachine::tick(double now) {
   if (Gathering* gathering = in<Gathering>();
       gathering != nullptr && gathering->by && now >= *gathering->by) {
@@ -338,8 +351,7 @@ void EpochMachine::tick(double now) {
     say(fmt::format(
         "{} workers did not leave in time: killed; they resume from their last checkpoint",
         running().size()));
-    // Who had all the time that the job asked for would not leave the next time either.
-    if (now - leaving->since >= settings_.restart_timeout_s)
+    if (had_its_time(now, *leaving))
       pause_growth(now,
                    fmt::format("workers did not leave within {:g} s of the restart signal",
                                settings_.restart_timeout_s),

@@ -185,6 +185,7 @@ class EpochMachine {
     JobId step = 0;
     bool present = false, ready = false, running = false;
     int listens = -1;  ///< the newest epoch whose program here handles the restart signal
+    double listens_since = 0;
   };
   /// A companion as the agent holds it, from its allocation until nothing runs there any more.
   struct HeldCompanion {
@@ -205,6 +206,7 @@ class EpochMachine {
   void decide(double now);
   void begin_leaving(double now, control::JobState state, double by);
   void kill_running(double now);
+  bool had_its_time(double now, const Leaving& leaving) const;
   void fail(double now, WorkerId worker, Exit exit);
   void end(double now, int signal, std::optional<double> kill_at, bool code_is_final = false);
   void finish();

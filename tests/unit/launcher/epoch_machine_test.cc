@@ -447,6 +447,32 @@ Test(epochs, who_did_not_leave_in_time_is_not_grown_again) {
   cr_assert_not(run.no_growth().empty());
 }
 
+Test(epochs, who_was_still_starting_when_asked_to_leave_may_be_grown_again) {
+  Run run;
+  run.grown();
+  run.deaf = true;
+  run.shrink(9, 60);
+  run.leave(1, 4);
+  run.leave(0, 2);
+  run.grow(12, 4);
+  run.hello(2, 4);
+  run.listen();
+  run.leave(0, 2);
+  cr_assert_eq(run.starts, 4);
+  run.signals.clear();
+  // None of the six has come up when one of them is reclaimed, and 30 s later only one has.
+  run.shrink(12, 60);
+  run.tick(run.now + 20);
+  run.event([&] { run.machine.listens(run.now, {0, 0}); });
+  run.tick(run.now + 10);
+  cr_assert(run.signalled(SIGKILL, 6));
+  run.leave(2, 4, {0, SIGKILL});
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.starts, 5);
+  run.listen();
+  cr_assert_eq(run.no_growth(), std::string());
+}
+
 Test(epochs, a_shorter_deadline_than_the_grace_is_not_the_program_s_fault) {
   Run run;
   run.grown();
