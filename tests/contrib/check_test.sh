@@ -54,6 +54,7 @@ some_bad() {
   script tests/slurm/d_test.sh 'echo "ok 1 - and then it dies"; exit 3'
   script tests/slurm/e_test.sh 'exit 0'
   totals_are '7 passed, 3 failed, 1 skipped' 1 --no-sanitizers --only 'tests/slurm/*' || return
+  [[ $(grep -c '^# because of this' "$work/said") == 2 ]] || return
   grep -q '^# because of this' "$work/said" && grep -q 'skipped: SKIP nothing to run' "$work/said" &&
     grep -q '^failed: tests/slurm/b_test.sh' "$work/said" && grep -q '^failed: tests/slurm/d_test.sh' "$work/said" &&
     grep -q '^failed: tests/slurm/e_test.sh' "$work/said"
@@ -62,6 +63,18 @@ some_bad() {
   return $status
 }
 check 'what fails, dies, says nothing or is skipped is counted and named' some_bad
+
+# Fails the first time.
+only_alone() {
+  rm -f "$work"/tests/slurm/* "$work/tried"
+  script tests/slurm/a_test.sh 'echo "ok 1 - one"' "[[ -e $work/tried ]] || { touch $work/tried; echo 'not ok 2 - two'; echo '# too late'; exit 1; }" \
+    'echo "ok 2 - two"'
+  totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*' && grep -q '^# too late' "$work/said" &&
+    grep -q '^failed beside others, and passed alone: tests/slurm/a_test.sh (see .*/tests-slurm-a_test.sh.log)' "$work/said" || return
+  rm "$work/tried"
+  totals_are '4 passed, 1 failed, 0 skipped' 1 --no-sanitizers --only 'tests/slurm/*' --jobs 1
+}
+check 'what fails beside others is run again alone, and that is said' only_alone
 
 # Each waits until the other has begun: that ends only where they run at the same time.
 meets() { # OWN OTHER
