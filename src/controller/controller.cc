@@ -19,6 +19,8 @@ namespace {
 /// A preempted or reclaimed companion that outlives its deadline is cancelled this much later, so
 /// that an agent that acts at the last moment is not overtaken.
 constexpr double kDeadlineSlack_s = 1;
+/// A cancellation is asked for again after it, where Slurm did not hear it.
+constexpr double kCancelAgain_s = 10;
 /// How often EventLog gets a line about the rounds' times, in a queue that changes.
 constexpr double kRoundsToldEvery_s = 10;
 
@@ -260,7 +262,7 @@ void Controller::keep_deadlines(double now) {
         continue;
       cancel(job.identity(companion),
              companion.reason.empty() ? "its time is over" : companion.reason);
-      companion.deadline = now + 10;  // asked again where Slurm did not hear it
+      companion.deadline = now + kCancelAgain_s;
     }
     if (!decide_due_ && job.agent && job.grow_after > 0 && now >= job.grow_after) {
       job.grow_after = 0;

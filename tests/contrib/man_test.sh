@@ -41,12 +41,12 @@ every_default() {
   local key default bad=0
   while read -r key default; do
     [[ -n $default && $(page_default "$key") == "$default" ]] && continue
-    printf '%s: %s in config.h, %s in the page\n' "$key" "$default" "$(page_default "$key")"
+    printf '%s: %s in swell_conf.h, %s in the page\n' "$key" "$default" "$(page_default "$key")"
     bad=1
   done < <(numeric_defaults)
   return $bad
 }
-check 'swell.conf(5) has the defaults of config.h' every_default
+check 'swell.conf(5) has the defaults of swell_conf.h' every_default
 
 spec_keys() { grep -oE '\{"[a-z]+", +read_[a-z]+\}' "$top/src/control/elastic_spec.cc" | sed -E 's/\{"([a-z]+)".*/\1/'; }
 page_spec_keys() { sed -nE '/^\.SH THE OPTION/,/^\.SH WHAT HAPPENS/s/^\.(BI|BR|B) ([a-z]+)=.*/\2/p' "$top/man/swell-elastic.7"; }

@@ -33,6 +33,18 @@ every_name() {
 }
 check 'every function that the map names is there' every_name
 
+# `Name::member()` in `file`
+every_place() {
+  local member file wrong=0 places
+  places=$(grep -ohE '`[A-Za-z_:]+(\(\))?` in `src/[A-Za-z0-9_./]+`' docs/architecture.md CONTRIBUTING.md | tr -d '`()' | sort -u)
+  while read -r member _ file; do
+    grep -qwF -- "${member##*::}" "$file" && [[ $member != *::* || $(grep -cwE "${member%%::*}" "$file") != 0 ]] ||
+      { printf '%s is not in %s\n' "$member" "$file"; wrong=1; }
+  done <<< "$places"
+  ((wrong == 0)) && [[ $(wc -l <<< "$places") -gt 4 ]]
+}
+check 'every function is in the file where the map says that it is' every_place
+
 # | name | unit | value | file | what for |
 clocks() { sed -n '/^## Every clock/,$p' docs/architecture.md | sed -nE 's/^\| `([A-Za-z_]+)` \| ([a-z]+) \| ([^|]*[^ ]) \| `([^`]+)` \|.*/\1;\2;\3;\4/p'; }
 every_clock() {
@@ -73,7 +85,9 @@ check 'the index has every page, and no others' every_page
 
 one_test_alone() {
   grep -q 'a_pending_job_gets_the_gpus\|a pending job gets lent GPUs back' tests/slurm/grow_test.sh && ls tests/unit/controller/controller_test.cc &&
-    grep -q 'Test(controller, drain' tests/unit/controller/controller_test.cc
+    grep -q 'Test(controller, drain' tests/unit/controller/controller_test.cc &&
+    grep -q 'Test(controller, reclaims_for_a_pending_job_and_counts_it' tests/unit/controller/controller_test.cc &&
+    grep -q 'Test(controller, cancels_what_outlives_its_deadline' tests/unit/controller/controller_test.cc
 }
 check 'the tests that the map points at are there by that name' one_test_alone
 

@@ -111,7 +111,7 @@ Test(controller, nothing_is_offered_twice) {
   for (int gpus : on_node) cr_assert_leq(gpus, 8);
 }
 
-Test(controller, takes_back_for_a_pending_job_and_counts_it) {
+Test(controller, reclaims_for_a_pending_job_and_counts_it) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);
   world.hello(1, 10, 8);
@@ -645,7 +645,7 @@ Test(controller, admin_comment_is_written_only_when_it_changes) {
   cr_assert_eq(world.slurm.comments_written, written);
 }
 
-Test(controller, draining_takes_everything_back_within_the_grace_and_lends_no_more) {
+Test(controller, draining_reclaims_everything_within_the_grace_and_lends_no_more) {
   World world;
   world.slurm.run_elastic(1, "node1", 8);
   world.step();

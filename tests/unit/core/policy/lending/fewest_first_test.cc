@@ -57,7 +57,7 @@ Test(fewest_first, lends_what_a_blocked_pending_job_cannot_use_yet) {
   cr_assert_eq(granted(decide(view), 1), 12);
 }
 
-Test(fewest_first, takes_back_what_a_pending_job_needs_and_no_more) {
+Test(fewest_first, reclaims_what_a_pending_job_needs_and_no_more) {
   ClusterView view = idle_cluster(3);
   ElasticJobView& job = add_job(view, 1, 0, 4);
   lend(view, job, 11, 1, 8);
@@ -70,7 +70,7 @@ Test(fewest_first, takes_back_what_a_pending_job_needs_and_no_more) {
   cr_assert_eq(granted(decisions, 1), 0, "a job that shrinks does not grow in the same decision");
 }
 
-Test(fewest_first, takes_back_from_the_job_with_the_most_first) {
+Test(fewest_first, reclaims_from_the_job_with_the_most_first) {
   ClusterView view = idle_cluster(2);
   view.jobs.reserve(2);
   ElasticJobView& small = add_job(view, 1, 0, 2);

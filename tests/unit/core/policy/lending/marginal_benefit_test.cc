@@ -102,7 +102,7 @@ Test(marginal_benefit, nothing_below_tau_is_lent) {
   cr_assert_eq(granted(MarginalBenefit(with_aggressiveness(2)).decide(view), 1), 4);
 }
 
-Test(marginal_benefit, expansions_that_fall_below_tau_are_taken_back_if_by_more_than_a_little) {
+Test(marginal_benefit, expansions_that_fall_below_tau_are_reclaimed_if_by_more_than_a_little) {
   ClusterView view = idle_cluster(2);
   know_machines(view);
   view.jobs.reserve(2);
@@ -119,7 +119,7 @@ Test(marginal_benefit, expansions_that_fall_below_tau_are_taken_back_if_by_more_
   cr_assert_eq(plan_of(decisions, 1)->gpu_count(), 4);
 }
 
-Test(marginal_benefit, what_was_just_lent_is_not_taken_back) {
+Test(marginal_benefit, what_was_just_lent_is_not_reclaimed) {
   ClusterView view = idle_cluster(2);
   know_machines(view);
   ElasticJobView& job = add_job(view, 1, 0, 2);
@@ -156,7 +156,7 @@ Test(marginal_benefit, companions_would_go_by_what_they_bring_whether_anybody_wa
   cr_assert_eq(Swell().decide(view).reclaim_order, (std::vector<JobId>{11, 12}));
 }
 
-Test(marginal_benefit, no_more_is_taken_back_than_a_waiting_job_needs) {
+Test(marginal_benefit, no_more_is_reclaimed_than_a_waiting_job_needs) {
   ClusterView view = two_jobs(4);
   lend(view, view.jobs[1], 12, 2, 4);
   lend(view, view.jobs[1], 13, 2, 4);
@@ -183,7 +183,7 @@ Test(marginal_benefit, expansions_scattered_over_nodes_leave_the_one_node_where_
   cr_assert_eq(decisions.reclaims[0].companion, 12u);
 }
 
-Test(marginal_benefit, a_blocked_gang_takes_back_nothing) {
+Test(marginal_benefit, a_blocked_gang_reclaims_nothing) {
   ClusterView view = two_jobs();
   lend(view, view.jobs[0], 11, 0, 4);
   profile(view.jobs[0], small_model(), light_coefficients());
