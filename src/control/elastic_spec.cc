@@ -197,4 +197,15 @@ Result<void> ElasticSpec::check_basic(int basic_gpus) const {
   return {};
 }
 
+std::vector<int> common_sizes(const std::vector<int>& asked, const std::vector<int>& program,
+                              int basic_gpus) {
+  if (program.empty()) return asked;
+  std::vector<int> both = {basic_gpus};
+  for (const int size : program)
+    if (size > basic_gpus &&
+        (asked.empty() || std::binary_search(asked.begin(), asked.end(), size)))
+      both.push_back(size);
+  return both;
+}
+
 }  // namespace swell::control

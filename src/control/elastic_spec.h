@@ -45,4 +45,9 @@ struct ElasticSpec {
   friend bool operator==(const ElasticSpec&, const ElasticSpec&) = default;
 };
 
+/// The totals that both the user and the program allow, rising, with the basic demand among them;
+/// empty: any. Either list may be empty, for any.
+std::vector<int> common_sizes(const std::vector<int>& asked, const std::vector<int>& program,
+                              int basic_gpus);
+
 }  // namespace swell::control

@@ -30,6 +30,12 @@ class Writer {
   void optional(const char* key, const std::string& value) {
     if (!value.empty()) json_.set(key, value);
   }
+  void member(const char* key, const std::vector<int>& value, int, int) {
+    json_.set(key, Json::array_of(value));
+  }
+  void optional(const char* key, const std::vector<int>& value, int min, int max) {
+    if (!value.empty()) member(key, value, min, max);
+  }
   void document(const char* key, const Json& value) { json_.set(key, value); }
   void optional_document(const char* key, const Json& value) {
     if (value.is_object()) json_.set(key, value);
@@ -83,6 +89,20 @@ class Reader {
   }
   void optional(const char* key, std::string& value) {
     if (json_.has(key)) member(key, value);
+  }
+  void member(const char* key, std::vector<int>& value, int min, int max) {
+    const Json array = list(key);
+    for (const Json& item : array.items()) {
+      const json_int_t number = json_integer_value(item.get());
+      if (!item.is_integer() || number < min || number > max ||
+          (!value.empty() && number <= value.back()))
+        return fail(Error(fmt::format("\"{}\" holds {}; it must hold rising numbers of {} to {}",
+                                      key, item.dump(), min, max)));
+      value.push_back(static_cast<int>(number));
+    }
+  }
+  void optional(const char* key, std::vector<int>& value, int min, int max) {
+    if (json_.has(key)) member(key, value, min, max);
   }
   /// A plan or a profile: whoever uses it reads what is in it.
   void document(const char* key, Json& value) {
@@ -152,7 +172,7 @@ class Reader {
   std::optional<Error> problem_;
 };
 
-constexpr int kMany = 1'000'000;
+constexpr int kMany = kMaxGpus;
 constexpr std::int64_t kMuch_mib = std::int64_t{1} << 40;
 
 template <typename V>
@@ -164,6 +184,7 @@ void describe(V& v, Hello& m) {
   v.member("gpus_per_worker", m.gpus_per_worker, 1, kMany);
   v.member("companions", m.companions);
   v.optional("no_growth", m.no_growth);
+  v.optional("sizes", m.sizes, 1, kMany);
 }
 template <typename V>
 void describe(V& v, OfferResult& m) {
@@ -188,6 +209,7 @@ void describe(V& v, Status& m) {
   v.member("stopped_s", m.stopped_s, 0.0, 1e9);
   v.optional("no_growth", m.no_growth);
   v.optional("switched", m.switched);
+  v.optional("sizes", m.sizes, 1, kMany);
 }
 template <typename V>
 void describe(V& v, Profile& m) {
@@ -279,6 +301,10 @@ template <typename V>
 void describe(V& v, WorkerProfile& m) {
   v.member("epoch", m.epoch, 0, kMany);
   v.member("profile", m.profile);
+}
+template <typename V>
+void describe(V& v, WorkerSizes& m) {
+  v.member("workers", m.workers, 1, kMany);
 }
 template <typename V>
 void describe(V& v, WorkerExit& m) {

@@ -20,6 +20,9 @@ inline constexpr int kProtocolVersion = 2;
 /// Bytes of a plan or a profile as JSON, at most: with the rest it fits one frame.
 inline constexpr std::size_t kMaxDocument = 32768;
 
+/// GPUs of one job, and its workers, at most.
+inline constexpr int kMaxGpus = 1'000'000;
+
 using JobId = std::uint32_t;
 
 /// The comment by which a companion shows its grant to job_submit/swell, followed by the nonce.
@@ -42,6 +45,7 @@ struct Hello {
   int gpus_per_worker = 1;
   std::vector<JobId> companions;  ///< expansions that it holds already (after a lost connection)
   std::string no_growth;          ///< as in Status
+  std::vector<int> sizes;         ///< as in Status
 };
 
 /// What became of one offer: a companion's job id, or why there is none.
@@ -69,10 +73,11 @@ struct Status {
   static constexpr const char* type = "status";
   JobState state = JobState::allocated;
   int epoch = 0;
-  int workers = 0;        ///< workers that run, or are being started
-  double stopped_s = 0;   ///< how long the last reconfiguration stopped the training
-  std::string switched;   ///< how the last live switch went, for people; empty: there was none
-  std::string no_growth;  ///< why the job takes no GPUs now, for people; empty: it does
+  int workers = 0;         ///< workers that run, or are being started
+  double stopped_s = 0;    ///< how long the last reconfiguration stopped the training
+  std::string switched;    ///< how the last live switch went, for people; empty: there was none
+  std::string no_growth;   ///< why the job takes no GPUs now, for people; empty: it does
+  std::vector<int> sizes;  ///< GPUs in all that the program can run on, rising; empty: any
 };
 
 /// What the running epoch was seen to do, once all its ranks have reported, and again whenever it
@@ -207,6 +212,12 @@ struct WorkerProfile {
   std::string profile;  ///< a rank's, in hexadecimal digits
 };
 
+/// The program has said with how many workers it can run.
+struct WorkerSizes {
+  static constexpr const char* type = "worker-sizes";
+  std::vector<int> workers;  ///< rising; empty: any
+};
+
 /// The program has ended.
 struct WorkerExit {
   static constexpr const char* type = "worker-exit";
@@ -236,7 +247,7 @@ struct WorkerSignal {
 using Message =
     std::variant<Hello, GrowDone, Released, Status, Profile, Bye, Welcome, Refused, Grow, Shrink,
                  Replan, Ask, Answer, WorkerHello, WorkerNotice, WorkerListens, WorkerRuntime,
-                 WorkerProfile, WorkerExit, WorkerStart, WorkerSignal>;
+                 WorkerProfile, WorkerSizes, WorkerExit, WorkerStart, WorkerSignal>;
 
 /// The JSON form of a message.
 Json to_json(const Message& message);

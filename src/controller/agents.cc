@@ -94,6 +94,7 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
   job.gpus_per_worker = hello.gpus_per_worker;
   job.workers = hello.workers;
   job.no_growth = hello.no_growth;
+  job.program_sizes = hello.sizes;
   decide_due_ = true;
   if (events_.may_say(job.id, now))
     events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
@@ -170,6 +171,9 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
   if (job.no_growth != status.no_growth)
     events_.event("no-growth", {{"job", job.id}, {"reason", status.no_growth}});
   job.no_growth = status.no_growth;
+  if (job.program_sizes != status.sizes && events_.may_say(job.id, now))
+    events_.event("program-sizes", {{"job", job.id}, {"gpus", Json::array_of(status.sizes)}});
+  job.program_sizes = status.sizes;
   if (job.switched != status.switched && events_.may_say(job.id, now))
     events_.event("live-switch", {{"job", job.id}, {"how", status.switched}});
   job.switched = status.switched;

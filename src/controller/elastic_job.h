@@ -32,9 +32,10 @@ struct ElasticJob {
   std::optional<control::ConnectionId> agent;
   double agent_seen = 0;  ///< last heartbeat, or when it was lost
   double grow_after = 0;
-  bool offered = false;     ///< offers were made, and none of them has become a companion yet
-  int failed_growths = 0;   ///< in a row: each makes the next wait longer
-  std::string no_growth;    ///< why its agent wants no GPUs now, as it said; empty: it does
+  bool offered = false;    ///< offers were made, and none of them has become a companion yet
+  int failed_growths = 0;  ///< in a row: each makes the next wait longer
+  std::string no_growth;   ///< why its agent wants no GPUs now, as it said; empty: it does
+  std::vector<int> program_sizes;  ///< GPUs that its program can run on, as its agent said
   std::string switched;     ///< how its last live switch went, as its agent said; empty: none
   int refusals = 0;         ///< offers that became no companion
   std::string refused_for;  ///< the kind of the last of them, one word of refusals.h

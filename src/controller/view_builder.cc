@@ -164,7 +164,7 @@ class Builder {
       view.max_gpus = std::max(std::min(view.max_gpus, config_.max_gpus_per_job), job.basic_gpus);
     if (job.own_max > 0)
       view.max_gpus = std::max(std::min(view.max_gpus, job.own_max), job.basic_gpus);
-    view.sizes = job.spec.sizes;
+    view.sizes = control::common_sizes(job.spec.sizes, job.program_sizes, job.basic_gpus);
     view.gpu_types = job.spec.types;
     for (const slurm::GpuAllocation& held : record.gpus) {
       if (job.spec.types.empty() && std::find(view.gpu_types.begin(), view.gpu_types.end(),

@@ -202,6 +202,8 @@ void Agent::take_server_events() {
     } else if (const auto* keeper = std::get_if<control::WorkerRuntime>(&event.message)) {
       keepers_[known->second] = {keeper->address, keeper->problem};
       give_live_order();
+    } else if (const auto* sizes = std::get_if<control::WorkerSizes>(&event.message)) {
+      machine_.can_run_with(sizes->workers);
     } else if (const auto* profile = std::get_if<control::WorkerProfile>(&event.message)) {
       take_profile(known->second, *profile);
     }

@@ -86,6 +86,7 @@ void ControllerLink::send(Message message) {
     if (const auto* status = std::get_if<control::Status>(&message)) {
       last_status_ = *status;
       hello_.no_growth = status->no_growth;
+      hello_.sizes = status->sizes;
     } else if (const auto* profile = std::get_if<control::Profile>(&message)) {
       last_profile_ = *profile;
     }

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <fmt/format.h>
 
+#include "control/elastic_spec.h"
 #include "launcher/epoch_machine.h"
 #include "launcher/plan_seating.h"
 #include "launcher/signals.h"
@@ -164,6 +165,16 @@ void EpochMachine::tell_no_growth() {
   growth_.told(std::move(why));
 }
 
+void EpochMachine::can_run_with(const std::vector<int>& workers) {
+  std::vector<int> sizes;
+  for (const int each : workers)
+    if (each <= control::kMaxGpus / settings_.gpus_per_worker)
+      sizes.push_back(each * settings_.gpus_per_worker);
+  if (sizes == program_sizes_) return;
+  program_sizes_ = std::move(sizes);
+  act(action::Tell{status()});
+}
+
 bool EpochMachine::takes_part(const HeldCompanion& companion) const {
   return std::any_of(seating_.seats.begin(), seating_.seats.end(), [&](const Seat& seat) {
     return std::any_of(companion.nodes.begin(), companion.nodes.end(),
@@ -252,7 +263,8 @@ Seating EpochMachine::next_seating() const {
   for (const WorkerNode& node : basic_) basic += node.gpus;
   const std::vector<WorkerNode> nodes = usable();
   for (const WorkerNode& node : nodes) there += node.gpus;
-  const int allowed = allowed_gpus(there, basic, settings_.sizes);
+  const int allowed =
+      allowed_gpus(there, basic, control::common_sizes(settings_.sizes, program_sizes_, basic));
   // What was decided, else what runs already: where no worker comes or goes, it is good still.
   std::optional<plan::Plan> running;
   if (!seating_.plan.empty())
@@ -290,6 +302,7 @@ control::Status EpochMachine::status() const {
   status.stopped_s = stopped_s_;
   status.no_growth = no_growth();
   status.switched = switched_;
+  status.sizes = program_sizes_;
   return status;
 }
 

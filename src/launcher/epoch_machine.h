@@ -98,6 +98,8 @@ class EpochMachine {
   void exited(double now, WorkerId worker, Exit exit, std::optional<int> epoch = std::nullopt);
   /// Its program handles the restart signal.
   void listens(double now, WorkerId worker, std::optional<int> epoch = std::nullopt);
+  /// The program can run with these numbers of workers, rising, and with no others; none: with any.
+  void can_run_with(const std::vector<int>& workers);
   void lost(double now, WorkerId worker);                ///< its connection has closed
   void notice(double now, WorkerId worker, int signal);  ///< Slurm signalled its step
   // steps and companions
@@ -268,6 +270,7 @@ class EpochMachine {
   }
 
   const Settings settings_;
+  std::vector<int> program_sizes_;  ///< GPUs in all that the program can run on; empty: any
   const std::vector<WorkerNode> basic_;
   std::vector<HeldCompanion> companions_;
   std::map<JobId, HeldCompanion> releasing_;

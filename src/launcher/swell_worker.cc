@@ -24,6 +24,7 @@
 #include "control/wake_fd.h"
 #include "launcher/profile_book.h"
 #include "launcher/program.h"
+#include "launcher/program_socket.h"
 #include "launcher/runtime_host.h"
 #include "launcher/signals.h"
 
@@ -93,15 +94,20 @@ class Worker {
 
   /// The shim's wait status: how the program ended.
   int run() {
+    if (auto made = launcher::ProgramSocket::open()) said_ = std::move(*made);
+    else std::fprintf(stderr, "swell-worker: %s\n", made.error().message().c_str());
     bool good = hello();
     while (good) {
       pollfd polled[] = {{client_->fd(), POLLIN, 0},
                          {signals_.get(), POLLIN, 0},
-                         {reported_.wake.fd(), POLLIN, 0}};
-      poll(polled, 3, looks_in_ms());
+                         {reported_.wake.fd(), POLLIN, 0},
+                         {said_ ? said_->fd() : -1, POLLIN, 0}};
+      poll(polled, 4, looks_in_ms());
       if (polled[1].revents != 0) good = take_signals();
       if (good && polled[0].revents != 0) good = take_messages();
       if (good && polled[2].revents != 0) good = pass_profiles();
+      // What it can run with is heard before a handler that it installed afterwards is seen.
+      if (good) good = pass_sizes();
       if (good) good = look();
     }
     if (!runs_.empty()) end_programs();
@@ -198,6 +204,7 @@ class Worker {
   bool start_program(const control::WorkerStart& start) {
     auto environment = start.environment;
     if (!start.key.empty() && !offer_runtime(start.key, environment)) return false;
+    if (said_) environment.emplace_back("SWELL_SHIM", said_->name());
     asked_to_leave_ = false;
     status_ = 0;
     port_ = control::Fd();
@@ -248,6 +255,11 @@ class Worker {
               control::WorkerProfile{static_cast<int>(epoch) - 1, launcher::hex_digits(profile)}))
         return false;
     return true;
+  }
+
+  bool pass_sizes() {
+    const auto sizes = said_ ? said_->take_sizes() : std::nullopt;
+    return !sizes || client_->send(control::WorkerSizes{*sizes}).ok();
   }
 
   /// The pid of a program that is not this epoch's; 0: there is none.
@@ -310,7 +322,8 @@ class Worker {
     control::WakeFd wake;
   } reported_;
   std::unique_ptr<launcher::RuntimeHost> runtime_;  ///< live mode, from the first start on
-  std::map<int, Run> runs_;                         ///< by epoch
+  std::optional<launcher::ProgramSocket> said_;
+  std::map<int, Run> runs_;  ///< by epoch
   int status_ = 0;
   int ended_ = 0;  ///< programs
   bool asked_to_leave_ = false;

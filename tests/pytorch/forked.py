@@ -39,6 +39,8 @@ class Run:
     def __init__(self, folder, job, *arguments, steps=60, basic=1):
         self.folder, self.job, self.arguments, self.steps, self.basic = str(folder), job, arguments, steps, basic
         self.epoch, self.workers = -1, {}
+        self.shim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self.shim.bind("")      # the kernel finds an abstract name
         importlib.import_module(job)    # with its framework, once for all workers
         os.makedirs(self.folder, exist_ok=True)
 
@@ -61,7 +63,7 @@ class Run:
                 "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
                 "GROUP_RANK": "0", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
                 "TORCHELASTIC_RUN_ID": "1", "SWELL_EPOCH": str(self.epoch), "SWELL_RESTART_SIGNAL": "USR1",
-                "SWELL_BASIC_WORKERS": str(self.basic), "TEST_FOLDER": self.folder, "TEST_STEPS": str(self.steps),
+                "SWELL_BASIC_WORKERS": str(self.basic), "SWELL_SHIM": "@" + self.shim.getsockname()[1:].decode(), "TEST_FOLDER": self.folder, "TEST_STEPS": str(self.steps),
                 **self._environment(rank)})
             self._work()
         return workers
@@ -155,6 +157,17 @@ class Run:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         self.workers = {}
+
+    def sizes(self):
+        """The numbers of workers that the programs have said last that they can run with; None: nothing new."""
+        said = None
+        while True:
+            try:
+                word, *numbers = self.shim.recv(65536).decode().split()
+            except BlockingIOError:
+                return said
+            assert word == "sizes"
+            said = [int(number) for number in numbers]
 
     def lines(self):
         with open(os.path.join(self.folder, "losses")) as file:

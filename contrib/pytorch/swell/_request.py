@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What swellrun asks of this process, and the place in the job that it gives. Needs no torch."""
+"""What swellrun asks of this process and is told by it, and the place in the job that it gives. Needs no torch."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import FrameType
 
-__all__ = ["Place", "asked_to_leave", "listen", "place", "under_swellrun"]
+__all__ = ["Place", "asked_to_leave", "can_run_with", "listen", "place", "under_swellrun"]
 
 _asked = False
 _listening: signal.Signals | None = None
@@ -91,3 +94,21 @@ def ask() -> None:
 def asked_to_leave() -> bool:
     """Whether this worker has been asked; others may not have been yet: agree before you leave."""
     return _asked
+
+
+_MAX_SIZES = 4096       # that swellrun reads
+
+
+def can_run_with(workers: Iterable[int]) -> None:
+    """Tell swellrun the numbers of workers, rising, that this program can run with; it asks for no others. None: for any.
+
+    Say it before listen(), so that nothing is lent before it is known. More than 4096 numbers are not told.
+    """
+    name, sizes = os.environ.get("SWELL_SHIM", ""), list(workers)
+    if not name.startswith("@") or place().rank != 0 or len(sizes) > _MAX_SIZES:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as shim:
+            shim.sendto(" ".join(["sizes", *map(str, sizes)]).encode(), socket.MSG_DONTWAIT, "\0" + name[1:])
+    except OSError as error:    # as in a container with a network of its own
+        print(f"swell: swellrun cannot be told the numbers of workers ({error}): submit with --elastic=sizes=...", file=sys.stderr, flush=True)

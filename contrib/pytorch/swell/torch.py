@@ -112,6 +112,7 @@ class Elastic:
                  state: Mapping[str, Stateful] | None = None, seed: int = 0, warm_up: Callable[[], Any] | None = None) -> None:
         if global_batch < 1:
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
+        _request.can_run_with(range(1, global_batch + 1))      # with more of them some would never have a sample
         _request.listen()
         here = _request.place()
         if here.world > 1 and not dist.is_initialized():
@@ -150,7 +151,7 @@ class Elastic:
     def sizes(self) -> list[int]:
         """Numbers of workers that have equal shares of the global batch: for sbatch --elastic=sizes=...
 
-        Others train the same model, with some workers idle for part of a step.
+        Others, up to one worker a sample, train the same model, with some workers idle for part of a step.
         """
         return data.sizes(self.global_batch, _request.place().basic_workers)
 

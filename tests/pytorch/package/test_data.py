@@ -2,10 +2,11 @@
 """Samples over random sequences of resizes."""
 
 import random
+import socket
 
 import pytest
 
-from swell import data
+from swell import _request, data
 
 
 def epochs_of_one_worker(length, batch, epochs, **options):
@@ -105,3 +106,23 @@ def test_a_number_of_workers_that_an_iterable_cannot_serve_is_refused_with_those
 
 def test_sizes_begin_with_the_job_s_own_workers():
     assert data.sizes(24, 4) == [4, 6, 8, 12, 24] and data.sizes(24, 4, 8) == [4, 6, 8]
+
+
+def test_numbers_of_workers_are_told_by_rank_0_alone_and_nobody_need_listen(monkeypatch, capfd):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as shim:
+        shim.bind("")
+        monkeypatch.setenv("SWELL_SHIM", "@" + shim.getsockname()[1:].decode())
+        monkeypatch.setenv("RANK", "1")
+        _request.can_run_with([1, 2])
+        monkeypatch.setenv("RANK", "0")
+        _request.can_run_with(range(1, 4098))    # more than swellrun reads
+        _request.can_run_with([1, 2, 4])
+        assert shim.recv(100) == b"sizes 1 2 4"
+        _request.can_run_with([])
+        assert shim.recv(100) == b"sizes"
+        assert not capfd.readouterr().err
+    _request.can_run_with([1, 2])
+    assert "submit with --elastic=sizes=" in capfd.readouterr().err
+    monkeypatch.delenv("SWELL_SHIM")
+    _request.can_run_with([1, 2])
+    assert not capfd.readouterr().err

@@ -34,6 +34,7 @@ def test_resizes_leave_the_loss_of_every_step_as_it_is(framework, tmp_path):
         run.end()
     assert [line["step"] for line in run.lines()] == list(range(1, STEPS + 1)), "a step is missing or was trained twice"
     assert run.worlds() == [1, 3, 2]
+    assert run.sizes() == (list(range(1, 13)) if framework == "Accelerate" else [1, 2, 3, 4, 6, 12])    # of a global batch of 12
     worst = deviation(run.curve(), reference.curve())
     assert worst < SAME
     print(f"largest deviation {worst:.1e}")

@@ -91,3 +91,13 @@ Test(elastic_spec, is_checked_against_the_basic_demand) {
   cr_assert(says(good("").check_basic(0).error().message(), "no GPUs"));
   cr_assert(good("sizes=4/8,max=8").check_basic(4).ok());
 }
+
+Test(elastic_spec, what_the_program_can_run_with_narrows_what_was_asked_for) {
+  using Sizes = std::vector<int>;
+  using swell::control::common_sizes;
+  cr_assert(common_sizes({}, {}, 2) == Sizes{}, "any");
+  cr_assert(common_sizes({2, 4}, {}, 2) == (Sizes{2, 4}), "as the user said");
+  cr_assert(common_sizes({}, {1, 2, 6}, 2) == (Sizes{2, 6}), "as the program said");
+  cr_assert(common_sizes({2, 3, 6}, {2, 4, 6, 8}, 2) == (Sizes{2, 6}), "both");
+  cr_assert(common_sizes({2, 3}, {4}, 2) == Sizes{2}, "never nothing, which means any");
+}

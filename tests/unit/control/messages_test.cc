@@ -2,6 +2,7 @@
 #include "control/messages.h"
 
 #include <criterion/criterion.h>
+#include <fmt/format.h>
 
 using namespace swell;
 using namespace swell::control;
@@ -51,7 +52,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       hello,
       GrowDone{{{"abc", 12, ""}}},
       Released{12, "x"},
-      Status{JobState::switching, 3, 12, 1.5, "it failed there", "epoch 3"},
+      Status{JobState::switching, 3, 12, 1.5, "it failed there", "epoch 3", {2, 4}},
       Profile{3, {7}, 0.25, *document},
       Bye{1},
       welcome,
@@ -59,6 +60,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       WorkerListens{},
       WorkerRuntime{"/tmp/x/socket", "127.0.0.1:1", ""},
       WorkerProfile{2, "00ff"},
+      WorkerSizes{{1, 2, 4}},
       grow,
       Shrink{{12}, 30, "needed by job 17", *document},
       Replan{*document, "its owner wants it"},
@@ -87,6 +89,13 @@ Test(messages, a_bad_member_is_named_with_its_value) {
       std::string::npos);
   cr_assert_neq(refusal(R"({"type":"status","state":"ASLEEP","epoch":0,"workers":0,"stopped_s":0})")
                     .find("ASLEEP"),
+                std::string::npos);
+}
+
+Test(messages, sizes_rise_within_bounds) {
+  for (const char* bad : {"[0]", "[2,2]", "[4,2]", "[1000001]", "[1.5]", "2"})
+    refusal(fmt::format(R"({{"type":"worker-sizes","workers":{}}})", bad).c_str());
+  cr_assert_neq(refusal(R"({"type":"worker-sizes","workers":[4,2]})").find("rising"),
                 std::string::npos);
 }
 

@@ -596,6 +596,22 @@ Test(controller, what_follows_a_hello_at_once_is_heard_after_it) {
   cr_assert(world.shows(10, "epoch=3"), "%s", world.comment(10).c_str());
 }
 
+Test(controller, no_more_is_lent_than_the_program_says_that_it_can_run_on) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  control::Hello hello;
+  hello.job = 10;
+  hello.workers = 8;
+  hello.sizes = {8, 12};
+  world.server.says(1, hello);
+  world.step();
+  const auto* grow = world.server.last<control::Grow>();
+  cr_assert_not_null(grow);
+  int lent = 0;
+  for (const control::Offer& offer : grow->offers) lent += offer.gpus;
+  cr_assert_eq(lent, 4, "%d", lent);
+}
+
 Test(controller, a_companion_that_is_released_unasked_has_a_moment_to_end) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);

@@ -421,6 +421,27 @@ Test(epochs, growth_waits_until_every_worker_handles_the_signal) {
   cr_assert_eq(run.no_growth(), std::string());
 }
 
+Test(epochs, only_as_many_workers_run_as_the_program_can_run_with) {
+  Run run;
+  run.event([&] { run.machine.can_run_with({2, 3, 5}); });
+  cr_assert(std::get<Status>(run.told.back()).sizes == (std::vector<int>{2, 3, 5}));
+  run.grow(9, 4);
+  run.hello(1, 4);
+  run.leave(0, 2);
+  cr_assert_eq(run.workers, 5u, "not 6");
+  const std::size_t told = run.told.size();
+  run.event([&] { run.machine.can_run_with({2, 3, 5}); });
+  cr_assert_eq(run.told.size(), told, "no news");
+}
+
+Test(epochs, what_the_program_can_run_with_is_told_in_gpus) {
+  EpochMachine::Settings settings;
+  settings.gpus_per_worker = 4;
+  EpochMachine machine(settings, {worker_node(0, job, "node1", 4)});
+  machine.can_run_with({1, 3, 500'000});
+  cr_assert(machine.status().sizes == (std::vector<int>{4, 12}), "no job has 2,000,000");
+}
+
 Test(epochs, a_program_that_never_handles_the_signal_is_left_as_it_is) {
   Run run;
   run.deaf = true;

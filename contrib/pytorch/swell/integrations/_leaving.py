@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from swell import _native, _request
+from swell import _native, _request, data
 from swell.live import LiveState, join
 from swell.torch import Agreement, cpu_group
 
@@ -21,9 +21,13 @@ class Departure:
     """One agreement, made when it is first needed: the framework makes the process group."""
 
     def __init__(self) -> None:
-        _request.listen()
         self._agreement: Agreement | None = None
         self._live: LiveState | None = None
+
+    def listen(self, global_batch: int) -> None:
+        """From now on workers may be asked to leave, for a number over which the global batch divides."""
+        _request.can_run_with(data.sizes(global_batch))
+        _request.listen()
 
     @property
     def is_live(self) -> bool:

@@ -67,6 +67,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         takes so many times more for an optimizer step. loader: further arguments of DataLoader.
         """
         here = _request.place()
+        self._departure.listen(global_batch)
         if global_batch % here.world:
             raise ValueError(f"global_batch={global_batch} does not divide over {here.world} workers; submit with --elastic=sizes="
                              f"{'/'.join(map(str, data.sizes(global_batch, here.basic_workers)))}")

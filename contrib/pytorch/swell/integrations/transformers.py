@@ -38,6 +38,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self.trainer = trainer
         self.global_batch = global_batch    # samples of one optimizer step, over all workers
         self._departure = Departure()
+        self._departure.listen(global_batch)
         self._leaving = False
         self._evaluation_due = False
         self._live: _Live | None = None

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/program_socket.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "control/messages.h"
+#include "core/number.h"
+
+namespace swell::launcher {
+
+namespace {
+
+constexpr std::size_t kMaxBytes = 32768;
+constexpr std::size_t kMaxSizes = 4096;  // as many as a message has
+constexpr std::string_view kSizes = "sizes";
+
+Error failed(const char* what) {
+  return Error(fmt::format("a socket for programs: {}: {}", what, std::strerror(errno)));
+}
+
+/// Whether the datagram was sent by a process of this user.
+bool is_own(msghdr& message) {
+  for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr; each = CMSG_NXTHDR(&message, each))
+    if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SCM_CREDENTIALS) {
+      ucred sender{};
+      std::memcpy(&sender, CMSG_DATA(each), sizeof sender);
+      return sender.uid == geteuid();
+    }
+  return false;
+}
+
+}  // namespace
+
+Result<ProgramSocket> ProgramSocket::open() {
+  control::Fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return failed("socket");
+  const int yes = 1;
+  if (setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0)
+    return failed("SO_PASSCRED");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  // Without a name the kernel chooses one that nobody has.
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address.sun_family) != 0)
+    return failed("bind");
+  socklen_t size = sizeof address;
+  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return failed("getsockname");
+  const std::size_t named = offsetof(sockaddr_un, sun_path) + 1;
+  if (size <= named) return Error("a socket for programs: the kernel gave it no name");
+  return ProgramSocket(std::move(fd), "@" + std::string(address.sun_path + 1, size - named));
+}
+
+std::optional<std::vector<int>> ProgramSocket::take_sizes() const {
+  std::optional<std::vector<int>> last;
+  std::array<char, kMaxBytes> text;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control;
+  for (;;) {
+    iovec part{text.data(), text.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return last;
+    if ((message.msg_flags & MSG_TRUNC) != 0 || !is_own(message)) continue;
+    if (auto sizes = sizes_from({text.data(), static_cast<std::size_t>(got)}))
+      last = std::move(*sizes);
+  }
+}
+
+Result<std::vector<int>> sizes_from(std::string_view text) {
+  const auto word = [&text] {
+    const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view found = text.substr(begin, end - begin);
+    text.remove_prefix(end);
+    return found;
+  };
+  if (const std::string_view first = word(); first != kSizes)
+    return Error(fmt::format("\"{}\" was said; only \"{} 1 2 4\" is understood",
+                             first.substr(0, 40), kSizes));
+  std::vector<int> sizes;
+  for (std::string_view each = word(); !each.empty(); each = word()) {
+    const auto size = read_number<int>(each);
+    if (!size || *size < 1 || *size > control::kMaxGpus ||
+        (!sizes.empty() && *size <= sizes.back()))
+      return Error(fmt::format("sizes: \"{}\"; they are rising numbers of 1 to {}",
+                               each.substr(0, 40), control::kMaxGpus));
+    if (sizes.size() == kMaxSizes)
+      return Error(fmt::format("sizes: more than {} numbers", kMaxSizes));
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+}  // namespace swell::launcher
