@@ -35,7 +35,7 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
   made.role = role;
   made.times = times;
   made.micro_batches = micro_batches;
-  double all = 0;
+  double all = 0, layer_parameters = 0, extra_parameters = 0;
   for (const runtime::Entry& entry : entries) {
     if (!entry.alias_of.empty()) continue;
     const auto bytes = static_cast<double>(entry.bytes());
@@ -46,12 +46,20 @@ RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
         (in_layer ? made.layer_param_bytes : made.extra_param_bytes) += bytes;
         break;
       case runtime::Kind::parameter:
+        (in_layer ? layer_parameters : extra_parameters) += bytes;
+        [[fallthrough]];
       case runtime::Kind::moment:
       case runtime::Kind::step:
         (in_layer ? made.layer_state_bytes : made.extra_state_bytes) += bytes;
         break;
       default: break;
     }
+  }
+  // No switch moves gradients that are worth nothing at a boundary: such a program registers none.
+  if (made.layer_param_bytes + made.extra_param_bytes == 0) {
+    made.layer_param_bytes = layer_parameters;
+    made.extra_param_bytes = extra_parameters;
+    all += layer_parameters + extra_parameters;
   }
   made.peak_bytes = std::max(all, static_cast<double>(peak_bytes));
   return made;

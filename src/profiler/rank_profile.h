@@ -38,6 +38,7 @@ struct RankProfile {
 };
 
 /// Sums the registered state by what perf::GroupObservation asks for. Tied tensors count once.
+/// Where no gradients are registered they are taken for as large as the parameters.
 /// `peak_bytes` is raised to what is registered: it is there.
 RankProfile profile_of(const Role& role, const Times& times, int micro_batches,
                        const std::vector<runtime::Entry>& entries, std::uint64_t peak_bytes);

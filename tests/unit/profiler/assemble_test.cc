@@ -42,6 +42,19 @@ Test(assemble, registered_state_is_summed_by_what_it_is) {
   cr_assert_eq(made.peak_bytes, 5680, "what is registered is there, whatever the program says");
 }
 
+Test(assemble, gradients_that_nobody_registers_are_as_large_as_the_parameters) {
+  using runtime::Kind;
+  const RankProfile made =
+      profile_of({}, {}, 4,
+                 {entry("w", 0, Kind::parameter, 100), entry("m", 0, Kind::moment, 200),
+                  entry("e", -1, Kind::parameter, 10), entry("tied", -1, Kind::parameter, 10, "e")},
+                 0);
+  cr_assert_eq(made.layer_param_bytes, 400);
+  cr_assert_eq(made.extra_param_bytes, 40);
+  cr_assert_eq(made.layer_state_bytes, 1200);
+  cr_assert_eq(made.peak_bytes, 1680, "they are there, too");
+}
+
 /// What solve() finds from ranks' reports is what it finds from the groups' observations.
 Test(assemble, makes_the_profile_that_solve_takes) {
   const auto cluster = support::h100_nodes(2, 8, 2e9);
