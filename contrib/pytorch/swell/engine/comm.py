@@ -78,6 +78,9 @@ class Links:
         self.host = dist.new_group(backend="gloo") if plan.world > 1 else None
 
 
+_PARTS, _MIN_PART = 8, 1 << 14        # one after the other, as each part is there three times while it is summed; elements
+
+
 def add_in_order(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
     """The sum over a group in the order of its ranks, in place, wherever in a buffer an element stands.
 
@@ -87,6 +90,11 @@ def add_in_order(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
     if count == 2:      # the same in either order
         dist.all_reduce(tensor, group=group)
         return
+    for part in tensor.split(max(_MIN_PART, -(-tensor.numel() // _PARTS))):
+        _add_part(part, group, count)
+
+
+def _add_part(tensor: torch.Tensor, group: dist.ProcessGroup, count: int) -> None:
     share = -(-tensor.numel() // count)
     padded = tensor if share * count == tensor.numel() else torch.nn.functional.pad(tensor, (0, share * count - tensor.numel()))
     theirs = torch.empty_like(padded)
@@ -95,6 +103,8 @@ def add_in_order(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
     total = rows[0]
     for row in rows[1:]:
         total = total.add_(row)
-    gathered = torch.empty_like(padded)
-    dist.all_gather_into_tensor(gathered, total, group=group)
-    tensor.copy_(gathered[:tensor.numel()])
+    if padded is tensor:
+        dist.all_gather_into_tensor(tensor, total, group=group)
+        return
+    dist.all_gather_into_tensor(padded, total, group=group)
+    tensor.copy_(padded[:tensor.numel()])

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from swell import _native, _request
-from swell.engine import batches, export, layers, live, log, reduce, sources
+from swell.engine import batches, export, layers, live, log, memory, paced, reduce, sources
 from swell.engine import optimizer as optimizers
 from swell.engine import schedule as schedules
 from swell.engine.arena import Arena, Ordinary, Request
@@ -56,6 +56,9 @@ class Engine:
     log: file for a line of JSON a step. peak_flops: of one accelerator, for the utilisation in it.
     description: of a model that transformers does not describe, see docs/engine.md.
     schedule: of passes, by stage, see swell.engine.schedule; 1F1B where not given.
+    profile: take the times of a step's parts also where nobody asks for them (live mode does); profile() says them.
+
+    With SWELL_PACED in the environment the parts of a step take as long as stated accelerators would: swell.engine.paced.
     """
 
     def __init__(self, model_or_config: Any, optimizer: optimizers.Factory, *, global_batch: int, micro_batch: int = 1,
@@ -63,7 +66,7 @@ class Engine:
                  max_grad_norm: float | None = None, dtype: torch.dtype = torch.float32, autocast: torch.dtype | None = None,
                  recompute: bool = False, seed: int = 0, directory: str | os.PathLike[str] | None = None, checkpoint_every: int = 0,
                  log: str | os.PathLike[str] | None = None, peak_flops: float | None = None,
-                 description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | None = None) -> None:
+                 description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | None = None, profile: bool = False) -> None:
         here = _request.place()
         self.rank, self.world, self.steps = here.rank, here.world, 0
         self.device = _start(here.world)
@@ -75,11 +78,14 @@ class Engine:
         self.plan = decided or Plan.given(skeleton.layers, global_batch, micro_batch, self.world)
         self.plan.check(skeleton.layers, global_batch, self.world)
         self.place = self.plan.place(self.rank)
-        self._session = _native.open_session() if _native.is_live() else None
-        self._regions = live.NativeRegions(self._session, self.device) if self._session is not None else Regions()
+        self._session = _native.open_session() if _native.is_live() or profile else None
+        if profile and self._session is None:
+            raise ValueError("profile=True needs libswell; let SWELL_LIBRARY name libswell.so.1")
+        self._regions = self._timed()
         self._links = Links(self.plan, self.place)
         tp = self.plan.stages[self.place.stage].tp
-        shards = Shards(self._links.tp, self.place.shard, tp, lambda: self._regions.region("tp")) if tp > 1 else None
+        shards = Shards(self._links.tp, self.place.shard, tp, lambda size: self._regions.region("tp", None, size)) if tp > 1 else None
+        self._recompute = recompute
         self._stage = StageModel(skeleton, self.plan, self.place, shards)
         whole_heads = skeleton.family.splits_heads()
         self._dropout = layers.Dropout(seed, self.device, self.place.shard if whole_heads else 0, tp if whole_heads else 1) \
@@ -91,13 +97,37 @@ class Engine:
                                   device=self.device, regions=self._regions, around=self._around)
         self._totals = reduce.Totals(skeleton, self.plan, self.place, self.device)
         self._checkpoints = Checkpoints(directory, self._links.host) if directory is not None else None
-        self._arena: Arena = live.NativeArena(self._session) if self._session is not None else Ordinary()
+        self._arena: Arena = live.NativeArena(self._session) if self._session is not None and _native.is_live() else Ordinary()
         rest = self._hold(source, optimizer)
+        if self._session is not None and isinstance(self._arena, Ordinary):
+            self._session.adopt()
         self.scheduler = scheduler(self.optimizer) if scheduler is not None else None
         if rest is not None:
             self._go_on(rest)
         self._log = _log(log if self.rank == 0 else None, peak_flops, self)
         self._length = 0
+        self._whole: memory.WholeActivations | None = None      # being counted
+        self._is_observed = self._session is None       # whether this worker's role and memory are known
+        self.observed_role: dict[str, float | None] = {}        # what of them the profiler was told
+
+    def _timed(self) -> Regions:
+        """What takes, or gives, the times of a step's parts."""
+        regions = live.NativeRegions(self._session, self.device) if self._session is not None else Regions()
+        if not os.environ.get("SWELL_PACED"):
+            return regions
+        if self.device.type != "cpu":
+            raise ValueError(f"SWELL_PACED is for host devices, the engine is on {self.device}; unset it")
+        device = paced.device_of(paced.parse(os.environ["SWELL_PACED"]), self.plan, self.place)
+        if self.rank == 0:
+            print(f"swell: paced host devices ({os.environ['SWELL_PACED']}): times are those of stated accelerators, not of this machine",
+                  file=sys.stderr, flush=True)
+        return paced.Paced(regions, device, self.plan, self.place, self._work)
+
+    def _work(self) -> paced.Work:
+        layers_flops, head_flops = log.forward_flops_of_a_token(self._stage.skeleton, self._length)
+        share = self.plan.stages[self.place.stage].layers / self._stage.skeleton.layers
+        held = sum(one.numel() * one.element_size() for one in [*self._tensors.values(), *self._gradients])
+        return paced.Work(layers_flops * self._length * share, head_flops * self._length if self._stage.last else 0.0, held, self._recompute)
 
     # ---- state
 
@@ -184,7 +214,10 @@ class Engine:
         "position_ids" if there are. Ends this process with exit code 0 where it is to leave.
         """
         self._log.begin()
-        losses = self.backward(batch)
+        if self._is_observed:
+            losses = self.backward(batch)
+        else:
+            losses = self._observed(batch)
         gradients = self.gradients()
         loss, norm = self._totals.over(losses, gradients if self.max_grad_norm is not None else None)
         with self._regions.region("optimizer"):
@@ -197,7 +230,8 @@ class Engine:
         self.steps += 1
         if self._log.writes:
             self._log.step(self.steps, loss, self.global_batch * self._length, log.flops_of_a_token(self._stage.skeleton, self._length),
-                           lr=self.optimizer.param_groups[0].get("lr"), norm=norm)
+                           lr=self.optimizer.param_groups[0].get("lr"), norm=norm,
+                           **({"paced_late_s": round(self._regions.late_s, 6)} if isinstance(self._regions, paced.Paced) else {}))
         self._boundary()
         return loss
 
@@ -210,6 +244,38 @@ class Engine:
         losses = self._executor.train(mine, self._tokens(batch, mine))
         self._sum_gradients()
         return losses
+
+    def _observed(self, batch: GlobalBatch) -> list[torch.Tensor]:
+        """backward(), and what it takes of memory; then this worker's role is known, so that its profile is reported."""
+        self._is_observed = True
+        assert self._session is not None
+        mine = self._mine(batch)
+        held = [*self._tensors.values(), *self._gradients]
+        if self.device.type == "cpu":
+            with memory.Peak(held) as peak:
+                self._whole = memory.WholeActivations(self._stage)
+                losses = self.backward(batch)
+            peak_bytes = sum(one.numel() * one.element_size() for one in held) + peak.most
+        else:
+            self._whole = memory.WholeActivations(self._stage)
+            losses = self.backward(batch)
+            peak_bytes = torch.cuda.max_memory_allocated(self.device)
+        samples, length = mine[0].shape
+        activation = length * self.config.hidden_size * torch.empty(0, dtype=self.dtype).element_size()
+        whole = self._whole.kept_bytes / (samples * self.plan.stages[self.place.stage].layers * activation)
+        self._whole = None
+        self._session.memory(peak_bytes)
+        last = 12.0 * length * self.config.vocab_size if self._stage.last else None     # probabilities, their gradient, the logits'
+        self.observed_role = {"peak_bytes": peak_bytes, "whole": whole, "last_activation_bytes": last}
+        self._session.set_role(stage=self.place.stage, group=self.place.group, layers=self.plan.stages[self.place.stage].layers,
+                               local_batch=len(self.plan.samples(self.place.stage, self.place.group)), activation=self.dtype,
+                               activation_shape=(length, self.config.hidden_size), whole_activations=whole, last_activation_bytes=last,
+                               tied_embedding=bool(self._stage.skeleton.tied))
+        return losses
+
+    def profile(self) -> _native.Times | None:
+        """What the parts of a step take on this worker; None before the times of five steps are known, or where none are taken."""
+        return self._session.profile() if self._session is not None else None
 
     def evaluate(self, batch: GlobalBatch) -> float:
         """The loss of a global batch, without dropout and gradients; the same on every worker."""
@@ -238,7 +304,8 @@ class Engine:
             if partial:
                 reduce.add_gradients(partial, self._links.tp)
         if self._links.dp is not None:
-            with self._regions.region("dp"):
+            self._regions.meet(self._links.dp)
+            with self._regions.region("dp", None, sum(one.numel() * one.element_size() for one in self._gradients)):
                 reduce.add_gradients(self._gradients, self._links.dp)
         reduce.add_tied(stage, self.plan, self.place, self._links)
 
@@ -254,9 +321,6 @@ class Engine:
                 part = {name: tensor[number * size + mine.start:number * size + mine.stop].to(self.device) for name, tensor in batch.items()}
                 labels = part.pop("labels")
                 found.append(MicroBatch(part, labels if self._stage.last else None))
-        if isinstance(self._regions, live.NativeRegions) and not self._length:
-            self._regions.role(self.plan, self.place, found[0].shape[1], self.config.hidden_size, self.config.vocab_size, self.dtype,
-                               bool(self._stage.skeleton.tied))
         self._length = found[0].shape[1]
         return found
 
@@ -274,6 +338,8 @@ class Engine:
 
     def _around(self, micro_batch: int) -> AbstractContextManager[Any]:
         stack = ExitStack()
+        if self._whole is not None and not self._whole.is_done:
+            stack.enter_context(self._whole.watched())
         if self.autocast is not None:
             stack.enter_context(torch.autocast(self.device.type, self.autocast))
         if self._dropout is not None and self._stage.model.training:
@@ -288,6 +354,8 @@ class Engine:
         if self.checkpoint_every and self.steps % self.checkpoint_every == 0:
             self.save()
         if not isinstance(self._arena, live.NativeArena):
+            if self._session is not None and not _native.is_live():
+                self._session.step(self.steps)
             return
         try:
             action = self._arena.boundary(self.steps, self._rest())
@@ -333,4 +401,7 @@ def _start(world: int) -> torch.device:
 
 
 def _log(path: str | os.PathLike[str] | None, peak_flops: float | None, engine: Engine) -> log.Log:
-    return log.Log(path, peak_flops, engine.world, {"epoch": _request.place().epoch, "world": engine.world, "plan": engine.plan.summary()})
+    constant: dict[str, Any] = {"epoch": _request.place().epoch, "world": engine.world, "plan": engine.plan.summary()}
+    if os.environ.get("SWELL_PACED"):
+        constant["paced"] = os.environ["SWELL_PACED"]
+    return log.Log(path, peak_flops, engine.world, constant)

@@ -13,14 +13,14 @@ import torch
 from swell._native import Action, Epoch, Kind, Region, Session
 from swell.engine.arena import Request
 from swell.engine.executor import Regions
-from swell.engine.plan import Place, Plan
 
 __all__ = ["NativeArena", "NativeRegions"]
 
 _KINDS = {"parameter": Kind.PARAMETER, "gradient": Kind.GRADIENT, "moment": Kind.MOMENT, "step": Kind.OPTIMIZER_STEP}
 _REST, _REST_BYTES, _LENGTH = "engine#rest", 1 << 16, 8
 _REGIONS = {"forward": Region.FORWARD, "backward": Region.BACKWARD, "optimizer": Region.OPTIMIZER, "tp": Region.TP_ALLREDUCE,
-            "dp": Region.DP_SYNC, "send": Region.SEND, "receive": Region.RECEIVE, "head": Region.HEAD}
+            "dp": Region.DP_SYNC, "send": Region.SEND, "receive": Region.RECEIVE, "head": Region.HEAD,
+            "head backward": Region.HEAD}
 
 
 class NativeArena:
@@ -63,13 +63,6 @@ class NativeRegions(Regions):
 
     def __init__(self, session: Session, device: torch.device) -> None:
         self._session, self._device = session, device
-
-    def role(self, plan: Plan, place: Place, length: int, width: int, vocabulary: int, wire: torch.dtype, tied: bool) -> None:
-        """Say what this worker is, so that its profile is reported. length: tokens of a sample."""
-        last = place.stage == plan.pp - 1
-        self._session.set_role(stage=place.stage, group=place.group, layers=plan.stages[place.stage].layers,
-                               local_batch=len(plan.samples(place.stage, place.group)), activation=wire, activation_shape=(length, width),
-                               last_activation_bytes=4.0 * length * vocabulary if last else None, tied_embedding=tied)
 
     def region(self, kind: str, micro_batch: int | None = None, size: int = 0) -> AbstractContextManager[Any]:
         """See Regions."""

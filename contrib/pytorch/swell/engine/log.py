@@ -10,25 +10,34 @@ from typing import Any
 
 from swell.engine.skeleton import Skeleton
 
-__all__ = ["Log", "flops_of_a_token"]
+__all__ = ["Log", "flops_of_a_token", "forward_flops_of_a_token"]
 
 
-def flops_of_a_token(skeleton: Skeleton, length: int) -> float:
-    """Floating point operations of forward and backward: 6 a weight that multiplies, and attention's 12 a layer, token and feature.
+def forward_flops_of_a_token(skeleton: Skeleton, length: int) -> tuple[float, float]:
+    """Floating point operations of a forward pass: all layers', and the output projection's.
 
-    Embeddings are looked up, not multiplied; of experts those count that a token goes to.
+    2 a weight that multiplies, and attention's 4 a layer, token and feature. Embeddings are looked up, not multiplied; of experts
+    those count that a token goes to.
     """
-    config, weights = skeleton.config, 0.0
+    config, in_layers, in_head = skeleton.config, 0.0, 0.0
     experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None)
     share = float(config.num_experts_per_tok) / float(experts) if experts else 1.0
     for name, one in skeleton.parameters.items():
-        if len(one.shape) < 2 or (any(name.startswith(path + ".") for path in skeleton.input_paths) and name not in skeleton.tied.values()):
+        if len(one.shape) < 2:
             continue
-        count = 1
+        count = 1.0
         for size in one.shape:
             count *= size
-        weights += count * (share if ".experts." in name else 1.0)
-    return 6.0 * weights + 12.0 * skeleton.layers * int(config.hidden_size) * length
+        if skeleton.layer_of(name) is not None:
+            in_layers += count * (share if ".experts." in name else 1.0)
+        elif name.startswith(skeleton.head_path + ".") or name in skeleton.tied.values():
+            in_head += count
+    return 2.0 * in_layers + 4.0 * skeleton.layers * int(config.hidden_size) * length, 2.0 * in_head
+
+
+def flops_of_a_token(skeleton: Skeleton, length: int) -> float:
+    """Floating point operations of forward and backward: three times those of a forward pass."""
+    return 3.0 * sum(forward_flops_of_a_token(skeleton, length))
 
 
 class Log:

@@ -89,6 +89,10 @@ class StageModel:
         """A layer of this stage, by its number in the model."""
         return self.model.get_submodule(f"{self.skeleton.layers_path}.{number}")
 
+    def head(self) -> nn.Module:
+        """The output projection, on the last stage."""
+        return self.model.get_submodule(self.skeleton.head_path)
+
     def _take(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if args:
             return (self._received, *args[1:]), kwargs

@@ -23,17 +23,18 @@ __all__ = ["Shards", "split"]
 class Shards:
     """The tensor parallel group of this worker.
 
-    timed: what stands around each collective, for the profiler.
+    timed: what stands around each collective of so many bytes, for the profiler.
     """
 
     def __init__(self, group: dist.ProcessGroup | None, shard: int, count: int,
-                 timed: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
+                 timed: Callable[[int], AbstractContextManager[Any]] = nullcontext) -> None:
         self.group, self.shard, self.count, self.timed = group, shard, count, timed
         self.passes = 0     # raised as a layer's forward pass begins, a recomputed one too
+        self.copied: tuple[int, torch.Tensor, torch.Tensor] | None = None       # the last one: pass, tensor, its copy
 
     def add(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum over all shards, in place."""
-        with self.timed():
+        with self.timed(tensor.numel() * tensor.element_size()):
             dist.all_reduce(tensor, group=self.group)
         return tensor
 
@@ -41,7 +42,7 @@ class Shards:
         """All shards' parts, one behind the other along the last dimension."""
         tensor = tensor.contiguous()
         parts = [torch.empty_like(tensor) for _ in range(self.count)]
-        with self.timed():
+        with self.timed(tensor.numel() * tensor.element_size() * self.count // 2):     # half of what a sum of as many takes
             dist.all_gather(parts, tensor, group=self.group)
         return torch.cat(parts, dim=-1)
 
@@ -110,11 +111,11 @@ def _copied(tensor: torch.Tensor, shards: Shards) -> torch.Tensor:
     """One copy for all modules that read this tensor (Q, K and V): one sum of gradients, not three."""
     if not tensor.requires_grad:
         return tensor
-    made: tuple[int, torch.Tensor] | None = getattr(tensor, "_swell_copy", None)
-    if made is None or made[0] != shards.passes:
-        made = shards.passes, _apply(_Copy, tensor, shards)
-        tensor._swell_copy = made       # type: ignore[attr-defined]
-    return made[1]
+    last = shards.copied
+    if last is None or last[0] != shards.passes or last[1] is not tensor:
+        # Not on the tensor itself: a copy is a view of it, and the circle would hold both until Python collects garbage.
+        shards.copied = last = shards.passes, tensor, _apply(_Copy, tensor, shards)
+    return last[2]
 
 
 def _is_conv1d(module: nn.Module) -> bool:

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What one step takes of a host's memory, and what its layers keep: figures that a GPU's allocator would say."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+from swell.engine.stage import StageModel
+
+__all__ = ["Peak", "WholeActivations"]
+
+
+class Peak(TorchDispatchMode):
+    """Counts the bytes of tensors that are made while it is entered. most: of those alive at one time."""
+
+    def __init__(self, known: Sequence[torch.Tensor]) -> None:
+        super().__init__()      # type: ignore[no-untyped-call]
+        self.most = self._now = 0
+        self._alive: dict[int, weakref.ref[Any]] = {id(one.untyped_storage()): weakref.ref(one.untyped_storage()) for one in known}
+
+    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for one in tree_iter(result):
+            if isinstance(one, torch.Tensor):
+                self._see(one.untyped_storage())
+        return result
+
+    def _see(self, storage: torch.UntypedStorage) -> None:
+        key, size = id(storage), storage.nbytes()
+        if key in self._alive or not size:
+            return
+
+        def gone(_: Any) -> None:
+            del self._alive[key]
+            self._now -= size
+        self._alive[key] = weakref.ref(storage, gone)
+        self._now += size
+        self.most = max(self.most, self._now)
+
+
+class WholeActivations:
+    """Counts what the layers' forward pass keeps for the backward one and tensor parallelism does not split.
+
+    That is all that is kept outside the modules which tensor parallelism takes apart, and what goes into those.
+    """
+
+    def __init__(self, stage: StageModel) -> None:
+        self._stage, self.kept_bytes, self.is_done = stage, 0, False
+        self._layer = self._split = 0       # how deep in layers, and in modules that are taken apart
+        self._seen: set[int] = set()
+        self._whole: set[int] = set()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Stands around one forward pass, after which it is done."""
+        self.is_done = True
+        hooks = []
+        for number in self._stage.layers:
+            layer = self._stage.layer(number)
+            hooks += [layer.register_forward_pre_hook(self._enter), layer.register_forward_hook(self._leave)]
+            for module in self._taken_apart(layer, f"{self._stage.skeleton.layers_path}.{number}"):
+                hooks += [module.register_forward_pre_hook(self._enter_split, with_kwargs=True), module.register_forward_hook(self._leave_split)]
+        self._seen = {parameter.untyped_storage().data_ptr() for parameter in self._stage.parameters.values()}
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(self._keep, lambda one: one):
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _taken_apart(self, layer: nn.Module, path: str) -> list[nn.Module]:
+        family, base = self._stage.skeleton.family, self._stage.skeleton.base_path
+
+        def is_split(name: str) -> bool:
+            style = family.style(f"{path}.{name}".removeprefix(f"{base}."))
+            return style is not None and style[0] != "replicated_with_grad_allreduce"
+        found = {name.rpartition(".")[0] for name, _ in layer.named_modules() if name and is_split(name)}
+        return [layer.get_submodule(name) for name in sorted(found)]
+
+    def _enter(self, *_: Any) -> None:
+        self._layer += 1
+
+    def _leave(self, *_: Any) -> None:
+        self._layer -= 1
+
+    def _enter_split(self, _: nn.Module, args: Any, kwargs: Any) -> None:
+        self._split += 1
+        self._whole |= {one.untyped_storage().data_ptr() for one in tree_iter((args, kwargs)) if isinstance(one, torch.Tensor)}
+
+    def _leave_split(self, *_: Any) -> None:
+        self._split -= 1
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if self._layer and storage.data_ptr() not in self._seen:
+            self._seen.add(storage.data_ptr())
+            if not self._split or storage.data_ptr() in self._whole:
+                self.kept_bytes += storage.nbytes()
+        return tensor

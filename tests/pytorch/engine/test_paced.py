@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Paced host devices, and what the profiler sees of the engine without the user's help."""
+
+import os
+import sys
+import time
+
+import models
+import pool
+import pytest
+import torch
+
+from swell.engine import Engine, Group, Plan, Stage
+from swell.engine.paced import device_of, parse
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from native import needs_library  # noqa: E402
+
+# A step of two stages takes 0.3 s or more: what else the machine does changes that little.
+PACED = "fast:0.0001tflops:memory=1GB/s:link=1GB/s:network=1GB/s,slow:0.00005tflops:memory=1GB/s:link=1GB/s:network=1GB/s"
+
+
+def adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=1e-3)
+
+
+def trained(rank, plan, paced, steps, with_profile):
+    os.environ.pop("SWELL_PACED", None)
+    if paced:
+        os.environ["SWELL_PACED"] = paced
+    engine = Engine(models.CONFIGS["llama"](), adamw, global_batch=models.BATCH, plan=plan, profile=with_profile)
+    losses, took = [], []
+    for step in range(steps):
+        began = time.monotonic()
+        losses.append(engine.step(models.batch(seed=step)))
+        took.append(time.monotonic() - began)
+    work = engine._work() if paced else None
+    late = paced and engine._regions.late_s > 0.01 * sum(took)
+    return losses, min(took), work, engine.profile(), engine.observed_role, late
+
+
+def test_an_entry_states_speed_and_what_else_it_wants():
+    fast, slow = parse("h100:0.02tflops,a100:0.01tflops:link=2MB/s:network=500kB/s@n2")
+    assert fast.flops == pytest.approx(2e10) and slow.flops == pytest.approx(1e10)
+    assert slow.link == 2e6 and slow.network == 5e5 and slow.node == "n2"
+    assert fast.memory / fast.flops == pytest.approx(slow.memory / slow.flops), "not stated: as an H100's stands to its speed"
+
+
+@pytest.mark.parametrize("text", ["h100", "h100:fast", "h100:-1tflops", "h100:0.1tflops:disk=1GB/s", "h100:0.1tflops,", "h100:0.1tflops:link=0MB/s"])
+def test_an_entry_that_says_nothing_is_refused_with_its_words(text):
+    with pytest.raises(ValueError, match="SWELL_PACED"):
+        parse(text)
+
+
+def test_a_worker_is_of_the_type_that_its_plan_or_its_node_says():
+    devices = parse("a:0.1tflops,b:0.2tflops,c:0.3tflops@n3")
+    plan = Plan(1, (Stage(1, 1, tuple(Group("n1", kind, (gpu,), 1) for gpu, kind in enumerate(("b", "", "a")))),))
+    assert [device_of(devices, plan, place, "n1").name for place in plan.places()] == ["b", "a", "a"]
+    assert [device_of(devices, plan, place, "n3").name for place in plan.places()] == ["b", "c", "a"]
+    with pytest.raises(ValueError, match="no accelerator for node n1"):
+        device_of(devices[2:], plan, plan.place(1), "n1")
+
+
+def test_parts_take_what_is_stated_and_the_result_is_the_same(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    plan = Plan(6, (Stage(2, 1, (Group("n1", "fast", (0,), 2),)), Stage(2, 1, (Group("n2", "slow", (0,), 2),))))
+    plain, paced = pool.run(tmp_path / "pool", [(2, trained, (plan, None, 3, False)), (2, trained, (plan, PACED, 3, False))])
+    assert paced[0][0] == plain[0][0]
+    work = paced[1][2]
+    slowest = 12 * 3 * (work.layers + work.head) / 0.00005e12      # of the second stage: all samples, forward and backward
+    assert paced[0][1] >= slowest, "a step was faster than its slowest stage"
+
+
+@needs_library
+def test_the_profile_of_the_engine_is_stable_within_20_steps(tmp_path):
+    models.model(models.CONFIGS["llama"]())
+    plan = Plan(2, (Stage(4, 1, (Group("n1", "fast", (0,), 6),)),))
+    slow = "fast:0.00007tflops:memory=1GB/s:link=1GB/s"       # a pass takes 0.1 s: what else the machine does changes that little
+    for attempt in range(3):
+        ((_, _, work, times, role, late),), = pool.run(tmp_path / f"pool{attempt}", [(1, trained, (plan, slow, 20, True))])
+        if not late:
+            break
+    assert times is not None and times.micro_batches == 2
+    assert times.backward_s > times.forward_s > times.forward_head_s > 0 and times.backward_head_s > times.forward_head_s
+    assert times.forward_s >= 0.99 * 6 * (work.layers + work.head) / 0.00007e12
+    assert role["whole"] > 2 and role["peak_bytes"] > 0
+    if late:
+        pytest.skip("true computation took longer than was stated: this machine is too busy to see whether times are stable")
+    assert times.stable and times.backward_s == pytest.approx(2 * times.forward_s, rel=0.05)
