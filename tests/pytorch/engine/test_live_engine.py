@@ -63,3 +63,31 @@ def test_the_training_goes_on_under_the_next_plan(runs, family, kind, worlds):
     else:
         assert max(abs(found[step] / loss - 1) for step, loss in expected.items()) < 1e-4
 
+
+def test_a_new_worker_killed_in_a_re_plan_costs_the_training_nothing(runs):
+    models.model(models.CONFIGS["gpt2"]())
+    reference = runs(False, "reference", "gpt2", "pipeline").fast().start(1).leave_well()
+    run = runs(True, "live", "gpt2", "pipeline").start(2).reach(3)
+    run.switch(3, wait=False, limit_s=5)
+    run.kill(2)         # while it builds its stage, or waits to take over
+    report = run.switched()
+    assert not report.get("committed") and run.epoch == 0, report
+    run.reach(run.step() + 3)
+    assert run.switch(4)["committed"]
+    run.fast().leave_well()
+    assert run.worlds() == [2, 4]
+    assert [line["step"] for line in run.lines()] == list(range(1, STEPS + 1)) and run.curve() == reference.curve()
+
+
+def test_an_old_worker_killed_in_a_re_plan_leads_to_the_last_checkpoint(runs):
+    models.model(models.CONFIGS["gpt2"]())
+    reference = runs(False, "reference", "gpt2", "pipeline").fast().start(1).leave_well()
+    run = runs(True, "live", "gpt2", "pipeline", "checkpoints").start(2).reach(7)
+    run.switch(3, wait=False, limit_s=5)
+    os.kill(run.old[1], 9)
+    report = run.switched_badly()
+    assert not report.get("committed"), report
+    run.fast().start(3).leave_well()
+    assert run.curve() == reference.curve()
+    begins = next(line["step"] for line in run.lines() if line["epoch"])
+    assert begins % 5 == 1 and begins > 5, f"it went on from step {begins}, which is not the last checkpoint's"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A small model under the engine: another plan for each number of workers.
 
-Arguments: the family (llama or gpt2), and "pipeline" for plans that differ in the pipeline alone. Workers that reach the end write
-what they hold of the state to state.RANK.
+Arguments: the family (llama or gpt2), "pipeline" for plans that differ in the pipeline alone, and "checkpoints" for one every 5 steps.
+Workers that reach the end write what they hold of the state to state.RANK.
 """
 
 import os
@@ -31,7 +31,8 @@ def main(arguments):
     plans = PIPELINE if "pipeline" in arguments else ANY
     engine = Engine(models.CONFIGS[family](), lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=models.BATCH, plan=plans.__getitem__,
                     scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: min(1.0, (step + 1) / 20)), max_grad_norm=0.5,
-                    seed=3, log=common.path("losses"))
+                    seed=3, log=common.path("losses"), checkpoint_every=5 if "checkpoints" in arguments else 0,
+                    directory=common.path("checkpoints") if "checkpoints" in arguments else None)
     while engine.steps < common.steps():
         engine.step(models.batch(seed=engine.steps))
         if engine.rank == 0:

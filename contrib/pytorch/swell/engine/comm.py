@@ -90,7 +90,7 @@ def add_in_order(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
     if count == 2:      # the same in either order
         dist.all_reduce(tensor, group=group)
         return
-    for part in tensor.split(max(_MIN_PART, -(-tensor.numel() // _PARTS))):
+    for part in torch.split(tensor, max(_MIN_PART, -(-tensor.numel() // _PARTS))):
         _add_part(part, group, count)
 
 
