@@ -91,6 +91,14 @@ const Key kKeys[] = {
        c.aggressiveness = *read;
        return std::nullopt;
      }},
+    {"Fairness",
+     [](SwellConf& c, std::string_view v) -> Allowed {
+       const auto read = read_number<double>(v);
+       if (!read || !std::isfinite(*read) || *read < 0 || *read > 10)
+         return "a number from 0 to 10";
+       c.fairness = *read;
+       return std::nullopt;
+     }},
     {"ExpansionQOS", [](SwellConf& c, std::string_view v) { return name(c.expansion_qos, v); }},
     {"ExpansionPartition",
      [](SwellConf& c, std::string_view v) { return name(c.expansion_partition, v); }},

@@ -17,6 +17,7 @@ struct SwellConf {
   std::string base_scheduler = "sched/backfill";  ///< BaseScheduler
   std::string policy = "swell";     ///< Policy: any name; controller/config.h knows which are good
   double aggressiveness = 1;        ///< Aggressiveness: of policies that lend by benefit
+  double fairness = 0;              ///< Fairness: of policies that lend by benefit
   std::string expansion_qos;        ///< ExpansionQOS: companions run under it
   std::string expansion_partition;  ///< ExpansionPartition: or in it, where there is no slurmdbd
   std::string

@@ -48,8 +48,8 @@ Controller::Controller(Parts parts)
       events_(parts_.config.event_log, parts_.log),
       fabric_(parts_.fabric_files),
       sessions_(*parts_.server) {
-  Result<std::unique_ptr<policy::Policy>> policy =
-      policy::make_policy(parts_.config.policy, {parts_.config.aggressiveness});
+  Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(
+      parts_.config.policy, {parts_.config.aggressiveness, parts_.config.fairness});
   if (policy) policy_ = std::move(*policy);
   if (policy_ && policy::policy_plans(parts_.config.policy))
     planning_ = std::make_unique<Planning>(*policy_, parts_.wake);

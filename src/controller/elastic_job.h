@@ -11,7 +11,7 @@
 #include "controller/companion_identity.h"
 #include "controller/companion_set.h"
 #include "controller/job_training.h"
-#include "controller/trust.h"
+#include "core/policy/trust.h"
 
 namespace swell::controller {
 
@@ -45,7 +45,7 @@ struct ElasticJob {
   std::optional<control::Profile> report;  ///< not taken yet
   double reported = 0;                     ///< when it came
   std::string refused_report;              ///< why the last one is not used, for the owner
-  Trust trust;
+  policy::Trust trust;
   /// How its expansions are decided ("planned", ...), and why so, for people.
   std::string decided_by, decided_why;
   // What its owner asked for with the swell command.

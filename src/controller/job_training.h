@@ -13,16 +13,14 @@
 #include "core/perf/stability.h"
 #include "core/plan/layout.h"
 #include "core/policy/training.h"
+#include "core/policy/trust.h"
 
 namespace swell::controller {
 
 /// GPUs of one job: by the node's index in the cluster of planners, and by index there.
 using HeldGpus = std::map<int, plan::GpuMask>;
 
-/// What lent GPUs were predicted to bring, and what they did; each over the job's own GPUs alone.
-struct Speedup {
-  double predicted = 1, measured = 1;
-};
+using policy::Speedup;
 
 /// What one job's program was seen to do, and what follows from it for planners. Pure; a copy is
 /// cheap. What users' programs say is taken only where it can be true (plausible.h).

@@ -16,6 +16,9 @@ struct Pending {
 /// controller does: for a job that changed, or a GPU that is taken or that a pending job waits for.
 void apply_lending(State& state, const Pending& pending, const std::vector<Start>& waiting);
 
+/// Moves basic allocations, as a policy that defragments asks for. Refuses what became out of date.
+void apply_migrations(State& state, const Pending& pending);
+
 /// Reclaims companions where a pending job waits and no policy has made room for it, the latest
 /// first, as Slurm's own preemption does.
 void preempt_for(State& state, const std::vector<Start>& waiting);

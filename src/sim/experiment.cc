@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "sim/experiment.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <fmt/format.h>
@@ -31,6 +32,7 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   std::unique_ptr<policy::Policy> policy;
   if (!lends_nothing(task.policy)) {
     policy::PolicyOptions options;
+    options.fairness = experiment.fairness;
     if (experiment.aggressiveness >= 0) options.aggressiveness = experiment.aggressiveness;
     auto made = policy::make_simulated_policy(task.policy, options);
     if (!made) return made.error();
@@ -106,7 +108,9 @@ Result<Results> run(const Experiment& experiment) {
   const auto begin = std::chrono::steady_clock::now();
   if (auto good = check_policies(experiment.policies); !good) return good.error();
   const bool with_xl = experiment.cluster->gpu_count() >= kXlGpus || experiment.workload.mix.xl > 0;
-  auto types = job_types(*experiment.cluster, with_xl);
+  auto types = job_types(*experiment.cluster, {.with_xl = with_xl,
+                                               .leave_out_large = experiment.leave_out_large,
+                                               .launch_floor_s = experiment.launch_floor_s});
   if (!types) return types.error();
   Experiment given = experiment;
   given.workload.xl_is_large = with_xl && experiment.workload.mix.xl == 0;
@@ -153,6 +157,11 @@ Result<Results> run(const Experiment& experiment) {
     for (const Outcome& outcome : results.outcomes.back()) pointers.push_back(&outcome);
     results.metrics.push_back(measure(pointers, fifo));
   }
+  const auto swell = std::find(results.policies.begin(), results.policies.end(), "swell");
+  if (swell != results.policies.end())
+    for (const std::vector<Outcome>& mine : results.outcomes)
+      results.to_swell.push_back(paired_ratios(
+          mine, results.outcomes[static_cast<std::size_t>(swell - results.policies.begin())]));
   results.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return results;
 }

@@ -32,6 +32,9 @@ struct Experiment {
   double failures_per_day = 0;
   double max_factor = 4;       ///< as --elastic's default max=4x; 0: no limit
   double aggressiveness = -1;  ///< policies' option of that name; below 0: their default
+  double fairness = 0;         ///< policies' option of that name
+  double launch_floor_s = 0;   ///< JobTypeOptions::launch_floor_s
+  bool leave_out_large = false;
   int seeds = 1;
   int first_seed = 1;
   int threads = 1;
@@ -44,6 +47,8 @@ struct Results {
   std::vector<std::vector<Outcome>> outcomes;  ///< by policy, by seed
   std::vector<Outcome> fifo;     ///< by seed: the outcome that every policy is compared with
   std::vector<Metrics> metrics;  ///< by policy
+  /// By policy: its completion times over swell's; empty where swell is not among them.
+  std::vector<PairedRatios> to_swell;
   std::vector<JobType> types;
   int jobs = 0;  ///< in the first seed
   double wall_s = 0;

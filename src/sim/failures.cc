@@ -17,17 +17,6 @@ void lose_progress(State& state, Job& job) {
   job.saved_s = state.now_s;
 }
 
-void requeue(State& state, Job& job) {
-  lose_progress(state, job);
-  state.drop_companions(job);
-  state.ledger.give_back(job.basic, {job.spec.id, 0});
-  job.basic.clear();
-  job.move = Move::none;
-  std::erase(state.running, job.spec.id);
-  ++state.outcome.requeues;
-  state.make_pending(job);
-}
-
 void fall_back(State& state, Job& job) {
   lose_progress(state, job);
   state.drop_companions(job);
@@ -42,6 +31,17 @@ void fall_back(State& state, Job& job) {
 }
 
 }  // namespace
+
+void requeue(State& state, Job& job) {
+  lose_progress(state, job);
+  state.drop_companions(job);
+  state.ledger.give_back(job.basic, {job.spec.id, 0});
+  job.basic.clear();
+  job.move = Move::none;
+  std::erase(state.running, job.spec.id);
+  ++state.outcome.requeues;
+  state.make_pending(job);
+}
 
 Failures::Failures(State& state, double per_node_and_day, std::uint64_t seed)
     : per_s_(per_node_and_day / 86400) {

@@ -6,6 +6,9 @@
 
 namespace swell::sim {
 
+/// Puts a running job back into the queue, from where it goes on from its last checkpoint.
+void requeue(State& state, Job& job);
+
 /// Random failures of nodes, each on its own; a node comes back after an hour on average.
 class Failures {
  public:

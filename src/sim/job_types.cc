@@ -28,8 +28,8 @@ constexpr Row kTable1[] = {
 /// Gives `type` its fastest symmetric plan on all of its GPUs with its number of micro-batches;
 /// false where none fits memory.
 bool tune_once(JobType& type, const cluster::Cluster& cluster, const GpuSet& gpus) {
-  const judge::Hardware usual = judge::make_hardware(*type.model, cluster, judge::Software::fused(),
-                                                     [](double) { return 1.0; });
+  const judge::Hardware usual =
+      judge::make_hardware(*type.model, cluster, type.software, [](double) { return 1.0; });
   double best = 0;
   const auto degrees =
       planner::degrees_for(type.model->heads, type.model->global_batch / type.micro_batches);
@@ -69,10 +69,11 @@ Result<void> tune(JobType& type, const cluster::Cluster& cluster) {
 
 }  // namespace
 
-Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster, bool with_xl) {
+Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster,
+                                       const JobTypeOptions& options) {
   std::vector<JobType> types;
   for (const Row& row : kTable1) {
-    if (row.size == 'X' && !with_xl) continue;
+    if (row.size == 'X' && !options.with_xl) continue;
     const auto entry = models::find_model(row.model);
     if (!entry) return entry.error();
     JobType type;
@@ -82,7 +83,13 @@ Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster, bool wit
     type.size = row.size;
     type.gpus = entry->pp * entry->dp * entry->tp;
     type.micro_batches = entry->micro_batches;
-    if (type.gpus > cluster.gpu_count()) continue;  // left_out() lists it
+    if (options.launch_floor_s > 0) type.software.layer_launch_s = options.launch_floor_s;
+    if (type.gpus > cluster.gpu_count()) {
+      if (options.leave_out_large) continue;
+      return Error(fmt::format(
+          "model {} needs {} GPUs and cluster {} has {}; use a larger one, or leave such models out (--leave-out-large)",
+          row.model, type.gpus, cluster.name(), cluster.gpu_count()));
+    }
     if (auto good = tune(type, cluster); !good) return good.error();
     types.push_back(std::move(type));
   }

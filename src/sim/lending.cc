@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <algorithm>
 
+#include "core/redeploy/redeployment.h"
 #include "sim/decisions.h"
 #include "sim/moves.h"
 
@@ -55,6 +56,22 @@ std::optional<std::vector<NodeGpus>> gpus_for(const State& state, const Job& job
   return all;
 }
 
+/// Handles the start of a job on lent GPUs with a plan that does not fit memory: its first programs
+/// end, and after the time that took it starts again on what it asked for.
+void end_in_first_iteration(State& state, Job& job) {
+  ++state.outcome.out_of_memory;
+  job.barred = true;
+  state.set_training(job, false);
+  job.left = job.saved_left;
+  job.since_s = job.saved_s = state.now_s;
+  for (LentGpus& companion : job.companions) companion.leaving = true;
+  job.next = job.basic_plan;
+  job.move = Move::paused;
+  state.outcome.lost_gpu_s += redeploy::kInitialize_s * count(job.held(true));
+  state.plan_event(state.now_s + redeploy::kInitialize_s, Event::Kind::moved, job.spec.id,
+                   job.version);
+}
+
 }  // namespace
 
 void apply_lending(State& state, const Pending& pending, const std::vector<Start>& waiting) {
@@ -83,10 +100,10 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
       continue;
     }
     const bool starting = job.starting(state.now_s);
-    for (const NodeGpus& part : *gpus) {
+    for (std::size_t i = 0; i < gpus->size(); ++i) {
       const policy::JobId companion = state.next_companion++;
-      state.ledger.take(part, {id, companion});
-      job.companions.push_back({companion, part, false});
+      state.ledger.take((*gpus)[i], {id, companion});
+      job.companions.push_back({companion, (*gpus)[i], false, change.grants[i]->benefit});
     }
     if (!change.reclaims.empty()) {
       reclaim(state, job, change.reclaims, change.plan);
@@ -95,8 +112,40 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
     plan::Layout next = plan_for(state, job, change.plan);
     ++job.version;
     if (next == job.current) continue;
-    if (starting) state.start_anew(job, std::move(next));
+    if (starting && !job.truth.fits(next)) end_in_first_iteration(state, job);
+    else if (starting) state.start_anew(job, std::move(next));
     else begin_move(state, job, std::move(next));
+  }
+}
+
+void apply_migrations(State& state, const Pending& pending) {
+  for (const policy::Migration& each : pending.decisions.migrations) {
+    if (each.job == 0 || each.job > state.jobs.size()) continue;
+    Job& job = state.job(each.job);
+    const auto seen = pending.versions.find(each.job);
+    const GpuSet target = gpus_of(each.layout);
+    const bool current = job.phase == Phase::running && job.move == Move::none &&
+                         seen != pending.versions.end() && seen->second == job.version &&
+                         job.companions.empty() && each.needed_by <= state.jobs.size() &&
+                         state.job(each.needed_by).phase == Phase::pending;
+    if (!current || count(target) != job.type.gpus || !state.ledger.has_free(target)) {
+      ++state.outcome.refused;
+      continue;
+    }
+    check_plan(state, job, each.layout);
+    // The old place becomes a companion that leaves, so that it is given back once the state is
+    // off.
+    for (const NodeGpus& part : job.basic) {
+      const policy::JobId companion = state.next_companion++;
+      state.ledger.give_back(part, {job.spec.id, 0});
+      state.ledger.take(part, {job.spec.id, companion});
+      job.companions.push_back({companion, part, true});
+    }
+    state.ledger.take(target, {job.spec.id, 0});
+    job.basic = target;
+    job.basic_plan = each.layout;
+    ++state.outcome.migrations;
+    begin_move(state, job, each.layout);
   }
 }
 

@@ -13,7 +13,12 @@ namespace {
 constexpr double kStudent[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
                                2.306,  2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
                                2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
-constexpr double kNormal = 1.96;
+/// The point beyond the table, within 0.002.
+double student(std::size_t freedom) {
+  const auto df = static_cast<double>(freedom);
+  return freedom <= std::size(kStudent) ? kStudent[freedom - 1]
+                                        : 1.96 + 2.37 / df + 2.8 / (df * df);
+}
 
 double mean(const std::vector<double>& values) {
   return values.empty() ? 0
@@ -23,7 +28,7 @@ double mean(const std::vector<double>& values) {
 
 struct PerSeed {
   std::vector<double> jct, wjct, p50, p99, makespan, utilization, queue, queue_rigid, delay, moves,
-      lost, error;
+      lost, error, memory, migrations, given_back;
 };
 
 void add(PerSeed& all, const Outcome& outcome, const Outcome& fifo) {
@@ -50,6 +55,9 @@ void add(PerSeed& all, const Outcome& outcome, const Outcome& fifo) {
   all.delay.push_back(delay);
   all.moves.push_back(outcome.reconfigurations);
   all.lost.push_back(outcome.lost_gpu_s);
+  all.memory.push_back(outcome.out_of_memory);
+  all.migrations.push_back(outcome.migrations);
+  all.given_back.push_back(outcome.given_back);
   all.error.push_back(mean(outcome.prediction_errors));
 }
 
@@ -62,9 +70,25 @@ Estimate estimate(const std::vector<double>& values) {
   double squares = 0;
   for (double value : values) squares += (value - made.mean) * (value - made.mean);
   const double deviation = std::sqrt(squares / static_cast<double>(n - 1));
-  const double t = n - 1 <= std::size(kStudent) ? kStudent[n - 2] : kNormal;
-  made.ci95 = t * deviation / std::sqrt(static_cast<double>(n));
+  made.ci95 = student(n - 1) * deviation / std::sqrt(static_cast<double>(n));
   return made;
+}
+
+Ratio ratio(const std::vector<double>& numerators, const std::vector<double>& denominators) {
+  std::vector<double> logs;
+  for (std::size_t i = 0; i < numerators.size(); ++i)
+    logs.push_back(std::log(numerators[i] / denominators[i]));
+  const Estimate made = estimate(logs);
+  return {std::exp(made.mean), std::exp(made.mean - made.ci95), std::exp(made.mean + made.ci95)};
+}
+
+PairedRatios paired_ratios(const std::vector<Outcome>& one, const std::vector<Outcome>& other) {
+  PerSeed a, b;
+  for (std::size_t seed = 0; seed < one.size(); ++seed) {
+    add(a, one[seed], other[seed]);
+    add(b, other[seed], other[seed]);
+  }
+  return {ratio(a.jct, b.jct), ratio(a.wjct, b.wjct)};
 }
 
 double quantile(std::vector<double> values, double q) {
@@ -98,6 +122,9 @@ Metrics measure(const std::vector<const Outcome*>& outcomes,
   metrics.reconfigurations = estimate(all.moves);
   metrics.lost_gpu_s = estimate(all.lost);
   metrics.prediction_error = estimate(all.error);
+  metrics.out_of_memory = estimate(all.memory);
+  metrics.migrations = estimate(all.migrations);
+  metrics.given_back = estimate(all.given_back);
   metrics.decisions = static_cast<int>(decisions.size());
   metrics.decision_p50_s = quantile(decisions, 0.5);
   metrics.decision_p90_s = quantile(decisions, 0.9);
@@ -121,6 +148,9 @@ Json to_json(const Metrics& metrics, bool with_decision_times) {
       {"reconfigurations", &metrics.reconfigurations},
       {"gpu_s_lost_to_reconfiguration", &metrics.lost_gpu_s},
       {"prediction_error", &metrics.prediction_error},
+      {"out_of_memory", &metrics.out_of_memory},
+      {"migrations", &metrics.migrations},
+      {"given_back", &metrics.given_back},
   };
   for (const auto& [name, value] : estimates) {
     json.set(name, value->mean);
@@ -135,6 +165,13 @@ Json to_json(const Metrics& metrics, bool with_decision_times) {
                                          {"max", metrics.decision_max_s}}));
   json.set("ci95", ci95);
   return json;
+}
+
+Json to_json(const PairedRatios& ratios) {
+  const auto json = [](const Ratio& one) {
+    return Json::object({{"mean", one.mean}, {"low", one.low}, {"high", one.high}});
+  };
+  return Json::object({{"jct", json(ratios.jct)}, {"wjct", json(ratios.wjct)}});
 }
 
 }  // namespace swell::sim

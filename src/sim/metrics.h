@@ -16,6 +16,20 @@ struct Estimate {
 };
 Estimate estimate(const std::vector<double>& values);
 
+/// Geometric mean over seeds of a ratio, and its 95 % confidence interval (Student's t on the
+/// logarithms; without width for one seed).
+struct Ratio {
+  double mean = 1, low = 1, high = 1;
+};
+Ratio ratio(const std::vector<double>& numerators, const std::vector<double>& denominators);
+
+/// A policy's completion times over another's on the same seeds.
+struct PairedRatios {
+  Ratio jct, wjct;
+};
+/// `one`, `other`: outcomes by seed, of the same workloads.
+PairedRatios paired_ratios(const std::vector<Outcome>& one, const std::vector<Outcome>& other);
+
 /// The `q` quantile of the values; 0 where there are none.
 double quantile(std::vector<double> values, double q);
 
@@ -27,6 +41,7 @@ struct Metrics {
   Estimate avg_queue_s, avg_queue_rigid_s;
   Estimate max_delay_vs_fifo_s;  ///< largest delay of any job against fifo without elasticity
   Estimate reconfigurations, lost_gpu_s, prediction_error;
+  Estimate out_of_memory, migrations, given_back;  ///< see Outcome
   /// Quantiles of the time that a decision takes, over all seeds.
   double decision_p50_s = 0, decision_p90_s = 0, decision_p99_s = 0, decision_max_s = 0;
   int decisions = 0;
@@ -38,5 +53,6 @@ Metrics measure(const std::vector<const Outcome*>& outcomes,
                 const std::vector<const Outcome*>& fifo);
 
 Json to_json(const Metrics& metrics, bool with_decision_times);
+Json to_json(const PairedRatios& ratios);
 
 }  // namespace swell::sim

@@ -7,6 +7,7 @@
 
 #include "core/perf/performance_model.h"
 #include "core/redeploy/redeployment.h"
+#include "sim/failures.h"
 
 namespace swell::sim {
 
@@ -121,14 +122,39 @@ void moved(State& state, Job& job) {
   for (const LentGpus& companion : job.companions)
     if (companion.leaving) state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
   std::erase_if(job.companions, [](const LentGpus& companion) { return companion.leaving; });
-  // Under a policy that replaces the base scheduler there is no basic plan to go back to: the fault
-  // is counted, and the job trains on.
-  const bool fits = job.truth.fits(job.current);
-  if (!fits) ++state.outcome.out_of_memory;
-  if (!fits && !state.replaces() && job.current != job.basic_plan) return out_of_memory(state, job);
+  if (!job.truth.fits(job.current)) {
+    ++state.outcome.out_of_memory;
+    if (state.replaces() && !job.barred) {
+      // Its program ends; there is no basic allocation to go on with.
+      job.barred = true;
+      return requeue(state, job);
+    }
+    if (!state.replaces() && job.current != job.basic_plan) return out_of_memory(state, job);
+  }
   state.set_training(job, true);
   state.changed = state.to_decide = true;
+  state.plan_report(job);
   if (!job.late.empty()) reclaim(state, job, std::exchange(job.late, {}), nullptr);
+}
+
+void report(State& state, Job& job) {
+  if (job.current == job.basic_plan) job.basic_seen = true;
+  std::set<policy::JobId> lent;
+  for (const LentGpus& companion : job.companions)
+    if (!companion.leaving) lent.insert(companion.id);
+  std::optional<policy::Speedup> speedup;
+  if (job.basic_seen && !lent.empty())
+    speedup = {predicted_s(state, job, job.basic_plan) / predicted_s(state, job, job.current),
+               job.truth.iteration_s(job.basic_plan) / job.truth.iteration_s(job.current)};
+  job.trust.heard(speedup, state.now_s);
+  if (job.trust.is_over(state.now_s) && !lent.empty()) {
+    job.trust.reclaimed(state.now_s);
+    ++state.outcome.given_back;
+    reclaim(state, job, lent, nullptr);
+    state.plan_event(job.trust.until(), Event::Kind::trusted);
+  } else if (!job.trust.may_grow(state.now_s) && job.trust.until() > state.now_s) {
+    state.plan_event(job.trust.until(), Event::Kind::report, job.spec.id, job.version);
+  }
 }
 
 plan::Layout plan_for(State& state, const Job& job, const plan::Layout* wanted) {

@@ -25,6 +25,10 @@ plan::Layout plan_for(State& state, const Job& job, const plan::Layout* wanted);
 void reclaim(State& state, Job& job, const std::set<policy::JobId>& companions,
              const plan::Layout* wanted);
 
+/// Compares what the job does with lent GPUs with what was predicted, as the controller does with
+/// an agent's report: a job that falls short for a while gives back all of them.
+void report(State& state, Job& job);
+
 /// Throws Broken unless `layout` trains `job` wholly: all layers, all samples, whole groups, no GPU
 /// twice. No policy may propose anything else.
 void check_plan(const State& state, const Job& job, const plan::Layout& layout);

@@ -42,6 +42,8 @@ struct Outcome {
   std::vector<double> prediction_errors;
   std::vector<double> decision_s;  ///< time that each decision took
   int refused = 0;                 ///< decisions that were out of date when they were applied
+  int given_back = 0;              ///< times that a job gave all back, since it fell short
+  int migrations = 0;              ///< basic allocations that moved
   int out_of_memory = 0;           ///< plans that did not fit memory, as the judge counts it
   int requeues = 0;                ///< jobs that went back to the queue when a node failed
   long events = 0;

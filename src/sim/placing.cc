@@ -72,21 +72,25 @@ void place(State& state, Job& job, const plan::Layout& layout) {
   const bool starts = job.phase == Phase::pending, ran = job.ran;
   const plan::Layout before = job.current;
   const GpuSet gpus = gpus_of(layout);
+  double pause_s = redeploy::kInitialize_s;
   if (starts) {
     state.start(job, gpus, layout);
-    if (!ran) return;
+    // What does not fit memory ends in its first iteration; moved() sees to it.
+    if (!ran && job.truth.fits(layout)) return;
   } else {
     state.ledger.take(gpus, {job.spec.id, 0});
     job.basic = gpus;
   }
-  const auto cost = redeploy::cost_of(state.setup.policy->simulation_traits().redeployment,
-                                      *job.type.expected, before, layout, state.cluster);
   state.set_training(job, false);
-  job.current = before;
+  if (ran) {
+    const auto cost = redeploy::cost_of(state.setup.policy->simulation_traits().redeployment,
+                                        *job.type.expected, before, layout, state.cluster);
+    pause_s = cost.delay_s + cost.pause_s;
+    job.current = before;
+  }
   job.next = layout;
   job.move = Move::paused;
   ++job.version;
-  const double pause_s = cost.delay_s + cost.pause_s;
   state.outcome.lost_gpu_s += pause_s * count(gpus);
   state.plan_event(state.now_s + pause_s, Event::Kind::moved, job.spec.id, job.version);
 }

@@ -8,8 +8,11 @@ namespace swell::sim {
 
 Json results_json(const Results& results, bool repeatable) {
   Json policies = Json::object();
-  for (std::size_t i = 0; i < results.policies.size(); ++i)
-    policies.set(results.policies[i].c_str(), to_json(results.metrics[i], !repeatable));
+  for (std::size_t i = 0; i < results.policies.size(); ++i) {
+    Json one = to_json(results.metrics[i], !repeatable);
+    if (!results.to_swell.empty()) one.set("to_swell", to_json(results.to_swell[i]));
+    policies.set(results.policies[i].c_str(), one);
+  }
   Json json = Json::object(
       {{"policies", policies}, {"jobs", results.jobs}, {"seeds", results.fifo.size()}});
   if (!repeatable) json.set("wall_s", results.wall_s);

@@ -59,9 +59,14 @@ class Simulation {
       case Kind::profile:
         if (job->phase != Phase::running || job->coefficients || event.at_s != job->profiled_s)
           return;
+        job->basic_seen = job->basic_seen || job->current == job->basic_plan;
         job->coefficients = job->truth.profile(job->current, state_.setup.prediction_error);
         state_.to_decide = true;
         return;
+      case Kind::report:
+        if (true_still && job->move == Move::none) report(state_, *job);
+        return;
+      case Kind::trusted: state_.to_decide = true; return;
       case Kind::end:
         if (job->phase == Phase::running && event.stamp == job->end_stamp) state_.end(*job);
         return;
@@ -159,6 +164,7 @@ class Simulation {
     } else {
       start_jobs();
       apply_lending(state_, in_flight_, waiting_);
+      apply_migrations(state_, in_flight_);
       preempt_for(state_, waiting_);
     }
     const bool again =

@@ -129,6 +129,12 @@ void State::plan_profile(Job& job) {
   plan_event(job.profiled_s, Event::Kind::profile, job.spec.id);
 }
 
+void State::plan_report(Job& job) {
+  if (setup.policy && !replaces() && job.rate > 0)
+    plan_event(now_s + kProfileIterations / job.rate, Event::Kind::report, job.spec.id,
+               job.version);
+}
+
 void State::drop_companions(Job& job) {
   for (const LentGpus& companion : job.companions)
     ledger.give_back(companion.gpus, {job.spec.id, companion.id});

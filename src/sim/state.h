@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/policy/policy.h"
+#include "core/policy/trust.h"
 #include "sim/ledger.h"
 #include "sim/outcome.h"
 #include "sim/queue.h"
@@ -30,6 +31,7 @@ struct LentGpus {
   policy::JobId id = 0;
   NodeGpus gpus;
   bool leaving = false;  ///< its GPUs are given back once the state has moved off them
+  double benefit = -1;   ///< policy::Grant::benefit
 };
 
 struct Job {
@@ -59,7 +61,9 @@ struct Job {
   long version = 0;    ///< rises with every change of plan, GPUs or phase; stamps its events
   long end_stamp = 0;  ///< stamp of the valid end event; older end events are void
   std::set<policy::JobId> late;  ///< companions to reclaim once the present move is done
-  bool barred = false;           ///< ran out of memory on lent GPUs; is lent none any more
+  bool barred = false;           ///< ran out of memory; keeps to what it asked for from then on
+  policy::Trust trust;           ///< what its lent GPUs brought, as the controller judges it
+  bool basic_seen = false;       ///< its speed on its basic plan was measured
   bool offered = false;          ///< a policy has decided with this pending job in view
   bool ran = false;
   JobOutcome outcome;
@@ -71,7 +75,19 @@ struct Job {
 };
 
 struct Event {
-  enum class Kind { submission, profile, end, warmed, moved, decide, decided, node_down, node_up };
+  enum class Kind {
+    submission,
+    profile,
+    report,   ///< what the job does with its plan is measured
+    trusted,  ///< a job that was lent nothing for a while may be lent some again
+    end,
+    warmed,
+    moved,
+    decide,
+    decided,
+    node_down,
+    node_up
+  };
   double at_s = 0;
   long number = 0;  ///< orders events of equal time by their creation
   Kind kind = Kind::submission;
@@ -136,6 +152,9 @@ struct State {
   void end(Job& job);
   /// Gives all its companions back at once.
   void drop_companions(Job& job);
+
+  /// Plans the next report on the job's speed: some iterations after its plan has changed.
+  void plan_report(Job& job);
 
  private:
   void plan_profile(Job& job);

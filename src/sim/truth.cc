@@ -18,7 +18,6 @@ constexpr int kProfileIterations = 5;
 // MegaScale (NSDI '24) found 0.5 % of its machines about 10 % slower than the rest.
 constexpr double kSlowNodes = 0.005;
 constexpr double kSlowFactor = 1.1;
-constexpr double kMinFactor = 0.1;  // lower limit of an injected factor: times stay above 0
 
 bool nodes_alike(const cluster::Cluster& cluster) {
   const cluster::Node& first = cluster.node(0);
@@ -36,7 +35,7 @@ Truth::Truth(const JobType& type, const cluster::Cluster& cluster, std::uint64_t
              std::uint32_t job)
     : type_(type), cluster_(cluster), seed_(seed), job_(job), alike_(nodes_alike(cluster)) {
   Random random{seed, kHardware, job};
-  hardware_ = judge::make_hardware(*type.model, cluster, judge::Software::fused(),
+  hardware_ = judge::make_hardware(*type.model, cluster, type.software,
                                    [&](double spread) { return random.factor(spread); });
   for (std::size_t node = 0; node < cluster.nodes().size(); ++node)
     hardware_.node_slowness.push_back(
@@ -91,15 +90,8 @@ std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& lay
   auto solved = perf::solve(profile, cluster_);
   if (!solved) return nullptr;
   if (error > 0) {
-    Random random{seed_, kPredictionError, job_};
-    auto off = [&](double& value) { value *= std::max(kMinFactor, 1 + error * random.normal()); };
-    for (perf::TypeCoefficients& type : solved->types) {
-      off(type.comp_s), off(type.backward), off(type.optim_s);
-      double hidden = type.overlap - 1;  // overlap 1 hides nothing
-      off(hidden);
-      type.overlap = 1 + hidden;
-    }
-    off(solved->activ_bytes), off(solved->param_bytes);
+    solved->plan_error = error;
+    solved->plan_error_seed = Random{seed_, kPredictionError, job_}.next();
   }
   return std::make_shared<perf::Coefficients>(*solved);
 }

@@ -27,8 +27,8 @@ class Truth {
   bool fits(const plan::Layout& layout) const;
 
   /// Coefficients solved from a profile of `layout`, whose times have 2 % noise averaged over 5
-  /// iterations. `error`: further noise N(0, error) on every solved time and on the bytes that are
-  /// sent, as Suika 5.3 injects it. Null where the profile cannot be solved.
+  /// iterations. `error`: each plan's predicted time is off by N(0, error) of its own: an error
+  /// that all plans of a job share cancels in ratios. Null where the profile cannot be solved.
   std::shared_ptr<const perf::Coefficients> profile(const plan::Layout& layout, double error) const;
 
  private:

@@ -33,7 +33,7 @@ std::shared_ptr<const policy::Training> training_of(const State& state, const Jo
 /// GPUs that a job may have in all: the product's cap where it is lent some; rivals that give every
 /// job another size have none, as published.
 int max_gpus(const State& state, const Job& job) {
-  if (!job.spec.elastic) return job.type.gpus;
+  if (!job.spec.elastic || job.barred) return job.type.gpus;
   const int all = state.cluster.gpu_count();
   if (state.replaces() || state.setup.max_factor <= 0) return all;
   const double cap = std::floor(state.setup.max_factor * job.type.gpus);
@@ -45,18 +45,21 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   view.id = job.spec.id;
   view.basic_gpus = job.type.gpus;
   view.max_gpus = max_gpus(state, job);
-  if (!job.spec.elastic) view.sizes = {job.type.gpus};
+  if (!job.spec.elastic || job.barred) view.sizes = {job.type.gpus};
   view.per_worker = kPerGpu;
   for (const NodeGpus& part : job.basic) {
     view.basic_nodes.push_back(part.node);
     view.basic_gpu_masks.push_back(part.gpus);
   }
-  view.may_grow = job.move == Move::none && job.coefficients != nullptr && !job.barred;
+  view.may_grow = job.move == Move::none && job.coefficients != nullptr && !job.barred &&
+                  job.trust.may_grow(state.now_s);
+  view.moving = job.move != Move::none;
   view.starting = job.spec.elastic && job.starting(state.now_s);
   for (const LentGpus& companion : job.companions)
     view.companions.push_back({companion.id, companion.gpus.node,
                                kPerGpu * std::popcount(companion.gpus.gpus), companion.gpus.gpus,
-                               companion.leaving || job.late.contains(companion.id)});
+                               companion.leaving || job.late.contains(companion.id),
+                               companion.benefit});
   view.training = training_of(state, job);
   view.submitted_s = job.spec.submit_s;
   view.started_s = job.started_s;
@@ -115,6 +118,7 @@ policy::ClusterView make_view(const State& state, const std::vector<PendingJob>&
     view.queue.push_back(demand_view(state, state.jobs[waiting.id - 1], waiting));
   view.now_s = state.now_s;
   view.machines = state.setup.cluster;
+  view.may_migrate = state.setup.policy && state.setup.policy->simulation_traits().migrates;
   return view;
 }
 

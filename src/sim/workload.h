@@ -9,6 +9,7 @@
 #include "core/models/catalogue.h"
 #include "core/perf/coefficients.h"
 #include "core/result.h"
+#include "sim/judge/software.h"
 #include "sim/trace.h"
 
 namespace swell::sim {
@@ -22,6 +23,7 @@ struct JobType {
   int gpus = 1;
   int pp = 1, dp = 1, tp = 1;
   int micro_batches = 16;
+  judge::Software software = judge::Software::fused();  ///< hidden: how its program really runs
 };
 
 /// A job as it will be submitted.
@@ -60,10 +62,18 @@ struct WorkloadOptions {
   bool sample = true;  ///< false: uses every job of the trace, with unchanged GPU-time
 };
 
-/// Job types that need no more GPUs than `cluster` has, tuned for it. An error where one of them
+struct JobTypeOptions {
+  bool with_xl = false;
+  /// Leaves out what needs more GPUs than the cluster has (left_out()); otherwise that is an error.
+  bool leave_out_large = false;
+  double launch_floor_s = 0;  ///< Software::layer_launch_s; 0: the usual one
+};
+
+/// Models of Suika's Table 1, tuned for `cluster`. An error where one of them needs more GPUs, or
 /// has no plan there. Slow: call once for each cluster.
-Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster, bool with_xl);
-/// Models that need more GPUs than `cluster` has, which job_types() leaves out.
+Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster,
+                                       const JobTypeOptions& options);
+/// Models that need more GPUs than `cluster` has.
 std::vector<std::string> left_out(const cluster::Cluster& cluster, bool with_xl);
 
 /// Makes a workload from a trace as Suika 5.1 does. The share of jobs taken is the share of

@@ -28,9 +28,10 @@ struct Options {
   std::string decision_time = "measured", remaining = "unknown", backfill = "on", json, csv, report;
   std::vector<std::string> policies;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
-         max_factor = 4, aggressiveness = -1, load = 0.8, cap_hours = 0, trace_gpus = 2490;
+         max_factor = 4, aggressiveness = -1, fairness = 0, launch_floor = 0, load = 0.8,
+         cap_hours = 0, trace_gpus = 2490;
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0;
-  bool whole = false;
+  bool whole = false, leave_out_large = false;
 };
 
 constexpr double kGeneratedHours = 8;
@@ -107,6 +108,9 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   made.failures_per_day = options.failures;
   made.max_factor = options.max_factor;
   made.aggressiveness = options.aggressiveness;
+  made.fairness = options.fairness;
+  made.launch_floor_s = options.launch_floor;
+  made.leave_out_large = options.leave_out_large;
   made.seeds = options.seeds;
   made.first_seed = options.first_seed;
   made.threads = options.threads > 0
@@ -129,11 +133,6 @@ std::string with_ci(const sim::Estimate& value, int digits) {
 }
 
 void print_table(const sim::Results& results) {
-  const auto swell = std::find(results.policies.begin(), results.policies.end(), "swell");
-  const sim::Metrics* reference =
-      swell == results.policies.end()
-          ? nullptr
-          : &results.metrics[static_cast<std::size_t>(swell - results.policies.begin())];
   const sim::Metrics& first = results.metrics.front();
   using Align = TextTable::Align;
   std::vector<TextTable::Column> columns = {
@@ -148,7 +147,7 @@ void print_table(const sim::Results& results) {
       {"moves", Align::right},
       {"p90 decision [ms]", Align::right},
       {fmt::format("JCT {}/this", results.policies.front()), Align::right}};
-  if (reference) columns.push_back({"JCT this/swell", Align::right});
+  if (!results.to_swell.empty()) columns.push_back({"JCT this/swell [95 %]", Align::right});
   TextTable table(columns);
   for (std::size_t i = 0; i < results.policies.size(); ++i) {
     const sim::Metrics& one = results.metrics[i];
@@ -164,8 +163,12 @@ void print_table(const sim::Results& results) {
         fmt::format("{:.0f}", one.reconfigurations.mean),
         fmt::format("{:.1f}", 1e3 * one.decision_p90_s),
         fmt::format("{:.2f}x", first.avg_jct_s.mean / one.avg_jct_s.mean)};
-    if (reference)
-      row.push_back(fmt::format("{:.2f}x", one.avg_jct_s.mean / reference->avg_jct_s.mean));
+    if (!results.to_swell.empty()) {
+      const sim::Ratio& ratio = results.to_swell[i].jct;
+      row.push_back(ratio.low < ratio.high
+                        ? fmt::format("{:.2f} [{:.2f}, {:.2f}]", ratio.mean, ratio.low, ratio.high)
+                        : fmt::format("{:.2f}", ratio.mean));
+    }
     table.add(std::move(row));
   }
   fmt::print("{}", table.text());
@@ -179,7 +182,7 @@ int run(const Options& options) {
   const auto results = sim::run(*experiment);
   if (!results) return fail(results.error());
   const auto left_out = sim::left_out(*experiment->cluster, experiment->workload.mix.xl > 0);
-  if (!left_out.empty())
+  if (options.leave_out_large && !left_out.empty())
     fmt::print(stderr,
                "swell: left out of the mix, since they need more GPUs than the cluster's {}: {}\n",
                experiment->cluster->gpu_count(), fmt::join(left_out, ", "));
@@ -247,8 +250,16 @@ Action add_sim(CLI::App& app) {
   sub->add_option("--aggressiveness", options->aggressiveness,
                   "Expansion aggressiveness lambda of policies that have it")
       ->check(CLI::NonNegativeNumber);
+  sub->add_option("--fairness", options->fairness,
+                  "Discount of policies that have it for jobs lent more than their share")
+      ->check(CLI::Range(0.0, 10.0));
+  sub->add_option("--launch-floor", options->launch_floor,
+                  "Seconds to launch one layer's kernels, all passes (default: 0.00075)")
+      ->check(CLI::Range(1e-6, 1.0));
+  sub->add_flag("--leave-out-large", options->leave_out_large,
+                "Leave models out of the mix that need more GPUs than the cluster has");
   sub->add_option("--prediction-error", options->prediction_error,
-                  "Relative error injected into policies' coefficients")
+                  "Relative error injected into each prediction, one for each plan")
       ->check(CLI::Range(0.0, 1.0));
   sub->add_option("--max-factor", options->max_factor,
                   "A job is lent up to so many times its GPUs, as by max=4x; 0: no limit")

@@ -23,7 +23,7 @@ struct SmallWorld {
 inline const std::vector<swell::sim::JobType>& types_for(const swell::cluster::Cluster& cluster) {
   static std::map<std::string, std::vector<swell::sim::JobType>> known;
   auto [found, is_new] = known.try_emplace(cluster.name());
-  if (is_new) found->second = swell::sim::job_types(cluster, false).value();
+  if (is_new) found->second = swell::sim::job_types(cluster, {.leave_out_large = true}).value();
   return found->second;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "core/cluster/cluster.h"
@@ -51,6 +52,10 @@ struct Coefficients {
   /// Tied embeddings: the last stage's extra parameters are the first's, held once where one stage
   /// is both.
   bool tied_embedding = false;
+  /// Injected by simulations: each plan's predicted time is off by a factor of its own, with this
+  /// standard deviation, drawn from the seed and the plan's shape; 0: none.
+  double plan_error = 0;
+  std::uint64_t plan_error_seed = 0;
   friend bool operator==(const Coefficients&, const Coefficients&) = default;
 };
 

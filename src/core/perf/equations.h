@@ -83,6 +83,9 @@ struct IterationTime {
   double steady = 0;
   double extra = 0;
   double total() const noexcept { return warm_up + steady + extra; }
+  IterationTime operator*(double factor) const noexcept {
+    return {warm_up * factor, steady * factor, extra * factor};
+  }
 };
 
 /// Adds up T_PP = T_warm-up + T_steady + T_extra under 1F1B, stage by stage from the first. Stage i

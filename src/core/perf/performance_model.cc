@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/perf/performance_model.h"
 
+#include <cmath>
 #include <limits>
 
 namespace swell::perf {
@@ -75,6 +76,37 @@ double pairwise_bandwidth(const cluster::Cluster& cluster,
   return slowest;
 }
 
+/// Lower limit of an injected factor: times stay above 0.
+constexpr double kMinFactor = 0.1;
+
+/// Normal factor of mean 1 that depends on the seed and on the plan's shape alone, not on which
+/// nodes and GPUs it has.
+double injected_error(const plan::Layout& layout, double deviation, std::uint64_t seed) noexcept {
+  std::uint64_t state = seed;
+  const auto mix = [&](std::uint64_t value) {  // SplitMix64
+    state += value + 0x9e3779b97f4a7c15u;
+    std::uint64_t z = state;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return state = z ^ (z >> 31);
+  };
+  mix(static_cast<std::uint64_t>(layout.micro_batches));
+  for (const plan::StageLayout& stage : layout.stages) {
+    mix(static_cast<std::uint64_t>(stage.layers) << 32 | static_cast<std::uint64_t>(stage.tp));
+    for (std::size_t j = 0; j < stage.groups.size(); ++j) {
+      const plan::GroupLayout& group = stage.groups[j];
+      const bool next_node = j > 0 && stage.groups[j - 1].node != group.node;
+      mix(static_cast<std::uint64_t>(group.type) << 33 |
+          static_cast<std::uint64_t>(next_node) << 32 |
+          static_cast<std::uint64_t>(group.local_batch));
+    }
+  }
+  const auto uniform = [&] { return static_cast<double>(mix(1) >> 11) * 0x1p-53; };
+  const double radius = std::sqrt(-2 * std::log1p(-uniform()));
+  const double normal = radius * std::cos(6.283185307179586 * uniform());
+  return std::max(kMinFactor, 1 + deviation * normal);
+}
+
 }  // namespace
 
 double PerformanceModel::stage_bandwidth(const plan::StageLayout& stage) const noexcept {
@@ -144,6 +176,13 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage,
 }
 
 IterationTime PerformanceModel::iteration_time(const plan::Layout& layout) const noexcept {
+  const IterationTime exact = exact_time(layout);
+  return coefficients_.plan_error > 0 ? exact * injected_error(layout, coefficients_.plan_error,
+                                                               coefficients_.plan_error_seed)
+                                      : exact;
+}
+
+IterationTime PerformanceModel::exact_time(const plan::Layout& layout) const noexcept {
   const auto position_of = [&](const plan::StageLayout& stage) {
     return Position{&stage == &layout.stages.front(), &stage == &layout.stages.back()};
   };

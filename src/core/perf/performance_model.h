@@ -57,6 +57,8 @@ class PerformanceModel {
   const Coefficients& coefficients() const noexcept { return coefficients_; }
 
  private:
+  IterationTime exact_time(const plan::Layout& layout) const noexcept;
+
   const models::Model& model_;
   const cluster::Cluster& cluster_;
   const Coefficients& coefficients_;

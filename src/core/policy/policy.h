@@ -14,6 +14,8 @@ struct Grant {
   JobId job = 0;
   NodeIndex node = -1;
   Resources lent;
+  /// Marginal benefit by which it is lent, to be kept with the companion; below 0: not known.
+  double benefit = -1;
   friend bool operator==(const Grant&, const Grant&) = default;
 };
 
@@ -34,9 +36,18 @@ struct NewPlan {
   plan::Layout layout;
 };
 
+/// Moves a job's basic allocation to other GPUs, idle now, where it runs its basic plan: of a job
+/// without companions, and only where ClusterView::may_migrate.
+struct Migration {
+  JobId job = 0;
+  JobId needed_by = 0;  ///< pending job that gets the GPUs
+  plan::Layout layout;  ///< basic plan on the new GPUs
+};
+
 struct Decisions {
   std::vector<Grant> grants;
   std::vector<Reclaim> reclaims;
+  std::vector<Migration> migrations;
   std::vector<NewPlan> plans;  ///< at most one a job
   /// Every companion that holds GPUs of a known node, in the order in which the policy would
   /// reclaim them; filled where ClusterView::order_wanted.
@@ -64,6 +75,8 @@ struct SimulationTraits {
   /// Whether predicted throughput counts sends between stages.
   perf::Sends sends = perf::Sends::ignored;
   redeploy::Method redeployment = redeploy::Method::local_reuse;  ///< how jobs move to another plan
+  /// Whether its system can move a running job's basic allocation, which no Slurm can.
+  bool migrates = false;
 };
 
 /// Decides which jobs are lent idle GPUs, and from which these are reclaimed. The controller's

@@ -23,6 +23,7 @@ template <typename P>
 std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
   typename P::Options its_own;
   its_own.aggressiveness = options.aggressiveness;
+  its_own.fairness = options.fairness;
   return std::make_unique<P>(its_own);
 }
 

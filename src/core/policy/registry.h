@@ -15,6 +15,9 @@ namespace swell::policy {
 struct PolicyOptions {
   /// Lambda_tau of marginal-benefit policies: a larger value lends more.
   double aggressiveness = 1.0;
+  /// Exponent by which marginal-benefit policies discount jobs that are lent more than their share;
+  /// 0: not at all.
+  double fairness = 0.0;
 };
 
 /// Makes the policy called `name`, one that the controller may run; the error lists the names there

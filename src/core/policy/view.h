@@ -68,6 +68,7 @@ struct CompanionView {
   Resources held;
   plan::GpuMask gpus = 0;  ///< mask of the GPUs held
   bool leaving = false;    ///< reclaimed or preempted already: its GPUs become free soon
+  double benefit = -1;     ///< Grant::benefit of when it was lent; below 0: not known
 };
 
 /// A running elastic job. Times are on the clock of ClusterView::now_s.
@@ -82,6 +83,7 @@ struct ElasticJobView {
   std::vector<NodeIndex> basic_nodes;     ///< nodes of its own allocation
   std::vector<NodeIndex> excluded_nodes;  ///< nodes never to lend on (the user's --exclude)
   bool may_grow = false;                  ///< an agent listens, and no reconfiguration is under way
+  bool moving = false;                    ///< a change of plan is under way; read where may_migrate
   /// Whether no step is done yet: then a change of plan loses only the time since the start.
   bool starting = false;
   int reconfigurations = 0;  ///< changes of plan so far
@@ -132,6 +134,7 @@ struct ClusterView {
   /// The nodes as planners take them, indexed as `nodes`; null where GPU types are not known.
   std::shared_ptr<const cluster::Cluster> machines;
   bool order_wanted = false;  ///< whether Decisions::reclaim_order is read
+  bool may_migrate = false;   ///< whether Decisions::migrations are carried out
   NodePositions positions;    ///< distances between nodes
 };
 

@@ -53,6 +53,16 @@ Test(experiment, an_unknown_policy_is_named_before_anything_runs) {
   cr_assert(results.error().message().starts_with("there is no policy \"lifo\"; there are: "));
 }
 
+Test(metrics, ratios_are_paired_by_seed) {
+  // Seeds differ by ten times, the policies by a tenth in each.
+  const Ratio paired = ratio({110, 1100, 11}, {100, 1000, 10});
+  cr_assert(near(paired.mean, 1.1));
+  cr_assert_lt(paired.high - paired.low, 1e-9);
+  const Ratio open = ratio({2, 1}, {1, 2});
+  cr_assert(near(open.mean, 1));
+  cr_assert(open.low < 1 && open.high > 1);
+}
+
 Test(metrics, quantiles_and_confidence) {
   cr_assert_eq(quantile({3, 1, 2}, 0.5), 2);
   cr_assert_eq(quantile({1, 2}, 0.25), 1.25);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "core/policy/lending/fewest_first.h"
+#include "core/policy/lending/marginal_benefit.h"
 #include "support/given_world.h"
 #include "support/plans.h"
 #include "support/small_worlds.h"
@@ -126,6 +127,43 @@ Test(simulation, without_a_policys_help_slurm_preempts_companions) {
   const Outcome outcome = world.run();
   cr_assert(outcome.jobs[1].start_s < 1120, "%g", outcome.jobs[1].start_s);
   cr_assert(outcome.jobs[0].reconfigurations >= 2);
+}
+
+Test(simulation, a_whole_node_job_starts_only_where_another_is_moved_out_of_its_way) {
+  // Job 2 leaves 4 GPUs on one node; jobs 1 and 3 hold 4 of each node for two hours.
+  World world(2, {{4, 0, 7200}, {4, 1, 600}, {4, 2, 7200}, {8, 900, 600}});
+  /// Suika without its last resort.
+  struct Stays final : policy::Policy {
+    policy::Decisions decide(const policy::ClusterView& view) const override {
+      cr_assert_not(view.may_migrate);
+      return suika.decide(view);
+    }
+    policy::MarginalBenefit suika;
+  };
+  const policy::MarginalBenefit suika;
+  world.setup.policy = &suika;
+  const Outcome moved = world.run();
+  cr_assert_geq(moved.migrations, 1);
+  cr_assert_lt(moved.jobs[3].start_s, 1100, "%g", moved.jobs[3].start_s);
+  const Stays stays;
+  world.setup.policy = &stays;
+  const Outcome stayed = world.run();
+  cr_assert_eq(stayed.migrations, 0);
+  cr_assert_gt(stayed.jobs[3].start_s, 3000, "%g", stayed.jobs[3].start_s);
+}
+
+Test(simulation, a_job_that_falls_short_of_its_promise_gives_back_what_it_is_lent) {
+  int given_back = 0;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    World world(2, {{4, 0, 7200}});
+    const policy::FewestFirst lender;
+    world.setup.policy = &lender;
+    world.setup.seed = seed;
+    cr_assert_eq(world.run().given_back, 0, "predictions are good");
+    world.setup.prediction_error = 0.9;
+    given_back += world.run().given_back;
+  }
+  cr_assert_gt(given_back, 0);
 }
 
 Test(simulation, an_unsound_plan_ends_the_run_with_one_error) {

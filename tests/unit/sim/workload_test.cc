@@ -22,7 +22,7 @@ Trace many() {
 
 struct Site {
   cluster::Cluster cluster = cluster::preset("8x8-h100").value();
-  std::vector<JobType> types = job_types(cluster, false).value();
+  std::vector<JobType> types = job_types(cluster, {.leave_out_large = true}).value();
 };
 
 double gpu_time(const Workload& workload) {
@@ -128,6 +128,18 @@ Test(workload, other_seeds_are_other_samples_and_equal_ones_equal) {
   };
   cr_assert(submissions(1) == submissions(1));
   cr_assert(submissions(1) != submissions(2));
+}
+
+Test(job_types, a_model_that_is_too_large_is_an_error_unless_it_is_left_out) {
+  const auto cluster = cluster::preset("1x8-h100").value();
+  const auto types = job_types(cluster, {});
+  cr_assert_not(types.ok());
+  cr_assert_eq(types.error().message(),
+               std::string("model gpt2-15b needs 16 GPUs and cluster 1x8-h100 has 8; use a larger "
+                           "one, or leave such models out (--leave-out-large)"));
+  const auto fewer = job_types(cluster, {.leave_out_large = true});
+  cr_assert(fewer.ok());
+  for (const JobType& type : *fewer) cr_assert_leq(type.gpus, 8);
 }
 
 Test(job_types, start_with_plans_that_fill_their_gpus) {

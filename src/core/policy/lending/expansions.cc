@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/perf/performance_model.h"
+#include "core/policy/lending/gpu_sizes.h"
 #include "core/policy/lending/sizes.h"
 
 namespace swell::policy {
@@ -41,9 +42,9 @@ bool uses(const plan::Layout& layout, NodeIndex node, plan::GpuMask gpus) {
 
 }  // namespace
 
-double benefit_of_a_doubling(int have, int all, double before, double after) {
+double benefit_of_a_doubling(double have, double all, double before, double after) {
   if (all <= have || !(after > before)) return 0;
-  return std::exp2(std::log(after / before) / std::log(static_cast<double>(all) / have)) - 1;
+  return std::exp2(std::log(after / before) / std::log(all / have)) - 1;
 }
 
 bool Expansions::can_plan(const ElasticJobView& job, const ClusterView& view) {
@@ -113,12 +114,13 @@ std::vector<Expansion> Expansions::offers(const Runner& runner, int max, Care ca
   return offers;
 }
 
-void Expansions::lend(Runner& runner, const Expansion& offer) {
+void Expansions::lend(Runner& runner, const Expansion& offer, double benefit) {
   std::map<NodeIndex, int> taken;
   for (int i = 0; i < offer.gpus; ++i) {
     const cluster::GpuRef gpu = offer.scaling.taken(static_cast<std::size_t>(i));
     idle_[at(gpu.node)] &= ~bit(gpu.index);
     runner.lent[gpu.node] |= bit(gpu.index);
+    if (benefit >= 0) runner.benefit[gpu.node] += benefit;
     ++taken[gpu.node];
   }
   for (const auto& [node, gpus] : taken)
@@ -137,10 +139,13 @@ void Expansions::imagine_idle(const CompanionView& companion) {
 void Expansions::write(Decisions& decisions) const {
   for (const Runner& runner : runners_) {
     if (runner.lent.empty()) continue;
-    for (const auto& [node, gpus] : runner.lent)
+    for (const auto& [node, gpus] : runner.lent) {
+      const int count = std::popcount(gpus);
+      const auto recorded = runner.benefit.find(node);
       decisions.grants.push_back(
-          {runner.job->id, node,
-           runner.job->per_worker * (std::popcount(gpus) / runner.job->per_worker.gpus)});
+          {runner.job->id, node, runner.job->per_worker * (count / runner.job->per_worker.gpus),
+           recorded != runner.benefit.end() ? recorded->second / count : -1});
+    }
     decisions.plans.push_back({runner.job->id, runner.layout});
   }
 }
@@ -178,14 +183,18 @@ std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
     while (row + 1 < scaling.rows() && scaling.gpus(row + 1) <= have) ++row;
     return scaling.throughput(row);
   };
+  const GpuSizes sizes(view);
   int have = job.training->basic.gpu_count();
+  double size = sizes.of(job.training->basic);
   const int all = have + static_cast<int>(gpus.size());
   for (Step& step : made) {
     step.have = have;
     step.before = with(have);
     have += step.companion->held.gpus;
     step.after = have == all ? std::max(with(have), now) : with(have);
-    step.benefit = benefit_of_a_doubling(step.have, have, step.before, step.after);
+    const double grown = size + sizes.of(step.companion->node, step.companion->gpus);
+    step.benefit = benefit_of_a_doubling(size, grown, step.before, step.after);
+    size = grown;
   }
   return made;
 }

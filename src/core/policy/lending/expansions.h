@@ -10,15 +10,16 @@
 
 namespace swell::policy {
 
-/// Marginal benefit, Suika's B, section 3.2.3: what `more` GPUs add to a job that has `have`,
-/// relative to what they would add with linear scaling. `before`, `after`: samples a second.
-inline double marginal_benefit(int have, int more, double before, double after) {
-  return static_cast<double>(have) / more * (after - before) / before;
+/// Marginal benefit, Suika's B, section 3.2.3: what GPUs of size `more` add to a job that has
+/// `have`, relative to what they would add with linear scaling. Sizes as of GpuSizes; `before`,
+/// `after`: samples a second.
+inline double marginal_benefit(double have, double more, double before, double after) {
+  return have / more * (after - before) / before;
 }
 
-/// Benefit of going from `have` to `all` GPUs, expressed as that of one doubling with the same
+/// Benefit of going from size `have` to `all`, expressed as that of one doubling with the same
 /// scaling exponent: so one large step and the small steps that it is made of have equal benefit.
-double benefit_of_a_doubling(int have, int all, double before, double after);
+double benefit_of_a_doubling(double have, double all, double before, double after);
 
 /// A running job with a profile, as it would run after the grants decided so far. `job` is null for
 /// none.
@@ -28,6 +29,8 @@ struct Runner {
   int total = 0;                            ///< GPUs it holds, with those of this decision
   double throughput = 0;                    ///< predicted for `layout`
   std::map<NodeIndex, plan::GpuMask> lent;  ///< GPUs lent by this decision
+  /// Sum over each node's lent GPUs of the benefit by which they are lent; empty: not recorded.
+  std::map<NodeIndex, double> benefit;
 };
 
 /// An offer of a job's next `gpus` GPUs, the first ones of its scale table. Row 0 is what it has.
@@ -55,8 +58,9 @@ class Expansions {
   /// All prefixes of the GPUs in its scale table that the job may have, with at most `max` GPUs, in
   /// the present state of the room.
   std::vector<Expansion> offers(const Runner& runner, int max, Care care = Care::quick);
-  /// Lends the GPUs of `offer`. REQUIRES: the offer was made after the last change.
-  void lend(Runner& runner, const Expansion& offer);
+  /// Lends the GPUs of `offer`, and records `benefit` with them where it is not below 0. REQUIRES:
+  /// the offer was made after the last change.
+  void lend(Runner& runner, const Expansion& offer, double benefit = -1);
   /// Makes later offers count what a companion holds as idle.
   void imagine_idle(const CompanionView& companion);
   /// Number of calls of lend(): tells whether an offer is out of date.

@@ -7,6 +7,7 @@
 
 #include "core/planner/incremental.h"
 #include "core/policy/lending/expansions.h"
+#include "core/policy/lending/gpu_sizes.h"
 #include "core/policy/lending/worker_by_worker.h"
 
 namespace swell::policy {
@@ -38,7 +39,7 @@ class Decision {
 
   Decisions run() {
     for (const ElasticJobView& job : view_.jobs)
-      if (!job.companions.empty()) steps_[job.id] = steps(job, grown_, view_);
+      if (!all_recorded(job)) steps_[job.id] = steps(job, grown_, view_);
     const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) {
       return loss(job, companion);
     };
@@ -53,6 +54,7 @@ class Decision {
     write_shrunk(room_, grown_, decisions);
     lend_to_unprofiled(decisions);
     decisions.reclaims = room_.reclaims();
+    decisions.migrations = room_.migrations();
     if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
     if (options_.evaluations_per_s > 0)
       decisions.search_s = expansions.ran_out() ? options_.search_s
@@ -62,7 +64,15 @@ class Decision {
   }
 
  private:
+  /// Whether each companion carries the benefit by which it was lent (Suika 3.2.3: a history of all
+  /// scale-outs). Those that do not were lent before the job had a profile, or by another policy.
+  static bool all_recorded(const ElasticJobView& job) {
+    return std::all_of(job.companions.begin(), job.companions.end(),
+                       [](const CompanionView& companion) { return companion.benefit >= 0; });
+  }
+
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
+    if (companion.benefit >= 0) return companion.benefit;
     const auto found = steps_.find(job.id);
     if (found != steps_.end())
       for (const Step& step : found->second)
@@ -73,23 +83,33 @@ class Decision {
   /// Threshold tau = U^lambda, where U is the share of all GPUs under basic demand, pending jobs
   /// that are about to start included.
   double threshold() const {
-    int all = 0, idle = 0, lent = 0;
-    for (const NodeView& node : view_.nodes) {
-      all += node.total.gpus;
-      idle += node.free.gpus;
+    const GpuSizes sizes(view_);
+    double all = 0, basic = 0;
+    for (NodeIndex node = 0; node < static_cast<NodeIndex>(view_.nodes.size()); ++node) {
+      const NodeView& seen = view_.nodes[static_cast<std::size_t>(node)];
+      const double each = sizes.each_on(node);
+      all += each * seen.total.gpus;
+      basic += each * (seen.total.gpus - seen.free.gpus + room_.kept_gpus(node));
     }
-    for (const ElasticJobView& job : view_.jobs) lent += job.lent_gpus();
-    if (all == 0) return 1;
-    const double intensity = static_cast<double>(all - idle - lent + room_.kept_gpus()) / all;
+    for (const ElasticJobView& job : view_.jobs)
+      for (const CompanionView& companion : job.companions)
+        basic -= companion.node >= 0 ? sizes.each_on(companion.node) * companion.held.gpus
+                                     : companion.held.gpus;
+    if (!(all > 0)) return 1;
+    const double intensity = basic / all;
     return std::pow(std::clamp(intensity, 0.0, 1.0), options_.aggressiveness);
   }
 
   void reclaim_below(double tau) {
     for (const ElasticJobView& job : view_.jobs) {
+      for (const CompanionView& companion : job.companions)
+        if (companion.benefit >= 0 && companion.benefit < kKept * tau && !companion.leaving &&
+            !room_.is_reclaimed(companion.id))
+          room_.reclaim(job, companion);
       const auto found = steps_.find(job.id);
       if (found == steps_.end()) continue;
       for (auto step = found->second.rbegin(); step != found->second.rend(); ++step) {
-        if (room_.is_reclaimed(step->companion->id)) continue;
+        if (room_.is_reclaimed(step->companion->id) || step->companion->benefit >= 0) continue;
         if (step->benefit >= kKept * tau) break;
         room_.reclaim(job, *step->companion);
       }
@@ -124,9 +144,14 @@ class Decision {
     const Runner& runner = expansions.runners()[index];
     const double more_than_share = options_.fairness > 0 ? std::max(share(runner), 1.0) : 1.0;
     std::optional<Best> best;
+    const GpuSizes sizes(view_);
     const int have = runner.layout.gpu_count();
+    const double size = sizes.of(runner.layout);
     for (Expansion& offer : expansions.offers(runner, have)) {
-      double benefit = marginal_benefit(have, offer.gpus, runner.throughput, offer.throughput);
+      double more = 0;
+      for (int i = 0; i < offer.gpus; ++i)
+        more += sizes.of(offer.scaling.taken(static_cast<std::size_t>(i)));
+      double benefit = marginal_benefit(size, more, runner.throughput, offer.throughput);
       if (more_than_share > 1) benefit /= std::pow(more_than_share, options_.fairness);
       if (benefit >= tau && benefit > 0 && (!best || benefit > best->benefit))
         best = Best{benefit, index, expansions.changes(), std::move(offer)};
@@ -144,7 +169,7 @@ class Decision {
       // The offer is out of date if GPUs were lent since: that can only lower its benefit, so it is
       // made anew and goes back into the queue.
       if (best.as_of == expansions.changes())
-        expansions.lend(expansions.runners()[best.runner], best.offer);
+        expansions.lend(expansions.runners()[best.runner], best.offer, best.benefit);
       if (auto next = best_of(expansions, best.runner, tau)) queue.push(std::move(*next));
     }
   }

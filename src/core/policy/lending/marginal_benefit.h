@@ -7,10 +7,11 @@
 namespace swell::policy {
 
 /// Lends idle GPUs where they help most: Suika, Algorithm 2. Serves basic demand first, for which
-/// it reclaims the companions of least benefit; then reclaims those with a benefit below tau; then
-/// lends to the best pair of a job and a prefix of its GPUs in affinity order, again and again.
-/// Jobs without a profile get what is left, as with fewest-first. Thread-safe: caches only pure
-/// results.
+/// it reclaims the companions of least recorded benefit and, as the last resort, moves basic
+/// allocations together where the cluster can; then reclaims what was lent by a benefit below tau;
+/// then lends to the best pair of a job and a prefix of its GPUs in affinity order, again and
+/// again. Jobs without a profile get what is left, as with fewest-first. Thread-safe: caches only
+/// pure results.
 class MarginalBenefit final : public Policy {
  public:
   struct Options {
@@ -33,6 +34,7 @@ class MarginalBenefit final : public Policy {
   MarginalBenefit(Options options, std::unique_ptr<const planner::Solver> growing,
                   std::unique_ptr<const planner::Solver> grown);
   Decisions decide(const ClusterView& view) const override;
+  SimulationTraits simulation_traits() const noexcept override { return {.migrates = true}; }
 
  private:
   Options options_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <queue>
 #include <tuple>
 
@@ -15,7 +16,7 @@ std::size_t at(NodeIndex node) { return static_cast<std::size_t>(node); }
 
 }  // namespace
 
-Room::Room(const ClusterView& view) : view_(&view) {
+Room::Room(const ClusterView& view) : view_(&view), kept_(view.nodes.size(), 0) {
   free_.reserve(view.nodes.size());
   for (const NodeView& node : view.nodes) free_.push_back(node.free);
   soon_ = free_;
@@ -40,10 +41,14 @@ void Room::serve_queue(int depth, const Loss& loss, Nodes nodes) {
   for (int i = 0; i < depth; ++i) {
     const PendingDemand& demand = view_->queue[static_cast<std::size_t>(i)];
     if (demand.part_of != 0) make_room_for_parts(demand.part_of, nodes);
-    else if (!known_not_to_fit(demand) && !make_room(demand, nodes, shares))
+    else if (!known_not_to_fit(demand) && !make_room(demand, nodes, shares)) {
+      if (view_->may_migrate && !defragmented_) defragment(demand, nodes);
       does_not_fit_.push_back(&demand);
+    }
   }
 }
+
+int Room::kept_gpus() const noexcept { return std::accumulate(kept_.begin(), kept_.end(), 0); }
 
 /// Serves all parts of a job at the queue position of its first, each on nodes that no other part
 /// has; or none, where not all of them fit: then the job cannot start.
@@ -121,7 +126,7 @@ void Room::keep(const std::vector<Share>& shares) {
   for (const Share& share : shares) {
     free_[at(share.node)] -= share.taken;
     soon_[at(share.node)] -= share.taken;
-    kept_ += share.taken.gpus;
+    kept_[at(share.node)] += share.taken.gpus;
   }
 }
 

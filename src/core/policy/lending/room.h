@@ -27,8 +27,9 @@ class Room {
   explicit Room(const ClusterView& view);
 
   /// Keeps the resources on which the first `depth` pending jobs could start, in the queue's order,
-  /// and reclaims companions where these are needed. REQUIRES: called once, before anything is
-  /// lent.
+  /// and reclaims companions where these are needed. For the first that fits nowhere though enough
+  /// GPUs are idle or lent, jobs are moved out of its way, where the view may_migrate. REQUIRES:
+  /// called once, before anything is lent.
   void serve_queue(int depth, const Loss& loss, Nodes nodes);
   /// Reclaims a companion that no pending job needs. Its resources are lent only once they are
   /// idle.
@@ -60,8 +61,10 @@ class Room {
   /// needed; companions that leave already come first. Consumes the room: nothing may be lent
   /// afterwards.
   std::vector<JobId> reclaim_order(const Loss& loss);
-  /// Number of GPUs kept for pending jobs, those reclaimed for them included.
-  int kept_gpus() const noexcept { return kept_; }
+  /// Number of GPUs kept for pending jobs, those reclaimed for them included: in all, on one node.
+  int kept_gpus() const noexcept;
+  int kept_gpus(NodeIndex node) const { return kept_[static_cast<std::size_t>(node)]; }
+  const std::vector<Migration>& migrations() const noexcept { return migrations_; }
   const ClusterView& view() const noexcept { return *view_; }
 
  private:
@@ -74,6 +77,12 @@ class Room {
   /// there is room.
   bool make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share>& shares);
   void make_room_for_parts(JobId job, Nodes nodes);
+  /// De-fragmentation (Suika 3.2.3): clears nodes for `demand` by moving jobs that lie on one node
+  /// to other nodes. A job that has companions, or whose new place is lent, is moved by a later
+  /// decision, once these are reclaimed. Changes nothing where that makes no room.
+  void defragment(const PendingDemand& demand, Nodes nodes);
+  struct Tenant;
+  std::vector<Tenant> tenants_in_the_way(NodeIndex node, const Resources& needed) const;
   bool known_not_to_fit(const PendingDemand& demand) const;
   void keep(const std::vector<Share>& shares);
   std::vector<std::size_t> by_loss(NodeIndex node) const;
@@ -99,7 +108,9 @@ class Room {
   std::set<NodeIndex> counted_nodes_;
   std::vector<const PendingDemand*> does_not_fit_;
   std::vector<Reclaim> reclaims_;
-  int kept_ = 0;
+  std::vector<Migration> migrations_;
+  bool defragmented_ = false;
+  std::vector<int> kept_;  ///< GPUs by node
 };
 
 }  // namespace swell::policy

@@ -49,6 +49,7 @@ class Decision {
     };
     room_.serve_queue(options_.queue_depth, loss_of,
                       basic_.empty() ? Room::Nodes::by_idle : Room::Nodes::by_loss);
+    give_back_what_slows();
     rebalance();
     room_.close();
     Decisions decisions;
@@ -70,6 +71,17 @@ class Decision {
   }
 
   double speed_now(const ElasticJobView& job) const { return now_.at(job.id); }
+
+  /// Reclaims what is lent to jobs that, by their profile, are no faster with it than without: they
+  /// were lent it before the profile was known.
+  void give_back_what_slows() {
+    for (const ElasticJobView& job : view_.jobs) {
+      if (!basic_.contains(job.id) || room_.shrinks(job) || now_.at(job.id) > basic_.at(job.id))
+        continue;
+      for (const CompanionView& companion : job.companions)
+        if (!companion.leaving && job.may_grow) room_.reclaim(job, companion);
+    }
+  }
 
   // ---- what a job's speed is worth
 

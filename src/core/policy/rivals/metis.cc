@@ -2,6 +2,7 @@
 #include "core/policy/rivals/metis.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/planner/affinity.h"
 #include "core/planner/incremental.h"
@@ -13,13 +14,17 @@ namespace swell::policy {
 namespace {
 
 // Metis checks the time once in many plans: 300,000 plans of LLaMA2-13B on 40 GPUs make 731 checks.
-constexpr long kMaxTimeChecks = 735;
+constexpr double kTimeChecksPerPlan = 735.0 / 300'000;
 
 /// Whether a search is made for `gpus`: the other numbers would take as long and are hardly ever
 /// used.
 bool is_searched(int gpus) { return gpus <= 16 || (gpus <= 32 ? gpus % 2 == 0 : gpus % 4 == 0); }
 
 }  // namespace
+
+TimedMetis::TimedMetis(int max_free, double plans_per_s)
+    : max_free_(max_free),
+      max_time_checks_(std::lround(kBudget_s * plans_per_s * kTimeChecksPerPlan)) {}
 
 planner::ScaleTable TimedMetis::solve(const planner::Problem& problem,
                                       const planner::Budget& budget) const {
@@ -38,10 +43,10 @@ planner::ScaleTable TimedMetis::solve(const planner::Problem& problem,
     planner::Problem search = problem;
     search.free.assign(table.order.begin(), table.order.begin() + static_cast<std::ptrdiff_t>(i));
     long questions = 0;
-    planner::Budget counted{[&] { return ++questions > kMaxTimeChecks || budget.expired(); }};
+    planner::Budget counted{[&] { return ++questions > max_time_checks_ || budget.expired(); }};
     planner::ScaleTable found = metis.solve(search, counted);
     table.evaluated = std::max(table.evaluated, found.evaluated);
-    if (questions > kMaxTimeChecks || !found.complete) {
+    if (questions > max_time_checks_ || !found.complete) {
       table.complete = false;  // more GPUs take longer still
       break;
     }
@@ -53,16 +58,17 @@ planner::ScaleTable TimedMetis::solve(const planner::Problem& problem,
   return table;
 }
 
-std::unique_ptr<Policy> make_metis(double aggressiveness) {
+std::unique_ptr<Policy> make_metis(double aggressiveness, double fairness, double plans_per_s) {
   // Reclaims and the plans after them use the incremental solver: they are not worth 60 s of
   // search.
   planner::Incremental::Options grown;
   grown.max_free = 1 << 20;
   MarginalBenefit::Options options;
   options.aggressiveness = aggressiveness;
+  options.fairness = fairness;
   options.search_s = TimedMetis::kBudget_s;
-  options.evaluations_per_s = TimedMetis::kPlans_per_s;
-  return std::make_unique<MarginalBenefit>(options, std::make_unique<TimedMetis>(0),
+  options.evaluations_per_s = plans_per_s;
+  return std::make_unique<MarginalBenefit>(options, std::make_unique<TimedMetis>(0, plans_per_s),
                                            std::make_unique<planner::Incremental>(grown));
 }
 

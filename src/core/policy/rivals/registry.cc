@@ -42,8 +42,17 @@ constexpr std::unique_ptr<Policy> (*make_sia)(const PolicyOptions&) = nullptr,
 
 constexpr Entry kEntries[] = {
     {"suika-dp",
-     [](const PolicyOptions& options) { return make_suika_dp(options.aggressiveness); }},
-    {"metis", [](const PolicyOptions& options) { return make_metis(options.aggressiveness); }},
+     [](const PolicyOptions& options) {
+       return make_suika_dp(options.aggressiveness, options.fairness);
+     }},
+    {"metis",
+     [](const PolicyOptions& options) {
+       return make_metis(options.aggressiveness, options.fairness, TimedMetis::kPublished_per_s);
+     }},
+    {"metis-measured",
+     [](const PolicyOptions& options) {
+       return make_metis(options.aggressiveness, options.fairness, TimedMetis::kMeasured_per_s);
+     }},
     {"sia", make_sia},
     {"sia-any-size", make_sia_any_size},
     {"rubick", make<Rubick>},

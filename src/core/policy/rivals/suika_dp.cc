@@ -6,9 +6,10 @@
 
 namespace swell::policy {
 
-std::unique_ptr<Policy> make_suika_dp(double aggressiveness) {
+std::unique_ptr<Policy> make_suika_dp(double aggressiveness, double fairness) {
   MarginalBenefit::Options options;
   options.aggressiveness = aggressiveness;
+  options.fairness = fairness;
   return std::make_unique<MarginalBenefit>(options, std::make_unique<planner::DpOnly>(),
                                            std::make_unique<planner::DpOnly>());
 }

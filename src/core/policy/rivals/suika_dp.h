@@ -9,6 +9,6 @@ namespace swell::policy {
 
 /// Makes marginal-benefit that changes DP degrees alone: Suika-DP of Suika's ablation (section
 /// 5.1).
-std::unique_ptr<Policy> make_suika_dp(double aggressiveness);
+std::unique_ptr<Policy> make_suika_dp(double aggressiveness, double fairness = 0);
 
 }  // namespace swell::policy

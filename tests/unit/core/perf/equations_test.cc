@@ -2,6 +2,7 @@
 // Every equation of Suika's appendix A.2, worked by hand.
 #include "core/perf/equations.h"
 
+#include <cmath>
 #include <criterion/criterion.h>
 #include <random>
 #include <vector>
@@ -124,6 +125,34 @@ Test(performance_model, the_gradient_ring_runs_at_its_slowest_pair) {
 
 // What an entry about two other nodes changes: the way in which the slowest pair is found, not the
 // pair.
+Test(performance_model, an_injected_error_is_another_one_for_each_plan) {
+  const cluster::Cluster cluster = support::h100_nodes(2, 8);
+  const models::Model model = support::small_model(8, 64);
+  Coefficients exact = support::round_coefficients(), off = exact;
+  off.plan_error = 0.2;
+  off.plan_error_seed = 7;
+  const PerformanceModel truth(model, cluster, exact), wrong(model, cluster, off);
+  std::vector<double> factors;
+  double squares = 0;
+  for (int layers = 1; layers < 8; ++layers)
+    for (int micro_batches : {1, 2, 4, 8, 16, 32}) {
+      plan::Layout layout{micro_batches,
+                          {{layers, 1, {{0, 0, 64 / micro_batches, 1}}},
+                           {8 - layers, 1, {{0, 0, 64 / micro_batches, 2}}}}};
+      const double factor =
+          wrong.iteration_time(layout).total() / truth.iteration_time(layout).total();
+      plan::Layout elsewhere = layout;
+      for (auto& stage : elsewhere.stages) stage.groups[0].node = 1;
+      cr_assert(
+          near(wrong.iteration_time(elsewhere).total(), wrong.iteration_time(layout).total()));
+      factors.push_back(factor);
+      squares += (factor - 1) * (factor - 1);
+    }
+  const double deviation = std::sqrt(squares / static_cast<double>(factors.size()));
+  cr_assert(deviation > 0.1 && deviation < 0.3, "%g", deviation);
+  cr_assert_neq(factors[0], factors[1]);
+}
+
 Test(performance_model, a_measured_pair_elsewhere_changes_no_stage) {
   using namespace swell::cluster;
   std::mt19937 random(1);

@@ -5,7 +5,9 @@
 
 #include "core/plan/validate.h"
 #include "core/policy/lending/expansions.h"
+#include "core/policy/lending/gpu_sizes.h"
 #include "core/policy/lending/swell.h"
+#include "core/policy/registry.h"
 #include "support/views.h"
 
 using namespace swell;
@@ -279,6 +281,82 @@ Test(marginal_benefit, fairness_discounts_who_has_more_than_its_share) {
   fair.fairness = 2;
   const Decisions decisions = MarginalBenefit(fair).decide(view);
   cr_assert_eq(granted(decisions, 2), 2);
+}
+
+Test(marginal_benefit, the_benefit_of_a_grant_is_recorded_with_it) {
+  const Decisions decisions = decide(two_jobs());
+  cr_assert_not(decisions.grants.empty());
+  // Basic demand holds 4 of 16 GPUs.
+  for (const Grant& grant : decisions.grants) cr_assert_geq(grant.benefit, 0.25);
+}
+
+Test(marginal_benefit, recorded_benefits_decide_who_gives_back_and_not_new_predictions) {
+  ClusterView view = two_jobs(4);
+  view.jobs[0].training = view.jobs[1].training = nullptr;
+  lend(view, view.jobs[0], 11, 2, 8);
+  lend(view, view.jobs[1], 12, 3, 8);
+  profile(view.jobs[0], small_model(), light_coefficients());
+  profile_poor(view.jobs[1]);
+  view.jobs[0].companions[0].benefit = 0.3;
+  view.jobs[1].companions[0].benefit = 0.9;
+  view.queue.push_back(pending(9, 1, 8));
+  const Decisions decisions = decide_eagerly(view);
+  cr_assert_eq(decisions.reclaims.size(), 1u);
+  cr_assert_eq(decisions.reclaims[0].companion, 11u, "job 2 scales worse, but was lent by more");
+}
+
+Test(marginal_benefit, what_was_lent_below_tau_is_taken_back) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view);
+  view.jobs.reserve(2);
+  ElasticJobView& job = add_job(view, 1, 0, 4);
+  lend(view, job, 11, 0, 4);
+  profile(job, small_model(), light_coefficients());
+  add_job(view, 2, 1, 8).may_grow = false;
+  job.companions[0].benefit = 0.8;
+  cr_assert(decide(view).reclaims.empty(), "tau is 0.75");
+  job.companions[0].benefit = 0.6;
+  cr_assert_eq(decide(view).reclaims.size(), 1u);
+}
+
+Test(marginal_benefit, gpus_of_several_types_are_as_large_as_their_speed) {
+  // Node 0 has H100s, node 1 L20s of an eighth of their speed: 8 more L20 are one H100 more.
+  ClusterView view = idle_cluster(2);
+  std::vector<cluster::Node> nodes = h100_nodes(2, 8, 400e9).nodes();
+  const auto h100 = *cluster::find_gpu_type("h100"), l20 = *cluster::find_gpu_type("l20");
+  nodes[1].gpus.assign(8, 1);
+  view.machines = std::make_shared<const cluster::Cluster>(
+      cluster::Cluster::make("mixed", {h100, l20}, nodes).value());
+  const GpuSizes sizes(view);
+  const double ratio = l20.tflops(cluster::Precision::bf16) / h100.tflops(cluster::Precision::bf16);
+  cr_assert(near(sizes.of(1, 0xFF) / sizes.of(0, 0xFF), ratio));
+  cr_assert(near(sizes.each_on(1) / sizes.each_on(0), ratio));
+  // Basic demand on all L20s is a tenth of the cluster, not a half: tau falls with it.
+  ElasticJobView& job = add_job(view, 1, 0, 1);
+  perf::Coefficients k = light_coefficients();
+  k.types.push_back(k.types[0]);
+  k.types[1].comp_s /= ratio;
+  profile(job, small_model(), k);
+  job.max_gpus = 2;
+  job.companions.clear();
+  const Decisions before = decide(view);
+  cr_assert_eq(granted(before, 1), 1);
+  cr_assert_gt(before.grants[0].benefit, 0.8, "an H100 as fast as its own: %g",
+               before.grants[0].benefit);
+}
+
+Test(marginal_benefit, fairness_is_an_option_of_the_registry) {
+  ClusterView view = idle_cluster(3);
+  know_machines(view);
+  view.jobs.reserve(2);
+  ElasticJobView& rich = add_job(view, 1, 0, 4);
+  lend(view, rich, 11, 0, 4);
+  profile(rich, small_model(8, 256), light_coefficients());
+  ElasticJobView& poor = add_job(view, 2, 1, 8);
+  profile(poor, small_model(8, 256), light_coefficients());
+  take(view, 2, {6, 48, 48000});
+  const auto fair = make_policy("marginal-benefit", {.aggressiveness = 1, .fairness = 2});
+  cr_assert_eq(granted((*fair)->decide(view), 2), 2);
 }
 
 Test(marginal_benefit, equal_views_give_equal_decisions_with_and_without_memory) {

@@ -192,6 +192,23 @@ Test(swell, a_starting_job_has_nothing_to_move) {
   cr_assert_eq(granted(decide(view), 1), 8);
 }
 
+Test(swell, a_job_that_its_profile_shows_to_be_slower_gives_back_what_it_is_lent) {
+  ClusterView view = idle_cluster(2);
+  know_machines(view, 1e9);
+  ElasticJobView& job = add_job(view, 1, 0, 4);
+  lend(view, job, 11, 1, 4);
+  swell::perf::Coefficients k = light_coefficients();
+  k.param_bytes = 5e9;  // gradients cross a slow network
+  profile(job, small_model(), k);
+  const Decisions decisions = Swell().decide(view);
+  cr_assert_eq(decisions.reclaims.size(), 1u);
+  cr_assert_eq(decisions.reclaims[0].companion, 11u);
+  cr_assert_eq(granted(decisions, 1), 0);
+  job.training = nullptr;
+  profile(job, small_model(), light_coefficients());
+  cr_assert(Swell().decide(view).reclaims.empty(), "it gains by them");
+}
+
 Test(swell, without_profiles_it_is_fewest_first) {
   std::mt19937 random(1);
   const auto below = [&](unsigned max) { return static_cast<int>(random() % max); };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "controller/trust.h"
+#include "core/policy/trust.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 
-namespace swell::controller {
+namespace swell::policy {
 
 namespace {
 
@@ -44,4 +44,4 @@ void Trust::reclaimed(double now) {
   until_ = now + kBarred_s * (1 << std::min(times_++, kMaxDoublings));
 }
 
-}  // namespace swell::controller
+}  // namespace swell::policy

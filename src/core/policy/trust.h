@@ -4,9 +4,12 @@
 #include <optional>
 #include <string>
 
-#include "controller/job_training.h"
+namespace swell::policy {
 
-namespace swell::controller {
+/// What lent GPUs were predicted to bring, and what they did; each over the job's own GPUs alone.
+struct Speedup {
+  double predicted = 1, measured = 1;
+};
 
 /// How far a job's predictions are believed: a job that gains less from lent GPUs than its profile
 /// promised is lent no more, and after a while gives back what it has. Pure; times are seconds on
@@ -21,6 +24,8 @@ class Trust {
   bool is_over(double now) const noexcept { return !why_.empty() && !is_barred_ && now >= until_; }
   /// It is taken back: nothing is lent for a time, twice as long after each further time.
   void reclaimed(double now);
+  /// When may_grow() or is_over() changes, where nothing more is heard.
+  double until() const noexcept { return until_; }
   /// What is wrong, for the job's owner; empty: nothing.
   const std::string& why() const noexcept { return why_; }
 
@@ -31,4 +36,4 @@ class Trust {
   int times_ = 0;
 };
 
-}  // namespace swell::controller
+}  // namespace swell::policy

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "controller/trust.h"
+#include "core/policy/trust.h"
 
 #include <criterion/criterion.h>
 
-using namespace swell::controller;
+using namespace swell::policy;
 
 Test(trust, a_job_that_gains_what_was_promised_grows_on) {
   Trust trust;
