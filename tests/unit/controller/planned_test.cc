@@ -76,8 +76,8 @@ struct World {
   /// Plans are made on another thread: rounds go on until one is taken up.
   template <typename Done>
   bool until(Done done) {
-    for (int round = 0; round < 500 && !done(); ++round) {
-      step(0.01);
+    for (int round = 0; round < 3000 && !done(); ++round) {
+      step(0.0016);
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return done();
