@@ -37,7 +37,7 @@ step_reached() { # FOLDER STEP: by rank 0
 gets_on() { # FOLDER: it trains two more steps
   local from
   from=$(cat "$1/step.0" 2> /dev/null || printf 0)
-  within 60 step_reached "$1" $((from + 2))
+  within 180 step_reached "$1" $((from + 2))
 }
 says() { # JOB WORDS: its AdminComment has the words
   scontrol -o show job "$1" | grep -o 'AdminComment=.*\]' | grep -q -- "$2"

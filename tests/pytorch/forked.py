@@ -24,7 +24,7 @@ import torch.onnx  # noqa: E402,F401
 
 import swell.torch  # noqa: E402,F401
 
-PATIENCE_S = int(os.environ.get("TEST_PATIENCE", "120"))
+PATIENCE_S = int(os.environ.get("TEST_PATIENCE", "400"))
 
 
 def _free_port():

@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/cluster_lib.sh"
 names=("$@")
 ((${#names[@]})) || names=(ddp-live)
 [[ ${names[0]} != --all ]] || names=(ddp fsdp trainer accelerate lightning ddp-live fsdp-live)
-cluster_up --nodes 1 --gpus-per-node 2
+cluster_up --nodes 1 --gpus-per-node 2 --grace 300
 jobs_folder=$pytorch_tests/jobs
 export TEST_STEPS=200 TEST_PACE=0.3
 
@@ -23,9 +23,9 @@ program() { # NAME: sets `program_words`
     lightning) program_words=("$jobs_folder/pl_resnet.py") ;;
     *) return 1 ;;
   esac
-  elastic=max=2,grace=30 # seconds
+  elastic=max=2,grace=300 # seconds; a busy machine takes more than the default to write and leave
   if [[ $1 == *-live ]]; then
-    elastic=max=2,grace=60,mode=live # the next program must have started within 60 % of it
+    elastic=max=2,grace=300,mode=live # the next program must have started within 60 % of it
     program_words+=(no-checkpoints)
   fi
 }
@@ -47,7 +47,7 @@ resized() { # NAME
   run_job "$1" --elastic="$elastic" --gres=gpu:1 -- "$SWELL_PYTHON" "${program_words[@]}" || return
   # It grows, a GPU is taken back for a rigid job, and is lent again.
   within 400 trains_on "$folder" 2 && gets_on "$folder" || { tail -n 20 "$folder.out"; return 1; }
-  rigid --gres=gpu:1 && within 60 in_state "$rigid_job" RUNNING && within 300 trains_on "$folder" 1 && gets_on "$folder" || return
+  rigid --gres=gpu:1 && within 300 in_state "$rigid_job" RUNNING && within 300 trains_on "$folder" 1 && gets_on "$folder" || return
   scancel "$rigid_job"
   within 400 trains_on "$folder" 2 || { tail -n 20 "$folder.out"; return 1; }
   touch "$folder/fast"

@@ -18,7 +18,7 @@ import time
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SIGNALS = [signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM]
 MORE_STEPS = 120        # so many after the signal: it was of no consequence. transformers' JIT waits 3 s
-PATIENCE_S = 180
+PATIENCE_S = 400
 
 
 def documented():
