@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A plain DistributedDataParallel loop; with the argument `fsdp`, one over fully_shard."""
+"""A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `held-saves`: no checkpoint but the
+first is written while there is a file `hold`; `evaluate`: an evaluation without end after step 13."""
 
 import json
+import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint import FileSystemWriter
 
 import common
 from swell.torch import Elastic
@@ -21,6 +25,23 @@ def sharded(model):
     return fully_shard(model, mesh=mesh)
 
 
+def hold_saves():
+    """While there is a file `hold`, whoever writes another checkpoint than the first says so in `writing.RANK`, and waits."""
+    write, written = FileSystemWriter.write_data, []
+
+    def held(*arguments):
+        written.append(True)
+        if len(written) == 1:
+            return write(*arguments)
+        if os.path.exists(common.path("hold")):
+            with open(common.path(f"writing.{dist.get_rank()}"), "w"):
+                pass
+        while os.path.exists(common.path("hold")):
+            time.sleep(0.01)
+        return write(*arguments)
+    FileSystemWriter.write_data = held
+
+
 def write_profile(elastic):
     if elastic.rank == 0:
         with open(common.path("profile"), "w") as file:
@@ -29,6 +50,8 @@ def write_profile(elastic):
 
 def main(arguments):
     dist.init_process_group("gloo")
+    if "held-saves" in arguments:
+        hold_saves()
     model = common.network()
     model = sharded(model) if "fsdp" in arguments else torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -40,7 +63,7 @@ def main(arguments):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
             if "profile" in arguments and elastic.steps == common.steps():
                 write_profile(elastic)
-            if "evaluate" in arguments and elastic.steps == 7:
+            if "evaluate" in arguments and elastic.steps == 13:
                 with open(common.path("evaluating"), "w"):
                     pass
                 while True:     # an evaluation without end, but for a request

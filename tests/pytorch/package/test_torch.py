@@ -55,7 +55,7 @@ def test_a_request_in_an_evaluation_is_acted_on(runs, reference):
     run = runs("evaluation", "ddp", "evaluate").fast().start(2)
     run.until(lambda: os.path.exists(os.path.join(run.folder, "evaluating")), "the evaluation")
     run.ask().leave_well()
-    assert run.step() == 7
+    assert run.step() == 13
     run.arguments = ()
     run.start(1).leave_well()
     assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
@@ -73,6 +73,36 @@ def test_a_worker_killed_at_any_moment_costs_no_more_than_an_interval(runs, refe
     begins = [line["step"] for at, line in enumerate(run.lines()) if at and line["epoch"] != run.lines()[at - 1]["epoch"]]
     ends = [run.lines()[at - 1]["step"] for at, line in enumerate(run.lines()) if at and line["epoch"] != run.lines()[at - 1]["epoch"]]
     assert all(end - begin < 20 for begin, end in zip(begins, ends)), (begins, ends)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_worker_killed_in_the_middle_of_an_asynchronous_save_costs_that_checkpoint_alone(runs, reference, rank):
+    run = runs("saving", "ddp", "held-saves")
+    checkpoint, hold = os.path.join(run.folder, "checkpoints", "step-0000000{}0"), os.path.join(run.folder, "hold")
+    with open(hold, "w"):
+        run.start(2).until(lambda: os.path.exists(os.path.join(run.folder, f"writing.{rank}")), "the second checkpoint, under way")
+    assert os.path.exists(os.path.join(checkpoint.format(1), ".metadata"))
+    run.reach(22).kill(rank)        # it trains on meanwhile
+    os.remove(hold)
+    assert 0 not in run.leave()
+    assert os.path.isdir(checkpoint.format(2)) and not os.path.exists(os.path.join(checkpoint.format(2), ".metadata"))
+    run.fast().start(3).leave_well()
+    begins = next(line["step"] for line in run.lines() if line["epoch"])
+    assert begins == 11, "it went on from another state than the last whole checkpoint's"
+    assert sorted(run.curve()) == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
+
+
+def test_a_worker_killed_in_an_evaluation_leads_to_the_last_checkpoint(runs, reference):
+    run = runs("evaluation", "ddp", "evaluate").fast().start(2)
+    run.until(lambda: os.path.exists(os.path.join(run.folder, "evaluating")), "the evaluation")
+    run.until(lambda: os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000010", ".metadata")), "the checkpoint")
+    run.kill(1)
+    assert 0 not in run.leave()
+    run.arguments = ()
+    run.start(3).leave_well()
+    begins = next(line["step"] for line in run.lines() if line["epoch"])
+    assert begins == 11, "it went on from another state than the last checkpoint's"
+    assert sorted(run.curve()) == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
 
 
 def test_a_finished_run_started_again_trains_nothing(runs):
