@@ -4,6 +4,7 @@ environment that swellrun gives them, signals them, waits for them."""
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import time
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                         "..", "..", "contrib", "pytorch", "examples")
 PYTHON = os.environ.get("SWELL_PYTHON", sys.executable)
-PATIENCE_S = 60.0       # a deadline for what takes seconds, on a busy machine
+PATIENCE_S = 300.0       # a deadline for what takes seconds, on a busy machine
 
 
 class Failed(Exception):
@@ -33,6 +34,69 @@ def wait_until(holds, words, patience_s=PATIENCE_S):
         time.sleep(0.005)
 
 
+class _Forker:
+    """A process of forker.py: workers of it have imported torch before they start."""
+
+    def __init__(self):
+        here = os.path.dirname(os.path.abspath(__file__))
+        self.process = subprocess.Popen(
+            [PYTHON, os.path.join(here, "forker.py"), EXAMPLES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,      # select() sees all that there is
+            env={**os.environ, "TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"})
+        self.codes = {}
+
+    def fork(self, arguments, environment, output):
+        """The process id of a new worker."""
+        order = {"arguments": arguments, "environment": environment, "output": output}
+        self.process.stdin.write(json.dumps(order).encode() + b"\n")
+        while True:
+            said = self.hear()
+            if "code" not in said:
+                self.codes.pop(said["pid"], None)       # an earlier worker's that had this number
+                return said["pid"]
+
+    def hear(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise Failed(f"forker.py has left with {self.process.wait()}")
+        said = json.loads(line)
+        if "code" in said:
+            self.codes[said["pid"]] = said["code"]
+        return said
+
+    def code(self, pid):
+        """The exit code of a worker; None while it runs."""
+        while select.select([self.process.stdout], [], [], 0)[0]:
+            self.hear()
+        return self.codes.get(pid)
+
+
+_forker = None
+
+
+class _Worker:
+    """A forked worker, with what is used here of subprocess.Popen."""
+
+    def __init__(self, *order):
+        global _forker
+        _forker = _forker or _Forker()
+        self.pid, self.returncode = _forker.fork(*order), None
+
+    def poll(self):
+        if self.returncode is None:
+            self.returncode = _forker.code(self.pid)
+        return self.returncode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self):
+        wait_until(lambda: self.poll() is not None, f"process {self.pid} to end")
+
+
 class Run:
     """One training run in a folder of its own; epochs of it are started one after the other."""
 
@@ -46,8 +110,8 @@ class Run:
                           for word in ("--" + name.replace("_", "-"), str(value))]
         os.makedirs(folder)
 
-    def start(self, world, only=None):
-        """Start an epoch of world workers; only: just the first few of them, the others never come."""
+    def start(self, world, only=None, afresh=False):
+        """Start an epoch of world workers. only: just the first few of them, the others never come; afresh: each imports torch itself."""
         self.epoch += 1
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -60,10 +124,16 @@ class Run:
         try:
             for rank in range(only or world):
                 mine = {"RANK": rank, "LOCAL_RANK": rank, **place}
+                environment = {**os.environ, **{name: str(value) for name, value in mine.items()}}
+                if not afresh:
+                    with open(self._output(rank), "wb"):     # there is something to read at once
+                        pass
+                    self.workers.append(_Worker(self.arguments, environment, self._output(rank)))
+                    continue
                 with open(self._output(rank), "wb") as output:
                     self.workers.append(subprocess.Popen(
                         [PYTHON, os.path.join(EXAMPLES, "train_gpt.py"), *self.arguments],
-                        env={**os.environ, **{name: str(value) for name, value in mine.items()}},
+                        env=environment,
                         stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT))
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})

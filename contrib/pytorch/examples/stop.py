@@ -44,7 +44,7 @@ def _restart_signal():
 def _note(number, _frame):
     global restart_requested, end_requested
     if leaves_at_once:
-        os.write(1, f"train_gpt: rank {os.environ.get('RANK', 0)}: asked to leave before training began\n".encode())
+        os.write(1, f"train_gpt: rank {os.environ.get('RANK', 0)}: asked to leave before it met the others\n".encode())
         os._exit(END_EXIT_CODE if number == signal.SIGTERM else 0)
     if number == signal.SIGTERM:
         end_requested = True
