@@ -2,12 +2,14 @@
 #include "runtime/coordinator.h"
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <map>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace swell::runtime {
 
@@ -93,7 +95,6 @@ Result<Channel> Coordinator::reach(const Shim& shim) const {
 Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t epoch) {
   auto done = begin_all(ranks, epoch);
   if (!done) abort_all(ranks);
-  else guard_all(ranks, epoch);
   return done;
 }
 
@@ -116,6 +117,7 @@ Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_
     channels.push_back(std::move(*channel));
   }
   if (const auto world = merge(states); !world) return world.error().while_doing("the first plan");
+  guard_all(ranks, epoch);  // before any step
   for (Channel& channel : channels)
     if (auto done = ask(channel, Op::begin, Writer().put(epoch).take(), in(options_.commit_limit));
         !done)
@@ -244,6 +246,9 @@ Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,
 
   SwitchMachine machine(shims.size(), snapshot != nullptr ? snapshot->step : kNoStep);
   std::map<std::string, std::uint64_t> by_path;
+  std::array<bool, 4> has_begun{};
+  Deadline stopped_by;
+  std::uint64_t lead = options_.step_lead;
   const auto body_of = [&](std::size_t shim) -> std::string {
     switch (machine.phase()) {
       case Phase::prepare:
@@ -251,8 +256,9 @@ Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,
         prepare.new_rank = new_ranks.contains(shim) ? new_ranks[shim] : -1;
         return write(prepare);
       case Phase::quiesce: {
-        const auto limit = static_cast<std::uint32_t>(options_.quiesce_limit.count());
-        return Writer().put(report.step).put(limit).take();
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(stopped_by - Clock::now());
+        const auto limit = std::clamp<std::int64_t>(left.count(), 0, UINT32_MAX);
+        return Writer().put(report.step).put(static_cast<std::uint32_t>(limit)).take();
       }
       case Phase::commit: return Writer().put(epoch).put(machine.step()).take();
       default: return {};
@@ -266,7 +272,8 @@ Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,
       report.max_extra_bytes = std::max(report.max_extra_bytes, prepared->extra_bytes);
       machine.prepared(shim, *prepared);
     } else if (machine.phase() == Phase::quiesce) {
-      machine.quiesced(shim, reader.get<std::uint64_t>());
+      const auto step = reader.get<std::uint64_t>();
+      machine.quiesced(shim, step, reader.get<std::uint8_t>() != 0);
     } else if (machine.phase() == Phase::move) {
       const auto moved = read_moved(body);
       if (!moved) return machine.failed(shim, moved.error().message());
@@ -279,27 +286,31 @@ Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,
 
   while (!machine.is_over()) {
     const Phase phase = machine.phase();
+    const int round = machine.round();
     report.failed_in = phase;
     if (phase == Phase::commit && !begin_commit()) {
       machine.veto(kCalledOff);
       break;
     }
-    if (phase != Phase::prepare && options_.on_phase) options_.on_phase(phase);
+    const bool begins = !std::exchange(has_begun[static_cast<std::size_t>(phase)], true);
+    if (phase != Phase::prepare && begins && options_.on_phase) options_.on_phase(phase);
     auto limit = phase == Phase::move     ? options_.move_limit
                  : phase == Phase::commit ? options_.commit_limit
                                           : options_.prepare_limit;
     if (phase == Phase::quiesce) {
-      // Ahead of every rank, so that all are told before any gets there.
+      if (begins) stopped_by = in(options_.quiesce_limit);
+      else lead *= 2;
+      // Ahead of every rank, so that all are told before any gets there. Who was told too late says
+      // so, and all are asked for a later step.
       for (const auto& [shim, rank] : old_ranks) {
         const auto status = ask_unless_off(channels[shim], Op::status, {}, in(limit));
         const auto read = status ? read_status(status->body) : Result<Status>(status.error());
         if (!read) machine.failed(shim, read.error().message());
-        else report.step = std::max(report.step, read->step + options_.step_lead);
+        else report.step = std::max(report.step, read->step + lead);
       }
-      limit =
-          options_.quiesce_limit + std::chrono::seconds(5);  // the shim keeps the time, and says so
     }
-    const Deadline deadline = in(limit);
+    // The shim keeps the time of a stop, and says so.
+    const Deadline deadline = phase == Phase::quiesce ? stopped_by + kAnswerTime : in(limit);
     static constexpr Op kOps[] = {Op::prepare, Op::quiesce, Op::move, Op::commit};
     for (std::size_t shim = 0; shim < shims.size(); ++shim)
       if (machine.is_awaited(shim))
@@ -307,7 +318,7 @@ Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,
                 static_cast<std::uint16_t>(kOps[static_cast<int>(phase)]), body_of(shim));
             !sent)
           machine.failed(shim, sent.error().message());
-    while (machine.phase() == phase) {
+    while (machine.phase() == phase && machine.round() == round) {
       std::vector<pollfd> polled;
       std::vector<std::size_t> who;
       for (std::size_t shim = 0; shim < shims.size(); ++shim)
@@ -333,7 +344,8 @@ Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,
         continue;
       }
       for (std::size_t i = 0; i < who.size(); ++i) {
-        if (polled[i].revents == 0 || machine.phase() != phase) continue;
+        if (polled[i].revents == 0 || machine.phase() != phase || machine.round() != round)
+          continue;
         const auto answer = channels[who[i]].receive(deadline);
         if (!answer) machine.failed(who[i], answer.error().message());
         else if (answer->op != kDoneOp) machine.failed(who[i], Reader(answer->body).text(4096));
@@ -343,10 +355,12 @@ Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,
     (phase == Phase::prepare   ? report.prepare_s
      : phase == Phase::quiesce ? report.quiesce_s
      : phase == Phase::move    ? report.move_s
-                               : report.commit_s) = lap();
+                               : report.commit_s) += lap();
   }
   report.committed = machine.phase() == Phase::committed;
   report.why = machine.why();
+  report.is_silent = machine.phase() == Phase::aborted && report.failed_in == Phase::quiesce &&
+                     Clock::now() >= stopped_by;
   for (const std::size_t shim : machine.lost()) report.lost.push_back(shims[shim]);
   report.step = report.committed ? machine.step() : 0;
   for (const auto& [path, bytes] : by_path) report.paths.push_back({path, bytes});

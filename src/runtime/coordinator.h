@@ -27,7 +27,8 @@ struct SwitchReport {
   bool committed = false;
   /// The phase of the first failure.
   SwitchMachine::Phase failed_in = SwitchMachine::Phase::committed;
-  std::string why;  ///< empty: nothing failed
+  std::string why;         ///< empty: nothing failed
+  bool is_silent = false;  ///< a program did not stop at a step in time
   /// Shims that did not answer the commit: whether their programs train is not known.
   std::vector<Shim> lost;
   std::uint64_t epoch = 0, step = 0;
@@ -47,7 +48,8 @@ class Coordinator {
     std::uint64_t max_extra_bytes = std::uint64_t{2} << 30;
     std::chrono::milliseconds prepare_limit{60'000}, quiesce_limit{60'000}, move_limit{600'000},
         commit_limit{30'000};
-    /// The stop is asked for this many steps ahead of the farthest rank.
+    /// The stop is asked for this many steps ahead of the farthest rank; more, where one hears of
+    /// it too late.
     std::uint64_t step_lead = 2;
     std::function<void(SwitchMachine::Phase)>
         on_phase;  ///< told as each phase begins; may be empty

@@ -69,7 +69,8 @@ Result<Intake> Intake::open(const Self& self, const Prepare& plan,
       return Error(fmt::format("{}: it is on another host and does not listen there", what));
     auto channel = Channel::connect_tcp(endpoint.tcp, self.key, within(std::chrono::seconds(10)));
     if (!channel) return channel.error().while_doing(what);
-    source = from_network(std::make_shared<Channel>(std::move(*channel)), fetch.from_program);
+    source =
+        from_network(std::make_shared<Channel>(std::move(*channel)), fetch.from_program, is_near);
   }
   return made;
 }

@@ -42,6 +42,9 @@ class Keeper {
     std::uint64_t arena_bytes = 0;  ///< address space: memory is taken as it is written
     /// Told each profile that the program reports, by one of the keeper's threads; may be empty.
     std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
+    /// Asked by a move that has compared the checksum of a first block and has others to fetch:
+    /// whether it waits, until it says no or the switch is called off. For tests; may be empty.
+    std::function<bool()> holds_verified;
   };
   /// Listens, and begins to serve. The error names what could not be had.
   static Result<std::unique_ptr<Keeper>> start(Options options);
@@ -96,7 +99,8 @@ class Keeper {
   Peer* waiting_program();
   void hand_over(Peer& program, std::uint64_t step, bool fresh);
   void refuse_waiting(Peer& peer);
-  Result<void> settle_programs(bool committed);
+  void settle_programs(bool committed);
+  void answer_quiesced(bool committed);
   // keeper_switch.cc
   Result<std::string> wait_ready(std::string_view body);
   Result<std::string> begin(std::string_view body);

@@ -71,8 +71,9 @@ Result<void> Keeper::take_quiesced(Peer& peer, std::string_view body) {
   peer.step = step;
   peer.is_quiesced = true;
   changed_.notify_all();
-  // It was called off meanwhile.
-  if (store_.page().stop_at == 0) static_cast<void>(settle_programs(false));
+  // It was called off meanwhile, or is to stop at a later step than it was told first.
+  const std::uint64_t stop_at = store_.page().stop_at;
+  if (stop_at == 0 || step < stop_at) answer_quiesced(false);
   return {};
 }
 
@@ -124,12 +125,16 @@ void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   changed_.notify_all();
 }
 
-/// Answers the programs that wait: the old one stops or goes on, and the new one begins or leaves.
-Result<void> Keeper::settle_programs(bool committed) {
+/// The old program stops for good, or goes on.
+void Keeper::settle_programs(bool committed) {
   store_.page().stop_at = 0;
-  if (program_ == nullptr || !program_->is_quiesced) return {};
-  program_->is_quiesced = false;
-  return program_->channel.send(kDoneOp, Writer().put<std::uint8_t>(committed).take());
+  answer_quiesced(committed);
+}
+
+/// Answers the program that stands at a boundary, if one does; one that is gone needs no answer.
+void Keeper::answer_quiesced(bool committed) {
+  if (program_ == nullptr || !std::exchange(program_->is_quiesced, false)) return;
+  static_cast<void>(program_->channel.send(kDoneOp, Writer().put<std::uint8_t>(committed).take()));
 }
 
 /// A program that waits in adopt is told to leave; one that has died does not hear it.

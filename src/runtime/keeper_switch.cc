@@ -1,11 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Of the keeper: what the coordinator asks, from the first epoch on.
 #include <algorithm>
+#include <atomic>
 #include <fmt/format.h>
+#include <map>
 
 #include "runtime/keeper.h"
 
 namespace swell::runtime {
+
+namespace {
+
+/// Of the arena, tensors that share memory once.
+std::uint64_t arena_bytes_of(const std::vector<Held>& table) {
+  std::map<std::uint64_t, std::uint64_t> parts;
+  for (const Held& held : table)
+    if (held.in_arena) parts[held.at] = static_cast<std::uint64_t>(held.entry.bytes());
+  std::uint64_t sum = 0;
+  for (const auto& [at, bytes] : parts) sum += Extents::rounded(bytes);
+  return sum;
+}
+
+}  // namespace
 
 Result<std::string> Keeper::wait_ready(std::string_view body) {
   Reader reader(body);
@@ -130,9 +146,13 @@ Result<void> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> staged, co
   if (plan.new_rank >= 0)
     good = place_all(plan, from, to, migration.needs_of(static_cast<std::uint32_t>(plan.new_rank)),
                      store_, placement);
+  // What is held beyond the larger of both epochs' states: that a rank's state grows is no extra.
+  const std::uint64_t held = arena_bytes_of(table_), next = arena_bytes_of(placement.table);
+  placement.extra_bytes = held + placement.fresh_bytes - std::max(held, next);
   if (good.ok() && placement.extra_bytes > plan.max_extra_bytes)
-    good = Error(fmt::format("the switch needs {} bytes beside what is held; the bound is {}",
-                             placement.extra_bytes, plan.max_extra_bytes));
+    good = Error(fmt::format(
+        "the switch needs {} bytes beside the state; the bound is {}: raise --switch-memory",
+        placement.extra_bytes, plan.max_extra_bytes));
   if (!good) drop_staged();
   else staged_->is_busy = true;
   return good;
@@ -145,22 +165,33 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
   if (!reader.done() || step == 0) return Error("a stop needs a step, 1 or more, and a time");
   std::unique_lock lock(mutex_);
   if (staged_ == nullptr) return Error("no epoch is prepared");
-  if (staged_->prepare.old_rank < 0) return Writer().put(kNoStep).take();
+  if (staged_->prepare.old_rank < 0) return Writer().put(kNoStep).put<std::uint8_t>(0).take();
+  const auto stands = [](std::uint64_t at, bool is_late = false) {
+    return Writer().put(at).put<std::uint8_t>(is_late).take();
+  };
   if (program_ == nullptr && is_torn_)
     return Error("the program of this rank died within a step; its state cannot be used");
-  if (program_ == nullptr) return Writer().put(step_).take();
+  if (program_ == nullptr && step_ < step)
+    return Error(
+        fmt::format("the program of this rank died at step {}; the others are at {}", step_, step));
+  if (program_ == nullptr) return stands(step_);
   Peer* program = program_;
   store_.page().stop_at = step;
+  // It may have passed the boundary before it was told. Where ranks wait for each other it does not
+  // get to the next one as long as others stand at this one.
+  if (!program->is_quiesced && store_.page().step >= step) return stands(store_.page().step, true);
+  // It stands at an earlier boundary, which others have passed.
+  if (program->is_quiesced && program->step < step) answer_quiesced(false);
   const bool over = changed_.wait_for(lock, limit, [&] {
     return stopping_ || staged_ == nullptr || program_ != program || program->is_quiesced;
   });
-  if (program_ == program && program->is_quiesced) return Writer().put(program->step).take();
+  if (program_ == program && program->is_quiesced) return stands(program->step);
   store_.page().stop_at = 0;
   if (!over)
     return Error(
         fmt::format("the program did not stop at step {} within {} ms", step, limit.count()));
   if (staged_ == nullptr || stopping_) return Error(kCalledOff);
-  if (!is_torn_) return Writer().put(step_).take();
+  if (!is_torn_) return stands(step_);
   return Error("the program of this rank died within a step; its state cannot be used");
 }
 
@@ -177,10 +208,18 @@ Result<std::string> Keeper::move() {
   }
   // Nobody else touches what is staged while it moves: abort and the leave of a program wait for,
   // or ask, this thread.
+  const auto is_off = [&] {
+    std::lock_guard lock(mutex_);
+    return staged->is_over || stopping_;
+  };
+  std::atomic<int> blocks = 0;
   const auto moved =
       staged->intake->fetch_all(staged->placement, new_program, staged->prepare.verify, [&] {
-        std::lock_guard lock(mutex_);
-        return staged->is_over || stopping_;
+        // Two threads fetch: when a third block is begun, one has arrived.
+        if (options_.holds_verified && ++blocks == 3)
+          while (options_.holds_verified() && !is_off())
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        return is_off();
       });
   Result<void> good = moved ? Result<void>() : moved.error();
   std::lock_guard lock(mutex_);
@@ -214,8 +253,7 @@ Result<std::string> Keeper::commit(std::string_view body) {
   epoch_ = epoch;
   profile_.clear();
   has_state_ = staged->prepare.new_rank >= 0;
-  // An old program that is gone already needs no answer.
-  static_cast<void>(settle_programs(true));
+  settle_programs(true);
   program_ = nullptr;
   is_torn_ = false;
   step_ = step;
@@ -235,7 +273,7 @@ void Keeper::drop_staged() {
   drop_table(staged->placement.table);
   store_.sweep();  // what was taken for a tensor that found no place in the table
   if (staged->program != nullptr) refuse_waiting(*staged->program);
-  static_cast<void>(settle_programs(false));
+  settle_programs(false);
   changed_.notify_all();
 }
 

@@ -97,7 +97,7 @@ struct Prepare {
 };
 struct Prepared {
   std::uint64_t digest = 0;
-  std::uint64_t extra_bytes = 0;  ///< that this shim takes until the commit, beside what it holds
+  std::uint64_t extra_bytes = 0;  ///< that this shim holds until the commit beside its state
 };
 
 /// Bytes by the way they came.

@@ -64,7 +64,7 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
         held.at = *at;
         store.use(held.at);
         made.fresh.emplace_back(*at, static_cast<std::uint64_t>(entry.bytes()));
-        made.extra_bytes += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
+        made.fresh_bytes += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
       }
       for (const Move* move : its) {
         const Held* source = find_held(*move);

@@ -27,8 +27,10 @@ struct Placement {
   std::vector<Held> table;  ///< each tensor of the arena counts as a use of the store
   std::vector<Fetch> fetches;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> fresh;  ///< taken for them: offset, bytes
-  std::uint64_t extra_bytes = 0;                               ///< that are taken
-  std::uint64_t kept_bytes = 0;                                ///< that stay in place
+  std::uint64_t fresh_bytes = 0;                               ///< that are taken
+  std::uint64_t extra_bytes =
+      0;                         ///< that are held beside what either epoch needs, until the commit
+  std::uint64_t kept_bytes = 0;  ///< that stay in place
 };
 
 /// Gives every tensor of new rank `plan.new_rank` its place. `moves` is the migration's

@@ -140,8 +140,9 @@ Result<Session::Action> Session::step(std::uint64_t step) {
   last_step_ = step;
   if (auto observed = observe(step); !observed) return observed.error();
   if (!channel_) return Action::go_on;
-  page().step.store(step, std::memory_order_release);
-  const std::uint64_t stop_at = page().stop_at.load(std::memory_order_acquire);
+  // In this order, as the shim sets stop_at and then reads step: one of both sees the other.
+  page().step.store(step);
+  const std::uint64_t stop_at = page().stop_at.load();
   if (stop_at != 0 && step >= stop_at) {
     const auto verdict = ask_shim(Op::quiesced, Writer().put(step).take());
     if (!verdict) return verdict.error();

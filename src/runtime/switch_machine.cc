@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 
 namespace swell::runtime {
 
@@ -15,6 +16,12 @@ const char* SwitchMachine::to_text(Phase phase) noexcept {
 void SwitchMachine::count(std::size_t shim) {
   answered_[shim] = true;
   if (!std::all_of(answered_.begin(), answered_.end(), [](bool one) { return one; })) return;
+  if (phase_ == Phase::quiesce && std::exchange(is_uneven_, false)) {
+    ++round_;
+    step_ = kNoStep;
+    answered_.assign(answered_.size(), false);
+    return;
+  }
   phase_ = static_cast<Phase>(static_cast<int>(phase_) + 1);
   if (phase_ == Phase::move && step_ == kNoStep)
     return abort("no shim of the old plan has stopped at a step");
@@ -35,10 +42,9 @@ void SwitchMachine::prepared(std::size_t shim, const Prepared& answer) {
   count(shim);
 }
 
-void SwitchMachine::quiesced(std::size_t shim, std::uint64_t step) {
+void SwitchMachine::quiesced(std::size_t shim, std::uint64_t step, bool is_late) {
   if (phase_ != Phase::quiesce || answered_[shim]) return;
-  if (step != kNoStep && step_ != kNoStep && step != step_)
-    return abort(fmt::format("shim {} stopped at step {}, another at step {}", shim, step, step_));
+  if (is_late || (step != kNoStep && step_ != kNoStep && step != step_)) is_uneven_ = true;
   if (step != kNoStep) step_ = step;
   count(shim);
 }

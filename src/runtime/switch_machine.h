@@ -29,17 +29,20 @@ class SwitchMachine {
   /// Whether the shim has yet to answer in this phase.
   bool is_awaited(std::size_t shim) const noexcept { return !is_over() && !answered_[shim]; }
 
-  /// Answers, each in its own phase. The digests, and the steps that are not kNoStep, must be
-  /// equal.
+  /// Answers, each in its own phase. The digests must be equal. Steps that are not kNoStep are
+  /// where programs stand, or, if `is_late`, what a program had passed when it was told to stop;
+  /// unless all stand at the same, all are asked again for a later one: a new round().
   void prepared(std::size_t shim, const Prepared& answer);
-  void quiesced(std::size_t shim, std::uint64_t step);
+  void quiesced(std::size_t shim, std::uint64_t step, bool is_late = false);
   void moved(std::size_t shim);
   void committed(std::size_t shim);
-  /// A refusal, a lost connection, or no answer within the time limit.
   /// Calls it off at the last moment. REQUIRES: no shim was told to commit.
   void veto(std::string why);
+  /// A refusal, a lost connection, or no answer within the time limit.
   void failed(std::size_t shim, const std::string& why);
 
+  /// How often the shims have been asked to stop at a later step than before.
+  int round() const noexcept { return round_; }
   /// Of the boundary at which all stopped. REQUIRES: the phase is move or later, and not aborted.
   std::uint64_t step() const noexcept { return step_; }
   /// The first failure; empty: there was none.
@@ -54,6 +57,8 @@ class SwitchMachine {
   std::vector<bool> answered_;
   std::optional<std::uint64_t> digest_;
   std::uint64_t step_ = kNoStep;
+  int round_ = 0;
+  bool is_uneven_ = false;  ///< in this round: not all stand at one step
   std::string why_;
   std::vector<std::size_t> lost_;
 };

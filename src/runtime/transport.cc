@@ -109,9 +109,9 @@ class ProgramTransport final : public Transport {
 
 class NetworkTransport final : public Transport {
  public:
-  NetworkTransport(std::shared_ptr<Channel> channel, bool program)
-      : channel_(std::move(channel)), program_(program), staging_(kStaging) {}
-  const char* name() const noexcept override { return "tcp"; }
+  NetworkTransport(std::shared_ptr<Channel> channel, bool program, bool is_near)
+      : channel_(std::move(channel)), program_(program), is_near_(is_near), staging_(kStaging) {}
+  const char* name() const noexcept override { return is_near_ ? kTcpWithinNode : "tcp"; }
   Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
     constexpr std::size_t kRuns = 100'000;  // a request stays far below a message's limit
     Hash all;                               // of the hashes, where one request does not do
@@ -177,7 +177,7 @@ class NetworkTransport final : public Transport {
   }
 
   std::shared_ptr<Channel> channel_;
-  bool program_;
+  bool program_, is_near_;
   std::vector<std::byte> staging_;
 };
 
@@ -226,8 +226,9 @@ std::unique_ptr<Transport> from_mapped(std::shared_ptr<const Arena> arena) {
 std::unique_ptr<Transport> from_program(pid_t pid) {
   return std::make_unique<ProgramTransport>(pid);
 }
-std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory) {
-  return std::make_unique<NetworkTransport>(std::move(channel), program_memory);
+std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory,
+                                        bool is_near) {
+  return std::make_unique<NetworkTransport>(std::move(channel), program_memory, is_near);
 }
 
 bool wants_program_memory(std::string_view request) noexcept {

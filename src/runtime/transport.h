@@ -62,8 +62,13 @@ class Transport {
 std::unique_ptr<Transport> from_mapped(std::shared_ptr<const Arena> arena);
 /// From the memory of a running program of this user, by process_vm_readv.
 std::unique_ptr<Transport> from_program(pid_t pid);
-/// From another node's shim: its arena, or its program's memory. The hash is the sender's.
-std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory);
+/// Name of the way to a shim of the same node whose socket is not seen: jobs there have no common
+/// /tmp.
+inline constexpr const char* kTcpWithinNode = "tcp within a node";
+/// From another shim, of another node unless it `is_near`: its arena, or its program's memory. The
+/// hash is the sender's.
+std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory,
+                                        bool is_near = false);
 
 /// The other side of from_network(): answers one request for bytes of `source`. An error is the
 /// channel's, which is of no use any more; a request that cannot be served, or for a run that is

@@ -36,8 +36,8 @@ class LiveJob {
 
   /// `apart`: each shim treats the others as shims of other hosts, and so reaches them by TCP on
   /// loopback.
-  LiveJob(std::string program, int shims, std::vector<std::string> arguments, bool apart = false)
-      : program_(std::move(program)), arguments_(std::move(arguments)) {
+  LiveJob(std::string program, int shims, std::vector<std::string> words, bool apart = false)
+      : arguments(std::move(words)), program_(std::move(program)) {
     std::string pattern = fs::temp_directory_path() / "swell-live-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
     folder_ = pattern;
@@ -89,7 +89,7 @@ class LiveJob {
       if (const char* options = std::getenv("TSAN_OPTIONS"))
         environment.push_back(std::string("TSAN_OPTIONS=") + options);
       std::vector<char*> argv{program_.data()}, envp;
-      for (std::string& argument : arguments_) argv.push_back(argument.data());
+      for (std::string& argument : arguments) argv.push_back(argument.data());
       for (std::string& variable : environment) envp.push_back(variable.data());
       argv.push_back(nullptr);
       envp.push_back(nullptr);
@@ -162,12 +162,12 @@ class LiveJob {
   }
 
   std::vector<std::unique_ptr<Keeper>> keepers;
+  std::vector<std::string> arguments;  ///< of the programs that start from now on
   std::vector<std::string> variables;  ///< of the programs, beside their rank and plan
 
  private:
   static constexpr int kDevices = 4;
   std::string program_, folder_;
-  std::vector<std::string> arguments_;
   std::vector<Shim> shims_;
   std::map<pid_t, std::optional<int>> programs_;
 };

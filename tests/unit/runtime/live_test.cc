@@ -19,8 +19,7 @@ using namespace std::chrono_literals;
 Coordinator::Options options() {
   Coordinator::Options made;
   made.key = LiveJob::kKey;
-  made.step_lead = 100;  // ranks of the example run free, at 1 ms a step
-  made.quiesce_limit = 20s;
+  made.quiesce_limit = 60s;
   return made;
 }
 
@@ -34,15 +33,25 @@ std::set<std::string> shared_memory() {
   return names;
 }
 
-/// Waits until a rank has passed a boundary beyond `step`; fails after 30 s.
+/// Waits until a rank has passed a boundary beyond `step`; fails after two minutes.
 void wait_for_steps(const LiveJob& job, int shim, std::uint64_t step) {
-  for (const auto end = std::chrono::steady_clock::now() + 30s;
+  for (const auto end = std::chrono::steady_clock::now() + 120s;
        std::chrono::steady_clock::now() < end;) {
     if (job.status(shim).step > step) return;
     std::this_thread::yield();
   }
   cr_assert(false, "shim %d stands at step %lu", shim,
             static_cast<unsigned long>(job.status(shim).step));
+}
+
+/// Waits until a new program waits in adopt.
+void wait_for_waiting(const LiveJob& job, int shim) {
+  for (const auto end = std::chrono::steady_clock::now() + 120s;
+       std::chrono::steady_clock::now() < end;) {
+    if (job.status(shim).has_waiting) return;
+    std::this_thread::yield();
+  }
+  cr_assert(false, "no program waits at shim %d", shim);
 }
 
 /// What a run of so many steps without any switch ends with.
@@ -57,7 +66,7 @@ std::map<std::string, std::vector<double>> unresized(const std::string& steps) {
 
 }  // namespace
 
-Test(live, ten_plans_in_a_row_end_bitwise_as_a_run_without_any_switch, .timeout = 120) {
+Test(live, ten_plans_in_a_row_end_bitwise_as_a_run_without_any_switch, .timeout = 300) {
   // Up and down in each dimension, uneven shards (12 rows over 5), ZeRO on and off.
   const PlanShape plans[] = {{1, 1, 1, 0}, {2, 1, 1, 0}, {2, 2, 1, 0}, {1, 2, 2, 0}, {1, 2, 2, 1},
                              {1, 4, 2, 1}, {1, 1, 5, 0}, {4, 1, 2, 0}, {2, 2, 2, 1}, {1, 1, 1, 0}};
@@ -87,11 +96,23 @@ Test(live, ten_plans_in_a_row_end_bitwise_as_a_run_without_any_switch, .timeout 
   cr_assert(state == expected, "a value differs from that of the run without switches");
 }
 
-Test(live, what_stays_is_not_copied_and_what_leaves_is_freed, .timeout = 60) {
+Test(live, ranks_that_hear_of_the_stop_too_late_are_asked_for_a_later_step, .timeout = 300) {
+  // Two ranks without a pause: they pass far more than two steps while one of them is told.
+  LiveJob job(SWELL_EXAMPLE, 2, {"1000000000", "4", "12", "10", "0"});
+  const PlanShape from{2, 1, 1, 0}, to{1, 1, 1, 0};
+  Coordinator coordinator(LiveJob::cluster(), options());
+  const auto old = job.start(from);
+  cr_assert(coordinator.begin(job.shims(from), 1).ok());
+  wait_for_steps(job, 0, 1000);
+  job.start(to);
+  const auto report = coordinator.switch_plan(job.shims(from), job.shims(to), 2).value();
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  for (const pid_t pid : old) cr_assert_eq(job.wait(pid), 0);
+}
+
+Test(live, what_stays_is_not_copied_and_what_leaves_is_freed, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 2, {"1000000000", "8", "64", "512", "1000"});  // 8 MiB a run
-  auto near = options();
-  near.step_lead = 2;  // one rank needs no more
-  Coordinator coordinator(LiveJob::cluster(), near);
+  Coordinator coordinator(LiveJob::cluster(), options());
   const auto old = job.start({});
   cr_assert(coordinator.begin(job.shims({}), 1).ok());
   wait_for_steps(job, 0, 1);
@@ -104,28 +125,47 @@ Test(live, what_stays_is_not_copied_and_what_leaves_is_freed, .timeout = 60) {
   cr_assert_eq(paths["in place"], state / 2);
   cr_assert_eq(paths["mapped arena"], state / 2);
   cr_assert_eq(paths.size(), 2);
-  cr_assert_eq(report.max_extra_bytes, state / 2, "only the shim that receives takes memory");
+  cr_assert_eq(report.max_extra_bytes, 0, "no shim holds more than its state, old or new");
   cr_assert_eq(job.wait(old[0]), 0);
   cr_assert_lt(job.keepers[0]->used_bytes(), state / 2 + 65536, "the other half was given back");
 }
 
-Test(live, more_memory_than_the_bound_is_refused_before_anything_stops, .timeout = 60) {
-  LiveJob job(SWELL_EXAMPLE, 2, kForEver);
+/// From two stages to two shards of each layer, with so much memory beside the state.
+static SwitchReport reshard(LiveJob& job, std::uint64_t max_extra_bytes) {
   auto bounded = options();
-  bounded.max_extra_bytes = 4096;
+  bounded.max_extra_bytes = max_extra_bytes;
   Coordinator coordinator(LiveJob::cluster(), bounded);
-  job.start({});
-  cr_assert(coordinator.begin(job.shims({}), 1).ok());
-  const auto next = job.start({2, 1, 1, 0});
-  const auto report = coordinator.switch_plan(job.shims({}), job.shims({2, 1, 1, 0}), 2).value();
-  cr_assert_not(report.committed);
-  cr_assert_neq(report.why.find("the bound is 4096"), std::string::npos, "%s", report.why.c_str());
-  for (pid_t pid : next)
-    cr_assert_neq(job.wait(pid), 0, "programs of an epoch that does not come leave");
+  const PlanShape from{2, 1, 1, 0}, to{1, 1, 2, 0};
+  const auto old = job.start(from);
+  cr_assert(coordinator.begin(job.shims(from), 1).ok());
+  const auto next = job.start(to);
+  const auto report = coordinator.switch_plan(job.shims(from), job.shims(to), 2).value();
+  for (const pid_t pid : report.committed ? old : next)
+    cr_assert_eq(job.wait(pid) == 0, report.committed, "who does not train on leaves");
   wait_for_steps(job, 0, job.status(0).step);
+  return report;
+}
+/// 8 MiB over two ranks: of each rank's half, half again comes from the other.
+static const std::vector<std::string> kEightMiB{"1000000000", "8", "64", "512", "1000"};
+static constexpr std::uint64_t kQuarter = 2 << 20;
+
+Test(live, memory_within_the_bound_is_enough, .timeout = 300) {
+  LiveJob job(SWELL_EXAMPLE, 2, kEightMiB);
+  const auto report = reshard(job, kQuarter);
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_eq(report.max_extra_bytes, kQuarter);
 }
 
-Test(live, shims_of_different_hosts_move_state_over_tcp, .timeout = 60) {
+Test(live, more_memory_than_the_bound_is_refused_before_anything_stops, .timeout = 300) {
+  LiveJob job(SWELL_EXAMPLE, 2, kEightMiB);
+  const auto report = reshard(job, kQuarter - 1);
+  cr_assert_not(report.committed);
+  cr_assert_eq(report.failed_in, Phase::prepare);
+  cr_assert_neq(report.why.find("needs 2097152 bytes beside the state; the bound is 2097151"),
+                std::string::npos, "%s", report.why.c_str());
+}
+
+Test(live, shims_of_different_hosts_move_state_over_tcp, .timeout = 300) {
   const PlanShape from{1, 1, 2, 0}, to{1, 2, 3, 1};
   LiveJob job(SWELL_EXAMPLE, 6, {"6000", "4", "12", "10", "200"}, true);
   Coordinator coordinator(LiveJob::cluster(), options());
@@ -142,7 +182,36 @@ Test(live, shims_of_different_hosts_move_state_over_tcp, .timeout = 60) {
   cr_assert(job.state(job.shims(to)) == unresized("6000"));
 }
 
-Test(live, after_the_coordinator_is_lost_in_the_middle_another_settles, .timeout = 60) {
+Test(live, where_jobs_of_a_node_have_no_common_tmp_state_goes_by_tcp_and_says_so, .timeout = 300) {
+  const PlanShape from{1, 1, 1, 0}, to{2, 1, 1, 0};
+  LiveJob job(SWELL_EXAMPLE, 2, {"6000", "4", "12", "10", "200"});
+  job.variables = {"SWELL_SNAPSHOT_EVERY=100"};
+  Coordinator coordinator(LiveJob::cluster(), options());
+  const auto old = job.start(from);
+  cr_assert(coordinator.begin(job.shims(from), 1).ok());
+  const auto programs = job.start(to);
+  wait_for_waiting(job, 0);
+  wait_for_waiting(job, 1);
+  // From here on nobody finds the sockets; what is connected stays so.
+  for (const char* shim : {"/0", "/1"})
+    support::fs::rename(job.folder() + shim, job.folder() + shim + ".of-another-job");
+  std::vector<Shim> shims = job.shims(to);
+  for (std::size_t i = 0; i < 2; ++i) shims[i] = {"", job.keepers[i]->tcp_address(), shims[i].gpu};
+  const auto report = coordinator.switch_plan({shims[0]}, shims, 2).value();
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  std::map<std::string, std::uint64_t> paths;
+  for (const PathBytes& path : report.paths) paths[path.path] = path.bytes;
+  cr_assert_gt(paths[kTcpWithinNode], 0);
+  for (pid_t pid : programs) cr_assert_eq(job.wait(pid), 0);
+  // The partner has got snapshots all the same.
+  auto channel = Channel::connect_tcp(shims[1].tcp, LiveJob::kKey, within(60s)).value();
+  std::set<std::int32_t> ranks;
+  for (const Snapshot& each : read_snapshots(ask(channel, Op::snapshots, {}).value().body).value())
+    ranks.insert(each.rank);
+  cr_assert(ranks == (std::set<std::int32_t>{0, 1}));
+}
+
+Test(live, after_the_coordinator_is_lost_in_the_middle_another_settles, .timeout = 300) {
   const PlanShape from{1, 1, 1, 0}, to{2, 1, 1, 0};
   LiveJob job(SWELL_EXAMPLE, 2, kForEver);
   Coordinator coordinator(LiveJob::cluster(), options());
@@ -217,48 +286,49 @@ static std::pair<bool, bool> call_off_in(Phase phase) {
   return {certain, committed};
 }
 
-Test(live, what_is_called_off_before_the_commit_is_never_committed, .timeout = 60) {
+Test(live, what_is_called_off_before_the_commit_is_never_committed, .timeout = 300) {
   cr_assert(call_off_in(Phase::quiesce) == std::pair(true, false));
   cr_assert(call_off_in(Phase::move) == std::pair(true, false));
 }
 
-Test(live, calling_off_in_the_commit_comes_too_late_and_says_so, .timeout = 60) {
+Test(live, calling_off_in_the_commit_comes_too_late_and_says_so, .timeout = 300) {
   cr_assert(call_off_in(Phase::commit) == std::pair(false, true));
 }
 
-/// Two ranks on two nodes train with snapshots; then both programs are killed, and one's shim with
-/// them. Returns how the run went on over the other shim.
+/// Two ranks on two nodes train 450 steps with a snapshot each 100, and end; one's shim is lost. As
+/// ranks of the example keep no step with each other, both have come to the same end. Returns how
+/// the run went on over the other shim.
 static SwitchReport lose_a_node(bool apart) {
-  LiveJob job(SWELL_EXAMPLE, 5, {"3000", "4", "12", "10", "1000"}, apart);
+  LiveJob job(SWELL_EXAMPLE, 5, {"450", "4", "12", "10", "1000"}, apart);
   job.variables = {"SWELL_SNAPSHOT_EVERY=100"};
   Coordinator coordinator(LiveJob::cluster(), options());
   const std::vector<Shim> from{job.shims({}, 0)[0], job.shims({}, 4)[0]};
-  const PlanShape plan{2, 1, 1, 0};
-  const auto old = job.start_on(plan, {0, 4});
+  const auto old = job.start_on({2, 1, 1, 0}, {0, 4});
   cr_assert(coordinator.begin(from, 1).ok());
-  wait_for_steps(job, 0, 450);
-  wait_for_steps(job, 4, 450);
-  for (const pid_t pid : old) job.stop(pid);
+  for (const pid_t pid : old) cr_assert_eq(job.wait(pid), 0);
   job.keepers[4].reset();
+  job.arguments = {"3000", "4", "12", "10", "0"};
   const auto next = job.start({});
-  auto report = coordinator.recover(from, job.shims({}), 2).value();
-  cr_assert(report.committed, "%s", report.summary().c_str());
+  auto report = coordinator.recover(from, job.shims({}), 2);
+  cr_assert(report.ok(), "%s", report ? "" : report.error().message().c_str());
+  cr_assert(report->committed, "%s", report->summary().c_str());
   cr_assert_eq(job.wait(next[0]), 0);
   cr_assert(job.state(job.shims({})) == unresized("3000"));
-  return report;
+  return *report;
 }
 
-Test(live, a_lost_node_s_state_comes_back_from_its_partner, .timeout = 120) {
-  const auto report = lose_a_node(true);
-  cr_assert_eq(report.step % 100, 0u);
-  cr_assert_geq(report.step, 200u, "two snapshots are kept, and ranks are close");
+Test(live, a_lost_node_s_state_comes_back_from_its_partner, .timeout = 300) {
+  // The partner may not have had the last one yet; the next is not begun before it has.
+  const auto step = lose_a_node(true).step;
+  cr_assert(step == 300 || step == 400, "step %lu", static_cast<unsigned long>(step));
 }
 
-Test(live, on_one_host_snapshots_are_copied_from_arena_to_arena, .timeout = 120) {
-  cr_assert_geq(lose_a_node(false).step, 200u);
+Test(live, on_one_host_snapshots_are_copied_from_arena_to_arena, .timeout = 300) {
+  const auto step = lose_a_node(false).step;
+  cr_assert(step == 300 || step == 400, "step %lu", static_cast<unsigned long>(step));
 }
 
-Test(live, who_was_told_to_stop_is_followed_from_that_very_step, .timeout = 60) {
+Test(live, who_was_told_to_stop_is_followed_from_that_very_step, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 1, kForEver);
   job.variables = {"SWELL_SNAPSHOT_EVERY=1000000000"};
   Coordinator coordinator(LiveJob::cluster(), options());
@@ -274,7 +344,7 @@ Test(live, who_was_told_to_stop_is_followed_from_that_very_step, .timeout = 60) 
   cr_assert_geq(report.step, 10u);
 }
 
-Test(live, without_snapshots_there_is_nothing_to_recover_from, .timeout = 60) {
+Test(live, without_snapshots_there_is_nothing_to_recover_from, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 1, kForEver);
   Coordinator coordinator(LiveJob::cluster(), options());
   const auto programs = job.start({});
@@ -285,7 +355,7 @@ Test(live, without_snapshots_there_is_nothing_to_recover_from, .timeout = 60) {
                "no snapshot has every rank's part");
 }
 
-Test(live, a_program_does_what_is_wished_at_its_next_boundary, .timeout = 60) {
+Test(live, a_program_does_what_is_wished_at_its_next_boundary, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 1, kForEver);
   Coordinator coordinator(LiveJob::cluster(), options());
   const auto programs = job.start({});
@@ -332,27 +402,27 @@ static void kill_in(Phase phase, bool old, bool commits) {
   cr_assert(shared_memory() == before);
 }
 
-Test(live, a_new_worker_killed_in_prepare_leaves_the_old_epoch, .timeout = 60) {
+Test(live, a_new_worker_killed_in_prepare_leaves_the_old_epoch, .timeout = 300) {
   kill_in(Phase::prepare, false, false);
 }
-Test(live, a_new_worker_killed_in_quiesce_leaves_the_old_epoch, .timeout = 60) {
+Test(live, a_new_worker_killed_in_quiesce_leaves_the_old_epoch, .timeout = 300) {
   kill_in(Phase::quiesce, false, false);
 }
-Test(live, a_new_worker_killed_in_move_leaves_the_old_epoch, .timeout = 60) {
+Test(live, a_new_worker_killed_in_move_leaves_the_old_epoch, .timeout = 300) {
   kill_in(Phase::move, false, false);
 }
-Test(live, a_new_worker_killed_in_commit_is_lost_to_the_new_epoch, .timeout = 60) {
+Test(live, a_new_worker_killed_in_commit_is_lost_to_the_new_epoch, .timeout = 300) {
   kill_in(Phase::commit, false, true);
 }
-Test(live, an_old_worker_killed_in_prepare_leaves_the_others_in_the_old_epoch, .timeout = 60) {
+Test(live, an_old_worker_killed_in_prepare_leaves_the_others_in_the_old_epoch, .timeout = 300) {
   kill_in(Phase::prepare, true, false);
 }
-Test(live, an_old_worker_killed_in_quiesce_leaves_the_others_in_the_old_epoch, .timeout = 60) {
+Test(live, an_old_worker_killed_in_quiesce_leaves_the_others_in_the_old_epoch, .timeout = 300) {
   kill_in(Phase::quiesce, true, false);
 }
-Test(live, an_old_worker_killed_in_move_has_left_whole_state_behind, .timeout = 60) {
+Test(live, an_old_worker_killed_in_move_has_left_whole_state_behind, .timeout = 300) {
   kill_in(Phase::move, true, true);
 }
-Test(live, an_old_worker_killed_in_commit_is_not_missed, .timeout = 60) {
+Test(live, an_old_worker_killed_in_commit_is_not_missed, .timeout = 300) {
   kill_in(Phase::commit, true, true);
 }
