@@ -21,6 +21,7 @@ namespace swell::launcher {
 namespace {
 
 constexpr double kHeartbeat_s = 20;
+constexpr double kFirstOffer_s = 2;
 
 constexpr double kFirstMessageSeconds = 10;  // for a worker to say who it is
 constexpr int kMaxRefusalLines = 5;
@@ -44,6 +45,9 @@ EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   settings.max_restarts = setup.options.max_restarts;
   settings.kill_on_bad_exit = setup.options.kill_on_bad_exit;
   settings.live = is_live(setup);
+  // The controller hears of a job and of its agent at about the same time, and decides at once.
+  settings.first_wait_s = setup.options.first_wait_s;
+  settings.first_offer_s = settings.live ? std::min(kFirstOffer_s, settings.first_wait_s) : 0;
   return settings;
 }
 

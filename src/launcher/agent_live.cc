@@ -5,9 +5,11 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <limits>
+#include <utility>
 
 #include "core/number.h"
 #include "launcher/agent.h"
+#include "runtime/transport.h"
 
 namespace swell::launcher {
 
@@ -36,7 +38,7 @@ SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
   outcome.committed = report.committed;
   outcome.why = report.why;
   outcome.phase = runtime::SwitchMachine::to_text(report.failed_in);
-  outcome.is_silent = !report.committed && report.failed_in == Phase::quiesce;
+  outcome.is_silent = report.is_silent;
   outcome.summary = report.summary();
   outcome.stopped_s = report.quiesce_s + report.move_s + report.commit_s;
   outcome.brief = report.committed
@@ -136,6 +138,8 @@ void Agent::give_live_order() {
     if (!ranks) return answer_live(ranks.error().message());
     runtime::Coordinator::Options limits;
     limits.prepare_limit = kBeginLimit;
+    // From a snapshot: without it nobody trains, and no old epoch is there to go back to.
+    limits.max_extra_bytes = std::numeric_limits<std::uint64_t>::max();
     std::vector<WorkerId> known_ones;
     for (const auto& [worker, keeper] : keepers_)
       if (keeper.problem.empty()) known_ones.push_back(worker);
@@ -152,7 +156,7 @@ void Agent::give_live_order() {
     runtime::Coordinator::Options limits;
     limits.prepare_limit = kPrepareLimit;
     limits.quiesce_limit = kQuiesceLimit;
-    limits.max_extra_bytes = std::numeric_limits<std::uint64_t>::max();
+    limits.max_extra_bytes = setup_.options.switch_memory_bytes;
     driver_->order(LiveDriver::Switch{to_runtime(one->epoch), std::move(*from), std::move(*to)},
                    cluster_of_nodes(), limits);
     live_order_ = std::monostate();
@@ -169,6 +173,13 @@ void Agent::take_live_news() {
                          runtime::SwitchMachine::to_text(in->phase));
     else if (const auto* report = std::get_if<runtime::SwitchReport>(&news)) {
       SwitchOutcome outcome = outcome_of(*report);
+      const bool has_no_common_tmp =
+          std::any_of(report->paths.begin(), report->paths.end(),
+                      [](const auto& path) { return path.path == runtime::kTcpWithinNode; });
+      if (has_no_common_tmp && !std::exchange(told_of_tmp_, true))
+        say("workers of one node do not see each other's TMPDIR (job_container/tmpfs): state goes "
+            "between them by TCP, not by shared memory; a TMPDIR that all jobs of a node share "
+            "would change that");
       for (const runtime::Shim& shim : report->lost)
         for (const auto& [worker, keeper] : keepers_)
           if (keeper.address == shim.tcp) outcome.lost.push_back(worker);

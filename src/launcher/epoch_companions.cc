@@ -22,10 +22,11 @@ void EpochMachine::grow(double, const control::Grow& grow) {
     return act(action::Tell{std::move(done)});
   }
   ++allocating_;
+  was_offered_ = true;
   want(grow.plan);
   if (!grow.reason.empty()) say("GPUs are offered: " + grow.reason);
   act(action::Allocate{grow});
-  if (is<Running>()) set_state(JobState::warming);
+  if (is<Running>() || epoch_ < 0) set_state(JobState::warming);
 }
 
 void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
@@ -54,7 +55,9 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
     if (is<Over>() || is<Ending>()) reclaim(now, companions_.back(), "the job is ending");
     else act(action::StartStep{made.job, made.nodes});
   }
-  if (!is_warming() && state_ == JobState::warming) set_state(JobState::active);
+  if (!is_warming() && state_ == JobState::warming)
+    set_state(epoch_ < 0 ? JobState::allocated : JobState::active);
+  advance(now);  // the first epoch may have waited for them
 }
 
 /// Whether GPUs that were offered are on the way.
@@ -149,6 +152,7 @@ void EpochMachine::pause_growth(double now, const std::string& why, bool for_goo
 std::string EpochMachine::no_growth() const {
   Growth::Run run;
   run.has_started = epoch_ >= 0;
+  run.may_start_large = settings_.live;
   run.is_running = is<Running>() && !is_failing();
   run.workers = seating_.seats.size();
   if (!is_live())

@@ -111,8 +111,10 @@ void EpochMachine::make_way(double by) {
   for (const HeldCompanion& each : companions_)
     for (const Seat& seat : one->next.seats)
       for (const WorkerNode& node : each.nodes)
-        if (each.reclaimed && seat.worker.node == node.id)
+        if (each.reclaimed && seat.worker.node == node.id) {
+          one->is_outdated = true;
           return call_off("GPUs are needed elsewhere");
+        }
   if (!one->to_grow) one->hard_by = std::min(one->hard_by, by);
 }
 
@@ -182,7 +184,8 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
         if (HeldCompanion* each = companion(job); each != nullptr && each->up && !takes_part(*each))
           reclaim(now, *each, outcome.why);
     }
-    if (!one.to_grow) reclaim_by_leaving(now);
+    // An outdated one is followed by another, once its programs have left.
+    if (!one.to_grow && (!one.is_outdated || outcome.is_silent)) reclaim_by_leaving(now);
   }
   if (is<Running>()) set_state(is_warming() ? JobState::warming : JobState::active);
   for (const auto& news : one.later) news(now);

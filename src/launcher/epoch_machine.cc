@@ -202,7 +202,7 @@ void EpochMachine::advance(double now) {
           const auto found = workers_.find(seat.worker);
           return found != workers_.end() && found->second.ready;
         });
-    if (all) start_epoch(now, std::move(seating));
+    if (all && !waits_for_lent(now)) start_epoch(now, std::move(seating));
   }
   if (is<Running>()) {
     const bool done = running().empty();
@@ -214,6 +214,17 @@ void EpochMachine::advance(double now) {
       running().size() == seating_.seats.size() && joiners_wait())
     begin_growing(now);
   if (is<Ending>() && running().empty()) finish();
+}
+
+/// Whether the first epoch does not begin yet, since GPUs that were offered before are on the way,
+/// or may be offered at once.
+bool EpochMachine::waits_for_lent(double now) {
+  if (epoch_ >= 0 || (was_offered_ && !is_warming())) return false;
+  Gathering& gathering = *in<Gathering>();
+  if (!gathering.up_since) gathering.up_since = now;
+  gathering.begins_by =
+      *gathering.up_since + (was_offered_ ? settings_.first_wait_s : settings_.first_offer_s);
+  return now < *gathering.begins_by;
 }
 
 void EpochMachine::begin_growing(double now) {
@@ -390,7 +401,10 @@ std::optional<double> EpochMachine::deadline() const {
   const auto earliest = [&next](const std::optional<double>& time) {
     if (time && (!next || *time < *next)) next = time;
   };
-  if (const Gathering* gathering = in<Gathering>()) earliest(gathering->by);
+  if (const Gathering* gathering = in<Gathering>()) {
+    earliest(gathering->by);
+    earliest(gathering->begins_by);
+  }
   if (const Leaving* leaving = in<Leaving>()) earliest(leaving->by);
   if (is_failing()) earliest(in<Running>()->failure->decide_by);
   if (const Switching* one = in<Switching>()) earliest(one->is_called_off ? one->hard_by : one->by);

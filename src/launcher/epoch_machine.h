@@ -59,6 +59,8 @@ struct SwitchOutcome {
 ///  * growths that went wrong make the next wait, in growing intervals, and in the end for good;
 ///  * workers are asked to leave for a growth only when all of them handle the signal;
 ///  * a companion that is given back is released as soon as its own workers have left;
+///  * in live mode GPUs that are offered before the first program runs take part in its first
+///  epoch, if they come up in time;
 ///  * in live mode the programs of the next epoch start beside the running ones and take their
 ///  state over (docs/runtime.md). Until that is committed the old ones train on, whatever happens;
 ///  where it cannot be done in time, or the program does not use the runtime, workers are asked to
@@ -73,10 +75,12 @@ class EpochMachine {
     int restart_signal = 10;
     double restart_timeout_s = 30;  ///< for workers to leave after the restart signal
     double warm_timeout_s = 60;     ///< for a companion's shims to come up
-    double margin_s = 2;            ///< kept free before a deadline of the controller
-    double blame_s = 2;             ///< an error exit may be explained by news that come this late
-    double end_timeout_s = 30;      ///< for workers to end after INT, TERM or another's failure
-    double siblings_s = 1;          ///< for workers to leave after one of them died of the signal
+    double first_offer_s = 0;   ///< the job's own workers wait for a first offer before they begin
+    double first_wait_s = 15;   ///< and for lent ones that were offered by then
+    double margin_s = 2;        ///< kept free before a deadline of the controller
+    double blame_s = 2;         ///< an error exit may be explained by news that come this late
+    double end_timeout_s = 30;  ///< for workers to end after INT, TERM or another's failure
+    double siblings_s = 1;      ///< for workers to leave after one of them died of the signal
     int max_restarts = 3;  ///< losses within restart_window_s, before lent GPUs are done without
     double restart_window_s = 600;
     double blame_growth_s = 600;  ///< an error exit so soon after a growth is put down to it
@@ -137,6 +141,9 @@ class EpochMachine {
   struct Gathering {
     std::optional<double> by;             ///< none: the first epoch waits for Slurm
     std::optional<double> stopped_since;  ///< none: the first epoch
+    /// The first epoch, since when the job's own workers are there.
+    std::optional<double> up_since = std::nullopt;
+    std::optional<double> begins_by = std::nullopt;  ///< though lent ones may be on the way
   };
   /// A worker has failed; it is not known yet whether a companion's loss explains it.
   struct Failure {
@@ -162,6 +169,7 @@ class EpochMachine {
     bool is_committing = false;
     bool is_called_off = false;
     bool blames_growth = false;  ///< the next epoch's programs are why
+    bool is_outdated = false;    ///< it would use GPUs that are to go back, too
     bool is_prepared = false;    ///< the old programs are being stopped, or have been
     /// News of workers that mean one thing if it is committed and another if not.
     std::vector<std::function<void(double)>> later;
@@ -203,6 +211,7 @@ class EpochMachine {
 
   // epoch_machine.cc: phases
   void advance(double now);
+  bool waits_for_lent(double now);
   void start_epoch(double now, Seating seating);
   void begin_growing(double now);
   void decide(double now);
@@ -290,6 +299,7 @@ class EpochMachine {
   std::string switched_;
   int next_node_ = 0;
   int allocating_ = 0;  ///< Allocate actions under way
+  bool was_offered_ = false;
   double stopped_s_ = 0;
   int code_ = 0;
   std::map<int, double> forwarded_;  ///< signals that Slurm sent to the basic step, and when

@@ -29,6 +29,7 @@ bool Growth::resume_if_due(double now) {
 
 std::string Growth::reason_against(const Run& run) const {
   if (!reason_.empty()) return reason_;
+  if (!run.has_started && run.may_start_large) return {};
   if (!run.has_started) return "its workers have not started yet";
   if (run.is_running && run.awaits_runtime)
     return "its program has not begun with Swell's runtime yet";

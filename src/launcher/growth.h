@@ -22,6 +22,7 @@ class Growth {
   /// The run as it stands.
   struct Run {
     bool has_started = false;
+    bool may_start_large = false;  ///< GPUs that are offered before are waited for
     bool is_running = false;
     std::size_t workers = 0;
     std::size_t deaf = 0;         ///< of those, how many could not be asked to leave

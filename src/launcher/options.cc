@@ -41,6 +41,17 @@ std::optional<int> gpu_count(std::string_view text, bool gres) {
   return total;
 }
 
+/// "1000", "64K", "512M", "2G", "1T": bytes, in powers of 1,024.
+std::optional<std::uint64_t> byte_count(std::string_view text) {
+  constexpr std::string_view kUnits = "KMGT";
+  const auto unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
+  if (unit != kUnits.npos) text.remove_suffix(1);
+  const auto count = read_whole<std::uint64_t>(text);
+  const int shift = unit == kUnits.npos ? 0 : 10 * (static_cast<int>(unit) + 1);
+  if (!count || *count > (UINT64_MAX >> shift)) return std::nullopt;
+  return *count << shift;
+}
+
 class Parser {
  public:
   Parser(const std::vector<std::string>& arguments, Options& options)
@@ -75,7 +86,8 @@ class Parser {
     if (name == "help") options_.help = true;
     else if (name == "version") options_.version = true;
     else if (name == "restart-signal" || name == "restart-timeout" || name == "max-restarts" ||
-             name == "swell-events" || name == "profile-out")
+             name == "swell-events" || name == "profile-out" || name == "switch-memory" ||
+             name == "first-wait")
       return own_option(name, value);
     else if (const SrunOption* option = find_option(name))
       return srun_option(*option, {argument}, value);
@@ -133,6 +145,12 @@ class Parser {
       options_.events_file = value;
     } else if (name == "profile-out") {
       options_.profile_file = value;
+    } else if (name == "switch-memory") {
+      const auto bytes = byte_count(value);
+      if (!bytes)
+        return Error(
+            fmt::format("--switch-memory={}: it must be a size such as 512M or 2G, or 0", value));
+      options_.switch_memory_bytes = *bytes;
     } else if (name == "restart-signal") {
       const auto number = signal_from(value);
       if (!number || *number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD ||
@@ -141,12 +159,13 @@ class Parser {
             "--restart-signal={}: it must be a signal that a program can handle, such as USR1",
             value));
       options_.restart_signal = *number;
-    } else if (name == "restart-timeout") {
+    } else if (name == "restart-timeout" || name == "first-wait") {
       char* end = nullptr;
       const double seconds = std::strtod(value.c_str(), &end);
       if (end == value.c_str() || *end != '\0' || !std::isfinite(seconds) || seconds < 0)
-        return Error(fmt::format("--restart-timeout={}: it must be seconds, 0 or more", value));
-      options_.restart_timeout_s = seconds;
+        return Error(fmt::format("--{}={}: it must be seconds, 0 or more", name, value));
+      if (name == "first-wait") options_.first_wait_s = seconds;
+      else options_.restart_timeout_s = seconds;
     } else {
       const auto count = read_whole<int>(value);
       if (!count)
@@ -218,10 +237,9 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
   Options options;
   Parser parser(arguments, options);
   constexpr std::pair<const char*, const char*> variables[] = {
-      {"SWELL_RESTART_SIGNAL", "restart-signal"},
-      {"SWELL_RESTART_TIMEOUT", "restart-timeout"},
-      {"SWELL_EVENTS", "swell-events"},
-      {"SWELL_PROFILE_OUT", "profile-out"}};
+      {"SWELL_RESTART_SIGNAL", "restart-signal"}, {"SWELL_RESTART_TIMEOUT", "restart-timeout"},
+      {"SWELL_EVENTS", "swell-events"},           {"SWELL_PROFILE_OUT", "profile-out"},
+      {"SWELL_SWITCH_MEMORY", "switch-memory"},   {"SWELL_FIRST_WAIT", "first-wait"}};
   for (const auto& [variable, name] : variables) {
     const char* value = env(variable);
     if (value == nullptr || *value == '\0') continue;
@@ -245,6 +263,8 @@ const char* help_text() noexcept {
          "      --max-restarts=N        restarts after losses within ten minutes (3)\n"
          "      --swell-events=FILE     append what happens to FILE, as JSON lines\n"
          "      --profile-out=FILE      live mode: write what the running plan was seen to do to FILE\n"
+         "      --switch-memory=SIZE    live mode: what a switch may take beside a worker's state (2G)\n"
+         "      --first-wait=S          live mode: wait so long for offered GPUs before the start (15)\n"
          "      --help, --version\n"
          "\n"
          "srun's options are given to every step; -n, -c, --gpus-per-task shape the workers (one per\n"

@@ -7,7 +7,9 @@ using namespace swell::launcher;
 
 namespace {
 
-Growth::Run running(std::size_t deaf) { return {true, true, 4, deaf, "USR1"}; }
+Growth::Run running(std::size_t deaf) {
+  return {.has_started = true, .is_running = true, .workers = 4, .deaf = deaf, .signal = "USR1"};
+}
 
 }  // namespace
 
@@ -37,6 +39,7 @@ Test(growth, a_pause_s_reason_comes_before_deaf_workers) {
 Test(growth, a_run_that_has_not_started_takes_no_gpus) {
   Growth growth({});
   cr_assert_eq(growth.reason_against({}), std::string("its workers have not started yet"));
+  cr_assert_eq(growth.reason_against({.may_start_large = true}), std::string());
 }
 
 Test(growth, the_controller_hears_that_there_is_a_reason_and_not_each_count) {

@@ -15,22 +15,39 @@ namespace {
 
 constexpr JobId kJob = 5, kCompanion = 9;
 
-EpochMachine::Settings live_settings() {
+EpochMachine::Settings live_settings(double first_offer_s = 0) {
   EpochMachine::Settings settings;
   settings.job = kJob;
   settings.restart_signal = SIGUSR1;
   settings.live = true;
+  settings.first_offer_s = first_offer_s;
   return settings;
 }
 
 /// One basic worker (node 0) whose program has begun with the runtime.
 struct Run {
-  explicit Run(bool begins = true) : machine(live_settings(), {worker_node(0, kJob, "node1", 1)}) {
+  explicit Run(bool begins = true, bool is_up = true, double first_offer_s = 0)
+      : machine(live_settings(first_offer_s), {worker_node(0, kJob, "node1", 1)}) {
     machine.start(now);
-    machine.hello(now, {0, 0}, "host", 1);
     collect();
+    if (!is_up) return;
+    basic_up();
     cr_assert_eq(begin.epoch, 0);
     if (begins) event([&] { machine.begun(now, 0, ""); });
+  }
+  void basic_up() {
+    event([&] { machine.hello(now, {0, 0}, "host", 1); });
+  }
+  void offered() {
+    Grow message;
+    message.offers.resize(1);
+    event([&] { machine.grow(now, message); });
+  }
+  /// salloc's answer to an offer; no job: it was refused.
+  void allocated(JobId companion) {
+    event([&] {
+      machine.allocated(now, {{"nonce", companion, "", {worker_node(0, 0, "node2", 1)}}});
+    });
   }
   /// A companion of one GPU on node2 is up: node `id`.
   void lend(int id = 1, JobId companion = kCompanion) {
@@ -106,6 +123,105 @@ struct Run {
 using Workers = std::vector<WorkerId>;
 
 }  // namespace
+
+Test(live, an_offer_that_comes_before_the_first_program_is_part_of_its_first_epoch) {
+  Run run(false, false);
+  cr_assert_eq(run.machine.status().no_growth, std::string());
+  run.offered();
+  cr_assert_eq(run.machine.status().state, JobState::warming);
+  run.basic_up();
+  run.allocated(kCompanion);
+  cr_assert(run.starts.empty(), "the lent worker is on the way");
+  run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
+  cr_assert_eq(run.starts.size(), 1u);
+  cr_assert(run.begin.ranks == (Workers{{0, 0}, {1, 0}}));
+  cr_assert_eq(run.machine.status().epoch, 0);
+  cr_assert(run.orders.empty() && run.signals.empty());
+  // They go back as any others do.
+  run.event([&] { run.machine.begun(run.now, 0, ""); });
+  run.shrink(30);
+  cr_assert(run.orders.back().to == (Workers{{0, 0}}));
+}
+
+Test(live, lent_gpus_that_are_slow_to_come_up_do_not_keep_the_job_from_beginning) {
+  Run run(false, false);
+  run.offered();
+  run.allocated(kCompanion);
+  run.basic_up();
+  cr_assert(run.starts.empty());
+  const double by = run.machine.deadline().value();
+  cr_assert_leq(by, run.now + 15);
+  run.tick(by);
+  cr_assert_eq(run.starts.size(), 1u);
+  cr_assert_eq(run.starts[0].workers.size(), 1u);
+  // They join as soon as they are there.
+  run.event([&] { run.machine.begun(run.now, 0, ""); });
+  run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
+  cr_assert_eq(run.orders.size(), 1u);
+}
+
+Test(live, the_job_s_own_workers_wait_a_little_for_a_first_offer) {
+  Run offered(false, false, 2);
+  offered.basic_up();
+  cr_assert(offered.starts.empty());
+  offered.tick(offered.now + 1);
+  offered.offered();
+  offered.allocated(kCompanion);
+  offered.tick(offered.now + 5);
+  cr_assert(offered.starts.empty(), "what was offered is waited for longer");
+  offered.event([&] { offered.machine.hello(offered.now, {1, 0}, "host", 2); });
+  cr_assert_eq(offered.starts[0].workers.size(), 2u);
+  Run alone(false, false, 2);
+  alone.basic_up();
+  cr_assert_float_eq(alone.machine.deadline().value(), alone.now + 2, 1e-9);
+  alone.tick(alone.now + 2);
+  cr_assert_eq(alone.starts[0].workers.size(), 1u);
+}
+
+Test(live, a_second_reclaim_during_a_switch_is_followed_by_another_switch) {
+  Run run;
+  run.grown();
+  run.lend(2, kCompanion + 1);
+  run.committed(2);
+  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 1); });
+  cr_assert_eq(run.machine.status().workers, 3);
+  run.event([&] { run.machine.shrink(run.now, {{kCompanion}, 30, "needed"}); });
+  cr_assert(run.orders.back().to == (Workers{{0, 0}, {2, 0}}));
+  run.event([&] { run.machine.shrink(run.now, {{kCompanion + 1}, 30, "needed"}); });
+  cr_assert_eq(run.calls_off, 1);
+  run.aborted(3);
+  cr_assert_not(run.has_signalled(SIGUSR1), "there is time for a switch to the one that is left");
+  for (const int node : {0, 2})
+    run.event([&] { run.machine.exited(run.now, {node, 0}, {0, SIGKILL}, 3); });
+  cr_assert(run.orders.back().to == (Workers{{0, 0}}));
+  run.committed(4);
+  for (const int node : {0, 1, 2})
+    run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 2); });
+  cr_assert_eq(run.releases, (std::vector<JobId>{kCompanion, kCompanion + 1}));
+}
+
+Test(live, a_refused_or_lost_offer_is_not_waited_for_any_longer) {
+  Run refused(false, false);
+  refused.offered();
+  refused.basic_up();
+  cr_assert(refused.starts.empty());
+  refused.allocated(0);
+  cr_assert_eq(refused.starts.size(), 1u);
+  Run lost(false, false);
+  lost.offered();
+  lost.allocated(kCompanion);
+  lost.basic_up();
+  lost.event([&] { lost.machine.step_ended(lost.now, kCompanion, {1, 0}); });
+  cr_assert_eq(lost.starts.size(), 1u);
+  cr_assert_eq(lost.releases, std::vector<JobId>{kCompanion});
+  Run reclaimed(false, false);
+  reclaimed.offered();
+  reclaimed.allocated(kCompanion);
+  reclaimed.basic_up();
+  reclaimed.shrink(30);
+  cr_assert_eq(reclaimed.starts.size(), 1u);
+  cr_assert_eq(reclaimed.releases, std::vector<JobId>{kCompanion});
+}
 
 Test(live, a_growth_starts_programs_beside_the_training_and_signals_nobody) {
   Run run;

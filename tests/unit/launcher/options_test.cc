@@ -101,9 +101,20 @@ Test(options, own_options_are_checked) {
                 std::string::npos);
   cr_assert_neq(refusal({"--restart-timeout=soon", "x"}).find("--restart-timeout=soon"),
                 std::string::npos);
+  cr_assert_neq(refusal({"--first-wait=soon", "x"}).find("--first-wait=soon"), std::string::npos);
   cr_assert_neq(refusal({"--max-restarts=-1", "x"}).find("--max-restarts=-1"), std::string::npos);
+  for (const std::string bad : {"2X", "-1", "G", "", "99999999T"})
+    cr_assert_neq(refusal({"--switch-memory=" + bad, "x"}).find("a size such as 512M"),
+                  std::string::npos, "%s", bad.c_str());
   cr_assert_neq(refusal({"--swell-events"}).find("needs a value"), std::string::npos);
   cr_assert_neq(refusal({"-o"}).find("--output needs a value"), std::string::npos);
+}
+
+Test(options, a_switch_may_take_2_gib_or_what_is_said) {
+  cr_assert_eq(parsed({"x"}).switch_memory_bytes, std::uint64_t{2} << 30);
+  cr_assert_eq(parsed({"--switch-memory=64K", "x"}).switch_memory_bytes, 65536u);
+  cr_assert_eq(parsed({"--switch-memory", "1000", "x"}).switch_memory_bytes, 1000u);
+  cr_assert_eq(parsed({"--switch-memory=0", "x"}).switch_memory_bytes, 0u);
 }
 
 Test(options, the_environment_stands_for_options_that_are_not_given) {
