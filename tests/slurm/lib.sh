@@ -35,6 +35,7 @@ work=$TMPDIR/work
 mkdir -m 1777 "$work"
 cp "$here"/trainer.sh "$here"/trainer_job.sh "$work"
 export TRAINER=$work/trainer.sh
+export SWELL_FIRST_WAIT=0 # live jobs begin on their own GPUs, and grow
 trap 'cluster_down; rm -rf "$TMPDIR"' EXIT
 trap 'exit 1' INT TERM HUP PIPE
 

@@ -7,14 +7,21 @@ command -v cc > /dev/null || skip 'no C compiler: run contrib/setup'
 program=$work/regression
 cc -O1 -I"$top/src" "$top/examples/regression.c" -o "$program" -L"$SWELL_STAGE/lib" -Wl,-rpath,"$SWELL_STAGE/lib" -lswell -lm ||
   skip 'examples/regression.c could not be built with the installed libswell'
+cc -O1 -shared -fPIC "$top/tests/slurm/in_step.c" -o "$work/in_step.so" || skip 'tests/slurm/in_step.c could not be built'
 cat > "$work/live_job.sh" << 'EOJ'
 #!/bin/bash
 export OUT=$PWD/${SLURM_JOB_ID:?}
 mkdir -p "$OUT"
-swellrun --swell-events="$OUT/events" "${PROGRAM:-./regression}" $STEPS 4 12 10 ${PACE_US:-20000} &
+swellrun --swell-events="$OUT/events" "${PROGRAM:-./in_step}" $STEPS ${SHAPE:-4 12 10} ${PACE_US:-20000} &
 echo "$!" > "$OUT/swellrun.pid"
 wait $!
 echo "$?" > "$OUT/status"
+EOJ
+# Ranks keep step with each other, and do not end before the test lets them.
+cat > "$work/in_step" << 'EOJ'
+#!/bin/bash
+[[ ! -e $OUT/plan.$WORLD_SIZE ]] || export PLAN=$(< "$OUT/plan.$WORLD_SIZE")
+LD_PRELOAD=$PWD/in_step.so exec ./regression "$@"
 EOJ
 # Programs of later epochs wait before they begin, until the file $OUT/go is there; their pids are in $OUT/held.
 cat > "$work/held" << 'EOJ'
@@ -23,15 +30,19 @@ if ((SWELL_EPOCH > 0)) && [[ ! -e $OUT/go ]]; then
   echo "$$ $SWELL_EPOCH $RANK $PPID" >> "$OUT/held"
   while [[ ! -e $OUT/go ]]; do sleep 0.05; done
 fi
-exec ./regression "$@"
+exec ./in_step "$@"
 EOJ
-chmod +x "$work/held"
+chmod +x "$work/held" "$work/in_step"
 
-live() { # STEPS [sbatch options]: sets `job` and `out`
-  export STEPS=$1
-  shift
+# Steps of 20 ms or more, so that a run lasts longer than any test waits, until lets_end.
+live() { # [sbatch options]: sets `job` and `out`
+  export STEPS=${STEPS:-12000}
   job=$(sbatch --parsable --output="$work/%j.out" "$@" "$work/live_job.sh") || return
   out=$work/$job
+}
+lets_end() { touch "$out/fast"; } # its programs pause no more, and do what is left of their steps at once
+steps_of() { # EPOCH: how many steps its ranks have done
+  od -An -v -w8 -tu8 "$out/steps.$1" | sort -n | tail -n 1 | tr -d ' '
 }
 event() { # NAME [COUNT]: that many such events, or one, are in the job's log
   (($(grep -c "\"event\":\"$1\"" "$out/events" 2> /dev/null) >= ${2:-1}))
@@ -51,8 +62,12 @@ live_grown() { # TOTAL
 }
 # As it is at the end of a run that nobody resized.
 right_state() {
-  mkdir -p "$work/alone" && OUT=$work/alone "$program" "$STEPS" 4 12 10 && for layer in 0 1 2 3; do
-    cmp "$work/alone/layer$layer" "$out/layer$layer" || return
+  local shape=${SHAPE:-4 12 10} alone
+  alone=$work/alone.$STEPS.${shape// /.}
+  # shellcheck disable=SC2086
+  [[ -e $alone ]] || { mkdir "$alone" && OUT=$alone "$program" "$STEPS" $shape; } || return
+  for layer in 0 1 2 3; do
+    cmp "$alone/layer$layer" "$out/layer$layer" || return
   done
 }
 nothing_left() {
@@ -61,11 +76,12 @@ nothing_left() {
 handed_over() { # every program but the first epoch's took its state over
   awk '{ if ($2 == 1 && $6 != "new" || $2 != 1 && $6 != "taken") exit 1 }' "$out/began"
 }
+ends_right() { lets_end && within 120 ended "$job" && [[ $(cat "$out/status") == 0 ]] && right_state; }
 well_ended() {
-  within 60 ended "$job" && [[ $(cat "$out/status") == 0 ]] && handed_over && right_state && within 10 has_no_companions "$job" &&
-    nothing_left
+  ends_right && handed_over && within 60 has_no_companions "$job" && within 60 nothing_left
 }
 
 goes_on_live() { # the epoch that trains is not the first program's again: nobody began anew
   [[ $(awk '$6 == "new" && $2 > 1' "$out/began") == '' ]]
 }
+goes_on_with() { grep "live: $1 workers go on from the snapshot of step" "$work/$job.out"; }
