@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How long training stops when a job of two ranks gets a third, by four ways in one run: a
-// checkpoint on disk (written through), restart mode's checkpoint (left to the page cache), live
-// with memory that the programs allocated, live with arenas. Two of six layers move to the new
-// rank, so that 2/3 of the state stays. A pause is from the end of the old programs' last step (the
-// first rank's) to the end of the new ones' first step (the last rank's). Programs are real
-// processes, this one executed again; shims are threads here. What a restart costs a real program
-// besides, as loading libraries and building its model, is not in it. usage: redeploy [MIB
-// [FOLDER]]. Last line: JSON.
+// How long training stops when a job of two ranks gets a third, in one run: by a checkpoint on disk
+// (written through) that the new programs resume from, by swellrun's restart mode on a real cluster
+// (where SWELL_STAGE names an installed Swell), live with memory that the programs allocated, live
+// with arenas. Two of six layers move to the new rank, so that 2/3 of the state stays. A pause is
+// from the end of the old programs' last step (the first rank's) to the end of the new ones' first
+// step (the last rank's). Programs are real processes, this one executed again; but for restart
+// mode, shims are threads here. What loading libraries and building a model costs a real program
+// besides, is not in it. usage: redeploy [MIB [FOLDER]]. Last line: JSON.
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
+#include <optional>
 #include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -40,7 +41,7 @@ constexpr int kSteps = 40;          // before the switch
 constexpr long kStep_ns = 5000000;  // of computing
 const std::vector<std::vector<int>> kOld = {{0, 1, 2}, {3, 4, 5}}, kNew = {{0, 1}, {3, 4}, {2, 5}};
 
-enum class Way { disk, page_cache, copies, arenas };
+enum class Way { disk, restart, copies, arenas };
 
 /// What a program tells: in a page that both map.
 struct Clock {
@@ -150,6 +151,37 @@ int program(Way way, std::size_t bytes, const std::string& folder, int clock_fd,
     if (action < 0) die(swell_last_error(session));
     if (action != 0) return 0;
   }
+}
+
+/// A worker under swellrun: how many there are says which layers it has.
+int worker(std::size_t bytes, const std::string& folder) {
+  const char *rank = std::getenv("RANK"), *world = std::getenv("WORLD_SIZE"),
+             *epoch = std::getenv("SWELL_EPOCH");
+  if (rank == nullptr || world == nullptr || epoch == nullptr) die("it is started by swellrun");
+  const auto& layers = std::atoi(world) == static_cast<int>(kOld.size()) ? kOld : kNew;
+  const std::string clock = fmt::format("{}/clock.{}.{}", folder, epoch, rank);
+  const int fd = open(clock.c_str(), O_RDWR | O_CREAT, 0600);
+  if (fd < 0 || ftruncate(fd, sizeof(Clock)) != 0) die(clock);
+  return program(Way::restart, bytes, folder, fd,
+                 layers.at(static_cast<std::size_t>(std::atoi(rank))));
+}
+
+/// Prints the pause between both epochs of such workers; 1: the second has not begun to train.
+int print_pause(const std::string& folder) {
+  const auto clock_of = [&](int epoch, std::size_t rank) -> const Clock* {
+    const int fd = open(fmt::format("{}/clock.{}.{}", folder, epoch, rank).c_str(), O_RDWR);
+    return fd >= 0 ? map_shared<Clock>(fd, sizeof(Clock)) : nullptr;
+  };
+  std::int64_t last = INT64_MAX, first = 0;
+  for (std::size_t rank = 0; rank < kNew.size(); ++rank) {
+    const Clock* clock = clock_of(1, rank);
+    if (clock == nullptr || clock->steps < 2) return 1;
+    first = std::max<std::int64_t>(first, clock->first_ns);
+  }
+  for (std::size_t rank = 0; rank < kOld.size(); ++rank)
+    last = std::min<std::int64_t>(last, clock_of(0, rank)->last_ns);
+  std::printf("%.4f\n", static_cast<double>(first - last) / 1e9);
+  return 0;
 }
 
 // ---- the measurement
@@ -262,6 +294,19 @@ Measured measure(Way way, std::size_t bytes, const std::string& base) {
   return measured;
 }
 
+/// Seconds that swellrun's restart mode takes; none without an installed Swell.
+std::optional<double> restart_pause(std::size_t bytes, const std::string& base) {
+  if (std::getenv("SWELL_STAGE") == nullptr) return std::nullopt;
+  const std::string own = fs::read_symlink("/proc/self/exe"), folder = base + "/restart";
+  std::FILE* script = popen(
+      fmt::format("'{}/restart_pause' '{}' {} '{}'", SWELL_BENCH, own, bytes, folder).c_str(), "r");
+  double seconds = 0;
+  const bool is_read = script != nullptr && std::fscanf(script, "%lf", &seconds) == 1;
+  if (script == nullptr || pclose(script) != 0 || !is_read) die("restart_pause failed");
+  fs::remove_all(folder);
+  return seconds;
+}
+
 /// Bytes a second of one memcpy between memfds, as arenas are, whose pages are there.
 double memcpy_rate(std::size_t bytes) {
   std::vector<double> rates;
@@ -301,6 +346,9 @@ int main(int argc, char** argv) {
     return program(static_cast<Way>(std::atoi(argv[2])), std::strtoull(argv[3], nullptr, 10),
                    argv[4], std::atoi(argv[5]), layers);
   }
+  if (argc == 4 && std::string(argv[1]) == "--worker")
+    return worker(std::strtoull(argv[2], nullptr, 10), argv[3]);
+  if (argc == 3 && std::string(argv[1]) == "--pause") return print_pause(argv[2]);
   const std::size_t mib = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1024;
   const std::size_t bytes = mib * 1024 * 1024 / kLayers / 4096 * 4096;
   std::string base = std::string(argc > 2 ? argv[2] : "/var/tmp") + "/swell-redeploy-XXXXXX";
@@ -308,27 +356,31 @@ int main(int argc, char** argv) {
   const double memcpy_bytes_per_s = memcpy_rate(bytes);
   double pauses[4] = {};
   runtime::SwitchReport reports[4];
-  static constexpr const char* kNames[] = {"checkpoint on disk", "restart mode", "live, copies",
-                                           "live, arenas"};
-  for (const Way way : {Way::disk, Way::page_cache, Way::copies, Way::arenas}) {
+  static constexpr const char* kNames[] = {"checkpoint on disk", "swellrun's restart mode",
+                                           "live, copies", "live, arenas"};
+  for (const Way way : {Way::disk, Way::copies, Way::arenas}) {
     const auto i = static_cast<std::size_t>(way);
     Measured measured = measure(way, bytes, base);
     pauses[i] = measured.pause_s;
     reports[i] = measured.report;
-    std::printf("%-20s pause %.3f s%s%s\n", kNames[i], pauses[i], reports[i].committed ? "; " : "",
+    std::printf("%-24s pause %.3f s%s%s\n", kNames[i], pauses[i], reports[i].committed ? "; " : "",
                 reports[i].committed ? reports[i].summary().c_str() : "");
     std::fflush(stdout);
   }
+  const auto restart_s = restart_pause(bytes, base);
+  if (restart_s) std::printf("%-24s pause %.3f s\n", kNames[1], *restart_s);
+  else std::printf("%-24s not measured: SWELL_STAGE names no installed Swell\n", kNames[1]);
   fs::remove_all(base);
   const runtime::SwitchReport& live = reports[3];
   const std::uint64_t needed = 2 * bytes;
   const double rate = static_cast<double>(copied(live)) / live.move_s;
+  std::printf("%zu bytes of state; live with copies %.4f s\n", bytes * kLayers, pauses[2]);
   std::printf(
-      "{\"state_bytes\":%zu,\"pause_ckpt_s\":%.4f,\"pause_restart_s\":%.4f,"
-      "\"pause_live_copies_s\":%.4f,\"pause_live_s\":%.4f,\"ratio\":%.1f,"
+      "{\"pause_ckpt_s\":%.4f,\"pause_restart_s\":%s,\"pause_live_s\":%.4f,\"ratio\":%.1f,"
       "\"copy_rate_vs_memcpy\":%.3f,\"extra_bytes\":%llu,\"reused_bytes_copied\":%lld}\n",
-      bytes * kLayers, pauses[0], pauses[1], pauses[2], pauses[3], pauses[0] / pauses[3],
-      rate / memcpy_bytes_per_s, static_cast<unsigned long long>(live.max_extra_bytes),
+      pauses[0], restart_s ? fmt::format("{:.4f}", *restart_s).c_str() : "null", pauses[3],
+      pauses[0] / pauses[3], rate / memcpy_bytes_per_s,
+      static_cast<unsigned long long>(live.max_extra_bytes),
       static_cast<long long>(copied(live)) - static_cast<long long>(needed));
   return 0;
 }
