@@ -39,19 +39,9 @@ static int64_t zero_width(void) {
 static int add(swell_session_t *session, const char *what, int layer, swell_kind_t kind, int sharded) {
   char name[64];
   snprintf(name, sizeof name, "layer%d.%s", layer, what);
-  swell_tensor_t tensor;
-  memset(&tensor, 0, sizeof tensor);
-  tensor.field_mask = SWELL_TENSOR_LAYER | SWELL_TENSOR_KIND | SWELL_TENSOR_BLOCK;
-  tensor.name = name;
-  tensor.dtype = SWELL_F64;
-  tensor.dims = 2;
-  tensor.shape[0] = rows;
-  tensor.shape[1] = columns;
-  tensor.layer = layer;
-  tensor.kind = kind;
-  tensor.begin[0] = first_row(shard);
-  tensor.end[0] = first_row(shard + 1);
-  tensor.end[1] = columns;
+  swell_tensor_t tensor = {.field_mask = SWELL_TENSOR_LAYER | SWELL_TENSOR_KIND | SWELL_TENSOR_BLOCK,
+                           .name = name, .dtype = SWELL_F64, .dims = 2, .shape = {rows, columns}, .layer = layer, .kind = kind,
+                           .begin = {first_row(shard), 0}, .end = {first_row(shard + 1), columns}};
   if (sharded) {
     tensor.field_mask |= SWELL_TENSOR_RANGE;
     tensor.flat_begin = group * zero_width();
