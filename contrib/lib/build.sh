@@ -13,6 +13,9 @@ configure_swell() {
   local top=$1 dir=$2 compiler=()
   shift 2
   mkdir -p "$dir" || return
+  # The same source is compiled in several build folders and copies of the tree; all are as deep, so that paths that are
+  # relative are the same.
+  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$top
   if [[ ! -x $top/configure || $top/configure -ot $top/configure.ac ]]; then
     (cd "$top" && autoreconf -fi) > "$dir/autoreconf.log" 2>&1 || { tail -n 20 "$dir/autoreconf.log"; return 1; }
   fi
@@ -25,12 +28,25 @@ configure_swell() {
   fi
 }
 
+# package_flags TOP: options of configure with which ccache has one object serve a build and its Debian package, where
+# contrib/packaging runs with DEB_CXXFLAGS_APPEND=$package_debug_flag.
+package_debug_flag=-g1
+package_flags() {
+  local top=$1 name
+  if ! command -v dpkg-buildflags > /dev/null; then
+    printf 'CXXFLAGS=-O2 %s\n' "$package_debug_flag"
+    return
+  fi
+  for name in CPPFLAGS CXXFLAGS; do
+    printf '%s=%s\n' "$name" "$(cd "$top" && DEB_BUILD_MAINT_OPTIONS=hardening=+all,-bindnow DEB_CXXFLAGS_APPEND=$package_debug_flag \
+      dpkg-buildflags --get "$name")"
+  done
+}
+
 # make_swell DIR LOG ARGUMENTS...: make, whose errors are shown.
 make_swell() {
   local dir=$1 log=$2
   shift 2
-  # For ccache: the same source is compiled in several build folders.
-  export CCACHE_NOHASHDIR=1
   make -C "$dir" --silent "$@" >> "$log" 2>&1 && return 0
   grep -E -m 20 'error|Error' "$log"
   printf 'the build failed; all of it is in %s\n' "$log"

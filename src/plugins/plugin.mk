@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # How a Slurm plugin is linked: no version in its name, only the plugin's symbols exported, lazily
 # bound, since Slurm's own symbols are the host program's.
-AM_CPPFLAGS += $(SLURM_CPPFLAGS) -DSWELL_SLURM_PLUGINDIR='"$(slurm_plugindir)"'
+AM_CPPFLAGS += $(SLURM_CPPFLAGS)
 PLUGIN_LDFLAGS = -module -avoid-version -shared -Wl,-z,lazy
 
 # Slurm opens every file of its plugin folder by name; libtool's archives are no use there.

@@ -18,6 +18,8 @@ build_swell() {
 }
 build_test_programs() { :; }
 configure_swell() { build_swell "$@"; }
+package_debug_flag=-g1
+package_flags() { echo CXXFLAGS=-O2; }
 check_units() { printf 'Synthesis: Tested: 3 | Passing: 3 | Failing: 0 | Crashing: 0\n' > "$1/tests/unit/one_test.log"; }
 STUB
 script() { # FILE LINES...: a stub of the project
@@ -119,13 +121,13 @@ other_slurms() {
   rm -f "$work"/tests/slurm/*
   script contrib/slurm-version 'case $1 in list) printf "22.05 one\n24.11 two\n26.05 three\n" ;; native) echo 22.05 ;; run) echo "quickstart on $2: $*" ;; esac'
   script contrib/plugins-all '[[ "$*" == "--dir "*" 24.11 26.05" ]] || exit 1' \
-    'mkdir -p "$2/slurm-24.11/stage/bin" && cp "$0" "$2/slurm-24.11/stage/bin/swellrun"' \
+    'mkdir -p "$2-24.11/stage/bin" && cp "$0" "$2-24.11/stage/bin/swellrun"' \
     'echo "slurm 24.11: built in 1 s"; echo "slurm-version: no mirror"; echo "slurm 26.05: SKIPPED, see above"; exit 77'
   script tests/slurm/grow_test.sh 'echo "ok 1 - on ${SWELL_SLURM:-this one} in $SWELL_STAGE"'
   script tests/slurm/het_test.sh 'echo "ok 1 - on ${SWELL_SLURM:-this one}"'
   # 3 unit tests, a build, grow and het here; grow there, with all het and the quickstart too
   totals_are '7 passed, 0 failed, 1 skipped' 0 --no-sanitizers --only 'tests/slurm/*' && grep -q 'no mirror' "$work/said" &&
-    grep -q 'on 24.11 in .*/slurm-24.11/stage$' "$work/build-check/logs/slurm-24.11-tests-slurm-grow_test.sh.log" &&
+    grep -q 'on 24.11 in .*-24.11/stage$' "$work/build-check/logs/slurm-24.11-tests-slurm-grow_test.sh.log" &&
     totals_are '8 passed, 0 failed, 1 skipped' 0 --no-sanitizers --only 'tests/slurm/*' --slurm all &&
     totals_are '5 passed, 0 failed, 0 skipped' 0 --no-sanitizers --only 'tests/slurm/*' --slurm none &&
     totals_are '12 passed, 0 failed, 1 skipped' 0 --no-sanitizers --slurm all

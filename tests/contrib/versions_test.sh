@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # What is built for each version of Slurm, and the roots that the others run in.
-#   SWELL_STAGES=DIR   where contrib/plugins-all installed; without it only the headers and roots are looked at
+#   SWELL_STAGES=DIR   what contrib/plugins-all was given as --dir; without it only the headers and roots are looked at
 # shellcheck disable=SC2317 # called by check
 set -u -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
@@ -41,8 +41,8 @@ while read -r version _; do
     continue
   }
   check "every member of a submission to Slurm $version is judged in a companion" every_member_is_judged "$prefix"
-  [[ ! -x $SWELL_STAGES/slurm-$version/stage/bin/swell ]] ||
-    check "swell for Slurm $version is linked with its libslurm" needs_its_libslurm "$prefix" "$SWELL_STAGES/slurm-$version/stage"
+  [[ ! -x $SWELL_STAGES-$version/stage/bin/swell ]] ||
+    check "swell for Slurm $version is linked with its libslurm" needs_its_libslurm "$prefix" "$SWELL_STAGES-$version/stage"
 done < <("$top/contrib/slurm-version" list)
 
 # ---- mounts of a root: the first version that this host has none of
