@@ -11,7 +11,7 @@ root_packages=(
   # libslurm itself, whose package has its number in its name
   libslurm-dev
   # what tests and the host's Python use
-  procps util-linux binutils libssl3 libffi8 libexpat1 zlib1g
+  procps util-linux binutils libssl3 libffi8 libexpat1 zlib1g jq iperf3 ucx-utils
 )
 
 # Of a root in which packages of Swell are installed: Slurm, and nothing that they must bring along.
@@ -20,16 +20,29 @@ stock_packages=(
   mariadb-client-core procps util-linux
 )
 
-# find_root [KIND]: sets root; makes it where it is not there yet. KIND: root, or stock.
+# Of a root in which packages of Swell are built: what contrib/packaging needs there.
+packages_to_build() { "$top/contrib/setup" --packaging --list && printf 'ccache\n'; }
+
+# find_root [KIND]: sets root; makes it where it is not there yet. KIND: root, stock or build.
 find_root() {
   kind=${1:-root}
   root=${SWELL_ROOT:-$cache/$kind-$version}
   ((EUID == 0)) || unavailable 'a root of Debian takes root; run this as root'
-  [[ -z ${SWELL_ROOT:-} ]] || { [[ -x $root/usr/sbin/slurmctld ]] && return || die "SWELL_ROOT='$root' has no Slurm in it"; }
-  [[ $kind == root ]] || root_packages=("${stock_packages[@]}")
+  [[ -z ${SWELL_ROOT:-} ]] || { [[ -d $root/usr/lib ]] && return || die "SWELL_ROOT='$root' is no Debian root"; }
+  case $kind in
+    stock) root_packages=("${stock_packages[@]}") ;;
+    build) mapfile -t root_packages < <(packages_to_build) ;;
+  esac
   lock_cache "$kind-$version"
-  [[ -f $root/.swell-complete && $(< "$root/.swell-complete") == "${root_packages[*]}" ]] || make_root
+  has_packages || make_root
   exec {cache_lock}>&-
+}
+
+# has_packages: root is whole, and has all of root_packages.
+has_packages() {
+  local one
+  [[ -f $root/.swell-complete ]] || return
+  for one in "${root_packages[@]}"; do [[ " $(< "$root/.swell-complete") " == *" $one "* ]] || return; done
 }
 
 make_root() {
@@ -51,7 +64,7 @@ make_root() {
     rm -rf -- "$making"
     unavailable "debootstrap $suite from $mirror failed; all of it is in $log"
   fi
-  [[ $(chroot "$making" slurmctld -V) == *" $version."* ]] || {
+  [[ $(chroot "$making" dpkg-query -W -f '${Version}' slurm-wlm-basic-plugins) == "$version."* ]] || {
     rm -rf -- "$making"
     unavailable "Debian's $suite has another version of Slurm by now"
   }

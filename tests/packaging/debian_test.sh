@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # The packages, on a Debian that has Slurm and nothing else of ours: installed, set up as README says, upgraded under a
-# running job, removed. SWELL_PACKAGES: where contrib/packaging shall build them, or has (a folder of the test's own).
+# running job, removed.
+#   SWELL_PACKAGES=DIR   where contrib/packaging shall build them, or has (a folder of the test's own)
+#   SWELL_SLURM=24.11    packages for the Debian that has this Slurm (the one of this host)
 # shellcheck disable=SC2317 # called by check
 set -u -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
@@ -18,16 +20,25 @@ if [[ -z ${SWELL_IN_ROOT:-} ]]; then
   for program in dpkg-buildpackage dh lintian; do
     command -v "$program" > /dev/null || skip "$program is not installed: run contrib/setup --packaging"
   done
-  version=$("$top/contrib/slurm-version" native) || skip 'no Slurm is installed here: run contrib/setup'
+  native=$("$top/contrib/slurm-version" native) || skip 'no Slurm is installed here: run contrib/setup'
+  version=${SWELL_SLURM:-$native}
+  # there COMMAND...: where the packages are built.
+  there() { "$@"; }
+  if [[ $version != "$native" ]]; then
+    build_root=$("$top/contrib/slurm-version" build "$version" 2> >(tee "$check_log" >&2)) || skip "$(tail -n 1 "$check_log")"
+    there() { SWELL_ROOT=$build_root SWELL_PYTHON=/nonexistent "$top/contrib/slurm-version" run "$version" "$@"; }
+  fi
   lower=$("$top/contrib/slurm-version" stock "$version" 2> >(tee "$check_log" >&2)) || skip "$(tail -n 1 "$check_log")"
   scratch=$(mktemp -d /tmp/swell-test-XXXXXX) || exit 1
   chmod 755 "$scratch"
   trap 'rm -rf -- "$scratch"' EXIT
   trap 'exit 1' INT TERM HUP
   export SWELL_PACKAGES=${SWELL_PACKAGES:-$scratch/packages}
+  # What a debugger wants takes minutes to be packed, and nobody reads it here.
+  export DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-} noautodbgsym"
   package() { find "$SWELL_PACKAGES" -maxdepth 1 -name "$1_*+slurm*-$2_*.deb" | head -n 1; } # NAME REVISION
 
-  builds() { "$top/contrib/packaging" --out "$SWELL_PACKAGES" "$@"; }
+  builds() { "$top/contrib/packaging" --slurm "$version" --out "$SWELL_PACKAGES" "$@"; }
   check 'the packages are built, and lintian has no complaint' builds
   ((failures == 0)) || finish_tests
   check 'another build of the same has a higher version' builds --revision 2 --no-lintian
@@ -61,19 +72,21 @@ if [[ -z ${SWELL_IN_ROOT:-} ]]; then
   links() {
     local where=$scratch/dev
     dpkg-deb -x "$(package libswell1 1)" "$where" && dpkg-deb -x "$(package libswell-dev 1)" "$where" &&
-      PKG_CONFIG_SYSROOT_DIR=$where PKG_CONFIG_PATH=$where$libdir/pkgconfig pkg-config --cflags --libs swell | tee flags &&
+      there env PKG_CONFIG_SYSROOT_DIR="$where" PKG_CONFIG_PATH="$where$libdir/pkgconfig" pkg-config --cflags --libs swell | tee flags &&
       printf '#include <swell.h>\nint main(void) { return swell_api_version() > 0 ? 0 : 1; }\n' > small.c || return
     # shellcheck disable=SC2046 # words
-    cc small.c $(cat flags) -o small && LD_LIBRARY_PATH=$where$libdir ./small
+    there cc small.c $(cat flags) -o small && there env LD_LIBRARY_PATH="$where$libdir" ./small
   }
   cd "$scratch" || exit 1
   check 'a C program compiles and links by pkg-config' links
 
   refused_elsewhere() {
-    local other root said
-    for other in $("$top/contrib/slurm-version" list | awk -v native="$version" '$1 != native { print $1 }'); do
-      root=$("$top/contrib/slurm-version" root "$other") || { printf 'no root of %s\n' "$other"; continue; }
-      said=$("$top/contrib/slurm-version" run "$other" apt-get install -s "$(package swell-slurm-plugins 1)" 2>&1) &&
+    local other root said kind
+    for other in $("$top/contrib/slurm-version" list | awk -v own="$version" '$1 != own { print $1 }'); do
+      kind=root
+      [[ $other != "$native" ]] || kind=stock # as this test makes it
+      root=$("$top/contrib/slurm-version" "$kind" "$other") || { printf 'no root of %s\n' "$other"; continue; }
+      said=$(SWELL_ROOT=$root "$top/contrib/slurm-version" run "$other" apt-get install -s "$(package swell-slurm-plugins 1)" 2>&1) &&
         { printf '%s: taken in %s\n%s\n' "$other" "$root" "$said"; return 1; }
       printf '%s\n' "$said"
       grep -q 'Depends: slurm-wlm-basic-plugins' <<< "$said" || return
