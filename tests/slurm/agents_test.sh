@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tests/slurm/hostile_lib.sh
 source "$here/hostile_lib.sh"
 [[ $(id -u) == 0 ]] || skip 'another user is needed: run as root'
-cluster_up --nodes 2 --gpus-per-node 4 --users games,nobody --swell-conf GrantExpiry=2
+cluster_up --nodes 2 --gpus-per-node 4 --users games,backup --swell-conf GrantExpiry=2
 
 events_of_job() { grep "\"event\":\"$1\"" "$events" | grep -c "\"job\":$2\b"; } # EVENT JOB: how many
 at_least() { (($("${@:2}") >= $1)); }                                          # N COMMAND...
@@ -17,7 +17,7 @@ times_of_grants() { # JOB: when it was offered GPUs; offers of one moment count 
 }
 
 mute_agent() {
-  attackers_job nobody && hostile_link || return
+  attackers_job backup && hostile_link || return
   hello_of "$mine" 2 >&"$in"
   within 60 at_least 5 events_of_job grant-expired "$mine" || return
   local -a at
@@ -39,7 +39,7 @@ check 'an agent that takes nothing up is offered ever less, and swell jobs says 
 # is_lent_to_hostile: `mine` holds a companion, made on a grant as swellrun would; its agent is connected.
 is_lent_to_hostile() {
   local nonce node account gpus cpus memory
-  attackers_job nobody && offers_to_mine || return
+  attackers_job backup && offers_to_mine || return
   IFS=' ' read -r nonce node account gpus cpus memory < offers
   salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" > salloc.txt 2>&1 || { cat salloc.txt; return 1; }
   printf '{"type":"grow-done","results":[{"nonce":"%s","companion":%s,"reason":""}]}\n' "$nonce" "$(companions "$mine")" >&"$in"
@@ -59,7 +59,7 @@ second_hello() { hello_of "$mine" 2; }
 check 'an agent that says hello twice counts as gone' says_and_is_gone second_hello
 
 forged_host() {
-  attackers_job nobody && hostile_link || return
+  attackers_job backup && hostile_link || return
   hello_of "$mine" 2 'x\nforged by an agent\u001b[2J' >&"$in"
   within 10 at_least 1 events_of_job agent-connected "$mine" || return
   hang_up
@@ -71,7 +71,7 @@ check 'the host that an agent names cannot begin a line in the log of slurmctld'
 
 status_flood() {
   local i begin=$SECONDS kept
-  attackers_job nobody && hostile_link || return
+  attackers_job backup && hostile_link || return
   hello_of "$mine" 2 >&"$in"
   for ((i = 1; i <= 400; i++)); do
     printf '{"type":"status","state":"ACTIVE","epoch":%s,"workers":2,"stopped_s":0}\n' "$i"
@@ -86,10 +86,10 @@ check 'a flood of states does not fill the event log' status_flood
 
 hostile_numbers() {
   local workers pid
-  attackers_job nobody && pid=$("$cluster" pid slurmctld) || return
+  attackers_job backup && pid=$("$cluster" pid slurmctld) || return
   for workers in 2147483647 1073741825 65537; do
     { printf '{"type":"hello","job":%s,"version":2,"host":"x","workers":%s,"gpus_per_worker":%s,"companions":[]}\n' "$mine" "$workers" "$workers"
-      printf 'wait refused\n'; } | hostile nobody > said || return
+      printf 'wait refused\n'; } | hostile backup > said || return
     grep -q '"type":"refused"' said || { cat said; return 1; }
   done
   [[ $("$cluster" pid slurmctld) == "$pid" ]] && in_state "$mine" RUNNING
@@ -98,14 +98,14 @@ check 'numbers beyond all bounds are refused' hostile_numbers
 
 renamed_at_once() {
   local nonce node account gpus cpus memory next changed=0 tries=0
-  attackers_job nobody && offers_to_mine || return
+  attackers_job backup && offers_to_mine || return
   IFS=' ' read -r nonce node account gpus cpus memory < offers
   next=$((mine + 1))
   salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" > salloc.txt 2>&1 &
   until is_lent "$mine" "$gpus" || ((tries > 200)); do
     tries=$((tries + 1))
-    as nobody scontrol update job="$next" name=mine > /dev/null 2>&1 && changed=$((changed + 1))
-    as nobody scontrol update job="$next" comment=mine > /dev/null 2>&1 && changed=$((changed + 1))
+    as backup scontrol update job="$next" name=mine > /dev/null 2>&1 && changed=$((changed + 1))
+    as backup scontrol update job="$next" comment=mine > /dev/null 2>&1 && changed=$((changed + 1))
   done
   wait $!
   hang_up
@@ -152,7 +152,7 @@ LUA
 }
 takes_too_much() {
   local nonce node account gpus cpus memory
-  attackers_job nobody && offers_to_mine || return
+  attackers_job backup && offers_to_mine || return
   IFS=' ' read -r nonce node account gpus cpus memory < offers
   salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" > salloc.txt 2>&1 || { cat salloc.txt; return 1; }
   within 10 at_least 1 events_of_job companion-excessive "$mine" && within 20 has_no_companions "$mine" && in_state "$mine" RUNNING
@@ -164,7 +164,7 @@ fi
 event_log_is_no_link() {
   local at=$work/open
   mkdir -m 1777 "$at" && echo 'of SlurmUser' > "$TMPDIR/precious" && chmod 666 "$TMPDIR/precious" || return
-  as nobody ln -s "$TMPDIR/precious" "$at/events.jsonl" || return
+  as backup ln -s "$TMPDIR/precious" "$at/events.jsonl" || return
   cp "$SWELL_CLUSTER_DIR/etc/swell.conf" good.conf
   sed -i "s|^EventLog=.*|EventLog=$at/events.jsonl|" "$SWELL_CLUSTER_DIR/etc/swell.conf"
   "$cluster" restart-ctld && within 20 logged 'the controller is ready' && games_job && within 30 word_is "$job" state ACTIVE &&

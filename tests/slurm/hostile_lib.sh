@@ -2,6 +2,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # lib.sh and the tests share these variables
 #
 # Of the tests in which one user harms another: users, and agents that somebody wrote to do harm. Sourced after lib.sh.
+# Users are games and backup: Slurm 26.05 takes nobody, 65534, for no user.
 
 as() { # USER COMMAND...
   local user=$1
@@ -28,17 +29,17 @@ attackers_job() {
 }
 events_of() { grep "\"event\":\"$1\"" "$events"; }
 
-# salloc_with NONCE NODE GPUS CPUS MEMORY OPTION...: what swellrun runs on a grant, as nobody, with more options.
+# salloc_with NONCE NODE GPUS CPUS MEMORY OPTION...: what swellrun runs on a grant, as backup, with more options.
 salloc_with() {
   local nonce=$1 node=$2 gpus=$3 cpus=$4 memory=$5
   shift 5
-  as nobody salloc --no-shell --immediate=1 --job-name="swell-$mine" --comment="swell-grant=$nonce" --nodelist="$node" --nodes=1 \
+  as backup salloc --no-shell --immediate=1 --job-name="swell-$mine" --comment="swell-grant=$nonce" --nodelist="$node" --nodes=1 \
     --ntasks="$gpus" --cpus-per-task=$((cpus / gpus)) --gres="gpu:h100:$gpus" --partition=train --account="$account" \
     --mem="${memory}M" --time=10 "$@"
 }
-# hostile_link: an agent of nobody's that stays connected; what is written to `in` it says, what it hears comes from `out`.
+# hostile_link: an agent of backup's that stays connected; what is written to `in` it says, what it hears comes from `out`.
 hostile_link() {
-  coproc hostile nobody
+  coproc hostile backup
   exec {in}>&"${COPROC[1]}" {out}<&"${COPROC[0]}"
   eval "exec ${COPROC[1]}>&- ${COPROC[0]}<&-"
 }

@@ -3,7 +3,8 @@
 #
 # What the tests against a real cluster share. A test sources this, starts a cluster with
 # `cluster_up [options]`, and calls `check NAME FUNCTION` for each behaviour. Needs SWELL_STAGE: the
-# prefix of an installed Swell (contrib/check sets it).
+# prefix of an installed Swell (contrib/check sets it). What a test lists in `programs` before it sources this is built with
+# that Swell's libswell into $work: regression, profiled (examples), planned, in_step.so (beside this).
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
@@ -13,9 +14,27 @@ PATH=$PATH:/usr/sbin
 
 skip() { printf '1..0 # SKIP %s\n' "$1"; exit 77; }
 
+# build_programs: into a new folder SWELL_PROGRAMS.
+build_programs() {
+  local name libswell=(-I"$top/src" -L"$SWELL_STAGE/lib" -Wl,-rpath,"$SWELL_STAGE/lib" -lswell) source
+  command -v c++ > /dev/null || skip 'no C++ compiler: run contrib/setup'
+  SWELL_PROGRAMS=$(mktemp -d /tmp/swell-programs-XXXXXX) || exit 1
+  export SWELL_PROGRAMS
+  for name; do
+    source=$(find "$top/examples" "$here" -maxdepth 1 -name "${name%.so}.c" -o -maxdepth 1 -name "$name.cc" | head -n 1)
+    case $name:$source in
+      *.so:*) cc -O1 -shared -fPIC "$source" -o "$SWELL_PROGRAMS/$name" ;;
+      *.c) cc -O1 "$source" -o "$SWELL_PROGRAMS/$name" "${libswell[@]}" -lm ;;
+      *) c++ -std=c++20 -O1 "$source" -o "$SWELL_PROGRAMS/$name" "${libswell[@]}" -ljansson ;;
+    esac || { rm -rf "$SWELL_PROGRAMS" && skip "$source could not be built with the installed libswell"; }
+  done
+}
+
 # SWELL_SLURM=24.11: the whole test runs in a Debian root with that Slurm, and SWELL_STAGE is built for it.
 if [[ -n ${SWELL_SLURM:-} && $SWELL_SLURM != "${SWELL_ROOT_VERSION:-$("$top/contrib/slurm-version" native)}" ]]; then
   reason=$("$top/contrib/slurm-version" root "$SWELL_SLURM" 2>&1) || skip "${reason##*$'\n'}"
+  # Before the root is entered, which has no compiler.
+  [[ -z ${programs[*]-} || ! -d ${SWELL_STAGE:-}/lib ]] || build_programs "${programs[@]}"
   exec "$top/contrib/slurm-version" run "$SWELL_SLURM" "$(realpath "${BASH_SOURCE[1]}")"
 fi
 
@@ -36,6 +55,10 @@ mkdir -m 1777 "$work"
 cp "$here"/trainer.sh "$here"/trainer_job.sh "$work"
 export TRAINER=$work/trainer.sh
 export SWELL_FIRST_WAIT=0 # live jobs begin on their own GPUs, and grow
+if [[ -n ${programs[*]-} ]]; then
+  [[ -n ${SWELL_PROGRAMS:-} ]] || build_programs "${programs[@]}"
+  mv "$SWELL_PROGRAMS"/* "$work" && rmdir "$SWELL_PROGRAMS" && unset SWELL_PROGRAMS || exit 1
+fi
 trap 'cluster_down; rm -rf "$TMPDIR"' EXIT
 trap 'exit 1' INT TERM HUP PIPE
 

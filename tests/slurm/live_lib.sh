@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 #
-# What the tests of live mode share; sourced after lib.sh, before cluster_up. The program is examples/regression.c, built
-# with the installed libswell; a job's folder `out` has what its programs say.
-command -v cc > /dev/null || skip 'no C compiler: run contrib/setup'
-program=$work/regression
-cc -O1 -I"$top/src" "$top/examples/regression.c" -o "$program" -L"$SWELL_STAGE/lib" -Wl,-rpath,"$SWELL_STAGE/lib" -lswell -lm ||
-  skip 'examples/regression.c could not be built with the installed libswell'
-cc -O1 -shared -fPIC "$top/tests/slurm/in_step.c" -o "$work/in_step.so" || skip 'tests/slurm/in_step.c could not be built'
+# What the tests of live mode share; sourced after lib.sh, which had programs=(regression in_step.so), and before cluster_up. A job's
+# folder `out` has what its programs say.
 cat > "$work/live_job.sh" << 'EOJ'
 #!/bin/bash
 export OUT=$PWD/${SLURM_JOB_ID:?}
@@ -65,7 +60,7 @@ right_state() {
   local shape=${SHAPE:-4 12 10} alone
   alone=$work/alone.$STEPS.${shape// /.}
   # shellcheck disable=SC2086
-  [[ -e $alone ]] || { mkdir "$alone" && OUT=$alone "$program" "$STEPS" $shape; } || return
+  [[ -e $alone ]] || { mkdir "$alone" && OUT=$alone "$work/regression" "$STEPS" $shape; } || return
   for layer in 0 1 2 3; do
     cmp "$alone/layer$layer" "$out/layer$layer" || return
   done

@@ -3,6 +3,7 @@
 #
 # mode=live on a real cluster: a program of the runtime is resized while it trains. It never writes a checkpoint, so every
 # step that it has at the end was handed from program to program.
+programs=(regression in_step.so) # of lib.sh
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tests/slurm/live_lib.sh

@@ -3,14 +3,11 @@
 #
 # Live jobs that report what their programs do are lent GPUs by it, with a plan; who gains nothing, or reports what cannot
 # be, is lent nothing for it.
+programs=(planned) # of lib.sh
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tests/slurm/hostile_lib.sh
 source "$here/hostile_lib.sh"
-command -v c++ > /dev/null || skip 'no C++ compiler: run contrib/setup'
-program=$work/planned
-c++ -std=c++20 -O1 -I"$top/src" "$here/planned.cc" -o "$program" -L"$SWELL_STAGE/lib" -Wl,-rpath,"$SWELL_STAGE/lib" -lswell \
-  -ljansson || skip 'tests/slurm/planned.cc could not be built with the installed libswell'
 cat > "$work/planned_job.sh" << 'EOJ'
 #!/bin/bash
 export OUT=$PWD/${SLURM_JOB_ID:?}
@@ -20,7 +17,7 @@ exec swellrun --swell-events="$OUT/events" ./planned $PROGRAM_ARGS
 EOJ
 # Decided by profiles alone. A job keeps what it is lent while its swellrun cannot say anything.
 after_check() { :; } # jobs live over several behaviours
-profile_wait=600 agent_timeout=600 cluster_up --nodes 2 --gpus-per-node 4 --users nobody
+profile_wait=600 agent_timeout=600 cluster_up --nodes 2 --gpus-per-node 4 --users backup
 # What happens within a second on a quiet machine may take minutes on a loaded one; nothing here is waited for in vain.
 patience=100
 
@@ -73,7 +70,7 @@ runs_in_stages() { # N: the newest programs follow a plan of so many stages, whi
 check 'its owner has it run another plan on the same GPUs, by a live switch' replanned
 nobodys_plan() {
   jq -c '.stages[1].groups[0].gpus = [3]' "$work/two_stages" > "$work/bad_plan" && ! swell replan "$job" --plan "$work/bad_plan" 2> said &&
-    grep -q 'the plan' said && ! as nobody "$(command -v swell)" replan "$job" --plan "$work/two_stages" 2> said && cat said &&
+    grep -q 'the plan' said && ! as backup "$(command -v swell)" replan "$job" --plan "$work/two_stages" 2> said && cat said &&
     grep -q 'belongs to another user' said
 }
 check 'a plan that does not fit, or of another user, is refused' nobodys_plan
@@ -125,14 +122,14 @@ check 'lent GPUs that bring less than predicted are reclaimed, and swell jobs sa
 scancel "$job" && within $patience ended "$job"
 
 false_profile() {
-  attackers_job nobody || return
+  attackers_job backup || return
   { hello_of "$mine" 2
     printf 'wait welcome\n'
     printf '{"type":"profile","epoch":0,"companions":[],"step_s":0.000002,"profile":{"plan":{"micro_batches":1,"stages":[{"layers":8,"tp":1,"groups":[{"node":"%s","gpu_type":"","gpus":[0],"local_batch":8},{"node":"%s","gpu_type":"","gpus":[1],"local_batch":8}]}]},' \
       "$(squeue -h -j "$mine" -o %N)" "$(squeue -h -j "$mine" -o %N)"
     printf '"groups":[{"stage":0,"group":0,"fwd_s":0.0000005,"fwd_commu_s":0,"bwd_s":0.000001,"optim_s":0.0000001,"commu_extra_s":0,"head_fwd_s":0,"head_bwd_s":0,"layer_param_bytes":800000000,"layer_state_bytes":3200000000,"extra_param_bytes":0,"extra_state_bytes":0,"peak_bytes":5000000000}],'
     printf '"layer_launch_s":0,"activ_bytes":100000,"last_activ_p_bytes":0,"tied_embedding":false,"whole_activations":5}}\n'
-    printf 'wait refused\n'; } | hostile nobody > said 2>&1 &
+    printf 'wait refused\n'; } | hostile backup > said 2>&1 &
   within $patience decided "$mine" 'worker by worker: its profile is not used: .*h100' || { swell jobs "$mine"; cat said; return 1; }
 }
 check 'a profile that cannot be true is refused, and swell jobs says why' false_profile

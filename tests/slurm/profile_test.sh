@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # A program that marks its steps: what its ranks see comes together at swellrun.
+programs=(profiled) # of lib.sh
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-command -v c++ > /dev/null || skip 'no C++ compiler: run contrib/setup'
-program=$work/profiled
-c++ -std=c++20 -O1 -I"$top/src" "$top/examples/profiled.cc" -o "$program" -L"$SWELL_STAGE/lib" -Wl,-rpath,"$SWELL_STAGE/lib" -lswell ||
-  skip 'examples/profiled.cc could not be built with the installed libswell'
 cat > "$work/profile_job.sh" << 'EOJ'
 #!/bin/bash
 export SWELL_TRACE=$OUT.trace.json

@@ -7,22 +7,22 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tests/slurm/hostile_lib.sh
 source "$here/hostile_lib.sh"
 [[ $(id -u) == 0 ]] || skip 'another user is needed: run as root'
-cluster_up --nodes 2 --gpus-per-node 4 --users games,nobody
+cluster_up --nodes 2 --gpus-per-node 4 --users games,backup
 
 an_ordinary_user_can() { games_job && within 30 grown "$job" 8 && settled && [[ $(squeue -h -o %u | sort -u) == games ]]; }
 check 'an ordinary user needs no rights for any of this' an_ordinary_user_can
 
 claims_are_refused() {
   local said
-  said=$(as nobody salloc --no-shell --immediate=1 --comment=swell-grant=0123 --gres=gpu:1 2>&1) && return 1
+  said=$(as backup salloc --no-shell --immediate=1 --comment=swell-grant=0123 --gres=gpu:1 2>&1) && return 1
   [[ $said =~ 'no live grant' ]] || return
-  said=$(as nobody sbatch --qos=expansion --gres=gpu:1 --wrap 'sleep 1' 2>&1) && return 1
+  said=$(as backup sbatch --qos=expansion --gres=gpu:1 --wrap 'sleep 1' 2>&1) && return 1
   [[ $said =~ 'for companions' ]] && settled
 }
 check 'a submission that claims to be a companion is refused with the reason' claims_are_refused
 
 log_lines_cannot_be_forged() {
-  as nobody env SWELL_ELASTIC=$'colour\nforged by a user' sbatch --gres=gpu:1 --wrap 'sleep 1' > said 2>&1 && return 1
+  as backup env SWELL_ELASTIC=$'colour\nforged by a user' sbatch --gres=gpu:1 --wrap 'sleep 1' > said 2>&1 && return 1
   grep -q 'unknown key "colour' said || { cat said; return 1; }
   "$cluster" logs slurmctld > log
   grep -q '^forged' log && return 1
@@ -32,10 +32,10 @@ check 'what a user writes cannot begin a line in the log of slurmctld' log_lines
 
 anothers_job() {
   games_job && within 30 grown "$job" 8 || return
-  # nobody runs a swellrun that says it manages the job of games
-  as nobody env SLURM_JOB_ID="$job" SLURM_CONF="$SLURM_CONF" swellrun -n 2 true > said 2>&1
+  # backup runs a swellrun that says it manages the job of games
+  as backup env SLURM_JOB_ID="$job" SLURM_CONF="$SLURM_CONF" swellrun -n 2 true > said 2>&1
   grep -q 'another user' said || { cat said; return 1; }
-  as nobody scancel "$(companions "$job" | head -n 1)" && return 1
+  as backup scancel "$(companions "$job" | head -n 1)" && return 1
   in_state "$job" RUNNING && grown "$job" 8 && settled
 }
 check 'another user can neither manage a job nor end its companions' anothers_job
@@ -74,7 +74,7 @@ cancels_nobodys_jobs() {
   b=$(as games sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap 'sleep 600')        # another user's
   c=$(as games sbatch --parsable --output=/dev/null --array=1-2 --wrap 'sleep 600')         # an array
   d=$(as games sbatch --parsable --output=/dev/null --hold --wrap 'sleep 600')              # pending
-  attackers_job nobody && within 20 in_state "$a" RUNNING && within 20 in_state "$b" RUNNING || return
+  attackers_job backup && within 20 in_state "$a" RUNNING && within 20 in_state "$b" RUNNING || return
   {
     hello_of "$mine" 2
     printf 'wait grow\n'
@@ -89,7 +89,7 @@ cancels_nobodys_jobs() {
     for id in "$a" "$b" "$c" "$((c + 1))" "$d"; do printf '{"type":"released","companion":%s,"reason":""}\n' "$id"; done
     printf '{"type":"bye","exit_code":0}\n'
     within 20 events_of agent-left
-  } | hostile nobody > said
+  } | hostile backup > said
   events_of agent-left > /dev/null || { echo 'the attack did not reach the controller'; cat said; return 1; }
   # Whatever the controller does about it, it has done when it has decided on something new.
   games_job && within 30 grown "$job" 3 || { squeue; return 1; }  # of 8 GPUs, with CPUs for one more
@@ -105,7 +105,7 @@ only_what_was_offered() {
   local -a tried=(--exclusive --mem=0 --gpus=h100:2 --threads-per-core=1 --nice=5 --oversubscribe
     --exclude=node9 --dependency=singleton)
   while ((i < ${#tried[@]})); do
-    attackers_job nobody && offers_to_mine || return
+    attackers_job backup && offers_to_mine || return
     while IFS=' ' read -r -u 3 nonce node account gpus cpus memory && ((i < ${#tried[@]})); do
       extra=${tried[i]}
       said=$(salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" "$extra" 2>&1) && { echo "granted with $extra"; return 1; }
@@ -115,10 +115,10 @@ only_what_was_offered() {
       i=$((i + 1))
     done 3< offers
     hang_up
-    as nobody scancel "$mine" && within 20 ended "$mine" || return
+    as backup scancel "$mine" && within 20 ended "$mine" || return
   done
   # and as it was offered, it is granted
-  attackers_job nobody && offers_to_mine || return
+  attackers_job backup && offers_to_mine || return
   IFS=' ' read -r nonce node account gpus cpus memory < offers
   salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" && within 10 is_lent "$mine" "$gpus"
   local status=$?
@@ -131,13 +131,13 @@ check 'a grant gets what was offered and nothing besides' only_what_was_offered
 
 place_is_closed() {
   local own
-  own=$(as nobody sbatch --parsable --output=/dev/null --hold --wrap 'sleep 1') || return
-  closed_to as nobody sbatch --qos=expansion --wrap 'sleep 1' &&
-    closed_to as nobody sbatch --qos=EXPANSION --wrap 'sleep 1' &&
-    closed_to as nobody sbatch --qos=Expansion --array=1-3 --wrap 'sleep 1' &&
-    closed_to as nobody scontrol update job="$own" qos=expansion &&
-    closed_to as nobody scontrol update job="$own" qos=EXPANSION &&
-    closed_to as nobody scontrol update job="$own" comment=swell-grant=0123
+  own=$(as backup sbatch --parsable --output=/dev/null --hold --wrap 'sleep 1') || return
+  closed_to as backup sbatch --qos=expansion --wrap 'sleep 1' &&
+    closed_to as backup sbatch --qos=EXPANSION --wrap 'sleep 1' &&
+    closed_to as backup sbatch --qos=Expansion --array=1-3 --wrap 'sleep 1' &&
+    closed_to as backup scontrol update job="$own" qos=expansion &&
+    closed_to as backup scontrol update job="$own" qos=EXPANSION &&
+    closed_to as backup scontrol update job="$own" comment=swell-grant=0123
 }
 check 'the expansion QOS is closed to everybody, in any spelling' place_is_closed
 
@@ -148,10 +148,10 @@ at_the_start() {
   # From before slurmctld listens until well after its controller is ready.
   until "$cluster" logs slurmctld | grep 'the controller is ready' > /dev/null && ((tries > 20)); do
     tries=$((tries + 1))
-    said=$(as nobody sbatch --qos=expansion --output=/dev/null --wrap 'sleep 600' 2>&1) && { echo "accepted: $said"; wait; return 1; }
+    said=$(as backup sbatch --qos=expansion --output=/dev/null --wrap 'sleep 600' 2>&1) && { echo "accepted: $said"; wait; return 1; }
   done
   wait $!
-  closed_to as nobody sbatch --qos=expansion --wrap 'sleep 1'
+  closed_to as backup sbatch --qos=expansion --wrap 'sleep 1'
 }
 check 'nor is it open while slurmctld starts' at_the_start
 
@@ -160,9 +160,9 @@ while_elasticity_is_off() { # LINE of swell.conf
   cp "$SWELL_CLUSTER_DIR/etc/swell.conf" good.conf
   printf '%s\n' "$1" >> "$SWELL_CLUSTER_DIR/etc/swell.conf"
   "$cluster" restart-ctld && within 20 logged 'elasticity is off' &&
-    own=$(as nobody sbatch --parsable --output=/dev/null --hold --wrap 'sleep 1') &&
-    closed_to as nobody sbatch --qos=expansion --wrap 'sleep 1' &&
-    closed_to as nobody scontrol update job="$own" qos=expansion
+    own=$(as backup sbatch --parsable --output=/dev/null --hold --wrap 'sleep 1') &&
+    closed_to as backup sbatch --qos=expansion --wrap 'sleep 1' &&
+    closed_to as backup scontrol update job="$own" qos=expansion
   status=$?
   cp good.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
   "$cluster" restart-ctld && return $status
@@ -174,10 +174,10 @@ while_swell_conf_is_away() {
   local own status
   mv "$SWELL_CLUSTER_DIR/etc/swell.conf" away.conf
   "$cluster" restart-ctld && within 20 logged 'the one that it named last stays closed' &&
-    own=$(as nobody sbatch --parsable --output=/dev/null --hold --wrap 'sleep 1') &&
-    closed_to as nobody sbatch --qos=expansion --wrap 'sleep 1' &&
-    closed_to as nobody sbatch --qos=EXPANSION --wrap 'sleep 1' &&
-    closed_to as nobody scontrol update job="$own" qos=expansion
+    own=$(as backup sbatch --parsable --output=/dev/null --hold --wrap 'sleep 1') &&
+    closed_to as backup sbatch --qos=expansion --wrap 'sleep 1' &&
+    closed_to as backup sbatch --qos=EXPANSION --wrap 'sleep 1' &&
+    closed_to as backup scontrol update job="$own" qos=expansion
   status=$?
   mv away.conf "$SWELL_CLUSTER_DIR/etc/swell.conf"
   "$cluster" restart-ctld && return $status

@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tests/slurm/hostile_lib.sh
 source "$here/hostile_lib.sh"
 [[ $(id -u) == 0 ]] || skip 'another user is needed: run as root'
-cluster_up --nodes 2 --gpus-per-node 4 --users games --grace 2 --conf JobSubmitPlugins= \
+cluster_up --nodes 2 --gpus-per-node 4 --users games,backup --grace 2 --conf JobSubmitPlugins= \
   --conf PriorityType=priority/multifactor --conf PriorityWeightQOS=1000 --conf PriorityCalcPeriod=1
 grep -qi '^JobSubmitPlugins' "$SLURM_CONF" && { echo 'Bail out! job_submit/swell is loaded'; exit 1; }
 
@@ -72,8 +72,8 @@ check 'what he uses there is charged' charged
 
 ended_for_basic_demand() {
   local there other
-  there=$(user_job --qos=expansion --gres=gpu:4 -N2 --gpus-per-node=4) && within 10 runs "$there" || return
-  other=$(as nobody sbatch --parsable --output=/dev/null --gres=gpu:4 --wrap 'sleep 600') && within 30 runs "$other" && ended "$there"
+  there=$(user_job --qos=expansion --gres=gpu:4 -N2) && within 10 runs "$there" || return
+  other=$(as backup sbatch --parsable --output=/dev/null --gres=gpu:4 --wrap 'sleep 600') && within 30 runs "$other" && ended "$there"
 }
 check "anybody's basic demand ends it" ended_for_basic_demand
 
@@ -111,7 +111,7 @@ check 'without slurmdbd: the limits of users'"'"' partitions hold in that of com
 partition_ends() {
   local there other
   there=$(user_job -p expansion --gres=gpu:4) && within 10 runs "$there" || return
-  other=$(as nobody sbatch --parsable --output=/dev/null --gres=gpu:4 -w "$(squeue --all -h -j "$there" -o %N)" --wrap 'sleep 600') &&
+  other=$(as backup sbatch --parsable --output=/dev/null --gres=gpu:4 -w "$(squeue --all -h -j "$there" -o %N)" --wrap 'sleep 600') &&
     within 30 runs "$other" && ended "$there"
 }
 check "and anybody's basic demand ends what runs there" partition_ends
