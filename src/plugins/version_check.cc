@@ -24,10 +24,10 @@ std::string version_problem(const std::string& plugin_file, std::uint32_t built_
     return {};
   const std::string mine = version_text(built_for), theirs = version_text(running);
   return fmt::format(
-      "swell: {} is built for Slurm {} and cannot be loaded by Slurm {}: install Swell built for that one: with the "
-      "headers of Slurm {}, ./configure --with-slurm=PREFIX && make install (on Debian, contrib/plugins-all "
-      "{}.{:02} builds it)",
-      plugin_file, mine, theirs, theirs, running >> 16, running >> 8 & 255);
+      "swell: {} is built for Slurm {} and cannot be loaded by Slurm {}: install Swell built for that one: on Debian the "
+      "package swell-slurm-plugins whose version has +slurm{} (contrib/packaging --slurm {}.{:02} makes it), elsewhere "
+      "with the headers of Slurm {}, ./configure --with-slurm=PREFIX && make install",
+      plugin_file, mine, theirs, theirs, running >> 16, running >> 8 & 255, theirs);
 }
 
 namespace {

@@ -11,8 +11,8 @@
 #include "slurm/records.h"
 
 /// Differences between the public headers of the supported versions of Slurm (22.05, 24.11, 26.05),
-/// found from the header's members rather than its version number where possible. Only this file,
-/// convert.cc, loaded.cc and src/plugins/select know of versions.
+/// found from the header's members rather than its version number where possible. Only this
+/// folder and src/plugins/select know of versions: docs/versions.md.
 namespace swell::slurm {
 
 /// Job id of a record, request or answer of Slurm's: from 26.05 on within its step_id.
@@ -64,6 +64,10 @@ inline PerTask per_task_of(std::string_view tres_per_task) {
   }
   return result;
 }
+
+/// Whether Slurm calls a job_submit plugin's job_modify() with a fourth argument, for a message to
+/// who asked: from 23.02 on.
+inline constexpr bool kModifyTakesMessage = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0);
 
 /// Calls slurm_free_ctl_conf(), from 26.05 on slurm_free_conf().
 void free_conf(slurm_conf_t* conf) noexcept;

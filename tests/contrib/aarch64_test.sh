@@ -55,4 +55,14 @@ others_are_refused() {
 }
 check 'any other processor is named when the stubs are compiled' others_are_refused
 
+# As a build for such a processor configures, though with this host's compiler.
+left_out_elsewhere() {
+  mkdir ppc64 && (cd ppc64 && "$top/configure" --build=x86_64-pc-linux-gnu --host=powerpc64le-linux-gnu CC=gcc CXX=g++ --disable-simulator) > said 2>&1 ||
+    { tail -n 20 said; return 1; }
+  grep 'select plugin' said | tee line
+  grep -q 'no: its jumps are written for x86_64 and aarch64 alone, not for powerpc64le' line &&
+    grep -qx '#select_LTLIBRARIES = select_cons_tres.la' ppc64/src/plugins/select/Makefile
+}
+[[ ! -x $top/configure ]] || check 'configure leaves the plugin out for any other processor, and says so' left_out_elsewhere
+
 finish_tests

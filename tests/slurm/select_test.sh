@@ -57,6 +57,22 @@ one_rack() {
 }
 check 'jobs of several nodes stand in one rack' one_rack
 
+others_hear_nothing() {
+  local one loaded=0
+  for one in squeue sinfo 'scontrol show nodes' 'srun -N 1 true'; do
+    # shellcheck disable=SC2086 # words
+    LD_DEBUG=files LD_DEBUG_OUTPUT=$work/loads $one > "$work/said" 2>&1 || { cat "$work/said"; return 1; }
+    ! grep -i 'swell: ' "$work/said" || return
+    grep -qs "$shadow/select_cons_tres.so" "$work"/loads.* && loaded=$((loaded + 1))
+    rm -f "$work"/loads.*
+  done
+  printf '%s of 4 clients load it\n' "$loaded"
+  ! grep 'swell: select' "$SWELL_CLUSTER_DIR"/log/slurmd*.log && grep -q 'swell: select' "$ctld_log" || return
+  # As far as is known; where another Slurm loads it again, this says so.
+  if [[ $(scontrol -V) == *' 22.05.'* ]]; then ((loaded == 4)); else ((loaded == 0)); fi
+}
+check 'programs other than slurmctld that load it hear nothing of it' others_hear_nothing
+
 across() {
   # one node of each rack stays free
   holds -w node1,node2,node3,node4,node5,node6,node7,node8,node9 --gres=gpu:2 || return
@@ -113,7 +129,12 @@ reconfigured() {
   local i
   holds -N 2 --gres=gpu:2 && local kept=$rigid_job || return
   for ((i = 0; i < 5; i++)); do scontrol reconfigure || return; done
-  in_state "$kept" RUNNING && holds -N 3 --gres=gpu:2 && [[ $(racks_of "$rigid_job") == 1 ]] && slurmctld_lives
+  # From 23.11 on the plugin starts anew, and knows of racks again after a moment.
+  in_state "$kept" RUNNING && within 25 stands_in_one_rack && slurmctld_lives
+}
+stands_in_one_rack() {
+  holds -N 3 --gres=gpu:2 || return
+  [[ $(racks_of "$rigid_job") == 1 ]] || { scancel "$rigid_job" && return 1; }
 }
 check 'reconfigured with jobs running' reconfigured
 

@@ -14,6 +14,7 @@ refused() {
   ! "$cluster" start --nodes 1 --gpus-per-node 1 --no-accounting --plugins "$foreign/plugins" > said 2>&1 || return
   cat said
   grep -q 'swell: .* is built for Slurm [0-9.]* and cannot be loaded by Slurm [0-9.]*: install Swell built for that one: ' said &&
+    grep -q "package swell-slurm-plugins whose version has +slurm$(slurmctld -V | cut -d' ' -f2) (contrib/packaging --slurm " said &&
     grep -qi 'incompatible slurm plugin' said
 }
 cd "$work" || exit 1

@@ -8,6 +8,7 @@
 #include "controller/host.h"
 #include "plugins/guarded.h"
 #include "plugins/job_submit/submission.h"
+#include "slurm/versions.h"
 
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -60,12 +61,8 @@ EXPORT int job_submit(job_desc_msg_t* job, uint32_t uid, char** message) noexcep
   });
 }
 
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0)
 EXPORT int job_modify(job_desc_msg_t* job, void*, uint32_t uid, char** message) noexcept {
-#else
-EXPORT int job_modify(job_desc_msg_t* job, void*, uint32_t uid) noexcept {
-  char** message = nullptr;
-#endif
+  if constexpr (!swell::slurm::kModifyTakesMessage) message = nullptr;
   return guarded("job_modify", SLURM_ERROR, [&] {
     const auto allowed =
         swell::controller::check_submitted_change(swell::job_submit::read_change(*job, uid));

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "slurm/release.h"
 #include "tools/doctor/checks.h"
 
 namespace swell::tools::doctor {
@@ -265,12 +266,11 @@ class ExpansionPartitionChecks {
   }
 
   void known_limit() {
-    unsigned major = 0, minor = 0;
-    std::sscanf(site_.slurmctld->version.c_str(), "%u.%u", &major, &minor);
     const std::string what =
         "with preempt/partition_prio, newer versions of Slurm (seen on 26.05) refuse companions while any job of a higher "
         "tier waits for the same nodes";
-    if (major == 22 && minor == 5) return add(good("note", fmt::format("{}; not this one", what)));
+    if (!slurm::higher_tiers_hold_companions_up(site_.slurmctld->version))
+      return add(good("note", fmt::format("{}; not this one", what)));
     add(warning("note", what, {"use ExpansionQOS with slurmdbd: swell-admin(7)"}));
   }
 

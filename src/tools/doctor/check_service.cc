@@ -8,6 +8,7 @@
 
 #include "control/elastic_spec.h"
 #include "control/tag.h"
+#include "slurm/release.h"
 #include "tools/doctor/checks.h"
 
 namespace swell::tools::doctor {
@@ -66,9 +67,7 @@ Finding check_preempt_signal(const Site& site) {
     return good(check, "SlurmctldParameters=preempt_send_user_signal");
   if (site.config.preempt_parameters.find("send_user_signal") != std::string::npos)
     return good(check, "PreemptParameters=send_user_signal");
-  unsigned major = 0, minor = 0;
-  std::sscanf(site.slurmctld->version.c_str(), "%u.%u", &major, &minor);
-  const bool old = major < 23;
+  const bool old = !slurm::has_preempt_parameters(site.slurmctld->version);
   const std::string& set =
       old ? site.slurmctld->slurmctld_parameters : site.config.preempt_parameters;
   const bool none = set.empty() || set == "(null)";
