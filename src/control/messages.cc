@@ -219,6 +219,14 @@ void describe(V& v, Profile& m) {
   v.document("profile", m.profile);
 }
 template <typename V>
+void describe(V& v, Switched& m) {
+  v.member("mode", m.mode);
+  v.member("epoch", m.epoch, 0, kMany);
+  v.member("workers", m.workers, 0, kMany);
+  v.member("stopped_s", m.stopped_s, 0.0, 1e9);
+  v.optional_document("parts", m.parts);
+}
+template <typename V>
 void describe(V& v, Bye& m) {
   v.member("exit_code", m.exit_code, 0, 255);
 }

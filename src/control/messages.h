@@ -90,6 +90,16 @@ struct Profile {
   Json profile;                   ///< core/perf/profile_json.h; at most kMaxDocument bytes
 };
 
+/// Training has changed its GPUs or its plan, and stood still for it.
+struct Switched {
+  static constexpr const char* type = "switched";
+  std::string mode;  ///< "live" or "restart"
+  int epoch = 0;     ///< from then on
+  int workers = 0;   ///< from then on
+  double stopped_s = 0;
+  Json parts;  ///< live: {"prepare_s","quiesce_s","move_s","commit_s","bytes":{PATH: BYTES}}
+};
+
 /// The program has ended: the agent leaves, and wants no more.
 struct Bye {
   static constexpr const char* type = "bye";
@@ -160,8 +170,8 @@ struct Ask {
   static constexpr const char* type = "ask";
   JobId job = 0;
   int version = kProtocolVersion;
-  std::string what;  ///< replan, pause, resume, max or why
-  int number = 0;    ///< of max
+  std::string what;  ///< replan, pause, resume, max, why, history or metrics
+  int number = 0;    ///< of max; of history: the last event that is known already
   Json plan;         ///< of replan
 };
 
@@ -245,9 +255,9 @@ struct WorkerSignal {
 };
 
 using Message =
-    std::variant<Hello, GrowDone, Released, Status, Profile, Bye, Welcome, Refused, Grow, Shrink,
-                 Replan, Ask, Answer, WorkerHello, WorkerNotice, WorkerListens, WorkerRuntime,
-                 WorkerProfile, WorkerSizes, WorkerExit, WorkerStart, WorkerSignal>;
+    std::variant<Hello, GrowDone, Released, Status, Profile, Switched, Bye, Welcome, Refused, Grow,
+                 Shrink, Replan, Ask, Answer, WorkerHello, WorkerNotice, WorkerListens,
+                 WorkerRuntime, WorkerProfile, WorkerSizes, WorkerExit, WorkerStart, WorkerSignal>;
 
 /// The JSON form of a message.
 Json to_json(const Message& message);

@@ -119,6 +119,8 @@ const Key kKeys[] = {
      [](SwellConf& c, std::string_view v) { return seconds(c.profile_wait_s, v, 0, 86400); }},
     {"MaxGPUsPerJob",
      [](SwellConf& c, std::string_view v) { return whole(c.max_gpus_per_job, v, 0, 1000000); }},
+    {"HistoryDays",
+     [](SwellConf& c, std::string_view v) { return whole(c.history_days, v, 0, 36500); }},
     {"EventLog",
      [](SwellConf& c, std::string_view v) -> Allowed {
        if (!v.starts_with('/')) return "a path from the root (/var/log/slurm/swell-events.jsonl)";

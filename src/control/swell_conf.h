@@ -30,6 +30,7 @@ struct SwellConf {
   double min_remaining_s = 120;   ///< LeastRemaining: no growth of a job that ends sooner
   double profile_wait_s = 10;     ///< ProfileWait: no growth of a live job without a profile
   int max_gpus_per_job = 0;       ///< MaxGPUsPerJob: the site's cap on a job's total; 0: none
+  int history_days = 90;          ///< HistoryDays: ended jobs are kept so long; 0: no history
   std::string event_log;          ///< EventLog: a file that gets one JSON line an event
 
   friend bool operator==(const SwellConf&, const SwellConf&) = default;

@@ -9,6 +9,18 @@
 
 namespace swell::controller {
 
+namespace {
+
+/// The row of a scale table that has so many GPUs, or the last one with fewer.
+const ScalePoint* point_of(const std::vector<ScalePoint>& scale, int gpus) {
+  const ScalePoint* found = nullptr;
+  for (const ScalePoint& point : scale)
+    if (point.gpus <= gpus) found = &point;
+  return found;
+}
+
+}  // namespace
+
 void Controller::handle(const control::Server::Event& event, const control::Ask& ask, double now) {
   const auto refuse_it = [&](const std::string& why) { refuse(event.connection, why, now); };
   if (ask.version != control::kProtocolVersion)
@@ -16,6 +28,11 @@ void Controller::handle(const control::Server::Event& event, const control::Ask&
         "this swell speaks protocol {}, the controller {}: install the same version of Swell on "
         "every node",
         ask.version, control::kProtocolVersion));
+  if (ask.what == "history") return ask_history(event, ask, now);
+  if (ask.what == "metrics") {
+    sessions_.send(event.connection, control::Answer{{}, meters_.to_json(jobs_)});
+    return sessions_.close(event.connection);
+  }
   const auto found = jobs_.find(ask.job);
   if (found == jobs_.end())
     return refuse_it(
@@ -47,8 +64,9 @@ Result<control::Answer> Controller::answer(ElasticJob& job, const control::Ask& 
                            {}};
   }
   if (ask.what != "max")
-    return Error(fmt::format("\"{}\" is not known here; there are replan, pause, resume, max, why",
-                             ask.what));
+    return Error(fmt::format(
+        "\"{}\" is not known here; there are replan, pause, resume, max, why, history, metrics",
+        ask.what));
   if (ask.number != 0 && ask.number < job.basic_gpus)
     return Error(fmt::format("at most {} GPUs: the job has {} of its own, which stay its own",
                              ask.number, job.basic_gpus));
@@ -100,6 +118,17 @@ control::Answer Controller::why(const ElasticJob& job) const {
   else if (job.refusals > 0 && !job.refused_for.empty())
     waits = fmt::format("its last offer failed ({})", job.refused_for);
   if (!waits.empty()) answer.text += "\nit takes no more now: " + waits;
+  const ScalePoint* more = nullptr;
+  for (const ScalePoint& point : job.scale)
+    if (point.gpus > job.basic_gpus + lent && (more == nullptr || point.gpus > more->gpus))
+      more = &point;
+  if (const ScalePoint* now = point_of(job.scale, job.basic_gpus + lent);
+      now != nullptr && more != nullptr)
+    answer.text +=
+        fmt::format("\nwith {} GPUs it would do {:.2f} times as much as with {}, by {}", more->gpus,
+                    more->samples_per_s / now->samples_per_s, now->gpus, more->plan);
+  else if (!job.scale.empty() && more == nullptr)
+    answer.text += "\nthere are no more GPUs that it could have now";
   if (job.own_max > 0) answer.text += fmt::format("\nits owner wants at most {} GPUs", job.own_max);
   answer.details = Json::object({{"job", job.id},
                                  {"basic_gpus", job.basic_gpus},
@@ -110,6 +139,7 @@ control::Answer Controller::why(const ElasticJob& job) const {
                                  {"own_max", job.own_max},
                                  {"samples_per_s", job.training.rate()},
                                  {"leaving", leaving},
+                                 {"scale", to_json(job.scale)},
                                  {"waits_for", waits}});
   if (const auto& speedup = job.training.speedup())
     answer.details.set("predicted_speedup", speedup->predicted)

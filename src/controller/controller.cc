@@ -53,6 +53,7 @@ Controller::Controller(Parts parts)
   if (policy) policy_ = std::move(*policy);
   if (policy_ && policy::policy_plans(parts_.config.policy))
     planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
+  events_.set_listener([this](const std::string& kind, const Json& line) { heard(kind, line); });
   if (parts_.state_path.empty()) return;
   Result<SavedState> saved = load_state(parts_.state_path);
   if (saved) saved_ = *saved;
@@ -65,6 +66,7 @@ double Controller::cycle(double now) {
   handle_agents(now);
   const bool changed = look(now);
   answer_hellos(now);
+  answer_history(now);
   keep_deadlines(now);
   if (have_snapshot_) {
     take_reports(now);
@@ -74,6 +76,7 @@ double Controller::cycle(double now) {
   }
   save();
   write_comments(now);
+  meters_.pass(now, jobs_);
   last_own_s_ = clock_s(CLOCK_THREAD_CPUTIME_ID) - own_begin;
   if (changed && events_.kept()) note_round(clock_s(CLOCK_MONOTONIC) - begin, now);
   return now + parts_.config.poll_interval_s;
@@ -107,7 +110,7 @@ bool Controller::look(double now) {
   }
   if (!loaded->has_value()) return false;
   snapshot_ = std::move(**loaded);
-  have_snapshot_ = true;
+  const bool is_first = !std::exchange(have_snapshot_, true);
   decide_due_ = true;
   const Reconciled result = reconcile(snapshot_, jobs_, saved_.issued, now);
   for (const auto& [nonce, grant] : result.adopted) {
@@ -121,6 +124,11 @@ bool Controller::look(double now) {
   parts_.book->set_companions(std::move(companions));
 
   for (const Change& change : result.changes) report(change, now);
+  if (is_first && parts_.history != nullptr) {
+    std::vector<JobId> running;
+    for (const auto& [id, job] : jobs_) running.push_back(id);
+    parts_.history->running(std::move(running));
+  }
   for (const auto& [companion, reason] : result.cancel) cancel(companion, reason);
   std::erase_if(saved_.jobs, [&](const auto& saved) { return !jobs_.contains(saved.first); });
   // Jobs that ended while nobody looked, as at a restart.
@@ -168,8 +176,13 @@ void Controller::report(const Change& change, double now) {
         job->offered = false;
         job->failed_growths = 0;
       }
-      event("companion-started", fmt::format("job {} is lent {} GPUs on {} (companion {})", job_id,
-                                             companion.gpus.count, companion.node, companion.id));
+      events_.event("companion-started",
+                    {{"job", job_id},
+                     {"companion", companion_json(companion)},
+                     {"reason", companion.reason},
+                     {"grant", companion.grant}},
+                    fmt::format("job {} is lent {} GPUs on {} (companion {})", job_id,
+                                companion.gpus.count, companion.node, companion.id));
       break;
     case Change::Kind::companion_preempted:
       event("companion-preempted", fmt::format("Slurm preempts companion {} of job {} on {}",

@@ -13,7 +13,9 @@
 #include "controller/elastic_job.h"
 #include "controller/event_log.h"
 #include "controller/grant_book.h"
+#include "controller/history.h"
 #include "controller/machines.h"
+#include "controller/meters.h"
 #include "controller/planning.h"
 #include "controller/reconcile.h"
 #include "controller/state_file.h"
@@ -34,8 +36,9 @@ class Controller {
     control::Server* server = nullptr;
     GrantBook* book = nullptr;
     slurm::FabricSource::Find
-        fabric_files;        ///< topology.conf and calibration; null: neither is read
-    std::string state_path;  ///< empty: nothing is kept over restarts
+        fabric_files;            ///< topology.conf and calibration; null: neither is read
+    std::string state_path;      ///< empty: nothing is kept over restarts
+    History* history = nullptr;  ///< null: none is kept
     std::function<void(const std::string&)> log;
     std::function<std::string()> nonce;  ///< a new unguessable name for a grant
     /// Called from another thread when a round has something to do; may be null.
@@ -70,7 +73,14 @@ class Controller {
   void handle(ElasticJob& job, const control::Released& released, double now);
   void handle(ElasticJob& job, const control::Status& status, double now);
   void handle(ElasticJob& job, const control::Profile& profile, double now);
+  void handle(ElasticJob& job, const control::Switched& switched, double now);
   void handle(ElasticJob& job, const control::Bye& bye, double now);
+  // For the history (records.cc)
+  void heard(const std::string& kind, const Json& line);
+  void keep_profile(const ElasticJob& job);
+  void take_scales(const std::map<JobId, std::vector<ScalePoint>>& scales);
+  void ask_history(const control::Server::Event& event, const control::Ask& ask, double now);
+  void answer_history(double now);
   // What owners ask for (asks.cc)
   void handle(const control::Server::Event& event, const control::Ask& ask, double now);
   Result<control::Answer> answer(ElasticJob& job, const control::Ask& ask);
@@ -111,8 +121,11 @@ class Controller {
   void take_planned(double now, std::chrono::milliseconds patience, bool at_once);
   void drain(double now);
   /// The companion is to end within the job's grace; its agent is not told yet.
-  void leave(ElasticJob& job, Companion& companion, double now, const std::string& reason);
-  void reclaim(ElasticJob& job, Companion& companion, double now, const std::string& reason);
+  /// `cause`: a label of swell_reclaims (meters.h).
+  void leave(ElasticJob& job, Companion& companion, double now, const char* cause,
+             const std::string& reason);
+  void reclaim(ElasticJob& job, Companion& companion, double now, const char* cause,
+               const std::string& reason);
   void apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now);
   struct Planned {
     Json json;           ///< empty: none, or none that the program would read
@@ -126,6 +139,7 @@ class Controller {
 
   Parts parts_;
   EventLog events_;
+  Meters meters_;
   std::unique_ptr<policy::Policy> policy_;
   std::unique_ptr<Planning> planning_;  ///< null: the policy makes no plans
   Machines machines_;

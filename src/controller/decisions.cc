@@ -52,23 +52,27 @@ void Controller::drain(double now) {
   for (auto& [id, job] : jobs_) {
     parts_.book->withdraw_all(id);
     for (Companion& companion : job.companions)
-      if (!companion.leaving) reclaim(job, companion, now, "the administrator drains Swell");
+      if (!companion.leaving)
+        reclaim(job, companion, now, "drain", "the administrator drains Swell");
   }
 }
 
-void Controller::leave(ElasticJob& job, Companion& companion, double now,
+void Controller::leave(ElasticJob& job, Companion& companion, double now, const char* cause,
                        const std::string& reason) {
   companion.leave(now + job.spec.grace_s, reason);
   job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
   events_.event("reclaim",
-                {{"job", job.id}, {"companion", companion_json(companion)}, {"reason", reason}},
+                {{"job", job.id},
+                 {"companion", companion_json(companion)},
+                 {"cause", cause},
+                 {"reason", reason}},
                 fmt::format("reclaiming {} GPUs on {} from job {}: {}", companion.gpus.count,
                             companion.node, job.id, reason));
 }
 
-void Controller::reclaim(ElasticJob& job, Companion& companion, double now,
+void Controller::reclaim(ElasticJob& job, Companion& companion, double now, const char* cause,
                          const std::string& reason) {
-  leave(job, companion, now, reason);
+  leave(job, companion, now, cause, reason);
   tell_shrink(job, companion, now);
 }
 
@@ -94,7 +98,10 @@ void Controller::decide(double now) {
     planning_->start(std::move(seen));
     take_planned(now, kPlanPatience, true);
   } else {
-    apply(policy_->decide(seen), seen, now);
+    const policy::Decisions decisions = policy_->decide(seen);
+    meters_.decided(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    apply(decisions, seen, now);
   }
   last_decide_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -107,6 +114,8 @@ void Controller::take_planned(double now, std::chrono::milliseconds patience, bo
   if (!decided) return;
   round_times_.planning_max_s = std::max(round_times_.planning_max_s, decided->took_s);
   if (!decided->problem.empty()) return events_.say("no plan was made: " + decided->problem);
+  meters_.decided(decided->took_s);
+  take_scales(decided->scales);
   if (draining_) return;
   if (at_once) return apply(decided->decisions, decided->view, now);
   const policy::ClusterView seen = view(now);
@@ -130,7 +139,7 @@ void Controller::apply(const policy::Decisions& decisions, const policy::Cluster
     if (job == jobs_.end()) continue;
     Companion* companion = job->second.companions.find(reclaim.companion);
     if (companion == nullptr || companion->leaving) continue;
-    leave(job->second, *companion, now,
+    leave(job->second, *companion, now, reclaim.needed_by != 0 ? "basic-demand" : "rebalanced",
           reclaim.needed_by != 0 ? fmt::format("needed by job {}", reclaim.needed_by)
                                  : std::string("the cluster needs it"));
     control::Shrink& shrink = shrinks[reclaim.job];

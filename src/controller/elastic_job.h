@@ -4,12 +4,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "control/elastic_spec.h"
 #include "control/server.h"
 #include "control/tag.h"
 #include "controller/companion_identity.h"
 #include "controller/companion_set.h"
+#include "controller/job_scale.h"
 #include "controller/job_training.h"
 #include "core/policy/trust.h"
 
@@ -46,6 +48,7 @@ struct ElasticJob {
   double reported = 0;                     ///< when it came
   std::string refused_report;              ///< why the last one is not used, for the owner
   policy::Trust trust;
+  std::vector<ScalePoint> scale;  ///< by the last decision that planned for it
   /// How its expansions are decided ("planned", ...), and why so, for people.
   std::string decided_by, decided_why;
   // What its owner asked for with the swell command.

@@ -43,11 +43,13 @@ int open_for_lines(const std::string& path) {
 void EventLog::event(const char* name, std::initializer_list<std::pair<const char*, Json>> members,
                      const std::string& sentence) {
   if (!sentence.empty()) log_(sentence);
-  if (path_.empty()) return;
+  if (path_.empty() && !listener_) return;
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   Json line = Json::object({{"time", std::round(now * 1000) / 1000}, {"event", name}});
   for (const auto& [key, value] : members) line.set(key, value);
+  if (listener_) listener_(name, line);
+  if (path_.empty()) return;
   const std::string text = line.dump() + "\n";
   // Opened for each line, so that logrotate needs no signal; one write() keeps lines whole.
   struct stat file {};

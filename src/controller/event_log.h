@@ -30,6 +30,10 @@ class EventLog {
              const std::string& sentence = {});
   /// Is there a file that wants events?
   bool kept() const noexcept { return !path_.empty(); }
+  /// Hears every event and its line, whether there is a file or not.
+  void set_listener(std::function<void(const std::string& name, const Json& line)> listener) {
+    listener_ = std::move(listener);
+  }
   void say(const std::string& sentence) { log_(sentence); }
   /// May one more line be written that a user's program causes at will? A hundred at once and one a
   /// second on average, for each `source` (a job's id, a uid), so that nobody fills a disk. What is
@@ -40,6 +44,7 @@ class EventLog {
   std::string path_;
   std::function<void(const std::string&)> log_;
   off_t max_bytes_;
+  std::function<void(const std::string&, const Json&)> listener_;
   bool complained_ = false;
   struct Allowance {
     double lines, at;

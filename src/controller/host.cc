@@ -21,6 +21,7 @@
 #include "controller/conf_watch.h"
 #include "controller/config.h"
 #include "controller/controller.h"
+#include "controller/history.h"
 #include "controller/place_file.h"
 #include "core/policy/registry.h"
 #include "slurm/live_slurm.h"
@@ -213,8 +214,10 @@ class Host final : public control::BackgroundThread {
     std::unique_ptr<control::Server> server = start_server(*config, *slurm_config);
     if (!server) return;
     const std::unique_ptr<slurm::SlurmApi> slurm = slurm::make_live_slurm();
+    const std::unique_ptr<History> history = open_history(*config, *slurm_config);
     Controller::Parts parts;
     parts.config = *config;
+    parts.history = history.get();
     parts.slurm = slurm.get();
     parts.server = server.get();
     parts.book = &book_;
@@ -245,6 +248,23 @@ class Host final : public control::BackgroundThread {
                kDebounce))
         return;
     }
+  }
+
+  std::unique_ptr<History> open_history(const Config& config,
+                                        const slurm::ControllerConfig& slurm_config) {
+    if (config.history_days == 0) return nullptr;
+    if (!history_is_built_in()) {
+      info("no history is kept: this Swell was built without SQLite");
+      return nullptr;
+    }
+    History::Options options;
+    options.path = slurm_config.state_save_location + "/swell_history.sqlite";
+    options.keep_days = config.history_days;
+    options.log = [this](const std::string& text) { info(text); };
+    options.ready = [self = weak_from_this()] {
+      if (const auto host = self.lock()) host->wake();
+    };
+    return std::make_unique<History>(std::move(options));
   }
 
   Result<slurm::ControllerConfig> wait_for_slurmctld() {

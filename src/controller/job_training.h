@@ -51,6 +51,12 @@ class JobTraining {
   const std::optional<Speedup>& speedup() const noexcept { return speedup_; }
   /// Samples a second, as reported last; 0: never.
   double rate() const noexcept { return current_ ? current_->rate : 0; }
+  /// GPUs of the plan that ran last; 0: none was reported.
+  int gpus() const noexcept { return current_ ? current_->plan.gpu_count() : 0; }
+  /// Solved from the last profile that changed them; null where none was.
+  std::shared_ptr<const perf::Coefficients> coefficients() const noexcept {
+    return solved_.coefficients;
+  }
   /// The program was given a plan and ran another one: it is planned for as one that chooses its
   /// DP degree alone.
   bool makes_own_plans() const noexcept { return own_plans_; }

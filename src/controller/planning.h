@@ -4,11 +4,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "controller/companion_set.h"
+#include "controller/job_scale.h"
 #include "core/policy/policy.h"
 
 namespace swell::controller {
@@ -17,6 +21,7 @@ namespace swell::controller {
 struct Decided {
   policy::ClusterView view;
   policy::Decisions decisions;
+  std::map<JobId, std::vector<ScalePoint>> scales;  ///< of the jobs that can be planned for
   double took_s = 0;
   std::string problem;  ///< not empty: the policy failed, and decided nothing
 };
@@ -43,6 +48,7 @@ class Planning {
   void run();
 
   const policy::Policy& policy_;
+  const JobScales scales_;
   const std::function<void()> ready_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

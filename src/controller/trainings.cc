@@ -49,9 +49,9 @@ void Controller::take_reports(double now) {
     if (!job.report) continue;
     const Result<void> taken = take_report(job);
     if (!taken && now - job.reported < kReportKept_s) continue;
-    job.report.reset();
     decide_due_ = true;
     if (!taken) {
+      job.report.reset();
       job.refused_report = taken.error().message();
       job.trust.heard(job.training.speedup(), now);
       if (events_.may_say(id, now))
@@ -63,7 +63,10 @@ void Controller::take_reports(double now) {
     job.trust.heard(job.training.speedup(), now);
     remember(job);
     const auto& speedup = job.training.speedup();
-    if (events_.may_say(id, now))
+    const bool may_say = events_.may_say(id, now);
+    if (may_say) keep_profile(job);
+    job.report.reset();
+    if (may_say)
       events_.event("profile",
                     {{"job", id},
                      {"samples_per_s", job.training.rate()},
@@ -79,7 +82,7 @@ void Controller::keep_promises(double now) {
   for (auto& [id, job] : jobs_) {
     if (job.trust.is_over(now)) {
       for (Companion& companion : job.companions)
-        if (!companion.leaving) reclaim(job, companion, now, job.trust.why());
+        if (!companion.leaving) reclaim(job, companion, now, "shortfall", job.trust.why());
       job.trust.reclaimed(now);
       decide_due_ = true;
     }
@@ -90,7 +93,8 @@ void Controller::keep_promises(double now) {
     for (Companion& companion : job.companions) {
       if (companion.leaving || total <= job.own_max) continue;
       total -= companion.gpus.count;
-      reclaim(job, companion, now, fmt::format("its owner wants at most {} GPUs", job.own_max));
+      reclaim(job, companion, now, "owner",
+              fmt::format("its owner wants at most {} GPUs", job.own_max));
     }
   }
 }

@@ -20,6 +20,26 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+/// For the history: nothing where training did not stand still.
+std::optional<control::Switched> switched_in(const action::Note& note) {
+  const bool is_live = note.event == "switch-committed";
+  const auto stopped = note.details.number_at("stopped_s", 0, 1e9);
+  if ((!is_live && note.event != "epoch-started") || !stopped || (!is_live && *stopped <= 0))
+    return std::nullopt;
+  control::Switched switched;
+  switched.mode = is_live ? "live" : "restart";
+  switched.stopped_s = *stopped;
+  if (const auto epoch = note.details.integer_at("epoch", 0, 1'000'000'000))
+    switched.epoch = static_cast<int>(*epoch);
+  if (const auto workers = note.details.integer_at("workers", 0, 1'000'000'000))
+    switched.workers = static_cast<int>(*workers);
+  if (!is_live) return switched;
+  switched.parts = Json::object();
+  for (const char* part : {"prepare_s", "quiesce_s", "move_s", "commit_s", "bytes"})
+    switched.parts.set(part, note.details.at(part));
+  return switched;
+}
+
 }  // namespace
 
 void Agent::carry_out(const action::StartStep& start) {
@@ -194,6 +214,7 @@ void Agent::carry_out(const action::Tell& tell) { this->tell(tell.message); }
 void Agent::carry_out(const action::Say& line) { say(line.line); }
 
 void Agent::carry_out(const action::Note& note) {
+  if (auto switched = switched_in(note)) tell(std::move(*switched));
   if (!events_.is_open()) return;
   const double time =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

@@ -1,73 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell pause, resume, max, replan and why: what a job's owner asks of the controller in slurmctld.
-#include <chrono>
 #include <fmt/format.h>
 #include <fstream>
 #include <memory>
 #include <sstream>
 
-#include "control/client.h"
-#include "control/swell_conf.h"
-#include "slurm/live_slurm.h"
-#include "slurm/site_config.h"
+#include "control/messages.h"
 #include "tools/commands.h"
+#include "tools/controller_client.h"
+#include "tools/history.h"
+#include "tools/history_rows.h"
 
 namespace swell::tools {
 
 namespace {
 
-constexpr auto kConnectTime = std::chrono::seconds(5);
-constexpr auto kAnswerTime = std::chrono::seconds(10);
+/// Lines of the history that `swell why` shows.
+constexpr std::size_t kLastChanges = 6;
 
 struct Options {
   control::Ask ask;
   std::string plan_file;
   bool json = false;
 };
-
-/// Whom to ask, and as whom it must speak.
-Result<control::Client::Options> controller_of(const slurm::ControllerConfig& slurm) {
-  const auto conf = control::SwellConf::load(control::swell_conf_path(slurm.slurm_conf));
-  if (!conf) return conf.error();
-  if (!conf->enabled) return Error("swell.conf says Elasticity=no: nobody answers");
-  control::Client::Options options;
-  options.port = static_cast<std::uint16_t>(conf->control_port);
-  options.munge_socket = slurm::munge_socket_of(slurm.auth_info);
-  options.trust = [own = slurm.slurm_uid](uid_t uid) { return uid == own || uid == 0; };
-  if (!conf->control_address.empty()) options.host = conf->control_address;
-  return options;
-}
-
-Result<control::Answer> asked_at(const control::Client::Options& where, const control::Ask& ask) {
-  auto client = control::Client::connect(where, kConnectTime);
-  if (!client) return client.error();
-  if (const auto sent = (*client)->send(ask); !sent) return sent.error();
-  auto message = (*client)->receive(kAnswerTime);
-  if (!message) return message.error();
-  if (!*message)
-    return Error(fmt::format("{}:{} does not answer: ask again", where.host, where.port));
-  if (const auto* refused = std::get_if<control::Refused>(&**message))
-    return Error(refused->reason);
-  if (auto* answer = std::get_if<control::Answer>(&**message)) return std::move(*answer);
-  return Error(fmt::format("{}:{} is no controller", where.host, where.port));
-}
-
-Result<control::Answer> asked(const control::Ask& ask) {
-  slurm::init_libslurm();
-  const auto config = slurm::load_controller_config();
-  if (!config) return config.error().while_doing("asking slurmctld");
-  auto where = controller_of(*config);
-  if (!where) return where.error();
-  if (!where->host.empty()) return asked_at(*where, ask);
-  Result<control::Answer> answer = Error("slurm.conf names no SlurmctldHost");
-  // Only the active slurmctld has a controller.
-  for (const std::string& host : config->hosts) {
-    where->host = host;
-    answer = asked_at(*where, ask);
-    if (answer) break;
-  }
-  return answer;
-}
 
 Result<Json> plan_in(const std::string& path) {
   std::ifstream in(path);
@@ -90,17 +45,23 @@ int ask(const Options& options) {
     }
     message.plan = std::move(*plan);
   }
-  const Result<control::Answer> answer = asked(message);
+  const Result<control::Answer> answer = ask_controller(message);
   if (!answer) {
     fmt::print(stderr, "swell: {}\n", answer.error().message());
     return 1;
   }
+  std::vector<std::string> changes;
+  if (message.what == "why")
+    if (const Result<Json> history = whole_history(message.job))
+      changes = last_changes(*history, kLastChanges);
   if (!options.json) {
     fmt::print("Job {}: {}\n", message.job, answer->text);
+    for (const std::string& line : changes) fmt::print("{}\n", line);
     return 0;
   }
   Json json = answer->details.is_object() ? answer->details : Json::object({{"job", message.job}});
   json.set("text", answer->text);
+  if (message.what == "why") json.set("last_changes", Json::array_of(changes));
   fmt::print("{}", json.dump_pretty());
   return 0;
 }

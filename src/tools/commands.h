@@ -12,6 +12,8 @@ using Action = std::function<int()>;
 /// Functions that each add one subcommand to the `swell` program; each has a file of its own.
 Action add_doctor(CLI::App& app);
 Action add_drain(CLI::App& app);
+Action add_exporter(CLI::App& app);
+Action add_history(CLI::App& app);
 Action add_jobs(CLI::App& app);
 Action add_max(CLI::App& app);
 Action add_pause(CLI::App& app);
@@ -19,6 +21,7 @@ Action add_plan(CLI::App& app);
 Action add_predict(CLI::App& app);
 Action add_replan(CLI::App& app);
 Action add_resume(CLI::App& app);
+Action add_top(CLI::App& app);
 Action add_topo(CLI::App& app);
 Action add_why(CLI::App& app);
 Action add_sim(CLI::App& app);

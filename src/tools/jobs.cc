@@ -5,10 +5,9 @@
 #include <pwd.h>
 
 #include "core/number.h"
-#include "slurm/live_slurm.h"
-#include "slurm/site_config.h"
 #include "tools/commands.h"
 #include "tools/job_rows.h"
+#include "tools/live_snapshot.h"
 
 namespace swell::tools {
 
@@ -26,11 +25,6 @@ Result<uid_t> uid_of(const std::string& user) {
   return Error(fmt::format("there is no user \"{}\"", user));
 }
 
-std::string name_of(uid_t uid) {
-  const passwd* entry = getpwuid(uid);
-  return entry != nullptr ? entry->pw_name : std::to_string(uid);
-}
-
 Result<std::vector<JobRow>> look(const Options& options) {
   JobFilter filter;
   filter.ids = options.ids;
@@ -39,14 +33,9 @@ Result<std::vector<JobRow>> look(const Options& options) {
     if (!uid) return uid.error();
     filter.uid = *uid;
   }
-  slurm::init_libslurm();
-  Result<std::optional<slurm::Snapshot>> loaded = slurm::make_live_slurm()->load();
-  if (!loaded) return loaded.error().while_doing("asking slurmctld");
-  if (!loaded->has_value()) return Error("slurmctld gave no answer");
-  slurm::Snapshot& snapshot = **loaded;
-  for (slurm::JobRecord& record : snapshot.jobs)
-    if (record.user.empty()) record.user = name_of(record.uid);
-  return job_rows(snapshot, filter);
+  const Result<slurm::Snapshot> snapshot = load_snapshot();
+  if (!snapshot) return snapshot.error();
+  return job_rows(*snapshot, filter);
 }
 
 int show(const Options& options) {

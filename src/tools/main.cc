@@ -19,7 +19,8 @@ constexpr struct {
     {"predict", swell::tools::add_predict}, {"topo", swell::tools::add_topo},
     {"why", swell::tools::add_why},         {"pause", swell::tools::add_pause},
     {"resume", swell::tools::add_resume},   {"max", swell::tools::add_max},
-    {"replan", swell::tools::add_replan},
+    {"replan", swell::tools::add_replan},   {"history", swell::tools::add_history},
+    {"top", swell::tools::add_top},         {"exporter", swell::tools::add_exporter},
 #ifdef SWELL_SIMULATOR
     {"sim", swell::tools::add_sim},
 #endif

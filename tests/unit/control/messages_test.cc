@@ -54,6 +54,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       Released{12, "x"},
       Status{JobState::switching, 3, 12, 1.5, "it failed there", "epoch 3", {2, 4}},
       Profile{3, {7}, 0.25, *document},
+      Switched{"live", 2, 6, 0.25, *document},
       Bye{1},
       welcome,
       Refused{"no"},

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "control/server.h"
+#include "controller/history_store.h"
+
+namespace swell::controller {
+
+/// Writes the history on a thread of its own: neither the controller nor slurmctld ever waits for
+/// the disk, or for who reads the file. A damaged file is set aside and a new one begun, which
+/// knows the jobs that run. Its owner calls from one thread.
+class History {
+ public:
+  struct Options {
+    std::string path;
+    int keep_days = 90;  ///< jobs that ended longer ago are forgotten
+    std::function<void(const std::string&)> log;
+    std::function<void()> ready;  ///< take() has something; from the thread; may be null
+  };
+  explicit History(Options options);
+  /// Writes what was handed over.
+  ~History();
+  History(const History&) = delete;
+  History& operator=(const History&) = delete;
+
+  /// Hands a record over; where the disk is slower than the cluster for long, the newest are lost,
+  /// and that is said.
+  void add(history::Record record);
+  /// The jobs that run, once after a start: others have ended meanwhile.
+  void running(std::vector<control::JobId> jobs);
+
+  /// What somebody asks for; see HistoryStore::of_job().
+  struct Question {
+    control::ConnectionId connection = 0;
+    control::JobId job = 0;
+    std::optional<uid_t> uid;
+    std::int64_t after = 0;
+  };
+  struct Reply {
+    control::ConnectionId connection = 0;
+    Result<Json> found;
+  };
+  /// False: too many wait for an answer.
+  bool ask(Question question);
+  /// Answers that have come.
+  std::vector<Reply> take();
+
+ private:
+  struct Work {
+    std::vector<history::Record> records;
+    std::vector<Question> questions;
+    std::optional<std::vector<control::JobId>> running;
+    bool empty() const { return records.empty() && questions.empty() && !running; }
+  };
+  void run() noexcept;
+  void open();
+  void write(const Work& work);
+  void say(const std::string& line) const;
+
+  const Options options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Work wanted_;
+  std::vector<Reply> replies_;
+  bool stops_ = false, complained_ = false;
+  // Of the thread alone.
+  std::optional<HistoryStore> store_;
+  std::string problem_;  ///< why there is none
+  std::vector<history::Job> known_;
+  double forgotten_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace swell::controller

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "controller/history_records.h"
+#include "core/json.h"
+#include "core/result.h"
+
+struct sqlite3;
+
+namespace swell::controller {
+
+/// Whether this build has SQLite; without it nothing can be opened.
+bool history_is_built_in() noexcept;
+
+/// The history of elastic jobs in one SQLite file: docs/history.md has its tables. Others may read
+/// the file meanwhile. One thread at a time.
+class HistoryStore {
+ public:
+  enum class Access { write, read };
+  /// Opens the file; with Access::write makes it where there is none, with mode 600. An error where
+  /// it is damaged, of a newer version or no database.
+  static Result<HistoryStore> open(const std::string& path, Access access = Access::write);
+  /// Opens as above for writing. A file that cannot be used is set aside as PATH.damaged-TIME and a
+  /// new one is begun; `said` then receives a sentence for the administrator.
+  static Result<HistoryStore> open_or_rebuild(const std::string& path, std::string& said);
+
+  /// Keeps all of them or none; events of jobs that are not known are left out.
+  Result<void> write(double time, const std::vector<history::Record>& records);
+  /// Says of all other jobs that they have ended meanwhile.
+  Result<void> only_these_run(double time, const std::vector<control::JobId>& jobs);
+  /// Forgets jobs that ended before `time`.
+  Result<void> forget_before(double time);
+
+  /// {"jobs": [...], "events": [...], "more": bool} of one job, oldest first: events whose id is
+  /// above `after`, as many as fit `max_bytes`. `uid`: only of jobs of this user. The error is a
+  /// sentence for who asks.
+  Result<Json> of_job(control::JobId job, std::optional<uid_t> uid, std::int64_t after,
+                      std::size_t max_bytes) const;
+
+ private:
+  struct Close {
+    void operator()(sqlite3* database) const noexcept;
+  };
+  class Statement;
+  explicit HistoryStore(sqlite3* database, std::string path)
+      : database_(database), path_(std::move(path)) {}
+  Error failure(const char* doing) const;
+  Result<void> run(const char* sql) const;
+  Result<void> prepare_file();
+  /// The newest run of a job; 0: the job is not known.
+  std::int64_t run_of(control::JobId job) const;
+  /// Adds a row to the timeline; its id, or 0 where it is there already.
+  Result<std::int64_t> add(double time, std::int64_t run, const history::Event& event);
+  Result<void> keep(double time, const history::Job& job);
+  Result<void> keep(double time, const history::Event& event);
+  Result<void> keep(double time, const history::Profile& profile);
+  Result<void> keep(double time, const history::Pause& pause);
+  Result<void> keep(double time, const history::Scale& scale);
+
+  std::unique_ptr<sqlite3, Close> database_;
+  std::string path_;
+};
+
+}  // namespace swell::controller

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The history of a build without SQLite: there is none, and each caller is told so.
+#include "controller/history_store.h"
+
+namespace swell::controller {
+
+namespace {
+
+Error none() {
+  return Error("this Swell was built without SQLite: install libsqlite3-dev and build it again");
+}
+
+}  // namespace
+
+bool history_is_built_in() noexcept { return false; }
+
+void HistoryStore::Close::operator()(sqlite3*) const noexcept {}
+Result<HistoryStore> HistoryStore::open(const std::string&, Access) { return none(); }
+Result<HistoryStore> HistoryStore::open_or_rebuild(const std::string&, std::string&) {
+  return none();
+}
+Result<void> HistoryStore::write(double, const std::vector<history::Record>&) { return none(); }
+Result<void> HistoryStore::only_these_run(double, const std::vector<control::JobId>&) {
+  return none();
+}
+Result<void> HistoryStore::forget_before(double) { return none(); }
+Result<Json> HistoryStore::of_job(control::JobId, std::optional<uid_t>, std::int64_t,
+                                  std::size_t) const {
+  return none();
+}
+
+}  // namespace swell::controller

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/job_scale.h"
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+
+#include "core/perf/peak_memory.h"
+#include "core/plan/plan.h"
+#include "core/planner/incremental.h"
+#include "core/policy/lending/expansions.h"
+
+namespace swell::controller {
+
+namespace {
+
+/// GPUs beyond its own that a table goes over: planning time grows with their square.
+constexpr std::size_t kMaxMore = 64;
+
+std::unique_ptr<planner::Solver> quick_solver() {
+  planner::Incremental::Options options;
+  options.max_free = static_cast<int>(kMaxMore);
+  options.fresh_gpus = 0;
+  return std::make_unique<planner::Incremental>(options);
+}
+
+void add(std::vector<cluster::GpuRef>& gpus, int node, plan::GpuMask mask) {
+  for (; mask != 0; mask &= mask - 1) gpus.push_back({node, std::countr_zero(mask)});
+}
+
+bool contains(const auto& list, const auto& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+/// GPUs that it is lent first, then what is idle on nodes that it accepts.
+std::vector<cluster::GpuRef> reachable(const policy::ElasticJobView& job,
+                                       const policy::ClusterView& view) {
+  std::vector<cluster::GpuRef> gpus;
+  for (const policy::CompanionView& companion : job.companions)
+    if (!companion.leaving && companion.node >= 0) add(gpus, companion.node, companion.gpus);
+  for (const policy::NodeIndex node : view.partitions[static_cast<std::size_t>(job.partition)]) {
+    const policy::NodeView& seen = view.nodes[static_cast<std::size_t>(node)];
+    if (seen.settling || contains(job.excluded_nodes, node)) continue;
+    if (!job.gpu_types.empty() && !contains(job.gpu_types, seen.gpu_type)) continue;
+    add(gpus, node, seen.free_gpus);
+  }
+  return gpus;
+}
+
+double peak_of(const perf::PerformanceModel& model, const plan::Layout& layout) {
+  const perf::MemoryModel memory(model);
+  double peak = 0;
+  for (int i = 0; i < layout.pp(); ++i) peak = std::max(peak, memory.stage_peak(layout, i).total());
+  return peak;
+}
+
+}  // namespace
+
+JobScales::JobScales() : tables_(quick_solver(), perf::Sends::counted) {}
+
+std::vector<ScalePoint> JobScales::of(const policy::ElasticJobView& job,
+                                      const policy::ClusterView& view) const {
+  std::vector<ScalePoint> points;
+  if (!policy::Expansions::can_plan(job, view) || job.max_gpus < job.basic_gpus) return points;
+  const policy::Training& training = *job.training;
+  const std::size_t more =
+      std::min(static_cast<std::size_t>(job.max_gpus - job.basic_gpus), kMaxMore);
+  const policy::Scaling table =
+      tables_.of(training, training.basic, reachable(job, view), more, *view.machines);
+  const perf::PerformanceModel model(*training.model, *view.machines, *training.coefficients,
+                                     perf::Sends::counted);
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    const int gpus = table.gpus(row);
+    if (!job.sizes.empty() && row > 0 && !contains(job.sizes, gpus)) continue;
+    const plan::Layout layout = table.layout(row);
+    points.push_back({gpus, table.throughput(row), peak_of(model, layout),
+                      plan::name_all(layout, *view.machines).summary()});
+  }
+  return points;
+}
+
+Json to_json(const std::vector<ScalePoint>& points) {
+  Json table = Json::array();
+  for (const ScalePoint& point : points)
+    table.append(Json::object({{"gpus", point.gpus},
+                               {"samples_per_s", point.samples_per_s},
+                               {"peak_bytes", point.peak_bytes},
+                               {"plan", point.plan}}));
+  return table;
+}
+
+}  // namespace swell::controller

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/controller_client.h"
+
+#include <chrono>
+#include <fmt/format.h>
+#include <string>
+#include <utility>
+
+#include "control/client.h"
+#include "control/swell_conf.h"
+#include "slurm/live_slurm.h"
+#include "slurm/site_config.h"
+
+namespace swell::tools {
+
+namespace {
+
+constexpr auto kConnectTime = std::chrono::seconds(5);
+constexpr auto kAnswerTime = std::chrono::seconds(10);
+
+/// Whom to ask, and as whom it must speak.
+Result<control::Client::Options> controller_of(const slurm::ControllerConfig& slurm) {
+  const auto conf = control::SwellConf::load(control::swell_conf_path(slurm.slurm_conf));
+  if (!conf) return conf.error();
+  if (!conf->enabled) return Error("swell.conf says Elasticity=no: nobody answers");
+  control::Client::Options options;
+  options.port = static_cast<std::uint16_t>(conf->control_port);
+  options.munge_socket = slurm::munge_socket_of(slurm.auth_info);
+  options.trust = [own = slurm.slurm_uid](uid_t uid) { return uid == own || uid == 0; };
+  if (!conf->control_address.empty()) options.host = conf->control_address;
+  return options;
+}
+
+Result<control::Answer> asked_at(const control::Client::Options& where, const control::Ask& ask) {
+  auto client = control::Client::connect(where, kConnectTime);
+  if (!client) return client.error();
+  if (const auto sent = (*client)->send(ask); !sent) return sent.error();
+  auto message = (*client)->receive(kAnswerTime);
+  if (!message) return message.error();
+  if (!*message)
+    return Error(fmt::format("{}:{} does not answer: ask again", where.host, where.port));
+  if (const auto* refused = std::get_if<control::Refused>(&**message))
+    return Error(refused->reason);
+  if (auto* answer = std::get_if<control::Answer>(&**message)) return std::move(*answer);
+  return Error(fmt::format("{}:{} is no controller", where.host, where.port));
+}
+
+}  // namespace
+
+Result<control::Answer> ask_controller(const control::Ask& ask) {
+  slurm::init_libslurm();
+  const auto config = slurm::load_controller_config();
+  if (!config) return config.error().while_doing("asking slurmctld");
+  auto where = controller_of(*config);
+  if (!where) return where.error();
+  if (!where->host.empty()) return asked_at(*where, ask);
+  Result<control::Answer> answer = Error("slurm.conf names no SlurmctldHost");
+  // Only the active slurmctld has a controller.
+  for (const std::string& host : config->hosts) {
+    where->host = host;
+    answer = asked_at(*where, ask);
+    if (answer) break;
+  }
+  return answer;
+}
+
+}  // namespace swell::tools

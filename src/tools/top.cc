@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// swell top: a screen that shows the cluster's GPUs and the elastic jobs, and stays up to date.
+#include <csignal>
+#include <cstdio>
+#include <fmt/format.h>
+#include <memory>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "tools/commands.h"
+#include "tools/controller_client.h"
+#include "tools/live_snapshot.h"
+#include "tools/top_screen.h"
+
+namespace swell::tools {
+
+namespace {
+
+struct Options {
+  double interval_s = 2;
+  bool once = false, json = false;
+};
+
+volatile std::sig_atomic_t is_over = 0;
+
+/// The terminal's other screen, keys as they are typed; all as it was when destroyed.
+class Screen {
+ public:
+  Screen() {
+    struct sigaction end {};
+    end.sa_handler = [](int) { is_over = 1; };
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &end, nullptr);
+    has_keys_ = tcgetattr(STDIN_FILENO, &before_) == 0;
+    if (has_keys_) {
+      termios keys = before_;
+      keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+      tcsetattr(STDIN_FILENO, TCSANOW, &keys);
+    }
+    fmt::print("\x1b[?1049h\x1b[?25l");
+  }
+  ~Screen() {
+    fmt::print("\x1b[?25h\x1b[?1049l");
+    std::fflush(stdout);
+    if (has_keys_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  void show(const std::string& text) {
+    std::string lines;
+    for (const char c : text) lines += c == '\n' ? std::string("\x1b[K\n") : std::string(1, c);
+    fmt::print("\x1b[H{}\x1b[J", lines);
+    std::fflush(stdout);
+  }
+  /// Waits; false: `q` was typed, or a signal came.
+  bool wait(double seconds) {
+    pollfd keys{has_keys_ ? STDIN_FILENO : -1, POLLIN, 0};
+    char key = 0;
+    if (poll(&keys, 1, static_cast<int>(seconds * 1000)) > 0 && read(STDIN_FILENO, &key, 1) == 1 &&
+        (key == 'q' || key == 'Q'))
+      return false;
+    return is_over == 0;
+  }
+
+ private:
+  termios before_{};
+  bool has_keys_ = false;
+};
+
+struct Look {
+  GpuUse use;
+  std::vector<JobRow> rows;
+  Json metrics;
+};
+
+Result<Look> look() {
+  const auto snapshot = load_snapshot();
+  if (!snapshot) return snapshot.error();
+  auto rows = job_rows(*snapshot, {});
+  if (!rows) return rows.error();
+  Look seen{gpu_use(*snapshot), std::move(*rows), {}};
+  control::Ask ask;
+  ask.what = "metrics";
+  if (const auto answer = ask_controller(ask)) seen.metrics = answer->details;
+  return seen;
+}
+
+int show_once(const Options& options) {
+  const Result<Look> seen = look();
+  if (!seen) {
+    fmt::print(stderr, "swell: {}\n", seen.error().message());
+    return 1;
+  }
+  if (options.json) fmt::print("{}", top_json(seen->use, seen->rows, seen->metrics).dump_pretty());
+  else fmt::print("{}", top_screen(seen->use, seen->rows, seen->metrics, 200, 100'000));
+  return 0;
+}
+
+int show(const Options& options) {
+  if (options.json || options.once || isatty(STDOUT_FILENO) == 0) return show_once(options);
+  Screen screen;
+  do {
+    winsize size{};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) size = {24, 80, 0, 0};
+    const Result<Look> seen = look();
+    screen.show(
+        seen ? top_screen(seen->use, seen->rows, seen->metrics, size.ws_col, size.ws_row - 1U)
+             : seen.error().message() + "\n");
+  } while (screen.wait(options.interval_s));
+  return 0;
+}
+
+}  // namespace
+
+Action add_top(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("top", "The cluster's GPUs and elastic jobs, live");
+  command->add_option("--interval", options->interval_s, "Seconds between two looks")
+      ->check(CLI::Range(0.2, 3600.0))
+      ->capture_default_str();
+  command->add_flag("--once", options->once, "Show it once and end");
+  command->add_flag("--json", options->json, "Print JSON once, as swell(1) describes");
+  return [options] { return show(*options); };
+}
+
+}  // namespace swell::tools

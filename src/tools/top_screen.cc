@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/top_screen.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <sstream>
+
+#include "control/tag.h"
+#include "tools/text_table.h"
+
+namespace swell::tools {
+
+namespace {
+
+std::string bar(const GpuUse& use, std::size_t width) {
+  if (use.all <= 0 || width < 12) return {};
+  const std::size_t cells = width - 2;
+  const auto share = [&](int gpus) {
+    return static_cast<std::size_t>(gpus) * cells / static_cast<std::size_t>(use.all);
+  };
+  const std::size_t own = share(use.busy - use.lent), lent = share(use.busy) - own;
+  return "[" + std::string(own, '#') + std::string(lent, '+') +
+         std::string(cells - own - lent, '.') + "]";
+}
+
+/// Sum of a counter over its labels, or of those of one value.
+double total_of(const Json& metrics, const std::string& name, const std::string& label = {}) {
+  double sum = 0;
+  for (const Json& family : metrics.at("families").items()) {
+    if (const auto its = family.string_at("name"); !its || *its != name) continue;
+    for (const Json& sample : family.at("samples").items()) {
+      const auto labels = sample.at("labels").members();
+      const bool fits =
+          label.empty() || (!labels.empty() && label == json_string_value(labels[0].second.get()));
+      if (const auto value = sample.number_at("value", 0, 1e18); value && fits) sum += *value;
+    }
+  }
+  return sum;
+}
+
+std::string counters_of(const Json& metrics) {
+  if (!metrics.is_object()) return "the controller does not answer";
+  const double held = total_of(metrics, "swell_gpu_seconds"),
+               wasted = total_of(metrics, "swell_wasted_gpu_seconds");
+  return fmt::format(
+      "grants {} ({} taken), reclaims {}; lent {:.2f} GPU-hours; goodput {:.1f} %",
+      total_of(metrics, "swell_grants", "offered"), total_of(metrics, "swell_grants", "taken"),
+      total_of(metrics, "swell_reclaims"), total_of(metrics, "swell_gpu_seconds", "lent") / 3600,
+      held > 0 ? 100 * (1 - std::min(wasted / held, 1.0)) : 100.0);
+}
+
+}  // namespace
+
+GpuUse gpu_use(const slurm::Snapshot& snapshot) {
+  GpuUse use;
+  for (const slurm::NodeRecord& node : snapshot.nodes)
+    if (node.usable)
+      for (const slurm::GpuRequest& gpus : node.gpus) use.all += gpus.count;
+  for (const slurm::JobRecord& job : snapshot.jobs) {
+    if (job.phase == slurm::JobPhase::pending) ++use.waiting_jobs;
+    if (job.phase != slurm::JobPhase::running && job.phase != slurm::JobPhase::completing) continue;
+    const auto tag = control::Tag::find(job.admin_comment);
+    for (const slurm::GpuAllocation& held : job.gpus) {
+      use.busy += held.gpus.count;
+      if (tag && tag->number("parent")) use.lent += held.gpus.count;
+    }
+  }
+  return use;
+}
+
+std::string top_screen(const GpuUse& use, const std::vector<JobRow>& rows, const Json& metrics,
+                       std::size_t width, std::size_t height) {
+  using Align = TextTable::Align;
+  TextTable table({{"JOBID", Align::right},
+                   {"USER"},
+                   {"NAME"},
+                   {"STATE"},
+                   {"OWN", Align::right},
+                   {"LENT", Align::right},
+                   {"MAX", Align::right},
+                   {"DECIDED"},
+                   {"WHY"}});
+  for (const JobRow& row : rows)
+    table.add({std::to_string(row.id), row.user, row.name, row.paused ? "PAUSED" : row.state,
+               std::to_string(row.basic_gpus), std::to_string(row.lent_gpus),
+               std::to_string(row.max_gpus), row.decided_by,
+               row.no_growth.empty() ? row.decided_why : row.no_growth});
+  std::istringstream lines(
+      fmt::format("Swell: {} GPUs: {} own (#), {} lent (+), {} idle (.); {} elastic jobs, {} jobs "
+                  "wait\n{}\n{}\n\n{}",
+                  use.all, use.busy - use.lent, use.lent, use.idle(), rows.size(), use.waiting_jobs,
+                  bar(use, width), counters_of(metrics), table.text()));
+  std::string text;
+  std::size_t shown = 0;
+  for (std::string line; shown < height && std::getline(lines, line); ++shown)
+    text += line.substr(0, width) + "\n";
+  return text;
+}
+
+Json top_json(const GpuUse& use, const std::vector<JobRow>& rows, const Json& metrics) {
+  Json json = jobs_json(rows);
+  json.set("gpus", Json::object({{"all", use.all},
+                                 {"own", use.busy - use.lent},
+                                 {"lent", use.lent},
+                                 {"idle", use.idle()}}));
+  json.set("waiting_jobs", use.waiting_jobs);
+  if (metrics.is_object()) json.set("metrics", metrics);
+  return json;
+}
+
+}  // namespace swell::tools

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Metrics: what `swell exporter` serves is what Prometheus reads, and each query of the dashboard has an answer.
+# shellcheck source=tests/slurm/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=tests/slurm/hostile_lib.sh
+source "$here/hostile_lib.sh"
+for program in prometheus promtool curl; do
+  command -v "$program" > /dev/null || skip "$program is not installed: apt-get install prometheus curl"
+done
+after_check() { :; } # one job lives over several behaviours
+cluster_up --nodes 2 --gpus-per-node 4 --users nobody
+pids=()
+trap 'kill "${pids[@]}" 2> /dev/null; cluster_down; rm -rf "$TMPDIR"' EXIT
+
+submit --elastic=max=8 --gres=gpu:2
+check 'a job is lent GPUs' within 60 grown "$job" 8
+
+serve() { # as a user who is nobody to Slurm
+  as nobody "$(command -v swell)" exporter --listen 127.0.0.1:0 > "$work/exporter" 2>&1 &
+  pids+=($!)
+  within 20 grep -q listening "$work/exporter" && port=$(sed -n 's/.*127.0.0.1://p' "$work/exporter")
+}
+scraped() { curl -sf --max-time 60 "$@" "http://127.0.0.1:$port/metrics"; }
+value_is() { scraped | grep -qx "$1 $2"; }
+serves() {
+  serve && scraped > metrics && within 60 value_is swell_up 1 && within 60 value_is swell_lent_gpus 6 && within 60 value_is 'swell_grants_total{outcome="taken"}' 2 &&
+    within 60 value_is 'swell_elastic_jobs{state="ACTIVE"}' 1
+}
+check 'anybody may serve them, on the loopback interface' serves
+
+well_formed() {
+  scraped > metrics && promtool check metrics < metrics && scraped -H 'Accept: application/openmetrics-text; version=1.0.0' > open &&
+    [[ $(tail -n 1 open) == '# EOF' ]] && grep -q '^# TYPE swell_grants counter$' open
+}
+check 'promtool finds nothing wrong with them' well_formed
+
+bounded() { ! grep -E "job=|user=|node=|$(id -un)" metrics && (($(grep -vc '^#' metrics) < 120)); }
+check 'no series names a job, a user or a node' bounded
+each_job() { swell exporter --once --per-job > per_job && grep -q "^swell_job_gpus{job=\"$job\",user=\"root\",kind=\"lent\"} 6$" per_job; }
+check 'a series for each job is there where it is asked for' each_job
+
+text_file() { swell exporter --once --textfile "$work/swell.prom" && promtool check metrics < "$work/swell.prom" && grep -q '^swell_up 1$' "$work/swell.prom"; }
+check 'a file for node_exporter is written' text_file
+
+prometheus_up() {
+  prometheus_port=$((20000 + RANDOM % 20000))
+  printf 'global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: swell\n  static_configs: [{targets: ["127.0.0.1:%s"]}]\n' "$port" > "$work/prometheus.yml"
+  prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/tsdb" --web.listen-address="127.0.0.1:$prometheus_port" \
+    > "$work/prometheus.log" 2>&1 &
+  pids+=($!)
+  within 30 answers 'swell_up == 1' || { tail -n 5 "$work/prometheus.log"; return 1; }
+}
+answers() { # QUERY: Prometheus has at least one series for it
+  curl -sf --max-time 60 --data-urlencode "query=$1" "http://127.0.0.1:$prometheus_port/api/v1/query" |
+    jq -e '.status == "success" and (.data.result | length) > 0' > /dev/null
+}
+scrapes() { prometheus_up || prometheus_up; } # the port may be taken
+check 'Prometheus scrapes them' scrapes
+
+dashboard() {
+  local query n=0
+  while IFS= read -r query; do
+    n=$((n + 1))
+    within 30 answers "${query//\$__rate_interval/30s}" || { printf 'no answer: %s\n' "$query"; return 1; }
+  done < <(jq -r '.panels[].targets[].expr' "$top/contrib/grafana/swell.json")
+  printf '%s queries have an answer\n' "$n"
+  ((n >= 12))
+}
+check 'each query of the dashboard has an answer' dashboard
+
+screen() {
+  swell top --once > top && cat top && grep -q '8 GPUs: 2 own (#), 6 lent (+), 0 idle' top && grep -q " $job .*ACTIVE" top &&
+    swell top --json | jq -e '.gpus.lent == 6 and (.jobs | length) == 1 and (.metrics.families | length) > 5' > /dev/null
+}
+check 'swell top shows the same' screen
+
+down() { "$cluster" kill-ctld -KILL && within 60 value_is swell_up 0 && promtool check metrics < <(scraped) && "$cluster" restart-ctld && within 60 value_is swell_up 1; }
+check 'while slurmctld is down they say so' down
+scancel "$job" && within 60 ended "$job"
+finish_tests

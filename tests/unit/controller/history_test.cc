@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/history.h"
+
+#include <chrono>
+#include <criterion/criterion.h>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sys/stat.h>
+#include <thread>
+
+using namespace swell;
+using namespace swell::controller;
+using swell::control::JobId;
+
+namespace {
+
+struct Folder {
+  std::filesystem::path path;
+  Folder() {
+    char name[] = "/tmp/swell-history-test-XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string file() const { return path / "history.sqlite"; }
+};
+
+constexpr JobId kJob = 10;
+constexpr std::size_t kFirst = 0;
+constexpr uid_t kOwner = 1000;
+
+history::Job job(std::int64_t started = 100) { return {kJob, started, kOwner, "max=4x", 4}; }
+
+history::Event event(const std::string& kind, const std::string& once = {}) {
+  history::Event made;
+  made.job = kJob;
+  made.kind = kind;
+  made.companion = 20;
+  made.node = "node2";
+  made.gpus = 8;
+  made.reason = "needed by job 17";
+  made.details = R"({"cause":"basic-demand"})";
+  made.once = once;
+  return made;
+}
+
+HistoryStore opened(const std::string& path) {
+  auto store = HistoryStore::open(path);
+  cr_assert(store.ok(), "%s", store.error().message().c_str());
+  return std::move(*store);
+}
+
+void write(HistoryStore& store, const std::vector<history::Record>& records, double time = 5) {
+  const auto kept = store.write(time, records);
+  cr_assert(kept.ok(), "%s", kept.error().message().c_str());
+}
+
+Json all_of(const HistoryStore& store, std::int64_t after = 0, std::size_t max_bytes = 1 << 20) {
+  const auto found = store.of_job(kJob, std::nullopt, after, max_bytes);
+  cr_assert(found.ok(), "%s", found.error().message().c_str());
+  return *found;
+}
+
+std::string text(const Json& json, const char* key) { return json.string_at(key).value(); }
+
+/// What a History answers a question, waited for.
+History::Reply answered(History& history, std::optional<uid_t> uid = std::nullopt) {
+  cr_assert(history.ask({1, kJob, uid, 0}));
+  for (;;) {
+    std::vector<History::Reply> replies = history.take();
+    if (!replies.empty()) return std::move(replies.front());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
+
+Test(history, keeps_what_happened_to_a_job_in_order) {
+  Folder folder;
+  HistoryStore store = opened(folder.file());
+  history::Pause pause{kJob, true, 2, 8, 0.25, 0.5, 0.01, 0.2, 0.04, 4096, R"({"shm":4096})"};
+  history::Profile profile{kJob, 2, 8, 120.5, 1.9, 1.8, R"({"plan":{}})", R"({"types":{}})"};
+  write(store, {job(), event("grant"), pause, profile, history::Scale{kJob, R"([{"gpus":8}])"}});
+  const Json events = all_of(store).at("events");
+  cr_assert_eq(events.size(), 4u);
+  cr_assert_eq(text(events.at(kFirst), "event"), "grant");
+  cr_assert_eq(text(events.at(kFirst), "reason"), "needed by job 17");
+  cr_assert_eq(text(events.at(kFirst).at("details"), "cause"), "basic-demand");
+  cr_assert_eq(text(events.at(1), "mode"), "live");
+  cr_assert_float_eq(events.at(1).number_at("move_s", 0, 1).value(), 0.2, 1e-9);
+  cr_assert_eq(events.at(1).integer_at("bytes_moved", 0, 1 << 20).value(), 4096);
+  cr_assert_float_eq(events.at(2).number_at("predicted_speedup", 0, 9).value(), 1.9, 1e-9);
+  cr_assert_float_eq(events.at(2).number_at("measured_speedup", 0, 9).value(), 1.8, 1e-9);
+  cr_assert_eq(events.at(3).at("table").size(), 1u);
+}
+
+Test(history, is_there_after_a_restart_and_takes_nothing_twice) {
+  Folder folder;
+  {
+    HistoryStore store = opened(folder.file());
+    write(store, {job(), event("job-started", "job-started"), event("companion-started", "nonce")});
+  }
+  HistoryStore store = opened(folder.file());
+  write(store, {job(), event("job-started", "job-started"), event("companion-started", "nonce"),
+                event("reclaim")});
+  cr_assert_eq(all_of(store).at("events").size(), 3u);
+}
+
+Test(history, a_requeued_job_has_a_run_of_its_own) {
+  Folder folder;
+  HistoryStore store = opened(folder.file());
+  write(store, {job(100), event("grant"), event("job-ended"), job(200), event("grant")});
+  const Json found = all_of(store);
+  cr_assert_eq(found.at("jobs").size(), 2u);
+  cr_assert(found.at("jobs").at(kFirst).has("ended"));
+  cr_assert_not(found.at("jobs").at(1).has("ended"));
+  cr_assert_neq(found.at("events").at(kFirst).integer_at("run", 0, 9).value(),
+                found.at("events").at(2).integer_at("run", 0, 9).value());
+}
+
+Test(history, is_given_in_pages_that_fit_a_message) {
+  Folder folder;
+  HistoryStore store = opened(folder.file());
+  std::vector<history::Record> records = {job()};
+  for (int i = 0; i < 100; ++i) records.push_back(event("grant"));
+  write(store, records);
+  std::size_t seen = 0, pages = 0;
+  std::int64_t after = 0;
+  for (bool more = true; more; ++pages) {
+    const Json page = all_of(store, after, 2000);
+    cr_assert_lt(page.dump().size(), 2500u);
+    seen += page.at("events").size();
+    after = page.at("events").at(page.at("events").size() - 1).integer_at("id", 1, 999).value();
+    more = page.bool_at("more").value();
+  }
+  cr_assert_eq(seen, 100u);
+  cr_assert_gt(pages, 5u);
+}
+
+Test(history, is_shown_to_the_owner_of_the_job_alone) {
+  Folder folder;
+  HistoryStore store = opened(folder.file());
+  write(store, {job(), event("grant")});
+  cr_assert(store.of_job(kJob, kOwner, 0, 1000).ok());
+  cr_assert_eq(store.of_job(kJob, kOwner + 1, 0, 1000).error().message(),
+               "job 10 belongs to another user");
+  cr_assert_eq(store.of_job(11, kOwner, 0, 1000).error().message(),
+               "the history has no elastic job 11");
+  struct stat file {};
+  cr_assert_eq(stat(folder.file().c_str(), &file), 0);
+  cr_assert_eq(file.st_mode & 0777, 0600u);
+}
+
+Test(history, who_ended_while_nobody_looked_has_ended) {
+  Folder folder;
+  HistoryStore store = opened(folder.file());
+  write(store, {job()});
+  cr_assert(store.only_these_run(9, {11}).ok());
+  const Json found = all_of(store);
+  cr_assert_float_eq(found.at("jobs").at(kFirst).number_at("ended", 0, 99).value(), 9, 1e-9);
+  cr_assert_eq(text(found.at("events").at(kFirst), "reason"), "it ended while nobody looked");
+}
+
+Test(history, old_jobs_are_forgotten_with_all_that_happened) {
+  Folder folder;
+  HistoryStore store = opened(folder.file());
+  write(store, {job(), event("grant"), event("job-ended")}, 5);
+  cr_assert(store.forget_before(6).ok());
+  cr_assert_not(store.of_job(kJob, std::nullopt, 0, 1000).ok());
+}
+
+Test(history, a_damaged_file_is_set_aside_and_the_running_jobs_are_known_again) {
+  Folder folder;
+  std::ofstream(folder.file()) << "this is no database, and long enough to be looked at as one";
+  std::vector<std::string> said;
+  History history({folder.file(), 90, [&](const std::string& line) { said.push_back(line); }, {}});
+  history.add(job());
+  history.add(event("grant"));
+  const History::Reply reply = answered(history);
+  cr_assert(reply.found.ok(), "%s", reply.found.error().message().c_str());
+  cr_assert_eq(reply.found->at("events").size(), 1u);
+  cr_assert_eq(said.size(), 1u);
+  cr_assert(said[0].find("a new one is begun") != std::string::npos, "%s", said[0].c_str());
+  int aside = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path))
+    aside += file.path().filename().string().starts_with("history.sqlite.damaged-");
+  cr_assert_eq(aside, 1);
+}
+
+Test(history, a_file_that_is_taken_away_is_begun_anew) {
+  Folder folder;
+  History history({folder.file(), 90, {}, {}});
+  history.add(job());
+  cr_assert(answered(history).found.ok());
+  std::filesystem::remove(folder.file());
+  history.add(event("grant"));
+  const History::Reply reply = answered(history);
+  cr_assert(reply.found.ok(), "%s", reply.found.error().message().c_str());
+  cr_assert_eq(reply.found->at("events").size(), 1u);
+}
+
+Test(history, what_was_handed_over_is_written_before_it_ends) {
+  Folder folder;
+  {
+    History history({folder.file(), 90, {}, {}});
+    history.add(job());
+    for (int i = 0; i < 500; ++i) history.add(event("grant"));
+  }
+  cr_assert_eq(all_of(opened(folder.file())).at("events").size(), 500u);
+}
+
+Test(history, where_nothing_can_be_written_that_is_said_once) {
+  std::vector<std::string> said;
+  {
+    History history(
+        {"/proc/nowhere/history", 90, [&](const std::string& line) { said.push_back(line); }, {}});
+    history.add(job());
+    cr_assert_not(answered(history).found.ok());
+    history.add(event("grant"));
+    cr_assert_not(answered(history).found.ok());
+  }
+  cr_assert_eq(said.size(), 1u);
+}
