@@ -47,21 +47,38 @@ Result<control::Answer> asked_at(const control::Client::Options& where, const co
 
 }  // namespace
 
-Result<control::Answer> ask_controller(const control::Ask& ask) {
+Result<void> ControllerClient::find() {
   slurm::init_libslurm();
   const auto config = slurm::load_controller_config();
   if (!config) return config.error().while_doing("asking slurmctld");
   auto where = controller_of(*config);
   if (!where) return where.error();
-  if (!where->host.empty()) return asked_at(*where, ask);
-  Result<control::Answer> answer = Error("slurm.conf names no SlurmctldHost");
-  // Only the active slurmctld has a controller.
+  if (!where->host.empty()) {
+    known_ = {*where};
+    return {};
+  }
   for (const std::string& host : config->hosts) {
     where->host = host;
-    answer = asked_at(*where, ask);
+    known_.push_back(*where);
+  }
+  if (known_.empty()) return Error("slurm.conf names no SlurmctldHost");
+  return {};
+}
+
+Result<control::Answer> ControllerClient::ask(const control::Ask& ask) {
+  if (known_.empty())
+    if (Result<void> found = find(); !found) return found.error();
+  Result<control::Answer> answer = Error("nobody was asked");
+  // Only the active slurmctld has a controller.
+  for (const control::Client::Options& where : known_) {
+    answer = asked_at(where, ask);
     if (answer) break;
   }
   return answer;
+}
+
+Result<control::Answer> ask_controller(const control::Ask& ask) {
+  return ControllerClient().ask(ask);
 }
 
 }  // namespace swell::tools

@@ -1,10 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <vector>
+
+#include "control/client.h"
 #include "control/messages.h"
 #include "core/result.h"
 
 namespace swell::tools {
+
+/// Asks the controller again and again. Where it is, is looked up once: after that, who is down is
+/// known to be so at once, which slurmctld's own commands wait for. One thread at a time.
+class ControllerClient {
+ public:
+  Result<control::Answer> ask(const control::Ask& ask);
+
+ private:
+  Result<void> find();
+
+  std::vector<control::Client::Options> known_;
+};
 
 /// Asks the controller in the slurmctld that slurm.conf names, as who runs this; waits some
 /// seconds. What it refuses is an error.

@@ -58,16 +58,16 @@ void add_jobs(Json& families) {
       gauge("swell_job_gpus", "GPUs of an elastic job, its own and lent ones.", samples));
 }
 
-std::string collect(const Options& options, MetricsFormat format) {
+std::string collect(ControllerClient& controller, const Options& options, MetricsFormat format) {
   control::Ask ask;
   ask.what = "metrics";
-  const Result<control::Answer> answer = ask_controller(ask);
+  const Result<control::Answer> answer = controller.ask(ask);
   Json families = Json::array();
   families.append(gauge("swell_up", "Whether the controller in slurmctld has answered.",
                         Json::array({sample(Json::object(), answer ? 1 : 0)})));
   if (answer)
     for (const Json& family : answer->details.at("families").items()) families.append(family);
-  if (options.per_job) add_jobs(families);
+  if (answer && options.per_job) add_jobs(families);
   return metrics_text(Json::object({{"families", families}}), format);
 }
 
@@ -87,9 +87,9 @@ bool write_file(const std::string& path, const std::string& text) {
   return std::rename(fresh.c_str(), path.c_str()) == 0;
 }
 
-int write_files(const Options& options) {
+int write_files(ControllerClient& controller, const Options& options) {
   for (;;) {
-    if (!write_file(options.text_file, collect(options, MetricsFormat::prometheus)))
+    if (!write_file(options.text_file, collect(controller, options, MetricsFormat::prometheus)))
       return failed(fmt::format("{}: {}", options.text_file, std::strerror(errno)));
     if (options.once) return 0;
     sleep(static_cast<unsigned>(options.interval_s));
@@ -116,7 +116,7 @@ void send_all(int client, const std::string& text) {
   }
 }
 
-void answer(int client, const Options& options) {
+void answer(int client, ControllerClient& controller, const Options& options) {
   setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &kClientTime, sizeof kClientTime);
   setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &kClientTime, sizeof kClientTime);
   const std::string request = request_of(client);
@@ -137,10 +137,10 @@ void answer(int client, const Options& options) {
   const MetricsFormat format = request.find("application/openmetrics-text") != std::string::npos
                                    ? MetricsFormat::open_metrics
                                    : MetricsFormat::prometheus;
-  reply("200 OK", content_type(format), collect(options, format));
+  reply("200 OK", content_type(format), collect(controller, options, format));
 }
 
-int serve(const Options& options) {
+int serve(ControllerClient& controller, const Options& options) {
   const std::size_t colon = options.address.rfind(':');
   const auto port = colon == std::string::npos
                         ? std::nullopt
@@ -156,16 +156,17 @@ int serve(const Options& options) {
     if (::poll(&waits, 1, -1) < 0 && errno != EINTR)
       return failed(fmt::format("poll: {}", std::strerror(errno)));
     const control::Fd client(::accept4(listening->get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (client) answer(client.get(), options);
+    if (client) answer(client.get(), controller, options);
     else if (errno != EINTR && errno != ECONNABORTED && errno != EAGAIN)
       return failed(fmt::format("accept: {}", std::strerror(errno)));
   }
 }
 
 int run(const Options& options) {
-  if (!options.text_file.empty()) return write_files(options);
-  if (!options.once) return serve(options);
-  fmt::print("{}", collect(options, MetricsFormat::open_metrics));
+  ControllerClient controller;
+  if (!options.text_file.empty()) return write_files(controller, options);
+  if (!options.once) return serve(controller, options);
+  fmt::print("{}", collect(controller, options, MetricsFormat::open_metrics));
   return 0;
 }
 

@@ -55,6 +55,20 @@ follows_it() {
 }
 check 'what it gains is measured, and is about what was predicted' follows_it
 
+# What the controller has learnt of it, and what the switch cost, is kept.
+in_history() { # CONDITION: of one of its events
+  swell history "$job" --json | jq -e "any(.events[]; $1)"
+}
+learnt() {
+  within $patience in_history '.event == "profile" and .predicted_speedup > 1.5 and .measured_speedup > 1 and (.coefficients.types | length) > 0' &&
+    within $patience in_history '.event == "scale" and ([.table[].gpus] | min == 2 and max == 4) and all(.table[]; .peak_bytes > 0 and .samples_per_s > 0)' &&
+    within $patience in_history '.event == "pause" and .mode == "live" and .stopped_s > 0 and .move_s >= 0 and .bytes_moved > 0 and .workers == 4' &&
+    within $patience in_history '.event == "plan" and (.details.plan.stages | length) > 0' || { swell history "$job" --json; return 1; }
+}
+check 'profile, coefficients, scale table, plan and pause are in the history' learnt
+would_gain() { swell why "$job" --json | jq -e '(.scale | length) >= 2 and .scale[-1].samples_per_s > 1.5 * .scale[0].samples_per_s'; }
+check 'swell why says what more GPUs would bring' within $patience would_gain
+
 # Two stages of four layers, over the same GPUs.
 replanned() {
   programs_with_plans | tail -n 1 | cut -d' ' -f7- |
