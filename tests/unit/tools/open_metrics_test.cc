@@ -22,7 +22,8 @@ Json metrics() {
 }  // namespace
 
 Test(open_metrics, is_written_as_openmetrics_wants_it) {
-  cr_assert_str_eq(metrics_text(metrics(), MetricsFormat::open_metrics).c_str(),
+  const std::string text = metrics_text(metrics(), MetricsFormat::open_metrics);
+  cr_assert_str_eq(text.c_str(),
                    "# HELP swell_grants Grants.\n# TYPE swell_grants counter\n"
                    "swell_grants_total{outcome=\"ta\\\"ken\"} 3\n"
                    "# HELP swell_up Up.\n# TYPE swell_up gauge\nswell_up 1\n"
