@@ -135,6 +135,8 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
     return;
   }
   Switching one = std::move(*in<Switching>());
+  // Who has not stopped by the time that a switch may take has not, either, where it is called off.
+  const bool is_silent = outcome.is_silent || (one.is_late && outcome.phase == "quiesce");
   Json details = outcome.details;
   details.set("next", epoch);
   details.set("stopped_s", outcome.stopped_s);
@@ -170,7 +172,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
       if (const auto each = others_.find({epoch, id}); each != others_.end())
         each->second = now + settings_.end_timeout_s;
     act(action::SignalWorkers{workers, SIGKILL, epoch});
-    if (outcome.is_silent) {
+    if (is_silent) {
       running.has_begun = false;
       say("live mode: the programs stopped answering; they are resized by restarts: " +
           outcome.why);
@@ -185,7 +187,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
           reclaim(now, *each, outcome.why);
     }
     // An outdated one is followed by another, once its programs have left.
-    if (!one.to_grow && (!one.is_outdated || outcome.is_silent)) reclaim_by_leaving(now);
+    if (!one.to_grow && (!one.is_outdated || is_silent)) reclaim_by_leaving(now);
   }
   if (is<Running>()) set_state(is_warming() ? JobState::warming : JobState::active);
   for (const auto& news : one.later) news(now);
@@ -227,9 +229,12 @@ void EpochMachine::reclaim_by_leaving(double now) {
 }
 
 void EpochMachine::tick_live(double now) {
-  if (const Switching* one = in<Switching>()) {
+  if (Switching* one = in<Switching>()) {
     const bool was_called_off = one->is_called_off;
-    if (now >= std::min(one->by, one->hard_by)) call_off("it took too long", true);
+    if (now >= std::min(one->by, one->hard_by)) {
+      one->is_late = one->is_late || !was_called_off;
+      call_off("it took too long", true);
+    }
     // The coordinator has told all shims to commit, or never will: it was called off before.
     if (now >= one->hard_by && was_called_off) {
       SwitchOutcome late;

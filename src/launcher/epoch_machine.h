@@ -170,6 +170,7 @@ class EpochMachine {
     bool is_called_off = false;
     bool blames_growth = false;  ///< the next epoch's programs are why
     bool is_outdated = false;    ///< it would use GPUs that are to go back, too
+    bool is_late = false;        ///< it took too long
     bool is_prepared = false;    ///< the old programs are being stopped, or have been
     /// News of workers that mean one thing if it is committed and another if not.
     std::vector<std::function<void(double)>> later;
