@@ -122,7 +122,8 @@ Result<std::vector<runtime::Shim>> Agent::shims_of(const std::vector<WorkerId>& 
     shims.push_back({"",
                      keeper.address,
                      {static_cast<int>(known - cluster.nodes().begin()),
-                      gpus_of(node, rank.local, setup_.basic.gpus_per_worker).front()}});
+                      gpus_of(node, rank.local, setup_.basic.gpus_per_worker).front()},
+                     node.job != setup_.hello.job});
   }
   return shims;
 }

@@ -125,8 +125,8 @@ Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_
   return {};
 }
 
-/// Tells each rank's shim who keeps its snapshots: that of the next rank on another node, else of
-/// the next one. One that does not hear it takes none.
+/// Tells each rank's shim who keeps its snapshots: a rank that is not lent before one that is, of
+/// those one on another node, of those the next one. One that does not hear it takes none.
 void Coordinator::guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch) const {
   std::vector<Channel> channels;
   std::vector<Endpoint> endpoints;
@@ -142,12 +142,13 @@ void Coordinator::guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch)
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     Guard guard{
         epoch, static_cast<std::int32_t>(rank), static_cast<std::uint32_t>(ranks.size()), {}};
+    int best = -1;
     for (std::size_t ahead = 1; ahead < ranks.size(); ++ahead) {
       const std::size_t other = (rank + ahead) % ranks.size();
-      const bool is_away = ranks[other].gpu.node != ranks[rank].gpu.node;
-      if (!is_away && ahead > 1) continue;
+      const int merit = 2 * !ranks[other].is_lent + (ranks[other].gpu.node != ranks[rank].gpu.node);
+      if (merit <= best) continue;
+      best = merit;
       guard.partner = endpoints[other];
-      if (is_away) break;
     }
     static_cast<void>(ask(channels[rank], Op::guard, write(guard), in(kAnswerTime)));
   }

@@ -20,6 +20,7 @@ namespace swell::runtime {
 struct Shim {
   std::string unix_socket, tcp;
   cluster::GpuRef gpu;
+  bool is_lent = false;  ///< it may go at any time, and others with it
 };
 
 /// How a switch went.

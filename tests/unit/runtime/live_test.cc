@@ -328,6 +328,29 @@ Test(live, on_one_host_snapshots_are_copied_from_arena_to_arena, .timeout = 300)
   cr_assert(step == 300 || step == 400, "step %lu", static_cast<unsigned long>(step));
 }
 
+Test(live, snapshots_of_lent_ranks_outlive_all_lent_shims, .timeout = 300) {
+  // Four ranks of one host, of which the last two are lent and go together.
+  LiveJob job(SWELL_EXAMPLE, 4, {"450", "4", "12", "10", "1000"});
+  job.variables = {"SWELL_SNAPSHOT_EVERY=100"};
+  Coordinator coordinator(LiveJob::cluster(), options());
+  const PlanShape four{4, 1, 1, 0};
+  auto shims = job.shims(four);
+  shims[2].is_lent = shims[3].is_lent = true;
+  const auto old = job.start(four);
+  cr_assert(coordinator.begin(shims, 1).ok());
+  for (const pid_t pid : old) cr_assert_eq(job.wait(pid), 0);
+  job.keepers[2].reset();
+  job.keepers[3].reset();
+  job.arguments = {"3000", "4", "12", "10", "0"};
+  const PlanShape two{2, 1, 1, 0};
+  const auto next = job.start(two);
+  const auto report = coordinator.recover(shims, job.shims(two), 2);
+  cr_assert(report.ok(), "%s", report ? "" : report.error().message().c_str());
+  cr_assert(report->committed && report->step >= 300, "%s", report->summary().c_str());
+  for (const pid_t pid : next) cr_assert_eq(job.wait(pid), 0);
+  cr_assert(job.state(job.shims(two)) == unresized("3000"));
+}
+
 Test(live, who_was_told_to_stop_is_followed_from_that_very_step, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 1, kForEver);
   job.variables = {"SWELL_SNAPSHOT_EVERY=1000000000"};
