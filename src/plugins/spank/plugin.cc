@@ -2,6 +2,7 @@
 // spank_swell: the option --elastic of sbatch, salloc and srun; in slurmd, the node's topology is
 // published. The parser is the server's own (control/elastic_spec.h), so that a mistake is named
 // before anything is submitted.
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <string>
