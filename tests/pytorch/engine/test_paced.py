@@ -78,7 +78,7 @@ def test_the_profile_of_the_engine_is_stable_within_20_steps(tmp_path):
     models.model(models.CONFIGS["llama"]())
     plan = Plan(2, (Stage(4, 1, (Group("n1", "fast", (0,), 6),)),))
     slow = "fast:0.0001tflops:memory=20MB/s:link=1GB/s"       # each part takes 0.05 s or more: what else the machine does changes that little
-    for attempt in range(2):
+    for attempt in range(4):
         ((_, _, work, times, role, late),), = pool.run(tmp_path / f"pool{attempt}", [(1, trained, (plan, slow, 20, True, 1024))])
         if times is not None and times.stable:
             break

@@ -33,6 +33,10 @@ def log(step, loss, world):
         with open(path("step.new"), "w") as file:
             file.write(str(step))
         os.replace(path("step.new"), path("step.0"))
+    pace()
+
+
+def pace():
     if not os.path.exists(path("fast")):
         time.sleep(PACE_S)
     until = time.monotonic() + 1

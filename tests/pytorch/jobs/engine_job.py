@@ -7,7 +7,6 @@ Workers that reach the end write what they hold of the state to state.RANK.
 
 import os
 import sys
-import time
 
 import torch
 import transformers
@@ -39,8 +38,7 @@ def main(arguments):
             with open(common.path("step.new"), "w") as file:
                 file.write(str(engine.steps))
             os.replace(common.path("step.new"), common.path("step.0"))
-        if not os.path.exists(common.path("fast")):
-            time.sleep(common.PACE_S)
+        common.pace()
     torch.save({one.name: (one.shape, one.begin, one.end, engine._tensors[one.name].clone()) for one in engine._requests},
                common.path(f"state.{engine.rank}"))
 
