@@ -7,7 +7,7 @@ root_packages=(
   slurmctld slurmd slurm-client slurmdbd slurm-wlm-mysql-plugin slurm-wlm-basic-plugins munge mariadb-server-core
   mariadb-client-core
   # what Swell's programs and plugins, built on the host, load
-  libjansson4 libhwloc15 libibverbs1 libucx0 libglpk40 libxxhash0
+  libjansson4 libhwloc15 libibverbs1 libucx0 libglpk40 libxxhash0 libsqlite3-0
   # libslurm itself, whose package has its number in its name
   libslurm-dev
   # what tests and the host's Python use
