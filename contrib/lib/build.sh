@@ -75,6 +75,9 @@ build_test_programs() {
   make -C "$1/tests/launcher" -j"$(nproc)" check && make -C "$1/tests/slurm" -j"$(nproc)" check
 }
 
+# make_sources DIR: what is under src. REQUIRES: configure_swell() made DIR.
+make_sources() { make -C "$1/src" -j"$(nproc)" all; }
+
 # check_units DIR [make variables]: the unit tests, and what they are linked with where it is not built yet.
 check_units() {
   local dir=$1

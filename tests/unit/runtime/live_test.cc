@@ -205,9 +205,9 @@ Test(live, where_jobs_of_a_node_have_no_common_tmp_state_goes_by_tcp_and_says_so
   for (pid_t pid : programs) cr_assert_eq(job.wait(pid), 0);
   // The partner has got snapshots all the same.
   auto channel = Channel::connect_tcp(shims[1].tcp, LiveJob::kKey, within(60s)).value();
+  const auto snapshots = read_snapshots(ask(channel, Op::snapshots, {}).value().body).value();
   std::set<std::int32_t> ranks;
-  for (const Snapshot& each : read_snapshots(ask(channel, Op::snapshots, {}).value().body).value())
-    ranks.insert(each.rank);
+  for (const Snapshot& each : snapshots) ranks.insert(each.rank);
   cr_assert(ranks == (std::set<std::int32_t>{0, 1}));
 }
 
