@@ -3,6 +3,7 @@
 #
 # mode=live on a real cluster, beside live_test.sh: plans of all kinds one after the other, the first plan over lent GPUs, the
 # bound of memory, and a reclaim that there is no time to move for.
+programs=(regression in_step.so) # of lib.sh
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tests/slurm/live_lib.sh
