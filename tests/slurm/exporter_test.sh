@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tests/slurm/hostile_lib.sh
 source "$here/hostile_lib.sh"
 for program in prometheus promtool curl; do
-  command -v "$program" > /dev/null || skip "$program is not installed: apt-get install prometheus curl"
+  command -v "$program" > /dev/null || skip "$program is not installed: run contrib/setup"
 done
 after_check() { :; } # one job lives over several behaviours
 cluster_up --nodes 2 --gpus-per-node 4 --users nobody
