@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "control/background_thread.h"
-#include "control/elastic_advice.h"
 #include "control/frame.h"
 #include "control/printable.h"
 #include "control/server.h"
@@ -23,9 +22,9 @@
 #include "controller/controller.h"
 #include "controller/history.h"
 #include "controller/place_file.h"
+#include "controller/site_advice.h"
 #include "core/policy/registry.h"
 #include "slurm/live_slurm.h"
-#include "slurm/site_config.h"
 
 namespace swell::controller {
 
@@ -56,29 +55,6 @@ std::string new_nonce() {
   return std::move(*nonce);
 }
 
-/// How often what submissions are told of the site is looked up anew.
-constexpr auto kSiteFactsKept = std::chrono::minutes(5);
-
-control::SiteFacts facts_of(const slurm::Snapshot& snapshot, const Config& config) {
-  control::SiteFacts facts;
-  for (const slurm::NodeRecord& node : snapshot.nodes)
-    for (const slurm::GpuRequest& gpus : node.gpus) facts.gpus_by_type[gpus.type] += gpus.count;
-  facts.max_gpus_per_job = config.max_gpus_per_job;
-  return facts;
-}
-
-/// GraceTime of the QOS or partition that companions run in; nothing where slurmctld does not say.
-std::optional<int> grace_of_expansions(const Config& config) {
-  if (!config.expansion_qos.empty()) {
-    const auto grace = slurm::load_qos_grace(config.expansion_qos);
-    return grace ? std::optional<int>(static_cast<int>(*grace)) : std::nullopt;
-  }
-  if (const auto partitions = slurm::load_site_partitions())
-    for (const slurm::SitePartition& each : *partitions)
-      if (each.name == config.expansion_partition) return static_cast<int>(each.grace_s);
-  return std::nullopt;
-}
-
 /// `slurmctld -f FILE`, else SLURM_CONF, else where Slurm looks by itself. Only for what is needed
 /// before slurmctld answers.
 std::string guessed_slurm_conf() {
@@ -107,7 +83,7 @@ class Host final : public control::BackgroundThread {
       place = kept;
     Result<Admission> admission = controller::admit(request, place, book_, now_s());
     if (admission && request.elastic && !admission->is_companion)
-      admission->notice = advice_on(request);
+      admission->notice = advice_.on(request);
     wake();
     return admission;
   }
@@ -126,33 +102,6 @@ class Host final : public control::BackgroundThread {
   bool is_on() const { return on_; }
 
  private:
-  std::string advice_on(const SubmitRequest& request) {
-    const auto spec = control::ElasticSpec::parse(*request.elastic);
-    if (!spec) return {};
-    control::SiteFacts facts;
-    {
-      std::lock_guard lock(mutex_);
-      facts = facts_;
-    }
-    std::string text;
-    for (const std::string& each : control::advice(*spec, basic_gpus_of(request), facts))
-      text += fmt::format("{}--elastic: {}", text.empty() ? "" : "\n", each);
-    return text;
-  }
-
-  /// Looks up, now and then, what submissions are told of the site.
-  void learn_site(const Controller& controller, const Config& config) {
-    const auto now = Clock::now();
-    if (controller.snapshot().nodes.empty() || (facts_read_ && now - *facts_read_ < kSiteFactsKept))
-      return;
-    control::SiteFacts facts = facts_of(controller.snapshot(), config);
-    facts.grace_s = grace_of_expansions(config);
-    facts_read_ = now;
-    std::lock_guard lock(mutex_);
-    facts.draining = facts_.draining;
-    facts_ = std::move(facts);
-  }
-
   /// Follows Elasticity in swell.conf; all else of it is for the next start of slurmctld.
   void follow_conf(ConfWatch& watch, Config& config, Controller& controller) {
     const auto read = watch.changed();
@@ -162,10 +111,7 @@ class Host final : public control::BackgroundThread {
           fmt::format("swell.conf has changed and is not used: {}", read->error().message()));
     const bool draining = (*read)->draining || !(*read)->enabled;
     controller.set_draining(draining);
-    {
-      std::lock_guard lock(mutex_);
-      facts_.draining = draining;
-    }
+    advice_.set_draining(draining);
     Config rest = **read;
     rest.enabled = config.enabled;
     rest.draining = config.draining;
@@ -230,10 +176,7 @@ class Host final : public control::BackgroundThread {
     };
     Controller controller(std::move(parts));
     controller.set_draining(config->draining);
-    {
-      std::lock_guard lock(mutex_);
-      facts_.draining = config->draining;
-    }
+    advice_.set_draining(config->draining);
     on_ = true;
     info(fmt::format("the controller is ready: policy {}; agents at port {}",
                      policy::policy_without_profiles(config->policy), server->port()));
@@ -241,7 +184,7 @@ class Host final : public control::BackgroundThread {
     while (true) {
       follow_conf(watch, watched, controller);
       const double due = controller.cycle(now_s());
-      learn_site(controller, *config);
+      advice_.learn(controller.snapshot(), *config);
       if (pause(rest_after(controller.last_own_s(), config->poll_interval_s))) return;
       if (wait(Clock::time_point(
                    std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due))),
@@ -301,10 +244,9 @@ class Host final : public control::BackgroundThread {
   LogSink sink_;
   GrantBook book_;
   std::atomic<bool> on_{false};
-  std::mutex mutex_;          // of the next two
-  ExpansionPlace place_;      ///< what swell.conf said when this controller started
-  control::SiteFacts facts_;  ///< what submissions are told of the site
-  std::optional<Clock::time_point> facts_read_;  ///< of the controller's thread
+  SiteAdvice advice_;
+  std::mutex mutex_;      // of the next
+  ExpansionPlace place_;  ///< what swell.conf said when this controller started
 };
 
 // Never destroyed: a thread left behind may outlive static destructors.

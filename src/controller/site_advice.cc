@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/site_advice.h"
+
+#include <fmt/format.h>
+#include <utility>
+
+#include "control/elastic_spec.h"
+#include "slurm/site_config.h"
+
+namespace swell::controller {
+
+namespace {
+
+/// How often what submissions are told of the site is looked up anew.
+constexpr auto kSiteFactsKept = std::chrono::minutes(5);
+
+control::SiteFacts facts_of(const slurm::Snapshot& snapshot, const Config& config) {
+  control::SiteFacts facts;
+  for (const slurm::NodeRecord& node : snapshot.nodes)
+    for (const slurm::GpuRequest& gpus : node.gpus) facts.gpus_by_type[gpus.type] += gpus.count;
+  facts.max_gpus_per_job = config.max_gpus_per_job;
+  return facts;
+}
+
+/// GraceTime of the QOS or partition that companions run in; nothing where slurmctld does not say.
+std::optional<int> grace_of_expansions(const Config& config) {
+  if (!config.expansion_qos.empty()) {
+    const auto grace = slurm::load_qos_grace(config.expansion_qos);
+    return grace ? std::optional<int>(static_cast<int>(*grace)) : std::nullopt;
+  }
+  if (const auto partitions = slurm::load_site_partitions())
+    for (const slurm::SitePartition& each : *partitions)
+      if (each.name == config.expansion_partition) return static_cast<int>(each.grace_s);
+  return std::nullopt;
+}
+
+}  // namespace
+
+void SiteAdvice::set_draining(bool draining) {
+  std::lock_guard lock(mutex_);
+  facts_.draining = draining;
+}
+
+void SiteAdvice::learn(const slurm::Snapshot& snapshot, const Config& config) {
+  const auto now = std::chrono::steady_clock::now();
+  if (snapshot.nodes.empty() || (learnt_ && now - *learnt_ < kSiteFactsKept)) return;
+  control::SiteFacts facts = facts_of(snapshot, config);
+  facts.grace_s = grace_of_expansions(config);
+  learnt_ = now;
+  std::lock_guard lock(mutex_);
+  facts.draining = facts_.draining;
+  facts_ = std::move(facts);
+}
+
+std::string SiteAdvice::on(const SubmitRequest& request) {
+  const auto spec = control::ElasticSpec::parse(*request.elastic);
+  if (!spec) return {};
+  control::SiteFacts facts;
+  {
+    std::lock_guard lock(mutex_);
+    facts = facts_;
+  }
+  std::string text;
+  for (const std::string& each : control::advice(*spec, basic_gpus_of(request), facts))
+    text += fmt::format("{}--elastic: {}", text.empty() ? "" : "\n", each);
+  return text;
+}
+
+}  // namespace swell::controller

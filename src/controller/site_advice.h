@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "control/elastic_advice.h"
+#include "controller/admission.h"
+#include "controller/config.h"
+#include "slurm/slurm_api.h"
+
+namespace swell::controller {
+
+/// What submissions are told of the site. Learnt by the controller's thread, asked by those of
+/// slurmctld that submit.
+class SiteAdvice {
+ public:
+  /// Whether lending is stopped for now.
+  void set_draining(bool draining);
+
+  /// Looks up, now and then, which GPUs the cluster has and what grace its expansions get; asks
+  /// slurmctld. From the controller's thread alone.
+  void learn(const slurm::Snapshot& snapshot, const Config& config);
+
+  /// A line for each thing that the owner of this elastic submission should hear; empty: none, or
+  /// its specification is wrong, which others say.
+  /// REQUIRES: the submission is elastic.
+  std::string on(const SubmitRequest& request);
+
+ private:
+  std::mutex mutex_;  // of the next
+  control::SiteFacts facts_;
+  std::optional<std::chrono::steady_clock::time_point> learnt_;  ///< of the controller's thread
+};
+
+}  // namespace swell::controller

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the controller offers to agents, how often, and what it does with their answers.
+#include <criterion/criterion.h>
+
+#include "unit/controller/world.h"
+
+using namespace swell;
+using namespace swell::controller;
+using swell::test::hello_of;
+using swell::test::World;
+
+namespace {
+
+/// Offers made to an agent that says nothing.
+int grows_in_400_s(World& world) {
+  int grows = 0;
+  for (int i = 0; i < 400; ++i) {
+    if (world.server.last<control::Grow>() != nullptr) ++grows;
+    world.server.sent.clear();
+    world.step(1);
+  }
+  return grows;
+}
+
+}  // namespace
+
+Test(controller, nothing_is_offered_twice) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.slurm.run_elastic(11, "node2", 4);
+  world.hello(1, 10, 4);
+  world.hello(2, 11, 4);
+  int on_node[5] = {0, 4, 4, 0, 0};
+  for (const auto& [connection, message] : world.server.sent)
+    if (const auto* grow = std::get_if<control::Grow>(&message))
+      for (const auto& offer : grow->offers) on_node[offer.node.back() - '0'] += offer.gpus;
+  for (int gpus : on_node) cr_assert_leq(gpus, 8);
+}
+
+Test(controller, an_offer_nobody_takes_up_is_withdrawn) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.hello(1, 10, 4);
+  const std::string nonce = world.server.last<control::Grow>()->offers.at(0).nonce;
+  world.step(16);
+  cr_assert_not(world.book.use(nonce, 1000, world.now).ok());
+}
+
+Test(controller, what_was_offered_to_a_job_that_has_ended_is_idle_again) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  const control::Grow grow = *world.server.last<control::Grow>();
+  // The agent takes an offer up, and the job and its companion end before anybody has seen that.
+  cr_assert(world.book.use(grow.offers[0].nonce, 1000, world.now).ok());
+  world.slurm.end(10);
+  world.slurm.run_elastic(11, "node1", 8);
+  world.hello(2, 11, 8);
+  int gpus = 0;
+  for (const auto& offer : world.server.last<control::Grow>()->offers) gpus += offer.gpus;
+  cr_assert_eq(gpus, 24, "%d", gpus);
+  cr_assert_not(world.book.use(grow.offers[1].nonce, 1000, world.now).ok(),
+                "nobody is left who could be lent that");
+}
+
+Test(controller, what_was_offered_to_a_program_that_has_ended_cannot_be_taken_up) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  const control::Grow grow = *world.server.last<control::Grow>();
+  world.server.says(1, control::Bye{0});
+  world.step();
+  cr_assert_not(world.book.use(grow.offers[0].nonce, 1000, world.now).ok());
+}
+
+Test(controller, refused_growths_are_tried_again_ever_more_rarely) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.hello(1, 10, 4);
+  int grows = 0;
+  for (int i = 0; i < 400; ++i) {
+    if (!world.server.sent.empty()) {
+      if (const auto* grow = world.server.last<control::Grow>()) {
+        ++grows;
+        control::GrowDone done;
+        for (const auto& offer : grow->offers) done.results.push_back({offer.nonce, 0, "busy"});
+        world.server.sent.clear();
+        world.server.says(1, done);
+      }
+    }
+    world.step(1);
+  }
+  cr_assert_geq(grows, 3);
+  cr_assert_leq(grows, 8);
+}
+
+Test(controller, another_jobs_grant_cannot_be_answered) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.slurm.run_elastic(11, "node2", 4);
+  world.hello(1, 10, 4);
+  const std::string nonce = world.server.last<control::Grow>()->offers.at(0).nonce;
+  world.hello(2, 11, 4);
+  world.server.says(2, control::GrowDone{{{nonce, 0, "spite"}}});
+  world.step();
+  cr_assert(world.book.use(nonce, 1000, world.now).ok());
+}
+
+Test(controller, an_agent_that_takes_nothing_up_is_offered_ever_less) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.hello(1, 10, 4);
+  const int grows = grows_in_400_s(world);
+  cr_assert_geq(grows, 3);
+  cr_assert_leq(grows, 8, "%d offers", grows);
+  cr_assert(world.shows(10, " why=expired"), "%s", world.comment(10).c_str());
+}
+
+Test(controller, an_agent_that_takes_one_offer_up_is_offered_the_others_ever_less) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.hello(1, 10, 4);
+  const control::Offer first = world.server.last<control::Grow>()->offers[0];
+  cr_assert(world.book.use(first.nonce, 1000, world.now).ok());
+  world.slurm.run(20, first.node, first.gpus, "swell[parent=10 grant=" + first.nonce + "]");
+  const int grows = grows_in_400_s(world);
+  cr_assert_geq(grows, 3);
+  cr_assert_leq(grows, 9, "%d offers", grows);
+}
+
+Test(controller, what_an_agent_claims_does_not_end_its_backoff) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.slurm.run(32, "node3", 1, "");
+  world.hello(1, 10, 4);
+  int grows = 0;
+  for (int i = 0; i < 400; ++i) {
+    if (const auto* grow = world.server.last<control::Grow>()) {
+      ++grows;
+      control::GrowDone done;
+      for (const auto& offer : grow->offers) done.results.push_back({offer.nonce, 32, ""});
+      world.server.sent.clear();
+      world.server.says(1, done);
+    }
+    world.step(1);
+  }
+  cr_assert_leq(grows, 8, "%d offers", grows);
+}
+
+Test(controller, refusals_and_their_kind_are_shown) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  world.hello(1, 10, 4);
+  const control::Grow grow = *world.server.last<control::Grow>();
+  control::GrowDone done;
+  for (const auto& offer : grow.offers)
+    done.results.push_back(
+        {offer.nonce, 0, "Job submit/allocate failed: Invalid qos specification"});
+  world.server.says(1, done);
+  world.step(3);
+  cr_assert(world.shows(10, "refused=2 why=qos"), "%s", world.comment(10).c_str());
+  world.restart();
+  world.step();
+  cr_assert(world.shows(10, "refused=2 why=qos"), "%s", world.comment(10).c_str());
+}
+
+Test(controller, no_more_is_lent_than_the_program_says_that_it_can_run_on) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  control::Hello hello = hello_of(10, 8);
+  hello.sizes = {8, 12};
+  world.server.says(1, hello);
+  world.step();
+  const auto* grow = world.server.last<control::Grow>();
+  cr_assert_not_null(grow);
+  int lent = 0;
+  for (const control::Offer& offer : grow->offers) lent += offer.gpus;
+  cr_assert_eq(lent, 4, "%d", lent);
+}
+
+Test(controller, a_grant_that_stands_when_the_drain_begins_is_withdrawn) {
+  World world;
+  world.slurm.run_elastic(1, "node1", 8);
+  world.step();
+  world.hello(7, 1, 8);
+  const control::Grow grow = *world.server.last<control::Grow>();
+  world.controller->set_draining(true);
+  world.step();
+  for (const control::Offer& offer : grow.offers)
+    cr_assert_not(world.book.use(offer.nonce, 1000, world.now).ok());
+}
