@@ -62,6 +62,13 @@ Allowed name(std::string& into, std::string_view value) {
   return std::nullopt;
 }
 
+Allowed limits(LentLimits& into, std::string_view value) {
+  auto read = LentLimits::parse(value);
+  if (!read) return read.error().message();
+  into = std::move(*read);
+  return std::nullopt;
+}
+
 struct Key {
   const char* name;
   Allowed (*read)(SwellConf&, std::string_view);
@@ -119,6 +126,9 @@ const Key kKeys[] = {
      [](SwellConf& c, std::string_view v) { return seconds(c.profile_wait_s, v, 0, 86400); }},
     {"MaxGPUsPerJob",
      [](SwellConf& c, std::string_view v) { return whole(c.max_gpus_per_job, v, 0, 1000000); }},
+    {"MaxLentByAccount",
+     [](SwellConf& c, std::string_view v) { return limits(c.max_lent_by_account, v); }},
+    {"MaxLentByQOS", [](SwellConf& c, std::string_view v) { return limits(c.max_lent_by_qos, v); }},
     {"HistoryDays",
      [](SwellConf& c, std::string_view v) { return whole(c.history_days, v, 0, 36500); }},
     {"EventLog",

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "controller/controller.h"
+#include "controller/quotas.h"
 #include "controller/view_builder.h"
 #include "core/plan/validate.h"
 
@@ -115,6 +116,10 @@ control::Answer Controller::why(const ElasticJob& job) const {
   else if (!job.agent) waits = "its swellrun is not connected";
   else if (!job.trust.why().empty()) waits = job.trust.why();
   else if (!job.no_growth.empty()) waits = job.no_growth;
+  else if (const std::string full =
+               Quotas(parts_.config, snapshot_, jobs_, parts_.book->outstanding()).why_full(job.id);
+           !full.empty())
+    waits = full;
   else if (job.refusals > 0 && !job.refused_for.empty())
     waits = fmt::format("its last offer failed ({})", job.refused_for);
   if (!waits.empty()) answer.text += "\nit takes no more now: " + waits;

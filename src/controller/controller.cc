@@ -71,6 +71,7 @@ double Controller::cycle(double now) {
   if (have_snapshot_) {
     take_reports(now);
     keep_promises(now);
+    keep_quotas(now);
     take_planned(now, {}, false);
     if (decide_due_) decide(now);
   }

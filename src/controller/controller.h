@@ -112,6 +112,7 @@ class Controller {
   void take_reports(double now);
   Result<void> take_report(ElasticJob& job);
   void keep_promises(double now);
+  void keep_quotas(double now);
   void explain(const policy::ClusterView& view);
   void remember(const ElasticJob& job);
   // Decisions (decisions.cc)

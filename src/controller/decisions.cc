@@ -7,6 +7,7 @@
 #include <set>
 
 #include "controller/controller.h"
+#include "controller/quotas.h"
 #include "controller/view_builder.h"
 #include "core/perf/performance_model.h"
 
@@ -153,9 +154,15 @@ void Controller::apply(const policy::Decisions& decisions, const policy::Cluster
       sessions_.send(*job.agent, std::move(shrink));
   std::map<JobId, std::vector<policy::Grant>> by_job;
   for (const policy::Grant& each : decisions.grants) by_job[each.job].push_back(each);
-  for (const auto& [id, grants] : by_job)
-    if (const auto job = jobs_.find(id); job != jobs_.end())
+  // Each job was given the whole room under a limit that it shares with others.
+  Quotas quotas(parts_.config, snapshot_, jobs_, parts_.book->outstanding());
+  for (const auto& [id, grants] : by_job) {
+    int gpus = 0;
+    for (const policy::Grant& each : grants) gpus += each.lent.gpus;
+    if (!quotas.take(id, gpus)) decide_due_ = true;
+    else if (const auto job = jobs_.find(id); job != jobs_.end())
       grant(job->second, grants, plans[id], view, now);
+  }
 }
 
 Controller::Planned Controller::plan_for(ElasticJob& job, const plan::Layout& layout,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "controller/controller.h"
+#include "controller/quotas.h"
 #include "controller/view_builder.h"
 #include "core/policy/lending/expansions.h"
 #include "core/policy/registry.h"
@@ -97,6 +98,23 @@ void Controller::keep_promises(double now) {
               fmt::format("its owner wants at most {} GPUs", job.own_max));
     }
   }
+}
+
+/// Takes back what an account or a QOS has been lent beyond its limit, which may be lower since the
+/// last start: from the youngest jobs first.
+void Controller::keep_quotas(double now) {
+  if (!has_quotas(parts_.config)) return;
+  Quotas quotas(parts_.config, snapshot_, jobs_, {});
+  for (auto job = jobs_.rbegin(); job != jobs_.rend(); ++job)
+    for (Companion& companion : job->second.companions) {
+      const int excess = quotas.excess(job->first);
+      if (excess == 0) break;
+      if (companion.leaving) continue;
+      reclaim(job->second, companion, now, "limit",
+              fmt::format("{} GPUs more are lent than MaxLentByAccount and MaxLentByQOS allow",
+                          excess));
+      quotas.leaves(job->first, companion.gpus.count);
+    }
 }
 
 /// Says for each job what its expansions are decided by, and why.

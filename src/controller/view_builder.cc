@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "controller/machines.h"
+#include "controller/quotas.h"
 #include "core/policy/registry.h"
 #include "core/saturating.h"
 #include "core/slurm_text/lists.h"
@@ -39,10 +40,16 @@ plan::GpuMask mask_of(const slurm::GpuRequest& gpus) {
 
 class Builder {
  public:
-  Builder(const slurm::Snapshot& snapshot, const JobTable& jobs, const Config& config, double now,
+  Builder(const slurm::Snapshot& snapshot, const JobTable& jobs,
+          const std::vector<LiveGrant>& outstanding, const Config& config, double now,
           std::shared_ptr<const cluster::Fabric> fabric,
           std::shared_ptr<const cluster::Cluster> machines)
-      : snapshot_(snapshot), jobs_(jobs), config_(config), now_(now) {
+      : snapshot_(snapshot),
+        jobs_(jobs),
+        outstanding_(outstanding),
+        config_(config),
+        quotas_(config, snapshot, jobs, outstanding),
+        now_(now) {
     view_.positions.fabric = std::move(fabric);
     view_.machines = std::move(machines);
     view_.order_wanted = true;
@@ -50,10 +57,10 @@ class Builder {
     plans_ = policy::policy_plans(config.policy);
   }
 
-  policy::ClusterView build(const std::vector<LiveGrant>& outstanding) {
+  policy::ClusterView build() {
     add_nodes();
     add_partitions();
-    take_used(outstanding);
+    take_used();
     forget_uncertain_gpus();
     for (const slurm::JobRecord& record : snapshot_.jobs) {
       if (const auto found = jobs_.find(record.id); found != jobs_.end())
@@ -110,14 +117,14 @@ class Builder {
     }
   }
 
-  void take_used(const std::vector<LiveGrant>& outstanding) {
+  void take_used() {
     for (const slurm::JobRecord& record : snapshot_.jobs) {
       if (record.phase == slurm::JobPhase::pending || record.phase == slurm::JobPhase::ended)
         continue;
       for (const slurm::GpuAllocation& held : record.gpus)
         if (const NodeIndex node = index_of(held.node); node >= 0) take(node, held.gpus);
     }
-    for (const LiveGrant& grant : outstanding) {
+    for (const LiveGrant& grant : outstanding_) {
       // Its companion may be in the snapshot already.
       if (const NodeIndex node = index_of(grant.offer.node); node >= 0 && !is_seen(grant)) {
         free_on(node) -= Resources{grant.offer.gpus, grant.offer.cpus, grant.offer.memory_mib};
@@ -164,6 +171,8 @@ class Builder {
       view.max_gpus = std::max(std::min(view.max_gpus, config_.max_gpus_per_job), job.basic_gpus);
     if (job.own_max > 0)
       view.max_gpus = std::max(std::min(view.max_gpus, job.own_max), job.basic_gpus);
+    if (const auto room = quotas_.room(job.id))
+      view.max_gpus = std::min(view.max_gpus, job.basic_gpus + job.companions.lent_gpus() + *room);
     view.sizes = control::common_sizes(job.spec.sizes, job.program_sizes, job.basic_gpus);
     view.gpu_types = job.spec.types;
     for (const slurm::GpuAllocation& held : record.gpus) {
@@ -304,7 +313,9 @@ class Builder {
 
   const slurm::Snapshot& snapshot_;
   const JobTable& jobs_;
+  const std::vector<LiveGrant>& outstanding_;
   const Config& config_;
+  Quotas quotas_;
   double now_;
   policy::ClusterView view_;
   std::vector<const slurm::NodeRecord*> records_;
@@ -322,8 +333,8 @@ policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& 
                                const std::vector<LiveGrant>& outstanding, const Config& config,
                                double now, std::shared_ptr<const cluster::Fabric> fabric,
                                std::shared_ptr<const cluster::Cluster> machines) {
-  return Builder(snapshot, jobs, config, now, std::move(fabric), std::move(machines))
-      .build(outstanding);
+  return Builder(snapshot, jobs, outstanding, config, now, std::move(fabric), std::move(machines))
+      .build();
 }
 
 Result<HeldGpus> held_gpus(const ElasticJob& job, const slurm::JobRecord& record,

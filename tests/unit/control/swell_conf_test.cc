@@ -41,6 +41,8 @@ Test(swell_conf, names_line_key_value_and_what_is_allowed) {
   cr_assert(says(reason("BaseScheduler=sched/swell\n"), "sched/backfill"));
   cr_assert(says(reason("EventLog=here.log\n"), "path from the root"));
   cr_assert(says(reason("GrowthInterval=\n"), "GrowthInterval has no value"));
+  cr_assert(says(reason("MaxLentByQOS=normal\n"),
+                 "MaxLentByQOS=normal is not valid; it must be NAME:GPUS"));
   cr_assert(says(reason("just words\n"), "no Key=Value"));
   cr_assert(says(reason("ExpansionQOS=a\nExpansionQOS=b\n"), "twice"));
 }

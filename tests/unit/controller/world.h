@@ -29,11 +29,14 @@ struct World {
   std::string state_path;
   int nonces = 0;
   double now = 100;
+  controller::Config config;
   std::unique_ptr<controller::Controller> controller;
 
   World() {
     char folder[] = "/tmp/swell-controller-test-XXXXXX";
     state_path = std::string(mkdtemp(folder)) + "/state";
+    config.expansion_qos = "expansion";
+    config.growth_interval_s = 10;
     restart();
   }
   ~World() { std::filesystem::remove_all(std::filesystem::path(state_path).parent_path()); }
@@ -43,8 +46,7 @@ struct World {
     std::destroy_at(&book);
     std::construct_at(&book);
     controller::Controller::Parts parts;
-    parts.config.expansion_qos = "expansion";
-    parts.config.growth_interval_s = 10;
+    parts.config = config;
     parts.slurm = &slurm;
     parts.server = &server;
     parts.book = &book;
