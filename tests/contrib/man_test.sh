@@ -67,7 +67,7 @@ every_event() {
   local event bad=0 page
   page=$(text_of swell.conf.5 | tr '\n' ' ')
   # shellcheck disable=SC2013 # words without blanks
-  for event in $(cat "$top"/src/controller/{controller,agents}.cc | grep -oE 'event\("[a-z-]+"' | cut -d'"' -f2 | sort -u); do
+  for event in $(cat "$top"/src/controller/*.cc | grep -oE 'event\("[a-z-]+"' | cut -d'"' -f2 | sort -u); do
     grep -qE "(^|[ ,:])$event([ ,:]|$)" <<< "$page" || { printf '%s is not there\n' "$event"; bad=1; }
   done
   return $bad

@@ -50,12 +50,35 @@ clocks() { sed -n '/^## Every clock/,$p' docs/architecture.md | sed -nE 's/^\| `
 every_clock() {
   local name unit value file wrong=0 line
   while IFS=';' read -r name unit value file; do
-    line=$(grep -w -- "$name" "$file" | grep -F -- "$value" | head -n 1)
+    line=$(grep -w -- "$name" "$file" | grep -E -- "(^|[^0-9.'])${value//\*/\\*}([^0-9.']|$)" | head -n 1)
     [[ -n $line ]] || { printf '%s: no %s of %s %s\n' "$file" "$name" "$value" "$unit"; wrong=1; }
   done < <(clocks)
   ((wrong == 0)) && [[ $(clocks | wc -l) -gt 25 ]]
 }
 check 'every clock of the map has that value in that file' every_clock
+
+# Of the table of folders: what a folder includes, as src/FOLDER/file.h says it.
+includes_of() { # FOLDER
+  grep -rhoE '^#include "[a-z_]+/' "src/$1" --include=*.cc --include=*.h --include=*.c | sed -E 's/.*"(.*)\//\1/' | sort -u | grep -vx "$1"
+}
+no_other_folder() {
+  local folder others wrong=0 one allowed seen=0
+  while IFS='|' read -r _ folders allowed _; do
+    for folder in $(grep -oE 'src/[a-z]+' <<< "$folders"); do
+      folder=${folder#src/}
+      seen=$((seen + 1))
+      for one in $(includes_of "$folder"); do
+        [[ $allowed != *each\ other* || ! $folders == *"src/$one\`"* ]] || continue
+        if [[ $allowed == *all\ but* ]]; then [[ $allowed == *"src/$one\`"* ]] || continue; else [[ $allowed != *"src/$one\`"* ]] || continue; fi
+        printf 'src/%s includes src/%s\n' "$folder" "$one"
+        wrong=1
+      done
+    done
+  done < <(sed -n '/^| folder | includes |/,/^$/p' docs/architecture.md | tail -n +3)
+  others=$(find src -mindepth 1 -maxdepth 1 -type d | wc -l)
+  ((wrong == 0)) && { ((seen == others)) || { printf 'the table has %s folders, src %s\n' "$seen" "$others"; return 1; }; }
+}
+check 'no folder includes what the map does not say' no_other_folder
 
 # A constant of the controller, the protocol or the launcher that is a time.
 no_clock_without_a_row() {
