@@ -59,6 +59,21 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
+Times medians_of(const std::vector<Times>& all) {
+  Times medians;
+  std::vector<double> values(all.size());
+  const auto set = [&](double Times::*field) {
+    std::transform(all.begin(), all.end(), values.begin(),
+                   [&](const Times& times) { return times.*field; });
+    medians.*field = median(values);
+  };
+  for (const auto field : kCounting) set(field);
+  set(&Times::layer_launch_s);
+  set(&Times::step_s);
+  set(&Times::kept_bytes);
+  return medians;
+}
+
 }  // namespace
 
 const char* name_of(Kind kind) noexcept {
@@ -139,51 +154,55 @@ std::optional<StepTimes> times_of(const Step& step) {
   return made;
 }
 
-double largest_change(const Times& a, const Times& b, int micro_batches) {
-  constexpr double kNothing = 0.001;
-  const double step = kNothing * micro_batches * std::max(a.fwd_s + a.bwd_s, b.fwd_s + b.bwd_s);
-  double max = 0;
-  for (const auto field : kCounting) {
-    const double difference = std::abs(a.*field - b.*field);
-    if (difference > step) max = std::max(max, difference / std::max(a.*field, b.*field));
-  }
-  return max;
+double change_between(const Times& a, const Times& b, int micro_batches) {
+  const auto step_of = [&](const Times& times) {
+    return micro_batches * (times.fwd_s + times.bwd_s) + times.optim_s + times.commu_extra_s;
+  };
+  const auto changed = [&](double Times::*part) { return std::abs(a.*part - b.*part); };
+  double most = micro_batches * (changed(&Times::fwd_s) + changed(&Times::bwd_s)) +
+                changed(&Times::optim_s) + changed(&Times::commu_extra_s);
+  for (const auto part : {&Times::fwd_commu_s, &Times::head_fwd_s, &Times::head_bwd_s})
+    most = std::max(most, micro_batches * changed(part));
+  const double step = std::max(step_of(a), step_of(b));
+  return step > 0 ? most / step : 0;
 }
 
 void Stable::add(const StepTimes& step) {
-  // A step of another number of micro-batches is of another training.
   if (step.micro_batches != micro_batches_) {
+    if (micro_batches_ != 0 && ++others_ < kWindowSteps) return;
     window_.clear();
     windows_.clear();
     is_stable_ = false;
   }
+  others_ = 0;
   micro_batches_ = step.micro_batches;
   window_.push_back(step.times);
   if (window_.size() == kWindowSteps) close_window();
 }
 
+bool Stable::last_windows_agree() const {
+  if (windows_.size() < kWindows) return false;
+  for (auto a = windows_.end() - kWindows; a != windows_.end(); ++a)
+    for (auto b = std::next(a); b != windows_.end(); ++b)
+      if (change_between(*a, *b, micro_batches_) > kChange) return false;
+  return true;
+}
+
 void Stable::close_window() {
-  Times medians;
-  std::vector<double> values(window_.size());
-  const auto set = [&](double Times::*field) {
-    std::transform(window_.begin(), window_.end(), values.begin(),
-                   [&](const Times& times) { return times.*field; });
-    medians.*field = median(values);
-  };
-  for (const auto field : kCounting) set(field);
-  set(&Times::layer_launch_s);
-  set(&Times::step_s);
-  set(&Times::kept_bytes);
+  latest_ = medians_of(window_);
   window_.clear();
-  latest_ = medians;
-  windows_.push_back(medians);
-  if (windows_.size() > kWindows) windows_.pop_front();
-  is_stable_ = windows_.size() == kWindows;
-  for (const Times& a : windows_)
-    for (const Times& b : windows_)
-      is_stable_ = is_stable_ && largest_change(a, b, micro_batches_) <= kChange;
-  is_new_ =
-      is_stable_ && (!reported_ || largest_change(*reported_, *latest_, micro_batches_) > kChange);
+  windows_.push_back(*latest_);
+  is_stable_ = last_windows_agree();
+  double worth = kChange;
+  if (is_stable_) {
+    windows_.erase(windows_.begin(), windows_.end() - kWindows);
+  } else {
+    if (windows_.size() < kMaxWindows) return;
+    latest_ = medians_of({windows_.begin(), windows_.end()});
+    windows_.clear();
+    worth = kUnsettledChange;
+  }
+  is_new_ = !reported_ || change_between(*reported_, *latest_, micro_batches_) > worth;
 }
 
 std::optional<Times> Stable::take_report() {

@@ -40,10 +40,11 @@ struct StepTimes {
 ///    the last backward one.
 std::optional<StepTimes> times_of(const Step& step);
 
-/// Largest relative change of any time between two sets of steps. A change below 0.1 % of the
-/// step's forward and backward time counts as none: no plan is chosen by it. step_s,
-/// layer_launch_s and kept_bytes do not count.
-double largest_change(const Times& a, const Times& b, int micro_batches);
+/// How far apart two sets of steps are, as a part of the step: what its passes, optimizer and
+/// synchronization changed by, or where that is more, what a part within a pass did. So much may a
+/// prediction change; parts that are small may change as they like. step_s, layer_launch_s and
+/// kept_bytes do not count.
+double change_between(const Times& a, const Times& b, int micro_batches);
 
 /// Gathers steps to windows, and says when they agree. One thread at a time.
 class Stable {
@@ -51,23 +52,31 @@ class Stable {
   static constexpr int kWindowSteps = 5;      ///< steps whose medians make one set of Times
   static constexpr std::size_t kWindows = 3;  ///< that have to agree
   static constexpr double kChange = 0.02;     ///< Suika 3.1
+  /// Windows after which times that do not settle are reported all the same: their medians.
+  static constexpr std::size_t kMaxWindows = 10;
+  /// Change of such medians that is worth another report.
+  static constexpr double kUnsettledChange = 0.1;
 
+  /// Steps of another number of micro-batches, as the last of an epoch, are left out; a window of
+  /// them is another training.
   void add(const StepTimes& step);
-  /// The last full window; nothing before.
+  /// The last full window, or what was reported of times that do not settle; nothing before.
   const std::optional<Times>& latest() const noexcept { return latest_; }
   bool is_stable() const noexcept { return is_stable_; }
   /// Once when the times have become stable, and again when they are stable and more than kChange
-  /// from what was taken last.
+  /// from what was taken last. Where they do not settle, each kMaxWindows at most.
   std::optional<Times> take_report();
   int micro_batches() const noexcept { return micro_batches_; }
 
  private:
   void close_window();
+  bool last_windows_agree() const;
 
   std::vector<Times> window_;
   std::deque<Times> windows_;
   std::optional<Times> latest_, reported_;
   int micro_batches_ = 0;
+  int others_ = 0;  ///< steps of another number of micro-batches, one after the other
   bool is_stable_ = false, is_new_ = false;
 };
 

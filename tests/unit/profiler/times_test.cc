@@ -223,14 +223,79 @@ Test(stable, a_drift_is_reported_when_it_is_over) {
   cr_assert(near(stable.latest()->fwd_s, 0.011));
 }
 
-Test(stable, a_change_that_no_plan_depends_on_is_none) {
+Test(stable, changes_are_weighed_by_their_part_of_the_step) {
   Times a, b;
   a.fwd_s = b.fwd_s = 0.01;
   a.bwd_s = b.bwd_s = 0.02;
-  a.commu_extra_s = 0.00001;
-  b.commu_extra_s = 0.00003;
-  cr_assert_eq(largest_change(a, b, 4), 0, "20 us of a step of 120 ms");
-  a.commu_extra_s = 0.001;
-  b.commu_extra_s = 0.003;
-  cr_assert_gt(largest_change(a, b, 4), 0.6);
+  a.commu_extra_s = 0.0005;
+  b.commu_extra_s = 0.0015;
+  cr_assert_lt(change_between(a, b, 4), 0.01, "1 ms of a step of 120 ms");
+  b.commu_extra_s = 0.0045;
+  cr_assert_gt(change_between(a, b, 4), 0.03);
+  b = a;
+  b.fwd_s = 0.0103;
+  b.bwd_s = 0.0197;
+  cr_assert_gt(change_between(a, b, 4), 0.015,
+               "what one pass gains the other has lost: both count");
+  b = a;
+  b.head_fwd_s = 0.002;
+  cr_assert_gt(change_between(a, b, 4), 0.05, "a part of a pass that stayed as it was");
+}
+
+Test(stable, tiny_regions_that_jump_do_not_keep_a_profile_back) {
+  Stable stable;
+  StepTimes step;
+  step.micro_batches = 3;
+  step.times.fwd_s = 0.010;
+  step.times.bwd_s = 0.012;
+  int count = 0;
+  for (int i = 0; i < 15; ++i) {
+    // As on a busy host: another value in each window.
+    step.times.optim_s = i / 5 % 2 == 0 ? 0.0001 : 0.0006;
+    step.times.commu_extra_s = i / 5 % 2 == 0 ? 0.0004 : 0.0001;
+    stable.add(step);
+    count += stable.take_report() ? 1 : 0;
+  }
+  cr_assert_eq(count, 1);
+}
+
+Test(stable, times_that_do_not_settle_are_reported_after_fifty_steps_as_their_medians) {
+  Rank rank;
+  Stable stable;
+  const auto jump = [&](int steps) {
+    int count = 0;
+    for (int i = 0; i < steps; ++i) {
+      stable.add(train(rank, 10 + i / 5 % 10));
+      count += stable.take_report() ? 1 : 0;
+    }
+    return count;
+  };
+  cr_assert_eq(jump(49), 0);
+  stable.add(train(rank, 19));
+  cr_assert(stable.take_report().has_value());
+  cr_assert_not(stable.is_stable());
+  cr_assert(near(stable.latest()->fwd_s, 0.015), "it has %g", stable.latest()->fwd_s);
+  cr_assert_eq(jump(200), 0, "the medians stay as they are");
+  cr_assert_eq(reports(stable, rank, 20, 15), 1, "they have settled");
+}
+
+Test(stable, a_step_of_fewer_micro_batches_is_left_out) {
+  Rank rank;
+  Stable stable;
+  int count = 0;
+  for (int i = 0; i < 24; ++i) {
+    StepTimes step = train(rank);
+    if (i % 4 == 3) step.micro_batches = 1;  // the last of an epoch
+    stable.add(step);
+    count += stable.take_report() ? 1 : 0;
+  }
+  cr_assert_eq(count, 1);
+  cr_assert_eq(stable.micro_batches(), 2);
+  for (int i = 0; i < 20; ++i) {
+    StepTimes step = train(rank);
+    step.micro_batches = 1;
+    stable.add(step);
+  }
+  cr_assert_eq(stable.micro_batches(), 1, "another training");
+  cr_assert(stable.is_stable());
 }
