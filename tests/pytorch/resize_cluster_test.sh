@@ -3,14 +3,15 @@
 #
 # Jobs of each framework on a real cluster under swellrun: they grow, are shrunk for a rigid job, and grow again,
 # and the loss of every step stays that of a run that nobody resizes.
-#   resize_cluster_test.sh [--all | NAME...]   (default: ddp-live; the others start slowly on a small machine)
-# NAME-live: the state goes from program to program in memory (mode=live), and there is no checkpoint.
+#   resize_cluster_test.sh [--all | NAME...]   (default: ddp-live profile; the others start slowly on a small machine)
+# NAME-live: the state goes from program to program in memory (mode=live), and there is no checkpoint. sizes: a job whose global batch
+# is two samples. profile: what an ordinary loop's steps are made of reaches the controller.
 # shellcheck source=tests/pytorch/cluster_lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/cluster_lib.sh"
 names=("$@")
-((${#names[@]})) || names=(ddp-live)
-[[ ${names[0]} != --all ]] || names=(ddp fsdp trainer accelerate lightning ddp-live fsdp-live)
-cluster_up --nodes 1 --gpus-per-node 2 --grace 300
+((${#names[@]})) || names=(ddp-live profile)
+[[ ${names[0]} != --all ]] || names=(ddp fsdp trainer accelerate lightning ddp-live fsdp-live sizes profile)
+cluster_up --nodes 1 --gpus-per-node 3 --grace 300
 jobs_folder=$pytorch_tests/jobs
 export TEST_STEPS=200 TEST_PACE=0.3
 
@@ -47,7 +48,7 @@ resized() { # NAME
   run_job "$1" --elastic="$elastic" --gres=gpu:1 -- "$SWELL_PYTHON" "${program_words[@]}" || return
   # It grows, a GPU is taken back for a rigid job, and is lent again.
   within 400 trains_on "$folder" 2 && gets_on "$folder" || { tail -n 20 "$folder.out"; return 1; }
-  rigid --gres=gpu:1 && within 300 in_state "$rigid_job" RUNNING && within 300 trains_on "$folder" 1 && gets_on "$folder" || return
+  rigid --gres=gpu:2 && within 300 in_state "$rigid_job" RUNNING && within 300 trains_on "$folder" 1 && gets_on "$folder" || return
   scancel "$rigid_job"
   within 400 trains_on "$folder" 2 || { tail -n 20 "$folder.out"; return 1; }
   touch "$folder/fast"
@@ -57,11 +58,33 @@ resized() { # NAME
   fi
   [[ $(cat "$folder/status") == 0 ]] && settled &&
     "$SWELL_PYTHON" "$pytorch_tests/compare_losses.py" "$reference/losses" "$folder/losses" "$TEST_STEPS" &&
-    compared=$(tail -n 1 "$check_log")
+    compared=$(tail -n 1 "$check_log") && [[ $compared == 'workers 1 2 1 2,'* ]]
+}
+
+# Three GPUs, of which a third would have no sample: the client asks for no more than two, though max=3.
+never_gets_three() {
+  TEST_GLOBAL_BATCH=2 run_job sizes --elastic=max=3,grace=300 --gres=gpu:1 -- "$SWELL_PYTHON" "$jobs_folder/ddp.py" || return
+  within 400 trains_on "$folder" 2 && gets_on "$folder" && gets_on "$folder" && gets_on "$folder" || { tail -n 20 "$folder.out"; return 1; }
+  touch "$folder/fast"
+  within 300 ended "$job" && [[ $(cat "$folder/status") == 0 ]] || { tail -n 20 "$folder.out"; return 1; }
+  jq -r .world "$folder/losses" | uniq | paste -sd ' ' | tee "$work/worlds"
+  [[ $(cat "$work/worlds") == '1 2' ]]
+}
+# Two workers that write no region; a GPU becomes idle once their profile is known.
+explained() { swell why "$job" --json | jq -ec '[.decided_by, .samples_per_s] | select(.[0] == "planned" and .[1] > 0)'; }
+was_predicted() { grep -o '1\.[3-6][0-9]* times as fast is predicted, by .* dp3 tp1' "$folder.out"; }
+has_a_profile() {
+  rigid --gres=gpu:1 && within 60 in_state "$rigid_job" RUNNING || return
+  TEST_PACE=0 TEST_STEPS=1000000 run_job profile --elastic=max=3,mode=live --gres=gpu:2 -- "$SWELL_PYTHON" "$jobs_folder/ddp.py" paced no-checkpoints || return
+  within 100 explained && scancel "$rigid_job" && within 60 was_predicted || { swell why "$job" --json; swell jobs; tail -n 20 "$folder.out"; return 1; }
 }
 for name in "${names[@]}"; do
   compared=''
-  check "$name: grown, shrunk for a rigid job and grown again, with the loss of the run that is not" resized "$name"
+  case $name in
+    sizes) check 'a job whose global batch is two samples never gets a third worker' never_gets_three ;;
+    profile) check 'an ordinary DDP loop reports its profile, and is lent a GPU by what that predicts' has_a_profile ;;
+    *) check "$name: grown, shrunk for a rigid job and grown again, with the loss of the run that is not" resized "$name" ;;
+  esac
   [[ -z $compared ]] || printf '# %s: %s\n' "$name" "$compared"
 done
 finish_tests

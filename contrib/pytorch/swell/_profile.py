@@ -24,16 +24,15 @@ class Profile:
     Forward passes are those of a training model. The loop says where a backward pass and an optimizer's step begin and end.
     """
 
-    def __init__(self, session: Session, model: torch.nn.Module) -> None:
-        self.session, self.model = session, model
+    def __init__(self, session: Session, model: torch.nn.Module, *, rank: int) -> None:
+        self.session, self.model, self.rank = session, model, rank
         self.micro_batch = 0        # of the present step
         self._forward = self._backward = self._sync = self._optimizer = _NONE
         self._last: torch.nn.Parameter | None = None    # whose gradient is the last of a backward pass
         self._order: list[torch.nn.Parameter] = []
         self._hooks: list[Any] = []
         self._has_role = False
-        self._layers = 1
-        self._seen: tuple[int, str, tuple[int, ...]] = 0, "", ()    # samples of a pass, and a layer's activation of one sample
+        self._seen: tuple[str, tuple[int, ...]] | None = None       # a layer's activation of one sample
         model.register_forward_pre_hook(self._begin_forward, prepend=True)
         model.register_forward_hook(self._end_forward)
         self._watch_layer(model)
@@ -113,27 +112,31 @@ class Profile:
         longest = max(rows, key=len, default=[])
         if not longest:
             return
-        self._layers = len(longest)
 
         def see(_layer: torch.nn.Module, _inputs: Any, output: Any) -> None:
             while isinstance(output, (tuple, list)) and output:
                 output = output[0]
             if isinstance(output, torch.Tensor) and output.dim() > 1 and output.numel():
-                self._seen = output.shape[0], str(output.dtype), tuple(output.shape[1:])
+                self._seen = str(output.dtype), tuple(output.shape[1:])
             hook.remove()
         hook = longest[0].register_forward_hook(see)
 
-    def boundary(self) -> None:
-        """A step is done. After the first one this worker's role is known."""
+    def boundary(self, samples: int, passes: int) -> None:
+        """A step is done, over so many samples of this worker's. After the first one its role is known.
+
+        This worker is a group of its own of one stage. To a planner the model is one layer, which nobody can cut.
+        """
         self.micro_batch = 0
-        if self._has_role or not self._seen[0]:
+        if self._has_role or not passes:
             return
         self._has_role = True
-        batch, dtype, shape = self._seen
+        batch = max(1, round(samples / passes))
+        dtype, shape = self._seen or ("float32", (1,))
         try:
-            self.session.set_role(layers=self._layers, local_batch=batch, activation=dtype, activation_shape=shape)
+            # Of what a layer keeps any part may be called whole: it matters to tensor parallelism alone.
+            self.session.set_role(group=self.rank, layers=1, local_batch=batch, activation=dtype, activation_shape=shape, whole_activations=1.0)
         except (NativeError, TypeError):
-            self.session.set_role(layers=self._layers, local_batch=batch)       # a profile, but no coefficients
+            self.session.set_role(group=self.rank, layers=1, local_batch=batch)     # a profile, but no coefficients
 
 
 def _on_gradient(parameter: torch.Tensor, hook: Any) -> Any:

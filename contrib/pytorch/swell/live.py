@@ -187,10 +187,11 @@ class _Slot:
         self.name, self.share, self.dtype, self.kind = name, share, dtype, kind
         self.memory = torch.empty(0)    # of one dimension, with the padding; after adopt()
 
-    def register(self, session: Session) -> None:
+    def register(self, session: Session, is_one_layer: bool) -> None:
+        """is_one_layer: the model has no numbered ones."""
         layer = _LAYER.search(self.name)
         session.register(self.name, self.dtype, self.share.shape, kind=self.kind, flat=self.share.flat,
-                         layer=int(layer[1]) if layer else None)
+                         layer=int(layer[1]) if layer else 0 if is_one_layer else None)
 
     def map(self, session: Session) -> None:
         self.memory = session.tensor(self.name, self.dtype)
@@ -283,8 +284,9 @@ class LiveState:
             again = dict(_tensors(thing.state_dict(), name))
             for path in [path for path in again if path in self._own and again[path].data_ptr() != self._own[path].data_ptr()]:
                 del self._own[path]     # made anew each time: goes with the job's
+        is_one_layer = not any(map(_LAYER.search, names.values()))
         for each in [*self._fixed, *self._kept]:
-            each.register(session)
+            each.register(session, is_one_layer)
         for path, tensor in self._own.items():
             session.register(f"state.{path}", tensor.dtype, tuple(tensor.shape), kind=Kind.SCHEDULER, address=tensor.data_ptr())
         session.register("swell.job", "uint8", (_JOB_BYTES,), kind=Kind.DATA_POSITION)

@@ -139,7 +139,7 @@ class Elastic:
         self._pass = 0
         self._loss = torch.zeros(())
         self._live = self._go_live(warm_up)
-        self._profile = Profile(self._live.session, model) if self._live is not None else None
+        self._profile = Profile(self._live.session, model, rank=self.rank) if self._live is not None else None
         if self._live is None or not self._take_over(self._live):
             self._load()
             if self._live is not None:
@@ -296,7 +296,7 @@ class Elastic:
         """The boundary of a step: here the state is whole, and the next workers may take it over."""
         try:
             if self._profile is not None:
-                self._profile.boundary()
+                self._profile.boundary(sum(piece.counted for piece in self._passes), len(self._passes))
             action = live.boundary(self._rest(with_state=False))
         except _native.NativeError as error:
             print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ import time
 
 import torch
 
-GLOBAL_BATCH = 12
+GLOBAL_BATCH = int(os.environ.get("TEST_GLOBAL_BATCH", "12"))
 SAMPLES = 108           # 9 steps an epoch
 # So long lasts a step until there is a file `fast`, so that requests meet a run and not its end.
 PACE_S = float(os.environ.get("TEST_PACE", "0.1"))
@@ -55,3 +55,23 @@ def network():
     torch.manual_seed(3)
     return torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(),
                                torch.nn.Linear(64, 1))
+
+
+class Paced(torch.nn.Module):
+    """A layer at whose passes a worker waits as long as an accelerator of its own would have computed on so many samples."""
+
+    SAMPLE_S = 0.01     # a sample's forward pass; as much its backward pass
+
+    class _Wait(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            time.sleep(len(x) * Paced.SAMPLE_S)
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            time.sleep(len(gradient) * Paced.SAMPLE_S)
+            return gradient
+
+    def forward(self, x):
+        return Paced._Wait.apply(x)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `held-saves`: no checkpoint but the
+"""A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `paced`: with a layer that takes its time; `held-saves`: no checkpoint but the
 first is written while there is a file `hold`; `evaluate`: an evaluation without end after step 13."""
 
 import json
@@ -53,6 +53,8 @@ def main(arguments):
     if "held-saves" in arguments:
         hold_saves()
     model = common.network()
+    if "paced" in arguments:
+        model.append(common.Paced())
     model = sharded(model) if "fsdp" in arguments else torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 20))
