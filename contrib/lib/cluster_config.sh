@@ -191,6 +191,7 @@ check_plugins() {
     [[ -f $stock_plugins/auth_munge.so ]] && break
   done
   [[ -n $stock_plugins ]] || die "Slurm's own plugins (auth_munge.so) are in no known folder: run contrib/setup"
+  check_libraries
   stock_plugins=$(realpath "$stock_plugins")
   # Swell's scheduler under the name of Slurm's, as sites load it; under its own where the caller gives a PluginDir.
   for one in ${conf_lines[@]+"${conf_lines[@]}"}; do [[ $(line_key "$one") != plugindir ]] || return 0; done
@@ -198,4 +199,15 @@ check_plugins() {
     [[ -f $shadow/sched_backfill.so ]] && break
   done
   [[ -z $shadow ]] || shadow=$(realpath "$shadow")
+}
+
+# check_libraries: of what the plugins are linked with, the first that is not here, e.g. in a root; slurmctld would say less.
+check_libraries() {
+  local missing
+  missing=$(ldd "$plugins"/{sched,job_submit,spank}_swell.so 2> /dev/null |
+    awk '/^[^ \t]/ { sub(/:$/, ""); sub(/.*\//, ""); file = $0 } /=> not found/ { print file " needs " $1; exit }')
+  [[ -n $missing ]] || return 0
+  [[ -z ${SWELL_ROOT_VERSION:-} ]] || die "--plugins '$plugins': $missing, which the root of Slurm $SWELL_ROOT_VERSION has not:" \
+    'let contrib/setup --build list the package that it is built with, and the root is made anew'
+  die "--plugins '$plugins': $missing, which is not installed: run contrib/setup"
 }

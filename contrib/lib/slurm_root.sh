@@ -6,12 +6,9 @@
 root_packages=(
   slurmctld slurmd slurm-client slurmdbd slurm-wlm-mysql-plugin slurm-wlm-basic-plugins munge mariadb-server-core
   mariadb-client-core
-  # what Swell's programs and plugins, built on the host, load
-  libjansson4 libhwloc15 libibverbs1 libucx0 libglpk40 libxxhash0 libsqlite3-0
-  # libslurm itself, whose package has its number in its name
   libslurm-dev
   # what tests and the host's Python use
-  procps util-linux binutils libssl3 libffi8 libexpat1 zlib1g jq iperf3 ucx-utils
+  procps util-linux binutils libssl3 libffi8 libexpat1 zlib1g jq curl iperf3 ucx-utils
 )
 
 # Of a root in which packages of Swell are installed: Slurm, and nothing that they must bring along.
@@ -23,6 +20,10 @@ stock_packages=(
 # Of a root in which packages of Swell are built: what contrib/packaging needs there.
 packages_to_build() { "$top/contrib/setup" --packaging --list && printf 'ccache\n'; }
 
+# What Swell's programs and plugins, built on the host, load: of each package that they are built with, whatever its
+# library is called in the release.
+packages_to_link() { "$top/contrib/setup" --build --list | sed -n 's/-dev$/-dev:library/p'; }
+
 # find_root [KIND]: sets root; makes it where it is not there yet. KIND: root, stock or build.
 find_root() {
   kind=${1:-root}
@@ -30,6 +31,7 @@ find_root() {
   ((EUID == 0)) || unavailable 'a root of Debian takes root; run this as root'
   [[ -z ${SWELL_ROOT:-} ]] || { [[ -d $root/usr/lib ]] && return || die "SWELL_ROOT='$root' is no Debian root"; }
   case $kind in
+    root) mapfile -t -O "${#root_packages[@]}" root_packages < <(packages_to_link) ;;
     stock) root_packages=("${stock_packages[@]}") ;;
     build) mapfile -t root_packages < <(packages_to_build) ;;
   esac
@@ -57,7 +59,7 @@ make_root() {
   rm -rf -- "$root" "$making"
   # All of it ends with this process, even if that is killed, and its mounts with it.
   local apart=(setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child)
-  export -f install_in_root
+  export -f install_in_root library_of
   if ! "${apart[@]}" debootstrap --variant=minbase "$suite" "$making" "$mirror" "$script" > "$log" 2>&1 ||
     ! "${apart[@]}" bash -c 'install_in_root "$@"' _ "$making" "${root_packages[@]}" >> "$log" 2>&1; then
     tail -n 5 "$log" >&2
@@ -81,15 +83,23 @@ add_older_libmariadb() {
   cp -L -- "$library" "$1/usr/local/lib/" && chroot "$1" ldconfig
 }
 
+# library_of ROOT PACKAGE: of a package of headers, the one with the library, which it needs in its own version.
+library_of() {
+  chroot "$1" apt-cache show --no-all-versions "$2" | sed -n 's/^Depends: //p' | tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\) (= .*/\1/p'
+}
+
 install_in_root() {
-  local into=$1
+  local into=$1 one names=()
   shift
   cp /etc/resolv.conf "$into/etc/resolv.conf" && mount -t proc proc "$into/proc" && mount --rbind /dev "$into/dev" &&
     mount -t tmpfs run "$into/run" && printf '#!/bin/sh\nexit 101\n' > "$into/usr/sbin/policy-rc.d" &&
     chmod 755 "$into/usr/sbin/policy-rc.d" || return
   export DEBIAN_FRONTEND=noninteractive LC_ALL=C
-  chroot "$into" apt-get -o Acquire::Check-Valid-Until=false update -q && chroot "$into" apt-get install -q -y --no-install-recommends "$@" &&
-    chroot "$into" apt-get clean
+  chroot "$into" apt-get -o Acquire::Check-Valid-Until=false update -q || return
+  for one; do
+    if [[ $one == *:library ]]; then mapfile -t -O "${#names[@]}" names < <(library_of "$into" "${one%:library}"); else names+=("$one"); fi
+  done
+  chroot "$into" apt-get install -q -y --no-install-recommends "${names[@]}" && chroot "$into" apt-get clean
 }
 
 # run_in_root COMMAND...: sees the host's processes, devices, network, users and the folders that it works in.
@@ -98,6 +108,8 @@ run_in_root() {
   for one in "$top" /tmp "${TMPDIR:-/tmp}" "$PWD" "${SWELL_STAGE:-}"; do show "$one"; done
   while read -r -d : one; do show "$one"; done <<< "${SWELL_BIND:-}:"
   show_python
+  # They need the C library alone.
+  for one in /usr/bin/prom{etheus,tool}; do show "$one"; done
   export -f enter_root
   exec env "SWELL_ROOT_VERSION=$version" "PATH=$PATH:/usr/sbin:/sbin" unshare --mount --propagation private \
     bash -c 'enter_root "$@"' _ "$root" "$PWD" "${#shown[@]}" ${shown[@]+"${shown[@]}"} "$@"

@@ -3,6 +3,7 @@
 #
 # What is built for each version of Slurm, and the roots that the others run in.
 #   SWELL_STAGES=DIR   what contrib/plugins-all was given as --dir; without it only the headers and roots are looked at
+#   SWELL_STAGE=DIR    of a build: `make plugins-all` is tried in its build folder
 # shellcheck disable=SC2317 # called by check
 set -u -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
@@ -34,6 +35,15 @@ needs_its_libslurm() { # PREFIX STAGE
   printf 'libslurm is %s, swell needs %s\n' "$wanted" "$needed"
   [[ -n $wanted && $needed == "$wanted" ]]
 }
+# Made on this host, run in a root: each library must be there under the same name.
+root_has_its_libraries() { # VERSION STAGE
+  local missing
+  # shellcheck disable=SC2016
+  missing=$(SWELL_STAGE=$2 "$top/contrib/slurm-version" run "$1" bash -c 'find "$1"/bin "$1"/lib "$1"/plugins -type f -executable |
+    xargs ldd 2> /dev/null | tee /dev/stderr | grep -E "not found" | sort -u' _ "$2" 2> "$TMPDIR/ldd")
+  printf '%s lines of ldd; not in the root:\n%s\n' "$(wc -l < "$TMPDIR/ldd")" "$missing"
+  (($(grep -c '=> /' "$TMPDIR/ldd") > 50)) && [[ -z $missing ]]
+}
 unavailable=()
 while read -r version _; do
   prefix=$("$top/contrib/slurm-version" headers "$version" 2> "$TMPDIR/why") || {
@@ -43,7 +53,25 @@ while read -r version _; do
   check "every member of a submission to Slurm $version is judged in a companion" every_member_is_judged "$prefix"
   [[ ! -x $SWELL_STAGES-$version/stage/bin/swell ]] ||
     check "swell for Slurm $version is linked with its libslurm" needs_its_libslurm "$prefix" "$SWELL_STAGES-$version/stage"
+  [[ ! -x $SWELL_STAGES-$version/stage/bin/swell || $version == "$("$top/contrib/slurm-version" native)" ]] ||
+    ! "$top/contrib/slurm-version" root "$version" > /dev/null 2> "$TMPDIR/why" ||
+    check "the root of Slurm $version has each library that Swell for it needs" root_has_its_libraries "$version" "$SWELL_STAGES-$version/stage"
 done < <("$top/contrib/slurm-version" list)
+
+# ---- make plugins-all
+
+of_make() { # VERSION WORDS: what it says, where nothing can be fetched
+  ! env SWELL_CACHE="$TMPDIR/none" SWELL_DEBIAN_MIRROR=http://127.0.0.1:9/debian make -C "$SWELL_STAGE/.." plugins-all VERSIONS="$1" > "$TMPDIR/said" 2>&1 || return
+  cat "$TMPDIR/said"
+  grep -qx "$2" "$TMPDIR/said"
+}
+hands_on() {
+  of_make 9.99 "slurm-version: unknown version '9.99': Swell supports 22.05, 24.11, 26.05" && of_make "$foreign" "slurm $foreign: SKIPPED, see above" &&
+    make -C "$SWELL_STAGE/.." -n plugins-all | grep 'contrib/plugins-all *$'
+}
+native=$("$top/contrib/slurm-version" native)
+foreign=$("$top/contrib/slurm-version" list | awk -v native="$native" '$1 != native { print $1; exit }')
+[[ ! -f ${SWELL_STAGE:-}/../Makefile ]] || check 'make plugins-all hands on to contrib/plugins-all, which says what it cannot build' hands_on
 
 # ---- mounts of a root: the first version that this host has none of
 
@@ -54,7 +82,7 @@ no_mounts() {
   left=$(grep -ls -- "$TMPDIR" /proc/[0-9]*/mountinfo)
   [[ -z $left ]] || { printf '%s\n' "$left" && return 1; }
 }
-start() { "$top/contrib/cluster" start --slurm "$foreign" --nodes 1 --gpus-per-node 0 --no-accounting; }
+start() { "$top/contrib/cluster" start --slurm "$foreign" --nodes 1 --gpus-per-node 0 --no-accounting "$@"; }
 gone_after_stop() {
   start && ! no_mounts > /dev/null && "$top/contrib/cluster" stop && no_mounts
 }
@@ -86,12 +114,33 @@ gone_with_its_maker() {
     sleep 0.05
   done
 }
-native=$("$top/contrib/slurm-version" native)
-foreign=$("$top/contrib/slurm-version" list | awk -v native="$native" '$1 != native { print $1; exit }')
+# Plugins that need a library which no package has.
+named_before_it_starts() {
+  local plugins=$TMPDIR/plugins one
+  mkdir "$plugins" && printf 'int missing(void) { return 0; }\n' > "$TMPDIR/missing.c" &&
+    cc -shared -fPIC -o "$TMPDIR/libnowhere.so" "$TMPDIR/missing.c" || return
+  for one in sched job_submit spank; do
+    cc -shared -fPIC -Wl,--no-as-needed -o "$plugins/${one}_swell.so" "$TMPDIR/missing.c" -L"$TMPDIR" -lnowhere || return
+  done
+  ! start --plugins "$plugins" > "$TMPDIR/said" 2>&1 && cat "$TMPDIR/said" &&
+    grep -qE "^cluster: --plugins .*: sched_swell.so needs libnowhere.so, which the root of Slurm $foreign has not: let contrib/setup " "$TMPDIR/said" &&
+    [[ $(wc -l < "$TMPDIR/said") == 1 && ! -e $TMPDIR/swell-cluster-$UID/default ]]
+}
+# No mirror is there: nothing is left half made, and a suite says why it does not run.
+clear_skip() {
+  local nowhere=(env SWELL_CACHE="$TMPDIR/empty" SWELL_DEBIAN_MIRROR=http://127.0.0.1:9/debian)
+  "${nowhere[@]}" "$top/contrib/slurm-version" root "$foreign" > "$TMPDIR/said" 2>&1
+  [[ $? == 77 ]] && cat "$TMPDIR/said" && grep -q "^slurm-version: Slurm $foreign cannot be had here: debootstrap .* from http://127.0.0.1:9/debian failed" "$TMPDIR/said" || return
+  [[ -z $(find "$TMPDIR/empty" -mindepth 1 -type d) ]] || { ls "$TMPDIR/empty" && return 1; }
+  "${nowhere[@]}" SWELL_SLURM="$foreign" SWELL_STAGE=/usr "$top/tests/slurm/grow_test.sh" > "$TMPDIR/said" 2>&1
+  [[ $? == 77 ]] && cat "$TMPDIR/said" && grep -q "^1..0 # SKIP slurm-version: Slurm $foreign cannot be had here: " "$TMPDIR/said" && ! grep -q '^ok' "$TMPDIR/said"
+}
 if root=$("$top/contrib/slurm-version" root "$foreign" 2> "$TMPDIR/why"); then
   check "no mount of a root is left after stop" gone_after_stop
   check 'nor after every daemon was killed' gone_after_a_crash
   check 'nor after a start that was stopped half way' gone_after_an_interrupted_start
+  check 'what a root lacks of what plugins need is named before a cluster starts' named_before_it_starts
+  check 'a root that cannot be made is a skip that says why' clear_skip
   check 'nothing works on a root any more whose maker was killed' gone_with_its_maker
 else
   unavailable+=("$(tail -n 1 "$TMPDIR/why")")
