@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <ctime>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <map>
 #include <memory>
