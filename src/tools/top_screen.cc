@@ -12,6 +12,9 @@ namespace swell::tools {
 
 namespace {
 
+/// Longer names of jobs are cut, as squeue does: the reason at the end of a line matters more.
+constexpr std::size_t kMaxName = 12;
+
 std::string bar(const GpuUse& use, std::size_t width) {
   if (use.all <= 0 || width < 12) return {};
   const std::size_t cells = width - 2;
@@ -81,15 +84,15 @@ std::string top_screen(const GpuUse& use, const std::vector<JobRow>& rows, const
                    {"DECIDED"},
                    {"WHY"}});
   for (const JobRow& row : rows)
-    table.add({std::to_string(row.id), row.user, row.name, row.paused ? "PAUSED" : row.state,
-               std::to_string(row.basic_gpus), std::to_string(row.lent_gpus),
-               std::to_string(row.max_gpus), row.decided_by,
+    table.add({std::to_string(row.id), row.user, row.name.substr(0, kMaxName),
+               row.paused ? "PAUSED" : row.state, std::to_string(row.basic_gpus),
+               std::to_string(row.lent_gpus), std::to_string(row.max_gpus), row.decided_by,
                row.no_growth.empty() ? row.decided_why : row.no_growth});
-  std::istringstream lines(
-      fmt::format("Swell: {} GPUs: {} own (#), {} lent (+), {} idle (.); {} elastic jobs, {} jobs "
-                  "wait\n{}\n{}\n\n{}",
-                  use.all, use.busy - use.lent, use.lent, use.idle(), rows.size(), use.waiting_jobs,
-                  bar(use, width), counters_of(metrics), table.text()));
+  std::istringstream lines(fmt::format(
+      "Swell: {} GPUs: {} asked for (#), {} lent (+), {} idle (.); {} elastic jobs, {} jobs "
+      "wait\n{}\n{}\n\n{}",
+      use.all, use.busy - use.lent, use.lent, use.idle(), rows.size(), use.waiting_jobs,
+      bar(use, width), counters_of(metrics), table.text()));
   std::string text;
   std::size_t shown = 0;
   for (std::string line; shown < height && std::getline(lines, line); ++shown)

@@ -71,7 +71,7 @@ dashboard() {
 check 'each query of the dashboard has an answer' dashboard
 
 screen() {
-  swell top --once > top && cat top && grep -q '8 GPUs: 2 own (#), 6 lent (+), 0 idle' top && grep -q " $job .*ACTIVE" top &&
+  swell top --once > top && cat top && grep -q '8 GPUs: 2 asked for (#), 6 lent (+), 0 idle' top && grep -q " $job .*ACTIVE" top &&
     swell top --json | jq -e '.gpus.lent == 6 and (.jobs | length) == 1 and (.metrics.families | length) > 5' > /dev/null
 }
 check 'swell top shows the same' screen
