@@ -47,7 +47,7 @@ done
 PATH=$SWELL_STAGE/bin:$PATH
 
 # A base folder of our own: clusters of whoever else works here are not touched.
-TMPDIR=$(mktemp -d /tmp/swell-test-XXXXXX) || exit 1
+TMPDIR=$(mktemp -d "${test_base:-/tmp}/swell-test-XXXXXX") || exit 1
 export TMPDIR
 chmod 755 "$TMPDIR"
 work=$TMPDIR/work
