@@ -41,6 +41,7 @@ struct BeginLive {
 struct SwitchLive {
   int epoch = 0;
   std::vector<WorkerId> from, to;
+  double leave_within_s = 0;  ///< for those that are not in `to`; 0: at any time
 };
 
 /// Call off what BeginLive or SwitchLive began. It is answered all the same.

@@ -116,7 +116,7 @@ class Agent {
   std::string key_;                     ///< the job's; empty: no live mode
   std::unique_ptr<LiveDriver> driver_;  ///< null: no live mode
   std::map<WorkerId, Keeper> keepers_;
-  bool told_of_tmp_ = false;
+  bool told_of_tmp_ = false, told_of_memory_ = false;
   std::map<int, WorkerNode> nodes_;
   /// Waits until the keepers of its workers listen.
   std::variant<std::monostate, action::BeginLive, action::SwitchLive> live_order_;

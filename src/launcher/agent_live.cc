@@ -3,6 +3,7 @@
 // carries them out.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fmt/format.h>
 #include <limits>
 #include <utility>
@@ -158,6 +159,7 @@ void Agent::give_live_order() {
     limits.prepare_limit = kPrepareLimit;
     limits.quiesce_limit = kQuiesceLimit;
     limits.max_extra_bytes = setup_.options.switch_memory_bytes;
+    limits.leave_limit = std::chrono::milliseconds(std::lround(one->leave_within_s * 1000));
     driver_->order(LiveDriver::Switch{to_runtime(one->epoch), std::move(*from), std::move(*to)},
                    cluster_of_nodes(), limits);
     live_order_ = std::monostate();
@@ -172,12 +174,19 @@ void Agent::take_live_news() {
     else if (const auto* in = std::get_if<LiveDriver::InPhase>(&news))
       machine_.switching(now(), from_runtime(in->epoch),
                          runtime::SwitchMachine::to_text(in->phase));
+    else if (const auto* gone = std::get_if<LiveDriver::LetGo>(&news))
+      machine_.let_go(now(), from_runtime(gone->epoch));
     else if (const auto* report = std::get_if<runtime::SwitchReport>(&news)) {
       SwitchOutcome outcome = outcome_of(*report);
-      const bool has_no_common_tmp =
-          std::any_of(report->paths.begin(), report->paths.end(),
-                      [](const auto& path) { return path.path == runtime::kTcpWithinNode; });
-      if (has_no_common_tmp && !std::exchange(told_of_tmp_, true))
+      const auto went = [&](const char* way) {
+        return std::any_of(report->paths.begin(), report->paths.end(),
+                           [way](const auto& path) { return path.path == way; });
+      };
+      if (went(runtime::kTcpToProgram) && !std::exchange(told_of_memory_, true))
+        say("workers of one node may not read each other's memory (PID namespaces, or "
+            "kernel.yama.ptrace_scope): what a program allocated itself goes between them by TCP; "
+            "tensors in Swell's arenas need not");
+      if (went(runtime::kTcpWithinNode) && !std::exchange(told_of_tmp_, true))
         say("workers of one node do not see each other's TMPDIR (job_container/tmpfs): state goes "
             "between them by TCP, not by shared memory; a TMPDIR that all jobs of a node share "
             "would change that");

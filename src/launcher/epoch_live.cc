@@ -43,7 +43,7 @@ void EpochMachine::begun(double now, int epoch, const std::string& why,
 }
 
 /// Starts the programs of the next epoch and has the state moved to them.
-void EpochMachine::begin_switch(double, Purpose purpose, double by, double hard_by) {
+void EpochMachine::begin_switch(double now, Purpose purpose, double by, double hard_by) {
   Switching one;
   one.before = *in<Running>();
   one.next = next_seating();
@@ -57,7 +57,8 @@ void EpochMachine::begin_switch(double, Purpose purpose, double by, double hard_
     others_[{one.epoch, id}] = kNever;
     workers_[id].ready = false;
   }
-  action::SwitchLive order{one.epoch, workers_of(seating_), workers_of(one.next)};
+  action::SwitchLive order{one.epoch, workers_of(seating_), workers_of(one.next),
+                           purpose == Purpose::give_back ? by - now : 0};
   note("switch-prepare", Json::object({{"next", one.epoch}, {"to", order.to.size()}}));
   phase_ = std::move(one);
   act(std::move(start));
@@ -94,6 +95,29 @@ void EpochMachine::switching(double, int epoch, const std::string& phase) {
   note("switch-" + phase, Json::object({{"next", epoch}}));
   if (std::exchange(one->is_prepared, phase != "prepare") || phase == "prepare") return;
   if (one->to_grow) set_state(JobState::switching);
+}
+
+/// What only the leaving workers had is with the others: their GPUs go back at once, and the rest
+/// takes the time that it needs. News of theirs may have come before this.
+void EpochMachine::let_go(double now, int epoch) {
+  Switching* one = in<Switching>();
+  if (one == nullptr || one->epoch != epoch || std::exchange(one->has_let_go, true)) return;
+  note("switch-let-go", Json::object({{"next", epoch}}));
+  for (const Seat& seat : seating_.seats) {
+    if (!was_let_go(seat.worker) || !std::exchange(workers_[seat.worker].running, false)) continue;
+    others_[{epoch_, seat.worker}] = std::min(now + settings_.end_timeout_s, one->hard_by);
+  }
+  one->by = now + settings_.switch_timeout_s;
+  one->hard_by = one->by + settings_.end_timeout_s;
+  for (const auto& news : std::exchange(one->later, {})) news(now);
+}
+
+/// Whether it leaves with the switch under way, and was told so.
+bool EpochMachine::was_let_go(WorkerId worker) const {
+  const Switching* one = in<Switching>();
+  return one != nullptr && one->has_let_go &&
+         std::none_of(one->next.seats.begin(), one->next.seats.end(),
+                      [worker](const Seat& seat) { return seat.worker == worker; });
 }
 
 void EpochMachine::call_off(const std::string& why, bool blames_growth) {
@@ -134,6 +158,9 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
     if (outcome.committed && epoch == epoch_ && is<Running>()) lose_silent(now, outcome.lost);
     return;
   }
+  std::vector<WorkerId> leavers;  // that still run
+  for (const Seat& seat : seating_.seats)
+    if (!was_let_go(seat.worker)) leavers.push_back(seat.worker);
   Switching one = std::move(*in<Switching>());
   // Who has not stopped by the time that a switch may take has not, either, where it is called off.
   const bool is_silent = outcome.is_silent || (one.is_late && outcome.phase == "quiesce");
@@ -145,9 +172,9 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
   Running& running = *in<Running>();
   if (outcome.committed) {
     const int workers = static_cast<int>(seating_.seats.size());
-    for (const Seat& seat : seating_.seats) {
-      workers_[seat.worker].running = false;
-      others_[{epoch_, seat.worker}] = now + settings_.end_timeout_s;
+    for (const WorkerId worker : leavers) {
+      workers_[worker].running = false;
+      others_[{epoch_, worker}] = now + settings_.end_timeout_s;
     }
     seating_ = std::move(one.next);
     wanted_.reset();
@@ -172,7 +199,12 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
       if (const auto each = others_.find({epoch, id}); each != others_.end())
         each->second = now + settings_.end_timeout_s;
     act(action::SignalWorkers{workers, SIGKILL, epoch});
-    if (is_silent) {
+    if (one.has_let_go) {
+      say("live mode: the switch failed when lent workers had left already; the run goes on from its "
+          "last snapshot or checkpoint: " +
+          outcome.why);
+      begin_leaving(now, JobState::draining, now);
+    } else if (is_silent) {
       running.has_begun = false;
       say("live mode: the programs stopped answering; they are resized by restarts: " +
           outcome.why);
@@ -187,7 +219,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
           reclaim(now, *each, outcome.why);
     }
     // An outdated one is followed by another, once its programs have left.
-    if (!one.to_grow && (!one.is_outdated || is_silent)) reclaim_by_leaving(now);
+    if (!one.to_grow && is<Running>() && (!one.is_outdated || is_silent)) reclaim_by_leaving(now);
   }
   if (is<Running>()) set_state(is_warming() ? JobState::warming : JobState::active);
   for (const auto& news : one.later) news(now);
@@ -254,7 +286,6 @@ void EpochMachine::tick_live(double now) {
   // Old programs that keep GPUs from going back are not waited for long.
   const auto drain = drain_by();
   if (is_live() && drain && now >= *drain - settings_.min_live_s) reclaim_by_leaving(now);
-  if (is<Switching>()) return;
   for (auto& [program, by] : others_) {
     if (now < by) continue;
     by = now + settings_.end_timeout_s;

@@ -2,6 +2,7 @@
 #include "launcher/epoch_machine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <fmt/format.h>
 
@@ -21,164 +22,6 @@ EpochMachine::EpochMachine(Settings settings, std::vector<WorkerNode> basic)
 void EpochMachine::start(double) {
   act(action::StartStep{settings_.job, basic_});
   set_state(JobState::allocated);
-}
-
-void EpochMachine::hello(double now, WorkerId id, const std::string& host, int port, JobId step) {
-  HeldCompanion* companion = companion_of(id.node);
-  if (companion == nullptr && !is_basic(id.node)) return;  // it was let go meanwhile
-  Worker& worker = workers_[id];
-  worker.host = host;
-  worker.port = port;
-  worker.step = step;
-  worker.present = worker.ready = true;
-  if (companion != nullptr && !companion->up) {
-    companion->up = true;
-    for (const WorkerNode& node : companion->nodes)
-      for (int local = 0; local < node.workers; ++local)
-        companion->up = companion->up && workers_[{node.id, local}].present;
-    companion->joins_by = growth_.joins_by(now);
-  }
-  advance(now);
-}
-
-void EpochMachine::listens(double now, WorkerId id, std::optional<int> epoch) {
-  Worker& worker = workers_[id];
-  if (!worker.running && !others_.contains({epoch.value_or(epoch_), id})) return;
-  if (const int of = epoch.value_or(epoch_); of > worker.listens) {
-    worker.listens = of;
-    worker.listens_since = now;
-  }
-  tell_no_growth();
-  advance(now);
-}
-
-void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int> of) {
-  const int epoch = of.value_or(epoch_);
-  if (puts_off([=, this](double later) { exited(later, id, exit, epoch); }, epoch != epoch_,
-               epoch != epoch_))
-    return;
-  if (epoch != epoch_) {
-    others_.erase({epoch, id});
-    if (HeldCompanion* its = companion_of(id.node); its != nullptr && its->reclaimed)
-      release_if_left(its->job);
-    return advance(now);
-  }
-  Worker& worker = workers_[id];
-  if (!worker.running) return;
-  worker.running = worker.ready = false;
-  HeldCompanion* companion = companion_of(id.node);
-  if (Leaving* leaving = in<Leaving>()) {
-    const bool clean =
-        exit.status() == 0 || exit.signal == SIGKILL || exit.signal == settings_.restart_signal ||
-        exit.code == 128 + settings_.restart_signal ||
-        (companion != nullptr && companion->reclaimed && exit.status() == 128 + SIGTERM);
-    if (!clean && !std::exchange(leaving->told_of_bad_exit, true)) {
-      say(fmt::format(
-          "a worker on {} ended with {} after the restart signal; the next epoch resumes from the "
-          "last checkpoint",
-          worker.host, exit.status()));
-      if (leaving->to_grow)
-        pause_growth(now,
-                     fmt::format("a worker ended with {} after the restart signal", exit.status()));
-    }
-    // Who died of the signal, or of another, never answers its siblings: they need not wait for
-    // the whole grace.
-    const bool died = (exit.signal != 0 && exit.signal != SIGKILL && exit.signal != SIGTERM) ||
-                      exit.code == 128 + settings_.restart_signal;
-    if (died && !running().empty()) leaving->by = std::min(leaving->by, now + settings_.siblings_s);
-    if (companion != nullptr) release_if_left(companion->job);
-  } else {
-    const Ending* ending = in<Ending>();
-    if (ending == nullptr || !ending->code_is_final) code_ = std::max(code_, exit.status());
-    if (is<Running>() && exit.status() != 0) fail(now, id, exit);
-  }
-  advance(now);
-}
-
-void EpochMachine::fail(double now, WorkerId id, Exit exit) {
-  HeldCompanion* companion = companion_of(id.node);
-  // Nobody here sends KILL to a running epoch: Slurm or the kernel took the worker.
-  if (companion != nullptr && exit.signal == SIGKILL)
-    return lose(now, companion->job, "a worker of it was killed");
-  if (is_failing()) return;
-  note("worker-failed",
-       Json::object({{"node_id", id.node}, {"local_rank", id.local}, {"status", exit.status()}}));
-  if (!settings_.kill_on_bad_exit && companions_.empty()) return;
-  in<Running>()->failure = Failure{id, exit, now + (companions_.empty() ? 0 : settings_.blame_s)};
-}
-
-void EpochMachine::lost(double now, WorkerId id) {
-  if (puts_off([=, this](double later) { lost(later, id); }, true)) return;
-  std::erase_if(others_, [id](const auto& each) { return each.first.second == id; });
-  Worker& worker = workers_[id];
-  const bool ran = std::exchange(worker.running, false);
-  worker.present = worker.ready = false;
-  if (is<Over>()) return;
-  if (HeldCompanion* companion = companion_of(id.node)) {
-    if (companion->reclaimed) release_if_left(companion->job);
-    else if (!is<Ending>()) lose(now, companion->job, "a worker's connection was lost");
-  } else if (is<Running>()) {
-    code_ = std::max(code_, 128 + SIGKILL);
-    if (ran || !is_failing()) fail(now, id, {0, SIGKILL});
-  } else if (!is<Ending>()) {
-    code_ = std::max(code_, 128 + SIGKILL);
-    end(now, SIGTERM, now + settings_.end_timeout_s);
-  }
-  advance(now);
-}
-
-void EpochMachine::notice(double now, WorkerId id, int signal) {
-  if (is<Over>() || is<Ending>()) return;
-  if (HeldCompanion* companion = companion_of(id.node)) {
-    if (companion->reclaimed || (signal != SIGTERM && signal != SIGUSR1 && signal != kQuietSignal &&
-                                 signal != settings_.restart_signal))
-      return;
-    companion->leave_by = now + settings_.restart_timeout_s;
-    reclaim(now, *companion, fmt::format("Slurm sent it {}", signal_name(signal)));
-    if (is<Switching>()) make_way(now + settings_.restart_timeout_s);
-    if (is<Running>() && !is_live())
-      begin_leaving(now, JobState::draining, now + settings_.restart_timeout_s);
-    return advance(now);
-  }
-  // Every worker of the basic step reports it; the workers elsewhere need to hear of it once.
-  const auto last = forwarded_.find(signal);
-  if (last != forwarded_.end() && now - last->second < 2) return;
-  forwarded_[signal] = now;
-  note("signal-from-slurm", Json::object({{"signal", signal_name(signal)}}));
-  std::vector<WorkerId> others;
-  for (const WorkerId worker : running())
-    if (companion_of(worker.node) != nullptr) others.push_back(worker);
-  if (!others.empty()) act(action::SignalWorkers{std::move(others), signal});
-  if (signal == SIGTERM) end(now, 0, std::nullopt);
-}
-
-void EpochMachine::step_ended(double now, JobId job, Exit exit) {
-  if (is<Over>()) return;
-  if (job == settings_.job) {
-    // Its shims stay until they are let go: srun could not start them, or was ended.
-    if (code_ == 0) code_ = exit.status() != 0 ? exit.status() : 1;
-    return finish();
-  }
-  if (puts_off([=, this](double later) { step_ended(later, job, exit); }, true)) return;
-  if (const HeldCompanion* found = companion(job);
-      found != nullptr && !found->reclaimed && !is<Ending>())
-    lose(now, job, "its step ended");
-  advance(now);
-}
-
-void EpochMachine::signalled(double now, int signal) {
-  if (is<Over>()) return;
-  note("signal-from-user", Json::object({{"signal", signal_name(signal)}}));
-  const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
-  if (!ends) {
-    if (auto workers = running(); !workers.empty())
-      act(action::SignalWorkers{std::move(workers), signal});
-    return;
-  }
-  const bool again = is<Ending>() && in<Ending>()->kill_at.has_value() && signal == SIGINT;
-  if (running().empty() && code_ == 0) code_ = 128 + signal;
-  end(now, again ? SIGKILL : signal, now + settings_.end_timeout_s);
-  advance(now);
 }
 
 void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bool code_is_final) {
@@ -411,8 +254,8 @@ std::optional<double> EpochMachine::deadline() const {
   if (const auto drain = drain_by(); drain && is_live()) earliest(*drain - settings_.min_live_s);
   if (const Running* one = in<Running>(); one != nullptr && one->awaits_runtime)
     earliest(growth_.joins_by(one->since));
-  if (!is<Switching>())
-    for (const auto& [program, by] : others_) earliest(by);
+  for (const auto& [program, by] : others_)
+    if (std::isfinite(by)) earliest(by);
   if (const Ending* ending = in<Ending>()) earliest(ending->kill_at);
   for (const HeldCompanion& each : companions_)
     if (!each.reclaimed && (!each.up || (!takes_part(each) && !no_growth().empty())))

@@ -118,6 +118,8 @@ class EpochMachine {
   /// `why` not empty: it has not. `snapshot_step`: of the state that it goes on from; 0: it is new.
   void begun(double now, int epoch, const std::string& why, std::uint64_t snapshot_step = 0);
   void switching(double now, int epoch, const std::string& phase);
+  /// The workers that leave with the switch do so before it is committed.
+  void let_go(double now, int epoch);
   void switched(double now, int epoch, const SwitchOutcome& outcome);
   // user
   void signalled(double now, int signal);
@@ -172,6 +174,8 @@ class EpochMachine {
     bool is_outdated = false;    ///< it would use GPUs that are to go back, too
     bool is_late = false;        ///< it took too long
     bool is_prepared = false;    ///< the old programs are being stopped, or have been
+    /// Those of the workers that leave are told to: there is no way back to the old epoch.
+    bool has_let_go = false;
     /// News of workers that mean one thing if it is committed and another if not.
     std::vector<std::function<void(double)>> later;
   };
@@ -210,7 +214,7 @@ class EpochMachine {
     std::string reason;
   };
 
-  // epoch_machine.cc: phases
+  // epoch_machine.cc: phases; epoch_workers.cc: news of workers
   void advance(double now);
   bool waits_for_lent(double now);
   void start_epoch(double now, Seating seating);
@@ -231,6 +235,7 @@ class EpochMachine {
   void reclaim_by_leaving(double now);
   bool puts_off(std::function<void(double)> news, bool spoils, bool blames_growth = false);
   void tick_live(double now);
+  bool was_let_go(WorkerId worker) const;
   void lose_silent(double now, const std::vector<WorkerId>& workers);
   bool is_live() const { return in<Running>() != nullptr && in<Running>()->has_begun; }
   std::optional<double> drain_by() const;

@@ -54,6 +54,7 @@ void LiveDriver::order(Order order, const cluster::Cluster& cluster,
     tell(InPhase{epoch, phase});
     hold_for_a_test(phase);
   };
+  limits.on_let_go = [this, epoch] { tell(LetGo{epoch}); };
   std::lock_guard lock(mutex_);
   for (Job& each : waiting_) each.coordinator->call_off();
   if (under_way_ != nullptr) under_way_->call_off();

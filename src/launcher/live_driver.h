@@ -41,7 +41,11 @@ class LiveDriver {
     std::uint64_t epoch = 0;
     runtime::SwitchMachine::Phase phase = runtime::SwitchMachine::Phase::prepare;
   };
-  using News = std::variant<Begun, InPhase, runtime::SwitchReport>;
+  /// Who leaves with the switch does so before its commit.
+  struct LetGo {
+    std::uint64_t epoch = 0;
+  };
+  using News = std::variant<Begun, InPhase, LetGo, runtime::SwitchReport>;
 
   /// `wake` is called from the thread whenever take() has something new.
   LiveDriver(std::string key, std::function<void()> wake);

@@ -58,15 +58,18 @@ std::uint64_t memory_of_this_machine() {
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-/// SWELL_TEST_HOLD=verify:FILE: between the first block that was verified and the last, a move
-/// makes FILE.reached and waits until FILE is gone, so that a test can kill something just then. As
-/// LiveDriver does at the beginning of each phase.
-std::function<bool()> hold_for_a_test() {
+/// SWELL_TEST_HOLD=verify:FILE: between the first block that was verified and the last, or, with
+/// rest:FILE, before the first block that a rank has that stays, a move makes FILE.reached and
+/// waits until FILE is gone, so that a test can kill something just then. As LiveDriver does at the
+/// beginning of each phase.
+std::function<bool(runtime::Keeper::Options::Hold)> hold_for_a_test() {
+  using Hold = runtime::Keeper::Options::Hold;
   const char* set = std::getenv("SWELL_TEST_HOLD");
-  const std::string text = set != nullptr ? set : "", key = "verify:";
-  if (!text.starts_with(key)) return {};
-  return [file = text.substr(key.size())] {
-    if (access(file.c_str(), F_OK) != 0) return false;
+  const std::string text = set != nullptr ? set : "", key = text.substr(0, text.find(':') + 1);
+  if (key != "verify:" && key != "rest:") return {};
+  const Hold wanted = key == "rest:" ? Hold::rest : Hold::verified;
+  return [wanted, file = text.substr(key.size())](Hold hold) {
+    if (hold != wanted || access(file.c_str(), F_OK) != 0) return false;
     std::ofstream(file + ".reached", std::ios::app).flush();
     return true;
   };
@@ -85,7 +88,7 @@ Result<std::unique_ptr<RuntimeHost>> RuntimeHost::start(const Options& options) 
   its.tcp_host = options.address;
   its.key = options.key;
   its.on_profile = options.on_profile;
-  its.holds_verified = hold_for_a_test();
+  its.holds = hold_for_a_test();
   its.host = host_name(options.node);
   its.arena_bytes = memory_of_this_machine();
   auto keeper = runtime::Keeper::start(std::move(its));

@@ -30,6 +30,8 @@ struct SwitchReport {
   SwitchMachine::Phase failed_in = SwitchMachine::Phase::committed;
   std::string why;         ///< empty: nothing failed
   bool is_silent = false;  ///< a program did not stop at a step in time
+  /// The ranks that leave were let go before the commit: where it failed, the old epoch is gone.
+  bool has_let_go = false;
   /// Shims that did not answer the commit: whether their programs train is not known.
   std::vector<Shim> lost;
   std::uint64_t epoch = 0, step = 0;
@@ -52,8 +54,13 @@ class Coordinator {
     /// The stop is asked for this many steps ahead of the farthest rank; more, where one hears of
     /// it too late.
     std::uint64_t step_lead = 2;
+    /// Ranks that are not in the new plan must be gone so soon after the order; 0: at any time.
+    /// What only they have moves first, and they are let go before the commit where the rest takes
+    /// too long; where that takes too long, the switch is called off.
+    std::chrono::milliseconds leave_limit{0};
     std::function<void(SwitchMachine::Phase)>
-        on_phase;  ///< told as each phase begins; may be empty
+        on_phase;                     ///< told as each phase begins; may be empty
+    std::function<void()> on_let_go;  ///< told before the leavers hear of it; may be empty
   };
   Coordinator(cluster::Cluster cluster, Options options);
 
@@ -83,6 +90,9 @@ class Coordinator {
   Result<std::uint64_t> settle(const std::vector<Shim>& shims);
 
  private:
+  class Run;  // coordinator_switch.cc
+  /// For a shim that keeps a time limit by itself to say that it has passed.
+  static constexpr auto kAnswerTime = std::chrono::seconds(5);
   Result<Channel> reach(const Shim& shim) const;
   Result<Message> ask_unless_off(Channel& channel, Op op, std::string_view body,
                                  Deadline deadline) const;

@@ -30,6 +30,13 @@ std::shared_ptr<const Arena> arena_behind(const std::string& unix_socket) {
   return arena ? std::make_shared<const Arena>(std::move(*arena)) : nullptr;
 }
 
+/// Whether the program behind an endpoint of this host can be read from here.
+bool may_read(const Intake::Self& self, const Endpoint& endpoint, const Fetch& fetch) {
+  std::byte probe;
+  return endpoint.program_pid > 0 && endpoint.processes == self.processes && !fetch.runs.empty() &&
+         Sink::program(endpoint.program_pid).read(fetch.runs.front().from, &probe, 1).ok();
+}
+
 /// Maps what will be read of it, before the training stops.
 void look_ahead(const Arena& arena, std::int32_t rank, const std::vector<Fetch>& fetches) {
   for (const Fetch& fetch : fetches) {
@@ -50,7 +57,7 @@ Result<Intake> Intake::open(const Self& self, const Prepare& plan,
     if (source != nullptr) continue;
     const Endpoint& endpoint = plan.from[static_cast<std::size_t>(fetch.rank)].endpoint;
     const bool is_near = endpoint.host == self.host;
-    if (is_near && fetch.from_program && endpoint.program_pid > 0) {
+    if (is_near && fetch.from_program && may_read(self, endpoint, fetch)) {
       source = from_program(endpoint.program_pid);
       continue;
     }
@@ -117,27 +124,31 @@ Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, bool verify) c
   return good.error().while_doing(fmt::format("moving state from old rank {}", fetch.rank));
 }
 
-Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, bool verify,
-                                const std::function<bool()>& is_called_off) {
+/// Fetches these, in their order but for what two threads make of it.
+Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t program, bool verify,
+                                const Watch& watch) const {
   // What several threads may fetch, and what only this one does.
   std::vector<const Fetch*> shared, own;
-  for (const Fetch& fetch : placement.fetches)
-    (sources_.at({fetch.rank, fetch.from_program})->is_parallel() ? shared : own).push_back(&fetch);
+  for (const Fetch* fetch : fetches)
+    (sources_.at({fetch->rank, fetch->from_program})->is_parallel() ? shared : own)
+        .push_back(fetch);
   std::mutex mutex;
   Result<void> good;
   std::atomic<bool> is_over = false;
   std::atomic<std::size_t> next = 0;
   const auto take = [&](const Fetch& fetch) {
-    auto done =
-        is_called_off() ? Result<void>(Error(kCalledOff)) : fetch_one(fetch, program, verify);
-    if (done.ok()) return;
+    auto done = watch.is_called_off(fetch) ? Result<void>(Error(kCalledOff))
+                                           : fetch_one(fetch, program, verify);
+    if (done.ok()) {
+      if (watch.has_come) watch.has_come(fetch);
+      return;
+    }
     std::lock_guard lock(mutex);
     if (!is_over.exchange(true)) good = std::move(done);
   };
   const auto take_shared = [&] {
     for (std::size_t i; !is_over && (i = next++) < shared.size();) take(*shared[i]);
   };
-  const auto start = Clock::now();
   // One thread does not reach what the memory can do.
   std::optional<std::thread> helper;
   if (shared.size() > 1 && std::thread::hardware_concurrency() > 1) helper.emplace(take_shared);
@@ -145,6 +156,17 @@ Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, bool 
     if (!is_over) take(*fetch);
   take_shared();
   if (helper) helper->join();
+  return good;
+}
+
+Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, bool verify,
+                                const Watch& watch) {
+  std::vector<const Fetch*> only_there, rest;
+  for (const Fetch& fetch : placement.fetches)
+    (fetch.only_there ? only_there : rest).push_back(&fetch);
+  const auto start = Clock::now();
+  auto good = fetch_some(only_there, program, verify, watch);
+  if (good.ok()) good = fetch_some(rest, program, verify, watch);
   if (!good) return good.error();
   Moved moved;
   moved.move_s = since(start);

@@ -20,21 +20,27 @@ class Intake {
  public:
   /// The keeper that fetches.
   struct Self {
-    std::string host, key;
+    std::string host, processes, key;
     std::shared_ptr<const Arena> arena;
   };
   /// Opens the way to every source. The error names the rank that cannot be reached.
   static Result<Intake> open(const Self& self, const Prepare& plan,
                              const std::vector<Fetch>& fetches);
-  /// Fetches all of the placement into the arena, or into `program`'s own memory. With `verify` the
-  /// checksum of each piece is compared with its source's. `is_called_off` is asked between blocks,
-  /// by two threads where the source allows.
+  /// Who watches a move; called by two threads where the source allows.
+  struct Watch {
+    std::function<bool(const Fetch&)> is_called_off;  ///< asked before each block
+    std::function<void(const Fetch&)> has_come;       ///< may be empty
+  };
+  /// Fetches all of the placement into the arena, or into `program`'s own memory; first what no
+  /// rank has that stays. With `verify` the checksum of each piece is compared with its source's.
   Result<Moved> fetch_all(const Placement& placement, pid_t program, bool verify,
-                          const std::function<bool()>& is_called_off);
+                          const Watch& watch);
 
  private:
   static Result<void> fetch_runs(Transport& source, std::span<const Run> runs, const Sink& sink,
                                  bool verify);
+  Result<void> fetch_some(std::span<const Fetch* const> fetches, pid_t program, bool verify,
+                          const Watch& watch) const;
   Result<void> fetch_one(const Fetch& fetch, pid_t program, bool verify) const;
   explicit Intake(std::shared_ptr<const Arena> arena) : arena_(std::move(arena)) {}
   std::shared_ptr<const Arena> arena_;

@@ -20,6 +20,13 @@ std::string boot_of_this_host() {
   return boot;
 }
 
+std::string pid_namespace() {
+  std::string name(64, '\0');
+  const ssize_t count = readlink("/proc/self/ns/pid", name.data(), name.size());
+  name.resize(static_cast<std::size_t>(std::max<ssize_t>(0, count)));
+  return name;
+}
+
 }  // namespace
 
 std::thread quiet_thread(std::function<void()> body) {
@@ -36,6 +43,7 @@ Keeper::Keeper(Options options, Arena arena)
       store_(std::move(arena)),
       arena_(store_.arena()),
       host_(options_.host.empty() ? boot_of_this_host() : options_.host),
+      processes_(options_.processes.empty() ? pid_namespace() : options_.processes),
       snapshots_(store_) {}
 
 Result<std::unique_ptr<Keeper>> Keeper::start(Options options) {
@@ -235,7 +243,9 @@ Status Keeper::status() const {
   status.step = program_ != nullptr && !program_->is_quiesced ? store_.page().step.load()
                 : program_ != nullptr                         ? program_->step
                                                               : step_;
-  status.endpoint = {host_, options_.unix_socket, tcp_, program_ != nullptr ? program_->pid : 0};
+  if (staged_ != nullptr) status.progress = staged_->progress;
+  status.endpoint = {host_, options_.unix_socket, tcp_, program_ != nullptr ? program_->pid : 0,
+                     processes_};
   return status;
 }
 

@@ -39,12 +39,17 @@ class Keeper {
     std::string key;  ///< the job's, at least 16 bytes; needed with tcp_host
     std::string
         host;  ///< of which host it is; empty: by the boot of this one. Equal hosts share memory
+    std::string processes;          ///< its PID namespace; empty: that of this process
     std::uint64_t arena_bytes = 0;  ///< address space: memory is taken as it is written
     /// Told each profile that the program reports, by one of the keeper's threads; may be empty.
     std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
-    /// Asked by a move that has compared the checksum of a first block and has others to fetch:
-    /// whether it waits, until it says no or the switch is called off. For tests; may be empty.
-    std::function<bool()> holds_verified;
+    enum class Hold {
+      verified,  ///< a move has compared the checksum of a first block, and has others to fetch
+      rest,      ///< a move has all that no rank has that stays, and has others to fetch
+    };
+    /// Asked whether a move waits, until it says no or the switch is called off. For tests; may be
+    /// empty.
+    std::function<bool(Hold)> holds;
   };
   /// Listens, and begins to serve. The error names what could not be had.
   static Result<std::unique_ptr<Keeper>> start(Options options);
@@ -79,6 +84,7 @@ class Keeper {
     Peer* program = nullptr;  ///< that waits in adopt; nullptr: this shim is not in the new plan
     Peer* coordinator = nullptr;
     bool is_busy = false, is_moved = false, is_over = false;
+    Progress progress;
   };
 
   Keeper(Options options, Arena arena);
@@ -122,7 +128,7 @@ class Keeper {
   Options options_;
   Store store_;  ///< guarded by mutex_, but for its arena
   const std::shared_ptr<const Arena> arena_;
-  std::string tcp_, host_;
+  std::string tcp_, host_, processes_;
   Descriptor unix_listening_, tcp_listening_;
   std::vector<std::thread> accepting_;
   std::thread sender_;  ///< of the last snapshot to the partner

@@ -79,7 +79,7 @@ void Keeper::send_snapshot(const Snapshot& snapshot, const Endpoint& partner) {
     to_partner_ = channel;
   }
   static_cast<void>(ask(*channel, Op::keep,
-                        write(Kept{snapshot, {host_, options_.unix_socket, tcp_, 0}}),
+                        write(Kept{snapshot, {host_, options_.unix_socket, tcp_, 0, processes_}}),
                         within(kPartnerTime)));
 }
 
@@ -106,13 +106,14 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
   for (const auto& [at, bytes] : placement.fresh)
     if (good.ok()) good = arena_->populate(at, bytes);
   if (good.ok()) {
-    auto intake = Intake::open({host_, options_.key, arena_}, plan, placement.fetches);
+    auto intake = Intake::open({host_, processes_, options_.key, arena_}, plan, placement.fetches);
     if (!intake) good = intake.error();
     else if (const auto moved = intake->fetch_all(placement, 0, true,
-                                                  [this] {
-                                                    std::lock_guard lock(mutex_);
-                                                    return stopping_;
-                                                  });
+                                                  {[this](const Fetch&) {
+                                                     std::lock_guard lock(mutex_);
+                                                     return stopping_;
+                                                   },
+                                                   {}});
              !moved)
       good = moved.error();
   }

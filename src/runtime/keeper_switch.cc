@@ -94,7 +94,9 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   if (!from) return from.error().while_doing("the old plan");
   const auto to = merge(new_ranks);
   if (!to) return to.error().while_doing("the new plan");
-  const auto migration = plan_migration(*from, *to, *cluster);
+  MigrationOptions options;
+  for (const OldRank& rank : plan.from) options.leaving.push_back(rank.leaves);
+  const auto migration = plan_migration(*from, *to, *cluster, std::move(options));
   if (!migration) return migration.error();
   staged->digest = migration->digest();
 
@@ -103,7 +105,8 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
     return good.error();
   // Without the lock: the shims that are asked may be asking this one.
   Staged& own = *staged_;
-  auto intake = Intake::open({host_, options_.key, arena_}, own.prepare, own.placement.fetches);
+  auto intake =
+      Intake::open({host_, processes_, options_.key, arena_}, own.prepare, own.placement.fetches);
   Result<void> good = intake ? Result<void>() : intake.error();
   // Memory is taken while the training goes on: what is left for the pause is the copy.
   for (const auto& [at, bytes] : own.placement.fresh)
@@ -153,6 +156,8 @@ Result<void> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> staged, co
     good = Error(fmt::format(
         "the switch needs {} bytes beside the state; the bound is {}: raise --switch-memory",
         placement.extra_bytes, plan.max_extra_bytes));
+  for (const Fetch& fetch : placement.fetches)
+    (fetch.only_there ? staged_->progress.only_there : staged_->progress.rest) += fetch.bytes();
   if (!good) drop_staged();
   else staged_->is_busy = true;
   return good;
@@ -213,14 +218,26 @@ Result<std::string> Keeper::move() {
     return staged->is_over || stopping_;
   };
   std::atomic<int> blocks = 0;
+  using Hold = Options::Hold;
+  const auto wait_at = [&](Hold hold) {
+    while (options_.holds && options_.holds(hold) && !is_off())
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  Intake::Watch watch;
+  watch.is_called_off = [&](const Fetch& fetch) {
+    // Two threads fetch: when a third block is begun, one has arrived.
+    if (++blocks == 3) wait_at(Hold::verified);
+    if (!fetch.only_there) wait_at(Hold::rest);
+    return is_off();
+  };
+  watch.has_come = [&](const Fetch& fetch) {
+    std::lock_guard lock(mutex_);
+    Progress& progress = staged->progress;
+    (fetch.only_there ? progress.only_there : progress.rest) -= fetch.bytes();
+    progress.come += fetch.bytes();
+  };
   const auto moved =
-      staged->intake->fetch_all(staged->placement, new_program, staged->prepare.verify, [&] {
-        // Two threads fetch: when a third block is begun, one has arrived.
-        if (options_.holds_verified && ++blocks == 3)
-          while (options_.holds_verified() && !is_off())
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        return is_off();
-      });
+      staged->intake->fetch_all(staged->placement, new_program, staged->prepare.verify, watch);
   Result<void> good = moved ? Result<void>() : moved.error();
   std::lock_guard lock(mutex_);
   staged->is_busy = false;

@@ -98,7 +98,8 @@ void put(Writer& writer, const Endpoint& endpoint) {
   writer.text(endpoint.host)
       .text(endpoint.unix_socket)
       .text(endpoint.tcp)
-      .put(endpoint.program_pid);
+      .put(endpoint.program_pid)
+      .text(endpoint.processes);
 }
 Endpoint get_endpoint(Reader& reader) {
   Endpoint endpoint;
@@ -106,6 +107,7 @@ Endpoint get_endpoint(Reader& reader) {
   endpoint.unix_socket = reader.text(kMaxText);
   endpoint.tcp = reader.text(kMaxText);
   endpoint.program_pid = reader.get<std::int32_t>();
+  endpoint.processes = reader.text(kMaxText);
   return endpoint;
 }
 
@@ -173,6 +175,7 @@ std::string write(const Status& status) {
       .put<std::uint8_t>(status.has_waiting);
   writer.put<std::uint8_t>(status.is_moved).put<std::uint8_t>(status.is_quiesced).put(status.step);
   put(writer, status.endpoint);
+  writer.put(status.progress.only_there).put(status.progress.rest).put(status.progress.come);
   return writer.take();
 }
 Result<Status> read_status(std::string_view body) {
@@ -186,6 +189,9 @@ Result<Status> read_status(std::string_view body) {
   status.is_quiesced = reader.get<std::uint8_t>() != 0;
   status.step = reader.get<std::uint64_t>();
   status.endpoint = get_endpoint(reader);
+  status.progress.only_there = reader.get<std::uint64_t>();
+  status.progress.rest = reader.get<std::uint64_t>();
+  status.progress.come = reader.get<std::uint64_t>();
   return whole(reader, std::move(status), "a shim's status");
 }
 
@@ -201,6 +207,7 @@ std::string write(const Prepare& prepare) {
     put(writer, rank.gpu);
     put(writer, rank.endpoint);
     put(writer, rank.holds);
+    writer.put<std::uint8_t>(rank.leaves);
   }
   writer.put(static_cast<std::uint32_t>(prepare.to.size()));
   for (const NewRank& rank : prepare.to) {
@@ -221,7 +228,9 @@ Result<Prepare> read_prepare(std::string_view body) {
   for (auto left = reader.count(24); reader.good() && left > 0; --left) {
     const cluster::GpuRef gpu = get_gpu(reader);
     Endpoint endpoint = get_endpoint(reader);
-    prepare.from.push_back({gpu, std::move(endpoint), get_table(reader)});
+    std::vector<Held> holds = get_table(reader);
+    const bool leaves = reader.get<std::uint8_t>() != 0;
+    prepare.from.push_back({gpu, std::move(endpoint), std::move(holds), leaves});
   }
   for (auto left = reader.count(12); reader.good() && left > 0; --left) {
     const cluster::GpuRef gpu = get_gpu(reader);

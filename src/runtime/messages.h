@@ -63,6 +63,14 @@ struct Endpoint {
   std::string unix_socket;
   std::string tcp;  ///< "address:port"; empty: it does not listen
   std::int32_t program_pid = 0;
+  std::string processes;  ///< which PID namespace the pid is of
+};
+
+/// How far a shim is with its move, in bytes.
+struct Progress {
+  /// Yet to come: what no rank has that stays, and what one has.
+  std::uint64_t only_there = 0, rest = 0;
+  std::uint64_t come = 0;
 };
 
 struct Status {
@@ -74,12 +82,16 @@ struct Status {
   bool is_quiesced = false;
   std::uint64_t step = 0;  ///< last boundary that the program passed
   Endpoint endpoint;
+  Progress progress;  ///< of what is prepared
 };
 
 struct OldRank {
   cluster::GpuRef gpu;
   Endpoint endpoint;
   std::vector<Held> holds;
+  /// It must be gone by a time: what others have too is fetched from them, and after what only such
+  /// ranks have.
+  bool leaves = false;
 };
 struct NewRank {
   cluster::GpuRef gpu;

@@ -57,7 +57,9 @@ class Migrator {
         to_(to),
         links_(cluster, all_gpus(from, to)),
         worlds_{from, to, cluster, numbers_of(from), numbers_of(to)},
-        max_bytes_(std::clamp<std::int64_t>(options.max_move_bytes, 8, Links::kMaxBytes)) {}
+        max_bytes_(std::clamp<std::int64_t>(options.max_move_bytes, 8, Links::kMaxBytes)) {
+    made_.leaving_ = std::move(options.leaving);
+  }
 
   Result<Migration> run() {
     made_.incoming_.resize(to_.ranks().size());
@@ -114,6 +116,13 @@ class Migrator {
                        need.elements * made_.element_bytes_[pair.tensor]);
   }
 
+  /// The nearest holder that stays, else the nearest.
+  std::uint16_t first_that_stays(const Need& need, const Candidate* candidates) const {
+    for (std::uint16_t c = 0; c < need.count; ++c)
+      if (!made_.leaves(candidates[c].rank)) return c;
+    return 0;
+  }
+
   /// Chooses the least busy of the nearest holders, for each block in turn.
   void choose_all() {
     by_sender_.resize(from_.ranks().size() + to_.ranks().size());
@@ -124,11 +133,13 @@ class Migrator {
       for (std::size_t i = 0; i < recut.open.size(); ++i) {
         const Need& need = recut.needs[recut.open[i]];
         const Candidate* candidates = &recut.candidates[need.first];
-        std::uint16_t best = 0;
-        Links::Path best_path = path(pair, need, candidates[0]);
+        const std::uint16_t first = first_that_stays(need, candidates);
+        std::uint16_t best = first;
+        Links::Path best_path = path(pair, need, candidates[first]);
         std::uint64_t best_load = links_.after(best_path);
-        for (std::uint16_t c = 1;
-             c < need.count && candidates[c].nearness == candidates[0].nearness; ++c) {
+        for (auto c = static_cast<std::uint16_t>(first + 1);
+             c < need.count && candidates[c].nearness == candidates[first].nearness; ++c) {
+          if (made_.leaves(candidates[c].rank) != made_.leaves(candidates[first].rank)) continue;
           const Links::Path other = path(pair, need, candidates[c]);
           const std::uint64_t load = links_.after(other);
           if (load >= best_load) continue;
@@ -180,7 +191,9 @@ class Migrator {
           std::uint16_t best = chosen;
           std::uint64_t best_load = limit;
           for (std::uint16_t c = 0; c < need.count; ++c, --tries) {
-            if (c == chosen) continue;
+            if (c == chosen ||
+                made_.leaves(candidates[c].rank) > made_.leaves(candidates[chosen].rank))
+              continue;
             const std::uint64_t load = links_.after(path(pair, need, candidates[c]));
             if (load >= best_load) continue;
             best = c;
@@ -255,9 +268,9 @@ class Migrator {
 };
 
 Move Migration::make_move(const Pair& pair, const Need& need, const Candidate& from) const {
-  return {pair.tensor,  pair.from_tensor, from.rank, from.part,
-          need.to_rank, need.to_part,     need.box,  need.elements * element_bytes_[pair.tensor],
-          from.nearness};
+  return {pair.tensor,   pair.from_tensor, from.rank, from.part,
+          need.to_rank,  need.to_part,     need.box,  need.elements * element_bytes_[pair.tensor],
+          from.nearness, leaves(from.rank)};
 }
 
 std::vector<Move> Migration::needs_of(std::uint32_t rank) const {
@@ -283,7 +296,10 @@ Result<Migration> plan_migration(const World& from, const World& to,
   if (auto good = check_gpus(to, cluster, "new"); !good) return good.error();
   if (from.ranks().empty() || to.ranks().empty())
     return Error("a plan has no ranks; at least 1 is needed");
-  return Migrator(from, to, cluster, options).run();
+  if (!options.leaving.empty() && options.leaving.size() != from.ranks().size())
+    return Error(fmt::format("it is said of {} ranks whether they leave; the old plan has {}",
+                             options.leaving.size(), from.ranks().size()));
+  return Migrator(from, to, cluster, std::move(options)).run();
 }
 
 }  // namespace swell::runtime

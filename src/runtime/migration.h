@@ -21,6 +21,7 @@ struct Move {
   Box box;                                     ///< the block, in the tensor's coordinates
   std::int64_t bytes = 0;
   Nearness nearness = Nearness::in_place;
+  bool only_there = false;  ///< no rank has it that stays
 };
 
 /// Bytes by Nearness, and the time of the busiest link if every link ran at full speed.
@@ -38,6 +39,9 @@ struct MigrationOptions {
   /// Limit of the size of a move: larger blocks are cut, so that several replicas can send them and
   /// a chunk of memory is at most this.
   std::int64_t max_move_bytes = std::int64_t{64} << 20;
+  /// By old rank, whether it must be gone by a time: it sends nothing that another one has. Empty:
+  /// none must.
+  std::vector<bool> leaving = {};
 };
 
 /// Source of every byte of the new plan. Immutable.
@@ -63,12 +67,14 @@ class Migration {
     std::uint32_t first_choice;  ///< index in choices_ of the first of its open needs
   };
   Move make_move(const Pair& pair, const Need& need, const Candidate& from) const;
+  bool leaves(std::uint32_t rank) const noexcept { return !leaving_.empty() && leaving_[rank]; }
 
   std::vector<Recut> recuts_;
   std::vector<Pair> pairs_;
   std::vector<std::uint16_t> choices_;  ///< index of the chosen candidate in its need's list
   std::vector<std::int64_t> incoming_;
   std::vector<std::int64_t> element_bytes_;  ///< by new tensor
+  std::vector<bool> leaving_;                ///< by old rank; empty: none
   MigrationSummary summary_;
   std::uint64_t digest_ = 0;
 };

@@ -71,8 +71,11 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
         if (source == nullptr)
           return Error(fmt::format("tensor {}: its source, rank {}, does not hold it",
                                    entry.tensor.name, move->from_rank));
-        Fetch fetch{
-            static_cast<std::int32_t>(move->from_rank), !source->in_arena, !held.in_arena, {}};
+        Fetch fetch{static_cast<std::int32_t>(move->from_rank),
+                    !source->in_arena,
+                    !held.in_arena,
+                    {},
+                    move->only_there};
         each_run(move->box, source->entry.part, entry.part,
                  [&](std::int64_t a, std::int64_t b, std::int64_t count) {
                    fetch.runs.push_back({source->at + static_cast<std::uint64_t>(a * element),

@@ -18,6 +18,7 @@ struct Fetch {
   std::int32_t rank = 0;
   bool from_program = false, to_program = false;
   std::vector<Run> runs;
+  bool only_there = false;  ///< no rank has it that stays
   std::uint64_t bytes() const noexcept;
 };
 

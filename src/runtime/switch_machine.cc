@@ -25,7 +25,7 @@ void SwitchMachine::count(std::size_t shim) {
   phase_ = static_cast<Phase>(static_cast<int>(phase_) + 1);
   if (phase_ == Phase::move && step_ == kNoStep)
     return abort("no shim of the old plan has stopped at a step");
-  if (!is_over()) answered_.assign(answered_.size(), false);
+  if (!is_over()) answered_ = let_go_;
 }
 
 void SwitchMachine::abort(std::string why) {

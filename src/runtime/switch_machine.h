@@ -22,7 +22,7 @@ class SwitchMachine {
 
   /// `step`: of the state, where no program has to stop for it; kNoStep: the shims say.
   explicit SwitchMachine(std::size_t shims, std::uint64_t step = kNoStep)
-      : answered_(shims), step_(step) {}
+      : answered_(shims), let_go_(shims), step_(step) {}
 
   Phase phase() const noexcept { return phase_; }
   bool is_over() const noexcept { return phase_ == Phase::committed || phase_ == Phase::aborted; }
@@ -36,8 +36,11 @@ class SwitchMachine {
   void quiesced(std::size_t shim, std::uint64_t step, bool is_late = false);
   void moved(std::size_t shim);
   void committed(std::size_t shim);
-  /// Calls it off at the last moment. REQUIRES: no shim was told to commit.
+  /// Calls it off at the last moment. REQUIRES: no shim was told to commit but those let go.
   void veto(std::string why);
+  /// Told to commit before the others: it is asked nothing more. REQUIRES: the phase is move, and
+  /// it has answered.
+  void let_go(std::size_t shim) { let_go_[shim] = true; }
   /// A refusal, a lost connection, or no answer within the time limit.
   void failed(std::size_t shim, const std::string& why);
 
@@ -54,7 +57,7 @@ class SwitchMachine {
   void count(std::size_t shim);
   void abort(std::string why);
   Phase phase_ = Phase::prepare;
-  std::vector<bool> answered_;
+  std::vector<bool> answered_, let_go_;
   std::optional<std::uint64_t> digest_;
   std::uint64_t step_ = kNoStep;
   int round_ = 0;

@@ -111,7 +111,9 @@ class NetworkTransport final : public Transport {
  public:
   NetworkTransport(std::shared_ptr<Channel> channel, bool program, bool is_near)
       : channel_(std::move(channel)), program_(program), is_near_(is_near), staging_(kStaging) {}
-  const char* name() const noexcept override { return is_near_ ? kTcpWithinNode : "tcp"; }
+  const char* name() const noexcept override {
+    return !is_near_ ? "tcp" : program_ ? kTcpToProgram : kTcpWithinNode;
+  }
   Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
     constexpr std::size_t kRuns = 100'000;  // a request stays far below a message's limit
     Hash all;                               // of the hashes, where one request does not do

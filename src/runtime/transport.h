@@ -65,6 +65,9 @@ std::unique_ptr<Transport> from_program(pid_t pid);
 /// Name of the way to a shim of the same node whose socket is not seen: jobs there have no common
 /// /tmp.
 inline constexpr const char* kTcpWithinNode = "tcp within a node";
+/// The same for memory of a program that may not be read from here: it is in another PID namespace,
+/// or the kernel lets only its ancestors (Yama).
+inline constexpr const char* kTcpToProgram = "tcp within a node, from a program";
 /// From another shim, of another node unless it `is_near`: its arena, or its program's memory. The
 /// hash is the sender's.
 std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # mode=live on a real cluster, beside live_test.sh: plans of all kinds one after the other, the first plan over lent GPUs, the
-# bound of memory, and a reclaim that there is no time to move for.
+# bound of memory, and reclaims that there is little or no time to move for.
 programs=(regression in_step.so) # of lib.sh
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -91,5 +91,19 @@ no_time_to_move() {
   return $result
 }
 check 'a shrink that cannot be moved in time gives the GPUs back, and costs steps, not the run' no_time_to_move
+
+# The shrink's move waits once what only the lent ranks had is with the others. The rigid job does not wait for the rest.
+goes_back_meanwhile() {
+  export SWELL_TEST_HOLD=rest:$work/hold PLANS='2=1,2,1,0 4=2,1,2,0'
+  rm -f "$work"/hold*
+  live --elastic=mode=live,max=4,grace=20 --gres=gpu:2 -w node1 && within 120 live_grown 4 && settled && touch "$work/hold" &&
+    rigid --gres=gpu:2 -w node1 && within 120 in_state "$rigid_job" RUNNING && event switch-let-go && test -e "$work/hold.reached" &&
+    ! event switch-committed 2 && rm "$work/hold" && within 120 live_grown 2 && event switch-committed 2 && well_ended
+  local result=$?
+  unset SWELL_TEST_HOLD PLANS
+  cat "$work/$job.out"
+  return $result
+}
+check 'lent GPUs go back before a shrink is over, once the others have what only they had, and no step is lost' goes_back_meanwhile
 
 finish_tests

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,7 +37,9 @@ class LiveJob {
 
   /// `apart`: each shim treats the others as shims of other hosts, and so reaches them by TCP on
   /// loopback.
-  LiveJob(std::string program, int shims, std::vector<std::string> words, bool apart = false)
+  /// `holds`: where a shim's move waits.
+  LiveJob(std::string program, int shims, std::vector<std::string> words, bool apart = false,
+          const std::function<bool(Keeper::Options::Hold)>& holds = {})
       : arguments(std::move(words)), program_(std::move(program)) {
     std::string pattern = fs::temp_directory_path() / "swell-live-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
@@ -48,6 +51,7 @@ class LiveJob {
       options.key = kKey;
       if (apart) options.host = "host " + std::to_string(i);
       options.arena_bytes = std::uint64_t{16} << 30;
+      options.holds = holds;
       keepers.push_back(std::move(Keeper::start(std::move(options)).value()));
       shims_.push_back({keepers.back()->unix_socket(), "", {i / kDevices, i % kDevices}});
     }

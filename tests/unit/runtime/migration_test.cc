@@ -277,3 +277,51 @@ Test(migration, another_choice_of_sources_has_another_digest) {
   cr_assert_eq(plan({0, 0}, {0, 1}), plan({0, 0}, {0, 1}));
   cr_assert_neq(plan({0, 0}, {0, 1}), plan({0, 0}, {1, 1}));
 }
+
+Test(migration, leavers_send_only_what_nobody_else_has) {
+  // Ranks 1 and 2 leave; rank 0, on another node, has what rank 2 has.
+  const auto cluster = support::host_cluster(2, 4);
+  const TensorInfo t = info("w", {64});
+  const Part first = Part::block({0}, {32}), second = Part::block({32}, {64});
+  const World from = merge({rank_with({1, 0}, t, second), rank_with({0, 1}, t, first),
+                            rank_with({0, 2}, t, second)})
+                         .value();
+  const World to = merge({rank_with({0, 0}, t, Part::whole({64}))}).value();
+  MigrationOptions options;
+  options.leaving = {false, true, true};
+  const auto moves = plan_migration(from, to, cluster, options).value().needs_of(0);
+  cr_assert_eq(moves.size(), 2u);
+  for (const Move& move : moves) {
+    cr_assert_eq(move.only_there, move.box.begin[0] == 0);
+    cr_assert_eq(move.from_rank, move.only_there ? 1 : 0, "though rank 2 is nearer");
+  }
+  for (const Move& move : plan_migration(from, to, cluster).value().needs_of(0))
+    cr_assert_not(move.only_there || move.from_rank == 0);
+}
+
+Test(migration, with_leavers_every_byte_comes_once_and_from_a_right_source) {
+  for (unsigned seed = 1; seed <= 500; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto cluster = support::host_cluster(2, 4);
+    const auto model = support::random_model(random);
+    const World from = merge(support::random_ranks(model, cluster, random)).value();
+    const World to = merge(support::random_ranks(model, cluster, random)).value();
+    MigrationOptions options;
+    for (std::size_t rank = 0; rank < from.ranks().size(); ++rank)
+      options.leaving.push_back(random() % 2 == 0);
+    const auto migration = plan_migration(from, to, cluster, options).value();
+    check_moves(from, to, migration, seed);
+    for (std::uint32_t rank = 0; rank < to.ranks().size(); ++rank)
+      for (const Move& move : migration.needs_of(rank))
+        cr_assert_eq(move.only_there, bool{options.leaving[move.from_rank]}, "seed %u", seed);
+  }
+}
+
+Test(migration, leavers_are_told_of_all_ranks_or_none) {
+  const auto cluster = support::host_cluster(1, 1);
+  const World world = merge({rank_with({0, 0}, info("w", {4}), Part::whole({4}))}).value();
+  MigrationOptions options;
+  options.leaving = {true, false};
+  cr_assert_eq(plan_migration(world, world, cluster, options).error().message(),
+               "it is said of 2 ranks whether they leave; the old plan has 1");
+}

@@ -88,3 +88,16 @@ Test(switch_machine, different_plans_abort) {
   for (std::size_t i = 0; i < 3; ++i) nobody.quiesced(i, kNoStep);
   cr_assert_eq(nobody.why(), "no shim of the old plan has stopped at a step");
 }
+
+Test(switch_machine, who_was_let_go_is_not_asked_to_commit) {
+  SwitchMachine machine = in(Phase::move);
+  machine.moved(1);
+  machine.let_go(1);
+  machine.moved(0);
+  machine.moved(2);
+  cr_assert_eq(machine.phase(), Phase::commit);
+  cr_assert(machine.is_awaited(0) && !machine.is_awaited(1) && machine.is_awaited(2));
+  machine.committed(0);
+  machine.committed(2);
+  cr_assert_eq(machine.phase(), Phase::committed);
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Of the coordinator: one switch, from what both plans are to the commit or the abort of all.
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <map>
+#include <optional>
+#include <poll.h>
+#include <utility>
+
+#include "runtime/coordinator.h"
+#include "runtime/leavers.h"
+
+namespace swell::runtime {
+
+namespace {
+
+using Phase = SwitchMachine::Phase;
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+
+/// `shim`'s place in the list, which it is added to where it is not in it.
+std::size_t number_of(std::vector<Shim>& shims, const Shim& shim) {
+  const auto at = std::find_if(shims.begin(), shims.end(), [&](const Shim& other) {
+    return shim.unix_socket == other.unix_socket && shim.tcp == other.tcp;
+  });
+  if (at != shims.end()) return static_cast<std::size_t>(at - shims.begin());
+  shims.push_back(shim);
+  return shims.size() - 1;
+}
+
+std::int64_t ms_until(Deadline deadline) {
+  return std::chrono::ceil<Milliseconds>(deadline - Clock::now()).count();
+}
+
+/// The time until then, as messages have it.
+std::uint32_t limit_until(Deadline deadline) {
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(ms_until(deadline), 0, UINT32_MAX));
+}
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+/// One switch under way.
+class Coordinator::Run {
+ public:
+  Run(Coordinator& coordinator, std::uint64_t epoch)
+      : coordinator_(coordinator), options_(coordinator.options_) {
+    report_.epoch = prepare_.epoch = epoch;
+    prepare_.cluster = coordinator.cluster_.to_json().dump();
+    prepare_.verify = options_.verify;
+    prepare_.max_extra_bytes = options_.max_extra_bytes;
+    if (options_.leave_limit.count() > 0) leave_by_ = within(options_.leave_limit);
+  }
+
+  /// From the ranks `from`, or a snapshot.
+  Result<SwitchReport> from_to(const std::vector<Shim>& from, const Consistent* snapshot,
+                               const std::vector<Shim>& to) {
+    if (options_.on_phase) options_.on_phase(Phase::prepare);
+    if (auto good = gather(from, snapshot, to); !good) return good.error();
+    machine_ = SwitchMachine(shims_.size(), snapshot != nullptr ? snapshot->step : kNoStep);
+    while (!machine_.is_over()) {
+      const Phase phase = machine_.phase();
+      report_.failed_in = phase;
+      if (phase == Phase::commit && !coordinator_.begin_commit()) {
+        machine_.veto(kCalledOff);
+        break;
+      }
+      ask_all(phase);
+      (phase == Phase::prepare   ? report_.prepare_s
+       : phase == Phase::quiesce ? report_.quiesce_s
+       : phase == Phase::move    ? report_.move_s
+                                 : report_.commit_s) += lap();
+    }
+    return finish(to);
+  }
+
+ private:
+  /// Since the last lap, or the beginning.
+  double lap() {
+    const auto before = std::exchange(start_, Clock::now());
+    return seconds(start_ - before);
+  }
+
+  /// Connects, and asks what both plans are: from here on the shims do not change it.
+  Result<void> gather(const std::vector<Shim>& from, const Consistent* snapshot,
+                      const std::vector<Shim>& to) {
+    const Deadline prepared_by = within(options_.prepare_limit);
+    std::vector<std::size_t> old_numbers, new_numbers;
+    for (const Shim& shim : from) old_numbers.push_back(number_of(shims_, shim));
+    for (const Shim& shim : to) new_numbers.push_back(number_of(shims_, shim));
+    for (const Shim& shim : shims_) {
+      auto channel = coordinator_.reach(shim);
+      if (!channel) return channel.error();
+      channels_.push_back(std::move(*channel));
+    }
+    for (std::size_t rank = 0; rank < from.size(); ++rank) {
+      const std::size_t shim = old_numbers[rank];
+      const auto status = coordinator_.ask_unless_off(channels_[shim], Op::status, {}, prepared_by);
+      if (!status) return status.error();
+      const auto read = read_status(status->body);
+      if (!read) return read.error();
+      const auto table = coordinator_.ask_unless_off(channels_[shim], Op::table, {}, prepared_by);
+      if (!table) return table.error();
+      auto holds = read_table(table->body);
+      if (!holds) return holds.error();
+      const bool leaves =
+          leave_by_ && std::find(new_numbers.begin(), new_numbers.end(), shim) == new_numbers.end();
+      if (leaves) leaving_.push_back(shim);
+      prepare_.from.push_back({from[rank].gpu, read->endpoint, std::move(holds->second), leaves});
+      old_ranks_[shim] = static_cast<std::int32_t>(rank);
+    }
+    if (snapshot != nullptr) {
+      prepare_.from = snapshot->ranks;
+      report_.step = snapshot->step;
+    }
+    for (std::size_t rank = 0; rank < to.size(); ++rank) {
+      const auto ready = coordinator_.ask_unless_off(channels_[new_numbers[rank]], Op::wait_ready,
+                                                     Writer().put(limit_until(prepared_by)).take(),
+                                                     prepared_by + kAnswerTime);
+      auto entries = ready ? read_entries(ready->body)
+                           : Result<std::vector<Entry>>(ready.error().while_doing(
+                                 fmt::format("waiting for the program of new rank {}", rank)));
+      if (!entries) {
+        coordinator_.abort_all(shims_);
+        return entries.error();
+      }
+      prepare_.to.push_back({to[rank].gpu, std::move(*entries)});
+      new_ranks_[new_numbers[rank]] = static_cast<std::int32_t>(rank);
+    }
+    return {};
+  }
+
+  /// Asks all shims what `phase` is, and takes their answers until it is over.
+  void ask_all(Phase phase) {
+    const bool begins = !std::exchange(has_begun_[static_cast<std::size_t>(phase)], true);
+    if (phase != Phase::prepare && begins && options_.on_phase) options_.on_phase(phase);
+    const auto limit = phase == Phase::move     ? options_.move_limit
+                       : phase == Phase::commit ? options_.commit_limit
+                                                : options_.prepare_limit;
+    if (phase == Phase::quiesce) choose_step(begins, limit);
+    if (phase == Phase::move) moving_since_ = next_look_ = Clock::now();
+    // The shim keeps the time of a stop, and says so.
+    const Deadline deadline = phase == Phase::quiesce ? stopped_by_ + kAnswerTime : within(limit);
+    const int round = machine_.round();
+    static constexpr Op kOps[] = {Op::prepare, Op::quiesce, Op::move, Op::commit};
+    for (std::size_t shim = 0; shim < shims_.size(); ++shim)
+      if (machine_.is_awaited(shim))
+        if (auto sent = channels_[shim].send(
+                static_cast<std::uint16_t>(kOps[static_cast<int>(phase)]), body_of(shim));
+            !sent)
+          machine_.failed(shim, sent.error().message());
+    while (machine_.phase() == phase && machine_.round() == round)
+      await(phase, round, deadline, limit);
+  }
+
+  /// Ahead of every rank, so that all are told before any gets there. Who was told too late says
+  /// so, and all are asked for a later step.
+  void choose_step(bool is_first, Milliseconds limit) {
+    if (is_first) stopped_by_ = within(options_.quiesce_limit);
+    else lead_ *= 2;
+    for (const auto& [shim, rank] : old_ranks_) {
+      const auto status =
+          coordinator_.ask_unless_off(channels_[shim], Op::status, {}, within(limit));
+      const auto read = status ? read_status(status->body) : Result<Status>(status.error());
+      if (!read) machine_.failed(shim, read.error().message());
+      else report_.step = std::max(report_.step, read->step + lead_);
+    }
+  }
+
+  std::string body_of(std::size_t shim) {
+    switch (machine_.phase()) {
+      case Phase::prepare:
+        prepare_.old_rank = old_ranks_.contains(shim) ? old_ranks_[shim] : -1;
+        prepare_.new_rank = new_ranks_.contains(shim) ? new_ranks_[shim] : -1;
+        return write(prepare_);
+      case Phase::quiesce: return Writer().put(report_.step).put(limit_until(stopped_by_)).take();
+      case Phase::commit: return Writer().put(report_.epoch).put(machine_.step()).take();
+      default: return {};
+    }
+  }
+
+  /// Waits for answers, or for the time to look at the leavers.
+  void await(Phase phase, int round, Deadline deadline, Milliseconds limit) {
+    std::vector<pollfd> polled;
+    std::vector<std::size_t> who;
+    for (std::size_t shim = 0; shim < shims_.size(); ++shim)
+      if (machine_.is_awaited(shim)) {
+        polled.push_back({channels_[shim].fd(), POLLIN, 0});
+        who.push_back(shim);
+      }
+    if (phase != Phase::commit) polled.push_back({coordinator_.off_.get(), POLLIN, 0});
+    const bool looks = phase == Phase::move && !leaving_.empty() && !report_.has_let_go;
+    const auto left = ms_until(looks ? std::min(deadline, next_look_) : deadline);
+    const int ready = left > 0 ? poll(polled.data(), polled.size(),
+                                      static_cast<int>(std::min<std::int64_t>(left, 1'000'000)))
+                               : 0;
+    if (ready < 0) return;
+    if (ready == 0) {
+      if (ms_until(deadline) <= 0)
+        for (std::size_t shim : who)
+          machine_.failed(shim, fmt::format("no answer to {} within {} ms",
+                                            SwitchMachine::to_text(phase), limit.count()));
+      else if (looks) look_at_leavers();
+      return;
+    }
+    if (polled.size() > who.size() && polled.back().revents != 0)
+      return machine_.failed(who.front(), kCalledOff);
+    for (std::size_t i = 0; i < who.size(); ++i) {
+      if (polled[i].revents == 0 || machine_.phase() != phase || machine_.round() != round)
+        continue;
+      const auto answer = channels_[who[i]].receive(deadline);
+      if (!answer) machine_.failed(who[i], answer.error().message());
+      else if (answer->op != kDoneOp) machine_.failed(who[i], Reader(answer->body).text(4096));
+      else take_answer(who[i], answer->body);
+    }
+  }
+
+  void take_answer(std::size_t shim, std::string_view body) {
+    Reader reader(body);
+    if (machine_.phase() == Phase::prepare) {
+      const auto prepared = read_prepared(body);
+      if (!prepared) return machine_.failed(shim, prepared.error().message());
+      report_.max_extra_bytes = std::max(report_.max_extra_bytes, prepared->extra_bytes);
+      machine_.prepared(shim, *prepared);
+    } else if (machine_.phase() == Phase::quiesce) {
+      const auto step = reader.get<std::uint64_t>();
+      machine_.quiesced(shim, step, reader.get<std::uint8_t>() != 0);
+    } else if (machine_.phase() == Phase::move) {
+      const auto moved = read_moved(body);
+      if (!moved) return machine_.failed(shim, moved.error().message());
+      for (const PathBytes& path : moved->paths) by_path_[path.path] += path.bytes;
+      machine_.moved(shim);
+    } else {
+      machine_.committed(shim);
+    }
+  }
+
+  /// Asks the staying shims how far they are, and lets the leavers go, or calls it off.
+  void look_at_leavers() {
+    constexpr Milliseconds kMinPause{50}, kMaxPause{1000};
+    next_look_ = within(std::clamp(options_.leave_limit / 20, kMinPause, kMaxPause));
+    std::vector<Progress> all;
+    for (const auto& [shim, rank] : new_ranks_) {
+      // Over a connection of its own: the other one waits for the end of the move.
+      auto channel = coordinator_.reach(shims_[shim]);
+      const auto status = channel ? ask(*channel, Op::status, {}, within(kMaxPause))
+                                  : Result<Message>(channel.error());
+      const auto read = status ? read_status(status->body) : Result<Status>(status.error());
+      if (!read) return;
+      all.push_back(read->progress);
+    }
+    const auto now = Clock::now();
+    const double elapsed_s = seconds(now - moving_since_), left_s = seconds(*leave_by_ - now);
+    switch (judge_leavers(all, elapsed_s, left_s)) {
+      case Leavers::wait: return;
+      case Leavers::let_go: return let_go();
+      case Leavers::late: {
+        std::uint64_t only_there = 0, come = 0;
+        for (const Progress& each : all) {
+          only_there += each.only_there;
+          come += each.come;
+        }
+        return machine_.veto(fmt::format(
+            "{} bytes are on leaving ranks alone, which have {:.1f} s; {} bytes came in {:.1f} s",
+            only_there, std::max(0.0, left_s), come, elapsed_s));
+      }
+    }
+  }
+
+  /// The leavers commit, and their programs leave: the old epoch is over, whatever comes.
+  void let_go() {
+    for (const std::size_t shim : leaving_)
+      if (machine_.is_awaited(shim)) return;
+    report_.has_let_go = true;
+    if (options_.on_let_go) options_.on_let_go();
+    for (const std::size_t shim : leaving_) {
+      machine_.let_go(shim);
+      if (!ask(channels_[shim], Op::commit, Writer().put(report_.epoch).put(machine_.step()).take(),
+               within(kAnswerTime)))
+        report_.lost.push_back(shims_[shim]);
+    }
+  }
+
+  SwitchReport finish(const std::vector<Shim>& to) {
+    report_.committed = machine_.phase() == Phase::committed;
+    report_.why = machine_.why();
+    report_.is_silent = machine_.phase() == Phase::aborted && report_.failed_in == Phase::quiesce &&
+                        Clock::now() >= stopped_by_;
+    for (const std::size_t shim : machine_.lost()) report_.lost.push_back(shims_[shim]);
+    report_.step = report_.committed ? machine_.step() : 0;
+    for (const auto& [path, bytes] : by_path_) report_.paths.push_back({path, bytes});
+    if (report_.committed) coordinator_.guard_all(to, report_.epoch);
+    else coordinator_.abort_all(shims_);
+    auto expected = Verdict::committing;  // the next switch can be called off again
+    coordinator_.verdict_.compare_exchange_strong(expected, Verdict::open);
+    return std::move(report_);
+  }
+
+  Coordinator& coordinator_;
+  const Options& options_;
+  std::vector<Shim> shims_;
+  std::vector<Channel> channels_;                              ///< by shim
+  std::map<std::size_t, std::int32_t> old_ranks_, new_ranks_;  ///< by shim
+  std::vector<std::size_t> leaving_;  ///< shims that must be gone by leave_by_
+  std::optional<Deadline> leave_by_;
+  Prepare prepare_;
+  SwitchMachine machine_{0};
+  SwitchReport report_;
+  std::map<std::string, std::uint64_t> by_path_;
+  std::array<bool, 4> has_begun_{};
+  Deadline stopped_by_, moving_since_, next_look_;
+  std::uint64_t lead_ = options_.step_lead;
+  Clock::time_point start_ = Clock::now();  ///< of the phase
+};
+
+Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,
+                                              const Consistent* snapshot,
+                                              const std::vector<Shim>& to, std::uint64_t epoch) {
+  return Run(*this, epoch).from_to(from, snapshot, to);
+}
+
+}  // namespace swell::runtime

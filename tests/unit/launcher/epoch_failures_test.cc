@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The epoch machine: errors, losses, signals, and workers that do not leave.
+#include <csignal>
+
+#include "launcher/epoch_run.h"
+
+using namespace epoch_run;
+
+Test(epochs, an_error_exit_without_companions_ends_the_run_with_it) {
+  Run run;
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
+  run.tick(*run.machine.deadline());
+  cr_assert(run.signalled(SIGTERM, 1));
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGTERM}); });
+  cr_assert_eq(run.code.value_or(-1), 3);
+  cr_assert_eq(run.starts, 1);
+}
+
+Test(epochs, a_death_by_signal_is_128_and_its_number) {
+  Run run;
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGSEGV}); });
+  run.tick(run.now);
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGTERM}); });
+  cr_assert_eq(run.code.value_or(-1), 128 + SIGSEGV);
+}
+
+Test(epochs, with_kill_on_bad_exit_0_the_others_may_finish) {
+  EpochMachine::Settings settings;
+  settings.kill_on_bad_exit = false;
+  Run run(settings);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {3, 0}); });
+  cr_assert(run.signals.empty());
+  cr_assert_not(run.code.has_value());
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+  cr_assert_eq(run.code.value_or(-1), 3);
+}
+
+Test(epochs, who_has_not_left_before_the_deadline_is_killed) {
+  Run run;
+  run.grown();
+  run.shrink(9, 10);
+  cr_assert_float_eq(*run.machine.deadline(), run.now + 8, 1e-9);
+  run.tick(run.now + 8);
+  cr_assert(run.signalled(SIGKILL, 6));
+  run.leave(1, 4, {0, SIGKILL});
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.releases, Jobs{9});
+  cr_assert_eq(run.starts, 3);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(epochs, a_warning_from_slurm_is_a_shrink) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.notice(run.now, {1, 0}, SIGTERM); });
+  run.event([&] { run.machine.notice(run.now, {1, 1}, SIGTERM); });
+  cr_assert(run.signalled(SIGUSR1, 6));
+  run.leave(1, 4, {143, 0});
+  run.leave(0, 2);
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(epochs, a_lost_companion_means_starting_again_without_it) {
+  Run run;
+  run.grown();
+  for (int local = 0; local < 4; ++local) run.event([&] { run.machine.lost(run.now, {1, local}); });
+  cr_assert(run.signalled(SIGKILL, 5));  // one of the six was lost when the first news came
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.releases, Jobs{9});
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_eq(run.starts, 3);
+}
+
+Test(epochs, an_error_is_forgiven_when_a_companion_s_loss_explains_it) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {1, 0}); });  // its peer died
+  run.now += 1;
+  run.event([&] { run.machine.step_ended(run.now, 9, {0, SIGKILL}); });
+  run.leave(1, 4, {0, SIGKILL});
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}); });
+  run.hello(0, 2);
+  cr_assert_eq(run.starts, 3);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(epochs, an_error_long_after_a_growth_is_the_program_s_own) {
+  Run run;
+  run.grown();
+  run.now += 601;
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {1, 0}); });
+  cr_assert_not(run.code.has_value());
+  run.tick(*run.machine.deadline());
+  cr_assert(run.signalled(SIGTERM, 5));
+  run.leave(1, 4, {0, SIGTERM});
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGTERM}); });
+  cr_assert_eq(run.code.value_or(-1), 1);
+  cr_assert_eq(run.releases, Jobs{9});
+}
+
+Test(epochs, an_error_soon_after_a_growth_means_going_on_as_before_it) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {1, 0}); });
+  run.tick(run.now + 2);
+  cr_assert(run.signalled(SIGKILL, 5));
+  run.event([&] { run.machine.hello(run.now, {0, 1}, "host", 1); });
+  run.leave(1, 4, {0, SIGKILL});
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
+  cr_assert_eq(run.releases, Jobs{9});
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_eq(run.starts, 3);
+  cr_assert_eq(run.no_growth(), std::string("the program failed with 1 over 6 workers"));
+  cr_assert(run.has_said("the program failed with 1 over 6 workers: on with the job's own GPUs"));
+  // The basic run's own failure ends it.
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {1, 0}); });
+  run.tick(run.now);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGTERM}); });
+  cr_assert_eq(run.code.value_or(-1), 1);
+}
+
+Test(epochs, a_basic_worker_that_is_killed_ends_the_run_also_with_companions) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGKILL}); });
+  run.tick(run.now + 2);
+  cr_assert(run.signalled(SIGTERM, 5));
+}
+
+Test(epochs, a_fault_that_shows_only_on_lent_gpus_leaves_the_job_its_own) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {1, 2}, {3, 0}); });
+  run.tick(run.now + 2);
+  run.event([&] { run.machine.hello(run.now, {1, 2}, "host", 1); });
+  for (const int local : {0, 1, 3})
+    run.event([&] { run.machine.exited(run.now, {1, local}, {0, SIGKILL}); });
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_not(run.code.has_value());
+  cr_assert_not(run.no_growth().empty());
+  // What is offered meanwhile is refused with the reason, and after a while accepted again.
+  Grow grow;
+  grow.offers.resize(1);
+  run.event([&] { run.machine.grow(run.now, grow); });
+  cr_assert_eq(std::get<GrowDone>(run.told.back()).results.front().reason, run.no_growth());
+  cr_assert_eq(run.allocations, 1);
+  run.tick(*run.machine.deadline());
+  cr_assert_eq(run.no_growth(), std::string());
+  cr_assert_eq(std::get<Status>(run.told.back()).no_growth, std::string());
+  run.grow(12, 2);
+}
+
+Test(epochs, too_many_losses_end_the_growing_and_not_the_run) {
+  EpochMachine::Settings settings;
+  settings.max_restarts = 1;
+  Run run(settings);
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}); });
+  run.leave(1, 4, {0, SIGKILL});
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.no_growth(), std::string());
+  run.grow(12, 2);
+  run.hello(2, 2);
+  run.leave(0, 2);
+  cr_assert_eq(run.starts, 4);
+  run.event([&] { run.machine.exited(run.now, {2, 0}, {0, SIGKILL}); });
+  run.leave(2, 2, {0, SIGKILL});
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_not(run.code.has_value());
+  cr_assert_eq(run.workers, 2u);
+  cr_assert_eq(run.no_growth(), std::string("2 losses of lent GPUs within 600 s"));
+}
+
+Test(epochs, who_did_not_leave_in_time_is_not_grown_again) {
+  Run run;
+  run.grow(9, 4);
+  run.hello(1, 4);
+  run.tick(run.now + 30);
+  cr_assert(run.signalled(SIGKILL, 2));
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.no_growth(),
+               std::string("workers did not leave within 30 s of the restart signal"));
+  run.tick(run.now + 1e6);
+  cr_assert_not(run.no_growth().empty());
+}
+
+Test(epochs, who_was_still_starting_when_asked_to_leave_may_be_grown_again) {
+  Run run;
+  run.grown();
+  run.deaf = true;
+  run.shrink(9, 60);
+  run.leave(1, 4);
+  run.leave(0, 2);
+  run.grow(12, 4);
+  run.hello(2, 4);
+  run.listen();
+  run.leave(0, 2);
+  cr_assert_eq(run.starts, 4);
+  run.signals.clear();
+  // None of the six has come up when one of them is reclaimed, and 30 s later only one has.
+  run.shrink(12, 60);
+  run.tick(run.now + 20);
+  run.event([&] { run.machine.listens(run.now, {0, 0}); });
+  run.tick(run.now + 10);
+  cr_assert(run.signalled(SIGKILL, 6));
+  run.leave(2, 4, {0, SIGKILL});
+  run.leave(0, 2, {0, SIGKILL});
+  cr_assert_eq(run.starts, 5);
+  run.listen();
+  cr_assert_eq(run.no_growth(), std::string());
+}
+
+Test(epochs, a_shorter_deadline_than_the_grace_is_not_the_program_s_fault) {
+  Run run;
+  run.grown();
+  run.shrink(9, 5);
+  run.tick(run.now + 3);
+  cr_assert(run.signalled(SIGKILL, 6));
+  cr_assert_eq(run.no_growth(), std::string());
+}
+
+Test(epochs, a_worker_that_dies_of_the_signal_ends_its_siblings) {
+  Run run;
+  run.grown();
+  run.shrink(9, 60);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGUSR1}); });
+  cr_assert_float_eq(*run.machine.deadline(), run.now + 1, 1e-9);
+  run.tick(run.now + 1);
+  cr_assert(run.signalled(SIGKILL, 5));
+}
+
+Test(epochs, term_ends_the_run_with_its_companions) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.signalled(run.now, SIGTERM); });
+  cr_assert(run.signalled(SIGTERM, 6));
+  run.leave(1, 4, {0, SIGTERM});
+  run.leave(0, 2, {0, SIGTERM});
+  cr_assert_eq(run.code.value_or(-1), 128 + SIGTERM);
+  cr_assert_eq(run.releases, Jobs{9});
+}
+
+Test(epochs, other_signals_only_reach_the_workers) {
+  Run run;
+  run.event([&] { run.machine.signalled(run.now, SIGUSR2); });
+  cr_assert(run.signalled(SIGUSR2, 2));
+  cr_assert_eq(run.state(), JobState::active);
+}
+
+Test(epochs, a_basic_worker_s_shim_that_is_killed_ends_the_run) {
+  Run run;
+  run.event([&] { run.machine.lost(run.now, {0, 0}); });
+  run.tick(run.now);
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGTERM}); });
+  cr_assert_eq(run.code.value_or(-1), 128 + SIGKILL);
+}
+
+Test(epochs, an_srun_that_cannot_start_ends_the_run_with_its_code) {
+  EpochMachine machine(
+      [] {
+        EpochMachine::Settings settings;
+        settings.job = job;
+        return settings;
+      }(),
+      {worker_node(0, job, "node1", 2)});
+  machine.start(1);
+  machine.step_ended(2, job, {2, 0});
+  const auto actions = machine.take();
+  cr_assert_eq(std::get<action::Finish>(actions.back()).code, 2);
+}

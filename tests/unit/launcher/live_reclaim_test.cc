@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The epoch machine in live mode: GPUs are given back.
+#include <algorithm>
+#include <csignal>
+
+#include "launcher/live_run.h"
+
+using namespace live_run;
+
+Test(live, a_second_reclaim_during_a_switch_is_followed_by_another_switch) {
+  Run run;
+  run.grown();
+  run.lend(2, kCompanion + 1);
+  run.committed(2);
+  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 1); });
+  cr_assert_eq(run.machine.status().workers, 3);
+  run.event([&] { run.machine.shrink(run.now, {{kCompanion}, 30, "needed"}); });
+  cr_assert(run.orders.back().to == (Workers{{0, 0}, {2, 0}}));
+  run.event([&] { run.machine.shrink(run.now, {{kCompanion + 1}, 30, "needed"}); });
+  cr_assert_eq(run.calls_off, 1);
+  run.aborted(3);
+  cr_assert_not(run.has_signalled(SIGUSR1), "there is time for a switch to the one that is left");
+  for (const int node : {0, 2})
+    run.event([&] { run.machine.exited(run.now, {node, 0}, {0, SIGKILL}, 3); });
+  cr_assert(run.orders.back().to == (Workers{{0, 0}}));
+  run.committed(4);
+  for (const int node : {0, 1, 2})
+    run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 2); });
+  cr_assert_eq(run.releases, (std::vector<JobId>{kCompanion, kCompanion + 1}));
+}
+
+Test(live, a_reclaim_is_a_switch_to_the_others_and_then_a_release) {
+  Run run;
+  run.grown();
+  run.shrink(30);
+  cr_assert_eq(run.orders.size(), 2u);
+  cr_assert(run.orders[1].to == (Workers{{0, 0}}));
+  cr_assert(run.releases.empty());
+  cr_assert_eq(run.machine.status().state, JobState::draining);
+  run.committed(2);
+  cr_assert(run.releases.empty());
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 1); });
+  cr_assert_eq(run.machine.status().workers, 1);
+  cr_assert(run.signals.empty());
+  cr_assert_not(run.code.has_value());
+}
+
+Test(live, a_growth_that_fails_leaves_the_training_and_gives_the_gpus_back) {
+  Run run;
+  run.lend();
+  run.aborted(1);
+  cr_assert_eq(run.machine.status().workers, 1);
+  cr_assert_eq(run.machine.status().epoch, 0);
+  cr_assert(std::all_of(run.signals.begin(), run.signals.end(),
+                        [](const auto& each) { return each.epoch == 1; }));
+  cr_assert(run.has_signalled(SIGKILL));
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  cr_assert(run.machine.status().no_growth.find("it broke") != std::string::npos);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(live, a_reclaim_during_a_growth_calls_it_off_and_growth_does_not_wait_for_that) {
+  Run run;
+  run.lend();
+  run.shrink(30);
+  cr_assert_eq(run.calls_off, 1);
+  run.aborted(1);
+  cr_assert_eq(run.machine.status().no_growth, std::string());
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {1, 0}, 1); });
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {1, 0}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  cr_assert_eq(run.orders.size(), 1u);
+}
+
+Test(live, a_reclaim_that_is_told_twice_goes_on) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.notice(run.now, {1, 0}, SIGURG); });
+  cr_assert_eq(run.orders.size(), 2u);
+  run.shrink(30);
+  cr_assert_eq(run.calls_off, 0);
+}
+
+Test(live, a_reclaim_that_comes_too_late_for_the_growth_follows_it) {
+  Run run;
+  run.lend();
+  run.shrink(30);
+  run.committed(1);
+  cr_assert_eq(run.orders.size(), 1u);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
+  cr_assert_eq(run.orders.size(), 2u);
+  cr_assert(run.orders[1].from == (Workers{{0, 0}, {1, 0}}));
+}
+
+Test(live, a_reclaim_that_fails_falls_back_to_the_signal_with_one_line) {
+  Run run;
+  run.grown();
+  run.shrink(30);
+  run.aborted(2);
+  cr_assert(run.has_signalled(SIGUSR1));
+  cr_assert_eq(run.machine.status().state, JobState::draining);
+  cr_assert(run.said.find("the workers are asked to leave") != std::string::npos);
+}
+
+Test(live, a_reclaim_s_switch_has_part_of_the_time) {
+  Run run;
+  run.grown();
+  run.shrink(32);  // 30 with the margin
+  cr_assert_float_eq(run.machine.deadline().value(), run.now + 18, 1e-9);
+  run.tick(run.now + 18);
+  cr_assert_eq(run.calls_off, 1);
+  // No answer at all: the workers leave by the deadline all the same.
+  run.tick(run.now + 12);
+  cr_assert(run.has_signalled(SIGUSR1));
+}
+
+Test(live, a_switch_that_is_being_committed_when_the_time_is_over_holds) {
+  Run run;
+  run.grown();
+  run.shrink(32);
+  run.event([&] { run.machine.switching(run.now, 2, "quiesce"); });
+  run.tick(run.now + 18);
+  cr_assert_eq(run.calls_off, 1);
+  run.event([&] { run.machine.switching(run.now, 2, "commit"); });  // it came too late
+  run.tick(run.now + 12);
+  cr_assert_eq(run.machine.status().epoch, 2);
+  cr_assert_eq(run.machine.status().workers, 1);
+  cr_assert_not(run.has_signalled(SIGUSR1), "no program of the new epoch is asked to leave");
+  run.committed(2);  // the late answer changes nothing
+  cr_assert_eq(run.machine.status().epoch, 2);
+}
+
+Test(live, when_the_time_is_over_it_is_asked_before_it_is_decided) {
+  Run run;
+  run.grown();
+  run.shrink(32);
+  run.tick(run.now + 40);  // the loop was held up beyond both times
+  cr_assert_eq(run.calls_off, 1);
+  cr_assert_not(run.has_signalled(SIGUSR1));
+  run.tick(run.now);
+  cr_assert(run.has_signalled(SIGUSR1));
+}
+
+Test(live, gpus_go_back_before_the_switch_is_over_once_the_others_have_what_only_they_had) {
+  Run run;
+  run.grown();
+  run.shrink(32);  // 30 with the margin
+  cr_assert_float_eq(run.orders.back().leave_within_s, 18, 1e-9);
+  run.event([&] { run.machine.switching(run.now, 2, "move"); });
+  run.event([&] { run.machine.let_go(run.now, 2); });
+  cr_assert(run.releases.empty(), "its program still runs");
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  run.event([&] { run.machine.step_ended(run.now, kCompanion, {}); });
+  run.event([&] { run.machine.released(run.now, kCompanion); });
+  run.tick(run.now + 60);  // the rest has no such deadline
+  cr_assert_eq(run.calls_off, 0);
+  run.committed(2);
+  cr_assert_eq(run.machine.status().workers, 1);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 1); });
+  run.offered();  // and another growth may follow
+  cr_assert_eq(run.machine.status().no_growth, std::string());
+  cr_assert(run.signals.empty());
+}
+
+Test(live, a_leaver_s_end_may_be_heard_of_before_it_is_known_that_it_may_go) {
+  Run run;
+  run.grown();
+  run.shrink(32);
+  run.event([&] { run.machine.switching(run.now, 2, "move"); });
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  cr_assert(run.releases.empty());
+  run.event([&] { run.machine.let_go(run.now, 2); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  cr_assert_eq(run.calls_off, 0);
+}
+
+Test(live, a_leaver_that_was_let_go_and_stays_is_killed_by_the_deadline) {
+  Run run;
+  run.grown();
+  run.shrink(22);
+  run.event([&] { run.machine.switching(run.now, 2, "move"); });
+  run.event([&] { run.machine.let_go(run.now, 2); });
+  cr_assert_float_eq(run.machine.deadline().value(), run.now + 20, 1e-9);
+  run.tick(run.now + 20);
+  cr_assert(run.has_signalled(SIGKILL));
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+}
+
+Test(live, a_switch_that_fails_after_that_goes_on_from_the_last_snapshot) {
+  Run run;
+  run.grown();
+  run.shrink(32);
+  run.event([&] { run.machine.switching(run.now, 2, "move"); });
+  run.event([&] { run.machine.let_go(run.now, 2); });
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  run.aborted(2);
+  cr_assert(run.said.find("goes on from its last snapshot") != std::string::npos);
+  run.tick(run.now);
+  cr_assert(run.has_signalled(SIGKILL), "the old epoch cannot go on without the leaver");
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
+  cr_assert_eq(run.begin.epoch, 3);
+  cr_assert(run.begin.ranks == (Workers{{0, 0}}));
+}
+
+Test(live, the_end_of_a_released_companion_s_step_spoils_no_later_switch) {
+  Run run;
+  run.grown();
+  run.shrink(30);
+  run.committed(2);
+  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  run.lend(2, kCompanion + 1);
+  cr_assert_eq(run.orders.size(), 3u);
+  run.event([&] { run.machine.step_ended(run.now, kCompanion, {}); });
+  cr_assert_eq(run.calls_off, 0);
+}

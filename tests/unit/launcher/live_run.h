@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <algorithm>
+#include <criterion/criterion.h>
+#include <csignal>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/epoch_machine.h"
+#include "support/worker_nodes.h"
+
+// A run in live mode for tests of the epoch machine, without agent, clock or processes.
+namespace live_run {
+
+using namespace swell;
+using namespace swell::control;
+using namespace swell::launcher;
+
+inline constexpr JobId kJob = 5, kCompanion = 9;
+
+inline EpochMachine::Settings live_settings(double first_offer_s = 0) {
+  EpochMachine::Settings settings;
+  settings.job = kJob;
+  settings.restart_signal = SIGUSR1;
+  settings.live = true;
+  settings.first_offer_s = first_offer_s;
+  return settings;
+}
+
+/// One basic worker (node 0) whose program has begun with the runtime.
+struct Run {
+  explicit Run(bool begins = true, bool is_up = true, double first_offer_s = 0)
+      : machine(live_settings(first_offer_s), {worker_node(0, kJob, "node1", 1)}) {
+    machine.start(now);
+    collect();
+    if (!is_up) return;
+    basic_up();
+    cr_assert_eq(begin.epoch, 0);
+    if (begins) event([&] { machine.begun(now, 0, ""); });
+  }
+  void basic_up() {
+    event([&] { machine.hello(now, {0, 0}, "host", 1); });
+  }
+  void offered() {
+    Grow message;
+    message.offers.resize(1);
+    event([&] { machine.grow(now, message); });
+  }
+  /// salloc's answer to an offer; no job: it was refused.
+  void allocated(JobId companion) {
+    event([&] {
+      machine.allocated(now, {{"nonce", companion, "", {worker_node(0, 0, "node2", 1)}}});
+    });
+  }
+  /// A companion of one GPU on node2 is up: node `id`.
+  void lend(int id = 1, JobId companion = kCompanion) {
+    Grow message;
+    message.offers.resize(1);
+    event([&] { machine.grow(now, message); });
+    event([&] {
+      machine.allocated(now, {{"nonce", companion, "", {worker_node(0, 0, "node2", 1)}}});
+    });
+    event([&] { machine.hello(now, {id, 0}, "host", 2); });
+  }
+  void grown() {
+    lend();
+    committed(1);
+    event([&] { machine.exited(now, {0, 0}, {}, 0); });
+    cr_assert_eq(machine.status().workers, 2);
+  }
+  void committed(int epoch) {
+    event([&] { machine.switching(now, epoch, "quiesce"); });
+    SwitchOutcome outcome;
+    outcome.committed = true;
+    outcome.stopped_s = 0.25;
+    outcome.summary = "epoch at step 7";
+    event([&] { machine.switched(now, epoch, outcome); });
+  }
+  void aborted(int epoch, bool is_silent = false) {
+    SwitchOutcome outcome;
+    outcome.why = outcome.summary = "it broke";
+    outcome.is_silent = is_silent;
+    event([&] { machine.switched(now, epoch, outcome); });
+  }
+  void shrink(int deadline_s) {
+    event([&] { machine.shrink(now, {{kCompanion}, deadline_s, "needed"}); });
+  }
+  void tick(double time) {
+    now = time;
+    event([&] { machine.tick(now); });
+  }
+  template <typename F>
+  void event(F function) {
+    function();
+    collect();
+  }
+  void collect() {
+    for (const action::Any& each : machine.take()) {
+      if (const auto* one = std::get_if<action::BeginLive>(&each)) begin = *one;
+      if (const auto* one = std::get_if<action::SwitchLive>(&each)) orders.push_back(*one);
+      if (const auto* one = std::get_if<action::StartWorkers>(&each)) starts.push_back(*one);
+      if (const auto* one = std::get_if<action::SignalWorkers>(&each)) signals.push_back(*one);
+      if (const auto* one = std::get_if<action::Release>(&each)) releases.push_back(one->job);
+      if (const auto* one = std::get_if<action::Finish>(&each)) code = one->code;
+      if (const auto* one = std::get_if<action::Say>(&each)) said += one->line + "\n";
+      calls_off += std::holds_alternative<action::CallOffLive>(each);
+    }
+  }
+  bool has_signalled(int signal) const {
+    return std::any_of(signals.begin(), signals.end(),
+                       [&](const auto& each) { return each.signal == signal; });
+  }
+
+  double now = 100;
+  EpochMachine machine;
+  action::BeginLive begin{-1, {}};
+  std::vector<action::SwitchLive> orders;
+  std::vector<action::StartWorkers> starts;
+  std::vector<action::SignalWorkers> signals;
+  std::vector<JobId> releases;
+  int calls_off = 0;
+  std::optional<int> code;
+  std::string said;
+};
+
+using Workers = std::vector<WorkerId>;
+
+}  // namespace live_run
