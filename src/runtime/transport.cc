@@ -7,27 +7,13 @@
 #include <fmt/format.h>
 #include <sys/uio.h>
 #include <vector>
-#include <xxhash.h>
 
+#include "runtime/hash.h"
 #include "runtime/wire.h"
 
 namespace swell::runtime {
 
 namespace {
-
-/// xxHash in steps.
-class Hash {
- public:
-  Hash() : state_(XXH3_createState()) { XXH3_64bits_reset(state_); }
-  Hash(const Hash&) = delete;
-  Hash& operator=(const Hash&) = delete;
-  ~Hash() { XXH3_freeState(state_); }
-  void add(const void* bytes, std::size_t count) { XXH3_64bits_update(state_, bytes, count); }
-  std::uint64_t value() const { return XXH3_64bits_digest(state_); }
-
- private:
-  XXH3_state_t* state_;
-};
 
 using Move = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
                          unsigned long);
