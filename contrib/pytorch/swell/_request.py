@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import FrameType
+from typing import NoReturn
 
-__all__ = ["Place", "asked_to_leave", "can_run_with", "listen", "place", "under_swellrun"]
+__all__ = ["Place", "asked_to_leave", "begun", "can_run_with", "leave", "listen", "place", "under_swellrun"]
 
 _asked = False
+_starting = False       # nothing has been trained by this process yet
+_waker: tuple[int, int] | None = None       # what signals wake while it starts, and what they woke before
 _listening: signal.Signals | None = None
 
 
@@ -66,23 +71,75 @@ def restart_signal() -> signal.Signals:
 def _note(_number: int, _frame: FrameType | None) -> None:
     global _asked
     _asked = True
+    if _starting:
+        _leave_the_start()
 
 
-def listen() -> bool:
+def _leave_the_start() -> NoReturn:
+    """What was trained so far is in a checkpoint, and swellrun asks every worker: none need wait for the others."""
+    os.write(2, f"swell: rank {place().rank}: asked to leave before training began\n".encode())
+    os._exit(0)
+
+
+def _watch_start(pipe: int, number: int) -> None:
+    """Hear the signal although the main thread is within a call that hears none, as one that waits for other workers."""
+    while heard := os.read(pipe, 64):
+        if number in heard and _starting:
+            _leave_the_start()
+    os.close(pipe)
+
+
+def listen(*, leaves_at_once: bool = False) -> bool:
     """Handle the restart signal from now on, in place of who handled it before. Main thread only.
 
-    Until this is called swellrun keeps the signal back, and the job is lent nothing. Returns whether
-    there is somebody who would send it.
+    Until this is called swellrun keeps the signal back, and the job is lent nothing. leaves_at_once: when it is asked
+    before begun(). Returns whether there is somebody who would send it.
     """
-    global _listening
+    global _listening, _starting, _waker
     if not under_swellrun():
         return False
     number = restart_signal()
+    if _listening is None and leaves_at_once:
+        pipe, waker = os.pipe()
+        os.set_blocking(waker, False)
+        _waker, _starting = (waker, signal.set_wakeup_fd(waker, warn_on_full_buffer=False)), True
+        threading.Thread(target=_watch_start, args=(pipe, number), name="swell start", daemon=True).start()
     if _listening != number or signal.getsignal(number) is not _note:
         signal.signal(number, _note)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         _listening = number
     return True
+
+
+def begun() -> None:
+    """Training begins: from now on there is something to lose, and all workers leave together. Main thread only."""
+    global _starting, _waker
+    _starting = False
+    if _waker is not None:
+        waker, before = _waker
+        _waker = None
+        signal.set_wakeup_fd(before)
+        os.close(waker)
+
+
+def leave() -> NoReturn:
+    """Leave with exit code 0: `finally:` and atexit have their turn, but the interpreter is not taken down.
+
+    That takes more than a second of computing with torch loaded, and half a minute of a busy host's time to leave.
+    """
+    def end() -> None:      # registered last: it is the first, and has the others run
+        atexit.unregister(end)
+        if hasattr(sys, "last_type"):       # a `finally:` has failed: that is the exit code's matter
+            return
+        try:
+            atexit._run_exitfuncs()
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+        finally:
+            os._exit(0)
+    atexit.register(end)
+    sys.exit(0)
 
 
 def ask() -> None:

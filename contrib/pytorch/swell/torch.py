@@ -49,6 +49,7 @@ class Agreement:
 
     def poll(self) -> bool:
         """Whether all are to leave now."""
+        _request.begun()
         if self._group is None:
             return _request.asked_to_leave()
         if self._work is not None:
@@ -113,7 +114,7 @@ class Elastic:
         if global_batch < 1:
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
         _request.can_run_with(range(1, global_batch + 1))      # with more of them some would never have a sample
-        _request.listen()
+        _request.listen(leaves_at_once=True)
         here = _request.place()
         if here.world > 1 and not dist.is_initialized():
             raise RuntimeError(f"there are {here.world} workers; call torch.distributed.init_process_group() before Elastic()")
@@ -285,6 +286,7 @@ class Elastic:
 
     def _take_over(self, live: LiveState) -> bool:
         """Wait until this epoch begins. Returns whether it has a state to go on with."""
+        _request.begun()        # what is taken over stands in no checkpoint
         taken = live.take_over()
         if taken is None:
             return False
@@ -305,8 +307,7 @@ class Elastic:
         if action is _native.Action.SWITCH:
             self._agreement.end()
             self._checkpoints.finish()
-            sys.stdout.flush()
-            sys.exit(0)
+            _request.leave()
         if action is _native.Action.STOP:
             _request.ask()
 
@@ -349,4 +350,4 @@ class Elastic:
         if dist.is_initialized():
             dist.barrier()      # the checkpoint is whole before the first one leaves
             dist.destroy_process_group()
-        sys.exit(0)
+        _request.leave()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `paced`: with a layer that takes its time; `held-saves`: no checkpoint but the
+"""A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `paced`: with a layer that takes its time; `starting`: it
+does not come to its first step; `held-saves`: no checkpoint but the
 first is written while there is a file `hold`; `evaluate`: an evaluation without end after step 13."""
 
 import json
@@ -60,6 +61,13 @@ def main(arguments):
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 20))
     elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=common.GLOBAL_BATCH,
                       micro_batch=4, scheduler=scheduler, max_grad_norm=1.0, checkpoint_every=0 if "no-checkpoints" in arguments else 10)
+    if "starting" in arguments:
+        with open(common.path(f"starting.{elastic.rank}"), "w"):
+            pass
+        if elastic.rank:
+            dist.barrier()      # a call that hears no signal
+        while True:
+            time.sleep(0.01)
     for x, y in elastic.batches(common.regression(), steps=common.steps()):
         if elastic.step(torch.nn.functional.mse_loss(model(x), y)):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)

@@ -51,6 +51,13 @@ def test_a_request_to_one_worker_makes_all_leave_at_the_same_step(runs):
     assert run.step() <= before + 3 and "checkpoint at step" in run.said(0)
 
 
+def test_workers_that_still_start_leave_at_once(runs):
+    run = runs("starting", "ddp", "starting").start(2)
+    run.until(lambda: all(os.path.exists(os.path.join(run.folder, f"starting.{rank}")) for rank in range(2)), "both workers, within their start")
+    run.ask().leave_well()
+    assert all("asked to leave before training began" in run.said(rank) for rank in range(2))
+
+
 def test_a_request_in_an_evaluation_is_acted_on(runs, reference):
     run = runs("evaluation", "ddp", "evaluate").fast().start(2)
     run.until(lambda: os.path.exists(os.path.join(run.folder, "evaluating")), "the evaluation")

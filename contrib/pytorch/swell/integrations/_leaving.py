@@ -27,7 +27,7 @@ class Departure:
     def listen(self, global_batch: int) -> None:
         """From now on workers may be asked to leave, for a number over which the global batch divides."""
         _request.can_run_with(data.sizes(global_batch))
-        _request.listen()
+        _request.listen(leaves_at_once=True)
 
     @property
     def is_live(self) -> bool:
@@ -47,6 +47,8 @@ class Departure:
                       file=sys.stderr, flush=True)
             return None
         self._live = join(model, optimizers[0], things, rank=_request.place().rank, group=cpu_group())
+        if self._live is not None:
+            _request.begun()        # what is taken over stands in no checkpoint
         taken = self._live.take_over() if self._live is not None else None
         return taken[0] if taken is not None else None
 
@@ -54,6 +56,12 @@ class Departure:
         """A checkpoint has been loaded into what was registered."""
         if self._live is not None:
             self._live.follow()
+
+    def begin(self) -> None:
+        """Training begins, on all workers: from now on they leave together."""
+        if self._agreement is None:
+            self._agreement = Agreement(cpu_group())        # all of them meet here
+        _request.begun()
 
     def pass_boundary(self, rest: Any) -> None:
         """A step is done: in live mode the next workers may take the state over here. Every worker calls it equally often."""
@@ -67,15 +75,14 @@ class Departure:
             return
         if action is _native.Action.SWITCH:
             self.end()
-            sys.stdout.flush()
-            sys.exit(0)
+            _request.leave()
         if action is _native.Action.STOP:
             _request.ask()
 
     def agreed(self) -> bool:
         """Whether all workers are to leave now. Every worker asks equally often."""
-        if self._agreement is None:
-            self._agreement = Agreement(cpu_group())
+        self.begin()
+        assert self._agreement is not None
         return self._agreement.poll()
 
     def end(self) -> None:
@@ -91,4 +98,4 @@ class Departure:
         if dist.is_initialized():
             dist.barrier()
             dist.destroy_process_group()
-        sys.exit(0)
+        _request.leave()

@@ -122,6 +122,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
     # ---- leaving
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._departure.begin()
         # Not at a step's end: by now it has been logged, and what was due after it is done.
         if self._live is not None:
             self._live.pass_boundary(self._evaluation_due)
