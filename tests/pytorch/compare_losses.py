@@ -10,7 +10,7 @@ def lines(path):
         return [json.loads(line) for line in file]
 
 
-def main(reference_path, path, steps):
+def main(reference_path, path, steps, tolerance=1e-5):
     reference = {line["step"]: line["loss"] for line in lines(reference_path)}
     found = lines(path)
     expected = list(range(1, int(steps) + 1))
@@ -22,8 +22,8 @@ def main(reference_path, path, steps):
     worlds = [line["world"] for at, line in enumerate(found) if at == 0 or found[at - 1]["world"] != line["world"]]
     worst = max(abs(line["loss"] / reference[line["step"]] - 1) for line in found)
     print(f"workers {' '.join(map(str, worlds))}, largest deviation {worst:.1e}, loss {found[0]['loss']:.4f} -> {found[-1]['loss']:.4f}")
-    if worst > 1e-5:
-        sys.exit(f"the loss deviates by {worst:.1e}, more than 1e-5")
+    if worst > float(tolerance):
+        sys.exit(f"the loss deviates by {worst:.1e}, more than {tolerance}")
 
 
 if __name__ == "__main__":
