@@ -38,7 +38,7 @@ def main(arguments):
     family = {"llama": "llama_gqa_tied", "gpt2": "gpt2"}[arguments[0]]
     config = models.CONFIGS[family]()
     config.vocab_size = 512     # so that the head, too, is a part of a step that takes a while
-    engine = Engine(config, lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=models.BATCH, micro_batch=2,
+    engine = Engine(config, lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=models.BATCH, micro_batch=1,
                     scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: min(1.0, (step + 1) / 20)), max_grad_norm=0.5,
                     seed=3, log=common.path("losses"))
     if engine.rank == 0:
