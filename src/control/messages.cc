@@ -210,6 +210,7 @@ void describe(V& v, Status& m) {
   v.optional("no_growth", m.no_growth);
   v.optional("switched", m.switched);
   v.optional("sizes", m.sizes, 1, kMany);
+  v.optional("plan_refused", m.plan_refused);
 }
 template <typename V>
 void describe(V& v, Profile& m) {

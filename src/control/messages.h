@@ -73,11 +73,12 @@ struct Status {
   static constexpr const char* type = "status";
   JobState state = JobState::allocated;
   int epoch = 0;
-  int workers = 0;         ///< workers that run, or are being started
-  double stopped_s = 0;    ///< how long the last reconfiguration stopped the training
-  std::string switched;    ///< how the last live switch went, for people; empty: there was none
-  std::string no_growth;   ///< why the job takes no GPUs now, for people; empty: it does
-  std::vector<int> sizes;  ///< GPUs in all that the program can run on, rising; empty: any
+  int workers = 0;           ///< workers that run, or are being started
+  double stopped_s = 0;      ///< how long the last reconfiguration stopped the training
+  std::string switched;      ///< how the last live switch went, for people; empty: there was none
+  std::string no_growth;     ///< why the job takes no GPUs now, for people; empty: it does
+  std::vector<int> sizes;    ///< GPUs in all that the program can run on, rising; empty: any
+  std::string plan_refused;  ///< why the plan that was asked for last is not run; empty: it is
 };
 
 /// What the running epoch was seen to do, once all its ranks have reported, and again whenever it

@@ -177,6 +177,12 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
   if (job.switched != status.switched && events_.may_say(job.id, now))
     events_.event("live-switch", {{"job", job.id}, {"how", status.switched}});
   job.switched = status.switched;
+  if (job.plan_refused != status.plan_refused && !status.plan_refused.empty()) {
+    if (events_.may_say(job.id, now))
+      events_.event("plan-refused", {{"job", job.id}, {"reason", status.plan_refused}});
+    job.training.not_run();
+  }
+  job.plan_refused = status.plan_refused;
 }
 
 void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {

@@ -95,7 +95,12 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
     return fits.error().while_doing("the plan");
   sessions_.send(*job.agent, control::Replan{ask.plan, "its owner wants it"});
   job.training.decided(std::move(*plan), job.epoch);
-  return control::Answer{"it switches to that plan; `swell jobs` shows how it went", {}};
+  return control::Answer{
+      job.training.is_known()
+          ? "it switches to that plan; `swell jobs` shows how it went"
+          : "it is told to switch to that plan; it has reported no profile, so that its program alone "
+            "knows whether these are its layers and samples; `swell jobs` shows how it went",
+      {}};
 }
 
 control::Answer Controller::why(const ElasticJob& job) const {

@@ -38,10 +38,11 @@ struct ElasticJob {
   int failed_growths = 0;  ///< in a row: each makes the next wait longer
   std::string no_growth;   ///< why its agent wants no GPUs now, as it said; empty: it does
   std::vector<int> program_sizes;  ///< GPUs that its program can run on, as its agent said
-  std::string switched;     ///< how its last live switch went, as its agent said; empty: none
-  int refusals = 0;         ///< offers that became no companion
-  std::string refused_for;  ///< the kind of the last of them, one word of refusals.h
-  double agent_since = 0;   ///< when the agent connected
+  std::string switched;      ///< how its last live switch went, as its agent said; empty: none
+  std::string plan_refused;  ///< why it does not run the plan that it was told last; empty: it does
+  int refusals = 0;          ///< offers that became no companion
+  std::string refused_for;   ///< the kind of the last of them, one word of refusals.h
+  double agent_since = 0;    ///< when the agent connected
 
   JobTraining training;
   std::optional<control::Profile> report;  ///< not taken yet

@@ -107,6 +107,11 @@ void JobTraining::decided(plan::Plan plan, int epoch) {
   changed();
 }
 
+void JobTraining::not_run() {
+  decided_.reset();
+  changed();
+}
+
 /// A program that makes its own plans divides samples alone: one layer that cannot be cut.
 plan::Plan JobTraining::as_planned(plan::Plan plan) const {
   if (own_plans_ && plan.pp() == 1 && plan.stages.front().tp == 1) plan.stages.front().layers = 1;
@@ -216,14 +221,14 @@ std::optional<plan::Layout> JobTraining::layout_of(const plan::Plan& plan, const
 
 Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& held,
                                      const cluster::Cluster& machines) const {
-  if (!current_) return Error("the job has reported no profile: nobody knows its model");
   if (own_plans_) return Error("its program was given a plan before, and made its own");
   if (auto good = check_size(plan); !good) return good.error();
   models::Model model;
   model.name = "of the job";
-  for (const plan::Stage& stage : current_->plan.stages) model.layers += stage.layers;
+  const plan::Plan& seen = current_ ? current_->plan : plan;
+  for (const plan::Stage& stage : seen.stages) model.layers += stage.layers;
   for (const plan::Stage& stage : plan.stages) model.heads = std::max(model.heads, stage.tp);
-  model.global_batch = static_cast<int>(samples_of(current_->plan));
+  model.global_batch = static_cast<int>(samples_of(seen));
   if (auto good = plan::validate(plan, model, machines); !good) return good.error();
   const auto layout = plan::resolve(plan, machines);
   if (!layout) return layout.error();

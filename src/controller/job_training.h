@@ -32,8 +32,11 @@ class JobTraining {
                     const cluster::Cluster& machines);
   /// The job shall run this plan once it has left `epoch`.
   void decided(plan::Plan plan, int epoch);
+  /// The plan that was decided last is not run: what runs later was not made in its place.
+  void not_run();
 
-  /// Whether the job could run `plan` on the GPUs that it holds, all of them, as far as is known.
+  /// Whether the job could run `plan` on the GPUs that it holds, all of them, as far as is known:
+  /// without a report its program alone knows how many layers and samples there are.
   Result<void> check_plan(const plan::Plan& plan, const HeldGpus& held,
                           const cluster::Cluster& machines) const;
 

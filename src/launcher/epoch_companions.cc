@@ -283,6 +283,7 @@ Seating EpochMachine::next_seating() const {
 /// A plan of the controller's for what it has just asked for; without one, the program plans.
 void EpochMachine::want(const Json& json) {
   wanted_.reset();
+  plan_refused_.clear();
   if (!json.is_object()) return;
   auto plan = plan::Plan::from_json(json);
   if (plan) wanted_ = std::move(*plan);
@@ -295,6 +296,7 @@ void EpochMachine::drop_unfit_plan(const Seating& next) {
   const std::string why = seating ? "it is not of an allowed size" : seating.error().message();
   say("the plan of the controller is not run: " + why);
   note("plan-dropped", Json::object({{"reason", why}}));
+  plan_refused_ = why;
   wanted_.reset();
 }
 
@@ -307,6 +309,7 @@ control::Status EpochMachine::status() const {
   status.no_growth = no_growth();
   status.switched = switched_;
   status.sizes = program_sizes_;
+  status.plan_refused = plan_refused_;
   return status;
 }
 

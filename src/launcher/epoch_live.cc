@@ -30,6 +30,7 @@ void EpochMachine::begun(double now, int epoch, const std::string& why,
   if (running == nullptr || epoch != epoch_) return;
   if (!why.empty()) {
     say("live mode: the programs could not begin: " + why);
+    if (ordered_) refuse_plan("its programs could not begin with Swell's runtime: " + why);
     return;
   }
   running->has_begun = true;
@@ -68,24 +69,42 @@ void EpochMachine::begin_switch(double now, Purpose purpose, double by, double h
                                          : JobState::draining);
 }
 
-/// The same workers with another plan.
+/// Keeps the order until nothing else changes the workers: programs of the epoch before leave
+/// within `end_timeout_s`, and those of the first one may still be loading.
 void EpochMachine::replan(double now, const control::Replan& order) {
-  const auto refuse = [this](const std::string& why) {
-    say("another plan is not run: " + why);
-    note("replan-refused", Json::object({{"reason", why}}));
-  };
-  if (!is_live() || is_failing() || drain_by() || !others_.empty() || joiners_wait())
-    return refuse(settings_.live ? "the job is changing its GPUs just now"
-                                 : "only live mode changes plans of a running program");
+  if (is<Over>() || is<Ending>()) return refuse_plan("the job is ending");
+  if (!settings_.live) return refuse_plan("only live mode changes plans of a running program");
+  ordered_ = order;
+  plan_refused_.clear();
+  advance(now);
+  if (ordered_) say("another plan is asked for; it is run once the GPUs are no longer changing");
+}
+
+/// Switches the same workers to the plan that was ordered, as soon as that can be done.
+void EpochMachine::run_ordered(double now) {
+  if (!ordered_ || !is_live() || is_failing() || drain_by() || !others_.empty() || is_warming() ||
+      joiners_wait())
+    return;
+  const control::Replan order = *std::exchange(ordered_, std::nullopt);
   const auto plan = plan::Plan::from_json(order.plan);
-  if (!plan) return refuse(plan.error().message());
+  if (!plan) return refuse_plan(plan.error().message());
   const auto seating = seat_by_plan(*plan, usable(), settings_.gpus_per_worker);
-  if (!seating) return refuse(seating.error().message());
-  if (seating->plan == seating_.plan) return refuse("it runs already");
+  if (!seating) return refuse_plan(seating.error().message());
+  if (seating->plan == seating_.plan) return refuse_plan("it runs already");
   say(fmt::format("switching to another plan, {}: {}", plan->summary(), order.reason));
   wanted_ = *plan;
   begin_switch(now, Purpose::replan, now + settings_.switch_timeout_s,
                now + settings_.switch_timeout_s + settings_.end_timeout_s);
+}
+
+/// A plan that was ordered is not run; its owner reads why in `swell jobs`.
+void EpochMachine::refuse_plan(const std::string& why) {
+  ordered_.reset();
+  plan_refused_ = why;
+  switched_ = "another plan is not run: " + why;
+  say(switched_);
+  note("replan-refused", Json::object({{"reason", why}}));
+  act(action::Tell{status()});
 }
 
 void EpochMachine::switching(double, int epoch, const std::string& phase) {
@@ -193,6 +212,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
     details.set("phase", outcome.phase);
     note("switch-aborted", std::move(details));
     switched_ = outcome.brief;
+    if (wanted_) plan_refused_ = "its switch was called off: " + outcome.why;
     wanted_.reset();
     const std::vector<WorkerId> workers = workers_of(one.next);
     for (const WorkerId id : workers)
@@ -208,6 +228,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome)
       running.has_begun = false;
       say("live mode: the programs stopped answering; they are resized by restarts: " +
           outcome.why);
+      if (ordered_) refuse_plan("the programs stopped answering");
     } else {
       say(fmt::format("live: still {} workers, {}", seating_.seats.size(), outcome.summary));
     }

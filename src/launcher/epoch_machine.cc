@@ -56,6 +56,7 @@ void EpochMachine::advance(double now) {
   if (is<Running>() && !is_failing() && others_.empty() &&
       running().size() == seating_.seats.size() && joiners_wait())
     begin_growing(now);
+  run_ordered(now);
   if (is<Ending>() && running().empty()) finish();
 }
 

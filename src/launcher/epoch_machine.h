@@ -113,6 +113,8 @@ class EpochMachine {
   // controller
   void grow(double now, const control::Grow& grow);
   void shrink(double now, const control::Shrink& shrink);
+  /// Another plan over the same workers, as soon as nothing else changes them; the last order
+  /// counts.
   void replan(double now, const control::Replan& order);
   // live mode
   /// `why` not empty: it has not. `snapshot_step`: of the state that it goes on from; 0: it is new.
@@ -236,6 +238,8 @@ class EpochMachine {
   bool puts_off(std::function<void(double)> news, bool spoils, bool blames_growth = false);
   void tick_live(double now);
   bool was_let_go(WorkerId worker) const;
+  void run_ordered(double now);
+  void refuse_plan(const std::string& why);
   void lose_silent(double now, const std::vector<WorkerId>& workers);
   bool is_live() const { return in<Running>() != nullptr && in<Running>()->has_begun; }
   std::optional<double> drain_by() const;
@@ -296,6 +300,8 @@ class EpochMachine {
   Seating seating_;
   /// Decided for the next epoch; nothing: none was, or it runs.
   std::optional<plan::Plan> wanted_;
+  std::optional<control::Replan> ordered_;  ///< by the owner; waits until nothing else changes
+  std::string plan_refused_;                ///< why the plan that was asked for last is not run
 
   Phase phase_ = Gathering{};
   Growth growth_;

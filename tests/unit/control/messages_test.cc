@@ -52,7 +52,8 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       hello,
       GrowDone{{{"abc", 12, ""}}},
       Released{12, "x"},
-      Status{JobState::switching, 3, 12, 1.5, "it failed there", "epoch 3", {2, 4}},
+      Status{
+          JobState::switching, 3, 12, 1.5, "it failed there", "epoch 3", {2, 4}, "it runs already"},
       Profile{3, {7}, 0.25, *document},
       Switched{"live", 2, 6, 0.25, *document},
       Bye{1},

@@ -135,3 +135,33 @@ Test(job_training, an_owners_plan_must_be_over_the_jobs_gpus) {
   cr_assert_not(training.check_plan(kOnTwo.plan(), kFour, *live_machines()).ok());
   cr_assert_not(JobTraining().check_plan({}, kTwo, *live_machines()).ok());
 }
+
+Test(job_training, an_owners_plan_needs_no_profile) {
+  const JobTraining training;
+  cr_assert(training.check_plan(kOnTwo.plan(), kTwo, *live_machines()).ok());
+  cr_assert_not(training.check_plan(kOnTwo.plan(), kFour, *live_machines()).ok());
+  plan::Plan uneven = kOnTwo.plan();
+  uneven.stages[0].groups[1].gpus = {7};
+  cr_assert_not(training.check_plan(uneven, kTwo, *live_machines()).ok());
+}
+
+Test(job_training, a_plan_that_was_refused_says_nothing_of_the_program) {
+  const auto decided = [](bool is_run) {
+    JobTraining training = taken(kOnTwo);
+    plan::Plan other = kOnFour.plan();
+    other.stages[0].layers -= 1;
+    other.stages.push_back(other.stages[0]);
+    other.stages[1].layers = 1;
+    other.stages[0].groups.resize(2);
+    other.stages[1].groups.erase(other.stages[1].groups.begin(),
+                                 other.stages[1].groups.begin() + 2);
+    training.decided(other, 3);
+    if (!is_run) training.not_run();
+    control::Profile later = kOnFour.message();
+    later.epoch = 4;
+    static_cast<void>(training.take(later, kTwo, kFour, *live_machines()));
+    return training.makes_own_plans();
+  };
+  cr_assert(decided(true));
+  cr_assert_not(decided(false));
+}

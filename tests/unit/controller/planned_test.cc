@@ -225,6 +225,24 @@ Test(planned, an_owner_pauses_resumes_and_limits) {
                std::string("its owner wants at most 8 GPUs"));
 }
 
+Test(planned, an_owner_s_plan_is_told_before_there_is_a_profile_and_forgotten_where_it_is_refused) {
+  World world;
+  control::Ask ask;
+  ask.job = 10;
+  ask.what = "replan";
+  ask.plan = Reported{.gpus = kEight}.plan().to_json();
+  world.server.says(60, ask, 1000);
+  world.step();
+  cr_assert_not_null(world.server.last<control::Replan>());
+  cr_assert_neq(world.server.last<control::Answer>()->text.find("no profile"), std::string::npos);
+  control::Status status;
+  status.state = control::JobState::active;
+  status.plan_refused = "it runs already";
+  world.server.says(1, status);
+  world.step();
+  cr_assert_eq(world.job().plan_refused, std::string("it runs already"));
+}
+
 Test(planned, only_the_owner_is_answered) {
   World world;
   world.ask("pause", 0, 1001);

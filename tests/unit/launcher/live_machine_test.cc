@@ -210,3 +210,67 @@ Test(live, the_training_s_end_during_a_switch_is_the_run_s_end) {
   run.aborted(1);
   cr_assert_eq(run.code.value_or(-1), 0);
 }
+
+Test(live, a_plan_that_is_asked_for_while_old_programs_leave_is_run_when_they_have) {
+  Run run;
+  run.grown();
+  run.replan(1);
+  cr_assert_eq(run.orders.size(), 2u);
+  run.committed(2);
+  run.replan(2);
+  cr_assert_eq(run.orders.size(), 2u, "programs of the epoch before still hold memory");
+  cr_assert_eq(run.machine.status().plan_refused, std::string());
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 1); });
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  cr_assert_eq(run.orders.size(), 3u);
+  run.committed(3);
+  cr_assert_eq(run.machine.status().epoch, 3);
+  cr_assert(run.machine.seating().plan.find("\"layers\":2") != std::string::npos);
+}
+
+Test(live, a_plan_that_is_asked_for_before_the_program_has_begun_waits_for_it) {
+  Run run(false);
+  run.lend();
+  run.replan(1);
+  cr_assert(run.orders.empty());
+  run.event([&] { run.machine.begun(run.now, 0, ""); });
+  cr_assert_eq(run.orders.size(), 1u, "the growth comes first");
+  run.committed(1);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
+  cr_assert_eq(run.orders.size(), 2u);
+  cr_assert_eq(run.machine.status().state, JobState::switching);
+}
+
+Test(live, a_plan_that_cannot_be_run_is_refused_to_the_controller_too) {
+  Run run;
+  run.grown();
+  run.replan(1);
+  run.committed(2);
+  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 1); });
+  run.replan(1);
+  cr_assert_eq(run.machine.status().plan_refused, std::string("it runs already"));
+  cr_assert_eq(run.machine.status().switched,
+               std::string("another plan is not run: it runs already"));
+  run.replan(3);
+  cr_assert_eq(run.machine.status().plan_refused, std::string());
+  run.aborted(3);
+  cr_assert_eq(run.machine.status().plan_refused,
+               std::string("its switch was called off: it broke"));
+}
+
+Test(live, a_plan_that_waits_is_refused_where_the_gpus_are_others_by_then) {
+  Run run;
+  run.lend();
+  run.committed(1);
+  run.replan(1);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, 0}, 0); });
+  run.committed(2);
+  run.replan(2);
+  run.shrink(30);
+  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 1); });
+  cr_assert(run.orders.back().to == (Workers{{0, 0}}), "what is needed elsewhere comes first");
+  run.committed(3);
+  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 2); });
+  cr_assert_neq(run.machine.status().plan_refused.find("1 GPUs on node2, where the job has 0"),
+                std::string::npos, "%s", run.machine.status().plan_refused.c_str());
+}

@@ -84,6 +84,12 @@ struct Run {
     outcome.is_silent = is_silent;
     event([&] { machine.switched(now, epoch, outcome); });
   }
+  /// Its owner asks for a plan of two stages over the two workers, `first` layers in the first one.
+  void replan(int first) {
+    swell::plan::Plan plan{
+        2, {{first, 1, {{"node1", "h100", {0}, 2}}}, {4 - first, 1, {{"node2", "h100", {0}, 2}}}}};
+    event([&] { machine.replan(now, {plan.to_json(), "its owner wants it"}); });
+  }
   void shrink(int deadline_s) {
     event([&] { machine.shrink(now, {{kCompanion}, deadline_s, "needed"}); });
   }
