@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["Place", "asked_to_leave", "begun", "can_run_with", "leave", "listen", "place", "under_swellrun"]
+__all__ = ["Place", "asked_to_leave", "begun", "can_run_with", "is_heard", "leave", "listen", "place", "under_swellrun"]
 
 _asked = False
 _starting = False       # nothing has been trained by this process yet
@@ -156,13 +156,18 @@ def asked_to_leave() -> bool:
 _MAX_SIZES = 4096       # that swellrun reads
 
 
+def is_heard() -> bool:
+    """Whether there is a swellrun that this worker may tell something: to rank 0's it is told."""
+    return os.environ.get("SWELL_SHIM", "").startswith("@") and place().rank == 0
+
+
 def can_run_with(workers: Iterable[int]) -> None:
     """Tell swellrun the numbers of workers, rising, that this program can run with; it asks for no others. None: for any.
 
     Say it before listen(), so that nothing is lent before it is known. More than 4096 numbers are not told.
     """
     name, sizes = os.environ.get("SWELL_SHIM", ""), list(workers)
-    if not name.startswith("@") or place().rank != 0 or len(sizes) > _MAX_SIZES:
+    if not is_heard() or len(sizes) > _MAX_SIZES:
         return
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as shim:

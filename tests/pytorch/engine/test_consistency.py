@@ -30,7 +30,7 @@ def segment(rank, family, plan, folder, steps):
                     directory=folder, seed=3)
     losses = [engine.step(models.batch(seed=engine.steps)) for _ in range(steps)]
     engine.save()
-    return losses, {name: tensor.clone() for name, tensor in engine._tensors.items()}, engine.steps
+    return losses, {name: tensor.clone() for name, tensor in engine._state.tensors.items()}, engine.steps
 
 
 def random_plan(source, exact):

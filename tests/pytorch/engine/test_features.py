@@ -115,7 +115,7 @@ def test_a_folder_with_weights_is_read_in_parts(tmp_path):
 
 def share(rank, plan):
     engine = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=plan)
-    return sum(one.numel() for one in engine._stage.model.parameters()), [one.shape for one in engine._tensors.values()]
+    return sum(one.numel() for one in engine._stage.model.parameters()), [one.shape for one in engine._state.tensors.values()]
 
 
 def test_no_worker_holds_more_than_its_share(tmp_path):

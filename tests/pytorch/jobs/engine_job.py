@@ -39,7 +39,7 @@ def main(arguments):
                 file.write(str(engine.steps))
             os.replace(common.path("step.new"), common.path("step.0"))
         common.pace()
-    torch.save({one.name: (one.shape, one.begin, one.end, engine._tensors[one.name].clone()) for one in engine._requests},
+    torch.save({one.name: (one.shape, one.begin, one.end, engine._state.tensors[one.name].clone()) for one in engine._state.requests},
                common.path(f"state.{engine.rank}"))
 
 

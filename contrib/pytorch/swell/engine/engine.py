@@ -16,17 +16,19 @@ from swell import _native, _request
 from swell.engine import batches, export, layers, live, log, memory, paced, reduce, sources
 from swell.engine import optimizer as optimizers
 from swell.engine import schedule as schedules
-from swell.engine.arena import Arena, Ordinary, Request
+from swell.engine.arena import Arena, Ordinary
 from swell.engine.checkpoint import Checkpoints
 from swell.engine.comm import Links
 from swell.engine.executor import Executor, MicroBatch, Regions
 from swell.engine.plan import Plan
 from swell.engine.skeleton import Skeleton
 from swell.engine.stage import StageModel
+from swell.engine.state import State
 from swell.engine.tensor_parallel import Shards
 
 __all__ = ["Engine"]
 
+_MAX_SIZES = 4096       # that swellrun reads
 GlobalBatch = Mapping[str, torch.Tensor] | batches.Batch
 
 
@@ -47,7 +49,8 @@ class Engine:
     optimizer: makes the optimizer from a list of parameters.
     global_batch: samples of one optimizer step, over all workers and micro-batches.
     micro_batch: samples of one pass, where no plan was decided.
-    plan: or what makes it of the number of workers; else SWELL_PLAN; else data parallelism over all workers.
+    plan: or what makes it of the number of workers; else SWELL_PLAN; else data parallelism over all workers, and stages where those
+        are more than the samples allow.
     scheduler: makes the learning rate's schedule from the optimizer; stepped once an optimizer step.
     max_grad_norm: of all gradients together; None: not clipped.
     dtype: of the parameters. autocast: dtype that passes compute in; None: that of the parameters.
@@ -74,9 +77,7 @@ class Engine:
         self.config, self.seed, self.global_batch, self.dtype, self.autocast = source.config, seed, global_batch, dtype, autocast
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
         skeleton = Skeleton(source.config, description, dtype)
-        decided = plan(self.world) if callable(plan) else plan
-        self.plan = decided or Plan.given(skeleton.layers, global_batch, micro_batch, self.world)
-        self.plan.check(skeleton.layers, global_batch, self.world)
+        self.plan = self._plan(plan, skeleton.layers, micro_batch)
         self.place = self.plan.place(self.rank)
         self._session = _native.open_session() if _native.is_live() or profile else None
         if profile and self._session is None:
@@ -98,17 +99,29 @@ class Engine:
         self._totals = reduce.Totals(skeleton, self.plan, self.place, self.device)
         self._checkpoints = Checkpoints(directory, self._links.host) if directory is not None else None
         self._arena: Arena = live.NativeArena(self._session) if self._session is not None and _native.is_live() else Ordinary()
-        rest = self._hold(source, optimizer)
+        self._state = State(self._stage, self.place, source, optimizer, seed, arena=self._arena, checkpoints=self._checkpoints,
+                            device=self.device)
+        self.optimizer = self._state.optimizer
         if self._session is not None and isinstance(self._arena, Ordinary):
             self._session.adopt()
         self.scheduler = scheduler(self.optimizer) if scheduler is not None else None
-        if rest is not None:
-            self._go_on(rest)
+        if self._state.before is not None:
+            self._state.go_on(self.scheduler, global_batch=global_batch, seed=seed)
+            self.steps = int(self._state.before["steps"])
         self._log = _log(log if self.rank == 0 else None, peak_flops, self)
         self._length = 0
         self._whole: memory.WholeActivations | None = None      # being counted
         self._is_observed = self._session is None       # whether this worker's role and memory are known
         self.observed_role: dict[str, float | None] = {}        # what of them the profiler was told
+
+    def _plan(self, given: Plan | Callable[[int], Plan] | None, layers: int, micro_batch: int) -> Plan:
+        """The plan of this epoch; swellrun is told for which numbers of workers there is one."""
+        if _request.is_heard():
+            _request.can_run_with(Plan.sizes(layers, self.global_batch, micro_batch, given, _MAX_SIZES))
+        plan = given(self.world) if callable(given) else given
+        plan = plan or Plan.given(layers, self.global_batch, micro_batch, self.world)
+        plan.check(layers, self.global_batch, self.world)
+        return plan
 
     def _timed(self) -> Regions:
         """What takes, or gives, the times of a step's parts."""
@@ -126,76 +139,8 @@ class Engine:
     def _work(self) -> paced.Work:
         layers_flops, head_flops = log.forward_flops_of_a_token(self._stage.skeleton, self._length)
         share = self.plan.stages[self.place.stage].layers / self._stage.skeleton.layers
-        held = sum(one.numel() * one.element_size() for one in [*self._tensors.values(), *self._gradients])
-        return paced.Work(layers_flops * self._length * share, head_flops * self._length if self._stage.last else 0.0, held, self._recompute)
-
-    # ---- state
-
-    def _hold(self, source: sources.Source, factory: optimizers.Factory) -> dict[str, Any] | None:
-        """Takes memory for the state and fills it; returns what else the state was, where it is not new."""
-        stage, skeleton = self._stage, self._stage.skeleton
-        kept = optimizers.entries(factory)
-        self._requests = self._wanted(kept)
-        saved = self._checkpoints.newest() if self._checkpoints is not None else None
-        self._tensors, fresh = self._arena.take(self._requests, self.device)
-        rest: dict[str, Any] | None = None
-        if not fresh and isinstance(self._arena, live.NativeArena):
-            rest = self._arena.rest()
-        elif saved is not None and self._checkpoints is not None:
-            rest = self._checkpoints.load(saved, self._requests, self._tensors)
-        held = {name: self._tensors[name].view(one.local_shape(stage.tp)) for name, one in stage.own.items()}
-        if rest is None:
-            for name, one in stage.own.items():
-                source.fill(held[name], one, skeleton, self.place.shard, stage.tp, self.seed)
-        # Gradients are sums within a step: at its end they are worth nothing, and no switch moves them.
-        gradients, _ = Ordinary().take([Request(name, "gradient", one.dtype, one.local_shape(stage.tp), (0,) * len(one.shape),
-                                                one.local_shape(stage.tp)) for name, one in self._with_gradient()], self.device)
-        stage.hold(held, gradients, self.device)
-        alias = {embedding: head for head, embedding in stage.heads.items()} if not stage.first else {}
-        self._trained = {name: stage.parameters[alias.get(name, name)] for name in stage.own}
-        self._gradients = list(gradients.values())
-        self.optimizer = factory(list(self._trained.values()))
-        for name, parameter in self._trained.items():
-            self.optimizer.state[parameter].update({
-                entry.name: self._tensors[f"{name}#{entry.name}"].view(parameter.shape if entry.moment else ()) for entry in kept})
-        return rest
-
-    def _with_gradient(self) -> list[tuple[str, Any]]:
-        stage = self._stage
-        elsewhere = set(stage.heads.values()) if not stage.first else set()
-        named = [(name, one) for name, one in stage.own.items() if name not in elsewhere]
-        return named + [(head, stage.own[embedding]) for head, embedding in stage.heads.items()]
-
-    def _wanted(self, kept: list[optimizers.StateEntry]) -> list[Request]:
-        requests = []
-        for name, one in self._stage.own.items():
-            begin, end = one.block(self.place.shard, self._stage.tp)
-            requests.append(Request(name, "parameter", one.dtype, one.global_shape, begin, end, one.layer))
-            for entry in kept:
-                if entry.moment:
-                    dtype = one.dtype if entry.dtype == torch.float32 else entry.dtype
-                    requests.append(Request(f"{name}#{entry.name}", "moment", dtype, one.global_shape, begin, end, one.layer))
-                else:
-                    requests.append(Request(f"{name}#{entry.name}", "step", entry.dtype, (1,), (0,), (1,), one.layer))
-        return requests
-
-    def _rest(self) -> dict[str, Any]:
-        """What of the state is no tensor, the same on every worker."""
-        rates = [group["lr"] if isinstance(group.get("lr"), float) else None for group in self.optimizer.param_groups]
-        return {"steps": self.steps, "global_batch": self.global_batch, "seed": self.seed, "rates": rates,
-                "scheduler": self.scheduler.state_dict() if self.scheduler is not None else None}
-
-    def _go_on(self, rest: Mapping[str, Any]) -> None:
-        for name in ("global_batch", "seed"):
-            if rest[name] != getattr(self, name):
-                raise ValueError(f"the training before had {name}={rest[name]}, here it is {getattr(self, name)}: its samples would be lost or "
-                                 "repeated; keep it, or begin with another directory")
-        self.steps = int(rest["steps"])
-        for group, rate in zip(self.optimizer.param_groups, rest["rates"], strict=True):
-            if rate is not None:
-                group["lr"] = rate
-        if self.scheduler is not None and rest["scheduler"] is not None:
-            self.scheduler.load_state_dict(rest["scheduler"])
+        return paced.Work(layers_flops * self._length * share, head_flops * self._length if self._stage.last else 0.0, self._state.bytes,
+                          self._recompute)
 
     # ---- training
 
@@ -224,7 +169,7 @@ class Engine:
             if norm is not None and self.max_grad_norm is not None and norm > self.max_grad_norm:
                 torch._foreach_mul_(list(gradients.values()), self.max_grad_norm / (norm + 1e-6))
             self.optimizer.step()
-            torch._foreach_zero_(self._gradients)
+            torch._foreach_zero_(self._state.gradients)
         if self.scheduler is not None:
             self.scheduler.step()
         self.steps += 1
@@ -250,12 +195,11 @@ class Engine:
         self._is_observed = True
         assert self._session is not None
         mine = self._mine(batch)
-        held = [*self._tensors.values(), *self._gradients]
         if self.device.type == "cpu":
-            with memory.Peak(held) as peak:
+            with memory.Peak(self._state.all()) as peak:
                 self._whole = memory.WholeActivations(self._stage)
                 losses = self.backward(batch)
-            peak_bytes = sum(one.numel() * one.element_size() for one in held) + peak.most
+            peak_bytes = self._state.bytes + peak.most
         else:
             self._whole = memory.WholeActivations(self._stage)
             losses = self.backward(batch)
@@ -294,19 +238,20 @@ class Engine:
 
     def gradients(self) -> dict[str, torch.Tensor]:
         """What this worker holds of the gradients, by the parameter's name in the whole model."""
-        return {name: parameter.grad for name, parameter in self._trained.items() if parameter.grad is not None}
+        return {name: parameter.grad for name, parameter in self._state.trained.items() if parameter.grad is not None}
 
     def _sum_gradients(self) -> None:
         stage = self._stage
         if self._links.tp is not None:
-            partial = [parameter.grad for name, parameter in self._trained.items()
+            partial = [parameter.grad for name, parameter in self._state.trained.items()
                        if stage.skeleton.summed_over_shards(name) and parameter.grad is not None]
             if partial:
                 reduce.add_gradients(partial, self._links.tp)
         if self._links.dp is not None:
             self._regions.meet(self._links.dp)
-            with self._regions.region("dp", None, sum(one.numel() * one.element_size() for one in self._gradients)):
-                reduce.add_gradients(self._gradients, self._links.dp)
+            gradients = self._state.gradients
+            with self._regions.region("dp", None, sum(one.numel() * one.element_size() for one in gradients)):
+                reduce.add_gradients(gradients, self._links.dp)
         reduce.add_tied(stage, self.plan, self.place, self._links)
 
     def _mine(self, batch: GlobalBatch) -> list[MicroBatch]:
@@ -372,19 +317,16 @@ class Engine:
         """Write a checkpoint of this step; nothing where no directory was given. Every worker calls it."""
         if self._checkpoints is None:
             return
-        place = self.place
-        mine = [one for one in self._requests if place.group == 0 and (place.shard == 0 or self._is_split(one))
-                and not (place.stage > 0 and one.name.partition("#")[0] in self._stage.skeleton.tied.values())]
-        self._checkpoints.save(self.steps, mine, self._tensors, self._rest())
+        self._checkpoints.save(self.steps, self._state.saved_here(), self._state.tensors, self._rest())
 
-    def _is_split(self, request: Request) -> bool:
-        return request.kind != "step" and self._stage.own[request.name.partition("#")[0]].dim is not None
+    def _rest(self) -> dict[str, Any]:
+        return self._state.rest(self.scheduler, steps=self.steps, global_batch=self.global_batch, seed=self.seed)
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the model as a plain transformers folder, for from_pretrained(). Every worker calls it; rank 0 takes the
         host's memory of the whole model."""
         skeleton = self._stage.skeleton
-        whole = export.gathered(skeleton, self.plan, self.place, {name: self._tensors[name] for name in self._stage.own})
+        whole = export.gathered(skeleton, self.plan, self.place, {name: self._state.tensors[name] for name in self._stage.own})
         if whole is not None:
             export.save_pretrained(folder, self.config, self.dtype, skeleton, whole)
 

@@ -5,11 +5,33 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 __all__ = ["Group", "Place", "Plan", "Stage"]
+
+
+def _spread(whole: int, parts: int) -> list[int]:
+    """As even as it goes, larger ones first."""
+    return [whole // parts + (part < whole % parts) for part in range(parts)]
+
+
+@cache
+def _divisors(number: int) -> list[int]:
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
+def _cut(layers: int, global_batch: int, micro_batch: int, world: int) -> tuple[list[int], int] | None:
+    """Data parallel degrees by stage and samples of a micro-batch, see Plan.own(); None where there are none."""
+    for pp in range(1, min(layers, world) + 1):
+        degrees = _spread(world, pp)
+        busiest = {samples: global_batch // samples * -(-samples // degrees[-1]) for samples in _divisors(global_batch)
+                   if degrees[0] <= samples <= degrees[-1] * micro_batch}
+        if busiest:
+            return degrees, min(busiest, key=lambda one: (busiest[one], -one))
+    return None
 
 
 @dataclass(frozen=True)
@@ -91,10 +113,45 @@ class Plan:
         return Plan(global_batch // (micro_batch * dp), stages)
 
     @staticmethod
+    def own(layers: int, global_batch: int, micro_batch: int, world: int) -> Plan:
+        """What a program makes where no plan was decided: as few stages as the number of workers allows, with the least to compute for the
+        busiest worker. Where the workers do not divide the samples, groups have local batches, and stages degrees, that differ by one.
+
+        micro_batch: the largest local batch. Raises ValueError where no such plan is there.
+        """
+        cut = _cut(layers, global_batch, micro_batch, world)
+        if cut is None:
+            raise ValueError(f"global_batch={global_batch} in passes of at most micro_batch={micro_batch} samples cannot be divided over "
+                             f"{world} workers with {layers} layers; give another micro_batch or number of workers")
+        degrees, samples = cut
+        gpus = iter(range(world))
+        return Plan(global_batch // samples, tuple(
+            Stage(depth, 1, tuple(Group("localhost", "any", (next(gpus),), local) for local in _spread(samples, degree)))
+            for depth, degree in zip(_spread(layers, len(degrees)), degrees, strict=True)))
+
+    @staticmethod
     def given(layers: int, global_batch: int, micro_batch: int, world: int) -> Plan:
-        """What was decided for this job (SWELL_PLAN); where nothing was, data parallelism over all workers."""
+        """What was decided for this job (SWELL_PLAN); where nothing was, own()."""
         text = os.environ.get("SWELL_PLAN")
-        return Plan.parse(text) if text else Plan.symmetric(layers, global_batch, micro_batch, dp=world)
+        return Plan.parse(text) if text else Plan.own(layers, global_batch, micro_batch, world)
+
+    @staticmethod
+    def sizes(layers: int, global_batch: int, micro_batch: int, plan: Plan | Callable[[int], Plan] | None, most: int) -> list[int]:
+        """Numbers of workers, up to `most`, for which a program has a plan: the one that it always runs, what it makes of the number, or
+        own()."""
+        if isinstance(plan, Plan):
+            return [plan.world]
+        worlds = range(1, min(most, layers * global_batch) + 1)
+        if plan is None:
+            return [world for world in worlds if _cut(layers, global_batch, micro_batch, world) is not None]
+        found = []
+        for world in worlds:
+            try:
+                plan(world).check(layers, global_batch, world)
+            except (ValueError, LookupError):
+                continue
+            found.append(world)
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """As the core reads it."""

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What one worker holds of the training's state: its parameters, their gradients, and what the optimizer keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from swell.engine import live, sources
+from swell.engine import optimizer as optimizers
+from swell.engine.arena import Arena, Ordinary, Request
+from swell.engine.checkpoint import Checkpoints
+from swell.engine.plan import Place
+from swell.engine.stage import StageModel
+
+__all__ = ["State"]
+
+
+class State:
+    """Takes memory for the state of a stage's shard, and fills it: from the epoch before, from a checkpoint, or anew.
+
+    requests: what is held, as blocks of the whole. tensors: they, by name. gradients: of one step, handed over to nobody. trained:
+    parameters by their name in the whole model. before: what else the state was, where it is not new.
+    """
+
+    def __init__(self, stage: StageModel, place: Place, source: sources.Source, factory: optimizers.Factory, seed: int, *, arena: Arena,
+                 checkpoints: Checkpoints | None, device: torch.device) -> None:
+        self._stage, self._place = stage, place
+        kept = optimizers.entries(factory)
+        self.requests = list(self._wanted(kept))
+        saved = checkpoints.newest() if checkpoints is not None else None
+        self.tensors, fresh = arena.take(self.requests, device)
+        self.before: dict[str, Any] | None = None
+        if not fresh and isinstance(arena, live.NativeArena):
+            self.before = arena.rest()
+        elif saved is not None and checkpoints is not None:
+            self.before = checkpoints.load(saved, self.requests, self.tensors)
+        held = {name: self.tensors[name].view(one.local_shape(stage.tp)) for name, one in stage.own.items()}
+        if self.before is None:
+            for name, one in stage.own.items():
+                source.fill(held[name], one, stage.skeleton, place.shard, stage.tp, seed)
+        # Gradients are sums within a step: at its end they are worth nothing, and no switch moves them.
+        gradients, _ = Ordinary().take([Request(name, "gradient", one.dtype, one.local_shape(stage.tp), (0,) * len(one.shape),
+                                                one.local_shape(stage.tp)) for name, one in self._with_gradient()], device)
+        stage.hold(held, gradients, device)
+        alias = {embedding: head for head, embedding in stage.heads.items()} if not stage.first else {}
+        self.trained = {name: stage.parameters[alias.get(name, name)] for name in stage.own}
+        self.gradients = list(gradients.values())
+        self.optimizer = factory(list(self.trained.values()))
+        for name, parameter in self.trained.items():
+            self.optimizer.state[parameter].update({
+                entry.name: self.tensors[f"{name}#{entry.name}"].view(parameter.shape if entry.moment else ()) for entry in kept})
+
+    @property
+    def bytes(self) -> int:
+        """Of the state, and of the gradients."""
+        return sum(one.numel() * one.element_size() for one in self.all())
+
+    def all(self) -> list[torch.Tensor]:
+        """The state, and the gradients."""
+        return [*self.tensors.values(), *self.gradients]
+
+    def saved_here(self) -> list[Request]:
+        """What this worker writes of a checkpoint, so that each block is written once."""
+        place, tied = self._place, self._stage.skeleton.tied.values()
+        return [one for one in self.requests if place.group == 0 and (place.shard == 0 or self._is_split(one))
+                and not (place.stage > 0 and one.name.partition("#")[0] in tied)]
+
+    def rest(self, scheduler: Any, **numbers: int) -> dict[str, Any]:
+        """What of the state is no tensor, the same on every worker."""
+        rates = [group["lr"] if isinstance(group.get("lr"), float) else None for group in self.optimizer.param_groups]
+        return {**numbers, "rates": rates, "scheduler": scheduler.state_dict() if scheduler is not None else None}
+
+    def go_on(self, scheduler: Any, **numbers: int) -> None:
+        """Give optimizer and scheduler what rest() said. Raises ValueError where one of the numbers was another then."""
+        rest: Mapping[str, Any] = self.before or {}
+        for name, number in numbers.items():
+            if rest[name] != number:
+                raise ValueError(f"the training before had {name}={rest[name]}, here it is {number}: its samples would be lost or "
+                                 "repeated; keep it, or begin with another directory")
+        for group, rate in zip(self.optimizer.param_groups, rest["rates"], strict=True):
+            if rate is not None:
+                group["lr"] = rate
+        if scheduler is not None and rest["scheduler"] is not None:
+            scheduler.load_state_dict(rest["scheduler"])
+
+    def _with_gradient(self) -> list[tuple[str, Any]]:
+        stage = self._stage
+        elsewhere = set(stage.heads.values()) if not stage.first else set()
+        named = [(name, one) for name, one in stage.own.items() if name not in elsewhere]
+        return named + [(head, stage.own[embedding]) for head, embedding in stage.heads.items()]
+
+    def _wanted(self, kept: list[optimizers.StateEntry]) -> Iterator[Request]:
+        for name, one in self._stage.own.items():
+            begin, end = one.block(self._place.shard, self._stage.tp)
+            yield Request(name, "parameter", one.dtype, one.global_shape, begin, end, one.layer)
+            for entry in kept:
+                if entry.moment:
+                    dtype = one.dtype if entry.dtype == torch.float32 else entry.dtype
+                    yield Request(f"{name}#{entry.name}", "moment", dtype, one.global_shape, begin, end, one.layer)
+                else:
+                    yield Request(f"{name}#{entry.name}", "step", entry.dtype, (1,), (0,), (1,), one.layer)
+
+    def _is_split(self, request: Request) -> bool:
+        return request.kind != "step" and self._stage.own[request.name.partition("#")[0]].dim is not None

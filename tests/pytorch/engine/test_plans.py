@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The plans that a program makes by itself, and the numbers of workers that swellrun hears of."""
+
+import socket
+
+import models
+import pool
+import pytest
+import torch
+
+from swell.engine import Engine, Plan
+
+OWN_FOR = (3, 5, 7)     # with twelve samples, one or two a pass: uneven groups, and stages
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=1e-2)
+
+
+def loss(rank, world):
+    engine = Engine(models.CONFIGS["gpt2"](), sgd, global_batch=models.BATCH, micro_batch=2)
+    assert engine.plan == Plan.own(models.LAYERS, models.BATCH, 2, world)
+    return [engine.step(models.batch(seed=number)) for number in range(2)]
+
+
+@pytest.mark.parametrize("world", range(1, 24))
+def test_a_program_s_own_plan_fits_or_is_refused_with_what_to_change(world):
+    for micro_batch in (1, 2, 12):
+        try:
+            plan = Plan.own(models.LAYERS, models.BATCH, micro_batch, world)
+        except ValueError as error:
+            assert "give another micro_batch or number of workers" in str(error)
+            continue
+        plan.check(models.LAYERS, models.BATCH, world)
+        assert all(group.local_batch <= micro_batch for stage in plan.stages for group in stage.groups)
+
+
+def test_equal_shares_stay_what_they_were():
+    assert Plan.own(4, 12, 2, 3) == Plan.symmetric(4, 12, 2, dp=3) and Plan.own(4, 16, 4, 2) == Plan.symmetric(4, 16, 4, dp=2)
+
+
+def test_workers_that_do_not_divide_the_samples_train_too(tmp_path):
+    models.model(models.CONFIGS["gpt2"]())
+    (expected,), *results = pool.run(tmp_path, [(world, loss, (world,)) for world in (1, *OWN_FOR)])
+    for result in results:
+        assert all(abs(a / b - 1) < 1e-4 for found in result for a, b in zip(found, expected, strict=True))
+
+
+def heard(rank, name, plan):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as shim:
+        shim.bind("\0" + name)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SWELL_SHIM", "@" + name)
+            Engine(models.CONFIGS["gpt2"](), sgd, global_batch=models.BATCH, micro_batch=1, plan=plan)
+        return shim.recv(65536).decode()
+
+
+def test_swellrun_hears_for_which_numbers_of_workers_there_is_a_plan(tmp_path):
+    models.model(models.CONFIGS["gpt2"]())
+    one = models.plan(3, (4, 1, [4]))
+    found = pool.run(tmp_path, [(1, heard, (f"swell-heard-{tmp_path}-{at}", plan)) for at, plan in enumerate((None, one))])
+    assert found == [["sizes 1 2 3 4 6 8 9 12 16 18 24 36 48"], ["sizes 1"]]
+    assert Plan.sizes(4, 12, 1, {1: one, 3: one}.__getitem__, 4096) == [1], "the plan for three workers is of one"
