@@ -1,60 +1,131 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# A GPT-2 and a LLaMA under the engine on a real cluster, in live mode: the controller lends GPUs by their profiles, with a plan, and
-# their owner has them run two more plans. The loss of every step is that of a run that nobody resizes.
+# A GPT-2 and a LLaMA under the engine on a real cluster, re-planned live: lent GPUs by the controller, two plans of their owner's, GPUs
+# taken back for a rigid job, and lent again. Each step is trained once, with the loss of a run that nobody resizes.
+#   engine_cluster_test.sh [--long FOLDER] [FAMILY...]   (default: gpt2)
+# --long: ten million parameters, paced host devices, new processes for each plan, the run that is not resized beside it; leaves logs and
+# FOLDER/FAMILY.svg. A quarter of an hour for both families. Otherwise programs are forked from one that has imported torch.
 # shellcheck source=tests/pytorch/cluster_lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/cluster_lib.sh"
 after_check() { :; } # jobs live over several behaviours
-profile_wait=600 cluster_up --nodes 2 --gpus-per-node 4
-# So slow that profiles are stable where the machine is busy, too: a step of two workers takes 1.5 s, all its parts 0.05 s or more.
-export SWELL_PACED=host:0.00002tflops:memory=25MB/s:link=3MB/s:network=3MB/s
+keep='' size=small gap=2
+if [[ ${1:-} == --long ]]; then
+  keep=$(realpath "${2:?a folder}") size=10m gap=12
+  shift 2
+  mkdir -p "$keep"
+fi
+families=("$@")
+((${#families[@]})) || families=(gpt2)
+[[ -z $keep || -n $* ]] || families=(gpt2 llama)
+# Two GPUs of the job's own, two that others take and give back; with the run that is not resized beside it, twice as many.
+cluster_up --nodes 2 --gpus-per-node "$([[ $size == small ]] && printf 2 || printf 4)"
+program=("$SWELL_PYTHON")
+if [[ -n $keep ]]; then
+  # A step of two workers takes some 4 s, one of four 2 s: longer than what two cores compute for all of them.
+  export SWELL_PACED=${SWELL_PACED-host:0.003tflops:memory=500MB/s:link=20MB/s:network=20MB/s}
+else
+  "$SWELL_PYTHON" "$pytorch_tests/warm.py" serve "$work/warm" > "$work/warm.out" 2>&1 &
+  warm=$!
+  trap 'kill "$warm" 2> /dev/null; cluster_down; rm -rf "$TMPDIR"' EXIT
+  program+=("$pytorch_tests/warm.py" run "$work/warm")
+fi
+program+=("$pytorch_tests/jobs/engine_planned.py")
 
-declare -A jobs
-for family in gpt2 llama; do
-  run_job "$family" --elastic=mode=live,max=4,grace=60 --gres=gpu:2 -- "$SWELL_PYTHON" "$pytorch_tests/jobs/engine_planned.py" "$family"
-  jobs[$family]=$job
-done
-
-plan_of_four() { [[ -s $1/plan ]] && jq -e '[.stages[].groups[].gpus[]] | length == 4' "$1/plan"; }
-lent_a_plan() { # FAMILY
-  within 400 plan_of_four "$work/$1" && gets_on "$work/$1" && within 60 word_is "${jobs[$1]}" state ACTIVE && swell jobs "${jobs[$1]}" |
-    grep 'is decided planned' && jq -c . "$work/$1/plan"
+is_in_epoch() { word_is "$job" state ACTIVE && (($(word_of "$job" epoch) >= $1)); }
+goes_on() { # FOLDER: some steps more
+  local from
+  from=$(cat "$1/step.0") && within 300 step_reached "$1" $((from + gap))
 }
-# plan_from FAMILY FILTER: a plan over the GPUs that it has; $g: they, one by one, in their order.
-plan_from() {
-  jq -c '[.stages[].groups[] | . as $group | .gpus[] as $gpu | $group | .gpus = [$gpu]] | sort_by(.node, .gpus) as $g |
-    {micro_batches: 3, stages: '"$2}" "$work/$1/plan" > "$work/$1.plan"
+# re_planned EPOCH COMMAND...: the command brings the job to a later epoch, live, in which it trains.
+re_planned() {
+  local epoch
+  epoch=$(word_of "$job" epoch)
+  "$@" && within 200 is_in_epoch $((epoch + 1)) && goes_on "$folder" && return
+  tail -n 20 "$folder.out"
+  return 1
 }
-follows() { jq -e --slurpfile wanted "$work/$1.plan" '.stages == $wanted[0].stages' "$work/$1/plan"; }
-replanned() { # FAMILY FILTER
-  plan_from "$1" "$2" && swell replan "${jobs[$1]}" --plan "$work/$1.plan" || return
-  within 300 follows "$1" && gets_on "$work/$1" && within 60 word_is "${jobs[$1]}" state ACTIVE || { cat "$work/$1/plan"; return 1; }
+runs_alone() { # FAMILY: two GPUs of its own; the others are taken
+  within 60 test -n "$keep" -o -S "$work/warm" && needs_gpus || return
+  if [[ -n $keep ]]; then # the same run on two GPUs, never resized; the files are its own
+    others=$rigid_job
+    needs_gpus || return
+    run_job "$1-reference" --elastic=mode=live,max=2,grace=60 --gres=gpu:2 -w node1 -- "${program[@]}" "$1" "$size" || return
+    reference_job=$job
+  fi
+  run_job "$1" --elastic=mode=live,max=4,grace=60 --gres=gpu:2 -w node1 -- "${program[@]}" "$1" "$size" || return
+  within 200 step_reached "$folder" $gap || { cat "$folder.out" "$work/warm.out"; return 1; }
 }
-two_stages='[{layers: 3, tp: 1, groups: [$g[0, 1] | .local_batch = 2]}, {layers: 1, tp: 1, groups: [$g[2, 3] | .local_batch = 2]}]'
+frees_gpus() { scancel "$rigid_job"; }
+needs_gpus() { # for longer than a run lasts
+  rigid_job=$(sbatch --parsable --output=/dev/null --gres=gpu:2 -w node2 --wrap 'sleep 36000') && within 200 in_state "$rigid_job" RUNNING
+}
+gpus_of() { # JOB: a line "NODE GPU" for each
+  local list range
+  list=$(scontrol -d -o show job "$1" | grep -o 'IDX:[0-9,-]*' | head -n 1)
+  for range in $(tr ',' ' ' <<< "${list#IDX:}"); do
+    seq -f "$(squeue -h -j "$1" -o %N) %.0f" "${range%-*}" "${range#*-}"
+  done
+}
+# wants FILTER: its owner asks for stages over the GPUs that it has; $g: groups of one GPU and two samples, in their order.
+wants() {
+  local companion layers=4
+  [[ $size == small ]] || layers=8
+  companion=$(word_of "$job" companions)
+  { gpus_of "$job"; [[ $companion != *:* ]] || gpus_of "${companion%%:*}"; } |
+    jq -Rnc --argjson layers $layers '[inputs / " " | {node: .[0], gpu_type: "h100", gpus: [.[1] | tonumber], local_batch: 2}] as $g |
+      {micro_batches: 3, stages: ('"$1"')}' > "$folder/wanted" && swell replan "$job" --plan "$folder/wanted"
+}
+two_stages='[{layers: ($layers - 1), tp: 1, groups: $g[0:2]}, {layers: 1, tp: 1, groups: $g[2:4]}]'
 # Tensor parallelism on the first stage, which has one replica; two unequal ones on the second.
 asymmetric='[{layers: 1, tp: 2, groups: [$g[0] + {gpus: ($g[0].gpus + $g[1].gpus), local_batch: 4}]},
-  {layers: 3, tp: 1, groups: [($g[2] | .local_batch = 3), ($g[3] | .local_batch = 1)]}]'
-loss_is_kept() { # FAMILY
-  local folder=$work/$1 last
-  last=$(($(cat "$folder/step.0") + 6))
-  printf '%s\n' "$last" > "$folder/last"
-  mkdir -p "$folder-reference" && cp "$folder/last" "$folder-reference" || return
-  (cd "$folder-reference" && env -u SLURM_CONF -u SWELL_PACED RANK=0 WORLD_SIZE=1 "$SWELL_PYTHON" "$pytorch_tests/jobs/engine_planned.py" "$1") || return
-  within 120 ended "${jobs[$1]}" && [[ $(cat "$folder/status") == 0 ]] || { tail -n 20 "$folder.out"; return 1; }
-  grep -o 'live: from .*' "$folder.out"
-  (($(grep -c 'live: from' "$folder.out") == 3)) && "$SWELL_PYTHON" "$pytorch_tests/compare_losses.py" "$folder-reference/losses" "$folder/losses" "$last" 1e-4
+  {layers: ($layers - 1), tp: 1, groups: [($g[2] | .local_batch = 3), ($g[3] | .local_batch = 1)]}]'
+# From the plan that runs; right behind it another, which waits until the programs before have left.
+two_plans() {
+  local epoch
+  epoch=$(word_of "$job" epoch)
+  wants "$two_stages" && within 200 is_in_epoch $((epoch + 1)) && wants "$asymmetric" && within 200 is_in_epoch $((epoch + 2)) &&
+    goes_on "$folder" && jq -c .stages "$folder/plan" && jq -e --slurpfile wanted "$folder/wanted" '.stages == $wanted[0].stages' "$folder/plan" && return
+  tail -n 20 "$folder.out"
+  return 1
 }
-for family in gpt2 llama; do
-  check "$family: lent GPUs because of its profile, with a plan that its programs follow" lent_a_plan "$family"
-done
-for family in gpt2 llama; do
-  check "$family: two stages, by a live switch that its owner asks for" replanned "$family" "$two_stages"
-done
-for family in gpt2 llama; do
-  check "$family: stages of unequal degrees" replanned "$family" "$asymmetric"
-done
-for family in gpt2 llama; do
-  check "$family: the loss is that of the run that nobody resizes" loss_is_kept "$family"
+says_sizes() { # by SWELL_SHIM; 12 samples, passes of 1 or 2, and so many layers
+  local at_most=$((size_layers * 12))
+  jq -es --argjson job "$job" --argjson most $at_most 'any(.[]; .event == "program-sizes" and .job == $job and .gpus == [range(1; $most + 1)])' "$events"
+}
+loss_is_kept() { # FAMILY
+  local reference=$work/$1-reference last
+  last=$(cat "$folder/step.0" "$reference/step.0" 2> /dev/null | xargs -n 1 | sort -n | tail -n 1)
+  last=$((last + (size_layers == 8 ? 16 : 6)))
+  mkdir -p "$reference" && printf '%s\n' "$last" | tee "$folder/last" "$reference/last" || return
+  if [[ -z $keep ]]; then
+    touch "$folder/fast" "$reference/fast"
+    (cd "$reference" && env -u SLURM_CONF RANK=0 WORLD_SIZE=1 "${program[@]}" "$1" "$size") || return
+  else
+    within 900 ended "$reference_job" && [[ $(cat "$reference/status") == 0 ]] || { tail -n 20 "$reference.out"; return 1; }
+  fi
+  within 200 ended "$job" && [[ $(cat "$folder/status") == 0 ]] || { tail -n 20 "$folder.out"; return 1; }
+  grep -o 'live: from .*' "$folder.out"
+  ! grep 'asked to leave' "$folder.out" && (($(grep -c 'live: from' "$folder.out") == 5)) &&
+    "$SWELL_PYTHON" "$pytorch_tests/compare_losses.py" "$reference/losses" "$folder/losses" "$last" 1e-4 || return
+  compared=$(tail -n 1 "$check_log")
+  [[ -z $keep ]] || {
+    cp "$folder/losses" "$keep/$1.losses" && cp "$reference/losses" "$keep/$1-reference.losses" && cp "$folder.out" "$keep/$1.out" &&
+      "$SWELL_PYTHON" "$pytorch_tests/plot_runs.py" "$folder/losses" "$reference/losses" "$keep/$1.svg"
+  }
+}
+size_layers=4
+[[ $size == small ]] || size_layers=8
+for family in "${families[@]}"; do
+  compared='' others=''
+  check "$family: trains on GPUs of its own" runs_alone "$family"
+  check "$family: says for which numbers of workers it has a plan" within 60 says_sizes
+  check "$family: the controller lends it GPUs, live" re_planned frees_gpus
+  check "$family: its owner has it run two plans, of stages and of unequal degrees, one right after the other" two_plans
+  check "$family: GPUs that a rigid job needs are taken back, live" re_planned needs_gpus
+  check "$family: they are lent again" re_planned frees_gpus
+  check "$family: each step has the loss of the run that nobody resizes" loss_is_kept "$family"
+  [[ -z $compared ]] || printf '# %s: %s\n' "$family" "$compared"
+  scancel "$rigid_job" ${others:+"$others"} 2> /dev/null
 done
 finish_tests

@@ -245,6 +245,37 @@ class LiveRun(Run):
         self.old, self.workers = {}, {}
         return report
 
+    def switch_killing(self, world, phase, kills_old):
+        """A switch in which a worker is killed as that phase begins; "after": as soon as it is committed. What trained is trained on, or started
+        again from the last checkpoint. Returns how the switch went, and whether it was started again."""
+        held, was = os.path.join(self.folder, "held"), len(self.workers)
+        if phase != "after":
+            with open(held, "w"):
+                self.tell(f"hold {phase} {held}")
+        self.switch(world, wait=False)
+        if phase != "after":
+            self.until(lambda: os.path.exists(held + ".reached"), phase)
+            os.kill((self.old if kills_old else self.workers)[1], signal.SIGKILL)
+            os.remove(held + ".reached")
+            os.remove(held)
+        report = self.answer()
+        if phase == "after":
+            os.kill((self.old if kills_old else self.workers)[1], signal.SIGKILL)
+        os.remove(os.path.join(self.folder, "switching"))
+        committed = bool(report.get("committed"))
+        leaving, staying = (self.old, self.workers) if committed else (self.workers, self.old)
+        is_hit = kills_old != committed     # one of those that should train on is dead
+        for child in leaving.values() if not is_hit else [*leaving.values(), *staying.values()]:
+            if is_hit or not committed:
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        self.old, self.workers = {}, {} if is_hit else staying
+        if is_hit:
+            self.start(world if committed else was)
+        elif not committed:
+            self.epoch -= 1
+        return report, is_hit
+
     def end(self):
         for child in self.old.values():
             os.kill(child, signal.SIGKILL)

