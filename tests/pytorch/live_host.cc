@@ -12,8 +12,8 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <fmt/format.h>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -88,10 +88,9 @@ class Host {
   Json lasted() const {
     std::vector<Json> phases;
     for (std::size_t i = 0; i + 1 < began_.size(); ++i)
-      phases.push_back(Json::array_of(
-          std::vector<Json>{began_[i].first, std::chrono::duration<double>(began_[i + 1].second -
-                                                                           began_[i].second)
-                                                 .count()}));
+      phases.push_back(Json::array_of(std::vector<Json>{
+          began_[i].first,
+          std::chrono::duration<double>(began_[i + 1].second - began_[i].second).count()}));
     return Json::array_of(phases);
   }
   static Json why(const std::string& text) { return Json::object({{"why", text}}); }
@@ -110,7 +109,7 @@ class Host {
     return shims;
   }
   std::vector<std::unique_ptr<runtime::Keeper>> keepers_;
-  std::pair<std::string, std::string> held_;  ///< phase and file
+  std::pair<std::string, std::string> held_;                      ///< phase and file
   std::vector<std::pair<std::string, Clock::time_point>> began_;  ///< of the last switch
 };
 
