@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from swell import _native, _request, data
@@ -76,6 +77,17 @@ def cpu_group() -> dist.ProcessGroup | None:
     return group
 
 
+def _check_layout(model: torch.nn.Module, world: int) -> None:
+    """Each worker has samples of its own: not so where a mesh has other dimensions."""
+    for name, parameter in model.named_parameters():
+        if not isinstance(parameter, DTensor):
+            continue
+        mesh = parameter.device_mesh
+        if mesh.ndim > 1 or mesh.size() != world:
+            raise TypeError(f"{name} is laid out over a mesh of {' x '.join(map(str, mesh.shape))} workers (HSDP or tensor parallelism); Elastic "
+                            f"shares the samples out over all {world} of them: give fully_shard a mesh of one dimension, or use swell.torch.Engine")
+
+
 class Elastic:
     """Makes a loop elastic: it leaves with a checkpoint when asked, and goes on over other workers.
 
@@ -124,6 +136,7 @@ class Elastic:
         if self.world > 1 and not (isinstance(model, DistributedDataParallel) or hasattr(model, "set_requires_gradient_sync")):
             raise TypeError(f"{type(model).__name__} is trained by {self.world} workers, but nothing averages its gradients; wrap it "
                             "in DistributedDataParallel or fully_shard before Elastic()")
+        _check_layout(model, self.world)
         self.global_batch, self.seed = global_batch, seed
         self.micro_batch = micro_batch or -(-global_batch // min(here.basic_workers, global_batch))
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `paced`: with a layer that takes its time; `starting`: it
-does not come to its first step; `held-saves`: no checkpoint but the
-first is written while there is a file `hold`; `evaluate`: an evaluation without end after step 13."""
+"""A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `hsdp`: of two dimensions; `paced`: with a layer that
+takes its time; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
+`hold`; `evaluate`: an evaluation without end after step 13."""
 
 import json
 import os
@@ -16,10 +16,11 @@ import common
 from swell.torch import Elastic
 
 
-def sharded(model):
+def sharded(model, other_dimensions=()):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    shape = *other_dimensions, dist.get_world_size()
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=tuple(f"dimension{at}" for at in range(len(shape))))
     for layer in model:
         if isinstance(layer, torch.nn.Linear):
             fully_shard(layer, mesh=mesh)
@@ -56,7 +57,7 @@ def main(arguments):
     model = common.network()
     if "paced" in arguments:
         model.append(common.Paced())
-    model = sharded(model) if "fsdp" in arguments else torch.nn.parallel.DistributedDataParallel(model)
+    model = sharded(model, (1,) if "hsdp" in arguments else ()) if "fsdp" in arguments else torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 20))
     elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=common.GLOBAL_BATCH,
