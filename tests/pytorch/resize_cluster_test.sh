@@ -47,10 +47,10 @@ resized() { # NAME
     printf '%s\n' $? > status.new && mv status.new status) &
   run_job "$1" --elastic="$elastic" --gres=gpu:1 -- "$SWELL_PYTHON" "${program_words[@]}" || return
   # It grows, a GPU is taken back for a rigid job, and is lent again.
-  within 400 trains_on "$folder" 2 && gets_on "$folder" || { tail -n 20 "$folder.out"; return 1; }
-  rigid --gres=gpu:2 && within 300 in_state "$rigid_job" RUNNING && within 300 trains_on "$folder" 1 && gets_on "$folder" || return
+  within 200 trains_on "$folder" 2 && gets_on "$folder" || { tail -n 20 "$folder.out"; return 1; }
+  rigid --gres=gpu:2 && within 200 in_state "$rigid_job" RUNNING && within 200 trains_on "$folder" 1 && gets_on "$folder" || return
   scancel "$rigid_job"
-  within 400 trains_on "$folder" 2 || { tail -n 20 "$folder.out"; return 1; }
+  within 200 trains_on "$folder" 2 || { tail -n 20 "$folder.out"; return 1; }
   touch "$folder/fast"
   within 300 ended "$job" && within 300 test -s "$reference/status" && [[ $(cat "$reference/status") == 0 ]] || { cat "$reference/said" "$folder.out"; return 1; }
   if [[ $1 == *-live ]]; then

@@ -18,7 +18,8 @@ submit --elastic=max=8 --gres=gpu:2
 check 'a job is lent GPUs' within 60 grown "$job" 8
 
 serve() { # as a user who is nobody to Slurm
-  as nobody "$(command -v swell)" exporter --listen 127.0.0.1:0 > "$work/exporter" 2>&1 &
+  # One process, which the trap ends.
+  (exec setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups -- "$(command -v swell)" exporter --listen 127.0.0.1:0) > "$work/exporter" 2>&1 &
   pids+=($!)
   within 20 grep -q listening "$work/exporter" && port=$(sed -n 's/.*127.0.0.1://p' "$work/exporter")
 }
