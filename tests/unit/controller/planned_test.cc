@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The controller with jobs that report profiles.
 #include <criterion/criterion.h>
-#include <cstdlib>
-#include <filesystem>
 #include <thread>
-#include <unistd.h>
 
-#include "controller/controller.h"
 #include "core/plan/plan.h"
-#include "unit/controller/fakes.h"
 #include "unit/controller/reports.h"
+#include "unit/controller/world.h"
 
 using namespace swell;
 using namespace swell::controller;
-using swell::test::FakeServer;
-using swell::test::FakeSlurm;
 using swell::test::Reported;
 
 namespace {
@@ -22,52 +16,16 @@ namespace {
 const std::vector<int> kEight = {0, 1, 2, 3, 4, 5, 6, 7};
 
 /// A live job on the 8 GPUs of node1, and three idle nodes.
-struct World {
-  FakeSlurm slurm{4};
-  FakeServer server;
-  GrantBook book;
-  std::string state_path;
-  int nonces = 0;
+struct Live : test::World {
   control::ConnectionId asker = 50;
-  double now = 100;
-  std::vector<std::string> said;
-  std::unique_ptr<Controller> controller;
 
-  World() {
-    char folder[] = "/tmp/swell-planned-test-XXXXXX";
-    state_path = std::string(mkdtemp(folder)) + "/state";
+  Live() {
     slurm.run(10, "node1", 8, "swell[elastic=max=16,mode=live,grace=20 basic=8]");
-    restart();
     hello(1);
   }
-  ~World() { std::filesystem::remove_all(std::filesystem::path(state_path).parent_path()); }
 
-  void restart() {
-    controller.reset();
-    book.~GrantBook();
-    new (&book) GrantBook;
-    Controller::Parts parts;
-    parts.config.expansion_qos = "expansion";
-    parts.config.growth_interval_s = 10;
-    parts.slurm = &slurm;
-    parts.server = &server;
-    parts.book = &book;
-    parts.state_path = state_path;
-    parts.log = [this](const std::string& line) { said.push_back(line); };
-    parts.nonce = [this] { return "nonce" + std::to_string(++nonces); };
-    controller = std::make_unique<Controller>(std::move(parts));
-  }
-  void step(double seconds = 1) {
-    now += seconds;
-    controller->cycle(now);
-  }
   void hello(control::ConnectionId connection, std::vector<JobId> companions = {}) {
-    control::Hello hello;
-    hello.job = 10;
-    hello.workers = 8;
-    hello.companions = std::move(companions);
-    server.says(connection, hello);
-    step();
+    World::hello(connection, 10, 8, std::move(companions));
   }
   void report(const Reported& reported) {
     server.says(1, reported.message());
@@ -85,19 +43,7 @@ struct World {
   bool grown() {
     return until([this] { return server.last<control::Grow>() != nullptr; });
   }
-  void take_offers(JobId first) {
-    const control::Grow grow = *server.last<control::Grow>();
-    control::GrowDone done;
-    for (const control::Offer& offer : grow.offers) {
-      const auto grant = book.use(offer.nonce, 1000, now);
-      cr_assert(grant.ok());
-      const control::Tag tag{{"parent", std::to_string(grant->parent)}, {"grant", offer.nonce}};
-      slurm.run(first, offer.node, offer.gpus, tag.text());
-      done.results.push_back({offer.nonce, first++, ""});
-    }
-    server.says(1, done);
-    step();
-  }
+  void take_offers(JobId first) { World::take_offers(1, first); }
   const ElasticJob& job() const { return controller->jobs().at(10); }
   control::Answer ask(const std::string& what, int number = 0, uid_t uid = 1000) {
     control::Ask ask;
@@ -114,7 +60,7 @@ struct World {
 }  // namespace
 
 Test(planned, a_live_job_waits_for_its_profile_and_is_then_lent_with_a_plan) {
-  World world;
+  Live world;
   world.step();
   cr_assert_null(world.server.last<control::Grow>(), "ProfileWait is not over");
   world.report({.gpus = kEight});
@@ -128,7 +74,7 @@ Test(planned, a_live_job_waits_for_its_profile_and_is_then_lent_with_a_plan) {
 }
 
 Test(planned, a_job_without_a_profile_is_lent_after_the_wait) {
-  World world;
+  Live world;
   world.step(11);
   cr_assert(world.grown());
   cr_assert_not(world.server.last<control::Grow>()->plan.is_object());
@@ -137,7 +83,7 @@ Test(planned, a_job_without_a_profile_is_lent_after_the_wait) {
 }
 
 Test(planned, a_job_that_gains_nothing_gets_nothing) {
-  World world;
+  Live world;
   // One layer, and a sample for each group: nothing can be divided any more.
   Reported reported{.gpus = kEight, .layers = 1};
   reported.samples = 8;
@@ -149,7 +95,7 @@ Test(planned, a_job_that_gains_nothing_gets_nothing) {
 }
 
 Test(planned, a_profile_that_cannot_be_true_is_refused_and_said) {
-  World world;
+  Live world;
   world.report({.gpus = kEight, .layer_s = 1e-9, .layer_bytes = 4e8});
   world.step(6);
   cr_assert_neq(world.job().refused_report.find("fwd_s"), std::string::npos);
@@ -161,7 +107,7 @@ Test(planned, a_profile_that_cannot_be_true_is_refused_and_said) {
 }
 
 Test(planned, a_profile_outlives_slurmctld) {
-  World world;
+  Live world;
   world.report({.gpus = kEight});
   cr_assert(world.job().training.is_known());
   world.restart();
@@ -173,7 +119,7 @@ Test(planned, a_profile_outlives_slurmctld) {
 }
 
 Test(planned, a_requeued_jobs_profile_is_forgotten) {
-  World world;
+  Live world;
   world.report({.gpus = kEight});
   world.controller.reset();
   world.slurm.find(10)->start_time = 2;
@@ -183,7 +129,7 @@ Test(planned, a_requeued_jobs_profile_is_forgotten) {
 }
 
 Test(planned, gpus_that_bring_less_than_promised_are_reclaimed) {
-  World world;
+  Live world;
   world.report({.gpus = kEight});
   cr_assert(world.grown());
   world.take_offers(20);
@@ -203,7 +149,7 @@ Test(planned, gpus_that_bring_less_than_promised_are_reclaimed) {
 }
 
 Test(planned, an_owner_pauses_resumes_and_limits) {
-  World world;
+  Live world;
   world.ask("pause");
   world.report({.gpus = kEight});
   for (int round = 0; round < 20; ++round) world.step();
@@ -226,7 +172,7 @@ Test(planned, an_owner_pauses_resumes_and_limits) {
 }
 
 Test(planned, an_owner_s_plan_is_told_before_there_is_a_profile_and_forgotten_where_it_is_refused) {
-  World world;
+  Live world;
   control::Ask ask;
   ask.job = 10;
   ask.what = "replan";
@@ -244,7 +190,7 @@ Test(planned, an_owner_s_plan_is_told_before_there_is_a_profile_and_forgotten_wh
 }
 
 Test(planned, only_the_owner_is_answered) {
-  World world;
+  Live world;
   world.ask("pause", 0, 1001);
   cr_assert_not(world.job().paused);
   cr_assert_eq(world.server.last<control::Refused>()->reason,

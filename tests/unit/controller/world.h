@@ -30,6 +30,7 @@ struct World {
   int nonces = 0;
   double now = 100;
   controller::Config config;
+  std::vector<std::string> said;
   std::unique_ptr<controller::Controller> controller;
 
   World() {
@@ -43,6 +44,7 @@ struct World {
 
   /// As after kill -9 of slurmctld: all that is kept is Slurm's records and the state file.
   void restart() {
+    controller.reset();
     std::destroy_at(&book);
     std::construct_at(&book);
     controller::Controller::Parts parts;
@@ -51,7 +53,7 @@ struct World {
     parts.server = &server;
     parts.book = &book;
     parts.state_path = state_path;
-    parts.log = [](const std::string&) {};
+    parts.log = [this](const std::string& line) { said.push_back(line); };
     parts.nonce = [this] { return "nonce" + std::to_string(++nonces); };
     controller = std::make_unique<controller::Controller>(std::move(parts));
   }
