@@ -172,21 +172,38 @@ Test(planned, an_owner_pauses_resumes_and_limits) {
 }
 
 Test(planned, an_owner_s_plan_is_told_before_there_is_a_profile_and_forgotten_where_it_is_refused) {
-  Live world;
-  control::Ask ask;
-  ask.job = 10;
-  ask.what = "replan";
-  ask.plan = Reported{.gpus = kEight}.plan().to_json();
-  world.server.says(60, ask, 1000);
-  world.step();
-  cr_assert_not_null(world.server.last<control::Replan>());
-  cr_assert_neq(world.server.last<control::Answer>()->text.find("no profile"), std::string::npos);
-  control::Status status;
-  status.state = control::JobState::active;
-  status.plan_refused = "it runs already";
-  world.server.says(1, status);
-  world.step();
-  cr_assert_eq(world.job().plan_refused, std::string("it runs already"));
+  for (const bool is_refused : {true, false}) {
+    Live world;
+    const Reported one_stage{.gpus = kEight};
+    plan::Plan two_stages = one_stage.plan();
+    plan::Stage second = two_stages.stages[0];
+    two_stages.stages[0].layers = second.layers /= 2;
+    two_stages.stages[0].groups.resize(4);
+    second.groups.erase(second.groups.begin(), second.groups.begin() + 4);
+    two_stages.stages.push_back(second);
+    for (plan::Stage& stage : two_stages.stages)
+      for (auto& group : stage.groups) group.local_batch *= 2;
+    control::Ask ask;
+    ask.job = 10;
+    ask.what = "replan";
+    ask.plan = two_stages.to_json();
+    world.server.says(60, ask, 1000);
+    world.step();
+    cr_assert_not_null(world.server.last<control::Replan>());
+    cr_assert_neq(world.server.last<control::Answer>()->text.find("no profile"), std::string::npos);
+    control::Status status;
+    status.state = control::JobState::active;
+    status.epoch = 1;
+    if (is_refused) status.plan_refused = "the switch was called off";
+    world.server.says(1, status);
+    world.step();
+    cr_assert_eq(world.job().plan_refused, status.plan_refused);
+    Reported later = one_stage;
+    later.epoch = 1;
+    world.report(later);
+    // Who runs another plan than the one that stands makes its own.
+    cr_assert_eq(world.job().training.makes_own_plans(), !is_refused);
+  }
 }
 
 Test(planned, only_the_owner_is_answered) {
