@@ -131,6 +131,7 @@ Result<Results> run(const Experiment& experiment) {
     for (const std::string& name : experiment.policies)
       if (name != "fifo") tasks.push_back({name, &workloads.back(), number, std::nullopt});
   }
+  results.workload = workloads.front();
   results.jobs = static_cast<int>(workloads.front().jobs.size());
   run_all(tasks, given);
 

@@ -50,7 +50,8 @@ struct Results {
   /// By policy: its completion times over swell's; empty where swell is not among them.
   std::vector<PairedRatios> to_swell;
   std::vector<JobType> types;
-  int jobs = 0;  ///< in the first seed
+  Workload workload;  ///< of the first seed
+  int jobs = 0;       ///< in the first seed
   double wall_s = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "core/policy/registry.h"
 #include "sim/experiment.h"
 #include "sim/report.h"
+#include "sim/speeds.h"
 #include "tools/commands.h"
 #include "tools/files.h"
 #include "tools/text_table.h"
@@ -25,7 +26,8 @@ namespace {
 struct Options {
   std::string cluster = "8x8:h100", trace, arrivals = "poisson", bandwidth = "full-ib",
               base = "fifo", mix = "3:1:1";
-  std::string decision_time = "measured", remaining = "unknown", backfill = "on", json, csv, report;
+  std::string decision_time = "measured", remaining = "unknown", backfill = "on", json, csv, speeds,
+              report;
   std::vector<std::string> policies;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
          max_factor = 4, aggressiveness = -1, fairness = 0, launch_floor = 0, load = 0.8,
@@ -201,6 +203,13 @@ int run(const Options& options) {
   if (!options.csv.empty())
     if (auto written = write_file(options.csv, sim::results_csv(*results)); !written)
       return fail(written.error());
+  if (!options.speeds.empty()) {
+    const auto speeds =
+        sim::speeds_of(results->workload, *experiment->cluster,
+                       static_cast<std::uint64_t>(options.first_seed), options.max_factor);
+    if (auto written = write_file(options.speeds, sim::speeds_csv(speeds)); !written)
+      return fail(written.error());
+  }
   if (!options.report.empty())
     if (auto written = write_file(options.report, sim::results_html(*results, *experiment));
         !written)
@@ -297,6 +306,8 @@ Action add_sim(CLI::App& app) {
   sub->add_option("--json", options->json,
                   "Write results as one JSON object to a file; - is standard output");
   sub->add_option("--csv", options->csv, "Write one line a job, policy and seed to a file");
+  sub->add_option("--speeds", options->speeds,
+                  "Write to a file how fast each job of the first seed is on how many GPUs");
   sub->add_option("--report", options->report,
                   "Write a page to look at, HTML without anything from outside");
   return [options] { return run(*options); };
