@@ -137,13 +137,16 @@ show_python() {
 enter_root() {
   local root=$1 folder=$2 count=$3 one
   shift 3
+  mount --bind "$root" "$root" || exit 1
   for one in /proc /sys /dev; do mount --rbind "$one" "$root$one" || exit 1; done
-  mount -t tmpfs -o mode=755 run "$root/run" || exit 1
+  mount -t tmpfs -o mode=755 run "$root/run" && mkdir "$root/run/host" || exit 1
   for one in /etc/passwd /etc/group /etc/hosts /etc/resolv.conf "${@:1:count}"; do
     if [[ -d $one ]]; then mkdir -p "$root$one"; else mkdir -p "$root${one%/*}" && { [[ -e $root$one ]] || : > "$root$one"; }; fi
     mount --rbind "$one" "$(readlink -f "$root$one")" || exit 1
   done
   shift "$count"
-  # By the root's own env: the folder is known in there alone.
-  exec chroot "$root" env --chdir="$folder" "$@"
+  # It becomes the root of these mounts, not of processes alone: who makes mounts of its own out of them, as Slurm does for a
+  # job's /tmp, stays in there. By its own env: the folder is known in there alone.
+  pivot_root "$root" "$root/run/host" && cd / && umount -l /run/host && rmdir /run/host && exec env --chdir="$folder" "$@"
+  exit 1
 }
