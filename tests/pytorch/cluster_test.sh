@@ -23,8 +23,8 @@ requeued_without_the_run_id() {
 check 'without TORCHELASTIC_RUN_ID a growth would requeue the job of Lightning' requeued_without_the_run_id
 
 jit() {
-  run_job jit --elastic=max=2,grace=300 --gres=gpu:1 -- --restart-signal=TERM "$SWELL_PYTHON" "$pytorch_tests/jobs/jit.py" . || return
-  within 300 lent_and_active "$job" 1 && within 300 test -s "$folder/start.1" && gets_on "$folder" || return
+  lends_nothing && run_job jit --elastic=max=2,grace=300 --gres=gpu:1 -- --restart-signal=TERM "$SWELL_PYTHON" "$pytorch_tests/jobs/jit.py" . || return
+  within 300 test -s "$folder/start.0" && swell drain --undo && within 300 lent_and_active "$job" 1 && within 300 test -s "$folder/start.1" && gets_on "$folder" || return
   cat "$folder"/start.*
   # "WORLD STEP": on two workers, from where the one has left
   [[ $(cat "$folder/start.0") == '1 0' ]] && read -r world step < "$folder/start.1" && [[ $world == 2 && $step -ge 3 ]]

@@ -43,7 +43,7 @@ check '--elastic works as #SBATCH, with salloc and with srun' directive
 grows() {
   submit --elastic=max=8 --gres=gpu:2 && within 30 grown "$job" 8 && settled || return
   # torchrun's environment: ranks 0..7 once each, rank 0 in the basic allocation, groups in themselves whole
-  cat "$work/$job/start.1."* | sort -n -k2 | tee layout
+  cat "$work/$job/start.$(newest_epoch "$job")."* | sort -n -k2 | tee layout
   awk '{ if ($2 != NR - 1 || $3 != 8) exit 1
          if (seen[$6, $4]++ || $4 >= $5) exit 1
          size[$6]++; want[$6] = $5; n = split($8, gpus, ","); if (n != $5) exit 1 }
@@ -108,7 +108,7 @@ exit_codes() {
   local code
   FAIL_AT=5 submit --elastic=max=2 --gres=gpu:2 && within 30 ended "$job" && [[ $(cat "$work/$job/status") == 3 ]] || return
   submit --elastic=max=8 --gres=gpu:2 && within 30 grown "$job" 8 || return
-  kill -KILL "$(head -c 20 "$work/$job/start.1.0" | cut -d' ' -f1)"
+  kill -KILL "$(cut -d' ' -f1 "$work/$job/start.$(newest_epoch "$job").0")"
   within 30 ended "$job" || return
   code=$(cat "$work/$job/status")
   printf 'exit code after a worker of the basic allocation was killed: %s\n' "$code"

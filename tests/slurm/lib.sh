@@ -118,8 +118,17 @@ submit() {
   job=${job%%;*}
 }
 rigid() { # [sbatch options]: a job that only holds what it asked for; sets `rigid_job`
-  rigid_job=$(sbatch --parsable --output="$work/%j.out" "$@" --wrap 'sleep 600') || return 1
+  rigid_job=$(sbatch --parsable --output="$work/%j.out" "$@" --wrap 'sleep 36000') || return 1
 }
+
+# Until `swell drain --undo`: a job that begins meanwhile begins on its own GPUs. On a loaded machine lent ones may be up first.
+lends_nothing() {
+  local before
+  before=$(drains)
+  swell drain --no-wait && within 60 more_drains_than "$before"
+}
+drains() { grep -c '"event":"drain"' "$events"; }
+more_drains_than() { (($(drains) > $1)); }
 
 # processes_with VARIABLE=VALUE: the pids of those that have it in their environment, of this cluster alone: the clusters
 # of tests that run beside have nodes of the same names, and jobs of the same ids.

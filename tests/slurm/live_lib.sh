@@ -29,11 +29,15 @@ exec ./in_step "$@"
 EOJ
 chmod +x "$work/held" "$work/in_step"
 
-# Steps of 20 ms or more, so that a run lasts longer than any test waits, until lets_end.
+# Steps of 20 ms or more, so that a run lasts longer than any test waits, until lets_end. Unless SWELL_FIRST_WAIT is given,
+# nothing is lent before it has begun on its own GPUs: on a loaded machine lent ones might be up before these.
 live() { # [sbatch options]: sets `job` and `out`
   export STEPS=${STEPS:-12000}
-  job=$(sbatch --parsable --output="$work/%j.out" "$@" "$work/live_job.sh") || return
-  out=$work/$job
+  ((SWELL_FIRST_WAIT > 0)) || lends_nothing || return
+  job=$(sbatch --parsable --output="$work/%j.out" "$@" "$work/live_job.sh") && out=$work/$job &&
+    { ((SWELL_FIRST_WAIT > 0)) || within 120 test -s "$out/began"; }
+  local status=$?
+  swell drain --undo > /dev/null && return $status
 }
 lets_end() { touch "$out/fast"; } # its programs pause no more, and do what is left of their steps at once
 steps_of() { # EPOCH: how many steps its ranks have done

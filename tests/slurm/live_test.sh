@@ -25,8 +25,7 @@ reclaimed_and_grown_again() {
   rigid --gres=gpu:4 -N 2 -w node2,node3 && within 120 in_state "$rigid_job" RUNNING && settled || return
   printf 'the rigid job waited %s s\n' $((SECONDS - began))
   within 120 live_grown 4 || return
-  # Where the offer comes before the first program begins, that begins with 8 ranks.
-  scancel "$rigid_job" && within 120 live_grown 8 && event switch-committed 2 && well_ended
+  scancel "$rigid_job" && within 120 live_grown 8 && event switch-committed 3 && well_ended
   local result=$?
   unset PLANS
   cat "$work/$job.out"
@@ -37,7 +36,7 @@ check 'its lent GPUs go to a rigid job and come back, through plans of all three
 # Whichever is quicker, the controller or Slurm itself.
 preempted_live() {
   live --elastic=mode=live,max=8,grace=20 --gres=gpu:4 -w node1 && within 120 live_grown 8 && settled || return
-  timeout 40 salloc --no-shell --gres=gpu:4 -N2 -w node2,node3 --job-name=interactive && within 120 live_grown 4 && goes_on_live || return
+  timeout 240 salloc --no-shell --gres=gpu:4 -N2 -w node2,node3 --job-name=interactive && within 120 live_grown 4 && goes_on_live || return
   scancel --name=interactive && well_ended
 }
 check 'an interactive job gets the GPUs at once, and the training loses nothing' preempted_live

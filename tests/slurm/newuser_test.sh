@@ -30,35 +30,35 @@ own() { # ELASTIC-VALUE [sbatch options]: submits README's script; sets `job`
   printf '#!/bin/bash\n#SBATCH --gres=gpu:2\n#SBATCH --elastic=%s\n%s\nswellrun ./mine.sh\necho "ended with $?"\n' "$spec" "${BEFORE:-}" > job.sh
   job=$(sbatch --parsable --output=%A.out "$@" job.sh)
 }
-started() { find "$job" -name "env.$1.*" 2> /dev/null | wc -l; }
-runs() { [[ $(started "$1") == "$2" ]] && alive "$1" "$2"; } # EPOCH WORKERS
-alive() {
-  local rank
-  for ((rank = 0; rank < $2; rank++)); do kill -0 "$(cat "$job/pid.$1.$rank")" || return; done
+newest() { find "$job" -name 'env.*' 2> /dev/null | sed 's/.*env\.\([0-9]*\)\..*/\1/' | sort -n | tail -n 1; }
+runs() { # WORKERS: the newest epoch has so many, and all are alive
+  local epoch rank
+  epoch=$(newest) && [[ -n $epoch && $(find "$job" -name "env.$epoch.*" | wc -l) == "$1" ]] || return
+  for ((rank = 0; rank < $1; rank++)); do kill -0 "$(cat "$job/pid.$epoch.$rank")" || return; done
 }
 finishes() { touch "$job/finish" && within 20 ended "$job" && grep -qx 'ended with 0' "$job.out"; }
 
 the_readme_s_example() {
-  own max=8,grace=10 && within 30 runs 1 8 && within 10 is_lent "$job" 6 || return
+  own max=8,grace=10 && within 30 runs 8 && within 10 is_lent "$job" 6 || return
   [[ $(grep -c 'has fewer CPUs than its 2 workers: they share them; ask for more with sbatch --cpus-per-gpu=N' "$job.out") == 1 ]] || return
-  rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 is_lent "$job" 2 && within 10 runs 2 4 && finishes
+  rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 is_lent "$job" 2 && within 10 runs 4 && finishes
 }
 check "README's job runs, grows and shrinks with one CPU" the_readme_s_example
 
 one_job_id() {
-  own max=8 --array=7 && within 30 runs 1 8 || return
-  local rank
+  own max=8 --array=7 && within 30 runs 8 || return
+  local rank env
   for ((rank = 0; rank < 8; rank++)); do
-    grep -x "SLURM_JOB_ID=$job" "$job/env.1.$rank" && grep -x SLURM_ARRAY_TASK_ID=7 "$job/env.1.$rank" &&
-      grep -x "SLURM_SUBMIT_DIR=$work" "$job/env.1.$rank" && grep -x SLURM_NTASKS=8 "$job/env.1.$rank" &&
-      grep -x "SLURM_PROCID=$rank" "$job/env.1.$rank" && grep -x SLURM_JOB_PARTITION=train "$job/env.1.$rank" || return
+    env=$job/env.$(newest).$rank
+    grep -x "SLURM_JOB_ID=$job" "$env" && grep -x SLURM_ARRAY_TASK_ID=7 "$env" && grep -x "SLURM_SUBMIT_DIR=$work" "$env" &&
+      grep -x SLURM_NTASKS=8 "$env" && grep -x "SLURM_PROCID=$rank" "$env" && grep -x SLURM_JOB_PARTITION=train "$env" || return
   done
   touch "$job/finish" && within 20 ended "$job"
 }
 check 'workers on lent GPUs see the job, its array task and its folder' one_job_id
 
 submits_within() {
-  BEFORE='sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap "sleep 600" > inner' own max=8 || return
+  BEFORE='sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap "sleep 36000" > inner' own max=8 || return
   within 20 test -s inner && within 20 in_state "$(cat inner)" RUNNING || return
   [[ -n $(word_of "$job" basic) && -z $(word_of "$(cat inner)" basic) ]] || return
   scancel "$(cat inner)" && within 30 test -d "$job" && finishes
@@ -77,7 +77,7 @@ END
   MINE=./slow.sh own max=8 && within 20 test -e "$job/up.0.1" && within 10 no_growth_is 2_of_2_workers_have_no_handler_for_USR1_yet &&
     says_so '2 of 2 workers have no handler for USR1 yet' && is_lent "$job" 0 || return
   touch "$job/listen"
-  within 30 runs 1 8 && within 10 no_growth_is '' && ! grep 'killed\|ended with 1' "$job.out" && finishes
+  within 30 runs 8 && within 10 no_growth_is '' && ! grep 'killed\|ended with 1' "$job.out" && finishes
 }
 check 'a job is grown only when its workers handle the signal' slow_to_listen
 
@@ -93,7 +93,7 @@ bad_on_lent_gpus() {
   cat > bad.sh << 'END'
 before() { ((WORLD_SIZE == 2)) || { ((RANK < 2)) && work; exit 9; }; }
 END
-  MINE=./bad.sh own max=8 && within 30 grep -q "on with the job's own GPUs" "$job.out" && within 20 runs 2 2 && within 10 is_lent "$job" 0 &&
+  MINE=./bad.sh own max=8 && within 30 grep -q "on with the job's own GPUs" "$job.out" && within 20 runs 2 && within 10 is_lent "$job" 0 &&
     within 10 says_so 'the program failed with 9 over 8 workers' && finishes
 }
 check 'a fault that shows only on lent GPUs costs the job nothing but these' bad_on_lent_gpus
@@ -102,7 +102,7 @@ bad_at_that_size() {
   cat > divides.sh << 'END'
 before() { ((4 % WORLD_SIZE == 0)) || exit 7; }
 END
-  MINE=./divides.sh own max=8 && within 30 grep -q "the program failed with 7 over 8 workers: on with" "$job.out" && within 20 runs 2 2 && finishes
+  MINE=./divides.sh own max=8 && within 30 grep -q "the program failed with 7 over 8 workers: on with" "$job.out" && within 20 runs 2 && finishes
 }
 check 'a number of workers that the program cannot run with is found out and left' bad_at_that_size
 
@@ -110,8 +110,8 @@ leaves_never() {
   cat > deaf.sh << 'END'
 on_signal() { :; }
 END
-  MINE=./deaf.sh own max=8,grace=2 && within 40 runs 1 8 && says_so 'workers did not leave within 2 s of the restart signal' || return
-  rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 runs 2 4 && scancel "$rigid_job" || return
+  lends_nothing && MINE=./deaf.sh own max=8,grace=2 && within 20 runs 2 && swell drain --undo && within 40 runs 8 && within 10 says_so 'workers did not leave within 2 s of the restart signal' || return
+  rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 runs 4 && scancel "$rigid_job" || return
   within 20 in_state "$rigid_job" CANCELLED || return
   sleep 3 # several rounds of the controller
   is_lent "$job" 2 && finishes
@@ -143,7 +143,7 @@ plain_srun() {
 check 'plain srun in an elastic job gets one hint' plain_srun
 
 a_flood() { # 1,100 idle connections of another user
-  BEFORE='ulimit -n 1024' own max=8 && within 30 runs 1 8 && within 10 is_lent "$job" 6 || return
+  BEFORE='ulimit -n 1024' own max=8 && within 30 runs 8 && within 10 is_lent "$job" 6 || return
   local port pid result from
   port=$(pgrep -af swell-worker | grep -F "$SWELL_CLUSTER_DIR" | sed -n 's/.*--agent [^ ]*:\([0-9]*\) .*/\1/p' | sort -u)
   [[ $port =~ ^[0-9]+$ ]] || { printf 'no agent: %s\n' "$port"; return 1; }
@@ -155,7 +155,7 @@ END
   within 30 grep -q '1100 open' flood.out || { cat flood.out; kill "$pid"; return 1; }
   # The link to the controller holds, the workers stay, and a reclaim goes its way.
   from=$("$cluster" logs slurmctld | grep -c 'lost the connection to its agent')
-  rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 runs 2 4 && within 10 is_lent "$job" 2 &&
+  rigid --gres=gpu:4 -N 2 && within 30 in_state "$rigid_job" RUNNING && within 30 runs 4 && within 10 is_lent "$job" 2 &&
     [[ $("$cluster" logs slurmctld | grep -c 'lost the connection to its agent') == "$from" ]]
   result=$?
   kill "$pid"
