@@ -17,6 +17,7 @@ import time
 from launcher import EXAMPLES, PYTHON, Failed, Run, check
 
 STEPS = 60
+ENDLESS = 100000        # of runs that are asked to leave, however late that is seen
 # 10 samples divide evenly among 2 workers, and not among 3 or 4. The pace (50 ms a step over two
 # workers) leaves time to signal a run before it ends.
 COMMON = {"steps": STEPS, "global_batch": 10, "micro_batch": 2, "seq": 48, "layers": 2, "hidden": 32,
@@ -82,24 +83,24 @@ def more_workers_than_samples_train_the_same_model():
 
 
 def a_signal_to_one_worker_makes_all_leave_within_two_steps():
-    one = run("one").start(3).reach(5)
+    one = run("one", steps=ENDLESS).start(3).reach(5)
     one.signal(signal.SIGUSR1, 2)
     asked_at = one.step()       # read after the signal: never earlier than the step in flight minus one
     one.leave_with(0)
-    check(one.step() < STEPS, "the run went on to its end")
+    check(one.step() < ENDLESS, "the run went on to its end")
     check(one.step() <= asked_at + 2, f"asked after step {asked_at}, left after step {one.step()}")
     check(one.saved_steps() == [one.step()], f"checkpoints {one.saved_steps()}, left after step {one.step()}")
     return f"asked after step {asked_at}, left after step {one.step()}"
 
 
 def a_signal_during_start_up_loses_nothing():
-    early = run("early").start(2).reach(3).signal(signal.SIGUSR1).leave_with(0)
+    early = run("early", steps=ENDLESS).start(2).reach(3).signal(signal.SIGUSR1).leave_with(0)
     begun_at = early.step()
     for delay_s, rank in ((0, 0), (0.02, 1), (0.2, 0), (0.4, 1), (0.6, 0), (0.8, 1)):
         early.start(2, afresh=True)
         time.sleep(delay_s)     # no event to wait for: some moment between exec and the first step
         early.signal(signal.SIGUSR1, rank).leave_with(0)
-        check(early.step() < STEPS, f"signalled after {delay_s} s, the run went on to its end")
+        check(early.step() < ENDLESS, f"signalled after {delay_s} s, the run went on to its end")
         check(early.saved_steps()[-1] == early.step(), f"left after step {early.step()} with "
               f"checkpoints {early.saved_steps()}")
     return f"6 starts, from step {begun_at} to {early.step()}"
@@ -148,17 +149,17 @@ def workers_started_ahead_wait_and_resume_where_the_others_left():
 
 
 def TERM_checkpoints_and_leaves_with_143():
-    ended = run("ended").start(2).reach(5).signal(signal.SIGTERM, 1).leave_with(143)
+    ended = run("ended", steps=ENDLESS).start(2).reach(5).signal(signal.SIGTERM, 1).leave_with(143)
     check(ended.saved_steps() == [ended.step()], f"checkpoints {ended.saved_steps()} after step {ended.step()}")
 
 
 def another_restart_signal_can_be_chosen():
     os.environ["SWELL_RESTART_SIGNAL"] = "USR2"
     try:
-        other = run("other").start(1).reach(2).signal(signal.SIGUSR2).leave_with(0)
+        other = run("other", steps=ENDLESS).start(1).reach(2).signal(signal.SIGUSR2).leave_with(0)
     finally:
         del os.environ["SWELL_RESTART_SIGNAL"]
-    check(other.step() < STEPS, "the run went on to its end")
+    check(other.step() < ENDLESS, "the run went on to its end")
 
 
 def a_killed_worker_ends_the_others_and_costs_at_most_one_interval():

@@ -36,7 +36,8 @@ het_beside_lent() {
     submit --elastic=max=5 --gres=gpu:1 -w node2 && within 40 grown "$job" 5 || return
   scancel "$busy" && within 20 ended "$busy" && within 20 grown "$job" 5 || return
   rigid --gres=gpu:1 : --gres=gpu:1 && within 40 in_state "$rigid_job" RUNNING || { squeue -o '%i %T %r %N'; return 1; }
-  grep "\"event\":\"reclaim\"" "$events" | grep "\"job\":$job\b" | grep 'needed by job' && settled
+  # Whichever is quicker, the controller or Slurm itself.
+  grep -E '"event":"(reclaim|companion-preempted)"' "$events" | grep "\"job\":$job\b" | grep 'needed by job\|preempted by Slurm' && settled
 }
 check 'a heterogeneous job does not wait for lent GPUs' het_beside_lent
 

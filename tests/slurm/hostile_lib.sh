@@ -24,7 +24,7 @@ hello_of() { # JOB GPUS
 }
 # A job of USER that holds 2 GPUs and says it is elastic, without swellrun: its agent is what a test plays. Sets `mine`.
 attackers_job() {
-  mine=$(as "$1" sbatch --parsable --output=/dev/null --elastic=max=8 --gres=gpu:2 --wrap 'sleep 600') &&
+  mine=$(as "$1" sbatch --parsable --output=/dev/null --elastic=max=8 --gres=gpu:2 --wrap 'sleep 36000') &&
     within 20 in_state "$mine" RUNNING
 }
 events_of() { grep "\"event\":\"$1\"" "$events"; }
@@ -49,7 +49,7 @@ offers_to_mine() {
   local said=''
   hostile_link
   { hello_of "$mine" 2; printf 'wait grow\n'; } >&"$in"
-  while [[ $said != *'"type":"grow"'* ]]; do IFS= read -r -t 20 -u "$out" said || return; done
+  while [[ $said != *'"type":"grow"'* ]]; do IFS= read -r -t 120 -u "$out" said || return; done
   grep -o '{"nonce":[^}]*}' <<< "$said" |
     sed -E 's/.*"nonce":"([^"]*)".*"node":"([^"]*)".*"account":"([^"]*)".*"gpus":([0-9]*).*"cpus":([0-9]*),"memory_mib":([0-9]*).*/\1 \2 \3 \4 \5 \6/' > offers
   [[ -s offers ]] || { echo "no offer: $said"; return 1; }

@@ -16,7 +16,7 @@ lent_in_all() { # GPUS: to both jobs
 }
 together() {
   submit --elastic=max=10,grace=10 --gres=gpu:2 && first=$job && within 60 is_lent "$first" 5 || return
-  submit --elastic=max=10,grace=10 --gres=gpu:2 && second=$job && within 60 limit_is_said "$second" && lent_in_all 5
+  submit --elastic=max=10,grace=10 --gres=gpu:2 && second=$job && within 60 limit_is_said "$second" && within 60 lent_in_all 5
 }
 limit_is_said() { swell why "$1" | grep -E "account [a-z_0-9]+ may have 5 lent GPUs, and has 5"; }
 check 'the jobs of an account are lent no more than its limit together, and swell why says so' together

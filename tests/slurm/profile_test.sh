@@ -19,9 +19,10 @@ reported() {
 }
 check 'the ranks of a live job report a profile, which swellrun writes' reported
 
+# Each micro-batch waits 10 ms and 20 ms and computes beside it; on a loaded machine it waits longer.
 has_both_groups() {
   jq -e '.plan.micro_batches == 4 and (.plan.stages | length) == 1 and (.groups | length) == 2 and
-    ([.groups[].fwd_s] | min > 0.010 and max < 0.030) and ([.groups[].bwd_s] | min > 0.020 and max < 0.050)' "$OUT.profile" > /dev/null
+    ([.groups[].fwd_s] | min > 0.010 and max < 1) and ([.groups[].bwd_s] | min > 0.020 and max < 1)' "$OUT.profile" > /dev/null
 }
 check 'it has the plan that they train, and how long their passes take' has_both_groups
 check 'the event log has it too' grep -q '"event":"profile"' "$OUT.events"

@@ -70,10 +70,10 @@ check 'garbage and silence at the port of the controller delay nobody' garbage_a
 
 cancels_nobodys_jobs() {
   local a b c d id nonce
-  a=$(sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap 'sleep 600')                 # root's
-  b=$(as games sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap 'sleep 600')        # another user's
-  c=$(as games sbatch --parsable --output=/dev/null --array=1-2 --wrap 'sleep 600')         # an array
-  d=$(as games sbatch --parsable --output=/dev/null --hold --wrap 'sleep 600')              # pending
+  a=$(sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap 'sleep 36000')               # root's
+  b=$(as games sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap 'sleep 36000')      # another user's
+  c=$(as games sbatch --parsable --output=/dev/null --array=1-2 --wrap 'sleep 36000')       # an array
+  d=$(as games sbatch --parsable --output=/dev/null --hold --wrap 'sleep 36000')            # pending
   attackers_job backup && within 20 in_state "$a" RUNNING && within 20 in_state "$b" RUNNING || return
   {
     hello_of "$mine" 2
@@ -148,7 +148,7 @@ at_the_start() {
   # From before slurmctld listens until well after its controller is ready.
   until "$cluster" logs slurmctld | grep 'the controller is ready' > /dev/null && ((tries > 20)); do
     tries=$((tries + 1))
-    said=$(as backup sbatch --qos=expansion --output=/dev/null --wrap 'sleep 600' 2>&1) && { echo "accepted: $said"; wait; return 1; }
+    said=$(as backup sbatch --qos=expansion --output=/dev/null --wrap 'sleep 36000' 2>&1) && { echo "accepted: $said"; wait; return 1; }
   done
   wait $!
   closed_to as backup sbatch --qos=expansion --wrap 'sleep 1'

@@ -13,7 +13,7 @@ cluster_up --nodes 2 --gpus-per-node 4 --users games,backup --grace 2 --conf Job
   --conf PriorityType=priority/multifactor --conf PriorityWeightQOS=1000 --conf PriorityCalcPeriod=1
 grep -qi '^JobSubmitPlugins' "$SLURM_CONF" && { echo 'Bail out! job_submit/swell is loaded'; exit 1; }
 
-user_job() { as games sbatch --parsable --output=/dev/null --wrap 'sleep 600' "$@"; }
+user_job() { as games sbatch --parsable --output=/dev/null --wrap 'sleep 36000' "$@"; }
 waits_for() { [[ $(squeue -h -j "$1" -o '%T %r') == "PENDING $2" ]]; } # JOB REASON
 runs() { in_state "$1" RUNNING; }
 doctor_says() { swell doctor > doctor.txt 2>&1; grep -q "^$1 *$2: " doctor.txt; } # LEVEL CHECK
@@ -73,7 +73,7 @@ check 'what he uses there is charged' charged
 ended_for_basic_demand() {
   local there other
   there=$(user_job --qos=expansion --gres=gpu:4 -N2) && within 10 runs "$there" || return
-  other=$(as backup sbatch --parsable --output=/dev/null --gres=gpu:4 --wrap 'sleep 600') && within 30 runs "$other" && ended "$there"
+  other=$(as backup sbatch --parsable --output=/dev/null --gres=gpu:4 --wrap 'sleep 36000') && within 30 runs "$other" && ended "$there"
 }
 check "anybody's basic demand ends it" ended_for_basic_demand
 
@@ -111,7 +111,7 @@ check 'without slurmdbd: the limits of users'"'"' partitions hold in that of com
 partition_ends() {
   local there other
   there=$(user_job -p expansion --gres=gpu:4) && within 10 runs "$there" || return
-  other=$(as backup sbatch --parsable --output=/dev/null --gres=gpu:4 -w "$(squeue --all -h -j "$there" -o %N)" --wrap 'sleep 600') &&
+  other=$(as backup sbatch --parsable --output=/dev/null --gres=gpu:4 -w "$(squeue --all -h -j "$there" -o %N)" --wrap 'sleep 36000') &&
     within 30 runs "$other" && ended "$there"
 }
 check "and anybody's basic demand ends what runs there" partition_ends
