@@ -129,8 +129,9 @@ check 'a job whose profile says that it gains nothing gets nothing' gains_nothin
 clear_queue
 
 says_short() { swell jobs "$job" | grep 'times as fast where'; }
+was_lent() { grep "\"event\":\"companion-started\",\"job\":$job," "$events"; }
 slow_interface() {
-  planned 4 8 8 1000 4 400000 && within $patience is_lent "$job" 2 && within $patience is_lent "$job" 0 && within $patience says_short
+  planned 4 8 8 1000 4 400000 && within $patience was_lent && within $patience is_lent "$job" 0 && within $patience says_short
 }
 check 'lent GPUs that bring less than predicted are reclaimed, and swell jobs says why' slow_interface
 scancel "$job" && within $patience ended "$job"
