@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # The RPM spec, as far as a host without Slurm's RPMs can look at it.
-#   SWELL_RPM=build   compile, too, from what `make dist` makes; else the packages are filled with what is in SWELL_STAGE
+#   SWELL_RPM=build   compile, too, from what `make dist` makes, with CXXFLAGS where that is set; else the packages are filled with
+#                     what is in SWELL_STAGE
 # shellcheck disable=SC2317 # called by check
 set -u -o pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
@@ -74,8 +75,8 @@ with_what_is_built() {
 from_nothing() {
   local tree=$scratch/BUILD/swell-$version flags
   make -s -C "$SWELL_STAGE/.." dist && mv "$SWELL_STAGE/../swell-$version.tar.xz" . && mkdir -p "$tree" || return
-  # With the flags of contrib/check's build.
-  mapfile -t flags < <(package_flags "$tree")
+  # With the flags of contrib/check's build, or those of the environment.
+  if [[ -n ${CXXFLAGS:-} ]]; then flags=("CXXFLAGS=$CXXFLAGS"); else mapfile -t flags < <(package_flags "$tree"); fi
   if command -v ccache > /dev/null; then flags+=('CXX=ccache g++' CCACHE_NOHASHDIR=1 "CCACHE_BASEDIR=$tree"); fi
   if command -v ld.gold > /dev/null; then flags+=(LDFLAGS=-fuse-ld=gold); fi
   rpmbuild_says_why -ta "swell-$version.tar.xz"
