@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A model of TEST_PARAMETERS million parameters, for measuring resizes: arguments `ddp` or `fsdp`, a file for the times.
 
-Rank 0 adds a line a step, [end of the step on the host's clock in seconds, workers]. It trains until it is ended.
+Rank 0 adds a line a step, [end of the step on the host's clock in seconds, workers]. It trains until it is ended, but not
+while there is a file `hold`.
 """
 
 import json
@@ -48,6 +49,8 @@ def main(arguments):
         if elastic.step(model(x).square().mean()) and elastic.rank == 0:
             with open(arguments[1], "a") as file:
                 file.write(json.dumps([time.monotonic(), elastic.world]) + "\n")
+        while os.path.exists(common.path("hold")):      # another job has its turn
+            time.sleep(0.01)
 
 
 if __name__ == "__main__":
