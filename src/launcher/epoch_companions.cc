@@ -180,10 +180,38 @@ void EpochMachine::can_run_with(const std::vector<int>& workers) {
 }
 
 bool EpochMachine::takes_part(const HeldCompanion& companion) const {
-  return std::any_of(seating_.seats.begin(), seating_.seats.end(), [&](const Seat& seat) {
+  return has_seat(seating_, companion);
+}
+
+bool EpochMachine::has_seat(const Seating& seating, const HeldCompanion& companion) {
+  return std::any_of(seating.seats.begin(), seating.seats.end(), [&](const Seat& seat) {
     return std::any_of(companion.nodes.begin(), companion.nodes.end(),
                        [&](const WorkerNode& node) { return node.id == seat.worker.node; });
   });
+}
+
+/// Why a companion goes back although nobody needs it, once it has waited its time: it cannot join,
+/// or it was offered before the program had said on how many GPUs it runs. Empty: it stays.
+std::string EpochMachine::why_useless(const HeldCompanion& companion) const {
+  if (!companion.up || companion.reclaimed) return {};
+  if (std::string why = no_growth(); !why.empty()) return takes_part(companion) ? "" : why;
+  if (!is<Running>() || is_failing() || is_warming() || !others_.empty()) return {};
+  const Seating next = next_seating();
+  if (has_seat(next, companion)) return {};
+  int there = 0;
+  for (const WorkerNode& node : usable()) there += node.gpus;
+  return fmt::format("the program can use {} of {} GPUs",
+                     next.seats.size() * static_cast<std::size_t>(settings_.gpus_per_worker),
+                     there);
+}
+
+void EpochMachine::give_back(double now, HeldCompanion& companion, const std::string& why) {
+  say(fmt::format("giving back {} (job {}): {}", describe(companion.nodes), companion.job, why));
+  const bool has_workers = trains_on(companion.nodes);
+  companion.leave_by = now + settings_.restart_timeout_s;
+  const double by = companion.leave_by;
+  reclaim(now, companion, why);
+  if (has_workers && is<Running>() && !is_live()) begin_leaving(now, JobState::draining, by);
 }
 
 bool EpochMachine::release_if_left(JobId job) {

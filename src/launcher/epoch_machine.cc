@@ -195,11 +195,8 @@ void EpochMachine::tick(double now) {
       say(fmt::format("job {} did not start its step within {:.0f} s; going on without it", job,
                       settings_.warm_timeout_s));
       reclaim(now, *found, "its step did not come up");
-    } else if (found != nullptr && found->up && !found->reclaimed && !takes_part(*found) &&
-               now >= found->joins_by && !no_growth().empty()) {
-      const std::string why = no_growth();
-      say(fmt::format("giving back {} (job {}): {}", describe(found->nodes), job, why));
-      reclaim(now, *found, why);
+    } else if (found != nullptr && found->up && now >= found->joins_by) {
+      if (const std::string why = why_useless(*found); !why.empty()) give_back(now, *found, why);
     }
   if (growth_.resume_if_due(now)) tell_no_growth();
   if (const Leaving* leaving = in<Leaving>(); leaving != nullptr && now >= leaving->by) {
@@ -259,7 +256,7 @@ std::optional<double> EpochMachine::deadline() const {
     if (std::isfinite(by)) earliest(by);
   if (const Ending* ending = in<Ending>()) earliest(ending->kill_at);
   for (const HeldCompanion& each : companions_)
-    if (!each.reclaimed && (!each.up || (!takes_part(each) && !no_growth().empty())))
+    if (!each.reclaimed && (!each.up || !why_useless(each).empty()))
       earliest(each.up ? each.joins_by : each.up_by);
   if (!is<Over>()) earliest(growth_.resumes_at());
   return next;

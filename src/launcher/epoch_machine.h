@@ -245,10 +245,13 @@ class EpochMachine {
   std::optional<double> drain_by() const;
   // epoch_companions.cc
   void reclaim(double now, HeldCompanion& companion, const std::string& reason);
+  void give_back(double now, HeldCompanion& companion, const std::string& why);
   void lose(double now, JobId job, const std::string& why);
   bool release_if_left(JobId job);
   bool joiners_wait() const;
   bool takes_part(const HeldCompanion& companion) const;
+  static bool has_seat(const Seating& seating, const HeldCompanion& companion);
+  std::string why_useless(const HeldCompanion& companion) const;
   void fall_back(double now, const std::string& why);
   void pause_growth(double now, const std::string& why, bool for_good = false);
   std::string no_growth() const;

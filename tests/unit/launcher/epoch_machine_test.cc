@@ -136,6 +136,18 @@ Test(epochs, only_as_many_workers_run_as_the_program_can_run_with) {
   cr_assert_eq(run.told.size(), told, "no news");
 }
 
+Test(epochs, a_program_that_says_late_that_it_cannot_use_lent_gpus_gives_them_back) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.can_run_with({2, 7}); });
+  run.tick(*run.machine.deadline());
+  cr_assert(run.signalled(SIGUSR1, 6));
+  run.leave(1, 4);
+  run.leave(0, 2);
+  cr_assert_eq(run.releases, Jobs{9});
+  cr_assert_eq(run.workers, 2u);
+}
+
 Test(epochs, what_the_program_can_run_with_is_told_in_gpus) {
   EpochMachine::Settings settings;
   settings.gpus_per_worker = 4;

@@ -26,6 +26,47 @@ Test(live, an_offer_that_comes_before_the_first_program_is_part_of_its_first_epo
   cr_assert(run.orders.back().to == (Workers{{0, 0}}));
 }
 
+Test(live, what_is_lent_before_the_program_has_said_its_sizes_goes_back_where_it_is_of_no_use) {
+  Run run(false, false);
+  run.offered();
+  run.basic_up();
+  run.allocated(kCompanion);
+  run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
+  cr_assert_eq(run.begin.ranks.size(), 2u);
+  run.event([&] { run.machine.can_run_with({1, 3}); });
+  run.event([&] { run.machine.begun(run.now, 0, ""); });
+  cr_assert(run.orders.empty(), "another GPU may be on its way");
+  run.tick(run.machine.deadline().value());
+  cr_assert(run.orders.back().to == (Workers{{0, 0}}));
+  cr_assert(run.said.find("the program can use 1 of 2 GPUs") != std::string::npos);
+  run.committed(1);
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 0); });
+  cr_assert(run.releases == (std::vector<JobId>{kCompanion}));
+}
+
+Test(live, what_comes_up_for_a_program_that_cannot_use_it_goes_back) {
+  Run run;
+  run.event([&] { run.machine.can_run_with({1, 3}); });
+  run.lend();
+  cr_assert(run.orders.empty() && run.releases.empty());
+  run.tick(run.machine.deadline().value());
+  cr_assert(run.releases == (std::vector<JobId>{kCompanion}));
+  cr_assert(run.orders.empty(), "the program trains on");
+}
+
+Test(live, gpus_of_no_use_alone_wait_for_those_that_are_on_their_way) {
+  Run run;
+  run.event([&] { run.machine.can_run_with({1, 3}); });
+  run.lend();
+  run.tick(run.now + 50);
+  run.offered();
+  run.allocated(10);
+  run.tick(run.now + 11);
+  cr_assert(run.releases.empty());
+  run.event([&] { run.machine.hello(run.now, {2, 0}, "host", 3); });
+  cr_assert_eq(run.orders.back().to.size(), 3u);
+}
+
 Test(live, lent_gpus_that_are_slow_to_come_up_do_not_keep_the_job_from_beginning) {
   Run run(false, false);
   run.offered();
