@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -143,6 +144,23 @@ JobRecord convert(const job_info_t& info) {
   job.excluded_nodes = expand_hosts(info.exc_nodes);
   read_memory(info, job);
   return job;
+}
+
+std::vector<JobRecord> convert(const job_info_msg_t& message) {
+  std::vector<JobRecord> jobs;
+  jobs.reserve(message.record_count);
+  std::set<JobId> waiting;  // leaders of which a part waits for resources
+  for (std::uint32_t i = 0; i < message.record_count; ++i) {
+    const JobRecord& job = jobs.emplace_back(convert(message.job_array[i]));
+    if (job.het_leader != 0 && job.phase == JobPhase::pending &&
+        job.waiting == Waiting::for_resources)
+      waiting.insert(job.het_leader);
+  }
+  for (std::uint32_t i = 0; i < message.record_count; ++i)
+    if (waiting.count(jobs[i].het_leader) != 0 && jobs[i].phase == JobPhase::pending &&
+        message.job_array[i].state_reason == WAIT_TIME)
+      jobs[i].waiting = Waiting::for_resources;
+  return jobs;
 }
 
 NodeRecord convert(node_info_t& info) {

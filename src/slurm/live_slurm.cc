@@ -96,10 +96,7 @@ class LiveSlurm final : public SlurmApi {
     if (slurm_load_jobs(jobs_time_, &message, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
       return unchanged("slurm_load_jobs");
     const LoadedJobs loaded(message);
-    last_.jobs.clear();
-    last_.jobs.reserve(message->record_count);
-    for (std::uint32_t i = 0; i < message->record_count; ++i)
-      last_.jobs.push_back(convert(message->job_array[i]));
+    last_.jobs = convert(*message);
     jobs_time_ = message->last_update;
     return true;
   }

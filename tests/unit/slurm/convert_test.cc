@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "slurm/convert.h"
+
+#include <criterion/criterion.h>
+#include <iterator>
+#include <vector>
+
+using namespace swell::slurm;
+
+namespace {
+
+job_info_t pending(std::uint32_t leader, std::uint32_t reason) {
+  job_info_t info{};
+  info.het_job_id = leader;
+  info.job_state = JOB_PENDING;
+  info.priority = 1;
+  info.state_reason = static_cast<decltype(info.state_reason)>(reason);
+  return info;
+}
+
+}  // namespace
+
+Test(convert, a_part_that_slurm_has_put_off_waits_for_resources_while_another_does) {
+  job_info_t jobs[] = {pending(30, WAIT_RESOURCES), pending(30, WAIT_TIME), pending(30, WAIT_HELD),
+                       pending(40, WAIT_TIME),      pending(40, WAIT_TIME), pending(0, WAIT_TIME),
+                       pending(0, WAIT_RESOURCES)};
+  job_info_msg_t message{};
+  message.job_array = jobs;
+  message.record_count = std::size(jobs);
+  std::vector<bool> need;
+  for (const JobRecord& job : convert(message))
+    need.push_back(job.waiting == Waiting::for_resources);
+  const std::vector<bool> expected{true, true, false, false, false, false, true};
+  cr_assert(need == expected);
+}
