@@ -117,6 +117,7 @@ class Agent {
   std::unique_ptr<LiveDriver> driver_;  ///< null: no live mode
   std::map<WorkerId, Keeper> keepers_;
   bool told_of_tmp_ = false, told_of_memory_ = false;
+  std::set<std::string> told_notes_;  ///< of ways that are slower than was asked for
   std::map<int, WorkerNode> nodes_;
   /// Waits until the keepers of its workers listen.
   std::variant<std::monostate, action::BeginLive, action::SwitchLive> live_order_;

@@ -190,6 +190,8 @@ void Agent::take_live_news() {
         say("workers of one node do not see each other's TMPDIR (job_container/tmpfs): state goes "
             "between them by TCP, not by shared memory; a TMPDIR that all jobs of a node share "
             "would change that");
+      for (const std::string& note : report->notes)
+        if (told_notes_.insert(note).second) say(note);
       for (const runtime::Shim& shim : report->lost)
         for (const auto& [worker, keeper] : keepers_)
           if (keeper.address == shim.tcp) outcome.lost.push_back(worker);

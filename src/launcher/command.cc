@@ -47,6 +47,8 @@ std::vector<Command> step_commands(const Options& options, JobId job, bool compa
                                    fmt::format("{}:{}", shim.host, shim.port), "--nodes", known});
     if (!shim.munge_socket.empty())
       command.insert(command.end(), {"--munge-socket", shim.munge_socket});
+    if (options.switch_network != "auto")
+      command.insert(command.end(), {"--switch-network", options.switch_network});
     command.push_back("--");
     command.insert(command.end(), options.program.begin(), options.program.end());
     commands.push_back(std::move(command));

@@ -52,6 +52,14 @@ std::optional<std::uint64_t> byte_count(std::string_view text) {
   return *count << shift;
 }
 
+/// Devices are as UCX_NET_DEVICES has them.
+bool is_network(std::string_view text) {
+  if (text == "auto" || text == "tcp" || text == "ucx") return true;
+  return text.starts_with("ucx:") && text.size() > 4 &&
+         text.find_first_not_of(
+             "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:,") == text.npos;
+}
+
 class Parser {
  public:
   Parser(const std::vector<std::string>& arguments, Options& options)
@@ -87,7 +95,7 @@ class Parser {
     else if (name == "version") options_.version = true;
     else if (name == "restart-signal" || name == "restart-timeout" || name == "max-restarts" ||
              name == "swell-events" || name == "profile-out" || name == "switch-memory" ||
-             name == "first-wait")
+             name == "switch-network" || name == "first-wait")
       return own_option(name, value);
     else if (const SrunOption* option = find_option(name))
       return srun_option(*option, {argument}, value);
@@ -151,6 +159,13 @@ class Parser {
         return Error(
             fmt::format("--switch-memory={}: it must be a size such as 512M or 2G, or 0", value));
       options_.switch_memory_bytes = *bytes;
+    } else if (name == "switch-network") {
+      if (!is_network(value))
+        return Error(
+            fmt::format("--switch-network={}: it must be auto, tcp, ucx or ucx: with devices "
+                        "as UCX calls them, such as ucx:mlx5_0:1",
+                        value));
+      options_.switch_network = value;
     } else if (name == "restart-signal") {
       const auto number = signal_from(value);
       if (!number || *number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD ||
@@ -239,7 +254,8 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
   constexpr std::pair<const char*, const char*> variables[] = {
       {"SWELL_RESTART_SIGNAL", "restart-signal"}, {"SWELL_RESTART_TIMEOUT", "restart-timeout"},
       {"SWELL_EVENTS", "swell-events"},           {"SWELL_PROFILE_OUT", "profile-out"},
-      {"SWELL_SWITCH_MEMORY", "switch-memory"},   {"SWELL_FIRST_WAIT", "first-wait"}};
+      {"SWELL_SWITCH_MEMORY", "switch-memory"},   {"SWELL_FIRST_WAIT", "first-wait"},
+      {"SWELL_SWITCH_NETWORK", "switch-network"}};
   for (const auto& [variable, name] : variables) {
     const char* value = env(variable);
     if (value == nullptr || *value == '\0') continue;
@@ -264,6 +280,8 @@ const char* help_text() noexcept {
          "      --swell-events=FILE     append what happens to FILE, as JSON lines\n"
          "      --profile-out=FILE      live mode: write what the running plan was seen to do to FILE\n"
          "      --switch-memory=SIZE    live mode: what a switch may take beside a worker's state (2G)\n"
+         "      --switch-network=HOW    live mode: state between nodes goes by tcp, ucx, ucx:DEVICES, or\n"
+         "                              by UCX where both nodes have RDMA, else by TCP (auto)\n"
          "      --first-wait=S          live mode: wait so long for offered GPUs before the start (15)\n"
          "      --help, --version\n"
          "\n"

@@ -21,6 +21,8 @@ struct Options {
   std::string profile_file;  ///< live mode: where the running plan's profile is written
   /// Live mode: what a worker's switch may take beside its state.
   std::uint64_t switch_memory_bytes = std::uint64_t{2} << 30;
+  /// Live mode: what state goes through between nodes: "auto", "tcp", "ucx" or "ucx:DEVICES".
+  std::string switch_network = "auto";
   /// Live mode: the job's own workers wait so long for GPUs that are offered before they begin.
   double first_wait_s = 15;
   bool help = false;
@@ -39,8 +41,9 @@ struct Options {
   std::string plain_reason;       ///< why only srun can run this; empty: it can be elastic
 
   /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT,
-  /// SWELL_EVENTS, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY and SWELL_FIRST_WAIT, read with `env`,
-  /// stand for options that are not given. The error names the option.
+  /// SWELL_EVENTS, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY, SWELL_SWITCH_NETWORK and
+  /// SWELL_FIRST_WAIT, read with `env`, stand for options that are not given. The error names the
+  /// option.
   static Result<Options> parse(const std::vector<std::string>& arguments,
                                const char* (*env)(const char*));
 };

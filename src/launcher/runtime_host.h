@@ -15,10 +15,11 @@ namespace swell::launcher {
 class RuntimeHost {
  public:
   struct Options {
-    std::string folder;   ///< where its own folder is made; empty: TMPDIR, or /tmp
-    std::string address;  ///< numeric, to listen on
-    std::string node;     ///< Slurm's name of this node
-    std::string key;      ///< the job's
+    std::string folder;            ///< where its own folder is made; empty: TMPDIR, or /tmp
+    std::string address;           ///< numeric, to listen on
+    std::string node;              ///< Slurm's name of this node
+    std::string key;               ///< the job's
+    std::string network = "auto";  ///< as swellrun's --switch-network has it
     /// Told the profiles of programs, by threads of the keeper, with the runtime's epoch.
     std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
   };

@@ -42,7 +42,7 @@ constexpr auto kLastLook = 1000ms;
 constexpr auto kEndTime = 5s;  // between TERM and KILL when swellrun is gone
 
 struct Arguments {
-  std::string host, nodes, munge_socket;
+  std::string host, nodes, munge_socket, network = "auto";
   int port = 0;
   char** program = nullptr;
 };
@@ -65,6 +65,8 @@ std::optional<Arguments> read_arguments(int argc, char** argv) {
       arguments.nodes = value;
     } else if (name == "--munge-socket") {
       arguments.munge_socket = value;
+    } else if (name == "--switch-network") {
+      arguments.network = value;
     }
   }
   if (i + 1 >= argc || arguments.port == 0) return std::nullopt;
@@ -225,7 +227,7 @@ class Worker {
     if (runtime_ == nullptr) {
       const char* node = std::getenv("SLURMD_NODENAME");
       auto made = launcher::RuntimeHost::start(
-          {"", client_->local_address(), node != nullptr ? node : "", key,
+          {"", client_->local_address(), node != nullptr ? node : "", key, arguments_.network,
            [this](std::uint64_t epoch, std::string profile) {
              std::lock_guard lock(reported_.mutex);
              reported_.profiles.emplace_back(epoch, std::move(profile));

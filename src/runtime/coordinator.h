@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct SwitchReport {
   double prepare_s = 0, quiesce_s = 0, move_s = 0, commit_s = 0;
   std::uint64_t max_extra_bytes = 0;  ///< the largest of any shim
   std::vector<PathBytes> paths;       ///< over all shims
+  std::set<std::string> notes;        ///< why a way was slower than was asked for
   /// One line for the log: "epoch 2 at step 40: ...".
   std::string summary() const;
 };

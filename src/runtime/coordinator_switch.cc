@@ -231,6 +231,7 @@ class Coordinator::Run {
       const auto moved = read_moved(body);
       if (!moved) return machine_.failed(shim, moved.error().message());
       for (const PathBytes& path : moved->paths) by_path_[path.path] += path.bytes;
+      report_.notes.insert(moved->notes.begin(), moved->notes.end());
       machine_.moved(shim);
     } else {
       machine_.committed(shim);

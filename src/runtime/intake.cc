@@ -74,12 +74,32 @@ Result<Intake> Intake::open(const Self& self, const Prepare& plan,
     const std::string what = fmt::format("the way to old rank {}", fetch.rank);
     if (endpoint.tcp.empty())
       return Error(fmt::format("{}: it is on another host and does not listen there", what));
-    auto channel = Channel::connect_tcp(endpoint.tcp, self.key, within(std::chrono::seconds(10)));
-    if (!channel) return channel.error().while_doing(what);
-    source =
-        from_network(std::make_shared<Channel>(std::move(*channel)), fetch.from_program, is_near);
+    auto reached = reach(self, endpoint, fetch.from_program, made.notes_);
+    if (!reached) return reached.error().while_doing(what);
+    source = std::move(*reached);
   }
   return made;
+}
+
+Result<std::unique_ptr<Transport>> Intake::reach(const Self& self, const Endpoint& endpoint,
+                                                 bool from_program, std::set<std::string>& notes) {
+  const auto connected = [&]() -> Result<std::shared_ptr<Channel>> {
+    auto channel = Channel::connect_tcp(endpoint.tcp, self.key, within(std::chrono::seconds(10)));
+    if (!channel) return channel.error();
+    return std::make_shared<Channel>(std::move(*channel));
+  };
+  auto channel = connected();
+  if (!channel) return channel.error();
+  if (self.ucx) {
+    const auto ucx = self.ucx();
+    auto link =
+        ucx ? UcxLink::connect(*ucx, **channel) : Result<std::unique_ptr<UcxLink>>(ucx.error());
+    if (link) return from_link(std::move(*channel), std::move(*link), from_program);
+    notes.insert(fmt::format("state comes by TCP, not UCX: {}", link.error().message()));
+    // What was half said on the old one is of no use.
+    if (channel = connected(); !channel) return channel.error();
+  }
+  return from_network(std::move(*channel), from_program, endpoint.host == self.host);
 }
 
 /// Fetches `runs` and compares the checksum of what arrived.
@@ -175,6 +195,7 @@ Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, bool 
     by_path[sources_.at({fetch.rank, fetch.from_program})->name()] += fetch.bytes();
   if (placement.kept_bytes > 0) by_path["in place"] = placement.kept_bytes;
   for (const auto& [path, bytes] : by_path) moved.paths.push_back({path, bytes});
+  moved.notes.assign(notes_.begin(), notes_.end());
   return moved;
 }
 

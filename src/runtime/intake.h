@@ -5,12 +5,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "runtime/placement.h"
 #include "runtime/transport.h"
+#include "runtime/ucx.h"
 
 namespace swell::runtime {
 
@@ -22,6 +24,8 @@ class Intake {
   struct Self {
     std::string host, processes, key;
     std::shared_ptr<const Arena> arena;
+    /// Asked for UCX where state would come by TCP; empty: it is not to be used.
+    std::function<Result<std::shared_ptr<const Ucx>>()> ucx = {};
   };
   /// Opens the way to every source. The error names the rank that cannot be reached.
   static Result<Intake> open(const Self& self, const Prepare& plan,
@@ -44,6 +48,10 @@ class Intake {
   Result<void> fetch_one(const Fetch& fetch, pid_t program, bool verify) const;
   explicit Intake(std::shared_ptr<const Arena> arena) : arena_(std::move(arena)) {}
   std::shared_ptr<const Arena> arena_;
+  /// Of another host, or where the memory of this one is not seen.
+  static Result<std::unique_ptr<Transport>> reach(const Self& self, const Endpoint& endpoint,
+                                                  bool from_program, std::set<std::string>& notes);
+  std::set<std::string> notes_;  ///< why a way is slower than was asked for
   /// By old rank and whether of its program.
   std::map<std::pair<std::int32_t, bool>, std::unique_ptr<Transport>> sources_;
 };

@@ -123,6 +123,7 @@ void Keeper::serve(Peer& peer) {
       if (!message || !answer(peer, *message).ok()) break;
     }
   }
+  peer.link.reset();
   leave(peer);
 }
 
@@ -197,6 +198,7 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     case Op::commit: reply = commit(message.body); break;
     case Op::abort: reply = abort_now(); break;
     case Op::request: reply = request(message.body); break;
+    case Op::ucx: return answer_ucx(peer, message.body);
     case Op::read: {
       const bool program = wants_program_memory(message.body);
       pid_t pid = 0;
@@ -208,14 +210,41 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
         reply = Error("no program trains here whose memory could be read");
         break;
       }
-      return serve_bytes(peer.channel, message.body,
-                         program ? Sink::program(pid) : Sink::arena(*arena_),
-                         [&](const Run& run) { return may_read(run, program); });
+      return serve_bytes(
+          peer.channel, message.body, program ? Sink::program(pid) : Sink::arena(*arena_),
+          [&](const Run& run) { return may_read(run, program); }, peer.link.get());
     }
     default: reply = Error(fmt::format("a question of kind {} is not known", message.op));
   }
   return reply ? peer.channel.send(kDoneOp, *reply)
                : peer.channel.send(kRefusedOp, Writer().text(reply.error().message()).take());
+}
+
+/// Opens UCX when it is first needed; what fails once is not tried again.
+Result<std::shared_ptr<const Ucx>> Keeper::ucx() {
+  std::lock_guard lock(ucx_mutex_);
+  if (!ucx_) ucx_ = Ucx::open(*options_.ucx);
+  return *ucx_;
+}
+
+Intake::Self Keeper::self() {
+  Intake::Self self{host_, processes_, options_.key, arena_};
+  if (options_.ucx) self.ucx = [this] { return ucx(); };
+  return self;
+}
+
+/// Another shim that fetches asks whether there is a way through UCX.
+Result<void> Keeper::answer_ucx(Peer& peer, std::string_view request) {
+  const auto opened =
+      options_.ucx
+          ? ucx()
+          : Result<std::shared_ptr<const Ucx>>(Error("it is not to be used where the state is"));
+  if (!opened) return peer.channel.send(kRefusedOp, Writer().text(opened.error().message()).take());
+  peer.link.reset();
+  auto link = UcxLink::accept(*opened, peer.channel, request);
+  if (!link) return link.error();
+  peer.link = std::move(*link);
+  return {};
 }
 
 bool Keeper::may_read(const Run& run, bool program) const {

@@ -19,6 +19,7 @@
 #include "runtime/placement.h"
 #include "runtime/snapshots.h"
 #include "runtime/store.h"
+#include "runtime/ucx.h"
 
 namespace swell::runtime {
 
@@ -41,6 +42,8 @@ class Keeper {
         host;  ///< of which host it is; empty: by the boot of this one. Equal hosts share memory
     std::string processes;          ///< its PID namespace; empty: that of this process
     std::uint64_t arena_bytes = 0;  ///< address space: memory is taken as it is written
+    /// Through which devices of UCX state comes and goes beside TCP; none: it is not to be used.
+    std::optional<Ucx::Options> ucx;
     /// Told each profile that the program reports, by one of the keeper's threads; may be empty.
     std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
     enum class Hold {
@@ -71,7 +74,8 @@ class Keeper {
     std::thread thread;
     bool is_unix = false, is_done = false;
     pid_t pid = 0;
-    std::vector<Entry> entries;  ///< as declared
+    std::vector<Entry> entries;     ///< as declared
+    std::unique_ptr<UcxLink> link;  ///< after `channel`: for what it reads
     bool has_declared = false, is_waiting = false;
     bool is_quiesced = false;
     std::uint64_t step = 0;
@@ -94,6 +98,9 @@ class Keeper {
   Result<void> answer(Peer& peer, const Message& message);
 
   Status status() const;
+  Intake::Self self();
+  Result<std::shared_ptr<const Ucx>> ucx();
+  Result<void> answer_ucx(Peer& peer, std::string_view request);
   bool may_read(const Run& run, bool program) const;
   bool may_read_now(const Run& run, bool program) const;
   // keeper_programs.cc
@@ -132,6 +139,9 @@ class Keeper {
   Descriptor unix_listening_, tcp_listening_;
   std::vector<std::thread> accepting_;
   std::thread sender_;  ///< of the last snapshot to the partner
+
+  std::mutex ucx_mutex_;  ///< guards this; taken alone
+  std::optional<Result<std::shared_ptr<const Ucx>>> ucx_;
 
   mutable std::mutex mutex_;  ///< guards all below
   std::condition_variable changed_;

@@ -106,7 +106,7 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
   for (const auto& [at, bytes] : placement.fresh)
     if (good.ok()) good = arena_->populate(at, bytes);
   if (good.ok()) {
-    auto intake = Intake::open({host_, processes_, options_.key, arena_}, plan, placement.fetches);
+    auto intake = Intake::open(self(), plan, placement.fetches);
     if (!intake) good = intake.error();
     else if (const auto moved = intake->fetch_all(placement, 0, true,
                                                   {[this](const Fetch&) {

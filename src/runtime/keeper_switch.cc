@@ -105,8 +105,7 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
     return good.error();
   // Without the lock: the shims that are asked may be asking this one.
   Staged& own = *staged_;
-  auto intake =
-      Intake::open({host_, processes_, options_.key, arena_}, own.prepare, own.placement.fetches);
+  auto intake = Intake::open(self(), own.prepare, own.placement.fetches);
   Result<void> good = intake ? Result<void>() : intake.error();
   // Memory is taken while the training goes on: what is left for the pause is the copy.
   for (const auto& [at, bytes] : own.placement.fresh)

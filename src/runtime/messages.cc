@@ -259,6 +259,8 @@ std::string write(const Moved& moved) {
   Writer writer;
   writer.put(moved.move_s).put(static_cast<std::uint32_t>(moved.paths.size()));
   for (const PathBytes& path : moved.paths) writer.text(path.path).put(path.bytes);
+  writer.put(static_cast<std::uint32_t>(moved.notes.size()));
+  for (const std::string& note : moved.notes) writer.text(note);
   return writer.take();
 }
 Result<Moved> read_moved(std::string_view body) {
@@ -269,6 +271,8 @@ Result<Moved> read_moved(std::string_view body) {
     std::string path = reader.text(kMaxText);
     moved.paths.push_back({std::move(path), reader.get<std::uint64_t>()});
   }
+  for (auto left = reader.count(4); reader.good() && left > 0; --left)
+    moved.notes.push_back(reader.text(kMaxText));
   return whole(reader, std::move(moved), "what was moved");
 }
 

@@ -40,6 +40,7 @@ enum class Op : std::uint16_t {
   keep = 25,       ///< Kept -> once it is fetched: {}
   arena = 20,      ///< {} -> {arena bytes u64}, and its file descriptor; Unix sockets alone
   read = kReadOp,  ///< runs -> their bytes
+  ucx = 26,        ///< {address of UCX} -> {tag u64, address}: then bytes go there; docs/runtime.md
 };
 /// What a program is told that waits for an epoch that does not come.
 inline constexpr const char* kCalledOff = "the switch was called off";
@@ -120,6 +121,7 @@ struct PathBytes {
 struct Moved {
   double move_s = 0;
   std::vector<PathBytes> paths;
+  std::vector<std::string> notes;  ///< why a way was slower than was asked for
 };
 
 /// One rank's whole state at a step boundary, in the arena of who holds it.

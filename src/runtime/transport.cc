@@ -95,11 +95,17 @@ class ProgramTransport final : public Transport {
 
 class NetworkTransport final : public Transport {
  public:
-  NetworkTransport(std::shared_ptr<Channel> channel, bool program, bool is_near)
-      : channel_(std::move(channel)), program_(program), is_near_(is_near), staging_(kStaging) {}
-  const char* name() const noexcept override {
-    return !is_near_ ? "tcp" : program_ ? kTcpToProgram : kTcpWithinNode;
-  }
+  NetworkTransport(std::shared_ptr<Channel> channel, std::unique_ptr<DataLink> link, bool program,
+                   bool is_near)
+      : channel_(std::move(channel)),
+        link_(std::move(link)),
+        name_(link_ != nullptr ? link_->name()
+              : !is_near       ? "tcp"
+              : program        ? kTcpToProgram
+                               : kTcpWithinNode),
+        program_(program),
+        staging_(kStaging) {}
+  const char* name() const noexcept override { return name_.c_str(); }
   Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
     constexpr std::size_t kRuns = 100'000;  // a request stays far below a message's limit
     Hash all;                               // of the hashes, where one request does not do
@@ -117,24 +123,21 @@ class NetworkTransport final : public Transport {
     request.put<std::uint8_t>(program_).put<std::uint8_t>(verify).put(
         static_cast<std::uint32_t>(runs.size()));
     for (const Run& run : runs) request.put(run.from).put(run.bytes);
+    if (is_broken_) return Error("this way has failed before");
     if (auto sent = channel_->send(kReadOp, request.take()); !sent) return sent;
     const auto answer = channel_->receive(within(std::chrono::seconds(60)));
     if (!answer) return answer.error();
     if (answer->op != kDoneOp)
       return Error(Reader(answer->body).text(4096)).while_doing("another node's shim");
-    Hash received;
-    for (const Run& run : runs) {
-      const auto good = in_pieces(run, [&](const Run& piece) -> Result<void> {
-        std::byte* direct = sink.direct(piece.to, piece.bytes);
-        std::byte* target = direct != nullptr ? direct : staging_.data();
-        if (auto read =
-                channel_->receive_bytes(target, piece.bytes, within(std::chrono::seconds(60)));
-            !read)
-          return read;
-        return direct != nullptr ? Result<void>()
-                                 : sink.write(piece.to, staging_.data(), piece.bytes);
-      });
-      if (!good) return good.error();
+    Result<void> come;
+    for (const Run& run : runs)
+      if (come.ok()) come = take(run, sink);
+    if (come.ok() && link_ != nullptr) come = link_->flush();
+    if (!come) {
+      // What is under way must not be written any more: its memory may be given to another tensor.
+      is_broken_ = true;
+      link_.reset();
+      return come;
     }
     std::uint64_t senders = 0;
     if (auto read =
@@ -164,8 +167,26 @@ class NetworkTransport final : public Transport {
     return {};
   }
 
+  Result<void> take(const Run& run, const Sink& sink) {
+    return in_pieces(run, [&](const Run& piece) -> Result<void> {
+      std::byte* const direct = sink.direct(piece.to, piece.bytes);
+      std::byte* const target = direct != nullptr ? direct : staging_.data();
+      Result<void> come =
+          link_ != nullptr
+              ? link_->receive({target, piece.bytes})
+              : channel_->receive_bytes(target, piece.bytes, within(std::chrono::seconds(60)));
+      if (!come.ok() || direct != nullptr) return come;
+      if (link_ != nullptr)
+        if (come = link_->flush(); !come) return come;
+      return sink.write(piece.to, staging_.data(), piece.bytes);
+    });
+  }
+
   std::shared_ptr<Channel> channel_;
-  bool program_, is_near_;
+  std::unique_ptr<DataLink> link_;
+  const std::string name_;
+  const bool program_;
+  bool is_broken_ = false;
   std::vector<std::byte> staging_;
 };
 
@@ -216,7 +237,12 @@ std::unique_ptr<Transport> from_program(pid_t pid) {
 }
 std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory,
                                         bool is_near) {
-  return std::make_unique<NetworkTransport>(std::move(channel), program_memory, is_near);
+  return std::make_unique<NetworkTransport>(std::move(channel), nullptr, program_memory, is_near);
+}
+std::unique_ptr<Transport> from_link(std::shared_ptr<Channel> channel,
+                                     std::unique_ptr<DataLink> link, bool program_memory) {
+  return std::make_unique<NetworkTransport>(std::move(channel), std::move(link), program_memory,
+                                            false);
 }
 
 bool wants_program_memory(std::string_view request) noexcept {
@@ -224,7 +250,7 @@ bool wants_program_memory(std::string_view request) noexcept {
 }
 
 Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source,
-                         const std::function<bool(const Run&)>& allowed) {
+                         const std::function<bool(const Run&)>& allowed, DataLink* link) {
   Reader reader(request);
   reader.get<std::uint8_t>();
   const bool verify = reader.get<std::uint8_t>() != 0;
@@ -253,16 +279,23 @@ Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink&
   if (auto sent = channel.send(kDoneOp, {}); !sent) return sent;
   std::vector<std::byte> staging(Transport::kStaging);
   for (const Run& run : runs) {
-    if (const std::byte* bytes = source.direct(run.from, run.bytes)) {
+    if (const std::byte* bytes = source.direct(run.from, run.bytes);
+        bytes != nullptr && link == nullptr) {
       if (auto sent = channel.send_bytes(bytes, run.bytes); !sent) return sent;
       continue;
     }
     const auto good = in_pieces(run, [&](const Run& piece) -> Result<void> {
+      if (const std::byte* bytes = source.direct(piece.from, piece.bytes))
+        return link->send({bytes, piece.bytes});
       if (auto read = source.read(piece.from, staging.data(), piece.bytes); !read) return read;
-      return channel.send_bytes(staging.data(), piece.bytes);
+      if (link == nullptr) return channel.send_bytes(staging.data(), piece.bytes);
+      if (auto sent = link->send({staging.data(), piece.bytes}); !sent) return sent;
+      return link->flush();
     });
     if (!good) return good;
   }
+  if (link != nullptr)
+    if (auto gone = link->flush(); !gone) return gone;
   return channel.send_bytes(&expected, sizeof expected);
 }
 

@@ -41,6 +41,21 @@ class Sink {
   pid_t pid_;
 };
 
+/// Carries bytes beside a channel between the same two ends, faster than that does. One thread at a
+/// time.
+class DataLink {
+ public:
+  virtual ~DataLink() = default;
+  /// For events and logs.
+  virtual const std::string& name() const noexcept = 0;
+  /// Begin to move bytes, in messages that are of the same sizes on both sides; the memory is
+  /// neither read nor changed by the caller until flush().
+  virtual Result<void> send(std::span<const std::byte> bytes) = 0;
+  virtual Result<void> receive(std::span<std::byte> bytes) = 0;
+  /// Waits until all of that is done.
+  virtual Result<void> flush() = 0;
+};
+
 /// A way to get bytes of another rank's state. Each takes no memory beyond kStaging. One thread at
 /// a time.
 class Transport {
@@ -72,12 +87,16 @@ inline constexpr const char* kTcpToProgram = "tcp within a node, from a program"
 /// hash is the sender's.
 std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory,
                                         bool is_near = false);
+/// The same with the bytes on a link of their own; the channel carries what is asked for, and
+/// checksums.
+std::unique_ptr<Transport> from_link(std::shared_ptr<Channel> channel,
+                                     std::unique_ptr<DataLink> link, bool program_memory);
 
 /// The other side of from_network(): answers one request for bytes of `source`. An error is the
 /// channel's, which is of no use any more; a request that cannot be served, or for a run that is
-/// not `allowed`, is answered by a refusal.
+/// not `allowed`, is answered by a refusal. Of from_link(): with the other end of its link.
 Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source,
-                         const std::function<bool(const Run&)>& allowed);
+                         const std::function<bool(const Run&)>& allowed, DataLink* link = nullptr);
 /// Whether a request is for the program's own memory rather than the arena.
 bool wants_program_memory(std::string_view request) noexcept;
 

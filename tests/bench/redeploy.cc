@@ -6,7 +6,9 @@
 // from the end of the old programs' last step (the first rank's) to the end of the new ones' first
 // step (the last rank's). Programs are real processes, this one executed again; but for restart
 // mode, shims are threads here. What loading libraries and building a model costs a real program
-// besides, is not in it. usage: redeploy [MIB [FOLDER]]. Last line: JSON.
+// besides, is not in it. usage: redeploy [MIB [FOLDER]]; or redeploy --network [MIB [FOLDER]]: live
+// with arenas between shims of different hosts, over loopback: TCP, UCX's TCP and what UCX prefers
+// take turns. Last line: JSON.
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -245,8 +247,18 @@ struct Measured {
   runtime::SwitchReport report;
 };
 
-Measured measure(Way way, std::size_t bytes, const std::string& base) {
+constexpr const char* kKey = "a key of one job, 32 bytes long..";
+
+/// Between hosts: with which of UCX's transports; empty: by TCP alone.
+struct Network {
+  std::string ucx_transports;
+};
+
+Measured measure(Way way, std::size_t bytes, const std::string& base,
+                 const std::optional<Network>& network = std::nullopt) {
   const bool is_live = way == Way::copies || way == Way::arenas;
+  if (network && !network->ucx_transports.empty())
+    setenv("UCX_TLS", network->ucx_transports.c_str(), 1);
   const std::string folder = base + "/state";
   fs::create_directory(folder);
   std::vector<std::unique_ptr<runtime::Keeper>> keepers;
@@ -255,6 +267,12 @@ Measured measure(Way way, std::size_t bytes, const std::string& base) {
     runtime::Keeper::Options options;
     options.unix_socket = fmt::format("{}/{}/socket", base, i);
     options.arena_bytes = 2 * kLayers * bytes;
+    if (network) {
+      options.host = fmt::format("host {}", i);
+      options.tcp_host = "127.0.0.1";
+      options.key = kKey;
+      if (!network->ucx_transports.empty()) options.ucx = runtime::Ucx::Options{.devices = "lo"};
+    }
     auto keeper = runtime::Keeper::start(std::move(options));
     if (!keeper) die(keeper.error().message());
     shims.push_back({(*keeper)->unix_socket(), "", {0, i}});
@@ -349,6 +367,38 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+/// Takes turns, so that what else runs here slows all of them down.
+int compare_networks(std::size_t bytes, const std::string& base) {
+  const Network networks[] = {{""}, {"tcp"}, {"all"}};
+  std::vector<double> rates[3], pauses[3];
+  std::string paths[3];
+  for (int turn = 0; turn < 3; ++turn)
+    for (std::size_t i = 0; i < std::size(networks); ++i) {
+      const Measured measured = measure(Way::arenas, bytes, base, networks[i]);
+      for (const std::string& note : measured.report.notes) die(note);
+      std::uint64_t moved = 0;
+      for (const runtime::PathBytes& path : measured.report.paths) {
+        if (path.path == "in place") continue;
+        moved += path.bytes;
+        paths[i] = path.path;
+      }
+      rates[i].push_back(static_cast<double>(moved) / measured.report.move_s / 1e9);
+      pauses[i].push_back(measured.pause_s);
+      std::printf("%-14s %.3f GB/s, pause %.3f s\n", paths[i].c_str(), rates[i].back(),
+                  pauses[i].back());
+      std::fflush(stdout);
+    }
+  fs::remove_all(base);
+  double loads[1] = {};
+  if (getloadavg(loads, 1) != 1) loads[0] = -1;
+  std::printf(
+      "{\"tcp_GB_s\":%.3f,\"ucx_tcp_GB_s\":%.3f,\"ucx_GB_s\":%.3f,\"ucx_tcp_vs_tcp\":%.2f,"
+      "\"ucx_vs_tcp\":%.2f,\"ucx_path\":\"%s\",\"load\":%.1f}\n",
+      median(rates[0]), median(rates[1]), median(rates[2]), median(rates[1]) / median(rates[0]),
+      median(rates[2]) / median(rates[0]), paths[2].c_str(), loads[0]);
+  return 0;
+}
+
 std::uint64_t copied(const runtime::SwitchReport& report) {
   std::uint64_t bytes = 0;
   for (const runtime::PathBytes& path : report.paths)
@@ -368,10 +418,16 @@ int main(int argc, char** argv) {
   if (argc == 4 && std::string(argv[1]) == "--worker")
     return worker(std::strtoull(argv[2], nullptr, 10), argv[3]);
   if (argc == 3 && std::string(argv[1]) == "--pause") return print_pause(argv[2]);
+  const bool compares = argc > 1 && std::string(argv[1]) == "--network";
+  if (compares) {
+    --argc;
+    ++argv;
+  }
   const std::size_t mib = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1024;
   const std::size_t bytes = mib * 1024 * 1024 / kLayers / 4096 * 4096;
   std::string base = std::string(argc > 2 ? argv[2] : "/var/tmp") + "/swell-redeploy-XXXXXX";
   if (mkdtemp(base.data()) == nullptr) die(base);
+  if (compares) return compare_networks(bytes, base);
   double pauses[4] = {};
   static constexpr const char* kNames[] = {"checkpoint on disk", "swellrun's restart mode",
                                            "live, copies", "live, arenas"};

@@ -37,9 +37,10 @@ class LiveJob {
 
   /// `apart`: each shim treats the others as shims of other hosts, and so reaches them by TCP on
   /// loopback.
-  /// `holds`: where a shim's move waits.
+  /// `holds`: where a shim's move waits. `ucx`: what a shim uses of UCX; empty: none does.
   LiveJob(std::string program, int shims, std::vector<std::string> words, bool apart = false,
-          const std::function<bool(Keeper::Options::Hold)>& holds = {})
+          const std::function<bool(Keeper::Options::Hold)>& holds = {},
+          const std::function<runtime::Ucx::Options(int)>& ucx = {})
       : arguments(std::move(words)), program_(std::move(program)) {
     std::string pattern = fs::temp_directory_path() / "swell-live-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
@@ -52,6 +53,7 @@ class LiveJob {
       if (apart) options.host = "host " + std::to_string(i);
       options.arena_bytes = std::uint64_t{16} << 30;
       options.holds = holds;
+      if (ucx) options.ucx = ucx(i);
       keepers.push_back(std::move(Keeper::start(std::move(options)).value()));
       shims_.push_back({keepers.back()->unix_socket(), "", {i / kDevices, i % kDevices}});
     }

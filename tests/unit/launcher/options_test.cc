@@ -117,6 +117,16 @@ Test(options, a_switch_may_take_2_gib_or_what_is_said) {
   cr_assert_eq(parsed({"--switch-memory=0", "x"}).switch_memory_bytes, 0u);
 }
 
+Test(options, what_state_goes_through_between_nodes_is_checked) {
+  cr_assert_eq(parsed({"x"}).switch_network, "auto");
+  for (const std::string good : {"tcp", "ucx", "auto", "ucx:mlx5_0:1,mlx5_1:1"})
+    cr_assert_eq(parsed({"--switch-network=" + good, "x"}).switch_network, good);
+  for (const std::string bad : {"", "rdma", "ucx:", "ucx:eth0 lo", "TCP"})
+    cr_assert_neq(
+        refusal({"--switch-network=" + bad, "x"}).find("it must be auto, tcp, ucx or ucx:"),
+        std::string::npos, "%s", bad.c_str());
+}
+
 Test(options, the_environment_stands_for_options_that_are_not_given) {
   const auto env = [](const char* name) -> const char* {
     if (std::strcmp(name, "SWELL_RESTART_TIMEOUT") == 0) return "12.5";
