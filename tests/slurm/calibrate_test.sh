@@ -55,7 +55,7 @@ median() { sort -g | awk '{ v[NR] = $1 } END { print (NR % 2 ? v[(NR + 1) / 2] :
 agrees() { # METHOD TOOL
   local pair own other ratio
   : > "$work/ratios"
-  for pair in {1..15}; do
+  for pair in {1..30}; do
     if ((pair % 2)); then own=$(ours "$1") other=$($2); else other=$($2) own=$(ours "$1"); fi
     awk -v a="$own" -v b="$other" 'BEGIN { if (!(a > 0 && b > 0)) exit 1; print a / b }' >> "$work/ratios" || return
     ratio=$(median < "$work/ratios")

@@ -12,7 +12,7 @@ describe() { # NODE SWITCH: a DGX-like description with 4 GPUs and 4 ports
 }
 # Switches that do not follow the nodes' numbers, so that no order by name finds neighbours.
 for n in {1..8}; do describe "$n" "leaf$(((n - 1) % 4 + 1))"; done
-cluster_up --nodes 8 --gpus-per-node 4 --topo-dir "$topo" --conf MessageTimeout=5
+cluster_up --nodes 8 --gpus-per-node 4 --topo-dir "$topo" --conf MessageTimeout=10
 
 extra() { scontrol -o show node "$1" | sed -n 's/.* Extra=\(.*\)$/\1/p' | sed 's/ [A-Z][A-Za-z]*=.*//'; }
 published() { # NODE [SWITCH]
