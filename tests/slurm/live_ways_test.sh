@@ -20,8 +20,13 @@ grown_over() { # HOW
 committed() { grep '"event":"switch-committed"' "$out/events"; }
 by_ucx() { grown_over ucx && committed | grep -E '"ucx [a-z]+[^"]*":[1-9]' && ! committed | grep '"tcp":' && well_ended; }
 by_tcp() { grown_over tcp && committed | grep '"tcp":[1-9]' && ! committed | grep '"ucx' && well_ended; }
+# All nodes are of this machine: without UCX_TLS it would find its memory.
 without_such_device() {
-  grown_over ucx:no_such_card && committed | grep '"tcp":[1-9]' && well_ended &&
+  export UCX_TLS=tcp
+  grown_over ucx:no_such_card
+  local result=$?
+  unset UCX_TLS
+  ((result == 0)) && committed | grep '"tcp":[1-9]' && well_ended &&
     [[ $(grep -c 'state comes by TCP, not UCX: UCX .*no_such_card' "$work/$job.out") == 1 ]]
 }
 if ldconfig -p | grep -q 'libucp\.so\.0'; then
