@@ -125,7 +125,9 @@ rigid() { # [sbatch options]: a job that only holds what it asked for; sets `rig
 lends_nothing() {
   local before
   before=$(drains)
-  swell drain --no-wait && within 60 more_drains_than "$before"
+  swell drain --no-wait && within 60 more_drains_than "$before" && return
+  swell drain --undo
+  return 1
 }
 drains() { grep -c '"event":"drain"' "$events"; }
 more_drains_than() { (($(drains) > $1)); }
