@@ -8,9 +8,8 @@ namespace swell::policy {
 
 namespace {
 
-/// Of the gain that was predicted, what has to come.
-constexpr double kFairShare = 0.5;
-/// A predicted gain below this is no promise.
+/// A gain below this is none: where it is predicted, no promise; where it is measured, lent GPUs
+/// bring nothing. A job that gains more keeps them, though more was promised: nobody else loses.
 constexpr double kMinGain = 0.05;
 /// A job that falls short keeps what it is lent for so long: its next report may be better.
 constexpr double kTrial_s = 20;
@@ -23,7 +22,7 @@ constexpr int kMaxDoublings = 6;
 void Trust::heard(const std::optional<Speedup>& speedup, double now) {
   if (!speedup) return;
   const double promised = speedup->predicted - 1;
-  if (promised < kMinGain || speedup->measured - 1 >= kFairShare * promised) {
+  if (promised < kMinGain || speedup->measured - 1 >= kMinGain) {
     if (is_barred_) return;
     why_.clear();
     times_ = 0;

@@ -11,8 +11,8 @@ struct Speedup {
   double predicted = 1, measured = 1;
 };
 
-/// How far a job's predictions are believed: a job that gains less from lent GPUs than its profile
-/// promised is lent no more, and after a while gives back what it has. Pure; times are seconds on
+/// Whether a job is lent GPUs at all: one that gains nothing by them, though its profile promised
+/// so, is lent no more, and after a while gives back what it has. Pure; times are seconds on
 /// the controller's clock.
 class Trust {
  public:

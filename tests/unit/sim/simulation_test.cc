@@ -154,7 +154,7 @@ Test(simulation, a_whole_node_job_starts_only_where_another_is_moved_out_of_its_
 
 Test(simulation, a_job_that_falls_short_of_its_promise_gives_back_what_it_is_lent) {
   int given_back = 0;
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     World world(2, {{4, 0, 7200}});
     const policy::FewestFirst lender;
     world.setup.policy = &lender;

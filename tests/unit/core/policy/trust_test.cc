@@ -14,11 +14,18 @@ Test(trust, a_job_that_gains_what_was_promised_grows_on) {
   cr_assert(trust.why().empty());
 }
 
-Test(trust, a_job_that_falls_short_grows_no_more_and_gives_back_after_a_while) {
+Test(trust, a_job_that_gains_less_than_was_promised_keeps_what_it_has) {
   Trust trust;
-  trust.heard(Speedup{2, 1.1}, 100);
+  trust.heard(Speedup{3, 1.3}, 100);
+  cr_assert(trust.may_grow(100));
+  cr_assert_not(trust.is_over(1000));
+}
+
+Test(trust, a_job_that_gains_nothing_grows_no_more_and_gives_back_after_a_while) {
+  Trust trust;
+  trust.heard(Speedup{2, 1.02}, 100);
   cr_assert_eq(trust.why(),
-               std::string("lent GPUs made it 1.10 times as fast where 2.00 was predicted"));
+               std::string("lent GPUs made it 1.02 times as fast where 2.00 was predicted"));
   cr_assert_not(trust.may_grow(100));
   cr_assert_not(trust.is_over(119));
   cr_assert(trust.is_over(120));
@@ -26,20 +33,20 @@ Test(trust, a_job_that_falls_short_grows_no_more_and_gives_back_after_a_while) {
 
 Test(trust, a_better_report_in_time_mends_it) {
   Trust trust;
-  trust.heard(Speedup{2, 1.1}, 100);
-  trust.heard(Speedup{2, 1.7}, 110);
+  trust.heard(Speedup{2, 0.9}, 100);
+  trust.heard(Speedup{2, 1.2}, 110);
   cr_assert(trust.may_grow(110));
   cr_assert_not(trust.is_over(1000));
 }
 
 Test(trust, after_a_reclaim_nothing_is_lent_for_a_time_that_doubles) {
   Trust trust;
-  trust.heard(Speedup{2, 1.1}, 100);
+  trust.heard(Speedup{2, 0.9}, 100);
   trust.reclaimed(120);
   cr_assert_not(trust.is_over(500));
   cr_assert_not(trust.may_grow(719));
   cr_assert(trust.may_grow(720));
-  trust.heard(Speedup{2, 1.1}, 800);
+  trust.heard(Speedup{2, 0.9}, 800);
   cr_assert_not(trust.may_grow(800));
   cr_assert(trust.is_over(820));
   trust.reclaimed(820);
