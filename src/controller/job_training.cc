@@ -277,8 +277,10 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
   const int micro_batches = current_ ? current_->plan.micro_batches : 1;
   std::optional<plan::Layout> before, now;
   if (basic_) before = layout_of(basic_->plan, basic, *machines);
+  const bool before_seen = before.has_value();
   if (!before) before = symmetric(basic, micro_batches, *machines);
   if (current_) now = layout_of(current_->plan, all, *machines);
+  const bool now_seen = now.has_value();
   if (!now && decided_) now = layout_of(*decided_, all, *machines);
   if (!now && all == basic) now = before;
   if (!now) now = symmetric(all, micro_batches, *machines);
@@ -289,7 +291,8 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
   training->basic = std::move(*before);
   training->current = std::move(*now);
   training->consistency = consistency;
-  training->measured_throughput = rate();
+  if (now_seen) training->measured_throughput = rate();
+  if (before_seen) training->measured_basic = basic_->rate;
   answer_ = std::move(training);
   return answer_;
 }

@@ -113,6 +113,7 @@ void moved(State& state, Job& job) {
   job.move = Move::none;
   job.history.push_back(std::move(job.current));
   job.current = std::move(job.next);
+  job.current_seen = false;
   job.reconfigured_s = state.now_s;
   ++job.version;
   ++job.outcome.reconfigurations;
@@ -138,7 +139,9 @@ void moved(State& state, Job& job) {
 }
 
 void report(State& state, Job& job) {
+  job.current_seen = true;
   if (job.current == job.basic_plan) job.basic_seen = true;
+  state.to_decide = true;
   std::set<policy::JobId> lent;
   for (const LentGpus& companion : job.companions)
     if (!companion.leaving) lent.insert(companion.id);

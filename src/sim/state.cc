@@ -104,6 +104,7 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
   if (!replaces())
     job.basic_plan = plan;  // there it stays what the user wrote: jobs may start with another size
   job.current = std::move(plan);
+  job.current_seen = false;
   job.history.clear();
   ++job.version;
   changed = true;
@@ -117,6 +118,7 @@ void State::start_anew(Job& job, plan::Layout plan) {
   job.left = job.saved_left;
   job.since_s = job.saved_s = job.reconfigured_s = now_s;
   job.current = std::move(plan);
+  job.current_seen = false;
   ++job.version;
   changed = true;
   set_training(job, true);

@@ -64,6 +64,7 @@ struct Job {
   bool barred = false;           ///< ran out of memory; keeps to what it asked for from then on
   policy::Trust trust;           ///< what its lent GPUs brought, as the controller judges it
   bool basic_seen = false;       ///< its speed on its basic plan was measured
+  bool current_seen = false;     ///< and that on the plan that it runs
   bool offered = false;          ///< a policy has decided with this pending job in view
   bool ran = false;
   JobOutcome outcome;

@@ -19,8 +19,11 @@ std::shared_ptr<const policy::Training> training_of(const State& state, const Jo
   training->basic = job.basic_plan;
   if (job.phase == Phase::running) {
     training->current = job.current;
-    training->measured_throughput =
-        job.type.model->global_batch / const_cast<Job&>(job).truth.iteration_s(job.current);
+    const auto measured = [&](const plan::Layout& layout) {
+      return job.type.model->global_batch / const_cast<Job&>(job).truth.iteration_s(layout);
+    };
+    if (job.current_seen) training->measured_throughput = measured(job.current);
+    if (job.basic_seen) training->measured_basic = measured(job.basic_plan);
   }
   training->max_gpus_so_far = job.max_gpus_so_far;
   if (state.setup.remaining_known) {

@@ -93,6 +93,10 @@ Test(job_training, compares_what_lent_gpus_bring_with_what_was_predicted) {
   cr_assert(training.take(fair.message(), kTwo, kFour, *live_machines()).ok());
   cr_assert_float_eq(training.speedup()->measured, 2, 0.05);
   cr_assert_float_eq(training.speedup()->predicted, 2, 0.1);
+  const auto seen = training.seen(kTwo, kFour, live_machines(), planner::Consistency::relaxed);
+  cr_assert_gt(seen->measured_basic, 0);
+  cr_assert_float_eq(seen->measured_throughput, 2 * seen->measured_basic,
+                     0.1 * seen->measured_basic);
   const Reported slow{.gpus = {0, 1, 2, 3}, .step_factor = 1.9};
   cr_assert(training.take(slow.message(), kTwo, kFour, *live_machines()).ok());
   cr_assert_lt(training.speedup()->measured, 1.1);

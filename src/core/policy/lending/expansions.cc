@@ -57,8 +57,8 @@ bool Expansions::can_plan(const ElasticJobView& job, const ClusterView& view) {
                      });
 }
 
-Expansions::Expansions(Room& room, const ScaleTables& tables, Effort* effort)
-    : room_(room), tables_(tables), effort_(effort) {
+Expansions::Expansions(Room& room, const ScaleTables& tables, Effort* effort, const Belief* belief)
+    : room_(room), tables_(tables), effort_(effort), belief_(belief) {
   const ClusterView& view = room.view();
   for (const NodeView& node : view.nodes) idle_.push_back(node.free_gpus);
   for (const ElasticJobView& job : view.jobs) {
@@ -67,8 +67,10 @@ Expansions::Expansions(Room& room, const ScaleTables& tables, Effort* effort)
     const int total = room.total(job);
     if (next_size(job, total) == 0) continue;
     const plan::Layout& layout = job.training->current;
-    runners_.push_back(
-        {&job, layout, total, tables.throughput(*job.training, layout, *view.machines), {}});
+    const double throughput = belief != nullptr
+                                  ? belief->now(job)
+                                  : tables.throughput(*job.training, layout, *view.machines);
+    runners_.push_back({&job, layout, total, throughput, {}, {}});
   }
 }
 
@@ -109,7 +111,9 @@ std::vector<Expansion> Expansions::offers(const Runner& runner, int max, Care ca
       partial += ++count % job.per_worker.gpus != 0 ? 1 : 0;
     }
     if (partial > 0 || !may_have(job, runner.total + gpus)) continue;
-    offers.push_back({scaling, row, gpus, scaling.throughput(row)});
+    const double predicted = scaling.throughput(row);
+    offers.push_back(
+        {scaling, row, gpus, belief_ != nullptr ? belief_->of_best(job, predicted) : predicted});
   }
   return offers;
 }

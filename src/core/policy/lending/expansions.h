@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/policy/lending/belief.h"
 #include "core/policy/lending/room.h"
 #include "core/policy/lending/scale_tables.h"
 
@@ -27,7 +28,7 @@ struct Runner {
   const ElasticJobView* job = nullptr;
   plan::Layout layout;
   int total = 0;                            ///< GPUs it holds, with those of this decision
-  double throughput = 0;                    ///< predicted for `layout`
+  double throughput = 0;                    ///< expected of `layout`
   std::map<NodeIndex, plan::GpuMask> lent;  ///< GPUs lent by this decision
   /// Sum over each node's lent GPUs of the benefit by which they are lent; empty: not recorded.
   std::map<NodeIndex, double> benefit;
@@ -46,8 +47,10 @@ struct Expansion {
 /// reconfiguration, Suika 3.2.3).
 class Expansions {
  public:
-  /// `effort`: limits the tables that offers() makes, and outlives the object; null: no limit.
-  Expansions(Room& room, const ScaleTables& tables, Effort* effort = nullptr);
+  /// `effort`: limits the tables that offers() makes; null: no limit. `belief`: gives throughputs
+  /// in place of the tables' own; null: none. Both outlive the object.
+  Expansions(Room& room, const ScaleTables& tables, Effort* effort = nullptr,
+             const Belief* belief = nullptr);
 
   /// Jobs that can grow and be planned for.
   std::vector<Runner>& runners() noexcept { return runners_; }
@@ -79,6 +82,7 @@ class Expansions {
   Room& room_;
   const ScaleTables& tables_;
   Effort* effort_;
+  const Belief* belief_;
   std::vector<plan::GpuMask> idle_;  ///< idle GPUs of each node
   std::vector<Runner> runners_;
   long changes_ = 0;

@@ -5,9 +5,10 @@
 #include <cmath>
 #include <queue>
 
-#include "core/perf/performance_model.h"
 #include "core/planner/incremental.h"
 #include "core/planner/micro_batches.h"
+#include "core/planner/symmetric.h"
+#include "core/policy/lending/belief.h"
 #include "core/policy/lending/expansions.h"
 #include "core/policy/lending/worker_by_worker.h"
 
@@ -35,20 +36,24 @@ constexpr long kMaxThorough = 20'000, kMaxEvaluated = 400'000;
 /// State of one decision while it is made.
 class Decision {
  public:
-  Decision(const ClusterView& view, const Swell::Options& options, const ScaleTables& tables)
-      : view_(view), options_(options), tables_(tables), room_(view) {}
+  /// `few`: tables that compare few plans.
+  Decision(const ClusterView& view, const Swell::Options& options, const ScaleTables& tables,
+           const ScaleTables& few)
+      : view_(view),
+        options_(options),
+        belief_(view, tables),
+        tables_(belief_.too_far_off() ? few : tables),
+        room_(view) {}
 
   Decisions run() {
-    for (const ElasticJobView& job : view_.jobs) {
-      if (!Expansions::can_plan(job, view_)) continue;
-      basic_[job.id] = speed(job, job.training->basic);
-      now_[job.id] = speed(job, job.training->current);
-    }
+    const bool any_known =
+        std::any_of(view_.jobs.begin(), view_.jobs.end(),
+                    [this](const ElasticJobView& job) { return belief_.knows(job); });
     const Room::Loss loss_of = [this](const ElasticJobView& job, const CompanionView& companion) {
       return loss(job, companion);
     };
     room_.serve_queue(options_.queue_depth, loss_of,
-                      basic_.empty() ? Room::Nodes::by_idle : Room::Nodes::by_loss);
+                      any_known ? Room::Nodes::by_loss : Room::Nodes::by_idle);
     give_back_what_slows();
     rebalance();
     room_.close();
@@ -66,17 +71,16 @@ class Decision {
   }
 
  private:
-  double speed(const ElasticJobView& job, const plan::Layout& layout) const {
+  double predicted(const ElasticJobView& job, const plan::Layout& layout) const {
     return tables_.throughput(*job.training, layout, *view_.machines);
   }
 
-  double speed_now(const ElasticJobView& job) const { return now_.at(job.id); }
-
   /// Reclaims what is lent to jobs that, by their profile, are no faster with it than without: they
-  /// were lent it before the profile was known.
+  /// were lent it before the profile was known. Who is measured to be no faster: trust.h.
   void give_back_what_slows() {
     for (const ElasticJobView& job : view_.jobs) {
-      if (!basic_.contains(job.id) || room_.shrinks(job) || now_.at(job.id) > basic_.at(job.id))
+      if (!belief_.knows(job) || room_.shrinks(job) || job.companions.empty() ||
+          predicted(job, job.training->current) > predicted(job, job.training->basic))
         continue;
       for (const CompanionView& companion : job.companions)
         if (!companion.leaving && job.may_grow) room_.reclaim(job, companion);
@@ -94,13 +98,13 @@ class Decision {
 
   double weight(const ElasticJobView& job) const {
     if (job.training->remaining_samples >= 0)
-      return std::pow(std::max(job.training->remaining_samples / basic_.at(job.id), kMinAge_s),
+      return std::pow(std::max(job.training->remaining_samples / belief_.basic(job), kMinAge_s),
                       -options_.shortness);
     return std::pow(std::max(view_.now_s - job.started_s, kMinAge_s), -options_.youth);
   }
 
   double gain(const ElasticJobView& job, double before, double after) const {
-    const double basic = basic_.at(job.id);
+    const double basic = belief_.basic(job);
     return weight(job) * (utility(after / basic) - utility(before / basic));
   }
 
@@ -108,16 +112,15 @@ class Decision {
   /// order in which the job got them. Sizes in between are not planned anew at every decision:
   /// speed is taken to have grown with one power of the GPUs all the way.
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
-    const auto found = basic_.find(job.id);
-    if (found == basic_.end())
+    if (!belief_.knows(job))
       return -room_.total(job);  // without a profile: before the profiled ones, as FewestFirst
+    const double alone = belief_.basic(job);
     const double basic = job.training->basic.gpu_count(), all = basic + job.lent_gpus();
     double before = basic;
     for (const CompanionView& other : job.companions)
       if (other.id < companion.id) before += other.held.gpus;
-    const double power =
-        std::log(std::max(speed_now(job) / found->second, 1.0)) / std::log(all / basic);
-    const auto with = [&](double gpus) { return found->second * std::pow(gpus / basic, power); };
+    const double power = std::log(std::max(belief_.now(job) / alone, 1.0)) / std::log(all / basic);
+    const auto with = [&](double gpus) { return alone * std::pow(gpus / basic, power); };
     return gain(job, with(before), with(before + companion.held.gpus)) / companion.held.gpus;
   }
 
@@ -149,8 +152,8 @@ class Decision {
   void rebalance() {
     std::vector<std::pair<double, const ElasticJobView*>> takers;  // worth of a GPU to each
     for (const ElasticJobView& job : view_.jobs) {
-      if (!job.may_grow || room_.shrinks(job) || !basic_.contains(job.id)) continue;
-      const double now = speed_now(job);
+      if (!job.may_grow || room_.shrinks(job) || !belief_.knows(job)) continue;
+      const double now = belief_.now(job);
       takers.emplace_back(gain(job, now, 2 * now) / std::max(room_.total(job), 1), &job);
     }
     std::stable_sort(takers.begin(), takers.end(),
@@ -174,7 +177,7 @@ class Decision {
     Companions found;
     for (const ElasticJobView& job : view_.jobs) {
       if (&job == &taker || !job.may_grow || shrunk.contains(job.id) || room_.shrinks(job) ||
-          !basic_.contains(job.id))
+          !belief_.knows(job))
         continue;
       for (const CompanionView& companion : job.companions)
         if (!companion.leaving && companion.node >= 0 && loss(job, companion) <= worth)
@@ -188,7 +191,7 @@ class Decision {
   Companions best_for(const ElasticJobView& taker, const Companions& pool) const {
     Room imagined = room_;
     imagined.close();
-    Expansions expansions(imagined, tables_, &effort_);
+    Expansions expansions(imagined, tables_, &effort_, &belief_);
     const auto runner = std::find_if(expansions.runners().begin(), expansions.runners().end(),
                                      [&](const Runner& one) { return one.job == &taker; });
     if (runner == expansions.runners().end()) return {};
@@ -230,7 +233,7 @@ class Decision {
     std::set<JobId> counted;
     for (const auto& [job, companion] : given) {
       if (!counted.insert(job->id).second) continue;
-      const double now = speed_now(*job);
+      const double now = belief_.now(*job);
       sum += gain(*job, after_pause(*job, now, cost_of(*job, job->training->basic).pause_s), now);
     }
     return sum;
@@ -256,7 +259,7 @@ class Decision {
   /// over horizon_s().
   bool worth_it(const Runner& runner) const {
     const ElasticJobView& job = *runner.job;
-    const double now = speed_now(job), times = runner.throughput / now;
+    const double now = belief_.now(job), times = runner.throughput / now;
     if (times < options_.min_speedup) return false;
     if (job.starting) return true;
     const redeploy::Cost cost = cost_of(job, runner.layout);
@@ -269,7 +272,7 @@ class Decision {
     std::map<JobId, int> max;
     for (;;) {
       room_ = before;
-      Expansions expansions(room_, tables_, &effort_);
+      Expansions expansions(room_, tables_, &effort_, &belief_);
       scale_out(expansions, max);
       bool all = true;
       for (const Runner& runner : expansions.runners())
@@ -350,11 +353,10 @@ class Decision {
 
   const ClusterView& view_;
   const Swell::Options& options_;
+  Belief belief_;
   const ScaleTables& tables_;
   mutable Effort effort_{kMaxThorough, kMaxEvaluated};
   Room room_;
-  std::map<JobId, double> basic_;  ///< samples a second of profiled jobs on their basic plans
-  std::map<JobId, double> now_;    ///< samples a second on the plans that they run
 };
 
 /// Gives jobs without a profile coefficients from the data sheets of their GPUs, and lets those
@@ -385,15 +387,32 @@ std::unique_ptr<const planner::Solver> as_far_as_asked(int fresh_gpus) {
       std::make_unique<planner::Incremental>(options));
 }
 
+/// Compares some tens of plans for each number of GPUs, where as_far_as_asked() compares hundreds:
+/// symmetric ones, or of a job whose arithmetic has to stay as it is those alone.
+class AmongFew final : public planner::Solver {
+ public:
+  planner::ScaleTable solve(const planner::Problem& problem,
+                            const planner::Budget& budget) const override {
+    if (problem.consistency == planner::Consistency::exact) return exact_->solve(problem, budget);
+    return symmetric_.solve(problem, budget);
+  }
+
+ private:
+  std::unique_ptr<const planner::Solver> exact_ = as_far_as_asked(0);
+  planner::FewerMicroBatches symmetric_{std::make_unique<planner::Symmetric>()};
+};
+
 }  // namespace
 
 Swell::Swell() : Swell(Options{}) {}
 Swell::Swell(Options options)
-    : options_(options), tables_(as_far_as_asked(16), as_far_as_asked(0), kSends) {}
+    : options_(options),
+      tables_(as_far_as_asked(16), as_far_as_asked(0), kSends),
+      few_(std::make_unique<AmongFew>(), kSends) {}
 
 Decisions Swell::decide(const ClusterView& view) const {
   const ClusterView known = with_expectations(view);
-  return Decision(known, options_, tables_).run();
+  return Decision(known, options_, tables_, few_).run();
 }
 
 }  // namespace swell::policy

@@ -14,6 +14,8 @@ namespace swell::policy {
 /// - a starting job is lent GPUs at once, by the data sheets, before its first step;
 /// - a companion that helps another job clearly more is reclaimed though no job waits for it;
 /// - the number of micro-batches may fall, and sends between stages count (perf/sends.h);
+/// - speeds that were measured count in place of predicted ones, and where predictions are far off,
+///   few plans are compared (belief.h);
 /// - a change of plan must make up for its pause within the time that the job is likely to run on.
 /// There is no threshold: GPUs that no job uses better are lent whatever they bring. Thread-safe.
 /// Plans made in one decision are limited in number; what they did not reach is planned in later
@@ -43,6 +45,7 @@ class Swell final : public Policy {
   static constexpr perf::Sends kSends = perf::Sends::counted;
   Options options_;
   ScaleTables tables_;
+  ScaleTables few_;  ///< of symmetric plans alone
 };
 
 }  // namespace swell::policy
