@@ -7,8 +7,9 @@
  * usage: regression STEPS [LAYERS ROWS COLUMNS [STEP_MICROSECONDS]]
  * RANK and WORLD_SIZE say who it is, as swellrun gives them: (stage * dp + group) * tp + shard. PLAN=pp,dp,tp,zero is the
  * plan; else PLANS="1=1,1,1,0 4=2,1,2,0" has it by WORLD_SIZE; else all ranks are replicas. OUT=FOLDER: the parameters are
- * written there at the end, a file a layer, and a line for each program that began. Without SWELL_RUNTIME it trains alone.
+ * written there at the end, a file a layer, and a line for each program that began. STAYS: it keeps its process. Without SWELL_RUNTIME it trains alone.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@
 #include "runtime/swell.h"
 
 static int layers = 4, rows = 12, columns = 10;
-static int pp = 1, dp = 1, tp = 1, zero = 0, stage, group, shard;
+/* A rank under a plan, with its layers [first, end). */
+static struct place { int pp, dp, tp, zero, stage, group, shard, first, end; } at;
 
 static int die(swell_session_t *session, const char *what, int code) {
   fprintf(stderr, "regression: %s: %s (%s)\n", what, swell_last_error(session), strerror(-code));
@@ -29,24 +31,21 @@ static int die(swell_session_t *session, const char *what, int code) {
 }
 
 /* Rows of a layer that this rank's TP shard has. */
-static int first_row(int of_shard) { return rows * of_shard / tp; }
+static int first_row(int of_shard) { return rows * of_shard / at.tp; }
 /* Elements of the shard that one DP group updates under ZeRO; the last groups' pass the end. */
 static int64_t zero_width(void) {
-  const int64_t all = (int64_t)(first_row(shard + 1) - first_row(shard)) * columns;
-  return (all + dp - 1) / dp;
+  const int64_t all = (int64_t)(first_row(at.shard + 1) - first_row(at.shard)) * columns;
+  return (all + at.dp - 1) / at.dp;
 }
 
-static int add(swell_session_t *session, const char *what, int layer, swell_kind_t kind, int sharded) {
+static int add(swell_session_t *session, const char *what, int layer, swell_kind_t kind) {
   char name[64];
   snprintf(name, sizeof name, "layer%d.%s", layer, what);
   swell_tensor_t tensor = {.field_mask = SWELL_TENSOR_LAYER | SWELL_TENSOR_KIND | SWELL_TENSOR_BLOCK,
                            .name = name, .dtype = SWELL_F64, .dims = 2, .shape = {rows, columns}, .layer = layer, .kind = kind,
-                           .begin = {first_row(shard), 0}, .end = {first_row(shard + 1), columns}};
-  if (sharded) {
-    tensor.field_mask |= SWELL_TENSOR_RANGE;
-    tensor.flat_begin = group * zero_width();
-    tensor.flat_end = tensor.flat_begin + zero_width();
-  }
+                           .begin = {first_row(at.shard), 0}, .end = {first_row(at.shard + 1), columns}};
+  if (at.zero) /* a group holds its range of all four; replicas hold all */
+    tensor.field_mask |= SWELL_TENSOR_RANGE, tensor.flat_begin = at.group * zero_width(), tensor.flat_end = tensor.flat_begin + zero_width();
   return swell_register(session, &tensor);
 }
 
@@ -68,8 +67,7 @@ static void update(double *w, double *g, double *m, double *v, int64_t i, int64_
 }
 
 /* The plan for this many ranks. Returns 0 where a text was given that is none. */
-static int read_plan(int world) {
-  const char *plan = getenv("PLAN"), *plans = getenv("PLANS");
+static int read_plan(const char *plan, const char *plans, int world) {
   char key[16];
   if (plan == NULL && plans != NULL) {
     snprintf(key, sizeof key, "%d=", world);
@@ -77,8 +75,8 @@ static int read_plan(int world) {
       plans = strchr(plans, ' ') != NULL ? strchr(plans, ' ') + 1 : NULL;
     plan = plans != NULL ? plans + strlen(key) : NULL;
   }
-  dp = world;
-  return plan == NULL || sscanf(plan, "%d,%d,%d,%d", &pp, &dp, &tp, &zero) == 4;
+  at = (struct place){.pp = 1, .dp = world, .tp = 1};
+  return plan == NULL || sscanf(plan, "%d,%d,%d,%d", &at.pp, &at.dp, &at.tp, &at.zero) == 4;
 }
 
 /* Writes this rank's part of a layer's parameters to its place in OUT's file of the layer. */
@@ -86,63 +84,66 @@ static void write_out(const char *folder, int layer, const double *w, int64_t fr
   char path[4096];
   snprintf(path, sizeof path, "%s/layer%d", folder, layer);
   const int fd = open(path, O_WRONLY | O_CREAT, 0666);
-  if (fd < 0 || pwrite(fd, w, (size_t)count * sizeof *w, from * (off_t)sizeof *w) < 0) perror(path);
-  if (fd >= 0) close(fd);
+  if (fd < 0 || pwrite(fd, w, (size_t)count * sizeof *w, from * (off_t)sizeof *w) < 0 || close(fd) != 0) perror(path);
+}
+
+/* Finds out who this rank is in the session's epoch, and registers what it holds there. */
+static int take_place(swell_session_t *session) {
+  const char *rank_text = swell_variable(session, "RANK"), *world = swell_variable(session, "WORLD_SIZE");
+  const int rank = rank_text != NULL ? atoi(rank_text) : 0;
+  if (!read_plan(swell_variable(session, "PLAN"), getenv("PLANS"), world != NULL ? atoi(world) : 1)) fprintf(stderr, "regression: PLAN and the plans in PLANS must be pp,dp,tp,zero\n"), exit(2);
+  at.shard = rank % at.tp, at.group = rank / at.tp % at.dp, at.stage = rank / at.tp / at.dp;
+  at.first = layers * at.stage / at.pp, at.end = layers * (at.stage + 1) / at.pp;
+  int code = 0;
+  for (int layer = at.first; layer < at.end && code == 0; ++layer)
+    if ((code = add(session, "w", layer, SWELL_PARAMETER)) == 0 && (code = add(session, "g", layer, SWELL_GRADIENT)) == 0)
+      if ((code = add(session, "m", layer, SWELL_MOMENT)) == 0) code = add(session, "v", layer, SWELL_MOMENT);
+  return code;
+}
+
+static int begin(swell_session_t *session, swell_epoch_t *epoch) {
+  const char *rank = swell_variable(session, "RANK"), *out = getenv("OUT");
+  const int code = swell_adopt(session, epoch);
+  char path[4096];
+  if (code != 0 || out == NULL || snprintf(path, sizeof path, "%s/began", out) < 0) return code;
+  FILE *began = fopen(path, "a");
+  if (began != NULL) fprintf(began, "%d %llu %s %d,%d,%d,%d %llu %s\n", (int)getpid(), (unsigned long long)epoch->epoch, rank != NULL ? rank : "0", at.pp, at.dp, at.tp, at.zero, (unsigned long long)epoch->step, epoch->fresh ? "new" : "taken"), fclose(began);
+  return 0;
 }
 
 int main(int argc, char **argv) {
   const uint64_t steps = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
   if (argc > 4) layers = atoi(argv[2]), rows = atoi(argv[3]), columns = atoi(argv[4]);
   const long pace_us = argc > 5 ? atol(argv[5]) : 0;
-  const char *rank_text = getenv("RANK"), *world = getenv("WORLD_SIZE"), *out = getenv("OUT");
-  const int rank = rank_text != NULL ? atoi(rank_text) : 0;
-  if (!read_plan(world != NULL ? atoi(world) : 1)) {
-    fprintf(stderr, "regression: PLAN and the plans in PLANS must be pp,dp,tp,zero\n");
-    return 2;
-  }
-  shard = rank % tp, group = rank / tp % dp, stage = rank / tp / dp;
-
-  swell_session_t *session = NULL;
-  int code = swell_open(NULL, &session);
-  if (code != 0) return die(NULL, "swell_open", code);
-  const int first = layers * stage / pp, end = layers * (stage + 1) / pp;
-  for (int layer = first; layer < end; ++layer) {
-    /* Under ZeRO a group holds its range of all four; replicas hold all. */
-    if ((code = add(session, "w", layer, SWELL_PARAMETER, zero)) != 0 || (code = add(session, "g", layer, SWELL_GRADIENT, zero)) != 0 ||
-        (code = add(session, "m", layer, SWELL_MOMENT, zero)) != 0 || (code = add(session, "v", layer, SWELL_MOMENT, zero)) != 0)
-      return die(session, "swell_register", code);
-  }
-  swell_epoch_t epoch;
-  code = swell_adopt(session, &epoch);
-  if (code != 0) return die(session, "swell_adopt", code);
-
-  if (out != NULL) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/began", out);
-    FILE *began = fopen(path, "a");
-    if (began != NULL) fprintf(began, "%d %llu %d %d,%d,%d,%d %llu %s\n", (int)getpid(), (unsigned long long)epoch.epoch, rank, pp, dp, tp, zero, (unsigned long long)epoch.step, epoch.fresh ? "new" : "taken"), fclose(began);
-  }
-
+  const swell_open_params_t params = {.field_mask = SWELL_OPEN_STAYS, .stays = getenv("STAYS") != NULL};
+  swell_epoch_t epoch; swell_session_t *session = NULL, *next = NULL; /* next: of the epoch that is being prepared */
+  int code = swell_open(&params, &session);
+  if (code != 0 || (code = take_place(session)) != 0) return die(session, "swell_open or swell_register", code);
+  struct place here = at, then = at; /* in this epoch, and in the next one */
+  if ((code = begin(session, &epoch)) != 0) return die(session, "swell_adopt", code);
   /* New state is zero, which is where this regression begins. */
-  const int64_t all = (int64_t)(first_row(shard + 1) - first_row(shard)) * columns;
-  const int64_t from = zero ? group * zero_width() : 0, to = zero ? from + zero_width() : all;
   for (uint64_t step = epoch.step + 1; step <= steps; ++step) {
-    for (int layer = first; layer < end; ++layer) {
-      double *w = memory(session, "w", layer), *g = memory(session, "g", layer);
-      double *m = memory(session, "m", layer), *v = memory(session, "v", layer);
-      for (int64_t at = from; at < to && at < all; ++at)
-        update(w, g, m, v, at - from, ((int64_t)layer * rows + first_row(shard)) * columns + at, step);
+    const int64_t all = (int64_t)(first_row(at.shard + 1) - first_row(at.shard)) * columns;
+    const int64_t from = at.zero ? at.group * zero_width() : 0, to = at.zero ? from + zero_width() : all;
+    for (int layer = at.first; layer < at.end; ++layer) {
+      double *w = memory(session, "w", layer), *g = memory(session, "g", layer), *m = memory(session, "m", layer), *v = memory(session, "v", layer);
+      for (int64_t i = from; i < to && i < all; ++i)
+        update(w, g, m, v, i - from, ((int64_t)layer * rows + first_row(at.shard)) * columns + i, step);
+      if (getenv("OUT") != NULL && step == steps) write_out(getenv("OUT"), layer, w, (int64_t)first_row(at.shard) * columns + from, (to < all ? to : all) - from);
     }
     if (pace_us > 0) nanosleep(&(struct timespec){pace_us / 1000000, pace_us % 1000000 * 1000}, NULL);
-    code = swell_step(session, step);
-    if (code < 0) return die(session, "swell_step", code);
-    if (code == SWELL_SWITCH || code == SWELL_STOP) {
+    if ((code = swell_step(session, step)) < 0) return die(session, "swell_step", code);
+    if (code == SWELL_PREPARE) {
+      swell_close(next);
+      if (swell_next(session, &next) == 0 && take_place(next) == 0) swell_offer(next);
+      then = at, at = here;
+    } else if (code == SWELL_SWITCH && next != NULL) {
       swell_close(session);
-      return 0;
+      session = next, next = NULL, at = here = then;
+      if ((code = begin(session, &epoch)) != 0) return code == -ECANCELED ? 0 : die(session, "swell_adopt", code);
+    } else if (code == SWELL_SWITCH || code == SWELL_STOP) {
+      break;
     }
   }
-  for (int layer = first; out != NULL && layer < end; ++layer)
-    write_out(out, layer, memory(session, "w", layer), (int64_t)first_row(shard) * columns + from, (to < all ? to : all) - from);
-  swell_close(session);
-  return 0;
+  return swell_close(next), swell_close(session), 0;
 }

@@ -107,6 +107,7 @@ Result<std::unique_ptr<RuntimeHost>> RuntimeHost::start(const Options& options) 
   its.key = options.key;
   its.ucx = ucx_of(options.network, options.address);
   its.on_profile = options.on_profile;
+  its.on_adopted = options.on_adopted;
   its.holds = hold_for_a_test();
   its.host = host_name(options.node);
   its.arena_bytes = memory_of_this_machine();

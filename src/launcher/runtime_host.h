@@ -22,6 +22,8 @@ class RuntimeHost {
     std::string network = "auto";  ///< as swellrun's --switch-network has it
     /// Told the profiles of programs, by threads of the keeper, with the runtime's epoch.
     std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
+    /// Told when a program takes an epoch over, likewise.
+    std::function<void(std::uint64_t epoch, pid_t program)> on_adopted;
   };
   /// Removes what shims of this user that were killed left in the folder, too.
   static Result<std::unique_ptr<RuntimeHost>> start(const Options& options);
@@ -30,6 +32,11 @@ class RuntimeHost {
   /// Has the program that trains leave at its next step: swell_step() says SWELL_STOP. False: no
   /// program trains here.
   bool ask_to_stop() const;
+  /// As the keeper's; `epoch` is the runtime's.
+  bool offer_next(std::uint64_t epoch, runtime::Variables variables) const {
+    return keeper_->offer_next(epoch, std::move(variables));
+  }
+  void withdraw_next() const { keeper_->withdraw_next(); }
   const std::string& unix_socket() const noexcept { return keeper_->unix_socket(); }
   const std::string& tcp_address() const noexcept { return keeper_->tcp_address(); }
 

@@ -107,7 +107,7 @@ class Worker {
       poll(polled, 4, looks_in_ms());
       if (polled[1].revents != 0) good = take_signals();
       if (good && polled[0].revents != 0) good = take_messages();
-      if (good && polled[2].revents != 0) good = pass_profiles();
+      if (good && polled[2].revents != 0) good = pass_reports();
       // What it can run with is heard before a handler that it installed afterwards is seen.
       if (good) good = pass_sizes();
       if (good) good = look();
@@ -164,6 +164,11 @@ class Worker {
       if (const auto* start = std::get_if<control::WorkerStart>(&**message)) {
         if (!start_program(*start)) return false;
       } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message)) {
+        if (!pass_reports()) return false;  // who is of which epoch by now
+        if (staying_ && signal->epoch == *staying_) {
+          if (!withdraw_staying(signal->signal)) return false;
+          continue;
+        }
         asked_to_leave_ = true;
         for (auto& [epoch, one] : runs_)
           if (signal->epoch < 0 || signal->epoch == epoch) signal_program(one, signal->signal);
@@ -210,6 +215,11 @@ class Worker {
     asked_to_leave_ = false;
     status_ = 0;
     port_ = control::Fd();
+    if (runtime_ != nullptr &&
+        runtime_->offer_next(static_cast<std::uint64_t>(start.epoch) + 1, environment)) {
+      staying_ = start.epoch;
+      return hello();
+    }
     Run& one = runs_[start.epoch];
     one = Run();
     one.restart_signal = start.restart_signal;
@@ -232,6 +242,11 @@ class Worker {
              std::lock_guard lock(reported_.mutex);
              reported_.profiles.emplace_back(epoch, std::move(profile));
              reported_.wake.signal();
+           },
+           [this](std::uint64_t epoch, pid_t program) {
+             std::lock_guard lock(reported_.mutex);
+             reported_.adopted.emplace_back(epoch, program);
+             reported_.wake.signal();
            }});
       if (made) runtime_ = std::move(*made);
       else message.problem = made.error().message();
@@ -245,18 +260,46 @@ class Worker {
   }
 
   /// Tells the agent what programs have reported. The runtime's epochs begin with 1.
-  bool pass_profiles() {
+  bool pass_reports() {
     reported_.wake.clear();
-    std::vector<std::pair<std::uint64_t, std::string>> taken;
+    std::vector<std::pair<std::uint64_t, std::string>> profiles;
+    std::vector<std::pair<std::uint64_t, pid_t>> adopted;
     {
       std::lock_guard lock(reported_.mutex);
-      taken.swap(reported_.profiles);
+      profiles.swap(reported_.profiles);
+      adopted.swap(reported_.adopted);
     }
-    for (const auto& [epoch, profile] : taken)
+    for (const auto& [epoch, program] : adopted)
+      if (!take_over(static_cast<int>(epoch) - 1, program)) return false;
+    for (const auto& [epoch, profile] : profiles)
       if (!client_->send(
               control::WorkerProfile{static_cast<int>(epoch) - 1, launcher::hex_digits(profile)}))
         return false;
     return true;
+  }
+
+  /// A program that stays has become the next epoch's: to the agent, the old epoch's has ended.
+  bool take_over(int epoch, pid_t program) {
+    if (staying_ != epoch) return true;
+    staying_.reset();
+    const auto its = std::find_if(runs_.begin(), runs_.end(), [program](const auto& each) {
+      return each.second.program.pid() == program;
+    });
+    if (its == runs_.end()) return true;
+    auto run = runs_.extract(its);
+    const int before = std::exchange(run.key(), epoch);
+    const bool listens = run.mapped().listens;
+    runs_.insert(std::move(run));
+    ++ended_;
+    return client_->send(control::WorkerExit{before, 0, 0}).ok() && hello() &&
+           (!listens || client_->send(control::WorkerListens{epoch}).ok());
+  }
+
+  /// The epoch that it was to stay for does not come.
+  bool withdraw_staying(int signal) {
+    const int epoch = *std::exchange(staying_, std::nullopt);
+    runtime_->withdraw_next();
+    return client_->send(control::WorkerExit{epoch, 0, signal}).ok() && hello();
   }
 
   bool pass_sizes() {
@@ -279,6 +322,9 @@ class Worker {
         ++each;
         continue;
       }
+      // Of both epochs, then.
+      if (staying_ && !withdraw_staying(WIFSIGNALED(*status) ? WTERMSIG(*status) : SIGKILL))
+        return false;
       each = runs_.erase(each);
       status_ = *status;
       ++ended_;
@@ -321,11 +367,14 @@ class Worker {
   struct Reported {
     std::mutex mutex;
     std::vector<std::pair<std::uint64_t, std::string>> profiles;
+    std::vector<std::pair<std::uint64_t, pid_t>> adopted;
     control::WakeFd wake;
   } reported_;
   std::unique_ptr<launcher::RuntimeHost> runtime_;  ///< live mode, from the first start on
   std::optional<launcher::ProgramSocket> said_;
   std::map<int, Run> runs_;  ///< by epoch
+  /// The epoch that the running program has been asked to stay for.
+  std::optional<int> staying_;
   int status_ = 0;
   int ended_ = 0;  ///< programs
   bool asked_to_leave_ = false;

@@ -13,6 +13,8 @@ struct ControlPage {
   std::atomic<std::uint64_t> step;  ///< written by the program: the last boundary it passed
   /// Written by the shim, taken by the program: kStopWish, kCheckpointWish; 0: none.
   std::atomic<std::uint64_t> wish;
+  /// Written by the shim: the epoch that a program which stays is to prepare for; 0: none.
+  std::atomic<std::uint64_t> next;
 };
 /// As swell.h numbers what swell_step() returns.
 inline constexpr std::uint64_t kStopWish = 2, kCheckpointWish = 3;

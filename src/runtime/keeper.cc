@@ -159,6 +159,8 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
         break;
       }
       return peer.channel.send(kDoneOp, Writer().put(arena_->bytes()).take(), arena_->fd());
+    case Op::stays: reply = take_stays(peer); break;
+    case Op::next: reply = tell_next(peer); break;
     case Op::declare: reply = declare(peer, message.body); break;
     case Op::adopt:
       // Answered by begin, commit or abort.

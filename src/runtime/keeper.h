@@ -46,6 +46,8 @@ class Keeper {
     std::optional<Ucx::Options> ucx;
     /// Told each profile that the program reports, by one of the keeper's threads; may be empty.
     std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
+    /// Told each time when a program takes an epoch over; may be empty, must not ask this keeper.
+    std::function<void(std::uint64_t epoch, pid_t program)> on_adopted;
     enum class Hold {
       verified,  ///< a move has compared the checksum of a first block, and has others to fetch
       rest,      ///< a move has all that no rank has that stays, and has others to fetch
@@ -60,6 +62,12 @@ class Keeper {
   ~Keeper();
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
+
+  /// Has the program that trains prepare for `epoch` in its own process: swell_step() says so, and
+  /// these are its variables then. False: none trains here that can; a new one has to be started.
+  bool offer_next(std::uint64_t epoch, Variables variables);
+  /// The epoch that was offered last does not come: as if its program had died.
+  void withdraw_next();
 
   const std::string& unix_socket() const noexcept { return options_.unix_socket; }
   /// "address:port"; empty without TCP.
@@ -78,7 +86,14 @@ class Keeper {
     std::unique_ptr<UcxLink> link;  ///< after `channel`: for what it reads
     bool has_declared = false, is_waiting = false;
     bool is_quiesced = false;
+    bool stays = false;      ///< its process can train with another plan
+    std::uint64_t next = 0;  ///< the epoch that was offered to that process; 0: a new one's peer
     std::uint64_t step = 0;
+  };
+  /// What a program that stays is to prepare for.
+  struct Next {
+    std::uint64_t epoch = 0;
+    Variables variables;
   };
   struct Staged {
     Prepare prepare;
@@ -105,6 +120,8 @@ class Keeper {
   bool may_read_now(const Run& run, bool program) const;
   // keeper_programs.cc
   Result<std::string> declare(Peer& peer, std::string_view body);
+  Result<std::string> take_stays(Peer& peer);
+  Result<std::string> tell_next(Peer& peer);
   Result<void> adopt(Peer& peer);
   Result<void> take_quiesced(Peer& peer, std::string_view body);
   Result<std::string> take_profile(const Peer& peer, const std::string& body);
@@ -153,6 +170,7 @@ class Keeper {
   bool has_state_ = false, is_torn_ = false;
   std::uint64_t step_ = 0;  ///< of the state, where no program trains
   std::unique_ptr<Staged> staged_;
+  std::optional<Next> next_;
   Guard guard_;
   Snapshots snapshots_;
   std::shared_ptr<Channel> to_partner_;

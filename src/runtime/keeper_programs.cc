@@ -53,10 +53,48 @@ Result<std::string> Keeper::declare(Peer& peer, std::string_view body) {
   return std::string();
 }
 
+Result<std::string> Keeper::take_stays(Peer& peer) {
+  std::lock_guard lock(mutex_);
+  peer.stays = true;
+  return std::string();
+}
+
+Result<std::string> Keeper::tell_next(Peer& peer) {
+  std::lock_guard lock(mutex_);
+  if (!next_) return Error("no other epoch is prepared here");
+  if (program_ == nullptr || program_ == &peer || program_->pid != peer.pid)
+    return Error("only the process that trains prepares for another epoch");
+  peer.next = next_->epoch;
+  peer.stays = true;
+  return write(next_->variables);
+}
+
+bool Keeper::offer_next(std::uint64_t epoch, Variables variables) {
+  std::lock_guard lock(mutex_);
+  if (program_ == nullptr || !program_->stays || program_->channel.has_left()) return false;
+  next_ = Next{epoch, std::move(variables)};
+  store_.page().next = epoch;
+  return true;
+}
+
+void Keeper::withdraw_next() {
+  std::lock_guard lock(mutex_);
+  next_.reset();
+  store_.page().next = 0;
+  for (auto& peer : peers_) {
+    if (!peer->is_waiting || peer->next == 0) continue;
+    if (staged_ == nullptr || staged_->program != peer.get()) refuse_waiting(*peer);
+    else if (staged_->is_busy) staged_->is_over = true;  // move() drops it
+    else if (!staged_->is_moved) drop_staged();
+  }
+  changed_.notify_all();
+}
+
 Result<void> Keeper::adopt(Peer& peer) {
   std::lock_guard lock(mutex_);
   if (!peer.has_declared || peer.is_waiting || program_ == &peer)
     return Error("a program adopts once, after it has declared its tensors");
+  if (peer.next != 0 && (!next_ || next_->epoch != peer.next)) return Error(kCalledOff);
   peer.is_waiting = true;
   changed_.notify_all();
   return {};
@@ -121,6 +159,10 @@ void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   store_.page().stop_at = 0;
   store_.page().wish = 0;
   store_.page().step = step;
+  store_.page().next = 0;
+  next_.reset();
+  // Before anybody hears of it from the coordinator.
+  if (options_.on_adopted) options_.on_adopted(epoch_, program.pid);
   static_cast<void>(program.channel.send(kDoneOp, write(adopted)));
   changed_.notify_all();
 }

@@ -244,6 +244,22 @@ Result<Prepare> read_prepare(std::string_view body) {
   return whole(reader, std::move(prepare), "two plans");
 }
 
+std::string write(const Variables& variables) {
+  Writer writer;
+  writer.put(static_cast<std::uint32_t>(variables.size()));
+  for (const auto& [name, value] : variables) writer.text(name).text(value);
+  return writer.take();
+}
+Result<Variables> read_variables(std::string_view body) {
+  Reader reader(body);
+  Variables variables;
+  for (auto left = reader.count(8); reader.good() && left > 0; --left) {
+    std::string name = reader.text(kMaxText);
+    variables.emplace_back(std::move(name), reader.text(kMaxDocument));
+  }
+  return whole(reader, std::move(variables), "variables");
+}
+
 std::string write(const Prepared& prepared) {
   return Writer().put(prepared.digest).put(prepared.extra_bytes).take();
 }

@@ -22,6 +22,8 @@ enum class Op : std::uint16_t {
   quiesced = 4,  ///< {step u64} -> once it is decided: {1: switched, leave; 0: go on u8}
   profile = 5,   ///< {a rank's profile, of the profiler's form} -> {}
   snapshot = 6,  ///< {step u64} -> once the state is copied: {}
+  stays = 7,     ///< {} -> {}: it can train on with another plan, in the same process
+  next = 8,      ///< {}, on a connection for the next epoch -> {the variables of its program}
   // The coordinator asks a shim.
   status = 10,        ///< {} -> Status
   wait_ready = 11,    ///< {milliseconds u32}: until a program waits in adopt -> {its entries}
@@ -151,6 +153,10 @@ struct Adopted {
   std::vector<std::pair<bool, std::uint64_t>> places;
 };
 
+/// Environment variables.
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+std::string write(const Variables& variables);
 std::string write(const std::vector<Entry>& entries);
 std::string write(std::uint64_t epoch, const std::vector<Held>& table);
 std::string write(const Status& status);
@@ -163,6 +169,7 @@ std::string write(const Kept& kept);
 std::string write(const Guard& guard);
 
 /// An error where the body is cut short, too long, or has a number outside of its enumeration.
+Result<Variables> read_variables(std::string_view body);
 Result<std::vector<Entry>> read_entries(std::string_view body);
 Result<std::pair<std::uint64_t, std::vector<Held>>> read_table(std::string_view body);
 Result<Status> read_status(std::string_view body);

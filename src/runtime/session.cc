@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/session.h"
 
+#include <cstdlib>
+
 namespace swell::runtime {
 
 Result<std::unique_ptr<Session>> Session::open(const std::string& socket,
-                                               std::uint64_t snapshot_every) {
+                                               std::uint64_t snapshot_every, bool stays) {
   std::unique_ptr<Session> session(new Session);
   session->snapshot_every_ = snapshot_every;
+  session->socket_ = socket;
   if (socket.empty()) return session;
   auto channel = Channel::connect_unix(socket);
   if (!channel) return channel.error();
@@ -16,7 +19,41 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& socket,
   if (!arena) return arena.error();
   session->channel_ = std::move(*channel);
   session->arena_ = std::move(*arena);
+  // A shim of an earlier version does not know it, and starts a new program for each epoch.
+  if (stays) {
+    session->stays_ = session->ask_shim(Op::stays, {}, within(std::chrono::seconds(10))).ok();
+    if (session->is_lost_) return Error("the shim has left");
+  }
   return session;
+}
+
+Result<std::unique_ptr<Session>> Session::next() const {
+  auto made = open(socket_, snapshot_every_);
+  if (!made) return made.error();
+  const auto answer = (*made)->ask_shim(Op::next, {}, within(std::chrono::seconds(10)));
+  if (!answer) return answer.error();
+  auto variables = read_variables(answer->body);
+  if (!variables) return variables.error();
+  for (auto& [name, value] : *variables) (*made)->variables_[name] = std::move(value);
+  (*made)->stays_ = (*made)->is_next_ = true;
+  return made;
+}
+
+Result<void> Session::offer() {
+  if (auto declared = ask_shim(Op::declare, write(entries_), within(std::chrono::seconds(30)));
+      !declared)
+    return declared.error();
+  if (auto sent = channel_.send(static_cast<std::uint16_t>(Op::adopt), {}); !sent) {
+    is_lost_ = true;
+    return sent;
+  }
+  has_offered_ = true;
+  return {};
+}
+
+const char* Session::variable(const std::string& name) const {
+  const auto found = variables_.find(name);
+  return found != variables_.end() ? found->second.c_str() : std::getenv(name.c_str());
 }
 
 Result<void> Session::add(Entry entry) {
@@ -43,6 +80,11 @@ Result<void> Session::add(Entry entry) {
 Result<Message> Session::ask_shim(Op op, std::string_view body, Deadline deadline) {
   is_lost_ = true;
   if (auto sent = channel_.send(static_cast<std::uint16_t>(op), body); !sent) return sent.error();
+  return take_answer(deadline);
+}
+
+Result<Message> Session::take_answer(Deadline deadline) {
+  is_lost_ = true;
   auto answer = channel_.receive(deadline);
   if (!answer) return answer.error();
   is_lost_ = false;
@@ -85,10 +127,10 @@ Result<Adopted> Session::adopt() {
     if (auto good = adopt_alone(); !good) return good.error();
     return *adopted_;
   }
-  if (auto declared = ask_shim(Op::declare, write(entries_), within(std::chrono::seconds(30)));
-      !declared)
-    return declared.error();
-  const auto answer = ask_shim(Op::adopt, {});
+  if (!has_offered_)
+    if (auto offered = offer(); !offered) return offered.error();
+  has_offered_ = false;
+  const auto answer = take_answer(Deadline::max());
   if (!answer) return answer.error();
   auto adopted = read_adopted(answer->body);
   if (!adopted) return adopted.error();
@@ -156,9 +198,14 @@ Result<Session::Action> Session::step(std::uint64_t step) {
     // One that is refused, as before the partner is known, is made up for by the next.
     if (!taken && is_lost_) return taken.error();
   }
-  return wish == kStopWish         ? Action::stop
-         : wish == kCheckpointWish ? Action::checkpoint
-                                   : Action::go_on;
+  if (wish == kStopWish) return Action::stop;
+  if (wish == kCheckpointWish) return Action::checkpoint;
+  if (const std::uint64_t next = stays_ ? page().next.load(std::memory_order_relaxed) : 0;
+      next != 0 && next != seen_next_) {
+    seen_next_ = next;
+    return Action::prepare;
+  }
+  return Action::go_on;
 }
 
 }  // namespace swell::runtime

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,12 +24,23 @@ namespace swell::runtime {
 /// A program's side of an epoch: what swell.h is made of. One thread at a time.
 class Session {
  public:
-  enum class Action { go_on = 0, switched = 1, stop = 2, checkpoint = 3 };
+  enum class Action { go_on = 0, switched = 1, stop = 2, checkpoint = 3, prepare = 4 };
 
   /// Connected to the shim at `socket`; alone where that is empty.
   /// `snapshot_every`: steps from snapshot to snapshot; 0: none are taken.
+  /// `stays`: this process can train on with another plan.
   static Result<std::unique_ptr<Session>> open(const std::string& socket,
-                                               std::uint64_t snapshot_every = 0);
+                                               std::uint64_t snapshot_every = 0,
+                                               bool stays = false);
+  /// A session of this process for the epoch that is being prepared. An error: none is, any more.
+  Result<std::unique_ptr<Session>> next() const;
+  /// Of next(): says that all is registered; adopt() then waits for the answer.
+  Result<void> offer();
+  bool has_offered() const noexcept { return has_offered_; }
+  /// Whether next() made it.
+  bool is_next() const noexcept { return is_next_; }
+  /// A variable of this epoch's program; nullptr: there is none.
+  const char* variable(const std::string& name) const;
 
   /// `entry.address` 0: in the arena. REQUIRES: adopt() has not succeeded.
   Result<void> add(Entry entry);
@@ -55,6 +67,7 @@ class Session {
   Session() = default;
   Result<void> adopt_alone();
   Result<void> observe(std::uint64_t step);
+  Result<Message> take_answer(Deadline deadline);
   Result<Message> ask_shim(Op op, std::string_view body, Deadline deadline = Deadline::max());
   ControlPage& page() const noexcept { return *reinterpret_cast<ControlPage*>(arena_->data()); }
 
@@ -67,6 +80,10 @@ class Session {
   std::optional<profiler::Role> role_;
   std::uint64_t next_address_ = std::uint64_t{1} << 62;
   std::uint64_t last_step_ = 0, snapshot_every_ = 0;
+  std::string socket_;
+  bool stays_ = false, is_next_ = false, has_offered_ = false;
+  std::uint64_t seen_next_ = 0;  ///< the last epoch that step() said to prepare for
+  std::map<std::string, std::string> variables_;
   bool is_lost_ = false;
 };
 

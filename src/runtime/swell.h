@@ -9,6 +9,12 @@
  * rank holds under its plan, swell_adopt(), then swell_step() after each step until it says
  * otherwise.
  *
+ * A program that can train with another plan in the same process says so (SWELL_OPEN_STAYS), and is
+ * not started anew where its rank's worker is in the next plan, too. swell_step() tells it
+ * SWELL_PREPARE beforehand: then it makes a session for the next epoch by swell_next(), registers
+ * what it will hold there, calls swell_offer(), and trains on. After SWELL_SWITCH it calls
+ * swell_adopt() of that session, ends the old one, and goes on with the new one.
+ *
  * Functions return 0 or more, or a negative errno; swell_last_error() then says what was wrong, and
  * with which value. No function raises an exception or ends the process. A session is used by one
  * thread at a time, but for regions; different sessions are independent. Structs begin with a
@@ -25,7 +31,7 @@ extern "C" {
 #endif
 
 /** Grows with each function or field that is added. */
-#define SWELL_API_VERSION 3
+#define SWELL_API_VERSION 4
 #define SWELL_MAX_DIMS 8
 
 /** A program's connection to its shim. */
@@ -34,9 +40,13 @@ typedef struct swell_session swell_session_t;
 /** What swell_step() tells the program. */
 typedef enum swell_action {
   SWELL_GO_ON = 0,
-  SWELL_SWITCH = 1,    /**< another program has taken the state over: leave, with exit code 0 */
-  SWELL_STOP = 2,      /**< leave after what you wish to write */
-  SWELL_CHECKPOINT = 3 /**< write a checkpoint, then go on */
+  SWELL_SWITCH = 1, /**< the state has been taken over: by the session that swell_next() made and
+                       swell_offer() offered, which swell_adopt() then gets it with; else, or
+                       where that says -ECANCELED, by another program: leave, with exit code 0 */
+  SWELL_STOP = 2,   /**< leave after what you wish to write */
+  SWELL_CHECKPOINT = 3, /**< write a checkpoint, then go on */
+  SWELL_PREPARE = 4 /**< another epoch is being prepared: swell_next(), then go on; told only to a
+                       program that stays, once for each epoch */
 } swell_action_t;
 
 typedef enum swell_kind {
@@ -61,8 +71,9 @@ typedef enum swell_dtype {
 } swell_dtype_t;
 
 enum {
-  SWELL_OPEN_SOCKET = 1 << 0,        /**< socket */
-  SWELL_OPEN_SNAPSHOT_EVERY = 1 << 1 /**< snapshot_every */
+  SWELL_OPEN_SOCKET = 1 << 0,         /**< socket */
+  SWELL_OPEN_SNAPSHOT_EVERY = 1 << 1, /**< snapshot_every */
+  SWELL_OPEN_STAYS = 1 << 2           /**< stays */
 };
 
 /** How to open a session. */
@@ -78,6 +89,9 @@ typedef struct swell_open_params {
       newer checkpoint than the adopted step reads that. Two snapshots
       of a rank are kept, and two on its partner: up to four times the state in host memory. */
   uint64_t snapshot_every;
+  /** Not 0: this process can train with another plan. Where it is in the next epoch's, swell_step()
+      says SWELL_PREPARE, and no new program is started beside it. */
+  int stays;
 } swell_open_params_t;
 
 enum {
@@ -230,6 +244,40 @@ int swell_register(swell_session_t* session, const swell_tensor_t* tensor);
  * tensors), -EBUSY (adopted already), -ECONNRESET (the shim is gone), -ENOMEM.
  */
 int swell_adopt(swell_session_t* session, swell_epoch_t* epoch);
+
+/**
+ * Make a session of this process for the epoch that SWELL_PREPARE told of. Register what this rank
+ * will hold there, and swell_offer(). Both sessions exist until the switch; their tensors have
+ * addresses of their own. The role and regions of a session are its own, too.
+ *
+ * @param [in]  session  That trains. Opened with SWELL_OPEN_STAYS, or from swell_next() itself.
+ * @param [out] next     To be ended by swell_close(). At another SWELL_PREPARE, or where
+ * swell_adopt() says -ECANCELED, the one before is of no use any more.
+ *
+ * @return 0, or -ECANCELED (no other epoch is prepared any more: train on), -EINVAL, -ENOMEM;
+ * swell_last_error(NULL) says why.
+ */
+int swell_next(const swell_session_t* session, swell_session_t** next);
+
+/**
+ * Say that all tensors of the next epoch are registered. Returns at once: train on with the other
+ * session. A switch that is called off is not told; the next one begins with SWELL_PREPARE again.
+ *
+ * @param [in] next  From swell_next().
+ *
+ * @return 0, or -EINVAL (the shim refused the tensors; this epoch is not offered again), -EBUSY
+ * (offered already, or no session of swell_next()), -ECONNRESET (the shim is gone).
+ */
+int swell_offer(swell_session_t* next);
+
+/**
+ * A variable that swellrun gave the program of this session's epoch: RANK, WORLD_SIZE, MASTER_PORT,
+ * SWELL_EPOCH, SWELL_PLAN and so on. Of a session from swell_open() it is the environment's.
+ *
+ * @return its value, valid until swell_close() or until the environment is changed; NULL: there is
+ * none.
+ */
+const char* swell_variable(const swell_session_t* session, const char* name);
 
 /**
  * Address of a registered part, after swell_adopt().

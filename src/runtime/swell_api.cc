@@ -227,7 +227,9 @@ SWELL_EXPORT int swell_open(const swell_open_params_t* params, swell_session_t**
     }
     if (params != nullptr && (params->field_mask & SWELL_OPEN_SNAPSHOT_EVERY) != 0)
       snapshot_every = params->snapshot_every;
-    auto opened = Session::open(socket, snapshot_every);
+    const bool stays =
+        params != nullptr && (params->field_mask & SWELL_OPEN_STAYS) != 0 && params->stays != 0;
+    auto opened = Session::open(socket, snapshot_every, stays);
     if (!opened) {
       open_error = opened.error().message();
       return -ECONNREFUSED;
@@ -240,8 +242,8 @@ SWELL_EXPORT int swell_open(const swell_open_params_t* params, swell_session_t**
 SWELL_EXPORT int swell_register(swell_session_t* session, const swell_tensor_t* tensor) {
   if (session == nullptr || tensor == nullptr) return -EINVAL;
   return guarded(session->error, [&] {
-    if (session->session->has_adopted())
-      return fail(session, EBUSY, "tensors are registered before swell_adopt()");
+    if (session->session->has_adopted() || session->session->has_offered())
+      return fail(session, EBUSY, "tensors are registered before swell_offer() and swell_adopt()");
     auto entry = entry_of(*tensor);
     if (!entry) return fail(session, EINVAL, entry.error().message());
     if (auto good = session->session->add(std::move(*entry)); !good)
@@ -267,6 +269,39 @@ SWELL_EXPORT int swell_adopt(swell_session_t* session, swell_epoch_t* epoch) {
     if (epoch != nullptr) *epoch = {adopted->epoch, adopted->step, adopted->fresh ? 1 : 0};
     return 0;
   });
+}
+
+SWELL_EXPORT int swell_next(const swell_session_t* session, swell_session_t** next) {
+  if (session == nullptr || next == nullptr) return -EINVAL;
+  *next = nullptr;
+  return guarded(open_error, [&] {
+    auto made = session->session->next();
+    if (!made) {
+      open_error = made.error().message();
+      return -ECANCELED;
+    }
+    *next = new swell_session{std::move(*made), {}};
+    return 0;
+  });
+}
+
+SWELL_EXPORT int swell_offer(swell_session_t* next) {
+  if (next == nullptr) return -EINVAL;
+  return guarded(next->error, [&] {
+    Session& session = *next->session;
+    if (!session.is_next() || session.has_offered() || session.has_adopted())
+      return fail(next, EBUSY, "a session of swell_next() is offered once, before swell_adopt()");
+    const auto offered = session.offer();
+    if (offered) return 0;
+    return fail(next, session.is_lost() ? ECONNRESET : EINVAL, offered.error().message());
+  });
+}
+
+SWELL_EXPORT const char* swell_variable(const swell_session_t* session, const char* name) {
+  if (session == nullptr || name == nullptr) return nullptr;
+  try {
+    return session->session->variable(name);
+  } catch (...) { return nullptr; }
 }
 
 SWELL_EXPORT int swell_address(swell_session_t* session, const char* name, int index,

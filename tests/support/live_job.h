@@ -86,31 +86,34 @@ class LiveJob {
   /// The same, with the shim of each rank.
   std::vector<pid_t> start_on(const PlanShape& plan, const std::vector<std::size_t>& shims) {
     std::vector<pid_t> started;
-    for (std::size_t rank = 0; rank < shims.size(); ++rank) {
-      std::vector<std::string> environment{
-          "RANK=" + std::to_string(rank), "SWELL_RUNTIME=" + shims_[shims[rank]].unix_socket,
-          "PLAN=" + std::to_string(plan.pp) + "," + std::to_string(plan.dp) + "," +
-              std::to_string(plan.tp) + "," + std::to_string(plan.zero)};
-      environment.insert(environment.end(), variables.begin(), variables.end());
-      if (const char* options = std::getenv("TSAN_OPTIONS"))
-        environment.push_back(std::string("TSAN_OPTIONS=") + options);
-      std::vector<char*> argv{program_.data()}, envp;
-      for (std::string& argument : arguments) argv.push_back(argument.data());
-      for (std::string& variable : environment) envp.push_back(variable.data());
-      argv.push_back(nullptr);
-      envp.push_back(nullptr);
-      const pid_t own = getpid(), pid = fork();
-      if (pid < 0) std::abort();
-      if (pid == 0) {
-        // A failed assertion ends this process at once: its programs go with it.
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == own) execve(program_.c_str(), argv.data(), envp.data());
-        _exit(127);
-      }
-      programs_[pid] = std::nullopt;
-      started.push_back(pid);
-    }
+    for (std::size_t rank = 0; rank < shims.size(); ++rank)
+      started.push_back(start_rank(plan, rank, shims[rank]));
     return started;
+  }
+  /// Starts the process of one rank.
+  pid_t start_rank(const PlanShape& plan, std::size_t rank, std::size_t shim) {
+    std::vector<std::string> environment{
+        "RANK=" + std::to_string(rank), "SWELL_RUNTIME=" + shims_[shim].unix_socket,
+        "PLAN=" + std::to_string(plan.pp) + "," + std::to_string(plan.dp) + "," +
+            std::to_string(plan.tp) + "," + std::to_string(plan.zero)};
+    environment.insert(environment.end(), variables.begin(), variables.end());
+    if (const char* options = std::getenv("TSAN_OPTIONS"))
+      environment.push_back(std::string("TSAN_OPTIONS=") + options);
+    std::vector<char*> argv{program_.data()}, envp;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    for (std::string& variable : environment) envp.push_back(variable.data());
+    argv.push_back(nullptr);
+    envp.push_back(nullptr);
+    const pid_t own = getpid(), pid = fork();
+    if (pid < 0) std::abort();
+    if (pid == 0) {
+      // A failed assertion ends this process at once: its programs go with it.
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() == own) execve(program_.c_str(), argv.data(), envp.data());
+      _exit(127);
+    }
+    programs_[pid] = std::nullopt;
+    return pid;
   }
   /// Waits for the end of `pid`; returns its wait status.
   int wait(pid_t pid) {
