@@ -2,7 +2,7 @@
 """The training state in libswell's memory, so that the next epoch's programs take it over without a checkpoint.
 
 Parameters, buffers and the optimizer's state stand in Swell's arena from the start; at a switch they stay where they are, or
-are copied to where the next plan wants them. Everything else, as the schedule and the data's position, is written beside
+are copied to where the next plan wants them. What is on a device stays there, and is copied to the arena at each step boundary. Everything else, as the schedule and the data's position, is written beside
 them at each step boundary.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import pickle
 import random
 import re
@@ -31,6 +32,7 @@ __all__ = ["LiveState", "Unsupported", "join", "state_of_a_step"]
 
 _JOB_BYTES = 1 << 20        # of what is the same on all workers and no tensor; untouched pages take no memory
 _WORKER_BYTES = 1 << 16     # of a worker's random number generators
+_MAX_COPIED_BYTES = 1 << 30     # of a worker, at each step boundary: what stands on a device
 _LENGTH = 8
 _LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 
@@ -90,6 +92,10 @@ def _share_of(name: str, tensor: torch.Tensor) -> _Share | None:
         return None
     local = (min(rows, shape[0] - at * rows), *shape[1:])
     return _Share(shape, local, flat=(begin, begin + rows * width))
+
+
+def _is_on_host(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu"
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -181,10 +187,10 @@ def state_of_a_step(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any
 
 
 class _Slot:
-    """One tensor of the state, and where it stands."""
+    """One tensor of the state, and where it stands: in our memory, or on a device, of which that is a copy."""
 
-    def __init__(self, name: str, share: _Share, dtype: torch.dtype, kind: Kind) -> None:
-        self.name, self.share, self.dtype, self.kind = name, share, dtype, kind
+    def __init__(self, name: str, share: _Share, dtype: torch.dtype, kind: Kind, is_copied: bool) -> None:
+        self.name, self.share, self.dtype, self.kind, self.is_copied = name, share, dtype, kind, is_copied
         self.memory = torch.empty(0)    # of one dimension, with the padding; after adopt()
 
     def register(self, session: Session, is_one_layer: bool) -> None:
@@ -199,17 +205,37 @@ class _Slot:
     def view(self) -> torch.Tensor:
         return self.share.view(self.memory)
 
+    def present(self) -> torch.Tensor | None:
+        """What the program has, where that is."""
+        raise NotImplementedError
+
+    def copy_out(self) -> None:
+        """A device's values go to our memory."""
+        found = self.present()
+        if self.is_copied and found is not None:
+            self.view().copy_(_plain(found.detach()))
+
+    def copied_bytes(self) -> int:
+        return math.prod(self.share.local) * self.dtype.itemsize if self.is_copied else 0
+
 
 class _Fixed(_Slot):
     """A parameter or a buffer: there from the start."""
 
     def __init__(self, name: str, share: _Share, tensor: torch.Tensor, kind: Kind, fsdp: Any = None) -> None:
-        super().__init__(name, share, tensor.dtype, kind)
+        super().__init__(name, share, tensor.dtype, kind, not _is_on_host(tensor))
         self.tensor, self.fsdp = tensor, fsdp
 
+    def present(self) -> torch.Tensor:
+        return self.tensor
+
     def bind(self, fresh: bool) -> None:
-        """Move the tensor to its memory; fresh: with its values."""
+        """Move the tensor to its memory; fresh: with its values. On a device it stays where it is."""
         view = self.view()
+        if self.is_copied:
+            if not fresh:
+                _plain(self.tensor.detach()).copy_(view)
+            return
         if fresh:
             view.copy_(_plain(self.tensor.detach()))
         if self.fsdp is not None:
@@ -223,13 +249,19 @@ class _Fixed(_Slot):
 class _Kept(_Slot):
     """What the optimizer keeps of a parameter: there once it has stepped."""
 
-    def __init__(self, name: str, share: _Share, dtype: torch.dtype, parameter: torch.Tensor, key: str, is_like: bool) -> None:
-        super().__init__(name, share, dtype, Kind.OPTIMIZER_STEP if key == "step" else Kind.MOMENT)
-        self.parameter, self.key, self.is_like = parameter, key, is_like
-        self.value: torch.Tensor | None = None      # what the optimizer has, over our memory
+    def __init__(self, name: str, share: _Share, dtype: torch.dtype, parameter: torch.Tensor, key: str, is_like: bool,
+                 device: torch.device) -> None:
+        super().__init__(name, share, dtype, Kind.OPTIMIZER_STEP if key == "step" else Kind.MOMENT, not _is_on_host(parameter))
+        self.parameter, self.key, self.is_like, self.device = parameter, key, is_like, device
+        self.value: torch.Tensor | None = None      # what the optimizer has, over our memory or on a device
+
+    def present(self) -> torch.Tensor | None:
+        return self.value
 
     def bind(self, state: dict[str, Any]) -> None:
         view = self.view()
+        if self.is_copied:
+            view = torch.empty_like(view, device=self.device).copy_(view)
         self.value = _like(self.parameter, view) if self.is_like else view
         state[self.key] = self.value
 
@@ -237,6 +269,9 @@ class _Kept(_Slot):
         """What the optimizer has made or loaded itself moves to our memory."""
         found = state.get(self.key)
         if found is self.value or not isinstance(found, torch.Tensor):
+            return
+        if self.is_copied:
+            self.value = found
             return
         self.view().copy_(_plain(found))
         self.bind(state)
@@ -275,7 +310,8 @@ class LiveState:
                     raise Unsupported(f"the optimizer has a parameter of shape {tuple(parameter.shape)} that the model has not")
                 for key, value in will_keep[id(parameter)].items():
                     if isinstance(value, torch.Tensor):
-                        self._keep(name, parameter, key, value)
+                        on_device = value.shape == parameter.shape or bool(group.get("capturable")) or bool(group.get("fused"))
+                        self._keep(name, parameter, key, value, parameter.device if on_device else torch.device("cpu"))
                     else:
                         self._values.append((name, parameter, key))
         for name, thing in things.items():
@@ -284,6 +320,11 @@ class LiveState:
             again = dict(_tensors(thing.state_dict(), name))
             for path in [path for path in again if path in self._own and again[path].data_ptr() != self._own[path].data_ptr()]:
                 del self._own[path]     # made anew each time: goes with the job's
+        self._copied: list[_Slot] = [each for each in (*self._fixed, *self._kept) if each.is_copied]
+        self.copied_bytes = sum(each.copied_bytes() for each in self._copied)
+        if self.copied_bytes > _MAX_COPIED_BYTES:
+            raise Unsupported(f"{self.copied_bytes >> 20} MiB of a worker's state are on {self._fixed[0].tensor.device}, and live mode copies at "
+                              f"most {_MAX_COPIED_BYTES >> 20} MiB to the host at each step (submit with --elastic=mode=restart)")
         is_one_layer = not any(map(_LAYER.search, names.values()))
         for each in [*self._fixed, *self._kept]:
             each.register(session, is_one_layer)
@@ -293,13 +334,13 @@ class LiveState:
         session.register(f"swell.worker.{rank}", "uint8", (_WORKER_BYTES,), kind=Kind.RNG, optional=True)
 
     def _fix(self, name: str, tensor: torch.Tensor, kind: Kind, fsdp: Any = None) -> None:
-        if tensor.device.type != "cpu":
-            raise Unsupported(f"{name} is on {tensor.device}; live mode hands over what is in the host's memory")
+        if tensor.device.type == "meta":
+            raise Unsupported(f"{name} is on meta and has no memory; call model.to_empty() and load or make its values first")
         share = _share_of(name, tensor)
         if share is not None:
             self._fixed.append(_Fixed(name, share, tensor, kind, fsdp))
 
-    def _keep(self, name: str, parameter: torch.Tensor, key: str, value: torch.Tensor) -> None:
+    def _keep(self, name: str, parameter: torch.Tensor, key: str, value: torch.Tensor, device: torch.device) -> None:
         is_like = value.shape == parameter.shape
         if is_like:
             share = _share_of(name, parameter)
@@ -310,7 +351,7 @@ class LiveState:
         if share is None:
             self._empty.append((parameter, key, value.dtype))
         else:
-            self._kept.append(_Kept(f"optimizer.{name}.{key}", share, value.dtype, parameter, key, is_like))
+            self._kept.append(_Kept(f"optimizer.{name}.{key}", share, value.dtype, parameter, key, is_like, device))
 
     # ---- taking over
 
@@ -387,6 +428,9 @@ class LiveState:
         Every worker calls it equally often. Blocks during a switch.
         """
         self.follow()
+        with torch.no_grad():
+            for each in self._copied:
+                each.copy_out()
         states = self.optimizer.state
         job = {"rest": rest, "unmade": [each.name for each in self._kept if each.value is None],
                "values": {(name, key): states[parameter][key] for name, parameter, key in self._values if key in states.get(parameter, {})},
@@ -456,6 +500,9 @@ def join(model: torch.nn.Module, optimizer: torch.optim.Optimizer, things: Mappi
     if group is not None:
         dist.all_reduce(can, op=dist.ReduceOp.MIN, group=group)
     if can.item():
+        if live is not None and live.copied_bytes and rank == 0:
+            print(f"swell: at each step {live.copied_bytes / 1e6:.0f} MB of a worker's state are copied from its device to the host, so that it can be "
+                  "handed over live; --elastic=mode=restart does without", file=sys.stderr, flush=True)
         return live
     if why and rank == 0:
         print(f"swell: {why}: this job is resized by restarts", file=sys.stderr, flush=True)

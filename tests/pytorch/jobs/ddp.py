@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `hsdp`: of two dimensions; `paced`: with a layer that
-takes its time; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
+takes its time; `on-device`: its state is handed over as if it stood on a device; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
 `hold`; `evaluate`: an evaluation without end after step 13."""
 
 import json
@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import FileSystemWriter
 
 import common
+from swell import live
 from swell.torch import Elastic
 
 
@@ -54,6 +55,8 @@ def main(arguments):
     dist.init_process_group("gloo")
     if "held-saves" in arguments:
         hold_saves()
+    if "on-device" in arguments:
+        live._is_on_host = lambda tensor: False
     model = common.network()
     if "paced" in arguments:
         model.append(common.Paced())

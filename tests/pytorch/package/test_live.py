@@ -5,9 +5,11 @@ import json
 import os
 
 import pytest
+import torch
 
 from forked import LiveRun, Run, deviation
 from native import needs_live_host
+from swell import live
 
 pytestmark = needs_live_host
 SAME = 1e-5
@@ -44,6 +46,34 @@ def test_live_resizes_leave_the_loss_of_every_step_as_it_is(runs, reference, kin
     assert run.worlds() == [1, 3, 5, 2]
     assert deviation(run.curve(), reference) < SAME
     assert not os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000010"))
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_state_on_a_device_is_handed_over_by_copies_bitwise(runs, reference, kind):
+    alone = runs(Run, "alone", "ddp", *(["fsdp"] if kind == "fsdp" else []), "no-checkpoints").fast().start(2)
+    run = runs(LiveRun, "device", "ddp", *(["fsdp"] if kind == "fsdp" else []), "no-checkpoints", "on-device").start(2).reach(5)
+    assert "copied from its device" in run.said()
+    assert run.switch(2)["committed"]       # over as many workers: sums are made in the same order
+    run.reach(run.step() + 3)
+    step = run.step()
+    assert run.switch(3)["committed"]
+    run.fast().leave_well()
+    alone.leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 61)) and run.worlds() == [2, 3]
+    assert all(run.curve()[at] == alone.curve()[at] for at in range(1, step + 1))
+    assert deviation(run.curve(), reference) < SAME
+
+
+def test_state_without_memory_or_too_large_to_be_copied_is_refused(monkeypatch):
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    monkeypatch.setattr(live, "_is_on_host", lambda tensor: False)
+    monkeypatch.setattr(live, "_MAX_COPIED_BYTES", 100)
+    with pytest.raises(live.Unsupported, match="mode=restart"):
+        live.LiveState(None, model, optimizer, {}, rank=0)
+    model = torch.nn.Linear(4, 2, device="meta")
+    with pytest.raises(live.Unsupported, match="weight is on meta"):
+        live.LiveState(None, model, torch.optim.AdamW(model.parameters()), {}, rank=0)
 
 
 def test_a_request_by_signal_in_live_mode_leaves_with_a_checkpoint(runs, reference):
