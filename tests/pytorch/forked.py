@@ -3,6 +3,7 @@
 
 start() is for a process that has not computed anything with torch yet."""
 
+import gc
 import importlib
 import json
 import os
@@ -23,6 +24,7 @@ import torch.distributed.tensor  # noqa: E402,F401
 import torch.onnx  # noqa: E402,F401
 
 import swell.torch  # noqa: E402,F401
+from ending import end_with  # noqa: E402
 
 PATIENCE_S = int(os.environ.get("TEST_PATIENCE", "400"))
 
@@ -54,6 +56,7 @@ class Run:
 
     def _fork(self, world):
         workers, port = {}, str(_free_port())
+        gc.freeze()     # workers need not look through all that was imported, nor copy its pages
         for rank in range(world):
             child = os.fork()
             if child:
@@ -73,20 +76,7 @@ class Run:
         os.dup2(log, 1)
         os.dup2(log, 2)
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)    # not those of pytest
-        code = 1
-        try:
-            importlib.import_module(self.job).main(list(self.arguments))
-            code = 0
-        except SystemExit as leave:
-            code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
-            if isinstance(leave.code, str):
-                print(leave.code)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+        end_with(lambda: importlib.import_module(self.job).main(list(self.arguments)))
 
     def _log(self, rank):
         return os.path.join(self.folder, f"said.{self.epoch}.{rank}")

@@ -5,6 +5,7 @@ Reads a line of JSON a worker, {arguments, environment, output}, and answers {"p
 with -N for signal N.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -18,6 +19,8 @@ sys.path.insert(0, EXAMPLES)
 import lean_torch  # noqa: E402,F401
 import torch.distributed  # noqa: E402,F401
 import torch.nn.parallel  # noqa: E402,F401
+
+from ending import end_with  # noqa: E402
 
 
 def work(order):
@@ -33,20 +36,7 @@ def work(order):
     os.environ.update(order["environment"])
     script = os.path.join(EXAMPLES, "train_gpt.py")
     sys.argv = [script, *order["arguments"]]
-    code = 0
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as leave:
-        if isinstance(leave.code, str):
-            print(leave.code, file=sys.stderr)
-        code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        code = 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    end_with(lambda: runpy.run_path(script, run_name="__main__"))
 
 
 def main():
@@ -54,6 +44,7 @@ def main():
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
+    gc.freeze()     # workers need not look through all that was imported, nor copy its pages
     children = set()
     while True:
         ready, _, _ = select.select([0, woken], [], [])

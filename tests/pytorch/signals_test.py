@@ -7,6 +7,7 @@ Prints one `ok` or `not ok` line a row. `--print` prints the table as it was see
 framework is not there.
 """
 
+import gc
 import importlib.util
 import os
 import re
@@ -154,6 +155,7 @@ def main():
         with open(os.path.join(bin_folder, "scontrol"), "w") as file:
             file.write("#!/bin/sh\necho scontrol $1 > requeued\n")
         os.chmod(file.name, 0o755)
+        gc.freeze()     # loops need not look through all that was imported, nor copy its pages
         cases = [Case(name, loop, number, os.path.join(top, f"{at}-{number.name}"), bin_folder)
                  for at, (name, loop) in enumerate(LOOPS.items()) for number in SIGNALS]
         deadline = time.monotonic() + PATIENCE_S

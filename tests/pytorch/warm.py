@@ -8,11 +8,15 @@ The server imports torch once. A program that is killed takes its process along.
 """
 
 import array
+import gc
 import json
 import os
+import runpy
 import signal
 import socket
 import sys
+
+from ending import end_with
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -35,8 +39,7 @@ def run(path, words):
 
 
 def _work(order, output, errors):
-    code = 1
-    try:
+    def program():
         os.dup2(output, 1)
         os.dup2(errors, 2)
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
@@ -45,19 +48,8 @@ def _work(order, output, errors):
         os.chdir(order["folder"])
         sys.argv = order["words"]
         sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
-        import runpy
         runpy.run_path(sys.argv[0], run_name="__main__")
-        code = 0
-    except SystemExit as leave:
-        code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
-        if isinstance(leave.code, str):
-            print(leave.code, file=sys.stderr)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    end_with(program)
 
 
 def _serve_one(client):
@@ -97,6 +89,7 @@ def serve(path):
     import swell.torch  # noqa: F401
     for family in ("llama_gqa_tied", "gpt2"):
         models.model(models.CONFIGS[family]())
+    gc.freeze()     # workers need not look through all that was imported, nor copy its pages
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)      # nobody asks how helpers ended
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(path)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Forked workers of one parent that has imported torch and transformers: many plans in seconds."""
 
+import gc
 import os
 import pickle
 import signal
@@ -31,6 +32,7 @@ def run(folder, jobs):
     os.makedirs(folder, exist_ok=True)
     folder = tempfile.mkdtemp(dir=folder)       # stores of a run before would name its dead processes
     sys.stdout.flush()
+    gc.freeze()     # workers need not look through all that was imported, nor copy its pages
     children = {}
     for rank in range(max(world for world, _, _ in jobs)):
         child = os.fork()
