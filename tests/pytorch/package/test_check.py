@@ -26,7 +26,7 @@ PLAIN = """\
 
 
 def check(folder, script, *arguments, **environment):
-    done = subprocess.run([sys.executable, "-m", "swell.check", str(script), *arguments], capture_output=True, text=True, check=False,
+    done = subprocess.run([sys.executable, "-m", "swell.check", "--patience", "600", str(script), *arguments], capture_output=True, text=True, check=False,
                           cwd=folder, env={**os.environ, "TEST_FOLDER": str(folder), "TEST_STEPS": "5000", **environment})
     return done.returncode, done.stdout + done.stderr
 
