@@ -150,9 +150,22 @@ run_daemon() {
   }
 }
 
+# stop_between_saves PID: slurmctld is stopped where it replaces none of its state files. Killed between the old one's end and
+# the new one's name, 26.05 does not start again without -i ("fatal: No Assoc usage file").
+stop_between_saves() {
+  local tries
+  for ((tries = 0; tries < 200; tries++)); do
+    kill -s STOP "$1" || return
+    [[ -n $(find "$dir/state" -maxdepth 1 -name '*.new' ! -name 'swell*' -print -quit) ]] || return
+    kill -s CONT "$1"
+    sleep 0.01
+  done
+}
+
 kill_daemon() {
   local pid deadline_ms
   pid=$(daemon_pid "$1") || die "$1 of cluster '$name' is not running"
+  [[ $1 != slurmctld || ! $2 =~ ^(9|(SIG)?KILL)$ ]] || stop_between_saves "$pid"
   kill -s "$2" "$pid" || die "cannot signal $1 (pid $pid)"
   deadline_ms=$(($(now_ms) + 30000))
   while is_ours "$pid"; do
