@@ -56,6 +56,11 @@ void EpochMachine::advance(double now) {
   if (is<Running>() && !is_failing() && others_.empty() &&
       running().size() == seating_.seats.size() && joiners_wait())
     begin_growing(now);
+  // What came up has gone back without joining: others may be offered.
+  if (is<Running>() && state_ == JobState::warming && !is_warming() &&
+      std::all_of(companions_.begin(), companions_.end(),
+                  [this](const HeldCompanion& each) { return takes_part(each); }))
+    set_state(JobState::active);
   run_ordered(now);
   if (is<Ending>() && running().empty()) finish();
 }

@@ -169,6 +169,18 @@ Test(epochs, a_program_that_never_handles_the_signal_is_left_as_it_is) {
   cr_assert_not(run.no_growth().empty());
 }
 
+Test(epochs, a_job_that_gave_gpus_back_unused_may_be_offered_others) {
+  Run run;
+  run.deaf = true;
+  run.grown();
+  run.grow(12, 2);
+  run.hello(2, 2);
+  cr_assert_eq(run.state(), JobState::warming);
+  run.tick(*run.machine.deadline());
+  cr_assert_eq(run.releases, Jobs{12});
+  cr_assert_eq(run.state(), JobState::active);
+}
+
 Test(epochs, each_refusal_of_slurm_is_said_once) {
   Run run;
   Grow grow;
