@@ -69,6 +69,8 @@ compare() { # METHOD TOOL PROGRAM
   command -v "$3" > /dev/null || why="$3 is not installed"
   [[ $1 != ucx ]] || swell topo calibrate --local --pairs 1 --seconds 0.01 --sizes 8 --method ucx -o "$work/x.json" > /dev/null 2>&1 ||
     why='this swell was built without UCX'
+  # That of Debian 13 wants to be started by mpirun ("should be run with exactly 2 processes").
+  [[ -n $why || -n $($2) || -n $($2) ]] || why="$3 of this system measures nothing between two processes"
   if [[ -z $why ]]; then
     agrees "$1" "$2" > "$work/agreed" 2>&1
     local good=$?
