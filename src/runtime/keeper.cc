@@ -222,11 +222,15 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
                : peer.channel.send(kRefusedOp, Writer().text(reply.error().message()).take());
 }
 
-/// Opens UCX when it is first needed; what fails once is not tried again.
+/// Opens UCX for one link: memory that it has registered with a card is forgotten with the link,
+/// before the arena gives it back and takes other pages for it, of which UCX would not hear. What
+/// fails once is not tried again.
 Result<std::shared_ptr<const Ucx>> Keeper::ucx() {
   std::lock_guard lock(ucx_mutex_);
-  if (!ucx_) ucx_ = Ucx::open(*options_.ucx);
-  return *ucx_;
+  if (no_ucx_) return *no_ucx_;
+  auto opened = Ucx::open(*options_.ucx);
+  if (!opened) no_ucx_ = opened.error();
+  return opened;
 }
 
 Intake::Self Keeper::self() {

@@ -158,7 +158,7 @@ class Keeper {
   std::thread sender_;  ///< of the last snapshot to the partner
 
   std::mutex ucx_mutex_;  ///< guards this; taken alone
-  std::optional<Result<std::shared_ptr<const Ucx>>> ucx_;
+  std::optional<Error> no_ucx_;
 
   mutable std::mutex mutex_;  ///< guards all below
   std::condition_variable changed_;
