@@ -159,7 +159,8 @@ takes_too_much() {
   local nonce node account gpus cpus memory
   attackers_job backup && offers_to_mine || return
   IFS=' ' read -r nonce node account gpus cpus memory < offers
-  salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" > salloc.txt 2>&1 || { cat salloc.txt; return 1; }
+  # It may be cancelled before salloc has returned.
+  salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" > salloc.txt 2>&1 || grep -q 'has been revoked' salloc.txt || { cat salloc.txt; return 1; }
   within 10 at_least 1 events_of_job companion-excessive "$mine" && within 20 has_no_companions "$mine" && in_state "$mine" RUNNING
 }
 if [[ -e $(dirname "$(find /usr/lib /usr/lib64 -name sched_backfill.so -path '*slurm*' 2> /dev/null | head -n 1)")/job_submit_lua.so ]]; then
