@@ -95,7 +95,7 @@ _Dims = ctypes.c_int64 * MAX_DIMS
 
 
 class _OpenParams(ctypes.Structure):
-    _fields_ = [("field_mask", ctypes.c_uint64), ("socket", ctypes.c_char_p), ("snapshot_every", ctypes.c_uint64)]
+    _fields_ = [("field_mask", ctypes.c_uint64), ("socket", ctypes.c_char_p), ("snapshot_every", ctypes.c_uint64), ("stays", ctypes.c_int)]
 
 
 class _Tensor(ctypes.Structure):
