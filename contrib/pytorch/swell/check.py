@@ -52,6 +52,8 @@ if "SWELL_CHECK_FOLDER" in os.environ and os.environ.get("RANK"):
     _watch()
 '''
 
+_MANY_STEPS = 10    # in this many times a step's time one that goes on has ended
+
 
 @dataclass
 class Finding:
@@ -61,6 +63,15 @@ class Finding:
     good: bool | None       # None: could not be looked at
     seen: str
     fix: str = ""
+    is_untold: bool = False     # the trial itself came to no end here; fix says how it would
+
+    def untold(self, seen: str, fix: str) -> None:
+        self.good, self.seen, self.fix, self.is_untold = None, seen, fix, True
+
+    def lines(self) -> str:
+        """As the report shows it."""
+        first = f"{'yes' if self.good else '?  ' if self.good is None else 'NO '}  {self.name}: {self.seen}"
+        return f"{first}\n       {self.fix}" if self.good is False or self.is_untold else first
 
 
 @dataclass
@@ -139,6 +150,7 @@ class _Trial:
 
     def __init__(self, script: str, arguments: list[str], folder: str, patience_s: float, steps: int) -> None:
         self.folder, self.patience_s, self.steps = folder, patience_s, steps
+        self.longest_step_s = 0.0       # after the first, which is often longer
         with open(os.path.join(folder, "sitecustomize.py"), "w") as file:
             file.write(_WATCH)
         here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -156,13 +168,41 @@ class _Trial:
             return 0, 0
 
     def trains(self, steps: int) -> bool:
-        """Whether it comes so far; not if it ends or the time is over before."""
+        """Whether all workers come so far; not if they end or the time is over before."""
         deadline = time.monotonic() + self.patience_s
-        while self.progress()[0] < steps:
-            if not self.workers.running() or time.monotonic() > deadline:
+        done, since = 0, 0.0
+        while True:
+            before, now = done, time.monotonic()
+            done = min(self.progress(rank)[0] for rank in range(len(self.workers.processes)))
+            if before and done > before:
+                self.longest_step_s = max(self.longest_step_s, (now - since) / (done - before))
+            if done > before:
+                since = now
+            if done >= steps:
+                return True
+            if not self.workers.running() or now > deadline:
                 return False
             time.sleep(0.02)
-        return True
+
+    def why_not(self, steps: int) -> tuple[str, str]:
+        """After trains() was not so: what was seen, and what to do."""
+        left = [(rank, process.returncode) for rank, process in enumerate(self.workers.processes) if process.poll() is not None]
+        if not left:
+            return (f"not seen: it did not get to {steps} steps within {self.patience_s:g} s, it made {self.progress()[0]}",
+                    f"give it longer: --patience {max(10, 5 * self.patience_s):g}; or give arguments with which it starts and steps sooner")
+        said = self.last_words()
+        return (f"not seen: it did not get to {steps} steps, it made {self.progress()[0]}: " +
+                ", ".join(f"rank {rank} left with {code}" for rank, code in left) + (f": {said}" if said else ""),
+                f"make it run with `torchrun --nproc_per_node={len(self.workers.processes)}`, and give arguments that make it train for longer than "
+                "a few steps")
+
+    def stands(self, since: int) -> bool:
+        """Whether it makes no step any more, though in its patience there was time for many."""
+        return self.progress(1)[0] <= since and self.patience_s > _MANY_STEPS * self.longest_step_s
+
+    def is_slow(self, since: int) -> bool:
+        """Whether it has not come to the end of two steps, of which each ended within its patience."""
+        return self.progress(1)[0] < since + 2 and not self.stands(since)
 
     def last_words(self) -> str:
         for rank in range(len(self.workers.processes)):
@@ -183,21 +223,23 @@ def _try(trial: _Trial, how: dict[str, str]) -> list[Finding]:
     workers = trial.workers
     workers.start(2)
     if not trial.trains(trial.steps):
-        codes = workers.wait(0)
-        what = f"its workers left with {codes}: {trial.last_words()}" if codes else f"it made no optimizer step in {trial.patience_s:g} s"
-        signal.good, signal.seen = False, f"on two workers it did not train {trial.steps} steps: {what}"
-        signal.fix = "make it run with `torchrun --nproc_per_node=2`, and give arguments that make it train for longer than a few steps"
+        signal.untold(*trial.why_not(trial.steps))
         return findings
     signal.good = workers.handle_signal()
     if not signal.good:
         signal.seen = "a growth would be put off for ever: no handler for USR1 while it trains; swellrun leaves such a script as it is"
         return findings
     signal.seen = "its workers have a handler for USR1"
+    asked_at = trial.progress(1)[0]
     workers.ask([1])    # one of them: the others must hear of it from that one
     codes = workers.wait(trial.patience_s)
     left = [trial.progress(rank)[0] for rank in range(2)]
     if codes is None:
         gone = [rank for rank, process in enumerate(workers.processes) if process.poll() is not None]
+        if not gone and trial.is_slow(asked_at):
+            agreement.untold(f"not seen: in the {trial.patience_s:g} s after the request it made {trial.progress(1)[0] - asked_at} steps; one took "
+                             f"{trial.longest_step_s:.1f} s before", f"give it longer: --patience {max(10, 5 * trial.patience_s):g}")
+            return findings
         agreement.good = False
         agreement.seen = (f"rank {gone[0]} left and the other one waits for it" if gone else
                           f"nobody left within {trial.patience_s:g} s of a request to rank 1")
@@ -212,7 +254,10 @@ def _try(trial: _Trial, how: dict[str, str]) -> list[Finding]:
     workers.start(1)
     if not trial.trains(2):     # the first may be an empty one that makes the optimizer's state
         codes = workers.wait(0)
-        resume.good, resume.seen = False, f"over one worker it did not train on: {trial.last_words() or codes}"
+        if codes is None:
+            resume.untold(*trial.why_not(2))
+        else:
+            resume.good, resume.seen = False, f"over one worker it did not train on: {trial.last_words() or codes}"
         return findings
     _, done = trial.progress()
     if not done:
@@ -225,7 +270,7 @@ def _try(trial: _Trial, how: dict[str, str]) -> list[Finding]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if the script is elastic, 1 if not, 2 if it cannot be run."""
+    """Returns 0 if the script is elastic, 1 if not, 2 if it cannot be run, or ran out of time before it could be told."""
     parser = argparse.ArgumentParser(prog="python -m swell.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=3, help="optimizer steps before it is asked to leave (%(default)s)")
     parser.add_argument("--patience", type=float, default=120, metavar="S", help="seconds for each phase (%(default)s)")
@@ -242,13 +287,15 @@ def main(arguments: list[str] | None = None) -> int:
         trial = _Trial(options.script, options.arguments, folder, options.patience, options.steps)
         with trial.workers:
             findings = _try(trial, _how(places))
-    elastic = all(finding.good for finding in findings[:3]) and findings[3].good is not False
+    is_elastic = all(finding.good for finding in findings[:3]) and findings[3].good is not False
+    is_untold = any(finding.is_untold for finding in findings)
     for finding in findings:
-        print(f"{'yes' if finding.good else '?  ' if finding.good is None else 'NO '}  {finding.name}: {finding.seen}")
-        if finding.good is False:
-            print(f"       {finding.fix}")
-    print(f"{options.script} is {'elastic' if elastic else 'not elastic yet'}")
-    return 0 if elastic else 1
+        print(finding.lines())
+    if is_untold:
+        print(f"whether {options.script} is elastic could not be told")
+        return 2
+    print(f"{options.script} is {'elastic' if is_elastic else 'not elastic yet'}")
+    return 0 if is_elastic else 1
 
 
 if __name__ == "__main__":

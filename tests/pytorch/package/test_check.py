@@ -25,8 +25,8 @@ PLAIN = """\
     """
 
 
-def check(folder, script, *arguments, **environment):
-    done = subprocess.run([sys.executable, "-m", "swell.check", "--patience", "600", str(script), *arguments], capture_output=True, text=True, check=False,
+def check(folder, script, *arguments, patience=600, **environment):
+    done = subprocess.run([sys.executable, "-m", "swell.check", "--patience", str(patience), str(script), *arguments], capture_output=True, text=True, check=False,
                           cwd=folder, env={**os.environ, "TEST_FOLDER": str(folder), "TEST_STEPS": "5000", **environment})
     return done.returncode, done.stdout + done.stderr
 
@@ -45,6 +45,47 @@ def test_an_elastic_script_is_found_to_be_so(tmp_path):
 def test_a_plain_script_lacks_the_handler_and_the_line_is_named(tmp_path):
     code, said = check(tmp_path, write(tmp_path, PLAIN))
     assert code == 1 and "NO   1." in said and "after line 5: elastic = Elastic(model, optimizer" in said, said
+
+
+# Steps as the checker counts them, without PyTorch: quick to start.
+COUNTS = """\
+    import os, signal, time
+    asked, folder = [], os.environ["SWELL_CHECK_FOLDER"]
+    name = os.path.join(folder, "step." + os.environ["SWELL_EPOCH"] + "." + os.environ["RANK"])
+    signal.signal(signal.SIGUSR1, lambda *_: open(os.path.join(folder, "asked"), "w").close())
+    def step(done):
+        with open(name + ".new", "w") as file:
+            file.write(f"{done} {done}")
+        os.replace(name + ".new", name)
+    """
+LEAVES = """\
+    while not os.path.exists(os.path.join(folder, "asked")):
+        time.sleep(0.02)
+    """
+
+
+def test_a_script_that_only_starts_slowly_is_not_said_to_lack_the_handler(tmp_path):
+    code, said = check(tmp_path, write(tmp_path, "import time\ntime.sleep(600)\n"), patience=2)
+    assert code == 2 and "?    1." in said and "did not get to 3 steps within 2 s" in said and "--patience 10" in said, said
+    assert "NO " not in said and "not elastic" not in said, said
+
+
+def test_a_script_that_ends_before_it_was_asked_is_told_so(tmp_path):
+    code, said = check(tmp_path, write(tmp_path, COUNTS + "step(1)\n    raise SystemExit('no data in /nowhere')"), patience=60)
+    assert code == 2 and "?    1." in said and "rank 0 left with 1, rank 1 left with 1: no data in /nowhere" in said and "torchrun --nproc_per_node=2" in said, said
+
+
+def test_a_slow_resume_is_told_from_none(tmp_path):
+    script = COUNTS + "if os.environ['SWELL_EPOCH'] == '1': time.sleep(600)\n    [step(done) for done in (1, 2, 3)]\n" + LEAVES
+    code, said = check(tmp_path, write(tmp_path, script), patience=5)
+    assert code == 2 and said.count("yes  ") == 3 and "?    4." in said and "did not get to 2 steps within 5 s" in said, said
+
+
+@pytest.mark.parametrize("step_s, expected", [(1.0, "?    2."), (0.1, "NO   2.")])
+def test_long_steps_are_told_from_workers_that_never_leave(tmp_path, step_s, expected):
+    script = COUNTS + f"for done in (1, 2, 3):\n        step(done)\n        time.sleep({step_s})\n    time.sleep(600)\n"
+    code, said = check(tmp_path, write(tmp_path, script), patience=6)
+    assert expected in said and code == (2 if expected[0] == "?" else 1), said
 
 
 @pytest.mark.slow
