@@ -15,6 +15,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from swell import _structs
+
 if TYPE_CHECKING:
     import torch
 
@@ -22,7 +24,6 @@ __all__ = ["Action", "Epoch", "Kind", "NativeError", "Region", "Session", "Times
 
 _SONAMES = ("libswell.so.1", "libswell.so.0")     # as swell.h has grown, it has only been added to
 _API_VERSION = 2        # of swell.h as it is spoken here; later ones only add to it
-MAX_DIMS = 8
 _BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")     # of a wheel with libswell in it
 
 
@@ -89,65 +90,6 @@ class NativeError(OSError):
     """A call of libswell that failed: errno, and the sentence that libswell says."""
 
 
-# ---- swell.h's structs
-
-_Dims = ctypes.c_int64 * MAX_DIMS
-
-
-class _OpenParams(ctypes.Structure):
-    _fields_ = [("field_mask", ctypes.c_uint64), ("socket", ctypes.c_char_p), ("snapshot_every", ctypes.c_uint64), ("stays", ctypes.c_int)]
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = [("field_mask", ctypes.c_uint64), ("name", ctypes.c_char_p), ("dtype", ctypes.c_int), ("dims", ctypes.c_int),
-                ("shape", _Dims), ("layer", ctypes.c_int), ("kind", ctypes.c_int), ("begin", _Dims), ("end", _Dims),
-                ("flat_begin", ctypes.c_int64), ("flat_end", ctypes.c_int64), ("alias_of", ctypes.c_char_p),
-                ("address", ctypes.c_void_p), ("optional", ctypes.c_int)]
-
-
-class _Epoch(ctypes.Structure):
-    _fields_ = [("epoch", ctypes.c_uint64), ("step", ctypes.c_uint64), ("fresh", ctypes.c_int)]
-
-
-class _Region(ctypes.Structure):
-    _fields_ = [("field_mask", ctypes.c_uint64), ("kind", ctypes.c_int), ("stage", ctypes.c_int), ("micro_batch", ctypes.c_int),
-                ("first_layer", ctypes.c_int), ("layers", ctypes.c_int), ("allocated_bytes", ctypes.c_uint64), ("stream", ctypes.c_void_p)]
-
-
-class _Role(ctypes.Structure):
-    _fields_ = [("field_mask", ctypes.c_uint64), ("stage", ctypes.c_int), ("group", ctypes.c_int), ("layers", ctypes.c_int),
-                ("local_batch", ctypes.c_int), ("activation_dtype", ctypes.c_int), ("activation_dims", ctypes.c_int),
-                ("activation_shape", _Dims), ("whole_activations", ctypes.c_double), ("last_activation_bytes", ctypes.c_double),
-                ("tied_embedding", ctypes.c_int)]
-
-
-class _Times(ctypes.Structure):
-    _fields_ = [("stable", ctypes.c_int), ("micro_batches", ctypes.c_int), ("step_s", ctypes.c_double), ("forward_s", ctypes.c_double),
-                ("backward_s", ctypes.c_double), ("forward_tp_s", ctypes.c_double), ("forward_head_s", ctypes.c_double),
-                ("backward_head_s", ctypes.c_double), ("optimizer_s", ctypes.c_double), ("dp_sync_s", ctypes.c_double),
-                ("layer_launch_s", ctypes.c_double), ("kept_bytes", ctypes.c_double)]
-
-
-_OPEN_SOCKET, _OPEN_SNAPSHOT_EVERY = 1, 2
-_LAYER, _KIND, _BLOCK, _RANGE, _ALIAS, _ADDRESS, _OPTIONAL = (1 << bit for bit in range(7))
-_REGION_MICRO_BATCH, _REGION_LAYERS, _REGION_MEMORY, _REGION_STREAM = 2, 4, 8, 16
-_ROLE_ACTIVATION, _ROLE_WHOLE, _ROLE_LAST, _ROLE_TIED = 1, 2, 4, 8
-
-# By their names in torch, so that this needs no torch: swell_dtype_t and bytes of an element.
-_DTYPES = {"uint8": (0, 1), "float8_e4m3fn": (1, 1), "float16": (2, 2), "bfloat16": (3, 2), "int32": (4, 4), "float32": (5, 4),
-           "int64": (6, 8), "float64": (7, 8)}
-
-
-def dtype_of(dtype: torch.dtype | str) -> tuple[int, int]:
-    """swell_dtype_t and bytes of an element."""
-    name = str(dtype).removeprefix("torch.")
-    if name == "bool" or name == "int8":
-        name = "uint8"      # moved as bytes
-    if name not in _DTYPES:
-        raise TypeError(f"dtype {name}: libswell moves {', '.join(_DTYPES)}; keep this tensor in one of these")
-    return _DTYPES[name]
-
-
 # ---- the library
 
 _library: ctypes.CDLL | None = None
@@ -179,16 +121,16 @@ def _load(path: str) -> ctypes.CDLL:
     pointer = ctypes.c_void_p
     for name, result, arguments in (
             ("swell_api_version", ctypes.c_int, []),
-            ("swell_open", ctypes.c_int, [ctypes.POINTER(_OpenParams), ctypes.POINTER(pointer)]),
-            ("swell_register", ctypes.c_int, [pointer, ctypes.POINTER(_Tensor)]),
-            ("swell_adopt", ctypes.c_int, [pointer, ctypes.POINTER(_Epoch)]),
+            ("swell_open", ctypes.c_int, [ctypes.POINTER(_structs.OpenParams), ctypes.POINTER(pointer)]),
+            ("swell_register", ctypes.c_int, [pointer, ctypes.POINTER(_structs.Tensor)]),
+            ("swell_adopt", ctypes.c_int, [pointer, ctypes.POINTER(_structs.Epoch)]),
             ("swell_address", ctypes.c_int, [pointer, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(pointer), ctypes.POINTER(ctypes.c_size_t)]),
             ("swell_step", ctypes.c_int, [pointer, ctypes.c_uint64]),
-            ("swell_set_role", ctypes.c_int, [pointer, ctypes.POINTER(_Role)]),
-            ("swell_region_begin", ctypes.c_int, [pointer, ctypes.POINTER(_Region)]),
+            ("swell_set_role", ctypes.c_int, [pointer, ctypes.POINTER(_structs.Role)]),
+            ("swell_region_begin", ctypes.c_int, [pointer, ctypes.POINTER(_structs.Region)]),
             ("swell_region_end", ctypes.c_int, [pointer, ctypes.c_int, ctypes.c_uint64]),
             ("swell_memory", ctypes.c_int, [pointer, ctypes.c_uint64]),
-            ("swell_profile", ctypes.c_int, [pointer, ctypes.POINTER(_Times)]),
+            ("swell_profile", ctypes.c_int, [pointer, ctypes.POINTER(_structs.Times)]),
             ("swell_close", None, [pointer]),
             ("swell_last_error", ctypes.c_char_p, [pointer])):
         try:
@@ -250,12 +192,12 @@ class Session:
             raise NativeError(errno.ENOENT, f"{_SONAMES[0]} was not found; let SWELL_LIBRARY name it")
         self._library = found
         self._session: ctypes.c_void_p | None = ctypes.c_void_p()
-        params = _OpenParams()
+        params = _structs.OpenParams()
         if socket is not None:
-            params.field_mask |= _OPEN_SOCKET
+            params.field_mask |= _structs.OPEN_SOCKET
             params.socket = socket.encode()
         if snapshot_every is not None:
-            params.field_mask |= _OPEN_SNAPSHOT_EVERY
+            params.field_mask |= _structs.OPEN_SNAPSHOT_EVERY
             params.snapshot_every = snapshot_every
         code = found.swell_open(ctypes.byref(params), ctypes.byref(self._session))
         if code < 0:
@@ -284,36 +226,36 @@ class Session:
         what is past its end is padding. address: of memory of one's own; else it is in Swell's arena. optional: this
         program can make it where the old plan has none.
         """
-        tensor = _Tensor()
+        tensor = _structs.Tensor()
         dims = tuple(shape) or (1,)
-        if len(dims) > MAX_DIMS:
-            raise NativeError(errno.EINVAL, f"tensor {name} has {len(dims)} dimensions; at most {MAX_DIMS} are possible")
-        tensor.field_mask = _KIND
-        tensor.name, tensor.dtype, tensor.dims, tensor.kind = name.encode(), dtype_of(dtype)[0], len(dims), kind
+        if len(dims) > _structs.MAX_DIMS:
+            raise NativeError(errno.EINVAL, f"tensor {name} has {len(dims)} dimensions; at most {_structs.MAX_DIMS} are possible")
+        tensor.field_mask = _structs.KIND
+        tensor.name, tensor.dtype, tensor.dims, tensor.kind = name.encode(), _structs.dtype_of(dtype)[0], len(dims), kind
         tensor.shape[:len(dims)] = dims
         if layer is not None:
-            tensor.field_mask |= _LAYER
+            tensor.field_mask |= _structs.LAYER
             tensor.layer = layer
         if block is not None:
-            tensor.field_mask |= _BLOCK
+            tensor.field_mask |= _structs.BLOCK
             tensor.begin[:len(dims)], tensor.end[:len(dims)] = block
         if flat is not None:
-            tensor.field_mask |= _RANGE
+            tensor.field_mask |= _structs.RANGE
             tensor.flat_begin, tensor.flat_end = flat
         if alias_of is not None:
-            tensor.field_mask |= _ALIAS
+            tensor.field_mask |= _structs.ALIAS
             tensor.alias_of = alias_of.encode()
         if address is not None:
-            tensor.field_mask |= _ADDRESS
+            tensor.field_mask |= _structs.ADDRESS
             tensor.address = address
         if optional:
-            tensor.field_mask |= _OPTIONAL
+            tensor.field_mask |= _structs.OPTIONAL
             tensor.optional = 1
         self._check(self._library.swell_register(self._session, ctypes.byref(tensor)))
 
     def adopt(self) -> Epoch:
         """Take the registered state over. Blocks until this epoch begins."""
-        epoch = _Epoch()
+        epoch = _structs.Epoch()
         self._check(self._library.swell_adopt(self._session, ctypes.byref(epoch)))
         return Epoch(epoch.epoch, epoch.step, bool(epoch.fresh))
 
@@ -348,20 +290,20 @@ class Session:
         layers: of the model on this stage. local_batch: samples of a micro-batch. activation, activation_shape: the
         tensor between two stages for one sample.
         """
-        role = _Role()
+        role = _structs.Role()
         role.stage, role.group, role.layers, role.local_batch = stage, group, layers, local_batch
         if activation is not None:
-            role.field_mask |= _ROLE_ACTIVATION
-            role.activation_dtype, role.activation_dims = dtype_of(activation)[0], len(activation_shape)
+            role.field_mask |= _structs.ROLE_ACTIVATION
+            role.activation_dtype, role.activation_dims = _structs.dtype_of(activation)[0], len(activation_shape)
             role.activation_shape[:len(activation_shape)] = tuple(activation_shape)
         if whole_activations is not None:
-            role.field_mask |= _ROLE_WHOLE
+            role.field_mask |= _structs.ROLE_WHOLE
             role.whole_activations = whole_activations
         if last_activation_bytes is not None:
-            role.field_mask |= _ROLE_LAST
+            role.field_mask |= _structs.ROLE_LAST
             role.last_activation_bytes = last_activation_bytes
         if tied_embedding:
-            role.field_mask |= _ROLE_TIED
+            role.field_mask |= _structs.ROLE_TIED
             role.tied_embedding = 1
         self._check(self._library.swell_set_role(self._session, ctypes.byref(role)))
 
@@ -371,19 +313,19 @@ class Session:
 
         layers: the first one and how many. stream: a CUstream; else the host's clock is taken.
         """
-        region = _Region()
+        region = _structs.Region()
         region.kind = kind
         if micro_batch is not None:
-            region.field_mask |= _REGION_MICRO_BATCH
+            region.field_mask |= _structs.REGION_MICRO_BATCH
             region.micro_batch = micro_batch
         if layers is not None:
-            region.field_mask |= _REGION_LAYERS
+            region.field_mask |= _structs.REGION_LAYERS
             region.first_layer, region.layers = layers
         if stream is not None:
-            region.field_mask |= _REGION_STREAM
+            region.field_mask |= _structs.REGION_STREAM
             region.stream = stream
         if allocated_bytes is not None:
-            region.field_mask |= _REGION_MEMORY
+            region.field_mask |= _structs.REGION_MEMORY
             region.allocated_bytes = allocated_bytes
         number: int = self._library.swell_region_begin(self._session, ctypes.byref(region))
         return number
@@ -401,12 +343,12 @@ class Session:
 
     def profile(self) -> Times | None:
         """What the profiler has seen; None before a role and five whole steps."""
-        times = _Times()
+        times = _structs.Times()
         code = self._library.swell_profile(self._session, ctypes.byref(times))
         if code == -errno.EAGAIN:
             return None
         self._check(code)
-        values = {name: getattr(times, name) for name, *_ in _Times._fields_}
+        values = {name: getattr(times, name) for name, *_ in _structs.Times._fields_}
         return Times(**{**values, "stable": bool(times.stable)})
 
     def close(self) -> None:

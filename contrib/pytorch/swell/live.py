@@ -2,31 +2,29 @@
 """The training state in libswell's memory, so that the next epoch's programs take it over without a checkpoint.
 
 Parameters, buffers and the optimizer's state stand in Swell's arena from the start; at a switch they stay where they are, or
-are copied to where the next plan wants them. What is on a device stays there, and is copied to the arena at each step boundary. Everything else, as the schedule and the data's position, is written beside
-them at each step boundary.
+are copied to where the next plan wants them. What is on a device stays there, and is copied to the arena at each step
+boundary (swell._slots). Everything else, as the schedule and the data's position, is written beside them.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import math
 import pickle
 import random
-import re
 import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from swell import _native
 from swell._native import Action, Epoch, Kind, NativeError, Session
+from swell._slots import LAYER, Fixed, Kept, Slot, Unsupported, like, plain, share_of
 
 __all__ = ["LiveState", "Unsupported", "join", "state_of_a_step"]
 
@@ -34,81 +32,6 @@ _JOB_BYTES = 1 << 20        # of what is the same on all workers and no tensor; 
 _WORKER_BYTES = 1 << 16     # of a worker's random number generators
 _MAX_COPIED_BYTES = 1 << 30     # of a worker, at each step boundary: what stands on a device
 _LENGTH = 8
-_LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
-
-
-class Unsupported(Exception):
-    """What this state has that cannot be handed over while it trains: the job is resized by restarts."""
-
-
-# ---- which part of a tensor is whose
-
-
-@dataclass(frozen=True)
-class _Share:
-    """The part of a tensor that this worker holds, and how a tensor is made of its memory.
-
-    shape: of the whole tensor. local: of this worker's part. flat: the range of the whole in row-major order; what is past its
-    end is padding. None: all of it. stride: of the local part where it is not contiguous.
-    """
-
-    shape: tuple[int, ...]
-    local: tuple[int, ...]
-    flat: tuple[int, int] | None = None
-    stride: tuple[int, ...] | None = None
-
-    def view(self, memory: torch.Tensor) -> torch.Tensor:
-        """The local part, over its memory of one dimension."""
-        if self.stride is not None:
-            return memory.as_strided(self.local, self.stride)
-        count = 1
-        for each in self.local:
-            count *= each
-        return memory[:count].view(self.local)
-
-
-def _share_of(name: str, tensor: torch.Tensor) -> _Share | None:
-    """Of a tensor as it stands on this worker; None where it has nothing of it."""
-    shape = tuple(tensor.shape)
-    if not isinstance(tensor, DTensor):
-        if tensor.numel() == 0:
-            return None
-        if tensor.is_contiguous():
-            return _Share(shape, shape)
-        dense = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) + 1
-        if dense != tensor.numel():
-            raise Unsupported(f"{name} has holes in its memory (strides {tuple(tensor.stride())}); make it contiguous()")
-        return _Share((tensor.numel(),), shape, stride=tuple(tensor.stride()))
-    sharded = [(at, placement) for at, placement in enumerate(tensor.placements) if not isinstance(placement, Replicate)]
-    if not sharded:
-        return _Share(shape, shape) if tensor.numel() else None
-    if len(sharded) > 1 or type(sharded[0][1]) is not Shard or sharded[0][1].dim != 0:
-        raise Unsupported(f"{name} is laid out as {tensor.placements}; live mode knows tensors that are whole, or sharded in dimension 0")
-    world, at = tensor.device_mesh.size(sharded[0][0]), tensor.device_mesh.get_local_rank(sharded[0][0])
-    rows = -(-shape[0] // world)
-    width = tensor.numel() // shape[0] if shape[0] else 0
-    begin = at * rows * width
-    if begin >= tensor.numel():
-        return None
-    local = (min(rows, shape[0] - at * rows), *shape[1:])
-    return _Share(shape, local, flat=(begin, begin + rows * width))
-
-
-def _is_on_host(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu"
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """What of a tensor stands on this worker."""
-    return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
-
-
-def _like(parameter: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
-    """A local part as an optimizer keeps it for a parameter."""
-    if not isinstance(parameter, DTensor):
-        return local
-    return DTensor.from_local(local, parameter.device_mesh, parameter.placements, run_check=False, shape=parameter.shape,
-                              stride=parameter.stride())
 
 
 def _fsdp_parameters(model: torch.nn.Module) -> dict[int, Any]:
@@ -186,97 +109,6 @@ def state_of_a_step(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any
 # ---- the state
 
 
-class _Slot:
-    """One tensor of the state, and where it stands: in our memory, or on a device, of which that is a copy."""
-
-    def __init__(self, name: str, share: _Share, dtype: torch.dtype, kind: Kind, is_copied: bool) -> None:
-        self.name, self.share, self.dtype, self.kind, self.is_copied = name, share, dtype, kind, is_copied
-        self.memory = torch.empty(0)    # of one dimension, with the padding; after adopt()
-
-    def register(self, session: Session, is_one_layer: bool) -> None:
-        """is_one_layer: the model has no numbered ones."""
-        layer = _LAYER.search(self.name)
-        session.register(self.name, self.dtype, self.share.shape, kind=self.kind, flat=self.share.flat,
-                         layer=int(layer[1]) if layer else 0 if is_one_layer else None)
-
-    def map(self, session: Session) -> None:
-        self.memory = session.tensor(self.name, self.dtype)
-
-    def view(self) -> torch.Tensor:
-        return self.share.view(self.memory)
-
-    def present(self) -> torch.Tensor | None:
-        """What the program has, where that is."""
-        raise NotImplementedError
-
-    def copy_out(self) -> None:
-        """A device's values go to our memory."""
-        found = self.present()
-        if self.is_copied and found is not None:
-            self.view().copy_(_plain(found.detach()))
-
-    def copied_bytes(self) -> int:
-        return math.prod(self.share.local) * self.dtype.itemsize if self.is_copied else 0
-
-
-class _Fixed(_Slot):
-    """A parameter or a buffer: there from the start."""
-
-    def __init__(self, name: str, share: _Share, tensor: torch.Tensor, kind: Kind, fsdp: Any = None) -> None:
-        super().__init__(name, share, tensor.dtype, kind, not _is_on_host(tensor))
-        self.tensor, self.fsdp = tensor, fsdp
-
-    def present(self) -> torch.Tensor:
-        return self.tensor
-
-    def bind(self, fresh: bool) -> None:
-        """Move the tensor to its memory; fresh: with its values. On a device it stays where it is."""
-        view = self.view()
-        if self.is_copied:
-            if not fresh:
-                _plain(self.tensor.detach()).copy_(view)
-            return
-        if fresh:
-            view.copy_(_plain(self.tensor.detach()))
-        if self.fsdp is not None:
-            self.fsdp._sharded_param_data = self.memory
-        if isinstance(self.tensor, DTensor):
-            self.tensor._local_tensor = view
-        else:
-            self.tensor.data = view
-
-
-class _Kept(_Slot):
-    """What the optimizer keeps of a parameter: there once it has stepped."""
-
-    def __init__(self, name: str, share: _Share, dtype: torch.dtype, parameter: torch.Tensor, key: str, is_like: bool,
-                 device: torch.device) -> None:
-        super().__init__(name, share, dtype, Kind.OPTIMIZER_STEP if key == "step" else Kind.MOMENT, not _is_on_host(parameter))
-        self.parameter, self.key, self.is_like, self.device = parameter, key, is_like, device
-        self.value: torch.Tensor | None = None      # what the optimizer has, over our memory or on a device
-
-    def present(self) -> torch.Tensor | None:
-        return self.value
-
-    def bind(self, state: dict[str, Any]) -> None:
-        view = self.view()
-        if self.is_copied:
-            view = torch.empty_like(view, device=self.device).copy_(view)
-        self.value = _like(self.parameter, view) if self.is_like else view
-        state[self.key] = self.value
-
-    def follow(self, state: dict[str, Any]) -> None:
-        """What the optimizer has made or loaded itself moves to our memory."""
-        found = state.get(self.key)
-        if found is self.value or not isinstance(found, torch.Tensor):
-            return
-        if self.is_copied:
-            self.value = found
-            return
-        self.view().copy_(_plain(found))
-        self.bind(state)
-
-
 class LiveState:
     """The state of a loop, registered with a session.
 
@@ -288,8 +120,8 @@ class LiveState:
                  rank: int) -> None:
         self.session, self.model, self.optimizer, self.things, self.rank = session, model, optimizer, things, rank
         self.boundaries = 0     # passed so far, as the session counts them
-        self._fixed: list[_Fixed] = []
-        self._kept: list[_Kept] = []
+        self._fixed: list[Fixed] = []
+        self._kept: list[Kept] = []
         self._empty: list[tuple[torch.Tensor, str, torch.dtype]] = []       # kept of parameters of which this worker has nothing
         self._own: dict[str, torch.Tensor] = {}
         fsdp = _fsdp_parameters(model)
@@ -320,12 +152,12 @@ class LiveState:
             again = dict(_tensors(thing.state_dict(), name))
             for path in [path for path in again if path in self._own and again[path].data_ptr() != self._own[path].data_ptr()]:
                 del self._own[path]     # made anew each time: goes with the job's
-        self._copied: list[_Slot] = [each for each in (*self._fixed, *self._kept) if each.is_copied]
+        self._copied: list[Slot] = [each for each in (*self._fixed, *self._kept) if each.is_copied]
         self.copied_bytes = sum(each.copied_bytes() for each in self._copied)
         if self.copied_bytes > _MAX_COPIED_BYTES:
             raise Unsupported(f"{self.copied_bytes >> 20} MiB of a worker's state are on {self._fixed[0].tensor.device}, and live mode copies at "
                               f"most {_MAX_COPIED_BYTES >> 20} MiB to the host at each step (submit with --elastic=mode=restart)")
-        is_one_layer = not any(map(_LAYER.search, names.values()))
+        is_one_layer = not any(map(LAYER.search, names.values()))
         for each in [*self._fixed, *self._kept]:
             each.register(session, is_one_layer)
         for path, tensor in self._own.items():
@@ -336,22 +168,22 @@ class LiveState:
     def _fix(self, name: str, tensor: torch.Tensor, kind: Kind, fsdp: Any = None) -> None:
         if tensor.device.type == "meta":
             raise Unsupported(f"{name} is on meta and has no memory; call model.to_empty() and load or make its values first")
-        share = _share_of(name, tensor)
+        share = share_of(name, tensor)
         if share is not None:
-            self._fixed.append(_Fixed(name, share, tensor, kind, fsdp))
+            self._fixed.append(Fixed(name, share, tensor, kind, fsdp))
 
     def _keep(self, name: str, parameter: torch.Tensor, key: str, value: torch.Tensor, device: torch.device) -> None:
         is_like = value.shape == parameter.shape
         if is_like:
-            share = _share_of(name, parameter)
+            share = share_of(name, parameter)
         elif isinstance(parameter, DTensor) and value.numel() > 1:
             raise Unsupported(f"{type(self.optimizer).__name__} keeps a {key} of shape {tuple(value.shape)} of {name}, which is sharded")
         else:
-            share = _share_of(name, value)
+            share = share_of(name, value)
         if share is None:
             self._empty.append((parameter, key, value.dtype))
         else:
-            self._kept.append(_Kept(f"optimizer.{name}.{key}", share, value.dtype, parameter, key, is_like, device))
+            self._kept.append(Kept(f"optimizer.{name}.{key}", share, value.dtype, parameter, key, is_like, device))
 
     # ---- taking over
 
@@ -391,7 +223,7 @@ class LiveState:
                     each.bind(self.optimizer.state[each.parameter])
         for parameter, key, dtype in self._empty:
             if self.optimizer.state.get(parameter):
-                self.optimizer.state[parameter][key] = _like(parameter, torch.empty_like(_plain(parameter.detach()), dtype=dtype))
+                self.optimizer.state[parameter][key] = like(parameter, torch.empty_like(plain(parameter.detach()), dtype=dtype))
         by_name = {(name, key): parameter for name, parameter, key in self._values}
         for (name, key), value in job["values"].items():
             self.optimizer.state[by_name[name, key]][key] = value

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import FileSystemWriter
 
 import common
-from swell import live
+from swell import _slots
 from swell.torch import Elastic
 
 
@@ -56,7 +56,7 @@ def main(arguments):
     if "held-saves" in arguments:
         hold_saves()
     if "on-device" in arguments:
-        live._is_on_host = lambda tensor: False
+        _slots.is_on_host = lambda tensor: False
     model = common.network()
     if "paced" in arguments:
         model.append(common.Paced())

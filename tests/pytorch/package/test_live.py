@@ -9,7 +9,7 @@ import torch
 
 from forked import LiveRun, Run, deviation
 from native import needs_live_host
-from swell import live
+from swell import _slots, live
 
 pytestmark = needs_live_host
 SAME = 1e-5
@@ -67,7 +67,7 @@ def test_state_on_a_device_is_handed_over_by_copies_bitwise(runs, reference, kin
 def test_state_without_memory_or_too_large_to_be_copied_is_refused(monkeypatch):
     model = torch.nn.Linear(4, 2)
     optimizer = torch.optim.AdamW(model.parameters())
-    monkeypatch.setattr(live, "_is_on_host", lambda tensor: False)
+    monkeypatch.setattr(_slots, "is_on_host", lambda tensor: False)
     monkeypatch.setattr(live, "_MAX_COPIED_BYTES", 100)
     with pytest.raises(live.Unsupported, match="mode=restart"):
         live.LiveState(None, model, optimizer, {}, rank=0)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from native import LIBRARY, needs_library
-from swell import _native
+from swell import _native, _structs
 from swell._native import Action, Kind, NativeError, Region, Session
 
 pytestmark = needs_library
@@ -163,8 +163,8 @@ def test_structs_are_laid_out_as_the_c_compiler_does(tmp_path):
     if compiler is None:
         pytest.skip("no C compiler")
     top = os.path.join(os.path.dirname(__file__), "..", "..", "..")
-    structs = {"swell_open_params_t": _native._OpenParams, "swell_tensor_t": _native._Tensor, "swell_epoch_t": _native._Epoch,
-               "swell_region_t": _native._Region, "swell_role_t": _native._Role, "swell_times_t": _native._Times}
+    structs = {"swell_open_params_t": _structs.OpenParams, "swell_tensor_t": _structs.Tensor, "swell_epoch_t": _structs.Epoch,
+               "swell_region_t": _structs.Region, "swell_role_t": _structs.Role, "swell_times_t": _structs.Times}
     prints = "".join(f'printf("{name} %zu\\n", sizeof({name}));'
                      + "".join(f'printf("{name}.{field} %zu\\n", offsetof({name}, {field}));' for field, *_ in made._fields_)
                      for name, made in structs.items())
