@@ -2,4 +2,8 @@
 # What every folder compiles with. Symbols are hidden unless a file says otherwise. Folders of the installation are known to the
 # objects alone that name them: ccache takes all others from a build with another prefix.
 AM_CPPFLAGS = -I$(top_srcdir)/src -I$(top_builddir)
-AM_CXXFLAGS = $(SWELL_WARNINGS) -fvisibility=hidden -fvisibility-inlines-hidden $(JANSSON_CFLAGS) $(FMT_CFLAGS)
+SWELL_CXXFLAGS = $(SWELL_WARNINGS) -pthread -fvisibility=hidden -fvisibility-inlines-hidden $(JANSSON_CFLAGS) $(FMT_CFLAGS)
+AM_CXXFLAGS = $(SWELL_CXXFLAGS)
+if PCH
+AM_CXXFLAGS += -fpch-preprocess -include $(top_builddir)/src/pch/standard.h
+endif

@@ -5,7 +5,7 @@
 # this checkout alone. Nothing of the system is changed.
 
 # What a cluster needs to run Swell: no simulator, no tests, no planner's tools.
-runtime_folders=(src/core src/control src/runtime src/profiler src/slurm src/controller src/plugins/sched
+runtime_folders=(src/pch src/core src/control src/runtime src/profiler src/slurm src/controller src/plugins/sched
   src/plugins/job_submit src/plugins/spank src/launcher src/topo src/tools)
 
 # configure_swell TOP DIR [configure options]: with ccache where it is there. Quick where nothing has changed.
@@ -15,7 +15,7 @@ configure_swell() {
   mkdir -p "$dir" || return
   # The same source is compiled in several build folders and copies of the tree; all are as deep, so that paths that are
   # relative are the same.
-  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$top
+  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$top CCACHE_SLOPPINESS=pch_defines,time_macros
   if [[ ! -x $top/configure || $top/configure -ot $top/configure.ac ]]; then
     (cd "$top" && autoreconf -fi) > "$dir/autoreconf.log" 2>&1 || { tail -n 20 "$dir/autoreconf.log"; return 1; }
   fi
@@ -56,7 +56,7 @@ make_swell() {
 # build_swell TOP DIR [configure options]: everything; installs into DIR/stage, plugins into DIR/stage/plugins.
 build_swell() {
   local top=$1 dir=$2
-  configure_swell "$@" || return
+  configure_swell "$@" --enable-pch || return
   : > "$dir/make.log"
   make_swell "$dir" "$dir/make.log" -j"$(nproc)" all && make_swell "$dir" "$dir/make.log" install
 }
@@ -64,7 +64,7 @@ build_swell() {
 # build_runtime TOP DIR [configure options]: runtime_folders alone, installed likewise.
 build_runtime() {
   local top=$1 dir=$2 folder
-  configure_swell "$@" || return
+  configure_swell "$@" --enable-pch || return
   : > "$dir/make.log"
   for folder in "${runtime_folders[@]}"; do make_swell "$dir/$folder" "$dir/make.log" -j"$(nproc)" all || return; done
   for folder in "${runtime_folders[@]}"; do make_swell "$dir/$folder" "$dir/make.log" install || return; done

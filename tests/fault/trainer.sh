@@ -4,7 +4,7 @@
 cd "${SOAK_WORK:?}" || exit 2
 trap 'exit 0' USR1
 echo "$$ $RANK" > ".start.$RANK" && mv ".start.$RANK" "start.$SWELL_EPOCH.$RANK"
+exec {never}<> <(:)
 until [[ -e finish ]]; do
-  sleep 1 &
-  wait $!
+  read -rt 1 -u "$never" || :
 done

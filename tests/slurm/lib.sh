@@ -96,16 +96,17 @@ show_state() {
 
 # ---- waiting: for a state, with a deadline, never for time
 
-# SECONDS: what a quiet machine may take; a loaded one is given four times as long.
+# SECONDS: what a quiet machine may take; a loaded one is given four times as long. Looks often at first, then less so: each
+# look starts programs, and several suites look at once.
 within() { # SECONDS COMMAND...
-  local deadline=$((SECONDS + 4 * $1 + 1))
+  local deadline=$((SECONDS + 4 * $1 + 1)) looks=0
   shift
   until "$@" > /dev/null 2>&1; do
     if ((SECONDS > deadline)); then
       printf 'not within the time: %s\n' "$*"
       return 1
     fi
-    sleep 0.1
+    if (((looks += 1) < 10)); then sleep 0.1; else sleep 0.3; fi
   done
 }
 
