@@ -260,13 +260,15 @@ int swell_adopt(swell_session_t* session, swell_epoch_t* epoch);
 int swell_next(const swell_session_t* session, swell_session_t** next);
 
 /**
- * Say that all tensors of the next epoch are registered. Returns at once: train on with the other
- * session. A switch that is called off is not told; the next one begins with SWELL_PREPARE again.
+ * Say that all tensors of the next epoch are registered. Waits for the shim's answer, at most 30 s
+ * and mostly far below a step, and not for the switch: train on with the other session. A switch
+ * that is called off is not told; the next one begins with SWELL_PREPARE again.
  *
  * @param [in] next  From swell_next().
  *
  * @return 0, or -EINVAL (the shim refused the tensors; this epoch is not offered again), -EBUSY
- * (offered already, or no session of swell_next()), -ECONNRESET (the shim is gone).
+ * (offered already, or no session of swell_next()), -ECONNRESET (the shim is gone, or did not
+ * answer within 30 s).
  */
 int swell_offer(swell_session_t* next);
 

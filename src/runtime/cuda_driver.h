@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// What is used of CUDA's driver API (CUDA 11.4 or later), declared anew from its documentation: no
+// header of CUDA is needed. Results are 0 or an error's number.
+namespace swell::runtime::cuda {
+
+struct Location {
+  int type = 1;  ///< CU_MEM_LOCATION_TYPE_DEVICE
+  int id = 0;
+};
+struct AllocationProperties {
+  int type = 1;          ///< CU_MEM_ALLOCATION_TYPE_PINNED
+  int handle_types = 1;  ///< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+  Location location;
+  void* windows = nullptr;
+  std::uint8_t flags[8] = {};
+};
+static_assert(sizeof(AllocationProperties) == 32);
+struct AccessDescription {
+  Location location;
+  int flags = 3;  ///< CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+};
+static_assert(sizeof(AccessDescription) == 12);
+
+inline constexpr int kPosixDescriptor = 1;
+inline constexpr int kMinimumGranularity = 0;
+inline constexpr unsigned kNonBlockingStream = 1;
+inline constexpr int kMemoryManagementSupported = 102, kDescriptorSupported = 103;  // attributes
+inline constexpr int kOutOfMemory = 2, kPeerUnsupported = 217;                      // errors
+
+using Init = int (*)(unsigned);
+using GetErrorName = int (*)(int, const char**);
+using DeviceGetCount = int (*)(int*);
+using DeviceGet = int (*)(int*, int);
+using DeviceGetAttribute = int (*)(int*, int, int);
+using DeviceGetUuid = int (*)(std::uint8_t*, int);
+using ContextRetain = int (*)(void**, int);
+using ContextRelease = int (*)(int);
+using ContextPush = int (*)(void*);
+using ContextPop = int (*)(void**);
+using ContextSynchronize = int (*)();
+using StreamCreate = int (*)(void**, unsigned);
+using StreamSynchronize = int (*)(void*);
+using StreamDestroy = int (*)(void*);
+using CopyWithin = int (*)(std::uint64_t, std::uint64_t, std::size_t, void*);
+using CopyToHost = int (*)(void*, std::uint64_t, std::size_t, void*);
+using CopyToDevice = int (*)(std::uint64_t, const void*, std::size_t, void*);
+using SetBytes = int (*)(std::uint64_t, unsigned char, std::size_t, void*);
+using GetInfo = int (*)(std::size_t*, std::size_t*);
+using Granularity = int (*)(std::size_t*, const AllocationProperties*, int);
+using Create = int (*)(std::uint64_t*, std::size_t, const AllocationProperties*, std::uint64_t);
+using Export = int (*)(void*, std::uint64_t, int, std::uint64_t);
+using Import = int (*)(std::uint64_t*, void*, int);
+using Release = int (*)(std::uint64_t);
+using Reserve = int (*)(std::uint64_t*, std::size_t, std::size_t, std::uint64_t, std::uint64_t);
+using Free = int (*)(std::uint64_t, std::size_t);
+using Map = int (*)(std::uint64_t, std::size_t, std::size_t, std::uint64_t, std::uint64_t);
+using Unmap = int (*)(std::uint64_t, std::size_t);
+using SetAccess = int (*)(std::uint64_t, std::size_t, const AccessDescription*, std::size_t);
+
+}  // namespace swell::runtime::cuda

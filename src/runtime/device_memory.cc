@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/device_memory.h"
+
+#include <fmt/format.h>
+#include <utility>
+
+#include "profiler/library.h"
+#include "runtime/cuda_driver.h"
+
+namespace swell::runtime {
+
+struct CudaDriver {
+  profiler::Library library;
+  cuda::Init init;
+  cuda::GetErrorName error_name;
+  cuda::DeviceGetCount count;
+  cuda::DeviceGet device;
+  cuda::DeviceGetAttribute attribute;
+  cuda::DeviceGetUuid uuid;
+  cuda::ContextRetain retain;
+  cuda::ContextRelease let_go;
+  cuda::ContextPush push;
+  cuda::ContextPop pop;
+  cuda::ContextSynchronize synchronize;
+  cuda::StreamCreate make_stream;
+  cuda::StreamSynchronize wait_for_stream;
+  cuda::StreamDestroy end_stream;
+  cuda::CopyWithin copy;
+  cuda::CopyToHost to_host;
+  cuda::CopyToDevice to_device;
+  cuda::SetBytes set;
+  cuda::GetInfo info;
+  cuda::Granularity granularity;
+  cuda::Create create;
+  cuda::Export share;
+  cuda::Import import;
+  cuda::Release release;
+  cuda::Reserve reserve;
+  cuda::Free free;
+  cuda::Map map;
+  cuda::Unmap unmap;
+  cuda::SetAccess set_access;
+
+  Result<void> open(const std::string& path) {
+    if (auto good = library.open(path); !good)
+      return good.error().while_doing("NVIDIA's driver cannot be opened");
+    return library.find({{"cuInit", &init},
+                         {"cuGetErrorName", &error_name},
+                         {"cuDeviceGetCount", &count},
+                         {"cuDeviceGet", &device},
+                         {"cuDeviceGetAttribute", &attribute},
+                         {"cuDeviceGetUuid_v2", &uuid},
+                         {"cuDevicePrimaryCtxRetain", &retain},
+                         {"cuDevicePrimaryCtxRelease_v2", &let_go},
+                         {"cuCtxPushCurrent_v2", &push},
+                         {"cuCtxPopCurrent_v2", &pop},
+                         {"cuCtxSynchronize", &synchronize},
+                         {"cuStreamCreate", &make_stream},
+                         {"cuStreamSynchronize", &wait_for_stream},
+                         {"cuStreamDestroy_v2", &end_stream},
+                         {"cuMemcpyDtoDAsync_v2", &copy},
+                         {"cuMemcpyDtoHAsync_v2", &to_host},
+                         {"cuMemcpyHtoDAsync_v2", &to_device},
+                         {"cuMemsetD8Async", &set},
+                         {"cuMemGetInfo_v2", &info},
+                         {"cuMemGetAllocationGranularity", &granularity},
+                         {"cuMemCreate", &create},
+                         {"cuMemExportToShareableHandle", &share},
+                         {"cuMemImportFromShareableHandle", &import},
+                         {"cuMemRelease", &release},
+                         {"cuMemAddressReserve", &reserve},
+                         {"cuMemAddressFree", &free},
+                         {"cuMemMap", &map},
+                         {"cuMemUnmap", &unmap},
+                         {"cuMemSetAccess", &set_access}});
+  }
+};
+
+namespace {
+
+std::string hex(const std::uint8_t (&uuid)[16]) {
+  std::string text = "GPU-";
+  for (std::uint8_t byte : uuid) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+}  // namespace
+
+/// Makes the GPU's context current while it lives, and the one before afterwards.
+class Device::Current {
+ public:
+  explicit Current(const Device& device)
+      : device_(device), code_(device.driver_->push(device.context_)) {}
+  ~Current() {
+    void* ours = nullptr;
+    if (code_ == 0) device_.driver_->pop(&ours);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  int code() const noexcept { return code_; }
+
+ private:
+  const Device& device_;
+  const int code_;
+};
+
+Result<void> Device::check(int code, const char* what, std::uint64_t bytes) const {
+  if (code == 0) return {};
+  const char* name = nullptr;
+  if (driver_->error_name(code, &name) != 0 || name == nullptr) name = "an unknown error";
+  const std::string size = bytes > 0 ? fmt::format(" of {} bytes", bytes) : "";
+  return Error(fmt::format("GPU {}: {}{}: {} ({})", ordinal_, what, size, name, code));
+}
+
+Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& library) {
+  auto driver = std::make_shared<CudaDriver>();
+  if (auto good = driver->open(library); !good) return good.error();
+  std::shared_ptr<Device> device(new Device);
+  device->driver_ = driver;
+  device->ordinal_ = ordinal;
+  const CudaDriver& cuda = *driver;
+  int count = 0;
+  Result<void> good = device->check(cuda.init(0), "starting NVIDIA's driver");
+  if (good.ok()) good = device->check(cuda.count(&count), "counting GPUs");
+  if (!good) return good.error();
+  if (ordinal < 0 || ordinal >= count)
+    return Error(fmt::format("this process has {} GPUs; there is no GPU {}, as they count from 0",
+                             count, ordinal));
+  int number = 0, manages = 0, shares = 0;
+  std::uint8_t uuid[16] = {};
+  good = device->check(cuda.device(&number, ordinal), "finding it");
+  if (good.ok())
+    good = device->check(cuda.attribute(&manages, cuda::kMemoryManagementSupported, number),
+                         "asking what it can do");
+  if (good.ok())
+    good = device->check(cuda.attribute(&shares, cuda::kDescriptorSupported, number),
+                         "asking what it can do");
+  if (good.ok()) good = device->check(cuda.uuid(uuid, number), "asking for its UUID");
+  if (!good) return good.error();
+  if (manages == 0 || shares == 0)
+    return Error(fmt::format(
+        "GPU {}: its memory cannot be passed to other processes as a file descriptor here; "
+        "register the tensors in host memory",
+        ordinal));
+  device->number_ = number;
+  device->gpu_ = hex(uuid);
+  good = device->check(cuda.retain(&device->context_, number), "making its context");
+  if (!good) return good.error();
+  const Current current(*device);
+  cuda::AllocationProperties properties;
+  properties.location.id = number;
+  std::size_t granularity = 0;
+  good = device->check(current.code(), "using its context");
+  if (good.ok())
+    good = device->check(cuda.granularity(&granularity, &properties, cuda::kMinimumGranularity),
+                         "asking for its granularity");
+  if (good.ok())
+    good = device->check(cuda.make_stream(&device->stream_, cuda::kNonBlockingStream),
+                         "making a stream");
+  if (!good) return good.error();
+  if (granularity == 0) return Error(fmt::format("GPU {}: its granularity is 0", ordinal));
+  device->granularity_ = granularity;
+  return device;
+}
+
+Device::~Device() {
+  if (context_ == nullptr) return;
+  if (stream_ != nullptr) {
+    const Current current(*this);
+    driver_->end_stream(stream_);
+  }
+  driver_->let_go(number_);
+}
+
+Result<std::uint64_t> Device::free_bytes() const {
+  std::size_t left = 0, total = 0;
+  const Current current(*this);
+  auto good = check(current.code(), "using its context");
+  if (good.ok()) good = check(driver_->info(&left, &total), "asking for its free memory");
+  if (!good) return good.error();
+  return left;
+}
+
+Result<void> Device::wait() const {
+  const Current current(*this);
+  if (auto good = check(current.code(), "using its context"); !good) return good;
+  return check(driver_->synchronize(), "waiting for it");
+}
+
+Result<void> Device::copy(std::span<const Run> runs) const {
+  const Current current(*this);
+  Result<void> good = check(current.code(), "using its context");
+  for (const Run& run : runs)
+    if (good.ok())
+      good =
+          check(driver_->copy(run.to, run.from, run.bytes, stream_), "a copy within it", run.bytes);
+  // Also after an error: what is under way must not be written later.
+  auto ended = check(driver_->wait_for_stream(stream_), "waiting for copies within it");
+  return good.ok() ? ended : good;
+}
+
+Result<void> Device::to_host(void* to, DeviceAddress from, std::size_t bytes) const {
+  const Current current(*this);
+  if (auto good = check(current.code(), "using its context"); !good) return good;
+  auto good = check(driver_->to_host(to, from, bytes, stream_), "a copy to the host", bytes);
+  auto ended = check(driver_->wait_for_stream(stream_), "waiting for a copy to the host");
+  return good.ok() ? ended : good;
+}
+
+Result<void> Device::to_device(DeviceAddress to, const void* from, std::size_t bytes) const {
+  const Current current(*this);
+  if (auto good = check(current.code(), "using its context"); !good) return good;
+  auto good = check(driver_->to_device(to, from, bytes, stream_), "a copy from the host", bytes);
+  auto ended = check(driver_->wait_for_stream(stream_), "waiting for a copy from the host");
+  return good.ok() ? ended : good;
+}
+
+Result<void> Device::clear(DeviceAddress at, std::uint64_t bytes) const {
+  const Current current(*this);
+  if (auto good = check(current.code(), "using its context"); !good) return good;
+  auto good = check(driver_->set(at, 0, bytes, stream_), "clearing memory", bytes);
+  auto ended = check(driver_->wait_for_stream(stream_), "waiting for cleared memory");
+  return good.ok() ? ended : good;
+}
+
+Result<Slab> Slab::create(std::shared_ptr<const Device> device, std::uint64_t bytes,
+                          bool is_clear) {
+  const std::uint64_t unit = device->granularity();
+  if (bytes == 0 || bytes > std::uint64_t{1} << 50)
+    return Error(fmt::format("GPU memory of {} bytes; 1 byte to 1 PiB are possible", bytes));
+  bytes = (bytes + unit - 1) / unit * unit;
+  cuda::AllocationProperties properties;
+  properties.location.id = device->number_;
+  std::uint64_t handle = 0;
+  {
+    const Device::Current current(*device);
+    if (auto good = device->check(current.code(), "using its context"); !good) return good.error();
+    if (auto good = device->check(device->driver_->create(&handle, bytes, &properties, 0),
+                                  "taking memory", bytes);
+        !good)
+      return good.error();
+  }
+  Slab slab(std::move(device), handle, bytes);
+  if (auto good = slab.map(); !good) return good.error();
+  if (is_clear)
+    if (auto good = slab.device_->clear(slab.address_, bytes); !good) return good.error();
+  return slab;
+}
+
+Result<Slab> Slab::import(std::shared_ptr<const Device> device, const Descriptor& fd,
+                          std::uint64_t bytes) {
+  std::uint64_t handle = 0;
+  if (bytes == 0 || bytes % device->granularity() != 0)
+    return Error(fmt::format("GPU memory of {} bytes was announced; it comes in multiples of {}",
+                             bytes, device->granularity()));
+  {
+    const Device::Current current(*device);
+    if (auto good = device->check(current.code(), "using its context"); !good) return good.error();
+    void* const what = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd.get()));
+    if (auto good = device->check(device->driver_->import(&handle, what, cuda::kPosixDescriptor),
+                                  "importing what another process shares");
+        !good)
+      return good.error();
+  }
+  Slab slab(std::move(device), handle, bytes);
+  if (auto good = slab.map(); !good) return good.error();
+  return slab;
+}
+
+/// Gives the allocation an address that the GPU may read and write.
+Result<void> Slab::map() {
+  const CudaDriver& cuda = *device_->driver_;
+  const Device::Current current(*device_);
+  cuda::AccessDescription access;
+  access.location.id = device_->number_;
+  auto good = device_->check(current.code(), "using its context");
+  if (good.ok())
+    good = device_->check(cuda.reserve(&address_, bytes_, 0, 0, 0), "taking addresses", bytes_);
+  if (good.ok()) {
+    good = device_->check(cuda.map(address_, bytes_, 0, handle_, 0), "mapping memory", bytes_);
+    is_mapped_ = good.ok();
+  }
+  if (good.ok())
+    good = device_->check(cuda.set_access(address_, bytes_, &access, 1), "getting access to memory",
+                          bytes_);
+  return good;
+}
+
+Result<Descriptor> Slab::share() const {
+  int fd = -1;
+  const Device::Current current(*device_);
+  if (auto good = device_->check(current.code(), "using its context"); !good) return good.error();
+  if (auto good = device_->check(device_->driver_->share(&fd, handle_, cuda::kPosixDescriptor, 0),
+                                 "sharing memory", bytes_);
+      !good)
+    return good.error();
+  return Descriptor(fd);
+}
+
+Slab::Slab(Slab&& other) noexcept
+    : device_(std::move(other.device_)),
+      handle_(std::exchange(other.handle_, 0)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      address_(std::exchange(other.address_, 0)),
+      is_mapped_(std::exchange(other.is_mapped_, false)) {}
+
+Slab& Slab::operator=(Slab&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(handle_, other.handle_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(address_, other.address_);
+  std::swap(is_mapped_, other.is_mapped_);
+  return *this;
+}
+
+Slab::~Slab() {
+  if (device_ == nullptr) return;
+  const CudaDriver& cuda = *device_->driver_;
+  const Device::Current current(*device_);
+  if (is_mapped_) cuda.unmap(address_, bytes_);
+  if (address_ != 0) cuda.free(address_, bytes_);
+  cuda.release(handle_);
+}
+
+}  // namespace swell::runtime

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/result.h"
+#include "runtime/descriptor.h"
+#include "runtime/transport.h"
+
+namespace swell::runtime {
+
+/// Address in a GPU's memory, as CUdeviceptr.
+using DeviceAddress = std::uint64_t;
+
+/// The driver's functions; found once a process.
+struct CudaDriver;
+
+/// One GPU that this process works with, through NVIDIA's driver, which is opened at run time: its
+/// primary context, the one that CUDA's runtime and PyTorch use. The context is current only within
+/// the calls. Calls of several threads are possible; those that copy wait for one another.
+class Device {
+ public:
+  /// `ordinal`: as this process's CUDA counts GPUs. The error is one sentence: no driver, no such
+  /// GPU, or one whose memory cannot be passed to other processes as file descriptors.
+  static Result<std::shared_ptr<Device>> open(int ordinal,
+                                              const std::string& library = "libcuda.so.1");
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  int ordinal() const noexcept { return ordinal_; }
+  /// Which piece of hardware it is, equal in every process: "GPU-" and its UUID.
+  const std::string& gpu() const noexcept { return gpu_; }
+  /// Memory is taken in multiples of it.
+  std::uint64_t granularity() const noexcept { return granularity_; }
+
+  /// Memory of this GPU that nobody has taken.
+  Result<std::uint64_t> free_bytes() const;
+  /// Waits for all that was launched on this GPU in this process.
+  Result<void> wait() const;
+  /// Each returns when the bytes are there.
+  Result<void> copy(std::span<const Run> runs) const;  ///< from and to: addresses on GPUs
+  Result<void> to_host(void* to, DeviceAddress from, std::size_t bytes) const;
+  Result<void> to_device(DeviceAddress to, const void* from, std::size_t bytes) const;
+  Result<void> clear(DeviceAddress at, std::uint64_t bytes) const;
+
+ private:
+  friend class Slab;
+  class Current;
+  Device() = default;
+  Result<void> check(int code, const char* what, std::uint64_t bytes = 0) const;
+
+  std::shared_ptr<const CudaDriver> driver_;
+  int ordinal_ = 0, number_ = 0;
+  void* context_ = nullptr;  ///< retained
+  void* stream_ = nullptr;   ///< for copies; ordered with no other
+  std::string gpu_;
+  std::uint64_t granularity_ = 0;
+};
+
+/// One allocation of GPU memory, mapped in this process. Whoever holds a descriptor of it, a
+/// process without CUDA too, keeps it alive: the death of the process that took it frees nothing.
+class Slab {
+ public:
+  /// `bytes`: rounded up to the granularity. `is_clear`: whether its values are to be 0; else they
+  /// are any.
+  static Result<Slab> create(std::shared_ptr<const Device> device, std::uint64_t bytes,
+                             bool is_clear = true);
+  /// Maps what another process shares, for use by `device`, which may be another GPU than the
+  /// memory's. Nothing is copied. `bytes`: as create() rounded them.
+  static Result<Slab> import(std::shared_ptr<const Device> device, const Descriptor& fd,
+                             std::uint64_t bytes);
+  Slab(Slab&& other) noexcept;
+  Slab& operator=(Slab&& other) noexcept;
+  ~Slab();
+
+  /// A descriptor that other processes import.
+  Result<Descriptor> share() const;
+  DeviceAddress address() const noexcept { return address_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  Slab(std::shared_ptr<const Device> device, std::uint64_t handle, std::uint64_t bytes) noexcept
+      : device_(std::move(device)), handle_(handle), bytes_(bytes) {}
+  Result<void> map();
+  std::shared_ptr<const Device> device_;  ///< nullptr: moved from
+  std::uint64_t handle_ = 0, bytes_ = 0;
+  DeviceAddress address_ = 0;
+  bool is_mapped_ = false;
+};
+
+}  // namespace swell::runtime

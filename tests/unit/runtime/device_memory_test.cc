@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "runtime/device_memory.h"
+
+#include <criterion/criterion.h>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <functional>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <vector>
+
+#include "runtime/channel.h"
+
+using namespace swell;
+using namespace swell::runtime;
+
+namespace {
+
+constexpr std::uint64_t kUnit = std::uint64_t{2} << 20;
+
+std::shared_ptr<Device> device(int ordinal = 0) {
+  return Device::open(ordinal, SWELL_STAND_IN_CUDA).value();
+}
+
+/// Bytes that the driver has copied in this process.
+std::uint64_t copied() {
+  void* const library = dlopen(SWELL_STAND_IN_CUDA, RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<unsigned long long (*)()>(dlsym(library, "stand_in_copied"))();
+}
+
+std::vector<std::uint8_t> bytes_of(const Device& gpu, const Slab& slab) {
+  std::vector<std::uint8_t> bytes(slab.bytes());
+  cr_assert(gpu.to_host(bytes.data(), slab.address(), bytes.size()).ok());
+  return bytes;
+}
+
+/// Runs `body` in a process of its own, with one end of a connection; returns the other one.
+Channel beside(pid_t& pid, const std::function<void(Channel&)>& body) {
+  int ends[2] = {};
+  cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    Channel channel{Descriptor(ends[1])};
+    body(channel);
+    pause();
+    _exit(0);
+  }
+  close(ends[1]);
+  return Channel(Descriptor(ends[0]));
+}
+
+}  // namespace
+
+Test(device_memory, outlives_the_process_that_took_it_and_is_not_copied) {
+  pid_t pid = 0;
+  Channel channel = beside(pid, [](Channel& out) {
+    const auto gpu = device();
+    const Slab slab = Slab::create(gpu, 3 * kUnit).value();
+    const std::vector<std::uint8_t> values(kUnit, 7);
+    cr_assert(gpu->to_device(slab.address() + kUnit, values.data(), values.size()).ok());
+    cr_assert(out.send(1, gpu->gpu(), slab.share().value().get()).ok());
+  });
+  Message passed = channel.receive().value();
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+
+  const auto gpu = device();
+  const Slab slab = Slab::import(gpu, passed.fd, 3 * kUnit).value();
+  cr_assert_eq(copied(), 0, "an import copies nothing");
+  cr_assert_eq(passed.body, gpu->gpu(), "the same GPU by its UUID");
+  const auto bytes = bytes_of(*gpu, slab);
+  cr_assert_eq(bytes[kUnit - 1], 0);
+  cr_assert_eq(bytes[kUnit], 7);
+  cr_assert_eq(bytes[2 * kUnit - 1], 7);
+  cr_assert_eq(bytes[2 * kUnit], 0);
+}
+
+Test(device_memory, of_two_mappings_each_sees_what_the_other_writes) {
+  const auto gpu = device();
+  Slab first = Slab::create(gpu, 1).value();
+  cr_assert_eq(first.bytes(), kUnit, "whole units");
+  const Slab second = Slab::import(gpu, first.share().value(), kUnit).value();
+  cr_assert_neq(first.address(), second.address());
+  const std::uint32_t value = 0x01020304;
+  cr_assert(gpu->to_device(first.address() + 64, &value, sizeof value).ok());
+  const Run runs[] = {{second.address() + 64, second.address() + 4096, 4},
+                      {second.address() + 64, second.address() + 8192, 2}};
+  cr_assert(gpu->copy(runs).ok());
+  const auto bytes = bytes_of(*gpu, first);
+  cr_assert_eq(bytes[4096], 4);
+  cr_assert_eq(bytes[4099], 1);
+  cr_assert_eq(bytes[8193], 3);
+  cr_assert_eq(bytes[8194], 0, "two bytes of the second run");
+  cr_assert(gpu->clear(first.address(), 8192).ok());
+  cr_assert_eq(bytes_of(*gpu, second)[4096], 0);
+}
+
+Test(device_memory, says_what_is_wrong_with_a_descriptor_or_a_size) {
+  const auto gpu = device();
+  const Descriptor other(memfd_create("other", MFD_CLOEXEC));
+  cr_assert_eq(Slab::import(gpu, other, kUnit).error().message(),
+               "GPU 0: importing what another process shares: CUDA_ERROR_INVALID_VALUE (1)");
+  const Slab slab = Slab::create(gpu, kUnit).value();
+  cr_assert_eq(Slab::import(gpu, slab.share().value(), 2 * kUnit).error().message(),
+               "GPU 0: mapping memory of 4194304 bytes: CUDA_ERROR_INVALID_VALUE (1)");
+  cr_assert_eq(Slab::import(gpu, slab.share().value(), 5).error().message(),
+               "GPU memory of 5 bytes was announced; it comes in multiples of 2097152");
+  cr_assert_eq(Slab::create(gpu, 0).error().message(),
+               "GPU memory of 0 bytes; 1 byte to 1 PiB are possible");
+}
+
+Test(device_memory, says_that_a_gpu_is_full) {
+  setenv("STAND_IN_BYTES", "4194304", 1);
+  const auto gpu = device();
+  const Slab slab = Slab::create(gpu, kUnit).value();
+  cr_assert_eq(Slab::create(gpu, 2 * kUnit).error().message(),
+               "GPU 0: taking memory of 4194304 bytes: CUDA_ERROR_OUT_OF_MEMORY (2)");
+}
+
+Test(device_memory, without_a_driver_a_gpu_or_sharing_there_is_a_sentence) {
+  const auto none = Device::open(0, "libcuda-of-nobody.so.1");
+  cr_assert(none.error().message().starts_with("NVIDIA's driver cannot be opened: "), "%s",
+            none.error().message().c_str());
+  cr_assert(Device::open(0, "libc.so.6").error().message().ends_with(" has no cuInit"));
+  cr_assert_eq(Device::open(3, SWELL_STAND_IN_CUDA).error().message(),
+               "this process has 1 GPUs; there is no GPU 3, as they count from 0");
+  setenv("STAND_IN_NO_SHARING", "1", 1);
+  cr_assert_eq(Device::open(0, SWELL_STAND_IN_CUDA).error().message(),
+               "GPU 0: its memory cannot be passed to other processes as a file descriptor here; "
+               "register the tensors in host memory");
+  unsetenv("STAND_IN_NO_SHARING");
+  setenv("STAND_IN_GPUS", "0", 1);
+  cr_assert_eq(Device::open(0, SWELL_STAND_IN_CUDA).error().message(),
+               "GPU 0: starting NVIDIA's driver: CUDA_ERROR_NO_DEVICE (100)");
+}
+
+Test(device_memory, of_another_gpu_is_mapped_where_the_gpus_allow_it) {
+  setenv("STAND_IN_GPUS", "2", 1);
+  const auto one = device(0), other = device(1);
+  cr_assert_neq(one->gpu(), other->gpu());
+  const Slab slab = Slab::create(one, kUnit).value();
+  cr_assert(Slab::import(other, slab.share().value(), kUnit).ok());
+  setenv("STAND_IN_NO_PEER", "1", 1);
+  cr_assert_eq(Slab::import(other, slab.share().value(), kUnit).error().message(),
+               "GPU 1: getting access to memory of 2097152 bytes: "
+               "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)");
+}

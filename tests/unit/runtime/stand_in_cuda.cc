@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// In place of NVIDIA's driver (libcuda.so.1) where a test needs one: what src/runtime uses of it,
+// over the host's memory. An allocation is a memfd, a file descriptor shares it, and a mapping maps
+// it, as the real one's do. The environment says: STAND_IN_GPUS (1) GPUs are seen, the first of
+// which is the machine's GPU STAND_IN_FIRST (0); STAND_IN_BYTES: what a process may take;
+// STAND_IN_NO_PEER: memory of another GPU cannot be mapped; STAND_IN_NO_SHARING: none can be
+// shared.
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace {
+
+constexpr int kInvalid = 1, kNoMemory = 2, kNoContext = 201, kNoPeer = 217;
+constexpr std::size_t kGranularity = std::size_t{2} << 20;
+
+struct Location {
+  int type, id;
+};
+struct Properties {
+  int type, handle_types;
+  Location location;
+};
+struct Access {
+  Location location;
+  int flags;
+};
+struct Allocation {
+  int fd;
+  int gpu;  // of the machine
+  std::size_t bytes;
+  bool is_own;
+};
+
+std::mutex mutex;
+std::set<Allocation*> allocations;  // guarded by mutex
+std::size_t taken = 0;              // likewise
+std::atomic<std::uint64_t> copied = 0;
+thread_local int pushed = 0;
+
+int number_in(const char* variable, int otherwise) {
+  const char* set = std::getenv(variable);
+  return set != nullptr ? std::atoi(set) : otherwise;
+}
+int gpus() { return number_in("STAND_IN_GPUS", 1); }
+int first() { return number_in("STAND_IN_FIRST", 0); }
+
+std::string name_of(int fd) {
+  char name[256] = {};
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  return readlink(link.c_str(), name, sizeof name - 1) > 0 ? name : "";
+}
+
+Allocation* known(unsigned long long handle) {
+  auto* one = reinterpret_cast<Allocation*>(handle);
+  std::lock_guard lock(mutex);
+  return allocations.contains(one) ? one : nullptr;
+}
+
+unsigned long long keep(Allocation made) {
+  auto* one = new Allocation(made);
+  std::lock_guard lock(mutex);
+  allocations.insert(one);
+  return reinterpret_cast<unsigned long long>(one);
+}
+
+void* at(unsigned long long address) { return reinterpret_cast<void*>(address); }
+
+int fill_with_nothing(unsigned long long address, std::size_t bytes) {
+  return mmap(at(address), bytes, PROT_NONE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED
+             ? kInvalid
+             : 0;
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+// For tests: bytes that copies of any kind have moved in this process.
+unsigned long long stand_in_copied() { return copied; }
+
+int cuInit(unsigned) { return gpus() > 0 ? 0 : 100; }
+int cuGetErrorName(int code, const char** name) {
+  *name = code == kInvalid     ? "CUDA_ERROR_INVALID_VALUE"
+          : code == kNoMemory  ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : code == kNoPeer    ? "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
+          : code == kNoContext ? "CUDA_ERROR_INVALID_CONTEXT"
+                               : "CUDA_ERROR_NO_DEVICE";
+  return 0;
+}
+int cuDeviceGetCount(int* count) {
+  *count = gpus();
+  return 0;
+}
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return ordinal >= 0 && ordinal < gpus() ? 0 : kInvalid;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == 103 && std::getenv("STAND_IN_NO_SHARING") != nullptr ? 0 : 1;
+  return 0;
+}
+int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
+  std::memset(uuid, 0, 16);
+  uuid[15] = static_cast<unsigned char>(first() + device);
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  *context = at(static_cast<unsigned long long>(device) + 1);
+  return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
+int cuCtxPushCurrent_v2(void*) {
+  ++pushed;
+  return 0;
+}
+int cuCtxPopCurrent_v2(void**) {
+  --pushed;
+  return 0;
+}
+int cuCtxSynchronize() { return pushed > 0 ? 0 : kNoContext; }
+int cuStreamCreate(void** stream, unsigned) {
+  *stream = std::malloc(1);
+  return pushed > 0 ? 0 : kNoContext;
+}
+int cuStreamSynchronize(void*) { return pushed > 0 ? 0 : kNoContext; }
+int cuStreamDestroy_v2(void* stream) {
+  std::free(stream);
+  return 0;
+}
+
+int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, std::size_t bytes, void*) {
+  std::memmove(at(to), at(from), bytes);
+  copied += bytes;
+  return 0;
+}
+int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, void*) {
+  std::memcpy(to, at(from), bytes);
+  copied += bytes;
+  return 0;
+}
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes, void*) {
+  std::memcpy(at(to), from, bytes);
+  copied += bytes;
+  return 0;
+}
+int cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t bytes, void*) {
+  std::memset(at(address), value, bytes);
+  return 0;
+}
+
+// Of a GPU of 1 TiB, what is left after this process's own allocations.
+int cuMemGetInfo_v2(std::size_t* left, std::size_t* total) {
+  std::lock_guard lock(mutex);
+  *total = std::size_t{1} << 40;
+  *left = *total - taken;
+  return 0;
+}
+int cuMemGetAllocationGranularity(std::size_t* bytes, const Properties*, int) {
+  *bytes = kGranularity;
+  return 0;
+}
+int cuMemCreate(unsigned long long* handle, std::size_t bytes, const Properties* properties,
+                unsigned long long) {
+  if (bytes == 0 || bytes % kGranularity != 0 || properties->type != 1 ||
+      properties->handle_types != 1)
+    return kInvalid;
+  {
+    std::lock_guard lock(mutex);
+    const char* most = std::getenv("STAND_IN_BYTES");
+    if (most != nullptr && taken + bytes > std::strtoull(most, nullptr, 10)) return kNoMemory;
+    taken += bytes;
+  }
+  const int gpu = first() + properties->location.id;
+  const int fd = memfd_create(("stand-in-gpu-" + std::to_string(gpu)).c_str(), MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) return kNoMemory;
+  *handle = keep({fd, gpu, bytes, true});
+  return 0;
+}
+int cuMemExportToShareableHandle(void* shared, unsigned long long handle, int type,
+                                 unsigned long long) {
+  const Allocation* one = known(handle);
+  if (one == nullptr || type != 1) return kInvalid;
+  const int fd = dup(one->fd);
+  std::memcpy(shared, &fd, sizeof fd);
+  return fd >= 0 ? 0 : kInvalid;
+}
+int cuMemImportFromShareableHandle(unsigned long long* handle, void* shared, int type) {
+  constexpr const char* kName = "/memfd:stand-in-gpu-";
+  const int fd = static_cast<int>(reinterpret_cast<std::intptr_t>(shared));
+  struct stat found {};
+  const std::string name = name_of(fd);
+  if (type != 1 || name.rfind(kName, 0) != 0 || fstat(fd, &found) != 0) return kInvalid;
+  *handle = keep({dup(fd), std::atoi(name.c_str() + std::strlen(kName)),
+                  static_cast<std::size_t>(found.st_size), false});
+  return 0;
+}
+int cuMemRelease(unsigned long long handle) {
+  Allocation* one = known(handle);
+  if (one == nullptr) return kInvalid;
+  close(one->fd);
+  std::lock_guard lock(mutex);
+  if (one->is_own) taken -= one->bytes;
+  allocations.erase(one);
+  delete one;
+  return 0;
+}
+int cuMemAddressReserve(unsigned long long* address, std::size_t bytes, std::size_t,
+                        unsigned long long, unsigned long long) {
+  void* got = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  *address = reinterpret_cast<unsigned long long>(got);
+  return got == MAP_FAILED ? kNoMemory : 0;
+}
+int cuMemAddressFree(unsigned long long address, std::size_t bytes) {
+  return munmap(at(address), bytes) == 0 ? 0 : kInvalid;
+}
+int cuMemMap(unsigned long long address, std::size_t bytes, std::size_t offset,
+             unsigned long long handle, unsigned long long) {
+  const Allocation* one = known(handle);
+  if (one == nullptr || offset != 0 || bytes > one->bytes || bytes % kGranularity != 0)
+    return kInvalid;
+  // No access yet; cuMemSetAccess() knows of what GPU it is by the file.
+  return mmap(at(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, one->fd, 0) == MAP_FAILED
+             ? kInvalid
+             : 0;
+}
+int cuMemUnmap(unsigned long long address, std::size_t bytes) {
+  return fill_with_nothing(address, bytes);
+}
+int cuMemSetAccess(unsigned long long address, std::size_t bytes, const Access* access,
+                   std::size_t count) {
+  if (count != 1 || access->flags != 3) return kInvalid;
+  if (std::getenv("STAND_IN_NO_PEER") != nullptr) {
+    std::lock_guard lock(mutex);
+    for (const Allocation* one : allocations)
+      if (one->gpu != first() + access->location.id) return kNoPeer;
+  }
+  return mprotect(at(address), bytes, PROT_READ | PROT_WRITE) == 0 ? 0 : kInvalid;
+}
+
+}  // extern "C"
+#pragma GCC visibility pop
