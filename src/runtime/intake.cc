@@ -40,7 +40,7 @@ bool may_read(const Intake::Self& self, const Endpoint& endpoint, const Fetch& f
 /// Maps what will be read of it, before the training stops.
 void look_ahead(const Arena& arena, std::int32_t rank, const std::vector<Fetch>& fetches) {
   for (const Fetch& fetch : fetches) {
-    if (fetch.rank != rank || fetch.from_program) continue;
+    if (fetch.rank != rank || fetch.from != Memory::arena) continue;
     for (const Run& run : fetch.runs)
       if (run.bytes >= Transport::kStaging && arena.has(run.from, run.bytes))
         arena.look_ahead(run.from, run.bytes);
@@ -51,17 +51,25 @@ void look_ahead(const Arena& arena, std::int32_t rank, const std::vector<Fetch>&
 
 Result<Intake> Intake::open(const Self& self, const Prepare& plan,
                             const std::vector<Fetch>& fetches) {
-  Intake made(self.arena);
+  Intake made(self.arena, self.hand);
   for (const Fetch& fetch : fetches) {
-    auto& source = made.sources_[{fetch.rank, fetch.from_program}];
+    auto& source = made.sources_[source_of(fetch)];
     if (source != nullptr) continue;
     const Endpoint& endpoint = plan.from[static_cast<std::size_t>(fetch.rank)].endpoint;
     const bool is_near = endpoint.host == self.host;
-    if (is_near && fetch.from_program && may_read(self, endpoint, fetch)) {
+    if (fetch.from == Memory::device) {
+      auto reached = reach_gpu(self, endpoint, fetch, fetches, made.notes_);
+      if (!reached)
+        return reached.error().while_doing(
+            fmt::format("the way to the GPU of old rank {}", fetch.rank));
+      source = std::move(*reached);
+      continue;
+    }
+    if (is_near && fetch.from == Memory::program && may_read(self, endpoint, fetch)) {
       source = from_program(endpoint.program_pid);
       continue;
     }
-    if (!fetch.from_program) {
+    if (fetch.from == Memory::arena) {
       auto arena = fetch.rank == plan.old_rank ? self.arena
                    : is_near                   ? arena_behind(endpoint.unix_socket)
                                                : nullptr;
@@ -74,7 +82,7 @@ Result<Intake> Intake::open(const Self& self, const Prepare& plan,
     const std::string what = fmt::format("the way to old rank {}", fetch.rank);
     if (endpoint.tcp.empty())
       return Error(fmt::format("{}: it is on another host and does not listen there", what));
-    auto reached = reach(self, endpoint, fetch.from_program, made.notes_);
+    auto reached = reach(self, endpoint, fetch.from, made.notes_);
     if (!reached) return reached.error().while_doing(what);
     source = std::move(*reached);
   }
@@ -82,7 +90,7 @@ Result<Intake> Intake::open(const Self& self, const Prepare& plan,
 }
 
 Result<std::unique_ptr<Transport>> Intake::reach(const Self& self, const Endpoint& endpoint,
-                                                 bool from_program, std::set<std::string>& notes) {
+                                                 Memory memory, std::set<std::string>& notes) {
   const auto connected = [&]() -> Result<std::shared_ptr<Channel>> {
     auto channel = Channel::connect_tcp(endpoint.tcp, self.key, within(std::chrono::seconds(10)));
     if (!channel) return channel.error();
@@ -94,12 +102,18 @@ Result<std::unique_ptr<Transport>> Intake::reach(const Self& self, const Endpoin
     const auto ucx = self.ucx();
     auto link =
         ucx ? UcxLink::connect(*ucx, **channel) : Result<std::unique_ptr<UcxLink>>(ucx.error());
-    if (link) return from_link(std::move(*channel), std::move(*link), from_program);
+    if (link) return from_link(std::move(*channel), std::move(*link), memory);
     notes.insert(fmt::format("state comes by TCP, not UCX: {}", link.error().message()));
     // What was half said on the old one is of no use.
     if (channel = connected(); !channel) return channel.error();
   }
-  return from_network(std::move(*channel), from_program, endpoint.host == self.host);
+  return from_network(std::move(*channel), memory, endpoint.host == self.host);
+}
+
+Sink Intake::sink_of(const Fetch& fetch, pid_t program) const {
+  return fetch.to == Memory::program  ? Sink::program(program)
+         : fetch.to == Memory::device ? Sink::device(*hand_)
+                                      : Sink::arena(*arena_);
 }
 
 /// Fetches `runs` and compares the checksum of what arrived.
@@ -117,8 +131,8 @@ Result<void> Intake::fetch_runs(Transport& source, std::span<const Run> runs, co
 }
 
 Result<void> Intake::fetch_one(const Fetch& fetch, pid_t program, bool verify) const {
-  Transport& source = *sources_.at({fetch.rank, fetch.from_program});
-  const Sink sink = fetch.to_program ? Sink::program(program) : Sink::arena(*arena_);
+  Transport& source = *sources_.at(source_of(fetch));
+  const Sink sink = sink_of(fetch, program);
   Result<void> good;
   if (source.piece_bytes() == UINT64_MAX) {
     good = fetch_runs(source, fetch.runs, sink, verify);
@@ -150,8 +164,7 @@ Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t pro
   // What several threads may fetch, and what only this one does.
   std::vector<const Fetch*> shared, own;
   for (const Fetch* fetch : fetches)
-    (sources_.at({fetch->rank, fetch->from_program})->is_parallel() ? shared : own)
-        .push_back(fetch);
+    (sources_.at(source_of(*fetch))->is_parallel() ? shared : own).push_back(fetch);
   std::mutex mutex;
   Result<void> good;
   std::atomic<bool> is_over = false;
@@ -191,8 +204,11 @@ Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, bool 
   Moved moved;
   moved.move_s = since(start);
   std::map<std::string, std::uint64_t> by_path;
-  for (const Fetch& fetch : placement.fetches)
-    by_path[sources_.at({fetch.rank, fetch.from_program})->name()] += fetch.bytes();
+  for (const Fetch& fetch : placement.fetches) {
+    std::string path = sources_.at(source_of(fetch))->name();
+    if (fetch.to == Memory::device && !path.starts_with(kDeviceToDevice)) path += kToGpu;
+    by_path[path] += fetch.bytes();
+  }
   if (placement.kept_bytes > 0) by_path["in place"] = placement.kept_bytes;
   for (const auto& [path, bytes] : by_path) moved.paths.push_back({path, bytes});
   moved.notes.assign(notes_.begin(), notes_.end());

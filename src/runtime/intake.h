@@ -8,8 +8,10 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 
+#include "runtime/device_hand.h"
 #include "runtime/placement.h"
 #include "runtime/transport.h"
 #include "runtime/ucx.h"
@@ -26,6 +28,10 @@ class Intake {
     std::shared_ptr<const Arena> arena;
     /// Asked for UCX where state would come by TCP; empty: it is not to be used.
     std::function<Result<std::shared_ptr<const Ucx>>()> ucx = {};
+    /// Of the new program, where it has tensors on a GPU; and a number for memory of others that it
+    /// maps.
+    std::shared_ptr<DeviceHand> hand = {};
+    std::function<std::uint64_t()> next_slab = {};
   };
   /// Opens the way to every source. The error names the rank that cannot be reached.
   static Result<Intake> open(const Self& self, const Prepare& plan,
@@ -46,14 +52,26 @@ class Intake {
   Result<void> fetch_some(std::span<const Fetch* const> fetches, pid_t program, bool verify,
                           const Watch& watch) const;
   Result<void> fetch_one(const Fetch& fetch, pid_t program, bool verify) const;
-  explicit Intake(std::shared_ptr<const Arena> arena) : arena_(std::move(arena)) {}
+  Intake(std::shared_ptr<const Arena> arena, std::shared_ptr<DeviceHand> hand)
+      : arena_(std::move(arena)), hand_(std::move(hand)) {}
+  Sink sink_of(const Fetch& fetch, pid_t program) const;
   std::shared_ptr<const Arena> arena_;
+  std::shared_ptr<DeviceHand> hand_;
   /// Of another host, or where the memory of this one is not seen.
   static Result<std::unique_ptr<Transport>> reach(const Self& self, const Endpoint& endpoint,
-                                                  bool from_program, std::set<std::string>& notes);
+                                                  Memory memory, std::set<std::string>& notes);
+  /// From a GPU: of this node, mapped where the new program can, else by way of its own program.
+  static Result<std::unique_ptr<Transport>> reach_gpu(const Self& self, const Endpoint& endpoint,
+                                                      const Fetch& fetch,
+                                                      const std::vector<Fetch>& fetches,
+                                                      std::set<std::string>& notes);
   std::set<std::string> notes_;  ///< why a way is slower than was asked for
-  /// By old rank and whether of its program.
-  std::map<std::pair<std::int32_t, bool>, std::unique_ptr<Transport>> sources_;
+  /// By old rank, its memory, and whether from GPU to GPU.
+  using Source = std::tuple<std::int32_t, Memory, bool>;
+  static Source source_of(const Fetch& fetch) {
+    return {fetch.rank, fetch.from, fetch.from == Memory::device && fetch.to == Memory::device};
+  }
+  std::map<Source, std::unique_ptr<Transport>> sources_;
 };
 
 }  // namespace swell::runtime

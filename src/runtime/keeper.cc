@@ -119,11 +119,16 @@ void Keeper::serve(Peer& peer) {
   if (checked.ok()) {
     if (peer.is_unix) peer.pid = peer_pid(peer.channel.fd());
     for (;;) {
-      const auto message = peer.channel.receive();
-      if (!message || !answer(peer, *message).ok()) break;
+      auto message = peer.channel.receive();
+      if (!message) break;
+      // By the thread that reads it alone: who waits for it may hold the lock.
+      if (static_cast<Op>(message->op) == Op::task_done && peer.hand != nullptr)
+        peer.hand->answer(std::move(*message));
+      else if (!answer(peer, *message).ok()) break;
     }
   }
   peer.link.reset();
+  forget_hand(peer);
   leave(peer);
 }
 
@@ -161,6 +166,8 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
       return peer.channel.send(kDoneOp, Writer().put(arena_->bytes()).take(), arena_->fd());
     case Op::stays: reply = take_stays(peer); break;
     case Op::next: reply = tell_next(peer); break;
+    case Op::device: reply = take_device(peer, message.body); break;
+    case Op::slab: return give_slab(peer, message.body);
     case Op::declare: reply = declare(peer, message.body); break;
     case Op::adopt:
       // Answered by begin, commit or abort.
@@ -201,21 +208,7 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     case Op::abort: reply = abort_now(); break;
     case Op::request: reply = request(message.body); break;
     case Op::ucx: return answer_ucx(peer, message.body);
-    case Op::read: {
-      const bool program = wants_program_memory(message.body);
-      pid_t pid = 0;
-      {
-        std::lock_guard lock(mutex_);
-        pid = program_ != nullptr ? program_->pid : 0;
-      }
-      if (program && pid == 0) {
-        reply = Error("no program trains here whose memory could be read");
-        break;
-      }
-      return serve_bytes(
-          peer.channel, message.body, program ? Sink::program(pid) : Sink::arena(*arena_),
-          [&](const Run& run) { return may_read(run, program); }, peer.link.get());
-    }
+    case Op::read: return serve_read(peer, message.body);
     default: reply = Error(fmt::format("a question of kind {} is not known", message.op));
   }
   return reply ? peer.channel.send(kDoneOp, *reply)
@@ -253,16 +246,38 @@ Result<void> Keeper::answer_ucx(Peer& peer, std::string_view request) {
   return {};
 }
 
-bool Keeper::may_read(const Run& run, bool program) const {
+/// Another shim asks for bytes of this rank's state.
+Result<void> Keeper::serve_read(Peer& peer, std::string_view body) {
+  const Memory memory = wanted_memory(body);
+  pid_t pid = 0;
+  std::shared_ptr<DeviceHand> hand;
+  {
+    std::lock_guard lock(mutex_);
+    if (program_ != nullptr) {
+      pid = program_->pid;
+      hand = program_->hand;
+    }
+  }
+  if ((memory == Memory::program && pid == 0) || (memory == Memory::device && hand == nullptr))
+    return peer.channel.send(
+        kRefusedOp, Writer().text("no program trains here whose memory could be read").take());
+  const Sink source = memory == Memory::program  ? Sink::program(pid)
+                      : memory == Memory::device ? Sink::device(*hand)
+                                                 : Sink::arena(*arena_);
+  return serve_bytes(
+      peer.channel, body, source, [&](const Run& run) { return may_read(run, memory); },
+      peer.link.get());
+}
+
+bool Keeper::may_read(const Run& run, Memory memory) const {
   std::lock_guard lock(mutex_);
-  return may_read_now(run, program) || (!program && snapshots_.has(run));
+  return may_read_now(run, memory) || (memory == Memory::arena && snapshots_.has(run));
 }
 
 /// Whether the run is of the committed epoch's state.
-bool Keeper::may_read_now(const Run& run, bool program) const {
-  return std::any_of(table_.begin(), table_.end(), [&](const Held& held) {
-    return held.in_arena != program && held.covers(run);
-  });
+bool Keeper::may_read_now(const Run& run, Memory memory) const {
+  return std::any_of(table_.begin(), table_.end(),
+                     [&](const Held& held) { return held.memory == memory && held.covers(run); });
 }
 
 Status Keeper::status() const {

@@ -82,8 +82,9 @@ class Keeper {
     std::thread thread;
     bool is_unix = false, is_done = false;
     pid_t pid = 0;
-    std::vector<Entry> entries;     ///< as declared
-    std::unique_ptr<UcxLink> link;  ///< after `channel`: for what it reads
+    std::vector<Entry> entries;        ///< as declared
+    std::shared_ptr<DeviceHand> hand;  ///< where its program has tensors on a GPU
+    std::unique_ptr<UcxLink> link;     ///< after `channel`: for what it reads
     bool has_declared = false, is_waiting = false;
     bool is_quiesced = false;
     bool stays = false;      ///< its process can train with another plan
@@ -116,8 +117,16 @@ class Keeper {
   Intake::Self self();
   Result<std::shared_ptr<const Ucx>> ucx();
   Result<void> answer_ucx(Peer& peer, std::string_view request);
-  bool may_read(const Run& run, bool program) const;
-  bool may_read_now(const Run& run, bool program) const;
+  bool may_read(const Run& run, Memory memory) const;
+  bool may_read_now(const Run& run, Memory memory) const;
+  Result<void> serve_read(Peer& peer, std::string_view body);
+  // keeper_device.cc
+  Result<std::string> take_device(Peer& peer, std::string_view body);
+  Result<void> give_slab(Peer& peer, std::string_view body);
+  Result<void> make_slabs(DeviceHand& hand, const std::vector<SlabSize>& fresh,
+                          const std::set<std::uint64_t>& kept);
+  void use(const Held& held);
+  void forget_hand(Peer& peer);
   // keeper_programs.cc
   Result<std::string> declare(Peer& peer, std::string_view body);
   Result<std::string> take_stays(Peer& peer);

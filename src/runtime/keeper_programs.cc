@@ -32,6 +32,22 @@ Result<void> check_declared(const std::vector<Entry>& entries) {
   return {};
 }
 
+/// Whether the shim can keep what is to stand on a GPU.
+Result<void> check_devices(const std::vector<Entry>& entries, bool has_device) {
+  for (const Entry& entry : entries) {
+    if (entry.device < 0) continue;
+    if (entry.address != 0 || !has_device)
+      return Error(
+          fmt::format("tensor {}: its program has not named the GPU, or gives memory of its "
+                      "own there; without an address it would be the shim's",
+                      entry.tensor.name));
+    if (entry.bytes() >= std::int64_t{1} << DevicePlace::kOffsetBits)
+      return Error(fmt::format("tensor {} has {} bytes; on a GPU a part has at most 1 TiB",
+                               entry.tensor.name, entry.bytes()));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::string> Keeper::declare(Peer& peer, std::string_view body) {
@@ -39,6 +55,7 @@ Result<std::string> Keeper::declare(Peer& peer, std::string_view body) {
   if (!entries) return entries.error();
   if (!peer.is_unix) return Error("programs of other nodes have a shim of their own");
   if (auto good = check_declared(*entries); !good) return good.error();
+  if (auto good = check_devices(*entries, peer.hand != nullptr); !good) return good.error();
   std::byte probe;
   for (const Entry& entry : *entries)
     if (entry.address != 0)
@@ -96,6 +113,7 @@ Result<void> Keeper::adopt(Peer& peer) {
     return Error("a program adopts once, after it has declared its tensors");
   if (peer.next != 0 && (!next_ || next_->epoch != peer.next)) return Error(kCalledOff);
   peer.is_waiting = true;
+  if (peer.hand != nullptr) peer.hand->open();
   changed_.notify_all();
   return {};
 }
@@ -108,6 +126,7 @@ Result<void> Keeper::take_quiesced(Peer& peer, std::string_view body) {
     return Error("only the program that trains can stop at a step");
   peer.step = step;
   peer.is_quiesced = true;
+  if (peer.hand != nullptr) peer.hand->open();
   changed_.notify_all();
   // It was called off meanwhile, or is to stop at a later step than it was told first.
   const std::uint64_t stop_at = store_.page().stop_at;
@@ -152,8 +171,9 @@ Result<std::string> Keeper::request(std::string_view body) {
 /// since is noticed by its own thread.
 void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   Adopted adopted{epoch_, step, fresh, {}};
-  for (const Held& held : table_) adopted.places.emplace_back(held.in_arena, held.at);
+  for (const Held& held : table_) adopted.places.emplace_back(held.memory, held.at);
   program.is_waiting = false;
+  if (program.hand != nullptr) program.hand->close();
   program.step = step;
   program_ = &program;
   store_.page().stop_at = 0;
@@ -176,12 +196,14 @@ void Keeper::settle_programs(bool committed) {
 /// Answers the program that stands at a boundary, if one does; one that is gone needs no answer.
 void Keeper::answer_quiesced(bool committed) {
   if (program_ == nullptr || !std::exchange(program_->is_quiesced, false)) return;
+  if (program_->hand != nullptr) program_->hand->close();
   static_cast<void>(program_->channel.send(kDoneOp, Writer().put<std::uint8_t>(committed).take()));
 }
 
 /// A program that waits in adopt is told to leave; one that has died does not hear it.
 void Keeper::refuse_waiting(Peer& peer) {
   if (!std::exchange(peer.is_waiting, false)) return;
+  if (peer.hand != nullptr) peer.hand->close();
   static_cast<void>(peer.channel.send(kRefusedOp, Writer().text(kCalledOff).take()));
 }
 

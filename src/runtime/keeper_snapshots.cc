@@ -29,7 +29,7 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
   // The last one goes first, so that ranks stay close. Only the program that trains starts one.
   if (sender_.joinable()) sender_.join();
   Snapshot snapshot;
-  std::vector<Run> of_arena, of_program;
+  std::vector<Run> of_arena, of_program, of_device;
   {
     std::lock_guard lock(mutex_);
     if (program_ != &peer) return Error("only the program that trains takes snapshots");
@@ -37,10 +37,15 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
       return Error("it is not known yet who keeps this epoch's snapshots");
     snapshot = {epoch_, step, guard_.rank, guard_.ranks, {}};
     std::vector<Run> runs;
-    auto copy = Snapshots::take_copy(store_, table_, runs);
+    std::vector<Memory> memories;
+    auto copy = Snapshots::take_copy(store_, table_, runs, &memories);
     if (!copy) return copy.error();
     snapshot.table = std::move(*copy);
-    for (const Run& run : runs) (may_read_now(run, false) ? of_arena : of_program).push_back(run);
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      (memories[i] == Memory::arena    ? of_arena
+       : memories[i] == Memory::device ? of_device
+                                       : of_program)
+          .push_back(runs[i]);
   }
   const Sink arena = Sink::arena(*arena_), memory = Sink::program(peer.pid);
   Result<void> good;
@@ -48,6 +53,14 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
     if (good.ok()) good = arena_->populate(run.to, run.bytes);
   for (const Run& run : of_arena)
     if (good.ok()) good = arena.write(run.to, arena_->data() + run.from, run.bytes);
+  for (const Run& run : of_device)
+    if (good.ok()) good = arena_->populate(run.to, run.bytes);
+  if (good.ok() && !of_device.empty()) {
+    // The program waits for the answer, and this thread reads what it says.
+    peer.hand->open(true);
+    good = peer.hand->to_arena(std::move(of_device));
+    peer.hand->close();
+  }
   for (const Run& run : of_program)
     if (good.ok()) good = memory.read(run.from, arena_->data() + run.to, run.bytes);
   std::lock_guard lock(mutex_);
@@ -99,7 +112,7 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
     snapshot.table = std::move(*copy);
     for (const Run& run : runs) {
       placement.fresh.emplace_back(run.to, run.bytes);
-      placement.fetches.push_back({0, false, false, {run}});
+      placement.fetches.push_back({0, Memory::arena, Memory::arena, {run}});
     }
   }
   Result<void> good;

@@ -11,13 +11,14 @@ namespace swell::runtime {
 
 namespace {
 
-/// Of the arena, tensors that share memory once.
-std::uint64_t arena_bytes_of(const std::vector<Held>& table) {
-  std::map<std::uint64_t, std::uint64_t> parts;
+/// Of the arena and the GPU, tensors that share memory once.
+std::uint64_t kept_bytes_of(const std::vector<Held>& table) {
+  std::map<std::pair<Memory, std::uint64_t>, std::uint64_t> parts;
   for (const Held& held : table)
-    if (held.in_arena) parts[held.at] = static_cast<std::uint64_t>(held.entry.bytes());
+    if (held.memory != Memory::program)
+      parts[{held.memory, held.at}] = static_cast<std::uint64_t>(held.entry.bytes());
   std::uint64_t sum = 0;
-  for (const auto& [at, bytes] : parts) sum += Extents::rounded(bytes);
+  for (const auto& [where, bytes] : parts) sum += Extents::rounded(bytes);
   return sum;
 }
 
@@ -40,7 +41,7 @@ Result<std::string> Keeper::begin(std::string_view body) {
   Reader reader(body);
   const auto epoch = reader.get<std::uint64_t>();
   if (!reader.done() || epoch == 0) return Error("an epoch begins with its number, 1 or more");
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   Peer* peer = waiting_program();
   if (peer == nullptr) return Error("no program waits to begin");
   if (staged_ != nullptr) return Error("an epoch is being prepared; abort it first");
@@ -48,23 +49,36 @@ Result<std::string> Keeper::begin(std::string_view body) {
   // What an earlier program left is torn or of another job's start: the new program makes its own.
   drop_table(table_);
   table_.clear();
+  const std::shared_ptr<DeviceHand> hand = peer->hand;
   for (const Entry& entry : peer->entries) {
-    Held held{entry, entry.address == 0, entry.address};
-    if (held.in_arena) {
+    Held held{entry, memory_of(entry), entry.address};
+    if (held.memory != Memory::program) {
       const auto same = std::find_if(table_.begin(), table_.end(), [&](const Held& other) {
-        return other.in_arena && other.entry.tensor.name == entry.alias_of &&
+        return other.memory == held.memory && other.entry.tensor.name == entry.alias_of &&
                other.entry.part == entry.part;
       });
       if (same != table_.end()) {
         held.at = same->at;
+      } else if (held.memory == Memory::device) {
+        held.at = store_.slabs().take(hand->gpu(), static_cast<std::uint64_t>(entry.bytes()));
       } else {
         const auto at = store_.take(static_cast<std::uint64_t>(entry.bytes()));
         if (!at) return at.error().while_doing("tensor " + entry.tensor.name);
         held.at = *at;
       }
-      store_.use(held.at);
+      use(held);
     }
     table_.push_back(std::move(held));
+  }
+  if (hand != nullptr) {
+    const auto fresh = store_.slabs().seal(hand->granularity());
+    // Without the lock: it may take long, and others ask this shim meanwhile.
+    lock.unlock();
+    const auto good = make_slabs(*hand, fresh, {});
+    lock.lock();
+    if (!good) return good.error();
+    if (waiting_program() != peer || peer->hand != hand || staged_ != nullptr)
+      return Error("the program that was to begin is gone");
   }
   epoch_ = epoch;
   has_state_ = true;
@@ -101,12 +115,25 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   staged->digest = migration->digest();
 
   const std::uint64_t digest = staged->digest;
+  std::shared_ptr<DeviceHand> hand;
   if (auto good = stage(peer, std::move(staged), *from, *to, *migration); !good)
     return good.error();
+  else if (std::lock_guard lock(mutex_); staged_->program != nullptr) hand = staged_->program->hand;
   // Without the lock: the shims that are asked may be asking this one.
   Staged& own = *staged_;
-  auto intake = Intake::open(self(), own.prepare, own.placement.fetches);
-  Result<void> good = intake ? Result<void>() : intake.error();
+  Intake::Self from_here = self();
+  Result<void> good;
+  if (hand != nullptr) {
+    good = make_slabs(*hand, own.placement.fresh_slabs, own.placement.kept_slabs);
+    from_here.hand = std::move(hand);
+    from_here.next_slab = [this] {
+      std::lock_guard lock(mutex_);
+      return store_.slabs().next_number();
+    };
+  }
+  auto intake = good.ok() ? Intake::open(from_here, own.prepare, own.placement.fetches)
+                          : Result<Intake>(good.error());
+  if (!intake) good = intake.error();
   // Memory is taken while the training goes on: what is left for the pause is the copy.
   for (const auto& [at, bytes] : own.placement.fresh)
     if (good.ok()) good = arena_->populate(at, bytes);
@@ -144,12 +171,16 @@ Result<void> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> staged, co
   }
   staged_ = std::move(staged);
   Placement& placement = staged_->placement;
+  if (staged_->program != nullptr && staged_->program->hand != nullptr) {
+    placement.gpu = staged_->program->hand->gpu();
+    placement.granularity = staged_->program->hand->granularity();
+  }
   Result<void> good;
   if (plan.new_rank >= 0)
     good = place_all(plan, from, to, migration.needs_of(static_cast<std::uint32_t>(plan.new_rank)),
                      store_, placement);
   // What is held beyond the larger of both epochs' states: that a rank's state grows is no extra.
-  const std::uint64_t held = arena_bytes_of(table_), next = arena_bytes_of(placement.table);
+  const std::uint64_t held = kept_bytes_of(table_), next = kept_bytes_of(placement.table);
   placement.extra_bytes = held + placement.fresh_bytes - std::max(held, next);
   if (good.ok() && placement.extra_bytes > plan.max_extra_bytes)
     good = Error(fmt::format(
@@ -238,6 +269,7 @@ Result<std::string> Keeper::move() {
   const auto moved =
       staged->intake->fetch_all(staged->placement, new_program, staged->prepare.verify, watch);
   Result<void> good = moved ? Result<void>() : moved.error();
+  staged->intake.reset();  // while the program can still be told to unmap what it has read
   std::lock_guard lock(mutex_);
   staged->is_busy = false;
   if (good.ok() && staged->is_over) good = Error(kCalledOff);
@@ -281,12 +313,14 @@ Result<std::string> Keeper::commit(std::string_view body) {
 
 void Keeper::drop_table(const std::vector<Held>& table) {
   for (const Held& held : table)
-    if (held.in_arena) store_.drop(held.at);
+    if (held.memory == Memory::device) store_.slabs().drop(held.at);
+    else if (held.memory == Memory::arena) store_.drop(held.at);
 }
 
 void Keeper::drop_staged() {
   const std::unique_ptr<Staged> staged = std::move(staged_);
   drop_table(staged->placement.table);
+  store_.slabs().sweep();
   store_.sweep();  // what was taken for a tensor that found no place in the table
   if (staged->program != nullptr) refuse_waiting(*staged->program);
   settle_programs(false);

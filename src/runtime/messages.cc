@@ -75,11 +75,17 @@ std::vector<Entry> get_entries(Reader& reader) {
   return entries;
 }
 
+Memory get_memory(Reader& reader) {
+  const auto memory = reader.get<std::uint8_t>();
+  if (memory >= kMemories) reader.fail();
+  return reader.good() ? static_cast<Memory>(memory) : Memory::program;
+}
+
 void put(Writer& writer, const std::vector<Held>& table) {
   writer.put(static_cast<std::uint32_t>(table.size()));
   for (const Held& held : table) {
     put(writer, held.entry);
-    writer.put<std::uint8_t>(held.in_arena).put(held.at);
+    writer.put(held.memory).put(held.at);
   }
 }
 std::vector<Held> get_table(Reader& reader) {
@@ -87,7 +93,7 @@ std::vector<Held> get_table(Reader& reader) {
   for (auto left = reader.count(kEntryBytes); reader.good() && left > 0; --left) {
     Held held;
     held.entry = get_entry(reader);
-    held.in_arena = reader.get<std::uint8_t>() != 0;
+    held.memory = get_memory(reader);
     held.at = reader.get<std::uint64_t>();
     table.push_back(std::move(held));
   }
@@ -298,7 +304,7 @@ std::string write(const Adopted& adopted) {
       .put(adopted.step)
       .put<std::uint8_t>(adopted.fresh)
       .put(static_cast<std::uint32_t>(adopted.places.size()));
-  for (const auto& [in_arena, at] : adopted.places) writer.put<std::uint8_t>(in_arena).put(at);
+  for (const auto& [memory, at] : adopted.places) writer.put(memory).put(at);
   return writer.take();
 }
 Result<Adopted> read_adopted(std::string_view body) {
@@ -308,8 +314,8 @@ Result<Adopted> read_adopted(std::string_view body) {
   adopted.step = reader.get<std::uint64_t>();
   adopted.fresh = reader.get<std::uint8_t>() != 0;
   for (auto left = reader.count(9); reader.good() && left > 0; --left) {
-    const bool in_arena = reader.get<std::uint8_t>() != 0;
-    adopted.places.emplace_back(in_arena, reader.get<std::uint64_t>());
+    const Memory memory = get_memory(reader);
+    adopted.places.emplace_back(memory, reader.get<std::uint64_t>());
   }
   return whole(reader, std::move(adopted), "an epoch's state");
 }

@@ -16,14 +16,16 @@ namespace swell::runtime {
 
 enum class Op : std::uint16_t {
   // A program asks its shim.
-  open = 1,      ///< {} -> {arena bytes u64}, and the arena's file descriptor
-  declare = 2,   ///< {entries; address 0: in the arena} -> {}
-  adopt = 3,     ///< {} -> once the epoch begins: Adopted
-  quiesced = 4,  ///< {step u64} -> once it is decided: {1: switched, leave; 0: go on u8}
-  profile = 5,   ///< {a rank's profile, of the profiler's form} -> {}
-  snapshot = 6,  ///< {step u64} -> once the state is copied: {}
-  stays = 7,     ///< {} -> {}: it can train on with another plan, in the same process
-  next = 8,      ///< {}, on a connection for the next epoch -> {the variables of its program}
+  open = 1,        ///< {} -> {arena bytes u64}, and the arena's file descriptor
+  declare = 2,     ///< {entries; address 0: in the arena} -> {}
+  adopt = 3,       ///< {} -> once the epoch begins: Adopted
+  quiesced = 4,    ///< {step u64} -> once it is decided: {1: switched, leave; 0: go on u8}
+  profile = 5,     ///< {a rank's profile, of the profiler's form} -> {}
+  snapshot = 6,    ///< {step u64} -> once the state is copied: {}
+  stays = 7,       ///< {} -> {}: it can train on with another plan, in the same process
+  next = 8,        ///< {}, on a connection for the next epoch -> {the variables of its program}
+  device = 9,      ///< {its GPU text, granularity u64}, before it declares tensors on that -> {}
+  task_done = 28,  ///< of a DeviceTask: {1: done u8, why not text}, and a descriptor; no answer
   // The coordinator asks a shim.
   status = 10,        ///< {} -> Status
   wait_ready = 11,    ///< {milliseconds u32}: until a program waits in adopt -> {its entries}
@@ -39,8 +41,9 @@ enum class Op : std::uint16_t {
   guard = 23,         ///< Guard -> {}
   snapshots = 24,     ///< {} -> the snapshots that it holds
   // Another shim asks.
-  keep = 25,       ///< Kept -> once it is fetched: {}
-  arena = 20,      ///< {} -> {arena bytes u64}, and its file descriptor; Unix sockets alone
+  keep = 25,   ///< Kept -> once it is fetched: {}
+  arena = 20,  ///< {} -> {arena bytes u64}, and its file descriptor; Unix sockets alone
+  slab = 27,  ///< {number u64} -> {its GPU text, bytes u64}, and its descriptor; Unix sockets alone
   read = kReadOp,  ///< runs -> their bytes
   ucx = 26,        ///< {address of UCX} -> {tag u64, address}: then bytes go there; docs/runtime.md
 };
@@ -48,10 +51,16 @@ enum class Op : std::uint16_t {
 inline constexpr const char* kCalledOff = "the switch was called off";
 inline constexpr std::uint64_t kNoStep = UINT64_MAX;
 
-/// A part with where it stands: an offset in the arena, or an address in the program.
+/// Where what a program declares is to stand.
+inline Memory memory_of(const Entry& entry) noexcept {
+  return entry.address != 0 ? Memory::program : entry.device >= 0 ? Memory::device : Memory::arena;
+}
+
+/// A part with where it stands: an offset in the arena, an address in the program, or a
+/// DevicePlace.
 struct Held {
   Entry entry;
-  bool in_arena = true;
+  Memory memory = Memory::arena;
   std::uint64_t at = 0;
   /// Whether `run`'s source is in it.
   bool covers(const Run& run) const noexcept {
@@ -149,8 +158,8 @@ struct Guard {
 struct Adopted {
   std::uint64_t epoch = 0, step = 0;
   bool fresh = false;  ///< the program makes the state
-  /// By declared entry: in the arena, and where.
-  std::vector<std::pair<bool, std::uint64_t>> places;
+  /// By declared entry: in which memory, and where.
+  std::vector<std::pair<Memory, std::uint64_t>> places;
 };
 
 /// Environment variables.

@@ -29,15 +29,26 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
     const auto at = its.find({&from.tensors()[move.from_tensor], from.part(move.from_part)});
     return at != its.end() ? at->second : nullptr;
   };
+  const auto use = [&](const Held& held) {
+    held.memory == Memory::device ? store.slabs().use(held.at) : store.use(held.at);
+  };
+  /// Whether what is held can become the new part where it stands.
+  const auto can_stay = [&](const Held& old, const Held& held) {
+    if (old.memory != held.memory) return false;
+    if (old.memory == Memory::arena) return true;
+    const Slabs::Slab* slab = store.slabs().find(DevicePlace::slab(old.at));
+    return slab != nullptr && slab->fd != nullptr && slab->gpu == made.gpu;
+  };
   std::map<Key, const Held*> placed;
   made.table.reserve(entries.size());
   for (const Entry& entry : entries) {
-    Held held{entry, entry.address == 0, entry.address};
+    Held held{entry, memory_of(entry), entry.address};
     const World::Tensor* tensor = to.find(entry.tensor.name);
     const auto done = placed.find({tensor, entry.part});
-    if (done != placed.end() && done->second->in_arena == held.in_arena && held.in_arena) {
+    if (done != placed.end() && done->second->memory == held.memory &&
+        held.memory != Memory::program) {
       held.at = done->second->at;
-      store.use(held.at);
+      use(held);
       made.table.push_back(std::move(held));
       continue;
     }
@@ -45,9 +56,10 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
     const std::vector<const Move*>& its = by_part[{tensor, entry.part}];
     const Held* kept = nullptr;
     if (!its.empty() && its.front()->nearness == Nearness::in_place &&
-        static_cast<std::int32_t>(its.front()->from_rank) == plan.old_rank && held.in_arena) {
+        static_cast<std::int32_t>(its.front()->from_rank) == plan.old_rank &&
+        held.memory != Memory::program) {
       kept = find_held(*its.front());
-      if (kept != nullptr && !kept->in_arena) kept = nullptr;
+      if (kept != nullptr && !can_stay(*kept, held)) kept = nullptr;
     }
     if (kept != nullptr) {
       // One run of the old memory becomes the new part.
@@ -55,14 +67,18 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
       each_run(its.front()->box, kept->entry.part, entry.part,
                [&](std::int64_t a, std::int64_t b, std::int64_t) { shift = a - b; });
       held.at = kept->at + static_cast<std::uint64_t>(shift * element);
-      store.use(held.at);
+      use(held);
+      if (held.memory == Memory::device) made.kept_slabs.insert(DevicePlace::slab(held.at));
       made.kept_bytes += static_cast<std::uint64_t>(entry.bytes());
     } else {
-      if (held.in_arena) {
+      if (held.memory == Memory::device) {
+        held.at = store.slabs().take(made.gpu, static_cast<std::uint64_t>(entry.bytes()));
+        use(held);
+      } else if (held.memory == Memory::arena) {
         const auto at = store.take(static_cast<std::uint64_t>(entry.bytes()));
         if (!at) return at.error().while_doing("tensor " + entry.tensor.name);
         held.at = *at;
-        store.use(held.at);
+        use(held);
         made.fresh.emplace_back(*at, static_cast<std::uint64_t>(entry.bytes()));
         made.fresh_bytes += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
       }
@@ -72,8 +88,8 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
           return Error(fmt::format("tensor {}: its source, rank {}, does not hold it",
                                    entry.tensor.name, move->from_rank));
         Fetch fetch{static_cast<std::int32_t>(move->from_rank),
-                    !source->in_arena,
-                    !held.in_arena,
+                    source->memory,
+                    held.memory,
                     {},
                     move->only_there};
         each_run(move->box, source->entry.part, entry.part,
@@ -88,6 +104,8 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
     made.table.push_back(std::move(held));
     placed[{tensor, entry.part}] = &made.table.back();
   }
+  if (made.granularity > 0) made.fresh_slabs = store.slabs().seal(made.granularity);
+  for (const SlabSize& slab : made.fresh_slabs) made.fresh_bytes += slab.bytes;
   return {};
 }
 

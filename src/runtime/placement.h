@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,7 +18,7 @@ namespace swell::runtime {
 /// Runs that come from one old rank to make one block.
 struct Fetch {
   std::int32_t rank = 0;
-  bool from_program = false, to_program = false;
+  Memory from = Memory::arena, to = Memory::arena;
   std::vector<Run> runs;
   bool only_there = false;  ///< no rank has it that stays
   std::uint64_t bytes() const noexcept;
@@ -32,6 +34,11 @@ struct Placement {
   std::uint64_t extra_bytes =
       0;                         ///< that are held beside what either epoch needs, until the commit
   std::uint64_t kept_bytes = 0;  ///< that stay in place
+  /// The new program's GPU, by Device::gpu(), and its granularity; empty: it has no tensor there.
+  std::string gpu;
+  std::uint64_t granularity = 0;
+  std::vector<SlabSize> fresh_slabs;   ///< GPU memory that the program has to take
+  std::set<std::uint64_t> kept_slabs;  ///< that it has to map
 };
 
 /// Gives every tensor of new rank `plan.new_rank` its place. `moves` is the migration's

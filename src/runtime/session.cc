@@ -40,6 +40,7 @@ Result<std::unique_ptr<Session>> Session::next() const {
 }
 
 Result<void> Session::offer() {
+  if (auto told = tell_device(); !told) return told;
   if (auto declared = ask_shim(Op::declare, write(entries_), within(std::chrono::seconds(30)));
       !declared)
     return declared.error();
@@ -48,6 +49,7 @@ Result<void> Session::offer() {
     return sent;
   }
   has_offered_ = true;
+  if (is_next_ && device_ != nullptr) await_in_thread();
   return {};
 }
 
@@ -85,7 +87,7 @@ Result<Message> Session::ask_shim(Op op, std::string_view body, Deadline deadlin
 
 Result<Message> Session::take_answer(Deadline deadline) {
   is_lost_ = true;
-  auto answer = channel_.receive(deadline);
+  auto answer = receive_answer(deadline);
   if (!answer) return answer.error();
   is_lost_ = false;
   if (answer->op != kDoneOp) return Error(Reader(answer->body).text(4096));
@@ -101,10 +103,11 @@ Result<void> Session::adopt_alone() {
   if (!arena) return arena.error();
   arena_ = std::move(*arena);
   Adopted adopted{0, 0, true, {}};
-  std::uint64_t next = Extents::kPage;
+  std::uint64_t next = Extents::kPage, on_device = 0;
   for (const Entry& entry : entries_) {
-    if (entry.address != 0) {
-      adopted.places.emplace_back(false, entry.address);
+    const Memory memory = memory_of(entry);
+    if (memory == Memory::program) {
+      adopted.places.emplace_back(memory, entry.address);
       continue;
     }
     std::optional<std::uint64_t> at;
@@ -113,10 +116,16 @@ Result<void> Session::adopt_alone() {
           entries_[i].part == entry.part)
         at = adopted.places[i].second;
     if (!at) {
-      at = next;
-      next += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
+      const auto bytes = static_cast<std::uint64_t>(entry.bytes());
+      if (memory == Memory::device) {
+        at = DevicePlace::of(++on_device, 0);
+        if (auto taken = device_->take(on_device, bytes); !taken) return taken;
+      } else {
+        at = next;
+        next += Extents::rounded(bytes);
+      }
     }
-    adopted.places.emplace_back(true, *at);
+    adopted.places.emplace_back(memory, *at);
   }
   adopted_ = std::move(adopted);
   return {};
@@ -130,19 +139,12 @@ Result<Adopted> Session::adopt() {
   if (!has_offered_)
     if (auto offered = offer(); !offered) return offered.error();
   has_offered_ = false;
+  if (waiting_.joinable()) waiting_.join();
   const auto answer = take_answer(Deadline::max());
   if (!answer) return answer.error();
   auto adopted = read_adopted(answer->body);
   if (!adopted) return adopted.error();
-  if (adopted->places.size() != entries_.size())
-    return Error("the shim gave another number of tensors than were registered");
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const auto& [in_arena, at] = adopted->places[i];
-    if (in_arena != (entries_[i].address == 0) ||
-        (in_arena && !arena_->has(at, static_cast<std::uint64_t>(entries_[i].bytes()))))
-      return Error("the shim gave tensor " + entries_[i].tensor.name +
-                   " a place outside of the arena");
-  }
+  if (auto good = check_places(*adopted); !good) return good.error();
   adopted_ = std::move(*adopted);
   last_step_ = adopted_->step;
   return *adopted_;
@@ -152,8 +154,11 @@ void* Session::address(std::string_view name, int index, std::size_t* bytes) con
   for (std::size_t i = 0; adopted_ && i < entries_.size(); ++i) {
     if (entries_[i].tensor.name != name || index-- > 0) continue;
     if (bytes != nullptr) *bytes = static_cast<std::size_t>(entries_[i].bytes());
-    const auto& [in_arena, at] = adopted_->places[i];
-    return in_arena ? static_cast<void*>(arena_->data() + at) : reinterpret_cast<void*>(at);
+    const auto& [memory, at] = adopted_->places[i];
+    if (memory == Memory::arena) return arena_->data() + at;
+    if (memory == Memory::program) return reinterpret_cast<void*>(at);
+    const auto address = device_->address(at, static_cast<std::uint64_t>(entries_[i].bytes()));
+    return address ? reinterpret_cast<void*>(*address) : nullptr;
   }
   return nullptr;
 }
@@ -186,6 +191,9 @@ Result<Session::Action> Session::step(std::uint64_t step) {
   page().step.store(step);
   const std::uint64_t stop_at = page().stop_at.load();
   if (stop_at != 0 && step >= stop_at) {
+    // What was launched is part of the step.
+    if (device_ != nullptr)
+      if (auto done = device_->device().wait(); !done) return done.error();
     const auto verdict = ask_shim(Op::quiesced, Writer().put(step).take());
     if (!verdict) return verdict.error();
     if (Reader(verdict->body).get<std::uint8_t>() != 0) return Action::switched;
@@ -194,6 +202,8 @@ Result<Session::Action> Session::step(std::uint64_t step) {
       page().wish.load(std::memory_order_relaxed) == 0 ? 0 : page().wish.exchange(0);
   // Who leaves has no other step to lose: the next programs begin here, and not before.
   if (snapshot_every_ != 0 && (step % snapshot_every_ == 0 || wish == kStopWish)) {
+    if (device_ != nullptr)
+      if (auto done = device_->device().wait(); !done) return done.error();
     const auto taken = ask_shim(Op::snapshot, Writer().put(step).take());
     // One that is refused, as before the partner is known, is made up for by the next.
     if (!taken && is_lost_) return taken.error();

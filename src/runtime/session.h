@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "core/result.h"
@@ -16,6 +17,7 @@
 #include "runtime/arena.h"
 #include "runtime/channel.h"
 #include "runtime/control_page.h"
+#include "runtime/device_state.h"
 #include "runtime/messages.h"
 #include "runtime/registry.h"
 
@@ -42,7 +44,12 @@ class Session {
   /// A variable of this epoch's program; nullptr: there is none.
   const char* variable(const std::string& name) const;
 
-  /// `entry.address` 0: in the arena. REQUIRES: adopt() has not succeeded.
+  ~Session();
+  /// Opens the GPU that tensors are to stand on; one a session. The error is one sentence: no
+  /// driver, no such GPU, or another one than before.
+  Result<void> use_device(int ordinal);
+  /// `entry.address` 0: in the arena, or on the GPU `entry.device`, which use_device() has opened.
+  /// REQUIRES: adopt() has not succeeded.
   Result<void> add(Entry entry);
   bool has_adopted() const noexcept { return adopted_.has_value(); }
   /// Blocks until the epoch begins. An error: it does not.
@@ -66,6 +73,10 @@ class Session {
  private:
   Session() = default;
   Result<void> adopt_alone();
+  Result<void> tell_device();
+  void await_in_thread();
+  Result<Message> receive_answer(Deadline deadline);
+  Result<void> check_places(const Adopted& adopted) const;
   Result<void> observe(std::uint64_t step);
   Result<Message> take_answer(Deadline deadline);
   Result<Message> ask_shim(Op op, std::string_view body, Deadline deadline = Deadline::max());
@@ -74,7 +85,12 @@ class Session {
   Channel channel_;  ///< closed where the session is alone
   std::optional<Arena> arena_;
   Registry registry_;
-  std::vector<Entry> entries_;  ///< as declared: address 0 in the arena
+  std::vector<Entry> entries_;           ///< as declared: address 0 in the arena, or on the GPU
+  std::unique_ptr<DeviceState> device_;  ///< nullptr: no tensor is on a GPU
+  /// Of next() with tensors on a GPU: does what the shim asks while the other session trains, until
+  /// the epoch begins; then the answer is there.
+  std::thread waiting_;
+  std::optional<Result<Message>> answer_;
   std::optional<Adopted> adopted_;
   profiler::Profiler profiler_;
   std::optional<profiler::Role> role_;

@@ -29,12 +29,12 @@ void Snapshots::drop(const Snapshot& snapshot) {
 }
 
 Result<std::vector<Held>> Snapshots::take_copy(Store& store, const std::vector<Held>& table,
-                                               std::vector<Run>& runs) {
-  std::map<std::tuple<bool, std::uint64_t, std::int64_t>, std::uint64_t> copies;
+                                               std::vector<Run>& runs, std::vector<Memory>* from) {
+  std::map<std::tuple<Memory, std::uint64_t, std::int64_t>, std::uint64_t> copies;
   std::vector<Held> copy;
   for (const Held& held : table) {
     const auto [at, is_new] =
-        copies.try_emplace({held.in_arena, held.at, held.entry.bytes()}, std::uint64_t{0});
+        copies.try_emplace({held.memory, held.at, held.entry.bytes()}, std::uint64_t{0});
     if (is_new) {
       const auto bytes = static_cast<std::uint64_t>(held.entry.bytes());
       const auto taken = store.take(bytes);
@@ -44,9 +44,10 @@ Result<std::vector<Held>> Snapshots::take_copy(Store& store, const std::vector<H
       }
       at->second = *taken;
       runs.push_back({held.at, *taken, bytes});
+      if (from != nullptr) from->push_back(held.memory);
     }
     store.use(at->second);
-    copy.push_back({held.entry, true, at->second});
+    copy.push_back({held.entry, Memory::arena, at->second});
   }
   return copy;
 }

@@ -19,9 +19,10 @@ class Snapshots {
   /// Takes over the uses that `snapshot`'s table has of the store.
   void add(Snapshot snapshot);
   /// Takes memory of the store for a copy of `table`, as a table of its own: each piece that
-  /// several tensors share once. `runs` is told from where to where.
+  /// several tensors share once. `runs` is told from where to where, `from` of which memory each.
   static Result<std::vector<Held>> take_copy(Store& store, const std::vector<Held>& table,
-                                             std::vector<Run>& runs);
+                                             std::vector<Run>& runs,
+                                             std::vector<Memory>* from = nullptr);
   /// Whether some snapshot has all of these bytes.
   bool has(const Run& run) const;
   const std::vector<Snapshot>& all() const noexcept { return all_; }

@@ -8,6 +8,7 @@
 #include "core/result.h"
 #include "runtime/arena.h"
 #include "runtime/control_page.h"
+#include "runtime/slabs.h"
 
 namespace swell::runtime {
 
@@ -18,6 +19,9 @@ class Store {
   explicit Store(Arena arena);
 
   const std::shared_ptr<const Arena>& arena() const noexcept { return arena_; }
+  /// The GPU memory that it keeps beside.
+  Slabs& slabs() noexcept { return slabs_; }
+  const Slabs& slabs() const noexcept { return slabs_; }
   ControlPage& page() const noexcept { return *reinterpret_cast<ControlPage*>(arena_->data()); }
 
   /// Takes a range that no tensor stands in yet. The error says how much is left.
@@ -38,6 +42,7 @@ class Store {
   Taken::iterator free(Taken::iterator extent);
 
   std::shared_ptr<const Arena> arena_;
+  Slabs slabs_;
   Extents extents_;
   Taken taken_;
 };

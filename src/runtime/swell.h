@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 /** Grows with each function or field that is added. */
-#define SWELL_API_VERSION 4
+#define SWELL_API_VERSION 5
 #define SWELL_MAX_DIMS 8
 
 /** A program's connection to its shim. */
@@ -95,13 +95,14 @@ typedef struct swell_open_params {
 } swell_open_params_t;
 
 enum {
-  SWELL_TENSOR_LAYER = 1 << 0,   /**< layer; else of no layer */
-  SWELL_TENSOR_KIND = 1 << 1,    /**< kind; else SWELL_PARAMETER */
-  SWELL_TENSOR_BLOCK = 1 << 2,   /**< begin, end; else the whole tensor */
-  SWELL_TENSOR_RANGE = 1 << 3,   /**< flat_begin, flat_end; else all of the block */
-  SWELL_TENSOR_ALIAS = 1 << 4,   /**< alias_of */
-  SWELL_TENSOR_ADDRESS = 1 << 5, /**< address; else the memory is Swell's, see swell_address() */
-  SWELL_TENSOR_OPTIONAL = 1 << 6 /**< optional */
+  SWELL_TENSOR_LAYER = 1 << 0,    /**< layer; else of no layer */
+  SWELL_TENSOR_KIND = 1 << 1,     /**< kind; else SWELL_PARAMETER */
+  SWELL_TENSOR_BLOCK = 1 << 2,    /**< begin, end; else the whole tensor */
+  SWELL_TENSOR_RANGE = 1 << 3,    /**< flat_begin, flat_end; else all of the block */
+  SWELL_TENSOR_ALIAS = 1 << 4,    /**< alias_of */
+  SWELL_TENSOR_ADDRESS = 1 << 5,  /**< address; else the memory is Swell's, see swell_address() */
+  SWELL_TENSOR_OPTIONAL = 1 << 6, /**< optional */
+  SWELL_TENSOR_DEVICE = 1 << 7    /**< device; else in host memory */
 };
 
 /** The part of one tensor that this rank holds. name, dtype, dims and shape are always read. */
@@ -121,6 +122,8 @@ typedef struct swell_tensor {
   const char* alias_of;         /**< the tied tensor's other name, which counts */
   void* address;                /**< of your memory, on the host, flat_end - flat_begin elements */
   int optional; /**< not 0: this program can make it where the old plan has none (a new RNG) */
+  int device;   /**< GPU whose memory Swell takes for it, as CUDA counts them in this process; the
+                   same for all of a session, and not with an address */
 } swell_tensor_t;
 
 /** What a program adopted. Set by swell_adopt(), wholly. */
@@ -223,9 +226,12 @@ int swell_open(const swell_open_params_t* params, swell_session_t** session);
  * @param [in] tensor   Described by field_mask; strings are copied. With SWELL_TENSOR_ADDRESS the
  * memory stays yours, and must outlive the session or a switch; state in it is copied at a switch,
  * and lost with the process. Without, it is in Swell's arena: handed over without a copy, and safe
- * from the program's death.
+ * from the program's death. With SWELL_TENSOR_DEVICE Swell's memory is on that GPU, whose primary
+ * context is made where there is none: mapped by the next program there without a copy, copied
+ * within or between GPUs of a node, and through host memory else.
  *
- * @return 0, or -EINVAL (what swell_last_error() says), -EBUSY (after swell_adopt()), -ENOMEM.
+ * @return 0, or -EINVAL (what swell_last_error() says), -EBUSY (after swell_adopt()), -ENODEV (no
+ * driver or no such GPU), -ENOMEM.
  *
  * Source: Suika 3.3; parts, padding and aliases in docs/runtime.md.
  */
@@ -287,7 +293,9 @@ const char* swell_variable(const swell_session_t* session, const char* name);
  * @param [in]  name     As it was registered.
  * @param [in]  index    From 0, in the order in which this name's parts were registered.
  * @param [out] address  Valid until swell_close(); aligned for the tensor's elements, and to 4,096
- * bytes where the epoch did not take over a range of a larger part.
+ * bytes where the epoch did not take over a range of a larger part. On a GPU it is a CUdeviceptr.
+ * All work on it that was launched before swell_step() is waited for where that hands the state
+ * over.
  * @param [out] bytes    Size with padding. May be NULL.
  *
  * @return 0, or -ENOENT (no such part), -EAGAIN (before swell_adopt()).

@@ -45,6 +45,20 @@ Result<void> in_pieces(const Run& run, Each&& each) {
   return {};
 }
 
+/// A request's first byte, which shims of an earlier version know as "of the program".
+std::uint8_t wire_of(Memory memory) {
+  return memory == Memory::arena ? 0 : memory == Memory::program ? 1 : 2;
+}
+
+std::string name_of(const DataLink* link, Memory memory, bool is_near) {
+  const std::string way = link != nullptr             ? link->name()
+                          : !is_near                  ? "tcp"
+                          : memory == Memory::device  ? kThroughHost
+                          : memory == Memory::program ? kTcpToProgram
+                                                      : kTcpWithinNode;
+  return memory == Memory::device ? way + kFromGpu : way;
+}
+
 class MappedTransport final : public Transport {
  public:
   explicit MappedTransport(std::shared_ptr<const Arena> arena) : arena_(std::move(arena)) {}
@@ -95,15 +109,12 @@ class ProgramTransport final : public Transport {
 
 class NetworkTransport final : public Transport {
  public:
-  NetworkTransport(std::shared_ptr<Channel> channel, std::unique_ptr<DataLink> link, bool program,
+  NetworkTransport(std::shared_ptr<Channel> channel, std::unique_ptr<DataLink> link, Memory memory,
                    bool is_near)
       : channel_(std::move(channel)),
         link_(std::move(link)),
-        name_(link_ != nullptr ? link_->name()
-              : !is_near       ? "tcp"
-              : program        ? kTcpToProgram
-                               : kTcpWithinNode),
-        program_(program),
+        name_(name_of(link_.get(), memory, is_near)),
+        memory_(memory),
         staging_(kStaging) {}
   const char* name() const noexcept override { return name_.c_str(); }
   Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
@@ -120,8 +131,9 @@ class NetworkTransport final : public Transport {
  private:
   Result<void> fetch_some(std::span<const Run> runs, const Sink& sink, bool verify, Hash& all) {
     Writer request;
-    request.put<std::uint8_t>(program_).put<std::uint8_t>(verify).put(
-        static_cast<std::uint32_t>(runs.size()));
+    request.put(wire_of(memory_))
+        .put<std::uint8_t>(verify)
+        .put(static_cast<std::uint32_t>(runs.size()));
     for (const Run& run : runs) request.put(run.from).put(run.bytes);
     if (is_broken_) return Error("this way has failed before");
     if (auto sent = channel_->send(kReadOp, request.take()); !sent) return sent;
@@ -185,7 +197,7 @@ class NetworkTransport final : public Transport {
   std::shared_ptr<Channel> channel_;
   std::unique_ptr<DataLink> link_;
   const std::string name_;
-  const bool program_;
+  const Memory memory_;
   bool is_broken_ = false;
   std::vector<std::byte> staging_;
 };
@@ -193,6 +205,7 @@ class NetworkTransport final : public Transport {
 }  // namespace
 
 Result<void> Sink::write(std::uint64_t at, const std::byte* bytes, std::size_t count) const {
+  if (device_ != nullptr) return device_->write(at, bytes, count);
   if (arena_ == nullptr)
     return between(&process_vm_writev, "writing", pid_, at, const_cast<std::byte*>(bytes), count);
   if (!arena_->has(at, count))
@@ -202,6 +215,7 @@ Result<void> Sink::write(std::uint64_t at, const std::byte* bytes, std::size_t c
 }
 
 Result<void> Sink::read(std::uint64_t at, std::byte* bytes, std::size_t count) const {
+  if (device_ != nullptr) return device_->read(at, bytes, count);
   if (arena_ == nullptr) return between(&process_vm_readv, "reading", pid_, at, bytes, count);
   if (!arena_->has(at, count))
     return Error(fmt::format("{} bytes at {} are outside of the arena", count, at));
@@ -235,18 +249,18 @@ std::unique_ptr<Transport> from_mapped(std::shared_ptr<const Arena> arena) {
 std::unique_ptr<Transport> from_program(pid_t pid) {
   return std::make_unique<ProgramTransport>(pid);
 }
-std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory,
+std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, Memory memory,
                                         bool is_near) {
-  return std::make_unique<NetworkTransport>(std::move(channel), nullptr, program_memory, is_near);
+  return std::make_unique<NetworkTransport>(std::move(channel), nullptr, memory, is_near);
 }
 std::unique_ptr<Transport> from_link(std::shared_ptr<Channel> channel,
-                                     std::unique_ptr<DataLink> link, bool program_memory) {
-  return std::make_unique<NetworkTransport>(std::move(channel), std::move(link), program_memory,
-                                            false);
+                                     std::unique_ptr<DataLink> link, Memory memory) {
+  return std::make_unique<NetworkTransport>(std::move(channel), std::move(link), memory, false);
 }
 
-bool wants_program_memory(std::string_view request) noexcept {
-  return !request.empty() && request.front() != 0;
+Memory wanted_memory(std::string_view request) noexcept {
+  if (request.empty() || request.front() == 0) return Memory::arena;
+  return request.front() == 2 ? Memory::device : Memory::program;
 }
 
 Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source,
@@ -267,9 +281,14 @@ Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink&
   // back.
   std::uint64_t expected = 0;
   std::byte probe;
+  // A GPU's memory is all there or not at all: the two reads of each run would cost more than they
+  // tell.
+  const auto is_there = [&](std::uint64_t at) {
+    return source.is_device() || source.read(at, &probe, 1).ok();
+  };
   for (const Run& run : runs)
-    if (run.bytes == 0 || !allowed(run) || !source.read(run.from, &probe, 1).ok() ||
-        !source.read(run.from + run.bytes - 1, &probe, 1).ok())
+    if (run.bytes == 0 || !allowed(run) || !is_there(run.from) ||
+        !is_there(run.from + run.bytes - 1))
       return refuse(fmt::format("{} bytes at {} are not of this state", run.bytes, run.from));
   if (verify) {
     const auto hash = source.hash_of(runs);

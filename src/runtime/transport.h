@@ -20,12 +20,28 @@ struct Run {
   std::uint64_t from = 0, to = 0, bytes = 0;
 };
 
-/// Where bytes go, or are looked at again: an arena of this process, or the memory of a program of
-/// this user.
+/// Whose memory a tensor stands in: the program's own, the shim's arena, or a GPU's that the shim
+/// keeps for the programs.
+enum class Memory : std::uint8_t { program = 0, arena = 1, device = 2 };
+inline constexpr int kMemories = 3;
+
+/// Memory that is reached by copies alone. Of any thread.
+class ByteStore {
+ public:
+  virtual ~ByteStore() = default;
+  virtual Result<void> write(std::uint64_t at, const std::byte* bytes, std::size_t count) = 0;
+  virtual Result<void> read(std::uint64_t at, std::byte* bytes, std::size_t count) = 0;
+};
+
+/// Where bytes go, or are looked at again: an arena of this process, the memory of a program of
+/// this user, or a GPU's.
 class Sink {
  public:
-  static Sink arena(const Arena& arena) noexcept { return Sink(&arena, 0); }
-  static Sink program(pid_t pid) noexcept { return Sink(nullptr, pid); }
+  static Sink arena(const Arena& arena) noexcept { return Sink(&arena, 0, nullptr); }
+  static Sink program(pid_t pid) noexcept { return Sink(nullptr, pid, nullptr); }
+  /// REQUIRES: `device` outlives it.
+  static Sink device(ByteStore& device) noexcept { return Sink(nullptr, 0, &device); }
+  bool is_device() const noexcept { return device_ != nullptr; }
   /// The bytes themselves where they can be written directly; nullptr: by write().
   std::byte* direct(std::uint64_t at, std::uint64_t bytes) const noexcept {
     return arena_ != nullptr && arena_->has(at, bytes) ? arena_->data() + at : nullptr;
@@ -36,9 +52,11 @@ class Sink {
   Result<std::uint64_t> hash_of(std::span<const Run> runs) const;
 
  private:
-  Sink(const Arena* arena, pid_t pid) noexcept : arena_(arena), pid_(pid) {}
+  Sink(const Arena* arena, pid_t pid, ByteStore* device) noexcept
+      : arena_(arena), pid_(pid), device_(device) {}
   const Arena* arena_;
   pid_t pid_;
+  ByteStore* device_;
 };
 
 /// Carries bytes beside a channel between the same two ends, faster than that does. One thread at a
@@ -83,22 +101,27 @@ inline constexpr const char* kTcpWithinNode = "tcp within a node";
 /// The same for memory of a program that may not be read from here: it is in another PID namespace,
 /// or the kernel lets only its ancestors (Yama).
 inline constexpr const char* kTcpToProgram = "tcp within a node, from a program";
-/// From another shim, of another node unless it `is_near`: its arena, or its program's memory. The
-/// hash is the sender's.
-std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, bool program_memory,
+/// Name of the way from a GPU of the same node whose memory cannot be mapped: through the host's.
+inline constexpr const char* kThroughHost = "through host memory";
+/// What is added to the name of a way that begins or ends at a GPU.
+inline constexpr const char* kFromGpu = ", from a GPU";
+inline constexpr const char* kToGpu = ", to a GPU";
+/// From another shim, of another node unless it `is_near`: its arena, or memory that its program
+/// reaches. The hash is the sender's.
+std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, Memory memory,
                                         bool is_near = false);
 /// The same with the bytes on a link of their own; the channel carries what is asked for, and
 /// checksums.
 std::unique_ptr<Transport> from_link(std::shared_ptr<Channel> channel,
-                                     std::unique_ptr<DataLink> link, bool program_memory);
+                                     std::unique_ptr<DataLink> link, Memory memory);
 
 /// The other side of from_network(): answers one request for bytes of `source`. An error is the
 /// channel's, which is of no use any more; a request that cannot be served, or for a run that is
 /// not `allowed`, is answered by a refusal. Of from_link(): with the other end of its link.
 Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source,
                          const std::function<bool(const Run&)>& allowed, DataLink* link = nullptr);
-/// Whether a request is for the program's own memory rather than the arena.
-bool wants_program_memory(std::string_view request) noexcept;
+/// Which memory a request is for.
+Memory wanted_memory(std::string_view request) noexcept;
 
 /// Messages between both sides.
 inline constexpr std::uint16_t kReadOp = 21, kDoneOp = 100, kRefusedOp = 101;

@@ -21,7 +21,7 @@ class Tensor(ctypes.Structure):
     _fields_ = [("field_mask", ctypes.c_uint64), ("name", ctypes.c_char_p), ("dtype", ctypes.c_int), ("dims", ctypes.c_int),
                 ("shape", Dims), ("layer", ctypes.c_int), ("kind", ctypes.c_int), ("begin", Dims), ("end", Dims),
                 ("flat_begin", ctypes.c_int64), ("flat_end", ctypes.c_int64), ("alias_of", ctypes.c_char_p),
-                ("address", ctypes.c_void_p), ("optional", ctypes.c_int)]
+                ("address", ctypes.c_void_p), ("optional", ctypes.c_int), ("device", ctypes.c_int)]
 
 
 class Epoch(ctypes.Structure):

@@ -35,8 +35,10 @@ struct Near {
     plan.from.push_back(
         {{}, {"h", keeper->unix_socket(), keeper->tcp_address(), pid, processes}, {}});
     Placement placement;
-    placement.fetches.push_back(
-        {0, true, false, {{reinterpret_cast<std::uintptr_t>(&value), 4096, sizeof value}}});
+    placement.fetches.push_back({0,
+                                 Memory::program,
+                                 Memory::arena,
+                                 {{reinterpret_cast<std::uintptr_t>(&value), 4096, sizeof value}}});
     auto intake = Intake::open({"h", "pid:[1]", kKey, arena}, plan, placement.fetches);
     cr_assert(intake.ok(), "%s", intake ? "" : intake.error().message().c_str());
     const auto moved =
@@ -83,7 +85,7 @@ Test(intake, fetches_first_what_no_rank_has_that_stays) {
   plan.from.push_back({{}, {"h", "", "", 0, ""}, {}});
   Placement placement;
   for (std::uint64_t i = 0; i < 20; ++i)
-    placement.fetches.push_back({0, false, false, {{i, 4096 + i, 1}}, i % 3 == 0});
+    placement.fetches.push_back({0, Memory::arena, Memory::arena, {{i, 4096 + i, 1}}, i % 3 == 0});
   auto intake = Intake::open({"h", "", kKey, arena}, plan, placement.fetches).value();
   std::mutex mutex;
   int rest = 0;

@@ -23,7 +23,7 @@ struct Book {
   void add(std::uint64_t epoch, std::uint64_t step, std::int32_t rank = 0) {
     std::vector<Run> runs;
     Snapshot made{epoch, step, rank, 2, {}};
-    made.table = Snapshots::take_copy(store, {{entry("w", 512), true, 0}}, runs).value();
+    made.table = Snapshots::take_copy(store, {{entry("w", 512), Memory::arena, 0}}, runs).value();
     snapshots.add(std::move(made));
   }
   std::string held() const {
@@ -70,8 +70,9 @@ Test(snapshots, tied_tensors_are_copied_once_and_stay_tied) {
   Book book;
   std::vector<Run> runs;
   const auto copy =
-      Snapshots::take_copy(book.store, {{entry("w", 512), true, 0}, {entry("tied", 512), true, 0}},
-                           runs)
+      Snapshots::take_copy(
+          book.store, {{entry("w", 512), Memory::arena, 0}, {entry("tied", 512), Memory::arena, 0}},
+          runs)
           .value();
   cr_assert_eq(runs.size(), 1u);
   cr_assert_eq(copy[0].at, copy[1].at);

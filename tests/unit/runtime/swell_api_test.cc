@@ -3,7 +3,9 @@
 
 #include <cerrno>
 #include <criterion/criterion.h>
+#include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <thread>
 
 #include "profiler/rank_profile.h"
@@ -244,4 +246,49 @@ Test(swell_api, only_the_program_that_trains_reports_a_profile) {
   cr_assert_not(told.ok());
   cr_assert_eq(told.error().message(), "only the program that trains reports a profile");
   cr_assert_eq(ask(channel, runtime::Op::last_profile, {}).value().body, "");
+}
+
+Test(swell_api, a_tensor_on_a_gpu_is_refused_in_one_sentence_where_there_is_none) {
+  setenv("STAND_IN_GPUS", "0", 1);
+  // By the name that it has of its own, the runtime finds it from here on.
+  cr_assert_not_null(dlopen(SWELL_STAND_IN_CUDA, RTLD_NOW));
+  swell_session_t* session = open_at("");
+  swell_tensor_t w = tensor("w", 8);
+  w.field_mask = SWELL_TENSOR_DEVICE;
+  cr_assert_eq(swell_register(session, &w), -ENODEV);
+  cr_assert_str_eq(swell_last_error(session),
+                   "tensor w: GPU 0: starting NVIDIA's driver: CUDA_ERROR_NO_DEVICE (100)");
+  w.device = -1;
+  cr_assert_eq(swell_register(session, &w), -EINVAL);
+  cr_assert_str_eq(swell_last_error(session), "tensor w: device is below 0; GPUs count from 0");
+  double own[8] = {};
+  w.field_mask |= SWELL_TENSOR_ADDRESS;
+  w.address = own;
+  cr_assert_eq(swell_register(session, &w), -EINVAL);
+  cr_assert_str_eq(
+      swell_last_error(session),
+      "tensor w: memory of your own on a GPU cannot be taken over; leave its address out");
+  swell_close(session);
+}
+
+Test(swell_api, without_a_shim_a_tensor_on_a_gpu_is_the_programs_alone) {
+  setenv("STAND_IN_GPUS", "2", 1);
+  cr_assert_not_null(dlopen(SWELL_STAND_IN_CUDA, RTLD_NOW));
+  swell_session_t* session = open_at("");
+  swell_tensor_t w = tensor("w", 8), other = tensor("other", 8), host = tensor("host", 8);
+  w.field_mask = other.field_mask = SWELL_TENSOR_DEVICE;
+  cr_assert_eq(swell_register(session, &w), 0, "%s", swell_last_error(session));
+  other.device = 1;
+  cr_assert_eq(swell_register(session, &other), -ENODEV);
+  cr_assert_str_eq(swell_last_error(session),
+                   "tensor other: tensors of this session are on GPU 0 already; one GPU a session, "
+                   "not GPU 1 too");
+  cr_assert_eq(swell_register(session, &host), 0);
+  cr_assert_eq(swell_adopt(session, nullptr), 0, "%s", swell_last_error(session));
+  void *on_gpu = nullptr, *on_host = nullptr;
+  cr_assert_eq(swell_address(session, "w", 0, &on_gpu, nullptr), 0);
+  cr_assert_eq(swell_address(session, "host", 0, &on_host, nullptr), 0);
+  cr_assert(on_gpu != on_host);
+  cr_assert_eq(static_cast<double*>(on_gpu)[7], 0.0, "the stand-in's GPU is the host's memory");
+  swell_close(session);
 }

@@ -88,12 +88,14 @@ Test(transport, each_way_copies_the_same_bytes_and_knows_their_checksum) {
   {
     const auto channel = std::make_shared<Channel>(
         Channel::connect_tcp(address_of(listening.get()), kKey, within(10s)).value());
-    check_copies(*from_network(channel, false), *source, 0, "tcp");
+    check_copies(*from_network(channel, Memory::arena), *source, 0, "tcp");
     const std::vector<Run> outside{{4 << 20, 0, 1}};
     const Arena target = Arena::create(4096).value();
-    cr_assert_eq(
-        from_network(channel, false)->fetch(outside, Sink::arena(target), true).error().message(),
-        "another node's shim: 1 bytes at 4194304 are not of this state");
+    cr_assert_eq(from_network(channel, Memory::arena)
+                     ->fetch(outside, Sink::arena(target), true)
+                     .error()
+                     .message(),
+                 "another node's shim: 1 bytes at 4194304 are not of this state");
   }
   server.join();
 }
@@ -168,7 +170,8 @@ Test(messages, survive_any_cut_and_any_changed_byte) {
               "tied",
               4096,
               0};
-  prepare.from.push_back({{1, 2}, {"host", "/socket", "127.0.0.1:1", 7}, {{entry, true, 64}}});
+  prepare.from.push_back(
+      {{1, 2}, {"host", "/socket", "127.0.0.1:1", 7}, {{entry, Memory::arena, 64}}});
   prepare.to.push_back({{0, 1}, {entry, entry}});
   prepare.new_rank = 0;
   const std::string good = write(prepare);

@@ -119,7 +119,7 @@ void check_bytes(const char* transports, const std::string& name) {
   auto link = UcxLink::connect(ucx, *channel);
   cr_assert(link.ok(), "%s", link ? "" : link.error().message().c_str());
   cr_assert((*link)->name().starts_with(name), "it is %s", (*link)->name().c_str());
-  const auto transport = from_link(channel, std::move(*link), false);
+  const auto transport = from_link(channel, std::move(*link), Memory::arena);
   const Arena target = Arena::create(kBytes).value();
   for (int turn = 0; turn < 3; ++turn) {
     const auto hash = transport->fetch(kRuns, Sink::arena(target), true);

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/device_hand.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <utility>
+
+#include "runtime/hash.h"
+#include "runtime/messages.h"
+#include "runtime/slabs.h"
+
+namespace swell::runtime {
+
+namespace {
+
+constexpr auto kTaskTime = std::chrono::seconds(60);
+
+class SlabTransport final : public Transport {
+ public:
+  SlabTransport(std::shared_ptr<DeviceHand> hand, std::map<std::uint64_t, std::uint64_t> places,
+                bool is_same_gpu)
+      : hand_(std::move(hand)), places_(std::move(places)), is_same_gpu_(is_same_gpu) {}
+  /// What is mapped takes memory even when its own shim has let it go. A program that cannot be
+  /// asked any more leaves.
+  ~SlabTransport() override {
+    for (const auto& [slab, number] : places_) static_cast<void>(hand_->unmap(number));
+  }
+  const char* name() const noexcept override {
+    return is_same_gpu_ ? kDeviceToDevice : "device to device, another GPU";
+  }
+  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink&, bool verify) override {
+    std::vector<Run> copies;
+    for (const Run& run : runs) {
+      const auto at = places_.find(DevicePlace::slab(run.from));
+      if (at == places_.end()) return Error("a slab of the source is not mapped");
+      copies.push_back(
+          {DevicePlace::of(at->second, DevicePlace::offset(run.from)), run.to, run.bytes});
+    }
+    if (auto good = hand_->copy(copies); !good) return good.error();
+    if (!verify) return 0;
+    // A checksum is made by the host: of the source's bytes, as of the copy's.
+    for (Run& copy : copies) copy.to = copy.from;
+    return Sink::device(*hand_).hash_of(copies);
+  }
+
+ private:
+  std::shared_ptr<DeviceHand> hand_;
+  std::map<std::uint64_t, std::uint64_t> places_;
+  const bool is_same_gpu_;
+};
+
+}  // namespace
+
+DeviceHand::DeviceHand(Channel& channel, std::shared_ptr<const Arena> arena, std::uint64_t staging,
+                       std::string gpu, std::uint64_t granularity)
+    : channel_(channel),
+      arena_(std::move(arena)),
+      staging_(staging),
+      gpu_(std::move(gpu)),
+      granularity_(granularity) {}
+
+void DeviceHand::open(bool own) {
+  std::lock_guard lock(mutex_);
+  listens_ = true;
+  is_own_ = own;
+}
+
+void DeviceHand::close() {
+  std::lock_guard turn(turn_);
+  std::lock_guard lock(mutex_);
+  listens_ = false;
+}
+
+void DeviceHand::lose() {
+  {
+    std::lock_guard lock(mutex_);
+    is_lost_ = true;
+    changed_.notify_all();
+  }
+  // Who has its turn leaves the connection alone from here on.
+  std::lock_guard turn(turn_);
+}
+
+void DeviceHand::answer(Message message) {
+  std::lock_guard lock(mutex_);
+  answer_ = std::move(message);
+  changed_.notify_all();
+}
+
+Result<Message> DeviceHand::wait_for_answer() {
+  std::unique_lock lock(mutex_);
+  if (is_own_) {
+    lock.unlock();
+    auto message = channel_.receive(within(kTaskTime));
+    if (message && message->op != static_cast<std::uint16_t>(Op::task_done))
+      return Error("the program did not do what it was asked with its GPU");
+    return message;
+  }
+  const bool over = changed_.wait_for(lock, kTaskTime, [&] { return is_lost_ || answer_; });
+  if (answer_) return std::move(*answer_);
+  // A late answer must not be taken for that of another task.
+  is_lost_ = true;
+  return Error(over ? "the program that has the GPU is gone"
+                    : "the program that has the GPU did not answer within 60 s");
+}
+
+Result<Descriptor> DeviceHand::run(const DeviceTask& task, int fd) {
+  std::lock_guard turn(turn_);
+  {
+    std::lock_guard lock(mutex_);
+    if (is_lost_ || !listens_)
+      return Error("no program waits here that could reach the memory of its GPU");
+    answer_.reset();
+  }
+  if (auto sent = channel_.send(kTaskOp, runtime::write(task), fd); !sent) return sent.error();
+  auto message = wait_for_answer();
+  if (!message) return message.error();
+  Reader reader(message->body);
+  const bool done = reader.get<std::uint8_t>() != 0;
+  const std::string why = reader.text(4096);
+  if (!reader.done()) return Error("what a program says of its GPU cannot be read");
+  if (!done) return Error(why);
+  return std::move(message->fd);
+}
+
+Result<Descriptor> DeviceHand::create(std::uint64_t slab, std::uint64_t bytes) {
+  auto fd = run({DeviceTask::Kind::create, slab, bytes, {}});
+  if (fd && !*fd) return Error("the program passed no descriptor of the memory that it took");
+  return fd;
+}
+
+Result<void> DeviceHand::map(std::uint64_t slab, std::uint64_t bytes, int fd) {
+  const auto done = run({DeviceTask::Kind::map, slab, bytes, {}}, fd);
+  return done ? Result<void>() : done.error();
+}
+
+Result<void> DeviceHand::unmap(std::uint64_t slab) {
+  const auto done = run({DeviceTask::Kind::unmap, slab, 0, {}});
+  return done ? Result<void>() : done.error();
+}
+
+Result<void> DeviceHand::copy(std::vector<Run> runs) {
+  const auto done = run({DeviceTask::Kind::copy, 0, 0, std::move(runs)});
+  return done ? Result<void>() : done.error();
+}
+
+Result<void> DeviceHand::to_arena(std::vector<Run> runs) {
+  const auto done = run({DeviceTask::Kind::to_host, 0, 0, std::move(runs)});
+  return done ? Result<void>() : done.error();
+}
+
+Result<void> DeviceHand::write(std::uint64_t at, const std::byte* bytes, std::size_t count) {
+  if (bytes >= arena_->data() && bytes + count <= arena_->data() + arena_->bytes()) {
+    const auto offset = static_cast<std::uint64_t>(bytes - arena_->data());
+    const auto done = run({DeviceTask::Kind::to_device, 0, 0, {{offset, at, count}}});
+    return done ? Result<void>() : done.error();
+  }
+  std::lock_guard lock(staging_mutex_);
+  while (count > 0) {
+    const std::size_t piece = std::min<std::size_t>(count, kStaging);
+    std::memcpy(arena_->data() + staging_, bytes, piece);
+    const auto done = run({DeviceTask::Kind::to_device, 0, 0, {{staging_, at, piece}}});
+    if (!done) return done.error();
+    at += piece;
+    bytes += piece;
+    count -= piece;
+  }
+  return {};
+}
+
+Result<void> DeviceHand::read(std::uint64_t at, std::byte* bytes, std::size_t count) {
+  std::lock_guard lock(staging_mutex_);
+  while (count > 0) {
+    const std::size_t piece = std::min<std::size_t>(count, kStaging);
+    const auto done = run({DeviceTask::Kind::to_host, 0, 0, {{at, staging_, piece}}});
+    if (!done) return done.error();
+    std::memcpy(bytes, arena_->data() + staging_, piece);
+    at += piece;
+    bytes += piece;
+    count -= piece;
+  }
+  return {};
+}
+
+std::unique_ptr<Transport> from_slabs(std::shared_ptr<DeviceHand> hand,
+                                      std::map<std::uint64_t, std::uint64_t> places,
+                                      bool is_same_gpu) {
+  return std::make_unique<SlabTransport>(std::move(hand), std::move(places), is_same_gpu);
+}
+
+}  // namespace swell::runtime

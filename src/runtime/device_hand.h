@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "runtime/arena.h"
+#include "runtime/channel.h"
+#include "runtime/device_task.h"
+#include "runtime/transport.h"
+
+namespace swell::runtime {
+
+/// A keeper's hand on a GPU: the program at the other end of a connection does what it is asked
+/// while it waits for an answer of the shim's. Of any thread; one task at a time. A program that
+/// goes on with its training gets no task any more, and none is under way then.
+class DeviceHand final : public ByteStore {
+ public:
+  /// `staging`: offset of kStaging bytes of the arena, which the program maps too.
+  /// REQUIRES: `channel` outlives lose().
+  DeviceHand(Channel& channel, std::shared_ptr<const Arena> arena, std::uint64_t staging,
+             std::string gpu, std::uint64_t granularity);
+  static constexpr std::uint64_t kStaging = Transport::kStaging;
+
+  const std::string& gpu() const noexcept { return gpu_; }
+  std::uint64_t granularity() const noexcept { return granularity_; }
+  std::uint64_t staging() const noexcept { return staging_; }
+
+  /// The program waits from now on. `own`: the calling thread is the one that reads the connection.
+  void open(bool own = false);
+  /// It is about to be answered. Waits for the task that is under way.
+  void close();
+  /// The connection has ended.
+  void lose();
+  /// What the program has said of its task; by the thread that reads the connection.
+  void answer(Message message);
+
+  Result<Descriptor> create(std::uint64_t slab, std::uint64_t bytes);
+  Result<void> map(std::uint64_t slab, std::uint64_t bytes, int fd);
+  Result<void> unmap(std::uint64_t slab);
+  /// Within the GPU.
+  Result<void> copy(std::vector<Run> runs);
+  /// From the GPU to the arena.
+  Result<void> to_arena(std::vector<Run> runs);
+  Result<void> write(std::uint64_t at, const std::byte* bytes, std::size_t count) override;
+  Result<void> read(std::uint64_t at, std::byte* bytes, std::size_t count) override;
+
+ private:
+  Result<Descriptor> run(const DeviceTask& task, int fd = -1);
+  Result<Message> wait_for_answer();
+
+  Channel& channel_;
+  const std::shared_ptr<const Arena> arena_;
+  const std::uint64_t staging_;
+  const std::string gpu_;
+  const std::uint64_t granularity_;
+  std::mutex staging_mutex_;  ///< of who uses the staging memory; taken before turn_
+  std::mutex turn_;           ///< of a task; taken before mutex_
+  std::mutex mutex_;          ///< guards all below
+  std::condition_variable changed_;
+  bool listens_ = false, is_own_ = false, is_lost_ = false;
+  std::optional<Message> answer_;
+};
+
+/// What the names of ways begin with on which bytes never leave GPUs.
+inline constexpr const char* kDeviceToDevice = "device to device";
+/// From memory on a GPU that `hand` has mapped beside its own. `places`: by slab of the source, the
+/// number under which it is mapped.
+std::unique_ptr<Transport> from_slabs(std::shared_ptr<DeviceHand> hand,
+                                      std::map<std::uint64_t, std::uint64_t> places,
+                                      bool is_same_gpu);
+
+}  // namespace swell::runtime

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/device_state.h"
+
+#include <fmt/format.h>
+
+#include "runtime/messages.h"
+
+namespace swell::runtime {
+
+Result<std::unique_ptr<DeviceState>> DeviceState::open(int ordinal) {
+  auto device = Device::open(ordinal);
+  if (!device) return device.error();
+  auto state = std::make_unique<DeviceState>();
+  state->device_ = std::move(*device);
+  return state;
+}
+
+Result<void> DeviceState::take(std::uint64_t slab, std::uint64_t bytes) {
+  auto made = Slab::create(device_, bytes);
+  if (!made) return made.error();
+  slabs_.insert_or_assign(slab, std::move(*made));
+  return {};
+}
+
+Result<DeviceAddress> DeviceState::address(std::uint64_t at, std::uint64_t bytes) const {
+  const auto slab = slabs_.find(DevicePlace::slab(at));
+  const std::uint64_t offset = DevicePlace::offset(at);
+  if (slab == slabs_.end() || offset > slab->second.bytes() ||
+      bytes > slab->second.bytes() - offset)
+    return Error(
+        fmt::format("{} bytes at {} are in no memory of the GPU that is mapped here", bytes, at));
+  return slab->second.address() + offset;
+}
+
+Result<Descriptor> DeviceState::perform(const DeviceTask& task, const Message& message,
+                                        const Arena& arena) {
+  if (task.kind == DeviceTask::Kind::create) {
+    if (auto good = take(task.slab, task.bytes); !good) return good.error();
+    return slabs_.at(task.slab).share();
+  }
+  if (task.kind == DeviceTask::Kind::map) {
+    auto made = Slab::import(device_, message.fd, task.bytes);
+    if (!made) return made.error();
+    slabs_.insert_or_assign(task.slab, std::move(*made));
+    return Descriptor();
+  }
+  if (task.kind == DeviceTask::Kind::unmap) {
+    slabs_.erase(task.slab);
+    return Descriptor();
+  }
+  std::vector<Run> copies;
+  for (const Run& run : task.runs) {
+    const bool is_read = task.kind != DeviceTask::Kind::to_device,
+               is_written = task.kind != DeviceTask::Kind::to_host;
+    const auto from = is_read ? address(run.from, run.bytes) : Result<DeviceAddress>(run.from);
+    const auto to = is_written ? address(run.to, run.bytes) : Result<DeviceAddress>(run.to);
+    if (!from) return from.error();
+    if (!to) return to.error();
+    if (task.kind == DeviceTask::Kind::copy) {
+      copies.push_back({*from, *to, run.bytes});
+      continue;
+    }
+    if (!arena.has(is_read ? run.to : run.from, run.bytes))
+      return Error(fmt::format("{} bytes at {} are outside of the arena", run.bytes,
+                               is_read ? run.to : run.from));
+    const auto good = is_read ? device_->to_host(arena.data() + run.to, *from, run.bytes)
+                              : device_->to_device(*to, arena.data() + run.from, run.bytes);
+    if (!good) return good.error();
+  }
+  if (auto good = device_->copy(copies); !good) return good.error();
+  return Descriptor();
+}
+
+Result<void> DeviceState::serve(Channel& channel, const Message& message, const Arena& arena) {
+  const auto task = read_task(message.body);
+  const auto done = task ? perform(*task, message, arena) : Result<Descriptor>(task.error());
+  return channel.send(static_cast<std::uint16_t>(Op::task_done),
+                      Writer()
+                          .put<std::uint8_t>(done.ok())
+                          .text(done ? std::string() : done.error().message())
+                          .take(),
+                      done ? done->get() : -1);
+}
+
+}  // namespace swell::runtime

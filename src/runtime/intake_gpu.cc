@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Of the intake: the ways from GPUs.
+#include <fmt/format.h>
+#include <map>
+
+#include "runtime/intake.h"
+
+namespace swell::runtime {
+
+namespace {
+
+/// A slab of another keeper, or of this one.
+struct Share {
+  std::string gpu;
+  std::uint64_t bytes = 0;
+  Descriptor fd;
+};
+
+Result<Share> share_of(Channel& keeper, std::uint64_t slab) {
+  auto answer = ask(keeper, Op::slab, Writer().put(slab).take(), within(std::chrono::seconds(10)));
+  if (!answer) return answer.error();
+  Reader reader(answer->body);
+  Share share{reader.text(4096), reader.get<std::uint64_t>(), std::move(answer->fd)};
+  if (!reader.done() || !share.fd) return Error("a shim passed no memory of its GPU");
+  return share;
+}
+
+struct Mapped {
+  std::map<std::uint64_t, std::uint64_t> places;  ///< by slab of the source: as it is mapped
+  bool is_same_gpu = true;
+};
+
+/// Has the new program map all slabs of `rank` that are read.
+Result<Mapped> map_slabs(const Intake::Self& self, Channel& keeper, std::int32_t rank,
+                         const std::vector<Fetch>& fetches) {
+  Mapped mapped;
+  for (const Fetch& fetch : fetches) {
+    if (fetch.rank != rank || fetch.from != Memory::device || fetch.to != Memory::device) continue;
+    for (const Run& run : fetch.runs) {
+      const std::uint64_t slab = DevicePlace::slab(run.from);
+      if (mapped.places.contains(slab)) continue;
+      const auto share = share_of(keeper, slab);
+      if (!share) return share.error();
+      const std::uint64_t number = self.next_slab();
+      if (auto good = self.hand->map(number, share->bytes, share->fd.get()); !good)
+        return good.error();
+      mapped.places[slab] = number;
+      mapped.is_same_gpu = mapped.is_same_gpu && share->gpu == self.hand->gpu();
+    }
+  }
+  return mapped;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Endpoint& endpoint,
+                                                     const Fetch& fetch,
+                                                     const std::vector<Fetch>& fetches,
+                                                     std::set<std::string>& notes) {
+  auto near = endpoint.host == self.host ? Channel::connect_unix(endpoint.unix_socket)
+                                         : Result<Channel>(Error("it is on another host"));
+  if (near && fetch.to == Memory::device && self.hand != nullptr) {
+    auto mapped = map_slabs(self, *near, fetch.rank, fetches);
+    if (mapped) return from_slabs(self.hand, std::move(mapped->places), mapped->is_same_gpu);
+    notes.insert(fmt::format("state of a GPU of this node goes through host memory: {}",
+                             mapped.error().message()));
+  }
+  if (!near) {
+    notes.insert("state on GPUs goes through host memory between nodes");
+    return reach(self, endpoint, Memory::device, notes);
+  }
+  return from_network(std::make_shared<Channel>(std::move(*near)), Memory::device, true);
+}
+
+}  // namespace swell::runtime

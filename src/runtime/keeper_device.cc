@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Of the keeper: memory of GPUs, which programs take and map, and whose descriptors it holds.
+#include <fmt/format.h>
+
+#include "runtime/keeper.h"
+
+namespace swell::runtime {
+
+/// A program names the GPU that its tensors are to stand on.
+Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
+  Reader reader(body);
+  std::string gpu = reader.text(256);
+  const auto granularity = reader.get<std::uint64_t>();
+  if (!reader.done() || gpu.empty() || granularity == 0 || granularity > std::uint64_t{1} << 40)
+    return Error("a program names its GPU and the granularity of its memory");
+  if (!peer.is_unix) return Error("programs of other nodes have a shim of their own");
+  std::lock_guard lock(mutex_);
+  if (peer.hand != nullptr || peer.has_declared)
+    return Error("a program names its GPU once, before it declares its tensors");
+  const auto staging = store_.take(DeviceHand::kStaging);
+  if (!staging) return staging.error().while_doing("memory beside a GPU");
+  store_.use(*staging);
+  peer.hand =
+      std::make_shared<DeviceHand>(peer.channel, arena_, *staging, std::move(gpu), granularity);
+  return std::string();
+}
+
+/// Passes a slab to another shim of this node, or to this one itself.
+Result<void> Keeper::give_slab(Peer& peer, std::string_view body) {
+  Reader reader(body);
+  const auto number = reader.get<std::uint64_t>();
+  std::shared_ptr<const Descriptor> fd;
+  std::string answer;
+  {
+    std::lock_guard lock(mutex_);
+    const Slabs::Slab* slab = store_.slabs().find(number);
+    if (reader.done() && peer.is_unix && slab != nullptr && slab->fd != nullptr) {
+      fd = slab->fd;
+      answer = Writer().text(slab->gpu).put(slab->bytes).take();
+    }
+  }
+  if (fd != nullptr) return peer.channel.send(kDoneOp, answer, fd->get());
+  return peer.channel.send(
+      kRefusedOp, Writer().text(fmt::format("there is no slab {} of a GPU here", number)).take());
+}
+
+/// Has the program take the memory that is new to it, and map what stays. REQUIRES: not locked.
+Result<void> Keeper::make_slabs(DeviceHand& hand, const std::vector<SlabSize>& fresh,
+                                const std::set<std::uint64_t>& kept) {
+  for (const SlabSize& size : fresh) {
+    auto fd = hand.create(size.slab, size.bytes);
+    if (!fd) return fd.error();
+    std::lock_guard lock(mutex_);
+    store_.slabs().set(size.slab, std::move(*fd));
+  }
+  for (const std::uint64_t number : kept) {
+    Slabs::Slab slab;
+    {
+      std::lock_guard lock(mutex_);
+      if (const Slabs::Slab* found = store_.slabs().find(number); found != nullptr) slab = *found;
+    }
+    if (slab.fd == nullptr) return Error("memory of a GPU that was to stay is gone");
+    if (auto good = hand.map(number, slab.bytes, slab.fd->get()); !good) return good;
+  }
+  return {};
+}
+
+void Keeper::use(const Held& held) {
+  if (held.memory == Memory::device) store_.slabs().use(held.at);
+  else store_.use(held.at);
+}
+
+/// The peer's connection has ended: nobody gets at its GPU by way of it any more.
+void Keeper::forget_hand(Peer& peer) {
+  if (peer.hand == nullptr) return;
+  peer.hand->lose();
+  std::lock_guard lock(mutex_);
+  store_.drop(peer.hand->staging());
+}
+
+}  // namespace swell::runtime

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Of the session: tensors on a GPU, and what the shim asks to be done there.
+#include <csignal>
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "runtime/session.h"
+
+namespace swell::runtime {
+
+Session::~Session() {
+  if (!waiting_.joinable()) return;
+  channel_.shut();
+  waiting_.join();
+}
+
+Result<void> Session::use_device(int ordinal) {
+  if (device_ != nullptr && device_->device().ordinal() != ordinal)
+    return Error(
+        fmt::format("tensors of this session are on GPU {} already; one GPU a session, not "
+                    "GPU {} too",
+                    device_->device().ordinal(), ordinal));
+  if (device_ != nullptr) return {};
+  auto opened = DeviceState::open(ordinal);
+  if (!opened) return opened.error();
+  device_ = std::move(*opened);
+  return {};
+}
+
+/// Names the GPU to the shim, which then keeps what stands there.
+Result<void> Session::tell_device() {
+  if (device_ == nullptr) return {};
+  const Device& device = device_->device();
+  const auto told =
+      ask_shim(Op::device, Writer().text(device.gpu()).put(device.granularity()).take(),
+               within(std::chrono::seconds(30)));
+  return told ? Result<void>() : told.error().while_doing("memory of a GPU");
+}
+
+/// Receives the answer to what was asked. Until it comes, the shim may have things done on the GPU.
+Result<Message> Session::receive_answer(Deadline deadline) {
+  if (answer_) {
+    Result<Message> answer = std::move(*answer_);
+    answer_.reset();
+    return answer;
+  }
+  for (;;) {
+    auto message = channel_.receive(deadline);
+    if (!message || message->op != kTaskOp || device_ == nullptr) return message;
+    if (auto said = device_->serve(channel_, *message, *arena_); !said) return said.error();
+  }
+}
+
+/// The process trains on meanwhile, with another session.
+void Session::await_in_thread() {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  waiting_ = std::thread([this] {
+    try {
+      auto answer = receive_answer(Deadline::max());
+      // Called off: the program may keep this session until it is to prepare again.
+      if (!answer || answer->op != kDoneOp) device_->drop();
+      answer_ = std::move(answer);
+    } catch (const std::exception& problem) { answer_ = Error(problem.what()); }
+  });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+/// Whether each tensor got a place in the memory that it was declared for.
+Result<void> Session::check_places(const Adopted& adopted) const {
+  if (adopted.places.size() != entries_.size())
+    return Error("the shim gave another number of tensors than were registered");
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const auto& [memory, at] = adopted.places[i];
+    const auto bytes = static_cast<std::uint64_t>(entries_[i].bytes());
+    const bool is_right = memory == memory_of(entries_[i]);
+    if (!is_right || (memory == Memory::arena && !arena_->has(at, bytes)))
+      return Error("the shim gave tensor " + entries_[i].tensor.name +
+                   " a place outside of the arena");
+    if (memory == Memory::device)
+      if (const auto there = device_->address(at, bytes); !there)
+        return there.error().while_doing("tensor " + entries_[i].tensor.name);
+  }
+  return {};
+}
+
+}  // namespace swell::runtime

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Switches of programs whose state is on GPUs, over a stand-in for the driver.
+#include <criterion/criterion.h>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "runtime/live_steps.h"
+
+using namespace live_steps;
+
+namespace {
+
+const std::string kDriver =
+    "LD_LIBRARY_PATH=" + std::filesystem::path(SWELL_STAND_IN_CUDA).parent_path().string();
+const PlanShape kOne{}, kTwo{1, 1, 2, 0};
+
+struct GpuJob {
+  explicit GpuJob(bool apart = false, const char* steps = "400")
+      : job(SWELL_DEVICE_PROGRAM, 2, {steps}, apart), coordinator(LiveJob::cluster(), options()) {}
+
+  /// Starts rank `rank` of a plan on the machine's GPU `gpu`.
+  pid_t start(const PlanShape& plan, int rank, int gpu, const std::vector<std::string>& more = {}) {
+    job.variables = {kDriver, "STAND_IN_FIRST=" + std::to_string(gpu)};
+    job.variables.insert(job.variables.end(), more.begin(), more.end());
+    return job.start_rank(plan, static_cast<std::size_t>(rank), static_cast<std::size_t>(rank));
+  }
+  void begin(const PlanShape& plan) {
+    const auto begun = coordinator.begin(job.shims(plan), 1);
+    cr_assert(begun.ok(), "%s", begun.ok() ? "" : begun.error().message().c_str());
+    wait_for_steps(job, 0, 5);
+  }
+  SwitchReport change(const PlanShape& from, const PlanShape& to) {
+    auto report = coordinator.switch_plan(job.shims(from), job.shims(to), 2);
+    cr_assert(report.ok(), "%s", report.ok() ? "" : report.error().message().c_str());
+    for (const PathBytes& path : report->paths) paths[path.path] = path.bytes;
+    return *report;
+  }
+  /// How much of GPUs a program has mapped.
+  static long slabs_of(pid_t pid) {
+    std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+    long count = 0;
+    for (std::string line; std::getline(maps, line);)
+      count += line.find("stand-in-gpu") != std::string::npos ? 1 : 0;
+    return count;
+  }
+  std::string way() const {
+    std::string text;
+    for (const auto& [path, bytes] : paths) text += path + "; ";
+    return text;
+  }
+
+  LiveJob job;
+  Coordinator coordinator;
+  std::map<std::string, std::uint64_t> paths;
+};
+
+constexpr std::uint64_t kWeights = std::uint64_t{4} << 20;
+
+}  // namespace
+
+Test(device_live, the_next_program_on_a_gpu_adopts_its_memory_in_place, .timeout = 300) {
+  GpuJob gpus;
+  const pid_t old = gpus.start(kOne, 0, 0);
+  gpus.begin(kOne);
+  const pid_t fresh = gpus.start(kOne, 0, 0);
+  const auto report = gpus.change(kOne, kOne);
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_eq(gpus.job.wait(old), 0, "it leaves");
+  cr_assert_eq(gpus.way(), "in place; ");
+  cr_assert_eq(gpus.paths["in place"], kWeights + 8);
+  cr_assert_eq(report.max_extra_bytes, 0);
+  cr_assert_eq(gpus.job.wait(fresh), 0, "every value is what it must be");
+}
+
+Test(device_live, a_program_that_is_killed_at_the_boundary_leaves_its_memory, .timeout = 300) {
+  GpuJob gpus;
+  const pid_t old = gpus.start(kOne, 0, 0);
+  auto with_kill = options();
+  with_kill.on_phase = [&](Phase phase) {
+    if (phase == Phase::move) gpus.job.stop(old);
+  };
+  Coordinator coordinator(LiveJob::cluster(), with_kill);
+  cr_assert(coordinator.begin(gpus.job.shims(kOne), 1).ok());
+  wait_for_steps(gpus.job, 0, 5);
+  const pid_t fresh = gpus.start(kOne, 0, 0);
+  const auto report =
+      coordinator.switch_plan(gpus.job.shims(kOne), gpus.job.shims(kOne), 2).value();
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_eq(gpus.job.wait(fresh), 0);
+}
+
+Test(device_live, ranks_of_one_gpu_copy_within_it, .timeout = 300) {
+  GpuJob gpus;
+  gpus.start(kTwo, 0, 0);
+  gpus.start(kTwo, 1, 0);
+  gpus.begin(kTwo);
+  const pid_t fresh = gpus.start(kOne, 0, 0);
+  const auto report = gpus.change(kTwo, kOne);
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_eq(gpus.way(), "device to device; in place; ");
+  cr_assert_eq(gpus.paths["device to device"], kWeights);
+  cr_assert_eq(gpus.slabs_of(fresh), 2, "its own, and the old one in which small has stayed");
+  cr_assert_eq(gpus.job.wait(fresh), 0);
+}
+
+/// One rank on GPU 0 becomes two, the second on GPU 1.
+static void split(GpuJob& gpus, const std::vector<std::string>& more, const std::string& way) {
+  gpus.start(kOne, 0, 0);
+  gpus.begin(kOne);
+  const pid_t first = gpus.start(kTwo, 0, 0, more), second = gpus.start(kTwo, 1, 1, more);
+  const auto report = gpus.change(kOne, kTwo);
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_eq(gpus.paths[way], kWeights / 2 + 8, "%s", gpus.way().c_str());
+  cr_assert_eq(gpus.paths["in place"], kWeights / 2 + 8, "%s", gpus.way().c_str());
+  cr_assert_eq(gpus.job.wait(first), 0);
+  cr_assert_eq(gpus.job.wait(second), 0);
+}
+
+Test(device_live, another_gpu_of_the_node_reads_the_memory_itself, .timeout = 300) {
+  GpuJob gpus;
+  split(gpus, {}, "device to device, another GPU");
+}
+
+Test(device_live, gpus_that_cannot_map_each_other_go_through_host_memory, .timeout = 300) {
+  GpuJob gpus;
+  split(gpus, {"STAND_IN_NO_PEER=1"}, "through host memory, from a GPU, to a GPU");
+}
+
+Test(device_live, between_nodes_state_is_staged_on_both_sides, .timeout = 300) {
+  GpuJob gpus(true);
+  for (auto& keeper : gpus.job.keepers) cr_assert_not(keeper->tcp_address().empty());
+  split(gpus, {}, "tcp, from a GPU, to a GPU");
+}
+
+Test(device_live, state_goes_from_a_gpu_to_the_host_and_back, .timeout = 300) {
+  for (const char* from : {"host", "device"}) {
+    GpuJob gpus;
+    gpus.start(kOne, 0, 0, {std::string("WHERE=") + from});
+    gpus.begin(kOne);
+    const bool down = std::string(from) == "device";
+    const pid_t fresh = gpus.start(kOne, 0, 0, {down ? "WHERE=host" : "WHERE=device"});
+    const auto report = gpus.change(kOne, kOne);
+    cr_assert(report.committed, "%s", report.summary().c_str());
+    cr_assert_eq(gpus.way(), down ? "in place; through host memory, from a GPU; "
+                                  : "in place; mapped arena, to a GPU; ");
+    cr_assert_eq(gpus.job.wait(fresh), 0);
+  }
+}
+
+Test(device_live, a_full_gpu_calls_the_switch_off_and_the_old_program_trains_on, .timeout = 300) {
+  GpuJob gpus;
+  const pid_t old = gpus.start(kOne, 0, 0);
+  gpus.begin(kOne);
+  gpus.start(kTwo, 0, 0);
+  gpus.start(kTwo, 1, 1, {"STAND_IN_BYTES=0"});
+  const auto report = gpus.change(kOne, kTwo);
+  cr_assert_not(report.committed);
+  cr_assert(report.why.ends_with("CUDA_ERROR_OUT_OF_MEMORY (2)"), "%s", report.why.c_str());
+  cr_assert_eq(gpus.job.wait(old), 0);
+}
+
+Test(device_live, a_program_that_stays_serves_its_shim_beside_the_training, .timeout = 300) {
+  GpuJob gpus(false, "3000");
+  const pid_t stays = gpus.start(kOne, 0, 0, {"STAYS=1"});
+  gpus.begin(kOne);
+  cr_assert(gpus.job.keepers[0]->offer_next(
+      2, {{"PLAN", "1,1,2,0"}, {"RANK", "0"}, {"WHERE", "device"}}));
+  const pid_t second = gpus.start(kTwo, 1, 1);
+  const auto report = gpus.change(kOne, kTwo);
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_eq(gpus.paths["in place"], kWeights / 2 + 8, "%s", gpus.way().c_str());
+  cr_assert_eq(gpus.job.wait(stays), 0);
+  cr_assert_eq(gpus.job.wait(second), 0);
+}
+
+Test(device_live, a_lost_gpu_program_goes_on_from_its_snapshot, .timeout = 300) {
+  GpuJob gpus(false, "400");
+  const pid_t old = gpus.start(kOne, 0, 0, {"SWELL_SNAPSHOT_EVERY=10"});
+  gpus.begin(kOne);
+  wait_for_steps(gpus.job, 0, 40);
+  gpus.job.stop(old);
+  const pid_t fresh = gpus.start(kOne, 0, 0);
+  const auto report = gpus.coordinator.recover(gpus.job.shims(kOne), gpus.job.shims(kOne), 2);
+  cr_assert(report.ok(), "%s", report.ok() ? "" : report.error().message().c_str());
+  cr_assert(report->committed, "%s", report->summary().c_str());
+  cr_assert_geq(report->step, 10);
+  cr_assert_eq(gpus.job.wait(fresh), 0);
+}

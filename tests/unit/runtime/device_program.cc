@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What device_live_test starts: a program whose state is on a GPU, of which the stand-in's memory
+// is the host's. Element i of "w" begins as i and grows by 1 a step; TP cuts its rows. WORDS:
+// steps; the environment: RANK, PLAN, WHERE (device or host), STAYS. Exits with 0 at a switch, and
+// at the end if each element is what it must be.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <unistd.h>
+
+#include "runtime/swell.h"
+
+namespace {
+
+constexpr std::int64_t kRows = 64, kColumns = 8192;  // of 8 bytes: 4 MiB
+
+struct State {
+  swell_session_t* session = nullptr;
+  std::int64_t* w = nullptr;
+  std::int64_t *small = nullptr, first = 0, count = 0;
+};
+
+[[noreturn]] void die(const char* what, const swell_session_t* session) {
+  std::fprintf(stderr, "device_program: %s: %s\n", what, swell_last_error(session));
+  std::_Exit(1);
+}
+
+void add(State& state, const std::string& plan, int rank, const std::string& where) {
+  int pp = 1, dp = 1, tp = 1, zero = 0;
+  std::sscanf(plan.c_str(), "%d,%d,%d,%d", &pp, &dp, &tp, &zero);
+  swell_tensor_t w{};
+  w.field_mask = SWELL_TENSOR_BLOCK | (where == "device" ? SWELL_TENSOR_DEVICE : 0);
+  w.name = "w";
+  w.dtype = SWELL_I64;
+  w.dims = 2;
+  w.shape[0] = kRows;
+  w.shape[1] = w.end[1] = kColumns;
+  w.begin[0] = kRows * (rank % tp) / tp;
+  w.end[0] = kRows * (rank % tp + 1) / tp;
+  state.first = w.begin[0] * kColumns;
+  state.count = (w.end[0] - w.begin[0]) * kColumns;
+  if (swell_register(state.session, &w) != 0) die("registering w", state.session);
+  swell_tensor_t small{};
+  small.field_mask = SWELL_TENSOR_DEVICE;
+  small.name = "small";
+  small.dtype = SWELL_I64;
+  small.dims = 1;
+  small.shape[0] = 1;
+  if (swell_register(state.session, &small) != 0) die("registering small", state.session);
+}
+
+std::uint64_t adopt(State& state) {
+  swell_epoch_t epoch{};
+  if (swell_adopt(state.session, &epoch) != 0) die("adopting", state.session);
+  void* at = nullptr;
+  std::size_t bytes = 0;
+  if (swell_address(state.session, "w", 0, &at, &bytes) != 0) die("address", state.session);
+  state.w = static_cast<std::int64_t*>(at);
+  if (swell_address(state.session, "small", 0, &at, &bytes) != 0) die("address", state.session);
+  state.small = static_cast<std::int64_t*>(at);
+  if (epoch.fresh != 0) {
+    for (std::int64_t i = 0; i < state.count; ++i) {
+      if (state.w[i] != 0) die("new memory is not 0", state.session);
+      state.w[i] = state.first + i;
+    }
+  }
+  return epoch.step;
+}
+
+std::string variable(const State& state, const char* name, const char* otherwise) {
+  const char* set = swell_variable(state.session, name);
+  return set != nullptr ? set : otherwise;
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const auto steps = std::strtoull(argv[1], nullptr, 10);
+  swell_open_params_t params{};
+  params.field_mask = SWELL_OPEN_STAYS;
+  params.stays = std::getenv("STAYS") != nullptr;
+  State state, next;
+  if (swell_open(&params, &state.session) != 0) die("opening", nullptr);
+  const auto begin = [](State& one) {
+    add(one, variable(one, "PLAN", "1,1,1,0"), std::stoi(variable(one, "RANK", "0")),
+        variable(one, "WHERE", "device"));
+  };
+  begin(state);
+  std::uint64_t step = adopt(state);
+  while (step < steps) {
+    ++step;
+    for (std::int64_t i = 0; i < state.count; ++i) ++state.w[i];
+    *state.small = static_cast<std::int64_t>(step);
+    usleep(1000);
+    const int action = swell_step(state.session, step);
+    if (action < 0) die("step", state.session);
+    if (action == SWELL_STOP) return 0;
+    if (action == SWELL_PREPARE) {
+      if (swell_next(state.session, &next.session) != 0) die("next", nullptr);
+      begin(next);
+      if (swell_offer(next.session) != 0) die("offer", next.session);
+    }
+    if (action == SWELL_SWITCH) {
+      if (next.session == nullptr) return 0;
+      step = adopt(next);
+      swell_close(state.session);
+      state = next;
+      next = {};
+    }
+  }
+  for (std::int64_t i = 0; i < state.count; ++i)
+    if (state.w[i] != state.first + i + static_cast<std::int64_t>(steps)) {
+      std::fprintf(stderr, "device_program: element %lld is %lld\n",
+                   static_cast<long long>(state.first + i), static_cast<long long>(state.w[i]));
+      return 2;
+    }
+  if (*state.small != static_cast<std::int64_t>(steps)) return 3;
+  swell_close(state.session);
+  return 0;
+}

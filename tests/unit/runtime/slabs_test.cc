@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "runtime/slabs.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "runtime/device_task.h"
+
+using namespace swell::runtime;
+
+namespace {
+
+constexpr std::uint64_t kUnit = std::uint64_t{2} << 20;
+
+}  // namespace
+
+Test(slabs, small_tensors_share_one_and_a_large_one_has_its_own) {
+  Slabs slabs;
+  const auto a = slabs.take("GPU-a", 100), b = slabs.take("GPU-a", 5000);
+  const auto large = slabs.take("GPU-a", Slabs::kSlabBytes + 1);
+  cr_assert_eq(DevicePlace::slab(a), DevicePlace::slab(b));
+  cr_assert_eq(DevicePlace::offset(b), 4096, "whole pages");
+  cr_assert_neq(DevicePlace::slab(large), DevicePlace::slab(a));
+  const auto sealed = slabs.seal(kUnit);
+  cr_assert_eq(sealed.size(), 2);
+  cr_assert_eq(sealed[0].bytes, kUnit);
+  cr_assert_eq(sealed[1].bytes, Slabs::kSlabBytes + kUnit);
+  cr_assert_neq(DevicePlace::slab(slabs.take("GPU-a", 1)), DevicePlace::slab(large),
+                "what is taken already does not grow");
+}
+
+Test(slabs, memory_goes_back_with_the_last_tensor_of_it) {
+  Slabs slabs;
+  const auto a = slabs.take("GPU-a", 100), b = slabs.take("GPU-a", 100);
+  slabs.use(a);
+  slabs.use(b);
+  slabs.seal(kUnit);
+  const int fd = memfd_create("slab", MFD_CLOEXEC);
+  slabs.set(DevicePlace::slab(a), Descriptor(fd));
+  slabs.drop(a);
+  cr_assert_eq(slabs.find(DevicePlace::slab(a))->uses, 1);
+  cr_assert_neq(fcntl(fd, F_GETFD), -1);
+  slabs.drop(b);
+  cr_assert_null(slabs.find(DevicePlace::slab(a)));
+  cr_assert_eq(fcntl(fd, F_GETFD), -1, "nobody holds it any more");
+}
+
+Test(slabs, what_found_no_tensor_is_swept) {
+  Slabs slabs;
+  const auto used = slabs.take("GPU-a", Slabs::kSlabBytes), unused = slabs.take("GPU-a", 1);
+  slabs.use(used);
+  slabs.sweep();
+  cr_assert_not_null(slabs.find(DevicePlace::slab(used)));
+  cr_assert_null(slabs.find(DevicePlace::slab(unused)));
+  cr_assert_neq(slabs.next_number(), DevicePlace::slab(unused), "numbers are never used again");
+}
+
+Test(device_task, is_read_as_it_was_written_and_never_when_it_is_cut_short) {
+  const DeviceTask task{DeviceTask::Kind::to_host, 3, 4, {{5, 6, 7}, {8, 9, 10}}};
+  const std::string body = write(task);
+  const auto read = read_task(body).value();
+  cr_assert(read.kind == task.kind && read.slab == 3 && read.bytes == 4);
+  cr_assert_eq(read.runs.size(), 2);
+  cr_assert_eq(read.runs[1].bytes, 10);
+  for (std::size_t size = 0; size < body.size(); ++size)
+    cr_assert_not(read_task(body.substr(0, size)).ok());
+  std::string other = body;
+  other[0] = 6;
+  cr_assert_not(read_task(other).ok(), "no such kind");
+}
