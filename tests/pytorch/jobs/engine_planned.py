@@ -2,7 +2,7 @@
 """A GPT-2 or a LLaMA under the engine, by the plan that Swell decides, else by its own, on the bytes of this repository's documents.
 
 Arguments: the family (llama or gpt2), and the size (small, or 10m for ten million parameters). Ends with the step that the file `last` names.
-What plan it follows is in `plan`.
+What plan it follows is in `plan`. TEST_TEXTS: a folder with other documents, which must stay as they are while it trains.
 """
 
 import functools
@@ -21,11 +21,11 @@ from swell.torch import Engine  # noqa: E402
 
 transformers.utils.logging.set_verbosity_error()
 BATCH, LENGTH = 12, 32
-SIZES = {"small": (4, 64), "10m": (8, 320)}     # layers, width
+SIZES = {"small": (4, 64, 1e-3), "10m": (8, 320, 3e-4)}     # layers, width, and a rate at which rounding is not amplified step by step
 
 
 def config(family, size):
-    layers, width = SIZES[size]
+    layers, width, _ = SIZES[size]
     if family == "gpt2":
         return transformers.GPT2Config(vocab_size=256, n_embd=width, n_layer=layers, n_head=4, n_positions=LENGTH, embd_pdrop=0.0,
                                        attn_pdrop=0.0, resid_pdrop=0.0, bos_token_id=1, eos_token_id=2)
@@ -35,8 +35,8 @@ def config(family, size):
 
 @functools.cache
 def text():
-    top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
-    parts = [open(path, "rb").read() for path in sorted(glob.glob(os.path.join(top, "docs", "*.md")))]
+    docs = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs")
+    parts = [open(path, "rb").read() for path in sorted(glob.glob(os.path.join(os.environ.get("TEST_TEXTS", docs), "*.md")))]
     return torch.frombuffer(bytearray(b"".join(parts)), dtype=torch.uint8).long()
 
 
@@ -62,7 +62,7 @@ def write(name, text):
 
 def main(arguments):
     family, size = arguments
-    engine = Engine(config(family, size), lambda p: torch.optim.AdamW(p, lr=1e-3), global_batch=BATCH, micro_batch=2, max_grad_norm=1.0,
+    engine = Engine(config(family, size), lambda p: torch.optim.AdamW(p, lr=SIZES[size][2]), global_batch=BATCH, micro_batch=2, max_grad_norm=1.0,
                     scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: min(1.0, (step + 1) / 20)), seed=3,
                     log=common.path("losses"))
     if engine.rank == 0:
