@@ -68,6 +68,11 @@ std::uint64_t adopt(State& state) {
   return epoch.step;
 }
 
+int leave(const State& state) {
+  swell_close(state.session);
+  return 0;
+}
+
 std::string variable(const State& state, const char* name, const char* otherwise) {
   const char* set = swell_variable(state.session, name);
   return set != nullptr ? set : otherwise;
@@ -95,14 +100,14 @@ int main(int, char** argv) {
     usleep(1000);
     const int action = swell_step(state.session, step);
     if (action < 0) die("step", state.session);
-    if (action == SWELL_STOP) return 0;
+    if (action == SWELL_STOP) return leave(state);
     if (action == SWELL_PREPARE) {
       if (swell_next(state.session, &next.session) != 0) die("next", nullptr);
       begin(next);
       if (swell_offer(next.session) != 0) die("offer", next.session);
     }
     if (action == SWELL_SWITCH) {
-      if (next.session == nullptr) return 0;
+      if (next.session == nullptr) return leave(state);
       step = adopt(next);
       swell_close(state.session);
       state = next;
@@ -116,6 +121,5 @@ int main(int, char** argv) {
       return 2;
     }
   if (*state.small != static_cast<std::int64_t>(steps)) return 3;
-  swell_close(state.session);
-  return 0;
+  return leave(state);
 }
