@@ -90,6 +90,19 @@ Test(device_live, a_program_that_is_killed_at_the_boundary_leaves_its_memory, .t
   cr_assert_eq(gpus.job.wait(fresh), 0);
 }
 
+Test(device_live, a_rank_that_begins_on_another_gpu_leaves_nothing_on_the_first, .timeout = 300) {
+  GpuJob gpus;
+  const pid_t old = gpus.start(kOne, 0, 0);
+  gpus.begin(kOne);
+  const pid_t fresh = gpus.start(kOne, 0, 1);
+  const auto report = gpus.change(kOne, kOne);
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_eq(gpus.job.wait(old), 0);
+  cr_assert_eq(gpus.way(), "device to device, another GPU; ");
+  cr_assert_eq(gpus.slabs_of(fresh), 1, "its own");
+  cr_assert_eq(gpus.job.wait(fresh), 0);
+}
+
 Test(device_live, ranks_of_one_gpu_copy_within_it, .timeout = 300) {
   GpuJob gpus;
   gpus.start(kTwo, 0, 0);
