@@ -3,8 +3,8 @@
 
     watch_gpus.py OUTPUT      runs until TERM
 
-Line: {"time": s, "gpus": {"node1:0": job id, ...}, "jobs": {job id: {"name", "state", "parent"}}}.
-It asks `scontrol`, never Swell, so that a timeline made of it is a second opinion.
+Line: {"time": s, "gpus": {"node1:0": job id, ...}, "jobs": {job id: {"name", "state", "parent"}}, "types": {"node1": GPU type, ...}}.
+It asks `scontrol`, never Swell, so that a page made of it is a second opinion.
 """
 import json
 import re
@@ -29,11 +29,21 @@ def hosts(expression):
     return [match[1] + str(i) for i in expand(match[2])] if match else [expression]
 
 
+def show(what):
+    """(the line, its fields) of each job or node."""
+    out = subprocess.run(["scontrol", "-o", "-d", "show", what], capture_output=True, text=True, check=False).stdout
+    return [(line, dict(word.split("=", 1) for word in line.split(" ") if "=" in word)) for line in out.splitlines()]
+
+
+def types():
+    """The GPU type of each node."""
+    found = [(fields.get("NodeName", ""), re.match(r"gpu:([^:,(]+):", fields.get("Gres", ""))) for _, fields in show("node")]
+    return {node: match[1] for node, match in found if match}
+
+
 def look():
-    out = subprocess.run(["scontrol", "-o", "-d", "show", "job"], capture_output=True, text=True, check=False).stdout
     gpus, jobs = {}, {}
-    for line in out.splitlines():
-        fields = dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
+    for line, fields in show("job"):
         if "JobId" not in fields:
             continue
         parent = re.search(r"swell\[parent=(\d+) ", line)
@@ -51,14 +61,14 @@ def look():
 
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    before = None
+    before, kinds = None, types()
     with open(sys.argv[1], "a", encoding="utf-8") as output:
         while True:
             now = time.time()
             seen = look()
             if seen != before:
                 before = seen
-                print(json.dumps({"time": round(now, 3), "gpus": seen[0], "jobs": seen[1]}), file=output, flush=True)
+                print(json.dumps({"time": round(now, 3), "gpus": seen[0], "jobs": seen[1], "types": kinds}), file=output, flush=True)
             time.sleep(0.25)
 
 
