@@ -110,7 +110,11 @@ bool Controller::look(double now) {
     return false;
   }
   if (!loaded->has_value()) return false;
+  std::vector<slurm::JobRecord> left = slurm::left_between(snapshot_, **loaded);
   snapshot_ = std::move(**loaded);
+  snapshot_.just_left = std::move(left);
+  // The next look has node records that are newer than these job records, and decides anew.
+  if (!snapshot_.just_left.empty()) parts_.slurm->forget();
   const bool is_first = !std::exchange(have_snapshot_, true);
   decide_due_ = true;
   const Reconciled result = reconcile(snapshot_, jobs_, saved_.issued, now);

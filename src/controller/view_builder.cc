@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <fmt/format.h>
+#include <map>
 #include <set>
 #include <sstream>
 #include <unordered_map>
@@ -60,6 +61,7 @@ class Builder {
   policy::ClusterView build() {
     add_nodes();
     add_partitions();
+    return_just_left();
     take_used();
     forget_uncertain_gpus();
     for (const slurm::JobRecord& record : snapshot_.jobs) {
@@ -133,6 +135,36 @@ class Builder {
         idle &= ~lowest(idle, grant.offer.gpus);
       }
     }
+  }
+
+  /// Counts as free what jobs held that have just left, where their nodes' records do not show it
+  /// yet: what Slurm itself has made room for needs no reclaim. Lent it is only once they do.
+  void return_just_left() {
+    std::map<NodeIndex, Resources> held, left;
+    for (const slurm::JobRecord& record : snapshot_.just_left) add_shares(record, left);
+    if (left.empty()) return;
+    for (const slurm::JobRecord& record : snapshot_.jobs)
+      if (record.phase != slurm::JobPhase::pending && record.phase != slurm::JobPhase::ended)
+        add_shares(record, held);
+    for (const auto& [index, resources] : left) {
+      policy::NodeView& node = view_.nodes[static_cast<std::size_t>(index)];
+      const Resources& used = held[index];
+      const int cpus = std::min(resources.cpus, node.total.cpus - used.cpus - node.free.cpus);
+      const std::int64_t memory_mib = std::min(
+          resources.memory_mib, node.total.memory_mib - used.memory_mib - node.free.memory_mib);
+      if (cpus <= 0 && memory_mib <= 0) continue;
+      node.free += Resources{0, std::max(cpus, 0), std::max<std::int64_t>(memory_mib, 0)};
+      node.settling = true;
+    }
+  }
+
+  /// Adds CPUs and memory of a job to its nodes: an equal share to each, which Slurm's records of
+  /// jobs do not tell better.
+  void add_shares(const slurm::JobRecord& record, std::map<NodeIndex, Resources>& on) const {
+    const auto nodes = static_cast<int>(record.nodes.size());
+    for (const std::string& name : record.nodes)
+      if (const NodeIndex node = index_of(name); node >= 0)
+        on[node] += Resources{0, record.cpus / nodes, record.memory_mib / nodes};
   }
 
   void take(NodeIndex node, const slurm::GpuRequest& gpus) {

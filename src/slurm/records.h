@@ -93,6 +93,12 @@ struct Snapshot {
   std::vector<JobRecord> jobs;
   std::vector<NodeRecord> nodes;
   std::vector<PartitionRecord> partitions;
+  /// left_between() the snapshot before and this one. Nodes are loaded before jobs, so that their
+  /// records may still count what these jobs held as used.
+  std::vector<JobRecord> just_left;
 };
+
+/// Jobs that held resources in `before`, with what they held, and hold none in `now`.
+std::vector<JobRecord> left_between(const Snapshot& before, const Snapshot& now);
 
 }  // namespace swell::slurm

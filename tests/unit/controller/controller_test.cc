@@ -48,6 +48,37 @@ Test(controller, reclaims_for_a_pending_job_and_counts_it) {
   cr_assert(world.shows(10, "reclaims=1"));
 }
 
+// Slurm preempts a companion for a pending job, and that has ended; the node records, loaded before
+// the job records, still count its CPUs and its memory as used.
+Test(controller, takes_nothing_more_for_a_job_that_slurm_itself_has_made_room_for) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  world.step();
+  slurm::NodeRecord& node = world.slurm.now.nodes[2];
+  const slurm::JobRecord companion = *world.slurm.find(21);
+  cr_assert_eq(companion.nodes.front(), node.name);
+  node.cpus_used = node.cpus;
+  node.memory_used_mib = companion.memory_mib;
+  world.slurm.now.nodes[1].cpus_used = world.slurm.now.nodes[3].cpus_used = node.cpus;
+  world.slurm.find(21)->preempt_time = world.slurm.now.taken;
+  world.slurm.find(21)->end_time = world.slurm.now.taken + 1;
+  world.slurm.wait(30, 8).min_cpus_per_node = 16;
+  world.slurm.find(30)->min_memory_mib_per_node = 510000;
+  world.step();
+  world.server.sent.clear();
+  world.slurm.end(21);
+  const int before = world.slurm.forgotten;
+  world.step();
+  cr_assert_null(world.server.last<control::Shrink>(), "the node has what job 30 needs");
+  cr_assert_null(world.server.last<control::Grow>(), "and nobody else gets it");
+  cr_assert_gt(world.slurm.forgotten, before, "newer node records are asked for");
+  // They say that something else holds the node: now another companion is needed.
+  world.step();
+  cr_assert_not_null(world.server.last<control::Shrink>());
+}
+
 Test(controller, tells_slurms_side_which_companions_go_first) {
   World world;
   world.slurm.run_elastic(10, "node1", 8);

@@ -21,7 +21,7 @@ class FakeSlurm final : public slurm::SlurmApi {
   std::vector<JobId> cancelled;
   /// What load_job() shows where it is not what the snapshot shows.
   std::map<JobId, slurm::JobRecord> fresh;
-  int comments_written = 0;
+  int comments_written = 0, forgotten = 0;
 
   explicit FakeSlurm(int nodes) {
     now.taken = 1'000'000;
@@ -83,7 +83,7 @@ class FakeSlurm final : public slurm::SlurmApi {
   Result<std::optional<slurm::Snapshot>> load() override {
     return std::optional<slurm::Snapshot>(now);
   }
-  void forget() override {}
+  void forget() override { ++forgotten; }
   Result<std::optional<slurm::JobRecord>> load_job(JobId job) override {
     if (const auto found = fresh.find(job); found != fresh.end())
       return std::optional<slurm::JobRecord>(found->second);

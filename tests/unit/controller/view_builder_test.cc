@@ -88,3 +88,37 @@ Test(view_builder, a_job_without_an_agent_does_not_grow) {
   jobs[10].no_growth = "its program ignores the signal";
   cr_assert_not(view_of(slurm, jobs).jobs.at(0).may_grow);
 }
+
+Test(view_builder, what_a_job_held_that_has_just_left_is_free_soon_though_its_node_shows_it_used) {
+  FakeSlurm slurm(2);
+  slurm.run(5, "node1", 3, "");
+  const slurm::Snapshot before = slurm.now;
+  slurm.run(6, "node1", 1, "");
+  slurm.end(5);
+  slurm.now.nodes[0].cpus_used = 8 * 3 + 8;
+  slurm.now.nodes[0].memory_used_mib = 1000 * 3 + 1000;
+  slurm.now.just_left = slurm::left_between(before, slurm.now);
+  cr_assert_eq(slurm.now.just_left.size(), 1u);
+  policy::ClusterView view = view_of(slurm);
+  cr_assert_eq(view.nodes[0].free, (policy::Resources{7, 56, 511000}));
+  cr_assert(view.nodes[0].settling, "not lent before the node shows it");
+  cr_assert_not(view.nodes[1].settling);
+
+  slurm.now.nodes[0].cpus_used = 8;
+  slurm.now.nodes[0].memory_used_mib = 1000;
+  view = view_of(slurm);
+  cr_assert_eq(view.nodes[0].free, (policy::Resources{7, 56, 511000}), "not counted twice");
+  cr_assert_not(view.nodes[0].settling, "the node shows it already");
+}
+
+Test(view_builder, what_completes_has_not_left_yet) {
+  FakeSlurm slurm(1);
+  slurm.run(5, "node1", 3, "");
+  slurm.wait(6, 1);
+  const slurm::Snapshot before = slurm.now;
+  slurm.find(5)->phase = slurm::JobPhase::completing;
+  slurm.end(6);
+  cr_assert(slurm::left_between(before, slurm.now).empty());
+  slurm.find(5)->phase = slurm::JobPhase::ended;
+  cr_assert_eq(slurm::left_between(before, slurm.now).size(), 1u);
+}

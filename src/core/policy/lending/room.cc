@@ -88,6 +88,13 @@ bool Room::make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share
     taken = std::move(*shares);
     return true;
   }
+  // Next, what others give back already: a reclaim more would be for nothing.
+  if (auto shares = place(demand, *view_, with_leaving())) {
+    for (const Share& share : *shares) reclaim_on(share, demand.id);
+    keep(*shares);
+    taken = std::move(*shares);
+    return true;
+  }
   // The job fits only on idle and lent resources together.
   std::vector<NodeIndex> order = view_->partitions[at(demand.partition)];
   if (nodes == Nodes::by_idle) {
@@ -128,6 +135,15 @@ void Room::keep(const std::vector<Share>& shares) {
     soon_[at(share.node)] -= share.taken;
     kept_[at(share.node)] += share.taken.gpus;
   }
+}
+
+/// `free_` as if all that is reclaimed so far had left.
+std::vector<Resources> Room::with_leaving() const {
+  std::vector<Resources> free = free_;
+  for (std::size_t index = 0; index < lent_.size(); ++index)
+    if (lent_[index].reclaimed && !counted_.contains(index))
+      free[at(lent_[index].companion->node)] += lent_[index].companion->held;
+  return free;
 }
 
 std::vector<std::size_t> Room::by_loss(NodeIndex node) const {

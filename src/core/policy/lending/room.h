@@ -85,6 +85,7 @@ class Room {
   std::vector<Tenant> tenants_in_the_way(NodeIndex node, const Resources& needed) const;
   bool known_not_to_fit(const PendingDemand& demand) const;
   void keep(const std::vector<Share>& shares);
+  std::vector<Resources> with_leaving() const;
   std::vector<std::size_t> by_loss(NodeIndex node) const;
   double loss_of(std::size_t index) const {
     return (*loss_)(*lent_[index].job, *lent_[index].companion);

@@ -82,6 +82,22 @@ Test(room, what_leaves_already_serves_the_queue_and_is_reclaimed_no_second_time)
   cr_assert_eq(room.kept_gpus(), 4);
 }
 
+Test(room, where_what_leaves_already_suffices_nothing_is_reclaimed_on_emptier_nodes) {
+  for (const Room::Nodes nodes : {Room::Nodes::by_idle, Room::Nodes::by_loss}) {
+    ClusterView view = idle_cluster(3);
+    ElasticJobView& job = add_job(view, 1, 0, 8);
+    lend(view, job, 11, 1, 2);
+    lend(view, job, 12, 2, 8);
+    job.companions[1].leaving = true;
+    view.queue.push_back(pending(100, 1, 8));
+    Room room(view);
+    room.serve_queue(10, kById, nodes);
+    cr_assert(room.reclaims().empty());
+    cr_assert_eq(room.kept_gpus(2), 8);
+    cr_assert_eq(room.kept_gpus(1), 0, "idle GPUs of other nodes may be lent");
+  }
+}
+
 Test(room, gpus_that_are_still_leaving_are_not_lent_once_the_room_is_closed) {
   ClusterView view = lent_out();
   view.jobs[0].companions[0].leaving = true;
