@@ -23,8 +23,7 @@ write_configuration() {
   host=${host%%.*}
   default_slurm_conf "$host" | with_lines ${conf_lines[@]+"${conf_lines[@]}"} > "$conf"
   if ((gpus_per_node > 0)); then
-    printf 'AutoDetect=off\nNodeName=node[1-%s] Name=gpu Type=%s File=%s/gpus/gpu[0-%s]\n' \
-      "$nodes" "$gpu_type" "$dir" $((gpus_per_node - 1)) > "$dir/etc/gres.conf"
+    gres_conf > "$dir/etc/gres.conf"
     make_gpus
   fi
   # Nothing here uses cgroups, which Slurm must be told from 23.02 on and cannot be told before.
@@ -37,6 +36,24 @@ write_configuration() {
     printf 'optional %s/spank_swell.so%s\n' "$plugins" "${topo_dir:+ topo_json=$topo_dir/%n.json}" > "$dir/etc/plugstack.conf"
     default_swell_conf | with_lines ${swell_lines[@]+"${swell_lines[@]}"} > "$dir/etc/swell.conf"
   fi
+}
+
+# node_groups: a line "FIRST LAST TYPE" for each GPU type: the nodes are divided among them, the first have the first.
+node_groups() {
+  local types i count
+  IFS=, read -ra types <<< "$gpu_type"
+  count=${#types[@]}
+  for ((i = 0; i < count; i++)); do
+    printf '%s %s %s\n' $((i * nodes / count + 1)) $(((i + 1) * nodes / count)) "${types[i]}"
+  done
+}
+
+gres_conf() {
+  local first last type
+  printf 'AutoDetect=off\n'
+  while read -r first last type; do
+    printf 'NodeName=node[%s-%s] Name=gpu Type=%s File=%s/gpus/gpu[0-%s]\n' "$first" "$last" "$type" "$dir" $((gpus_per_node - 1))
+  done < <(node_groups)
 }
 
 # Slurm numbers a GPU by the digits that end its file's name, and wants a device: plain files lose
@@ -69,12 +86,11 @@ line_key() {
 }
 
 default_slurm_conf() {
-  local host=$1 sockets=1 cores=$cpus_per_node gres=''
+  local host=$1 sockets=1 cores=$cpus_per_node first last type
   if ((cpus_per_node % 2 == 0)); then
     sockets=2
     cores=$((cpus_per_node / 2))
   fi
-  ((gpus_per_node == 0)) || gres=" Gres=gpu:$gpu_type:$gpus_per_node"
   cat << CONF
 ClusterName=$name
 SlurmctldHost=$host(127.0.0.1)
@@ -138,9 +154,14 @@ SchedulerType=$([[ -n $shadow ]] && printf sched/backfill || printf sched/swell)
 JobSubmitPlugins=swell
 CONF
   fi
+  printf '\n'
+  while read -r first last type; do
+    printf 'NodeName=node[%s-%s] NodeHostname=%s NodeAddr=127.0.0.1 Port=[%s] CPUs=%s' "$first" "$last" "$host" "$(slurmd_ports "$first" "$last")" "$cpus_per_node"
+    printf ' Boards=1 SocketsPerBoard=%s CoresPerSocket=%s ThreadsPerCore=1 RealMemory=512000' "$sockets" "$cores"
+    if ((gpus_per_node > 0)); then printf ' Gres=gpu:%s:%s' "$type" "$gpus_per_node"; fi
+    printf '\n'
+  done < <(node_groups)
   cat << CONF
-
-NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$(slurmd_ports)] CPUs=$cpus_per_node Boards=1 SocketsPerBoard=$sockets CoresPerSocket=$cores ThreadsPerCore=1 RealMemory=512000$gres
 PartitionName=train Nodes=ALL Default=YES PriorityTier=10
 CONF
   if [[ $accounting == no && $stock == no ]]; then

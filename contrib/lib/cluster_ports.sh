@@ -12,7 +12,7 @@ ports_needed() { printf '%s' $((3 + nodes + srun_ports)); }
 ctld_port() { printf '%s' "$first_port"; }
 dbd_port() { printf '%s' $((first_port + 1)); }
 control_port() { printf '%s' $((first_port + 2)); }
-slurmd_ports() { printf '%s-%s' $((first_port + 3)) $((first_port + 2 + nodes)); }
+slurmd_ports() { printf '%s-%s' $((first_port + 2 + $1)) $((first_port + 2 + $2)); } # FIRST LAST: of these nodes
 srun_port_range() { printf '%s-%s' $((first_port + 3 + nodes)) $((first_port + 2 + nodes + srun_ports)); }
 
 # lock_base: makes the base folder, and holds its lock in the descriptor $lock.

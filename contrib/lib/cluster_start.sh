@@ -9,6 +9,7 @@ start_cluster() {
   deadline_ms=$((begun_ms + timeout_s * 1000))
   slurmds=${slurmds:-$nodes}
   ((slurmds <= nodes)) || die "--slurmd '$slurmds': the cluster has only $nodes nodes"
+  (($(node_groups | wc -l) <= nodes)) || die "--gpu-type '$gpu_type': more types than the $nodes nodes; give one for each node at most"
   check_programs
   check_plugins
   # A trap runs under the redirections of the command that it interrupts.

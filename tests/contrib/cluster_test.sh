@@ -62,7 +62,7 @@ two_start_side_by_side() {
   local first second
   "$cluster" start --name a --nodes 2 --grace 2 &
   first=$!
-  "$cluster" start --name b --nodes 2 --gpu-type a100 --gpus-per-node 4 &
+  "$cluster" start --name b --nodes 2 --gpu-type a100,h100 --gpus-per-node 4 &
   second=$!
   wait "$first" && wait "$second"
 }
@@ -74,6 +74,12 @@ gpu_job_sees() { # CLUSTER GPUS EXPECTED
   seen=$(srun -N2 --ntasks-per-node=1 "--gres=gpu:$2" bash -c 'echo "$SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"' | sort)
   printf '%s\n' "$seen"
   [[ $seen == "node1 $3"$'\n'"node2 $3" ]]
+}
+
+nodes_differ_in_type() {
+  use b || return 1
+  sinfo -h -N -o '%N %G' | sort -u | tee "$TMPDIR/types" && [[ $(cat "$TMPDIR/types") == $'node1 gpu:a100:4\nnode2 gpu:h100:4' ]] &&
+    [[ $(srun -N1 --gres=gpu:h100:1 printenv SLURMD_NODENAME) == node2 ]]
 }
 
 steps_of_one_job_see_different_gpus() {
@@ -166,11 +172,13 @@ one_line_error() { # WORDS OPTION...
 }
 
 ok 'a bad number is one line with the value' one_line_error "--nodes 'many'" --nodes many
+ok 'more types of GPU than nodes is one line' one_line_error "'h100,a100,l40'" --nodes 2 --gpu-type h100,a100,l40
 ok 'an unknown option is one line' one_line_error "'--frobnicate'" --frobnicate
 ok 'a folder without plugins is one line' one_line_error 'sched_swell.so' --plugins "$TMPDIR"
 ok 'two clusters start side by side' two_start_side_by_side
 ok 'a 2-node job sees its GPUs on the first' gpu_job_sees a 3 0,1,2
 ok 'a 2-node job sees its GPUs on the second' gpu_job_sees b 2 0,1
+ok 'nodes of one cluster differ in the type of their GPUs' nodes_differ_in_type
 ok 'steps of one job see different GPUs' steps_of_one_job_see_different_gpus
 ok 'starting a running cluster is an error' starting_a_running_one_is_an_error
 ok 'basic demand preempts the expansion QOS' basic_demand_preempts a --qos=expansion
