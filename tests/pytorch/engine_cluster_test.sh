@@ -30,10 +30,11 @@ if [[ -n $keep ]]; then
   # all of them, and each less than on two, else the controller takes back what brings nothing.
   export SWELL_PACED=${SWELL_PACED-host:0.003tflops:memory=2GB/s:link=200MB/s:network=200MB/s}
 else
-  "$SWELL_PYTHON" "$pytorch_tests/warm.py" serve "$work/warm" > "$work/warm.out" 2>&1 &
+  warm_program=$top/contrib/lib/warm.py
+  "$SWELL_PYTHON" "$warm_program" serve "$work/warm" "$pytorch_tests/preload.py" > "$work/warm.out" 2>&1 &
   warm=$!
   trap 'kill "$warm" 2> /dev/null; cluster_down; rm -rf "$TMPDIR"' EXIT
-  program+=("$pytorch_tests/warm.py" run "$work/warm")
+  program+=("$warm_program" run "$work/warm")
 fi
 program+=("$pytorch_tests/jobs/engine_planned.py")
 

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "jobs"), os.path.join(HERE, "..", "..", "contrib", "pytorch")]
+sys.path[:0] = [HERE, os.path.join(HERE, "jobs"), os.path.join(HERE, "..", "..", "contrib", "pytorch"), os.path.join(HERE, "..", "..", "contrib", "lib")]
 
 import torch._dynamo  # noqa: E402,F401  once, for all workers: optimizers import it when they are first used
 import torch.distributed.fsdp  # noqa: E402,F401

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Programs of jobs on a cluster that have imported torch before they start: a re-plan takes seconds on a small machine, not a minute.
 
-  warm.py serve SOCKET                  forks a process for each program that asks for one
+  warm.py serve SOCKET PRELOAD          forks a process for each program that asks for one
   warm.py run SOCKET SCRIPT [ARG...]    is that program for its shim: its output, environment and folder, its signals and its end
 
-The server imports torch once. A program that is killed takes its process along.
+The server runs the Python file PRELOAD once, which imports what takes time. A program that is killed takes its process along.
 """
 
 import array
@@ -80,15 +80,9 @@ def _serve_one(client):
     os._exit(0)
 
 
-def serve(path):
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:0] = [os.path.join(here, "jobs"), os.path.join(here, "engine")]
-    import torch._dynamo  # noqa: F401  optimizers import it when they are first used
-    import models
-
-    import swell.torch  # noqa: F401
-    for family in ("llama_gqa_tied", "gpt2"):
-        models.model(models.CONFIGS[family]())
+def serve(path, preload):
+    sys.path.insert(0, os.path.dirname(os.path.abspath(preload)))
+    runpy.run_path(preload)
     gc.freeze()     # workers need not look through all that was imported, nor copy its pages
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)      # nobody asks how helpers ended
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
@@ -104,4 +98,4 @@ def serve(path):
 
 
 if __name__ == "__main__":
-    serve(sys.argv[2]) if sys.argv[1] == "serve" else run(sys.argv[2], sys.argv[3:])
+    serve(sys.argv[2], sys.argv[3]) if sys.argv[1] == "serve" else run(sys.argv[2], sys.argv[3:])
