@@ -11,6 +11,7 @@ from story import epoch_of, workers_of
 
 LEFT, WIDTH, RIGHT = 96, 960, 24        # of the chart over time
 ROW, GAP, LANE = 12, 10, 26
+LABEL = 38                              # what a duration takes
 PANEL, PANEL_HEIGHT = 340, 200
 
 
@@ -83,12 +84,17 @@ def gpus_chart(story, classes):
     y += 14
     for number, job in sorted(story.jobs.items()):
         svg.append(text(8, y + 14, f"job {number}", "label strong") + f'<rect x="{LEFT}" y="{y}" width="{WIDTH}" height="{LANE - 6}" class="idle"/>')
-        for pause in story.pauses:
-            if pause.job == number:
-                words = f"job {number} stood still for {pause.stopped_s:.1f} s: {pause.workers[0]} to {pause.workers[1]} workers"
-                svg.append(f'<rect class="pause" data-job="{number}" data-stopped="{pause.stopped_s:.3f}" x="{x(pause.begin):.2f}" y="{y + 10}" '
-                           f'width="{max(x(pause.begin + pause.stopped_s) - x(pause.begin), 2):.2f}" height="{LANE - 16}"><title>{escape(words)}</title></rect>'
-                           + text(x(pause.begin + pause.stopped_s) + 4, y + 19, f"{pause.stopped_s:.1f} s"))
+        stood = [(x(pause.begin), max(x(pause.begin + pause.stopped_s), x(pause.begin) + 2), pause.stopped_s, pause.workers)
+                 for pause in story.pauses if pause.job == number]
+        for n, (begin, end, stopped_s, workers) in enumerate(stood):
+            words = f"job {number} stood still for {stopped_s:.1f} s: {workers[0]} to {workers[1]} workers"
+            svg.append(f'<rect class="pause" data-job="{number}" data-stopped="{stopped_s:.3f}" x="{begin:.2f}" y="{y + 10}" '
+                       f'width="{end - begin:.2f}" height="{LANE - 16}"><title>{escape(words)}</title></rect>')
+            # Beside the bar, where no other one is; else its title and the table have to do.
+            if n + 1 == len(stood) or stood[n + 1][0] > end + LABEL:
+                svg.append(text(end + 4, y + 19, f"{stopped_s:.1f} s"))
+            elif n == 0 or stood[n - 1][1] < begin - 2 * LABEL:
+                svg.append(text(begin - 4, y + 19, f"{stopped_s:.1f} s", anchor="end"))
         for time, kind, words in changes_of(story, number):
             d = f"M{x(time):.1f} {y - 3}l5 9h-10z" if kind == "lent" else f"M{x(time):.1f} {y + 6}l5 -9h-10z"
             svg.append(f'<path class="{kind} job{classes[number]}" data-job="{number}" d="{d}"><title>{escape(words)}</title></path>')

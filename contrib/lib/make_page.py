@@ -3,7 +3,7 @@
 
     make_page.py --gpus FILE (watch_gpus.py) --events FILE (swell.conf's EventLog) --page FILE --summary FILE
                  [--log JOB=FILE]... [--reference JOB=FILE]... [--history JOB=FILE]... [--rigid FILE]
-                 [--note TIME=WORDS]... [--grace SECONDS]
+                 [--note TIME=WORDS]... [--grace SECONDS] [--about WORDS]
 
 log: a JSON line a step of an elastic job (step, loss, time; step_s, epoch, world or world_size), as the engine and train_gpt.py write
 it; reference: likewise, of the same training that nobody resizes. history: what `swell history JOB --json` prints. rigid: a JSON line a
@@ -80,6 +80,7 @@ def summary_of(story):
     return {
         "grants": names.count("companion-started"),
         "reclaims": names.count("companion-ended"),
+        "jobs_grown": sum(1 for job in story.jobs if story.gpu_seconds(job, True) > 0),
         "resizes": len(story.pauses),
         "live_switches": sum(1 for event in story.events if event["event"] == "pause" and event["mode"] == "live"),
         "loss_first": first.log[0]["loss"] if first else None,
@@ -158,7 +159,7 @@ def loss_words(story, job):
     return f"at most {found[0]:.1e} (relative) from the unresized run, over {found[1]} common steps"
 
 
-def page_of(story, summary, grace):
+def page_of(story, summary, grace, about):
     classes = {number: n for n, number in enumerate(sorted(story.jobs))}
     since = story.begin
     stays = [(f"job {stay.job}", stay.epoch, f"{stay.begin - since:.1f}", stay.workers, f"{stay.own} + {stay.lent}", stay.steps, f"{stay.step_s:.3f}",
@@ -172,8 +173,7 @@ def page_of(story, summary, grace):
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Swell: what happened</title>
 <style>{STYLE}</style></head><body>
 <h1>Who had which GPU, when and why</h1>
-<p class="lead">Real Slurm, Swell and training on one machine; its GPUs are only counted, and the speed of training is paced: see the figures as
-shares of each other. Everything here is from files of the run.</p>
+<p class="lead">{escape(about)} Everything here is drawn from files of the run.</p>
 <div class="tiles">{tiles_of(story, summary, grace)}</div>
 <h2>GPUs over time</h2>
 {legend_of(story, classes)}
@@ -187,8 +187,8 @@ Dotted: as many times as GPUs.</p>
 <p>Lines: the job, resized where a mark stands. Dashed: the same training that nobody resizes, where it was run too.</p>
 {panels(story, classes, charts.loss_chart, lambda job: loss_words(story, job))}
 <h2>Where training stood still</h2>
-<p>From the end of the last step before to the beginning of the first one after, by the job's own log; beside it what swellrun reports: from the stop of the old
-processes to the start of the new.</p>
+<p>From the end of the last step before to the beginning of the first one after, by the job's own log; beside it what swellrun reports: of a restart from the end of
+the old processes to the start of the new, which then import and load; of a live switch from its request, so that the step under way is in it.</p>
 {table(("s", "job", "mode", "workers", "without training s", "reported s", "loss"), pauses, "pauses") if pauses else "<p>No job was resized.</p>"}
 <h2>Rigid jobs</h2>
 {table(("submitted s", "job", "GPUs", "waited s"), rigid, "waits") if rigid else "<p>There were none.</p>"}
@@ -206,11 +206,12 @@ def main():
         parser.add_argument(name, action="append", default=[])
     parser.add_argument("--rigid")
     parser.add_argument("--grace", type=float)
+    parser.add_argument("--about", default="")
     options = parser.parse_args()
     try:
         story = facts.Story(options)
         summary = summary_of(story)
-        page = page_of(story, summary, options.grace)
+        page = page_of(story, summary, options.grace, options.about)
         for path, content in ((options.page, page), (options.summary, json.dumps(summary))):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(content)
