@@ -72,6 +72,19 @@ void DeviceHand::close() {
   listens_ = false;
 }
 
+void DeviceHand::close(std::uint16_t op, std::string answer) {
+  {
+    std::lock_guard lock(mutex_);
+    listens_ = false;
+    if (is_busy_) {
+      after_ = Message{op, std::move(answer), {}};
+      return;
+    }
+  }
+  // One that has died does not hear it.
+  static_cast<void>(channel_.send(op, answer));
+}
+
 void DeviceHand::lose() {
   {
     std::lock_guard lock(mutex_);
@@ -105,16 +118,39 @@ Result<Message> DeviceHand::wait_for_answer() {
                     : "the program that has the GPU did not answer within 60 s");
 }
 
-Result<Descriptor> DeviceHand::run(const DeviceTask& task, int fd) {
+/// REQUIRES: mutex_ is held.
+Result<void> DeviceHand::may_ask() const {
+  if (!is_lost_ && listens_) return {};
+  return Error("no program waits here that could reach the memory of its GPU");
+}
+
+Result<Message> DeviceHand::ask(const DeviceTask& task, int fd) {
+  {
+    // Who comes too late does not wait for the task of another.
+    std::lock_guard lock(mutex_);
+    if (auto may = may_ask(); !may) return may.error();
+  }
   std::lock_guard turn(turn_);
   {
     std::lock_guard lock(mutex_);
-    if (is_lost_ || !listens_)
-      return Error("no program waits here that could reach the memory of its GPU");
+    if (auto may = may_ask(); !may) return may.error();
     answer_.reset();
+    is_busy_ = true;
   }
-  if (auto sent = channel_.send(kTaskOp, runtime::write(task), fd); !sent) return sent.error();
-  auto message = wait_for_answer();
+  auto sent = channel_.send(kTaskOp, runtime::write(task), fd);
+  auto message = sent ? wait_for_answer() : Result<Message>(sent.error());
+  std::optional<Message> after;
+  {
+    std::lock_guard lock(mutex_);
+    is_busy_ = false;
+    after = std::exchange(after_, std::nullopt);
+  }
+  if (after) static_cast<void>(channel_.send(after->op, after->body));
+  return message;
+}
+
+Result<Descriptor> DeviceHand::run(const DeviceTask& task, int fd) {
+  auto message = ask(task, fd);
   if (!message) return message.error();
   Reader reader(message->body);
   const bool done = reader.get<std::uint8_t>() != 0;

@@ -37,6 +37,9 @@ class DeviceHand final : public ByteStore {
   void open(bool own = false);
   /// It is about to be answered. Waits for the task that is under way.
   void close();
+  /// The same, and answers it; waits for nothing: where a task is under way, its thread sends the
+  /// answer once that is over. Nothing is asked of the program from now on.
+  void close(std::uint16_t op, std::string answer);
   /// The connection has ended.
   void lose();
   /// What the program has said of its task; by the thread that reads the connection.
@@ -54,6 +57,8 @@ class DeviceHand final : public ByteStore {
 
  private:
   Result<Descriptor> run(const DeviceTask& task, int fd = -1);
+  Result<Message> ask(const DeviceTask& task, int fd);
+  Result<void> may_ask() const;
   Result<Message> wait_for_answer();
 
   Channel& channel_;
@@ -66,7 +71,9 @@ class DeviceHand final : public ByteStore {
   std::mutex mutex_;          ///< guards all below
   std::condition_variable changed_;
   bool listens_ = false, is_own_ = false, is_lost_ = false;
+  bool is_busy_ = false;  ///< a task is under way
   std::optional<Message> answer_;
+  std::optional<Message> after_;  ///< what the program is told once its task is over
 };
 
 /// What the names of ways begin with on which bytes never leave GPUs.

@@ -7,8 +7,8 @@
 
 namespace swell::runtime {
 
-Result<std::unique_ptr<DeviceState>> DeviceState::open(int ordinal) {
-  auto device = Device::open(ordinal);
+Result<std::unique_ptr<DeviceState>> DeviceState::open(int ordinal, const std::string& library) {
+  auto device = Device::open(ordinal, library);
   if (!device) return device.error();
   auto state = std::make_unique<DeviceState>();
   state->device_ = std::move(*device);

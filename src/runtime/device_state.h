@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "core/result.h"
 #include "runtime/arena.h"
@@ -18,7 +19,9 @@ namespace swell::runtime {
 /// time.
 class DeviceState {
  public:
-  static Result<std::unique_ptr<DeviceState>> open(int ordinal);
+  /// As Device::open() does.
+  static Result<std::unique_ptr<DeviceState>> open(int ordinal,
+                                                   const std::string& library = "libcuda.so.1");
   const Device& device() const noexcept { return *device_; }
   /// Does what the shim asks, and says how it went. The error is the channel's.
   Result<void> serve(Channel& channel, const Message& message, const Arena& arena);

@@ -138,6 +138,7 @@ class Keeper {
   Peer* waiting_program();
   void hand_over(Peer& program, std::uint64_t step, bool fresh);
   void refuse_waiting(Peer& peer);
+  static void tell(Peer& program, std::uint16_t op, std::string answer);
   void settle_programs(bool committed);
   void answer_quiesced(bool committed);
   // keeper_switch.cc

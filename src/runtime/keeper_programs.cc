@@ -173,7 +173,6 @@ void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   Adopted adopted{epoch_, step, fresh, {}};
   for (const Held& held : table_) adopted.places.emplace_back(held.memory, held.at);
   program.is_waiting = false;
-  if (program.hand != nullptr) program.hand->close();
   program.step = step;
   program_ = &program;
   store_.page().stop_at = 0;
@@ -183,7 +182,7 @@ void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   next_.reset();
   // Before anybody hears of it from the coordinator.
   if (options_.on_adopted) options_.on_adopted(epoch_, program.pid);
-  static_cast<void>(program.channel.send(kDoneOp, write(adopted)));
+  tell(program, kDoneOp, write(adopted));
   changed_.notify_all();
 }
 
@@ -196,15 +195,20 @@ void Keeper::settle_programs(bool committed) {
 /// Answers the program that stands at a boundary, if one does; one that is gone needs no answer.
 void Keeper::answer_quiesced(bool committed) {
   if (program_ == nullptr || !std::exchange(program_->is_quiesced, false)) return;
-  if (program_->hand != nullptr) program_->hand->close();
-  static_cast<void>(program_->channel.send(kDoneOp, Writer().put<std::uint8_t>(committed).take()));
+  tell(*program_, kDoneOp, Writer().put<std::uint8_t>(committed).take());
 }
 
 /// A program that waits in adopt is told to leave; one that has died does not hear it.
 void Keeper::refuse_waiting(Peer& peer) {
   if (!std::exchange(peer.is_waiting, false)) return;
-  if (peer.hand != nullptr) peer.hand->close();
-  static_cast<void>(peer.channel.send(kRefusedOp, Writer().text(kCalledOff).take()));
+  tell(peer, kRefusedOp, Writer().text(kCalledOff).take());
+}
+
+/// Answers a program that waits. One that is at work with its GPU for this shim, or hangs in that,
+/// hears of it afterwards: the lock is held here, and others wait for it.
+void Keeper::tell(Peer& program, std::uint16_t op, std::string answer) {
+  if (program.hand != nullptr) program.hand->close(op, std::move(answer));
+  else static_cast<void>(program.channel.send(op, answer));
 }
 
 }  // namespace swell::runtime

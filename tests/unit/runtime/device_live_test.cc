@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <set>
 
 #include "runtime/live_steps.h"
@@ -171,6 +172,35 @@ Test(device_live, a_full_gpu_calls_the_switch_off_and_the_old_program_trains_on,
   cr_assert_not(report.committed);
   cr_assert(report.why.ends_with("CUDA_ERROR_OUT_OF_MEMORY (2)"), "%s", report.why.c_str());
   cr_assert_eq(gpus.job.wait(old), 0);
+}
+
+// The program of rank 0 hangs in the driver when its shim has it take memory.
+Test(device_live, while_a_program_hangs_in_the_driver_its_shim_answers_others, .timeout = 300) {
+  GpuJob gpus;
+  const std::string hangs = gpus.job.folder() + "/hangs";
+  const pid_t old = gpus.start(kOne, 0, 0, {"STAND_IN_HANGS=" + hangs});
+  wait_for_waiting(gpus.job, 0);
+  std::ofstream(hangs) << "";
+  auto beginning = std::async(std::launch::async,
+                              [&] { return gpus.coordinator.begin(gpus.job.shims(kOne), 1); });
+  const auto connected = [&] {
+    return Channel::connect_unix(gpus.job.keepers[0]->unix_socket()).value();
+  };
+  while (!std::filesystem::exists(hangs + ".now") &&
+         beginning.wait_for(10ms) == std::future_status::timeout)
+    continue;
+  Channel one = connected(), other = connected();
+  const auto called_off = ask(one, Op::abort, {}, within(20s));
+  const auto status = ask(other, Op::status, {}, within(20s));
+  std::filesystem::remove(hangs);
+  cr_assert(called_off.ok(), "%s", called_off.ok() ? "" : called_off.error().message().c_str());
+  cr_assert(status.ok(), "another is answered meanwhile");
+  cr_assert_not(read_status(status->body)->has_waiting, "it counts as refused");
+  const auto begun = beginning.get();
+  cr_assert_not(begun.ok());
+  cr_assert_eq(begun.error().message().find("did not answer"), std::string::npos, "%s",
+               begun.error().message().c_str());
+  cr_assert_eq(WEXITSTATUS(gpus.job.wait(old)), 1, "it hears of it once the driver has answered");
 }
 
 Test(device_live, a_program_that_stays_serves_its_shim_beside_the_training, .timeout = 300) {

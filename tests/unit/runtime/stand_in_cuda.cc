@@ -4,11 +4,13 @@
 // it, as the real one's do. The environment says: STAND_IN_GPUS (1) GPUs are seen, the first of
 // which is the machine's GPU STAND_IN_FIRST (0); STAND_IN_BYTES: what a process may take;
 // STAND_IN_NO_PEER: memory of another GPU cannot be mapped; STAND_IN_NO_SHARING: none can be
-// shared.
+// shared; STAND_IN_HANGS: a file, and as long as that is there, who takes memory hangs, and
+// makes a file of its name with ".now".
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <mutex>
 #include <set>
 #include <string>
@@ -174,6 +176,9 @@ int cuMemCreate(unsigned long long* handle, std::size_t bytes, const Properties*
   if (bytes == 0 || bytes % kGranularity != 0 || properties->type != 1 ||
       properties->handle_types != 1)
     return kInvalid;
+  if (const char* file = std::getenv("STAND_IN_HANGS"))
+    for (bool begins = true; access(file, F_OK) == 0; begins = false, usleep(1000))
+      if (begins) close(open((std::string(file) + ".now").c_str(), O_CREAT | O_CLOEXEC, 0600));
   {
     std::lock_guard lock(mutex);
     const char* most = std::getenv("STAND_IN_BYTES");
