@@ -98,7 +98,9 @@ struct Switched {
   int epoch = 0;     ///< from then on
   int workers = 0;   ///< from then on
   double stopped_s = 0;
-  Json parts;  ///< live: {"prepare_s","quiesce_s","move_s","commit_s","bytes":{PATH: BYTES}}
+  /// Live: {"prepare_s","wait_s","quiesce_s","move_s","commit_s","bytes":{PATH: BYTES}}; training
+  /// goes on in the first two.
+  Json parts;
 };
 
 /// The program has ended: the agent leaves, and wants no more.

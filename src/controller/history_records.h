@@ -52,7 +52,8 @@ struct Pause {
   bool is_live = false;
   int epoch = 0, workers = 0;  ///< from then on
   double stopped_s = 0;
-  double prepare_s = 0, quiesce_s = 0, move_s = 0, commit_s = 0;  ///< live mode: its parts
+  /// Live mode: the time before (`prepare_s`, `wait_s`), in which training went on, and the parts.
+  double prepare_s = 0, wait_s = 0, quiesce_s = 0, move_s = 0, commit_s = 0;
   std::int64_t bytes_moved = 0;
   std::string bytes_by_path;  ///< JSON
 };

@@ -15,7 +15,7 @@ namespace swell::controller {
 namespace {
 
 /// PRAGMA user_version of the file.
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 /// Somebody reads the file: the writer waits so long.
 constexpr int kBusy_ms = 5000;
 // What users' programs cause is bounded: the oldest of a run make room.
@@ -41,10 +41,13 @@ CREATE TABLE profiles(
 CREATE TABLE pauses(
   id INTEGER PRIMARY KEY REFERENCES events ON DELETE CASCADE, mode TEXT NOT NULL,
   epoch INTEGER NOT NULL, workers INTEGER NOT NULL, stopped_s REAL NOT NULL, prepare_s REAL,
-  quiesce_s REAL, move_s REAL, commit_s REAL, bytes_moved INTEGER, bytes_by_path TEXT);
+  quiesce_s REAL, move_s REAL, commit_s REAL, bytes_moved INTEGER, bytes_by_path TEXT,
+  wait_s REAL);
 CREATE TABLE scales(
   id INTEGER PRIMARY KEY REFERENCES events ON DELETE CASCADE, scale_table TEXT NOT NULL);
 )";
+/// From version 1, in which the wait was part of `stopped_s` and `quiesce_s`.
+constexpr const char* kFromFirst = "ALTER TABLE pauses ADD COLUMN wait_s REAL;";
 
 std::string text_of(sqlite3_stmt* row, int column) {
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(row, column));
@@ -165,8 +168,9 @@ Result<void> HistoryStore::prepare_file() {
       return Error(fmt::format("{}: it is damaged", path_));
   }
   if (Result<void> good = run("PRAGMA foreign_keys=ON"); !good || version == kVersion) return good;
-  return run(
-      fmt::format("BEGIN IMMEDIATE;{}PRAGMA user_version={};COMMIT", kSchema, kVersion).c_str());
+  return run(fmt::format("BEGIN IMMEDIATE;{}PRAGMA user_version={};COMMIT",
+                         version == 1 ? kFromFirst : kSchema, kVersion)
+                 .c_str());
 }
 
 Result<HistoryStore> HistoryStore::open_or_rebuild(const std::string& path, std::string& said) {
@@ -283,7 +287,8 @@ Result<void> HistoryStore::keep(double time, const history::Pause& pause) {
   event.kind = "pause";
   const auto id = add(time, run, event);
   if (!id) return id.error();
-  Statement insert(database_.get(), "INSERT INTO pauses VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement insert(database_.get(),
+                   "INSERT INTO pauses VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   insert.with(*id)
       .with(std::string(pause.is_live ? "live" : "restart"))
       .with(std::int64_t{pause.epoch})
@@ -292,7 +297,9 @@ Result<void> HistoryStore::keep(double time, const history::Pause& pause) {
   for (const double part : {pause.prepare_s, pause.quiesce_s, pause.move_s, pause.commit_s})
     pause.is_live ? insert.with(part) : insert.nothing();
   pause.is_live ? insert.with(pause.bytes_moved) : insert.nothing();
-  if (!insert.with(pause.bytes_by_path).done()) return failure("a pause cannot be kept");
+  insert.with(pause.bytes_by_path);
+  pause.is_live ? insert.with(pause.wait_s) : insert.nothing();
+  if (!insert.done()) return failure("a pause cannot be kept");
   return {};
 }
 
@@ -370,7 +377,7 @@ Result<Json> HistoryStore::of_job(control::JobId job, std::optional<uid_t> uid, 
           "e.details, p.epoch, p.gpus, p.samples_per_s, p.predicted_speedup, "
           "p.measured_speedup, p.coefficients, w.mode, w.epoch, w.workers, w.stopped_s, "
           "w.prepare_s, w.quiesce_s, w.move_s, w.commit_s, w.bytes_moved, w.bytes_by_path, "
-          "s.scale_table FROM events e LEFT JOIN profiles p USING(id) LEFT JOIN pauses w "
+          "s.scale_table, w.wait_s FROM events e LEFT JOIN profiles p USING(id) LEFT JOIN pauses w "
           "USING(id) LEFT JOIN scales s USING(id) WHERE e.run IN ({}) AND e.id > ? ORDER BY "
           "e.id",
           list)
@@ -399,6 +406,7 @@ Result<Json> HistoryStore::of_job(control::JobId job, std::optional<uid_t> uid, 
     for (int i = 0; i < 8; ++i) set_number(one, kParts[i], row, 16 + i);
     set_document(one, "bytes_by_path", row, 24);
     set_document(one, "table", row, 25);
+    set_number(one, "wait_s", row, 26);
     const std::size_t size = one.dump().size();
     more = bytes + size > max_bytes && events.size() > 0;
     bytes += size;

@@ -130,6 +130,7 @@ void Controller::handle(ElasticJob& job, const control::Switched& switched, doub
   pause.workers = switched.workers;
   pause.stopped_s = switched.stopped_s;
   pause.prepare_s = seconds_in(parts, "prepare_s");
+  pause.wait_s = seconds_in(parts, "wait_s");
   pause.quiesce_s = seconds_in(parts, "quiesce_s");
   pause.move_s = seconds_in(parts, "move_s");
   pause.commit_s = seconds_in(parts, "commit_s");

@@ -35,7 +35,7 @@ std::optional<control::Switched> switched_in(const action::Note& note) {
     switched.workers = static_cast<int>(*workers);
   if (!is_live) return switched;
   switched.parts = Json::object();
-  for (const char* part : {"prepare_s", "quiesce_s", "move_s", "commit_s", "bytes"})
+  for (const char* part : {"prepare_s", "wait_s", "quiesce_s", "move_s", "commit_s", "bytes"})
     switched.parts.set(part, note.details.at(part));
   return switched;
 }

@@ -41,7 +41,7 @@ SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
   outcome.phase = runtime::SwitchMachine::to_text(report.failed_in);
   outcome.is_silent = report.is_silent;
   outcome.summary = report.summary();
-  outcome.stopped_s = report.quiesce_s + report.move_s + report.commit_s;
+  outcome.stopped_s = report.stopped_s();
   outcome.brief = report.committed
                       ? fmt::format("step {}, stopped {:.3f} s", report.step, outcome.stopped_s)
                       : fmt::format("called off in {}: {}", outcome.phase, report.why);
@@ -54,6 +54,7 @@ SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
   outcome.details =
       Json::object({{"step", static_cast<std::int64_t>(report.step)},
                     {"prepare_s", report.prepare_s},
+                    {"wait_s", report.wait_s},
                     {"quiesce_s", report.quiesce_s},
                     {"move_s", report.move_s},
                     {"commit_s", report.commit_s},

@@ -36,7 +36,10 @@ struct SwitchReport {
   /// Shims that did not answer the commit: whether their programs train is not known.
   std::vector<Shim> lost;
   std::uint64_t epoch = 0, step = 0;
-  double prepare_s = 0, quiesce_s = 0, move_s = 0, commit_s = 0;
+  /// Training goes on while a switch is prepared, and until the first program has come to the step
+  /// that was agreed on (`wait_s`); then it stands still, until the commit.
+  double prepare_s = 0, wait_s = 0, quiesce_s = 0, move_s = 0, commit_s = 0;
+  double stopped_s() const noexcept { return quiesce_s + move_s + commit_s; }
   std::uint64_t max_extra_bytes = 0;  ///< the largest of any shim
   std::vector<PathBytes> paths;       ///< over all shims
   std::set<std::string> notes;        ///< why a way was slower than was asked for

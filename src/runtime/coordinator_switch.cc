@@ -68,6 +68,11 @@ class Coordinator::Run {
         break;
       }
       ask_all(phase);
+      // Of the last round of a quiesce; in those before, the programs went on.
+      if (phase == Phase::quiesce && first_stop_) {
+        report_.wait_s += report_.quiesce_s + lap(*std::exchange(first_stop_, std::nullopt));
+        report_.quiesce_s = 0;
+      }
       (phase == Phase::prepare   ? report_.prepare_s
        : phase == Phase::quiesce ? report_.quiesce_s
        : phase == Phase::move    ? report_.move_s
@@ -77,9 +82,9 @@ class Coordinator::Run {
   }
 
  private:
-  /// Since the last lap, or the beginning.
-  double lap() {
-    const auto before = std::exchange(start_, Clock::now());
+  /// From the last lap, or the beginning, to `until`.
+  double lap(Clock::time_point until = Clock::now()) {
+    const auto before = std::exchange(start_, until);
     return seconds(start_ - before);
   }
 
@@ -226,7 +231,9 @@ class Coordinator::Run {
       machine_.prepared(shim, *prepared);
     } else if (machine_.phase() == Phase::quiesce) {
       const auto step = reader.get<std::uint64_t>();
-      machine_.quiesced(shim, step, reader.get<std::uint8_t>() != 0);
+      const bool is_late = reader.get<std::uint8_t>() != 0;  // its program goes on
+      if (step != kNoStep && !is_late && !first_stop_) first_stop_ = Clock::now();
+      machine_.quiesced(shim, step, is_late);
     } else if (machine_.phase() == Phase::move) {
       const auto moved = read_moved(body);
       if (!moved) return machine_.failed(shim, moved.error().message());
@@ -313,7 +320,8 @@ class Coordinator::Run {
   std::array<bool, 4> has_begun_{};
   Deadline stopped_by_, moving_since_, next_look_;
   std::uint64_t lead_ = options_.step_lead;
-  Clock::time_point start_ = Clock::now();  ///< of the phase
+  Clock::time_point start_ = Clock::now();       ///< of the phase
+  std::optional<Clock::time_point> first_stop_;  ///< of a program, in this round of a quiesce
 };
 
 Result<SwitchReport> Coordinator::switch_from(const std::vector<Shim>& from,

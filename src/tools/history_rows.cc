@@ -50,9 +50,11 @@ std::string figures_of(const Json& row, const std::string& event) {
         fmt::format("{}, stopped {:.3f} s, {} workers from then on", text_in(row, "mode"),
                     number_in(row, "stopped_s"), number_in(row, "workers"));
     if (row.has("move_s"))
-      text += fmt::format("; quiesce {:.3f} s, move {:.3f} s, commit {:.3f} s, {} bytes moved",
-                          number_in(row, "quiesce_s"), number_in(row, "move_s"),
-                          number_in(row, "commit_s"), number_in(row, "bytes_moved"));
+      text += fmt::format(
+          "; wait for the step {:.3f} s, quiesce {:.3f} s, move {:.3f} s, commit {:.3f} s, {} "
+          "bytes moved",
+          number_in(row, "wait_s"), number_in(row, "quiesce_s"), number_in(row, "move_s"),
+          number_in(row, "commit_s"), number_in(row, "bytes_moved"));
     return text;
   }
   if (event == "scale") {

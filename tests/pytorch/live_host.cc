@@ -71,7 +71,7 @@ class Host {
                          {"why", report->why},
                          {"step", static_cast<std::int64_t>(report->step)},
                          {"phase", runtime::SwitchMachine::to_text(report->failed_in)},
-                         {"stopped_s", report->quiesce_s + report->move_s + report->commit_s},
+                         {"stopped_s", report->stopped_s()},
                          {"bytes", bytes},
                          {"phases", lasted()}});
   }

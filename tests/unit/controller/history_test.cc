@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sqlite3.h>
 #include <sys/stat.h>
 #include <thread>
 
@@ -78,7 +79,7 @@ History::Reply answered(History& history, std::optional<uid_t> uid = std::nullop
 Test(history, keeps_what_happened_to_a_job_in_order) {
   Folder folder;
   HistoryStore store = opened(folder.file());
-  history::Pause pause{kJob, true, 2, 8, 0.25, 0.5, 0.01, 0.2, 0.04, 4096, R"({"shm":4096})"};
+  history::Pause pause{kJob, true, 2, 8, 0.25, 0.5, 1.5, 0.01, 0.2, 0.04, 4096, R"({"shm":4096})"};
   history::Profile profile{kJob, 2, 8, 120.5, 1.9, 1.8, R"({"plan":{}})", R"({"types":{}})"};
   write(store, {job(), event("grant"), pause, profile, history::Scale{kJob, R"([{"gpus":8}])"}});
   const Json events = all_of(store).at("events");
@@ -88,6 +89,7 @@ Test(history, keeps_what_happened_to_a_job_in_order) {
   cr_assert_eq(text(events.at(kFirst).at("details"), "cause"), "basic-demand");
   cr_assert_eq(text(events.at(1), "mode"), "live");
   cr_assert_float_eq(events.at(1).number_at("move_s", 0, 1).value(), 0.2, 1e-9);
+  cr_assert_float_eq(events.at(1).number_at("wait_s", 0, 2).value(), 1.5, 1e-9);
   cr_assert_eq(events.at(1).integer_at("bytes_moved", 0, 1 << 20).value(), 4096);
   cr_assert_float_eq(events.at(2).number_at("predicted_speedup", 0, 9).value(), 1.9, 1e-9);
   cr_assert_float_eq(events.at(2).number_at("measured_speedup", 0, 9).value(), 1.8, 1e-9);
@@ -104,6 +106,29 @@ Test(history, is_there_after_a_restart_and_takes_nothing_twice) {
   write(store, {job(), event("job-started", "job-started"), event("companion-started", "nonce"),
                 event("reclaim")});
   cr_assert_eq(all_of(store).at("events").size(), 3u);
+}
+
+Test(history, of_the_version_before_is_kept_and_goes_on) {
+  Folder folder;
+  {
+    HistoryStore store = opened(folder.file());
+    write(store, {job(), history::Pause{kJob, true, 2, 8, 0.25}});
+  }
+  sqlite3* database = nullptr;
+  cr_assert_eq(sqlite3_open(folder.file().c_str(), &database), SQLITE_OK);
+  cr_assert_eq(
+      sqlite3_exec(database, "ALTER TABLE pauses DROP COLUMN wait_s; PRAGMA user_version=1",
+                   nullptr, nullptr, nullptr),
+      SQLITE_OK);
+  sqlite3_close(database);
+  HistoryStore store = opened(folder.file());
+  history::Pause pause{kJob, true, 3, 8, 0.5};
+  pause.wait_s = 2;
+  write(store, {pause});
+  const Json events = all_of(store).at("events");
+  cr_assert_eq(events.size(), 2u);
+  cr_assert_not(events.at(kFirst).has("wait_s"), "it was not told apart then");
+  cr_assert_float_eq(events.at(1).number_at("wait_s", 0, 9).value(), 2, 1e-9);
 }
 
 Test(history, a_requeued_job_has_a_run_of_its_own) {

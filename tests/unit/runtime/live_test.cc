@@ -51,6 +51,19 @@ Test(live, ranks_that_hear_of_the_stop_too_late_are_asked_for_a_later_step, .tim
   for (const pid_t pid : old) cr_assert_eq(job.wait(pid), 0);
 }
 
+Test(live, training_stands_still_from_the_agreed_step_on_not_before, .timeout = 300) {
+  LiveJob job(SWELL_EXAMPLE, 1, {"1000000000", "4", "12", "10", "400000"});  // 0.4 s a step
+  Coordinator coordinator(LiveJob::cluster(), options());
+  job.start({});
+  cr_assert(coordinator.begin(job.shims({}), 1).ok());
+  wait_for_steps(job, 0, 1);
+  job.start({});
+  const auto report = coordinator.switch_plan(job.shims({}), job.shims({}), 2).value();
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_gt(report.wait_s, 0.4, "it was told two steps ahead: %g s", report.wait_s);
+  cr_assert_lt(report.stopped_s(), report.wait_s, "a pause of %g s", report.stopped_s());
+}
+
 Test(live, what_stays_is_not_copied_and_what_leaves_is_freed, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 2, {"1000000000", "8", "64", "512", "1000"});  // 8 MiB a run
   Coordinator coordinator(LiveJob::cluster(), options());
