@@ -124,6 +124,14 @@ const Key kKeys[] = {
      [](SwellConf& c, std::string_view v) { return seconds(c.min_remaining_s, v, 60, 864000); }},
     {"ProfileWait",
      [](SwellConf& c, std::string_view v) { return seconds(c.profile_wait_s, v, 0, 86400); }},
+    {"MaxShortfall",
+     [](SwellConf& c, std::string_view v) -> Allowed {
+       const auto read = read_number<double>(v);
+       if (!read || !std::isfinite(*read) || *read < 0.1 || *read > 1)
+         return "a number from 0.1 to 1";
+       c.max_shortfall = *read;
+       return std::nullopt;
+     }},
     {"MaxGPUsPerJob",
      [](SwellConf& c, std::string_view v) { return whole(c.max_gpus_per_job, v, 0, 1000000); }},
     {"MaxLentByAccount",

@@ -116,6 +116,8 @@ control::Answer Controller::why(const ElasticJob& job) const {
                                companion.gpus.count, companion.node, companion.reason);
     leaving.append(Json::object({{"companion", companion.id}, {"reason", companion.reason}}));
   }
+  if (leaving.size() == 0 && !job.taken_back.empty())
+    answer.text += "\nlent GPUs were taken back last: " + job.taken_back;
   std::string waits;
   if (job.paused) waits = "its owner has paused it";
   else if (!job.agent) waits = "its swellrun is not connected";
@@ -149,6 +151,7 @@ control::Answer Controller::why(const ElasticJob& job) const {
                                  {"own_max", job.own_max},
                                  {"samples_per_s", job.training.rate()},
                                  {"leaving", leaving},
+                                 {"taken_back", job.taken_back},
                                  {"scale", to_json(job.scale)},
                                  {"waits_for", waits}});
   if (const auto& speedup = job.training.speedup())

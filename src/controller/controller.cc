@@ -160,7 +160,7 @@ void Controller::report(const Change& change, double now) {
         job->training = saved->second.training;
         job->paused = saved->second.paused;
         job->own_max = saved->second.own_max;
-        job->trust.heard(job->training.speedup(), now);
+        job->trust.heard(job->training.speedup(), now, parts_.config.max_shortfall);
       }
       events_.event("job-started",
                     {{"job", job_id}, {"basic_gpus", job != nullptr ? job->basic_gpus : 0}},
@@ -192,7 +192,10 @@ void Controller::report(const Change& change, double now) {
     case Change::Kind::companion_preempted:
       event("companion-preempted", fmt::format("Slurm preempts companion {} of job {} on {}",
                                                companion.id, job_id, companion.node));
-      if (job != nullptr) tell_shrink(*job, companion, now);
+      if (job != nullptr) {
+        job->taken_back = companion.reason;
+        tell_shrink(*job, companion, now);
+      }
       break;
     case Change::Kind::companion_excessive:
       if (job != nullptr) {

@@ -26,6 +26,17 @@ Json companion_json(const Companion& companion) {
                        {"gpu_indices", companion.gpus.indices}});
 }
 
+/// Label of swell_reclaims (meters.h), and the reason for the job's owner.
+std::pair<const char*, std::string> cause_of(const policy::Reclaim& reclaim) {
+  using Why = policy::Reclaim::Why;
+  if (reclaim.needed_by != 0)
+    return {"basic-demand", fmt::format("needed by job {}", reclaim.needed_by)};
+  if (reclaim.why == Why::slows) return {"shortfall", "by its profile it is no faster with them"};
+  if (reclaim.why == Why::brings_little)
+    return {"rebalanced", "they bring it less than the policy asks for"};
+  return {"rebalanced", "another elastic job gains more by them"};
+}
+
 }  // namespace
 
 std::shared_ptr<const cluster::Fabric> Controller::fabric() {
@@ -61,6 +72,7 @@ void Controller::drain(double now) {
 void Controller::leave(ElasticJob& job, Companion& companion, double now, const char* cause,
                        const std::string& reason) {
   companion.leave(now + job.spec.grace_s, reason);
+  job.taken_back = reason;
   job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
   events_.event("reclaim",
                 {{"job", job.id},
@@ -140,13 +152,13 @@ void Controller::apply(const policy::Decisions& decisions, const policy::Cluster
     if (job == jobs_.end()) continue;
     Companion* companion = job->second.companions.find(reclaim.companion);
     if (companion == nullptr || companion->leaving) continue;
-    leave(job->second, *companion, now, reclaim.needed_by != 0 ? "basic-demand" : "rebalanced",
-          reclaim.needed_by != 0 ? fmt::format("needed by job {}", reclaim.needed_by)
-                                 : std::string("the cluster needs it"));
+    const auto [cause, reason] = cause_of(reclaim);
+    leave(job->second, *companion, now, cause, reason);
     control::Shrink& shrink = shrinks[reclaim.job];
     shrink.companions.push_back(companion->id);
     shrink.deadline_s = static_cast<int>(std::ceil(std::max(companion->deadline - now, 0.0)));
-    if (shrink.reason.empty()) shrink.reason = companion->reason;
+    if (shrink.reason.find(companion->reason) == std::string::npos)
+      shrink.reason += (shrink.reason.empty() ? "" : "; ") + companion->reason;
     shrink.plan = plans[reclaim.job].json;
   }
   for (auto& [id, shrink] : shrinks)

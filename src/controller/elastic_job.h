@@ -27,6 +27,7 @@ struct ElasticJob {
   int basic_gpus = 0;
   CompanionSet companions;
   int grants = 0, reclaims = 0;
+  std::string taken_back;  ///< why lent GPUs were taken back last, for people; empty: none were
   control::JobState state = control::JobState::allocated;
   int epoch = 0;
   int workers = 0;

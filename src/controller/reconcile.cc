@@ -56,6 +56,8 @@ class Reconciler {
       job.reclaims = static_cast<int>(tag->number("reclaims").value_or(0));
       job.refusals = static_cast<int>(tag->number("refused").value_or(0));
       job.refused_for = tag->get("why");
+      job.taken_back = tag->get("taken_back");
+      std::replace(job.taken_back.begin(), job.taken_back.end(), '_', ' ');
       for (const control::CompanionWord& word : control::companions_from(tag->get("companions")))
         named_[{record.id, word.id}] = word;
       jobs_.emplace(record.id, std::move(job));

@@ -54,14 +54,14 @@ void Controller::take_reports(double now) {
     if (!taken) {
       job.report.reset();
       job.refused_report = taken.error().message();
-      job.trust.heard(job.training.speedup(), now);
+      job.trust.heard(job.training.speedup(), now, parts_.config.max_shortfall);
       if (events_.may_say(id, now))
         events_.event("profile-refused", {{"job", id}, {"reason", job.refused_report}},
                       fmt::format("job {}: its profile is not used: {}", id, job.refused_report));
       continue;
     }
     job.refused_report.clear();
-    job.trust.heard(job.training.speedup(), now);
+    job.trust.heard(job.training.speedup(), now, parts_.config.max_shortfall);
     remember(job);
     const auto& speedup = job.training.speedup();
     const bool may_say = events_.may_say(id, now);

@@ -7,6 +7,7 @@
 
 #include "launcher/epoch_machine.h"
 #include "launcher/plan_seating.h"
+#include "runtime/messages.h"
 
 namespace swell::launcher {
 
@@ -143,6 +144,7 @@ void EpochMachine::call_off(const std::string& why, bool blames_growth) {
   Switching* one = in<Switching>();
   if (one == nullptr || std::exchange(one->is_called_off, true)) return;
   one->blames_growth = blames_growth;
+  one->called_off_for = why;
   note("switch-called-off", Json::object({{"next", one->epoch}, {"reason", why}}));
   act(action::CallOffLive{});
 }
@@ -156,7 +158,7 @@ void EpochMachine::make_way(double by) {
       for (const WorkerNode& node : each.nodes)
         if (each.reclaimed && seat.worker.node == node.id) {
           one->is_outdated = true;
-          return call_off("GPUs are needed elsewhere");
+          return call_off("GPUs go back: " + each.reason);
         }
   if (!one->to_grow) one->hard_by = std::min(one->hard_by, by);
 }
@@ -171,7 +173,14 @@ bool EpochMachine::puts_off(std::function<void(double)> news, bool spoils, bool 
   return true;
 }
 
-void EpochMachine::switched(double now, int epoch, const SwitchOutcome& outcome) {
+void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
+  SwitchOutcome outcome = how;
+  if (const Switching* one = in<Switching>();
+      one != nullptr && !outcome.committed && outcome.why == runtime::kCalledOff) {
+    outcome.why = one->called_off_for;
+    outcome.brief = fmt::format("called off in {}: {}", outcome.phase, outcome.why);
+    outcome.summary = "the switch was called off: " + outcome.why;
+  }
   if (in<Switching>() == nullptr || in<Switching>()->epoch != epoch) {
     // One that took too long to commit: what became of it was certain, but not who is lost.
     if (outcome.committed && epoch == epoch_ && is<Running>()) lose_silent(now, outcome.lost);

@@ -172,6 +172,7 @@ class EpochMachine {
     /// All shims are told to commit; from then on nothing calls it off.
     bool is_committing = false;
     bool is_called_off = false;
+    std::string called_off_for;  ///< why, for people
     bool blames_growth = false;  ///< the next epoch's programs are why
     bool is_outdated = false;    ///< it would use GPUs that are to go back, too
     bool is_late = false;        ///< it took too long

@@ -50,6 +50,7 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   setup.fixed_decision_time = experiment.fixed_decision_time;
   setup.remaining_known = experiment.remaining_known;
   setup.prediction_error = experiment.prediction_error;
+  setup.max_shortfall = experiment.max_shortfall;
   setup.failures_per_day = experiment.failures_per_day;
   setup.max_factor = experiment.max_factor;
   return simulate(setup);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/policy/trust.h"
 #include "sim/metrics.h"
 #include "sim/simulation.h"
 
@@ -29,6 +30,7 @@ struct Experiment {
   bool fixed_decision_time = false;
   bool remaining_known = false;
   double prediction_error = 0;
+  double max_shortfall = policy::Trust::kMaxShortfall;  ///< Setup::max_shortfall
   double failures_per_day = 0;
   double max_factor = 4;       ///< as --elastic's default max=4x; 0: no limit
   double aggressiveness = -1;  ///< policies' option of that name; below 0: their default

@@ -149,7 +149,7 @@ void report(State& state, Job& job) {
   if (job.basic_seen && !lent.empty())
     speedup = {predicted_s(state, job, job.basic_plan) / predicted_s(state, job, job.current),
                job.truth.iteration_s(job.basic_plan) / job.truth.iteration_s(job.current)};
-  job.trust.heard(speedup, state.now_s);
+  job.trust.heard(speedup, state.now_s, state.setup.max_shortfall);
   if (job.trust.is_over(state.now_s) && !lent.empty()) {
     job.trust.reclaimed(state.now_s);
     ++state.outcome.given_back;

@@ -111,8 +111,9 @@ struct Setup {
   bool fixed_decision_time = false;
   bool remaining_known = false;  ///< policies see how much each job has left to do
   double prediction_error = 0;   ///< relative error injected into coefficients
-  double failures_per_day = 0;   ///< failures of each node
-  double max_factor = 0;         ///< a job is lent up to so many times its GPUs; 0: no limit
+  double max_shortfall = policy::Trust::kMaxShortfall;  ///< Trust::heard()
+  double failures_per_day = 0;                          ///< failures of each node
+  double max_factor = 0;  ///< a job is lent up to so many times its GPUs; 0: no limit
 };
 
 /// State of the simulated cluster and its jobs, and the basic changes of it.

@@ -45,6 +45,7 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   };
   row.decided_by = words("decided");
   row.decided_why = words("decided_why");
+  row.taken_back = words("taken_back");
   row.paused = !tag.get("paused").empty();
   if (const int own = count(tag, "own_max"); own > 0) row.max_gpus = std::min(row.max_gpus, own);
   row.switched = tag.get("switched");
@@ -129,6 +130,9 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
   for (const JobRow& row : rows)
     if (row.paused) text += fmt::format("Job {} is paused by its owner\n", row.id);
   for (const JobRow& row : rows)
+    if (!row.taken_back.empty())
+      text += fmt::format("Job {}, lent GPUs were taken back last: {}\n", row.id, row.taken_back);
+  for (const JobRow& row : rows)
     if (!row.switched.empty())
       text += fmt::format("Job {}, last live switch: {}\n", row.id, row.switched);
   for (const JobRow& row : rows)
@@ -164,6 +168,7 @@ Json jobs_json(const std::vector<JobRow>& rows) {
                               {"companions", companions},
                               {"decided_by", row.decided_by},
                               {"decided_why", row.decided_why},
+                              {"taken_back", row.taken_back},
                               {"paused", row.paused},
                               {"switched", row.switched},
                               {"no_growth", row.no_growth}}));

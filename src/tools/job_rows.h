@@ -27,6 +27,7 @@ struct JobRow {
   std::string switched;
   std::string decided_by;   ///< "planned", "worker by worker"; empty: nothing was decided yet
   std::string decided_why;  ///< why so, for people
+  std::string taken_back;   ///< why lent GPUs were taken back last, for people; empty: none were
   bool paused = false;      ///< by its owner
   /// Reason why it takes no more GPUs now, for people; empty: it takes more.
   std::string no_growth;

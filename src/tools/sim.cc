@@ -30,8 +30,8 @@ struct Options {
               report;
   std::vector<std::string> policies;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
-         max_factor = 4, aggressiveness = -1, fairness = 0, launch_floor = 0, load = 0.8,
-         cap_hours = 0, trace_gpus = 2490;
+         max_shortfall = policy::Trust::kMaxShortfall, max_factor = 4, aggressiveness = -1,
+         fairness = 0, launch_floor = 0, load = 0.8, cap_hours = 0, trace_gpus = 2490;
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0;
   bool whole = false, leave_out_large = false;
 };
@@ -107,6 +107,7 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   made.fixed_decision_time = options.decision_time == "fixed";
   made.remaining_known = options.remaining == "known";
   made.prediction_error = options.prediction_error;
+  made.max_shortfall = options.max_shortfall;
   made.failures_per_day = options.failures;
   made.max_factor = options.max_factor;
   made.aggressiveness = options.aggressiveness;
@@ -270,6 +271,10 @@ Action add_sim(CLI::App& app) {
   sub->add_option("--prediction-error", options->prediction_error,
                   "Relative error injected into each prediction, one for each plan")
       ->check(CLI::Range(0.0, 1.0));
+  sub->add_option("--max-shortfall", options->max_shortfall,
+                  "Share of a promised gain that may be missing, as MaxShortfall of swell.conf")
+      ->check(CLI::Range(0.1, 1.0))
+      ->capture_default_str();
   sub->add_option("--max-factor", options->max_factor,
                   "A job is lent up to so many times its GPUs, as by max=4x; 0: no limit")
       ->check(CLI::Range(0.0, 10000.0))

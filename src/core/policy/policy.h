@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "core/perf/sends.h"
@@ -24,6 +25,12 @@ struct Reclaim {
   JobId job = 0;
   JobId companion = 0;
   JobId needed_by = 0;  ///< pending job that gets the GPUs; 0: none, the job's sizes changed
+  /// Where no pending job needs them.
+  enum class Why : std::uint8_t {
+    another_job,    ///< another elastic job gains more by them
+    brings_little,  ///< they bring the job less than they must
+    slows,          ///< by its profile the job is no faster with them
+  } why = Why::another_job;
   friend bool operator==(const Reclaim&, const Reclaim&) = default;
 };
 

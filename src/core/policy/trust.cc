@@ -9,9 +9,10 @@ namespace swell::policy {
 namespace {
 
 /// A gain below this is none: where it is predicted, no promise; where it is measured, lent GPUs
-/// bring nothing. A job that gains more keeps them, though more was promised: nobody else loses.
+/// bring nothing.
 constexpr double kMinGain = 0.05;
-/// A job that falls short keeps what it is lent for so long: its next report may be better.
+/// A job that falls short keeps what it is lent for so long: its next report may be better. It is
+/// lent no more meanwhile.
 constexpr double kTrial_s = 20;
 /// After that it is lent nothing for so long.
 constexpr double kBarred_s = 600;
@@ -19,18 +20,22 @@ constexpr int kMaxDoublings = 6;
 
 }  // namespace
 
-void Trust::heard(const std::optional<Speedup>& speedup, double now) {
+void Trust::heard(const std::optional<Speedup>& speedup, double now, double max_shortfall) {
   if (!speedup) return;
-  const double promised = speedup->predicted - 1;
-  if (promised < kMinGain || speedup->measured - 1 >= kMinGain) {
+  const double promised = speedup->predicted - 1, gained = speedup->measured - 1;
+  const bool brings_nothing = gained < kMinGain;
+  if (promised < kMinGain || (!brings_nothing && gained >= (1 - max_shortfall) * promised)) {
     if (is_barred_) return;
     why_.clear();
     times_ = 0;
     return;
   }
-  const std::string why =
-      fmt::format("lent GPUs made it {:.2f} times as fast where {:.2f} was predicted",
-                  speedup->measured, speedup->predicted);
+  std::string why = fmt::format("lent GPUs made it {:.2f} times as fast where {:.2f} was predicted",
+                                speedup->measured, speedup->predicted);
+  if (brings_nothing) why += ", a gain below 5 %";
+  else
+    why += fmt::format(", {:.0f} % of the gain; at least {:.0f} % is asked for (MaxShortfall)",
+                       100 * gained / promised, 100 * (1 - max_shortfall));
   if (why_.empty() || (is_barred_ && now >= until_)) {
     is_barred_ = false;
     until_ = now + kTrial_s;

@@ -11,13 +11,21 @@ struct Speedup {
   double predicted = 1, measured = 1;
 };
 
-/// Whether a job is lent GPUs at all: one that gains nothing by them, though its profile promised
-/// so, is lent no more, and after a while gives back what it has. Pure; times are seconds on
-/// the controller's clock.
+/// Whether a job is lent GPUs at all: one that gains nothing by them, or less by a set share than
+/// its profile promised, is lent no more, and after a while gives back what it has. What is
+/// predicted for it is corrected by what was measured from the first report on (lending/belief.h).
+/// Pure; times are seconds on the controller's clock.
 class Trust {
  public:
+  /// Share of a promised gain that may be missing, of 0 to 1, where nobody sets another; 1: all of
+  /// it, as long as lent GPUs bring something.
+  static constexpr double kMaxShortfall = 0.8;
+
   /// What the job's last report shows; nothing: it is lent nothing, or was never seen without.
-  void heard(const std::optional<Speedup>& speedup, double now);
+  /// Programs report once their times are stable, and again once they are stable at others, so that
+  /// what was reported last holds until something else is. `max_shortfall`: as kMaxShortfall.
+  void heard(const std::optional<Speedup>& speedup, double now,
+             double max_shortfall = kMaxShortfall);
   /// Whether it may be lent more.
   bool may_grow(double now) const noexcept { return why_.empty() || (is_barred_ && now >= until_); }
   /// Whether it is time to take back what it is lent: it has fallen short for a while.

@@ -37,6 +37,9 @@ Test(swell_conf, names_line_key_value_and_what_is_allowed) {
   cr_assert(says(reason("Elasticity=maybe\n"),
                  "Elasticity=maybe is not valid; it must be yes, no or drain"));
   cr_assert(says(reason("Aggressiveness=-1\n"), "a number from 0 to 100"));
+  for (const char* bad :
+       {"MaxShortfall=0\n", "MaxShortfall=1.1\n", "MaxShortfall=nan\n", "MaxShortfall=50%\n"})
+    cr_assert(says(reason(bad), "a number from 0.1 to 1"), "%s", bad);
   cr_assert(says(reason("Fairness=11\n"), "a number from 0 to 10"));
   cr_assert(says(reason("BaseScheduler=sched/swell\n"), "sched/backfill"));
   cr_assert(says(reason("EventLog=here.log\n"), "path from the root"));

@@ -46,6 +46,25 @@ Test(controller, reclaims_for_a_pending_job_and_counts_it) {
   world.step();
   cr_assert(world.shows(10, "lent=16 "), "%s", world.comment(10).c_str());
   cr_assert(world.shows(10, "reclaims=1"));
+  cr_assert(world.shows(10, "taken_back=needed_by_job_30"), "%s", world.comment(10).c_str());
+  world.restart();
+  world.step();
+  cr_assert(world.shows(10, "taken_back=needed_by_job_30"), "known after a restart, too");
+}
+
+Test(controller, a_job_reads_each_reason_for_which_it_gives_back_at_once) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  world.step();
+  world.slurm.wait(30, 8);
+  world.slurm.wait(31, 8);
+  world.step();
+  const auto* shrink = world.server.last<control::Shrink>();
+  cr_assert_not_null(shrink);
+  cr_assert_eq(shrink->companions.size(), 2u);
+  cr_assert_eq(shrink->reason, std::string("needed by job 30; needed by job 31"));
 }
 
 // Slurm preempts a companion for a pending job, and that has ended; the node records, loaded before

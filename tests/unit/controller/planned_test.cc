@@ -145,6 +145,7 @@ Test(planned, gpus_that_bring_less_than_promised_are_reclaimed) {
   const auto* shrink = world.server.last<control::Shrink>();
   cr_assert_not_null(shrink);
   cr_assert_eq(shrink->reason, world.job().trust.why());
+  cr_assert(shrink->reason.ends_with("a gain below 5 %"), "%s", shrink->reason.c_str());
   cr_assert_neq(world.ask("why").text.find("times as fast"), std::string::npos);
 }
 

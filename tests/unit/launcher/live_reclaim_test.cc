@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "launcher/live_run.h"
+#include "runtime/messages.h"
 
 using namespace live_run;
 
@@ -74,6 +75,22 @@ Test(live, a_reclaim_during_a_growth_calls_it_off_and_growth_does_not_wait_for_t
   run.event([&] { run.machine.exited(run.now, {1, 0}, {1, 0}, 1); });
   cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
   cr_assert_eq(run.orders.size(), 1u);
+}
+
+Test(live, the_owner_reads_why_gpus_go_back_that_a_growth_would_have_used) {
+  const std::string reason = "lent GPUs made it 1.02 times as fast where 2.00 was predicted";
+  Run run;
+  run.lend();
+  run.event([&] { run.machine.shrink(run.now, {{kCompanion}, 30, reason}); });
+  cr_assert_eq(run.calls_off, 1);
+  SwitchOutcome outcome;
+  outcome.phase = "prepare";
+  outcome.why = runtime::kCalledOff;
+  run.event([&] { run.machine.switched(run.now, 1, outcome); });
+  cr_assert_eq(run.machine.status().switched, "called off in prepare: GPUs go back: " + reason);
+  cr_assert_neq(
+      run.said.find("still 1 workers, the switch was called off: GPUs go back: " + reason),
+      std::string::npos, "%s", run.said.c_str());
 }
 
 Test(live, a_reclaim_that_is_told_twice_goes_on) {

@@ -105,13 +105,13 @@ class Decision {
       for (const CompanionView& companion : job.companions)
         if (companion.benefit >= 0 && companion.benefit < kKept * tau && !companion.leaving &&
             !room_.is_reclaimed(companion.id))
-          room_.reclaim(job, companion);
+          room_.reclaim(job, companion, Reclaim::Why::brings_little);
       const auto found = steps_.find(job.id);
       if (found == steps_.end()) continue;
       for (auto step = found->second.rbegin(); step != found->second.rend(); ++step) {
         if (room_.is_reclaimed(step->companion->id) || step->companion->benefit >= 0) continue;
         if (step->benefit >= kKept * tau) break;
-        room_.reclaim(job, *step->companion);
+        room_.reclaim(job, *step->companion, Reclaim::Why::brings_little);
       }
     }
   }

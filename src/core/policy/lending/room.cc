@@ -183,17 +183,17 @@ void Room::reclaim_on(const Share& share, JobId needed_by) {
   }
 }
 
-void Room::reclaim(Lent& lent, JobId needed_by) {
+void Room::reclaim(Lent& lent, JobId needed_by, Reclaim::Why why) {
   lent.reclaimed = true;
   total_[lent.job->id] -= lent.companion->held.gpus;
   shrunk_.insert(lent.job->id);
   reclaimed_.insert(lent.companion->id);
-  reclaims_.push_back({lent.job->id, lent.companion->id, needed_by});
+  reclaims_.push_back({lent.job->id, lent.companion->id, needed_by, why});
 }
 
-void Room::reclaim(const ElasticJobView& job, const CompanionView& companion) {
+void Room::reclaim(const ElasticJobView& job, const CompanionView& companion, Reclaim::Why why) {
   for (Lent& lent : lent_)
-    if (lent.job == &job && lent.companion == &companion && !lent.reclaimed) reclaim(lent, 0);
+    if (lent.job == &job && lent.companion == &companion && !lent.reclaimed) reclaim(lent, 0, why);
 }
 
 std::vector<JobId> Room::reclaim_order(const Loss& loss) {

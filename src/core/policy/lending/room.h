@@ -33,7 +33,7 @@ class Room {
   void serve_queue(int depth, const Loss& loss, Nodes nodes);
   /// Reclaims a companion that no pending job needs. Its resources are lent only once they are
   /// idle.
-  void reclaim(const ElasticJobView& job, const CompanionView& companion);
+  void reclaim(const ElasticJobView& job, const CompanionView& companion, Reclaim::Why why);
   /// Counts the resources of leaving companions as busy from now on. REQUIRES: serve_queue() and
   /// every reclaim() are done, lend() has not run.
   void close();
@@ -92,7 +92,7 @@ class Room {
   }
   double loss_on(NodeIndex node, const Resources& needed) const;
   void reclaim_on(const Share& share, JobId needed_by);
-  void reclaim(Lent& lent, JobId needed_by);
+  void reclaim(Lent& lent, JobId needed_by, Reclaim::Why why = Reclaim::Why::another_job);
   Resources count_on(std::size_t index);
 
   const ClusterView* view_;

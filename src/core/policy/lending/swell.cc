@@ -83,7 +83,7 @@ class Decision {
           predicted(job, job.training->current) > predicted(job, job.training->basic))
         continue;
       for (const CompanionView& companion : job.companions)
-        if (!companion.leaving && job.may_grow) room_.reclaim(job, companion);
+        if (!companion.leaving && job.may_grow) room_.reclaim(job, companion, Reclaim::Why::slows);
     }
   }
 
@@ -166,7 +166,7 @@ class Decision {
       const Companions worth_less = companions_below(worth / options_.margin, *taker, shrunk);
       if (worth_less.empty()) continue;
       for (const auto& [job, companion] : best_for(*taker, worth_less)) {
-        room_.reclaim(*job, *companion);
+        room_.reclaim(*job, *companion, Reclaim::Why::another_job);
         shrunk.insert(job->id);
       }
     }

@@ -203,6 +203,7 @@ Test(swell, a_job_that_its_profile_shows_to_be_slower_gives_back_what_it_is_lent
   const Decisions decisions = Swell().decide(view);
   cr_assert_eq(decisions.reclaims.size(), 1u);
   cr_assert_eq(decisions.reclaims[0].companion, 11u);
+  cr_assert(decisions.reclaims[0].why == Reclaim::Why::slows);
   cr_assert_eq(granted(decisions, 1), 0);
   job.training = nullptr;
   profile(job, small_model(), light_coefficients());
