@@ -31,7 +31,7 @@ struct SwellConf {
   double min_remaining_s = 120;   ///< LeastRemaining: no growth of a job that ends sooner
   double profile_wait_s = 10;     ///< ProfileWait: no growth of a live job without a profile
   /// MaxShortfall: share of a promised gain that may be missing; 1: any
-  double max_shortfall = 0.8;
+  double max_shortfall = 0.95;
   int max_gpus_per_job = 0;        ///< MaxGPUsPerJob: the site's cap on a job's total; 0: none
   LentLimits max_lent_by_account;  ///< MaxLentByAccount: of the account that a job runs under
   LentLimits max_lent_by_qos;      ///< MaxLentByQOS: of the QOS that a job runs under
