@@ -13,8 +13,8 @@ void Companion::leave(double by, const std::string& why) {
 }
 
 void Companion::preempted(double at) {
+  if (!leaving || reason.empty()) reason = "preempted by Slurm";
   leaving = by_slurm = true;
-  reason = "preempted by Slurm";
   deadline = at;
 }
 

@@ -30,7 +30,8 @@ struct Companion {
   /// It is to end by `by`. What leaves already keeps its reason, and its deadline where that is
   /// earlier.
   void leave(double by, const std::string& why);
-  /// Slurm preempts it and ends it at `at`, whatever was planned.
+  /// Slurm preempts it and ends it at `at`, whatever was planned. What leaves already keeps its
+  /// reason: Slurm often takes what the controller has asked for, for the same job.
   void preempted(double at);
 };
 

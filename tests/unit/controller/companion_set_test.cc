@@ -51,4 +51,7 @@ Test(companion_set, slurm_s_preemption_decides_when_one_ends) {
   set.find(20)->preempted(70);
   cr_assert_eq(set.find(20)->deadline, 70);
   cr_assert(set.find(20)->by_slurm);
+  cr_assert_eq(set.find(20)->reason, "needed by job 30");
+  set.find(21)->preempted(70);
+  cr_assert_eq(set.find(21)->reason, "preempted by Slurm");
 }

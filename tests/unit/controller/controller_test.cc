@@ -41,8 +41,15 @@ Test(controller, reclaims_for_a_pending_job_and_counts_it) {
   cr_assert_eq(shrink->companions.size(), 1u);
   cr_assert_eq(shrink->reason, std::string("needed by job 30"));
   cr_assert_eq(shrink->deadline_s, 20, "the job's grace");
-  world.slurm.end(shrink->companions[0]);
-  world.server.says(1, control::Released{shrink->companions[0], ""});
+  const JobId companion = shrink->companions[0];
+  world.slurm.find(companion)->preempt_time = world.slurm.now.taken;
+  world.slurm.find(companion)->end_time = world.slurm.now.taken + 5;
+  world.step();
+  shrink = world.server.last<control::Shrink>();
+  cr_assert_eq(shrink->deadline_s, 5, "Slurm's own grace");
+  cr_assert_eq(shrink->reason, std::string("needed by job 30"), "Slurm took it for the same job");
+  world.slurm.end(companion);
+  world.server.says(1, control::Released{companion, ""});
   world.step();
   cr_assert(world.shows(10, "lent=16 "), "%s", world.comment(10).c_str());
   cr_assert(world.shows(10, "reclaims=1"));
