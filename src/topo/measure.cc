@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
 
 namespace swell::topo {
 
@@ -18,6 +21,24 @@ struct Request {
 };
 constexpr std::uint32_t kMaxBytes = kMaxMessageBytes, kMaxCount = 1 << 24;
 
+/// The bytes of messages, from the start of a page on. A system's TCP copies from there to pages of
+/// its own a third to a half faster than from 16 bytes into a page, where the allocator puts a
+/// vector of this size; other programs that measure map theirs.
+class Buffer {
+ public:
+  Buffer() : bytes_(static_cast<char*>(::operator new(kMaxBytes, kPage))) {
+    std::memset(bytes_.get(), 1, kMaxBytes);  // Pages are there before the first message.
+  }
+  char* data() const noexcept { return bytes_.get(); }
+
+ private:
+  static constexpr std::align_val_t kPage{4096};
+  struct Free {
+    void operator()(char* bytes) const noexcept { ::operator delete(bytes, kPage); }
+  };
+  std::unique_ptr<char, Free> bytes_;
+};
+
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
@@ -27,7 +48,7 @@ struct Links {
 };
 
 /// Runs one exchange; gives its time in seconds.
-Result<double> run(const Links& links, const Request& request, std::vector<char>& buffer) {
+Result<double> run(const Links& links, const Request& request, const Buffer& buffer) {
   if (auto sent = links.control.send(reinterpret_cast<const char*>(&request), sizeof(request), 1);
       !sent)
     return sent.error();
@@ -51,7 +72,7 @@ Result<double> run(const Links& links, const Request& request, std::vector<char>
 
 /// Seconds for each message. The count grows until the time is long enough to measure.
 Result<double> per_message(const Links& links, Work work, std::uint32_t bytes, double seconds,
-                           std::vector<char>& buffer) {
+                           const Buffer& buffer) {
   std::uint32_t count = 1;
   while (true) {
     auto took = run(links, {work, bytes, count}, buffer);
@@ -77,7 +98,7 @@ const std::vector<int>& message_sizes() {
 }
 
 Result<void> serve(Link& control, Link& data) {
-  std::vector<char> buffer(kMaxBytes);
+  const Buffer buffer;
   while (true) {
     Request request;
     if (auto got = control.receive(reinterpret_cast<char*>(&request), sizeof(request), 1); !got)
@@ -105,7 +126,7 @@ Result<void> serve(Link& control, Link& data) {
 Result<std::vector<cluster::MeasuredSize>> measure(Link& control, Link& data, double seconds,
                                                    const std::vector<int>& sizes) {
   const Links links{control, data};
-  std::vector<char> buffer(kMaxBytes, 1);
+  const Buffer buffer;
   std::vector<cluster::MeasuredSize> all;
   for (const int size : sizes) {
     const auto bytes = static_cast<std::uint32_t>(size);
