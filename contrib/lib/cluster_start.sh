@@ -105,7 +105,8 @@ make_folders() {
 
 # The server's tables for stored procedures and the like, which slurmdbd needs, and nothing else that
 # mariadb-install-db would make. By a server that ends in order: one that is killed soon after it made its
-# files leaves them unusable.
+# files leaves them unusable. And slurmdbd's own database: where it is not there, slurmdbd of 24.11 connects twice
+# by one handle, which MariaDB's client since 11.8.9 leaves with room for no column ("Number of columns in result (=1)").
 make_database() {
   local tables='' options
   for tables in /usr/share/{mysql,mariadb}/{mysql,mariadb}_system_tables.sql; do
@@ -113,7 +114,7 @@ make_database() {
   done
   mapfile -t options < <(mariadbd_options)
   {
-    printf 'create database mysql;\nuse mysql;\n'
+    printf 'create database slurm_acct;\ncreate database mysql;\nuse mysql;\n'
     cat -- "$tables"
   } | SWELL_CLUSTER_DAEMON=$dir as_user "$slurm_user" mariadbd "${options[@]}" --bootstrap
 }
