@@ -18,7 +18,7 @@ BATCH, LENGTH = 12, 64
 def main(folder, steps=1 << 30):
     config = transformers.GPT2Config(vocab_size=256, n_embd=64, n_layer=4, n_head=4, n_positions=LENGTH, embd_pdrop=0.0, attn_pdrop=0.0,
                                      resid_pdrop=0.0, bos_token_id=1, eos_token_id=2)
-    engine = Engine(config, lambda parameters: torch.optim.AdamW(parameters, lr=1e-3), global_batch=BATCH, micro_batch=2, max_grad_norm=1.0, seed=3,
+    engine = Engine(config, lambda parameters: torch.optim.AdamW(parameters, lr=5e-4), global_batch=BATCH, micro_batch=2, max_grad_norm=1.0, seed=3,
                     scheduler=lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 10)),
                     directory=os.path.join(folder, "checkpoints"), log=os.path.join(folder, "log.jsonl"))
     while engine.steps < int(steps):
