@@ -124,9 +124,10 @@ class Coordinator::Run {
       const auto ready = coordinator_.ask_unless_off(channels_[new_numbers[rank]], Op::wait_ready,
                                                      Writer().put(limit_until(prepared_by)).take(),
                                                      prepared_by + kAnswerTime);
-      auto entries = ready ? read_entries(ready->body)
-                           : Result<std::vector<Entry>>(ready.error().while_doing(
-                                 fmt::format("waiting for the program of new rank {}", rank)));
+      auto entries = ready ? read_entries(ready->body) : Result<std::vector<Entry>>(ready.error());
+      if (!entries && entries.error().message() != kCalledOff)
+        entries = entries.error().while_doing(
+            fmt::format("waiting for the program of new rank {}", rank));
       if (!entries) {
         coordinator_.abort_all(shims_);
         return entries.error();
@@ -169,7 +170,8 @@ class Coordinator::Run {
       const auto status =
           coordinator_.ask_unless_off(channels_[shim], Op::status, {}, within(limit));
       const auto read = status ? read_status(status->body) : Result<Status>(status.error());
-      if (!read) machine_.failed(shim, read.error().message());
+      if (!read && read.error().message() == kCalledOff) machine_.veto(kCalledOff);
+      else if (!read) machine_.failed(shim, read.error().message());
       else report_.step = std::max(report_.step, read->step + lead_);
     }
   }
@@ -210,8 +212,6 @@ class Coordinator::Run {
       else if (looks) look_at_leavers();
       return;
     }
-    if (polled.size() > who.size() && polled.back().revents != 0)
-      return machine_.failed(who.front(), kCalledOff);
     for (std::size_t i = 0; i < who.size(); ++i) {
       if (polled[i].revents == 0 || machine_.phase() != phase || machine_.round() != round)
         continue;
@@ -220,6 +220,9 @@ class Coordinator::Run {
       else if (answer->op != kDoneOp) machine_.failed(who[i], Reader(answer->body).text(4096));
       else take_answer(who[i], answer->body);
     }
+    // Last: a program whose shim refuses may have ended for it, and is why it is called off.
+    if (polled.size() > who.size() && polled.back().revents != 0 && machine_.phase() == phase)
+      machine_.veto(kCalledOff);
   }
 
   void take_answer(std::size_t shim, std::string_view body) {

@@ -9,6 +9,8 @@
 #include <optional>
 #include <thread>
 
+#include "runtime/ucx_link.h"
+
 namespace swell::runtime {
 
 namespace {

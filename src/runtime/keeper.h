@@ -19,7 +19,7 @@
 #include "runtime/placement.h"
 #include "runtime/snapshots.h"
 #include "runtime/store.h"
-#include "runtime/ucx.h"
+#include "runtime/ucx_link.h"
 
 namespace swell::runtime {
 

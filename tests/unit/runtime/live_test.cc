@@ -234,6 +234,8 @@ static std::pair<bool, bool> call_off_in(Phase phase) {
   job.start(to);
   const auto report = coordinator.switch_plan(job.shims(from), job.shims(to), 2);
   const bool committed = report.ok() && report->committed;
+  if (certain)
+    cr_assert_eq(report->why, std::string(kCalledOff), "as whoever called it off knows it");
   for (int shim = 0; shim < (committed ? 4 : 2); ++shim)
     cr_assert_eq(job.status(shim).epoch, committed ? 2 : 1);
   wait_for_steps(job, 0, job.status(0).step);
@@ -243,6 +245,23 @@ static std::pair<bool, bool> call_off_in(Phase phase) {
 Test(live, what_is_called_off_before_the_commit_is_never_committed, .timeout = 300) {
   cr_assert(call_off_in(Phase::quiesce) == std::pair(true, false));
   cr_assert(call_off_in(Phase::move) == std::pair(true, false));
+}
+
+Test(live, what_is_called_off_while_it_waits_for_programs_says_so_alone, .timeout = 300) {
+  LiveJob job(SWELL_EXAMPLE, 2, kForEver);
+  Coordinator coordinator(LiveJob::cluster(), options());
+  job.start({1, 1, 1, 0});
+  cr_assert(coordinator.begin(job.shims({1, 1, 1, 0}), 1).ok());
+  wait_for_steps(job, 0, 5);
+  std::thread other([&] {
+    std::this_thread::sleep_for(200ms);  // programs of the next epoch never come
+    cr_assert(coordinator.call_off());
+  });
+  const auto report = coordinator.switch_plan(job.shims({1, 1, 1, 0}), job.shims({2, 1, 1, 0}), 2);
+  other.join();
+  cr_assert_not(report.ok());
+  cr_assert_eq(report.error().message(), std::string(kCalledOff), "%s",
+               report.error().message().c_str());
 }
 
 Test(live, calling_off_in_the_commit_comes_too_late_and_says_so, .timeout = 300) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // UCX as it is installed here, over loopback and shared memory, between processes.
-#include "runtime/ucx.h"
+#include "runtime/ucx_link.h"
 
 #include <criterion/criterion.h>
 #include <csignal>

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "runtime/channel.h"
+#include "runtime/transport.h"
+#include "runtime/ucx.h"
+
+namespace swell::runtime {
+
+/// A request for a way through UCX, to be answered by UcxLink::accept().
+inline constexpr std::uint16_t kUcxOp = 26;
+
+/// One end of a way through UCX between the two ends of a channel. The channel, which has proved
+/// that both hold the job's key, carries both addresses and a random tag, without which nothing is
+/// taken; and an end whose channel is closed by the other is given up at once. The channel outlives
+/// it.
+class UcxLink final : public DataLink {
+ public:
+  /// Asks the other end for a way, and tries it out. An error: there is none; the channel is as
+  /// good as before, unless it has failed itself.
+  static Result<std::unique_ptr<UcxLink>> connect(std::shared_ptr<const Ucx> ucx, Channel& channel);
+  /// The other side of connect(): answers its request. Null: there is no way, and the other end
+  /// knows. An error is the channel's, which is of no use any more.
+  static Result<std::unique_ptr<UcxLink>> accept(std::shared_ptr<const Ucx> ucx, Channel& channel,
+                                                 std::string_view request);
+  ~UcxLink() override;
+  UcxLink(const UcxLink&) = delete;
+  UcxLink& operator=(const UcxLink&) = delete;
+
+  /// "ucx tcp", "ucx sysv+cma", ...: what UCX has chosen.
+  const std::string& name() const noexcept override { return name_; }
+  Result<void> send(std::span<const std::byte> bytes) override;
+  Result<void> receive(std::span<std::byte> bytes) override;
+  Result<void> flush() override;
+
+ private:
+  using Deadline = std::chrono::steady_clock::time_point;
+  /// A message under way.
+  struct Message {
+    void* request = nullptr;
+    std::size_t bytes = 0;
+    bool is_incoming = false;
+  };
+  UcxLink(std::shared_ptr<const Ucx> ucx, Channel& channel)
+      : ucx_(std::move(ucx)), channel_(channel) {}
+  Result<std::string> open();
+  Result<void> join(std::string_view address);
+  Result<void> begin(void* request, std::size_t bytes, bool is_incoming);
+  Result<void> finish_first();
+  bool progress(unsigned& idle) const;
+  Result<void> send_trial();
+  Result<void> receive_trial();
+  void begin_work();
+  void give_up() noexcept;
+
+  const std::shared_ptr<const Ucx> ucx_;
+  Channel& channel_;
+  void *worker_ = nullptr, *endpoint_ = nullptr;
+  std::uint64_t tag_ = 0;
+  std::chrono::milliseconds patience_{0};
+  std::string name_;
+  std::deque<Message> under_way_;
+};
+
+}  // namespace swell::runtime
