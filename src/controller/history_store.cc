@@ -10,7 +10,11 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include "controller/sqlite_statement.h"
+
 namespace swell::controller {
+
+using namespace sqlite;
 
 namespace {
 
@@ -49,78 +53,11 @@ CREATE TABLE scales(
 /// From version 1, in which the wait was part of `stopped_s` and `quiesce_s`.
 constexpr const char* kFromFirst = "ALTER TABLE pauses ADD COLUMN wait_s REAL;";
 
-std::string text_of(sqlite3_stmt* row, int column) {
-  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(row, column));
-  return text != nullptr
-             ? std::string(text, static_cast<std::size_t>(sqlite3_column_bytes(row, column)))
-             : std::string();
-}
-
-void set_number(Json& json, const char* key, sqlite3_stmt* row, int column) {
-  if (sqlite3_column_type(row, column) == SQLITE_INTEGER)
-    json.set(key, static_cast<std::int64_t>(sqlite3_column_int64(row, column)));
-  if (sqlite3_column_type(row, column) == SQLITE_FLOAT)
-    json.set(key, sqlite3_column_double(row, column));
-}
-
-void set_text(Json& json, const char* key, sqlite3_stmt* row, int column) {
-  if (const std::string text = text_of(row, column); !text.empty()) json.set(key, text);
-}
-
-void set_document(Json& json, const char* key, sqlite3_stmt* row, int column) {
-  if (auto read = Json::parse(text_of(row, column))) json.set(key, std::move(*read));
-}
-
 }  // namespace
 
 bool history_is_built_in() noexcept { return true; }
 
 void HistoryStore::Close::operator()(sqlite3* database) const noexcept { sqlite3_close(database); }
-
-/// One SQL statement and its parameters, in order. A bind or step after a failure does nothing.
-class HistoryStore::Statement {
- public:
-  Statement(sqlite3* database, const char* sql) {
-    code_ = sqlite3_prepare_v2(database, sql, -1, &statement_, nullptr);
-  }
-  ~Statement() { sqlite3_finalize(statement_); }
-  Statement(const Statement&) = delete;
-  Statement& operator=(const Statement&) = delete;
-
-  Statement& with(std::int64_t value) {
-    return bound(sqlite3_bind_int64(statement_, ++last_, value));
-  }
-  Statement& with(double value) { return bound(sqlite3_bind_double(statement_, ++last_, value)); }
-  /// Empty: NULL.
-  Statement& with(const std::string& value) {
-    if (value.empty()) return nothing();
-    return bound(sqlite3_bind_text(statement_, ++last_, value.data(),
-                                   static_cast<int>(value.size()), SQLITE_TRANSIENT));
-  }
-  Statement& nothing() { return bound(sqlite3_bind_null(statement_, ++last_)); }
-  /// 0: NULL.
-  Statement& unless_0(double value) { return value != 0 ? with(value) : nothing(); }
-  Statement& unless_0(std::int64_t value) { return value != 0 ? with(value) : nothing(); }
-
-  /// Whether there is another row.
-  bool next() {
-    if (code_ == SQLITE_OK || code_ == SQLITE_ROW) code_ = sqlite3_step(statement_);
-    return code_ == SQLITE_ROW;
-  }
-  bool done() {
-    while (next()) {}
-    return code_ == SQLITE_DONE;
-  }
-  sqlite3_stmt* row() const noexcept { return statement_; }
-
- private:
-  Statement& bound(int code) {
-    if (code_ == SQLITE_OK) code_ = code;
-    return *this;
-  }
-  sqlite3_stmt* statement_ = nullptr;
-  int code_ = SQLITE_OK, last_ = 0;
-};
 
 Error HistoryStore::failure(const char* doing) const {
   return Error(fmt::format("{}: {}: {}", path_, doing, sqlite3_errmsg(database_.get())));

@@ -46,7 +46,6 @@ class HistoryStore {
   struct Close {
     void operator()(sqlite3* database) const noexcept;
   };
-  class Statement;
   explicit HistoryStore(sqlite3* database, std::string path)
       : database_(database), path_(std::move(path)) {}
   Error failure(const char* doing) const;
