@@ -109,9 +109,12 @@ Result<Results> run(const Experiment& experiment) {
   const auto begin = std::chrono::steady_clock::now();
   if (auto good = check_policies(experiment.policies); !good) return good.error();
   const bool with_xl = experiment.cluster->gpu_count() >= kXlGpus || experiment.workload.mix.xl > 0;
-  auto types = job_types(*experiment.cluster, {.with_xl = with_xl,
-                                               .leave_out_large = experiment.leave_out_large,
-                                               .launch_floor_s = experiment.launch_floor_s});
+  auto types = job_types(
+      *experiment.cluster,
+      {.with_xl = with_xl,
+       .leave_out_large = experiment.leave_out_large,
+       .launch_floor_s = experiment.launch_floor_s,
+       .least_share = experiment.workload.consent_share > 0 ? experiment.least_share : 0});
   if (!types) return types.error();
   Experiment given = experiment;
   given.workload.xl_is_large = with_xl && experiment.workload.mix.xl == 0;

@@ -36,6 +36,7 @@ struct Experiment {
   double aggressiveness = -1;  ///< policies' option of that name; below 0: their default
   double fairness = 0;         ///< policies' option of that name
   double launch_floor_s = 0;   ///< JobTypeOptions::launch_floor_s
+  double least_share = 0.5;    ///< JobTypeOptions::least_share, where any job consents
   bool leave_out_large = false;
   int seeds = 1;
   int first_seed = 1;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Job types of Suika's Table 1 for a cluster, with tuned initial plans.
+#include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 
 #include "core/planner/symmetric.h"
@@ -67,6 +69,20 @@ Result<void> tune(JobType& type, const cluster::Cluster& cluster) {
       type.model->name, type.gpus, cluster.name()));
 }
 
+/// `type` on as few GPUs as a job of it consents to for `share`: the smallest number, of at least
+/// that share, which lies evenly on nodes and on which a plan fits. Null where that is all of them.
+std::shared_ptr<const JobType> least_of(const JobType& type, double share,
+                                        const cluster::Cluster& cluster) {
+  // A product such as 0.7 * 10 may lie just above the whole number.
+  const int from = std::max(1, static_cast<int>(std::ceil(share * type.gpus - 1e-9)));
+  for (int gpus = from; gpus < type.gpus; ++gpus) {
+    JobType tried = type;
+    tried.gpus = gpus;
+    if (tune(tried, cluster)) return std::make_shared<const JobType>(std::move(tried));
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster,
@@ -91,6 +107,7 @@ Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster,
           row.model, type.gpus, cluster.name(), cluster.gpu_count()));
     }
     if (auto good = tune(type, cluster); !good) return good.error();
+    if (options.least_share > 0) type.least = least_of(type, options.least_share, cluster);
     types.push_back(std::move(type));
   }
   if (types.empty())

@@ -10,7 +10,7 @@ namespace swell::sim {
 struct JobOutcome {
   std::uint32_t id = 0;
   int type = 0;
-  int basic_gpus = 0;
+  int basic_gpus = 0;  ///< GPUs that it was traced with, though it may have consented to fewer
   bool elastic = true;
   double submit_s = 0;
   double start_s = 0;  ///< first start

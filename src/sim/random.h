@@ -55,7 +55,8 @@ enum Purpose : std::uint64_t {
   kArrivals,
   kFailures,
   kTests,
-  kStragglers
+  kStragglers,
+  kConsent
 };
 
 }  // namespace swell::sim

@@ -111,7 +111,7 @@ class Simulation {
     for (policy::JobId id : state_.running) {
       const Job& job = state_.job(id);
       for (const NodeGpus& part : job.basic)
-        releases.push_back({job.started_s + job.spec.limit_s, part.node, std::popcount(part.gpus)});
+        releases.push_back({job.started_s + job.limit_s, part.node, std::popcount(part.gpus)});
     }
     const BaseScheduler base{state_.setup.backfill};
     const std::vector<Start> starts =

@@ -12,6 +12,14 @@ namespace {
 constexpr double kProfileIterations = 10;
 constexpr double kCheckpoint_s = 1800;  // seconds between checkpoints of a training program
 
+/// Plan of `type` where a cluster that is empty would start it.
+plan::Layout first_plan(const JobSpec& spec, const JobType& type, const cluster::Cluster& cluster) {
+  const auto gpus = first_gpus(type.gpus, cluster);
+  auto plan = gpus ? basic_layout(type, *gpus, cluster) : std::nullopt;
+  if (!plan) throw Broken(fmt::format("job {} ({}) fits nowhere", spec.id, type.model->name));
+  return std::move(*plan);
+}
+
 }  // namespace
 
 GpuSet Job::held(bool with_leaving) const {
@@ -42,14 +50,17 @@ State::State(const Setup& its_setup)
       kept(cluster.nodes().size(), 0) {
   jobs.reserve(setup.workload->jobs.size());
   for (const JobSpec& spec : setup.workload->jobs) {
-    const JobType& type = setup.workload->type_of(spec);
-    Job& job = jobs.emplace_back(spec, type, cluster, setup.seed);
-    job.outcome = {spec.id, spec.type, type.gpus, spec.elastic, spec.submit_s, 0, 0, 0, 0};
-    const auto gpus = first_gpus(type.gpus, cluster);
-    const auto plan = gpus ? basic_layout(type, *gpus, cluster) : std::nullopt;
-    if (!plan) throw Broken(fmt::format("job {} ({}) fits nowhere", spec.id, type.model->name));
-    job.basic_plan = *plan;
-    job.iterations = job.left = job.saved_left = spec.basic_s / job.truth.iteration_s(*plan);
+    const JobType& traced = setup.workload->type_of(spec);
+    const bool fewer = spec.consents && traced.least && honours_consent();
+    Job& job = jobs.emplace_back(spec, fewer ? *traced.least : traced, cluster, setup.seed);
+    job.outcome = {spec.id, spec.type, traced.gpus, spec.elastic, spec.submit_s, 0, 0, 0, 0};
+    const plan::Layout plan = first_plan(spec, traced, cluster);
+    job.wanted_gpus = traced.gpus;
+    job.limit_s = spec.limit_s;
+    job.iterations = job.left = job.saved_left = spec.basic_s / job.truth.iteration_s(plan);
+    job.basic_plan = fewer ? first_plan(spec, job.type, cluster) : plan;
+    // Its user knows that it takes longer where it gets no more.
+    if (fewer) job.limit_s *= job.truth.iteration_s(job.basic_plan) / job.truth.iteration_s(plan);
     plan_event(spec.submit_s, Event::Kind::submission, spec.id);
   }
   unfinished = static_cast<int>(jobs.size());

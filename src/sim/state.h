@@ -40,7 +40,9 @@ struct Job {
       : spec(its_spec), type(its_type), truth(its_type, cluster, seed, its_spec.id) {}
 
   const JobSpec& spec;
-  const JobType& type;
+  const JobType& type;  ///< as it was submitted: JobType::least where its consent is honoured
+  int wanted_gpus = 0;  ///< GPUs that it was traced with; those of `type` where no consent counts
+  double limit_s = 0;   ///< its time limit on the GPUs of `type`
   Truth truth;
   Phase phase = Phase::unsubmitted;
   Move move = Move::none;
@@ -136,6 +138,9 @@ struct State {
   int unfinished = 0;
 
   Job& job(policy::JobId id) { return jobs[id - 1]; }
+  bool honours_consent() const noexcept {
+    return setup.policy && setup.policy->simulation_traits().honours_consent;
+  }
   bool replaces() const noexcept {
     return setup.policy && setup.policy->simulation_traits().role == policy::Role::replaces;
   }

@@ -33,14 +33,15 @@ std::shared_ptr<const policy::Training> training_of(const State& state, const Jo
   return training;
 }
 
-/// GPUs that a job may have in all: the product's cap where it is lent some; rivals that give every
-/// job another size have none, as published.
+/// GPUs that a job may have in all: the product's cap where it is lent some, counted from what it
+/// wants, whether or not it consented to fewer; rivals that give every job another size have none,
+/// as published.
 int max_gpus(const State& state, const Job& job) {
   if (!job.spec.elastic || job.barred) return job.type.gpus;
   const int all = state.cluster.gpu_count();
   if (state.replaces() || state.setup.max_factor <= 0) return all;
-  const double cap = std::floor(state.setup.max_factor * job.type.gpus);
-  return std::max(job.type.gpus, static_cast<int>(std::min<double>(cap, all)));
+  const double cap = std::floor(state.setup.max_factor * job.wanted_gpus);
+  return std::max(job.wanted_gpus, static_cast<int>(std::min<double>(cap, all)));
 }
 
 policy::ElasticJobView job_view(const State& state, const Job& job) {
@@ -48,6 +49,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   view.id = job.spec.id;
   view.basic_gpus = job.type.gpus;
   view.max_gpus = max_gpus(state, job);
+  if (job.wanted_gpus > job.type.gpus && !job.barred) view.wanted_gpus = job.wanted_gpus;
   if (!job.spec.elastic || job.barred) view.sizes = {job.type.gpus};
   view.per_worker = kPerGpu;
   for (const NodeGpus& part : job.basic) {
@@ -56,6 +58,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   }
   view.may_grow = job.move == Move::none && job.coefficients != nullptr && !job.barred &&
                   job.trust.may_grow(state.now_s);
+  view.may_replan = job.move == Move::none && job.coefficients != nullptr && !job.barred;
   view.moving = job.move != Move::none;
   view.starting = job.spec.elastic && job.starting(state.now_s);
   for (const LentGpus& companion : job.companions)
@@ -88,8 +91,7 @@ std::vector<PendingJob> queue_of(const State& state) {
   std::vector<PendingJob> queue;
   for (policy::JobId id : state.pending) {
     const Job& job = state.jobs[id - 1];
-    queue.push_back(
-        {id, *spread_of(job.type.gpus, state.cluster), job.spec.submit_s, job.spec.limit_s});
+    queue.push_back({id, *spread_of(job.type.gpus, state.cluster), job.spec.submit_s, job.limit_s});
   }
   std::sort(queue.begin(), queue.end(), [&](const PendingJob& a, const PendingJob& b) {
     return state.setup.order->before(a, b);

@@ -106,12 +106,14 @@ Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& t
 
   Workload workload{types, {}};
   double mapped = 0;
-  Random models{seed, kModels}, limits{seed, kLimits};
+  Random models{seed, kModels}, limits{seed, kLimits}, consents{seed, kConsent};
   for (const TraceJob& job : trace) {
     JobSpec spec;
     spec.id = static_cast<std::uint32_t>(workload.jobs.size() + 1);
     spec.type = chooser.choose(models);
     spec.elastic = models.uniform() >= options.rigid_share;
+    // Drawn for rigid jobs too: the same jobs consent whatever the share of rigid ones.
+    spec.consents = consents.uniform() < options.consent_share && spec.elastic;
     spec.submit_s = job.submit_s / options.intensity;
     spec.basic_s = job.duration_s;
     spec.limit_s = limits.between(kMinLimit, kMaxLimit);

@@ -24,6 +24,9 @@ struct JobType {
   int pp = 1, dp = 1, tp = 1;
   int micro_batches = 16;
   judge::Software software = judge::Software::fused();  ///< hidden: how its program really runs
+  /// The same model tuned for fewer GPUs, which a job that consents is submitted for; null: it runs
+  /// with no fewer, or nobody asked (JobTypeOptions::least_share).
+  std::shared_ptr<const JobType> least;
 };
 
 /// A job as it will be submitted.
@@ -34,6 +37,7 @@ struct JobSpec {
   double basic_s = 0;  ///< training time on its basic demand alone
   double limit_s = 0;  ///< its Slurm time limit
   bool elastic = true;
+  bool consents = false;  ///< to be submitted for the GPUs of JobType::least
 };
 
 struct Workload {
@@ -56,6 +60,7 @@ struct WorkloadOptions {
   double hours = 0;          ///< part of the trace used, from its begin; 0: all
   double cap_hours = 0;      ///< limit to which longer jobs are cut; 0: none
   double rigid_share = 0;    ///< share of jobs that are not elastic
+  double consent_share = 0;  ///< share of elastic jobs that consent to fewer GPUs
   int max_jobs = 0;          ///< 0: as many as the load asks for
   /// GPUs of the cluster that the trace is from; the default is Philly's.
   double trace_gpus = 2490;
@@ -67,6 +72,9 @@ struct JobTypeOptions {
   /// Leaves out what needs more GPUs than the cluster has (left_out()); otherwise that is an error.
   bool leave_out_large = false;
   double launch_floor_s = 0;  ///< Software::layer_launch_s; 0: the usual one
+  /// Share of its GPUs for which JobType::least is made, rounded up to the next number on which a
+  /// plan fits; 0: none is made.
+  double least_share = 0;
 };
 
 /// Models of Suika's Table 1, tuned for `cluster`. An error where one of them needs more GPUs, or

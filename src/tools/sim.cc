@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
@@ -31,7 +32,8 @@ struct Options {
   std::vector<std::string> policies;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
          max_shortfall = policy::Trust::kMaxShortfall, max_factor = 4, aggressiveness = -1,
-         fairness = 0, launch_floor = 0, load = 0.8, cap_hours = 0, trace_gpus = 2490;
+         fairness = 0, launch_floor = 0, load = 0.8, cap_hours = 0, trace_gpus = 2490,
+         consent_share = 0, least_share = 0.5;
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0;
   bool whole = false, leave_out_large = false;
 };
@@ -98,6 +100,8 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   made.workload.hours = options.hours;
   made.workload.cap_hours = options.cap_hours;
   made.workload.rigid_share = options.rigid_share;
+  made.workload.consent_share = options.consent_share;
+  made.least_share = options.least_share;
   made.workload.max_jobs = options.jobs;
   made.workload.trace_gpus = options.trace_gpus;
   made.workload.sample = !options.whole;
@@ -120,6 +124,20 @@ Result<sim::Experiment> read_experiment(const Options& options) {
                      ? options.threads
                      : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return made;
+}
+
+/// Checks that a word is a share: a number up to 1, and above 0 or, with `or_none`, at least 0.
+auto share_check(bool or_none) {
+  return [or_none](const std::string& word) -> std::string {
+    double share = 0;
+    const char* end = word.data() + word.size();
+    const auto read = std::from_chars(word.data(), end, share);
+    const bool good = read.ec == std::errc() && read.ptr == end && share <= 1 &&
+                      (or_none ? share >= 0 : share > 0);
+    if (good) return {};
+    return fmt::format("\"{}\" is not a share; give a number {} to 1, such as 0.5", word,
+                       or_none ? "from 0" : "above 0 and up");
+  };
 }
 
 void show_progress(int done, int all) {
@@ -281,6 +299,13 @@ Action add_sim(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--rigid-share", options->rigid_share, "Share of jobs that are not elastic")
       ->check(CLI::Range(0.0, 1.0));
+  sub->add_option("--consent-share", options->consent_share,
+                  "Share of elastic jobs that start and run with fewer GPUs under swell")
+      ->check(share_check(true));
+  sub->add_option("--least-share", options->least_share,
+                  "Share of the GPUs they want for which such jobs are submitted")
+      ->check(share_check(false))
+      ->capture_default_str();
   sub->add_option("--base", options->base, "Queue order under lending policies")
       ->check(CLI::IsMember({"fifo", "sjf"}))
       ->capture_default_str();

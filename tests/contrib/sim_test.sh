@@ -41,6 +41,28 @@ wrong_input() {
 }
 check 'wrong input is one error that names it' wrong_input
 
+wrong_shares() {
+  local share
+  for share in -0.1 1.1 half nan; do
+    refused "--consent-share: \"$share\" is not a share; give a number from 0 to 1" --consent-share="$share" || return 1
+  done
+  for share in 0 -1 1.5 x; do
+    refused "--least-share: \"$share\" is not a share; give a number above 0 and up to 1" --least-share="$share" || return 1
+  done
+}
+check 'a share that is none is named with the shares there are' wrong_shares
+
+consent() {
+  sim --decision-time fixed --policy swell --csv "$work/usual.csv" && sim --decision-time fixed --policy swell \
+    --consent-share 0 --least-share 0.25 --csv "$work/none.csv" && cmp "$work/usual.csv" "$work/none.csv" &&
+    sim --decision-time fixed --policy swell --consent-share 1 --csv "$work/all.csv" &&
+    sim --decision-time fixed --policy swell --consent-share 1 --least-share 0.25 --csv "$work/quarter.csv" || return 1
+  ! cmp -s <(grep ^swell "$work/usual.csv") <(grep ^swell "$work/all.csv") || { printf 'nobody consents\n'; return 1; }
+  ! cmp -s "$work/all.csv" "$work/quarter.csv" || { printf 'a quarter is as half\n'; return 1; }
+  cmp <(grep -v ^swell "$work/usual.csv") <(grep -v ^swell "$work/all.csv")
+}
+check 'consent changes what swell does, and nothing else' consent
+
 page() { sim --decision-time fixed --report "$work/page.html" > /dev/null && [[ -s $work/page.html ]]; }
 check 'a page is written' page
 alone() { ! grep -oE '(src|href)=|url\(|@import|https?:|<script' "$work/page.html"; }

@@ -78,7 +78,8 @@ class ChaosLender final : public swell::policy::Policy {
     return decisions;
   }
   swell::policy::SimulationTraits simulation_traits() const noexcept override {
-    return {.redeployment = static_cast<swell::redeploy::Method>(seed_ % 4)};
+    return {.redeployment = static_cast<swell::redeploy::Method>(seed_ % 4),
+            .honours_consent = seed_ % 8 < 4};
   }
 
  private:

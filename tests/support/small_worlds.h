@@ -19,17 +19,20 @@ struct SmallWorld {
   std::unique_ptr<swell::sim::QueueOrder> order;
 };
 
-/// Job types that fit `cluster`; cached, since tuning is slow.
+/// Job types that fit `cluster`, with what they consent to for half of their GPUs; cached, since
+/// tuning is slow.
 inline const std::vector<swell::sim::JobType>& types_for(const swell::cluster::Cluster& cluster) {
   static std::map<std::string, std::vector<swell::sim::JobType>> known;
   auto [found, is_new] = known.try_emplace(cluster.name());
-  if (is_new) found->second = swell::sim::job_types(cluster, {.leave_out_large = true}).value();
+  if (is_new)
+    found->second =
+        swell::sim::job_types(cluster, {.leave_out_large = true, .least_share = 0.5}).value();
   return found->second;
 }
 
 /// Makes the world of `seed`: 1 to 6 nodes of 4 or 8 GPUs, a dozen short jobs of which some are
-/// rigid, failing nodes in two of three worlds; a lending policy in two of three, a placing one in
-/// the rest.
+/// rigid and some consent to fewer GPUs, failing nodes in two of three worlds; a lending policy in
+/// two of three, a placing one in the rest.
 inline std::unique_ptr<SmallWorld> make_world(std::uint64_t seed, bool with_policy = true) {
   using namespace swell;
   sim::Random random{seed, sim::kTests, 7};
@@ -47,6 +50,7 @@ inline std::unique_ptr<SmallWorld> make_world(std::uint64_t seed, bool with_poli
   sim::WorkloadOptions options;
   options.sample = false;
   options.rigid_share = 0.3;
+  options.consent_share = 0.5;
   world->workload =
       sim::make_workload(trace, types_for(*world->cluster), *world->cluster, options, seed).value();
   world->order = sim::make_queue_order(random.below(2) == 0 ? "fifo" : "sjf").value();

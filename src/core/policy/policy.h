@@ -34,7 +34,8 @@ struct Reclaim {
   friend bool operator==(const Reclaim&, const Reclaim&) = default;
 };
 
-/// Plan that a job shall run once its grants and reclaims are done. From a policy that replaces the
+/// Plan that a job shall run once its grants and reclaims are done, which may be none where the job
+/// may_replan. From a policy that replaces the
 /// base scheduler it covers all GPUs of the job; without stages, the job goes back to the queue.
 /// For a job whose training is not known (`training` null): one stage without layers, with one
 /// group for each GPU.
@@ -84,6 +85,9 @@ struct SimulationTraits {
   redeploy::Method redeployment = redeploy::Method::local_reuse;  ///< how jobs move to another plan
   /// Whether its system can move a running job's basic allocation, which no Slurm can.
   bool migrates = false;
+  /// Whether jobs that consent to fewer GPUs are submitted for fewer, with what they want in
+  /// ElasticJobView::wanted_gpus. Otherwise they ask for all that they want, as others do.
+  bool honours_consent = false;
 };
 
 /// Decides which jobs are lent idle GPUs, and from which these are reclaimed. The controller's

@@ -74,15 +74,19 @@ struct CompanionView {
 /// A running elastic job. Times are on the clock of ClusterView::now_s.
 struct ElasticJobView {
   JobId id = 0;
-  int partition = 0;                      ///< index into ClusterView::partitions
-  int basic_gpus = 0;                     ///< GPUs that the user asked for and that the job holds
-  int max_gpus = 0;                       ///< limit of all its GPUs, basic ones included
+  int partition = 0;   ///< index into ClusterView::partitions
+  int basic_gpus = 0;  ///< GPUs that the user asked for and that the job holds
+  int max_gpus = 0;    ///< limit of all its GPUs, basic ones included
+  /// GPUs that the user wanted in all; more than basic_gpus of a job whose user consented to start
+  /// and run with fewer. 0: no consent.
+  int wanted_gpus = 0;
   std::vector<int> sizes;                 ///< allowed totals, rising; empty: any
   std::vector<std::string> gpu_types;     ///< types acceptable for expansions; empty: any
   Resources per_worker;                   ///< needs of one worker; at least 1 GPU
   std::vector<NodeIndex> basic_nodes;     ///< nodes of its own allocation
   std::vector<NodeIndex> excluded_nodes;  ///< nodes never to lend on (the user's --exclude)
   bool may_grow = false;                  ///< an agent listens, and no reconfiguration is under way
+  bool may_replan = false;                ///< it would run another plan on the GPUs that it has
   bool moving = false;                    ///< a change of plan is under way; read where may_migrate
   /// Whether no step is done yet: then a change of plan loses only the time since the start.
   bool starting = false;

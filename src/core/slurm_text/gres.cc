@@ -72,6 +72,30 @@ GpuRequest sum_gpus(std::string_view list) {
   return sum;
 }
 
+std::optional<std::string> with_gpus(std::string_view list, int count) {
+  std::string made;
+  int found = 0;
+  for (const std::string_view entry : split_list(list)) {
+    if (!made.empty()) made += ',';
+    const std::vector<GpuRequest> gpus = parse_gpus(entry);
+    if (gpus.empty()) {
+      made += entry;
+      continue;
+    }
+    ++found;
+    const std::string_view name = entry.substr(0, entry.find('('));
+    const std::size_t last = name.find_last_of(":=");
+    const bool has_count = last != std::string_view::npos &&
+                           read_whole<std::int64_t>(name.substr(last + 1)).has_value();
+    made += has_count ? name.substr(0, last) : name;
+    made += (has_count ? name[last] : ':') + std::to_string(count);
+    if (const std::size_t parenthesis = entry.find('('); parenthesis != std::string_view::npos)
+      made += entry.substr(parenthesis);
+  }
+  if (found != 1) return std::nullopt;
+  return made;
+}
+
 std::int64_t tres_value(std::string_view tres, std::string_view key) {
   for (std::string_view entry : split_list(tres)) {
     if (!take_prefix(entry, key) || !take_prefix(entry, "=")) continue;

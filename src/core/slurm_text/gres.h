@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,10 @@ std::vector<GpuRequest> parse_gpus(std::string_view list);
 
 /// The sum of parse_gpus(), at most a million; the type is the first that is named.
 GpuRequest sum_gpus(std::string_view list);
+
+/// The list with its GPU entry asking for `count` (at least 1), all else as it was; nothing where
+/// it has no such entry, or several.
+std::optional<std::string> with_gpus(std::string_view list, int count);
 
 /// Value of `key` in Slurm's TRES text ("cpu=32,mem=4000M,node=1,gres/gpu=4"); memory in MiB; 0
 /// where absent.

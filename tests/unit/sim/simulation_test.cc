@@ -7,6 +7,7 @@
 
 #include "core/policy/lending/fewest_first.h"
 #include "core/policy/lending/marginal_benefit.h"
+#include "core/policy/lending/swell.h"
 #include "support/given_world.h"
 #include "support/plans.h"
 #include "support/small_worlds.h"
@@ -15,6 +16,66 @@ using namespace swell;
 using namespace swell::sim;
 using support::near;
 using World = support::GivenWorld;
+
+namespace {
+
+/// A world whose elastic jobs consent to half of their GPUs.
+struct ConsentWorld : World {
+  ConsentWorld(int nodes, std::vector<Given> jobs) : World(nodes, std::move(jobs)) {
+    for (JobSpec& spec : workload.jobs) spec.consents = spec.elastic;
+  }
+  Outcome run_under(const policy::Policy& policy) {
+    setup.policy = &policy;
+    return run();
+  }
+};
+
+/// The most GPUs that a job holds at any time.
+int most_held(const Outcome& outcome, std::uint32_t job) {
+  int most = 0;
+  for (const Holding& one : outcome.holdings)
+    if (one.job == job) most = std::max(most, one.basic + one.lent);
+  return most;
+}
+
+int first_held(const Outcome& outcome, std::uint32_t job) {
+  for (const Holding& one : outcome.holdings)
+    if (one.job == job) return one.basic + one.lent;
+  return 0;
+}
+
+/// Starts jobs of 8 GPUs with the 4 that they consent to, and lends nothing. They may have `max`.
+struct Strict final : policy::Policy {
+  explicit Strict(int its_max) : max(its_max) {}
+  policy::Decisions decide(const policy::ClusterView& view) const override {
+    for (const policy::ElasticJobView& job : view.jobs) {
+      cr_assert_eq(job.basic_gpus, 4);
+      cr_assert_eq(job.wanted_gpus, 8);
+      cr_assert_eq(job.max_gpus, max, "its factor counts from what it wants");
+    }
+    return {};
+  }
+  policy::SimulationTraits simulation_traits() const noexcept override {
+    return {.honours_consent = true};
+  }
+  int max;
+};
+
+/// Swell where no job consents.
+struct DeafToConsent final : policy::Policy {
+  policy::Decisions decide(const policy::ClusterView& view) const override {
+    for (const policy::ElasticJobView& job : view.jobs) cr_assert_eq(job.wanted_gpus, 0);
+    return swell.decide(view);
+  }
+  policy::SimulationTraits simulation_traits() const noexcept override {
+    policy::SimulationTraits traits = swell.simulation_traits();
+    traits.honours_consent = false;
+    return traits;
+  }
+  policy::Swell swell;
+};
+
+}  // namespace
 
 Test(simulation, without_a_policy_jobs_take_their_basic_time_after_their_wait) {
   const Outcome outcome = World(1, {{8, 0, 100}, {8, 10, 100}, {8, 20, 50}}).run();
@@ -96,6 +157,86 @@ Test(simulation, rigid_jobs_are_lent_nothing) {
   const Outcome outcome = world.run();
   cr_assert(near(outcome.jobs[0].end_s, 3600));
   cr_assert_eq(outcome.lent_gpu_s, 0);
+}
+
+Test(simulation, a_job_that_consents_starts_where_half_of_its_gpus_are_free_and_grows_to_all) {
+  // 4 of 8 GPUs are free until the first job ends; the second wants 8.
+  ConsentWorld world(1, {{4, 0, 1800, false}, {8, 60, 3600}});
+  const policy::Swell swell;
+  const Outcome outcome = world.run_under(swell);
+  cr_assert(near(outcome.jobs[1].start_s, 60), "%g", outcome.jobs[1].start_s);
+  cr_assert_eq(first_held(outcome, 2), 4);
+  cr_assert_eq(most_held(outcome, 2), 8, "once the first has ended");
+  cr_assert_eq(outcome.jobs[1].basic_gpus, 8, "weights of jobs do not depend on the policy");
+  const Outcome waited = world.run_under(DeafToConsent());
+  cr_assert(near(waited.jobs[1].start_s, 1800), "%g", waited.jobs[1].start_s);
+  cr_assert_lt(outcome.jobs[1].end_s, waited.jobs[1].end_s);
+}
+
+Test(simulation, work_is_that_of_all_gpus_whatever_a_job_starts_with) {
+  ConsentWorld world(2, {{4, 0, 3600, false}, {8, 0, 600}});
+  world.setup.max_factor = 2;
+  const JobType& type = world.workload.type_of(world.workload.jobs[1]);
+  const plan::Layout all =
+      basic_layout(type, *first_gpus(type.gpus, *world.cluster), *world.cluster).value();
+  const plan::Layout half = basic_layout(*type.least, {{0, 0x0F}}, *world.cluster).value();
+  Truth truth(type, *world.cluster, world.setup.seed, 2);
+  const double longer = truth.iteration_s(half) / truth.iteration_s(all);
+  cr_assert(longer > 1.5 && longer < 2.2, "%g", longer);
+  const Outcome outcome = world.run_under(Strict(16));
+  cr_assert(near(outcome.jobs[1].end_s, 600 * longer, 1e-6), "%g", outcome.jobs[1].end_s);
+}
+
+// A job of 600 s has a limit of 900 s here. With half of its GPUs it may take nearly twice as long.
+Test(simulation, the_limit_of_a_job_with_fewer_gpus_is_as_much_longer_as_it_takes) {
+  ConsentWorld world(1, {{8, 0, 600}, {8, 10, 600, false}, {4, 20, 800, false}});
+  world.setup.max_factor = 1;
+  const Outcome outcome = world.run_under(Strict(8));
+  cr_assert(near(outcome.jobs[2].start_s, 20), "it ends by its limit before the head may start: %g",
+            outcome.jobs[2].start_s);
+}
+
+Test(simulation, policies_that_do_not_honour_consent_see_the_jobs_as_traced) {
+  const std::vector<World::Given> jobs = {{4, 0, 1800}, {8, 60, 3600}, {4, 90, 600}};
+  World usual(1, jobs);
+  ConsentWorld world(1, jobs);
+  const policy::FewestFirst lender;
+  const policy::Policy* policies[] = {nullptr, &lender};
+  for (const policy::Policy* policy : policies) {
+    usual.setup.policy = world.setup.policy = policy;
+    const Outcome before = usual.run(), after = world.run();
+    cr_assert_eq(before.events, after.events);
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      cr_assert_eq(before.jobs[i].start_s, after.jobs[i].start_s);
+      cr_assert_eq(before.jobs[i].end_s, after.jobs[i].end_s);
+    }
+  }
+}
+
+Test(simulation, swell_does_as_before_where_no_job_consents) {
+  const std::vector<World::Given> jobs = {{4, 0, 1800}, {8, 60, 3600}, {4, 90, 600}};
+  World usual(1, jobs);
+  ConsentWorld world(1, jobs);
+  for (JobSpec& spec : world.workload.jobs) spec.consents = false;
+  const policy::Swell swell;
+  usual.setup.policy = &swell;
+  const Outcome before = usual.run(), after = world.run_under(swell);
+  cr_assert_eq(before.events, after.events);
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    cr_assert_eq(before.jobs[i].end_s, after.jobs[i].end_s);
+}
+
+Test(simulation, a_job_that_does_not_consent_starts_no_later_for_those_that_do) {
+  // The last job is ordinary; the others run with all 16 GPUs when it comes, and wait without
+  // consent.
+  ConsentWorld world(2, {{8, 0, 1800}, {8, 10, 3600}, {8, 20, 1800}, {4, 600, 1800, false}});
+  const policy::Swell swell;
+  const Outcome with = world.run_under(swell);
+  cr_assert_gt(with.lent_gpu_s, 0);
+  const Outcome without = world.run_under(DeafToConsent());
+  cr_assert_leq(with.jobs[3].start_s, without.jobs[3].start_s + 1, "%g after %g",
+                with.jobs[3].start_s, without.jobs[3].start_s);
+  cr_assert_lt(with.jobs[3].start_s, 720, "lent GPUs leave for it, wanted or not");
 }
 
 Test(simulation, a_waiting_job_gets_lent_gpus_back_after_the_reclaim) {

@@ -6,6 +6,7 @@
 
 #include "core/cluster/presets.h"
 #include "sim/basic_plan.h"
+#include "sim/truth.h"
 #include "support/plans.h"
 
 using namespace swell;
@@ -104,6 +105,35 @@ Test(workload, follows_the_mix) {
   cr_assert(std::abs(rigid - 250) < 50, "%d", rigid);
 }
 
+Test(workload, the_seed_says_which_elastic_jobs_consent) {
+  const Site site;
+  WorkloadOptions options;
+  options.sample = false;
+  options.rigid_share = 0.5;
+  const auto jobs = [&](double share, std::uint64_t seed) {
+    options.consent_share = share;
+    return make_workload(many(), site.types, site.cluster, options, seed)->jobs;
+  };
+  const auto none = jobs(0, 1), half = jobs(0.5, 1), again = jobs(0.5, 1), all = jobs(1, 1),
+             other = jobs(0.5, 2);
+  int consenting = 0, elastic = 0, differ = 0;
+  for (std::size_t i = 0; i < none.size(); ++i) {
+    cr_assert_not(none[i].consents);
+    cr_assert_eq(all[i].consents, all[i].elastic);
+    cr_assert_eq(half[i].consents, again[i].consents);
+    cr_assert(!half[i].consents || half[i].elastic, "a rigid job runs with what it asked for");
+    cr_assert_eq(half[i].type, none[i].type, "nothing else is drawn anew");
+    cr_assert_eq(half[i].elastic, none[i].elastic);
+    cr_assert_eq(half[i].basic_s, none[i].basic_s);
+    cr_assert_eq(half[i].limit_s, none[i].limit_s);
+    consenting += half[i].consents ? 1 : 0;
+    elastic += half[i].elastic ? 1 : 0;
+    differ += half[i].consents != other[i].consents ? 1 : 0;
+  }
+  cr_assert(std::abs(2 * consenting - elastic) < 100, "%d of %d", consenting, elastic);
+  cr_assert_gt(differ, 100, "another seed, other jobs");
+}
+
 Test(workload, intensity_divides_intervals_and_nothing_else) {
   const Site site;
   WorkloadOptions options;
@@ -140,6 +170,38 @@ Test(job_types, a_model_that_is_too_large_is_an_error_unless_it_is_left_out) {
   const auto fewer = job_types(cluster, {.leave_out_large = true});
   cr_assert(fewer.ok());
   for (const JobType& type : *fewer) cr_assert_leq(type.gpus, 8);
+}
+
+Test(job_types, the_least_is_rounded_up_to_gpus_on_which_the_model_fits) {
+  const auto cluster = cluster::preset("2x8-h100").value();
+  const auto unasked = job_types(cluster, {});
+  for (const JobType& type : *unasked) cr_assert_null(type.least.get());
+  for (const double share : {0.01, 0.5, 0.9, 1.0}) {
+    const auto types = job_types(cluster, {.least_share = share});
+    bool rounded_up = false;
+    for (const JobType& type : *types) {
+      const char* name = type.model->name.c_str();
+      if (type.gpus == 1 || share == 1) cr_assert_null(type.least.get(), "%s", name);
+      if (!type.least) continue;
+      const JobType& least = *type.least;
+      cr_assert_lt(least.gpus, type.gpus, "%s", name);
+      cr_assert_geq(least.gpus, share * type.gpus, "%s", name);
+      cr_assert_eq(least.model, type.model);
+      const auto gpus = first_gpus(least.gpus, cluster);
+      cr_assert(gpus.has_value(), "%s", name);
+      const auto layout = basic_layout(least, *gpus, cluster);
+      cr_assert(layout.has_value(), "%s", name);
+      cr_assert_eq(layout->gpu_count(), least.gpus);
+      cr_assert(Truth(least, cluster, 1, 1).fits(*layout), "%s", name);
+      // The smallest share asks for one GPU: state of 13 billion parameters does not fit there.
+      if (share < 0.1 && type.size == 'L') {
+        cr_assert_gt(least.gpus, 1, "%s", name);
+        rounded_up = true;
+      }
+      if (share == 0.5 && type.size != 'L') cr_assert_eq(least.gpus, type.gpus / 2, "%s", name);
+    }
+    cr_assert(share > 0.1 || rounded_up);
+  }
 }
 
 Test(job_types, start_with_plans_that_fill_their_gpus) {

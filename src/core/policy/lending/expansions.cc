@@ -33,14 +33,14 @@ int workers_in(const Resources& free, const Resources& worker) {
   return std::max(max, 0);
 }
 
+}  // namespace
+
 bool uses(const plan::Layout& layout, NodeIndex node, plan::GpuMask gpus) {
   for (const plan::StageLayout& stage : layout.stages)
     for (const plan::GroupLayout& group : stage.groups)
       if (group.node == node && (group.gpus & gpus) != 0) return true;
   return false;
 }
-
-}  // namespace
 
 double benefit_of_a_doubling(double have, double all, double before, double after) {
   if (all <= have || !(after > before)) return 0;
@@ -135,6 +135,10 @@ void Expansions::lend(Runner& runner, const Expansion& offer, double benefit) {
   ++changes_;
 }
 
+void Expansions::set_aside(NodeIndex node, int gpus) {
+  idle_[at(node)] &= ~lowest(idle_[at(node)], gpus);
+}
+
 void Expansions::imagine_idle(const CompanionView& companion) {
   idle_[at(companion.node)] |= companion.gpus;
   room_.undo(companion.node, companion.held);
@@ -144,6 +148,7 @@ void Expansions::write(Decisions& decisions) const {
   for (const Runner& runner : runners_) {
     if (runner.lent.empty()) continue;
     for (const auto& [node, gpus] : runner.lent) {
+      if (!uses(runner.layout, node, gpus)) continue;  // the plan does without this node
       const int count = std::popcount(gpus);
       const auto recorded = runner.benefit.find(node);
       decisions.grants.push_back(

@@ -64,6 +64,9 @@ class Expansions {
   /// Lends the GPUs of `offer`, and records `benefit` with them where it is not below 0. REQUIRES:
   /// the offer was made after the last change.
   void lend(Runner& runner, const Expansion& offer, double benefit = -1);
+  /// Makes later offers name none of the node's lowest `gpus` idle GPUs: so many are lent without
+  /// being named, and are the first that Slurm takes. Leaves the room as it is.
+  void set_aside(NodeIndex node, int gpus);
   /// Makes later offers count what a companion holds as idle.
   void imagine_idle(const CompanionView& companion);
   /// Number of calls of lend(): tells whether an offer is out of date.
@@ -89,6 +92,9 @@ class Expansions {
   long max_evaluated_ = 0;
   bool ran_out_ = false;
 };
+
+/// Whether any of the node's `gpus` has a place in the layout.
+bool uses(const plan::Layout& layout, NodeIndex node, plan::GpuMask gpus);
 
 /// GPUs of those companions of a job that it keeps.
 std::vector<cluster::GpuRef> lent_gpus(const ElasticJobView& job, const Room& room);

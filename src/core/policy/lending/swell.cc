@@ -2,8 +2,8 @@
 #include "core/policy/lending/swell.h"
 
 #include <algorithm>
-#include <cmath>
 #include <queue>
+#include <tuple>
 
 #include "core/planner/incremental.h"
 #include "core/planner/micro_batches.h"
@@ -11,19 +11,14 @@
 #include "core/policy/lending/belief.h"
 #include "core/policy/lending/expansions.h"
 #include "core/policy/lending/worker_by_worker.h"
+#include "core/policy/lending/worth.h"
 
 namespace swell::policy {
 
 namespace {
 
-/// Floor for a job's age and for its time left in weight(): the first seconds tell nothing.
-constexpr double kMinAge_s = 10;
-
 /// Factor of at_most() over linear scaling: a larger plan may use the job's own GPUs better too.
 constexpr double kBetterThanLinear = 1.25;
-
-/// Floor for after_pause(): a job keeps this share of its speed, however long it pauses.
-constexpr double kMinLeft = 0.01;
 
 /// GPUs that one step of best_of() considers, as planning time grows with their square; the next
 /// step goes on from there.
@@ -32,6 +27,10 @@ constexpr int kStep = 64;
 /// Plans evaluated in one decision by the thorough solver, and in all: about 0.03 s and 0.6 s of a
 /// core.
 constexpr long kMaxThorough = 20'000, kMaxEvaluated = 400'000;
+
+/// Errors of plans by which one must be better than that which runs on the same GPUs: the best of
+/// many is so by its error in part, and here nothing else is gained.
+constexpr double kErrorsApart = 2;
 
 /// State of one decision while it is made.
 class Decision {
@@ -42,6 +41,7 @@ class Decision {
       : view_(view),
         options_(options),
         belief_(view, tables),
+        worth_(view, options, belief_),
         tables_(belief_.too_far_off() ? few : tables),
         room_(view) {}
 
@@ -57,12 +57,23 @@ class Decision {
     give_back_what_slows();
     rebalance();
     room_.close();
-    Decisions decisions;
-    lend(decisions);
-    write_shrunk(room_, tables_, decisions);
     std::vector<const ElasticJobView*> others;
     for (const ElasticJobView& job : view_.jobs)
       if (!Expansions::can_plan(job, view_)) others.push_back(&job);
+    // What is owed comes first, here to jobs without a plan, then to planned ones. The order of
+    // their starts holds within each of the two only: few wait for what is owed at a time, and a
+    // job without a plan is mostly one whose profile is still to come.
+    const std::vector<Grant> owed = lend_what_is_owed(room_, others);
+    Decisions decisions;
+    decisions.grants = owed;
+    lend(decisions, owed);
+    replan(decisions);
+    write_shrunk(room_, tables_, decisions);
+    // The room does not count what this decision lends into a job's total: more comes later.
+    std::erase_if(others, [&](const ElasticJobView* job) {
+      return std::any_of(owed.begin(), owed.end(),
+                         [&](const Grant& grant) { return grant.job == job->id; });
+    });
     for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth))
       decisions.grants.push_back(grant);
     decisions.reclaims = room_.reclaims();
@@ -76,96 +87,89 @@ class Decision {
   }
 
   /// Reclaims what is lent to jobs that, by their profile, are no faster with it than without: they
-  /// were lent it before the profile was known. Who is measured to be no faster: trust.h.
+  /// were lent it before the profile was known, and no other plan would help. Who is measured to be
+  /// no faster: trust.h.
   void give_back_what_slows() {
     for (const ElasticJobView& job : view_.jobs) {
       if (!belief_.knows(job) || room_.shrinks(job) || job.companions.empty() ||
-          predicted(job, job.training->current) > predicted(job, job.training->basic))
+          predicted(job, job.training->current) > predicted(job, job.training->basic) ||
+          better_plan(job))
         continue;
       for (const CompanionView& companion : job.companions)
         if (!companion.leaving && job.may_grow) room_.reclaim(job, companion, Reclaim::Why::slows);
     }
   }
 
-  // ---- what a job's speed is worth
-
-  /// Worth of a job's speed, which is `times` that on its basic GPUs: a power below 1, so that much
-  /// for one job counts less than a little for several.
-  double utility(double times) const {
-    const double left = 1 - options_.aversion;
-    return std::abs(left) < 1e-9 ? std::log(times) : std::pow(times, left) / left;
-  }
-
-  double weight(const ElasticJobView& job) const {
-    if (job.training->remaining_samples >= 0)
-      return std::pow(std::max(job.training->remaining_samples / belief_.basic(job), kMinAge_s),
-                      -options_.shortness);
-    return std::pow(std::max(view_.now_s - job.started_s, kMinAge_s), -options_.youth);
-  }
-
-  double gain(const ElasticJobView& job, double before, double after) const {
-    const double basic = belief_.basic(job);
-    return weight(job) * (utility(after / basic) - utility(before / basic));
-  }
-
-  /// Loss of the job by one GPU of the companion, in the unit of gain(); companions count in the
-  /// order in which the job got them. Sizes in between are not planned anew at every decision:
-  /// speed is taken to have grown with one power of the GPUs all the way.
+  /// Loss of the job by one GPU of the companion, in the unit of Worth::gain().
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
     if (!belief_.knows(job))
       return -room_.total(job);  // without a profile: before the profiled ones, as FewestFirst
-    const double alone = belief_.basic(job);
-    const double basic = job.training->basic.gpu_count(), all = basic + job.lent_gpus();
-    double before = basic;
-    for (const CompanionView& other : job.companions)
-      if (other.id < companion.id) before += other.held.gpus;
-    const double power = std::log(std::max(belief_.now(job) / alone, 1.0)) / std::log(all / basic);
-    const auto with = [&](double gpus) { return alone * std::pow(gpus / basic, power); };
-    return gain(job, with(before), with(before + companion.held.gpus)) / companion.held.gpus;
+    return worth_.loss(job, companion);
   }
 
-  // ---- what a change of plan costs
-
-  redeploy::Cost cost_of(const ElasticJobView& job, const plan::Layout& to) const {
-    return redeploy::cost_of(redeploy::Method::local_reuse, *job.training->coefficients,
-                             job.training->current, to, *view_.machines);
-  }
-
-  /// Seconds within which a change of plan has to pay: the time left where that is known; otherwise
-  /// the time that the job has run, since durations have long tails: half of the jobs of an age
-  /// reach twice that age.
-  double horizon_s(const ElasticJobView& job, double throughput) const {
-    if (job.training->remaining_samples >= 0) return job.training->remaining_samples / throughput;
-    return std::max(view_.now_s - job.started_s, options_.min_horizon_s);
-  }
-
-  /// Mean throughput over the horizon, with a pause of `pause_s` in it.
-  double after_pause(const ElasticJobView& job, double throughput, double pause_s) const {
-    const double share = pause_s / horizon_s(job, throughput);
-    return throughput * std::max(1 - share, kMinLeft);
+  /// GPUs that leave their jobs already, but for those that pending jobs wait for.
+  int returning() const {
+    std::vector<int> leaving(view_.nodes.size());
+    for (const ElasticJobView& job : view_.jobs)
+      for (const CompanionView& companion : job.companions)
+        if (companion.node >= 0 && (companion.leaving || room_.is_reclaimed(companion.id)))
+          leaving[static_cast<std::size_t>(companion.node)] += companion.held.gpus;
+    int sum = 0;
+    for (std::size_t i = 0; i < leaving.size(); ++i) {
+      const int idle = view_.nodes[i].free.gpus - room_.kept_gpus(static_cast<NodeIndex>(i));
+      sum += std::max(idle + leaving[i], 0) - std::max(idle, 0);
+    }
+    return sum;
   }
 
   // ---- moving companions from jobs that gain little by them to jobs that gain much
 
   using Companions = std::vector<std::pair<const ElasticJobView*, const CompanionView*>>;
 
-  void rebalance() {
-    std::vector<std::pair<double, const ElasticJobView*>> takers;  // worth of a GPU to each
+  /// A job for which others may lose companions: at most `max` GPUs, `worth` each.
+  struct Taker {
+    const ElasticJobView* job = nullptr;
+    double worth = 0;
+    double owed_since = kNever;
+    int max = 0;
+  };
+
+  std::vector<Taker> takers() const {
+    std::vector<Taker> found;
     for (const ElasticJobView& job : view_.jobs) {
       if (!job.may_grow || room_.shrinks(job) || !belief_.knows(job)) continue;
       const double now = belief_.now(job);
-      takers.emplace_back(gain(job, now, 2 * now) / std::max(room_.total(job), 1), &job);
+      const int total = room_.total(job);
+      found.push_back({&job, worth_.gain(job, now, 2 * now) / std::max(total, 1),
+                       owed_since(job, total), std::min(total, kStep)});
     }
-    std::stable_sort(takers.begin(), takers.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    if (takers.size() > static_cast<std::size_t>(options_.takers))
-      takers.resize(static_cast<std::size_t>(options_.takers));
+    std::stable_sort(found.begin(), found.end(), [](const Taker& a, const Taker& b) {
+      return std::tuple(a.owed_since, -a.worth) < std::tuple(b.owed_since, -b.worth);
+    });
+    // What comes back by itself is for the first of those who are owed some: more need not leave.
+    int coming = returning();
+    for (Taker& taker : found) {
+      if (taker.owed_since == kNever) break;
+      taker.worth *= kOwed;
+      taker.max = taker.job->wanted_gpus - room_.total(*taker.job);
+      const int covered = std::min(taker.max, coming);
+      taker.max = std::min(taker.max - covered, kStep);
+      coming -= covered;
+    }
+    std::erase_if(found, [](const Taker& taker) { return taker.max < 1; });
+    if (found.size() > static_cast<std::size_t>(options_.takers))
+      found.resize(static_cast<std::size_t>(options_.takers));
+    return found;
+  }
+
+  void rebalance() {
     std::set<JobId> shrunk;
-    for (const auto& [worth, taker] : takers) {
-      if (shrunk.contains(taker->id)) continue;
-      const Companions worth_less = companions_below(worth / options_.margin, *taker, shrunk);
+    for (const Taker& taker : takers()) {
+      if (shrunk.contains(taker.job->id)) continue;
+      const Companions worth_less =
+          companions_below(taker.worth / options_.margin, *taker.job, shrunk);
       if (worth_less.empty()) continue;
-      for (const auto& [job, companion] : best_for(*taker, worth_less)) {
+      for (const auto& [job, companion] : best_for(taker, worth_less)) {
         room_.reclaim(*job, *companion, Reclaim::Why::another_job);
         shrunk.insert(job->id);
       }
@@ -180,40 +184,56 @@ class Decision {
           !belief_.knows(job))
         continue;
       for (const CompanionView& companion : job.companions)
-        if (!companion.leaving && companion.node >= 0 && loss(job, companion) <= worth)
+        if (!companion.leaving && companion.node >= 0 && !is_owed(job, companion) &&
+            loss(job, companion) <= worth)
           found.emplace_back(&job, &companion);
     }
     return found;
   }
 
   /// The companions of `pool` whose GPUs help the taker most beyond what idle GPUs do, less the
-  /// loss of their jobs; none where that does not make up for the pauses.
-  Companions best_for(const ElasticJobView& taker, const Companions& pool) const {
+  /// loss of their jobs; none where that does not make up for the pauses. No companion that is owed
+  /// is in the pool, so the gain of a job that is owed some outweighs every loss but its own pause.
+  Companions best_for(const Taker& to, const Companions& pool) const {
+    const ElasticJobView& taker = *to.job;
+    const double factor = to.owed_since == kNever ? 1 : kOwed;
     Room imagined = room_;
     imagined.close();
     Expansions expansions(imagined, tables_, &effort_, &belief_);
-    const auto runner = std::find_if(expansions.runners().begin(), expansions.runners().end(),
-                                     [&](const Runner& one) { return one.job == &taker; });
+    auto runner = std::find_if(expansions.runners().begin(), expansions.runners().end(),
+                               [&](const Runner& one) { return one.job == &taker; });
     if (runner == expansions.runners().end()) return {};
     double with_idle = 0;
-    for (const Expansion& offer : expansions.offers(*runner, std::min(runner->total, kStep)))
-      with_idle = std::max(with_idle, gain(taker, runner->throughput, offer.throughput));
+    int max = to.max;
+    const std::vector<Expansion> idle = expansions.offers(*runner, max);
+    if (to.owed_since == kNever) {
+      for (const Expansion& offer : idle)
+        with_idle = std::max(with_idle, worth_.gain(taker, runner->throughput, offer.throughput));
+    } else {
+      // What is idle will be lent to it: others lose only what is owed to it beyond that.
+      const auto last = std::find_if(idle.rbegin(), idle.rend(), [&](const Expansion& offer) {
+        return offer.throughput > runner->throughput;
+      });
+      if (last != idle.rend()) {
+        if ((max -= last->gpus) < 1) return {};
+        expansions.lend(*runner, *last);
+      }
+    }
     for (const auto& [job, companion] : pool) expansions.imagine_idle(*companion);
     Companions best;
     double best_net = 0;
     const Expansion* best_offer = nullptr;
-    const std::vector<Expansion> offers =
-        expansions.offers(*runner, std::min(runner->total, kStep));
+    const std::vector<Expansion> offers = expansions.offers(*runner, max);
     for (const Expansion& offer : offers) {
       const Companions touched = touched_by(offer, pool);
-      const double net = gain(taker, runner->throughput, offer.throughput) - with_idle -
-                         options_.margin * lost_with(touched);
+      const double more = worth_.gain(taker, runner->throughput, offer.throughput) - with_idle;
+      const double net = factor * more - options_.margin * lost_with(touched);
       if (touched.empty() || net <= best_net) continue;
       best_net = net;
       best = touched;
       best_offer = &offer;
     }
-    if (best_offer == nullptr || best_net <= pauses(taker, *best_offer, best)) return {};
+    if (best_offer == nullptr || best_net <= pauses(taker, factor, *best_offer, best)) return {};
     return best;
   }
 
@@ -224,17 +244,20 @@ class Decision {
     return lost;
   }
 
-  /// Cost of the pauses of the taker and of the jobs that lose companions, in the unit of gain().
-  /// Slow: called for the best offer alone.
-  double pauses(const ElasticJobView& taker, const Expansion& offer,
+  /// Cost of the pauses of the taker, times `factor`, and of the jobs that lose companions, in the
+  /// unit of gain(). Slow: called for the best offer alone.
+  double pauses(const ElasticJobView& taker, double factor, const Expansion& offer,
                 const Companions& given) const {
-    const double taker_s = cost_of(taker, offer.scaling.layout(offer.row)).pause_s;
-    double sum = gain(taker, after_pause(taker, offer.throughput, taker_s), offer.throughput);
+    const double taker_s = worth_.cost_of(taker, offer.scaling.layout(offer.row)).pause_s;
+    double sum = factor * worth_.gain(taker, worth_.after_pause(taker, offer.throughput, taker_s),
+                                      offer.throughput);
     std::set<JobId> counted;
     for (const auto& [job, companion] : given) {
       if (!counted.insert(job->id).second) continue;
       const double now = belief_.now(*job);
-      sum += gain(*job, after_pause(*job, now, cost_of(*job, job->training->basic).pause_s), now);
+      sum += worth_.gain(
+          *job, worth_.after_pause(*job, now, worth_.cost_of(*job, job->training->basic).pause_s),
+          now);
     }
     return sum;
   }
@@ -262,17 +285,19 @@ class Decision {
     const double now = belief_.now(job), times = runner.throughput / now;
     if (times < options_.min_speedup) return false;
     if (job.starting) return true;
-    const redeploy::Cost cost = cost_of(job, runner.layout);
-    return horizon_s(job, now) > cost.delay_s + times / (times - 1) * cost.pause_s;
+    const redeploy::Cost cost = worth_.cost_of(job, runner.layout);
+    return worth_.horizon_s(job, now) > cost.delay_s + times / (times - 1) * cost.pause_s;
   }
 
   /// Lends, and starts over with fewer GPUs for a job whose change of plan is not worth its pause.
-  void lend(Decisions& decisions) {
+  /// `unnamed` are taken out of the room already.
+  void lend(Decisions& decisions, const std::vector<Grant>& unnamed) {
     const Room before = room_;
     std::map<JobId, int> max;
     for (;;) {
       room_ = before;
       Expansions expansions(room_, tables_, &effort_, &belief_);
+      for (const Grant& grant : unnamed) expansions.set_aside(grant.node, grant.lent.gpus);
       scale_out(expansions, max);
       bool all = true;
       for (const Runner& runner : expansions.runners())
@@ -286,13 +311,51 @@ class Decision {
     }
   }
 
+  // ---- another plan for the same GPUs
+
+  /// The job under a plan that pays, over all that it is lent; nothing where there is none. What
+  /// was lent before a profile was known is used as the program saw fit.
+  std::optional<Runner> better_plan(const ElasticJobView& job) const {
+    if (!job.may_replan || job.companions.empty() || room_.shrinks(job) || !belief_.knows(job))
+      return std::nullopt;
+    const std::vector<cluster::GpuRef> lent = lent_gpus(job, room_);
+    const Scaling scaling = tables_.of(*job.training, job.training->basic, lent, lent.size(),
+                                       *view_.machines, &effort_, Care::quick);
+    if (scaling.rows() == 0) return std::nullopt;
+    const std::size_t last = scaling.rows() - 1;
+    Runner runner{&job,
+                  scaling.layout(last),
+                  room_.total(job),
+                  belief_.of_best(job, scaling.throughput(last)),
+                  {},
+                  {}};
+    const bool uses_all = std::all_of(lent.begin(), lent.end(), [&](const cluster::GpuRef& gpu) {
+      return uses(runner.layout, gpu.node, plan::GpuMask{1} << gpu.index);
+    });
+    const double times = runner.throughput / belief_.now(job);
+    if (!uses_all || times < 1 + kErrorsApart * belief_.error() || !worth_it(runner))
+      return std::nullopt;
+    return runner;
+  }
+
+  void replan(Decisions& decisions) const {
+    std::set<JobId> planned;
+    for (const NewPlan& plan : decisions.plans) planned.insert(plan.job);
+    for (const ElasticJobView& job : view_.jobs)
+      if (!planned.contains(job.id))
+        if (auto runner = better_plan(job))
+          decisions.plans.push_back({job.id, std::move(runner->layout)});
+  }
+
   /// Gain by each GPU of the runner's best offer; without an offer, an upper bound of it.
   struct Best {
+    double owed_since = kNever;  ///< of a job that would get no more than it is owed
     double gain = 0;
     std::size_t runner = 0;
     long as_of = 0;
     std::optional<Expansion> offer;
     bool operator<(const Best& other) const {
+      if (owed_since != other.owed_since) return owed_since > other.owed_since;
       return gain != other.gain ? gain < other.gain : runner > other.runner;
     }
   };
@@ -303,20 +366,26 @@ class Decision {
     int gpus = runner.layout.gpu_count();
     if (const auto found = max.find(runner.job->id); found != max.end())
       gpus = std::min(gpus, found->second - (runner.total - room_.total(*runner.job)));
+    if (const double since = owed_since(*runner.job, runner.total); since != kNever) {
+      const int owed = runner.job->wanted_gpus - runner.total;
+      if (auto best = best_within(expansions, index, std::min({gpus, owed, kStep}), care, since))
+        return best;
+    }
     std::optional<Best> best = best_within(expansions, index, std::min(gpus, kStep), care);
     // Some plans need many more GPUs to get faster, such as twice the groups.
     return best || gpus <= kStep ? best : best_within(expansions, index, gpus, care);
   }
 
-  std::optional<Best> best_within(Expansions& expansions, std::size_t index, int gpus,
-                                  Care care) const {
+  std::optional<Best> best_within(Expansions& expansions, std::size_t index, int gpus, Care care,
+                                  double since = kNever) const {
     const Runner& runner = expansions.runners()[index];
     std::optional<Best> best;
     for (Expansion& offer : expansions.offers(runner, gpus, care)) {
       if (!(offer.throughput > runner.throughput)) continue;
-      const double each = gain(*runner.job, runner.throughput, offer.throughput) / offer.gpus;
+      const double each =
+          worth_.gain(*runner.job, runner.throughput, offer.throughput) / offer.gpus;
       if (!best || each > best->gain)
-        best = Best{each, index, expansions.changes(), std::move(offer)};
+        best = Best{since, each, index, expansions.changes(), std::move(offer)};
     }
     return best;
   }
@@ -326,7 +395,8 @@ class Decision {
   Best at_most(const Expansions& expansions, std::size_t index) const {
     const Runner& runner = expansions.runners()[index];
     const double one_more = runner.throughput * (1 + kBetterThanLinear / std::max(runner.total, 1));
-    return {gain(*runner.job, runner.throughput, one_more), index, expansions.changes(),
+    return {owed_since(*runner.job, runner.total),
+            worth_.gain(*runner.job, runner.throughput, one_more), index, expansions.changes(),
             std::nullopt};
   }
 
@@ -354,6 +424,7 @@ class Decision {
   const ClusterView& view_;
   const Swell::Options& options_;
   Belief belief_;
+  Worth worth_;
   const ScaleTables& tables_;
   mutable Effort effort_{kMaxThorough, kMaxEvaluated};
   Room room_;

@@ -16,7 +16,11 @@ namespace swell::policy {
 /// - the number of micro-batches may fall, and sends between stages count (perf/sends.h);
 /// - speeds that were measured count in place of predicted ones, and where predictions are far off,
 ///   few plans are compared (belief.h);
-/// - a change of plan must make up for its pause within the time that the job is likely to run on.
+/// - a job is told a better plan for the GPUs that it has, lent ones among them;
+/// - a change of plan must make up for its pause within the time that the job is likely to run on;
+/// - what a job that consented to fewer GPUs wanted (ElasticJobView::wanted_gpus) is owed to it:
+///   where it is planned for, it gets that before anything else is lent, the first started first,
+///   takes it from what is lent to others, and loses it to pending jobs alone.
 /// There is no threshold: GPUs that no job uses better are lent whatever they bring. Thread-safe.
 /// Plans made in one decision are limited in number; what they did not reach is planned in later
 /// ones, so decisions depend on those before.
@@ -38,7 +42,7 @@ class Swell final : public Policy {
   explicit Swell(Options options);
   Decisions decide(const ClusterView& view) const override;
   SimulationTraits simulation_traits() const noexcept override {
-    return {.lends_at_start = true, .sends = kSends};
+    return {.lends_at_start = true, .sends = kSends, .honours_consent = true};
   }
 
  private:

@@ -8,41 +8,57 @@
 #include <tuple>
 
 #include "core/policy/lending/sizes.h"
+#include "core/policy/lending/worth.h"
 
 namespace swell::policy {
 
 namespace {
 
+/// Start of the job where all of its growth to `target` is owed to it; kNever otherwise.
+double step_owed_since(const ElasticJobView& job, int target) {
+  return owed_since(job, target - 1);  // its last GPU is owed
+}
+
 class Lending {
  public:
-  Lending(Room& room, double min_growth) : room_(room), min_growth_(min_growth) {}
+  enum class Until { wanted, max };
+
+  Lending(Room& room, double min_growth, Until until)
+      : room_(room), min_growth_(min_growth), until_(until) {}
 
   std::vector<Grant> run(const std::vector<const ElasticJobView*>& jobs) {
-    std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> waiting;
     for (const ElasticJobView* job : jobs)
       if (job->may_grow && job->per_worker.gpus > 0 && !room_.shrinks(*job))
-        waiting.push({room_.total(*job), job->id, job});
-    while (!waiting.empty()) {
-      Candidate next = waiting.top();
-      waiting.pop();
-      const int target = next_size(*next.job, next.total);
-      if (target == 0 || !grow(*next.job, target - next.total)) continue;
-      next.total = target;
-      waiting.push(next);
+        add_step(*job, room_.total(*job));
+    while (!steps_.empty()) {
+      const Step next = steps_.top();
+      steps_.pop();
+      if (grow(*next.job, next.target - next.total)) add_step(*next.job, next.target);
     }
     for (const ElasticJobView* job : jobs) add_grants(*job);
     return std::move(grants_);
   }
 
  private:
-  struct Candidate {
+  /// A job's growth from `total` to its next size. Owed ones come first, all of a job before the
+  /// next job's; then those of the jobs with the fewest GPUs.
+  struct Step {
+    double owed_since;
     int total;
-    JobId id;
+    int target;
     const ElasticJobView* job;
-    bool operator>(const Candidate& other) const {
-      return std::tie(total, id) > std::tie(other.total, other.id);
+    bool operator>(const Step& other) const { return key() > other.key(); }
+    std::tuple<double, int, JobId> key() const {
+      return {owed_since, owed_since == kNever ? total : 0, job->id};
     }
   };
+
+  void add_step(const ElasticJobView& job, int total) {
+    const int target = next_size(job, total);
+    if (target == 0) return;
+    const double since = step_owed_since(job, target);
+    if (until_ == Until::max || since != kNever) steps_.push({since, total, target, &job});
+  }
 
   /// Lends the job `gpus` more, or changes nothing where that is not possible.
   bool grow(const ElasticJobView& job, int gpus) {
@@ -102,13 +118,18 @@ class Lending {
     if (found == workers_.end()) return;
     int gained = 0;
     for (auto [node, count] : found->second) gained += count * job.per_worker.gpus;
-    if (gained == 0 || gained < min_growth_ * room_.total(job)) return;
+    if (gained == 0) return;
+    const int total = room_.total(job);
+    const bool is_owed = step_owed_since(job, next_size(job, total)) != kNever;
+    if (!is_owed && gained < min_growth_ * total) return;
     for (auto [node, count] : found->second)
       if (count > 0) grants_.push_back({job.id, node, job.per_worker * count});
   }
 
   Room& room_;
   double min_growth_;
+  Until until_;
+  std::priority_queue<Step, std::vector<Step>, std::greater<>> steps_;
   std::map<JobId, std::map<NodeIndex, int>> workers_;  ///< lent in this decision
   std::map<JobId, NodeIndex> last_node_;               ///< node of a job's last lent worker
   std::map<JobId, std::unique_ptr<cluster::Nearness>> nearness_;
@@ -119,7 +140,11 @@ class Lending {
 
 std::vector<Grant> lend_worker_by_worker(Room& room, const std::vector<const ElasticJobView*>& jobs,
                                          double min_growth) {
-  return Lending(room, min_growth).run(jobs);
+  return Lending(room, min_growth, Lending::Until::max).run(jobs);
+}
+
+std::vector<Grant> lend_what_is_owed(Room& room, const std::vector<const ElasticJobView*>& jobs) {
+  return Lending(room, 0, Lending::Until::wanted).run(jobs);
 }
 
 }  // namespace swell::policy

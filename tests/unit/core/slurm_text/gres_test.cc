@@ -62,3 +62,24 @@ Test(gres, counts_the_tasks_of_an_array) {
   cr_assert_eq(count_array_tasks("1,3,5-7"), 5);
   cr_assert_eq(count_array_tasks("garbage"), 1);
 }
+
+Test(gres, writes_another_count_in_every_spelling) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"gres:gpu:8", "gres:gpu:2"},
+      {"gres/gpu:h100:8", "gres/gpu:h100:2"},
+      {"gres/gpu=8", "gres/gpu=2"},
+      {"gres/gpu:h100=8", "gres/gpu:h100=2"},
+      {"gpu", "gpu:2"},
+      {"gres:gpu:h100", "gres:gpu:h100:2"},
+      {"gpu:h100:8(S:0-1)", "gpu:h100:2(S:0-1)"},
+      {"gres:lustre:1,gres:gpu:8,gres:gpux:3", "gres:lustre:1,gres:gpu:2,gres:gpux:3"},
+  };
+  for (const auto& [before, after] : cases) {
+    const auto made = with_gpus(before, 2);
+    cr_assert(made.has_value(), "%s", before);
+    cr_assert_eq(*made, std::string(after), "%s", made->c_str());
+    cr_assert_eq(sum_gpus(*made).count, 2);
+  }
+  cr_assert_not(with_gpus("gres:gpu:h100:4,gres:gpu:a100:4", 2).has_value(), "two kinds");
+  cr_assert_not(with_gpus("gres:lustre:1", 2).has_value());
+}

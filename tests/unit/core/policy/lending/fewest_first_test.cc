@@ -192,3 +192,66 @@ Test(fewest_first, all_companions_in_the_order_in_which_they_would_go) {
   const std::vector<JobId> expected{23, 21, 11, 22, 12};
   cr_assert_eq(decide(view).reclaim_order, expected);
 }
+
+// Two jobs of 2 and 4 GPUs on one node, of whose others two are idle.
+Test(fewest_first, what_a_job_consented_to_do_without_comes_before_the_job_with_the_fewest) {
+  ClusterView view = idle_cluster(1);
+  view.jobs.reserve(2);
+  add_job(view, 1, 0, 2);
+  ElasticJobView& larger = add_job(view, 2, 0, 4);
+  cr_assert_eq(granted(decide(view), 1), 2);
+  larger.wanted_gpus = 6;
+  cr_assert_eq(granted(decide(view), 2), 2);
+  cr_assert_eq(granted(decide(view), 1), 0);
+}
+
+Test(fewest_first, who_started_first_is_given_all_that_it_wanted_first) {
+  ClusterView view = idle_cluster(1);
+  view.jobs.reserve(2);
+  for (JobId id : {1, 2}) {
+    ElasticJobView& job = add_job(view, id, 0, 2);
+    job.wanted_gpus = 5;
+    job.started_s = id == 1 ? 100 : 50;
+  }
+  Decisions decisions = decide(view);
+  cr_assert_eq(granted(decisions, 2), 3);
+  cr_assert_eq(granted(decisions, 1), 1);
+  view.jobs[0].started_s = 50;
+  decisions = decide(view);
+  cr_assert_eq(granted(decisions, 1), 3, "of two that started together the lower id is first");
+  cr_assert_eq(granted(decisions, 2), 1);
+}
+
+// Four GPUs are idle.
+Test(fewest_first, beyond_what_it_wanted_a_job_is_one_of_many) {
+  ClusterView view = idle_cluster(1);
+  view.jobs.reserve(2);
+  ElasticJobView& owed = add_job(view, 1, 0, 2);
+  owed.wanted_gpus = 3;
+  add_job(view, 2, 0, 2);
+  Decisions decisions = decide(view);
+  cr_assert_eq(granted(decisions, 1), 2);
+  cr_assert_eq(granted(decisions, 2), 2);
+  // A step that ends beyond it waits for its turn as a whole.
+  owed.sizes = {2, 6};
+  decisions = decide(view);
+  cr_assert_eq(granted(decisions, 1), 4, "equally many GPUs: the lower id");
+  view.jobs[1].basic_gpus = 1;
+  decisions = decide(view);
+  cr_assert_eq(granted(decisions, 1), 0);
+  cr_assert_gt(granted(decisions, 2), 0);
+}
+
+Test(fewest_first, a_job_grows_by_little_where_that_is_owed_to_it) {
+  ClusterView view = idle_cluster(3);
+  ElasticJobView& job = add_job(view, 1, 0, 8);
+  lend(view, job, 11, 1, 8);
+  take(view, 2, {7, 56, 56000});
+  cr_assert_eq(granted(decide(view), 1), 0, "1 to 16 is below a tenth");
+  job.wanted_gpus = 18;
+  cr_assert_eq(granted(decide(view), 1), 1);
+  job.sizes = {8, 16, 17, 20};
+  cr_assert_eq(granted(decide(view), 1), 1);
+  job.wanted_gpus = 16;
+  cr_assert_eq(granted(decide(view), 1), 0, "it has what it wanted");
+}

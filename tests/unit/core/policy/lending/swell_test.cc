@@ -6,15 +6,14 @@
 
 #include "core/policy/lending/fewest_first.h"
 #include "core/policy/lending/marginal_benefit.h"
-#include "support/views.h"
+#include "core/policy/lending/swell_views.h"
 
 using namespace swell;
 using namespace swell::policy;
 using namespace support;
+using namespace swell_views;
 
 namespace {
-
-Decisions decide(const ClusterView& view) { return Swell().decide(view); }
 
 /// A running job that has done no step yet: no profile, so that other policies leave it alone.
 ElasticJobView& add_starting(ClusterView& view, JobId id, NodeIndex node, int gpus) {
@@ -38,24 +37,6 @@ ClusterView slow_to_move(double age_s) {
   return view;
 }
 
-/// Two like jobs of 1 GPU on one node, where one is lent the 6 others, and a second node that is
-/// full.
-ClusterView one_has_all(double first_started_s, double second_started_s) {
-  ClusterView view = idle_cluster(1);
-  know_machines(view);
-  view.now_s = 10000;
-  view.jobs.reserve(2);
-  ElasticJobView& first = add_job(view, 1, 0, 1);
-  ElasticJobView& second = add_job(view, 2, 0, 1);
-  first.max_gpus = second.max_gpus = 8;
-  first.started_s = first_started_s;
-  second.started_s = second_started_s;
-  for (JobId id = 11; id <= 13; ++id) lend(view, first, id, 0, 2);
-  profile(first, small_model(), light_coefficients());
-  profile(second, small_model(), light_coefficients());
-  return view;
-}
-
 }  // namespace
 
 Test(swell, idle_gpus_are_lent_though_they_bring_less_than_tau) {
@@ -68,17 +49,36 @@ Test(swell, idle_gpus_are_lent_though_they_bring_less_than_tau) {
 }
 
 Test(swell, a_job_that_started_later_is_served_first) {
-  ClusterView view = idle_cluster(1);
-  know_machines(view);
-  view.now_s = 10000;
-  view.jobs.reserve(2);
-  for (JobId id : {1, 2}) {
-    ElasticJobView& job = add_job(view, id, 0, 2);
-    job.started_s = id == 1 ? 0 : 9900;
-    profile(job, small_model(), light_coefficients());
-  }
-  take(view, 0, {2, 16, 16000});
-  cr_assert_eq(granted(decide(view), 2), 2);
+  cr_assert_eq(granted(decide(two_alike(0, 9900)), 2), 2);
+}
+
+// A job of two GPUs that are fifty times as slow as those of node3, with two of its own kind idle
+// on node2, which come before in the order of taking.
+Test(swell, a_node_that_the_plan_does_without_is_not_lent) {
+  using namespace swell::cluster;
+  ClusterView view = idle_cluster(3);
+  std::vector<Node> nodes;
+  for (const int type : {0, 0, 1})
+    nodes.push_back(
+        {"node" + std::to_string(nodes.size() + 1), 0, std::vector<int>(8, type), 400e9});
+  view.machines = std::make_shared<const Cluster>(
+      Cluster::make("mixed", {*find_gpu_type("a100"), *find_gpu_type("h100")}, nodes).value());
+  view.nodes[0].gpu_type = view.nodes[1].gpu_type = "a100";
+  ElasticJobView& job = add_job(view, 1, 0, 2);
+  job.gpu_types = {"a100", "h100"};
+  job.max_gpus = 6;
+  take(view, 0, {6, 0, 0});
+  take(view, 1, {6, 0, 0});
+  take(view, 2, {6, 0, 0});
+  perf::Coefficients k = light_coefficients();
+  k.types.push_back(k.types[0]);
+  k.types[0].comp_s *= 50;
+  profile(job, small_model(), k);
+  const Decisions decisions = decide(view);
+  cr_assert_eq(decisions.grants.size(), 1);
+  cr_assert_eq(decisions.grants[0].node, 2);
+  cr_assert_eq(decisions.grants[0].lent.gpus, 2);
+  cr_assert_eq(decisions.plans[0].layout.gpu_count(), 2);
 }
 
 Test(swell, a_young_job_gets_what_an_old_one_hardly_needs) {

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// swell: another plan for the GPUs that a job has.
+#include <cmath>
+#include <criterion/criterion.h>
+
+#include "core/perf/performance_model.h"
+#include "core/policy/lending/swell.h"
+#include "support/views.h"
+
+using namespace swell;
+using namespace swell::policy;
+using namespace support;
+
+namespace {
+
+/// A job with 4 GPUs of a node and the 4 others lent, none idle. Its 16 samples of a micro-batch,
+/// 4 a GPU on its own alone, are divided among all, `last` of them for the last one.
+ClusterView badly_divided(int last = 9) {
+  ClusterView view = idle_cluster(1);
+  know_machines(view);
+  view.now_s = 10000;
+  ElasticJobView& job = add_job(view, 1, 0, 4);
+  job.may_replan = true;
+  lend(view, job, 11, 0, 4);
+  const auto training = profile(job, small_model(4, 64), light_coefficients());
+  std::vector<plan::GroupLayout>& groups = training->current.stages[0].groups;
+  for (int i = 0; i < 7; ++i)
+    groups[static_cast<std::size_t>(i)].local_batch =
+        (16 - last) / 7 + (i < (16 - last) % 7 ? 1 : 0);
+  groups[7].local_batch = last;
+  return view;
+}
+
+double throughput(const ClusterView& view, const plan::Layout& layout) {
+  const Training& training = *view.jobs[0].training;
+  return perf::PerformanceModel(*training.model, *view.machines, *training.coefficients,
+                                perf::Sends::counted)
+      .throughput(layout);
+}
+
+}  // namespace
+
+Test(swell_replan, what_was_lent_before_a_profile_was_known_gets_a_better_plan) {
+  const ClusterView view = badly_divided();
+  const Decisions decisions = Swell().decide(view);
+  cr_assert_eq(decisions.plans.size(), 1u);
+  cr_assert_eq(decisions.plans[0].job, 1u);
+  cr_assert_eq(decisions.plans[0].layout.gpu_count(), 8);
+  cr_assert(decisions.grants.empty());
+  cr_assert(decisions.reclaims.empty(), "slower than on its own GPUs, but not by the better plan");
+  const Training& training = *view.jobs[0].training;
+  cr_assert_gt(throughput(view, decisions.plans[0].layout), 1.5 * throughput(view, training.basic));
+}
+
+Test(swell_replan, without_a_better_plan_what_slows_goes_back) {
+  ClusterView view = badly_divided();
+  view.jobs[0].may_replan = false;
+  const Decisions decisions = Swell().decide(view);
+  cr_assert_eq(decisions.reclaims.size(), 1u);
+  cr_assert(decisions.reclaims[0].why == Reclaim::Why::slows);
+}
+
+Test(swell_replan, a_plan_that_is_as_good_stays) {
+  cr_assert(Swell().decide(badly_divided(2)).plans.empty());
+}
+
+Test(swell_replan, the_plan_on_its_own_gpus_is_the_jobs) {
+  ClusterView view = badly_divided();
+  auto training = std::make_shared<Training>(*view.jobs[0].training);
+  view.jobs[0].companions.clear();
+  training->basic.stages[0].groups[0].local_batch = 1;
+  training->basic.stages[0].groups[3].local_batch = 7;
+  training->current = training->basic;
+  view.jobs[0].training = training;
+  cr_assert(Swell().decide(view).plans.empty());
+}
+
+Test(swell_replan, a_job_that_is_about_to_end_is_not_stopped_for_it) {
+  ClusterView view = badly_divided(3);
+  cr_assert_eq(Swell().decide(view).plans.size(), 1u);
+  auto training = std::make_shared<Training>(*view.jobs[0].training);
+  training->remaining_samples = 64;
+  view.jobs[0].training = training;
+  cr_assert(Swell().decide(view).plans.empty());
+}
+
+Test(swell_replan, a_job_that_gives_gpus_back_gets_the_plan_for_the_rest_alone) {
+  ClusterView view = badly_divided();
+  view.jobs[0].companions[0].leaving = true;
+  cr_assert(Swell().decide(view).plans.empty());
+  view = badly_divided();
+  view.queue.push_back(pending(9, 1, 4));
+  const Decisions decisions = Swell().decide(view);
+  cr_assert_eq(decisions.reclaims.size(), 1u);
+  cr_assert_eq(decisions.plans.size(), 1u);
+  cr_assert_eq(decisions.plans[0].layout.gpu_count(), 4);
+}
+
+// Two other jobs were measured to be a fifth faster and slower than predicted.
+Test(swell_replan, where_predictions_err_a_plan_must_be_better_by_more) {
+  for (const double error : {0.0, 0.21}) {
+    ClusterView view = idle_cluster(3);
+    know_machines(view);
+    view.now_s = 10000;
+    view.jobs.reserve(3);
+    for (JobId id = 2; id <= 3; ++id) {
+      ElasticJobView& other = add_job(view, id, static_cast<NodeIndex>(id - 1), 8);
+      other.may_grow = false;
+      const auto training = profile(other, small_model(), light_coefficients());
+      training->measured_throughput =
+          perf::PerformanceModel(*training->model, *view.machines, *training->coefficients,
+                                 perf::Sends::counted)
+              .throughput(training->basic) *
+          std::exp(id == 2 ? error : -error);
+    }
+    const ClusterView divided = badly_divided(3);
+    view.jobs.push_back(divided.jobs[0]);
+    view.nodes[0] = divided.nodes[0];
+    cr_assert_eq(Swell().decide(view).plans.size(), error > 0 ? 0u : 1u, "error %g", error);
+  }
+}
