@@ -14,6 +14,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "core/saturating.h"
 #include "launcher/file_limit.h"
 
 namespace swell::launcher {
@@ -101,7 +102,11 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   const BasicWorkers& basic = agent->setup_.basic;
   int on_one_node = 0;
   for (const WorkerNode& node : basic.nodes) on_one_node = std::max(on_one_node, node.workers);
-  const int gpus = agent->setup_.elastic ? agent->setup_.spec.max_total(basic.gpus) : basic.gpus;
+  // Of a job that was submitted for its `min`, only the controller knows what a factor counts from.
+  const control::ElasticSpec& spec = agent->setup_.spec;
+  const int most_asked =
+      saturated_int(saturating_product(basic.gpus, spec.min_gpus ? spec.kMaxLowering : 1));
+  const int gpus = agent->setup_.elastic ? spec.max_total(most_asked) : basic.gpus;
   const FileBudget budget = file_budget(
       raise_file_limit(), std::max(basic.workers, gpus / basic.gpus_per_worker), on_one_node);
   if (!budget.problem.empty()) say(budget.problem);

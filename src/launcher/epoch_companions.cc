@@ -234,12 +234,18 @@ void EpochMachine::released(double, JobId job) {
   releasing_.erase(found);
 }
 
-/// Whether a restart would add workers, and nobody who is still on the way is worth waiting for.
+/// Whether a restart would bring in workers, and nobody who is still on the way is worth waiting
+/// for.
 bool EpochMachine::joiners_wait() const {
   if (allocating_ > 0 || !no_growth().empty()) return false;
   for (const HeldCompanion& each : companions_)
     if (!each.up && !each.reclaimed) return false;
-  return next_seating().seats.size() > seating_.seats.size();
+  const auto trains = [this](const Seat& next) {
+    return std::any_of(seating_.seats.begin(), seating_.seats.end(),
+                       [&](const Seat& seat) { return seat.worker == next.worker; });
+  };
+  const Seating next = next_seating();
+  return !std::all_of(next.seats.begin(), next.seats.end(), trains);
 }
 
 EpochMachine::HeldCompanion* EpochMachine::companion(JobId job) {
@@ -297,15 +303,23 @@ Seating EpochMachine::next_seating() const {
   for (const WorkerNode& node : nodes) there += node.gpus;
   const int allowed =
       allowed_gpus(there, basic, control::common_sizes(settings_.sizes, program_sizes_, basic));
-  // What was decided, else what runs already: where no worker comes or goes, it is good still.
-  std::optional<plan::Plan> running;
+  if (wanted_ && (wanted_->gpu_count() == basic || runs_on(wanted_->gpu_count())))
+    if (auto seating = seat_by_plan(*wanted_, nodes, settings_.gpus_per_worker)) return *seating;
+  // What runs already: where no worker comes or goes, it is good still.
   if (!seating_.plan.empty())
-    if (auto parsed = plan::Plan::parse(seating_.plan)) running = std::move(*parsed);
-  for (const auto& plan : {wanted_, running}) {
-    if (!plan || plan->gpu_count() != allowed) continue;
-    if (auto seating = seat_by_plan(*plan, nodes, settings_.gpus_per_worker)) return *seating;
-  }
+    if (const auto running = plan::Plan::parse(seating_.plan); running)
+      if (auto seating = seat_by_plan(*running, nodes, settings_.gpus_per_worker);
+          seating && seating->idle == seating_.idle)
+        return *seating;
   return seat_workers(nodes, settings_.gpus_per_worker, allowed);
+}
+
+/// Whether the program is known to run on so many GPUs in all.
+bool EpochMachine::runs_on(int gpus) const {
+  const auto allow = [gpus](const std::vector<int>& sizes) {
+    return sizes.empty() || std::find(sizes.begin(), sizes.end(), gpus) != sizes.end();
+  };
+  return allow(settings_.sizes) && allow(program_sizes_);
 }
 
 /// A plan of the controller's for what it has just asked for; without one, the program plans.

@@ -78,13 +78,15 @@ bool EpochMachine::waits_for_lent(double now) {
 
 void EpochMachine::begin_growing(double now) {
   set_state(JobState::ready);
-  const int before = static_cast<int>(seating_.seats.size()),
-            after = static_cast<int>(next_seating().seats.size());
+  const Seating next = next_seating();
   std::vector<WorkerNode> lent;
   for (const HeldCompanion& each : companions_)
     if (each.up && !runs_anything(each.nodes))
       lent.insert(lent.end(), each.nodes.begin(), each.nodes.end());
-  say(fmt::format("growing from {} to {} workers ({} lent)", before, after, describe(lent)));
+  say(fmt::format(
+      "growing from {} to {} workers ({} lent{})", seating_.seats.size(), next.seats.size(),
+      describe(lent),
+      next.idle > 0 ? fmt::format("; {} wait, as the plan does without them", next.idle) : ""));
   if (is_live())
     return begin_switch(now, Purpose::grow, now + settings_.switch_timeout_s,
                         now + settings_.switch_timeout_s + settings_.end_timeout_s);

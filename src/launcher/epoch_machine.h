@@ -283,6 +283,7 @@ class EpochMachine {
       const;  ///< the basic nodes, then those of companions that are up
   Seating next_seating() const;
   void want(const Json& plan);
+  bool runs_on(int gpus) const;
   void drop_unfit_plan(const Seating& next);
   void set_state(control::JobState state);
   void say(std::string line);

@@ -16,13 +16,16 @@ namespace {
 using Drivers = std::map<int, WorkerId>;
 
 /// Which GPU of the node stands for which of the plan's: itself where it is there, and those that
-/// are not named for those that are not there.
+/// are not named for those that are not there, the newest ones first: Slurm chose other GPUs for
+/// the job's last companions than the plan expected. REQUIRES: as many are there as are named.
 std::map<int, int> stand_ins(const std::set<int>& named, const Drivers& there) {
   std::map<int, int> used;
   std::vector<int> spare;
   for (const auto& [gpu, worker] : there)
     if (named.contains(gpu)) used[gpu] = gpu;
     else spare.push_back(gpu);
+  std::stable_sort(spare.begin(), spare.end(),
+                   [&](int a, int b) { return there.at(a).node > there.at(b).node; });
   auto next = spare.begin();
   for (const int gpu : named)
     if (!used.contains(gpu)) used[gpu] = *next++;
@@ -37,12 +40,9 @@ Result<Seating> seat_by_plan(const plan::Plan& plan, const std::vector<WorkerNod
     return Error(
         fmt::format("its ranks have a GPU each, and this job's workers have {}", gpus_per_worker));
   std::map<std::string, Drivers> there;
-  std::map<int, int> workers;
   for (const WorkerNode& node : nodes)
-    for (int local = 0; local < node.workers; ++local) {
+    for (int local = 0; local < node.workers; ++local)
       there[node.name][gpus_of(node, local, 1).front()] = {node.id, local};
-      ++workers[node.id];
-    }
   std::map<std::string, std::set<int>> named;
   for (const plan::Stage& stage : plan.stages)
     for (const plan::TpGroup& group : stage.groups) {
@@ -54,18 +54,15 @@ Result<Seating> seat_by_plan(const plan::Plan& plan, const std::vector<WorkerNod
     }
   for (const auto& [node, gpus] : named)
     if (const auto found = there.find(node);
-        found == there.end() || found->second.size() != gpus.size())
+        found == there.end() || found->second.size() < gpus.size())
       return Error(fmt::format("it uses {} GPUs on {}, where the job has {}", gpus.size(), node,
                                found == there.end() ? 0 : found->second.size()));
-  for (const auto& [node, drivers] : there)
-    if (!named.contains(node))
-      return Error(fmt::format("it does not use the {} GPUs on {}", drivers.size(), node));
 
   plan::Plan fitted = plan;
   std::map<std::string, std::map<int, int>> used;
   for (const auto& [node, gpus] : named) used[node] = stand_ins(gpus, there[node]);
   Seating seating;
-  std::map<int, int> group_of;
+  std::map<int, int> group_of, workers;
   for (plan::Stage& stage : fitted.stages)
     for (plan::TpGroup& group : stage.groups) {
       for (int& gpu : group.gpus) gpu = used[group.node][gpu];
@@ -74,12 +71,15 @@ Result<Seating> seat_by_plan(const plan::Plan& plan, const std::vector<WorkerNod
         const WorkerId worker = there[group.node][gpu];
         const int number =
             group_of.try_emplace(worker.node, static_cast<int>(group_of.size())).first->second;
-        seating.seats.push_back(
-            {worker, static_cast<int>(seating.seats.size()), number, workers[worker.node]});
+        seating.seats.push_back({worker, static_cast<int>(seating.seats.size()), number, 0});
+        ++workers[worker.node];
       }
     }
+  for (Seat& seat : seating.seats) seat.local_world = workers[seat.worker.node];
   if (seating.seats.empty()) return Error("it has no ranks");
   seating.groups = static_cast<int>(group_of.size());
+  for (const auto& [node, drivers] : there)
+    seating.idle += static_cast<int>(drivers.size() - named[node].size());
   seating.plan = fitted.to_json().dump();
   return seating;
 }

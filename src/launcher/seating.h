@@ -45,6 +45,7 @@ struct Seating {
   std::vector<Seat> seats;
   int groups = 0;
   std::string plan;  ///< SWELL_PLAN: what was decided for these seats; empty: the program plans
+  int idle = 0;      ///< workers that were there and that the plan has no use for
 };
 
 /// Seats for as many workers as `max_gpus` allows, filled from the first node on. Nodes that

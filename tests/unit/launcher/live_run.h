@@ -55,9 +55,10 @@ struct Run {
     });
   }
   /// A companion of one GPU on node2 is up: node `id`.
-  void lend(int id = 1, JobId companion = kCompanion) {
+  void lend(int id = 1, JobId companion = kCompanion, Json plan = Json()) {
     Grow message;
     message.offers.resize(1);
+    message.plan = std::move(plan);
     event([&] { machine.grow(now, message); });
     event([&] {
       machine.allocated(now, {{"nonce", companion, "", {worker_node(0, 0, "node2", 1)}}});

@@ -50,11 +50,30 @@ Test(plan_seating, gpus_that_slurm_took_instead_stand_in_for_those_of_the_plan) 
   cr_assert(seating->seats[2].worker == (WorkerId{1, 0}));
 }
 
+Test(plan_seating, workers_that_the_plan_has_no_use_for_wait) {
+  const auto seating =
+      seat_by_plan(plan_of({{"node2", {6}}, {"node2", {4}}, {"node1", {1}}}), kNodes, 1);
+  cr_assert(seating.ok());
+  cr_assert_eq(seating->seats.size(), 3);
+  cr_assert_eq(seating->idle, 1);
+  cr_assert(seating->seats[2].worker == (WorkerId{0, 1}));
+  cr_assert_eq(seating->seats[2].local_world, 1);
+  cr_assert_eq(seating->seats[0].local_world, 2);
+  cr_assert_eq(seat_by_plan(plan_of({{"node2", {6}}, {"node2", {4}}}), kNodes, 1)->idle, 2);
+}
+
+Test(plan_seating, the_last_companions_gpus_stand_in_before_the_jobs_own) {
+  const std::vector<WorkerNode> one_node = {{0, 10, "node1", 8, 2, "0-1", 2},
+                                            {1, 20, "node1", 8, 2, "4,6", 2}};
+  const auto seating = seat_by_plan(plan_of({{"node1", {2}}, {"node1", {3}}}), one_node, 1);
+  cr_assert(seating.ok());
+  cr_assert(seating->seats[0].worker == (WorkerId{1, 0}));
+  cr_assert(seating->seats[1].worker == (WorkerId{1, 1}));
+}
+
 Test(plan_seating, a_plan_that_does_not_fit_is_refused_with_the_reason) {
-  cr_assert_eq(refusal(plan_of({{"node1", {0}}, {"node1", {1}}})),
-               std::string("it does not use the 2 GPUs on node2"));
-  cr_assert_eq(refusal(plan_of({{"node1", {0}}, {"node2", {4}}, {"node2", {6}}})),
-               std::string("it uses 1 GPUs on node1, where the job has 2"));
+  cr_assert_eq(refusal(plan_of({{"node1", {0}}, {"node2", {4}}, {"node2", {6}}, {"node2", {7}}})),
+               std::string("it uses 3 GPUs on node2, where the job has 2"));
   cr_assert_eq(refusal(plan_of({{"node3", {0}}})),
                std::string("it uses 1 GPUs on node3, where the job has 0"));
   cr_assert_eq(refusal(plan_of({{"node1", {0}}, {"node1", {0}}})),
