@@ -49,6 +49,14 @@ Result<void> read_max(ElasticSpec& spec, std::string_view value) {
   return {};
 }
 
+Result<void> read_min(ElasticSpec& spec, std::string_view value) {
+  const auto gpus = read_number<int>(value);
+  if (!gpus || *gpus < 1 || *gpus > kMaxGpusAllowed)
+    return bad("min", value, "a number of GPUs (min=4)");
+  spec.min_gpus = *gpus;
+  return {};
+}
+
 Result<void> read_sizes(ElasticSpec& spec, std::string_view value) {
   constexpr std::string_view allowed = "rising numbers of GPUs separated by '/' (sizes=8/16/32)";
   std::vector<int> sizes;
@@ -103,9 +111,13 @@ struct Key {
   std::string_view name;
   Result<void> (*read)(ElasticSpec&, std::string_view);
 };
-constexpr Key kKeys[] = {{"max", read_max},     {"sizes", read_sizes},
-                         {"types", read_types}, {"consistency", read_consistency},
-                         {"mode", read_mode},   {"grace", read_grace}};
+constexpr Key kKeys[] = {{"max", read_max},
+                         {"min", read_min},
+                         {"sizes", read_sizes},
+                         {"types", read_types},
+                         {"consistency", read_consistency},
+                         {"mode", read_mode},
+                         {"grace", read_grace}};
 
 bool is_key(std::string_view entry) {
   return std::any_of(std::begin(kKeys), std::end(kKeys),
@@ -133,7 +145,7 @@ Result<void> read_entry(ElasticSpec& spec, std::string_view entry,
                                 [&](const Key& k) { return k.name == name; });
   if (key == std::end(kKeys))
     return Error(fmt::format(
-        "--elastic: unknown key \"{}\"; the keys are max, sizes, types, consistency, mode, grace",
+        "--elastic: unknown key \"{}\"; the keys are max, min, sizes, types, consistency, mode, grace",
         name));
   if (equals == std::string_view::npos || equals + 1 == entry.size())
     return Error(fmt::format("--elastic: {} has no value; write {}=VALUE", name, name));
@@ -169,6 +181,7 @@ Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
 std::string ElasticSpec::text() const {
   std::string result =
       max_gpus ? fmt::format("max={}", *max_gpus) : fmt::format("max={}x", max_factor);
+  if (min_gpus) result += fmt::format(",min={}", *min_gpus);
   if (!sizes.empty()) result += fmt::format(",sizes={}", fmt::join(sizes, "/"));
   if (!types.empty()) result += fmt::format(",types={}", fmt::join(types, "/"));
   result += consistency == Consistency::exact ? ",consistency=exact" : ",consistency=relaxed";
@@ -190,6 +203,19 @@ Result<void> ElasticSpec::check_basic(int basic_gpus) const {
     return Error(fmt::format(
         "--elastic: max={} is below the {} GPUs that the job asks for; max must be at least {}",
         *max_gpus, basic_gpus, basic_gpus));
+  if (min_gpus && *min_gpus > basic_gpus)
+    return Error(fmt::format(
+        "--elastic: min={} is above the {} GPUs that the job asks for; min must be at most {}",
+        *min_gpus, basic_gpus, basic_gpus));
+  if (const int least = (basic_gpus + kMaxLowering - 1) / kMaxLowering;
+      min_gpus && *min_gpus < least)
+    return Error(fmt::format(
+        "--elastic: min={} is below an eighth of the {} GPUs that the job asks for; min "
+        "must be at least {}",
+        *min_gpus, basic_gpus, least));
+  if (!sizes.empty() && min_gpus && !std::binary_search(sizes.begin(), sizes.end(), *min_gpus))
+    return Error(fmt::format("--elastic: sizes={} does not contain min={}; add {}",
+                             fmt::join(sizes, "/"), *min_gpus, *min_gpus));
   if (!sizes.empty() && std::find(sizes.begin(), sizes.end(), basic_gpus) == sizes.end())
     return Error(fmt::format(
         "--elastic: sizes={} does not contain the {} GPUs that the job asks for; add {}",

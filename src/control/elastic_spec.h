@@ -20,6 +20,8 @@ struct ElasticSpec {
   /// `max=16`: at most 16 GPUs in all; `max=4x`: at most four times the basic demand (the default).
   std::optional<int> max_gpus;
   double max_factor = 4.0;
+  /// `min=4`: consents to start and to run with so few GPUs, where it asks for more.
+  std::optional<int> min_gpus;
   /// `sizes=8/16/32`: the totals that the program can run with, rising; empty: any.
   std::vector<int> sizes;
   /// `types=h100/a100`: acceptable GPU types of expansions; empty: the type of the basic demand.
@@ -36,10 +38,14 @@ struct ElasticSpec {
   /// The text that parse() reads back to the same spec, every key in a fixed order; no spaces.
   std::string text() const;
 
+  /// A job's `min` is at least its basic demand over this.
+  static constexpr int kMaxLowering = 8;
+
   /// The most GPUs the job may have in all, for a basic demand of `basic_gpus`.
   int max_total(int basic_gpus) const;
 
-  /// What only the basic demand shows to be wrong: no GPUs, `max` below it, `sizes` without it.
+  /// What only the basic demand shows to be wrong: no GPUs, `max` below it, `sizes` without it,
+  /// `min` above it or far below.
   Result<void> check_basic(int basic_gpus) const;
 
   friend bool operator==(const ElasticSpec&, const ElasticSpec&) = default;

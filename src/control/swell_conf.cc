@@ -137,6 +137,12 @@ const Key kKeys[] = {
     {"MaxLentByAccount",
      [](SwellConf& c, std::string_view v) { return limits(c.max_lent_by_account, v); }},
     {"MaxLentByQOS", [](SwellConf& c, std::string_view v) { return limits(c.max_lent_by_qos, v); }},
+    {"LowerRequests",
+     [](SwellConf& c, std::string_view v) -> Allowed {
+       if (v != "yes" && v != "no") return "yes or no";
+       c.lowers_requests = v == "yes";
+       return std::nullopt;
+     }},
     {"HistoryDays",
      [](SwellConf& c, std::string_view v) { return whole(c.history_days, v, 0, 36500); }},
     {"EventLog",

@@ -6,6 +6,7 @@
 
 #include "control/elastic_spec.h"
 #include "control/tag.h"
+#include "controller/lowering.h"
 #include "core/saturating.h"
 #include "core/slurm_text/gres.h"
 
@@ -133,7 +134,7 @@ Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& pl
 }
 
 Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book,
-                        double now) {
+                        double now, bool lowers) {
   if (claims_to_be_companion(request, place)) return admit_companion(request, place, book, now);
 
   Admission admission;
@@ -149,10 +150,26 @@ Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& plac
         "--elastic: a heterogeneous job cannot be elastic; submit its parts as jobs of their own");
   const int basic = basic_gpus_of(request);
   if (const Result<void> fits = spec->check_basic(basic); !fits) return fits.error();
-  const control::Tag tag{{"elastic", spec->text()},
-                         {"basic", std::to_string(basic)},
-                         {"lent", "0"},
-                         {"state", to_text(control::JobState::allocated)}};
+  const bool is_lowered = lowers && spec->min_gpus && *spec->min_gpus < basic;
+  if (is_lowered) {
+    auto lowered = lower(request, basic, *spec->min_gpus);
+    if (!lowered) return lowered.error();
+    admission.lowered = std::move(*lowered);
+    admission.notice = fmt::format(
+        "--elastic: submitted for {} of its {} GPUs; the others are lent to it before any job is lent "
+        "more than it asked for",
+        *spec->min_gpus, basic);
+  } else if (spec->min_gpus && *spec->min_gpus < basic) {
+    admission.notice = fmt::format(
+        "--elastic: min={} is not used, the job waits for all of its {} GPUs: Swell lends nothing now "
+        "(it starts, or is drained), or this site lowers no requests (LowerRequests of swell.conf)",
+        *spec->min_gpus, basic);
+  }
+  control::Tag tag{{"elastic", spec->text()},
+                   {"basic", std::to_string(is_lowered ? *spec->min_gpus : basic)}};
+  if (is_lowered) tag.set("wanted", std::to_string(basic));
+  tag.set("lent", "0");
+  tag.set("state", to_text(control::JobState::allocated));
   admission.admin_comment = tag.put_into(comment);
   return admission;
 }

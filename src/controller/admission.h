@@ -23,7 +23,7 @@ struct SubmitRequest {
   std::string tres_per_node, tres_per_job, tres_per_task, tres_per_socket;
   std::string beyond_an_offer;  ///< members that no offer has and that are not left alone; of
                                 ///< companions only
-  int min_nodes = 0, max_nodes = 0, sockets_per_node = 0, tasks = 0;
+  int min_nodes = 0, max_nodes = 0, sockets_per_node = 0, tasks = 0, tasks_per_node = 0;
   int min_cpus = 0, cpus_per_task = 0, min_cpus_per_node = 0;
   std::int64_t memory_mib_per_node = 0, memory_mib_per_cpu = 0;
   std::int64_t time_limit_min = 0;
@@ -32,11 +32,19 @@ struct SubmitRequest {
   std::optional<std::string> elastic;  ///< the value of --elastic; nothing: not given
 };
 
+/// What a submission asks for in place of what it asked for; nothing: as it was.
+struct LoweredRequest {
+  std::optional<std::string> tres_per_node, tres_per_job;
+  std::optional<int> nodes, tasks, tasks_per_node, min_cpus, min_cpus_per_node;
+  std::optional<std::int64_t> memory_mib_per_node;
+};
+
 /// What job_submit changes in the submission.
 struct Admission {
   std::optional<std::string> admin_comment;
   bool is_companion = false;
   std::string qos, partition;  ///< set for companions where not empty
+  LoweredRequest lowered;      ///< of a job that consents to fewer GPUs
   std::string notice;          ///< for the user, though all is well: a line each; mostly empty
 };
 
@@ -50,9 +58,10 @@ struct ChangeRequest {
 
 /// Validates a submission: `--elastic` jobs get their spec recorded; companions are admitted on a
 /// live grant, exactly as offered; everything else passes unchanged. The error is for the user.
-/// `place` is kept for companions, also where `book` has no grants as elasticity is off.
+/// `place` is kept for companions, also where `book` has no grants as elasticity is off. `lowers`:
+/// jobs that consent to fewer GPUs (min= of --elastic) are submitted for these.
 Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book,
-                        double now);
+                        double now, bool lowers = false);
 
 /// Validates a change by a user: companions are cancelled, not changed, as their owner could
 /// otherwise make one permanent; no other job gets to their place, and nobody writes Swell's words.

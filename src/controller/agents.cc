@@ -183,6 +183,7 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
     job.training.not_run();
   }
   job.plan_refused = status.plan_refused;
+  job.training.runs(status.epoch);
 }
 
 void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {

@@ -89,12 +89,15 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
   const auto nodes = machines();
   const slurm::JobRecord* record = record_of(job.id);
   if (nodes == nullptr || record == nullptr) return Error("the planner knows no nodes");
-  const auto held = held_gpus(job, *record, *nodes, true);
+  const auto basic = held_gpus(job, *record, *nodes, false),
+             held = held_gpus(job, *record, *nodes, true);
+  if (!basic) return basic.error();
   if (!held) return held.error();
-  if (Result<void> fits = job.training.check_plan(*plan, *held, *nodes); !fits)
+  if (Result<void> fits = job.training.check_plan(*plan, *basic, *held, *nodes); !fits)
     return fits.error().while_doing("the plan");
   sessions_.send(*job.agent, control::Replan{ask.plan, "its owner wants it"});
   job.training.decided(std::move(*plan), job.epoch);
+  job.replans.owner_asked(job.companions);
   return control::Answer{
       job.training.is_known()
           ? "it switches to that plan; `swell jobs` shows how it went"
@@ -109,6 +112,9 @@ control::Answer Controller::why(const ElasticJob& job) const {
   answer.text = fmt::format("it has {} GPUs of its own and {} lent ones, decided {}: {}",
                             job.basic_gpus, lent, job.decided_by.empty() ? "?" : job.decided_by,
                             job.decided_why.empty() ? "nothing was decided yet" : job.decided_why);
+  if (job.wanted_gpus > job.basic_gpus)
+    answer.text += fmt::format("\nits user asked for {} GPUs and consented to run with {}",
+                               job.wanted_gpus, job.basic_gpus);
   Json leaving = Json::array();
   for (const Companion& companion : job.companions) {
     if (!companion.leaving) continue;
@@ -144,6 +150,7 @@ control::Answer Controller::why(const ElasticJob& job) const {
   if (job.own_max > 0) answer.text += fmt::format("\nits owner wants at most {} GPUs", job.own_max);
   answer.details = Json::object({{"job", job.id},
                                  {"basic_gpus", job.basic_gpus},
+                                 {"wanted_gpus", job.wanted_gpus},
                                  {"lent_gpus", lent},
                                  {"decided_by", job.decided_by},
                                  {"decided_why", job.decided_why},

@@ -135,6 +135,8 @@ class Controller {
   Planned plan_for(ElasticJob& job, const plan::Layout& layout, const policy::ClusterView& view);
   void grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const Planned& plan,
              const policy::ClusterView& view, double now);
+  /// Has the job run the plan on the GPUs that it has.
+  void run_instead(ElasticJob& job, const Planned& plan, double now);
   void save();
   void write_comments(double now);
 

@@ -19,6 +19,10 @@ namespace {
 /// agents are answered meanwhile.
 constexpr auto kPlanPatience = std::chrono::milliseconds(20);
 
+/// Shortest time between two plans for the same GPUs of one job: its program switches, and reports
+/// what came of it.
+constexpr double kMinReplanInterval_s = 10;
+
 Json companion_json(const Companion& companion) {
   return Json::object({{"id", companion.id},
                        {"node", companion.node},
@@ -175,6 +179,10 @@ void Controller::apply(const policy::Decisions& decisions, const policy::Cluster
     else if (const auto job = jobs_.find(id); job != jobs_.end())
       grant(job->second, grants, plans[id], view, now);
   }
+  for (const policy::ElasticJobView& seen : view.jobs)
+    if (seen.may_replan && !shrinks.contains(seen.id) && !by_job.contains(seen.id))
+      if (const auto plan = plans.find(seen.id); plan != plans.end())
+        run_instead(jobs_.at(seen.id), plan->second, now);
 }
 
 Controller::Planned Controller::plan_for(ElasticJob& job, const plan::Layout& layout,
@@ -197,6 +205,18 @@ Controller::Planned Controller::plan_for(ElasticJob& job, const plan::Layout& la
   remember(job);
   planned.json = std::move(json);
   return planned;
+}
+
+void Controller::run_instead(ElasticJob& job, const Planned& plan, double now) {
+  if (!job.agent || !plan.json.is_object()) return;
+  const double wait_s = std::max(parts_.config.growth_interval_s, kMinReplanInterval_s);
+  job.replans.decided(job.companions, now, wait_s);
+  job.grow_after = std::max(job.grow_after, now + wait_s);
+  events_.event("plan", {{"job", job.id}, {"plan", plan.json}, {"reason", plan.reason}},
+                fmt::format("job {} is to run another plan on the GPUs that it has: {}", job.id,
+                            plan.reason));
+  save();
+  sessions_.send(*job.agent, control::Replan{plan.json, plan.reason});
 }
 
 void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants,

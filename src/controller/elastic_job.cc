@@ -7,15 +7,15 @@ control::Tag ElasticJob::tag() const {
   std::vector<control::CompanionWord> words;
   for (const Companion& companion : companions)
     words.push_back({companion.id, companion.node, companion.gpus.indices, companion.gpus.count});
-  control::Tag tag{{"elastic", spec.text()},
-                   {"basic", std::to_string(basic_gpus)},
-                   {"lent", std::to_string(companions.lent_gpus())},
-                   {"state", to_text(state)},
-                   {"epoch", std::to_string(epoch)},
-                   {"workers", std::to_string(workers)},
-                   {"grants", std::to_string(grants)},
-                   {"reclaims", std::to_string(reclaims)},
-                   {"companions", control::companions_text(words)}};
+  control::Tag tag{{"elastic", spec.text()}, {"basic", std::to_string(basic_gpus)}};
+  if (wanted_gpus > 0) tag.set("wanted", std::to_string(wanted_gpus));
+  tag.set("lent", std::to_string(companions.lent_gpus()))
+      .set("state", to_text(state))
+      .set("epoch", std::to_string(epoch))
+      .set("workers", std::to_string(workers))
+      .set("grants", std::to_string(grants))
+      .set("reclaims", std::to_string(reclaims))
+      .set("companions", control::companions_text(words));
   if (!no_growth.empty()) tag.set("no_growth", control::as_word(no_growth));
   if (!switched.empty()) tag.set("switched", control::as_word(switched));
   if (!decided_by.empty()) tag.set("decided", control::as_word(decided_by));

@@ -13,6 +13,7 @@
 #include "controller/companion_set.h"
 #include "controller/job_scale.h"
 #include "controller/job_training.h"
+#include "controller/replans.h"
 #include "core/policy/trust.h"
 
 namespace swell::controller {
@@ -25,6 +26,7 @@ struct ElasticJob {
   double first_seen = 0;
   control::ElasticSpec spec;
   int basic_gpus = 0;
+  int wanted_gpus = 0;  ///< what its user asked for, where he consented to fewer; 0: no consent
   CompanionSet companions;
   int grants = 0, reclaims = 0;
   std::string taken_back;  ///< why lent GPUs were taken back last, for people; empty: none were
@@ -50,6 +52,7 @@ struct ElasticJob {
   double reported = 0;                     ///< when it came
   std::string refused_report;              ///< why the last one is not used, for the owner
   policy::Trust trust;
+  Replans replans;
   std::vector<ScalePoint> scale;  ///< by the last decision that planned for it
   /// How its expansions are decided ("planned", ...), and why so, for people.
   std::string decided_by, decided_why;

@@ -81,9 +81,12 @@ class Host final : public control::BackgroundThread {
     if (kept.named_in(request.qos, request.partition) &&
         !request.comment.starts_with(kGrantComment))
       place = kept;
-    Result<Admission> admission = controller::admit(request, place, book_, now_s());
-    if (admission && request.elastic && !admission->is_companion)
-      admission->notice = advice_.on(request);
+    Result<Admission> admission = controller::admit(request, place, book_, now_s(), on_ && lowers_);
+    if (admission && request.elastic && !admission->is_companion) {
+      const std::string advice = advice_.on(request);
+      if (!advice.empty() && !admission->notice.empty()) admission->notice += '\n';
+      admission->notice += advice;
+    }
     wake();
     return admission;
   }
@@ -112,6 +115,7 @@ class Host final : public control::BackgroundThread {
     const bool draining = (*read)->draining || !(*read)->enabled;
     controller.set_draining(draining);
     advice_.set_draining(draining);
+    lowers_ = config.lowers_requests && !draining;
     Config rest = **read;
     rest.enabled = config.enabled;
     rest.draining = config.draining;
@@ -177,6 +181,7 @@ class Host final : public control::BackgroundThread {
     Controller controller(std::move(parts));
     controller.set_draining(config->draining);
     advice_.set_draining(config->draining);
+    lowers_ = config->lowers_requests && !config->draining;
     on_ = true;
     info(fmt::format("the controller is ready: policy {}; agents at port {}",
                      policy::policy_without_profiles(config->policy), server->port()));
@@ -244,6 +249,7 @@ class Host final : public control::BackgroundThread {
   LogSink sink_;
   GrantBook book_;
   std::atomic<bool> on_{false};
+  std::atomic<bool> lowers_{false};  ///< jobs that consent are submitted for fewer GPUs
   SiteAdvice advice_;
   std::mutex mutex_;      // of the next
   ExpansionPlace place_;  ///< what swell.conf said when this controller started

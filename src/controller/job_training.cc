@@ -29,6 +29,20 @@ HeldGpus gpus_of(const plan::Layout& layout) {
   return gpus;
 }
 
+/// Whether a plan over `used` is one for a job that holds `held`, of which `basic` are its own: it
+/// has a use for all that is lent, and may do without some of its own.
+bool is_over(const HeldGpus& used, const HeldGpus& basic, const HeldGpus& held) {
+  const auto at = [](const HeldGpus& gpus, int node) {
+    const auto found = gpus.find(node);
+    return found != gpus.end() ? found->second : plan::GpuMask{0};
+  };
+  for (const auto& [node, gpus] : used)
+    if ((gpus & ~at(held, node)) != 0) return false;
+  for (const auto& [node, gpus] : held)
+    if ((gpus & ~at(basic, node) & ~at(used, node)) != 0) return false;
+  return true;
+}
+
 Result<void> check_size(const plan::Plan& plan) {
   long layers = 0, samples = 0;
   for (const plan::Stage& stage : plan.stages) layers += stage.layers;
@@ -104,11 +118,20 @@ void JobTraining::changed() { version_ = next_version(); }
 void JobTraining::decided(plan::Plan plan, int epoch) {
   decided_ = std::move(plan);
   decided_in_ = epoch;
+  awaits_report_ = true;
+  runs_decided_ = false;
   changed();
 }
 
 void JobTraining::not_run() {
   decided_.reset();
+  awaits_report_ = runs_decided_ = false;
+  changed();
+}
+
+void JobTraining::runs(int epoch) {
+  if (!awaits_report_ || runs_decided_ || epoch <= decided_in_) return;
+  runs_decided_ = true;
   changed();
 }
 
@@ -171,6 +194,7 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
     changed();
     return take(report, basic, held, machines);
   }
+  if (report.epoch > decided_in_) awaits_report_ = runs_decided_ = false;
   // How fast it is, is known also where its passes do not say why.
   speedup_ = lent ? speedup_of(seen, machines) : std::nullopt;
   changed();
@@ -210,17 +234,20 @@ std::optional<Speedup> JobTraining::speedup_of(const Observed& now,
   return Speedup{fast / slow, now.rate / basic_->rate};
 }
 
-std::optional<plan::Layout> JobTraining::layout_of(const plan::Plan& plan, const HeldGpus& held,
+std::optional<plan::Layout> JobTraining::layout_of(const plan::Plan& plan, const HeldGpus& basic,
+                                                   const HeldGpus& held,
                                                    const cluster::Cluster& machines) const {
   const plan::Plan cut = as_planned(plan);
   if (!plan::validate(cut, *solved_.model, machines)) return std::nullopt;
   auto layout = plan::resolve(cut, machines);
-  if (!layout || gpus_of(*layout) != held) return std::nullopt;
+  if (!layout) return std::nullopt;
+  const HeldGpus used = gpus_of(*layout);
+  if (held == basic ? used != held : !is_over(used, basic, held)) return std::nullopt;
   return std::move(*layout);
 }
 
-Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& held,
-                                     const cluster::Cluster& machines) const {
+Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& basic,
+                                     const HeldGpus& held, const cluster::Cluster& machines) const {
   if (own_plans_) return Error("its program was given a plan before, and made its own");
   if (auto good = check_size(plan); !good) return good.error();
   models::Model model;
@@ -232,8 +259,10 @@ Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& hel
   if (auto good = plan::validate(plan, model, machines); !good) return good.error();
   const auto layout = plan::resolve(plan, machines);
   if (!layout) return layout.error();
-  if (gpus_of(*layout) != held)
-    return Error("it is not over the GPUs that the job has; `swell jobs` shows them");
+  if (!is_over(gpus_of(*layout), basic, held))
+    return Error(
+        "it is not over the GPUs that the job has: it must use each that is lent, and no "
+        "other's; `swell jobs` shows them");
   return {};
 }
 
@@ -276,12 +305,12 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
   }
   const int micro_batches = current_ ? current_->plan.micro_batches : 1;
   std::optional<plan::Layout> before, now;
-  if (basic_) before = layout_of(basic_->plan, basic, *machines);
+  if (basic_) before = layout_of(basic_->plan, basic, basic, *machines);
   const bool before_seen = before.has_value();
   if (!before) before = symmetric(basic, micro_batches, *machines);
-  if (current_) now = layout_of(current_->plan, all, *machines);
+  if (current_ && !runs_decided_) now = layout_of(current_->plan, basic, all, *machines);
   const bool now_seen = now.has_value();
-  if (!now && decided_) now = layout_of(*decided_, all, *machines);
+  if (!now && decided_) now = layout_of(*decided_, basic, all, *machines);
   if (!now && all == basic) now = before;
   if (!now) now = symmetric(all, micro_batches, *machines);
   if (!before || !now) return nullptr;

@@ -35,9 +35,16 @@ class JobTraining {
   /// The plan that was decided last is not run: what runs later was not made in its place.
   void not_run();
 
-  /// Whether the job could run `plan` on the GPUs that it holds, all of them, as far as is known:
-  /// without a report its program alone knows how many layers and samples there are.
-  Result<void> check_plan(const plan::Plan& plan, const HeldGpus& held,
+  /// Whether it was told a plan that it has not reported of.
+  bool awaits_report() const noexcept { return awaits_report_; }
+
+  /// Its programs are those of `epoch` now.
+  void runs(int epoch);
+
+  /// Whether the job could run `plan` on the GPUs that it holds, all that are lent and any of its
+  /// own, as far as is known: without a report its program alone knows how many layers and samples
+  /// there are.
+  Result<void> check_plan(const plan::Plan& plan, const HeldGpus& basic, const HeldGpus& held,
                           const cluster::Cluster& machines) const;
 
   /// Whether any report was taken.
@@ -86,7 +93,8 @@ class JobTraining {
   Result<perf::Profile> read(const Json& json, const cluster::Cluster& machines) const;
   Result<Solved> solve(const perf::Profile& profile, const cluster::Cluster& machines) const;
   plan::Plan as_planned(plan::Plan plan) const;
-  std::optional<plan::Layout> layout_of(const plan::Plan& plan, const HeldGpus& held,
+  std::optional<plan::Layout> layout_of(const plan::Plan& plan, const HeldGpus& basic,
+                                        const HeldGpus& held,
                                         const cluster::Cluster& machines) const;
   std::optional<plan::Layout> symmetric(const HeldGpus& held, int micro_batches,
                                         const cluster::Cluster& machines) const;
@@ -99,6 +107,7 @@ class JobTraining {
   int decided_in_ = 0;  ///< the epoch that ran when it was
   std::optional<Speedup> speedup_;
   bool own_plans_ = false;
+  bool awaits_report_ = false, runs_decided_ = false;  ///< as far as is known, until a report
   long version_ = 0;
 
   perf::Stability recent_{2, 0.02};

@@ -142,8 +142,16 @@ policy::Decisions still_good(const Decided& decided, const policy::ClusterView& 
       spoilt.insert(job);
     }
   }
-  for (const policy::NewPlan& plan : decided.decisions.plans)
-    if (!spoilt.contains(plan.job)) good.plans.push_back(plan);
+  std::set<policy::JobId> changing;
+  for (const policy::Grant& grant : decided.decisions.grants) changing.insert(grant.job);
+  for (const policy::Reclaim& reclaim : decided.decisions.reclaims) changing.insert(reclaim.job);
+  for (const policy::NewPlan& plan : decided.decisions.plans) {
+    if (spoilt.contains(plan.job)) continue;
+    const policy::ElasticJobView *then = find(decided.view, plan.job), *job = find(now, plan.job);
+    if (changing.contains(plan.job) || (then != nullptr && job != nullptr && job->may_replan &&
+                                        then->may_replan && holds_the_same(*then, *job)))
+      good.plans.push_back(plan);
+  }
   return good;
 }
 

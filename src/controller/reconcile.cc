@@ -6,6 +6,8 @@
 #include <set>
 #include <vector>
 
+#include "core/saturating.h"
+
 namespace swell::controller {
 
 namespace {
@@ -49,6 +51,7 @@ class Reconciler {
       job.uid = record.uid;
       job.started = record.start_time;
       job.spec = *spec;
+      job.wanted_gpus = saturated_int(tag->number("wanted").value_or(0));
       job.first_seen = now_;
       job.agent_seen = now_;
       job.written = record.admin_comment;

@@ -87,6 +87,7 @@ Result<IssuedGrant> grant_from(const Json& json) {
 Json to_json(const SavedJob& job) {
   Json json =
       Json::object({{"started", job.started}, {"paused", job.paused}, {"max", job.own_max}});
+  if (!job.owners_plan.empty()) json.set("owners_plan", Json::array_of(job.owners_plan));
   if (job.training.is_known()) json.set("training", job.training.to_json());
   return json;
 }
@@ -99,7 +100,15 @@ Result<SavedJob> job_from(const Json& json) {
   if (!started) return started.error();
   if (!max) return max.error();
   if (!paused) return paused.error();
-  SavedJob job{*started, {}, *paused, static_cast<int>(*max)};
+  SavedJob job{*started, {}, *paused, static_cast<int>(*max), {}};
+  if (json.has("owners_plan")) {
+    for (const Json& companion : json.at("owners_plan").items()) {
+      const json_int_t id = json_integer_value(companion.get());
+      if (!companion.is_integer() || id < 1 || id > kMaxJobId)
+        return Error(fmt::format("owners_plan: {} is no job id", companion.dump()));
+      job.owners_plan.push_back(static_cast<control::JobId>(id));
+    }
+  }
   if (!json.has("training")) return job;
   auto training = JobTraining::from_json(json.at("training"));
   if (!training) return training.error().while_doing("training");

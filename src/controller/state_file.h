@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "control/messages.h"
 #include "controller/job_training.h"
@@ -31,6 +32,8 @@ struct SavedJob {
   JobTraining training;
   bool paused = false;
   int own_max = 0;
+  /// Companions with which it runs a plan of its owner's; empty: it runs none.
+  std::vector<control::JobId> owners_plan;
 
   friend bool operator==(const SavedJob&, const SavedJob&) = default;
 };

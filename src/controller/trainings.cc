@@ -157,7 +157,8 @@ void Controller::explain(const policy::ClusterView& view) {
 
 void Controller::remember(const ElasticJob& job) {
   saved_.jobs[job.id] = {static_cast<std::int64_t>(job.started), job.training, job.paused,
-                         job.own_max};
+                         job.own_max,
+                         job.replans.is_owners() ? job.replans.companions() : std::vector<JobId>{}};
 }
 
 }  // namespace swell::controller

@@ -198,13 +198,17 @@ class Builder {
     view.id = job.id;
     view.partition = partition->second;
     view.basic_gpus = job.basic_gpus;
-    view.max_gpus = job.spec.max_total(job.basic_gpus);
+    view.max_gpus = job.spec.max_total(std::max(job.basic_gpus, job.wanted_gpus));
     if (config_.max_gpus_per_job > 0)
       view.max_gpus = std::max(std::min(view.max_gpus, config_.max_gpus_per_job), job.basic_gpus);
     if (job.own_max > 0)
       view.max_gpus = std::max(std::min(view.max_gpus, job.own_max), job.basic_gpus);
     if (const auto room = quotas_.room(job.id))
       view.max_gpus = std::min(view.max_gpus, job.basic_gpus + job.companions.lent_gpus() + *room);
+    if (awaits_profile(job) && is_owed_some(job))
+      view.max_gpus = std::min(view.max_gpus, job.wanted_gpus);
+    if (const int wanted = std::min(job.wanted_gpus, view.max_gpus); wanted > job.basic_gpus)
+      view.wanted_gpus = wanted;
     view.sizes = control::common_sizes(job.spec.sizes, job.program_sizes, job.basic_gpus);
     view.gpu_types = job.spec.types;
     for (const slurm::GpuAllocation& held : record.gpus) {
@@ -230,6 +234,7 @@ class Builder {
                                  .gpus = mask_of(companion.gpus),
                                  .leaving = companion.leaving});
     view.may_grow = may_grow(job, record);
+    view.may_replan = may_replan(job);
     view.started_s = job.first_seen;
     if (plans_) view.training = training_of(job, record);
     view_.jobs.push_back(std::move(view));
@@ -254,8 +259,14 @@ class Builder {
            now_ - job.agent_since < config_.profile_wait_s;
   }
 
+  /// Up to what its user asked for a job grows whatever its profile will say.
+  static bool is_owed_some(const ElasticJob& job) {
+    return job.basic_gpus + job.companions.lent_gpus() < job.wanted_gpus;
+  }
+
   bool may_grow(const ElasticJob& job, const slurm::JobRecord& record) const {
-    if (job.paused || !job.trust.may_grow(now_) || awaits_profile(job)) return false;
+    if (job.paused || !job.trust.may_grow(now_)) return false;
+    if (awaits_profile(job) && !is_owed_some(job)) return false;
     const bool settled =
         job.state == control::JobState::allocated || job.state == control::JobState::active;
     const bool lasts =
@@ -263,6 +274,14 @@ class Builder {
         static_cast<double>(record.end_time - snapshot_.taken) >= config_.min_remaining_s;
     return job.agent && settled && lasts && job.no_growth.empty() && now_ >= job.grow_after &&
            record.phase == slurm::JobPhase::running;
+  }
+
+  /// Plans change while its program runs, and it has reported of the last one that it was told.
+  bool may_replan(const ElasticJob& job) const {
+    return job.agent && job.spec.mode == control::Mode::live &&
+           job.state == control::JobState::active && !job.paused &&
+           !job.training.makes_own_plans() && !job.training.awaits_report() && !job.offered &&
+           now_ >= job.grow_after && job.replans.may_follow(job.companions, now_);
   }
 
   void add_pending(const slurm::JobRecord& record) {

@@ -23,7 +23,8 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.spec = tag.get("elastic");
   row.basic_gpus = count(tag, "basic");
   const auto spec = control::ElasticSpec::parse(row.spec);
-  row.max_gpus = spec ? spec->max_total(row.basic_gpus) : row.basic_gpus;
+  row.wanted_gpus = count(tag, "wanted");
+  row.max_gpus = spec ? spec->max_total(std::max(row.basic_gpus, row.wanted_gpus)) : row.basic_gpus;
   // The tag describes a former run while the job waits to run again.
   const bool runs = record.phase == slurm::JobPhase::running;
   row.state = runs ? tag.get("state") : record.state_text;
@@ -128,6 +129,10 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
     if (!row.decided_by.empty())
       text += fmt::format("Job {} is decided {}: {}\n", row.id, row.decided_by, row.decided_why);
   for (const JobRow& row : rows)
+    if (row.wanted_gpus > 0)
+      text += fmt::format("Job {} asked for {} GPUs and consented to run with {}\n", row.id,
+                          row.wanted_gpus, row.basic_gpus);
+  for (const JobRow& row : rows)
     if (row.paused) text += fmt::format("Job {} is paused by its owner\n", row.id);
   for (const JobRow& row : rows)
     if (!row.taken_back.empty())
@@ -156,6 +161,7 @@ Json jobs_json(const std::vector<JobRow>& rows) {
                               {"state", row.state},
                               {"elastic", row.spec},
                               {"basic_gpus", row.basic_gpus},
+                              {"wanted_gpus", row.wanted_gpus},
                               {"lent_gpus", row.lent_gpus},
                               {"total_gpus", row.basic_gpus + row.lent_gpus},
                               {"max_gpus", row.max_gpus},

@@ -19,6 +19,7 @@ struct JobRow {
   std::string state;  ///< Swell's (ACTIVE, WARMING, ...) while it runs, otherwise Slurm's
   std::string spec;   ///< the recorded --elastic
   int basic_gpus = 0, lent_gpus = 0, max_gpus = 0;
+  int wanted_gpus = 0;  ///< what it asked for, where it was submitted for fewer; 0: it was not
   int epoch = 0, workers = 0, grants = 0, reclaims = 0;
   std::vector<control::CompanionWord> companions;
   int refusals = 0;         ///< grants that became no companion

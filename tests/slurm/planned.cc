@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A paced program that follows its plan: each layer and sample takes a stated time, one after the
-// other as in 1F1B, and samples are divided by SWELL_PLAN, or evenly where there is none. Nothing
-// is computed; what its steps take is what a plan on real devices would.
+// other as in 1F1B, and samples are divided by SWELL_PLAN. Where there is none each rank takes the
+// same, and the last one what is left over. Nothing is computed; what its steps take is what a plan
+// on real devices would.
 //
 // usage: planned LAYERS SAMPLES MICROSECONDS MICRO_BATCHES [STOP_US]; SAMPLES: of a micro-batch.
 // STOP_US: on lent GPUs each step waits so long for gradients, as on a slow interface.
@@ -86,8 +87,10 @@ int main(int argc, char** argv) {
   const int layers = std::atoi(argv[1]), samples = std::atoi(argv[2]);
   const std::chrono::microseconds unit(std::atol(argv[3])), stop(argc > 5 ? std::atol(argv[5]) : 0);
   const int rank = number("RANK", 0), world = number("WORLD_SIZE", 1);
-  Part part{0, rank, layers, std::max(samples / world, 1), std::atoi(argv[4])};
-  part.slowest = static_cast<long>(part.layers) * part.samples;
+  const int each = std::max(samples / world, 1),
+            last = std::max(samples - (world - 1) * each, each);
+  Part part{0, rank, layers, rank == world - 1 ? last : each, std::atoi(argv[4])};
+  part.slowest = static_cast<long>(part.layers) * last;
   if (const char* text = std::getenv("SWELL_PLAN")) {
     json_t* plan = json_loads(text, 0, nullptr);
     part = part_of(plan, rank);

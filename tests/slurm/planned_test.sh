@@ -89,6 +89,12 @@ nobodys_plan() {
 }
 check 'a plan that does not fit, or of another user, is refused' nobodys_plan
 
+leaves_out_lent() {
+  jq -c '.stages = [.stages[0] | .layers = 8 | .groups = [.groups[0] | .local_batch = 8]]' "$work/two_stages" > "$work/on_one" &&
+    ! swell replan "$job" --plan "$work/on_one" 2> said && cat said && grep -q 'it must use each that is lent' said
+}
+check 'so is one that does without a lent GPU' leaves_out_lent
+
 # While swellrun is stopped nobody reports: what the controller knows after the crash, it has kept.
 known() { swell why "$job" --json | jq -ec '[.decided_by, .samples_per_s, .predicted_speedup] | select(.[0] == "planned" and .[1] > 0)'; }
 kept_over_a_crash() {
@@ -108,6 +114,27 @@ decided_anew() { (($(decided_events) > $1)); } # a controller that has just star
 known_again() { [[ $(known) == "$(cat "$work/known")" ]]; }
 connected_twice() { (($(grep -c "\"event\":\"agent-connected\",\"job\":$job," "$events") >= 2)); }
 check 'kill -9 of slurmctld keeps the profile, though nobody reports it anew' kept_over_a_crash
+
+# One stage over the lent GPUs alone: the job's own two wait. That is no faster than they are, so what is lent goes back.
+does_without_its_own() {
+  local own
+  own=$(grep '"event":"switch-committed"' "$out/events" | tail -n 1 | jq -c --argjson job "$job" '[.gpus[] | select(.job == $job) | .node as $node | .gpus |
+    split(",")[] | split("-") | map(tonumber) | range(.[0]; .[-1] + 1) | [$node, .]]') &&
+    jq -c --argjson own "$own" '[.stages[].groups[] | select(([[.node, .gpus[0]]] | inside($own)) | not)] as $lent |
+      .stages = [.stages[0] | .layers = 8 | .groups = [$lent[] | .local_batch = 4]]' "$work/two_stages" > "$work/on_lent" || return
+  jq -e '.stages[0].groups | length == 2' "$work/on_lent" > /dev/null || { printf 'own: %s\n' "$own"; cat "$work/on_lent"; return 1; }
+  swell replan "$job" --plan "$work/on_lent" && within $patience runs_on 2 && within $patience reports_no_gain &&
+    within $patience is_lent "$job" 0 && within $patience runs_on_its_own || { cat "$work/$job.out"; swell jobs "$job"; return 1; }
+}
+runs_on() { # N: the newest programs follow a plan over so many GPUs
+  (($(programs_with_plans | tail -n 1 | cut -d' ' -f7- | jq '[.stages[].groups[].gpus[]] | length') == $1))
+}
+reports_no_gain() {
+  jq -es --argjson job "$job" 'any(.[]; .event == "profile" and .job == $job and .measured_speedup > 0.5 and .measured_speedup < 1.3 and
+    .predicted_speedup < 1.1 and .samples_per_s > 0)' "$events" > /dev/null
+}
+runs_on_its_own() { grep 'live: from 2 to 2 workers' "$work/$job.out"; } # from program to program
+check 'its owner may have it run on what is lent alone, while its own workers wait' does_without_its_own
 
 explained() { swell why "$job" | grep 'decided planned'; }
 shown_paused() { swell jobs "$job" | grep "^Job $job is paused"; }
@@ -148,4 +175,21 @@ false_profile() {
   within $patience decided "$mine" 'worker by worker: its profile is not used: .*h100' || { swell jobs "$mine"; cat said; return 1; }
 }
 check 'a profile that cannot be true is refused, and swell jobs says why' false_profile
+clear_queue
+
+# Lent before its profile: its program gives the last of four ranks 4 of 10 samples, where a plan gives nobody more than 3.
+wait_for_no_profile() {
+  sed -i 's/^ProfileWait=.*/ProfileWait=0/' "$SWELL_CLUSTER_DIR/etc/swell.conf" && "$cluster" kill-ctld -KILL && "$cluster" restart-ctld
+}
+told_a_better_plan() {
+  wait_for_no_profile && planned 4 8 10 1000 4 && within $patience is_lent "$job" 2 && within $patience began_without_a_plan || return
+  within $patience divided_well && within $patience word_is "$job" state ACTIVE && is_lent "$job" 2 &&
+    grep "\"event\":\"plan\",\"job\":$job,.*times as fast is predicted" "$events" && grep 'switching to another plan' "$work/$job.out" ||
+    { cat "$out/began"; swell jobs "$job"; return 1; }
+}
+began_without_a_plan() { awk '$3 == 4 && $7 == "-"' "$out/began" | grep .; }
+divided_well() {
+  programs_with_plans | grep . | tail -n 1 | cut -d' ' -f7- | jq -e '[.stages[].groups[]] | length == 4 and all(.[]; .local_batch <= 3)'
+}
+check 'a job that was lent GPUs before its profile is told a better plan for them, and switches to it' told_a_better_plan
 finish_tests

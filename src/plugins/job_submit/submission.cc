@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <unistd.h>
 
 #include "controller/host.h"
@@ -58,6 +59,21 @@ void replace(char*& member, const std::string& value) {
   member = slurm_text(value);
 }
 
+void lower(const controller::LoweredRequest& to, job_desc_msg_t& job) {
+  if (to.tres_per_node) replace(job.tres_per_node, *to.tres_per_node);
+  if (to.tres_per_job) replace(job.tres_per_job, *to.tres_per_job);
+  const auto set = [](auto& member, const auto& value) {
+    if (value) member = static_cast<std::remove_reference_t<decltype(member)>>(*value);
+  };
+  set(job.min_nodes, to.nodes);
+  if (job.max_nodes != NO_VAL) set(job.max_nodes, to.nodes);
+  set(job.num_tasks, to.tasks);
+  set(job.ntasks_per_node, to.tasks_per_node);
+  set(job.min_cpus, to.min_cpus);
+  set(job.pn_min_cpus, to.min_cpus_per_node);
+  set(job.pn_min_memory, to.memory_mib_per_node);
+}
+
 }  // namespace
 
 controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
@@ -79,6 +95,7 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
   request.max_nodes = count(job.max_nodes, NO_VAL);
   request.sockets_per_node = count(job.sockets_per_node, static_cast<std::uint16_t>(NO_VAL16));
   request.tasks = count(job.num_tasks, NO_VAL);
+  request.tasks_per_node = count(job.ntasks_per_node, static_cast<std::uint16_t>(NO_VAL16));
   request.min_cpus = count(job.min_cpus, NO_VAL);
   request.cpus_per_task =
       std::max(count(job.cpus_per_task, static_cast<std::uint16_t>(NO_VAL16)), per_task.cpus);
@@ -102,6 +119,7 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
 
 void apply(const controller::Admission& admission, job_desc_msg_t& job) {
   if (admission.admin_comment) replace(job.admin_comment, *admission.admin_comment);
+  lower(admission.lowered, job);
   if (!admission.is_companion) return;
   job.priority = kCompanionPriority;
   if (!admission.qos.empty()) replace(job.qos, admission.qos);

@@ -96,7 +96,7 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
   static char name[] = "elastic";
   static char argument[] = "key=value,...";
   static char usage[] =
-      "lend the job idle GPUs (keys: max=N|Nx, sizes=A/B/.., types=A/B/.., consistency=exact|relaxed, "
+      "lend the job idle GPUs (keys: max=N|Nx, min=N, sizes=A/B/.., types=A/B/.., consistency=exact|relaxed, "
       "mode=restart|live, grace=SECONDS)";
   static spank_option option = {name, argument, usage, 2, 0, read_option};
   return spank_option_register(spank, &option);

@@ -42,17 +42,19 @@ Test(elastic_spec, reads_every_key) {
 }
 
 Test(elastic_spec, its_text_reads_back_to_itself) {
-  for (const char* text :
-       {"", "max=7", "max=2.5x", "sizes=1/2/4,types=v100", "consistency=exact,grace=5"}) {
+  for (const char* text : {"", "max=7", "max=8,min=4", "max=2.5x", "sizes=1/2/4,types=v100",
+                           "consistency=exact,grace=5"}) {
     const ElasticSpec spec = good(text);
     cr_assert(good(spec.text().c_str()) == spec, "%s", text);
   }
 }
 
 Test(elastic_spec, an_error_names_the_key_and_what_is_allowed) {
-  cr_assert(says(reason("colour=red"), "unknown key \"colour\"; the keys are max, sizes"));
+  cr_assert(says(reason("colour=red"), "unknown key \"colour\"; the keys are max, min, sizes"));
   cr_assert(says(reason("max=-1"), "max=-1 is not valid; max must be a number of GPUs"));
   cr_assert(says(reason("max=0.5x"), "max=0.5x"));
+  cr_assert(says(reason("min=0"), "min=0 is not valid; min must be a number of GPUs (min=4)"));
+  cr_assert(says(reason("min=half"), "min=half"));
   cr_assert(says(reason("sizes=8/4"), "rising"));
   cr_assert(says(reason("sizes=8//16"), "sizes=8//16"));
   cr_assert(says(reason("sizes=2,4,8"), "within a list use '/': sizes=2/4/8"));
@@ -100,4 +102,18 @@ Test(elastic_spec, what_the_program_can_run_with_narrows_what_was_asked_for) {
   cr_assert(common_sizes({}, {1, 2, 6}, 2) == (Sizes{2, 6}), "as the program said");
   cr_assert(common_sizes({2, 3, 6}, {2, 4, 6, 8}, 2) == (Sizes{2, 6}), "both");
   cr_assert(common_sizes({2, 3}, {4}, 2) == Sizes{2}, "never nothing, which means any");
+}
+
+Test(elastic_spec, min_lies_between_an_eighth_of_the_basic_demand_and_all_of_it) {
+  const auto refused = [](const char* text, int basic) {
+    const auto fits = good(text).check_basic(basic);
+    return fits ? std::string() : fits.error().message();
+  };
+  cr_assert(refused("min=2", 16).empty());
+  cr_assert(refused("min=16", 16).empty());
+  cr_assert(says(refused("min=17", 16), "min=17 is above the 16 GPUs"));
+  cr_assert(says(refused("min=1", 16), "below an eighth of the 16 GPUs"));
+  cr_assert(says(refused("min=1", 9), "min must be at least 2"));
+  cr_assert(says(refused("min=4,sizes=8/16", 16), "does not contain min=4; add 4"));
+  cr_assert(refused("min=8,sizes=8/16", 16).empty());
 }

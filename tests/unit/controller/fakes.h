@@ -121,6 +121,13 @@ class FakeServer final : public control::Server {
   void hangs_up(control::ConnectionId connection) {
     events.push_back({Event::Kind::closed, connection, 1000, "test", control::Message{}});
   }
+  /// How many messages of a type were sent.
+  template <typename T>
+  std::size_t count() const {
+    return static_cast<std::size_t>(std::count_if(sent.begin(), sent.end(), [](const auto& one) {
+      return std::holds_alternative<T>(one.second);
+    }));
+  }
   /// The last message of a type that was sent, or null.
   template <typename T>
   const T* last() const {

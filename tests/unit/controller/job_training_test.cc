@@ -13,7 +13,7 @@ using swell::test::Reported;
 namespace {
 
 const HeldGpus kTwo = {{0, 0b11}}, kFour = {{0, 0b1111}};
-const Reported kOnTwo{.gpus = {0, 1}}, kOnFour{.gpus = {0, 1, 2, 3}};
+const Reported kOnTwo{.gpus = {0, 1}}, kOnFour{.gpus = {0, 1, 2, 3}}, kOnLent{.gpus = {2, 3}};
 
 std::string refusal(const Reported& reported) {
   JobTraining training;
@@ -47,6 +47,25 @@ Test(job_training, a_report_becomes_what_a_policy_plans_with) {
   cr_assert_float_eq(training.rate(), 64 / kOnTwo.step_s(), 1e-6);
   cr_assert_eq(training.seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed).get(),
                seen.get(), "nothing changed");
+}
+
+Test(job_training, a_plan_may_leave_out_the_jobs_own_gpus_but_none_that_is_lent) {
+  JobTraining training = taken(kOnTwo);
+  cr_assert(training.take(kOnLent.message(), kTwo, kFour, *live_machines()).ok());
+  const auto on_lent = training.seen(kTwo, kFour, live_machines(), planner::Consistency::relaxed);
+  cr_assert_eq(on_lent->current.gpu_count(), 2);
+  cr_assert_eq(on_lent->current.stages[0].groups[0].gpus, 0b100);
+  cr_assert_gt(on_lent->measured_throughput, 0);
+  const HeldGpus six = {{0, 0b111111}};
+  const auto more = training.seen(kTwo, six, live_machines(), planner::Consistency::relaxed);
+  cr_assert_eq(more->measured_throughput, 0, "it does not run on what was lent since");
+}
+
+Test(job_training, a_plan_over_some_of_its_own_gpus_is_no_measure_of_them_all) {
+  const JobTraining training = taken({.gpus = {0}});
+  const auto seen = training.seen(kTwo, kTwo, live_machines(), planner::Consistency::relaxed);
+  cr_assert_eq(seen->basic.gpu_count(), 2);
+  cr_assert_eq(seen->measured_basic, 0);
 }
 
 Test(job_training, a_plan_over_lent_gpus_is_guessed_until_they_report) {
@@ -135,18 +154,21 @@ Test(job_training, all_of_it_comes_back_from_the_state_file) {
 
 Test(job_training, an_owners_plan_must_be_over_the_jobs_gpus) {
   const JobTraining training = taken(kOnTwo);
-  cr_assert(training.check_plan(kOnTwo.plan(), kTwo, *live_machines()).ok());
-  cr_assert_not(training.check_plan(kOnTwo.plan(), kFour, *live_machines()).ok());
-  cr_assert_not(JobTraining().check_plan({}, kTwo, *live_machines()).ok());
+  cr_assert(training.check_plan(kOnTwo.plan(), kTwo, kTwo, *live_machines()).ok());
+  cr_assert_not(training.check_plan(kOnTwo.plan(), kTwo, kFour, *live_machines()).ok(),
+                "it has no use for what is lent");
+  cr_assert_not(training.check_plan(kOnFour.plan(), kTwo, kTwo, *live_machines()).ok());
+  cr_assert(training.check_plan(kOnLent.plan(), kTwo, kFour, *live_machines()).ok());
+  cr_assert_not(JobTraining().check_plan({}, kTwo, kTwo, *live_machines()).ok());
 }
 
 Test(job_training, an_owners_plan_needs_no_profile) {
   const JobTraining training;
-  cr_assert(training.check_plan(kOnTwo.plan(), kTwo, *live_machines()).ok());
-  cr_assert_not(training.check_plan(kOnTwo.plan(), kFour, *live_machines()).ok());
+  cr_assert(training.check_plan(kOnTwo.plan(), kTwo, kTwo, *live_machines()).ok());
+  cr_assert_not(training.check_plan(kOnTwo.plan(), kTwo, kFour, *live_machines()).ok());
   plan::Plan uneven = kOnTwo.plan();
   uneven.stages[0].groups[1].gpus = {7};
-  cr_assert_not(training.check_plan(uneven, kTwo, *live_machines()).ok());
+  cr_assert_not(training.check_plan(uneven, kTwo, kTwo, *live_machines()).ok());
 }
 
 Test(job_training, a_plan_that_was_refused_says_nothing_of_the_program) {

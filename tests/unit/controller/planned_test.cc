@@ -45,9 +45,9 @@ struct Live : test::World {
   }
   void take_offers(JobId first) { World::take_offers(1, first); }
   const ElasticJob& job() const { return controller->jobs().at(10); }
-  control::Answer ask(const std::string& what, int number = 0, uid_t uid = 1000) {
+  control::Answer ask(const std::string& what, int number = 0, uid_t uid = 1000, JobId job = 10) {
     control::Ask ask;
-    ask.job = 10;
+    ask.job = job;
     ask.what = what;
     ask.number = number;
     server.says(++asker, ask, uid);
@@ -149,6 +149,44 @@ Test(planned, gpus_that_bring_less_than_promised_are_reclaimed) {
   cr_assert_neq(world.ask("why").text.find("times as fast"), std::string::npos);
 }
 
+Test(planned, what_was_lent_before_the_profile_showed_no_gain_goes_back_and_its_owner_reads_why) {
+  const std::string why = "by its profile it is no faster with them";
+  Live world;
+  world.step(11);
+  cr_assert(world.grown());
+  world.take_offers(20);
+  Reported one_layer{.gpus = kEight, .layers = 1};
+  one_layer.samples = 8;
+  one_layer.micro_batches = 1;
+  world.report(one_layer);
+  world.step(60);  // GrowthInterval: it may be changed again
+  cr_assert(world.until([&] { return world.server.last<control::Shrink>() != nullptr; }));
+  cr_assert_eq(world.server.last<control::Shrink>()->reason, why);
+  std::string answer = world.ask("why").text;
+  cr_assert_neq(answer.find("on node2 goes back: " + why), std::string::npos, "%s", answer.c_str());
+  cr_assert_eq(answer.find("taken back last"), std::string::npos, "not yet: %s", answer.c_str());
+  world.slurm.end(20);
+  world.step();
+  answer = world.ask("why").text;
+  cr_assert_neq(answer.find("taken back last: " + why), std::string::npos, "%s", answer.c_str());
+}
+
+Test(planned, a_job_that_runs_with_fewer_than_its_user_wanted_is_lent_these_before_its_profile) {
+  Live world;
+  cr_assert_eq(world.ask("why").text.find("consented"), std::string::npos);
+  world.slurm.run(11, "node2", 4, "swell[elastic=max=2x,mode=live,grace=20 basic=4 wanted=8]");
+  world.World::hello(2, 11, 4);
+  cr_assert(world.grown());
+  const auto* grow = world.server.last<control::Grow>();
+  cr_assert_eq(grow->offers.size(), 1u);
+  cr_assert_eq(grow->offers[0].name, std::string("swell-11"));
+  cr_assert_eq(grow->offers[0].gpus, 4, "16 only with a profile");
+  const control::Answer answer = world.ask("why", 0, 1000, 11);
+  cr_assert_neq(answer.text.find("\nits user asked for 8 GPUs and consented to run with 4"),
+                std::string::npos, "%s", answer.text.c_str());
+  cr_assert_eq(answer.details.integer_at("wanted_gpus", 0, 100).value(), 8);
+}
+
 Test(planned, an_owner_pauses_resumes_and_limits) {
   Live world;
   world.ask("pause");
@@ -207,6 +245,97 @@ Test(planned, an_owner_s_plan_is_told_before_there_is_a_profile_and_forgotten_wh
   }
 }
 
+/// 32 samples a micro-batch, two on each of 16 GPUs, of which the last one takes some of the
+/// others': with all 15 it is slower than on its own GPUs, with one still faster.
+struct Uneven : Live {
+  Reported reported{.gpus = kEight, .epoch = 1, .lent_node = "node2"};
+
+  explicit Uneven(int more_of_last = 15) {
+    reported.samples = 32;
+    reported.more_of_last = more_of_last;
+    step(11);
+    cr_assert(grown());
+    cr_assert_not(server.last<control::Grow>()->plan.is_object());
+    take_offers(20);
+    runs(1);
+    report(reported);
+  }
+  void runs(int epoch, const char* refused = "") {
+    control::Status status;
+    status.state = control::JobState::active;
+    status.epoch = epoch;
+    status.workers = 16;
+    status.plan_refused = refused;
+    server.says(1, status);
+    step();
+  }
+  /// Orders to run another plan that were sent in so many seconds.
+  std::size_t orders_within(double seconds) {
+    const std::size_t before = server.count<control::Replan>();
+    for (double end = now + seconds; now < end;
+         std::this_thread::sleep_for(std::chrono::milliseconds(2)))
+      step();
+    return server.count<control::Replan>() - before;
+  }
+  bool told() {
+    step(11);
+    return until([this] { return server.last<control::Replan>() != nullptr; });
+  }
+};
+
+Test(planned, what_runs_badly_on_the_gpus_that_it_has_is_told_a_better_plan_once) {
+  Uneven world;
+  cr_assert(world.told());
+  const auto* order = world.server.last<control::Replan>();
+  const auto plan = plan::Plan::from_json(order->plan);
+  cr_assert(plan.ok(), "%s", order->plan.dump().c_str());
+  cr_assert_eq(plan->gpu_count(), 16);
+  cr_assert_neq(order->reason.find("times as fast is predicted"), std::string::npos);
+  world.runs(2);
+  cr_assert_eq(world.orders_within(300), 0, "until it reports of it");
+  cr_assert_null(world.server.last<control::Shrink>(), "it is taken to run it");
+  world.reported.more_of_last = 0;
+  world.reported.epoch = 2;
+  world.report(world.reported);
+  cr_assert_not(world.job().training.makes_own_plans());
+  cr_assert_eq(world.orders_within(300), 0, "it is as good now");
+}
+
+Test(planned, a_better_plan_that_is_refused_is_told_again_later_each_time) {
+  Uneven world(1);
+  cr_assert(world.told());
+  world.runs(1, "its switch was called off: first");
+  cr_assert_eq(world.orders_within(12), 1);
+  world.runs(1, "its switch was called off: second");
+  cr_assert_eq(world.orders_within(15), 0);
+  cr_assert_eq(world.orders_within(10), 1);
+  cr_assert_eq(world.orders_within(200), 0, "it has said nothing of the last one");
+}
+
+Test(planned, a_plan_of_its_owner_stands_until_the_gpus_change_over_a_restart_too) {
+  Uneven world(1);
+  control::Ask ask;
+  ask.job = 10;
+  ask.what = "replan";
+  ask.plan = world.reported.plan().to_json();
+  world.server.says(60, ask, 1000);
+  world.step();
+  cr_assert_eq(world.server.count<control::Replan>(), 1u);
+  world.runs(2);
+  world.reported.epoch = 2;
+  world.reported.step_factor = 1.05;
+  world.report(world.reported);
+  world.orders_within(100);
+  world.restart();
+  world.step();
+  world.hello(1, {20});
+  world.runs(2);
+  world.reported.step_factor = 1;
+  world.report(world.reported);
+  world.orders_within(100);
+  cr_assert_eq(world.server.count<control::Replan>(), 1, "no other than the owner's");
+}
+
 Test(planned, only_the_owner_is_answered) {
   Live world;
   world.ask("pause", 0, 1001);
@@ -257,4 +386,23 @@ Test(planned, a_decision_that_came_late_is_held_against_what_is_there_now) {
   policy::ClusterView changed = then;
   changed.jobs[0].companions.push_back({});
   cr_assert(still_good(decided, changed).grants.empty());
+}
+
+Test(planned, a_late_plan_for_the_same_gpus_is_for_who_still_has_them_and_may_change) {
+  policy::ClusterView then;
+  policy::ElasticJobView job;
+  job.id = 10;
+  job.may_replan = true;
+  job.companions.resize(1);
+  then.jobs = {job};
+  Decided decided;
+  decided.view = then;
+  decided.decisions.plans = {{10, {}}};
+  cr_assert_eq(still_good(decided, then).plans.size(), 1u);
+  policy::ClusterView busy = then;
+  busy.jobs[0].may_replan = false;
+  cr_assert(still_good(decided, busy).plans.empty());
+  policy::ClusterView fewer = then;
+  fewer.jobs[0].companions[0].leaving = true;
+  cr_assert(still_good(decided, fewer).plans.empty());
 }

@@ -121,3 +121,20 @@ Test(reconcile, a_companion_that_is_gone_was_lost_or_has_ended) {
   cr_assert(has(reconcile(slurm.now, jobs, issued_to(10), 101), Change::Kind::companion_lost));
   cr_assert(has(reconcile(slurm.now, leaving, issued_to(10), 101), Change::Kind::companion_ended));
 }
+
+Test(reconcile, what_a_user_wanted_who_consented_to_fewer_is_kept_in_the_tag) {
+  FakeSlurm slurm(1);
+  slurm.run_elastic(10, "node1", 2, " wanted=6");
+  slurm.run_elastic(11, "node1", 2);
+  JobTable jobs;
+  reconcile(slurm.now, jobs, {}, 100);
+  cr_assert_eq(jobs.at(10).wanted_gpus, 6);
+  cr_assert_eq(jobs.at(11).wanted_gpus, 0);
+  cr_assert_neq(jobs.at(10).tag().text().find(" basic=2 wanted=6 "), std::string::npos);
+  cr_assert_eq(jobs.at(11).tag().text().find("wanted"), std::string::npos);
+  // As after a restart of slurmctld.
+  slurm.find(10)->admin_comment = jobs.at(10).tag().text();
+  jobs.clear();
+  reconcile(slurm.now, jobs, {}, 100);
+  cr_assert_eq(jobs.at(10).wanted_gpus, 6);
+}

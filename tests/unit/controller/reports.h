@@ -42,17 +42,23 @@ struct Reported {
   std::string node = "node1", lent_node;
   int samples = 16;  ///< of a micro-batch
   int micro_batches = 4;
+  int more_of_last = 0;  ///< samples that the last group takes from the others, one from each
 
   int groups() const { return static_cast<int>(gpus.size()) * (lent_node.empty() ? 1 : 2); }
-  int local_batch() const { return samples / groups(); }
-  double fwd_s() const { return layers * layer_s * local_batch(); }
-  double step_s() const { return step_factor * (micro_batches * 3 * fwd_s() + 0.01); }
+  int local_batch(int group) const {
+    const int each = samples / groups();
+    if (group == groups() - 1) return each + more_of_last;
+    return group < more_of_last ? each - 1 : each;
+  }
+  double fwd_s(int group) const { return layers * layer_s * local_batch(group); }
+  double step_s() const { return step_factor * (micro_batches * 3 * fwd_s(groups() - 1) + 0.01); }
 
   plan::Plan plan() const {
     plan::Plan plan{micro_batches, {{layers, 1, {}}}};
     for (const std::string& each : {node, lent_node})
       for (const int gpu : gpus)
-        if (!each.empty()) plan.stages[0].groups.push_back({each, "h100", {gpu}, local_batch()});
+        if (!each.empty())
+          plan.stages[0].groups.push_back({each, "h100", {gpu}, local_batch(plan.stages[0].dp())});
     return plan;
   }
   control::Profile message() const {
@@ -61,8 +67,8 @@ struct Reported {
     for (int i = 0; i < groups(); ++i) {
       perf::GroupObservation seen;
       seen.group = i;
-      seen.fwd_s = fwd_s();
-      seen.bwd_s = 2 * fwd_s();
+      seen.fwd_s = fwd_s(i);
+      seen.bwd_s = 2 * fwd_s(i);
       seen.optim_s = 0.01;
       seen.layer_param_bytes = layers * layer_bytes;
       seen.layer_state_bytes = 4 * layers * layer_bytes;

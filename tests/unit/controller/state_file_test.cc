@@ -42,6 +42,18 @@ Test(state_file, is_read_as_it_was_written) {
   const Folder folder;
   cr_assert(save_state(folder.file(), two_grants()).ok());
   cr_assert(load_state(folder.file()).value() == two_grants());
+  SavedState planned;
+  planned.jobs[7].owners_plan = {8, 9};
+  cr_assert(save_state(folder.file(), planned).ok());
+  cr_assert(load_state(folder.file()).value() == planned);
+  cr_assert(load_state(folder.file())->jobs[7].owners_plan == planned.jobs[7].owners_plan);
+}
+
+Test(state_file, a_damaged_plan_of_an_owner_is_said) {
+  const Folder folder;
+  folder.put(
+      R"({"version":3,"issued":{},"jobs":{"7":{"started":1,"paused":false,"max":0,"owners_plan":[0]}}})");
+  cr_assert_neq(reason(folder).find("owners_plan: 0 is no job id"), std::string::npos);
 }
 
 Test(state_file, is_for_its_owner_alone) {

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 
 #include "unit/controller/fakes.h"
+#include "unit/controller/reports.h"
 
 using namespace swell;
 using namespace swell::controller;
@@ -121,4 +122,52 @@ Test(view_builder, what_completes_has_not_left_yet) {
   cr_assert(slurm::left_between(before, slurm.now).empty());
   slurm.find(5)->phase = slurm::JobPhase::ended;
   cr_assert_eq(slurm::left_between(before, slurm.now).size(), 1u);
+}
+
+Test(view_builder, limits_count_from_what_a_user_wanted_who_consented_to_fewer) {
+  FakeSlurm slurm(2);
+  slurm.run_elastic(10, "node1", 2);
+  JobTable jobs;
+  ElasticJob& job = jobs[10];
+  job.id = 10;
+  job.basic_gpus = 2;
+  job.spec = control::ElasticSpec::parse("max=2x").value();
+  cr_assert_eq(view_of(slurm, jobs).jobs.at(0).max_gpus, 4);
+  cr_assert_eq(view_of(slurm, jobs).jobs.at(0).wanted_gpus, 0);
+  job.wanted_gpus = 6;
+  cr_assert_eq(view_of(slurm, jobs).jobs.at(0).max_gpus, 12);
+  cr_assert_eq(view_of(slurm, jobs).jobs.at(0).wanted_gpus, 6);
+  job.own_max = 5;
+  cr_assert_eq(view_of(slurm, jobs).jobs.at(0).wanted_gpus, 5, "its owner wants no more");
+  job.own_max = 2;
+  cr_assert_eq(view_of(slurm, jobs).jobs.at(0).wanted_gpus, 0);
+}
+
+Test(view_builder, a_job_that_awaits_its_profile_grows_up_to_what_its_user_wanted) {
+  FakeSlurm slurm(2);
+  slurm.run_elastic(10, "node1", 2);
+  JobTable jobs;
+  ElasticJob& job = jobs[10];
+  job.id = 10;
+  job.agent = 1;
+  job.agent_since = 100;
+  job.basic_gpus = 2;
+  job.spec = control::ElasticSpec::parse("max=4x,mode=live").value();
+  Config config;
+  config.policy = "swell";
+  const auto job_at = [&](double now) {
+    return build_view(slurm.now, jobs, {}, config, now, nullptr, test::live_machines()).jobs.at(0);
+  };
+  cr_assert_not(job_at(101).may_grow);
+  job.wanted_gpus = 4;
+  cr_assert(job_at(101).may_grow);
+  cr_assert_eq(job_at(101).max_gpus, 4);
+  const double later = 101 + config.profile_wait_s;
+  cr_assert(job_at(later).may_grow);
+  cr_assert_eq(job_at(later).max_gpus, 16, "it awaits no profile any more");
+  Companion companion;
+  companion.id = 20;
+  companion.gpus = {2, "h100", ""};
+  job.companions.add(companion);
+  cr_assert_not(job_at(101).may_grow, "it has what it wanted");
 }

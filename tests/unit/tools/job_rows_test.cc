@@ -67,6 +67,18 @@ Test(job_rows, a_waiting_job_shows_nothing_of_its_former_run) {
   cr_assert_eq(row.max_gpus, 12);
 }
 
+Test(job_rows, a_job_that_consented_to_fewer_gpus_shows_what_it_asked_for) {
+  slurm::Snapshot snapshot = queue();
+  for (slurm::JobRecord& job : snapshot.jobs)
+    if (job.id == 30) job.admin_comment = "swell[elastic=max=2x,min=4 basic=4 wanted=8 lent=2]";
+  const auto rows = job_rows(snapshot, {});
+  const JobRow& row = (*rows)[1];
+  cr_assert_eq(row.id, 30u);
+  cr_assert_eq(row.max_gpus, 16, "twice what it asked for");
+  cr_assert_neq(jobs_table(*rows).find("Job 30 asked for 8 GPUs and consented to run with 4"),
+                std::string::npos);
+}
+
 Test(job_rows, filters_by_user_and_id_and_says_why_a_job_is_missing) {
   JobFilter of_bob;
   of_bob.uid = 1001;
