@@ -44,6 +44,7 @@ EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   settings.restart_signal = setup.options.restart_signal;
   settings.restart_timeout_s = setup.options.restart_timeout_s.value_or(setup.spec.grace_s);
   settings.max_restarts = setup.options.max_restarts;
+  settings.recover_s = setup.options.recover_s;
   settings.kill_on_bad_exit = setup.options.kill_on_bad_exit;
   settings.live = is_live(setup);
   // The controller hears of a job and of its agent at about the same time, and decides at once.

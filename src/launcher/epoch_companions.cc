@@ -116,12 +116,9 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
   for (const Seat& seat : seating_.seats)
     for (const WorkerNode& node : nodes) in_epoch = in_epoch || seat.worker.node == node.id;
   if (!in_epoch || !is<Running>()) return;
-  restarts_.push_back(now);
-  while (!restarts_.empty() && restarts_.front() < now - settings_.restart_window_s)
-    restarts_.pop_front();
-  if (static_cast<int>(restarts_.size()) > settings_.max_restarts) {
-    const std::string count = fmt::format("{} losses of lent GPUs within {:.0f} s",
-                                          restarts_.size(), settings_.restart_window_s);
+  if (restarts_too_often(now)) {
+    const std::string count =
+        fmt::format("{} restarts within {:.0f} s", restarts_.size(), settings_.restart_window_s);
     restarts_.clear();
     return fall_back(now, count);
   }

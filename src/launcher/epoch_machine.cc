@@ -228,8 +228,38 @@ void EpochMachine::tick(double now) {
   advance(now);
 }
 
+/// Starts the program again after a failure, over what the run has then, where it may.
+bool EpochMachine::recovers(double now) {
+  if (settings_.recover_s <= 0 || (last_recovery_ && now - *last_recovery_ < settings_.recover_s))
+    return false;
+  if (!std::all_of(seating_.seats.begin(), seating_.seats.end(),
+                   [this](const Seat& seat) { return workers_[seat.worker].present; }))
+    return false;
+  if (restarts_too_often(now)) return false;
+  last_recovery_ = now;
+  note("recovering", Json::object({{"status", code_}}));
+  say(fmt::format(
+      "the program failed with {} over {} workers: it is started again on the GPUs that "
+      "the job has; another failure within {:g} s counts",
+      code_, seating_.seats.size(), settings_.recover_s));
+  phase_ = Leaving{now + settings_.end_timeout_s, now, false, true};
+  code_ = 0;
+  set_state(JobState::draining);
+  kill_running(now);
+  return true;
+}
+
+/// Counts a restart; true: there were more of late than are allowed.
+bool EpochMachine::restarts_too_often(double now) {
+  restarts_.push_back(now);
+  while (!restarts_.empty() && restarts_.front() < now - settings_.restart_window_s)
+    restarts_.pop_front();
+  return static_cast<int>(restarts_.size()) > settings_.max_restarts;
+}
+
 /// No loss explains the failure: it is put down to the growth, or it is the program's own.
 void EpochMachine::decide(double now) {
+  if (recovers(now)) return;
   const Running running = *in<Running>();
   const bool on_lent = companion_of(running.failure->worker.node) != nullptr;
   const bool grown = std::any_of(companions_.begin(), companions_.end(),

@@ -55,7 +55,8 @@ struct SwitchOutcome {
 ///  * a companion's loss, or a warning that it is about to end, never ends the run;
 ///  * an error exit that nothing of that kind explains is the program's own, and ends the run. Soon
 ///  after a growth it is put
-///    down to the growth: the run goes on over the basic demand alone;
+///    down to the growth: the run goes on over the basic demand alone; with recover_s the program
+///    is first started again over all GPUs that the run has, lent ones too;
 ///  * growths that went wrong make the next wait, in growing intervals, and in the end for good;
 ///  * workers are asked to leave for a growth only when all of them handle the signal;
 ///  * a companion that is given back is released as soon as its own workers have left;
@@ -81,8 +82,11 @@ class EpochMachine {
     double blame_s = 2;         ///< an error exit may be explained by news that come this late
     double end_timeout_s = 30;  ///< for workers to end after INT, TERM or another's failure
     double siblings_s = 1;      ///< for workers to leave after one of them died of the signal
-    int max_restarts = 3;  ///< losses within restart_window_s, before lent GPUs are done without
+    /// Losses and recoveries within restart_window_s, before lent GPUs are done without.
+    int max_restarts = 3;
     double restart_window_s = 600;
+    /// A program that fails is started again, unless it failed so soon before; 0: never.
+    double recover_s = 0;
     double blame_growth_s = 600;  ///< an error exit so soon after a growth is put down to it
     bool kill_on_bad_exit = true;
     bool live = false;
@@ -223,6 +227,8 @@ class EpochMachine {
   void start_epoch(double now, Seating seating);
   void begin_growing(double now);
   void decide(double now);
+  bool recovers(double now);
+  bool restarts_too_often(double now);
   void begin_leaving(double now, control::JobState state, double by);
   void kill_running(double now);
   bool had_its_time(double now, const Leaving& leaving) const;
@@ -321,6 +327,7 @@ class EpochMachine {
   int code_ = 0;
   std::map<int, double> forwarded_;  ///< signals that Slurm sent to the basic step, and when
   std::deque<double> restarts_;
+  std::optional<double> last_recovery_;
   std::vector<action::Any> actions_;
 };
 

@@ -92,7 +92,7 @@ void EpochMachine::fail(double now, WorkerId id, Exit exit) {
   if (is_failing()) return;
   note("worker-failed",
        Json::object({{"node_id", id.node}, {"local_rank", id.local}, {"status", exit.status()}}));
-  if (!settings_.kill_on_bad_exit && companions_.empty()) return;
+  if (!settings_.kill_on_bad_exit && companions_.empty() && settings_.recover_s <= 0) return;
   in<Running>()->failure = Failure{id, exit, now + (companions_.empty() ? 0 : settings_.blame_s)};
 }
 

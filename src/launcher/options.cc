@@ -94,8 +94,8 @@ class Parser {
     if (name == "help") options_.help = true;
     else if (name == "version") options_.version = true;
     else if (name == "restart-signal" || name == "restart-timeout" || name == "max-restarts" ||
-             name == "swell-events" || name == "profile-out" || name == "switch-memory" ||
-             name == "switch-network" || name == "first-wait")
+             name == "recover" || name == "swell-events" || name == "profile-out" ||
+             name == "switch-memory" || name == "switch-network" || name == "first-wait")
       return own_option(name, value);
     else if (const SrunOption* option = find_option(name))
       return srun_option(*option, {argument}, value);
@@ -174,12 +174,13 @@ class Parser {
             "--restart-signal={}: it must be a signal that a program can handle, such as USR1",
             value));
       options_.restart_signal = *number;
-    } else if (name == "restart-timeout" || name == "first-wait") {
+    } else if (name == "restart-timeout" || name == "first-wait" || name == "recover") {
       char* end = nullptr;
       const double seconds = std::strtod(value.c_str(), &end);
       if (end == value.c_str() || *end != '\0' || !std::isfinite(seconds) || seconds < 0)
         return Error(fmt::format("--{}={}: it must be seconds, 0 or more", name, value));
       if (name == "first-wait") options_.first_wait_s = seconds;
+      else if (name == "recover") options_.recover_s = seconds;
       else options_.restart_timeout_s = seconds;
     } else {
       const auto count = read_whole<int>(value);
@@ -252,9 +253,13 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
   Options options;
   Parser parser(arguments, options);
   constexpr std::pair<const char*, const char*> variables[] = {
-      {"SWELL_RESTART_SIGNAL", "restart-signal"}, {"SWELL_RESTART_TIMEOUT", "restart-timeout"},
-      {"SWELL_EVENTS", "swell-events"},           {"SWELL_PROFILE_OUT", "profile-out"},
-      {"SWELL_SWITCH_MEMORY", "switch-memory"},   {"SWELL_FIRST_WAIT", "first-wait"},
+      {"SWELL_RESTART_SIGNAL", "restart-signal"},
+      {"SWELL_RESTART_TIMEOUT", "restart-timeout"},
+      {"SWELL_RECOVER", "recover"},
+      {"SWELL_EVENTS", "swell-events"},
+      {"SWELL_PROFILE_OUT", "profile-out"},
+      {"SWELL_SWITCH_MEMORY", "switch-memory"},
+      {"SWELL_FIRST_WAIT", "first-wait"},
       {"SWELL_SWITCH_NETWORK", "switch-network"}};
   for (const auto& [variable, name] : variables) {
     const char* value = env(variable);
@@ -277,6 +282,7 @@ const char* help_text() noexcept {
          "      --restart-signal=SIG    ask the workers to checkpoint and leave (USR1)\n"
          "      --restart-timeout=S     seconds they have for it (the job's grace)\n"
          "      --max-restarts=N        restarts after losses within ten minutes (3)\n"
+         "      --recover=S             start a program that fails again, unless it did S seconds before (0: no)\n"
          "      --swell-events=FILE     append what happens to FILE, as JSON lines\n"
          "      --profile-out=FILE      live mode: write what the running plan was seen to do to FILE\n"
          "      --switch-memory=SIZE    live mode: what a switch may take beside a worker's state (2G)\n"

@@ -17,6 +17,7 @@ struct Options {
   int restart_signal = SIGUSR1;
   std::optional<double> restart_timeout_s;  ///< none: the job's grace
   int max_restarts = 3;
+  double recover_s = 0;  ///< a program that fails is started again, unless it failed so soon before
   std::string events_file;
   std::string profile_file;  ///< live mode: where the running plan's profile is written
   /// Live mode: what a worker's switch may take beside its state.
@@ -41,7 +42,7 @@ struct Options {
   std::string plain_reason;       ///< why only srun can run this; empty: it can be elastic
 
   /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT,
-  /// SWELL_EVENTS, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY, SWELL_SWITCH_NETWORK and
+  /// SWELL_RECOVER, SWELL_EVENTS, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY, SWELL_SWITCH_NETWORK and
   /// SWELL_FIRST_WAIT, read with `env`, stand for options that are not given. The error names the
   /// option.
   static Result<Options> parse(const std::vector<std::string>& arguments,

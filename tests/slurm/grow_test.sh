@@ -116,5 +116,16 @@ exit_codes() {
 }
 check 'exit codes and signals of the program reach sbatch' exit_codes
 
+kill_first() { kill -KILL "$(cut -d' ' -f1 "$work/$job/start.$(newest_epoch "$job").0")"; }
+recovers() {
+  TRAINER_RUN=--recover=300 submit --elastic=max=8 --gres=gpu:2 && within 30 grown "$job" 8 || return
+  local lent epoch
+  lent=$(companions "$job" | sort) epoch=$(newest_epoch "$job")
+  kill_first && within 20 newer_than "$epoch" && within 20 workers_run "$job" 8 && settled || return
+  [[ $(companions "$job" | sort) == "$lent" ]] || { printf 'lent: %s, then %s\n' "$lent" "$(companions "$job")"; return 1; }
+  kill_first && within 30 ended "$job" && [[ $(cat "$work/$job/status") == 137 ]] && within 10 has_no_companions "$job"
+}
+newer_than() { (($(newest_epoch "$job") > $1)); }
+check 'a program that fails is started again on the GPUs that are lent, and keeps them no longer than it asked for' recovers
 
 finish_tests

@@ -78,6 +78,15 @@ lent_worker_dies() {
 }
 check 'a lent worker that is killed sends the run back to its own GPUs' lent_worker_dies
 
+recovers_live() {
+  SWELL_RECOVER=300 live --elastic=mode=live,max=4 --gres=gpu:2 -w node1 && within 120 live_grown 4 && settled || return
+  local lent
+  lent=$(companions "$job") && kill -KILL "$(awk '$2 == 2 && $3 == 0 { print $1 }' "$out/began")"
+  within 120 third_epoch_runs && [[ $(companions "$job") == "$lent" ]] && event recovering && ends_right
+}
+third_epoch_runs() { [[ $(awk '$2 == 3' "$out/began" | wc -l) == 4 ]] && ranks_run 4; }
+check 'with --recover a worker of its own that is killed costs no lent GPUs' recovers_live
+
 silent_program() {
   live --elastic=mode=live,max=4,grace=10 --gres=gpu:2 -w node1 && within 120 live_grown 4 && settled || return
   kill -STOP "$(awk '$2 == 2 && $3 == 0 { print $1 }' "$out/began")"

@@ -102,6 +102,8 @@ Test(options, own_options_are_checked) {
   cr_assert_neq(refusal({"--restart-timeout=soon", "x"}).find("--restart-timeout=soon"),
                 std::string::npos);
   cr_assert_neq(refusal({"--first-wait=soon", "x"}).find("--first-wait=soon"), std::string::npos);
+  cr_assert_neq(refusal({"--recover=inf", "x"}).find("--recover=inf"), std::string::npos);
+  cr_assert_eq(parsed({"--recover=90", "x"}).recover_s, 90);
   cr_assert_neq(refusal({"--max-restarts=-1", "x"}).find("--max-restarts=-1"), std::string::npos);
   for (const std::string bad : {"2X", "-1", "G", "", "99999999T"})
     cr_assert_neq(refusal({"--switch-memory=" + bad, "x"}).find("a size such as 512M"),
