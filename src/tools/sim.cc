@@ -300,7 +300,7 @@ Action add_sim(CLI::App& app) {
   sub->add_option("--rigid-share", options->rigid_share, "Share of jobs that are not elastic")
       ->check(CLI::Range(0.0, 1.0));
   sub->add_option("--consent-share", options->consent_share,
-                  "Share of elastic jobs that start and run with fewer GPUs under swell")
+                  "Share of elastic jobs that start with fewer GPUs where the policy honours it")
       ->check(share_check(true));
   sub->add_option("--least-share", options->least_share,
                   "Share of the GPUs they want for which such jobs are submitted")

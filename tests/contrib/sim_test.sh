@@ -57,11 +57,13 @@ consent() {
     --consent-share 0 --least-share 0.25 --csv "$work/none.csv" && cmp "$work/usual.csv" "$work/none.csv" &&
     sim --decision-time fixed --policy swell --consent-share 1 --csv "$work/all.csv" &&
     sim --decision-time fixed --policy swell --consent-share 1 --least-share 0.25 --csv "$work/quarter.csv" || return 1
-  ! cmp -s <(grep ^swell "$work/usual.csv") <(grep ^swell "$work/all.csv") || { printf 'nobody consents\n'; return 1; }
+  for policy in swell fewest-first marginal-benefit; do
+    ! cmp -s <(grep "^$policy" "$work/usual.csv") <(grep "^$policy" "$work/all.csv") || { printf 'nobody consents under %s\n' "$policy"; return 1; }
+  done
   ! cmp -s "$work/all.csv" "$work/quarter.csv" || { printf 'a quarter is as half\n'; return 1; }
-  cmp <(grep -v ^swell "$work/usual.csv") <(grep -v ^swell "$work/all.csv")
+  cmp <(grep ^fifo "$work/usual.csv") <(grep ^fifo "$work/all.csv")
 }
-check 'consent changes what swell does, and nothing else' consent
+check 'consent changes what the policies of clusters do, and not what fifo does' consent
 
 page() { sim --decision-time fixed --report "$work/page.html" > /dev/null && [[ -s $work/page.html ]]; }
 check 'a page is written' page

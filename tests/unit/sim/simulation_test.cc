@@ -200,7 +200,7 @@ Test(simulation, policies_that_do_not_honour_consent_see_the_jobs_as_traced) {
   const std::vector<World::Given> jobs = {{4, 0, 1800}, {8, 60, 3600}, {4, 90, 600}};
   World usual(1, jobs);
   ConsentWorld world(1, jobs);
-  const policy::FewestFirst lender;
+  const DeafToConsent lender;
   const policy::Policy* policies[] = {nullptr, &lender};
   for (const policy::Policy* policy : policies) {
     usual.setup.policy = world.setup.policy = policy;

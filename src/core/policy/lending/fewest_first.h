@@ -7,7 +7,8 @@ namespace swell::policy {
 
 /// Lends idle GPUs to the elastic job that has the fewest, one worker at a time, until each has its
 /// maximum or nothing is idle; reclaims from the job that has the most when a pending job could
-/// start on idle and lent GPUs together. Thread-safe: no state.
+/// start on idle and lent GPUs together. What jobs that consent are owed comes before other
+/// lending, and is reclaimed for. Thread-safe: no state.
 class FewestFirst final : public Policy {
  public:
   struct Options {
@@ -21,6 +22,7 @@ class FewestFirst final : public Policy {
   FewestFirst() : FewestFirst(Options{}) {}
   explicit FewestFirst(Options options) noexcept : options_(options) {}
   Decisions decide(const ClusterView& view) const override;
+  SimulationTraits simulation_traits() const noexcept override { return {.honours_consent = true}; }
 
  private:
   Options options_;

@@ -8,6 +8,7 @@
 #include "core/planner/incremental.h"
 #include "core/policy/lending/expansions.h"
 #include "core/policy/lending/gpu_sizes.h"
+#include "core/policy/lending/owed.h"
 #include "core/policy/lending/worker_by_worker.h"
 
 namespace swell::policy {
@@ -46,13 +47,20 @@ class Decision {
     room_.serve_queue(options_.queue_depth, loss_of, Room::Nodes::by_loss);
     const double tau = threshold();
     reclaim_below(tau);
+    std::vector<const ElasticJobView*> others;
+    for (const ElasticJobView& job : view_.jobs)
+      if (!Expansions::can_plan(job, view_)) others.push_back(&job);
+    reclaim_for_owed(room_, others, loss_of);
     room_.close();
     Decisions decisions;
+    decisions.grants = lend_what_is_owed(room_, others);
+    const std::vector<Grant> owed = decisions.grants;
     Expansions expansions(room_, growing_);
+    for (const Grant& grant : owed) expansions.set_aside(grant.node, grant.lent.gpus);
     scale_out(expansions, tau);
     expansions.write(decisions);
     write_shrunk(room_, grown_, decisions);
-    lend_to_unprofiled(decisions);
+    lend_more(std::move(others), owed, decisions);
     decisions.reclaims = room_.reclaims();
     decisions.migrations = room_.migrations();
     if (view_.order_wanted) decisions.reclaim_order = room_.reclaim_order(loss_of);
@@ -72,12 +80,13 @@ class Decision {
   }
 
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
-    if (companion.benefit >= 0) return companion.benefit;
+    const double owed = is_owed(job, companion) ? kOwed : 0;
+    if (companion.benefit >= 0) return owed + companion.benefit;
     const auto found = steps_.find(job.id);
     if (found != steps_.end())
       for (const Step& step : found->second)
-        if (step.companion == &companion) return step.benefit;
-    return 0;  // without a profile: lost before the profiled ones
+        if (step.companion == &companion) return owed + step.benefit;
+    return owed;  // without a profile: lost before the profiled ones
   }
 
   /// Threshold tau = U^lambda, where U is the share of all GPUs under basic demand, pending jobs
@@ -104,13 +113,13 @@ class Decision {
     for (const ElasticJobView& job : view_.jobs) {
       for (const CompanionView& companion : job.companions)
         if (companion.benefit >= 0 && companion.benefit < kKept * tau && !companion.leaving &&
-            !room_.is_reclaimed(companion.id))
+            !room_.is_reclaimed(companion.id) && !is_owed(job, companion))
           room_.reclaim(job, companion, Reclaim::Why::brings_little);
       const auto found = steps_.find(job.id);
       if (found == steps_.end()) continue;
       for (auto step = found->second.rbegin(); step != found->second.rend(); ++step) {
         if (room_.is_reclaimed(step->companion->id) || step->companion->benefit >= 0) continue;
-        if (step->benefit >= kKept * tau) break;
+        if (step->benefit >= kKept * tau || is_owed(job, *step->companion)) break;
         room_.reclaim(job, *step->companion, Reclaim::Why::brings_little);
       }
     }
@@ -131,11 +140,13 @@ class Decision {
   }
 
   struct Best {
+    double owed_since = kNever;  ///< of a job that would get no more than it is owed
     double benefit = 0;
     std::size_t runner = 0;
     long as_of = 0;
     Expansion offer;
     bool operator<(const Best& other) const {
+      if (owed_since != other.owed_since) return owed_since > other.owed_since;
       return benefit != other.benefit ? benefit < other.benefit : runner > other.runner;
     }
   };
@@ -147,14 +158,17 @@ class Decision {
     const GpuSizes sizes(view_);
     const int have = runner.layout.gpu_count();
     const double size = sizes.of(runner.layout);
+    const int owed = runner.job->wanted_gpus - runner.total;
     for (Expansion& offer : expansions.offers(runner, have)) {
       double more = 0;
       for (int i = 0; i < offer.gpus; ++i)
         more += sizes.of(offer.scaling.taken(static_cast<std::size_t>(i)));
       double benefit = marginal_benefit(size, more, runner.throughput, offer.throughput);
       if (more_than_share > 1) benefit /= std::pow(more_than_share, options_.fairness);
-      if (benefit >= tau && benefit > 0 && (!best || benefit > best->benefit))
-        best = Best{benefit, index, expansions.changes(), std::move(offer)};
+      const double since = offer.gpus <= owed ? runner.job->started_s : kNever;
+      if (!(benefit > 0) || (benefit < tau && since == kNever)) continue;
+      Best next{since, benefit, index, expansions.changes(), std::move(offer)};
+      if (!best || *best < next) best = std::move(next);
     }
     return best;
   }
@@ -174,10 +188,13 @@ class Decision {
     }
   }
 
-  void lend_to_unprofiled(Decisions& decisions) {
-    std::vector<const ElasticJobView*> others;
-    for (const ElasticJobView& job : view_.jobs)
-      if (!Expansions::can_plan(job, view_)) others.push_back(&job);
+  /// Lends what is left to jobs without a plan, once in a decision to each.
+  void lend_more(std::vector<const ElasticJobView*> others, const std::vector<Grant>& owed,
+                 Decisions& decisions) {
+    std::erase_if(others, [&](const ElasticJobView* job) {
+      return std::any_of(owed.begin(), owed.end(),
+                         [&](const Grant& grant) { return grant.job == job->id; });
+    });
     for (const Grant& grant : lend_worker_by_worker(room_, others, options_.min_growth))
       decisions.grants.push_back(grant);
   }

@@ -10,8 +10,9 @@ namespace swell::policy {
 /// it reclaims the companions of least recorded benefit and, as the last resort, moves basic
 /// allocations together where the cluster can; then reclaims what was lent by a benefit below tau;
 /// then lends to the best pair of a job and a prefix of its GPUs in affinity order, again and
-/// again. Jobs without a profile get what is left, as with fewest-first. Thread-safe: caches only
-/// pure results.
+/// again. Jobs without a profile get what is left, as with fewest-first. What jobs that consent are
+/// owed comes before all lending, whatever its benefit; it is reclaimed for where they have no
+/// profile. Thread-safe: caches only pure results.
 class MarginalBenefit final : public Policy {
  public:
   struct Options {
@@ -34,7 +35,9 @@ class MarginalBenefit final : public Policy {
   MarginalBenefit(Options options, std::unique_ptr<const planner::Solver> growing,
                   std::unique_ptr<const planner::Solver> grown);
   Decisions decide(const ClusterView& view) const override;
-  SimulationTraits simulation_traits() const noexcept override { return {.migrates = true}; }
+  SimulationTraits simulation_traits() const noexcept override {
+    return {.migrates = true, .honours_consent = true};
+  }
 
  private:
   Options options_;

@@ -236,8 +236,11 @@ void Room::close() {
 }
 
 bool Room::may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const {
+  return !view_->nodes[at(node)].settling && free_[at(node)].covers(needed) && may_use(job, node);
+}
+
+bool Room::may_use(const ElasticJobView& job, NodeIndex node) const {
   const NodeView& candidate = view_->nodes[at(node)];
-  if (candidate.settling || !free_[at(node)].covers(needed)) return false;
   if (!job.gpu_types.empty() && std::find(job.gpu_types.begin(), job.gpu_types.end(),
                                           candidate.gpu_type) == job.gpu_types.end())
     return false;

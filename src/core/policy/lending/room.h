@@ -41,6 +41,8 @@ class Room {
   /// Whether `needed` may be lent to `job` on `node`: idle, not kept, not settling, and of a GPU
   /// type that the job accepts.
   bool may_lend(const ElasticJobView& job, NodeIndex node, const Resources& needed) const;
+  /// Whether the job may be lent GPUs of the node at all, were they idle.
+  bool may_use(const ElasticJobView& job, NodeIndex node) const;
   void lend(NodeIndex node, const Resources& lent) {
     free_[static_cast<std::size_t>(node)] -= lent;
   }
@@ -49,6 +51,8 @@ class Room {
   }
   /// Resources idle and not kept for a pending job; below 0 where more is kept than is idle.
   const Resources& free(NodeIndex node) const { return free_[static_cast<std::size_t>(node)]; }
+  /// The same by node, as if all that leaves had left. REQUIRES: close() has not run.
+  std::vector<Resources> with_leaving() const;
 
   /// GPUs of a job, without those reclaimed.
   int total(const ElasticJobView& job) const { return total_.at(job.id); }
@@ -85,7 +89,6 @@ class Room {
   std::vector<Tenant> tenants_in_the_way(NodeIndex node, const Resources& needed) const;
   bool known_not_to_fit(const PendingDemand& demand) const;
   void keep(const std::vector<Share>& shares);
-  std::vector<Resources> with_leaving() const;
   std::vector<std::size_t> by_loss(NodeIndex node) const;
   double loss_of(std::size_t index) const {
     return (*loss_)(*lent_[index].job, *lent_[index].companion);

@@ -56,10 +56,11 @@ class Decision {
                       any_known ? Room::Nodes::by_loss : Room::Nodes::by_idle);
     give_back_what_slows();
     rebalance();
-    room_.close();
     std::vector<const ElasticJobView*> others;
     for (const ElasticJobView& job : view_.jobs)
       if (!Expansions::can_plan(job, view_)) others.push_back(&job);
+    reclaim_for_owed(room_, others, loss_of);
+    room_.close();
     // What is owed comes first, here to jobs without a plan, then to planned ones. The order of
     // their starts holds within each of the two only: few wait for what is owed at a time, and a
     // job without a plan is mostly one whose profile is still to come.
@@ -102,8 +103,8 @@ class Decision {
 
   /// Loss of the job by one GPU of the companion, in the unit of Worth::gain().
   double loss(const ElasticJobView& job, const CompanionView& companion) const {
-    if (!belief_.knows(job))
-      return -room_.total(job);  // without a profile: before the profiled ones, as FewestFirst
+    if (!belief_.knows(job))  // before the profiled ones, as FewestFirst
+      return (is_owed(job, companion) ? kOwed : 0) - room_.total(job);
     return worth_.loss(job, companion);
   }
 

@@ -7,8 +7,8 @@
 #include <queue>
 #include <tuple>
 
+#include "core/policy/lending/owed.h"
 #include "core/policy/lending/sizes.h"
-#include "core/policy/lending/worth.h"
 
 namespace swell::policy {
 

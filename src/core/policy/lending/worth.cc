@@ -16,13 +16,6 @@ constexpr double kMinLeft = 0.01;
 
 }  // namespace
 
-bool is_owed(const ElasticJobView& job, const CompanionView& companion) {
-  int before = job.basic_gpus;
-  for (const CompanionView& other : job.companions)
-    if (other.id < companion.id) before += other.held.gpus;
-  return before < job.wanted_gpus;
-}
-
 double Worth::utility(double times) const {
   const double left = 1 - options_.aversion;
   return std::abs(left) < 1e-9 ? std::log(times) : std::pow(times, left) / left;

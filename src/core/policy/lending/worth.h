@@ -1,29 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <limits>
-
 #include "core/policy/lending/belief.h"
+#include "core/policy/lending/owed.h"
 #include "core/policy/lending/swell.h"
 #include "core/redeploy/redeployment.h"
 
 namespace swell::policy {
-
-/// Factor on the gain by GPUs that are owed to a job, and on the loss of them: more than the gains
-/// of any two jobs differ by.
-inline constexpr double kOwed = 1e6;
-
-/// In place of the start of a job that is owed nothing: served after every one that is.
-inline constexpr double kNever = std::numeric_limits<double>::infinity();
-
-/// Start of the job where it has fewer than it wants; kNever otherwise.
-inline double owed_since(const ElasticJobView& job, int total) {
-  return total < job.wanted_gpus ? job.started_s : kNever;
-}
-
-/// Whether some of the companion's GPUs are among those that the job wants, when companions count
-/// in the order in which it got them.
-bool is_owed(const ElasticJobView& job, const CompanionView& companion);
 
 /// What GPUs are worth to the jobs of one view, by Swell's objective, and what a change of plan
 /// costs them. Pure. Refers to what it is made of, which outlives it. Each function REQUIRES:

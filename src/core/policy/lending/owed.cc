@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/policy/lending/owed.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/policy/lending/sizes.h"
+
+namespace swell::policy {
+
+namespace {
+
+/// One decision's reclaims for what is owed.
+class Reclaiming {
+ public:
+  Reclaiming(Room& room, const Room::Loss& loss)
+      : room_(room), loss_(loss), soon_(room.with_leaving()) {
+    for (const ElasticJobView& job : room.view().jobs) {
+      const bool is_changing =
+          !job.may_grow || std::any_of(job.companions.begin(), job.companions.end(),
+                                       [](const CompanionView& each) { return each.leaving; });
+      if (is_changing) continue;
+      for (const CompanionView& companion : job.companions)
+        if (companion.node >= 0 && !room.is_reclaimed(companion.id) && !is_owed(job, companion))
+          lent_.push_back({&job, &companion});
+    }
+  }
+
+  void serve(const ElasticJobView& job) {
+    for (int total = room_.total(job);;) {
+      const int target = next_size(job, total);
+      if (target == 0 || target > job.wanted_gpus || !make_room(job, target - total)) return;
+      total = target;
+    }
+  }
+
+ private:
+  struct Lent {
+    const ElasticJobView* job;
+    const CompanionView* companion;
+    bool is_reclaimed = false;
+  };
+
+  /// Finds room for `gpus` more of the job's, or changes nothing.
+  bool make_room(const ElasticJobView& job, int gpus) {
+    if (gpus % job.per_worker.gpus != 0) return false;
+    std::vector<Resources> soon = soon_;
+    std::vector<std::size_t> needed;
+    int workers = gpus / job.per_worker.gpus;
+    for (const NodeIndex node : room_.view().partitions[at(job.partition)])
+      if (room_.may_use(job, node)) workers -= take(soon[at(node)], job.per_worker, workers);
+    while (workers > 0) {
+      const std::optional<std::size_t> next = least_loss(job, soon, needed);
+      if (!next) return false;
+      needed.push_back(*next);
+      const CompanionView& companion = *lent_[*next].companion;
+      Resources& there = soon[at(companion.node)];
+      there += companion.held;
+      workers -= take(there, job.per_worker, workers);
+    }
+    for (const std::size_t index : needed) {
+      lent_[index].is_reclaimed = true;
+      room_.reclaim(*lent_[index].job, *lent_[index].companion, Reclaim::Why::another_job);
+    }
+    soon_ = std::move(soon);
+    return true;
+  }
+
+  /// The companion of least loss whose node could run one more worker without it.
+  std::optional<std::size_t> least_loss(const ElasticJobView& job,
+                                        const std::vector<Resources>& soon,
+                                        const std::vector<std::size_t>& needed) const {
+    const std::vector<NodeIndex>& partition = room_.view().partitions[at(job.partition)];
+    std::optional<std::size_t> best;
+    double best_loss = 0;
+    for (std::size_t index = 0; index < lent_.size(); ++index) {
+      const auto& [lender, companion, is_reclaimed] = lent_[index];
+      if (lender == &job || is_reclaimed ||
+          std::find(needed.begin(), needed.end(), index) != needed.end() ||
+          std::find(partition.begin(), partition.end(), companion->node) == partition.end() ||
+          !room_.may_use(job, companion->node))
+        continue;
+      Resources there = soon[at(companion->node)];
+      there += companion->held;
+      if (const double loss = loss_(*lender, *companion);
+          there.covers(job.per_worker) && (!best || loss < best_loss)) {
+        best = index;
+        best_loss = loss;
+      }
+    }
+    return best;
+  }
+
+  /// Takes room for as many workers as fit, `max` at most. @return how many.
+  static int take(Resources& room, const Resources& worker, int max) {
+    int taken = 0;
+    for (; taken < max && room.covers(worker); ++taken) room -= worker;
+    return taken;
+  }
+
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+  Room& room_;
+  const Room::Loss& loss_;
+  std::vector<Resources> soon_;  ///< what is idle once all that leaves has left
+  std::vector<Lent> lent_;
+};
+
+}  // namespace
+
+bool is_owed(const ElasticJobView& job, const CompanionView& companion) {
+  int before = job.basic_gpus;
+  for (const CompanionView& other : job.companions)
+    if (other.id < companion.id) before += other.held.gpus;
+  return before < job.wanted_gpus;
+}
+
+void reclaim_for_owed(Room& room, const std::vector<const ElasticJobView*>& jobs,
+                      const Room::Loss& loss) {
+  std::vector<const ElasticJobView*> owed;
+  for (const ElasticJobView* job : jobs)
+    if (job->may_grow && job->per_worker.gpus > 0 && !room.shrinks(*job) &&
+        owed_since(*job, room.total(*job)) != kNever)
+      owed.push_back(job);
+  if (owed.empty()) return;
+  std::stable_sort(owed.begin(), owed.end(), [](const ElasticJobView* a, const ElasticJobView* b) {
+    return a->started_s < b->started_s;
+  });
+  Reclaiming reclaiming(room, loss);
+  for (const ElasticJobView* job : owed)
+    if (!room.shrinks(*job)) reclaiming.serve(*job);
+}
+
+}  // namespace swell::policy
