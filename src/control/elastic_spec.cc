@@ -207,7 +207,7 @@ Result<void> ElasticSpec::check_basic(int basic_gpus) const {
     return Error(fmt::format(
         "--elastic: min={} is above the {} GPUs that the job asks for; min must be at most {}",
         *min_gpus, basic_gpus, basic_gpus));
-  if (const int least = (basic_gpus + kMaxLowering - 1) / kMaxLowering;
+  if (const int least = basic_gpus / kMaxLowering + (basic_gpus % kMaxLowering != 0 ? 1 : 0);
       min_gpus && *min_gpus < least)
     return Error(fmt::format(
         "--elastic: min={} is below an eighth of the {} GPUs that the job asks for; min "

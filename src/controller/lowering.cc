@@ -15,7 +15,11 @@ namespace {
 class Lowering {
  public:
   Lowering(const SubmitRequest& request, int basic, int min)
-      : request_(request), basic_(basic), min_(min), nodes_(std::max(request.min_nodes, 1)) {}
+      : request_(request),
+        basic_(basic),
+        min_(min),
+        nodes_(std::max(request.min_nodes, 1)),
+        tasks_(request.tasks) {}
 
   Result<LoweredRequest> run() {
     if (!request_.tres_per_socket.empty())
@@ -29,6 +33,11 @@ class Lowering {
       const auto list = slurm_text::with_gpus(request_.tres_per_job, min_);
       if (!list) return refused("it needs one kind of GPUs in --gpus");
       lowered_.tres_per_job = *list;
+      if (per_node == 0 && min_ < nodes_)
+        return refused(fmt::format("its {} nodes need a GPU each, so min must be at least {}",
+                                   nodes_, nodes_));
+    } else if (per_task) {
+      tasks_ = std::max(tasks_, 1);  // GPUs are counted by tasks
     }
     if (auto done = per_node > 0 ? lower_nodes(per_node) : Result<void>{}; !done)
       return done.error();
@@ -68,11 +77,12 @@ class Lowering {
 
   /// `same_place`: the nodes that stay are known, and what is asked for on each.
   Result<LoweredRequest> finish(bool same_place) {
-    if (request_.tasks > 0) {
-      if (saturating_product(request_.tasks, min_) % basic_ != 0)
-        return refused(fmt::format("its {} tasks cannot be divided by {} of {} GPUs",
-                                   request_.tasks, min_, basic_));
-      lowered_.tasks = static_cast<int>(share(request_.tasks));
+    if (tasks_ > 0) {
+      if (saturating_product(tasks_, min_) % basic_ != 0)
+        return refused(fmt::format("its {} cannot be divided by {} of {} GPUs",
+                                   tasks_ == 1 ? "one task" : fmt::format("{} tasks", tasks_), min_,
+                                   basic_));
+      lowered_.tasks = static_cast<int>(share(tasks_));
     }
     if (request_.min_cpus > 0) lowered_.min_cpus = static_cast<int>(share(request_.min_cpus));
     if (nodes_ > 1 || !same_place) return lowered_;
@@ -91,6 +101,7 @@ class Lowering {
 
   const SubmitRequest& request_;
   const int basic_, min_, nodes_;
+  int tasks_;  ///< 0: they make no difference
   LoweredRequest lowered_;
 };
 

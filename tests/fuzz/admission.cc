@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Any submission, as lines MEMBER=VALUE that change what swellrun submits on a grant (or, behind a
 // line "other", an empty submission): nobody gets more than the grant, or to the companions' place
-// without one, and no number overflows.
+// without one, who consents to fewer GPUs asks for these, and no number overflows.
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -104,6 +105,7 @@ void change(SubmitRequest& request, std::string_view name, std::string_view valu
   for (auto [key, member] : {std::pair{"min_nodes", &request.min_nodes},
                              {"max_nodes", &request.max_nodes},
                              {"tasks", &request.tasks},
+                             {"tasks_per_node", &request.tasks_per_node},
                              {"sockets_per_node", &request.sockets_per_node},
                              {"min_cpus", &request.min_cpus},
                              {"cpus_per_task", &request.cpus_per_task}})
@@ -158,6 +160,34 @@ void within_the_grant(const SubmitRequest& request) {
   check(request.immediate && !request.has_script && !request.is_array && !request.is_het_component);
 }
 
+template <typename Number>
+void lower_to(Number& member, const std::optional<Number>& to) {
+  check(!to || (*to > 0 && *to <= member));
+  if (to) member = *to;
+}
+
+/// Where requests are lowered, one that is asks for its min in all, and for no more of anything.
+void is_lowered_well(const SubmitRequest& request, const Admission& admission) {
+  const LoweredRequest& to = admission.lowered;
+  const auto tag =
+      swell::control::Tag::find(admission.admin_comment.value_or(request.admin_comment));
+  const auto wanted = tag ? tag->number("wanted") : std::nullopt;
+  if (!wanted) return check(!to.tres_per_node && !to.tres_per_job && !to.nodes && !to.tasks);
+  SubmitRequest after = request;
+  if (to.tres_per_node) after.tres_per_node = *to.tres_per_node;
+  if (to.tres_per_job) after.tres_per_job = *to.tres_per_job;
+  after.min_nodes = std::max(after.min_nodes, 1);
+  lower_to(after.min_nodes, to.nodes);
+  if (after.max_nodes > 0 && to.nodes) after.max_nodes = *to.nodes;
+  lower_to(after.tasks, to.tasks);
+  lower_to(after.tasks_per_node, to.tasks_per_node);
+  lower_to(after.min_cpus, to.min_cpus);
+  lower_to(after.min_cpus_per_node, to.min_cpus_per_node);
+  lower_to(after.memory_mib_per_node, to.memory_mib_per_node);
+  check(*wanted == basic_gpus_of(request) && *wanted > basic_gpus_of(after));
+  check(tag->number("basic") == basic_gpus_of(after));
+}
+
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return std::tolower(c); });
@@ -192,5 +222,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check(!tag || (request.elastic && tag->get("parent").empty() &&
                  tag->number("basic") == basic_gpus_of(request)));
   check(!request.elastic || (tag && basic_gpus_of(request) >= 1));
+  const auto with_consent = admit(request, place, book, 50, true);
+  if (with_consent) is_lowered_well(request, *with_consent);
+  else check(!with_consent.error().message().empty());
   return 0;
 }

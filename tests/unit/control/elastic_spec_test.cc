@@ -2,6 +2,7 @@
 #include "control/elastic_spec.h"
 
 #include <criterion/criterion.h>
+#include <limits>
 
 using swell::control::Consistency;
 using swell::control::ElasticSpec;
@@ -111,6 +112,7 @@ Test(elastic_spec, min_lies_between_an_eighth_of_the_basic_demand_and_all_of_it)
   };
   cr_assert(refused("min=2", 16).empty());
   cr_assert(refused("min=16", 16).empty());
+  cr_assert(says(refused("min=16", std::numeric_limits<int>::max()), "at least 268435456"));
   cr_assert(says(refused("min=17", 16), "min=17 is above the 16 GPUs"));
   cr_assert(says(refused("min=1", 16), "below an eighth of the 16 GPUs"));
   cr_assert(says(refused("min=1", 9), "min must be at least 2"));

@@ -111,6 +111,14 @@ Test(lowering, what_cannot_be_divided_is_refused_with_what_to_write) {
   request = eight();
   request.tres_per_node = "gres:gpu:h100:4,gres:gpu:a100:4";
   cr_assert(says(refusal(request, 4), "one kind of GPUs"));
+  SubmitRequest one_task;
+  one_task.tres_per_task = "gres:gpu:6";
+  cr_assert(says(refusal(one_task, 3), "its one task cannot be divided by 3 of 6 GPUs"));
+  SubmitRequest spread;
+  spread.tres_per_job = "gres:gpu:4";
+  spread.min_nodes = spread.max_nodes = 2;
+  cr_assert(says(refusal(spread, 1), "its 2 nodes need a GPU each, so min must be at least 2"));
+  cr_assert(refusal(spread, 2).empty());
   request = eight();
   request.tres_per_socket = "gres:gpu:4";
   cr_assert(says(refusal(request, 4), "--gpus-per-socket"));

@@ -15,8 +15,8 @@ using namespace support;
 
 namespace {
 
-/// Job 1 is lent the six other GPUs of the first node, two a companion; job 2 has one of the second,
-/// which is full.
+/// Job 1 is lent the six other GPUs of the first node, two a companion; job 2 has one of the
+/// second, which is full.
 ClusterView all_lent(int wanted) {
   ClusterView view = idle_cluster(2);
   view.now_s = 1000;
