@@ -38,6 +38,8 @@ std::pair<const char*, std::string> cause_of(const policy::Reclaim& reclaim) {
   if (reclaim.why == Why::slows) return {"shortfall", "by its profile it is no faster with them"};
   if (reclaim.why == Why::brings_little)
     return {"rebalanced", "they bring it less than the policy asks for"};
+  if (reclaim.why == Why::owed)
+    return {"rebalanced", "another elastic job wanted them and started with fewer"};
   return {"rebalanced", "another elastic job gains more by them"};
 }
 

@@ -28,6 +28,7 @@ struct Reclaim {
   /// Where no pending job needs them.
   enum class Why : std::uint8_t {
     another_job,    ///< another elastic job gains more by them
+    owed,           ///< another one wanted them, and consented to start with fewer
     brings_little,  ///< they bring the job less than they must
     slows,          ///< by its profile the job is no faster with them
   } why = Why::another_job;

@@ -60,7 +60,7 @@ class Reclaiming {
     }
     for (const std::size_t index : needed) {
       lent_[index].is_reclaimed = true;
-      room_.reclaim(*lent_[index].job, *lent_[index].companion, Reclaim::Why::another_job);
+      room_.reclaim(*lent_[index].job, *lent_[index].companion, Reclaim::Why::owed);
     }
     soon_ = std::move(soon);
     return true;

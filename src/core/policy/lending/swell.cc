@@ -171,7 +171,8 @@ class Decision {
           companions_below(taker.worth / options_.margin, *taker.job, shrunk);
       if (worth_less.empty()) continue;
       for (const auto& [job, companion] : best_for(taker, worth_less)) {
-        room_.reclaim(*job, *companion, Reclaim::Why::another_job);
+        room_.reclaim(*job, *companion,
+                      taker.owed_since == kNever ? Reclaim::Why::another_job : Reclaim::Why::owed);
         shrunk.insert(job->id);
       }
     }

@@ -49,7 +49,7 @@ Test(owed, what_a_job_wanted_is_reclaimed_from_who_is_lent_more_than_he_wanted) 
     const Decisions decisions = decide(all_lent(wanted));
     cr_assert_eq(decisions.reclaims.size(), 1u);
     cr_assert_eq(decisions.reclaims[0].needed_by, 0u);
-    cr_assert_eq(decisions.reclaims[0].why, Reclaim::Why::another_job);
+    cr_assert_eq(decisions.reclaims[0].why, Reclaim::Why::owed);
     cr_assert_eq(granted(decisions, 2), 0, "not idle yet");
   }
   cr_assert_eq(decide(all_lent(4)).reclaims.size(), 2u);

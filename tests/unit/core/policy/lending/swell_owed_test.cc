@@ -62,6 +62,7 @@ Test(swell, what_a_job_wanted_is_taken_from_what_others_are_lent_and_no_more) {
   cr_assert_eq(decisions.reclaims.size(), 1u, "two GPUs are one companion: %zu",
                decisions.reclaims.size());
   cr_assert_eq(decisions.reclaims[0].job, 1u);
+  cr_assert_eq(decisions.reclaims[0].why, Reclaim::Why::owed);
   // While these leave, another job's need not.
   ElasticJobView& lender = view.jobs[0];
   for (CompanionView& companion : lender.companions)
