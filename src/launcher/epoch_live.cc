@@ -248,12 +248,17 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
         if (HeldCompanion* each = companion(job); each != nullptr && each->up && !takes_part(*each))
           reclaim(now, *each, outcome.why);
     }
-    // An outdated one is followed by another, once its programs have left.
-    if (!one.to_grow && is<Running>() && (!one.is_outdated || is_silent)) reclaim_by_leaving(now);
   }
   if (is<Running>()) set_state(is_warming() ? JobState::warming : JobState::active);
   for (const auto& news : one.later) news(now);
   lose_silent(now, outcome.lost);
+  // After the news: programs that are asked to leave are started again, and these may tell of the
+  // training's end. An outdated switch is followed by another, once its programs have left.
+  if (!outcome.committed && !one.to_grow && is<Running>() && (!one.is_outdated || is_silent) &&
+      (all_train() || (is_failing() && shims_are_there()))) {
+    reclaim_by_leaving(now);
+    if (is<Leaving>()) code_ = 0;  // who failed is started again, too
+  }
   advance(now);
 }
 

@@ -52,9 +52,8 @@ void EpochMachine::advance(double now) {
     if (done && !companions_.empty() && is_failing()) return;  // the blame is still open
     if (done) return finish();
   }
-  if (is_live() && !is_failing() && drain_by() && others_.empty()) leave_live(now);
-  if (is<Running>() && !is_failing() && others_.empty() &&
-      running().size() == seating_.seats.size() && joiners_wait())
+  if (is_live() && !is_failing() && drain_by() && others_.empty() && all_train()) leave_live(now);
+  if (is<Running>() && !is_failing() && others_.empty() && all_train() && joiners_wait())
     begin_growing(now);
   // What came up has gone back without joining: others may be offered.
   if (is<Running>() && state_ == JobState::warming && !is_warming() &&
@@ -232,10 +231,7 @@ void EpochMachine::tick(double now) {
 bool EpochMachine::recovers(double now) {
   if (settings_.recover_s <= 0 || (last_recovery_ && now - *last_recovery_ < settings_.recover_s))
     return false;
-  if (!std::all_of(seating_.seats.begin(), seating_.seats.end(),
-                   [this](const Seat& seat) { return workers_[seat.worker].present; }))
-    return false;
-  if (restarts_too_often(now)) return false;
+  if (!shims_are_there() || restarts_too_often(now)) return false;
   last_recovery_ = now;
   note("recovering", Json::object({{"status", code_}}));
   say(fmt::format(
@@ -247,6 +243,14 @@ bool EpochMachine::recovers(double now) {
   set_state(JobState::draining);
   kill_running(now);
   return true;
+}
+
+/// Whether all workers of the epoch could run another program.
+bool EpochMachine::shims_are_there() const {
+  return std::all_of(seating_.seats.begin(), seating_.seats.end(), [this](const Seat& seat) {
+    const auto found = workers_.find(seat.worker);
+    return found != workers_.end() && found->second.present;
+  });
 }
 
 /// Counts a restart; true: there were more of late than are allowed.

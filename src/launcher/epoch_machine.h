@@ -229,6 +229,7 @@ class EpochMachine {
   void decide(double now);
   bool recovers(double now);
   bool restarts_too_often(double now);
+  bool shims_are_there() const;
   void begin_leaving(double now, control::JobState state, double by);
   void kill_running(double now);
   bool had_its_time(double now, const Leaving& leaving) const;
@@ -285,6 +286,8 @@ class EpochMachine {
   bool runs_anything(const std::vector<WorkerNode>& nodes) const;
   action::StartWorkers start_of(int epoch, const Seating& seating);
   std::vector<WorkerId> running() const;
+  /// None has ended by itself, as all do at the training's end.
+  bool all_train() const { return running().size() == seating_.seats.size(); }
   std::vector<WorkerNode> usable()
       const;  ///< the basic nodes, then those of companions that are up
   Seating next_seating() const;

@@ -5,8 +5,8 @@
  *
  * usage: paced STEPS START_S STEP_S...
  * START_S: seconds that a new process needs before it can train. STEP_S: "4=0.2": seconds of a step of 4 ranks; other numbers of
- * ranks take as long as the nearest smaller one. OUT=FOLDER: rank 0 keeps the number of steps done there at USR1, and goes on
- * from it; with SWELL_RUNTIME the state is libswell's, and moves live.
+ * ranks take as long as the nearest smaller one. OUT=FOLDER: rank 0 keeps the number of steps done there at USR1, and new programs
+ * go on from it; with SWELL_RUNTIME the state is libswell's, and moves live.
  */
 #include <errno.h>
 #include <signal.h>
@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
 
   uint64_t done = epoch.step;
   const int live = getenv("SWELL_RUNTIME") != NULL;
-  FILE *kept = live ? NULL : fopen(path, "r");
+  FILE *kept = live && !epoch.fresh ? NULL : fopen(path, "r");
   if (kept != NULL) {
     unsigned long long step = 0;
     if (fscanf(kept, "%llu", &step) == 1) done = step;
@@ -90,7 +90,7 @@ int main(int argc, char **argv) {
   clock_gettime(CLOCK_MONOTONIC, &clock);
   while (done < steps) {
     pace(&clock, step_s);
-    if (asked_to_leave && !live) {
+    if (asked_to_leave) {
       char fresh[4200];
       snprintf(fresh, sizeof fresh, "%s.new", path);
       FILE *file = rank == 0 ? fopen(fresh, "w") : NULL;

@@ -48,6 +48,59 @@ Test(live, a_reclaim_is_a_switch_to_the_others_and_then_a_release) {
   cr_assert_not(run.code.has_value());
 }
 
+Test(live, the_training_s_end_while_gpus_go_back_is_the_run_s_end) {
+  Run run;
+  run.grown();
+  run.shrink(30);
+  const std::size_t starts = run.starts.size();
+  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 1); });
+  cr_assert_eq(run.calls_off, 1);
+  run.aborted(2);
+  cr_assert_eq(run.code.value_or(-1), 0);
+  cr_assert_eq(run.starts.size(), starts, "it is not run again");
+  cr_assert_not(run.has_signalled(SIGUSR1));
+}
+
+Test(live, where_a_program_has_ended_the_others_may_end_too_before_they_are_asked_to_leave) {
+  for (const bool ends : {true, false}) {
+    Run run;
+    run.grown();
+    run.shrink(30);
+    run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 1); });
+    run.aborted(2);
+    run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
+    run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+    cr_assert_eq(run.orders.size(), 2u, "there is nothing to switch");
+    cr_assert_not(run.has_signalled(SIGUSR1));
+    cr_assert_leq(*run.machine.deadline(), run.now + 30);
+    if (!ends) {
+      run.tick(*run.machine.deadline());
+      cr_assert(run.has_signalled(SIGUSR1), "the GPUs are needed");
+    }
+    const std::size_t starts = run.starts.size();
+    run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+    cr_assert_eq(run.code.value_or(-1), ends ? 0 : -1);
+    cr_assert_eq(run.starts.size(), starts + (ends ? 0 : 1));
+  }
+}
+
+Test(live, a_program_that_fails_while_gpus_go_back_is_started_again_with_the_others) {
+  Run run;
+  run.grown();
+  run.shrink(30);
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+  run.aborted(2);
+  cr_assert(run.has_signalled(SIGUSR1));
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
+  const std::size_t starts = run.starts.size();
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 4); });
+  cr_assert_not(run.code.has_value());
+  cr_assert_eq(run.starts.size(), starts + 1);
+  cr_assert_eq(run.machine.status().workers, 1);
+}
+
 Test(live, a_growth_that_fails_leaves_the_training_and_gives_the_gpus_back) {
   Run run;
   run.lend();
