@@ -90,7 +90,7 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
                                      std::max(0.0, shrink.deadline_s - settings_.margin_s));
     if (Ending* ending = in<Ending>()) ending->kill_at = std::min(ending->kill_at.value_or(by), by);
     else if (is<Switching>()) make_way(by);
-    else if (!is<Over>() && !is_live()) begin_leaving(now, JobState::draining, by);
+    else if (!is<Over>() && !is_live()) leave_for_reclaim(now, by);
   }
   advance(now);
 }
@@ -208,7 +208,7 @@ void EpochMachine::give_back(double now, HeldCompanion& companion, const std::st
   companion.leave_by = now + settings_.restart_timeout_s;
   const double by = companion.leave_by;
   reclaim(now, companion, why);
-  if (has_workers && is<Running>() && !is_live()) begin_leaving(now, JobState::draining, by);
+  if (has_workers && is<Running>() && !is_live()) leave_for_reclaim(now, by);
 }
 
 bool EpochMachine::release_if_left(JobId job) {

@@ -231,6 +231,7 @@ class EpochMachine {
   bool restarts_too_often(double now);
   bool shims_are_there() const;
   void begin_leaving(double now, control::JobState state, double by);
+  void leave_for_reclaim(double now, double by);
   void kill_running(double now);
   bool had_its_time(double now, const Leaving& leaving) const;
   void fail(double now, WorkerId worker, Exit exit);
@@ -288,6 +289,10 @@ class EpochMachine {
   std::vector<WorkerId> running() const;
   /// None has ended by itself, as all do at the training's end.
   bool all_train() const { return running().size() == seating_.seats.size(); }
+  /// Restart mode: some have.
+  bool is_ending_by_itself() const {
+    return is<Running>() && !is_live() && !is_failing() && !all_train();
+  }
   std::vector<WorkerNode> usable()
       const;  ///< the basic nodes, then those of companions that are up
   Seating next_seating() const;

@@ -80,6 +80,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     const Ending* ending = in<Ending>();
     if (ending == nullptr || !ending->code_is_final) code_ = std::max(code_, exit.status());
     if (is<Running>() && exit.status() != 0) fail(now, id, exit);
+    if (companion = companion_of(id.node); companion != nullptr) release_if_left(companion->job);
   }
   advance(now);
 }
@@ -125,8 +126,7 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
     companion->leave_by = now + settings_.restart_timeout_s;
     reclaim(now, *companion, fmt::format("Slurm sent it {}", signal_name(signal)));
     if (is<Switching>()) make_way(now + settings_.restart_timeout_s);
-    if (is<Running>() && !is_live())
-      begin_leaving(now, JobState::draining, now + settings_.restart_timeout_s);
+    if (is<Running>() && !is_live()) leave_for_reclaim(now, now + settings_.restart_timeout_s);
     return advance(now);
   }
   // Every worker of the basic step reports it; the workers elsewhere need to hear of it once.

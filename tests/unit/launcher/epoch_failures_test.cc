@@ -353,3 +353,40 @@ Test(recovery, needs_the_shims_of_all_workers) {
   cr_assert_eq(run.code.value_or(-1), 128 + SIGKILL);
   cr_assert_eq(run.starts, 1);
 }
+
+Test(epochs, a_training_that_ends_while_gpus_are_asked_back_is_not_run_again) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+  run.shrink(9, 30);
+  cr_assert(run.signals.empty(), "the others may end, too");
+  for (int local = 0; local < 4; ++local)
+    run.event([&] { run.machine.exited(run.now, {1, local}, {}); });
+  cr_assert_eq(run.releases, Jobs{9}, "nothing runs there any more");
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+  cr_assert_eq(run.code.value_or(-1), 0);
+  cr_assert_eq(run.starts, 2);
+}
+
+Test(epochs, who_trains_on_when_others_have_ended_is_asked_to_leave_in_time_for_it) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
+  run.shrink(9, 30);
+  const double by = run.now + 28;
+  cr_assert_float_eq(*run.machine.deadline(), by - 15, 1e-9);
+  run.tick(by - 15);
+  cr_assert(run.signalled(SIGUSR1, 5));
+  run.leave(1, 4);
+  cr_assert_eq(run.releases, Jobs{9});
+  run.leave(0, 2);
+  cr_assert_eq(run.starts, 3);
+  cr_assert_not(run.code.has_value());
+
+  Run late;
+  late.grown();
+  late.event([&] { late.machine.exited(late.now, {0, 0}, {}); });
+  late.shrink(9, 10);
+  cr_assert(late.signalled(SIGUSR1, 5), "8 s are just enough to leave");
+}
