@@ -49,6 +49,7 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   setup.seed = task.seed;
   setup.fixed_decision_time = experiment.fixed_decision_time;
   setup.remaining_known = experiment.remaining_known;
+  setup.profiled_before = experiment.profiled_before;
   setup.prediction_error = experiment.prediction_error;
   setup.max_shortfall = experiment.max_shortfall;
   setup.failures_per_day = experiment.failures_per_day;

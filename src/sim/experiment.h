@@ -29,6 +29,7 @@ struct Experiment {
   bool backfill = true;
   bool fixed_decision_time = false;
   bool remaining_known = false;
+  bool profiled_before = true;  ///< Setup::profiled_before
   double prediction_error = 0;
   double max_shortfall = policy::Trust::kMaxShortfall;  ///< Setup::max_shortfall
   double failures_per_day = 0;

@@ -95,9 +95,8 @@ void State::make_pending(Job& job) {
   ++job.version;
   pending.push_back(job.spec.id);
   changed = true;
-  // Policies that replace the base scheduler have profiled every job beforehand; that time is not
-  // counted (Suika, footnote 8).
-  if (replaces() && !job.coefficients)
+  // Profiled beforehand: that time is not counted (Suika, footnote 8).
+  if (replaces() && setup.profiled_before && !job.coefficients)
     job.coefficients = job.truth.profile(job.basic_plan, setup.prediction_error);
 }
 

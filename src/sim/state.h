@@ -112,7 +112,10 @@ struct Setup {
   std::uint64_t seed = 0;
   bool fixed_decision_time = false;
   bool remaining_known = false;  ///< policies see how much each job has left to do
-  double prediction_error = 0;   ///< relative error injected into coefficients
+  /// Policies that replace the base scheduler know each job's profile when it is submitted, for
+  /// nothing, as published; else ten iterations after its start, as those that lend.
+  bool profiled_before = true;
+  double prediction_error = 0;  ///< relative error injected into coefficients
   double max_shortfall = policy::Trust::kMaxShortfall;  ///< Trust::heard()
   double failures_per_day = 0;                          ///< failures of each node
   double max_factor = 0;  ///< a job is lent up to so many times its GPUs; 0: no limit

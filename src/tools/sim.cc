@@ -27,8 +27,8 @@ namespace {
 struct Options {
   std::string cluster = "8x8:h100", trace, arrivals = "poisson", bandwidth = "full-ib",
               base = "fifo", mix = "3:1:1";
-  std::string decision_time = "measured", remaining = "unknown", backfill = "on", json, csv, speeds,
-              report;
+  std::string decision_time = "measured", remaining = "unknown", profiles = "before",
+              backfill = "on", json, csv, speeds, report;
   std::vector<std::string> policies;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
          max_shortfall = policy::Trust::kMaxShortfall, max_factor = 4, aggressiveness = -1,
@@ -110,6 +110,7 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   made.backfill = options.backfill == "on";
   made.fixed_decision_time = options.decision_time == "fixed";
   made.remaining_known = options.remaining == "known";
+  made.profiled_before = options.profiles == "before";
   made.prediction_error = options.prediction_error;
   made.max_shortfall = options.max_shortfall;
   made.failures_per_day = options.failures;
@@ -329,6 +330,11 @@ Action add_sim(CLI::App& app) {
   sub->add_option("--remaining", options->remaining,
                   "Whether jobs say how much they have left to do")
       ->check(CLI::IsMember({"known", "unknown"}))
+      ->capture_default_str();
+  sub->add_option("--profiles", options->profiles,
+                  "When rivals that replace the scheduler have a job's profile: before it is "
+                  "submitted, for nothing, or once it has run, as policies that lend")
+      ->check(CLI::IsMember({"before", "running"}))
       ->capture_default_str();
   sub->add_option("--jobs", options->jobs, "At most so many jobs")->check(CLI::PositiveNumber);
   sub->add_option("--threads", options->threads, "Simulations at a time (default: one a core)")

@@ -130,6 +130,37 @@ Test(simulation, a_job_is_lent_up_to_its_factor_and_a_rival_gives_what_it_wants)
   cr_assert_eq(rival.seen, 16);
 }
 
+Test(simulation, rivals_have_profiles_before_or_once_a_job_runs) {
+  /// Starts jobs as their users would, and notes who is known by a profile.
+  struct Rival final : policy::Policy {
+    policy::Decisions decide(const policy::ClusterView& view) const override {
+      policy::Decisions decisions;
+      for (const policy::PendingDemand& demand : view.queue) {
+        knows_pending = demand.training->coefficients != nullptr;
+        decisions.plans.push_back({demand.id, demand.training->basic});
+      }
+      for (const policy::ElasticJobView& job : view.jobs) {
+        cr_assert_eq(job.may_grow, job.training->coefficients != nullptr);
+        knows_running = job.training->coefficients != nullptr;
+      }
+      return decisions;
+    }
+    policy::SimulationTraits simulation_traits() const noexcept override {
+      return {.role = policy::Role::replaces};
+    }
+    mutable bool knows_pending = false, knows_running = false;
+  };
+  for (const bool before : {true, false}) {
+    World world(1, {{4, 0, 3600}});
+    const Rival rival;
+    world.setup.policy = &rival;
+    world.setup.profiled_before = before;
+    world.run();
+    cr_assert_eq(rival.knows_pending, before);
+    cr_assert(rival.knows_running, "a decision follows the profile");
+  }
+}
+
 Test(simulation, policies_see_on_how_many_gpus_a_job_has_trained) {
   /// Lends, and remembers what it saw of job 1.
   struct Watcher final : policy::Policy {
