@@ -3,13 +3,14 @@
 
 #include <charconv>
 #include <fmt/format.h>
+#include <vector>
 
 namespace swell::cluster {
 
 namespace {
 
 constexpr double kEightNdrCards = 8 * 50e9;  // 8 x 400 Gbit/s
-constexpr int kRackNodes = 16;
+constexpr std::size_t kRackNodes = 16;
 constexpr int kMaxNodes = 4096;
 
 /// Reads a whole number at the front of `text` and drops it.
@@ -19,6 +20,13 @@ int take_number(std::string_view& text) {
   if (problem != std::errc()) return -1;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return value;
+}
+
+/// Drops `sign` at the front of `text`, if it is there.
+bool take(std::string_view& text, char sign) {
+  if (!text.starts_with(sign)) return false;
+  text.remove_prefix(1);
+  return true;
 }
 
 }  // namespace
@@ -37,21 +45,35 @@ Cluster uniform_cluster(std::string name, const GpuType& type, int nodes, int gp
 
 Result<Cluster> preset(std::string_view name) {
   const Error unknown(fmt::format(
-      "there is no cluster preset \"{}\"; one is NODESxGPUS-TYPE, such as 8x8-h100 or 128x8-h100, "
-      "with 1 to {} nodes of 1 to {} GPUs of a type in the catalogue",
+      "there is no cluster preset \"{}\"; one is NODESxGPUS-TYPE, such as 8x8-h100 or 128x8-h100, or "
+      "several of these as 4x8-h100+4x8-l20, with 1 to {} nodes of 1 to {} GPUs of a type in the "
+      "catalogue",
       name, kMaxNodes, kMaxGpusPerNode));
-  std::string_view rest = name;
-  const int nodes = take_number(rest);
-  if (nodes < 1 || nodes > kMaxNodes || rest.empty() || rest[0] != 'x') return unknown;
-  rest.remove_prefix(1);
-  const int gpus = take_number(rest);
-  if (gpus < 1 || gpus > kMaxGpusPerNode || rest.empty() || rest[0] != '-') return unknown;
-  rest.remove_prefix(1);
-  const auto type = find_gpu_type(rest);
-  if (!type) return unknown;
-  const bool several_racks = nodes > kRackNodes;
-  return uniform_cluster(std::string(name), *type, nodes, gpus, kEightNdrCards,
-                         several_racks ? kRackNodes : 0, several_racks ? 0.5 : 1.0);
+  std::vector<GpuType> types;
+  std::vector<Node> nodes;
+  for (std::string_view rest = name; !rest.empty() || nodes.empty();) {
+    const int count = take_number(rest);
+    if (count < 1 || !take(rest, 'x')) return unknown;
+    const int gpus = take_number(rest);
+    if (gpus < 1 || gpus > kMaxGpusPerNode || !take(rest, '-')) return unknown;
+    const std::string_view word = rest.substr(0, rest.find('+'));
+    rest.remove_prefix(word.size());
+    const auto type = find_gpu_type(word);
+    if (!type || (take(rest, '+') && rest.empty())) return unknown;
+    if (count > kMaxNodes - static_cast<int>(nodes.size())) return unknown;
+    std::size_t number = 0;
+    while (number < types.size() && types[number].name != type->name) ++number;
+    if (number == types.size()) types.push_back(*type);
+    for (int i = 0; i < count; ++i)
+      nodes.push_back({fmt::format("n{}", nodes.size() + 1), 0,
+                       std::vector<int>(static_cast<std::size_t>(gpus), static_cast<int>(number)),
+                       kEightNdrCards});
+  }
+  const bool several_racks = nodes.size() > kRackNodes;
+  for (std::size_t i = 0; several_racks && i < nodes.size(); ++i)
+    nodes[i].rack = static_cast<int>(i / kRackNodes);
+  return Cluster::make(std::string(name), std::move(types), std::move(nodes),
+                       several_racks ? 0.5 : 1.0);
 }
 
 }  // namespace swell::cluster

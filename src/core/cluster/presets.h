@@ -15,7 +15,8 @@ Cluster uniform_cluster(std::string name, const GpuType& type, int nodes, int gp
 
 /// "8x8-h100" (Suika's Cluster-A: 8 nodes of 8 H100, 8 x 400 Gbit/s each), "128x8-h100" (its
 /// Cluster-B: 16 nodes a rack, half the bandwidth between racks), or any "NxG-TYPE" with the
-/// catalogue's types and the same network. The error lists what is possible.
+/// catalogue's types and the same network; or several of these, "4x8-h100+4x8-l20". The error lists
+/// what is possible.
 Result<Cluster> preset(std::string_view name);
 
 }  // namespace swell::cluster

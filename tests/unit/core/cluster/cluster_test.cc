@@ -124,3 +124,19 @@ Test(cluster, presets_are_the_papers_clusters) {
   for (const char* wrong : {"", "8x8", "0x8-h100", "8x65-h100", "8x8-h10", "9999x8-h100"})
     cr_assert_not(preset(wrong).ok(), "%s", wrong);
 }
+
+Test(cluster, a_preset_may_have_nodes_of_several_types) {
+  const Cluster mixed = preset("4x8-h100+2x4-l20").value();
+  cr_assert_eq(mixed.name(), "4x8-h100+2x4-l20");
+  cr_assert_eq(mixed.nodes().size(), 6u);
+  cr_assert_eq(mixed.gpu_count(), 40);
+  cr_assert_eq(mixed.type(mixed.type_of({3, 7})).name, "h100");
+  cr_assert_eq(mixed.type(mixed.type_of({4, 0})).name, "l20");
+  cr_assert_eq(mixed.node(4).name, "n5");
+  cr_assert_eq(mixed.node(5).gpus.size(), 4u);
+  const Cluster twice = preset("10x8-h100+10x4-h100").value();
+  cr_assert_eq(twice.types().size(), 1u);
+  cr_assert_eq(twice.node(16).rack, 1, "racks of 16 nodes, whatever they have");
+  for (const char* wrong : {"4x8-h100+", "+4x8-h100", "4x8-h100+4x8", "4096x8-h100+1x8-l20"})
+    cr_assert_not(preset(wrong).ok(), "%s", wrong);
+}
