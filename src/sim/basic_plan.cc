@@ -45,28 +45,31 @@ GpuSet gpus_of(const plan::Layout& layout) {
   return set;
 }
 
-std::optional<Spread> spread_of(int gpus, const cluster::Cluster& cluster) {
-  int max = 0;
-  for (const cluster::Node& node : cluster.nodes())
-    max = std::max(max, static_cast<int>(node.gpus.size()));
-  const int all = static_cast<int>(cluster.nodes().size());
-  for (int nodes = 1; nodes <= all; ++nodes) {
-    if (gpus % nodes != 0 || gpus / nodes > max) continue;
-    const auto large = std::count_if(cluster.nodes().begin(), cluster.nodes().end(),
-                                     [&](const cluster::Node& node) {
-                                       return static_cast<int>(node.gpus.size()) >= gpus / nodes;
-                                     });
+bool has_type(const cluster::Cluster& cluster, int node, int gpu_type) noexcept {
+  return cluster.node(node).gpus.front() == gpu_type;
+}
+
+std::optional<Spread> spread_of(int gpus, const cluster::Cluster& cluster, int gpu_type) {
+  std::vector<int> sizes;
+  for (int node = 0; node < static_cast<int>(cluster.nodes().size()); ++node)
+    if (has_type(cluster, node, gpu_type))
+      sizes.push_back(static_cast<int>(cluster.node(node).gpus.size()));
+  for (int nodes = 1; nodes <= static_cast<int>(sizes.size()); ++nodes) {
+    if (gpus % nodes != 0) continue;
+    const auto large =
+        std::count_if(sizes.begin(), sizes.end(), [&](int size) { return size >= gpus / nodes; });
     if (large >= nodes) return Spread{nodes, gpus / nodes};
   }
   return std::nullopt;
 }
 
-std::optional<GpuSet> first_gpus(int gpus, const cluster::Cluster& cluster) {
-  const auto spread = spread_of(gpus, cluster);
+std::optional<GpuSet> first_gpus(int gpus, const cluster::Cluster& cluster, int gpu_type) {
+  const auto spread = spread_of(gpus, cluster, gpu_type);
   if (!spread) return std::nullopt;
   GpuSet set;
   for (int node = 0; static_cast<int>(set.size()) < spread->nodes; ++node)
-    if (static_cast<int>(cluster.node(node).gpus.size()) >= spread->per_node)
+    if (has_type(cluster, node, gpu_type) &&
+        static_cast<int>(cluster.node(node).gpus.size()) >= spread->per_node)
       set.push_back({node, lowest(~plan::GpuMask{0}, spread->per_node)});
   return set;
 }

@@ -22,17 +22,20 @@ int count(const GpuSet& set) noexcept;
 plan::GpuMask lowest(plan::GpuMask from, int wanted) noexcept;
 GpuSet gpus_of(const plan::Layout& layout);
 
-/// Layout of a demand on nodes: on one node where it fits there, otherwise the same number of GPUs
-/// on each of the fewest whole nodes.
+/// Whether a node has GPUs of that type; a node has GPUs of one type.
+bool has_type(const cluster::Cluster& cluster, int node, int gpu_type) noexcept;
+
+/// Layout of a demand on nodes of one type: on one node where it fits there, otherwise the same
+/// number of GPUs on each of the fewest whole nodes.
 struct Spread {
   int nodes = 1;
   int per_node = 1;
 };
-std::optional<Spread> spread_of(int gpus, const cluster::Cluster& cluster);
+std::optional<Spread> spread_of(int gpus, const cluster::Cluster& cluster, int gpu_type);
 
 /// The GPUs that a demand for `gpus` would get if the cluster were empty; nothing where it is too
 /// small.
-std::optional<GpuSet> first_gpus(int gpus, const cluster::Cluster& cluster);
+std::optional<GpuSet> first_gpus(int gpus, const cluster::Cluster& cluster, int gpu_type);
 
 /// The plan of `type` on `gpus`, balanced; nothing where it does not fit memory or TP groups would
 /// span nodes.

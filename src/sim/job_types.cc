@@ -53,11 +53,12 @@ bool tune_once(JobType& type, const cluster::Cluster& cluster, const GpuSet& gpu
 /// Tunes with the type's number of micro-batches or, where no plan fits, with more and smaller
 /// ones, as a user would.
 Result<void> tune(JobType& type, const cluster::Cluster& cluster) {
-  const auto gpus = first_gpus(type.gpus, cluster);
+  const auto gpus = first_gpus(type.gpus, cluster, type.gpu_type);
+  const std::string& gpu = cluster.type(type.gpu_type).name;
   if (!gpus)
     return Error(fmt::format(
-        "cluster {} has no even spread of {} GPUs over nodes for model {}; leave its size out of the mix or use larger nodes",
-        cluster.name(), type.gpus, type.model->name));
+        "cluster {} has no even spread of {} GPUs {} over nodes for model {}; leave its size out of the mix or use larger nodes",
+        cluster.name(), type.gpus, gpu, type.model->name));
   for (const int given = type.micro_batches; type.micro_batches <= type.model->global_batch;
        type.micro_batches *= 2) {
     if (type.model->global_batch % type.micro_batches != 0) break;
@@ -65,8 +66,8 @@ Result<void> tune(JobType& type, const cluster::Cluster& cluster) {
     if (type.micro_batches > 16 * given) break;
   }
   return Error(fmt::format(
-      "no plan of model {} on {} GPUs of cluster {} fits their memory; leave its size out of the mix or use GPUs with more memory",
-      type.model->name, type.gpus, cluster.name()));
+      "no plan of model {} on {} GPUs {} of cluster {} fits their memory; leave its size out of the mix or use GPUs with more memory",
+      type.model->name, type.gpus, gpu, cluster.name()));
 }
 
 /// `type` on as few GPUs as a job of it consents to for `share`: the smallest number, of at least
@@ -106,9 +107,19 @@ Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster,
           "model {} needs {} GPUs and cluster {} has {}; use a larger one, or leave such models out (--leave-out-large)",
           row.model, type.gpus, cluster.name(), cluster.gpu_count()));
     }
-    if (auto good = tune(type, cluster); !good) return good.error();
-    if (options.least_share > 0) type.least = least_of(type, options.least_share, cluster);
-    types.push_back(std::move(type));
+    const std::size_t before = types.size();
+    Result<void> good;
+    for (int gpu = 0; gpu < static_cast<int>(cluster.types().size()); ++gpu) {
+      JobType tuned = type;
+      tuned.gpu_type = gpu;
+      if (auto fits = tune(tuned, cluster); !fits) {
+        if (good.ok()) good = fits.error();
+        continue;
+      }
+      if (options.least_share > 0) tuned.least = least_of(tuned, options.least_share, cluster);
+      types.push_back(std::move(tuned));
+    }
+    if (types.size() == before) return good.error();
   }
   if (types.empty())
     return Error(fmt::format("no model of Suika's Table 1 fits cluster {}", cluster.name()));

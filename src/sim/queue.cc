@@ -80,6 +80,7 @@ class Planner {
     std::vector<int> nodes;
     for (std::size_t node = 0; node < timelines_.size(); ++node)
       if (available_[node] >= job.demand.per_node &&
+          has_type(cluster_, static_cast<int>(node), job.gpu_type) &&
           timelines_[node].first_fit(now_, job.limit_s, job.demand.per_node) <= now_)
         nodes.push_back(static_cast<int>(node));
     if (static_cast<int>(nodes.size()) < job.demand.nodes) return {};
@@ -108,6 +109,7 @@ class Planner {
     for (;;) {
       std::vector<std::pair<double, int>> fits;
       for (std::size_t node = 0; node < timelines_.size(); ++node) {
+        if (!has_type(cluster_, static_cast<int>(node), job.gpu_type)) continue;
         const double first = timelines_[node].first_fit(at_s, job.limit_s, job.demand.per_node);
         if (first < kNever) fits.push_back({first, static_cast<int>(node)});
       }
@@ -172,10 +174,11 @@ std::vector<Start> BaseScheduler::plan(const std::vector<PendingJob>& queue, con
   if (queue.empty()) return starts;
   Planner planner(ledger, releases, cluster, now_s);
   // Shortest time limit of each demand that does not fit now.
-  std::map<std::pair<int, int>, double> failed;
+  std::map<std::tuple<int, int, int>, double> failed;
   int planned = 0;
   for (const PendingJob& job : queue) {
-    const auto known = failed.find({job.demand.nodes, job.demand.per_node});
+    const std::tuple demand(job.demand.nodes, job.demand.per_node, job.gpu_type);
+    const auto known = failed.find(demand);
     const bool hopeless = known != failed.end() && job.limit_s >= known->second;
     const std::vector<int> nodes = hopeless ? std::vector<int>{} : planner.nodes_now(job);
     if (!nodes.empty()) {
@@ -185,7 +188,7 @@ std::vector<Start> BaseScheduler::plan(const std::vector<PendingJob>& queue, con
       continue;
     }
     if (!backfill) break;
-    if (!hopeless) failed[{job.demand.nodes, job.demand.per_node}] = job.limit_s;
+    if (!hopeless) failed[demand] = job.limit_s;
     if (planned++ < max_planned) planner.reserve(job);
   }
   return starts;

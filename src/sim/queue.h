@@ -16,6 +16,7 @@ struct PendingJob {
   Spread demand;
   double submit_s = 0;
   double limit_s = 0;
+  int gpu_type = 0;  ///< of the cluster's
 };
 
 /// Order of the queue: whether one pending job comes before another.

@@ -13,9 +13,10 @@ namespace swell::sim {
 
 namespace {
 
-GpuSet first_of(const cluster::Cluster& cluster, int gpus) {
+GpuSet first_of(const cluster::Cluster& cluster, int gpus, int gpu_type) {
   GpuSet set;
   for (int node = 0; gpus > 0 && node < static_cast<int>(cluster.nodes().size()); ++node) {
+    if (!has_type(cluster, node, gpu_type)) continue;
     const int here = std::min(gpus, static_cast<int>(cluster.node(node).gpus.size()));
     set.push_back({node, lowest(~plan::GpuMask{0}, here)});
     gpus -= here;
@@ -27,7 +28,7 @@ GpuSet first_of(const cluster::Cluster& cluster, int gpus) {
 void add_speeds(const JobSpec& spec, const JobType& type, const cluster::Cluster& cluster,
                 std::uint64_t seed, int max_gpus, std::vector<Speed>& speeds) {
   speeds.push_back({spec.id, type.gpus, 1});
-  const auto own = first_gpus(type.gpus, cluster);
+  const auto own = first_gpus(type.gpus, cluster, type.gpu_type);
   const auto basic = own ? basic_layout(type, *own, cluster) : std::nullopt;
   if (!basic) return;
   Truth truth(type, cluster, seed, spec.id);
@@ -39,7 +40,7 @@ void add_speeds(const JobSpec& spec, const JobType& type, const cluster::Cluster
   double best_s = model.iteration_time(*basic).total();
   for (int gpus = type.gpus + 1; gpus <= max_gpus; ++gpus) {
     const auto layout =
-        best_symmetric_layout(type, *coefficients, first_of(cluster, gpus), cluster);
+        best_symmetric_layout(type, *coefficients, first_of(cluster, gpus, type.gpu_type), cluster);
     if (!layout || !truth.fits(*layout)) continue;
     const double expected_s = model.iteration_time(*layout).total();
     if (expected_s >= best_s) continue;

@@ -14,7 +14,7 @@ constexpr double kCheckpoint_s = 1800;  // seconds between checkpoints of a trai
 
 /// Plan of `type` where a cluster that is empty would start it.
 plan::Layout first_plan(const JobSpec& spec, const JobType& type, const cluster::Cluster& cluster) {
-  const auto gpus = first_gpus(type.gpus, cluster);
+  const auto gpus = first_gpus(type.gpus, cluster, type.gpu_type);
   auto plan = gpus ? basic_layout(type, *gpus, cluster) : std::nullopt;
   if (!plan) throw Broken(fmt::format("job {} ({}) fits nowhere", spec.id, type.model->name));
   return std::move(*plan);

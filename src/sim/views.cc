@@ -79,6 +79,7 @@ policy::PendingDemand demand_view(const State& state, const Job& job, const Pend
   demand.id = waiting.id;
   demand.min_nodes = demand.max_nodes = waiting.demand.nodes;
   demand.per_node = kPerGpu * waiting.demand.per_node;
+  if (state.cluster.types().size() > 1) demand.gpu_type = state.cluster.type(waiting.gpu_type).name;
   demand.submitted_s = job.spec.submit_s;
   demand.max_gpus = max_gpus(state, job);
   if (state.replaces() || job.spec.elastic) demand.training = training_of(state, job);
@@ -91,7 +92,8 @@ std::vector<PendingJob> queue_of(const State& state) {
   std::vector<PendingJob> queue;
   for (policy::JobId id : state.pending) {
     const Job& job = state.jobs[id - 1];
-    queue.push_back({id, *spread_of(job.type.gpus, state.cluster), job.spec.submit_s, job.limit_s});
+    queue.push_back({id, *spread_of(job.type.gpus, state.cluster, job.type.gpu_type),
+                     job.spec.submit_s, job.limit_s, job.type.gpu_type});
   }
   std::sort(queue.begin(), queue.end(), [&](const PendingJob& a, const PendingJob& b) {
     return state.setup.order->before(a, b);

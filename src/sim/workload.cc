@@ -42,15 +42,23 @@ Trace sample(Trace trace, std::size_t count, Random& random) {
   return chosen;
 }
 
-/// Draws job types by the weight of their size.
+/// Draws job types: a model by the weight of its size, then one of the GPU types that hold it by
+/// how many of these there are.
 class TypeChooser {
  public:
-  TypeChooser(const std::vector<JobType>& types, const WorkloadOptions& options) {
+  TypeChooser(const std::vector<JobType>& types, const cluster::Cluster& cluster,
+              const WorkloadOptions& options) {
     const double weights[] = {options.mix.s, options.mix.m, options.mix.l, options.mix.xl};
     for (std::size_t i = 0; i < types.size(); ++i) {
       std::size_t size = std::string_view("SMLX").find(types[i].size);
       if (size == 3 && options.xl_is_large) size = 2;
-      of_size_[size].push_back(static_cast<int>(i));
+      std::vector<Model>& models = of_size_[size];
+      if (i == 0 || types[i].model->name != types[i - 1].model->name) models.emplace_back();
+      int gpus = 0;
+      for (const cluster::Node& node : cluster.nodes())
+        gpus += static_cast<int>(std::count(node.gpus.begin(), node.gpus.end(), types[i].gpu_type));
+      models.back().types.emplace_back(static_cast<int>(i), gpus);
+      models.back().gpus += gpus;
     }
     for (std::size_t size = 0; size < 4; ++size) {
       if (of_size_[size].empty()) continue;
@@ -66,11 +74,20 @@ class TypeChooser {
       last_ = size;
       if ((left -= weight_[size]) < 0) break;
     }
-    return of_size_[last_][random.below(of_size_[last_].size())];
+    const Model& model = of_size_[last_][random.below(of_size_[last_].size())];
+    if (model.types.size() == 1) return model.types.front().first;
+    auto gpu = static_cast<int>(random.below(static_cast<std::size_t>(model.gpus)));
+    for (const auto& [type, gpus] : model.types)
+      if ((gpu -= gpus) < 0) return type;
+    return model.types.back().first;
   }
 
  private:
-  std::vector<int> of_size_[4];
+  struct Model {
+    std::vector<std::pair<int, int>> types;  ///< with the number of GPUs that the cluster has
+    int gpus = 0;
+  };
+  std::vector<Model> of_size_[4];
   double weight_[4] = {0, 0, 0, 0};
   double sum_ = 0;
   mutable std::size_t last_ = 0;
@@ -91,7 +108,7 @@ Result<Workload> make_workload(const Trace& whole, const std::vector<JobType>& t
   if (trace.empty())
     return Error(
         fmt::format("no job of the trace is submitted in its first {} hours", options.hours));
-  const TypeChooser chooser(types, options);
+  const TypeChooser chooser(types, cluster, options);
   if (chooser.empty())
     return Error(fmt::format("no model that the mix asks for fits cluster {} with its {} GPUs",
                              cluster.name(), cluster.gpu_count()));

@@ -21,6 +21,7 @@ struct JobType {
   std::shared_ptr<const perf::Coefficients> expected;  ///< coefficients from data sheets
   char size = 'S';                                     ///< S, M, L or X(L)
   int gpus = 1;
+  int gpu_type = 0;  ///< which of the cluster's types its user asks for
   int pp = 1, dp = 1, tp = 1;
   int micro_batches = 16;
   judge::Software software = judge::Software::fused();  ///< hidden: how its program really runs
@@ -77,8 +78,9 @@ struct JobTypeOptions {
   double least_share = 0;
 };
 
-/// Models of Suika's Table 1, tuned for `cluster`. An error where one of them needs more GPUs, or
-/// has no plan there. Slow: call once for each cluster.
+/// Models of Suika's Table 1, tuned for `cluster`: one entry for each of its GPU types on which a
+/// plan fits. An error where a model needs more GPUs, or has no plan on any. Slow: call once for
+/// each cluster.
 Result<std::vector<JobType>> job_types(const cluster::Cluster& cluster,
                                        const JobTypeOptions& options);
 /// Models that need more GPUs than `cluster` has.
@@ -87,8 +89,9 @@ std::vector<std::string> left_out(const cluster::Cluster& cluster, bool with_xl)
 /// Makes a workload from a trace as Suika 5.1 does. The share of jobs taken is the share of
 /// `cluster`'s GPUs in the trace's cluster; one job is drawn from each of as many classes of equal
 /// size by duration, so that long jobs are as frequent as in the trace. Each trains a random model
-/// by the mix; one factor scales durations so that the GPU-time is the same share of the trace's.
-/// Each seed draws another sample.
+/// by the mix, and asks for GPUs of a type that holds it, the more often the more there are; one
+/// factor scales durations so that the GPU-time is the same share of the trace's. Each seed draws
+/// another sample.
 Result<Workload> make_workload(const Trace& trace, const std::vector<JobType>& types,
                                const cluster::Cluster& cluster, const WorkloadOptions& options,
                                std::uint64_t seed);

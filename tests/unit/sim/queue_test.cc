@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 
+#include "core/cluster/presets.h"
 #include "support/plans.h"
 
 using namespace swell;
@@ -128,4 +129,17 @@ Test(ledger, a_gpu_is_never_in_two_allocations) {
     site.ledger.give_back({0, 0b11}, {2, 0});
   } catch (const Broken&) { refused = true; }
   cr_assert(refused);
+}
+
+Test(queue, jobs_get_gpus_of_the_type_that_they_ask_for) {
+  Site site(1);
+  site.cluster = cluster::preset("1x8-h100+1x8-l20").value();
+  site.ledger = Ledger(site.cluster);
+  PendingJob on_l20 = job(1, 4, 10), also = job(2, 8, 10), on_h100 = job(3, 8, 10);
+  on_l20.gpu_type = also.gpu_type = 1;
+  const auto starts = site.plan({on_l20, also, on_h100});
+  cr_assert_eq(starts.size(), 2u);
+  cr_assert_eq(starts[0].nodes.front(), 1);
+  cr_assert_eq(starts[1].id, 3u, "it waits for no GPU of the other type");
+  cr_assert_eq(starts[1].nodes.front(), 0);
 }

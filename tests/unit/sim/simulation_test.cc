@@ -209,7 +209,7 @@ Test(simulation, work_is_that_of_all_gpus_whatever_a_job_starts_with) {
   world.setup.max_factor = 2;
   const JobType& type = world.workload.type_of(world.workload.jobs[1]);
   const plan::Layout all =
-      basic_layout(type, *first_gpus(type.gpus, *world.cluster), *world.cluster).value();
+      basic_layout(type, *first_gpus(type.gpus, *world.cluster, 0), *world.cluster).value();
   const plan::Layout half = basic_layout(*type.least, {{0, 0x0F}}, *world.cluster).value();
   Truth truth(type, *world.cluster, world.setup.seed, 2);
   const double longer = truth.iteration_s(half) / truth.iteration_s(all);

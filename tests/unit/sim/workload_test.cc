@@ -187,7 +187,7 @@ Test(job_types, the_least_is_rounded_up_to_gpus_on_which_the_model_fits) {
       cr_assert_lt(least.gpus, type.gpus, "%s", name);
       cr_assert_geq(least.gpus, share * type.gpus, "%s", name);
       cr_assert_eq(least.model, type.model);
-      const auto gpus = first_gpus(least.gpus, cluster);
+      const auto gpus = first_gpus(least.gpus, cluster, 0);
       cr_assert(gpus.has_value(), "%s", name);
       const auto layout = basic_layout(least, *gpus, cluster);
       cr_assert(layout.has_value(), "%s", name);
@@ -209,18 +209,43 @@ Test(job_types, start_with_plans_that_fill_their_gpus) {
   cr_assert_eq(site.types.size(), 10u, "all of Table 1 but XL fit 64 GPUs");
   for (const JobType& type : site.types) {
     cr_assert_eq(type.pp * type.dp * type.tp, type.gpus, "%s", type.model->name.c_str());
-    const auto layout = basic_layout(type, *first_gpus(type.gpus, site.cluster), site.cluster);
+    const auto layout = basic_layout(type, *first_gpus(type.gpus, site.cluster, 0), site.cluster);
     cr_assert(layout.has_value());
     cr_assert_eq(layout->gpu_count(), type.gpus);
   }
 }
 
+Test(job_types, users_ask_for_each_gpu_type_that_holds_their_model) {
+  const auto cluster = cluster::preset("3x8-h100+1x8-a10").value();
+  const auto types = job_types(cluster, {});
+  cr_assert(types.ok(), "%s", types.ok() ? "" : types.error().message().c_str());
+  int on[2] = {0, 0};
+  for (const JobType& type : *types) {
+    ++on[type.gpu_type];
+    const auto gpus = first_gpus(type.gpus, cluster, type.gpu_type);
+    for (const NodeGpus& part : *gpus) cr_assert(has_type(cluster, part.node, type.gpu_type));
+    cr_assert(Truth(type, cluster, 1, 1).fits(*basic_layout(type, *gpus, cluster)));
+  }
+  cr_assert_eq(on[0], 10, "all of Table 1 but XL");
+  cr_assert(on[1] > 0 && on[1] < 10, "16 GPUs are not there");
+
+  const auto workload = make_workload(many(), *types, cluster, {.trace_gpus = 64}, 1);
+  double asked[2] = {0, 0};
+  for (const JobSpec& job : workload->jobs)
+    if (workload->type_of(job).model->name == "gpt2-350m")
+      asked[workload->type_of(job).gpu_type] += 1;
+  cr_assert(std::abs(asked[1] / (asked[0] + asked[1]) - 0.25) < 0.1, "%g and %g", asked[0],
+            asked[1]);
+  const auto small = cluster::preset("1x8-h100+1x8-a10").value();
+  cr_assert_not(job_types(small, {}).ok());
+}
+
 Test(basic_plan, demands_are_whole_nodes_once_they_exceed_one) {
   const Site site;
-  cr_assert_eq(spread_of(8, site.cluster)->nodes, 1);
-  cr_assert_eq(spread_of(16, site.cluster)->nodes, 2);
-  cr_assert_eq(spread_of(16, site.cluster)->per_node, 8);
-  cr_assert_not(spread_of(128, site.cluster).has_value());
+  cr_assert_eq(spread_of(8, site.cluster, 0)->nodes, 1);
+  cr_assert_eq(spread_of(16, site.cluster, 0)->nodes, 2);
+  cr_assert_eq(spread_of(16, site.cluster, 0)->per_node, 8);
+  cr_assert_not(spread_of(128, site.cluster, 0).has_value());
   cr_assert_eq(lowest(0b101100, 2), 0b001100u);
 }
 
