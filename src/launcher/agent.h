@@ -84,6 +84,7 @@ class Agent {
   void take_live_news();
   void answer_live(const std::string& why);
   Result<std::vector<runtime::Shim>> shims_of(const std::vector<WorkerId>& ranks) const;
+  std::vector<runtime::Shim> own_shims() const;
   cluster::Cluster cluster_of_nodes() const;
   void cancel(JobId companion);
   bool step_runs(JobId job) const;

@@ -130,6 +130,16 @@ Result<std::vector<runtime::Shim>> Agent::shims_of(const std::vector<WorkerId>& 
   return shims;
 }
 
+/// Keepers of the job's own GPUs, with or without a program.
+std::vector<runtime::Shim> Agent::own_shims() const {
+  std::vector<WorkerId> own;
+  for (const auto& [worker, keeper] : keepers_)
+    if (keeper.problem.empty() && nodes_.at(worker.node).job == setup_.hello.job)
+      own.push_back(worker);
+  auto shims = shims_of(own);
+  return shims ? std::move(*shims) : std::vector<runtime::Shim>();
+}
+
 void Agent::give_live_order() {
   const auto known = [this](const std::vector<WorkerId>& ranks) {
     return std::all_of(ranks.begin(), ranks.end(),
@@ -143,6 +153,7 @@ void Agent::give_live_order() {
     limits.prepare_limit = kBeginLimit;
     // From a snapshot: without it nobody trains, and no old epoch is there to go back to.
     limits.max_extra_bytes = std::numeric_limits<std::uint64_t>::max();
+    limits.waiting = own_shims();
     std::vector<WorkerId> known_ones;
     for (const auto& [worker, keeper] : keepers_)
       if (keeper.problem.empty()) known_ones.push_back(worker);
@@ -160,6 +171,7 @@ void Agent::give_live_order() {
     limits.prepare_limit = kPrepareLimit;
     limits.quiesce_limit = kQuiesceLimit;
     limits.max_extra_bytes = setup_.options.switch_memory_bytes;
+    limits.waiting = own_shims();
     limits.leave_limit = std::chrono::milliseconds(std::lround(one->leave_within_s * 1000));
     driver_->order(LiveDriver::Switch{to_runtime(one->epoch), std::move(*from), std::move(*to)},
                    cluster_of_nodes(), limits);

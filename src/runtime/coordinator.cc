@@ -105,31 +105,45 @@ Result<void> Coordinator::begin_all(const std::vector<Shim>& ranks, std::uint64_
   return {};
 }
 
-/// Tells each rank's shim who keeps its snapshots: a rank that is not lent before one that is, of
-/// those one on another node, of those the next one. One that does not hear it takes none.
+/// Tells each rank's shim who keeps its snapshots: one that is not lent before one that is, of
+/// those one on another node, of those a rank before one that waits, of those the next one. A rank
+/// that does not hear it takes none.
 void Coordinator::guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch) const {
+  std::vector<Shim> shims;
   std::vector<Channel> channels;
   std::vector<Endpoint> endpoints;
-  for (const Shim& shim : ranks) {
+  const auto learn = [&](const Shim& shim) {
     auto channel = reach(shim);
-    if (!channel) return;
+    if (!channel) return false;
     const auto status = ask(*channel, Op::status, {}, within(kAnswerTime));
     const auto read = status ? read_status(status->body) : Result<Status>(status.error());
-    if (!read) return;
+    if (!read) return false;
+    shims.push_back(shim);
     endpoints.push_back(read->endpoint);
     channels.push_back(std::move(*channel));
-  }
+    return true;
+  };
+  if (!std::all_of(ranks.begin(), ranks.end(), learn)) return;
+  for (const Shim& shim : options_.waiting)
+    if (std::none_of(ranks.begin(), ranks.end(), [&](const Shim& rank) {
+          return rank.tcp == shim.tcp && rank.unix_socket == shim.unix_socket;
+        }))
+      learn(shim);  // one that is gone keeps none
+  const std::size_t waiting = shims.size() - ranks.size();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     Guard guard{
         epoch, static_cast<std::int32_t>(rank), static_cast<std::uint32_t>(ranks.size()), {}};
     int best = -1;
-    for (std::size_t ahead = 1; ahead < ranks.size(); ++ahead) {
-      const std::size_t other = (rank + ahead) % ranks.size();
-      const int merit = 2 * !ranks[other].is_lent + (ranks[other].gpu.node != ranks[rank].gpu.node);
-      if (merit <= best) continue;
+    const auto consider = [&](std::size_t other) {
+      const int merit = 2 * !shims[other].is_lent + (shims[other].gpu.node != ranks[rank].gpu.node);
+      if (merit <= best) return;
       best = merit;
       guard.partner = endpoints[other];
-    }
+    };
+    for (std::size_t ahead = 1; ahead < ranks.size(); ++ahead)
+      consider((rank + ahead) % ranks.size());
+    for (std::size_t ahead = 0; ahead < waiting; ++ahead)
+      consider(ranks.size() + (rank + ahead) % waiting);
     static_cast<void>(ask(channels[rank], Op::guard, write(guard), within(kAnswerTime)));
   }
 }

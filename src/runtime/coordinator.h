@@ -63,6 +63,8 @@ class Coordinator {
     /// What only they have moves first, and they are let go before the commit where the rest takes
     /// too long; where that takes too long, the switch is called off.
     std::chrono::milliseconds leave_limit{0};
+    /// Shims of the job's own GPUs that may keep snapshots of others: those that a plan leaves out.
+    std::vector<Shim> waiting;
     std::function<void(SwitchMachine::Phase)>
         on_phase;                     ///< told as each phase begins; may be empty
     std::function<void()> on_let_go;  ///< told before the leavers hear of it; may be empty

@@ -76,6 +76,31 @@ Test(live, snapshots_of_lent_ranks_outlive_all_lent_shims, .timeout = 300) {
   cr_assert(job.state(job.shims(two)) == unresized("3000"));
 }
 
+Test(live, where_all_ranks_are_lent_a_shim_that_waits_keeps_their_snapshots, .timeout = 300) {
+  // A plan leaves the job's own shims 0 and 1 out; shims 2 and 3 are lent.
+  LiveJob job(SWELL_EXAMPLE, 4, {"450", "4", "12", "10", "1000"});
+  job.variables = {"SWELL_SNAPSHOT_EVERY=100"};
+  const PlanShape two{2, 1, 1, 0};
+  const auto own = job.shims(two);
+  auto lent = job.shims(two, 2);
+  lent[0].is_lent = lent[1].is_lent = true;
+  auto with_own = options();
+  with_own.waiting = own;
+  Coordinator coordinator(LiveJob::cluster(), with_own);
+  const auto old = job.start(two, 2);
+  cr_assert(coordinator.begin(lent, 1).ok());
+  for (const pid_t pid : old) cr_assert_eq(job.wait(pid), 0);
+  job.keepers[2].reset();
+  job.keepers[3].reset();
+  job.arguments = {"3000", "4", "12", "10", "0"};
+  const auto next = job.start(two);
+  const auto report = coordinator.recover(own, own, 2);
+  cr_assert(report.ok(), "%s", report ? "" : report.error().message().c_str());
+  cr_assert(report->committed && report->step >= 300, "%s", report->summary().c_str());
+  for (const pid_t pid : next) cr_assert_eq(job.wait(pid), 0);
+  cr_assert(job.state(own) == unresized("3000"));
+}
+
 Test(live, who_was_told_to_stop_is_followed_from_that_very_step, .timeout = 300) {
   LiveJob job(SWELL_EXAMPLE, 1, kForEver);
   job.variables = {"SWELL_SNAPSHOT_EVERY=1000000000"};
