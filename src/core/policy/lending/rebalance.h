@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/policy/lending/expansions.h"
+#include "core/policy/lending/worth.h"
+
+namespace swell::policy {
+
+/// GPUs that one search for an offer considers, as planning time grows with their square; the next
+/// one goes on from there.
+inline constexpr int kStep = 64;
+
+/// Moves companions from jobs that gain little by them to jobs that gain clearly more: a part of
+/// one decision of Swell's. Refers to what it is made of, which outlives it.
+class Rebalance {
+ public:
+  /// `effort`: of the whole decision. `loss`: of a companion's job by one of its GPUs, in the unit
+  /// of Worth::gain().
+  Rebalance(const ClusterView& view, const Swell::Options& options, const Belief& belief,
+            const Worth& worth, const ScaleTables& tables, Effort& effort, Room& room,
+            const Room::Loss& loss) noexcept
+      : view_(view),
+        options_(options),
+        belief_(belief),
+        worth_(worth),
+        tables_(tables),
+        effort_(effort),
+        room_(room),
+        loss_(loss) {}
+
+  /// Reclaims what is to go to another job, in the room. REQUIRES: Room::serve_queue() has run,
+  /// Room::close() has not.
+  void run();
+
+ private:
+  using Companions = std::vector<std::pair<const ElasticJobView*, const CompanionView*>>;
+
+  /// A job for which others may lose companions: at most `max` GPUs, `worth` each.
+  struct Taker {
+    const ElasticJobView* job = nullptr;
+    double worth = 0;
+    double owed_since = kNever;
+    int max = 0;
+  };
+
+  int returning() const;
+  std::vector<Taker> takers() const;
+  Companions companions_below(double worth, const ElasticJobView& taker,
+                              const std::set<JobId>& shrunk) const;
+  Companions best_for(const Taker& to, const Companions& pool) const;
+  double lost_with(const Companions& given) const;
+  double pauses(const ElasticJobView& taker, double factor, const Expansion& offer,
+                const Companions& given) const;
+  static Companions touched_by(const Expansion& offer, const Companions& pool);
+
+  const ClusterView& view_;
+  const Swell::Options& options_;
+  const Belief& belief_;
+  const Worth& worth_;
+  const ScaleTables& tables_;
+  Effort& effort_;
+  Room& room_;
+  const Room::Loss& loss_;
+};
+
+}  // namespace swell::policy
