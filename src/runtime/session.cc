@@ -171,16 +171,19 @@ std::optional<profiler::RankProfile> Session::latest_profile() const {
   return profile;
 }
 
-/// Tells the shim what is new and stable: a few times in an epoch.
-Result<void> Session::observe(std::uint64_t step) {
-  if (!profiler_.boundary(step) || !role_ || !channel_) return {};
-  const auto profile = latest_profile();
-  if (!profile) return {};
+Result<void> Session::report(const profiler::RankProfile& profile) {
+  if (!channel_) return {};
   const auto told =
-      ask_shim(Op::profile, profiler::write(*profile), within(std::chrono::seconds(10)));
-  // A shim of an earlier version does not know the question: training goes on without.
+      ask_shim(Op::profile, profiler::write(profile), within(std::chrono::seconds(10)));
   if (!told && is_lost_) return told.error();
   return {};
+}
+
+/// Tells the shim what is new and stable: a few times in an epoch.
+Result<void> Session::observe(std::uint64_t step) {
+  if (!profiler_.boundary(step) || !role_) return {};
+  const auto profile = latest_profile();
+  return profile ? report(*profile) : Result<void>();
 }
 
 Result<Session::Action> Session::step(std::uint64_t step) {

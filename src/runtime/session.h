@@ -64,6 +64,11 @@ class Session {
   profiler::Recorder& recorder() noexcept { return profiler_.recorder(); }
   /// What would be reported of the last full window; nothing before, and without a role.
   std::optional<profiler::RankProfile> latest_profile() const;
+  /// Tells the shim what this rank's steps are like, as its profiler does once that is stable; for
+  /// programs that know it by other means than their clock. REQUIRES: adopt() has succeeded. An
+  /// error: the shim has left. One of an earlier version does not know the question: training goes
+  /// on without.
+  Result<void> report(const profiler::RankProfile& profile);
   /// Whether that was stable, and has been reported.
   bool has_stable_profile() const noexcept { return profiler_.is_stable(); }
   std::uint64_t last_step() const noexcept { return last_step_; }

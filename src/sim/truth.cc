@@ -75,8 +75,7 @@ bool Truth::fits(const plan::Layout& layout) const {
   return judge::fits(layout, cluster_, hardware_.model, hardware_.software);
 }
 
-std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& layout,
-                                                         double error) const {
+perf::Profile Truth::observed(const plan::Layout& layout) const {
   Random noise{seed_, kNoise, job_};
   perf::Profile profile = judge::profile_of(layout, cluster_, hardware_);
   for (auto& seen : profile.groups)
@@ -87,7 +86,12 @@ std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& lay
         sum += *time * (1 + kProfileNoise * noise.normal());
       *time = sum / kProfileIterations;
     }
-  auto solved = perf::solve(profile, cluster_);
+  return profile;
+}
+
+std::shared_ptr<const perf::Coefficients> Truth::profile(const plan::Layout& layout,
+                                                         double error) const {
+  auto solved = perf::solve(observed(layout), cluster_);
   if (!solved) return nullptr;
   if (error > 0) {
     solved->plan_error = error;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/perf/profile.h"
 #include "core/plan/layout.h"
 #include "sim/judge/hardware.h"
 #include "sim/workload.h"
@@ -26,9 +27,12 @@ class Truth {
   /// Whether the plan fits the memory of every GPU, as the judge counts it.
   bool fits(const plan::Layout& layout) const;
 
-  /// Coefficients solved from a profile of `layout`, whose times have 2 % noise averaged over 5
-  /// iterations. `error`: each plan's predicted time is off by N(0, error) of its own: an error
-  /// that all plans of a job share cancels in ratios. Null where the profile cannot be solved.
+  /// What a profiler makes of `layout`: times have 2 % noise averaged over 5 iterations.
+  perf::Profile observed(const plan::Layout& layout) const;
+
+  /// Coefficients solved from observed(). `error`: each plan's predicted time is off by N(0, error)
+  /// of its own: an error that all plans of a job share cancels in ratios. Null where the profile
+  /// cannot be solved.
   std::shared_ptr<const perf::Coefficients> profile(const plan::Layout& layout, double error) const;
 
  private:
