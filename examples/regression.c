@@ -7,7 +7,8 @@
  * usage: regression STEPS [LAYERS ROWS COLUMNS [STEP_MICROSECONDS]]
  * RANK and WORLD_SIZE say who it is, as swellrun gives them: (stage * dp + group) * tp + shard. PLAN=pp,dp,tp,zero is the
  * plan; else PLANS="1=1,1,1,0 4=2,1,2,0" has it by WORLD_SIZE; else all ranks are replicas. OUT=FOLDER: the parameters are
- * written there at the end, a file a layer, and a line for each program that began. STAYS: it keeps its process. Without SWELL_RUNTIME it trains alone.
+ * written there at the end, a file a layer, and a line for each program that began. STAYS: it keeps its process; STAYS=together: only where no new one is started.
+ * Without SWELL_RUNTIME it trains alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -115,7 +116,10 @@ int main(int argc, char **argv) {
   const uint64_t steps = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
   if (argc > 4) layers = atoi(argv[2]), rows = atoi(argv[3]), columns = atoi(argv[4]);
   const long pace_us = argc > 5 ? atol(argv[5]) : 0;
-  const swell_open_params_t params = {.field_mask = SWELL_OPEN_STAYS, .stays = getenv("STAYS") != NULL};
+  const char *stays = getenv("STAYS");
+  const int together = stays != NULL && strcmp(stays, "together") == 0;
+  const swell_open_params_t params = {.field_mask = SWELL_OPEN_STAYS | SWELL_OPEN_STAYS_IF_NONE_IS_NEW,
+                                      .stays = stays != NULL && !together, .stays_if_none_is_new = together};
   swell_epoch_t epoch; swell_session_t *session = NULL, *next = NULL; /* next: of the epoch that is being prepared */
   int code = swell_open(&params, &session);
   if (code != 0 || (code = take_place(session)) != 0) return die(session, "swell_open or swell_register", code);

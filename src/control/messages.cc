@@ -40,6 +40,9 @@ class Writer {
   void optional_document(const char* key, const Json& value) {
     if (value.is_object()) json_.set(key, value);
   }
+  void optional(const char* key, const bool& value) {
+    if (value) json_.set(key, value);
+  }
   void member(const char* key, const JobState& value) { json_.set(key, to_text(value)); }
   void member(const char* key, const std::vector<JobId>& value) {
     json_.set(key, Json::array_of(value));
@@ -115,6 +118,9 @@ class Reader {
   }
   void optional_document(const char* key, Json& value) {
     if (json_.has(key)) document(key, value);
+  }
+  void optional(const char* key, bool& value) {
+    if (json_.has(key)) keep(value, json_.bool_at(key));
   }
   void member(const char* key, JobState& value) {
     Result<std::string> text = json_.string_at(key);
@@ -331,6 +337,7 @@ void describe(V& v, WorkerStart& m) {
   v.member("restart_signal", m.restart_signal, 0, 64);
   v.member("key", m.key);
   v.member("environment", m.environment);
+  v.optional("none_is_new", m.none_is_new);
 }
 template <typename V>
 void describe(V& v, WorkerSignal& m) {

@@ -248,6 +248,7 @@ struct WorkerStart {
   int restart_signal = 0;  ///< kept back until the program handles it; 0: none is
   std::string key;         ///< the job's, for its keepers; empty: no live mode
   std::vector<std::pair<std::string, std::string>> environment;
+  bool none_is_new = false;  ///< a program of the epoch before trains on every worker of this one
 };
 
 /// Send this signal to the program.

@@ -22,6 +22,7 @@ struct StartStep {
 struct StartWorkers {
   int epoch = 0;
   std::vector<std::pair<WorkerId, Environment>> workers;
+  bool none_is_new = false;  ///< the epoch before trains on all of them
 };
 
 struct SignalWorkers {

@@ -70,8 +70,8 @@ void Agent::carry_out(const action::StartWorkers& start) {
   for (const auto& [worker, environment] : start.workers) {
     const auto found = connections_.find(worker);
     if (found == connections_.end()) continue;
-    control::WorkerStart message{start.epoch, setup_.options.restart_signal, key_,
-                                 job_environment_};
+    control::WorkerStart message{start.epoch, setup_.options.restart_signal, key_, job_environment_,
+                                 start.none_is_new};
     message.environment.insert(message.environment.end(), environment.begin(), environment.end());
     server_->send(found->second, std::move(message));
   }

@@ -55,6 +55,9 @@ void EpochMachine::begin_switch(double now, Purpose purpose, double by, double h
   one.by = by;
   one.hard_by = hard_by;
   action::StartWorkers start = start_of(one.epoch, one.next);
+  start.none_is_new =
+      std::all_of(start.workers.begin(), start.workers.end(),
+                  [this](const auto& each) { return workers_[each.first].running; });
   for (const auto& [id, environment] : start.workers) {
     others_[{one.epoch, id}] = kNever;
     workers_[id].ready = false;

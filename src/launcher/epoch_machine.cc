@@ -133,7 +133,7 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
   facts.tells_gpus = settings_.tells_gpus;
   facts.restarts = static_cast<int>(restarts_.size());
   facts.max_restarts = settings_.max_restarts;
-  action::StartWorkers start{epoch, {}};
+  action::StartWorkers start{epoch, {}, false};
   for (const Seat& seat : seating.seats) {
     Environment environment = run_environment(seating, seat, facts);
     environment.emplace_back("SWELL_EPOCH", std::to_string(epoch));

@@ -33,8 +33,8 @@ class RuntimeHost {
   /// program trains here.
   bool ask_to_stop() const;
   /// As the keeper's; `epoch` is the runtime's.
-  bool offer_next(std::uint64_t epoch, runtime::Variables variables) const {
-    return keeper_->offer_next(epoch, std::move(variables));
+  bool offer_next(std::uint64_t epoch, runtime::Variables variables, bool none_is_new) const {
+    return keeper_->offer_next(epoch, std::move(variables), none_is_new);
   }
   void withdraw_next() const { keeper_->withdraw_next(); }
   const std::string& unix_socket() const noexcept { return keeper_->unix_socket(); }

@@ -215,8 +215,8 @@ class Worker {
     asked_to_leave_ = false;
     status_ = 0;
     port_ = control::Fd();
-    if (runtime_ != nullptr &&
-        runtime_->offer_next(static_cast<std::uint64_t>(start.epoch) + 1, environment)) {
+    if (runtime_ != nullptr && runtime_->offer_next(static_cast<std::uint64_t>(start.epoch) + 1,
+                                                    environment, start.none_is_new)) {
       staying_ = start.epoch;
       return hello();
     }

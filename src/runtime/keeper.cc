@@ -164,7 +164,8 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
         break;
       }
       return peer.channel.send(kDoneOp, Writer().put(arena_->bytes()).take(), arena_->fd());
-    case Op::stays: reply = take_stays(peer); break;
+    case Op::stays: reply = take_stays(peer, Stays::always); break;
+    case Op::stays_if: reply = take_stays(peer, Stays::if_none_is_new); break;
     case Op::next: reply = tell_next(peer); break;
     case Op::device: reply = take_device(peer, message.body); break;
     case Op::slab: return give_slab(peer, message.body);

@@ -65,7 +65,8 @@ class Keeper {
 
   /// Has the program that trains prepare for `epoch` in its own process: swell_step() says so, and
   /// these are its variables then. False: none trains here that can; a new one has to be started.
-  bool offer_next(std::uint64_t epoch, Variables variables);
+  /// `none_is_new`: a program trains on every worker of the epoch already.
+  bool offer_next(std::uint64_t epoch, Variables variables, bool none_is_new = false);
   /// The epoch that was offered last does not come: as if its program had died.
   void withdraw_next();
 
@@ -87,8 +88,8 @@ class Keeper {
     std::unique_ptr<UcxLink> link;     ///< after `channel`: for what it reads
     bool has_declared = false, is_waiting = false;
     bool is_quiesced = false;
-    bool stays = false;      ///< its process can train with another plan
-    std::uint64_t next = 0;  ///< the epoch that was offered to that process; 0: a new one's peer
+    Stays stays = Stays::no;  ///< whether its process can train with another plan
+    std::uint64_t next = 0;   ///< the epoch that was offered to that process; 0: a new one's peer
     std::uint64_t step = 0;
   };
   /// What a program that stays is to prepare for.
@@ -129,7 +130,7 @@ class Keeper {
   void forget_hand(Peer& peer);
   // keeper_programs.cc
   Result<std::string> declare(Peer& peer, std::string_view body);
-  Result<std::string> take_stays(Peer& peer);
+  Result<std::string> take_stays(Peer& peer, Stays stays);
   Result<std::string> tell_next(Peer& peer);
   Result<void> adopt(Peer& peer);
   Result<void> take_quiesced(Peer& peer, std::string_view body);

@@ -70,9 +70,9 @@ Result<std::string> Keeper::declare(Peer& peer, std::string_view body) {
   return std::string();
 }
 
-Result<std::string> Keeper::take_stays(Peer& peer) {
+Result<std::string> Keeper::take_stays(Peer& peer, Stays stays) {
   std::lock_guard lock(mutex_);
-  peer.stays = true;
+  peer.stays = stays;
   return std::string();
 }
 
@@ -82,13 +82,16 @@ Result<std::string> Keeper::tell_next(Peer& peer) {
   if (program_ == nullptr || program_ == &peer || program_->pid != peer.pid)
     return Error("only the process that trains prepares for another epoch");
   peer.next = next_->epoch;
-  peer.stays = true;
+  peer.stays = program_->stays;
   return write(next_->variables);
 }
 
-bool Keeper::offer_next(std::uint64_t epoch, Variables variables) {
+bool Keeper::offer_next(std::uint64_t epoch, Variables variables, bool none_is_new) {
   std::lock_guard lock(mutex_);
-  if (program_ == nullptr || !program_->stays || program_->channel.has_left()) return false;
+  if (program_ == nullptr || program_->channel.has_left()) return false;
+  if (program_->stays != Stays::always &&
+      !(program_->stays == Stays::if_none_is_new && none_is_new))
+    return false;
   next_ = Next{epoch, std::move(variables)};
   store_.page().next = epoch;
   return true;

@@ -23,6 +23,7 @@ enum class Op : std::uint16_t {
   profile = 5,     ///< {a rank's profile, of the profiler's form} -> {}
   snapshot = 6,    ///< {step u64} -> once the state is copied: {}
   stays = 7,       ///< {} -> {}: it can train on with another plan, in the same process
+  stays_if = 29,   ///< {} -> {}: it can where no program of the next epoch is new
   next = 8,        ///< {}, on a connection for the next epoch -> {the variables of its program}
   device = 9,      ///< {its GPU text, granularity u64}, before it declares tensors on that -> {}
   task_done = 28,  ///< of a DeviceTask: {1: done u8, why not text}, and a descriptor; no answer
@@ -162,6 +163,8 @@ struct Adopted {
   std::vector<std::pair<Memory, std::uint64_t>> places;
 };
 
+/// When a program's process is kept for the next epoch.
+enum class Stays { no, if_none_is_new, always };
 /// Environment variables.
 using Variables = std::vector<std::pair<std::string, std::string>>;
 

@@ -6,7 +6,7 @@
 namespace swell::runtime {
 
 Result<std::unique_ptr<Session>> Session::open(const std::string& socket,
-                                               std::uint64_t snapshot_every, bool stays) {
+                                               std::uint64_t snapshot_every, Stays stays) {
   std::unique_ptr<Session> session(new Session);
   session->snapshot_every_ = snapshot_every;
   session->socket_ = socket;
@@ -20,8 +20,9 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& socket,
   session->channel_ = std::move(*channel);
   session->arena_ = std::move(*arena);
   // A shim of an earlier version does not know it, and starts a new program for each epoch.
-  if (stays) {
-    session->stays_ = session->ask_shim(Op::stays, {}, within(std::chrono::seconds(10))).ok();
+  if (stays != Stays::no) {
+    const Op op = stays == Stays::always ? Op::stays : Op::stays_if;
+    session->stays_ = session->ask_shim(op, {}, within(std::chrono::seconds(10))).ok();
     if (session->is_lost_) return Error("the shim has left");
   }
   return session;

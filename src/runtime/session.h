@@ -30,10 +30,10 @@ class Session {
 
   /// Connected to the shim at `socket`; alone where that is empty.
   /// `snapshot_every`: steps from snapshot to snapshot; 0: none are taken.
-  /// `stays`: this process can train on with another plan.
+  /// `stays`: whether this process can train on with another plan.
   static Result<std::unique_ptr<Session>> open(const std::string& socket,
                                                std::uint64_t snapshot_every = 0,
-                                               bool stays = false);
+                                               Stays stays = Stays::no);
   /// A session of this process for the epoch that is being prepared. An error: none is, any more.
   Result<std::unique_ptr<Session>> next() const;
   /// Of next(): says that all is registered; adopt() then waits for the answer.

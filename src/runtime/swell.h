@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 /** Grows with each function or field that is added. */
-#define SWELL_API_VERSION 5
+#define SWELL_API_VERSION 6
 #define SWELL_MAX_DIMS 8
 
 /** A program's connection to its shim. */
@@ -71,9 +71,10 @@ typedef enum swell_dtype {
 } swell_dtype_t;
 
 enum {
-  SWELL_OPEN_SOCKET = 1 << 0,         /**< socket */
-  SWELL_OPEN_SNAPSHOT_EVERY = 1 << 1, /**< snapshot_every */
-  SWELL_OPEN_STAYS = 1 << 2           /**< stays */
+  SWELL_OPEN_SOCKET = 1 << 0,              /**< socket */
+  SWELL_OPEN_SNAPSHOT_EVERY = 1 << 1,      /**< snapshot_every */
+  SWELL_OPEN_STAYS = 1 << 2,               /**< stays */
+  SWELL_OPEN_STAYS_IF_NONE_IS_NEW = 1 << 3 /**< stays_if_none_is_new */
 };
 
 /** How to open a session. */
@@ -92,6 +93,9 @@ typedef struct swell_open_params {
   /** Not 0: this process can train with another plan. Where it is in the next epoch's, swell_step()
       says SWELL_PREPARE, and no new program is started beside it. */
   int stays;
+  /** Not 0: as stays, but only where each worker of the next epoch trains already, as where GPUs go
+      back; else all are started anew. For programs that begin with collectives of all ranks. */
+  int stays_if_none_is_new;
 } swell_open_params_t;
 
 enum {

@@ -171,8 +171,12 @@ SWELL_EXPORT int swell_open(const swell_open_params_t* params, swell_session_t**
     }
     if (params != nullptr && (params->field_mask & SWELL_OPEN_SNAPSHOT_EVERY) != 0)
       snapshot_every = params->snapshot_every;
-    const bool stays =
-        params != nullptr && (params->field_mask & SWELL_OPEN_STAYS) != 0 && params->stays != 0;
+    Stays stays = Stays::no;
+    if (params != nullptr && (params->field_mask & SWELL_OPEN_STAYS_IF_NONE_IS_NEW) != 0 &&
+        params->stays_if_none_is_new != 0)
+      stays = Stays::if_none_is_new;
+    if (params != nullptr && (params->field_mask & SWELL_OPEN_STAYS) != 0 && params->stays != 0)
+      stays = Stays::always;
     auto opened = Session::open(socket, snapshot_every, stays);
     if (!opened) {
       open_error = opened.error().message();

@@ -29,6 +29,23 @@ stays() {
 }
 check 'a program that stays keeps its processes through a growth, a reclaim and another growth' stays
 
+# Where a program is new all begin anew; where none is, each is kept.
+stays_together() {
+  export PLANS='2=1,1,2,0 4=2,1,2,0' STAYS=together
+  live --elastic=mode=live,sizes=2/4,max=4,grace=20 --gres=gpu:2 -w node1 && within 120 live_grown 4 && settled || return
+  local grown
+  grown=$(pids)
+  rigid --gres=gpu:2 -w node2 && within 120 in_state "$rigid_job" RUNNING && within 120 live_grown 2 && [[ $(pids) == "$grown" ]] &&
+    scancel "$rigid_job" && within 120 live_grown 4 && [[ ${grown%% *} != "$(pids | cut -d ' ' -f 1)" && ${grown##* } != "$(pids | cut -d ' ' -f 2)" ]] &&
+    goes_on_live && well_ended
+  local result=$?
+  unset PLANS
+  STAYS=1
+  cat "$out/began" "$work/$job.out"
+  return $result
+}
+check 'a program that stays only beside others that do keeps its processes through a reclaim, and starts anew in a growth' stays_together
+
 lent_one_dies() {
   live --elastic=mode=live,max=4 --gres=gpu:2 -w node1 && within 120 live_grown 4 || return
   local before

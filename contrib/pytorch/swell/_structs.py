@@ -14,7 +14,8 @@ Dims = ctypes.c_int64 * MAX_DIMS
 
 
 class OpenParams(ctypes.Structure):
-    _fields_ = [("field_mask", ctypes.c_uint64), ("socket", ctypes.c_char_p), ("snapshot_every", ctypes.c_uint64), ("stays", ctypes.c_int)]
+    _fields_ = [("field_mask", ctypes.c_uint64), ("socket", ctypes.c_char_p), ("snapshot_every", ctypes.c_uint64), ("stays", ctypes.c_int),
+                ("stays_if_none_is_new", ctypes.c_int)]
 
 
 class Tensor(ctypes.Structure):
@@ -47,7 +48,7 @@ class Times(ctypes.Structure):
                 ("layer_launch_s", ctypes.c_double), ("kept_bytes", ctypes.c_double)]
 
 
-OPEN_SOCKET, OPEN_SNAPSHOT_EVERY = 1, 2
+OPEN_SOCKET, OPEN_SNAPSHOT_EVERY, OPEN_STAYS, OPEN_STAYS_IF_NONE_IS_NEW = 1, 2, 4, 8
 LAYER, KIND, BLOCK, RANGE, ALIAS, ADDRESS, OPTIONAL = (1 << bit for bit in range(7))
 REGION_MICRO_BATCH, REGION_LAYERS, REGION_MEMORY, REGION_STREAM = 2, 4, 8, 16
 ROLE_ACTIVATION, ROLE_WHOLE, ROLE_LAST, ROLE_TIED = 1, 2, 4, 8

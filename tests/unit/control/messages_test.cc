@@ -41,6 +41,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
   hello.companions = {7, 9};
   WorkerStart start;
   start.environment = {{"RANK", "0"}, {"WORLD_SIZE", "4"}};
+  start.none_is_new = true;
   Welcome welcome;
   const auto document = Json::parse(R"({"micro_batches":4,"stages":[]})");
   cr_assert(document.ok());
@@ -79,6 +80,14 @@ Test(messages, every_type_reads_back_as_it_was_written) {
     cr_assert_eq(read.index(), message.index());
     cr_assert_eq(to_json(read).dump(), to_json(message).dump());
   }
+}
+
+Test(messages, a_start_of_an_older_agent_says_nothing_of_new_programs) {
+  const auto json = Json::parse(
+      R"({"type":"worker-start","epoch":1,"restart_signal":10,"key":"","environment":{}})");
+  const auto read = message_from(*json);
+  cr_assert(read.ok());
+  cr_assert_not(std::get<WorkerStart>(*read).none_is_new);
 }
 
 Test(messages, a_bad_member_is_named_with_its_value) {

@@ -30,6 +30,20 @@ Test(live, a_second_reclaim_during_a_switch_is_followed_by_another_switch) {
   cr_assert_eq(run.releases, (std::vector<JobId>{kCompanion, kCompanion + 1}));
 }
 
+Test(live, shims_are_told_where_no_program_of_the_next_epoch_is_new) {
+  Run run;
+  cr_assert_not(run.starts.back().none_is_new);
+  run.grown();
+  cr_assert_not(run.starts.back().none_is_new, "the lent worker's is new");
+  run.replan(2);
+  cr_assert(run.starts.back().none_is_new);
+  run.aborted(2);
+  for (const int node : {0, 1})
+    run.event([&] { run.machine.exited(run.now, {node, 0}, {0, SIGKILL}, 2); });
+  run.shrink(30);
+  cr_assert(run.starts.back().none_is_new);
+}
+
 Test(live, a_reclaim_is_a_switch_to_the_others_and_then_a_release) {
   Run run;
   run.grown();

@@ -17,8 +17,8 @@ Variables variables_of(const PlanShape& plan, int rank) {
 /// Has the first `staying` ranks of the plan stay, and starts programs for the others.
 std::vector<pid_t> prepare(LiveJob& job, const PlanShape& plan, int staying, std::uint64_t epoch) {
   for (int rank = 0; rank < staying; ++rank)
-    cr_assert(
-        job.keepers[static_cast<std::size_t>(rank)]->offer_next(epoch, variables_of(plan, rank)));
+    cr_assert(job.keepers[static_cast<std::size_t>(rank)]->offer_next(
+        epoch, variables_of(plan, rank), staying == plan.ranks()));
   std::vector<pid_t> started;
   for (int rank = staying; rank < plan.ranks(); ++rank)
     started.push_back(
@@ -100,4 +100,30 @@ Test(live_stays, a_program_that_has_not_said_that_it_can_is_not_asked, .timeout 
   job.start({});
   cr_assert(coordinator.begin(job.shims({}), 1).ok());
   cr_assert_not(job.keepers[0]->offer_next(2, {}));
+}
+
+Test(live_stays, who_stays_where_no_program_is_new_is_kept_through_a_reclaim_alone,
+     .timeout = 300) {
+  const PlanShape two{1, 1, 2, 0}, one{1, 1, 1, 0};
+  LiveJob job(SWELL_EXAMPLE, 2, {"30000", "4", "12", "10", "200"});
+  job.variables = {"STAYS=together"};
+  Coordinator coordinator(LiveJob::cluster(), options());
+  const auto began = job.start(two);
+  cr_assert(coordinator.begin(job.shims(two), 1).ok());
+  cr_assert_not(job.keepers[0]->offer_next(2, variables_of(two, 0), false), "others would be new");
+  wait_for_steps(job, 0, job.status(0).step + 5);
+  cr_assert_not(job.status(0).has_waiting, "it was told to prepare");
+  prepare(job, one, 1, 2);
+  auto report = coordinator.switch_plan(job.shims(two), job.shims(one), 2).value();
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_eq(job.wait(began[1]), 0);
+  cr_assert_eq(program_at(job, 0), began[0]);
+  // Its next session is asked the same.
+  cr_assert_not(job.keepers[0]->offer_next(3, variables_of(two, 0), false));
+  const auto anew = prepare(job, two, 0, 3);
+  report = coordinator.switch_plan(job.shims(one), job.shims(two), 3).value();
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_eq(job.wait(began[0]), 0);
+  for (const pid_t pid : anew) cr_assert_eq(job.wait(pid), 0);
+  cr_assert(job.state(job.shims(two)) == unresized("30000"));
 }
