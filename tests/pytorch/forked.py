@@ -180,7 +180,8 @@ class LiveRun(Run):
         super().__init__(folder, job, *arguments, **options)
         host = os.path.join(os.environ["SWELL_STAGE"], "..", "tests", "unit", "live_host")
         self.host = subprocess.Popen([host], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.old = {}
+        self.old, self.seats, self._before = {}, [], ({}, [])     # seats: the keeper of each rank
+        self._tried = 0     # epochs of the keepers, also those that did not come
         self._sockets = tempfile.mkdtemp(prefix="swell-live-")     # paths of sockets are short
         self.sockets = self.tell(f"keepers {keepers} {self._sockets}")["sockets"]
 
@@ -196,32 +197,64 @@ class LiveRun(Run):
         return json.loads(self.host.stdout.readline())
 
     def start(self, world):
+        self.seats = list(range(world))
         super().start(world)
-        began = self.tell(f"begin {self.epoch + 1} {world}")
+        self._tried += 1
+        began = self.tell(f"begin {self._tried} {world}")
         assert "why" not in began, began["why"] + "\n" + self.said()
         return self
 
     def switch(self, world, wait=True, limit_s=60):
         """To other workers while it trains. wait: until it is over; returns how it went. limit_s: for the others to be ready."""
-        self.old, before = self.workers, len(self.workers)
-        self.epoch += 1
+        self._before, self.old = (self.workers, self.seats), self.workers
+        self.epoch, self._tried = self.epoch + 1, self._tried + 1
+        self.seats = list(range(world))
         self.workers = self._fork(world)
+        self._tell_to_switch(limit_s)
+        return self.switched() if wait else None
+
+    def _tell_to_switch(self, limit_s):
+        before, after = (",".join(map(str, seats)) for seats in (self._before[1], self.seats))
         with open(os.path.join(self.folder, "switching"), "w"):     # steps are slow meanwhile
-            self.tell(f"switch {self.epoch + 1} {before} {world} {limit_s}", wait=False)
+            self.tell(f"switch {self._tried} {before} {after} {limit_s}", wait=False)
+
+    def offer(self, *keepers):
+        """Whether the workers on these keepers, the next ranks in this order, keep their processes for another epoch."""
+        self._tried += 1
+        place = f"WORLD_SIZE={len(keepers)} LOCAL_WORLD_SIZE={len(keepers)} MASTER_PORT={_free_port()} SWELL_EPOCH={self.epoch + 1}"
+        return [self.tell(f"offer {keeper} {self._tried} {place} RANK={rank} LOCAL_RANK={rank}")["stays"] for rank, keeper in enumerate(keepers)]
+
+    def shrink(self, *keepers, wait=True, limit_s=60):
+        """To the workers on these keepers, the next ranks in this order, which keep their processes; the others leave."""
+        self._before = self.workers, self.seats
+        on = {keeper: self.workers[rank] for rank, keeper in enumerate(self.seats)}
+        said = {keeper: self._log(rank) for rank, keeper in enumerate(self.seats)}
+        assert all(self.offer(*keepers))
+        self.epoch += 1
+        self.seats, self.workers = list(keepers), {rank: on.pop(keeper) for rank, keeper in enumerate(keepers)}
+        self.old = dict(enumerate(on.values()))
+        for rank, keeper in enumerate(keepers):
+            os.symlink(os.path.realpath(said[keeper]), self._log(rank))
+        self._tell_to_switch(limit_s)
         return self.switched() if wait else None
 
     def switched(self):
         """How the switch went that is under way; the programs that it ends have left, or are killed as by swellrun."""
         report = self.answer()
         os.remove(os.path.join(self.folder, "switching"))
-        leaving = self.old if report.get("committed") else self.workers
-        for rank, child in leaving.items():
+        before, seats = self._before
+        leaving = self.old if report.get("committed") else {rank: child for rank, child in self.workers.items() if child not in before.values()}
+        for child in leaving.values():
             if not report.get("committed"):
                 os.kill(child, signal.SIGKILL)
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             report.setdefault("codes", []).append(code)
         if not report.get("committed"):
-            self.workers, self.epoch = self.old, self.epoch - 1
+            for keeper in seats:
+                self.tell(f"withdraw {keeper}")
+            for log in filter(os.path.islink, map(self._log, self.workers)):
+                os.remove(log)
+            self.workers, self.seats, self.epoch = before, seats, self.epoch - 1
         self.old = {}
         return report
 
@@ -263,7 +296,7 @@ class LiveRun(Run):
         if is_hit:
             self.start(world if committed else was)
         elif not committed:
-            self.epoch -= 1
+            self.seats, self.epoch = self._before[1], self.epoch - 1
         return report, is_hit
 
     def end(self):

@@ -3,12 +3,16 @@
 // without a cluster. Reads one command a line, and answers each with a line of JSON:
 //   keepers N FOLDER        {"sockets": [path, ...]}
 //   begin EPOCH RANKS       {} or {"why": sentence}; waits until all programs have adopted
+//   offer KEEPER EPOCH [NAME=VALUE...]  {"stays": whether its program keeps its process for EPOCH,
+//                            with these variables}; no program of that epoch is new
+//   withdraw KEEPER         {}; the epoch that was offered does not come
 //   switch EPOCH FROM TO S  {"committed", "why", "step", "phase", "stopped_s", "bytes": {path: n},
 //                            "phases": [[name, seconds], ...]}; of each that was begun, how long
 //   hold PHASE FILE         {}; from now on that phase of a switch begins when FILE is gone, and
 //                           FILE.reached says that it would begin
-// Ranks are the first of the keepers, in order; all are of one node. New programs have S seconds to
-// be ready.
+// RANKS is how many, the first of the keepers; FROM and TO are keepers, "0,1,2" in the order of
+// ranks. All are of one node. New programs have S seconds to be ready.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -16,6 +20,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -50,8 +55,20 @@ class Host {
   }
 
   Json begin(std::uint64_t epoch, std::size_t ranks) {
-    const auto done = coordinator(std::chrono::seconds(60)).begin(first(ranks), epoch);
+    std::vector<std::size_t> first(std::min(ranks, keepers_.size()));
+    std::iota(first.begin(), first.end(), 0);
+    const auto done = coordinator(std::chrono::seconds(60)).begin(shims(first), epoch);
     return done ? Json::object({}) : why(done.error().message());
+  }
+
+  Json offer(std::size_t keeper, std::uint64_t epoch, runtime::Variables variables) {
+    return Json::object(
+        {{"stays", keepers_.at(keeper)->offer_next(epoch, std::move(variables), true)}});
+  }
+
+  Json withdraw(std::size_t keeper) {
+    keepers_.at(keeper)->withdraw_next();
+    return Json::object({});
   }
 
   Json hold(std::string phase, std::string file) {
@@ -59,9 +76,10 @@ class Host {
     return Json::object({});
   }
 
-  Json change(std::uint64_t epoch, std::size_t from, std::size_t to, std::chrono::seconds limit) {
+  Json change(std::uint64_t epoch, const std::vector<std::size_t>& from,
+              const std::vector<std::size_t>& to, std::chrono::seconds limit) {
     began_.clear();
-    const auto report = coordinator(limit).switch_plan(first(from), first(to), epoch);
+    const auto report = coordinator(limit).switch_plan(shims(from), shims(to), epoch);
     begins("");
     if (!report) return why(report.error().message());
     Json bytes = Json::object({});
@@ -102,16 +120,23 @@ class Host {
     };
     return {support::host_cluster(1, 8), limits};
   }
-  std::vector<runtime::Shim> first(std::size_t ranks) const {
+  std::vector<runtime::Shim> shims(const std::vector<std::size_t>& keepers) const {
     std::vector<runtime::Shim> shims;
-    for (std::size_t rank = 0; rank < ranks && rank < keepers_.size(); ++rank)
-      shims.push_back({keepers_[rank]->unix_socket(), "", {0, static_cast<int>(rank)}});
+    for (const std::size_t each : keepers)
+      shims.push_back({keepers_.at(each)->unix_socket(), "", {0, static_cast<int>(each)}});
     return shims;
   }
   std::vector<std::unique_ptr<runtime::Keeper>> keepers_;
   std::pair<std::string, std::string> held_;                      ///< phase and file
   std::vector<std::pair<std::string, Clock::time_point>> began_;  ///< of the last switch
 };
+
+std::vector<std::size_t> numbers(const std::string& list) {
+  std::istringstream words(list);
+  std::vector<std::size_t> found;
+  for (std::string one; std::getline(words, one, ',');) found.push_back(std::stoul(one));
+  return found;
+}
 
 }  // namespace
 
@@ -121,7 +146,9 @@ int main() {
     std::istringstream words(line);
     std::string what, folder;
     std::uint64_t number = 0;
-    std::size_t from = 0, to = 0;
+    std::size_t ranks = 0;
+    std::uint64_t epoch = 0;
+    std::string from, to;
     int limit_s = 0;
     words >> what;
     std::string phase;
@@ -130,9 +157,16 @@ int main() {
     Json answer = Json::object({{"why", "no such command: " + line}});
     if (what == "keepers" && words >> folder) answer = host.keepers(number, folder);
     else if (what == "hold" && !folder.empty()) answer = host.hold(phase, folder);
-    else if (what == "begin" && words >> from) answer = host.begin(number, from);
+    else if (what == "begin" && words >> ranks) answer = host.begin(number, ranks);
+    else if (what == "withdraw") answer = host.withdraw(number);
     else if (what == "switch" && words >> from >> to >> limit_s)
-      answer = host.change(number, from, to, std::chrono::seconds(limit_s));
+      answer = host.change(number, numbers(from), numbers(to), std::chrono::seconds(limit_s));
+    else if (what == "offer" && words >> epoch) {
+      runtime::Variables variables;
+      for (std::string one; words >> one;)
+        variables.emplace_back(one.substr(0, one.find('=')), one.substr(one.find('=') + 1));
+      answer = host.offer(number, epoch, std::move(variables));
+    }
     std::cout << answer.dump() << std::endl;
   }
   return 0;

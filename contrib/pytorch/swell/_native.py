@@ -56,9 +56,10 @@ class Action(enum.IntEnum):
     """What a step boundary asks of the program."""
 
     GO_ON = 0
-    SWITCH = 1      # another program has taken the state over: leave, with exit code 0
+    SWITCH = 1      # the state has been taken over: by the session that was offered, else by another program: leave, with exit code 0
     STOP = 2        # leave after what you wish to write
     CHECKPOINT = 3
+    PREPARE = 4     # another epoch is being prepared, in which this process may stay: next(), then go on
 
 
 class Epoch(NamedTuple):
@@ -138,6 +139,9 @@ def _load(path: str) -> ctypes.CDLL:
         except AttributeError:
             raise OSError(f"{path} has no {name}; install the libswell of this Swell") from None
         function.restype, function.argtypes = result, arguments
+    if hasattr(loaded, "swell_next"):       # else no program is told to prepare
+        loaded.swell_next.argtypes, loaded.swell_offer.argtypes = [pointer, ctypes.POINTER(pointer)], [pointer]
+        loaded.swell_variable.restype, loaded.swell_variable.argtypes = ctypes.c_char_p, [pointer, ctypes.c_char_p]
     version = loaded.swell_api_version()
     if version < _API_VERSION:
         raise OSError(f"{path} speaks version {version} of swell.h; at least {_API_VERSION} is needed")
@@ -174,19 +178,21 @@ def available() -> bool:
     return library() is not None
 
 
-def open_session(socket: str | None = None, snapshot_every: int | None = None) -> Session | None:
+def open_session(socket: str | None = None, snapshot_every: int | None = None, *, stays_if_none_is_new: bool = False) -> Session | None:
     """A session with this rank's shim, or a local one where there is none; None without a libswell."""
-    return Session(socket, snapshot_every) if available() else None
+    return Session(socket, snapshot_every, stays_if_none_is_new=stays_if_none_is_new) if available() else None
 
 
 class Session:
     """A connection to this rank's shim, or where SWELL_RUNTIME is not set, state of this process alone.
 
-    One thread at a time, but for regions. Tensors over its memory must not be touched after close().
+    One thread at a time, but for regions. Tensors over its memory must not be touched after close(); a session that
+    nobody closes ends with the last of them.
     snapshot_every: steps from one copy of the state to the next; None: as SWELL_SNAPSHOT_EVERY says.
+    stays_if_none_is_new: this process can train with another plan where that has no worker whose program is new.
     """
 
-    def __init__(self, socket: str | None = None, snapshot_every: int | None = None) -> None:
+    def __init__(self, socket: str | None = None, snapshot_every: int | None = None, *, stays_if_none_is_new: bool = False) -> None:
         found = library()
         if found is None:
             raise NativeError(errno.ENOENT, f"{_SONAMES[0]} was not found; let SWELL_LIBRARY name it")
@@ -199,15 +205,43 @@ class Session:
         if snapshot_every is not None:
             params.field_mask |= _structs.OPEN_SNAPSHOT_EVERY
             params.snapshot_every = snapshot_every
+        if stays_if_none_is_new:
+            params.field_mask |= _structs.OPEN_STAYS_IF_NONE_IS_NEW
+            params.stays_if_none_is_new = 1
         code = found.swell_open(ctypes.byref(params), ctypes.byref(self._session))
         if code < 0:
             self._session = None
             raise NativeError(-code, found.swell_last_error(None).decode(errors="replace"))
 
+    def next(self) -> Session:
+        """A session of this process for the epoch that PREPARE told of: register what this rank will hold there, and offer().
+
+        NativeError with ECANCELED: it is not prepared any more.
+        """
+        made = object.__new__(Session)
+        made._library, made._session = self._library, ctypes.c_void_p()
+        code = self._library.swell_next(self._session, ctypes.byref(made._session))
+        if code < 0:
+            made._session = None
+            raise NativeError(-code, self._library.swell_last_error(None).decode(errors="replace"))
+        return made
+
+    def offer(self) -> None:
+        """Of next(): say that all is registered. Train on until the other session's step() says SWITCH, then adopt()."""
+        self._check(self._library.swell_offer(self._session))
+
+    def variable(self, name: str) -> str | None:
+        """A variable of this session's epoch: of next() as swellrun gave it, else the environment's."""
+        value: bytes | None = self._library.swell_variable(self._session, name.encode())
+        return None if value is None else os.fsdecode(value)
+
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
         self.close()
 
     def _check(self, code: int) -> int:
@@ -270,6 +304,7 @@ class Session:
         import torch
         at, size = self.address(name, index)
         memory: Any = (ctypes.c_char * size).from_address(at)
+        memory.session = self       # which unmaps it
         flat = torch.frombuffer(memory, dtype=dtype)
         if shape is None:
             return flat
@@ -353,6 +388,6 @@ class Session:
 
     def close(self) -> None:
         """End the session; its memory is unmapped. Twice does nothing."""
-        session, self._session = self._session, None
+        session, self._session = getattr(self, "_session", None), None
         if session is not None:
             self._library.swell_close(session)

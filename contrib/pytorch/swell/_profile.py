@@ -121,6 +121,10 @@ class Profile:
             hook.remove()
         hook = longest[0].register_forward_hook(see)
 
+    def go_on(self, session: Session, *, rank: int) -> None:
+        """This worker is of another epoch: its regions and its role are of that epoch's session."""
+        self.session, self.rank, self._has_role = session, rank, False
+
     def boundary(self, samples: int, passes: int) -> None:
         """A step is done, over so many samples of this worker's. After the first one its role is known.
 

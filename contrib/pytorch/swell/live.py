@@ -244,6 +244,21 @@ class LiveState:
         length = ctypes.c_uint64.from_address(at).value
         return pickle.loads(ctypes.string_at(at + _LENGTH, length)) if length else None
 
+    def next(self) -> LiveState | None:
+        """The same state in the epoch that PREPARE told of, offered to that; None where it is not prepared any more, or cannot be.
+
+        Its take_over() comes after the boundary() of this one that says SWITCH.
+        """
+        try:
+            session = self.session.next()
+            made = LiveState(session, self.model, self.optimizer, self.things, rank=int(session.variable("RANK") or 0))
+            session.offer()
+            return made
+        except (Unsupported, TypeError, OSError) as error:
+            if not isinstance(error, NativeError) or error.errno != errno.ECANCELED:
+                print(f"swell: {error}: this worker cannot stay in the next epoch", file=sys.stderr, flush=True)
+            return None
+
     # ---- at each boundary
 
     def follow(self) -> None:
@@ -314,16 +329,21 @@ def _filled(value: Any, own: Mapping[str, torch.Tensor], path: str) -> Any:
 
 
 def join(model: torch.nn.Module, optimizer: torch.optim.Optimizer, things: Mapping[str, Any], *, rank: int,
-         group: dist.ProcessGroup | None) -> LiveState | None:
+         group: dist.ProcessGroup | None, stays: bool = False) -> LiveState | None:
     """Register the state with this worker's shim, where swellrun was started with mode=live; None on all workers if one cannot.
 
-    group: of all workers, on the CPU; its connections are made by this. What cannot be handed over is said by the first.
+    group: of all workers, on the CPU; its connections are made by this. stays: this process can train on where GPUs go back;
+    it does if all can. What cannot be handed over is said by the first.
     """
     if not _native.is_live():
         return None
     session, live, why = None, None, ""
+    if group is not None:
+        all_stay = torch.tensor([int(stays)], dtype=torch.int32)
+        dist.all_reduce(all_stay, op=dist.ReduceOp.MIN, group=group)
+        stays = bool(all_stay.item())
     try:
-        session = _native.open_session()
+        session = _native.open_session(stays_if_none_is_new=stays)
         if session is not None:
             live = LiveState(session, model, optimizer, things, rank=rank)
     except (Unsupported, TypeError, OSError) as error:

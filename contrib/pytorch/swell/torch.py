@@ -13,7 +13,8 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from swell import _native, _request, data
+from swell import _native, _request, _staying, data
+from swell._agreement import Agreement, cpu_group
 from swell._profile import Profile
 from swell.checkpoint import Checkpoints
 from swell.engine import Engine
@@ -34,47 +35,6 @@ class Schedule(Stateful, Protocol):
     """A learning rate's schedule, such as torch.optim.lr_scheduler has."""
 
     def step(self) -> None: ...
-
-
-class Agreement:
-    """How all workers learn at the same poll that one of them was asked to leave.
-
-    Each poll takes the sum that the poll before has begun, over a group on the CPU: nobody waits for
-    a GPU, or for the network unless it takes longer than a step. Every worker polls equally often.
-    """
-
-    def __init__(self, group: dist.ProcessGroup | None) -> None:
-        self._group = group
-        self._asked = torch.zeros(1, dtype=torch.int32)
-        self._work: dist.Work | None = None
-
-    def poll(self) -> bool:
-        """Whether all are to leave now."""
-        _request.begun()
-        if self._group is None:
-            return _request.asked_to_leave()
-        if self._work is not None:
-            self._work.wait()
-            if self._asked.item():
-                self._work = None
-                return True
-        self._asked.fill_(_request.asked_to_leave())
-        self._work = dist.all_reduce(self._asked, group=self._group, async_op=True)
-        return False
-
-    def end(self) -> None:
-        """Wait for what is under way; whatever was asked comes too late."""
-        if self._work is not None:
-            self._work.wait()
-            self._work = None
-
-
-def cpu_group() -> dist.ProcessGroup | None:
-    """A group of all workers for the CPU alone; None for one worker without a process group."""
-    if not dist.is_initialized():
-        return None
-    group: dist.ProcessGroup = dist.new_group(backend="gloo")
-    return group
 
 
 def _check_layout(model: torch.nn.Module, world: int) -> None:
@@ -116,7 +76,9 @@ class Elastic:
         this before they take it over, so that what is compiled and allocated is there.
 
     Under `swellrun --elastic=mode=live` the state stands in libswell's memory, and the constructor waits until the
-    workers before it have handed it over: what takes long, such as making the dataset, comes before it.
+    workers before it have handed it over: what takes long, such as making the dataset, comes before it. Where GPUs go back,
+    the workers that are left train on in their processes, within the same loop: rank, world and the default process
+    group are others then.
     """
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, directory: str | os.PathLike[str],
@@ -152,6 +114,8 @@ class Elastic:
         self._passes: list[data.Piece] = []     # of the present global batch
         self._pass = 0
         self._loss = torch.zeros(())
+        self._next: LiveState | None = None     # of the epoch that is being prepared, where this process stays
+        self._has_moved = False     # to another world, within batches()
         self._live = self._go_live(warm_up)
         self._profile = Profile(self._live.session, model, rank=self.rank) if self._live is not None else None
         if self._live is None or not self._take_over(self._live):
@@ -200,16 +164,23 @@ class Elastic:
         def over() -> bool:
             return (epochs is not None and sampler.epoch >= epochs) or (steps is not None and self.steps >= steps)
 
+        def read() -> Iterator[Any]:
+            self._has_moved = False
+            return iter(torch.utils.data.DataLoader(dataset, batch_sampler=sampler, **loader))
+
         while not over():
-            epoch = sampler.epoch
-            batches = iter(torch.utils.data.DataLoader(dataset, batch_sampler=sampler, **loader))
+            epoch, batches = sampler.epoch, read()
             while sampler.epoch == epoch and not over():
                 self.poll()     # not in step(): what the program logs of a step comes first
+                if self._has_moved:
+                    batches = read()        # this worker has another share
                 self._passes = [piece for piece, _ in sampler.passes(sampler.samples)]
                 for self._pass, _ in enumerate(self._passes):
                     self._share_gradients(self._pass == len(self._passes) - 1)
                     before = self.steps
                     yield next(batches)
+                    if self._has_moved:     # where the program polls: the global batch begins anew
+                        break
                     if self._pass == len(self._passes) - 1 and self.steps == before:
                         raise RuntimeError("elastic.step(loss) was not called for the last batch; call it once for each batch")
         self._agreement.end()
@@ -221,6 +192,8 @@ class Elastic:
 
         loss: scalar, the mean over the batch's samples. Returns whether the optimizer has stepped.
         """
+        if self._has_moved:     # it polled between a batch and its step
+            return False
         if self._sampler is None or not self._passes:
             raise RuntimeError("elastic.step() belongs into `for batch in elastic.batches(dataset, ...)`")
         share = self._passes[self._pass].counted / self._sampler.batch_at(self._sampler.samples)
@@ -278,6 +251,10 @@ class Elastic:
     def _clip(self, norm: float) -> None:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), norm)
 
+    def _why_not_stay(self) -> str:
+        """Why this process cannot train on in another world; empty: it can."""
+        return _staying.why_not(self.model, self.optimizer, groups=3)
+
     def _share_gradients(self, share: bool) -> None:
         """Whether the next forward and backward pass averages gradients over workers."""
         if isinstance(self.model, DistributedDataParallel):
@@ -289,9 +266,12 @@ class Elastic:
 
     def _go_live(self, warm_up: Callable[[], Any] | None) -> LiveState | None:
         """Register the state with this worker's shim, where there is one; None on all workers if one of them cannot."""
-        live = join(self.model, self._saved_optimizer(), self._state, rank=self.rank, group=self._checkpoints.group)
+        why_not = self._why_not_stay() if _native.is_live() else ""
+        live = join(self.model, self._saved_optimizer(), self._state, rank=self.rank, group=self._checkpoints.group, stays=not why_not)
         if live is None:
             return None
+        if why_not and self.rank == 0 and isinstance(self.model, DistributedDataParallel):
+            print(f"swell: {why_not}: where GPUs go back, all workers start anew", file=sys.stderr, flush=True)
         if warm_up is not None and _request.place().epoch > 0:
             warm_up()
             self.optimizer.zero_grad()
@@ -317,12 +297,42 @@ class Elastic:
             print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
             self._live = self._profile = None
             return
+        if action is _native.Action.PREPARE:
+            why_not = self._why_not_stay()
+            self._next = live.next() if not why_not else None
+            if why_not:
+                print(f"swell: rank {self.rank}: {why_not}: the GPUs go back by a restart", file=sys.stderr, flush=True)
         if action is _native.Action.SWITCH:
-            self._agreement.end()
-            self._checkpoints.finish()
-            _request.leave()
+            if self._next is None:
+                self._agreement.end()
+                self._checkpoints.finish()
+                if dist.is_initialized():
+                    dist.destroy_process_group()    # NCCL's ranks of one node wait for each other here, also for those that stay
+                _request.leave()
+            self._stay(self._next)
         if action is _native.Action.STOP:
             _request.ask()
+
+    def _stay(self, live: LiveState) -> None:
+        """Train on in the next epoch: what is of the world before is ended or made anew, the state is that of the boundary."""
+        for end in (self._agreement.end, self._checkpoints.finish):
+            try:
+                end()
+            except (RuntimeError, OSError) as error:        # a worker that leaves was killed at the boundary
+                print(f"swell: rank {self.rank}: {error}", file=sys.stderr, flush=True)
+        self.optimizer.zero_grad()
+        taken = live.take_over()
+        assert isinstance(self.model, DistributedDataParallel) and taken is not None
+        _staying.regroup(self.model, live.session)
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        self._agreement, self._checkpoints.group = Agreement(cpu_group()), cpu_group()
+        self._live, self._next, self._has_moved, self._passes = live, None, True, []
+        if self._sampler is not None:
+            self._sampler.rank, self._sampler.world = self.rank, self.world
+        if self._profile is not None:
+            self._profile.go_on(live.session, rank=self.rank)
+        rest, has_generators = taken
+        self._restore(rest, reseed=not has_generators)
 
     # ---- checkpoints
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `hsdp`: of two dimensions; `paced`: with a layer that
 takes its time; `on-device`: its state is handed over as if it stood on a device; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
-`hold`; `evaluate`: an evaluation without end after step 13."""
+`hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `average`: of the weights,
+with a loader that reads in a process of its own. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
 
 import json
 import os
@@ -10,6 +11,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.checkpoint import FileSystemWriter
 
 import common
@@ -60,11 +62,19 @@ def main(arguments):
     model = common.network()
     if "paced" in arguments:
         model.append(common.Paced())
-    model = sharded(model, (1,) if "hsdp" in arguments else ()) if "fsdp" in arguments else torch.nn.parallel.DistributedDataParallel(model)
+    average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    wrap = torch.nn.parallel.DistributedDataParallel
+    model = sharded(model, (1,) if "hsdp" in arguments else ()) if "fsdp" in arguments else wrap(model, gradient_as_bucket_view=True)
+    if "hooked" in arguments:
+        model.register_comm_hook(None, default_hooks.allreduce_hook)
+    kept = wrap(torch.nn.Linear(1, 1)) if "second" in arguments else None
+    if "other-group" in arguments:
+        kept = dist.new_group()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 20))
     elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=common.GLOBAL_BATCH,
-                      micro_batch=4, scheduler=scheduler, max_grad_norm=1.0, checkpoint_every=0 if "no-checkpoints" in arguments else 10)
+                      micro_batch=4, scheduler=scheduler, max_grad_norm=1.0, checkpoint_every=0 if "no-checkpoints" in arguments else 10,
+                      state={"average": average} if "average" in arguments else None)
     if "starting" in arguments:
         with open(common.path(f"starting.{elastic.rank}"), "w"):
             pass
@@ -72,16 +82,27 @@ def main(arguments):
             dist.barrier()      # a call that hears no signal
         while True:
             time.sleep(0.01)
-    for x, y in elastic.batches(common.regression(), steps=common.steps()):
+    for x, y in elastic.batches(common.regression(), steps=common.steps(), num_workers=1 if "average" in arguments else 0):
+        if "polls" in arguments:
+            elastic.poll()
         if elastic.step(torch.nn.functional.mse_loss(model(x), y)):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
+            if "average" in arguments:
+                average.update_parameters(model.module)
+            if "late-group" in arguments and elastic.steps == 8:
+                kept = dist.new_group()
             if "profile" in arguments and elastic.steps == common.steps():
                 write_profile(elastic)
             if "evaluate" in arguments and elastic.steps == 13:
                 with open(common.path("evaluating"), "w"):
                     pass
-                while True:     # an evaluation without end, but for a request
+                world = elastic.world
+                while elastic.world == world:
                     elastic.poll()
+    if "average" in arguments and elastic.rank == 0:
+        with open(common.path("average"), "w") as file:
+            json.dump([float(each.detach().double().sum()) for each in average.parameters()], file)
+    del kept
     dist.destroy_process_group()
 
 

@@ -47,6 +47,9 @@ class AccelerateElastic(Elastic):
         optimizer: torch.optim.Optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
         return optimizer
 
+    def _why_not_stay(self) -> str:
+        return "Accelerate keeps the number of workers"
+
     def _backward(self, loss: torch.Tensor) -> None:
         self.accelerator.backward(loss)
 

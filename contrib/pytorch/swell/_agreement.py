@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How workers agree to leave together."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from swell import _request
+
+__all__ = ["Agreement", "cpu_group"]
+
+
+class Agreement:
+    """How all workers learn at the same poll that one of them was asked to leave.
+
+    Each poll takes the sum that the poll before has begun, over a group on the CPU: nobody waits for
+    a GPU, or for the network unless it takes longer than a step. Every worker polls equally often.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None) -> None:
+        self._group = group
+        self._asked = torch.zeros(1, dtype=torch.int32)
+        self._work: dist.Work | None = None
+
+    def poll(self) -> bool:
+        """Whether all are to leave now."""
+        _request.begun()
+        if self._group is None:
+            return _request.asked_to_leave()
+        if self._work is not None:
+            self._work.wait()
+            if self._asked.item():
+                self._work = None
+                return True
+        self._asked.fill_(_request.asked_to_leave())
+        self._work = dist.all_reduce(self._asked, group=self._group, async_op=True)
+        return False
+
+    def end(self) -> None:
+        """Wait for what is under way; whatever was asked comes too late."""
+        if self._work is not None:
+            self._work.wait()
+            self._work = None
+
+
+def cpu_group() -> dist.ProcessGroup | None:
+    """A group of all workers for the CPU alone; None for one worker without a process group."""
+    if not dist.is_initialized():
+        return None
+    group: dist.ProcessGroup = dist.new_group(backend="gloo")
+    return group

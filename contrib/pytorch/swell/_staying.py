@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A process that trains on in a smaller world: what that is possible for, and the process group of the new one.
+
+Where GPUs go back, a program trains on each worker of the next epoch already, so that none has to start, and import torch, in
+time. Where workers come, theirs begin with the script's own collectives, which want all ranks: there all start anew.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+from torch.nn.parallel import DistributedDataParallel
+
+from swell._native import Session
+
+__all__ = ["regroup", "why_not"]
+
+_PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
+          "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "SWELL_EPOCH", "SWELL_PLAN")
+
+
+def why_not(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, groups: int) -> str:
+    """Why this process cannot be another rank of another world; empty: it can.
+
+    groups: process groups that are ours, or the default one: they are made anew. Those of others cannot be.
+    """
+    if type(model) is not DistributedDataParallel:
+        return f"{type(model).__name__} is no DistributedDataParallel"
+    if getattr(model, "device_mesh", None) is not None or model.process_group is not dist.group.WORLD:
+        return "DistributedDataParallel was given a process group or a mesh"
+    if model._get_ddp_logging_data().get("comm_hook"):      # type: ignore[no-untyped-call]
+        return "DistributedDataParallel has a communication hook"
+    if model.mixed_precision is not None or model._use_python_reducer or model._delay_all_reduce_params:
+        return "DistributedDataParallel was given mixed_precision, or delays or compiles its reductions"
+    if hasattr(optimizer, "process_group"):
+        return f"{type(optimizer).__name__} has a process group"
+    made = len(distributed_c10d._world.pg_map)
+    if made != groups:
+        return f"there are process groups beside the default one ({made - groups})"
+    for thing in gc.get_objects():
+        kinds = type(thing).__mro__
+        if DistributedDataParallel in kinds and thing is not model:
+            return "there is another DistributedDataParallel"
+        if torch.nn.Module in kinds and any(child is model for child in thing.__dict__.get("_modules", {}).values()):
+            return f"DistributedDataParallel is part of a {type(thing).__name__}"
+    return ""
+
+
+def _take_place(session: Session) -> None:
+    """This process's environment becomes that of its place in the session's epoch."""
+    for name in {*_PLACE, *(name for name in os.environ if name.startswith("SLURM_"))}:
+        value = session.variable(name)
+        if value is not None:
+            os.environ[name] = value
+
+
+def regroup(model: DistributedDataParallel, session: Session) -> None:
+    """Make the default process group that of the session's epoch, and have the model average its gradients over that.
+
+    model: that why_not() has nothing against; its variable, its hooks and what it was given stay. All ranks of the epoch
+    do this at the same time.
+    """
+    _take_place(session)
+    world: Any = model.process_group
+    backends, device = dist.get_backend_config(), world.bound_device_id
+    timeout = getattr(getattr(world._get_backend(model.device), "options", None), "_timeout", None)
+    # What it can be made of again: all but its group and its reducer.
+    state = model.__getstate__()        # type: ignore[no-untyped-call]
+    del model.process_group, model.reducer, model.logger, world
+    dist.destroy_process_group()
+    dist.init_process_group(backends, timeout=timeout, device_id=device)
+    model.__setstate__(state)           # type: ignore[no-untyped-call]

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Live mode where GPUs go back: the workers that are left keep their processes, through real keepers and switches."""
+
+import json
+import os
+
+import pytest
+
+from forked import LiveRun, Run, deviation
+from native import needs_live_host
+
+pytestmark = needs_live_host
+SAME = 1e-5
+
+
+@pytest.fixture
+def runs(tmp_path):
+    made = []
+
+    def run(kind, name, *arguments, **options):
+        made.append(kind(tmp_path / name, *arguments, **options))
+        return made[-1]
+    yield run
+    for each in made:
+        each.end()
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """Loss by step of one worker that nobody disturbs."""
+    return Run(tmp_path_factory.mktemp("reference"), "ddp").fast().start(1).leave_well().curve()
+
+
+def is_whole(run, reference):
+    """Each step was trained once, with the loss of the run that nobody disturbs."""
+    assert [line["step"] for line in run.lines()] == list(range(1, 61)), "a step is missing or was trained twice"
+    assert deviation(run.curve(), reference) < SAME
+    return True
+
+
+def pids(run):
+    """Of rank 0, one after the other."""
+    found = [line["pid"] for line in run.lines()]
+    return [pid for at, pid in enumerate(found) if at == 0 or found[at - 1] != pid]
+
+
+def mapped(run):
+    """How many times rank 0 has the shim's memory."""
+    with open(f"/proc/{run.workers[0]}/maps") as maps:
+        return sum("memfd:swell" in line for line in maps)
+
+
+def test_who_is_left_keeps_its_process_and_the_loss_of_every_step(runs, reference):
+    run = runs(LiveRun, "shrunk", "ddp", "no-checkpoints").start(4).reach(4)
+    first = dict(run.workers)
+    report = run.shrink(0, 1, 2)
+    assert report["committed"] and report["codes"] == [0], report
+    assert run.workers == {rank: first[rank] for rank in range(3)}
+    assert run.reach(run.step() + 4).shrink(2, 1)["committed"]      # the first one leaves: another becomes rank 0
+    assert run.workers == {0: first[2], 1: first[1]}
+    assert run.reach(run.step() + 4).switch(3)["committed"]         # new workers: all start anew
+    assert not set(run.workers.values()) & set(first.values())
+    grown = dict(run.workers)
+    assert run.reach(run.step() + 4).shrink(1)["committed"]
+    run.fast().leave_well()
+    assert run.worlds() == [4, 3, 2, 3, 1] and pids(run) == [first[0], first[2], grown[0], grown[1]]
+    assert is_whole(run, reference)
+
+
+def test_other_things_with_a_state_and_a_loader_that_reads_ahead_go_on(runs, reference):
+    alone = runs(Run, "alone", "ddp", "average").fast().start(1)
+    run = runs(LiveRun, "average", "ddp", "average", "no-checkpoints").start(3).reach(4)
+    assert run.shrink(2, 1)["committed"]
+    assert run.reach(run.step() + 3).shrink(1)["committed"]
+    run.fast().leave_well()
+    alone.leave_well()
+    assert is_whole(run, reference)
+    averages = [json.load(open(os.path.join(each.folder, "average"))) for each in (run, alone)]
+    assert averages[0] == pytest.approx(averages[1], rel=SAME)
+
+
+def test_state_on_a_device_and_the_memory_before_are_left_as_they_are(runs, reference):
+    for kind in ((), ("on-device",)):
+        run = runs(LiveRun, f"memory{len(kind)}", "ddp", "no-checkpoints", *kind).start(3).reach(4)
+        before = mapped(run)
+        assert run.shrink(2, 1)["committed"]
+        assert run.reach(run.step() + 3).shrink(1)["committed"]
+        assert mapped(run.reach(run.step() + 3)) <= before, "memory of an earlier epoch is mapped still"
+        run.fast().leave_well()
+        assert is_whole(run, reference)
+
+
+def test_checkpoints_and_requests_go_on_in_the_process_that_stays(runs, reference):
+    run = runs(LiveRun, "checkpoints", "ddp").start(3).reach(8)
+    assert run.shrink(0, 2)["committed"]
+    run.reach(24).ask(1).leave_well()
+    assert "checkpoint at step" in run.said(0)
+    run.fast().start(3).leave_well()
+    assert is_whole(run, reference)
+
+
+def test_a_switch_that_is_called_off_is_forgotten_and_another_one_goes(runs, reference):
+    run = runs(LiveRun, "off", "ddp", "no-checkpoints").start(2).reach(4)
+    first = dict(run.workers)
+    for _ in range(2):
+        assert run.offer(0) == [True]
+        run.reach(run.step() + 3)
+        run.tell("withdraw 0")
+    assert run.shrink(0)["committed"] and run.workers == {0: first[0]}
+    run.fast().leave_well()
+    assert is_whole(run, reference)
+
+
+@pytest.mark.parametrize("phase, leaves", [("quiesce", False), ("quiesce", True), ("move", True)])
+def test_a_worker_killed_during_a_switch_is_one_that_was_lost_or_that_had_left(runs, reference, phase, leaves):
+    run, held = runs(LiveRun, "killed", "ddp").start(3).reach(13), ""
+    held = os.path.join(run.folder, "held")
+    with open(held, "w"):
+        run.tell(f"hold {phase} {held}")
+    run.shrink(0, 1, wait=False)
+    run.until(lambda: os.path.exists(held + ".reached"), phase)
+    os.kill(run.old[0] if leaves else run.workers[1], 9)
+    os.remove(held)
+    if phase == "move":     # it stood at the boundary: nothing is lost
+        assert run.switched()["committed"]
+        run.fast().leave_well()
+        assert is_whole(run, reference)
+        return
+    report = run.switched_badly()
+    assert not report.get("committed"), report
+    run.fast().start(2).leave_well()
+    assert sorted(run.curve()) == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
+    assert next(line["step"] for line in run.lines() if line["epoch"]) == 11, "it went on from another state than the last checkpoint's"
+
+
+def test_a_save_that_a_leaving_worker_does_not_finish_is_given_up(runs, reference):
+    run = runs(LiveRun, "saving", "ddp", "held-saves")
+    hold, held = os.path.join(run.folder, "hold"), os.path.join(run.folder, "held")
+    for path in (hold, held):
+        with open(path, "w"):
+            pass
+    run.start(3).until(lambda: os.path.exists(os.path.join(run.folder, "writing.2")), "the second checkpoint, under way")
+    run.tell(f"hold move {held}")
+    run.shrink(0, 1, wait=False)
+    run.until(lambda: os.path.exists(held + ".reached"), "move")
+    os.kill(run.old[0], 9)
+    os.remove(held)
+    os.remove(hold)
+    assert run.switched()["committed"]
+    run.fast().leave_well()
+    assert "the checkpoint of step 20 could not be written" in run.said() and is_whole(run, reference)
+    assert os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000060", ".metadata"))
+
+
+def test_a_shrink_in_an_evaluation_is_acted_on(runs, reference):
+    run = runs(LiveRun, "evaluation", "ddp", "evaluate", "no-checkpoints").fast().start(3)
+    run.until(lambda: os.path.exists(os.path.join(run.folder, "evaluating")), "the evaluation")
+    assert run.shrink(0, 1)["committed"]
+    run.leave_well()
+    assert next(line["step"] for line in run.lines() if line["world"] == 2) == 14
+    assert is_whole(run, reference)
+
+
+def test_a_global_batch_in_which_the_program_polls_is_begun_anew(runs, reference):
+    run = runs(LiveRun, "polls", "ddp", "polls", "no-checkpoints").start(2)
+    for keepers in ((1, 0), (0, 1), (1,)):
+        assert run.reach(run.step() + 3).shrink(*keepers)["committed"]
+    run.fast().leave_well()
+    assert run.worlds() == [2, 1] and is_whole(run, reference)
+
+
+def test_the_profile_of_the_smaller_world_is_reported(runs):
+    run = runs(LiveRun, "profile", "ddp", "profile", "no-checkpoints", steps=30).start(3).reach(4)
+    assert run.shrink(0, 1)["committed"]
+    run.fast().leave_well()
+    with open(os.path.join(run.folder, "profile")) as file:
+        seen = json.load(file)
+    assert seen["micro_batches"] == 2 and 0 < seen["forward_s"] and 0 < seen["dp_sync_s"] and 0 < seen["optimizer_s"]
+
+
+@pytest.mark.parametrize("job, arguments, why", [
+    ("ddp", ("fsdp",), ""), ("ddp", ("hooked",), "has a communication hook"), ("ddp", ("second",), "there is another DistributedDataParallel"),
+    ("ddp", ("other-group",), "process groups beside the default one (1)"), ("accelerated", (), "Accelerate keeps the number of workers")])
+def test_a_program_that_cannot_stay_does_not_say_so(runs, job, arguments, why):
+    run = runs(LiveRun, "swapped", job, *arguments, "no-checkpoints", steps=20).start(2).reach(2)
+    assert run.offer(0) == [False] and why in run.said()
+    first = dict(run.workers)
+    assert run.switch(1)["committed"] and run.workers[0] not in first.values()
+    run.fast().leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 21))
+
+
+def test_a_group_that_was_made_later_keeps_it_from_preparing(runs, reference):
+    run = runs(LiveRun, "late", "ddp", "late-group").start(2).reach(10)
+    report = run.shrink(0, limit_s=3)
+    assert not report.get("committed") and "process groups beside the default one (1): the GPUs go back by a restart" in run.said()
+    run.reach(run.step() + 3).ask().leave_well()
+    run.fast().start(1).leave_well()
+    assert is_whole(run, reference)
