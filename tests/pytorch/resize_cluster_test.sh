@@ -25,9 +25,12 @@ program() { # NAME: sets `program_words`
     *) return 1 ;;
   esac
   elastic=max=2,grace=300 # seconds; a busy machine takes more than the default to write and leave
+  swellrun_options=()
   if [[ $1 == *-live ]]; then
     elastic=max=2,grace=300,mode=live # the next program must have started within 60 % of it
     program_words+=(no-checkpoints)
+    swellrun_options=(--swell-events="$work/$1/events")
+    [[ $1 != ddp-live ]] || elastic=max=2,grace=30,mode=live # none has to start
   fi
 }
 trains_on() { # FOLDER WORLD: the newest step was trained by so many workers
@@ -38,6 +41,12 @@ switched_live() { # there and back and there, without a checkpoint
   (($(grep -c 'live: from 1 to 2 workers' "$folder.out") == 2 && $(grep -c 'live: from 2 to 1 workers' "$folder.out") == 1)) &&
     ! grep -q 'asked to leave' "$folder.out"
 }
+# The worker on the job's own GPU trains on in its process; and how long it took from the order until the lent GPU was released.
+kept_its_process() {
+  jq -es '[.[] | [.world, .pid]] | [range(1; length) as $i | select(.[$i - 1][0] == 2 and .[$i][0] == 1) | .[$i - 1][1] == .[$i][1]] == [true]' "$folder/losses" &&
+    printf 'the lent GPU was released %s s after the order, without a new process\n' "$(jq -rs '(map(select(.event == "switch-prepare" and .to == 1))[0].time) as $order |
+      map(select(.event == "companion-released" and .time > $order))[0].time - $order' "$folder/events")"
+}
 resized() { # NAME
   local reference=$work/$1-reference
   program "$1" || return
@@ -45,7 +54,7 @@ resized() { # NAME
   (cd "$reference" && env -u SLURM_CONF RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0 \
     "$SWELL_PYTHON" "${program_words[@]}" > said 2>&1
     printf '%s\n' $? > status.new && mv status.new status) &
-  run_job "$1" --elastic="$elastic" --gres=gpu:1 -- "$SWELL_PYTHON" "${program_words[@]}" || return
+  run_job "$1" --elastic="$elastic" --gres=gpu:1 -- "${swellrun_options[@]}" "$SWELL_PYTHON" "${program_words[@]}" || return
   # It grows, a GPU is taken back for a rigid job, and is lent again.
   within 200 trains_on "$folder" 2 && gets_on "$folder" || { tail -n 20 "$folder.out"; return 1; }
   rigid --gres=gpu:2 && within 200 in_state "$rigid_job" RUNNING && within 200 trains_on "$folder" 1 && gets_on "$folder" || return
@@ -55,6 +64,9 @@ resized() { # NAME
   within 300 ended "$job" && within 300 test -s "$reference/status" && [[ $(cat "$reference/status") == 0 ]] || { cat "$reference/said" "$folder.out"; return 1; }
   if [[ $1 == *-live ]]; then
     switched_live || { cat "$folder.out"; return 1; }
+  fi
+  if [[ $1 == ddp-live ]]; then
+    kept_its_process || { cat "$folder/events" "$folder/losses"; return 1; }
   fi
   [[ $(cat "$folder/status") == 0 ]] && settled &&
     "$SWELL_PYTHON" "$pytorch_tests/compare_losses.py" "$reference/losses" "$folder/losses" "$TEST_STEPS" &&
@@ -86,5 +98,6 @@ for name in "${names[@]}"; do
     *) check "$name: grown, shrunk for a rigid job and grown again, with the loss of the run that is not" resized "$name" ;;
   esac
   [[ -z $compared ]] || printf '# %s: %s\n' "$name" "$compared"
+  [[ -z $compared || $name != *-live ]] || grep -E '^(live: from|the lent GPU)' "$check_log" | sed 's/^/# /'
 done
 finish_tests
