@@ -243,9 +243,9 @@ class Worker {
              reported_.profiles.emplace_back(epoch, std::move(profile));
              reported_.wake.signal();
            },
-           [this](std::uint64_t epoch, pid_t program) {
+           [this](std::uint64_t epoch, pid_t) {
              std::lock_guard lock(reported_.mutex);
-             reported_.adopted.emplace_back(epoch, program);
+             reported_.adopted.push_back(epoch);
              reported_.wake.signal();
            }});
       if (made) runtime_ = std::move(*made);
@@ -263,14 +263,14 @@ class Worker {
   bool pass_reports() {
     reported_.wake.clear();
     std::vector<std::pair<std::uint64_t, std::string>> profiles;
-    std::vector<std::pair<std::uint64_t, pid_t>> adopted;
+    std::vector<std::uint64_t> adopted;
     {
       std::lock_guard lock(reported_.mutex);
       profiles.swap(reported_.profiles);
       adopted.swap(reported_.adopted);
     }
-    for (const auto& [epoch, program] : adopted)
-      if (!take_over(static_cast<int>(epoch) - 1, program)) return false;
+    for (const std::uint64_t epoch : adopted)
+      if (!take_over(static_cast<int>(epoch) - 1)) return false;
     for (const auto& [epoch, profile] : profiles)
       if (!client_->send(
               control::WorkerProfile{static_cast<int>(epoch) - 1, launcher::hex_digits(profile)}))
@@ -278,13 +278,13 @@ class Worker {
     return true;
   }
 
-  /// A program that stays has become the next epoch's: to the agent, the old epoch's has ended.
-  bool take_over(int epoch, pid_t program) {
+  /// A program trains `epoch` from now on. Where one stays, it was the epoch's before: to the
+  /// agent, that one's has ended. The process that trains may be a descendant of the one that was
+  /// started.
+  bool take_over(int epoch) {
+    const auto its = runs_.find(std::exchange(trains_, epoch));
     if (staying_ != epoch) return true;
     staying_.reset();
-    const auto its = std::find_if(runs_.begin(), runs_.end(), [program](const auto& each) {
-      return each.second.program.pid() == program;
-    });
     if (its == runs_.end()) return true;
     auto run = runs_.extract(its);
     const int before = std::exchange(run.key(), epoch);
@@ -367,7 +367,7 @@ class Worker {
   struct Reported {
     std::mutex mutex;
     std::vector<std::pair<std::uint64_t, std::string>> profiles;
-    std::vector<std::pair<std::uint64_t, pid_t>> adopted;
+    std::vector<std::uint64_t> adopted;
     control::WakeFd wake;
   } reported_;
   std::unique_ptr<launcher::RuntimeHost> runtime_;  ///< live mode, from the first start on
@@ -375,6 +375,7 @@ class Worker {
   std::map<int, Run> runs_;  ///< by epoch
   /// The epoch that the running program has been asked to stay for.
   std::optional<int> staying_;
+  int trains_ = -1;  ///< the epoch that was taken over last
   int status_ = 0;
   int ended_ = 0;  ///< programs
   bool asked_to_leave_ = false;

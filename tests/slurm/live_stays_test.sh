@@ -29,9 +29,12 @@ stays() {
 }
 check 'a program that stays keeps its processes through a growth, a reclaim and another growth' stays
 
+# A script around the program: the process that trains is not the one that was started.
+printf '#!/bin/bash\n./in_step "$@"\nexit $?\n' > "$work/wrapped"
+chmod +x "$work/wrapped"
 # Where a program is new all begin anew; where none is, each is kept.
 stays_together() {
-  export PLANS='2=1,1,2,0 4=2,1,2,0' STAYS=together
+  export PLANS='2=1,1,2,0 4=2,1,2,0' STAYS=together PROGRAM=./wrapped
   live --elastic=mode=live,sizes=2/4,max=4,grace=20 --gres=gpu:2 -w node1 && within 120 live_grown 4 && settled || return
   local grown
   grown=$(pids)
@@ -39,7 +42,7 @@ stays_together() {
     scancel "$rigid_job" && within 120 live_grown 4 && [[ ${grown%% *} != "$(pids | cut -d ' ' -f 1)" && ${grown##* } != "$(pids | cut -d ' ' -f 2)" ]] &&
     goes_on_live && well_ended
   local result=$?
-  unset PLANS
+  unset PLANS PROGRAM
   STAYS=1
   cat "$out/began" "$work/$job.out"
   return $result
