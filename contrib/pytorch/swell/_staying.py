@@ -18,10 +18,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from swell._native import Session
 
-__all__ = ["regroup", "why_not"]
+__all__ = ["other_groups", "regroup", "regroup_ddp", "why_not"]
 
 _PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
           "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "SWELL_EPOCH", "SWELL_PLAN")
+
+
+def other_groups(groups: int) -> int:
+    """How many process groups this process has beside so many."""
+    return len(distributed_c10d._world.pg_map) - groups
 
 
 def why_not(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, groups: int) -> str:
@@ -39,9 +44,8 @@ def why_not(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, groups:
         return "DistributedDataParallel was given mixed_precision, or delays or compiles its reductions"
     if hasattr(optimizer, "process_group"):
         return f"{type(optimizer).__name__} has a process group"
-    made = len(distributed_c10d._world.pg_map)
-    if made != groups:
-        return f"there are process groups beside the default one ({made - groups})"
+    if (others := other_groups(groups)) != 0:
+        return f"there are process groups beside the default one ({others})"
     for thing in gc.get_objects():
         kinds = type(thing).__mro__
         if DistributedDataParallel in kinds and thing is not model:
@@ -59,19 +63,29 @@ def _take_place(session: Session) -> None:
             os.environ[name] = value
 
 
-def regroup(model: DistributedDataParallel, session: Session) -> None:
-    """Make the default process group that of the session's epoch, and have the model average its gradients over that.
+def regroup(session: Session, device: torch.device) -> None:
+    """Make the default process group that of the session's epoch, with the backends and the time limit that it has; others are gone.
 
-    model: that why_not() has nothing against; its variable, its hooks and what it was given stay. All ranks of the epoch
-    do this at the same time.
+    device: of the backend that training uses. All ranks of the epoch do this at the same time.
     """
     _take_place(session)
-    world: Any = model.process_group
-    backends, device = dist.get_backend_config(), world.bound_device_id
-    timeout = getattr(getattr(world._get_backend(model.device), "options", None), "_timeout", None)
+    world: Any = dist.group.WORLD
+    if world is None:
+        return
+    backends, bound = dist.get_backend_config(), world.bound_device_id
+    timeout = getattr(getattr(world._get_backend(device), "options", None), "_timeout", None)
+    del world
+    dist.destroy_process_group()
+    dist.init_process_group(backends, timeout=timeout, device_id=bound)
+
+
+def regroup_ddp(model: DistributedDataParallel, session: Session) -> None:
+    """regroup(), and the model averages its gradients over the new group: its variable, its hooks and what it was given stay.
+
+    model: that why_not() has nothing against.
+    """
     # What it can be made of again: all but its group and its reducer.
     state = model.__getstate__()        # type: ignore[no-untyped-call]
-    del model.process_group, model.reducer, model.logger, world
-    dist.destroy_process_group()
-    dist.init_process_group(backends, timeout=timeout, device_id=device)
+    del model.process_group, model.reducer, model.logger
+    regroup(session, model.device)
     model.__setstate__(state)           # type: ignore[no-untyped-call]

@@ -323,7 +323,7 @@ class Elastic:
         self.optimizer.zero_grad()
         taken = live.take_over()
         assert isinstance(self.model, DistributedDataParallel) and taken is not None
-        _staying.regroup(self.model, live.session)
+        _staying.regroup_ddp(self.model, live.session)
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self._agreement, self._checkpoints.group = Agreement(cpu_group()), cpu_group()
         self._live, self._next, self._has_moved, self._passes = live, None, True, []

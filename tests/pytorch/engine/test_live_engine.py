@@ -64,6 +64,42 @@ def test_the_training_goes_on_under_the_next_plan(runs, family, kind, worlds):
         assert max(abs(found[step] / loss - 1) for step, loss in expected.items()) < 1e-4
 
 
+@pytest.mark.parametrize("family, kind, first, rests", [("gpt2", "pipeline", 4, ((0, 1, 2), (2, 0), (0, 2), (2,))),
+                                                        ("llama", "any", 5, ((4, 1, 0), (1, 4), (4, 1)))])
+def test_where_workers_are_left_they_train_on_in_their_processes_under_the_next_plan(runs, family, kind, first, rests):
+    models.model(models.CONFIGS[{"llama": "llama_gqa_tied"}.get(family, family)]())
+    reference = runs(False, "reference", family, kind, "dataset").fast().start(1).leave_well()
+    run = runs(True, "stays", family, kind, "dataset").start(first).reach(3)
+    of_keeper = dict(run.workers)
+    assert all(run.offer(1, 0))     # an epoch that does not come
+    run.reach(run.step() + 3)
+    for keeper in (0, 1):
+        run.tell(f"withdraw {keeper}")
+    for keepers in rests:       # the last but one: the same workers, each with what another had
+        report = run.shrink(*keepers)
+        assert report["committed"] and not any(report.get("codes", [])), report
+        assert run.workers == {rank: of_keeper[keeper] for rank, keeper in enumerate(keepers)}
+        print(f"to {len(keepers)} workers at step {report['step']}: stopped {report['stopped_s']:.3f} s until the commit, bytes {report['bytes']}")
+        run.reach(report["step"] + 3)
+    run.fast().leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, STEPS + 1)), "a step is missing or was trained twice"
+    expected, found = reference.curve(), run.curve()
+    if kind == "pipeline":
+        assert found == expected
+        there, alone = state(run, len(rests[-1])), state(reference, 1)
+        assert set(there) == set(alone) and all(torch.equal(there[name], alone[name]) for name in alone)
+    else:
+        assert max(abs(found[step] / loss - 1) for step, loss in expected.items()) < 1e-4
+
+
+def test_a_program_with_a_group_that_is_not_the_engine_s_does_not_prepare(runs):
+    models.model(models.CONFIGS["gpt2"]())
+    run = runs(True, "group", "gpt2", "pipeline", "other-group").start(2).reach(3)
+    report = run.shrink(0, limit_s=3)
+    assert not report.get("committed") and "process groups beside the engine's (1)" in run.said()
+    run.reach(run.step() + 3)
+
+
 def test_a_new_worker_killed_in_a_re_plan_costs_the_training_nothing(runs):
     models.model(models.CONFIGS["gpt2"]())
     reference = runs(False, "reference", "gpt2", "pipeline").fast().start(1).leave_well()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A small model under the engine: another plan for each number of workers.
 
-Arguments: the family (llama or gpt2), "pipeline" for plans that differ in the pipeline alone, and "checkpoints" for one every 5 steps.
+Arguments: the family (llama or gpt2), "pipeline" for plans that differ in the pipeline alone, "checkpoints" for one every 5 steps,
+"dataset" to train by engine.batches(), "other-group" for a process group that is not the engine's.
 Workers that reach the end write what they hold of the state to state.RANK.
 """
 
@@ -25,6 +26,14 @@ PIPELINE = {1: ANY[1], 2: models.plan(3, (3, 1, [4]), (1, 1, [4])), 3: models.pl
             4: models.plan(3, *[(1, 1, [4])] * 4)}
 
 
+class Rows:
+    def __len__(self):
+        return 5 * models.BATCH
+
+    def __getitem__(self, index):
+        return {"input_ids": torch.randint(0, 90, (9,), generator=torch.Generator().manual_seed(index))}
+
+
 def main(arguments):
     family = {"llama": "llama_gqa_tied", "gpt2": "gpt2"}[arguments[0]]
     plans = PIPELINE if "pipeline" in arguments else ANY
@@ -32,13 +41,16 @@ def main(arguments):
                     scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: min(1.0, (step + 1) / 20)), max_grad_norm=0.5,
                     seed=3, log=common.path("losses"), checkpoint_every=5 if "checkpoints" in arguments else 0,
                     directory=common.path("checkpoints") if "checkpoints" in arguments else None)
+    other = torch.distributed.new_group() if "other-group" in arguments else None
+    given = engine.batches(Rows()) if "dataset" in arguments else None
     while engine.steps < common.steps():
-        engine.step(models.batch(seed=engine.steps))
+        engine.step(next(given) if given is not None else models.batch(seed=engine.steps))
         if engine.rank == 0:
             with open(common.path("step.new"), "w") as file:
                 file.write(str(engine.steps))
             os.replace(common.path("step.new"), common.path("step.0"))
         common.pace()
+    del other
     torch.save({one.name: (one.shape, one.begin, one.end, engine._state.tensors[one.name].clone()) for one in engine._state.requests},
                common.path(f"state.{engine.rank}"))
 

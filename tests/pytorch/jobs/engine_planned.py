@@ -65,9 +65,11 @@ def main(arguments):
     engine = Engine(config(family, size), lambda p: torch.optim.AdamW(p, lr=SIZES[size][2]), global_batch=BATCH, micro_batch=2, max_grad_norm=1.0,
                     scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: min(1.0, (step + 1) / 20)), seed=3,
                     log=common.path("losses"))
-    if engine.rank == 0:
-        write("plan", os.environ.get("SWELL_PLAN", "{}"))
+    plan = None
     while engine.steps < last():
+        if engine.rank == 0 and plan is not engine.plan:
+            plan = engine.plan
+            write("plan", os.environ.get("SWELL_PLAN", "{}"))
         engine.step(batch(engine.steps))
         if engine.rank == 0:
             write("step.0", str(engine.steps))

@@ -77,6 +77,10 @@ class Links:
             self.ahead, self.back = dist.new_group(), dist.new_group()
         self.host = dist.new_group(backend="gloo") if plan.world > 1 else None
 
+    def count(self) -> int:
+        """Process groups of this worker, the default one with them."""
+        return sum(one is not None for one in (dist.group.WORLD, self.tp, self.dp, self.ahead, self.back, self.host))
+
 
 _PARTS, _MIN_PART = 8, 1 << 14        # one after the other, as each part is there three times while it is summed; elements
 

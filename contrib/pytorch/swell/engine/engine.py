@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -12,8 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from swell import _native, _request
-from swell.engine import batches, export, layers, live, log, memory, paced, reduce, sources
+from swell import _native, _request, _staying
+from swell.engine import batches, export, live, log, memory, paced, reduce, sources
 from swell.engine import optimizer as optimizers
 from swell.engine import schedule as schedules
 from swell.engine.arena import Arena, Ordinary
@@ -22,9 +23,8 @@ from swell.engine.comm import Links
 from swell.engine.executor import Executor, MicroBatch, Regions
 from swell.engine.plan import Plan
 from swell.engine.skeleton import Skeleton
-from swell.engine.stage import StageModel
-from swell.engine.state import State
-from swell.engine.tensor_parallel import Shards
+from swell.engine.standing import Standing
+from swell.engine.state import State, wanted
 
 __all__ = ["Engine"]
 
@@ -42,8 +42,9 @@ class Engine:
             loss = engine.step(batch)
 
     Under `swellrun --elastic=mode=live` the state stands in libswell's memory, the constructor waits until the training before
-    has handed it over, and step() ends this process when the next plan's programs have taken it. Otherwise, with a directory,
-    the newest complete checkpoint is loaded, under whatever plan it was written.
+    has handed it over, and step() ends this process when the next plan's programs have taken it, or goes on under that plan where
+    none of them is new: plan, place, rank, world, optimizer and scheduler are others then. Otherwise, with a directory, the
+    newest complete checkpoint is loaded, under whatever plan it was written.
 
     model_or_config: a transformers config (random weights), a folder with weights, or a model.
     optimizer: makes the optimizer from a list of parameters.
@@ -71,57 +72,64 @@ class Engine:
                  log: str | os.PathLike[str] | None = None, peak_flops: float | None = None,
                  description: Mapping[str, Any] | str | None = None, schedule: schedules.Schedule | None = None, profile: bool = False) -> None:
         here = _request.place()
-        self.rank, self.world, self.steps = here.rank, here.world, 0
+        self.steps = 0
         self.device = _start(here.world)
         source = sources.read(model_or_config)
         self.config, self.seed, self.global_batch, self.dtype, self.autocast = source.config, seed, global_batch, dtype, autocast
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
-        skeleton = Skeleton(source.config, description, dtype)
-        self.plan = self._plan(plan, skeleton.layers, micro_batch)
-        self.place = self.plan.place(self.rank)
-        self._session = _native.open_session() if _native.is_live() or profile else None
-        if profile and self._session is None:
+        self._description, self._given, self._micro_batch, self._recompute = description, plan, micro_batch, recompute
+        self._factory, self._make_scheduler, self._order, self._directory = optimizer, scheduler, schedule, directory
+        self._log_path, self._peak_flops = log, peak_flops
+        standing = self._stand(here.rank, here.world)
+        stays = _staying.other_groups(int(dist.is_initialized())) == 0
+        session = _native.open_session(stays_if_none_is_new=stays) if _native.is_live() or profile else None
+        if profile and session is None:
             raise ValueError("profile=True needs libswell; let SWELL_LIBRARY name libswell.so.1")
+        self._next: tuple[Standing, _native.Session, live.NativeArena] | None = None
+        self._length = 0
+        self._begin(standing, session, live.NativeArena(session) if session is not None and _native.is_live() else Ordinary(), source)
+
+    def _stand(self, rank: int, world: int, decided: str | None = None) -> Standing:
+        """What this worker is under the plan of an epoch; swellrun is told for which numbers of workers there is one.
+
+        decided: that plan, where swellrun has one.
+        """
+        skeleton = Skeleton(self.config, self._description, self.dtype)
+        if _request.is_heard():
+            _request.can_run_with(Plan.sizes(skeleton.layers, self.global_batch, self._micro_batch, self._given, _MAX_SIZES))
+        plan = self._given(world) if callable(self._given) else self._given
+        plan = plan or Plan.given(skeleton.layers, self.global_batch, self._micro_batch, world, decided)
+        plan.check(skeleton.layers, self.global_batch, world)
+        return Standing(skeleton, plan, rank, seed=self.seed, device=self.device, recompute=self._recompute,
+                        timed=lambda size: self._regions.region("tp", None, size))
+
+    def _begin(self, standing: Standing, session: _native.Session | None, arena: Arena, source: sources.Source) -> None:
+        """Begin an epoch, with all of its workers: groups, memory, and the state that the training has come to."""
+        self.plan, self.place, self._stage, self._dropout = standing.plan, standing.place, standing.stage, standing.dropout
+        self.rank, self.world, self._session, self._arena = standing.place.rank, standing.plan.world, session, arena
         self._regions = self._timed()
         self._links = Links(self.plan, self.place)
-        tp = self.plan.stages[self.place.stage].tp
-        shards = Shards(self._links.tp, self.place.shard, tp, lambda size: self._regions.region("tp", None, size)) if tp > 1 else None
-        self._recompute = recompute
-        self._stage = StageModel(skeleton, self.plan, self.place, shards)
-        whole_heads = skeleton.family.splits_heads()
-        self._dropout = layers.Dropout(seed, self.device, self.place.shard if whole_heads else 0, tp if whole_heads else 1) \
-            if layers.drops(skeleton.model, source.config) else None
-        layers.wrap(self._stage, shards, self._dropout, recompute)
-        order = schedule or schedules.one_forward_one_backward(self.plan.pp, self.plan.micro_batches)
+        if standing.shards is not None:
+            standing.shards.group = self._links.tp
+        order = self._order or schedules.one_forward_one_backward(self.plan.pp, self.plan.micro_batches)
         schedules.check(order, self.plan.pp, self.plan.micro_batches)
-        self._executor = Executor(self._stage, self.plan, self.place, self._links, order, width=self.config.hidden_size, wire=dtype,
+        self._executor = Executor(self._stage, self.plan, self.place, self._links, order, width=self.config.hidden_size, wire=self.dtype,
                                   device=self.device, regions=self._regions, around=self._around)
-        self._totals = reduce.Totals(skeleton, self.plan, self.place, self.device)
-        self._checkpoints = Checkpoints(directory, self._links.host) if directory is not None else None
-        self._arena: Arena = live.NativeArena(self._session) if self._session is not None and _native.is_live() else Ordinary()
-        self._state = State(self._stage, self.place, source, optimizer, seed, arena=self._arena, checkpoints=self._checkpoints,
+        self._totals = reduce.Totals(standing.skeleton, self.plan, self.place, self.device)
+        self._checkpoints = Checkpoints(self._directory, self._links.host) if self._directory is not None else None
+        self._state = State(self._stage, self.place, source, self._factory, self.seed, arena=arena, checkpoints=self._checkpoints,
                             device=self.device)
         self.optimizer = self._state.optimizer
-        if self._session is not None and isinstance(self._arena, Ordinary):
-            self._session.adopt()
-        self.scheduler = scheduler(self.optimizer) if scheduler is not None else None
+        if session is not None and isinstance(arena, Ordinary):
+            session.adopt()
+        self.scheduler = self._make_scheduler(self.optimizer) if self._make_scheduler is not None else None
         if self._state.before is not None:
-            self._state.go_on(self.scheduler, global_batch=global_batch, seed=seed)
+            self._state.go_on(self.scheduler, global_batch=self.global_batch, seed=self.seed)
             self.steps = int(self._state.before["steps"])
-        self._log = _log(log if self.rank == 0 else None, peak_flops, self)
-        self._length = 0
+        self._log = _log(self._log_path if self.rank == 0 else None, self._peak_flops, self)
         self._whole: memory.WholeActivations | None = None      # being counted
-        self._is_observed = self._session is None       # whether this worker's role and memory are known
+        self._is_observed = session is None     # whether this worker's role and memory are known
         self.observed_role: dict[str, float | None] = {}        # what of them the profiler was told
-
-    def _plan(self, given: Plan | Callable[[int], Plan] | None, layers: int, micro_batch: int) -> Plan:
-        """The plan of this epoch; swellrun is told for which numbers of workers there is one."""
-        if _request.is_heard():
-            _request.can_run_with(Plan.sizes(layers, self.global_batch, micro_batch, given, _MAX_SIZES))
-        plan = given(self.world) if callable(given) else given
-        plan = plan or Plan.given(layers, self.global_batch, micro_batch, self.world)
-        plan.check(layers, self.global_batch, self.world)
-        return plan
 
     def _timed(self) -> Regions:
         """What takes, or gives, the times of a step's parts."""
@@ -149,8 +157,14 @@ class Engine:
 
         dataset: with a length, of mappings with "input_ids" of one length, and "labels" if they differ. epochs: None: without end.
         """
-        return batches.batches(dataset, self.plan, self.place, self.device, samples=self.steps * self.global_batch, epochs=epochs,
-                               shuffle=shuffle, seed=self.seed)
+        stage = None
+        while stage is not self._stage:     # in another plan this worker has other samples
+            stage = self._stage
+            for batch in batches.batches(dataset, self.plan, self.place, self.device, samples=self.steps * self.global_batch, epochs=epochs,
+                                         shuffle=shuffle, seed=self.seed):
+                yield batch
+                if stage is not self._stage:
+                    break
 
     def step(self, batch: GlobalBatch) -> float:
         """One optimizer step over the global batch. Returns its loss, the same on every worker.
@@ -308,10 +322,46 @@ class Engine:
             print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
             self._arena = Ordinary()
             return
+        if action is _native.Action.PREPARE:
+            self._next = self._prepare()
         if action in (_native.Action.STOP, _native.Action.CHECKPOINT):
             self.save()
-        if action in (_native.Action.STOP, _native.Action.SWITCH):
+        if action is _native.Action.SWITCH and self._next is not None:
+            self._stay(*self._next)
+        elif action in (_native.Action.STOP, _native.Action.SWITCH):
             sys.exit(0)
+
+    # ---- staying
+
+    def _prepare(self) -> tuple[Standing, _native.Session, live.NativeArena] | None:
+        """What this worker will be in the epoch that is prepared, offered to that, beside the training; None: it does not stay."""
+        if others := _staying.other_groups(self._links.count()):
+            print(f"swell: rank {self.rank}: process groups beside the engine's ({others}): it cannot stay", file=sys.stderr, flush=True)
+            return None
+        assert self._session is not None
+        try:
+            session = self._session.next()
+            world, decided = int(session.variable("WORLD_SIZE") or 1), session.variable("SWELL_PLAN") or ""
+            if decided and Plan.parse(decided).world != world:
+                decided = ""        # this epoch's: the next one has none
+            standing = self._stand(int(session.variable("RANK") or 0), world, decided)
+            arena = live.NativeArena(session)
+            arena.register(list(wanted(standing.stage, standing.place, self._factory)))
+            session.offer()
+            return standing, session, arena
+        except (ValueError, LookupError, OSError) as error:
+            if getattr(error, "errno", None) != errno.ECANCELED:
+                print(f"swell: rank {self.rank}: {error}: this worker cannot stay in the next epoch", file=sys.stderr, flush=True)
+            return None
+
+    def _stay(self, standing: Standing, session: _native.Session, arena: live.NativeArena) -> None:
+        """Train on under the next epoch's plan, in this process."""
+        self._next = None
+        self._state.gradients.clear()       # modules with hooks refer to themselves: what they hold is freed late
+        for parameter in self._stage.parameters.values():
+            parameter.grad = None
+        _staying.regroup(session, self.device)
+        self._begin(standing, session, arena, sources.read(self.config))
 
     def save(self) -> None:
         """Write a checkpoint of this step; nothing where no directory was given. Every worker calls it."""

@@ -30,14 +30,21 @@ class NativeArena:
         self._session = session
         self.epoch = Epoch(0, 0, True)
         self._rest = torch.empty(0, dtype=torch.uint8)
+        self._is_registered = False
+
+    def register(self, requests: Sequence[Request]) -> None:
+        """Say what take() will want, before it."""
+        for one in requests:
+            self._session.register(one.name, one.dtype, one.shape, kind=_KINDS[one.kind], layer=one.layer, block=(one.begin, one.end))
+        self._session.register(_REST, torch.uint8, (_REST_BYTES,), kind=Kind.SCHEDULER)
+        self._is_registered = True
 
     def take(self, requests: Sequence[Request], device: torch.device) -> tuple[dict[str, torch.Tensor], bool]:
         """See swell.engine.arena.Arena."""
         if device.type != "cpu":
             raise ValueError(f"live mode keeps state in the host's memory, the engine is on {device}; use mode=restart")
-        for one in requests:
-            self._session.register(one.name, one.dtype, one.shape, kind=_KINDS[one.kind], layer=one.layer, block=(one.begin, one.end))
-        self._session.register(_REST, torch.uint8, (_REST_BYTES,), kind=Kind.SCHEDULER)
+        if not self._is_registered:
+            self.register(requests)
         self.epoch = self._session.adopt()
         self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
         return {one.name: self._session.tensor(one.name, one.dtype, one.local) for one in requests}, self.epoch.fresh

@@ -130,9 +130,9 @@ class Plan:
             for depth, degree in zip(_spread(layers, len(degrees)), degrees, strict=True)))
 
     @staticmethod
-    def given(layers: int, global_batch: int, micro_batch: int, world: int) -> Plan:
-        """What was decided for this job (SWELL_PLAN); where nothing was, own()."""
-        text = os.environ.get("SWELL_PLAN")
+    def given(layers: int, global_batch: int, micro_batch: int, world: int, decided: str | None = None) -> Plan:
+        """What was decided for this job, or SWELL_PLAN; where nothing was, own()."""
+        text = os.environ.get("SWELL_PLAN") if decided is None else decided
         return Plan.parse(text) if text else Plan.own(layers, global_batch, micro_batch, world)
 
     @staticmethod

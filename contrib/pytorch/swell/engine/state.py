@@ -15,7 +15,21 @@ from swell.engine.checkpoint import Checkpoints
 from swell.engine.plan import Place
 from swell.engine.stage import StageModel
 
-__all__ = ["State"]
+__all__ = ["State", "wanted"]
+
+
+def wanted(stage: StageModel, place: Place, factory: optimizers.Factory) -> Iterator[Request]:
+    """What a stage's shard holds: parameters, and what the optimizer keeps of them."""
+    kept = optimizers.entries(factory)
+    for name, one in stage.own.items():
+        begin, end = one.block(place.shard, stage.tp)
+        yield Request(name, "parameter", one.dtype, one.global_shape, begin, end, one.layer)
+        for entry in kept:
+            if entry.moment:
+                dtype = one.dtype if entry.dtype == torch.float32 else entry.dtype
+                yield Request(f"{name}#{entry.name}", "moment", dtype, one.global_shape, begin, end, one.layer)
+            else:
+                yield Request(f"{name}#{entry.name}", "step", entry.dtype, (1,), (0,), (1,), one.layer)
 
 
 class State:
@@ -29,7 +43,7 @@ class State:
                  checkpoints: Checkpoints | None, device: torch.device) -> None:
         self._stage, self._place = stage, place
         kept = optimizers.entries(factory)
-        self.requests = list(self._wanted(kept))
+        self.requests = list(wanted(stage, place, factory))
         saved = checkpoints.newest() if checkpoints is not None else None
         self.tensors, fresh = arena.take(self.requests, device)
         self.before: dict[str, Any] | None = None
@@ -91,17 +105,6 @@ class State:
         elsewhere = set(stage.heads.values()) if not stage.first else set()
         named = [(name, one) for name, one in stage.own.items() if name not in elsewhere]
         return named + [(head, stage.own[embedding]) for head, embedding in stage.heads.items()]
-
-    def _wanted(self, kept: list[optimizers.StateEntry]) -> Iterator[Request]:
-        for name, one in self._stage.own.items():
-            begin, end = one.block(self._place.shard, self._stage.tp)
-            yield Request(name, "parameter", one.dtype, one.global_shape, begin, end, one.layer)
-            for entry in kept:
-                if entry.moment:
-                    dtype = one.dtype if entry.dtype == torch.float32 else entry.dtype
-                    yield Request(f"{name}#{entry.name}", "moment", dtype, one.global_shape, begin, end, one.layer)
-                else:
-                    yield Request(f"{name}#{entry.name}", "step", entry.dtype, (1,), (0,), (1,), one.layer)
 
     def _is_split(self, request: Request) -> bool:
         return request.kind != "step" and self._stage.own[request.name.partition("#")[0]].dim is not None

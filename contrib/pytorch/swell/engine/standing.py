@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a worker is under a plan, as far as that needs no other worker: in live mode it is made while the training goes on under another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from swell.engine import layers
+from swell.engine.plan import Plan
+from swell.engine.skeleton import Skeleton
+from swell.engine.stage import StageModel
+from swell.engine.tensor_parallel import Shards
+
+__all__ = ["Standing"]
+
+
+class Standing:
+    """A worker's place in a plan, and its share of the model, without memory yet.
+
+    timed: what stands around each collective of so many bytes among its shards, whose group is that of Links.
+    """
+
+    def __init__(self, skeleton: Skeleton, plan: Plan, rank: int, *, seed: int, device: torch.device, recompute: bool,
+                 timed: Callable[[int], AbstractContextManager[Any]]) -> None:
+        self.skeleton, self.plan, self.place = skeleton, plan, plan.place(rank)
+        tp = plan.stages[self.place.stage].tp
+        self.shards = Shards(None, self.place.shard, tp, timed) if tp > 1 else None
+        self.stage = StageModel(skeleton, plan, self.place, self.shards)
+        whole_heads = skeleton.family.splits_heads()
+        self.dropout = layers.Dropout(seed, device, self.place.shard if whole_heads else 0, tp if whole_heads else 1) \
+            if layers.drops(skeleton.model, skeleton.config) else None
+        layers.wrap(self.stage, self.shards, self.dropout, recompute)
