@@ -31,6 +31,8 @@ inline constexpr int kMinimumGranularity = 0;
 inline constexpr unsigned kNonBlockingStream = 1;
 inline constexpr int kMemoryManagementSupported = 102, kDescriptorSupported = 103;  // attributes
 inline constexpr int kOutOfMemory = 2, kPeerUnsupported = 217;                      // errors
+inline constexpr int kMemoryTypeOf = 2, kOrdinalOf = 9;  // attributes of addresses
+inline constexpr unsigned kDeviceMemory = 2;             // a value of the first
 
 using Init = int (*)(unsigned);
 using GetErrorName = int (*)(int, const char**);
@@ -60,6 +62,7 @@ using Reserve = int (*)(std::uint64_t*, std::size_t, std::size_t, std::uint64_t,
 using Free = int (*)(std::uint64_t, std::size_t);
 using Map = int (*)(std::uint64_t, std::size_t, std::size_t, std::uint64_t, std::uint64_t);
 using Unmap = int (*)(std::uint64_t, std::size_t);
+using PointerAttribute = int (*)(void*, int, std::uint64_t);
 using SetAccess = int (*)(std::uint64_t, std::size_t, const AccessDescription*, std::size_t);
 
 }  // namespace swell::runtime::cuda

@@ -15,6 +15,14 @@ namespace swell::runtime {
 namespace {
 
 constexpr auto kTaskTime = std::chrono::seconds(60);
+constexpr const char* kGone = "the program that has the GPU is gone, or has not answered before";
+
+/// Of the source's bytes, as of the copy's, the host makes the checksum.
+Result<std::uint64_t> hash_at(DeviceHand& source, std::span<const Run> runs) {
+  std::vector<Run> sources(runs.begin(), runs.end());
+  for (Run& run : sources) run.to = run.from;
+  return Sink::device(source).hash_of(sources);
+}
 
 class SlabTransport final : public Transport {
  public:
@@ -39,15 +47,59 @@ class SlabTransport final : public Transport {
     }
     if (auto good = hand_->copy(copies); !good) return good.error();
     if (!verify) return 0;
-    // A checksum is made by the host: of the source's bytes, as of the copy's.
-    for (Run& copy : copies) copy.to = copy.from;
-    return Sink::device(*hand_).hash_of(copies);
+    return hash_at(*hand_, copies);
   }
 
  private:
   std::shared_ptr<DeviceHand> hand_;
   std::map<std::uint64_t, std::uint64_t> places_;
   const bool is_same_gpu_;
+};
+
+class BounceTransport final : public Transport {
+ public:
+  BounceTransport(std::shared_ptr<DeviceHand> from, std::shared_ptr<DeviceHand> to,
+                  std::uint64_t slab, Descriptor fd)
+      : from_(std::move(from)), to_(std::move(to)), slab_(slab), fd_(std::move(fd)) {}
+  ~BounceTransport() override {
+    if (is_mapped_) static_cast<void>(from_->unmap(slab_));
+    static_cast<void>(to_->unmap(slab_));
+  }
+  const char* name() const noexcept override { return name_.c_str(); }
+  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink&, bool verify) override {
+    if (!is_mapped_)
+      if (auto good = from_->map(slab_, kBounce, fd_.get()); !good) return good.error();
+    is_mapped_ = true;
+    std::vector<Run> out, in;
+    std::uint64_t filled = 0;
+    const auto flush = [&]() -> Result<void> {
+      if (out.empty()) return {};
+      filled = 0;
+      if (auto good = from_->copy(std::exchange(out, {})); !good) return good;
+      return to_->copy(std::exchange(in, {}));
+    };
+    for (Run run : runs)
+      while (run.bytes > 0) {
+        const std::uint64_t count = std::min(run.bytes, kBounce - filled);
+        const std::uint64_t at = DevicePlace::of(slab_, filled);
+        out.push_back({run.from, at, count});
+        in.push_back({at, run.to, count});
+        run = {run.from + count, run.to + count, run.bytes - count};
+        filled += count;
+        if (filled == kBounce)
+          if (auto good = flush(); !good) return good.error();
+      }
+    if (auto good = flush(); !good) return good.error();
+    if (!verify) return 0;
+    return hash_at(*from_, runs);
+  }
+
+ private:
+  const std::shared_ptr<DeviceHand> from_, to_;
+  const std::uint64_t slab_;
+  const Descriptor fd_;
+  const std::string name_ = std::string(kDeviceToDevice) + kFromOwnGpu;
+  bool is_mapped_ = false;  ///< by the program of `from_`, which can be asked once it stands
 };
 
 }  // namespace
@@ -114,13 +166,13 @@ Result<Message> DeviceHand::wait_for_answer() {
   if (answer_) return std::move(*answer_);
   // A late answer must not be taken for that of another task.
   is_lost_ = true;
-  return Error(over ? "the program that has the GPU is gone"
-                    : "the program that has the GPU did not answer within 60 s");
+  return Error(over ? kGone : "the program that has the GPU did not answer within 60 s");
 }
 
 /// REQUIRES: mutex_ is held.
 Result<void> DeviceHand::may_ask() const {
   if (!is_lost_ && listens_) return {};
+  if (is_lost_) return Error(kGone);
   return Error("no program waits here that could reach the memory of its GPU");
 }
 
@@ -138,7 +190,7 @@ Result<Message> DeviceHand::ask(const DeviceTask& task, int fd) {
     is_busy_ = true;
   }
   auto sent = channel_.send(kTaskOp, runtime::write(task), fd);
-  auto message = sent ? wait_for_answer() : Result<Message>(sent.error());
+  auto message = sent ? wait_for_answer() : Result<Message>(Error(kGone));
   std::optional<Message> after;
   {
     std::lock_guard lock(mutex_);
@@ -217,6 +269,12 @@ Result<void> DeviceHand::read(std::uint64_t at, std::byte* bytes, std::size_t co
     count -= piece;
   }
   return {};
+}
+
+std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceHand> from,
+                                           std::shared_ptr<DeviceHand> to, std::uint64_t slab,
+                                           Descriptor fd) {
+  return std::make_unique<BounceTransport>(std::move(from), std::move(to), slab, std::move(fd));
 }
 
 std::unique_ptr<Transport> from_slabs(std::shared_ptr<DeviceHand> hand,

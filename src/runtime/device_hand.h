@@ -84,4 +84,11 @@ std::unique_ptr<Transport> from_slabs(std::shared_ptr<DeviceHand> hand,
                                       std::map<std::uint64_t, std::uint64_t> places,
                                       bool is_same_gpu);
 
+/// From memory that the program of `from` allocated itself to that of `to`, on the same GPU, by way
+/// of a slab of it that both map: `slab`, kBounce bytes, which `to` has taken.
+std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceHand> from,
+                                           std::shared_ptr<DeviceHand> to, std::uint64_t slab,
+                                           Descriptor fd);
+inline constexpr std::uint64_t kBounce = std::uint64_t{32} << 20;
+
 }  // namespace swell::runtime

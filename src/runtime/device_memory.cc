@@ -40,6 +40,7 @@ struct CudaDriver {
   cuda::Map map;
   cuda::Unmap unmap;
   cuda::SetAccess set_access;
+  cuda::PointerAttribute pointer_attribute;
 
   Result<void> open(const std::string& path) {
     if (auto good = library.open(path); !good)
@@ -72,7 +73,8 @@ struct CudaDriver {
                          {"cuMemAddressFree", &free},
                          {"cuMemMap", &map},
                          {"cuMemUnmap", &unmap},
-                         {"cuMemSetAccess", &set_access}});
+                         {"cuMemSetAccess", &set_access},
+                         {"cuPointerGetAttribute", &pointer_attribute}});
   }
 };
 
@@ -137,11 +139,7 @@ Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& lib
                          "asking what it can do");
   if (good.ok()) good = device->check(cuda.uuid(uuid, number), "asking for its UUID");
   if (!good) return good.error();
-  if (manages == 0 || shares == 0)
-    return Error(fmt::format(
-        "GPU {}: its memory cannot be passed to other processes as a file descriptor here; "
-        "register the tensors in host memory",
-        ordinal));
+  device->shares_ = manages != 0 && shares != 0;
   device->number_ = number;
   device->gpu_ = hex(uuid);
   good = device->check(cuda.retain(&device->context_, number), "making its context");
@@ -149,9 +147,9 @@ Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& lib
   const Current current(*device);
   cuda::AllocationProperties properties;
   properties.location.id = number;
-  std::size_t granularity = 0;
+  std::size_t granularity = std::size_t{2} << 20;  // of no use where nothing is shared
   good = device->check(current.code(), "using its context");
-  if (good.ok())
+  if (good.ok() && device->shares_)
     good = device->check(cuda.granularity(&granularity, &properties, cuda::kMinimumGranularity),
                          "asking for its granularity");
   if (good.ok())
@@ -170,6 +168,32 @@ Device::~Device() {
     driver_->end_stream(stream_);
   }
   driver_->let_go(number_);
+}
+
+Result<void> Device::check_sharing() const {
+  if (shares_) return {};
+  return Error(fmt::format(
+      "GPU {}: its memory cannot be passed to other processes as a file descriptor here; "
+      "register the tensors in host memory, or in memory of your own",
+      ordinal_));
+}
+
+Result<void> Device::check_memory(DeviceAddress at, std::uint64_t bytes) const {
+  const Current current(*this);
+  if (auto good = check(current.code(), "using its context"); !good) return good;
+  for (const DeviceAddress end : {at, at + bytes - 1}) {
+    unsigned type = 0;
+    int number = -1;
+    if (driver_->pointer_attribute(&type, cuda::kMemoryTypeOf, end) != 0 ||
+        driver_->pointer_attribute(&number, cuda::kOrdinalOf, end) != 0 ||
+        type != cuda::kDeviceMemory)
+      return Error(
+          fmt::format("GPU {}: {} bytes at {:#x} are no memory of a GPU", ordinal_, bytes, at));
+    if (number != number_)
+      return Error(fmt::format("GPU {}: {} bytes at {:#x} are memory of GPU {}", ordinal_, bytes,
+                               at, number));
+  }
+  return {};
 }
 
 Result<std::uint64_t> Device::free_bytes() const {
@@ -228,6 +252,7 @@ Result<Slab> Slab::create(std::shared_ptr<const Device> device, std::uint64_t by
   const std::uint64_t unit = device->granularity();
   if (bytes == 0 || bytes > std::uint64_t{1} << 50)
     return Error(fmt::format("GPU memory of {} bytes; 1 byte to 1 PiB are possible", bytes));
+  if (auto good = device->check_sharing(); !good) return good.error();
   bytes = (bytes + unit - 1) / unit * unit;
   cuda::AllocationProperties properties;
   properties.location.id = device->number_;

@@ -24,8 +24,8 @@ struct CudaDriver;
 /// the calls. Calls of several threads are possible; those that copy wait for one another.
 class Device {
  public:
-  /// `ordinal`: as this process's CUDA counts GPUs. The error is one sentence: no driver, no such
-  /// GPU, or one whose memory cannot be passed to other processes as file descriptors.
+  /// `ordinal`: as this process's CUDA counts GPUs. The error is one sentence: no driver, or no
+  /// such GPU.
   static Result<std::shared_ptr<Device>> open(int ordinal,
                                               const std::string& library = "libcuda.so.1");
   ~Device();
@@ -37,6 +37,12 @@ class Device {
   const std::string& gpu() const noexcept { return gpu_; }
   /// Memory is taken in multiples of it.
   std::uint64_t granularity() const noexcept { return granularity_; }
+  /// Whether its memory can be passed to other processes as file descriptors. The error is one
+  /// sentence.
+  Result<void> check_sharing() const;
+  /// Whether [at, at + bytes) is memory of this GPU in this process, whoever allocated it. The
+  /// error is one sentence.
+  Result<void> check_memory(DeviceAddress at, std::uint64_t bytes) const;
 
   /// Memory of this GPU that nobody has taken.
   Result<std::uint64_t> free_bytes() const;
@@ -60,6 +66,7 @@ class Device {
   void* stream_ = nullptr;   ///< for copies; ordered with no other
   std::string gpu_;
   std::uint64_t granularity_ = 0;
+  bool shares_ = false;
 };
 
 /// One allocation of GPU memory, mapped in this process. Whoever holds a descriptor of it, a

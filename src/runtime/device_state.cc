@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/device_state.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "runtime/messages.h"
@@ -22,7 +23,25 @@ Result<void> DeviceState::take(std::uint64_t slab, std::uint64_t bytes) {
   return {};
 }
 
+Result<void> DeviceState::add_own(DeviceAddress at, std::uint64_t bytes) {
+  if (auto good = device_->check_memory(at, bytes); !good) return good;
+  own_.emplace_back(at, bytes);
+  return {};
+}
+
 Result<DeviceAddress> DeviceState::address(std::uint64_t at, std::uint64_t bytes) const {
+  if (DevicePlace::is_own(at)) {
+    const DeviceAddress address = DevicePlace::address(at);
+    if (std::any_of(own_.begin(), own_.end(), [&](const auto& own) {
+          return address >= own.first && address - own.first <= own.second &&
+                 bytes <= own.second - (address - own.first);
+        }))
+      return address;
+    return Error(
+        fmt::format("{} bytes at address {:#x} of the GPU are of no tensor that is "
+                    "registered here",
+                    bytes, address));
+  }
   const auto slab = slabs_.find(DevicePlace::slab(at));
   const std::uint64_t offset = DevicePlace::offset(at);
   if (slab == slabs_.end() || offset > slab->second.bytes() ||

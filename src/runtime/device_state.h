@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/result.h"
 #include "runtime/arena.h"
@@ -15,8 +17,8 @@
 
 namespace swell::runtime {
 
-/// GPU memory of one session's program: the slabs that it has taken or mapped. One thread at a
-/// time.
+/// GPU memory of one session's program: the slabs that it has taken or mapped, and what it has
+/// allocated itself and registered. One thread at a time.
 class DeviceState {
  public:
   /// As Device::open() does.
@@ -27,15 +29,24 @@ class DeviceState {
   Result<void> serve(Channel& channel, const Message& message, const Arena& arena);
   /// Takes memory that nobody else has, for a session without a shim.
   Result<void> take(std::uint64_t slab, std::uint64_t bytes);
+  /// Memory that the program allocated itself, which the shim may have read and written from now
+  /// on. An error where it is not on this GPU.
+  Result<void> add_own(DeviceAddress at, std::uint64_t bytes);
+  bool has_own() const noexcept { return !own_.empty(); }
   /// Gives all memory back, or its part in it.
-  void drop() noexcept { slabs_.clear(); }
-  /// Address on the GPU. An error where the place is in no slab that is mapped here.
+  void drop() noexcept {
+    slabs_.clear();
+    own_.clear();
+  }
+  /// Address on the GPU. An error where the place is neither in a slab that is mapped here, nor in
+  /// the program's own memory.
   Result<DeviceAddress> address(std::uint64_t at, std::uint64_t bytes) const;
 
  private:
   Result<Descriptor> perform(const DeviceTask& task, const Message& message, const Arena& arena);
   std::shared_ptr<Device> device_;
   std::map<std::uint64_t, Slab> slabs_;
+  std::vector<std::pair<DeviceAddress, std::uint64_t>> own_;  ///< address, bytes
 };
 
 }  // namespace swell::runtime

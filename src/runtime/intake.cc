@@ -59,8 +59,8 @@ Result<Intake> Intake::open(const Self& self, const Prepare& plan,
     if (source != nullptr) continue;
     const Endpoint& endpoint = plan.from[static_cast<std::size_t>(fetch.rank)].endpoint;
     const bool is_near = endpoint.host == self.host;
-    if (fetch.from == Memory::device) {
-      auto reached = reach_gpu(self, endpoint, fetch, fetches, made.notes_);
+    if (is_on_gpu(fetch.from)) {
+      auto reached = made.reach_gpu(self, plan, fetch, fetches);
       if (!reached)
         return reached.error().while_doing(
             fmt::format("the way to the GPU of old rank {}", fetch.rank));
@@ -113,9 +113,9 @@ Result<std::unique_ptr<Transport>> Intake::reach(const Self& self, const Endpoin
 }
 
 Sink Intake::sink_of(const Fetch& fetch, pid_t program) const {
-  return fetch.to == Memory::program  ? Sink::program(program)
-         : fetch.to == Memory::device ? Sink::device(*hand_)
-                                      : Sink::arena(*arena_);
+  return fetch.to == Memory::program ? Sink::program(program)
+         : is_on_gpu(fetch.to)       ? Sink::device(*hand_)
+                                     : Sink::arena(*arena_);
 }
 
 /// Fetches `runs` and compares the checksum of what arrived.
@@ -208,7 +208,8 @@ Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, bool 
   std::map<std::string, std::uint64_t> by_path;
   for (const Fetch& fetch : placement.fetches) {
     std::string path = sources_.at(source_of(fetch))->name();
-    if (fetch.to == Memory::device && !path.starts_with(kDeviceToDevice)) path += kToGpu;
+    if (fetch.to == Memory::program_device) path += kToOwnGpu;
+    else if (fetch.to == Memory::device && !path.starts_with(kDeviceToDevice)) path += kToGpu;
     by_path[path] += fetch.bytes();
   }
   if (placement.kept_bytes > 0) by_path["in place"] = placement.kept_bytes;

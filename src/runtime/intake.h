@@ -32,10 +32,15 @@ class Intake {
     /// maps.
     std::shared_ptr<DeviceHand> hand = {};
     std::function<std::uint64_t()> next_slab = {};
+    /// Of the program that trains under this keeper, where kBounce bytes may be taken for copies
+    /// from its own memory on the GPU.
+    std::shared_ptr<DeviceHand> old_hand = {};
   };
   /// Opens the way to every source. The error names the rank that cannot be reached.
   static Result<Intake> open(const Self& self, const Prepare& plan,
                              const std::vector<Fetch>& fetches);
+  /// GPU memory that is taken beside the state while this lives.
+  std::uint64_t extra_bytes() const noexcept { return extra_bytes_; }
   /// Who watches a move; called by two threads where the source allows.
   struct Watch {
     std::function<bool(const Fetch&)> is_called_off;  ///< asked before each block
@@ -61,15 +66,15 @@ class Intake {
   static Result<std::unique_ptr<Transport>> reach(const Self& self, const Endpoint& endpoint,
                                                   Memory memory, std::set<std::string>& notes);
   /// From a GPU: of this node, mapped where the new program can, else by way of its own program.
-  static Result<std::unique_ptr<Transport>> reach_gpu(const Self& self, const Endpoint& endpoint,
-                                                      const Fetch& fetch,
-                                                      const std::vector<Fetch>& fetches,
-                                                      std::set<std::string>& notes);
+  Result<std::unique_ptr<Transport>> reach_gpu(const Self& self, const Prepare& plan,
+                                               const Fetch& fetch,
+                                               const std::vector<Fetch>& fetches);
+  std::uint64_t extra_bytes_ = 0;
   std::set<std::string> notes_;  ///< why a way is slower than was asked for
   /// By old rank, its memory, and whether from GPU to GPU.
   using Source = std::tuple<std::int32_t, Memory, bool>;
   static Source source_of(const Fetch& fetch) {
-    return {fetch.rank, fetch.from, fetch.from == Memory::device && fetch.to == Memory::device};
+    return {fetch.rank, fetch.from, is_on_gpu(fetch.from) && is_on_gpu(fetch.to)};
   }
   std::map<Source, std::unique_ptr<Transport>> sources_;
 };

@@ -35,7 +35,7 @@ Result<Mapped> map_slabs(const Intake::Self& self, Channel& keeper, std::int32_t
                          const std::vector<Fetch>& fetches) {
   Mapped mapped;
   for (const Fetch& fetch : fetches) {
-    if (fetch.rank != rank || fetch.from != Memory::device || fetch.to != Memory::device) continue;
+    if (fetch.rank != rank || fetch.from != Memory::device || !is_on_gpu(fetch.to)) continue;
     for (const Run& run : fetch.runs) {
       const std::uint64_t slab = DevicePlace::slab(run.from);
       if (mapped.places.contains(slab)) continue;
@@ -53,23 +53,39 @@ Result<Mapped> map_slabs(const Intake::Self& self, Channel& keeper, std::int32_t
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Endpoint& endpoint,
+Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Prepare& plan,
                                                      const Fetch& fetch,
-                                                     const std::vector<Fetch>& fetches,
-                                                     std::set<std::string>& notes) {
+                                                     const std::vector<Fetch>& fetches) {
+  const Endpoint& endpoint = plan.from[static_cast<std::size_t>(fetch.rank)].endpoint;
   auto near = endpoint.host == self.host ? Channel::connect_unix(endpoint.unix_socket)
                                          : Result<Channel>(Error("it is on another host"));
-  if (near && fetch.to == Memory::device && self.hand != nullptr) {
+  const bool is_to_gpu = is_on_gpu(fetch.to) && self.hand != nullptr;
+  if (near && is_to_gpu && fetch.from == Memory::device) {
     auto mapped = map_slabs(self, *near, fetch.rank, fetches);
     if (mapped) return from_slabs(self.hand, std::move(mapped->places), mapped->is_same_gpu);
-    notes.insert(fmt::format("state of a GPU of this node goes through host memory: {}",
-                             mapped.error().message()));
+    notes_.insert(fmt::format("state of a GPU of this node goes through host memory: {}",
+                              mapped.error().message()));
   }
+  if (near && is_to_gpu && fetch.from == Memory::program_device && fetch.rank == plan.old_rank &&
+      self.old_hand != nullptr && self.old_hand->gpu() == self.hand->gpu()) {
+    const std::uint64_t slab = self.next_slab();
+    auto fd = self.hand->create(slab, kBounce);
+    if (fd) {
+      extra_bytes_ += kBounce;
+      return from_own_memory(self.old_hand, self.hand, slab, std::move(*fd));
+    }
+    notes_.insert(
+        fmt::format("no memory is taken to copy state within a GPU: {}", fd.error().message()));
+  }
+  if (near && fetch.from == Memory::program_device)
+    notes_.insert(
+        "state in GPU memory that programs allocated themselves goes through host memory; "
+        "without an address it would be Swell's, and stay in place where the plan lets it");
   if (!near) {
-    notes.insert("state on GPUs goes through host memory between nodes");
-    return reach(self, endpoint, Memory::device, notes);
+    notes_.insert("state on GPUs goes through host memory between nodes");
+    return reach(self, endpoint, fetch.from, notes_);
   }
-  return from_network(std::make_shared<Channel>(std::move(*near)), Memory::device, true);
+  return from_network(std::make_shared<Channel>(std::move(*near)), fetch.from, true);
 }
 
 }  // namespace swell::runtime

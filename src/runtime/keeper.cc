@@ -259,12 +259,18 @@ Result<void> Keeper::serve_read(Peer& peer, std::string_view body) {
       hand = program_->hand;
     }
   }
-  if ((memory == Memory::program && pid == 0) || (memory == Memory::device && hand == nullptr))
+  if ((memory == Memory::program && pid == 0) || (is_on_gpu(memory) && hand == nullptr))
     return peer.channel.send(
-        kRefusedOp, Writer().text("no program trains here whose memory could be read").take());
-  const Sink source = memory == Memory::program  ? Sink::program(pid)
-                      : memory == Memory::device ? Sink::device(*hand)
-                                                 : Sink::arena(*arena_);
+        kRefusedOp,
+        Writer()
+            .text(
+                memory == Memory::program_device
+                    ? "the program that had this in GPU memory of its own is gone, and the state with it"
+                    : "no program trains here whose memory could be read")
+            .take());
+  const Sink source = memory == Memory::program ? Sink::program(pid)
+                      : is_on_gpu(memory)       ? Sink::device(*hand)
+                                                : Sink::arena(*arena_);
   return serve_bytes(
       peer.channel, body, source, [&](const Run& run) { return may_read(run, memory); },
       peer.link.get());

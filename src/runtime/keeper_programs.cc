@@ -36,14 +36,14 @@ Result<void> check_declared(const std::vector<Entry>& entries) {
 Result<void> check_devices(const std::vector<Entry>& entries, bool has_device) {
   for (const Entry& entry : entries) {
     if (entry.device < 0) continue;
-    if (entry.address != 0 || !has_device)
-      return Error(
-          fmt::format("tensor {}: its program has not named the GPU, or gives memory of its "
-                      "own there; without an address it would be the shim's",
-                      entry.tensor.name));
+    if (!has_device)
+      return Error(fmt::format("tensor {}: its program has not named the GPU", entry.tensor.name));
     if (entry.bytes() >= std::int64_t{1} << DevicePlace::kOffsetBits)
       return Error(fmt::format("tensor {} has {} bytes; on a GPU a part has at most 1 TiB",
                                entry.tensor.name, entry.bytes()));
+    if (entry.address >= DevicePlace::kOwn)
+      return Error(
+          fmt::format("tensor {}: {:#x} is no address on a GPU", entry.tensor.name, entry.address));
   }
   return {};
 }
@@ -58,7 +58,7 @@ Result<std::string> Keeper::declare(Peer& peer, std::string_view body) {
   if (auto good = check_devices(*entries, peer.hand != nullptr); !good) return good.error();
   std::byte probe;
   for (const Entry& entry : *entries)
-    if (entry.address != 0)
+    if (memory_of(entry) == Memory::program)
       if (auto good = Sink::program(peer.pid).read(entry.address, &probe, 1); !good)
         return good.error().while_doing(fmt::format(
             "tensor {} in the program's own memory; without an address it would stand in the arena",

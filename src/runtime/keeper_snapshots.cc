@@ -42,9 +42,9 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
     if (!copy) return copy.error();
     snapshot.table = std::move(*copy);
     for (std::size_t i = 0; i < runs.size(); ++i)
-      (memories[i] == Memory::arena    ? of_arena
-       : memories[i] == Memory::device ? of_device
-                                       : of_program)
+      (memories[i] == Memory::arena ? of_arena
+       : is_on_gpu(memories[i])     ? of_device
+                                    : of_program)
           .push_back(runs[i]);
   }
   const Sink arena = Sink::arena(*arena_), memory = Sink::program(peer.pid);

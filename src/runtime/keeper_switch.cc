@@ -15,7 +15,7 @@ namespace {
 std::uint64_t kept_bytes_of(const std::vector<Held>& table) {
   std::map<std::pair<Memory, std::uint64_t>, std::uint64_t> parts;
   for (const Held& held : table)
-    if (held.memory != Memory::program)
+    if (!is_own(held.memory))
       parts[{held.memory, held.at}] = static_cast<std::uint64_t>(held.entry.bytes());
   std::uint64_t sum = 0;
   for (const auto& [where, bytes] : parts) sum += Extents::rounded(bytes);
@@ -51,8 +51,8 @@ Result<std::string> Keeper::begin(std::string_view body) {
   table_.clear();
   const std::shared_ptr<DeviceHand> hand = peer->hand;
   for (const Entry& entry : peer->entries) {
-    Held held{entry, memory_of(entry), entry.address};
-    if (held.memory != Memory::program) {
+    Held held{entry, memory_of(entry), own_place_of(entry)};
+    if (!is_own(held.memory)) {
       const auto same = std::find_if(table_.begin(), table_.end(), [&](const Held& other) {
         return other.memory == held.memory && other.entry.tensor.name == entry.alias_of &&
                other.entry.part == entry.part;
@@ -115,13 +115,19 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   staged->digest = migration->digest();
 
   const std::uint64_t digest = staged->digest;
-  std::shared_ptr<DeviceHand> hand;
+  std::shared_ptr<DeviceHand> hand, old_hand;
   if (auto good = stage(peer, std::move(staged), *from, *to, *migration); !good)
     return good.error();
-  else if (std::lock_guard lock(mutex_); staged_->program != nullptr) hand = staged_->program->hand;
+  {
+    std::lock_guard lock(mutex_);
+    if (staged_->program != nullptr) hand = staged_->program->hand;
+    if (program_ != nullptr) old_hand = program_->hand;
+  }
   // Without the lock: the shims that are asked may be asking this one.
   Staged& own = *staged_;
   Intake::Self from_here = self();
+  if (own.placement.extra_bytes + kBounce <= own.prepare.max_extra_bytes)
+    from_here.old_hand = std::move(old_hand);
   Result<void> good;
   if (hand != nullptr) {
     good = make_slabs(*hand, own.placement.fresh_slabs, own.placement.kept_slabs);
@@ -146,7 +152,7 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
     return good.error();
   }
   own.intake = std::move(*intake);
-  return write(Prepared{digest, own.placement.extra_bytes});
+  return write(Prepared{digest, own.placement.extra_bytes + own.intake->extra_bytes()});
 }
 
 /// Makes `staged` the epoch that is being prepared, and places its tensors. Afterwards it is busy:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/registry.h"
+#include "runtime/slabs.h"
 #include "runtime/transport.h"
 #include "runtime/wire.h"
 #include "runtime/world.h"
@@ -54,10 +55,15 @@ inline constexpr std::uint64_t kNoStep = UINT64_MAX;
 
 /// Where what a program declares is to stand.
 inline Memory memory_of(const Entry& entry) noexcept {
-  return entry.address != 0 ? Memory::program : entry.device >= 0 ? Memory::device : Memory::arena;
+  if (entry.address != 0) return entry.device >= 0 ? Memory::program_device : Memory::program;
+  return entry.device >= 0 ? Memory::device : Memory::arena;
+}
+/// The place of what a program declares in memory of its own; else 0, as it has none yet.
+inline std::uint64_t own_place_of(const Entry& entry) noexcept {
+  return entry.address != 0 && entry.device >= 0 ? DevicePlace::own(entry.address) : entry.address;
 }
 
-/// A part with where it stands: an offset in the arena, an address in the program, or a
+/// A part with where it stands: an offset in the arena, an address in the program, or on a GPU a
 /// DevicePlace.
 struct Held {
   Entry entry;

@@ -42,11 +42,10 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
   std::map<Key, const Held*> placed;
   made.table.reserve(entries.size());
   for (const Entry& entry : entries) {
-    Held held{entry, memory_of(entry), entry.address};
+    Held held{entry, memory_of(entry), own_place_of(entry)};
     const World::Tensor* tensor = to.find(entry.tensor.name);
     const auto done = placed.find({tensor, entry.part});
-    if (done != placed.end() && done->second->memory == held.memory &&
-        held.memory != Memory::program) {
+    if (done != placed.end() && done->second->memory == held.memory && !is_own(held.memory)) {
       held.at = done->second->at;
       use(held);
       made.table.push_back(std::move(held));
@@ -57,7 +56,7 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
     const Held* kept = nullptr;
     if (!its.empty() && its.front()->nearness == Nearness::in_place &&
         static_cast<std::int32_t>(its.front()->from_rank) == plan.old_rank &&
-        held.memory != Memory::program) {
+        !is_own(held.memory)) {
       kept = find_held(*its.front());
       if (kept != nullptr && !can_stay(*kept, held)) kept = nullptr;
     }

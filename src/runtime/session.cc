@@ -74,6 +74,11 @@ Result<void> Session::add(Entry entry) {
       checked.address = next_address_;
       next_address_ += static_cast<std::uint64_t>(entry.bytes());
     }
+  } else if (entry.device >= 0) {
+    Result<void> good = check(entry.part, entry.tensor.shape);
+    if (good.ok())
+      good = device_->add_own(entry.address, static_cast<std::uint64_t>(entry.bytes()));
+    if (!good) return good.error().while_doing("tensor " + entry.tensor.name);
   }
   if (auto good = registry_.add(std::move(checked)); !good) return good;
   entries_.push_back(std::move(entry));
@@ -107,8 +112,8 @@ Result<void> Session::adopt_alone() {
   std::uint64_t next = Extents::kPage, on_device = 0;
   for (const Entry& entry : entries_) {
     const Memory memory = memory_of(entry);
-    if (memory == Memory::program) {
-      adopted.places.emplace_back(memory, entry.address);
+    if (is_own(memory)) {
+      adopted.places.emplace_back(memory, own_place_of(entry));
       continue;
     }
     std::optional<std::uint64_t> at;

@@ -46,9 +46,11 @@ class Session {
 
   ~Session();
   /// Opens the GPU that tensors are to stand on; one a session. The error is one sentence: no
-  /// driver, no such GPU, or another one than before.
-  Result<void> use_device(int ordinal);
+  /// driver, no such GPU, another one than before, or where `shares`, that its memory cannot be
+  /// handed over.
+  Result<void> use_device(int ordinal, bool shares);
   /// `entry.address` 0: in the arena, or on the GPU `entry.device`, which use_device() has opened.
+  /// Else the program's own memory, on the host or on that GPU.
   /// REQUIRES: adopt() has not succeeded.
   Result<void> add(Entry entry);
   bool has_adopted() const noexcept { return adopted_.has_value(); }

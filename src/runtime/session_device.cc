@@ -14,23 +14,27 @@ Session::~Session() {
   waiting_.join();
 }
 
-Result<void> Session::use_device(int ordinal) {
+Result<void> Session::use_device(int ordinal, bool shares) {
   if (device_ != nullptr && device_->device().ordinal() != ordinal)
     return Error(
         fmt::format("tensors of this session are on GPU {} already; one GPU a session, not "
                     "GPU {} too",
                     device_->device().ordinal(), ordinal));
-  if (device_ != nullptr) return {};
-  auto opened = DeviceState::open(ordinal);
-  if (!opened) return opened.error();
-  device_ = std::move(*opened);
-  return {};
+  if (device_ == nullptr) {
+    auto opened = DeviceState::open(ordinal);
+    if (!opened) return opened.error();
+    device_ = std::move(*opened);
+  }
+  return shares ? device_->device().check_sharing() : Result<void>();
 }
 
 /// Names the GPU to the shim, which then keeps what stands there.
 Result<void> Session::tell_device() {
   if (device_ == nullptr) return {};
   const Device& device = device_->device();
+  // What was launched on the program's own memory must not write into the state that comes there.
+  if (device_->has_own())
+    if (auto done = device.wait(); !done) return done;
   const auto told =
       ask_shim(Op::device, Writer().text(device.gpu()).put(device.granularity()).take(),
                within(std::chrono::seconds(30)));
@@ -74,11 +78,12 @@ Result<void> Session::check_places(const Adopted& adopted) const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const auto& [memory, at] = adopted.places[i];
     const auto bytes = static_cast<std::uint64_t>(entries_[i].bytes());
-    const bool is_right = memory == memory_of(entries_[i]);
+    const bool is_right =
+        memory == memory_of(entries_[i]) && (!is_own(memory) || at == own_place_of(entries_[i]));
     if (!is_right || (memory == Memory::arena && !arena_->has(at, bytes)))
       return Error("the shim gave tensor " + entries_[i].tensor.name +
-                   " a place outside of the arena");
-    if (memory == Memory::device)
+                   " a place outside of its memory");
+    if (is_on_gpu(memory))
       if (const auto there = device_->address(at, bytes); !there)
         return there.error().while_doing("tensor " + entries_[i].tensor.name);
   }

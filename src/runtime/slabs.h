@@ -12,9 +12,15 @@
 
 namespace swell::runtime {
 
-/// Where a tensor stands in a rank's GPU memory: slab and offset in one number, so that a part's
-/// place plus an offset within the part is a place.
+/// Where a tensor stands in a rank's GPU memory: slab and offset in one number, or an address in
+/// memory that the program allocated itself; so that a part's place plus an offset within the part
+/// is a place.
 struct DevicePlace {
+  static constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t own(std::uint64_t address) noexcept { return kOwn | address; }
+  static constexpr bool is_own(std::uint64_t at) noexcept { return (at & kOwn) != 0; }
+  static constexpr std::uint64_t address(std::uint64_t at) noexcept { return at & ~kOwn; }
+  /// REQUIRES of all below: it is not the program's own.
   static constexpr int kOffsetBits = 40;
   static constexpr std::uint64_t of(std::uint64_t slab, std::uint64_t offset) noexcept {
     return slab << kOffsetBits | offset;

@@ -124,10 +124,11 @@ typedef struct swell_tensor {
   int64_t flat_begin, flat_end; /**< of the block in row-major order, in elements; what is past its
                                    end is padding */
   const char* alias_of;         /**< the tied tensor's other name, which counts */
-  void* address;                /**< of your memory, on the host, flat_end - flat_begin elements */
+  void* address;                /**< of your memory, flat_end - flat_begin elements; with
+                                   SWELL_TENSOR_DEVICE, from version 6 on, on that GPU */
   int optional; /**< not 0: this program can make it where the old plan has none (a new RNG) */
-  int device;   /**< GPU whose memory Swell takes for it, as CUDA counts them in this process; the
-                   same for all of a session, and not with an address */
+  int device; /**< GPU whose memory Swell takes for it, or on which your address is, as CUDA counts
+                 them in this process; the same for all of a session */
 } swell_tensor_t;
 
 /** What a program adopted. Set by swell_adopt(), wholly. */
@@ -232,10 +233,12 @@ int swell_open(const swell_open_params_t* params, swell_session_t** session);
  * and lost with the process. Without, it is in Swell's arena: handed over without a copy, and safe
  * from the program's death. With SWELL_TENSOR_DEVICE Swell's memory is on that GPU, whose primary
  * context is made where there is none: mapped by the next program there without a copy, copied
- * within or between GPUs of a node, and through host memory else.
+ * within or between GPUs of a node, and through host memory else. With both, you allocated it on
+ * that GPU, in its primary context: copied within the GPU where this rank's next program is on it,
+ * else through host memory.
  *
  * @return 0, or -EINVAL (what swell_last_error() says), -EBUSY (after swell_adopt()), -ENODEV (no
- * driver or no such GPU), -ENOMEM.
+ * driver, no such GPU, or one whose memory cannot be handed over), -ENOMEM.
  *
  * Source: Suika 3.3; parts, padding and aliases in docs/runtime.md.
  */
@@ -245,8 +248,8 @@ int swell_register(swell_session_t* session, const swell_tensor_t* tensor);
  * Take over the state that was registered. Blocks until this epoch begins: do all that takes long
  * (imports, device contexts, connections) before it, while the last epoch trains on.
  *
- * Afterwards the tensors' memory holds the state, or is zero and to be filled where `fresh` is set;
- * gradients too.
+ * Afterwards the tensors' memory holds the state; where `fresh` is set Swell's is zero and to be
+ * filled, yours as it was; gradients too. First it waits for the GPU if memory of yours is there.
  *
  * @param [out] epoch  Which state it is. May be NULL.
  *

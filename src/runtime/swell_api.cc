@@ -195,7 +195,7 @@ SWELL_EXPORT int swell_register(swell_session_t* session, const swell_tensor_t* 
     auto entry = entry_of(*tensor);
     if (!entry) return fail(session, EINVAL, entry.error().message());
     if (entry->device >= 0)
-      if (auto opened = session->session->use_device(entry->device); !opened)
+      if (auto opened = session->session->use_device(entry->device, entry->address == 0); !opened)
         return fail(session, ENODEV,
                     "tensor " + entry->tensor.name + ": " + opened.error().message());
     if (auto good = session->session->add(std::move(*entry)); !good)

@@ -50,8 +50,6 @@ Result<Entry> entry_of(const swell_tensor_t& tensor) {
     entry.address = reinterpret_cast<std::uintptr_t>(tensor.address);
   }
   if (has(SWELL_TENSOR_DEVICE)) {
-    if (entry.address != 0)
-      return bad("memory of your own on a GPU cannot be taken over; leave its address out");
     if (tensor.device < 0) return bad("device is below 0; GPUs count from 0");
     entry.device = tensor.device;
   }

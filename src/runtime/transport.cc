@@ -47,16 +47,21 @@ Result<void> in_pieces(const Run& run, Each&& each) {
 
 /// A request's first byte, which shims of an earlier version know as "of the program".
 std::uint8_t wire_of(Memory memory) {
-  return memory == Memory::arena ? 0 : memory == Memory::program ? 1 : 2;
+  return memory == Memory::arena     ? 0
+         : memory == Memory::program ? 1
+         : memory == Memory::device  ? 2
+                                     : 3;
 }
 
 std::string name_of(const DataLink* link, Memory memory, bool is_near) {
   const std::string way = link != nullptr             ? link->name()
                           : !is_near                  ? "tcp"
-                          : memory == Memory::device  ? kThroughHost
+                          : is_on_gpu(memory)         ? kThroughHost
                           : memory == Memory::program ? kTcpToProgram
                                                       : kTcpWithinNode;
-  return memory == Memory::device ? way + kFromGpu : way;
+  return memory == Memory::device           ? way + kFromGpu
+         : memory == Memory::program_device ? way + kFromOwnGpu
+                                            : way;
 }
 
 class MappedTransport final : public Transport {
@@ -260,7 +265,9 @@ std::unique_ptr<Transport> from_link(std::shared_ptr<Channel> channel,
 
 Memory wanted_memory(std::string_view request) noexcept {
   if (request.empty() || request.front() == 0) return Memory::arena;
-  return request.front() == 2 ? Memory::device : Memory::program;
+  return request.front() == 1   ? Memory::program
+         : request.front() == 2 ? Memory::device
+                                : Memory::program_device;
 }
 
 Result<void> serve_bytes(Channel& channel, std::string_view request, const Sink& source,

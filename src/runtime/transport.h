@@ -20,10 +20,19 @@ struct Run {
   std::uint64_t from = 0, to = 0, bytes = 0;
 };
 
-/// Whose memory a tensor stands in: the program's own, the shim's arena, or a GPU's that the shim
-/// keeps for the programs.
-enum class Memory : std::uint8_t { program = 0, arena = 1, device = 2 };
-inline constexpr int kMemories = 3;
+/// Whose memory a tensor stands in: the program's own on the host, the shim's arena, a GPU's that
+/// the shim keeps for the programs, or the program's own on its GPU.
+enum class Memory : std::uint8_t { program = 0, arena = 1, device = 2, program_device = 3 };
+inline constexpr int kMemories = 4;
+/// Whether it is reached by way of a program that waits, and has the GPU.
+constexpr bool is_on_gpu(Memory memory) noexcept {
+  return memory == Memory::device || memory == Memory::program_device;
+}
+/// Whether the program allocated it: it never stays in place, goes with the process, and counts
+/// for no bound.
+constexpr bool is_own(Memory memory) noexcept {
+  return memory == Memory::program || memory == Memory::program_device;
+}
 
 /// Memory that is reached by copies alone. Of any thread.
 class ByteStore {
@@ -106,6 +115,9 @@ inline constexpr const char* kThroughHost = "through host memory";
 /// What is added to the name of a way that begins or ends at a GPU.
 inline constexpr const char* kFromGpu = ", from a GPU";
 inline constexpr const char* kToGpu = ", to a GPU";
+/// The same where it is memory that a program allocated there itself.
+inline constexpr const char* kFromOwnGpu = ", from own GPU memory";
+inline constexpr const char* kToOwnGpu = ", to own GPU memory";
 /// From another shim, of another node unless it `is_near`: its arena, or memory that its program
 /// reaches. The hash is the sender's.
 std::unique_ptr<Transport> from_network(std::shared_ptr<Channel> channel, Memory memory,

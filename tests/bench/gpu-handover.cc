@@ -80,8 +80,9 @@ pid_t start(Channel& channel, Body&& body) {
 /// Takes the memory, marks each slab at its end, and passes it on.
 void first_program(Channel& out, const Sizes& sizes) {
   auto device = Device::open(sizes.gpu);
-  if (!device) {
-    static_cast<void>(out.send(kSkipped, device.error().message()));
+  const auto shares = device ? (*device)->check_sharing() : Result<void>(device.error());
+  if (!shares) {
+    static_cast<void>(out.send(kSkipped, shares.error().message()));
     return;
   }
   std::vector<Slab> slabs;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What device_live_test starts: a program whose state is on a GPU, of which the stand-in's memory
 // is the host's. Element i of "w" begins as i and grows by 1 a step; TP cuts its rows. WORDS:
-// steps; the environment: RANK, PLAN, WHERE (device or host), STAYS. Exits with 0 at a switch, and
-// at the end if each element is what it must be.
+// steps; the environment: RANK, PLAN, WHERE (device, host, or own: on the GPU, allocated here),
+// SMALL (set: allocated here), ROWS (64), STAYS. Exits with 0 at a switch, and at the end if each
+// element is what it must be.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
 #include <string>
 #include <unistd.h>
 
@@ -13,12 +16,13 @@
 
 namespace {
 
-constexpr std::int64_t kRows = 64, kColumns = 8192;  // of 8 bytes: 4 MiB
+constexpr std::int64_t kColumns = 8192;  // of 8 bytes: 64 rows are 4 MiB
 
 struct State {
   swell_session_t* session = nullptr;
   std::int64_t* w = nullptr;
   std::int64_t *small = nullptr, first = 0, count = 0;
+  void* own = nullptr;  // of w
 };
 
 [[noreturn]] void die(const char* what, const swell_session_t* session) {
@@ -26,20 +30,48 @@ struct State {
   std::_Exit(1);
 }
 
+/// Memory of the GPU that only this process has, and full of something.
+void* own_memory(std::size_t bytes) {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  void* context = nullptr;
+  unsigned long long address = 0;
+  const auto call = [&](const char* name, auto function, auto... arguments) {
+    function =
+        reinterpret_cast<decltype(function)>(driver != nullptr ? dlsym(driver, name) : nullptr);
+    if (function == nullptr || function(arguments...) != 0) die(name, nullptr);
+  };
+  call("cuDevicePrimaryCtxRetain", static_cast<int (*)(void**, int)>(nullptr), &context, 0);
+  call("cuCtxPushCurrent_v2", static_cast<int (*)(void*)>(nullptr), context);
+  call("cuMemAlloc_v2", static_cast<int (*)(unsigned long long*, std::size_t)>(nullptr), &address,
+       bytes);
+  call("cuCtxPopCurrent_v2", static_cast<int (*)(void**)>(nullptr), &context);
+  std::memset(reinterpret_cast<void*>(address), 0x5a, bytes);
+  return reinterpret_cast<void*>(address);
+}
+
+std::int64_t rows() {
+  const char* set = std::getenv("ROWS");
+  return set != nullptr ? std::atoi(set) : 64;
+}
+
 void add(State& state, const std::string& plan, int rank, const std::string& where) {
   int pp = 1, dp = 1, tp = 1, zero = 0;
   std::sscanf(plan.c_str(), "%d,%d,%d,%d", &pp, &dp, &tp, &zero);
   swell_tensor_t w{};
-  w.field_mask = SWELL_TENSOR_BLOCK | (where == "device" ? SWELL_TENSOR_DEVICE : 0);
+  w.field_mask = SWELL_TENSOR_BLOCK | (where != "host" ? SWELL_TENSOR_DEVICE : 0);
   w.name = "w";
   w.dtype = SWELL_I64;
   w.dims = 2;
-  w.shape[0] = kRows;
+  w.shape[0] = rows();
   w.shape[1] = w.end[1] = kColumns;
-  w.begin[0] = kRows * (rank % tp) / tp;
-  w.end[0] = kRows * (rank % tp + 1) / tp;
+  w.begin[0] = rows() * (rank % tp) / tp;
+  w.end[0] = rows() * (rank % tp + 1) / tp;
   state.first = w.begin[0] * kColumns;
   state.count = (w.end[0] - w.begin[0]) * kColumns;
+  if (where == "own") {
+    w.field_mask |= SWELL_TENSOR_ADDRESS;
+    w.address = state.own = own_memory(static_cast<std::size_t>(state.count) * sizeof *state.w);
+  }
   if (swell_register(state.session, &w) != 0) die("registering w", state.session);
   swell_tensor_t small{};
   small.field_mask = SWELL_TENSOR_DEVICE;
@@ -47,6 +79,10 @@ void add(State& state, const std::string& plan, int rank, const std::string& whe
   small.dtype = SWELL_I64;
   small.dims = 1;
   small.shape[0] = 1;
+  if (std::getenv("SMALL") != nullptr) {
+    small.field_mask |= SWELL_TENSOR_ADDRESS;
+    small.address = own_memory(sizeof *state.small);
+  }
   if (swell_register(state.session, &small) != 0) die("registering small", state.session);
 }
 
@@ -57,11 +93,12 @@ std::uint64_t adopt(State& state) {
   std::size_t bytes = 0;
   if (swell_address(state.session, "w", 0, &at, &bytes) != 0) die("address", state.session);
   state.w = static_cast<std::int64_t*>(at);
+  if (state.own != nullptr && state.own != at) die("own memory is elsewhere", state.session);
   if (swell_address(state.session, "small", 0, &at, &bytes) != 0) die("address", state.session);
   state.small = static_cast<std::int64_t*>(at);
   if (epoch.fresh != 0) {
     for (std::int64_t i = 0; i < state.count; ++i) {
-      if (state.w[i] != 0) die("new memory is not 0", state.session);
+      if (state.own == nullptr && state.w[i] != 0) die("new memory is not 0", state.session);
       state.w[i] = state.first + i;
     }
   }

@@ -4,6 +4,8 @@
 #include "runtime/device_state.h"
 
 #include <criterion/criterion.h>
+#include <cstdio>
+#include <dlfcn.h>
 #include <string>
 #include <sys/socket.h>
 #include <vector>
@@ -49,6 +51,18 @@ struct Program {
   }
   std::string asks(Do kind, const Run& run) { return asks({kind, 0, 0, {run}}); }
 
+  /// Memory of the GPU that is no slab.
+  static std::uint64_t take_own(std::size_t bytes) {
+    void* const driver = dlopen(SWELL_STAND_IN_CUDA, RTLD_NOW);
+    const auto push = reinterpret_cast<int (*)(void*)>(dlsym(driver, "cuCtxPushCurrent_v2"));
+    const auto take =
+        reinterpret_cast<int (*)(unsigned long long*, std::size_t)>(dlsym(driver, "cuMemAlloc_v2"));
+    unsigned long long address = 0;
+    cr_assert_eq(push(reinterpret_cast<void*>(1)), 0);
+    cr_assert_eq(take(&address, bytes), 0);
+    return address;
+  }
+
   std::unique_ptr<DeviceState> state = DeviceState::open(0, SWELL_STAND_IN_CUDA).value();
   Arena arena = Arena::create(kArena).value();
   Channel shim, channel;
@@ -78,7 +92,7 @@ Test(device_state, a_place_outside_of_its_slabs_is_refused_with_one_sentence) {
       {place(1, kUnit + 1), 0},  // nothing, but from outside
       {place(1, 8), all},        // the sum of place and bytes is too large for its type
       {place(1, 8), all - 7},    // or 0
-      {all, 1},
+      {all / 2, 1},
   };
   for (const auto& [at, bytes] : kOutside) {
     cr_assert_eq(program.asks(Do::copy, {at, place(1, 0), bytes}), not_mapped(bytes, at));
@@ -88,6 +102,34 @@ Test(device_state, a_place_outside_of_its_slabs_is_refused_with_one_sentence) {
     cr_assert_eq(program.asks(Do::to_device, {0, at, bytes}), not_mapped(bytes, at));
   }
   cr_assert_eq(program.asks(Do::copy, {place(1, 0), place(1, kUnit - 8), 8}), "", "it serves on");
+}
+
+Test(device_state, of_own_memory_only_what_is_registered_is_read_and_written) {
+  Program program;
+  const std::uint64_t own = program.take_own(4096);
+  const auto at = [&](std::uint64_t offset) { return DevicePlace::own(own + offset); };
+  const auto refused = [&](std::uint64_t place, std::uint64_t bytes) {
+    char text[128];
+    std::snprintf(text, sizeof text,
+                  "%lu bytes at address 0x%lx of the GPU are of no tensor that is registered here",
+                  bytes, DevicePlace::address(place));
+    return std::string(text);
+  };
+  cr_assert_eq(program.asks(Do::to_host, {at(0), 0, 8}), refused(at(0), 8));
+  cr_assert(program.state->add_own(own + 1024, 2048).ok());
+  const struct {
+    std::uint64_t at, bytes;
+  } kOutside[] = {{at(1023), 1}, {at(1024), 2049}, {at(3072), 1}, {at(1032), ~std::uint64_t{0}}};
+  for (const auto& [where, bytes] : kOutside) {
+    cr_assert_eq(program.asks(Do::to_host, {where, 0, bytes}), refused(where, bytes));
+    cr_assert_eq(program.asks(Do::to_device, {0, where, bytes}), refused(where, bytes));
+    cr_assert_eq(program.asks(Do::copy, {where, place(1, 0), bytes}), refused(where, bytes));
+  }
+  program.arena.data()[0] = std::byte{7};
+  cr_assert_eq(program.asks(Do::to_device, {0, at(1024), 1}), "");
+  cr_assert_eq(program.asks(Do::copy, {at(1024), place(1, 8), 1}), "");
+  cr_assert_eq(program.asks(Do::to_host, {place(1, 8), 1, 1}), "");
+  cr_assert_eq(static_cast<int>(program.arena.data()[1]), 7);
 }
 
 Test(device_state, a_place_outside_of_the_arena_is_refused_with_one_sentence) {

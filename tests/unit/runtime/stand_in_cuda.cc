@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -42,10 +43,12 @@ struct Allocation {
 };
 
 std::mutex mutex;
-std::set<Allocation*> allocations;  // guarded by mutex
-std::size_t taken = 0;              // likewise
+std::set<Allocation*> allocations;                                // guarded by mutex
+std::size_t taken = 0;                                            // likewise
+std::map<unsigned long long, std::pair<std::size_t, int>> plain;  // cuMemAlloc()'s: bytes, GPU
 std::atomic<std::uint64_t> copied = 0;
 thread_local int pushed = 0;
+thread_local int current = 0;  // the GPU whose context was pushed last
 
 int number_in(const char* variable, int otherwise) {
   const char* set = std::getenv(variable);
@@ -121,8 +124,9 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
   return 0;
 }
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
-int cuCtxPushCurrent_v2(void*) {
+int cuCtxPushCurrent_v2(void* context) {
   ++pushed;
+  current = static_cast<int>(reinterpret_cast<std::intptr_t>(context)) - 1;
   return 0;
 }
 int cuCtxPopCurrent_v2(void**) {
@@ -158,6 +162,24 @@ int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t by
 int cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t bytes, void*) {
   std::memset(at(address), value, bytes);
   return 0;
+}
+
+// Memory that cannot be shared.
+int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
+  if (pushed == 0) return kNoContext;
+  void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (got == MAP_FAILED) return kNoMemory;
+  *address = reinterpret_cast<unsigned long long>(got);
+  std::lock_guard lock(mutex);
+  plain[*address] = {bytes, current};
+  return 0;
+}
+int cuPointerGetAttribute(void* value, int attribute, unsigned long long address) {
+  std::lock_guard lock(mutex);
+  auto one = plain.upper_bound(address);
+  if (one == plain.begin() || address - (--one)->first >= one->second.first) return kInvalid;
+  *static_cast<int*>(value) = attribute == 2 ? 2 : one->second.second;
+  return attribute == 2 || attribute == 9 ? 0 : kInvalid;
 }
 
 // Of a GPU of 1 TiB, what is left after this process's own allocations.

@@ -261,13 +261,43 @@ Test(swell_api, a_tensor_on_a_gpu_is_refused_in_one_sentence_where_there_is_none
   w.device = -1;
   cr_assert_eq(swell_register(session, &w), -EINVAL);
   cr_assert_str_eq(swell_last_error(session), "tensor w: device is below 0; GPUs count from 0");
-  double own[8] = {};
-  w.field_mask |= SWELL_TENSOR_ADDRESS;
-  w.address = own;
+  swell_close(session);
+}
+
+Test(swell_api, memory_of_ones_own_that_is_not_on_the_gpu_is_refused_in_one_sentence) {
+  setenv("STAND_IN_GPUS", "2", 1);
+  void* const driver = dlopen(SWELL_STAND_IN_CUDA, RTLD_NOW);
+  cr_assert_not_null(driver);
+  const auto push = reinterpret_cast<int (*)(void*)>(dlsym(driver, "cuCtxPushCurrent_v2"));
+  const auto take =
+      reinterpret_cast<int (*)(unsigned long long*, std::size_t)>(dlsym(driver, "cuMemAlloc_v2"));
+  unsigned long long own = 0, others = 0;
+  for (const auto& [gpu, address] : {std::pair(0, &own), {1, &others}}) {
+    cr_assert_eq(push(reinterpret_cast<void*>(static_cast<std::intptr_t>(gpu + 1))), 0);
+    cr_assert_eq(take(address, 64), 0);
+  }
+  swell_session_t* session = open_at("");
+  swell_tensor_t w = tensor("w", 8);
+  w.field_mask = SWELL_TENSOR_DEVICE | SWELL_TENSOR_ADDRESS;
+  double host[8] = {};
+  w.address = host;
   cr_assert_eq(swell_register(session, &w), -EINVAL);
-  cr_assert_str_eq(
-      swell_last_error(session),
-      "tensor w: memory of your own on a GPU cannot be taken over; leave its address out");
+  const std::string why = swell_last_error(session);
+  cr_assert(why.starts_with("tensor w: GPU 0: 64 bytes at 0x") &&
+                why.ends_with(" are no memory of a GPU"),
+            "%s", why.c_str());
+  w.address = reinterpret_cast<void*>(others);
+  cr_assert_eq(swell_register(session, &w), -EINVAL);
+  const std::string other = swell_last_error(session);
+  cr_assert(other.ends_with(" are memory of GPU 1"), "%s", other.c_str());
+  w.address = reinterpret_cast<void*>(own + 8);
+  cr_assert_eq(swell_register(session, &w), -EINVAL, "it ends behind what was allocated");
+  w.address = reinterpret_cast<void*>(own);
+  cr_assert_eq(swell_register(session, &w), 0, "%s", swell_last_error(session));
+  cr_assert_eq(swell_adopt(session, nullptr), 0, "%s", swell_last_error(session));
+  void* at = nullptr;
+  cr_assert_eq(swell_address(session, "w", 0, &at, nullptr), 0);
+  cr_assert_eq(at, w.address);
   swell_close(session);
 }
 
