@@ -336,6 +336,7 @@ void describe(V& v, WorkerStart& m) {
   v.member("epoch", m.epoch, 0, kMany);
   v.member("restart_signal", m.restart_signal, 0, 64);
   v.member("key", m.key);
+  v.optional("ports", m.ports);
   v.member("environment", m.environment);
   v.optional("none_is_new", m.none_is_new);
 }

@@ -247,6 +247,7 @@ struct WorkerStart {
   int epoch = 0;           ///< a live switch starts the next one's program beside the running one
   int restart_signal = 0;  ///< kept back until the program handles it; 0: none is
   std::string key;         ///< the job's, for its keepers; empty: no live mode
+  std::string ports;       ///< live mode: of its node's network, near its GPUs: "mlx5_0:1,mlx5_3:1"
   std::vector<std::pair<std::string, std::string>> environment;
   bool none_is_new = false;  ///< a program of the epoch before trains on every worker of this one
 };

@@ -73,7 +73,8 @@ void say(const std::string& line) {
 Agent::Agent(Setup setup, EpochMachine::Settings settings)
     : setup_(std::move(setup)),
       job_environment_(launcher::job_environment(environ)),
-      machine_(std::move(settings), setup_.basic.nodes) {}
+      machine_(std::move(settings), setup_.basic.nodes),
+      descriptions_(setup_.descriptions) {}
 
 Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   EpochMachine::Settings settings = settings_for(setup);
@@ -271,6 +272,7 @@ void Agent::check_deadlines() {
       request.expires = time + 5;
       for (const auto& [pid, offer] : request.sallocs) children_.signal(pid, SIGTERM);
       for (const auto& [pid, offer] : request.shows) children_.signal(pid, SIGKILL);
+      for (const pid_t pid : request.node_shows) children_.signal(pid, SIGKILL);
     }
   std::vector<JobId> late;
   for (const auto& [job, leaving] : leaving_)

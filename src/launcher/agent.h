@@ -10,6 +10,7 @@
 #include "control/elastic_spec.h"
 #include "control/server.h"
 #include "control/wake_fd.h"
+#include "core/cluster/node_description.h"
 #include "launcher/basic_workers.h"
 #include "launcher/children.h"
 #include "launcher/command.h"
@@ -33,6 +34,10 @@ class Agent {
     control::Hello hello;
     std::string shim;  ///< swell-worker's path
     std::string munge_socket;
+    /// Live mode: what the job's nodes say of themselves, by name, and whether companions' nodes
+    /// are to be asked, too.
+    std::map<std::string, cluster::NodeDescription> descriptions;
+    bool wants_ports = false;
   };
   /// Signals must be blocked already. The error says what this machine does not allow.
   static Result<std::unique_ptr<Agent>> start(Setup setup);
@@ -47,6 +52,7 @@ class Agent {
     std::size_t open = 0;
     double expires = 0;
     std::map<pid_t, std::size_t> sallocs, shows;  ///< by the offer they are for
+    std::set<pid_t> node_shows;
   };
   struct Leaving {
     double cancel_by = 0;  ///< its step may end by itself until then
@@ -88,6 +94,7 @@ class Agent {
   cluster::Cluster cluster_of_nodes() const;
   void cancel(JobId companion);
   bool step_runs(JobId job) const;
+  std::string ports_of(WorkerId worker) const;
 
   const Setup setup_;
   const Environment job_environment_;
@@ -120,6 +127,7 @@ class Agent {
   bool told_of_tmp_ = false, told_of_memory_ = false;
   std::set<std::string> told_notes_;  ///< of ways that are slower than was asked for
   std::map<int, WorkerNode> nodes_;
+  std::map<std::string, cluster::NodeDescription> descriptions_;  ///< of nodes that publish one
   /// Waits until the keepers of its workers listen.
   std::variant<std::monostate, action::BeginLive, action::SwitchLive> live_order_;
   std::optional<int> code_;  ///< the program has ended

@@ -8,6 +8,7 @@
 
 #include "launcher/agent.h"
 #include "launcher/signals.h"
+#include "launcher/switch_network.h"
 
 namespace swell::launcher {
 
@@ -70,11 +71,19 @@ void Agent::carry_out(const action::StartWorkers& start) {
   for (const auto& [worker, environment] : start.workers) {
     const auto found = connections_.find(worker);
     if (found == connections_.end()) continue;
-    control::WorkerStart message{start.epoch, setup_.options.restart_signal, key_, job_environment_,
-                                 start.none_is_new};
+    control::WorkerStart message{
+        start.epoch,      setup_.options.restart_signal, key_, ports_of(worker), job_environment_,
+        start.none_is_new};
     message.environment.insert(message.environment.end(), environment.begin(), environment.end());
     server_->send(found->second, std::move(message));
   }
+}
+
+std::string Agent::ports_of(WorkerId worker) const {
+  const WorkerNode& node = nodes_.at(worker.node);
+  const auto its = descriptions_.find(node.name);
+  if (its == descriptions_.end()) return "";
+  return ports_near(its->second, gpus_of(node, worker.local, setup_.basic.gpus_per_worker));
 }
 
 void Agent::carry_out(const action::SignalWorkers& signal) {
@@ -141,6 +150,18 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
         node.gpu_list = shares->front().gpu_list;
         request.results[offer].nodes.push_back(std::move(node));
       }
+      // And which cards they are near to.
+      const std::string& node = request.offers[offer].node;
+      if (setup_.wants_ports && !descriptions_.contains(node)) {
+        const auto pid = children_.start({"scontrol", "show", "node", node},
+                                         outside_environment(environ), {.capture = true});
+        if (pid) {
+          request.node_shows.insert(*pid);
+          return true;
+        }
+      }
+    } else if (request.node_shows.erase(ended.pid) > 0) {
+      descriptions_.merge(read_descriptions(ended.output));
     } else {
       continue;
     }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/number.h"
+#include "launcher/switch_network.h"
 
 namespace swell::launcher {
 
@@ -58,24 +59,6 @@ std::uint64_t memory_of_this_machine() {
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-/// What UCX is to use of this node. It is left alone where it would go over the same cards as TCP,
-/// unless that was asked for. Which device that is, the address that others reach this shim at
-/// says, never the name of a host; UCX's own setting counts before.
-std::optional<runtime::Ucx::Options> ucx_of(const std::string& network,
-                                            const std::string& address) {
-  runtime::Ucx::Options ucx;
-  if (network == "tcp") return std::nullopt;
-  if (network.starts_with("ucx:")) {
-    ucx.devices = network.substr(4);
-    return ucx;
-  }
-  const bool is_asked_for = network == "ucx";
-  if (!is_asked_for || std::getenv("UCX_NET_DEVICES") == nullptr)
-    ucx.devices = runtime::ucx_devices_at(address, is_asked_for);
-  if (!is_asked_for && ucx.devices.empty()) return std::nullopt;
-  return ucx;
-}
-
 /// SWELL_TEST_HOLD=verify:FILE: between the first block that was verified and the last, or, with
 /// rest:FILE, before the first block that a rank has that stays, a move makes FILE.reached and
 /// waits until FILE is gone, so that a test can kill something just then. As LiveDriver does at the
@@ -105,7 +88,7 @@ Result<std::unique_ptr<RuntimeHost>> RuntimeHost::start(const Options& options) 
   its.unix_socket = folder + "/socket";
   its.tcp_host = options.address;
   its.key = options.key;
-  its.ucx = ucx_of(options.network, options.address);
+  its.ucx = ucx_of(options.network, options.ports, options.address);
   its.on_profile = options.on_profile;
   its.on_adopted = options.on_adopted;
   its.holds = hold_for_a_test();

@@ -20,6 +20,7 @@ class RuntimeHost {
     std::string node;              ///< Slurm's name of this node
     std::string key;               ///< the job's
     std::string network = "auto";  ///< as swellrun's --switch-network has it
+    std::string ports;             ///< near this worker's GPUs: ports_near()
     /// Told the profiles of programs, by threads of the keeper, with the runtime's epoch.
     std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
     /// Told when a program takes an epoch over, likewise.

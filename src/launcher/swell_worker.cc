@@ -210,7 +210,7 @@ class Worker {
 
   bool start_program(const control::WorkerStart& start) {
     auto environment = start.environment;
-    if (!start.key.empty() && !offer_runtime(start.key, environment)) return false;
+    if (!start.key.empty() && !offer_runtime(start, environment)) return false;
     if (said_) environment.emplace_back("SWELL_SHIM", said_->name());
     asked_to_leave_ = false;
     status_ = 0;
@@ -231,13 +231,14 @@ class Worker {
   }
 
   /// The keeper listens before the program starts; where there can be none, the agent hears why.
-  bool offer_runtime(const std::string& key,
+  bool offer_runtime(const control::WorkerStart& start,
                      std::vector<std::pair<std::string, std::string>>& environment) {
     control::WorkerRuntime message;
     if (runtime_ == nullptr) {
       const char* node = std::getenv("SLURMD_NODENAME");
       auto made = launcher::RuntimeHost::start(
-          {"", client_->local_address(), node != nullptr ? node : "", key, arguments_.network,
+          {"", client_->local_address(), node != nullptr ? node : "", start.key, arguments_.network,
+           start.ports,
            [this](std::uint64_t epoch, std::string profile) {
              std::lock_guard lock(reported_.mutex);
              reported_.profiles.emplace_back(epoch, std::move(profile));

@@ -13,6 +13,7 @@
 #include "core/number.h"
 #include "launcher/agent.h"
 #include "launcher/other_launcher.h"
+#include "launcher/switch_network.h"
 
 namespace {
 
@@ -46,6 +47,15 @@ Result<std::uint16_t> controller_port(const SlurmConfig& config) {
   if (!conf) return conf.error();
   if (!conf->enabled) return Error(fmt::format("{} says Elasticity=no", file));
   return static_cast<std::uint16_t>(conf->control_port);
+}
+
+/// What the nodes publish of themselves; nothing where Slurm does not say.
+std::map<std::string, cluster::NodeDescription> descriptions_of(
+    const std::vector<WorkerNode>& nodes) {
+  std::string names;
+  for (const WorkerNode& node : nodes) names += (names.empty() ? "" : ",") + node.name;
+  const auto text = Children::output_of({"scontrol", "show", "node", names}, kScontrolSeconds);
+  return text ? read_descriptions(*text) : std::map<std::string, cluster::NodeDescription>();
 }
 
 /// The run's agent, with or without a controller; or why only srun can make something of this.
@@ -95,6 +105,10 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
     setup.controller.port = *port;
   }
   setup.elastic = rigid.empty();
+  const std::string& network = options.switch_network;
+  setup.wants_ports = setup.elastic && setup.spec.mode == control::Mode::live &&
+                      (network == "auto" || network == "ucx");
+  if (setup.wants_ports) setup.descriptions = descriptions_of(setup.basic.nodes);
   const int gpus = setup.basic.gpus;
   auto agent = Agent::start(std::move(setup));
   if (agent && !rigid.empty())

@@ -98,6 +98,25 @@ Result<const Ucx::Functions*> load(const std::string& path) {
   return known.get();
 }
 
+std::string first_line_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// Whether port `number` of an RDMA device is up, by its folder.
+bool is_active(const std::filesystem::path& device, const std::string& number) {
+  const std::string state = first_line_of(device / "ports" / number / "state");
+  return state.find("ACTIVE") != state.npos;
+}
+
+std::string joined(const std::set<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += all.empty() ? name : "," + name;
+  return all;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Ucx>> Ucx::open(Options options) {
@@ -138,6 +157,23 @@ Ucx::~Ucx() {
   if (context_ != nullptr) functions_.cleanup(context_);
 }
 
+std::string ucx_devices_of(const std::string& ports, bool or_interfaces, const std::string& sysfs) {
+  std::set<std::string> rdma, interfaces;
+  for (std::size_t at = 0; at < ports.size();) {
+    const std::string port = ports.substr(at, ports.find(',', at) - at);
+    at += port.size() + 1;
+    const auto colon = port.rfind(':');
+    // Names of folders, and of nothing beside or above them.
+    if (colon == 0 || colon == port.npos || port[0] == '.' || port.find('/') != port.npos) continue;
+    const std::string device = port.substr(0, colon);
+    if (is_active(fmt::format("{}/class/infiniband/{}", sysfs, device), port.substr(colon + 1)))
+      rdma.insert(port);
+    else if (first_line_of(fmt::format("{}/class/net/{}/operstate", sysfs, device)) == "up")
+      interfaces.insert(device);
+  }
+  return rdma.empty() && or_interfaces ? joined(interfaces) : joined(rdma);
+}
+
 std::string ucx_devices_at(const std::string& address, bool or_itself, const std::string& sysfs) {
   in6_addr wanted{};
   int family = AF_INET;
@@ -164,16 +200,10 @@ std::string ucx_devices_at(const std::string& address, bool or_itself, const std
   std::error_code ignored;
   for (const auto& device : fs::directory_iterator(
            fmt::format("{}/class/net/{}/device/infiniband", sysfs, interface), ignored))
-    for (const auto& port : fs::directory_iterator(device.path() / "ports", ignored)) {
-      std::ifstream file(port.path() / "state");
-      std::string state;
-      std::getline(file, state);
-      if (state.find("ACTIVE") != state.npos)
+    for (const auto& port : fs::directory_iterator(device.path() / "ports", ignored))
+      if (is_active(device.path(), port.path().filename()))
         ports.insert(device.path().filename().string() + ":" + port.path().filename().string());
-    }
-  std::string devices;
-  for (const std::string& port : ports) devices += devices.empty() ? port : "," + port;
-  return devices.empty() && or_itself ? interface : devices;
+  return ports.empty() && or_itself ? interface : joined(ports);
 }
 
 }  // namespace swell::runtime

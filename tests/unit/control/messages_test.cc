@@ -42,6 +42,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
   WorkerStart start;
   start.environment = {{"RANK", "0"}, {"WORLD_SIZE", "4"}};
   start.none_is_new = true;
+  start.ports = "mlx5_0:1";
   Welcome welcome;
   const auto document = Json::parse(R"({"micro_batches":4,"stages":[]})");
   cr_assert(document.ok());
