@@ -24,6 +24,7 @@ __all__ = ["Action", "Epoch", "Kind", "NativeError", "Region", "Session", "Times
 
 _SONAMES = ("libswell.so.1", "libswell.so.0")     # as swell.h has grown, it has only been added to
 _API_VERSION = 2        # of swell.h as it is spoken here; later ones only add to it
+_DEVICE_VERSION, _OWN_DEVICE_VERSION = 5, 6     # that know of tensors on a GPU, and of one's own memory there
 _BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")     # of a wheel with libswell in it
 
 
@@ -198,6 +199,7 @@ class Session:
             raise NativeError(errno.ENOENT, f"{_SONAMES[0]} was not found; let SWELL_LIBRARY name it")
         self._library = found
         self._session: ctypes.c_void_p | None = ctypes.c_void_p()
+        self._on_device: set[str] = set()
         params = _structs.OpenParams()
         if socket is not None:
             params.field_mask |= _structs.OPEN_SOCKET
@@ -219,7 +221,7 @@ class Session:
         NativeError with ECANCELED: it is not prepared any more.
         """
         made = object.__new__(Session)
-        made._library, made._session = self._library, ctypes.c_void_p()
+        made._library, made._session, made._on_device = self._library, ctypes.c_void_p(), set()
         code = self._library.swell_next(self._session, ctypes.byref(made._session))
         if code < 0:
             made._session = None
@@ -252,14 +254,19 @@ class Session:
 
     def register(self, name: str, dtype: torch.dtype | str, shape: Sequence[int], *, kind: Kind = Kind.PARAMETER, layer: int | None = None,
                  block: tuple[Sequence[int], Sequence[int]] | None = None, flat: tuple[int, int] | None = None,
-                 alias_of: str | None = None, address: int | None = None, optional: bool = False) -> None:
+                 alias_of: str | None = None, address: int | None = None, optional: bool = False, device: int | None = None) -> None:
         """Register the part of a tensor that this rank holds, before adopt().
 
         name: of the whole tensor, the same on every rank. shape: of the whole tensor, in elements; () is taken for (1,).
         block: begin and end in each dimension; else the whole tensor. flat: the range of the block in row-major order;
         what is past its end is padding. address: of memory of one's own; else it is in Swell's arena. optional: this
-        program can make it where the old plan has none.
+        program can make it where the old plan has none. device: the GPU, as CUDA counts them here, that the address is on, or
+        where Swell takes memory; one a session.
         """
+        needed = 0 if device is None else _DEVICE_VERSION if address is None else _OWN_DEVICE_VERSION
+        if self._library.swell_api_version() < needed:      # which would take it for the host's
+            raise NativeError(errno.ENOSYS, f"tensor {name} is on a GPU; that needs version {needed} of swell.h, this libswell speaks "
+                              f"version {self._library.swell_api_version()}")
         tensor = _structs.Tensor()
         dims = tuple(shape) or (1,)
         if len(dims) > _structs.MAX_DIMS:
@@ -285,7 +292,12 @@ class Session:
         if optional:
             tensor.field_mask |= _structs.OPTIONAL
             tensor.optional = 1
+        if device is not None:
+            tensor.field_mask |= _structs.DEVICE
+            tensor.device = device
         self._check(self._library.swell_register(self._session, ctypes.byref(tensor)))
+        if device is not None:
+            self._on_device.add(name)
 
     def adopt(self) -> Epoch:
         """Take the registered state over. Blocks until this epoch begins."""
@@ -300,7 +312,9 @@ class Session:
         return at.value or 0, size.value
 
     def tensor(self, name: str, dtype: torch.dtype, shape: Sequence[int] | None = None, *, index: int = 0) -> torch.Tensor:
-        """A tensor over a part's own memory, after adopt(); without a shape one of 1 dimension, with the padding."""
+        """A tensor over a part's own memory on the host, after adopt(); without a shape one of 1 dimension, with the padding."""
+        if name in self._on_device:
+            raise NativeError(errno.EINVAL, f"tensor {name} is on a GPU; address() says where")
         import torch
         at, size = self.address(name, index)
         memory: Any = (ctypes.c_char * size).from_address(at)

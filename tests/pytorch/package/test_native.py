@@ -118,6 +118,28 @@ def test_a_region_that_cannot_open_raises_nothing(session):
     assert session.end_region(-errno.EAGAIN) == -errno.EAGAIN
 
 
+@pytest.mark.parametrize("address", [None, 4096])
+def test_a_gpu_that_is_not_there_is_refused(session, address):
+    with pytest.raises(NativeError, match="tensor w: ") as refused:
+        session.register("w", torch.float32, (3,), address=address, device=99)
+    assert refused.value.errno == errno.ENODEV
+    session.register("w", torch.float32, (3,))
+
+
+def test_no_tensor_of_the_host_stands_over_memory_of_a_gpu(session):
+    session._on_device.add("w")
+    with pytest.raises(NativeError, match=r"tensor w is on a GPU; address\(\) says where"):
+        session.tensor("w", torch.float32)
+
+
+@pytest.mark.parametrize(("speaks", "address", "needed"), [(4, None, 5), (5, 4096, 6)])
+def test_an_older_library_is_not_asked_for_memory_of_a_gpu(session, monkeypatch, speaks, address, needed):
+    monkeypatch.setattr(session, "_library", type("Older", (), {"swell_api_version": lambda self: speaks,
+                                                               "swell_close": session._library.swell_close})())
+    with pytest.raises(NativeError, match=f"needs version {needed} of swell.h, this libswell speaks version {speaks}"):
+        session.register("w", torch.float32, (3,), address=address, device=0)
+
+
 def test_close_is_done_once():
     one = Session()
     one.close()
