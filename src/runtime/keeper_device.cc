@@ -19,7 +19,7 @@ Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
     return Error("a program names its GPU once, before it declares its tensors");
   const auto staging = store_.take(DeviceHand::kStaging);
   if (!staging) return staging.error().while_doing("memory beside a GPU");
-  store_.use(*staging);
+  store_.use(*staging, DeviceHand::kStaging);
   peer.hand =
       std::make_shared<DeviceHand>(peer.channel, arena_, *staging, std::move(gpu), granularity);
   return std::string();
@@ -67,7 +67,7 @@ Result<void> Keeper::make_slabs(DeviceHand& hand, const std::vector<SlabSize>& f
 
 void Keeper::use(const Held& held) {
   if (held.memory == Memory::device) store_.slabs().use(held.at);
-  else store_.use(held.at);
+  else store_.use(held.at, held.bytes());
 }
 
 /// The peer's connection has ended: nobody gets at its GPU by way of it any more.
@@ -75,7 +75,7 @@ void Keeper::forget_hand(Peer& peer) {
   if (peer.hand == nullptr) return;
   peer.hand->lose();
   std::lock_guard lock(mutex_);
-  store_.drop(peer.hand->staging());
+  store_.drop(peer.hand->staging(), DeviceHand::kStaging);
 }
 
 }  // namespace swell::runtime

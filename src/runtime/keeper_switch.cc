@@ -320,7 +320,7 @@ Result<std::string> Keeper::commit(std::string_view body) {
 void Keeper::drop_table(const std::vector<Held>& table) {
   for (const Held& held : table)
     if (held.memory == Memory::device) store_.slabs().drop(held.at);
-    else if (held.memory == Memory::arena) store_.drop(held.at);
+    else if (held.memory == Memory::arena) store_.drop(held.at, held.bytes());
 }
 
 void Keeper::drop_staged() {

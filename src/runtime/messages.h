@@ -69,10 +69,10 @@ struct Held {
   Entry entry;
   Memory memory = Memory::arena;
   std::uint64_t at = 0;
+  std::uint64_t bytes() const noexcept { return static_cast<std::uint64_t>(entry.bytes()); }
   /// Whether `run`'s source is in it.
   bool covers(const Run& run) const noexcept {
-    const auto bytes = static_cast<std::uint64_t>(entry.bytes());
-    return run.from >= at && run.from - at <= bytes && run.bytes <= bytes - (run.from - at);
+    return run.from >= at && run.from - at <= bytes() && run.bytes <= bytes() - (run.from - at);
   }
 };
 

@@ -30,7 +30,8 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
     return at != its.end() ? at->second : nullptr;
   };
   const auto use = [&](const Held& held) {
-    held.memory == Memory::device ? store.slabs().use(held.at) : store.use(held.at);
+    if (held.memory == Memory::device) store.slabs().use(held.at);
+    else store.use(held.at, held.bytes());
   };
   /// Whether what is held can become the new part where it stands.
   const auto can_stay = [&](const Held& old, const Held& held) {

@@ -25,28 +25,27 @@ void Snapshots::add(Snapshot snapshot) {
 }
 
 void Snapshots::drop(const Snapshot& snapshot) {
-  for (const Held& held : snapshot.table) store_.drop(held.at);
+  for (const Held& held : snapshot.table) store_.drop(held.at, held.bytes());
 }
 
 Result<std::vector<Held>> Snapshots::take_copy(Store& store, const std::vector<Held>& table,
                                                std::vector<Run>& runs, std::vector<Memory>* from) {
-  std::map<std::tuple<Memory, std::uint64_t, std::int64_t>, std::uint64_t> copies;
+  std::map<std::tuple<Memory, std::uint64_t, std::uint64_t>, std::uint64_t> copies;
   std::vector<Held> copy;
   for (const Held& held : table) {
     const auto [at, is_new] =
-        copies.try_emplace({held.memory, held.at, held.entry.bytes()}, std::uint64_t{0});
+        copies.try_emplace({held.memory, held.at, held.bytes()}, std::uint64_t{0});
     if (is_new) {
-      const auto bytes = static_cast<std::uint64_t>(held.entry.bytes());
-      const auto taken = store.take(bytes);
+      const auto taken = store.take(held.bytes());
       if (!taken) {
-        for (const Held& each : copy) store.drop(each.at);
+        for (const Held& each : copy) store.drop(each.at, each.bytes());
         return taken.error().while_doing("a snapshot");
       }
       at->second = *taken;
-      runs.push_back({held.at, *taken, bytes});
+      runs.push_back({held.at, *taken, held.bytes()});
       if (from != nullptr) from->push_back(held.memory);
     }
-    store.use(at->second);
+    store.use(at->second, held.bytes());
     copy.push_back({held.entry, Memory::arena, at->second});
   }
   return copy;

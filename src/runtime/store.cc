@@ -16,15 +16,34 @@ Result<std::uint64_t> Store::take(std::uint64_t bytes) {
   if (!at)
     return Error(fmt::format("the arena has no {} bytes left in one piece; {} of its {} are taken",
                              bytes, extents_.taken_bytes(), arena_->bytes()));
-  taken_[*at] = {bytes, 0};
+  taken_[*at] = {Extents::rounded(bytes), 0};
   return *at;
 }
 
-void Store::use(std::uint64_t at) { ++std::prev(taken_.upper_bound(at))->second.uses; }
+/// Cuts the piece that `at` is within, if one is; the first piece from there on.
+Store::Taken::iterator Store::cut(std::uint64_t at) {
+  const auto next = taken_.lower_bound(at);
+  if (next == taken_.begin()) return next;
+  auto& [begin, piece] = *std::prev(next);
+  if (at - begin >= piece.bytes) return next;
+  const Piece rest{piece.bytes - (at - begin), piece.uses};
+  piece.bytes = at - begin;
+  return taken_.emplace_hint(next, at, rest);
+}
 
-void Store::drop(std::uint64_t at) {
-  const auto extent = std::prev(taken_.upper_bound(at));
-  if (--extent->second.uses == 0) free(extent);
+std::pair<Store::Taken::iterator, Store::Taken::iterator> Store::pieces_of(std::uint64_t at,
+                                                                           std::uint64_t bytes) {
+  const auto first = cut(at / Extents::kPage * Extents::kPage);
+  return {first, cut(Extents::rounded(at + bytes))};
+}
+
+void Store::use(std::uint64_t at, std::uint64_t bytes) {
+  for (auto [piece, end] = pieces_of(at, bytes); piece != end; ++piece) ++piece->second.uses;
+}
+
+void Store::drop(std::uint64_t at, std::uint64_t bytes) {
+  for (auto [piece, end] = pieces_of(at, bytes); piece != end;)
+    piece = --piece->second.uses == 0 ? free(piece) : std::next(piece);
 }
 
 void Store::sweep() {
@@ -32,10 +51,10 @@ void Store::sweep() {
     at = at->second.uses == 0 ? free(at) : std::next(at);
 }
 
-Store::Taken::iterator Store::free(Taken::iterator extent) {
-  arena_->release(extent->first, extent->second.bytes);
-  extents_.give(extent->first, extent->second.bytes);
-  return taken_.erase(extent);
+Store::Taken::iterator Store::free(Taken::iterator piece) {
+  arena_->release(piece->first, piece->second.bytes);
+  extents_.give(piece->first, piece->second.bytes);
+  return taken_.erase(piece);
 }
 
 }  // namespace swell::runtime

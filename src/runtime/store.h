@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "core/result.h"
 #include "runtime/arena.h"
@@ -12,8 +13,9 @@
 
 namespace swell::runtime {
 
-/// A keeper's arena, with the ranges that are taken and how many tensors stand in each: those of
-/// two epochs may share one. The first page is the control page. Not thread-safe, but for arena().
+/// A keeper's arena, with what is taken of it and how many tensors stand in each page of that:
+/// those of two epochs may share some. The first page is the control page. Not thread-safe, but for
+/// arena().
 class Store {
  public:
   explicit Store(Arena arena);
@@ -26,20 +28,24 @@ class Store {
 
   /// Takes a range that no tensor stands in yet. The error says how much is left.
   Result<std::uint64_t> take(std::uint64_t bytes);
-  /// Counts a tensor that stands at `at`. REQUIRES: it is in a range that was taken.
-  void use(std::uint64_t at);
-  /// Forgets a tensor that stood at `at`; the last one's range goes back to the system.
-  void drop(std::uint64_t at);
+  /// Counts a tensor of `bytes` that stands at `at`. REQUIRES: it is in a range that was taken.
+  void use(std::uint64_t at, std::uint64_t bytes);
+  /// Forgets it; the pages in which no other one stands go back to the system.
+  void drop(std::uint64_t at, std::uint64_t bytes);
   /// Gives back what was taken and no tensor stands in.
   void sweep();
 
  private:
-  struct Extent {
+  /// Pages that the same tensors stand in.
+  struct Piece {
     std::uint64_t bytes = 0;
     int uses = 0;
   };
-  using Taken = std::map<std::uint64_t, Extent>;  ///< by offset
-  Taken::iterator free(Taken::iterator extent);
+  using Taken = std::map<std::uint64_t, Piece>;  ///< by offset
+  /// The pieces that make up the pages of a tensor, cut where it begins and ends.
+  std::pair<Taken::iterator, Taken::iterator> pieces_of(std::uint64_t at, std::uint64_t bytes);
+  Taken::iterator cut(std::uint64_t at);
+  Taken::iterator free(Taken::iterator piece);
 
   std::shared_ptr<const Arena> arena_;
   Slabs slabs_;

@@ -84,6 +84,23 @@ Test(live, what_stays_is_not_copied_and_what_leaves_is_freed, .timeout = 300) {
   cr_assert_lt(job.keepers[0]->used_bytes(), state / 2 + 65536, "the other half was given back");
 }
 
+Test(live, of_parts_that_shrink_where_they_stand_the_rest_is_freed, .timeout = 300) {
+  LiveJob job(SWELL_EXAMPLE, 2, {"1000000000", "8", "64", "512", "1000"});  // 8 MiB a run
+  Coordinator coordinator(LiveJob::cluster(), options());
+  const auto old = job.start({});
+  cr_assert(coordinator.begin(job.shims({}), 1).ok());
+  wait_for_steps(job, 0, 1);
+  const std::uint64_t state = 8 * 64 * 512 * 8 * 4;
+  const PlanShape sharded{1, 2, 1, 1};
+  job.start(sharded);
+  const auto report = coordinator.switch_plan(job.shims({}), job.shims(sharded), 2).value();
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  for (const PathBytes& path : report.paths)
+    cr_assert_eq(path.bytes, state / 2, "%s", report.summary().c_str());
+  cr_assert_eq(job.wait(old[0]), 0);
+  cr_assert_lt(job.keepers[0]->used_bytes(), state / 2 + 65536, "the other half was given back");
+}
+
 /// From two stages to two shards of each layer, with so much memory beside the state.
 static SwitchReport reshard(LiveJob& job, std::uint64_t max_extra_bytes) {
   auto bounded = options();
