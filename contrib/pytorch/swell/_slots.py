@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One tensor of the training state: which part of it this worker holds, and where that stands.
 
-On the host it stands in Swell's arena itself. What is on a device stays there, and the arena has a copy, made at each step boundary.
+On the host it stands in Swell's arena. On a GPU it stands where torch has it: no other process can map memory of torch's
+allocator, so that it is copied where it is handed over, and at no other time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from swell._native import Kind, Session
 
-__all__ = ["LAYER", "Fixed", "Kept", "Share", "Slot", "Unsupported", "is_on_host", "like", "plain", "share_of"]
+__all__ = ["LAYER", "Fixed", "Kept", "Share", "Slot", "Unsupported", "gpu_of", "like", "plain", "room_on", "share_of"]
 
 LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")      # in a parameter's name
 
@@ -75,8 +76,18 @@ def share_of(name: str, tensor: torch.Tensor) -> Share | None:
     return Share(shape, local, flat=(begin, begin + rows * width))
 
 
-def is_on_host(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu"
+def gpu_of(device: torch.device) -> int | None:
+    """Which GPU it is, as CUDA counts them in this process; None: the host."""
+    if device.type == "cpu":
+        return None
+    if device.type != "cuda":
+        raise Unsupported(f"state stands on {device}: live mode knows the host's memory and that of CUDA's devices")
+    return torch.cuda.current_device() if device.index is None else device.index
+
+
+def room_on(device: torch.device, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Memory of torch's for so many elements, zero as Swell's own is."""
+    return torch.zeros(count, dtype=dtype, device=device)
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -93,55 +104,50 @@ def like(parameter: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
 
 
 class Slot:
-    """One tensor of the state, and where it stands: in our memory, or on a device, of which that is a copy."""
+    """One tensor of the state, and where it stands. gpu: on which; None: in Swell's arena."""
 
-    def __init__(self, name: str, share: Share, dtype: torch.dtype, kind: Kind, is_copied: bool) -> None:
-        self.name, self.share, self.dtype, self.kind, self.is_copied = name, share, dtype, kind, is_copied
-        self.memory = torch.empty(0)    # of one dimension, with the padding; after adopt()
+    def __init__(self, name: str, share: Share, dtype: torch.dtype, kind: Kind, gpu: int | None) -> None:
+        self.name, self.share, self.dtype, self.kind, self.gpu = name, share, dtype, kind, gpu
+        self.memory = torch.empty(0)    # of one dimension; of the arena with the padding, and after adopt()
+
+    def on_gpu(self) -> torch.Tensor:
+        """This worker's part in memory of torch's on its GPU, of one dimension."""
+        raise NotImplementedError
 
     def register(self, session: Session, is_one_layer: bool) -> None:
         """is_one_layer: the model has no numbered ones."""
-        layer = LAYER.search(self.name)
-        session.register(self.name, self.dtype, self.share.shape, kind=self.kind, flat=self.share.flat,
+        layer, flat, address = LAYER.search(self.name), self.share.flat, None
+        if self.gpu is not None:
+            self.memory = self.on_gpu()
+            address = self.memory.data_ptr()
+            flat = flat and (flat[0], flat[0] + self.memory.numel())       # torch has no memory for the padding
+        session.register(self.name, self.dtype, self.share.shape, kind=self.kind, flat=flat, address=address, device=self.gpu,
                          layer=int(layer[1]) if layer else 0 if is_one_layer else None)
 
     def map(self, session: Session) -> None:
-        self.memory = session.tensor(self.name, self.dtype)
+        if self.gpu is None:
+            self.memory = session.tensor(self.name, self.dtype)
 
     def view(self) -> torch.Tensor:
         return self.share.view(self.memory)
-
-    def present(self) -> torch.Tensor | None:
-        """What the program has, where that is."""
-        raise NotImplementedError
-
-    def copy_out(self) -> None:
-        """A device's values go to our memory."""
-        found = self.present()
-        if self.is_copied and found is not None:
-            self.view().copy_(plain(found.detach()))
-
-    def copied_bytes(self) -> int:
-        return math.prod(self.share.local) * self.dtype.itemsize if self.is_copied else 0
 
 
 class Fixed(Slot):
     """A parameter or a buffer: there from the start."""
 
     def __init__(self, name: str, share: Share, tensor: torch.Tensor, kind: Kind, fsdp: Any = None) -> None:
-        super().__init__(name, share, tensor.dtype, kind, not is_on_host(tensor))
+        super().__init__(name, share, tensor.dtype, kind, gpu_of(tensor.device))
         self.tensor, self.fsdp = tensor, fsdp
 
-    def present(self) -> torch.Tensor:
-        return self.tensor
+    def on_gpu(self) -> torch.Tensor:
+        local = plain(self.tensor.detach())
+        return local.as_strided((local.numel(),), (1,))
 
     def bind(self, fresh: bool) -> None:
-        """Move the tensor to its memory; fresh: with its values. On a device it stays where it is."""
-        view = self.view()
-        if self.is_copied:
-            if not fresh:
-                plain(self.tensor.detach()).copy_(view)
+        """Move the tensor to its memory; fresh: with its values. On a GPU it is there."""
+        if self.gpu is not None:
             return
+        view = self.view()
         if fresh:
             view.copy_(plain(self.tensor.detach()))
         if self.fsdp is not None:
@@ -157,27 +163,22 @@ class Kept(Slot):
 
     def __init__(self, name: str, share: Share, dtype: torch.dtype, parameter: torch.Tensor, key: str, is_like: bool,
                  device: torch.device) -> None:
-        super().__init__(name, share, dtype, Kind.OPTIMIZER_STEP if key == "step" else Kind.MOMENT, not is_on_host(parameter))
+        super().__init__(name, share, dtype, Kind.OPTIMIZER_STEP if key == "step" else Kind.MOMENT, gpu_of(device))
         self.parameter, self.key, self.is_like, self.device = parameter, key, is_like, device
-        self.value: torch.Tensor | None = None      # what the optimizer has, over our memory or on a device
+        self.value: torch.Tensor | None = None      # what the optimizer has, over the memory of view()
 
-    def present(self) -> torch.Tensor | None:
-        return self.value
+    def on_gpu(self) -> torch.Tensor:
+        return room_on(self.device, math.prod(self.share.local), self.dtype)
 
     def bind(self, state: dict[str, Any]) -> None:
         view = self.view()
-        if self.is_copied:
-            view = torch.empty_like(view, device=self.device).copy_(view)
         self.value = like(self.parameter, view) if self.is_like else view
         state[self.key] = self.value
 
     def follow(self, state: dict[str, Any]) -> None:
-        """What the optimizer has made or loaded itself moves to our memory."""
+        """What the optimizer has made or loaded itself moves to its memory."""
         found = state.get(self.key)
         if found is self.value or not isinstance(found, torch.Tensor):
-            return
-        if self.is_copied:
-            self.value = found
             return
         self.view().copy_(plain(found))
         self.bind(state)

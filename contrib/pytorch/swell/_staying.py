@@ -17,6 +17,7 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 from swell._native import Session
+from swell._slots import Unsupported, gpu_of
 
 __all__ = ["other_groups", "regroup", "regroup_ddp", "why_not"]
 
@@ -42,6 +43,11 @@ def why_not(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, groups:
         return "DistributedDataParallel has a communication hook"
     if model.mixed_precision is not None or model._use_python_reducer or model._delay_all_reduce_params:
         return "DistributedDataParallel was given mixed_precision, or delays or compiles its reductions"
+    try:
+        if any(gpu_of(parameter.device) is not None for parameter in model.parameters()):
+            return "its parameters are on a GPU, where they would be overwritten before the switch is certain"
+    except Unsupported as error:
+        return str(error)
     if hasattr(optimizer, "process_group"):
         return f"{type(optimizer).__name__} has a process group"
     if (others := other_groups(groups)) != 0:

@@ -2,8 +2,8 @@
 """The training state in libswell's memory, so that the next epoch's programs take it over without a checkpoint.
 
 Parameters, buffers and the optimizer's state stand in Swell's arena from the start; at a switch they stay where they are, or
-are copied to where the next plan wants them. What is on a device stays there, and is copied to the arena at each step
-boundary (swell._slots). Everything else, as the schedule and the data's position, is written beside them.
+are copied to where the next plan wants them. What is on a GPU stands where torch has it, and is copied at a switch
+(swell._slots). Everything else, as the schedule and the data's position, is written beside them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from swell import _native
 from swell._native import Action, Epoch, Kind, NativeError, Session
-from swell._slots import LAYER, Fixed, Kept, Slot, Unsupported, like, plain, share_of
+from swell._slots import LAYER, Fixed, Kept, Unsupported, like, plain, share_of
 
 __all__ = ["LiveState", "Unsupported", "join", "state_of_a_step"]
 
 _JOB_BYTES = 1 << 20        # of what is the same on all workers and no tensor; untouched pages take no memory
 _WORKER_BYTES = 1 << 16     # of a worker's random number generators
-_MAX_COPIED_BYTES = 1 << 30     # of a worker, at each step boundary: what stands on a device
 _LENGTH = 8
 
 
@@ -152,11 +151,6 @@ class LiveState:
             again = dict(_tensors(thing.state_dict(), name))
             for path in [path for path in again if path in self._own and again[path].data_ptr() != self._own[path].data_ptr()]:
                 del self._own[path]     # made anew each time: goes with the job's
-        self._copied: list[Slot] = [each for each in (*self._fixed, *self._kept) if each.is_copied]
-        self.copied_bytes = sum(each.copied_bytes() for each in self._copied)
-        if self.copied_bytes > _MAX_COPIED_BYTES:
-            raise Unsupported(f"{self.copied_bytes >> 20} MiB of a worker's state are on {self._fixed[0].tensor.device}, and live mode copies at "
-                              f"most {_MAX_COPIED_BYTES >> 20} MiB to the host at each step (submit with --elastic=mode=restart)")
         is_one_layer = not any(map(LAYER.search, names.values()))
         for each in [*self._fixed, *self._kept]:
             each.register(session, is_one_layer)
@@ -237,6 +231,8 @@ class LiveState:
             random.setstate(worker["python"])
             if "numpy" in worker and "numpy" in sys.modules:
                 sys.modules["numpy"].random.set_state(worker["numpy"])
+            if "cuda" in worker and torch.cuda.is_available():
+                torch.cuda.set_rng_state(worker["cuda"])
         return job["rest"], worker is not None
 
     def _read(self, name: str) -> Any:
@@ -275,9 +271,6 @@ class LiveState:
         Every worker calls it equally often. Blocks during a switch.
         """
         self.follow()
-        with torch.no_grad():
-            for each in self._copied:
-                each.copy_out()
         states = self.optimizer.state
         job = {"rest": rest, "unmade": [each.name for each in self._kept if each.value is None],
                "values": {(name, key): states[parameter][key] for name, parameter, key in self._values if key in states.get(parameter, {})},
@@ -286,6 +279,8 @@ class LiveState:
         worker: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
         if "numpy" in sys.modules:
             worker["numpy"] = sys.modules["numpy"].random.get_state()
+        if torch.cuda.is_initialized():     # type: ignore[no-untyped-call]
+            worker["cuda"] = torch.cuda.get_rng_state()
         self._write("swell.job", job, _JOB_BYTES)
         self._write(f"swell.worker.{self.rank}", worker, _WORKER_BYTES)
         self.boundaries += 1
@@ -352,9 +347,6 @@ def join(model: torch.nn.Module, optimizer: torch.optim.Optimizer, things: Mappi
     if group is not None:
         dist.all_reduce(can, op=dist.ReduceOp.MIN, group=group)
     if can.item():
-        if live is not None and live.copied_bytes and rank == 0:
-            print(f"swell: at each step {live.copied_bytes / 1e6:.0f} MB of a worker's state are copied from its device to the host, so that it can be "
-                  "handed over live; --elastic=mode=restart does without", file=sys.stderr, flush=True)
         return live
     if why and rank == 0:
         print(f"swell: {why}: this job is resized by restarts", file=sys.stderr, flush=True)

@@ -100,6 +100,23 @@ def test_a_program_with_a_group_that_is_not_the_engine_s_does_not_prepare(runs):
     run.reach(run.step() + 3)
 
 
+def test_state_on_a_gpu_goes_on_under_the_next_plan_bitwise(runs):
+    """The GPU is a stand-in's: what is copied how is the real runtime's, the memory the host's."""
+    models.model(models.CONFIGS["gpt2"]())
+    reference = runs(False, "reference", "gpt2", "pipeline").fast().start(1).leave_well()
+    run = runs(True, "live", "gpt2", "pipeline", "on-gpu").start(2).reach(3)
+    for world in (3, 2):
+        report = run.switch(world)
+        assert report["committed"] and any("from own GPU memory" in path for path in report["bytes"]), report
+        run.reach(report["step"] + 3)
+    report = run.shrink(1)      # in its process
+    assert report["committed"] and any("to own GPU memory" in path for path in report["bytes"]), report
+    run.reach(report["step"] + 3).fast().leave_well()
+    assert run.worlds() == [2, 3, 2, 1] and run.curve() == reference.curve()
+    there, alone = state(run, 1), state(reference, 1)
+    assert set(there) == set(alone) and all(torch.equal(there[name], alone[name]) for name in alone)
+
+
 def test_a_new_worker_killed_in_a_re_plan_costs_the_training_nothing(runs):
     models.model(models.CONFIGS["gpt2"]())
     reference = runs(False, "reference", "gpt2", "pipeline").fast().start(1).leave_well()

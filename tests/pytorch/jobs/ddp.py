@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A plain DistributedDataParallel loop. Arguments: `fsdp`: over fully_shard; `hsdp`: of two dimensions; `paced`: with a layer that
-takes its time; `on-device`: its state is handed over as if it stood on a device; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
+takes its time; `on-gpu`: its state is on a GPU that a driver's stand-in
+has; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
 `hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `average`: of the weights,
 with a loader that reads in a process of its own. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
 
@@ -15,7 +16,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.checkpoint import FileSystemWriter
 
 import common
-from swell import _slots
+import stand_in_gpu
 from swell.torch import Elastic
 
 
@@ -57,14 +58,17 @@ def main(arguments):
     dist.init_process_group("gloo")
     if "held-saves" in arguments:
         hold_saves()
-    if "on-device" in arguments:
-        _slots.is_on_host = lambda tensor: False
     model = common.network()
     if "paced" in arguments:
         model.append(common.Paced())
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     wrap = torch.nn.parallel.DistributedDataParallel
+    if "on-gpu" in arguments:
+        stand_in_gpu.begin()
+        stand_in_gpu.move(model)
     model = sharded(model, (1,) if "hsdp" in arguments else ()) if "fsdp" in arguments else wrap(model, gradient_as_bucket_view=True)
+    if "on-gpu" in arguments and "fsdp" in arguments:
+        stand_in_gpu.move(model)
     if "hooked" in arguments:
         model.register_comm_hook(None, default_hooks.allreduce_hook)
     kept = wrap(torch.nn.Linear(1, 1)) if "second" in arguments else None

@@ -2,7 +2,8 @@
 """A small model under the engine: another plan for each number of workers.
 
 Arguments: the family (llama or gpt2), "pipeline" for plans that differ in the pipeline alone, "checkpoints" for one every 5 steps,
-"dataset" to train by engine.batches(), "other-group" for a process group that is not the engine's.
+"dataset" to train by engine.batches(), "other-group" for a process group that is not the engine's, "on-gpu" for state on a
+GPU that a driver's stand-in has.
 Workers that reach the end write what they hold of the state to state.RANK.
 """
 
@@ -13,6 +14,7 @@ import torch
 import transformers
 
 import common
+import stand_in_gpu
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "engine"))
 import models  # noqa: E402
@@ -36,6 +38,8 @@ class Rows:
 
 def main(arguments):
     family = {"llama": "llama_gqa_tied", "gpt2": "gpt2"}[arguments[0]]
+    if "on-gpu" in arguments:
+        stand_in_gpu.begin()
     plans = PIPELINE if "pipeline" in arguments else ANY
     engine = Engine(models.CONFIGS[family](), lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=models.BATCH, plan=plans.__getitem__,
                     scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: min(1.0, (step + 1) / 20)), max_grad_norm=0.5,

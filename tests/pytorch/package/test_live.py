@@ -49,11 +49,12 @@ def test_live_resizes_leave_the_loss_of_every_step_as_it_is(runs, reference, kin
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-def test_state_on_a_device_is_handed_over_by_copies_bitwise(runs, reference, kind):
+def test_state_on_a_gpu_is_handed_over_where_torch_has_it_bitwise(runs, reference, kind):
+    """The GPU is a stand-in's: what is copied how is the real runtime's, the memory the host's."""
     alone = runs(Run, "alone", "ddp", *(["fsdp"] if kind == "fsdp" else []), "no-checkpoints").fast().start(2)
-    run = runs(LiveRun, "device", "ddp", *(["fsdp"] if kind == "fsdp" else []), "no-checkpoints", "on-device").start(2).reach(5)
-    assert "copied from its device" in run.said()
-    assert run.switch(2)["committed"]       # over as many workers: sums are made in the same order
+    run = runs(LiveRun, "gpu", "ddp", *(["fsdp"] if kind == "fsdp" else []), "no-checkpoints", "on-gpu").start(2).reach(5)
+    report = run.switch(2)      # over as many workers: sums are made in the same order
+    assert report["committed"] and report["bytes"]["device to device, from own GPU memory, to own GPU memory"] > 0, report
     run.reach(run.step() + 3)
     step = run.step()
     assert run.switch(3)["committed"]
@@ -64,16 +65,24 @@ def test_state_on_a_device_is_handed_over_by_copies_bitwise(runs, reference, kin
     assert deviation(run.curve(), reference) < SAME
 
 
-def test_state_without_memory_or_too_large_to_be_copied_is_refused(monkeypatch):
-    model = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.AdamW(model.parameters())
-    monkeypatch.setattr(_slots, "is_on_host", lambda tensor: False)
-    monkeypatch.setattr(live, "_MAX_COPIED_BYTES", 100)
-    with pytest.raises(live.Unsupported, match="mode=restart"):
-        live.LiveState(None, model, optimizer, {}, rank=0)
+def test_a_worker_with_state_on_a_gpu_is_killed_before_the_switch(runs, reference):
+    run = runs(LiveRun, "killed", "ddp", "no-checkpoints", "on-gpu").start(1).reach(5)
+    run.switch(2, wait=False, limit_s=1)
+    run.kill(1)
+    report = run.switched()
+    assert "why" in report and not report.get("committed"), report
+    run.reach(run.step() + 3)
+    assert run.switch(2)["committed"]
+    run.fast().leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
+
+
+def test_state_without_memory_or_on_other_devices_is_refused(monkeypatch):
     model = torch.nn.Linear(4, 2, device="meta")
     with pytest.raises(live.Unsupported, match="weight is on meta"):
         live.LiveState(None, model, torch.optim.AdamW(model.parameters()), {}, rank=0)
+    with pytest.raises(live.Unsupported, match="state stands on xpu:0"):
+        _slots.gpu_of(torch.device("xpu:0"))
 
 
 def test_a_request_by_signal_in_live_mode_leaves_with_a_checkpoint(runs, reference):

@@ -346,7 +346,7 @@ class Engine:
                 decided = ""        # this epoch's: the next one has none
             standing = self._stand(int(session.variable("RANK") or 0), world, decided)
             arena = live.NativeArena(session)
-            arena.register(list(wanted(standing.stage, standing.place, self._factory)))
+            arena.register(list(wanted(standing.stage, standing.place, self._factory)), self.device)
             session.offer()
             return standing, session, arena
         except (ValueError, LookupError, OSError) as error:

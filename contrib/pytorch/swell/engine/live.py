@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from swell._native import Action, Epoch, Kind, Region, Session
-from swell.engine.arena import Request
+from swell._slots import gpu_of
+from swell.engine.arena import Ordinary, Request
 from swell.engine.executor import Regions
 
 __all__ = ["NativeArena", "NativeRegions"]
@@ -24,30 +25,34 @@ _REGIONS = {"forward": Region.FORWARD, "backward": Region.BACKWARD, "optimizer":
 
 
 class NativeArena:
-    """Memory of this worker's shim. take() blocks until this epoch begins: all that takes long comes before."""
+    """Memory of this worker's shim; on a GPU torch's, which is copied where it is handed over. take() blocks until this epoch
+    begins: all that takes long comes before."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.epoch = Epoch(0, 0, True)
         self._rest = torch.empty(0, dtype=torch.uint8)
         self._is_registered = False
+        self._on_gpu: dict[str, torch.Tensor] = {}
 
-    def register(self, requests: Sequence[Request]) -> None:
-        """Say what take() will want, before it."""
+    def register(self, requests: Sequence[Request], device: torch.device) -> None:
+        """Say what take() will want, before it. On a GPU its memory is taken by this."""
+        gpu = gpu_of(device)
+        if gpu is not None:
+            self._on_gpu = Ordinary().take(requests, device)[0]
         for one in requests:
-            self._session.register(one.name, one.dtype, one.shape, kind=_KINDS[one.kind], layer=one.layer, block=(one.begin, one.end))
+            self._session.register(one.name, one.dtype, one.shape, kind=_KINDS[one.kind], layer=one.layer, block=(one.begin, one.end),
+                                   address=self._on_gpu[one.name].data_ptr() if gpu is not None else None, device=gpu)
         self._session.register(_REST, torch.uint8, (_REST_BYTES,), kind=Kind.SCHEDULER)
         self._is_registered = True
 
     def take(self, requests: Sequence[Request], device: torch.device) -> tuple[dict[str, torch.Tensor], bool]:
         """See swell.engine.arena.Arena."""
-        if device.type != "cpu":
-            raise ValueError(f"live mode keeps state in the host's memory, the engine is on {device}; use mode=restart")
         if not self._is_registered:
-            self.register(requests)
+            self.register(requests, device)
         self.epoch = self._session.adopt()
         self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
-        return {one.name: self._session.tensor(one.name, one.dtype, one.local) for one in requests}, self.epoch.fresh
+        return self._on_gpu or {one.name: self._session.tensor(one.name, one.dtype, one.local) for one in requests}, self.epoch.fresh
 
     def rest(self) -> dict[str, Any]:
         """What the epoch before gave to its last boundary()."""

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A GPU for state that is not there: tensors of the CPU in what a stand-in for NVIDIA's driver takes for its memory, so that
+libswell hands them over as it would on a GPU. Nothing is computed on it."""
+
+import ctypes
+import os
+
+import torch
+
+from swell import _slots, _staying
+from swell.engine import arena, live
+
+DRIVER = os.path.join(os.environ.get("SWELL_STAGE", ""), "..", "tests", "unit", ".libs", "libcuda.so.1")
+_driver = None
+
+
+def memory(count, dtype):
+    """Of the GPU's, so many elements, zero."""
+    address, size = ctypes.c_uint64(), count * dtype.itemsize
+    assert _driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) == 0
+    return torch.frombuffer((ctypes.c_char * size).from_address(address.value), dtype=dtype).zero_()
+
+
+def begin():
+    """From now on state is taken for a GPU's. libswell finds the stand-in by its name, which is the driver's."""
+    global _driver
+    _driver = ctypes.CDLL(DRIVER, mode=ctypes.RTLD_GLOBAL)
+    context = ctypes.c_void_p()
+    assert _driver.cuInit(0) == 0 and _driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert _driver.cuCtxPushCurrent_v2(context) == 0
+    for module in (_slots, _staying, live):
+        module.gpu_of = lambda device: 0
+    live.Ordinary = OnGpu
+    _slots.room_on = lambda device, count, dtype: memory(count, dtype)
+
+
+class OnGpu(arena.Ordinary):
+    """What the engine's state is on a GPU."""
+
+    def take(self, requests, device):
+        found = {one.name: memory(torch.Size(one.local).numel(), one.dtype).view(one.local) for one in requests}
+        return found, True
+
+
+def move(model):
+    """Parameters and buffers stand on the GPU from now on; shards of fully_shard, too."""
+    from swell.live import _fsdp_parameters
+    sharded = _fsdp_parameters(model)
+    for tensor in [*model.parameters(), *model.buffers()]:
+        one = sharded.get(id(tensor))
+        if one is None:
+            tensor.data = memory(tensor.numel(), tensor.dtype).copy_(tensor.detach().reshape(-1)).view(tensor.shape)
+            continue
+        padded, local = one._sharded_param_data, tensor._local_tensor
+        one._sharded_param_data = memory(padded.numel(), padded.dtype).copy_(padded)
+        tensor._local_tensor = one._sharded_param_data[:local.numel()].view(local.shape)
