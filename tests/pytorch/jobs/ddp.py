@@ -16,7 +16,6 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.checkpoint import FileSystemWriter
 
 import common
-import stand_in_gpu
 from swell.torch import Elastic
 
 
@@ -64,6 +63,7 @@ def main(arguments):
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     wrap = torch.nn.parallel.DistributedDataParallel
     if "on-gpu" in arguments:
+        import stand_in_gpu     # of tests that fork; a script alone has no use for it
         stand_in_gpu.begin()
         stand_in_gpu.move(model)
     model = sharded(model, (1,) if "hsdp" in arguments else ()) if "fsdp" in arguments else wrap(model, gradient_as_bucket_view=True)

@@ -14,7 +14,6 @@ import torch
 import transformers
 
 import common
-import stand_in_gpu
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "engine"))
 import models  # noqa: E402
@@ -39,6 +38,7 @@ class Rows:
 def main(arguments):
     family = {"llama": "llama_gqa_tied", "gpt2": "gpt2"}[arguments[0]]
     if "on-gpu" in arguments:
+        import stand_in_gpu     # of tests that fork; a script alone has no use for it
         stand_in_gpu.begin()
     plans = PIPELINE if "pipeline" in arguments else ANY
     engine = Engine(models.CONFIGS[family](), lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=models.BATCH, plan=plans.__getitem__,
