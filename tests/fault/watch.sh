@@ -7,7 +7,7 @@
 settling_s=30
 
 # watch FOLDER: until FOLDER/stop exists. FOLDER/looks has a line a look, FOLDER/broken each broken invariant, FOLDER/memory
-# lines "SECONDS NAME PID KIB FILES".
+# lines "SECONDS NAME PID KIB FILES". FOLDER/forgotten has ids of jobs that slurmctld lost or gave a second time: Slurm may start these without GPUs.
 watch() {
   local folder=$1 jobs problems problem pid file
   local -A since=()
@@ -19,7 +19,7 @@ watch() {
         [[ $'\n'$problems$'\n' == *$'\n'"$problem"$'\n'* ]] || unset "since[$problem]"
       done
       while IFS= read -r problem; do
-        [[ -n $problem ]] || continue
+        [[ -n $problem ]] && ! is_slurms "$problem" || continue
         : "${since[$problem]:=$SECONDS}"
         if is_hard "$problem" || ((SECONDS - ${since[$problem]} > settling_s)); then
           printf '+%s s: %s\n' "$SECONDS" "$problem" >> "$folder/broken"
@@ -37,6 +37,9 @@ watch() {
   done
 }
 
+is_slurms() {
+  [[ $1 =~ ^job\ ([0-9]+)\ holds\ 0\ GPUs ]] && grep -qx "${BASH_REMATCH[1]}" "$folder/forgotten" 2> /dev/null
+}
 is_hard() { [[ $1 == 'GPU '* || $1 == *'its basic demand is'* ]]; }
 
 sample() { # NAME PID
