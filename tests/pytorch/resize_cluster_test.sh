@@ -5,18 +5,18 @@
 # and the loss of every step stays that of a run that nobody resizes.
 #   resize_cluster_test.sh [--all | NAME...]   (default: ddp-live profile; the others start slowly on a small machine)
 # NAME-live: the state goes from program to program in memory (mode=live), and there is no checkpoint. sizes: a job whose global batch
-# is two samples. profile: what an ordinary loop's steps are made of reaches the controller.
+# is two samples. profile, NAME-profile: what an ordinary loop's, Trainer's or Lightning's steps are made of reaches the controller.
 # shellcheck source=tests/pytorch/cluster_lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/cluster_lib.sh"
 names=("$@")
 ((${#names[@]})) || names=(ddp-live profile)
-[[ ${names[0]} != --all ]] || names=(ddp fsdp trainer accelerate lightning ddp-live fsdp-live sizes profile)
+[[ ${names[0]} != --all ]] || names=(ddp fsdp trainer accelerate lightning ddp-live fsdp-live sizes profile trainer-profile lightning-profile)
 cluster_up --nodes 1 --gpus-per-node 3 --grace 300
 jobs_folder=$pytorch_tests/jobs
 export TEST_STEPS=200 TEST_PACE=0.3
 
 program() { # NAME: sets `program_words`
-  case ${1%-live} in
+  case ${1%-*} in
     ddp) program_words=("$jobs_folder/ddp.py") ;;
     fsdp) program_words=("$jobs_folder/ddp.py" fsdp) ;;
     trainer) program_words=("$jobs_folder/hf.py") ;;
@@ -90,11 +90,18 @@ has_a_profile() {
   TEST_PACE=0 TEST_STEPS=1000000 run_job profile --elastic=max=3,mode=live --gres=gpu:2 -- "$SWELL_PYTHON" "$jobs_folder/ddp.py" paced no-checkpoints || return
   within 100 explained && scancel "$rigid_job" && within 60 was_predicted || { swell why "$job" --json; swell jobs; tail -n 20 "$folder.out"; return 1; }
 }
+is_planned() { # NAME: by its profile the controller knows how fast it would be with more
+  program "$1" || return
+  TEST_STEPS=1000000 run_job "$1" --elastic=max=2,mode=live --gres=gpu:1 -- "$SWELL_PYTHON" "${program_words[@]}" no-checkpoints || return
+  within 200 explained || { swell why "$job" --json; swell jobs; tail -n 20 "$folder.out"; return 1; }
+  scancel "$job"
+}
 for name in "${names[@]}"; do
   compared=''
   case $name in
     sizes) check 'a job whose global batch is two samples never gets a third worker' never_gets_three ;;
     profile) check 'an ordinary DDP loop reports its profile, and is lent a GPU by what that predicts' has_a_profile ;;
+    *-profile) check "${name%-profile}'s loop reports its profile, without a line for it" is_planned "$name" ;;
     *) check "$name: grown, shrunk for a rigid job and grown again, with the loss of the run that is not" resized "$name" ;;
   esac
   [[ -z $compared ]] || printf '# %s: %s\n' "$name" "$compared"

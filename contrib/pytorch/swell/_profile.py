@@ -21,10 +21,11 @@ _NONE = -1
 class Profile:
     """Opens and closes the regions of a model's steps.
 
-    Forward passes are those of a training model. The loop says where a backward pass and an optimizer's step begin and end.
+    Forward passes are those of a training model, or with sees_forward=False where the loop says; it says always where a backward
+    pass and an optimizer's step begin and end.
     """
 
-    def __init__(self, session: Session, model: torch.nn.Module, *, rank: int) -> None:
+    def __init__(self, session: Session, model: torch.nn.Module, *, rank: int, sees_forward: bool = True) -> None:
         self.session, self.model, self.rank = session, model, rank
         self.micro_batch = 0        # of the present step
         self._forward = self._backward = self._sync = self._optimizer = _NONE
@@ -33,8 +34,9 @@ class Profile:
         self._hooks: list[Any] = []
         self._has_role = False
         self._seen: tuple[str, tuple[int, ...]] | None = None       # a layer's activation of one sample
-        model.register_forward_pre_hook(self._begin_forward, prepend=True)
-        model.register_forward_hook(self._end_forward)
+        if sees_forward:
+            model.register_forward_pre_hook(self._sees_input, prepend=True)
+            model.register_forward_hook(self._sees_output)
         self._watch_layer(model)
         if isinstance(model, DistributedDataParallel):
             self._hooks = [_on_gradient(parameter, self._has_gradient) for parameter in model.parameters() if parameter.requires_grad]
@@ -57,11 +59,19 @@ class Profile:
 
     # ---- forward
 
-    def _begin_forward(self, model: torch.nn.Module, _inputs: Any) -> None:
+    def _sees_input(self, model: torch.nn.Module, _inputs: Any) -> None:
         if model.training and torch.is_grad_enabled():
-            self._forward = self.begin(Region.FORWARD)
+            self.begin_forward()
 
-    def _end_forward(self, _model: torch.nn.Module, _inputs: Any, _output: Any) -> None:
+    def _sees_output(self, _model: torch.nn.Module, _inputs: Any, _output: Any) -> None:
+        self.end_forward()
+
+    def begin_forward(self) -> None:
+        """A training pass begins, where no hook of the model's sees it."""
+        self._forward = self.begin(Region.FORWARD)
+
+    def end_forward(self) -> None:
+        """After it, loss included if the loop likes."""
         if self._forward != _NONE:
             self.end(self._forward)
             self._forward = _NONE
@@ -73,12 +83,13 @@ class Profile:
         self._backward = self.begin(Region.BACKWARD)
 
     def end_backward(self) -> None:
-        """After it."""
+        """After it; what follows is of the step's next micro-batch."""
         for name in ("_sync", "_backward"):
             number = getattr(self, name)
             if number != _NONE:
                 self.end(number)
                 setattr(self, name, _NONE)
+        self.micro_batch += 1
         if self._order:     # after the first one it is known which gradient is the last
             for hook in self._hooks:
                 hook.remove()
@@ -102,7 +113,9 @@ class Profile:
 
     def end_optimizer(self) -> None:
         """After it."""
-        self.end(self._optimizer)
+        if self._optimizer != _NONE:
+            self.end(self._optimizer)
+            self._optimizer = _NONE
 
     # ---- what this worker is
 
@@ -125,16 +138,16 @@ class Profile:
         """This worker is of another epoch: its regions and its role are of that epoch's session."""
         self.session, self.rank, self._has_role = session, rank, False
 
-    def boundary(self, samples: int, passes: int) -> None:
-        """A step is done, over so many samples of this worker's. After the first one its role is known.
+    def boundary(self, samples: float) -> None:
+        """A step may be done, whose passes had so many samples of this worker's each. After the first one its role is known.
 
         This worker is a group of its own of one stage. To a planner the model is one layer, which nobody can cut.
         """
-        self.micro_batch = 0
+        passes, self.micro_batch = self.micro_batch, 0
         if self._has_role or not passes:
             return
         self._has_role = True
-        batch = max(1, round(samples / passes))
+        batch = max(1, round(samples))
         dtype, shape = self._seen or ("float32", (1,))
         try:
             # Of what a layer keeps any part may be called whole: it matters to tensor parallelism alone.

@@ -204,7 +204,6 @@ class Elastic:
         self._backward(loss * (share * self.world))
         if profile is not None:
             profile.end_backward()
-            profile.micro_batch = self._pass + 1
         if self._pass == 0:
             self._loss = torch.zeros_like(loss, requires_grad=False)
         self._loss = self._loss + loss.detach() * share
@@ -291,7 +290,7 @@ class Elastic:
         """The boundary of a step: here the state is whole, and the next workers may take it over."""
         try:
             if self._profile is not None:
-                self._profile.boundary(sum(piece.counted for piece in self._passes), len(self._passes))
+                self._profile.boundary(sum(piece.counted for piece in self._passes) / max(1, len(self._passes)))
             action = live.boundary(self._rest(with_state=False))
         except _native.NativeError as error:
             print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A loop with Accelerate."""
+"""A loop with Accelerate. Argument: `profile`: what was seen of its steps is written at the end."""
 
 import sys
 
@@ -19,6 +19,8 @@ def main(arguments):
     for x, y in elastic.batches(common.regression(), steps=common.steps()):
         if elastic.step(torch.nn.functional.mse_loss(model(x), y)):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
+            if "profile" in arguments and elastic.steps == common.steps():
+                common.write_profile(elastic._profile.session)
 
 
 if __name__ == "__main__":

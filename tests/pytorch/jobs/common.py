@@ -45,6 +45,13 @@ def pace(times=1):
         time.sleep(0.01)
 
 
+def write_profile(session):
+    """What the profiler saw of the first worker's steps, to `profile`."""
+    if int(os.environ.get("RANK", 0)) == 0:
+        with open(path("profile"), "w") as file:
+            json.dump(session.profile()._asdict(), file)
+
+
 def regression():
     """Inputs [SAMPLES, 16] and targets [SAMPLES, 1] that a small network can learn."""
     generator = torch.Generator().manual_seed(1)

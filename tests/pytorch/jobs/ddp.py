@@ -47,12 +47,6 @@ def hold_saves():
     FileSystemWriter.write_data = held
 
 
-def write_profile(elastic):
-    if elastic.rank == 0:
-        with open(common.path("profile"), "w") as file:
-            json.dump(elastic._profile.session.profile()._asdict(), file)
-
-
 def main(arguments):
     dist.init_process_group("gloo")
     if "held-saves" in arguments:
@@ -96,7 +90,7 @@ def main(arguments):
             if "late-group" in arguments and elastic.steps == 8:
                 kept = dist.new_group()
             if "profile" in arguments and elastic.steps == common.steps():
-                write_profile(elastic)
+                common.write_profile(elastic._profile.session)
             if "evaluate" in arguments and elastic.steps == 13:
                 with open(common.path("evaluating"), "w"):
                     pass

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `fsdp`: by FSDP2."""
+"""transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `fsdp`: by FSDP2; `profile`: what was seen of
+its steps is written at the end."""
 
 import os
 import sys
@@ -30,6 +31,12 @@ class Texts(torch.utils.data.Dataset):
 
 
 class Log(transformers.TrainerCallback):
+    elastic = None      # whose profile is written
+
+    def on_step_end(self, args, state, control, **_):
+        if self.elastic is not None and state.global_step == common.steps():
+            common.write_profile(self.elastic._departure.profile.session)
+
     def on_log(self, args, state, control, logs=None, **_):
         if "loss" in logs:
             common.log(state.global_step, logs["loss"], args.world_size)
@@ -52,8 +59,11 @@ def main(arguments):
         save_total_limit=2, use_cpu=True, report_to=[], disable_tqdm=True, per_device_eval_batch_size=1,
         eval_strategy="steps" if evaluates else "no", eval_steps=7, logging_nan_inf_filter=False,
         **({"fsdp": True, "fsdp_config": {"version": 2, "transformer_layer_cls_to_wrap": ["GPT2Block"]}} if "fsdp" in arguments else {}))
-    trainer = transformers.Trainer(model, args, train_dataset=Texts(common.SAMPLES), eval_dataset=Texts(12), callbacks=[Log()])
-    SwellCallback.attach(trainer)
+    log = Log()
+    trainer = transformers.Trainer(model, args, train_dataset=Texts(common.SAMPLES), eval_dataset=Texts(12), callbacks=[log])
+    elastic = SwellCallback.attach(trainer)
+    if "profile" in arguments:
+        log.elastic = elastic
     trainer.train()
 
 

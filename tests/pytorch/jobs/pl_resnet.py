@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A small residual network on images, by Lightning. Arguments: `evaluate`: there are validations."""
+"""A small residual network on images, by Lightning. Arguments: `evaluate`: there are validations; `accumulates`: of two batches a step;
+`profile`: what was seen of its steps is written at the end."""
 
 import os
 import sys
@@ -25,6 +26,8 @@ class Block(nn.Module):
 
 
 class ResNet(pl.LightningModule):
+    elastic = None      # whose profile is written
+
     def __init__(self):
         super().__init__()
         torch.manual_seed(3)
@@ -46,6 +49,8 @@ class ResNet(pl.LightningModule):
     def on_train_batch_end(self, *_):
         loss = self.trainer.strategy.reduce(self.loss.clone(), reduce_op="mean")
         common.log(self.trainer.global_step, float(loss), self.trainer.world_size)
+        if self.elastic is not None and self.trainer.global_step == common.steps():
+            common.write_profile(self.elastic._departure.profile.session)
 
     def configure_optimizers(self):
         optimizer = torch.optim.AdamW(self.parameters(), lr=3e-3)
@@ -60,12 +65,16 @@ def images(count):
 
 def main(arguments):
     elastic = LightningElastic(common.path("checkpoints"), every=0 if "no-checkpoints" in arguments else 10)
+    passes = 2 if "accumulates" in arguments else 1
     trainer = pl.Trainer(
         accelerator="cpu", strategy="ddp", devices=elastic.devices, num_nodes=elastic.num_nodes, callbacks=[elastic],
-        use_distributed_sampler=False, max_steps=common.steps(), logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        use_distributed_sampler=False, accumulate_grad_batches=passes, max_steps=common.steps(), logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, limit_val_batches=20 if "evaluate" in arguments else 0, num_sanity_val_steps=0,
         default_root_dir=common.path("."))
-    trainer.fit(ResNet(), elastic.loader(images(common.SAMPLES), global_batch=common.GLOBAL_BATCH),
+    model = ResNet()
+    if "profile" in arguments:
+        model.elastic = elastic
+    trainer.fit(model, elastic.loader(images(common.SAMPLES), global_batch=common.GLOBAL_BATCH // passes),
                 torch.utils.data.DataLoader(images(20)) if "evaluate" in arguments else None, ckpt_path=elastic.newest())
 
 

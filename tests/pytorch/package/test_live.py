@@ -165,11 +165,14 @@ def test_the_trainer_is_resized_live(runs, kind):
     assert deviation(run.curve(), reference) < SAME
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-def test_regions_are_given_without_being_written(runs, kind):
-    run = runs(LiveRun, "profile", "ddp", kind, "profile", "no-checkpoints", steps=20).fast().start(2).leave_well()
+@pytest.mark.parametrize("job, passes", [
+    (("ddp", "ddp"), 2), (("ddp", "fsdp"), 2),      # 12 samples over two workers, four at a time
+    (("hf",), 1), pytest.param(("hf", "fsdp"), 1, marks=pytest.mark.slow),
+    (("pl_resnet",), 1), (("pl_resnet", "accumulates"), 2), pytest.param(("accelerated",), 2, marks=pytest.mark.slow)])
+def test_regions_are_given_without_being_written(runs, job, passes):
+    run = runs(LiveRun, "profile", *job, "profile", "no-checkpoints", steps=20).fast().start(2).leave_well()
     with open(os.path.join(run.folder, "profile")) as file:
         seen = json.load(file)
-    assert seen["micro_batches"] == 2       # 12 samples over two workers, four at a time
+    assert seen["micro_batches"] == passes
     assert 0 < seen["forward_s"] and 0 < seen["backward_s"] and 0 < seen["dp_sync_s"] and 0 < seen["optimizer_s"]
     assert seen["micro_batches"] * (seen["forward_s"] + seen["backward_s"]) + seen["optimizer_s"] + seen["dp_sync_s"] < seen["step_s"]

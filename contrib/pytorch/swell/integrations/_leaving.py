@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from swell import _native, _request, data
+from swell._profile import Profile
 from swell.live import LiveState, join
 from swell.torch import Agreement, cpu_group
 
@@ -23,6 +24,7 @@ class Departure:
     def __init__(self) -> None:
         self._agreement: Agreement | None = None
         self._live: LiveState | None = None
+        self.profile: Profile | None = None     # where the state is handed over live
 
     def listen(self, global_batch: int) -> None:
         """From now on workers may be asked to leave, for a number over which the global batch divides."""
@@ -34,10 +36,11 @@ class Departure:
         """Whether the next workers take the state over without a checkpoint."""
         return self._live is not None
 
-    def go_live(self, model: torch.nn.Module, optimizers: list[Any], things: Mapping[str, Any]) -> Any:
+    def go_live(self, model: torch.nn.Module, optimizers: list[Any], things: Mapping[str, Any], *, sees_forward: bool = True) -> Any:
         """Take the state over from the workers before, in live mode: what they gave to pass_boundary(); None where there is none.
 
         Blocks until they have handed it over. model, optimizers: as they are trained; all of it is on its device.
+        sees_forward: the model is called for each forward pass, which the profile sees then.
         """
         if not _native.is_live():
             return None
@@ -49,8 +52,26 @@ class Departure:
         self._live = join(model, optimizers[0], things, rank=_request.place().rank, group=cpu_group())
         if self._live is not None:
             _request.begun()        # what is taken over stands in no checkpoint
+            self.profile = Profile(self._live.session, model, rank=_request.place().rank, sees_forward=sees_forward)
         taken = self._live.take_over() if self._live is not None else None
         return taken[0] if taken is not None else None
+
+    def time_calls(self, owner: Any, name: str, part: str) -> None:
+        """Calls of a framework's method are a part of a step to the profiler, "forward" or "backward", from now on."""
+        method = getattr(owner, name)
+        if hasattr(method, "swell_times"):      # a second training of the same objects
+            return
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            profile = self.profile
+            if profile is not None:
+                getattr(profile, f"begin_{part}")()
+            made = method(*arguments, **options)
+            if profile is not None:
+                getattr(profile, f"end_{part}")()
+            return made
+        setattr(call, "swell_times", part)
+        setattr(owner, name, call)
 
     def loaded(self) -> None:
         """A checkpoint has been loaded into what was registered."""
@@ -63,15 +84,20 @@ class Departure:
             self._agreement = Agreement(cpu_group())        # all of them meet here
         _request.begun()
 
-    def pass_boundary(self, rest: Any) -> None:
-        """A step is done: in live mode the next workers may take the state over here. Every worker calls it equally often."""
+    def pass_boundary(self, rest: Any, samples: float) -> None:
+        """A step is done: in live mode the next workers may take the state over here. Every worker calls it equally often.
+
+        rest: what go_live() gives to them. samples: of one pass of this worker's.
+        """
         if self._live is None:
             return
         try:
+            if self.profile is not None:
+                self.profile.boundary(samples)
             action = self._live.boundary(rest)
         except _native.NativeError as error:
             print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
-            self._live = None
+            self._live = self.profile = None
             return
         if action is _native.Action.SWITCH:
             self.end()

@@ -90,11 +90,32 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.
         connector = trainer._checkpoint_connector
-        taken = self._departure.go_live(trainer.strategy.model, trainer.optimizers, {})
+        # Its forward pass may be a call of a part of the module alone: it is timed where the strategy makes it.
+        taken = self._departure.go_live(trainer.strategy.model, trainer.optimizers, {}, sees_forward=False)
+        if self._departure.profile is not None:
+            self._departure.time_calls(trainer.strategy, "training_step", "forward")
+            trainer.optimizers[0].register_step_post_hook(lambda *_: self._stepped())
         if taken is not None:
             assert self._sampler is not None
             self._sampler.load_state_dict(taken["sampler"])
             connector._loaded_checkpoint = {"optimizer_states": [], **taken["lightning"]}
+
+    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
+        if self._departure.profile is not None:
+            self._departure.profile.begin_backward()
+
+    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
+        if self._departure.profile is not None:
+            self._departure.profile.end_backward()
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        # Within the optimizer's step(), which has called forward and backward passes first.
+        if self._departure.profile is not None:
+            self._departure.profile.begin_optimizer()
+
+    def _stepped(self) -> None:
+        if self._departure.profile is not None:
+            self._departure.profile.end_optimizer()
 
     def _passes_boundary(self, trainer: Any) -> None:
         if not self._departure.is_live:
@@ -102,7 +123,8 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         assert self._sampler is not None
         self._departure.pass_boundary({"sampler": self._sampler.state_dict(), "lightning": {
             "loops": trainer._checkpoint_connector._get_loops_state_dict(),
-            "lr_schedulers": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs]}})
+            "lr_schedulers": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs]}},
+            samples=self._sampler.global_batch / self._sampler.world)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._departure.loaded()

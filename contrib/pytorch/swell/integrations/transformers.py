@@ -139,6 +139,14 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if state.global_step >= state.max_steps:
             control.should_save = True      # who is asked to leave after training must find it
 
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._departure.profile is not None:
+            self._departure.profile.begin_optimizer()
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._departure.profile is not None:
+            self._departure.profile.end_optimizer()
+
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._live is not None and self.trainer.is_in_train:
             self._live.pass_boundary(evaluation_due=True)
@@ -212,6 +220,7 @@ class _Live:
         trainer = self.trainer
         optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
         taken = self.departure.go_live(trainer.model_wrapped, [optimizer], {"scheduler": trainer.lr_scheduler})
+        self.departure.time_calls(trainer.accelerator, "backward", "backward")
         if taken is None:
             return begins
         self._is_taken = True
@@ -229,7 +238,7 @@ class _Live:
             return
         state = {field.name: getattr(self.trainer.state, field.name) for field in dataclasses.fields(self.trainer.state)}
         state["log_history"] = state["log_history"][-self.HISTORY:]
-        self.departure.pass_boundary({"state": state, "evaluation_due": evaluation_due})
+        self.departure.pass_boundary({"state": state, "evaluation_due": evaluation_due}, self.trainer.args.per_device_train_batch_size)
 
 
 class _EpochSampler(data.ElasticSampler):
