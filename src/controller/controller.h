@@ -39,6 +39,7 @@ class Controller {
         fabric_files;            ///< topology.conf and calibration; null: neither is read
     std::string state_path;      ///< empty: nothing is kept over restarts
     History* history = nullptr;  ///< null: none is kept
+    policy::Preemption preemption = policy::Preemption::as_reclaimed;
     std::function<void(const std::string&)> log;
     std::function<std::string()> nonce;  ///< a new unguessable name for a grant
     /// Called from another thread when a round has something to do; may be null.

@@ -96,8 +96,10 @@ void Controller::reclaim(ElasticJob& job, Companion& companion, double now, cons
 }
 
 policy::ClusterView Controller::view(double now) {
-  return build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config, now, fabric(),
-                    machines());
+  policy::ClusterView seen = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config,
+                                        now, fabric(), machines());
+  seen.preemption = parts_.preemption;
+  return seen;
 }
 
 void Controller::decide(double now) {

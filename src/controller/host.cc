@@ -22,6 +22,7 @@
 #include "controller/controller.h"
 #include "controller/history.h"
 #include "controller/place_file.h"
+#include "controller/preemption_order.h"
 #include "controller/site_advice.h"
 #include "core/policy/registry.h"
 #include "slurm/live_slurm.h"
@@ -172,6 +173,8 @@ class Host final : public control::BackgroundThread {
     parts.server = server.get();
     parts.book = &book_;
     parts.fabric_files = slurm::find_fabric_files;
+    const policy::Preemption preemption = preemption_order(*slurm_config);
+    parts.preemption = preemption;
     parts.state_path = slurm_config->state_save_location + "/swell_state";
     parts.log = [this](const std::string& text) { info(text); };
     parts.nonce = new_nonce;
@@ -183,6 +186,11 @@ class Host final : public control::BackgroundThread {
     advice_.set_draining(config->draining);
     lowers_ = config->lowers_requests && !config->draining;
     on_ = true;
+    if (preemption != policy::Preemption::as_reclaimed)
+      info(
+          fmt::format("without Swell's select plugin Slurm preempts the {} companions first, and "
+                      "pending jobs get the same ones back",
+                      slurm_config->preempts_youngest_first ? "youngest" : "oldest"));
     info(fmt::format("the controller is ready: policy {}; agents at port {}",
                      policy::policy_without_profiles(config->policy), server->port()));
 

@@ -147,6 +147,10 @@ Result<ControllerConfig> load_controller_config() {
   config.preempt_type = text(conf->preempt_type);
   config.slurmctld_parameters = text(conf->slurmctld_params);
   config.preempt_mode = conf->preempt_mode;
+  // Of SchedulerParameters in older versions.
+  config.preempts_youngest_first =
+      text(conf->sched_params).find("preempt_youngest_first") != std::string::npos ||
+      text(preempt_parameters_of(*conf)).find("youngest_first") != std::string::npos;
   config.plugstack = text(conf->plugstack);
   config.accounting_storage_type = text(conf->accounting_storage_type);
   config.inactive_limit_s = conf->inactive_limit;

@@ -30,6 +30,7 @@ struct ControllerConfig {
   std::string scheduler_type, select_type, job_submit_plugins, preempt_type, plugstack;
   std::string slurmctld_parameters, accounting_storage_type, version;
   std::uint16_t preempt_mode = 0;
+  bool preempts_youngest_first = false;  ///< of jobs that may be preempted, with equal priority
   std::uint16_t inactive_limit_s = 0;
   uid_t slurm_uid = 0;
 };

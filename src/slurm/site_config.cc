@@ -12,19 +12,13 @@
 #include "slurm/hostlist.h"
 #include "slurm/live_slurm.h"
 #include "slurm/loaded.h"
+#include "slurm/versions.h"
 
 namespace swell::slurm {
 
 namespace {
 
 std::string text(const char* value) { return value != nullptr ? value : ""; }
-
-/// PreemptParameters, which came after 22.05; the header tells whether it exists.
-template <typename Conf>
-std::string preempt_parameters_of(const Conf& conf) {
-  if constexpr (requires { conf.preempt_params; }) return text(conf.preempt_params);
-  else return {};
-}
 
 // Bits of AccountingStorageEnforce as slurmctld keeps it; no public header names them.
 constexpr std::uint16_t kEnforceLimits = 0x0002, kEnforceQos = 0x0008;
@@ -82,7 +76,7 @@ Result<SiteConfig> load_site_config() {
   config.cluster_name = text(conf->cluster_name);
   for (std::uint32_t i = 0; i < conf->control_cnt; ++i)
     config.controller_names.push_back(text(conf->control_machine[i]));
-  config.preempt_parameters = preempt_parameters_of(*conf);
+  config.preempt_parameters = text(preempt_parameters_of(*conf));
   config.enforces_limits = (conf->accounting_storage_enforce & kEnforceLimits) != 0;
   config.enforces_qos = (conf->accounting_storage_enforce & kEnforceQos) != 0;
   config.preempt_exempt_s =

@@ -69,6 +69,13 @@ inline PerTask per_task_of(std::string_view tres_per_task) {
 /// who asked: from 23.02 on.
 inline constexpr bool kModifyTakesMessage = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0);
 
+/// PreemptParameters, which came after 22.05; the header tells whether it exists. Null: not set.
+template <typename Conf>
+const char* preempt_parameters_of(const Conf& conf) noexcept {
+  if constexpr (requires { conf.preempt_params; }) return conf.preempt_params;
+  else return nullptr;
+}
+
 /// Calls slurm_free_ctl_conf(), from 26.05 on slurm_free_conf().
 void free_conf(slurm_conf_t* conf) noexcept;
 

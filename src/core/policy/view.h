@@ -127,6 +127,14 @@ struct PendingDemand {
   int max_gpus = 0;
 };
 
+/// Which companions Slurm itself preempts for a waiting job, all of them being of one priority. It
+/// does so while others still leave, so that who takes back others loses both.
+enum class Preemption {
+  as_reclaimed,   ///< those of Decisions::reclaim_order: the select plugin is there
+  oldest_first,   ///< Slurm's own order
+  youngest_first  ///< the same with PreemptParameters=youngest_first
+};
+
 /// Input of a policy: made by the controller from Slurm's records, or by the simulator. Equal views
 /// give equal decisions.
 struct ClusterView {
@@ -137,6 +145,7 @@ struct ClusterView {
   double now_s = 0;                  ///< time of the view, in seconds since any fixed moment
   /// The nodes as planners take them, indexed as `nodes`; null where GPU types are not known.
   std::shared_ptr<const cluster::Cluster> machines;
+  Preemption preemption = Preemption::as_reclaimed;
   bool order_wanted = false;  ///< whether Decisions::reclaim_order is read
   bool may_migrate = false;   ///< whether Decisions::migrations are carried out
   NodePositions positions;    ///< distances between nodes

@@ -115,6 +115,9 @@ EXPORT int fini(void) noexcept {
   return stock_fini != nullptr ? stock_fini() : SLURM_SUCCESS;
 }
 
+/// For the controller, in the same slurmctld: whether candidates for preemption are sorted here.
+EXPORT int swell_sorts_preemption(void) noexcept { return preemption != nullptr ? 1 : 0; }
+
 EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t min_nodes,
                              std::uint32_t max_nodes, std::uint32_t wanted_nodes,
                              std::uint16_t mode, void* preemption_candidates, void** to_preempt,

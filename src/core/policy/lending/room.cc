@@ -96,6 +96,17 @@ bool Room::make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share
     return true;
   }
   // The job fits only on idle and lent resources together.
+  auto shares = view_->preemption == Preemption::as_reclaimed ? place_on_lent(demand, nodes)
+                                                              : place_as_slurm(demand);
+  if (!shares) return false;
+  for (const Share& share : *shares) reclaim_on(share, demand.id);
+  keep(*shares);
+  taken = std::move(*shares);
+  return true;
+}
+
+std::optional<std::vector<Share>> Room::place_on_lent(const PendingDemand& demand,
+                                                      Nodes nodes) const {
   std::vector<NodeIndex> order = view_->partitions[at(demand.partition)];
   if (nodes == Nodes::by_idle) {
     std::stable_sort(order.begin(), order.end(), [&](NodeIndex a, NodeIndex b) {
@@ -107,12 +118,34 @@ bool Room::make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share
     std::stable_sort(order.begin(), order.end(),
                      [&](NodeIndex a, NodeIndex b) { return loss[at(a)] < loss[at(b)]; });
   }
-  auto shares = place(demand, *view_, soon_, order);
-  if (!shares) return false;
-  for (const Share& share : *shares) reclaim_on(share, demand.id);
-  keep(*shares);
-  taken = std::move(*shares);
-  return true;
+  return place(demand, *view_, soon_, order);
+}
+
+/// Where the job starts once Slurm has taken the fewest companions away, in its own order, so that
+/// it fits (cons_tres: docs/topology.md).
+std::optional<std::vector<Share>> Room::place_as_slurm(const PendingDemand& demand) const {
+  std::vector<std::size_t> order(lent_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::erase_if(order, [&](std::size_t index) { return lent_[index].reclaimed; });
+  order = by_preemption(std::move(order));
+  const std::vector<Resources> leaving = with_leaving();
+  auto placed_without = [&](std::size_t count) {
+    std::vector<Resources> available = leaving;
+    for (std::size_t i = 0; i < count; ++i)
+      available[at(lent_[order[i]].companion->node)] += lent_[order[i]].companion->held;
+    return place(demand, *view_, available);
+  };
+  auto found = placed_without(order.size());
+  if (!found) return found;
+  std::size_t too_few = 0, enough = order.size();  // make_room() has tried none
+  while (enough - too_few > 1) {
+    const std::size_t middle = too_few + (enough - too_few) / 2;
+    if (auto placed = placed_without(middle)) {
+      found = std::move(placed);
+      enough = middle;
+    } else too_few = middle;
+  }
+  return found;
 }
 
 /// Whether a demand that is no larger did not fit already: then this one does not either, since
@@ -153,6 +186,20 @@ std::vector<std::size_t> Room::by_loss(NodeIndex node) const {
   return here;
 }
 
+std::vector<std::size_t> Room::by_preemption(std::vector<std::size_t> lent) const {
+  const bool youngest_first = view_->preemption == Preemption::youngest_first;
+  std::sort(lent.begin(), lent.end(), [&](std::size_t a, std::size_t b) {
+    const JobId first = lent_[a].companion->id, second = lent_[b].companion->id;
+    return youngest_first ? first > second : first < second;
+  });
+  return lent;
+}
+
+std::vector<std::size_t> Room::reclaimed_first(NodeIndex node) const {
+  return view_->preemption == Preemption::as_reclaimed ? by_loss(node)
+                                                       : by_preemption(lent_on_[at(node)]);
+}
+
 /// Sum of losses by the reclaims that make `needed` idle on the node; infinite where that is not
 /// possible.
 double Room::loss_on(NodeIndex node, const Resources& needed) const {
@@ -169,13 +216,13 @@ double Room::loss_on(NodeIndex node, const Resources& needed) const {
   return idle.covers(needed) ? sum : std::numeric_limits<double>::infinity();
 }
 
-/// Reclaims companions on a node, those of the least loss first, until its idle resources cover the
+/// Reclaims companions on a node, in reclaimed_first()'s order, until its idle resources cover the
 /// share. Companions that leave already count as idle.
 void Room::reclaim_on(const Share& share, JobId needed_by) {
   Resources idle = free_[at(share.node)];
   for (std::size_t index : lent_on_[at(share.node)])
     if (lent_[index].reclaimed) idle += count_on(index);
-  for (std::size_t index : by_loss(share.node)) {
+  for (std::size_t index : reclaimed_first(share.node)) {
     if (idle.covers(share.taken)) break;
     if (lent_[index].reclaimed) continue;
     reclaim(lent_[index], needed_by);

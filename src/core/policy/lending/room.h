@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace swell::policy {
 class Room {
  public:
   /// Loss to the cluster, for each GPU, if a companion is reclaimed; companions of least loss are
-  /// reclaimed first.
+  /// reclaimed first, except for pending jobs where Slurm preempts others
+  /// (ClusterView::preemption).
   using Loss = std::function<double(const ElasticJobView&, const CompanionView&)>;
   /// Order of the nodes on which a pending job is placed where idle GPUs alone do not suffice.
   enum class Nodes {
@@ -81,6 +83,8 @@ class Room {
   /// there is room.
   bool make_room(const PendingDemand& demand, Nodes nodes, std::vector<Share>& shares);
   void make_room_for_parts(JobId job, Nodes nodes);
+  std::optional<std::vector<Share>> place_on_lent(const PendingDemand& demand, Nodes nodes) const;
+  std::optional<std::vector<Share>> place_as_slurm(const PendingDemand& demand) const;
   /// De-fragmentation (Suika 3.2.3): clears nodes for `demand` by moving jobs that lie on one node
   /// to other nodes. A job that has companions, or whose new place is lent, is moved by a later
   /// decision, once these are reclaimed. Changes nothing where that makes no room.
@@ -90,6 +94,10 @@ class Room {
   bool known_not_to_fit(const PendingDemand& demand) const;
   void keep(const std::vector<Share>& shares);
   std::vector<std::size_t> by_loss(NodeIndex node) const;
+  /// Indexes into lent_ in the order in which Slurm preempts.
+  std::vector<std::size_t> by_preemption(std::vector<std::size_t> lent) const;
+  /// What is reclaimed on a node for a pending job, first to last.
+  std::vector<std::size_t> reclaimed_first(NodeIndex node) const;
   double loss_of(std::size_t index) const {
     return (*loss_)(*lent_[index].job, *lent_[index].companion);
   }

@@ -71,6 +71,59 @@ Test(room, a_job_that_could_not_start_anyway_reclaims_nothing) {
   cr_assert_eq(room.kept_gpus(), 0);
 }
 
+/// Companions 11 to 16 of one job, each of 4 GPUs, two on each of nodes 1 to 3; the oldest of node
+/// 1 are missed most, the youngest least.
+ClusterView lent_on_three() {
+  ClusterView view = idle_cluster(4);
+  view.nodes[0].free = {0, 0, 0};
+  ElasticJobView& job = add_job(view, 1, 0, 8);
+  job.max_gpus = 32;
+  for (JobId id = 11; id <= 16; ++id) lend(view, job, id, 1 + static_cast<int>(id - 11) / 2, 4);
+  return view;
+}
+
+Test(room, without_the_select_plugin_those_go_that_slurm_would_preempt) {
+  const Room::Loss young_ones_first = [](const ElasticJobView&, const CompanionView& companion) {
+    return 100 - static_cast<double>(companion.id);
+  };
+  struct Case {
+    Preemption preemption;
+    int gpus;
+    Ids reclaimed;
+  };
+  const Case cases[] = {
+      {Preemption::as_reclaimed, 4, {16}},     {Preemption::oldest_first, 4, {11}},
+      {Preemption::youngest_first, 4, {16}},   {Preemption::as_reclaimed, 8, {16, 15}},
+      {Preemption::oldest_first, 8, {11, 12}}, {Preemption::youngest_first, 8, {16, 15}},
+  };
+  for (const Case& each : cases) {
+    ClusterView view = lent_on_three();
+    view.preemption = each.preemption;
+    view.queue.push_back(pending(100, 1, each.gpus));
+    Room room(view);
+    room.serve_queue(10, young_ones_first, Room::Nodes::by_loss);
+    cr_assert_eq(companions(room.reclaims()), each.reclaimed, "%d GPUs, order %d", each.gpus,
+                 static_cast<int>(each.preemption));
+  }
+}
+
+Test(room, as_slurm_it_takes_no_more_in_its_order_than_let_the_job_start) {
+  ClusterView view = idle_cluster(3);
+  view.preemption = Preemption::oldest_first;
+  ElasticJobView& job = add_job(view, 1, 0, 8);
+  for (const auto& [id, node] : {std::pair{11, 1}, {12, 2}, {13, 1}, {14, 2}})
+    lend(view, job, static_cast<JobId>(id), node, 4);
+  view.queue = {pending(100, 1, 8), pending(101, 1, 4)};
+  Room room(view);
+  room.serve_queue(10, kById, Room::Nodes::by_loss);
+  // With 11, 12 and 13 gone node 1 has room; 12 is of no use there. Then 12 goes for the next job.
+  cr_assert_eq(companions(room.reclaims()), (Ids{11, 13, 12}));
+  view.queue = {pending(100, 3, 8)};
+  Room none(view);
+  none.serve_queue(10, kById, Room::Nodes::by_loss);
+  cr_assert(none.reclaims().empty(), "job 1's own GPUs are in the way");
+}
+
 Test(room, what_leaves_already_serves_the_queue_and_is_reclaimed_no_second_time) {
   ClusterView view = lent_out();
   view.nodes[0].free = {0, 0, 0};
