@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "contrib", "pytorch"))
@@ -20,6 +21,7 @@ import transformers  # noqa: E402
 
 torch.set_num_threads(1)
 transformers.utils.logging.set_verbosity_error()
+warnings.filterwarnings("error", message="`torch.distributed", category=FutureWarning)      # what PyTorch means to take away
 PATIENCE_S = int(os.environ.get("TEST_PATIENCE", "240"))
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -82,6 +83,8 @@ class Links:
         return sum(one is not None for one in (dist.group.WORLD, self.tp, self.dp, self.ahead, self.back, self.host))
 
 
+# Its name from PyTorch 2.13 on, which warns of the other one.
+_all_gather_single: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _PARTS, _MIN_PART = 8, 1 << 14        # one after the other, as each part is there three times while it is summed; elements
 
 
@@ -108,7 +111,7 @@ def _add_part(tensor: torch.Tensor, group: dist.ProcessGroup, count: int) -> Non
     for row in rows[1:]:
         total = total.add_(row)
     if padded is tensor:
-        dist.all_gather_into_tensor(tensor, total, group=group)
+        _all_gather_single(tensor, total, group=group)
         return
-    dist.all_gather_into_tensor(padded, total, group=group)
+    _all_gather_single(padded, total, group=group)
     tensor.copy_(padded[:tensor.numel()])
