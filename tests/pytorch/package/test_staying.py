@@ -13,18 +13,6 @@ pytestmark = needs_live_host
 SAME = 1e-5
 
 
-@pytest.fixture
-def runs(tmp_path):
-    made = []
-
-    def run(kind, name, *arguments, **options):
-        made.append(kind(tmp_path / name, *arguments, **options))
-        return made[-1]
-    yield run
-    for each in made:
-        each.end()
-
-
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     """Loss by step of one worker that nobody disturbs."""

@@ -12,18 +12,6 @@ from forked import Run, deviation
 SAME = 1e-5
 
 
-@pytest.fixture
-def runs(tmp_path):
-    made = []
-
-    def run(name, *arguments, **options):
-        made.append(Run(tmp_path / name, *arguments, **options))
-        return made[-1]
-    yield run
-    for each in made:
-        each.end()
-
-
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     """Loss by step of one worker that nobody disturbs."""
@@ -34,7 +22,7 @@ def reference(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_resizes_leave_the_loss_of_every_step_as_it_is(runs, reference, kind):
-    run = runs("resized", "ddp", *(["fsdp"] if kind == "fsdp" else []))
+    run = runs(Run, "resized", "ddp", *(["fsdp"] if kind == "fsdp" else []))
     for world in (1, 5):    # 5 has no equal shares of the global batch of 12
         run.start(world).reach(run.step() + 5).ask().leave_well()
     run.fast().start(2).leave_well()
@@ -45,27 +33,27 @@ def test_resizes_leave_the_loss_of_every_step_as_it_is(runs, reference, kind):
 
 
 def test_a_request_to_one_worker_makes_all_leave_at_the_same_step(runs):
-    run = runs("one", "ddp").start(3).reach(4)
+    run = runs(Run, "one", "ddp").start(3).reach(4)
     asked_at = run.ask(2).step()        # no earlier than when it was asked
     run.leave_well()
     assert run.step() <= asked_at + 3 and "checkpoint at step" in run.said(0)
 
 
 def test_a_mesh_of_two_dimensions_is_refused_in_one_sentence(runs):
-    run = runs("mesh", "ddp", "fsdp", "hsdp").start(2)
+    run = runs(Run, "mesh", "ddp", "fsdp", "hsdp").start(2)
     assert run.leave() == [1, 1]
     assert "TypeError: 0.weight is laid out over a mesh of 1 x 2 workers" in run.said(0) and "one dimension" in run.said(0)
 
 
 def test_workers_that_still_start_leave_at_once(runs):
-    run = runs("starting", "ddp", "starting").start(2)
+    run = runs(Run, "starting", "ddp", "starting").start(2)
     run.until(lambda: all(os.path.exists(os.path.join(run.folder, f"starting.{rank}")) for rank in range(2)), "both workers, within their start")
     run.ask().leave_well()
     assert all("asked to leave before training began" in run.said(rank) for rank in range(2))
 
 
 def test_a_request_in_an_evaluation_is_acted_on(runs, reference):
-    run = runs("evaluation", "ddp", "evaluate").fast().start(2)
+    run = runs(Run, "evaluation", "ddp", "evaluate").fast().start(2)
     run.until(lambda: os.path.exists(os.path.join(run.folder, "evaluating")), "the evaluation")
     run.ask().leave_well()
     assert run.step() == 13
@@ -75,7 +63,7 @@ def test_a_request_in_an_evaluation_is_acted_on(runs, reference):
 
 
 def test_a_worker_killed_at_any_moment_costs_no_more_than_an_interval(runs, reference):
-    run, chance = runs("killed", "ddp"), random.Random(2)
+    run, chance = runs(Run, "killed", "ddp"), random.Random(2)
     for _ in range(2):
         run.start(2).reach(run.step() + 11)
         time.sleep(chance.uniform(0, 0.2))      # some moment of a step, or of the save after each tenth
@@ -90,7 +78,7 @@ def test_a_worker_killed_at_any_moment_costs_no_more_than_an_interval(runs, refe
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_worker_killed_in_the_middle_of_an_asynchronous_save_costs_that_checkpoint_alone(runs, reference, rank):
-    run = runs("saving", "ddp", "held-saves")
+    run = runs(Run, "saving", "ddp", "held-saves")
     checkpoint, hold = os.path.join(run.folder, "checkpoints", "step-0000000{}0"), os.path.join(run.folder, "hold")
     with open(hold, "w"):
         run.start(2).until(lambda: os.path.exists(os.path.join(run.folder, f"writing.{rank}")), "the second checkpoint, under way")
@@ -106,7 +94,7 @@ def test_a_worker_killed_in_the_middle_of_an_asynchronous_save_costs_that_checkp
 
 
 def test_a_worker_killed_in_an_evaluation_leads_to_the_last_checkpoint(runs, reference):
-    run = runs("evaluation", "ddp", "evaluate").fast().start(2)
+    run = runs(Run, "evaluation", "ddp", "evaluate").fast().start(2)
     run.until(lambda: os.path.exists(os.path.join(run.folder, "evaluating")), "the evaluation")
     run.until(lambda: os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000010", ".metadata")), "the checkpoint")
     run.kill(1)
@@ -119,11 +107,11 @@ def test_a_worker_killed_in_an_evaluation_leads_to_the_last_checkpoint(runs, ref
 
 
 def test_a_finished_run_started_again_trains_nothing(runs):
-    run = runs("finished", "ddp", steps=5).fast().start(2).leave_well()
+    run = runs(Run, "finished", "ddp", steps=5).fast().start(2).leave_well()
     run.start(1).leave_well()
     assert [line["step"] for line in run.lines()] == [1, 2, 3, 4, 5]
 
 
 def test_only_the_newest_complete_checkpoints_are_kept(runs):
-    run = runs("kept", "ddp", steps=35).fast().start(1).leave_well()
+    run = runs(Run, "kept", "ddp", steps=35).fast().start(1).leave_well()
     assert sorted(os.listdir(os.path.join(run.folder, "checkpoints"))) == ["step-000000030", "step-000000035"]
