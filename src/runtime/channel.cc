@@ -284,6 +284,11 @@ bool Channel::has_left() const noexcept {
   return poll(&polled, 1, 0) > 0;
 }
 
+bool Channel::has_news() const noexcept {
+  pollfd polled{fd_.get(), POLLIN | POLLRDHUP, 0};
+  return poll(&polled, 1, 0) > 0;
+}
+
 Result<Descriptor> listen_unix(const std::string& path) {
   const auto address = unix_address(path);
   if (!address) return address.error();

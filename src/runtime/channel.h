@@ -52,6 +52,8 @@ class Channel {
   void shut() noexcept;
   /// Whether the other side has closed the connection, asked of the system.
   bool has_left() const noexcept;
+  /// The same, or something has come that is not received yet.
+  bool has_news() const noexcept;
 
   int fd() const noexcept { return fd_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }

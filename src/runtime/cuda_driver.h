@@ -30,7 +30,7 @@ inline constexpr int kPosixDescriptor = 1;
 inline constexpr int kMinimumGranularity = 0;
 inline constexpr unsigned kNonBlockingStream = 1;
 inline constexpr int kMemoryManagementSupported = 102, kDescriptorSupported = 103;  // attributes
-inline constexpr int kOutOfMemory = 2, kPeerUnsupported = 217;                      // errors
+inline constexpr int kOutOfMemory = 2, kPeerUnsupported = 217, kNotReady = 600;     // errors
 inline constexpr int kMemoryTypeOf = 2, kOrdinalOf = 9;  // attributes of addresses
 inline constexpr unsigned kDeviceMemory = 2;             // a value of the first
 
@@ -47,6 +47,7 @@ using ContextPop = int (*)(void**);
 using ContextSynchronize = int (*)();
 using StreamCreate = int (*)(void**, unsigned);
 using StreamSynchronize = int (*)(void*);
+using StreamQuery = int (*)(void*);
 using StreamDestroy = int (*)(void*);
 using CopyWithin = int (*)(std::uint64_t, std::uint64_t, std::size_t, void*);
 using CopyToHost = int (*)(void*, std::uint64_t, std::size_t, void*);

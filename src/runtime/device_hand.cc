@@ -15,6 +15,7 @@ namespace swell::runtime {
 namespace {
 
 constexpr auto kTaskTime = std::chrono::seconds(60);
+constexpr auto kLook = std::chrono::milliseconds(5);
 constexpr const char* kGone = "the program that has the GPU is gone, or has not answered before";
 
 /// Of the source's bytes, as of the copy's, the host makes the checksum.
@@ -153,7 +154,7 @@ void DeviceHand::answer(Message message) {
   changed_.notify_all();
 }
 
-Result<Message> DeviceHand::wait_for_answer() {
+Result<Message> DeviceHand::wait_for_answer(const Watch* watch) {
   std::unique_lock lock(mutex_);
   if (is_own_) {
     lock.unlock();
@@ -162,7 +163,19 @@ Result<Message> DeviceHand::wait_for_answer() {
       return Error("the program did not do what it was asked with its GPU");
     return message;
   }
-  const bool over = changed_.wait_for(lock, kTaskTime, [&] { return is_lost_ || answer_; });
+  const auto until = within(kTaskTime);
+  const auto is_over = [&] { return is_lost_ || answer_; };
+  bool watches = watch != nullptr && watch->is_off;
+  while (watches && within({}) < until && !changed_.wait_for(lock, kLook, is_over)) {
+    lock.unlock();
+    // It answers in any case; one that is gone does not hear it.
+    if (watch->is_off()) {
+      static_cast<void>(channel_.send(kTaskOp, runtime::write({DeviceTask::Kind::cancel})));
+      watches = false;
+    }
+    lock.lock();
+  }
+  const bool over = changed_.wait_until(lock, until, is_over);
   if (answer_) return std::move(*answer_);
   // A late answer must not be taken for that of another task.
   is_lost_ = true;
@@ -176,7 +189,7 @@ Result<void> DeviceHand::may_ask() const {
   return Error("no program waits here that could reach the memory of its GPU");
 }
 
-Result<Message> DeviceHand::ask(const DeviceTask& task, int fd) {
+Result<Message> DeviceHand::ask(const DeviceTask& task, int fd, const Watch* watch) {
   {
     // Who comes too late does not wait for the task of another.
     std::lock_guard lock(mutex_);
@@ -190,7 +203,8 @@ Result<Message> DeviceHand::ask(const DeviceTask& task, int fd) {
     is_busy_ = true;
   }
   auto sent = channel_.send(kTaskOp, runtime::write(task), fd);
-  auto message = sent ? wait_for_answer() : Result<Message>(Error(kGone));
+  if (sent.ok() && watch != nullptr && watch->has_begun) watch->has_begun();
+  auto message = sent ? wait_for_answer(watch) : Result<Message>(Error(kGone));
   std::optional<Message> after;
   {
     std::lock_guard lock(mutex_);
@@ -201,21 +215,38 @@ Result<Message> DeviceHand::ask(const DeviceTask& task, int fd) {
   return message;
 }
 
-Result<Descriptor> DeviceHand::run(const DeviceTask& task, int fd) {
-  auto message = ask(task, fd);
+Result<DeviceHand::Done> DeviceHand::run(const DeviceTask& task, int fd, const Watch* watch) {
+  auto message = ask(task, fd, watch);
   if (!message) return message.error();
   Reader reader(message->body);
   const bool done = reader.get<std::uint8_t>() != 0;
-  const std::string why = reader.text(4096);
+  std::string said = reader.text(4096);
   if (!reader.done()) return Error("what a program says of its GPU cannot be read");
-  if (!done) return Error(why);
-  return std::move(message->fd);
+  if (!done) return Error(said);
+  return Done{std::move(message->fd), std::move(said)};
+}
+
+Result<std::string> DeviceHand::nccl(const DeviceTask& task, const Watch& watch) {
+  auto done = run(task, -1, &watch);
+  if (!done) return done.error();
+  return std::move(done->said);
+}
+
+Result<std::string> DeviceHand::its_nccl() {
+  std::lock_guard lock(mutex_);
+  return nccl_;
+}
+
+void DeviceHand::set_nccl(Result<std::string> its) {
+  std::lock_guard lock(mutex_);
+  nccl_ = std::move(its);
 }
 
 Result<Descriptor> DeviceHand::create(std::uint64_t slab, std::uint64_t bytes) {
-  auto fd = run({DeviceTask::Kind::create, slab, bytes, {}});
-  if (fd && !*fd) return Error("the program passed no descriptor of the memory that it took");
-  return fd;
+  auto done = run({DeviceTask::Kind::create, slab, bytes, {}});
+  if (!done) return done.error();
+  if (!done->fd) return Error("the program passed no descriptor of the memory that it took");
+  return std::move(done->fd);
 }
 
 Result<void> DeviceHand::map(std::uint64_t slab, std::uint64_t bytes, int fd) {

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,18 @@ class DeviceHand final : public ByteStore {
   Result<Descriptor> create(std::uint64_t slab, std::uint64_t bytes);
   Result<void> map(std::uint64_t slab, std::uint64_t bytes, int fd);
   Result<void> unmap(std::uint64_t slab);
+  /// Who watches a task of NCCL, which another program takes part in; called by the thread that
+  /// waits for it.
+  struct Watch {
+    std::function<void()> has_begun = {};  ///< told once the program has it to do
+    std::function<bool()> is_off = {};     ///< asked again and again: whether it is to be left off
+  };
+  /// Does a task of NCCL; returns what the program says.
+  Result<std::string> nccl(const DeviceTask& task, const Watch& watch);
+  Result<std::string> nccl(const DeviceTask& task) { return nccl(task, Watch{}); }
+  /// Which NCCL the program has, once the shim has asked it; or why it has none.
+  Result<std::string> its_nccl();
+  void set_nccl(Result<std::string> its);
   /// Within the GPU.
   Result<void> copy(std::vector<Run> runs);
   /// From the GPU to the arena.
@@ -56,10 +69,15 @@ class DeviceHand final : public ByteStore {
   Result<void> read(std::uint64_t at, std::byte* bytes, std::size_t count) override;
 
  private:
-  Result<Descriptor> run(const DeviceTask& task, int fd = -1);
-  Result<Message> ask(const DeviceTask& task, int fd);
+  /// What the program has answered.
+  struct Done {
+    Descriptor fd;
+    std::string said;
+  };
+  Result<Done> run(const DeviceTask& task, int fd = -1, const Watch* watch = nullptr);
+  Result<Message> ask(const DeviceTask& task, int fd, const Watch* watch);
   Result<void> may_ask() const;
-  Result<Message> wait_for_answer();
+  Result<Message> wait_for_answer(const Watch* watch);
 
   Channel& channel_;
   const std::shared_ptr<const Arena> arena_;
@@ -74,6 +92,7 @@ class DeviceHand final : public ByteStore {
   bool is_busy_ = false;  ///< a task is under way
   std::optional<Message> answer_;
   std::optional<Message> after_;  ///< what the program is told once its task is over
+  Result<std::string> nccl_ = Error("its program was not asked for NCCL");
 };
 
 /// What the names of ways begin with on which bytes never leave GPUs.

@@ -24,6 +24,7 @@ struct CudaDriver {
   cuda::ContextSynchronize synchronize;
   cuda::StreamCreate make_stream;
   cuda::StreamSynchronize wait_for_stream;
+  cuda::StreamQuery query_stream;
   cuda::StreamDestroy end_stream;
   cuda::CopyWithin copy;
   cuda::CopyToHost to_host;
@@ -58,6 +59,7 @@ struct CudaDriver {
                          {"cuCtxSynchronize", &synchronize},
                          {"cuStreamCreate", &make_stream},
                          {"cuStreamSynchronize", &wait_for_stream},
+                         {"cuStreamQuery", &query_stream},
                          {"cuStreamDestroy_v2", &end_stream},
                          {"cuMemcpyDtoDAsync_v2", &copy},
                          {"cuMemcpyDtoHAsync_v2", &to_host},
@@ -211,6 +213,8 @@ Result<void> Device::wait() const {
   return check(driver_->synchronize(), "waiting for it");
 }
 
+Result<void> Device::enter() const { return check(driver_->push(context_), "using its context"); }
+
 Result<void> Device::copy(std::span<const Run> runs) const {
   const Current current(*this);
   Result<void> good = check(current.code(), "using its context");
@@ -345,6 +349,32 @@ Slab::~Slab() {
   if (is_mapped_) cuda.unmap(address_, bytes_);
   if (address_ != 0) cuda.free(address_, bytes_);
   cuda.release(handle_);
+}
+
+Result<std::unique_ptr<Stream>> Stream::create(std::shared_ptr<const Device> device) {
+  void* made = nullptr;
+  const Device::Current current(*device);
+  auto good = device->check(current.code(), "using its context");
+  if (good.ok())
+    good = device->check(device->driver_->make_stream(&made, cuda::kNonBlockingStream),
+                         "making a stream");
+  if (!good) return good.error();
+  return std::unique_ptr<Stream>(new Stream(std::move(device), made));
+}
+
+Stream::~Stream() {
+  const Device::Current current(*device_);
+  device_->driver_->end_stream(handle_);
+}
+
+Result<bool> Stream::is_done() const {
+  const Device::Current current(*device_);
+  if (auto good = device_->check(current.code(), "using its context"); !good) return good.error();
+  const int code = device_->driver_->query_stream(handle_);
+  if (code == cuda::kNotReady) return false;
+  if (auto good = device_->check(code, "asking whether a stream is done"); !good)
+    return good.error();
+  return true;
 }
 
 }  // namespace swell::runtime

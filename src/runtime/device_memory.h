@@ -48,6 +48,8 @@ class Device {
   Result<std::uint64_t> free_bytes() const;
   /// Waits for all that was launched on this GPU in this process.
   Result<void> wait() const;
+  /// Makes its context the calling thread's until that ends.
+  Result<void> enter() const;
   /// Each returns when the bytes are there.
   Result<void> copy(std::span<const Run> runs) const;  ///< from and to: addresses on GPUs
   Result<void> to_host(void* to, DeviceAddress from, std::size_t bytes) const;
@@ -56,6 +58,7 @@ class Device {
 
  private:
   friend class Slab;
+  friend class Stream;
   class Current;
   Device() = default;
   Result<void> check(int code, const char* what, std::uint64_t bytes = 0) const;
@@ -98,6 +101,25 @@ class Slab {
   std::uint64_t handle_ = 0, bytes_ = 0;
   DeviceAddress address_ = 0;
   bool is_mapped_ = false;
+};
+
+/// A stream of a GPU's, ordered with no other.
+class Stream {
+ public:
+  static Result<std::unique_ptr<Stream>> create(std::shared_ptr<const Device> device);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  /// As CUDA has it.
+  void* handle() const noexcept { return handle_; }
+  /// Whether all that was launched on it is over.
+  Result<bool> is_done() const;
+
+ private:
+  Stream(std::shared_ptr<const Device> device, void* handle) noexcept
+      : device_(std::move(device)), handle_(handle) {}
+  const std::shared_ptr<const Device> device_;
+  void* const handle_;
 };
 
 }  // namespace swell::runtime

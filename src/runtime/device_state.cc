@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <mutex>
 
 #include "runtime/messages.h"
 
@@ -51,21 +52,65 @@ Result<DeviceAddress> DeviceState::address(std::uint64_t at, std::uint64_t bytes
   return slab->second.address() + offset;
 }
 
-Result<Descriptor> DeviceState::perform(const DeviceTask& task, const Message& message,
-                                        const Arena& arena) {
+void DeviceState::drop() {
+  end_service();
+  // What hangs in NCCL may still read or write it: then it stays until the process ends.
+  if (nccl_ != nullptr && nccl_->is_stuck()) {
+    static auto& mutex = *new std::mutex;
+    static auto* const kept = new std::vector<std::map<std::uint64_t, Slab>>;
+    std::lock_guard lock(mutex);
+    kept->push_back(std::move(slabs_));
+  }
+  slabs_.clear();
+  own_.clear();
+}
+
+Result<std::string> DeviceState::perform_nccl(const DeviceTask& task,
+                                              const NcclState::IsOff& is_off) {
+  using Do = DeviceTask::Kind;
+  if (nccl_ == nullptr) nccl_ = std::make_unique<NcclState>(device_);
+  if (task.kind == Do::nccl_open) return nccl_->open();
+  if (task.kind == Do::nccl_id) return nccl_->make_id();
+  const NcclState::Milliseconds limit(std::min<std::uint64_t>(task.bytes, 600'000));
+  Result<void> good;
+  if (task.kind == Do::nccl_join) {
+    good = nccl_->join(task.slab, task.id, task.rank, limit, is_off);
+  } else {
+    const bool sends = task.kind == Do::nccl_send;
+    std::vector<Run> runs;
+    for (const Run& run : task.runs) {
+      const auto at = address(sends ? run.from : run.to, run.bytes);
+      if (!at) return at.error();
+      runs.push_back({*at, 0, run.bytes});
+    }
+    good = nccl_->transfer(task.slab, sends, runs, limit, is_off);
+  }
+  if (!good) return good.error();
+  return std::string();
+}
+
+Result<DeviceState::Done> DeviceState::perform(const DeviceTask& task, const Message& message,
+                                               const Arena& arena, const NcclState::IsOff& is_off) {
   if (task.kind == DeviceTask::Kind::create) {
     if (auto good = take(task.slab, task.bytes); !good) return good.error();
-    return slabs_.at(task.slab).share();
+    auto fd = slabs_.at(task.slab).share();
+    if (!fd) return fd.error();
+    return Done{std::move(*fd)};
+  }
+  if (task.kind >= DeviceTask::Kind::nccl_open) {
+    auto said = perform_nccl(task, is_off);
+    if (!said) return said.error();
+    return Done{{}, std::move(*said)};
   }
   if (task.kind == DeviceTask::Kind::map) {
     auto made = Slab::import(device_, message.fd, task.bytes);
     if (!made) return made.error();
     slabs_.insert_or_assign(task.slab, std::move(*made));
-    return Descriptor();
+    return Done();
   }
   if (task.kind == DeviceTask::Kind::unmap) {
     slabs_.erase(task.slab);
-    return Descriptor();
+    return Done();
   }
   std::vector<Run> copies;
   for (const Run& run : task.runs) {
@@ -87,18 +132,19 @@ Result<Descriptor> DeviceState::perform(const DeviceTask& task, const Message& m
     if (!good) return good.error();
   }
   if (auto good = device_->copy(copies); !good) return good.error();
-  return Descriptor();
+  return Done();
 }
 
 Result<void> DeviceState::serve(Channel& channel, const Message& message, const Arena& arena) {
   const auto task = read_task(message.body);
-  const auto done = task ? perform(*task, message, arena) : Result<Descriptor>(task.error());
-  return channel.send(static_cast<std::uint16_t>(Op::task_done),
-                      Writer()
-                          .put<std::uint8_t>(done.ok())
-                          .text(done ? std::string() : done.error().message())
-                          .take(),
-                      done ? done->get() : -1);
+  // What it was for is over already.
+  if (task && task->kind == DeviceTask::Kind::cancel) return {};
+  const auto done = task ? perform(*task, message, arena, [&] { return channel.has_news(); })
+                         : Result<Done>(task.error());
+  return channel.send(
+      static_cast<std::uint16_t>(Op::task_done),
+      Writer().put<std::uint8_t>(done.ok()).text(done ? done->said : done.error().message()).take(),
+      done ? done->fd.get() : -1);
 }
 
 }  // namespace swell::runtime

@@ -13,6 +13,7 @@
 #include "runtime/channel.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_task.h"
+#include "runtime/nccl_state.h"
 #include "runtime/slabs.h"
 
 namespace swell::runtime {
@@ -24,9 +25,15 @@ class DeviceState {
   /// As Device::open() does.
   static Result<std::unique_ptr<DeviceState>> open(int ordinal,
                                                    const std::string& library = "libcuda.so.1");
+  ~DeviceState() { drop(); }
   const Device& device() const noexcept { return *device_; }
-  /// Does what the shim asks, and says how it went. The error is the channel's.
+  /// Does what the shim asks, and says how it went. The error is the channel's. What comes over the
+  /// channel meanwhile ends what NCCL does.
   Result<void> serve(Channel& channel, const Message& message, const Arena& arena);
+  /// The shim asks for nothing any more: ends what was made for it with other programs.
+  void end_service() {
+    if (nccl_ != nullptr) nccl_->leave();
+  }
   /// Takes memory that nobody else has, for a session without a shim.
   Result<void> take(std::uint64_t slab, std::uint64_t bytes);
   /// Memory that the program allocated itself, which the shim may have read and written from now
@@ -34,19 +41,24 @@ class DeviceState {
   Result<void> add_own(DeviceAddress at, std::uint64_t bytes);
   bool has_own() const noexcept { return !own_.empty(); }
   /// Gives all memory back, or its part in it.
-  void drop() noexcept {
-    slabs_.clear();
-    own_.clear();
-  }
+  void drop();
   /// Address on the GPU. An error where the place is neither in a slab that is mapped here, nor in
   /// the program's own memory.
   Result<DeviceAddress> address(std::uint64_t at, std::uint64_t bytes) const;
 
  private:
-  Result<Descriptor> perform(const DeviceTask& task, const Message& message, const Arena& arena);
+  /// What a task is answered with.
+  struct Done {
+    Descriptor fd = {};
+    std::string said = {};
+  };
+  Result<Done> perform(const DeviceTask& task, const Message& message, const Arena& arena,
+                       const NcclState::IsOff& is_off);
+  Result<std::string> perform_nccl(const DeviceTask& task, const NcclState::IsOff& is_off);
   std::shared_ptr<Device> device_;
   std::map<std::uint64_t, Slab> slabs_;
   std::vector<std::pair<DeviceAddress, std::uint64_t>> own_;  ///< address, bytes
+  std::unique_ptr<NcclState> nccl_;  ///< nullptr: it was not asked for; ends before the memory
 };
 
 }  // namespace swell::runtime

@@ -5,6 +5,12 @@
 
 namespace swell::runtime {
 
+namespace {
+
+constexpr std::size_t kMaxId = 256;
+
+}  // namespace
+
 std::string write(const DeviceTask& task) {
   Writer writer;
   writer.put(task.kind)
@@ -12,6 +18,7 @@ std::string write(const DeviceTask& task) {
       .put(task.bytes)
       .put(static_cast<std::uint32_t>(task.runs.size()));
   for (const Run& run : task.runs) writer.put(run.from).put(run.to).put(run.bytes);
+  if (task.kind == DeviceTask::Kind::nccl_join) writer.text(task.id).put(task.rank);
   return writer.take();
 }
 
@@ -29,6 +36,10 @@ Result<DeviceTask> read_task(std::string_view body) {
     run.to = reader.get<std::uint64_t>();
     run.bytes = reader.get<std::uint64_t>();
     task.runs.push_back(run);
+  }
+  if (task.kind == DeviceTask::Kind::nccl_join) {
+    task.id = reader.text(kMaxId);
+    task.rank = reader.get<std::uint8_t>();
   }
   if (!reader.done()) return Error("a task for a GPU cannot be read");
   return task;

@@ -21,15 +21,25 @@ struct DeviceTask {
     copy,       ///< runs on the GPU
     to_host,    ///< runs from the GPU to the arena
     to_device,  ///< runs from the arena to the GPU
-    unmap       ///< forget `slab`
+    unmap,      ///< forget `slab`
+    // What follows is known since there is NCCL; `slab` is the number of a communicator there,
+    // `bytes` the time in milliseconds in which something has to happen.
+    nccl_open,     ///< open NCCL; the answer says which, and over what it goes
+    nccl_id,       ///< the answer has a new communicator's id
+    nccl_join,     ///< make the communicator of `id`, as its rank `rank` of two
+    nccl_send,     ///< runs from the GPU to the other rank, `from` alone counts
+    nccl_receive,  ///< runs to the GPU, `to` alone counts
+    cancel         ///< leave off what is under way; not answered
   };
-  static constexpr int kKinds = 6;
+  static constexpr int kKinds = 12;
   Kind kind = Kind::create;
   std::uint64_t slab = 0, bytes = 0;
-  std::vector<Run> runs;
+  std::vector<Run> runs = {};
+  std::string id = {};
+  std::uint8_t rank = 0;
 };
 /// A message of this kind is no answer; the program does it, says so by Op::task_done, and waits
-/// on.
+/// on. What the task's answer says stands where else the reason does why it was not done.
 inline constexpr std::uint16_t kTaskOp = 110;
 
 std::string write(const DeviceTask& task);

@@ -214,6 +214,8 @@ Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, bool 
   }
   if (placement.kept_bytes > 0) by_path["in place"] = placement.kept_bytes;
   for (const auto& [path, bytes] : by_path) moved.paths.push_back({path, bytes});
+  for (const auto& [source, way] : sources_)
+    if (std::string note = way->note(); !note.empty()) notes_.insert(std::move(note));
   moved.notes.assign(notes_.begin(), notes_.end());
   return moved;
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "runtime/device_hand.h"
+#include "runtime/nccl_link.h"
 #include "runtime/placement.h"
 #include "runtime/transport.h"
 #include "runtime/ucx.h"
@@ -35,6 +37,8 @@ class Intake {
     /// Of the program that trains under this keeper, where kBounce bytes may be taken for copies
     /// from its own memory on the GPU.
     std::shared_ptr<DeviceHand> old_hand = {};
+    /// How programs of other GPUs send to the new one by NCCL; none: they do not.
+    std::optional<NcclOptions> nccl = {};
   };
   /// Opens the way to every source. The error names the rank that cannot be reached.
   static Result<Intake> open(const Self& self, const Prepare& plan,
@@ -69,6 +73,9 @@ class Intake {
   Result<std::unique_ptr<Transport>> reach_gpu(const Self& self, const Prepare& plan,
                                                const Fetch& fetch,
                                                const std::vector<Fetch>& fetches);
+  /// With the program of an old rank on another GPU; once for all that comes from it.
+  Result<std::shared_ptr<NcclLink>> pair_with(const Self& self, const Endpoint& endpoint,
+                                              std::int32_t rank, const std::vector<Fetch>& fetches);
   std::uint64_t extra_bytes_ = 0;
   std::set<std::string> notes_;  ///< why a way is slower than was asked for
   /// By old rank, its memory, and whether from GPU to GPU.
@@ -77,6 +84,7 @@ class Intake {
     return {fetch.rank, fetch.from, is_on_gpu(fetch.from) && is_on_gpu(fetch.to)};
   }
   std::map<Source, std::unique_ptr<Transport>> sources_;
+  std::map<std::int32_t, Result<std::shared_ptr<NcclLink>>> pairs_;  ///< by old rank
 };
 
 }  // namespace swell::runtime

@@ -59,12 +59,13 @@ Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Pre
   const Endpoint& endpoint = plan.from[static_cast<std::size_t>(fetch.rank)].endpoint;
   auto near = endpoint.host == self.host ? Channel::connect_unix(endpoint.unix_socket)
                                          : Result<Channel>(Error("it is on another host"));
-  const bool is_to_gpu = is_on_gpu(fetch.to) && self.hand != nullptr;
+  const bool is_near = near.ok(), is_to_gpu = is_on_gpu(fetch.to) && self.hand != nullptr;
+  std::string why;  // it goes through host memory
   if (near && is_to_gpu && fetch.from == Memory::device) {
     auto mapped = map_slabs(self, *near, fetch.rank, fetches);
     if (mapped) return from_slabs(self.hand, std::move(mapped->places), mapped->is_same_gpu);
-    notes_.insert(fmt::format("state of a GPU of this node goes through host memory: {}",
-                              mapped.error().message()));
+    why = fmt::format("state of a GPU of this node goes through host memory: {}",
+                      mapped.error().message());
   }
   if (near && is_to_gpu && fetch.from == Memory::program_device && fetch.rank == plan.old_rank &&
       self.old_hand != nullptr && self.old_hand->gpu() == self.hand->gpu()) {
@@ -78,14 +79,44 @@ Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Pre
         fmt::format("no memory is taken to copy state within a GPU: {}", fd.error().message()));
   }
   if (near && fetch.from == Memory::program_device)
-    notes_.insert(
+    why =
         "state in GPU memory that programs allocated themselves goes through host memory; "
-        "without an address it would be Swell's, and stay in place where the plan lets it");
-  if (!near) {
-    notes_.insert("state on GPUs goes through host memory between nodes");
-    return reach(self, endpoint, fetch.from, notes_);
+        "without an address it would be Swell's, and stay in place where the plan lets it";
+  if (!near) why = "state on GPUs goes through host memory between nodes";
+  std::set<std::string> notes;
+  auto through_hosts =
+      near ? from_network(std::make_shared<Channel>(std::move(*near)), fetch.from, true)
+           : reach(self, endpoint, fetch.from, notes);
+  if (!through_hosts) return through_hosts;
+  if (self.nccl && is_to_gpu) {
+    auto pair = pair_with(self, endpoint, fetch.rank, fetches);
+    if (pair) return from_nccl(std::move(*pair), std::move(*through_hosts), fetch.from, is_near);
+    why += fmt::format("; NCCL is not used: {}", pair.error().message());
   }
-  return from_network(std::make_shared<Channel>(std::move(*near)), fetch.from, true);
+  notes_.merge(notes);
+  if (!why.empty()) notes_.insert(std::move(why));
+  return through_hosts;
+}
+
+Result<std::shared_ptr<NcclLink>> Intake::pair_with(const Self& self, const Endpoint& endpoint,
+                                                    std::int32_t rank,
+                                                    const std::vector<Fetch>& fetches) {
+  if (const auto known = pairs_.find(rank); known != pairs_.end()) return known->second;
+  const auto connect = [&]() -> Result<std::shared_ptr<NcclLink>> {
+    std::uint64_t bytes = 0;
+    for (const Fetch& fetch : fetches)
+      if (fetch.rank == rank && is_on_gpu(fetch.from) && is_on_gpu(fetch.to))
+        bytes += fetch.bytes();
+    if (bytes < self.nccl->min_bytes)
+      return Error("what moves is too little to make a communicator for");
+    auto channel =
+        endpoint.host == self.host
+            ? Channel::connect_unix(endpoint.unix_socket)
+            : Channel::connect_tcp(endpoint.tcp, self.key, within(std::chrono::seconds(10)));
+    if (!channel) return channel.error();
+    return NcclLink::connect(std::move(*channel), self.hand, self.next_slab(), *self.nccl);
+  };
+  return pairs_.emplace(rank, connect()).first->second;
 }
 
 }  // namespace swell::runtime

@@ -209,6 +209,7 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     case Op::abort: reply = abort_now(); break;
     case Op::request: reply = request(message.body); break;
     case Op::ucx: return answer_ucx(peer, message.body);
+    case Op::nccl: return answer_nccl(peer, message.body);
     case Op::read: return serve_read(peer, message.body);
     default: reply = Error(fmt::format("a question of kind {} is not known", message.op));
   }
@@ -230,6 +231,7 @@ Result<std::shared_ptr<const Ucx>> Keeper::ucx() {
 Intake::Self Keeper::self() {
   Intake::Self self{host_, processes_, options_.key, arena_};
   if (options_.ucx) self.ucx = [this] { return ucx(); };
+  self.nccl = options_.nccl;
   return self;
 }
 

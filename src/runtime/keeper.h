@@ -44,6 +44,8 @@ class Keeper {
     std::uint64_t arena_bytes = 0;  ///< address space: memory is taken as it is written
     /// Through which devices of UCX state comes and goes beside TCP; none: it is not to be used.
     std::optional<Ucx::Options> ucx;
+    /// How programs move what is on GPUs by NCCL; none: they do not.
+    std::optional<NcclOptions> nccl;
     /// Told each profile that the program reports, by one of the keeper's threads; may be empty.
     std::function<void(std::uint64_t epoch, std::string profile)> on_profile;
     /// Told each time when a program takes an epoch over; may be empty, must not ask this keeper.
@@ -86,6 +88,7 @@ class Keeper {
     std::vector<Entry> entries;        ///< as declared
     std::shared_ptr<DeviceHand> hand;  ///< where its program has tensors on a GPU
     std::unique_ptr<UcxLink> link;     ///< after `channel`: for what it reads
+    std::uint64_t pair = 0;  ///< NCCL's, of the program here and one there; 0: it has no number yet
     bool has_declared = false, is_waiting = false;
     bool is_quiesced = false;
     Stays stays = Stays::no;  ///< whether its process can train with another plan
@@ -124,6 +127,8 @@ class Keeper {
   // keeper_device.cc
   Result<std::string> take_device(Peer& peer, std::string_view body);
   Result<void> give_slab(Peer& peer, std::string_view body);
+  Result<void> answer_nccl(Peer& peer, std::string_view request);
+  void ask_for_nccl(DeviceHand& hand) const;
   Result<void> make_slabs(DeviceHand& hand, const std::vector<SlabSize>& fresh,
                           const std::set<std::uint64_t>& kept);
   void use(const Held& held);

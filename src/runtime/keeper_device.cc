@@ -65,6 +65,32 @@ Result<void> Keeper::make_slabs(DeviceHand& hand, const std::vector<SlabSize>& f
   return {};
 }
 
+/// Asks the program which NCCL it has, while it waits for its epoch: what it may be asked to send
+/// later depends on that.
+void Keeper::ask_for_nccl(DeviceHand& hand) const {
+  if (options_.nccl) hand.set_nccl(hand.nccl({DeviceTask::Kind::nccl_open}));
+}
+
+/// Another shim has its program make a communicator with the one that trains here, or fetch over
+/// that.
+Result<void> Keeper::answer_nccl(Peer& peer, std::string_view request) {
+  NcclSource source;
+  source.allowed = [this](const Run& run, Memory memory) {
+    std::lock_guard lock(mutex_);
+    return may_read_now(run, memory);
+  };
+  if (!options_.nccl)
+    return peer.channel.send(kRefusedOp,
+                             Writer().text("it is not to be used where the state is").take());
+  {
+    std::lock_guard lock(mutex_);
+    if (program_ != nullptr) source.hand = program_->hand;
+    if (peer.pair == 0) peer.pair = store_.slabs().next_number();
+    source.pair = peer.pair;
+  }
+  return serve_nccl(peer.channel, request, source);
+}
+
 void Keeper::use(const Held& held) {
   if (held.memory == Memory::device) store_.slabs().use(held.at);
   else store_.use(held.at, held.bytes());

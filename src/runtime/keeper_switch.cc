@@ -75,6 +75,7 @@ Result<std::string> Keeper::begin(std::string_view body) {
     // Without the lock: it may take long, and others ask this shim meanwhile.
     lock.unlock();
     const auto good = make_slabs(*hand, fresh, {});
+    if (good.ok()) ask_for_nccl(*hand);
     lock.lock();
     if (!good) return good.error();
     if (waiting_program() != peer || peer->hand != hand || staged_ != nullptr)
@@ -131,6 +132,7 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   Result<void> good;
   if (hand != nullptr) {
     good = make_slabs(*hand, own.placement.fresh_slabs, own.placement.kept_slabs);
+    if (good.ok()) ask_for_nccl(*hand);
     from_here.hand = std::move(hand);
     from_here.next_slab = [this] {
       std::lock_guard lock(mutex_);

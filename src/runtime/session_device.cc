@@ -50,7 +50,11 @@ Result<Message> Session::receive_answer(Deadline deadline) {
   }
   for (;;) {
     auto message = channel_.receive(deadline);
-    if (!message || message->op != kTaskOp || device_ == nullptr) return message;
+    if (device_ == nullptr) return message;
+    if (!message || message->op != kTaskOp) {
+      device_->end_service();
+      return message;
+    }
     if (auto said = device_->serve(channel_, *message, *arena_); !said) return said.error();
   }
 }

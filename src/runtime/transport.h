@@ -96,6 +96,8 @@ class Transport {
   virtual Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) = 0;
   /// How much to ask for at once, where the checksum of the copy is formed after each fetch().
   virtual std::uint64_t piece_bytes() const noexcept { return UINT64_MAX; }
+  /// Why it is slower than was asked for, by what fetch() has found out; empty: it is not.
+  virtual std::string note() const { return {}; }
   /// Whether several threads may fetch() at a time.
   virtual bool is_parallel() const noexcept { return false; }
 };

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -37,10 +38,12 @@ class LiveJob {
 
   /// `apart`: each shim treats the others as shims of other hosts, and so reaches them by TCP on
   /// loopback.
-  /// `holds`: where a shim's move waits. `ucx`: what a shim uses of UCX; empty: none does.
+  /// `holds`: where a shim's move waits. `ucx`: what a shim uses of UCX; empty: none does. `nccl`:
+  /// the same of NCCL.
   LiveJob(std::string program, int shims, std::vector<std::string> words, bool apart = false,
           const std::function<bool(Keeper::Options::Hold)>& holds = {},
-          const std::function<runtime::Ucx::Options(int)>& ucx = {})
+          const std::function<runtime::Ucx::Options(int)>& ucx = {},
+          const std::optional<runtime::NcclOptions>& nccl = {})
       : arguments(std::move(words)), program_(std::move(program)) {
     std::string pattern = fs::temp_directory_path() / "swell-live-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
@@ -54,6 +57,7 @@ class LiveJob {
       options.arena_bytes = std::uint64_t{16} << 30;
       options.holds = holds;
       if (ucx) options.ucx = ucx(i);
+      options.nccl = nccl;
       keepers.push_back(std::move(Keeper::start(std::move(options)).value()));
       shims_.push_back({keepers.back()->unix_socket(), "", {i / kDevices, i % kDevices}});
     }

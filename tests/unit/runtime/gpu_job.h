@@ -21,8 +21,10 @@ inline const PlanShape kOne{}, kTwo{1, 1, 2, 0};
 
 struct GpuJob {
   explicit GpuJob(bool apart = false, const char* steps = "400",
-                  Coordinator::Options limits = options())
-      : job(SWELL_DEVICE_PROGRAM, 2, {steps}, apart), coordinator(LiveJob::cluster(), limits) {}
+                  Coordinator::Options limits = options(),
+                  const std::optional<NcclOptions>& nccl = {})
+      : job(SWELL_DEVICE_PROGRAM, 2, {steps}, apart, {}, {}, nccl),
+        coordinator(LiveJob::cluster(), limits) {}
 
   /// Starts rank `rank` of a plan on the machine's GPU `gpu`.
   pid_t start(const PlanShape& plan, int rank, int gpu, const std::vector<std::string>& more = {}) {

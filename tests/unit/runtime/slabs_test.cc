@@ -58,15 +58,16 @@ Test(slabs, what_found_no_tensor_is_swept) {
 }
 
 Test(device_task, is_read_as_it_was_written_and_never_when_it_is_cut_short) {
-  const DeviceTask task{DeviceTask::Kind::to_host, 3, 4, {{5, 6, 7}, {8, 9, 10}}};
+  const DeviceTask task{DeviceTask::Kind::nccl_join, 3, 4, {{5, 6, 7}, {8, 9, 10}}, "an id", 1};
   const std::string body = write(task);
   const auto read = read_task(body).value();
   cr_assert(read.kind == task.kind && read.slab == 3 && read.bytes == 4);
   cr_assert_eq(read.runs.size(), 2);
   cr_assert_eq(read.runs[1].bytes, 10);
+  cr_assert(read.id == "an id" && read.rank == 1);
   for (std::size_t size = 0; size < body.size(); ++size)
     cr_assert_not(read_task(body.substr(0, size)).ok());
   std::string other = body;
-  other[0] = 6;
+  other[0] = DeviceTask::kKinds;
   cr_assert_not(read_task(other).ok(), "no such kind");
 }

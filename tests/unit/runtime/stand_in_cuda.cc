@@ -17,11 +17,12 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 namespace {
 
-constexpr int kInvalid = 1, kNoMemory = 2, kNoContext = 201, kNoPeer = 217;
+constexpr int kInvalid = 1, kNoMemory = 2, kNoContext = 201, kNoPeer = 217, kNotReady = 600;
 constexpr std::size_t kGranularity = std::size_t{2} << 20;
 
 struct Location {
@@ -40,6 +41,10 @@ struct Allocation {
   int gpu;  // of the machine
   std::size_t bytes;
   bool is_own;
+};
+
+struct Stream {
+  std::atomic<int> pending = 0;  // what another library has launched on it
 };
 
 std::mutex mutex;
@@ -93,6 +98,11 @@ extern "C" {
 // For tests: bytes that copies of any kind have moved in this process.
 unsigned long long stand_in_copied() { return copied; }
 
+// For libraries that launch on its streams: which GPU of the machine the thread's context is of
+// (-1: it has none), and how much is under way on a stream.
+int stand_in_gpu() { return pushed > 0 ? first() + current : -1; }
+void stand_in_launch(void* stream, int more) { static_cast<Stream*>(stream)->pending += more; }
+
 int cuInit(unsigned) { return gpus() > 0 ? 0 : 100; }
 int cuGetErrorName(int code, const char** name) {
   *name = code == kInvalid     ? "CUDA_ERROR_INVALID_VALUE"
@@ -135,12 +145,19 @@ int cuCtxPopCurrent_v2(void**) {
 }
 int cuCtxSynchronize() { return pushed > 0 ? 0 : kNoContext; }
 int cuStreamCreate(void** stream, unsigned) {
-  *stream = std::malloc(1);
+  *stream = new Stream;
   return pushed > 0 ? 0 : kNoContext;
 }
-int cuStreamSynchronize(void*) { return pushed > 0 ? 0 : kNoContext; }
+int cuStreamQuery(void* stream) {
+  if (pushed == 0) return kNoContext;
+  return static_cast<Stream*>(stream)->pending > 0 ? kNotReady : 0;
+}
+int cuStreamSynchronize(void* stream) {
+  while (pushed > 0 && static_cast<Stream*>(stream)->pending > 0) std::this_thread::yield();
+  return pushed > 0 ? 0 : kNoContext;
+}
 int cuStreamDestroy_v2(void* stream) {
-  std::free(stream);
+  delete static_cast<Stream*>(stream);
   return 0;
 }
 

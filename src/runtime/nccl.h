@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/result.h"
+#include "profiler/library.h"
+#include "runtime/device_memory.h"
+#include "runtime/nccl_api.h"
+
+namespace swell::runtime {
+
+/// NCCL's functions; found once a process, and open until it ends. Thread-safe.
+class Nccl {
+ public:
+  /// The oldest release that is used: its communicators need not block.
+  static constexpr int kOldest = 21400;
+  /// What the process has open already, as PyTorch's, else what the system finds. The error is one
+  /// sentence: no library, one that is too old, or one that has hung before in this process.
+  static Result<const Nccl*> open(const std::string& library = "libnccl.so.2");
+
+  /// "2.27.7"
+  const std::string& version() const noexcept { return version_; }
+  Result<void> check(nccl::Status status, const char* what) const;
+  /// A call has not returned: it is not used any more in this process.
+  static void give_up() noexcept;
+
+  nccl::GetUniqueId make_id = nullptr;
+  nccl::CommInitRankConfig init = nullptr;
+  nccl::CommGetAsyncError state_of = nullptr;
+  nccl::CommAbort abort = nullptr;
+  nccl::Send send = nullptr;
+  nccl::Receive receive = nullptr;
+  nccl::Group begin_group = nullptr, end_group = nullptr;
+
+ private:
+  Result<void> find(const std::string& path);
+  profiler::Library library_;
+  nccl::GetVersion get_version_ = nullptr;
+  nccl::GetErrorString to_text_ = nullptr;
+  std::string version_;
+};
+
+/// Communicators of two ranks, each on a GPU of its own, and what goes over them; by the one thread
+/// that has made it. Every wait ends when `is_off` says so.
+class NcclPairs {
+ public:
+  /// What is launched together, at most.
+  static constexpr std::uint64_t kChunk = std::uint64_t{64} << 20;
+  static constexpr std::size_t kOperations = 256;
+
+  static Result<std::unique_ptr<NcclPairs>> create(std::shared_ptr<const Device> device,
+                                                   const Nccl& nccl,
+                                                   const std::atomic<bool>& is_off);
+  ~NcclPairs() { leave(); }
+  NcclPairs(const NcclPairs&) = delete;
+  NcclPairs& operator=(const NcclPairs&) = delete;
+
+  /// A new id for both ranks of a pair.
+  Result<std::string> make_id() const;
+  /// Makes a pair's communicator, as rank 0 or 1. Both ranks do it at a time.
+  Result<void> join(std::uint64_t pair, const std::string& id, int rank);
+  /// To, or from, the other rank, which does the opposite with as many bytes; runs' `from` are
+  /// addresses on this GPU. Counts chunks that are over in `chunks`. After an error the pair is no
+  /// more.
+  Result<void> transfer(std::uint64_t pair, bool sends, std::span<const Run> runs,
+                        std::atomic<std::uint64_t>& chunks);
+  /// Gives all pairs up.
+  void leave() noexcept;
+
+ private:
+  struct Pair {
+    void* communicator = nullptr;
+    int rank = 0;
+  };
+  NcclPairs(std::unique_ptr<Stream> stream, const Nccl& nccl, const std::atomic<bool>& is_off)
+      : stream_(std::move(stream)), nccl_(nccl), is_off_(is_off) {}
+  Result<void> wait_for(const Pair& pair, const char* what) const;
+  Result<void> wait_for_stream(const Pair& pair) const;
+  Result<void> launch(const Pair& pair, bool sends, std::span<const Run> runs) const;
+  void drop(std::uint64_t pair) noexcept;
+
+  const std::unique_ptr<Stream> stream_;
+  const Nccl& nccl_;
+  const std::atomic<bool>& is_off_;
+  std::map<std::uint64_t, Pair> pairs_;
+};
+
+}  // namespace swell::runtime

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/nccl_link.h"
+
+#include <fmt/format.h>
+#include <vector>
+
+#include "runtime/messages.h"
+
+namespace swell::runtime {
+
+namespace {
+
+/// What a request asks for: {its kind u8, ...} -> once the program has it to do {}, and once it is
+/// done the answer proper.
+enum class Ask : std::uint8_t {
+  about,  ///< {} -> {the GPU's name, which NCCL}; at once
+  join,   ///< {id text, milliseconds u32} -> {}
+  send,   ///< {memory u8, verify u8, milliseconds u32, runs} -> {checksum u64}
+};
+constexpr auto kAnswerTime = std::chrono::seconds(10);
+/// The other program may be at work for another rank, or for a snapshot.
+constexpr auto kTurnTime = std::chrono::seconds(60);
+
+Error refusal(const Message& answer) {
+  return Error(Reader(answer.body).text(4096)).while_doing("another rank's shim");
+}
+
+class NcclTransport final : public Transport {
+ public:
+  NcclTransport(std::shared_ptr<NcclLink> link, std::unique_ptr<Transport> otherwise, Memory memory,
+                bool is_near)
+      : link_(std::move(link)),
+        otherwise_(std::move(otherwise)),
+        memory_(memory),
+        name_(std::string(is_near ? "nccl, within a node" : "nccl, between nodes") +
+              (memory == Memory::device ? kFromGpu : kFromOwnGpu)) {}
+  const char* name() const noexcept override {
+    return note_.empty() ? name_.c_str() : otherwise_->name();
+  }
+  std::string note() const override {
+    return !note_.empty() || !link_->is_joined() ? note_
+                                                 : "state of GPUs goes by " + link_->about();
+  }
+  Result<std::uint64_t> fetch(std::span<const Run> runs, const Sink& sink, bool verify) override {
+    if (note_.empty())
+      if (const auto joined = link_->join(); !joined)
+        note_ = fmt::format("state of GPUs goes through host memory, not by NCCL: {}",
+                            joined.error().message());
+    return note_.empty() ? link_->fetch(memory_, runs, verify)
+                         : otherwise_->fetch(runs, sink, verify);
+  }
+
+ private:
+  const std::shared_ptr<NcclLink> link_;
+  const std::unique_ptr<Transport> otherwise_;
+  const Memory memory_;
+  const std::string name_;
+  std::string note_;  ///< why the other way is taken
+};
+
+}  // namespace
+
+Result<std::shared_ptr<NcclLink>> NcclLink::connect(Channel channel,
+                                                    std::shared_ptr<DeviceHand> hand,
+                                                    std::uint64_t pair,
+                                                    const NcclOptions& options) {
+  const auto mine = hand->its_nccl();
+  if (!mine) return mine.error().while_doing("the new program");
+  if (auto sent = channel.send(kNcclOp, Writer().put(Ask::about).take()); !sent)
+    return sent.error();
+  const auto answer = channel.receive(within(kAnswerTime));
+  if (!answer) return answer.error();
+  if (answer->op != kDoneOp) return refusal(*answer);
+  Reader reader(answer->body);
+  const std::string gpu = reader.text(256), its = reader.text(4096);
+  if (!reader.done()) return Error("what another shim says of NCCL cannot be read");
+  if (gpu == hand->gpu())
+    return Error("both programs have the same GPU, of which NCCL takes each once");
+  std::shared_ptr<NcclLink> link(new NcclLink(std::move(channel), std::move(hand), pair, options));
+  auto id = link->hand_->nccl({DeviceTask::Kind::nccl_id});
+  if (!id) return id.error().while_doing("the new program");
+  link->id_ = std::move(*id);
+  link->about_ = *mine == its ? its : fmt::format("{}; there {}", *mine, its);
+  return link;
+}
+
+/// Has both programs do their part at a time: the other one is asked first, so that this one waits
+/// for nobody who has not begun. What the other shim says comes in between, and ends it where it is
+/// no good.
+Result<Message> NcclLink::together(std::string request, const DeviceTask& task) {
+  if (auto sent = channel_.send(kNcclOp, request); !sent) return sent.error();
+  const auto begun = channel_.receive(within(kTurnTime));
+  if (!begun) return begun.error();
+  if (begun->op != kDoneOp) return refusal(*begun);
+  std::optional<Result<Message>> answer;
+  const auto is_off = [&] {
+    if (!answer && channel_.has_news()) answer = channel_.receive(within(kAnswerTime));
+    return answer && (!*answer || (*answer)->op != kDoneOp);
+  };
+  const auto mine = hand_->nccl(task, {{}, is_off});
+  const bool is_refused = is_off();
+  if (!mine && !is_refused) {
+    channel_.shut();  // the other program leaves off
+    return mine.error().while_doing("the new program");
+  }
+  if (is_refused) {
+    const Error theirs = *answer ? refusal(**answer) : answer->error();
+    // Which of both was first, and so the cause of the other, is not known.
+    return mine ? theirs
+                : Error(fmt::format("the new program: {}; {}", mine.error().message(),
+                                    theirs.message()));
+  }
+  if (!answer) answer = channel_.receive(within(kTurnTime));
+  if (*answer && (*answer)->op != kDoneOp) return refusal(**answer);
+  return std::move(*answer);
+}
+
+Result<void> NcclLink::join() {
+  if (joined_) return *joined_;
+  const auto limit = static_cast<std::uint32_t>(options_.join_limit.count());
+  const auto done = together(Writer().put(Ask::join).text(id_).put(limit).take(),
+                             {DeviceTask::Kind::nccl_join, pair_, limit, {}, id_, 0});
+  joined_ = done ? Result<void>() : done.error();
+  return *joined_;
+}
+
+Result<std::uint64_t> NcclLink::fetch(Memory memory, std::span<const Run> runs, bool verify) {
+  const auto limit = static_cast<std::uint32_t>(options_.patience.count());
+  Writer request;
+  request.put(Ask::send).put(memory).put<std::uint8_t>(verify).put(limit);
+  request.put(static_cast<std::uint32_t>(runs.size()));
+  for (const Run& run : runs) request.put(run.from).put(run.bytes);
+  const auto done = together(request.take(), {DeviceTask::Kind::nccl_receive, pair_, limit,
+                                              std::vector<Run>(runs.begin(), runs.end())});
+  if (!done) return done.error();
+  Reader reader(done->body);
+  const auto hash = reader.get<std::uint64_t>();
+  if (!reader.done()) return Error("what another shim says of its state cannot be read");
+  return hash;
+}
+
+std::unique_ptr<Transport> from_nccl(std::shared_ptr<NcclLink> link,
+                                     std::unique_ptr<Transport> otherwise, Memory memory,
+                                     bool is_near) {
+  return std::make_unique<NcclTransport>(std::move(link), std::move(otherwise), memory, is_near);
+}
+
+Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSource& source) {
+  const auto refuse = [&](const std::string& why) {
+    return channel.send(kRefusedOp, Writer().text(why).take());
+  };
+  if (source.hand == nullptr) return refuse("no program trains here that has a GPU");
+  DeviceHand& hand = *source.hand;
+  Reader reader(request);
+  const auto ask = static_cast<Ask>(reader.get<std::uint8_t>());
+  if (ask == Ask::about && reader.done()) {
+    const auto its = hand.its_nccl();
+    if (!its) return refuse(its.error().message());
+    return channel.send(kDoneOp, Writer().text(hand.gpu()).text(*its).take());
+  }
+  DeviceTask task{DeviceTask::Kind::nccl_join, source.pair};
+  bool verify = false;
+  auto memory = Memory::device;
+  if (ask == Ask::join) {
+    task.id = reader.text(4096);
+    task.rank = 1;
+    task.bytes = reader.get<std::uint32_t>();
+  } else if (ask == Ask::send) {
+    task.kind = DeviceTask::Kind::nccl_send;
+    memory = static_cast<Memory>(reader.get<std::uint8_t>());
+    verify = reader.get<std::uint8_t>() != 0;
+    task.bytes = reader.get<std::uint32_t>();
+    task.runs.resize(reader.count(16));
+    for (Run& run : task.runs) {
+      run.from = run.to = reader.get<std::uint64_t>();
+      run.bytes = reader.get<std::uint64_t>();
+    }
+  } else {
+    reader.fail();
+  }
+  if (!reader.done()) return refuse("a request of NCCL's cannot be read");
+  for (const Run& run : task.runs)
+    if (!is_on_gpu(memory) || run.bytes == 0 || !source.allowed(run, memory))
+      return refuse(fmt::format("{} bytes at {} are not of this state", run.bytes, run.from));
+  std::uint64_t hash = 0;
+  if (verify) {
+    const auto made = Sink::device(hand).hash_of(task.runs);
+    if (!made) return refuse(made.error().message());
+    hash = *made;
+  }
+  // Who asked says nothing until it is over: else it has left.
+  Result<void> told;
+  const auto done = hand.nccl(task, {[&] { told = channel.send(kDoneOp, {}); },
+                                     [&] { return !told.ok() || channel.has_news(); }});
+  if (!told) return told;
+  if (!done) return refuse(done.error().message());
+  return channel.send(kDoneOp, ask == Ask::send ? Writer().put(hash).take() : std::string());
+}
+
+}  // namespace swell::runtime

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "runtime/channel.h"
+#include "runtime/device_hand.h"
+#include "runtime/transport.h"
+
+namespace swell::runtime {
+
+/// How a shim has programs use NCCL.
+struct NcclOptions {
+  /// A communicator has so long to be made, while the training stands.
+  std::chrono::milliseconds join_limit{5'000};
+  /// A chunk has so long to be moved.
+  std::chrono::milliseconds patience{20'000};
+  /// From one rank to another no less than this: making a communicator takes time, too.
+  std::uint64_t min_bytes = 0;
+};
+
+/// A request of NCCL's, to be answered by serve_nccl().
+inline constexpr std::uint16_t kNcclOp = 30;
+
+/// A communicator of a new program and the old one of another rank, of which each is asked by its
+/// own shim; over a channel between the shims. Where the communicator cannot be made, nothing has
+/// been moved, and another way can be taken. One thread at a time.
+class NcclLink {
+ public:
+  /// Asks the other shim whether its program has NCCL, and has the own one, `hand`'s, make an id;
+  /// while the old program trains. `pair`: a number that nothing else of that program has.
+  static Result<std::shared_ptr<NcclLink>> connect(Channel channel,
+                                                   std::shared_ptr<DeviceHand> hand,
+                                                   std::uint64_t pair, const NcclOptions& options);
+  bool is_joined() const noexcept { return joined_ && joined_->ok(); }
+  /// Makes the communicator, once; the old program stands by then.
+  Result<void> join();
+  /// Fetches runs, all or none. Returns the source's checksum where `verify`.
+  Result<std::uint64_t> fetch(Memory memory, std::span<const Run> runs, bool verify);
+  /// What both programs say of their NCCL.
+  const std::string& about() const noexcept { return about_; }
+
+ private:
+  NcclLink(Channel channel, std::shared_ptr<DeviceHand> hand, std::uint64_t pair,
+           const NcclOptions& options)
+      : channel_(std::move(channel)), hand_(std::move(hand)), pair_(pair), options_(options) {}
+  Result<Message> together(std::string request, const DeviceTask& task);
+
+  Channel channel_;
+  const std::shared_ptr<DeviceHand> hand_;
+  const std::uint64_t pair_;
+  const NcclOptions options_;
+  std::string id_, about_;
+  std::optional<Result<void>> joined_;
+};
+
+/// From a GPU over `link`; by way of `otherwise` where no communicator can be made.
+std::unique_ptr<Transport> from_nccl(std::shared_ptr<NcclLink> link,
+                                     std::unique_ptr<Transport> otherwise, Memory memory,
+                                     bool is_near);
+
+/// The shim whose program is asked for its state.
+struct NcclSource {
+  std::shared_ptr<DeviceHand> hand;  ///< of the program; nullptr: there is none
+  std::uint64_t pair = 0;            ///< as connect()'s
+  std::function<bool(const Run&, Memory)> allowed;
+};
+/// The other side of an NcclLink: answers one request. An error is the channel's.
+Result<void> serve_nccl(Channel& channel, std::string_view request, const NcclSource& source);
+
+}  // namespace swell::runtime
