@@ -54,7 +54,7 @@ std::optional<std::uint64_t> byte_count(std::string_view text) {
 
 /// Devices are as UCX_NET_DEVICES has them.
 bool is_network(std::string_view text) {
-  if (text == "auto" || text == "tcp" || text == "ucx") return true;
+  if (text == "auto" || text == "tcp" || text == "nccl" || text == "ucx") return true;
   return text.starts_with("ucx:") && text.size() > 4 &&
          text.find_first_not_of(
              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:,") == text.npos;
@@ -162,7 +162,7 @@ class Parser {
     } else if (name == "switch-network") {
       if (!is_network(value))
         return Error(
-            fmt::format("--switch-network={}: it must be auto, tcp, ucx or ucx: with devices "
+            fmt::format("--switch-network={}: it must be auto, tcp, nccl, ucx or ucx: with devices "
                         "as UCX calls them, such as ucx:mlx5_0:1",
                         value));
       options_.switch_network = value;
@@ -287,7 +287,8 @@ const char* help_text() noexcept {
          "      --profile-out=FILE      live mode: write what the running plan was seen to do to FILE\n"
          "      --switch-memory=SIZE    live mode: what a switch may take beside a worker's state (2G)\n"
          "      --switch-network=HOW    live mode: state between nodes goes by tcp, ucx, ucx:DEVICES, or\n"
-         "                              by UCX where both nodes have RDMA, else by TCP (auto)\n"
+         "                              by UCX where both nodes have RDMA, else by TCP; and much of\n"
+         "                              it (auto), or all (nccl), from GPU to GPU by NCCL\n"
          "      --first-wait=S          live mode: wait so long for offered GPUs before the start (15)\n"
          "      --help, --version\n"
          "\n"

@@ -89,6 +89,7 @@ Result<std::unique_ptr<RuntimeHost>> RuntimeHost::start(const Options& options) 
   its.tcp_host = options.address;
   its.key = options.key;
   its.ucx = ucx_of(options.network, options.ports, options.address);
+  its.nccl = nccl_of(options.network);
   its.on_profile = options.on_profile;
   its.on_adopted = options.on_adopted;
   its.holds = hold_for_a_test();

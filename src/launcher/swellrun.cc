@@ -107,7 +107,7 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
   setup.elastic = rigid.empty();
   const std::string& network = options.switch_network;
   setup.wants_ports = setup.elastic && setup.spec.mode == control::Mode::live &&
-                      (network == "auto" || network == "ucx");
+                      (network == "auto" || network == "nccl" || network == "ucx");
   if (setup.wants_ports) setup.descriptions = descriptions_of(setup.basic.nodes);
   const int gpus = setup.basic.gpus;
   auto agent = Agent::start(std::move(setup));

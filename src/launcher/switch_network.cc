@@ -55,4 +55,14 @@ std::optional<runtime::Ucx::Options> ucx_of(const std::string& network, const st
   return ucx;
 }
 
+std::optional<runtime::NcclOptions> nccl_of(const std::string& network) {
+  runtime::NcclOptions nccl;
+  if (network == "nccl") return nccl;
+  if (network != "auto") return std::nullopt;
+  // A communicator is made while the training stands. What that takes was not measured on GPUs yet:
+  // a guess.
+  nccl.min_bytes = std::uint64_t{256} << 20;
+  return nccl;
+}
+
 }  // namespace swell::launcher

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/cluster/node_description.h"
+#include "runtime/nccl_link.h"
 #include "runtime/ucx.h"
 
 /// Which cards of a node the state of a live switch goes through: found by swellrun, which asks
@@ -30,5 +31,8 @@ std::string ports_near(const cluster::NodeDescription& node, const std::vector<i
 std::optional<runtime::Ucx::Options> ucx_of(const std::string& network, const std::string& ports,
                                             const std::string& address,
                                             const std::string& sysfs = "/sys");
+
+/// Whether programs are to move what is on GPUs by NCCL, and from how much on; nothing: not.
+std::optional<runtime::NcclOptions> nccl_of(const std::string& network);
 
 }  // namespace swell::launcher

@@ -121,11 +121,11 @@ Test(options, a_switch_may_take_2_gib_or_what_is_said) {
 
 Test(options, what_state_goes_through_between_nodes_is_checked) {
   cr_assert_eq(parsed({"x"}).switch_network, "auto");
-  for (const std::string good : {"tcp", "ucx", "auto", "ucx:mlx5_0:1,mlx5_1:1"})
+  for (const std::string good : {"tcp", "ucx", "auto", "nccl", "ucx:mlx5_0:1,mlx5_1:1"})
     cr_assert_eq(parsed({"--switch-network=" + good, "x"}).switch_network, good);
-  for (const std::string bad : {"", "rdma", "ucx:", "ucx:eth0 lo", "TCP"})
+  for (const std::string bad : {"", "rdma", "ucx:", "ucx:eth0 lo", "TCP", "nccl:eth0"})
     cr_assert_neq(
-        refusal({"--switch-network=" + bad, "x"}).find("it must be auto, tcp, ucx or ucx:"),
+        refusal({"--switch-network=" + bad, "x"}).find("it must be auto, tcp, nccl, ucx or ucx:"),
         std::string::npos, "%s", bad.c_str());
 }
 
