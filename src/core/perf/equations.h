@@ -61,9 +61,7 @@ inline double dp_commu(double param_bytes, double layers, double dp, double band
 inline double dp_commu_extra(double bwd, double commu, double overlap) noexcept {
   if (commu <= 0) return 0;
   const double max = std::max(bwd, commu);  // taken out of the sum, since a large k would underflow
-  return max *
-             std::pow(std::pow(bwd / max, overlap) + std::pow(commu / max, overlap), 1 / overlap) -
-         bwd;
+  return max * std::pow(1 + std::pow(std::min(bwd, commu) / max, overlap), 1 / overlap) - bwd;
 }
 
 /// Times of one stage in an iteration, in seconds.

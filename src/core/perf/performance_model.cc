@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/perf/pass_table.h"
+
 namespace swell::perf {
 
 namespace {
@@ -147,8 +149,9 @@ double PerformanceModel::gradient_bytes(int layers, Position position) const noe
   return bytes;
 }
 
-StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage,
-                                         Position position) const noexcept {
+template <typename PassesOf>
+StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, Position position,
+                                         const PassesOf& passes_of) const {
   StageTimes times;
   double overlap = std::numeric_limits<double>::infinity();
   int seen_type = -1, seen_batch = -1;
@@ -158,7 +161,7 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage,
     seen_type = group.type;
     seen_batch = group.local_batch;
     const TypeCoefficients& k = coefficients_.types[static_cast<std::size_t>(group.type)];
-    const Passes layer = layer_passes(group.type, stage.tp, group.local_batch);
+    const Passes layer = passes_of(group.type, stage.tp, group.local_batch);
     const double head = position.last ? tp_comp_fwd(k.comp_s, group.local_batch,
                                                     coefficients_.head_layers, stage.tp)
                                       : 0;
@@ -175,14 +178,9 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage,
   return times;
 }
 
-IterationTime PerformanceModel::iteration_time(const plan::Layout& layout) const noexcept {
-  const IterationTime exact = exact_time(layout);
-  return coefficients_.plan_error > 0 ? exact * injected_error(layout, coefficients_.plan_error,
-                                                               coefficients_.plan_error_seed)
-                                      : exact;
-}
-
-IterationTime PerformanceModel::exact_time(const plan::Layout& layout) const noexcept {
+template <typename PassesOf>
+IterationTime PerformanceModel::exact_time(const plan::Layout& layout,
+                                           const PassesOf& passes_of) const {
   const auto position_of = [&](const plan::StageLayout& stage) {
     return Position{&stage == &layout.stages.front(), &stage == &layout.stages.back()};
   };
@@ -190,7 +188,7 @@ IterationTime PerformanceModel::exact_time(const plan::Layout& layout) const noe
     SendingPipelineSum sum;
     const plan::StageLayout* before = nullptr;
     for (const plan::StageLayout& stage : layout.stages) {
-      sum.add(stage_times(stage, position_of(stage)),
+      sum.add(stage_times(stage, position_of(stage), passes_of),
               before ? send_s(*before, stage, coefficients_.activ_bytes, cluster_) : 0);
       before = &stage;
     }
@@ -198,8 +196,36 @@ IterationTime PerformanceModel::exact_time(const plan::Layout& layout) const noe
   }
   PipelineSum sum;
   for (const plan::StageLayout& stage : layout.stages)
-    sum.add(stage_times(stage, position_of(stage)));
+    sum.add(stage_times(stage, position_of(stage), passes_of));
   return sum.finish(layout.micro_batches);
+}
+
+template <typename PassesOf>
+IterationTime PerformanceModel::time_of(const plan::Layout& layout,
+                                        const PassesOf& passes_of) const {
+  const IterationTime exact = exact_time(layout, passes_of);
+  return coefficients_.plan_error > 0 ? exact * injected_error(layout, coefficients_.plan_error,
+                                                               coefficients_.plan_error_seed)
+                                      : exact;
+}
+
+StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage,
+                                         Position position) const noexcept {
+  return stage_times(stage, position, [this](int type, int tp, int local_batch) {
+    return layer_passes(type, tp, local_batch);
+  });
+}
+
+IterationTime PerformanceModel::iteration_time(const plan::Layout& layout) const noexcept {
+  return time_of(layout, [this](int type, int tp, int local_batch) {
+    return layer_passes(type, tp, local_batch);
+  });
+}
+
+IterationTime PerformanceModel::iteration_time(const plan::Layout& layout, PassTable& table) const {
+  return time_of(layout, [&table](int type, int tp, int local_batch) {
+    return table.of(type, tp, local_batch);
+  });
 }
 
 }  // namespace swell::perf

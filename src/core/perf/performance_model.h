@@ -10,6 +10,8 @@
 
 namespace swell::perf {
 
+class PassTable;
+
 /// Iteration time of any plan of one job: Suika, appendix A.2, with GPU-type-specific coefficients
 /// and, where asked for, the sends between stages (sends.h). Keeps references: model, cluster and
 /// coefficients must outlive it. Const, hence safe between threads.
@@ -31,6 +33,8 @@ class PerformanceModel {
   }
   /// T_PP and its parts.
   IterationTime iteration_time(const plan::Layout& layout) const noexcept;
+  /// The same, with the passes of layers from `table`, which is of this model.
+  IterationTime iteration_time(const plan::Layout& layout, PassTable& table) const;
   /// Samples a second: the global batch over T_PP.
   double throughput(const plan::Layout& layout) const noexcept {
     return model_.global_batch / iteration_time(layout).total();
@@ -57,7 +61,13 @@ class PerformanceModel {
   const Coefficients& coefficients() const noexcept { return coefficients_; }
 
  private:
-  IterationTime exact_time(const plan::Layout& layout) const noexcept;
+  template <typename PassesOf>
+  StageTimes stage_times(const plan::StageLayout& stage, Position position,
+                         const PassesOf& passes_of) const;
+  template <typename PassesOf>
+  IterationTime time_of(const plan::Layout& layout, const PassesOf& passes_of) const;
+  template <typename PassesOf>
+  IterationTime exact_time(const plan::Layout& layout, const PassesOf& passes_of) const;
 
   const models::Model& model_;
   const cluster::Cluster& cluster_;

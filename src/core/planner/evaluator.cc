@@ -2,7 +2,6 @@
 #include "core/planner/evaluator.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "core/planner/balance.h"
 
@@ -10,7 +9,6 @@ namespace swell::planner {
 
 namespace {
 
-constexpr std::size_t kTpClasses = 7;  // TP degrees from 1 to 64, powers of two
 constexpr int kAnyLayers = 1 << 30;
 constexpr double kWorthwhile = 1 - 1e-9;
 constexpr double kBoundSlack = 1 + 1e-12;  // sums of a bound round otherwise than the time itself
@@ -22,22 +20,7 @@ Evaluator::Evaluator(const perf::PerformanceModel& perf, int micro_batch, bool k
       memory_(perf),
       micro_batch_(micro_batch),
       keep_samples_(keep_samples),
-      layer_times_(
-          perf.cluster().types().size() * kTpClasses * static_cast<std::size_t>(micro_batch + 1),
-          0.0) {}
-
-double Evaluator::layer_time(int type, int tp, int local_batch) {
-  if (!std::has_single_bit(static_cast<unsigned>(tp)))
-    return perf_.layer_time(type, tp, local_batch);
-  const std::size_t tp_class =
-      static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(tp)));
-  const std::size_t at = (static_cast<std::size_t>(type) * kTpClasses + tp_class) *
-                             static_cast<std::size_t>(micro_batch_ + 1) +
-                         static_cast<std::size_t>(local_batch);
-  double& known = layer_times_[at];
-  if (known == 0) known = perf_.layer_time(type, tp, local_batch);
-  return known;
-}
+      passes_(perf, micro_batch) {}
 
 bool Evaluator::split_samples(plan::StageLayout& stage) {
   const int dp = stage.dp();
@@ -123,7 +106,7 @@ double Evaluator::settle(plan::Layout& layout, double seconds) {
 
 double Evaluator::seconds(const plan::Layout& layout) {
   ++evaluated_;
-  return perf_.iteration_time(layout).total();
+  return perf_.iteration_time(layout, passes_).total();
 }
 
 double Evaluator::finish(plan::Layout& layout, double unless) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/perf/pass_table.h"
 #include "core/perf/peak_memory.h"
 #include "core/perf/performance_model.h"
 #include "core/planner/island.h"
@@ -41,17 +42,22 @@ class Evaluator {
   const perf::MemoryModel& memory() const noexcept { return memory_; }
   int micro_batch() const noexcept { return micro_batch_; }
   long evaluated() const noexcept { return evaluated_; }
+  /// Counts plans that need not be evaluated, since they were before.
+  void count(long known) noexcept { evaluated_ += known; }
 
  private:
   bool split_samples(plan::StageLayout& stage);
-  double layer_time(int type, int tp, int local_batch);
+  double layer_time(int type, int tp, int local_batch) {
+    const perf::PerformanceModel::Passes passes = passes_.of(type, tp, local_batch);
+    return passes.fwd + passes.bwd;
+  }
 
   const perf::PerformanceModel& perf_;
   perf::MemoryModel memory_;
   int micro_batch_;
   bool keep_samples_;
   long evaluated_ = 0;
-  std::vector<double> layer_times_;  ///< by type, log2 of TP and local batch; 0: not computed
+  perf::PassTable passes_;
   std::vector<double> cost_;
   std::vector<int> cap_, share_;
 };

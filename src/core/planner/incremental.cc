@@ -49,19 +49,19 @@ std::vector<Islands> units_of(const std::vector<cluster::GpuRef>& order, int gro
 /// Refines `found`; then makes plans from scratch over `all` its GPUs, and takes one in its place
 /// where the gain is worth moving the state.
 void improve(Solution& found, const Islands& all, Evaluator& evaluator, int micro_batches,
-             const Degrees& degrees, const Incremental::Options& options) {
+             const Degrees& degrees, KnownRounds& known, const Incremental::Options& options) {
   const auto rounds = [&](const Solution& one) {
     return one.layout.pp() > kManyStages ? std::min(options.refine_rounds, 1)
                                          : options.refine_rounds;
   };
   const bool few = count(all) <= kFewGpus;
-  refine(found, evaluator, degrees, rounds(found), few);
+  refine(found, evaluator, degrees, known, rounds(found), few);
   if (!options.fresh || count(all) > options.fresh_gpus) return;
   std::vector<Solution> starts = initial_plans(evaluator, all, micro_batches, degrees);
   const double promising = found.seconds * (few ? kPromisingFew : kPromising);
   for (std::size_t k = 0; k < starts.size() && k < (few ? kMaxFreshFew : kMaxFresh); ++k) {
     if (starts[k].seconds > promising) break;
-    refine(starts[k], evaluator, degrees, rounds(starts[k]));
+    refine(starts[k], evaluator, degrees, known, rounds(starts[k]));
     if (starts[k].seconds * kFreshGain < found.seconds) found = std::move(starts[k]);
   }
 }
@@ -73,6 +73,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   const bool exact = problem.consistency == Consistency::exact;
   Evaluator evaluator(problem.perf, problem.current.micro_batch(), exact);
   const Degrees degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
+  KnownRounds known;
 
   ScaleTable table;
   table.order = affinity_order(problem.current, problem.free, cluster);
@@ -126,7 +127,8 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
     }
     add_all(all, units[i - 1]);
     gpus += count(units[i - 1]);
-    if (!exact) improve(found, all, evaluator, problem.current.micro_batches, degrees, options_);
+    if (!exact)
+      improve(found, all, evaluator, problem.current.micro_batches, degrees, known, options_);
     best.push_back(std::move(found));
     add_row(best.back());
   }

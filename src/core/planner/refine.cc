@@ -30,44 +30,60 @@ class Search {
         best_seconds_(base.seconds),
         max_runners_up_(runners_up) {}
 
-  void try_skeleton(plan::Layout&& layout, Islands&& idle, int stage) {
-    const double seconds =
-        evaluator_.finish(layout, max_runners_up_ > 0 ? kFarBehind * base_.seconds : best_seconds_);
-    keep(std::move(layout), std::move(idle), seconds, stage);
+  /// A copy of the plan to be changed and given to one of the functions below. The same memory
+  /// serves all changes: there are many, and few are kept.
+  plan::Layout& layout() {
+    layout_ = base_.layout;
+    return layout_;
   }
-  void try_balanced(plan::Layout&& layout, int stage) {
-    if (!evaluator_.memory().fits(layout)) return;
-    const double seconds = evaluator_.seconds(layout);
-    keep(std::move(layout), Islands(base_.idle), seconds, stage);
+  /// Likewise of its idle GPUs.
+  Islands& idle() {
+    idle_ = base_.idle;
+    return idle_;
+  }
+
+  /// REQUIRES: layout() and idle() were called for this change.
+  void try_skeleton(int stage) {
+    const double seconds = evaluator_.finish(
+        layout_, max_runners_up_ > 0 ? kFarBehind * base_.seconds : best_seconds_);
+    keep(seconds, stage);
+  }
+  /// REQUIRES: layout() was called for this change.
+  void try_balanced(int stage) {
+    if (!evaluator_.memory().fits(layout_)) return;
+    const double seconds = evaluator_.seconds(layout_);
+    idle();
+    keep(seconds, stage);
   }
   bool take(Solution& found) {
     if (!better_) return false;
+    found.why += (found.why.empty() ? "" : "; ") + best_.story();
     found.seconds = best_seconds_;
     found.layout = std::move(best_.layout);
     found.idle = std::move(best_.idle);
-    found.why += (found.why.empty() ? "" : "; ") + story_;
     return true;
   }
 
   std::vector<Solution>& runners_up() { return runners_up_; }
 
  private:
-  void keep(plan::Layout&& layout, Islands&& idle, double seconds, int stage) {
+  void keep(double seconds, int stage) {
     if (!(seconds < best_seconds_ * kWorthwhile)) {
-      if (seconds < kFarBehind * base_.seconds)
-        remember(std::move(layout), std::move(idle), seconds);
+      if (seconds < kFarBehind * base_.seconds) remember(seconds);
       return;
     }
     best_seconds_ = seconds;
-    best_ = {std::move(layout), std::move(idle), Candidate::Kind::moved, stage};
-    story_ = best_.story();
+    std::swap(best_.layout, layout_);
+    std::swap(best_.idle, idle_);
+    best_.kind = Candidate::Kind::moved;
+    best_.stage = stage;
     better_ = true;
   }
-  void remember(plan::Layout&& layout, Islands&& idle, double seconds) {
+  void remember(double seconds) {
     const auto place = std::find_if(runners_up_.begin(), runners_up_.end(),
                                     [&](const Solution& one) { return seconds < one.seconds; });
     if (static_cast<std::size_t>(place - runners_up_.begin()) >= max_runners_up_) return;
-    runners_up_.insert(place, {std::move(layout), std::move(idle), seconds, base_.why});
+    runners_up_.insert(place, {layout_, idle_, seconds, base_.why});
     if (runners_up_.size() > max_runners_up_) runners_up_.pop_back();
   }
   const Solution& base_;
@@ -75,8 +91,9 @@ class Search {
   double best_seconds_;
   std::size_t max_runners_up_;
   std::vector<Solution> runners_up_;
+  plan::Layout layout_;
+  Islands idle_;
   Candidate best_;
-  std::string story_;
   bool better_ = false;
 };
 
@@ -120,37 +137,37 @@ class Changes {
 
   /// Rebuilds stage `i` from its own and all idle GPUs with TP degree `tp`.
   void regroup(int i, int tp) {
-    plan::Layout layout = found_.layout;
-    Islands idle = found_.idle;
+    plan::Layout& layout = search_.layout();
+    Islands& idle = search_.idle();
     plan::StageLayout stage{0, tp, {}};
     if (at(layout, i).tp == tp) stage.groups = at(layout, i).groups;
     else add_stage(idle, at(layout, i));
     if (take(stage, idle, tp) == 0) return;
     at(layout, i) = std::move(stage);
-    search_.try_skeleton(std::move(layout), std::move(idle), i);
+    search_.try_skeleton(i);
   }
 
   void drop(int i) {
     if (found_.layout.pp() == 1) return;
-    plan::Layout layout = found_.layout;
-    Islands idle = found_.idle;
+    plan::Layout& layout = search_.layout();
+    Islands& idle = search_.idle();
     add_stage(idle, at(layout, i));
     layout.stages.erase(layout.stages.begin() + i);
-    search_.try_skeleton(std::move(layout), std::move(idle), 0);
+    search_.try_skeleton(0);
   }
 
   /// Drops the groups of stage `i` on one node and of one type: a slow link or type may delay it.
   void drop_node(int i) {
     for_each_island(at(found_.layout, i), [&](int node, int type) {
-      plan::Layout layout = found_.layout;
-      Islands idle = found_.idle;
+      plan::Layout& layout = search_.layout();
+      Islands& idle = search_.idle();
       std::erase_if(at(layout, i).groups, [&](const plan::GroupLayout& group) {
         if (group.node != node || group.type != type) return false;
         add_to(idle, node, type, group.gpus);
         return true;
       });
       if (at(layout, i).groups.empty()) return;
-      search_.try_skeleton(std::move(layout), std::move(idle), i);
+      search_.try_skeleton(i);
     });
   }
 
@@ -158,8 +175,8 @@ class Changes {
   void move_groups(int from, int to) {
     const int wanted = std::max(1, at(found_.layout, to).tp / at(found_.layout, from).tp);
     for_each_island(at(found_.layout, from), [&](int node, int type) {
-      plan::Layout layout = found_.layout;
-      Islands idle = found_.idle;
+      plan::Layout& layout = search_.layout();
+      Islands& idle = search_.idle();
       auto& groups = at(layout, from).groups;
       int moved = 0;
       for (std::size_t j = groups.size(); j-- > 0 && moved < wanted;)
@@ -174,20 +191,20 @@ class Changes {
       std::sort(receiver.groups.begin(), receiver.groups.end(), [](const auto& a, const auto& b) {
         return std::tuple(a.type, a.node, a.gpus) < std::tuple(b.type, b.node, b.gpus);
       });
-      search_.try_skeleton(std::move(layout), std::move(idle), to);
+      search_.try_skeleton(to);
     });
   }
 
   void merge(int i, int j, int tp) {
-    Islands idle = found_.idle;
+    Islands& idle = search_.idle();
     add_stage(idle, at(found_.layout, i));
     add_stage(idle, at(found_.layout, j));
     plan::StageLayout stage{0, tp, {}};
     if (take(stage, idle, tp) == 0) return;
-    plan::Layout layout = found_.layout;
+    plan::Layout& layout = search_.layout();
     at(layout, i) = std::move(stage);
     layout.stages.erase(layout.stages.begin() + j);
-    search_.try_skeleton(std::move(layout), std::move(idle), i);
+    search_.try_skeleton(i);
   }
 
   /// Splits stage `i` in two, at each border of nodes or types and in its middle; a small stage
@@ -207,8 +224,8 @@ class Changes {
       last = cut;
       for (int tp : degrees_.tp) {
         if (tp != whole.tp && !small) continue;
-        plan::Layout layout = found_.layout;
-        Islands idle = found_.idle;
+        plan::Layout& layout = search_.layout();
+        Islands& idle = search_.idle();
         auto& kept = at(layout, i).groups;
         plan::StageLayout rest{0, tp, {}};
         rest.groups.assign(kept.begin() + static_cast<std::ptrdiff_t>(cut), kept.end());
@@ -221,23 +238,24 @@ class Changes {
           add_all(idle, loose);
         }
         layout.stages.insert(layout.stages.begin() + i + 1, std::move(rest));
-        search_.try_skeleton(std::move(layout), std::move(idle), i);
+        search_.try_skeleton(i);
       }
     }
   }
 
   void exchange(int i, int j) {
-    plan::Layout layout = found_.layout;
+    plan::Layout& layout = search_.layout();
     std::swap(at(layout, i), at(layout, j));
-    search_.try_skeleton(std::move(layout), Islands(found_.idle), i);
+    search_.idle();
+    search_.try_skeleton(i);
   }
 
   void move_layer(int from, int to) {
     if (at(found_.layout, from).layers < 2) return;
-    plan::Layout layout = found_.layout;
+    plan::Layout& layout = search_.layout();
     --at(layout, from).layers;
     ++at(layout, to).layers;
-    search_.try_balanced(std::move(layout), to);
+    search_.try_balanced(to);
   }
 
   struct NodeGroups {
@@ -271,15 +289,83 @@ class Changes {
 
 }  // namespace
 
-void refine(Solution& found, Evaluator& evaluator, const Degrees& degrees, int rounds, bool deep) {
+namespace {
+
+std::uint64_t hash_of(const Solution& one) noexcept {
+  std::uint64_t hash = 0;
+  const auto mix = [&](std::uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  };
+  for (const plan::StageLayout& stage : one.layout.stages) {
+    mix(static_cast<std::uint64_t>(stage.layers) << 32 | static_cast<std::uint64_t>(stage.tp));
+    for (const plan::GroupLayout& group : stage.groups) {
+      mix(static_cast<std::uint64_t>(group.node) << 32 |
+          static_cast<std::uint64_t>(group.local_batch));
+      mix(group.gpus);
+    }
+  }
+  for (const Island& island : one.idle) {
+    mix(static_cast<std::uint64_t>(island.node));
+    mix(island.gpus);
+  }
+  return hash;
+}
+
+/// Makes `found` what a round makes of it. @return whether that is a better plan.
+bool take_round(Solution& found, const KnownRounds::Round& round) {
+  if (!round.better) return false;
+  found.layout = round.found.layout;
+  found.idle = round.found.idle;
+  found.seconds = round.found.seconds;
+  found.why += (found.why.empty() ? "" : "; ") + round.found.why;
+  return true;
+}
+
+/// One round that follows no change which is no gain.
+bool refine_once(Solution& found, Evaluator& evaluator, const Degrees& degrees,
+                 KnownRounds& known) {
+  if (const KnownRounds::Round* round = known.find(found)) {
+    evaluator.count(round->evaluated);
+    return take_round(found, *round);
+  }
+  const long before = evaluator.evaluated();
+  Search search(found, evaluator, 0);
+  Changes(found, degrees, search).try_all();
+  KnownRounds::Round round;
+  round.better = search.take(round.found);
+  round.evaluated = evaluator.evaluated() - before;
+  return take_round(found, known.add(found, std::move(round)));
+}
+
+}  // namespace
+
+const KnownRounds::Round* KnownRounds::find(const Solution& from) const {
+  const auto [begin, end] = known_.equal_range(hash_of(from));
+  for (auto each = begin; each != end; ++each)
+    if (each->second.layout == from.layout && each->second.idle == from.idle)
+      return &each->second.round;
+  return nullptr;
+}
+
+const KnownRounds::Round& KnownRounds::add(const Solution& from, Round round) {
+  return known_.emplace(hash_of(from), Known{from.layout, from.idle, std::move(round)})
+      ->second.round;
+}
+
+void refine(Solution& found, Evaluator& evaluator, const Degrees& degrees, KnownRounds& known,
+            int rounds, bool deep) {
   for (int round = 0; round < rounds; ++round) {
-    Search search(found, evaluator, deep ? kRunnersUp : 0);
+    if (!deep) {
+      if (!refine_once(found, evaluator, degrees, known)) return;
+      continue;
+    }
+    Search search(found, evaluator, kRunnersUp);
     Changes(found, degrees, search).try_all();
     if (search.take(found)) continue;
-    if (!deep) return;
     bool better = false;
     for (Solution& other : search.runners_up()) {
-      refine(other, evaluator, degrees, kDeepRounds, false);
+      refine(other, evaluator, degrees, known, kDeepRounds, false);
       if (!(other.seconds < found.seconds * kWorthwhile)) continue;
       found = std::move(other);
       better = true;

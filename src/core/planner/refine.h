@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
+#include <unordered_map>
+
 #include "core/planner/evaluator.h"
 #include "core/planner/expand.h"
 
@@ -14,12 +17,37 @@ struct Solution {
   std::string why;     ///< how it was found, for ScaleRow::why
 };
 
+/// Rounds of refine() that were made already: from several starts it soon comes to the same plans,
+/// and what a round makes of one depends on nothing else. Of one problem; for one thread.
+class KnownRounds {
+ public:
+  /// What a round makes of a plan.
+  struct Round {
+    bool better =
+        false;           ///< else there is no better plan, and nothing below counts but `evaluated`
+    Solution found;      ///< `why`: of this round alone
+    long evaluated = 0;  ///< plans whose time was estimated
+  };
+  /// Null: not made yet.
+  const Round* find(const Solution& from) const;
+  const Round& add(const Solution& from, Round round);
+
+ private:
+  struct Known {
+    plan::Layout layout;
+    Islands idle;
+    Round round;
+  };
+  std::unordered_multimap<std::uint64_t, Known> known_;  ///< by a hash of plan and idle GPUs
+};
+
 /// Improves `found` by the best of small changes of its skeleton, repeated at most `rounds` times;
 /// so it can undo what expanding step by step cannot. A stage gets another TP degree or all idle
 /// GPUs, loses the groups of one node and type, is dropped, split, merged or exchanged with
 /// another; groups move between stages; a layer moves. `deep`: where no change is better, the best
-/// of the worse ones are refined further for two rounds. Not for exact consistency.
-void refine(Solution& found, Evaluator& evaluator, const Degrees& degrees, int rounds,
-            bool deep = false);
+/// of the worse ones are refined further for two rounds. Not for exact consistency. `known`: rounds
+/// of the same problem that need not be made again; the result is as without.
+void refine(Solution& found, Evaluator& evaluator, const Degrees& degrees, KnownRounds& known,
+            int rounds, bool deep = false);
 
 }  // namespace swell::planner

@@ -359,7 +359,8 @@ Refined refine_lopsided(int nodes) {
                  ""};
   found.seconds = evaluator.finish(found.layout);
   Refined refined{evaluator.evaluated(), found.seconds, 0};
-  refine(found, evaluator, degrees_for(model.heads, 16 * nodes), 1);
+  KnownRounds known;
+  refine(found, evaluator, degrees_for(model.heads, 16 * nodes), known, 1);
   refined.evaluated = evaluator.evaluated() - refined.evaluated;
   refined.after_s = found.seconds;
   return refined;
