@@ -48,11 +48,12 @@ Controller::Controller(Parts parts)
       events_(parts_.config.event_log, parts_.log),
       fabric_(parts_.fabric_files),
       sessions_(*parts_.server) {
+  const bool plans = policy::policy_plans(parts_.config.policy);
   Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(
-      parts_.config.policy, {parts_.config.aggressiveness, parts_.config.fairness});
+      parts_.config.policy,
+      {parts_.config.aggressiveness, parts_.config.fairness, plans ? planning_helpers() : nullptr});
   if (policy) policy_ = std::move(*policy);
-  if (policy_ && policy::policy_plans(parts_.config.policy))
-    planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
+  if (policy_ && plans) planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
   events_.set_listener([this](const std::string& kind, const Json& line) { heard(kind, line); });
   if (parts_.state_path.empty()) return;
   Result<SavedState> saved = load_state(parts_.state_path);

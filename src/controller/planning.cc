@@ -7,10 +7,12 @@
 #include <set>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
 #include "control/quiet_thread.h"
+#include "core/helpers.h"
 
 namespace swell::controller {
 
@@ -18,6 +20,8 @@ namespace {
 
 /// As other background threads in slurmctld: it gives way to slurmctld's own.
 constexpr int kNiceness = 10;
+
+void be_nice() { setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness); }
 
 bool holds_the_same(const policy::ElasticJobView& a, const policy::ElasticJobView& b) {
   return std::equal(a.companions.begin(), a.companions.end(), b.companions.begin(),
@@ -70,7 +74,7 @@ std::optional<Decided> Planning::take(std::chrono::milliseconds patience) {
 }
 
 void Planning::run() {
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness);
+  be_nice();
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return stops_ || wanted_; });
@@ -95,6 +99,18 @@ void Planning::run() {
     ready_();
     lock.lock();
   }
+}
+
+std::shared_ptr<Executor> planning_helpers() {
+  if (std::thread::hardware_concurrency() < 2) return nullptr;
+  try {
+    return std::make_shared<Helpers>(1, [](std::function<void()> body) {
+      return control::quiet_thread("swell-plan", [body = std::move(body)] {
+        be_nice();
+        body();
+      });
+    });
+  } catch (const std::system_error&) { return nullptr; }  // there can be no more threads
 }
 
 policy::Decisions still_good(const Decided& decided, const policy::ClusterView& now) {

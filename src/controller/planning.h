@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "controller/companion_set.h"
 #include "controller/job_scale.h"
+#include "core/executor.h"
 #include "core/policy/policy.h"
 
 namespace swell::controller {
@@ -57,6 +59,9 @@ class Planning {
   bool is_busy_ = false, stops_ = false;
   std::thread thread_;
 };
+
+/// A thread that helps Planning's, as nice as that; null where the machine has but one core.
+std::shared_ptr<Executor> planning_helpers();
 
 /// What of `decided` still holds in `now`, a later view: grants to jobs that hold what they held
 /// and may still grow, on nodes that have room; reclaims for jobs that still wait. Nodes are

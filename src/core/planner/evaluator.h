@@ -19,6 +19,9 @@ class Evaluator {
   /// `keep_samples`: they are split as each skeleton says already.
   Evaluator(const perf::PerformanceModel& perf, int micro_batch, bool keep_samples = false);
 
+  /// One for another thread, alike but that it has evaluated nothing.
+  Evaluator another() const { return {perf_, micro_batch_, keep_samples_}; }
+
   /// Load-Balance of Algorithm 1: sets local batches and layers of `layout` to the min-max split,
   /// within memory. False where the skeleton cannot hold the model.
   bool balance(plan::Layout& layout);

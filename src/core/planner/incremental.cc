@@ -55,15 +55,16 @@ void improve(Solution& found, const Islands& all, Evaluator& evaluator, int micr
                                          : options.refine_rounds;
   };
   const bool few = count(all) <= kFewGpus;
-  refine(found, evaluator, degrees, known, rounds(found), few);
+  refine(found, evaluator, degrees, known, rounds(found), few, options.executor.get());
   if (!options.fresh || count(all) > options.fresh_gpus) return;
   std::vector<Solution> starts = initial_plans(evaluator, all, micro_batches, degrees);
   const double promising = found.seconds * (few ? kPromisingFew : kPromising);
-  for (std::size_t k = 0; k < starts.size() && k < (few ? kMaxFreshFew : kMaxFresh); ++k) {
-    if (starts[k].seconds > promising) break;
-    refine(starts[k], evaluator, degrees, known, rounds(starts[k]));
-    if (starts[k].seconds * kFreshGain < found.seconds) found = std::move(starts[k]);
-  }
+  if (starts.size() > (few ? kMaxFreshFew : kMaxFresh))
+    starts.resize(few ? kMaxFreshFew : kMaxFresh);
+  while (!starts.empty() && starts.back().seconds > promising) starts.pop_back();
+  refine_each(starts, evaluator, degrees, known, rounds, options.executor.get());
+  for (Solution& start : starts)
+    if (start.seconds * kFreshGain < found.seconds) found = std::move(start);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <memory>
+
+#include "core/executor.h"
 #include "core/planner/solver.h"
 
 namespace swell::planner {
@@ -21,7 +24,8 @@ class Incremental final : public Solver {
     int refine_rounds = 3;
     /// Tries plans from scratch (initial_plans.h); one replaces a plan that it beats by 1 %.
     bool fresh = true;
-    int fresh_gpus = 1 << 30;  ///< rows with more GPUs get no plans from scratch
+    int fresh_gpus = 1 << 30;            ///< rows with more GPUs get no plans from scratch
+    std::shared_ptr<Executor> executor;  ///< refines several plans at a time; the table is the same
   };
   Incremental() = default;
   explicit Incremental(Options options) : options_(options) {}

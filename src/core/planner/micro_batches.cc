@@ -35,18 +35,26 @@ void merge(ScaleTable& table, ScaleTable&& other) {
 }  // namespace
 
 ScaleTable FewerMicroBatches::solve(const Problem& problem, const Budget& budget) const {
-  ScaleTable table = solver_->solve(problem, budget);
-  if (problem.consistency == Consistency::exact) return table;
+  if (problem.consistency == Consistency::exact) return solver_->solve(problem, budget);
   // Micro-batches with more samples than the largest possible number of groups do not raise the DP
   // degree.
-  const int max_groups = problem.current.gpu_count() + static_cast<int>(table.order.size());
-  plan::Layout fewer = problem.current;
-  while (fewer.micro_batches % 2 == 0 && fewer.micro_batch() < max_groups) {
-    fewer = halved(std::move(fewer));
+  const int max_groups = problem.current.gpu_count() + static_cast<int>(problem.free.size());
+  std::vector<plan::Layout> starts = {problem.current};
+  while (starts.back().micro_batches % 2 == 0 && starts.back().micro_batch() < max_groups) {
+    plan::Layout fewer = halved(starts.back());
     if (!perf::MemoryModel(problem.perf).fits(fewer)) break;
-    merge(table, solver_->solve({problem.perf, fewer, problem.free, problem.consistency}, budget));
+    starts.push_back(std::move(fewer));
   }
-  return table;
+  std::vector<ScaleTable> tables(starts.size());
+  const auto solve_one = [&](std::size_t i) {
+    tables[i] =
+        solver_->solve({problem.perf, starts[i], problem.free, problem.consistency}, budget);
+  };
+  if (executor_ && starts.size() > 1) executor_->run(starts.size(), solve_one);
+  else
+    for (std::size_t i = 0; i < starts.size(); ++i) solve_one(i);
+  for (std::size_t i = 1; i < tables.size(); ++i) merge(tables.front(), std::move(tables[i]));
+  return std::move(tables.front());
 }
 
 }  // namespace swell::planner

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "core/executor.h"
 #include "core/planner/solver.h"
 
 namespace swell::planner {
@@ -13,11 +14,16 @@ namespace swell::planner {
 /// changes, so Consistency::exact keeps the number of micro-batches.
 class FewerMicroBatches final : public Solver {
  public:
-  explicit FewerMicroBatches(std::unique_ptr<const Solver> solver) : solver_(std::move(solver)) {}
+  /// `executor` solves for several numbers of micro-batches at a time; null: one after the other.
+  /// The table is the same. REQUIRES then: one solver serves several threads, as Solver says.
+  explicit FewerMicroBatches(std::unique_ptr<const Solver> solver,
+                             std::shared_ptr<Executor> executor = nullptr)
+      : solver_(std::move(solver)), executor_(std::move(executor)) {}
   ScaleTable solve(const Problem& problem, const Budget& budget) const override;
 
  private:
   std::unique_ptr<const Solver> solver_;
+  std::shared_ptr<Executor> executor_;
 };
 
 }  // namespace swell::planner

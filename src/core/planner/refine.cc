@@ -16,6 +16,7 @@ constexpr int kManyStages = 6;           // stages above which only neighbours e
 constexpr std::size_t kManyNodes = 64;
 constexpr std::size_t kRunnersUp = 12;  // changes that are no gain but are refined further
 constexpr int kDeepRounds = 2;
+constexpr std::size_t kAtOnce = 4;        // plans that one thread refines before it takes more
 constexpr double kFarBehind = 1.5;        // times as slow: such a change is not remembered
 constexpr double kWorthwhile = 1 - 1e-9;  // share of the old time below which a change counts
 
@@ -287,10 +288,6 @@ class Changes {
   Search& search_;
 };
 
-}  // namespace
-
-namespace {
-
 std::uint64_t hash_of(const Solution& one) noexcept {
   std::uint64_t hash = 0;
   const auto mix = [&](std::uint64_t value) {
@@ -341,7 +338,9 @@ bool refine_once(Solution& found, Evaluator& evaluator, const Degrees& degrees,
 }  // namespace
 
 const KnownRounds::Round* KnownRounds::find(const Solution& from) const {
-  const auto [begin, end] = known_.equal_range(hash_of(from));
+  const std::uint64_t hash = hash_of(from);
+  const std::lock_guard lock(mutex_);
+  const auto [begin, end] = known_.equal_range(hash);
   for (auto each = begin; each != end; ++each)
     if (each->second.layout == from.layout && each->second.idle == from.idle)
       return &each->second.round;
@@ -349,12 +348,13 @@ const KnownRounds::Round* KnownRounds::find(const Solution& from) const {
 }
 
 const KnownRounds::Round& KnownRounds::add(const Solution& from, Round round) {
-  return known_.emplace(hash_of(from), Known{from.layout, from.idle, std::move(round)})
-      ->second.round;
+  const std::uint64_t hash = hash_of(from);
+  const std::lock_guard lock(mutex_);
+  return known_.emplace(hash, Known{from.layout, from.idle, std::move(round)})->second.round;
 }
 
 void refine(Solution& found, Evaluator& evaluator, const Degrees& degrees, KnownRounds& known,
-            int rounds, bool deep) {
+            int rounds, bool deep, Executor* executor) {
   for (int round = 0; round < rounds; ++round) {
     if (!deep) {
       if (!refine_once(found, evaluator, degrees, known)) return;
@@ -364,14 +364,34 @@ void refine(Solution& found, Evaluator& evaluator, const Degrees& degrees, Known
     Changes(found, degrees, search).try_all();
     if (search.take(found)) continue;
     bool better = false;
+    refine_each(
+        search.runners_up(), evaluator, degrees, known, [](const Solution&) { return kDeepRounds; },
+        executor);
     for (Solution& other : search.runners_up()) {
-      refine(other, evaluator, degrees, known, kDeepRounds, false);
       if (!(other.seconds < found.seconds * kWorthwhile)) continue;
       found = std::move(other);
       better = true;
     }
     if (!better) return;
   }
+}
+
+void refine_each(std::span<Solution> all, Evaluator& evaluator, const Degrees& degrees,
+                 KnownRounds& known, const std::function<int(const Solution&)>& rounds,
+                 Executor* executor) {
+  if (executor == nullptr || all.size() <= kAtOnce) {
+    for (Solution& one : all) refine(one, evaluator, degrees, known, rounds(one));
+    return;
+  }
+  std::vector<long> evaluated((all.size() + kAtOnce - 1) / kAtOnce);
+  executor->run(evaluated.size(), [&](std::size_t piece) {
+    Evaluator its_own = evaluator.another();
+    const std::size_t begin = piece * kAtOnce;
+    for (Solution& one : all.subspan(begin, std::min(kAtOnce, all.size() - begin)))
+      refine(one, its_own, degrees, known, rounds(one));
+    evaluated[piece] = its_own.evaluated();
+  });
+  for (const long count : evaluated) evaluator.count(count);
 }
 
 }  // namespace swell::planner

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
 #include <unordered_map>
 
+#include "core/executor.h"
 #include "core/planner/evaluator.h"
 #include "core/planner/expand.h"
 
@@ -18,17 +22,16 @@ struct Solution {
 };
 
 /// Rounds of refine() that were made already: from several starts it soon comes to the same plans,
-/// and what a round makes of one depends on nothing else. Of one problem; for one thread.
+/// and what a round makes of one depends on nothing else. Of one problem; thread-safe.
 class KnownRounds {
  public:
   /// What a round makes of a plan.
   struct Round {
-    bool better =
-        false;           ///< else there is no better plan, and nothing below counts but `evaluated`
-    Solution found;      ///< `why`: of this round alone
-    long evaluated = 0;  ///< plans whose time was estimated
+    bool better = false;  ///< else there is no better plan, and `found` is none
+    Solution found;       ///< `why`: of this round alone
+    long evaluated = 0;   ///< plans whose time was estimated
   };
-  /// Null: not made yet.
+  /// Null: not made yet. What is found or added lasts as long as the object, unchanged.
   const Round* find(const Solution& from) const;
   const Round& add(const Solution& from, Round round);
 
@@ -38,6 +41,7 @@ class KnownRounds {
     Islands idle;
     Round round;
   };
+  mutable std::mutex mutex_;
   std::unordered_multimap<std::uint64_t, Known> known_;  ///< by a hash of plan and idle GPUs
 };
 
@@ -46,8 +50,14 @@ class KnownRounds {
 /// GPUs, loses the groups of one node and type, is dropped, split, merged or exchanged with
 /// another; groups move between stages; a layer moves. `deep`: where no change is better, the best
 /// of the worse ones are refined further for two rounds. Not for exact consistency. `known`: rounds
-/// of the same problem that need not be made again; the result is as without.
+/// of the same problem that need not be made again; the result is as without. `executor`: refines
+/// the worse ones at the same time; null: one after the other, with the same result.
 void refine(Solution& found, Evaluator& evaluator, const Degrees& degrees, KnownRounds& known,
-            int rounds, bool deep = false);
+            int rounds, bool deep = false, Executor* executor = nullptr);
+
+/// Refines each of `all` for as many rounds as `rounds` says of it. `executor`: as above.
+void refine_each(std::span<Solution> all, Evaluator& evaluator, const Degrees& degrees,
+                 KnownRounds& known, const std::function<int(const Solution&)>& rounds,
+                 Executor* executor);
 
 }  // namespace swell::planner

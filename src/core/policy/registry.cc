@@ -29,7 +29,11 @@ std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
 
 constexpr Entry kEntries[] = {
     {"swell", "fewest-first",
-     [](const PolicyOptions&) -> std::unique_ptr<Policy> { return std::make_unique<Swell>(); }},
+     [](const PolicyOptions& options) -> std::unique_ptr<Policy> {
+       Swell::Options its_own;
+       its_own.executor = options.executor;
+       return std::make_unique<Swell>(std::move(its_own));
+     }},
     {"fewest-first", "",
      [](const PolicyOptions&) -> std::unique_ptr<Policy> {
        return std::make_unique<FewestFirst>();

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/executor.h"
 #include "core/policy/policy.h"
 #include "core/result.h"
 
@@ -18,6 +19,8 @@ struct PolicyOptions {
   /// Exponent by which marginal-benefit policies discount jobs that are lent more than their share;
   /// 0: not at all.
   double fairness = 0.0;
+  /// Makes scale tables on several threads, for decisions that are the same; null: on the caller's.
+  std::shared_ptr<Executor> executor;
 };
 
 /// Makes the policy called `name`, one that the controller may run; the error lists the names there

@@ -279,12 +279,14 @@ ClusterView with_expectations(ClusterView view) {
 /// Solver for any number of GPUs, with plans from scratch for up to `fresh_gpus`. For more than two
 /// nodes they would take two thirds of the time, and no simulated job ended sooner for them; for up
 /// to two, a job without them can stay at 0.79 of the optimum.
-std::unique_ptr<const planner::Solver> as_far_as_asked(int fresh_gpus) {
+std::unique_ptr<const planner::Solver> as_far_as_asked(int fresh_gpus,
+                                                       std::shared_ptr<Executor> executor) {
   planner::Incremental::Options options;
   options.fresh_gpus = fresh_gpus;
   options.max_free = 1 << 20;
+  options.executor = executor;
   return std::make_unique<planner::FewerMicroBatches>(
-      std::make_unique<planner::Incremental>(options));
+      std::make_unique<planner::Incremental>(options), std::move(executor));
 }
 
 /// Compares some tens of plans for each number of GPUs, where as_far_as_asked() compares hundreds:
@@ -298,7 +300,7 @@ class AmongFew final : public planner::Solver {
   }
 
  private:
-  std::unique_ptr<const planner::Solver> exact_ = as_far_as_asked(0);
+  std::unique_ptr<const planner::Solver> exact_ = as_far_as_asked(0, nullptr);
   planner::FewerMicroBatches symmetric_{std::make_unique<planner::Symmetric>()};
 };
 
@@ -306,8 +308,9 @@ class AmongFew final : public planner::Solver {
 
 Swell::Swell() : Swell(Options{}) {}
 Swell::Swell(Options options)
-    : options_(options),
-      tables_(as_far_as_asked(16), as_far_as_asked(0), kSends),
+    : options_(std::move(options)),
+      tables_(as_far_as_asked(16, options_.executor), as_far_as_asked(0, options_.executor),
+              kSends),
       few_(std::make_unique<AmongFew>(), kSends) {}
 
 Decisions Swell::decide(const ClusterView& view) const {

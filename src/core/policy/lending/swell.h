@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include "core/executor.h"
 #include "core/policy/lending/scale_tables.h"
 #include "core/policy/policy.h"
 
@@ -37,6 +38,7 @@ class Swell final : public Policy {
     int takers = 4;              ///< limit of jobs in one decision for which others lose companions
     int queue_depth = 1000;      ///< pending jobs considered, from the head
     double min_growth = 0.1;     ///< for jobs without a profile; see FewestFirst
+    std::shared_ptr<Executor> executor;  ///< see PolicyOptions
   };
   Swell();
   explicit Swell(Options options);

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 
+#include "core/helpers.h"
 #include "core/perf/peak_memory.h"
 #include "core/planner/affinity.h"
 #include "core/planner/incremental.h"
@@ -24,13 +25,14 @@ struct LoneJob {
     coefficients.activ_p_bytes = coefficients.activ_np_bytes = 1e6;
     support::add_stage(current, 4, 1, 1, 4);
   }
-  ScaleTable solve(bool fewer, Consistency consistency = Consistency::relaxed) const {
+  ScaleTable solve(bool fewer, Consistency consistency = Consistency::relaxed,
+                   std::shared_ptr<Executor> executor = nullptr) const {
     const perf::PerformanceModel perf(model, cluster, coefficients);
     const Problem problem{perf, current, unused(current, cluster), consistency};
     Incremental::Options options;
     options.max_free = 1000;
     auto incremental = std::make_unique<Incremental>(options);
-    return fewer ? FewerMicroBatches(std::move(incremental)).solve(problem, {})
+    return fewer ? FewerMicroBatches(std::move(incremental), executor).solve(problem, {})
                  : incremental->solve(problem, {});
   }
   models::Model model = support::small_model(4, 64);
@@ -136,4 +138,19 @@ Test(fewer_micro_batches, an_odd_number_is_kept) {
   job.model.global_batch = 60;
   job.current.micro_batches = 15;
   for (const ScaleRow& row : job.solve(true).rows) cr_assert_eq(row.layout.micro_batches, 15);
+}
+
+Test(fewer_micro_batches, several_threads_make_the_same_table) {
+  const LoneJob job;
+  const ScaleTable alone = job.solve(true);
+  auto helpers = std::make_shared<Helpers>(
+      2, [](std::function<void()> body) { return std::thread(std::move(body)); });
+  const ScaleTable together = job.solve(true, Consistency::relaxed, helpers);
+  cr_assert_eq(together.rows.size(), alone.rows.size());
+  cr_assert_eq(together.evaluated, alone.evaluated);
+  for (std::size_t i = 0; i < alone.rows.size(); ++i) {
+    cr_assert(together.rows[i].layout == alone.rows[i].layout);
+    cr_assert_eq(together.rows[i].throughput, alone.rows[i].throughput);
+    cr_assert_str_eq(together.rows[i].why.c_str(), alone.rows[i].why.c_str());
+  }
 }

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 
+#include "core/helpers.h"
 #include "core/planner/initial_plans.h"
 #include "support/plans.h"
 
@@ -52,6 +53,30 @@ Test(refine, rounds_that_are_known_change_nothing_but_how_long_it_takes) {
                    "what need not be done again counts as effort all the same");
     }
   cr_assert_geq(rounds_known, static_cast<int>(starts.size()), "the second pass meets the first's");
+}
+
+Test(refine, several_threads_make_of_each_plan_what_one_does) {
+  const Starts problem;
+  const auto refined = [&](Executor* executor) {
+    Evaluator evaluator(problem.perf, 16);
+    std::vector<Solution> all = initial_plans(evaluator, problem.gpus, 4, problem.degrees);
+    KnownRounds known;
+    refine_each(
+        all, evaluator, problem.degrees, known, [](const Solution&) { return 3; }, executor);
+    refine(all.front(), evaluator, problem.degrees, known, 3, true, executor);
+    return std::pair(std::move(all), evaluator.evaluated());
+  };
+  Helpers helpers(2, [](std::function<void()> body) { return std::thread(std::move(body)); });
+  const auto [alone, evaluated] = refined(nullptr);
+  cr_assert_gt(alone.size(), 4u, "or all are refined by one");
+  const auto [together, counted] = refined(&helpers);
+  cr_assert_eq(counted, evaluated);
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    cr_assert(together[i].layout == alone[i].layout);
+    cr_assert(together[i].idle == alone[i].idle);
+    cr_assert_eq(together[i].seconds, alone[i].seconds);
+    cr_assert_str_eq(together[i].why.c_str(), alone[i].why.c_str());
+  }
 }
 
 Test(refine, a_round_is_known_of_the_same_idle_gpus_alone) {

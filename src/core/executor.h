@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace swell {
+
+/// Does independent pieces of work, several at a time where it has threads for them. The core
+/// starts no thread by itself: who hosts it passes one of these (helpers.h), or none.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  /// Calls `body` once with each number below `count`, on any thread, and returns when all are
+  /// done. Passes on one of their exceptions. Thread-safe; `body` may call run() itself.
+  virtual void run(std::size_t count, const std::function<void(std::size_t)>& body) = 0;
+};
+
+}  // namespace swell

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/executor.h"
+
+namespace swell {
+
+/// Threads that help whoever calls run(), who works as well: with one helper two pieces are done at
+/// a time. They sleep while there is no work.
+class Helpers final : public Executor {
+ public:
+  /// Starts one thread, which runs `body`, in the manner of its host.
+  using StartThread = std::function<std::thread(std::function<void()> body)>;
+  /// Throws what `start` throws where there can be no more threads.
+  Helpers(int threads, const StartThread& start);
+  /// REQUIRES: no run() is under way.
+  ~Helpers() override;
+  Helpers(const Helpers&) = delete;
+  Helpers& operator=(const Helpers&) = delete;
+
+  void run(std::size_t count, const std::function<void(std::size_t)>& body) override;
+
+ private:
+  struct Work {
+    std::size_t next, count;
+    const std::function<void(std::size_t)>* body;
+    int at_work = 0;  ///< threads that do a piece of it
+    std::exception_ptr problem;
+  };
+  void stop() noexcept;
+  void help();
+  void do_next(Work& work, std::unique_lock<std::mutex>& lock);
+
+  std::mutex mutex_;
+  std::condition_variable more_, done_;
+  std::list<Work*> waiting_;  ///< work of which a piece is left to begin
+  bool stops_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace swell
