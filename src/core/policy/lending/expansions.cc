@@ -218,8 +218,11 @@ void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisi
         });
     if (!now) continue;
     const std::vector<cluster::GpuRef> left = lent_gpus(job, room);
+    // By the quick solver, where there are two: there is no choice to be made by this table.
+    constexpr long kNoLimit = std::numeric_limits<long>::max();
+    Effort any{0, kNoLimit};
     const Scaling scaling =
-        tables.of(*job.training, job.training->basic, left, left.size(), *view.machines);
+        tables.of(*job.training, job.training->basic, left, left.size(), *view.machines, &any);
     decisions.plans.push_back({job.id, scaling.layout(scaling.rows() - 1)});
   }
 }
