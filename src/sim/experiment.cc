@@ -54,6 +54,8 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   setup.max_shortfall = experiment.max_shortfall;
   setup.failures_per_day = experiment.failures_per_day;
   setup.max_factor = experiment.max_factor;
+  setup.clocks = experiment.clocks;
+  setup.redeployment = experiment.redeployment;
   return simulate(setup);
 }
 

@@ -99,7 +99,8 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
       if (!change.reclaims.empty()) reclaim(state, job, change.reclaims, nullptr);
       continue;
     }
-    const bool starting = job.starting(state.now_s);
+    const bool starting = state.begins_with_offer(job);
+    if (!gpus->empty()) state.wait_to_grow(job, true);
     for (std::size_t i = 0; i < gpus->size(); ++i) {
       const policy::JobId companion = state.next_companion++;
       state.ledger.take((*gpus)[i], {id, companion});
@@ -112,6 +113,7 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
     plan::Layout next = plan_for(state, job, change.plan);
     ++job.version;
     if (next == job.current) continue;
+    if (gpus->empty()) state.wait_to_grow(job, false);
     if (starting && !job.truth.fits(next)) end_in_first_iteration(state, job);
     else if (starting) state.start_anew(job, std::move(next));
     else begin_move(state, job, std::move(next));

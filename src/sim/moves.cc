@@ -24,6 +24,11 @@ double predicted_s(const State& state, const Job& job, const plan::Layout& layou
 
 redeploy::Cost cost_of(const State& state, const Job& job, const plan::Layout& from,
                        const plan::Layout& to) {
+  const auto& measured = state.setup.redeployment;
+  if (measured && state.setup.policy &&
+      state.setup.policy->simulation_traits().slurmctld !=
+          policy::SimulationTraits::Slurmctld::none)
+    return redeploy::measured_cost_of(*measured, *job.type.expected, from, to, state.cluster);
   const auto method = state.setup.policy ? state.setup.policy->simulation_traits().redeployment
                                          : redeploy::Method::checkpoint;
   return redeploy::cost_of(method, *job.type.expected, from, to, state.cluster);
@@ -121,7 +126,10 @@ void moved(State& state, Job& job) {
   state.outcome.prediction_errors.push_back(
       std::abs(predicted_s(state, job, job.current) / job.truth.iteration_s(job.current) - 1));
   for (const LentGpus& companion : job.companions)
-    if (companion.leaving) state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
+    if (companion.leaving) {
+      state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
+      state.wait_to_grow(job, false);
+    }
   std::erase_if(job.companions, [](const LentGpus& companion) { return companion.leaving; });
   if (!job.truth.fits(job.current)) {
     ++state.outcome.out_of_memory;
@@ -135,6 +143,7 @@ void moved(State& state, Job& job) {
   state.set_training(job, true);
   state.changed = state.to_decide = true;
   state.plan_report(job);
+  if (state.slurmctld() != policy::SimulationTraits::Slurmctld::none) state.plan_profile(job);
   if (!job.late.empty()) reclaim(state, job, std::exchange(job.late, {}), nullptr);
 }
 
@@ -195,6 +204,7 @@ void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids,
     companion.leaving = any = true;
   }
   if (!any) return;
+  state.wait_to_grow(job, false);
   // Initializing workers hold no state yet: their GPUs are free at once.
   std::erase_if(job.companions, [&](const LentGpus& companion) {
     const bool idle = std::none_of(working.begin(), working.end(), [&](const NodeGpus& part) {

@@ -59,6 +59,7 @@ class Simulation {
       case Kind::profile:
         if (job->phase != Phase::running || job->coefficients || event.at_s != job->profiled_s)
           return;
+        if (job->rate <= 0) return;  // it stands still, and reports of the plan that it changes to
         job->current_seen = true;
         job->basic_seen = job->basic_seen || job->current == job->basic_plan;
         job->coefficients = job->truth.profile(job->current, state_.setup.prediction_error);

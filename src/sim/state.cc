@@ -38,9 +38,9 @@ int Job::lent_gpus() const noexcept {
   return sum;
 }
 
-bool Job::starting(double now_s) const noexcept {
+bool Job::starting(double now_s, double for_s) const noexcept {
   return phase == Phase::running && move == Move::none && !coefficients && companions.empty() &&
-         now_s - started_s < redeploy::kInitialize_s;
+         now_s - started_s < for_s;
 }
 
 State::State(const Setup& its_setup)
@@ -115,13 +115,20 @@ void State::start(Job& job, const GpuSet& gpus, plan::Layout plan) {
     job.basic_plan = plan;  // there it stays what the user wrote: jobs may start with another size
   job.current = std::move(plan);
   job.current_seen = false;
+  job.grow_after = 0;
   job.history.clear();
   ++job.version;
   changed = true;
   set_training(job, true);
   plan_profile(job);
-  if (setup.policy && setup.policy->simulation_traits().lends_at_start && job.spec.elastic)
+  if (!setup.policy || !job.spec.elastic) return;
+  using Slurmctld = policy::SimulationTraits::Slurmctld;
+  const Slurmctld as = slurmctld();
+  if (as == Slurmctld::none ? setup.policy->simulation_traits().lends_at_start
+                            : as == Slurmctld::as_it_starts || job.wanted_gpus > job.type.gpus)
     to_decide = true;
+  if (as == Slurmctld::after_profile_wait)
+    plan_event(now_s + setup.clocks->profile_wait_s, Event::Kind::trusted);
 }
 
 void State::start_anew(Job& job, plan::Layout plan) {
@@ -145,6 +152,38 @@ void State::plan_report(Job& job) {
   if (setup.policy && !replaces() && job.rate > 0)
     plan_event(now_s + kProfileIterations / job.rate, Event::Kind::report, job.spec.id,
                job.version);
+}
+
+bool State::lends_without_profile(const Job& job) const noexcept {
+  using Slurmctld = policy::SimulationTraits::Slurmctld;
+  switch (slurmctld()) {
+    case Slurmctld::none: return false;
+    case Slurmctld::as_it_starts: return true;
+    case Slurmctld::after_profile_wait: break;
+  }
+  // What is owed to a job does not depend on its profile.
+  return now_s >= job.started_s + setup.clocks->profile_wait_s ||
+         job.type.gpus + job.lent_gpus() < job.wanted_gpus;
+}
+
+bool State::shows_starting(const Job& job) const noexcept {
+  return job.spec.elastic && slurmctld() == policy::SimulationTraits::Slurmctld::none &&
+         job.starting(now_s, redeploy::kInitialize_s);
+}
+
+bool State::begins_with_offer(const Job& job) const noexcept {
+  return job.starting(now_s, slurmctld() == policy::SimulationTraits::Slurmctld::none
+                                 ? redeploy::kInitialize_s
+                                 : setup.clocks->first_offer_s);
+}
+
+void State::wait_to_grow(Job& job, bool lent) {
+  if (slurmctld() == policy::SimulationTraits::Slurmctld::none) return;
+  const Clocks& clocks = *setup.clocks;
+  const double wait_s =
+      lent ? std::max(clocks.growth_interval_s, clocks.grant_expiry_s) : clocks.growth_interval_s;
+  job.grow_after = std::max(job.grow_after, now_s + wait_s);
+  plan_event(job.grow_after, Event::Kind::trusted);
 }
 
 void State::drop_companions(Job& job) {

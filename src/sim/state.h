@@ -3,12 +3,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <set>
 #include <vector>
 
 #include "core/policy/policy.h"
 #include "core/policy/trust.h"
+#include "core/redeploy/measured.h"
 #include "sim/ledger.h"
 #include "sim/outcome.h"
 #include "sim/queue.h"
@@ -60,8 +62,9 @@ struct Job {
   double saved_s = 0;
   double profiled_s = 0;  ///< time at which its profile is ready
   double pending_since_s = 0, started_s = 0, reconfigured_s = 0;
-  long version = 0;    ///< rises with every change of plan, GPUs or phase; stamps its events
-  long end_stamp = 0;  ///< stamp of the valid end event; older end events are void
+  long version = 0;       ///< rises with every change of plan, GPUs or phase; stamps its events
+  long end_stamp = 0;     ///< stamp of the valid end event; older end events are void
+  double grow_after = 0;  ///< earliest time of its next growth, by GrowthInterval
   std::set<policy::JobId> late;  ///< companions to reclaim once the present move is done
   bool barred = false;           ///< ran out of memory; keeps to what it asked for from then on
   policy::Trust trust;           ///< what its lent GPUs brought, as the controller judges it
@@ -73,8 +76,8 @@ struct Job {
 
   GpuSet held(bool with_leaving) const;
   int lent_gpus() const noexcept;
-  /// Whether its first workers still initialize.
-  bool starting(double now_s) const noexcept;
+  /// Whether its workers began less than `for_s` seconds ago and train alone, without a profile.
+  bool starting(double now_s, double for_s) const noexcept;
 };
 
 struct Event {
@@ -82,7 +85,7 @@ struct Event {
     submission,
     profile,
     report,   ///< what the job does with its plan is measured
-    trusted,  ///< a job that was lent nothing for a while may be lent some again
+    trusted,  ///< a job that was lent nothing for a while may be lent some
     end,
     warmed,
     moved,
@@ -102,6 +105,16 @@ struct Event {
   }
 };
 
+/// Clocks of slurmctld and swellrun that lending waits for: see the map in docs/architecture.md.
+/// They hold for policies that slurmctld runs (SimulationTraits::slurmctld).
+struct Clocks {
+  double growth_interval_s = 60;  ///< GrowthInterval
+  double grant_expiry_s = 15;     ///< GrantExpiry
+  double profile_wait_s = 10;     ///< ProfileWait
+  /// kFirstOffer_s: a program begins so much later, with what its job was offered by then.
+  double first_offer_s = 2;
+};
+
 /// Settings of one simulation.
 struct Setup {
   std::shared_ptr<const cluster::Cluster> cluster;
@@ -119,6 +132,10 @@ struct Setup {
   double max_shortfall = policy::Trust::kMaxShortfall;  ///< Trust::heard()
   double failures_per_day = 0;                          ///< failures of each node
   double max_factor = 0;  ///< a job is lent up to so many times its GPUs; 0: no limit
+  /// How jobs move under policies that slurmctld runs; none: as SimulationTraits::redeployment
+  /// says.
+  std::optional<redeploy::Measured> redeployment;
+  std::optional<Clocks> clocks;  ///< none: policies lend as if slurmctld ran none of them
 };
 
 /// State of the simulated cluster and its jobs, and the basic changes of it.
@@ -144,6 +161,12 @@ struct State {
   bool honours_consent() const noexcept {
     return setup.policy && setup.policy->simulation_traits().honours_consent;
   }
+  /// How slurmctld lends by the policy, where its clocks hold.
+  policy::SimulationTraits::Slurmctld slurmctld() const noexcept {
+    using Slurmctld = policy::SimulationTraits::Slurmctld;
+    return setup.policy && setup.clocks ? setup.policy->simulation_traits().slurmctld
+                                        : Slurmctld::none;
+  }
   bool replaces() const noexcept {
     return setup.policy && setup.policy->simulation_traits().role == policy::Role::replaces;
   }
@@ -165,9 +188,19 @@ struct State {
 
   /// Plans the next report on the job's speed: some iterations after its plan has changed.
   void plan_report(Job& job);
+  /// Plans the job's profile, where it has none: some iterations from now.
+  void plan_profile(Job& job);
+
+  /// Whether the job may be lent GPUs without a profile, were nothing else against it.
+  bool lends_without_profile(const Job& job) const noexcept;
+  /// Whether the job is one that has just started, to a policy that lends to such jobs.
+  bool shows_starting(const Job& job) const noexcept;
+  /// Whether the job would begin anew, at no cost, with what it is lent now.
+  bool begins_with_offer(const Job& job) const noexcept;
+  /// Has the job wait for its next growth, after it was lent GPUs or has given some back.
+  void wait_to_grow(Job& job, bool lent);
 
  private:
-  void plan_profile(Job& job);
   long next_event_ = 0;
 };
 

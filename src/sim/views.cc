@@ -33,11 +33,19 @@ std::shared_ptr<const policy::Training> training_of(const State& state, const Jo
   return training;
 }
 
+/// Whether what the job is lent beyond what it wanted waits for its profile, in slurmctld.
+bool awaits_profile(const State& state, const Job& job) {
+  return state.slurmctld() == policy::SimulationTraits::Slurmctld::after_profile_wait &&
+         job.phase == Phase::running && !job.coefficients &&
+         state.now_s < job.started_s + state.setup.clocks->profile_wait_s;
+}
+
 /// GPUs that a job may have in all: the product's cap where it is lent some, counted from what it
 /// wants, whether or not it consented to fewer; rivals that give every job another size have none,
 /// as published.
 int max_gpus(const State& state, const Job& job) {
   if (!job.spec.elastic || job.barred) return job.type.gpus;
+  if (awaits_profile(state, job) && job.wanted_gpus > job.type.gpus) return job.wanted_gpus;
   const int all = state.cluster.gpu_count();
   if (state.replaces() || state.setup.max_factor <= 0) return all;
   const double cap = std::floor(state.setup.max_factor * job.wanted_gpus);
@@ -56,17 +64,21 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
     view.basic_nodes.push_back(part.node);
     view.basic_gpu_masks.push_back(part.gpus);
   }
-  view.may_grow = job.move == Move::none && job.coefficients != nullptr && !job.barred &&
-                  job.trust.may_grow(state.now_s);
-  view.may_replan = job.move == Move::none && job.coefficients != nullptr && !job.barred;
+  const bool profiled = job.coefficients != nullptr;
+  const bool settled = job.move == Move::none && !job.barred && state.now_s >= job.grow_after;
+  view.may_grow =
+      settled && (profiled || state.lends_without_profile(job)) && job.trust.may_grow(state.now_s);
+  view.may_replan = settled && profiled;
   view.moving = job.move != Move::none;
-  view.starting = job.spec.elastic && job.starting(state.now_s);
+  view.starting = state.shows_starting(job);
   for (const LentGpus& companion : job.companions)
     view.companions.push_back({companion.id, companion.gpus.node,
                                kPerGpu * std::popcount(companion.gpus.gpus), companion.gpus.gpus,
                                companion.leaving || job.late.contains(companion.id),
                                companion.benefit});
-  view.training = training_of(state, job);
+  // slurmctld knows nothing of a training but its profile.
+  if (profiled || state.slurmctld() == policy::SimulationTraits::Slurmctld::none)
+    view.training = training_of(state, job);
   view.submitted_s = job.spec.submit_s;
   view.started_s = job.started_s;
   view.reconfigured_s = job.reconfigured_s;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <thread>
 
+#include "control/swell_conf.h"
 #include "core/cluster/presets.h"
 #include "core/policy/registry.h"
 #include "sim/experiment.h"
@@ -28,12 +29,13 @@ struct Options {
   std::string cluster = "8x8:h100", trace, arrivals = "poisson", bandwidth = "full-ib",
               base = "fifo", mix = "3:1:1";
   std::string decision_time = "measured", remaining = "unknown", profiles = "before",
-              backfill = "on", json, csv, speeds, report;
+              backfill = "on", clocks = "on", redeployment = "suika", json, csv, speeds, report;
   std::vector<std::string> policies;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
          max_shortfall = policy::Trust::kMaxShortfall, max_factor = 4, aggressiveness = -1,
          fairness = 0, launch_floor = 0, load = 0.8, cap_hours = 0, trace_gpus = 2490,
-         consent_share = 0, least_share = 0.5;
+         consent_share = 0, least_share = 0.5,
+         growth_interval = control::SwellConf{}.growth_interval_s;
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0;
   bool whole = false, leave_out_large = false;
 };
@@ -115,6 +117,15 @@ Result<sim::Experiment> read_experiment(const Options& options) {
   made.max_shortfall = options.max_shortfall;
   made.failures_per_day = options.failures;
   made.max_factor = options.max_factor;
+  if (options.redeployment != "suika")
+    made.redeployment =
+        options.redeployment == "live" ? redeploy::Measured::live : redeploy::Measured::restart;
+  made.clocks.reset();
+  const control::SwellConf conf;
+  if (options.clocks == "on")
+    made.clocks = sim::Clocks{.growth_interval_s = options.growth_interval,
+                              .grant_expiry_s = conf.grant_expiry_s,
+                              .profile_wait_s = conf.profile_wait_s};
   made.aggressiveness = options.aggressiveness;
   made.fairness = options.fairness;
   made.launch_floor_s = options.launch_floor;
@@ -335,6 +346,21 @@ Action add_sim(CLI::App& app) {
                   "When rivals that replace the scheduler have a job's profile: before it is "
                   "submitted, for nothing, or once it has run, as policies that lend")
       ->check(CLI::IsMember({"before", "running"}))
+      ->capture_default_str();
+  sub->add_option("--clocks", options->clocks,
+                  "Whether swell.conf's clocks hold for the policies that slurmctld runs, and they "
+                  "lend to jobs without a profile as it does")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  sub->add_option(
+         "--redeployment", options->redeployment,
+         "What moves cost under such policies: as Suika's, or as Swell's own were measured "
+         "on a real cluster, live or by restarts")
+      ->check(CLI::IsMember({"suika", "live", "restart"}))
+      ->capture_default_str();
+  sub->add_option("--growth-interval", options->growth_interval,
+                  "Seconds between two growths of a job: GrowthInterval of swell.conf")
+      ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   sub->add_option("--jobs", options->jobs, "At most so many jobs")->check(CLI::PositiveNumber);
   sub->add_option("--threads", options->threads, "Simulations at a time (default: one a core)")

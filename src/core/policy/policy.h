@@ -79,7 +79,8 @@ enum class Role {
 struct SimulationTraits {
   Role role = Role::lends;
   double round_s = 0;  ///< time between decisions; 0: decides whenever something changed
-  /// Whether it decides for jobs that have just started (ElasticJobView::starting).
+  /// Whether it decides for jobs that have just started (ElasticJobView::starting), where they are
+  /// shown to it. slurmctld shows none.
   bool lends_at_start = false;
   /// Whether predicted throughput counts sends between stages.
   perf::Sends sends = perf::Sends::ignored;
@@ -89,6 +90,13 @@ struct SimulationTraits {
   /// Whether jobs that consent to fewer GPUs are submitted for fewer, with what they want in
   /// ElasticJobView::wanted_gpus. Otherwise they ask for all that they want, as others do.
   bool honours_consent = false;
+  /// How slurmctld lends by a policy that it runs.
+  enum class Slurmctld {
+    none,  ///< it does not: a job is lent GPUs once its profile is there, as often as it likes
+    /// GrowthInterval and GrantExpiry hold, and who has no profile is lent GPUs without a plan.
+    as_it_starts,
+    after_profile_wait,  ///< the same, once the job has run for ProfileWait
+  } slurmctld = Slurmctld::none;
 };
 
 /// Decides which jobs are lent idle GPUs, and from which these are reclaimed. The controller's

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/redeploy/measured.h"
 #include "core/redeploy/state_moves.h"
 
 namespace swell::redeploy {
@@ -31,6 +32,10 @@ constexpr double kLinkShare = 0.7;
 // what the storage does: set with kSwitch_s.
 constexpr double kThroughStorage_bytes_per_s = 1.5e9;
 
+// Measured pauses in seconds of a growth and of a reclaim, tests/bench/frameworks, 2026-11-24.
+constexpr double kLiveGrowth_s = 0.54, kLiveReclaim_s = 0.67;
+constexpr double kRestartGrowth_s = 33.7, kRestartReclaim_s = 16.7;
+
 double through_storage_s(const StateMoves& moves) {
   const double bytes = (moves.max_had_bytes + moves.max_needed_bytes) / 2;  // half of the way each
   return bytes / kThroughCpu_bytes_per_s + bytes / kThroughStorage_bytes_per_s;
@@ -54,6 +59,23 @@ Cost cost_of(Method method, const perf::Coefficients& coefficients, const plan::
       return {kInitialize_s, kSwitch_s + moves.max_local_bytes / kLocal_bytes_per_s + remote_s};
   }
   return {};
+}
+
+Cost measured_cost_of(Measured measured, const perf::Coefficients& coefficients,
+                      const plan::Layout& from, const plan::Layout& to,
+                      const cluster::Cluster& cluster) {
+  if (to.stages.empty() || from.stages.empty() || from == to)
+    return cost_of(Method::local_reuse, coefficients, from, to, cluster);
+  const bool grows = to.gpu_count() > from.gpu_count();
+  if (measured == Measured::restart) {
+    Cost cost = cost_of(Method::checkpoint, coefficients, from, to, cluster);
+    cost.pause_s += (grows ? kRestartGrowth_s : kRestartReclaim_s) - kInitialize_s;
+    return cost;
+  }
+  Cost cost = cost_of(Method::local_reuse, coefficients, from, to, cluster);
+  cost.pause_s += (grows ? kLiveGrowth_s : kLiveReclaim_s) - kSwitch_s;
+  if (!grows) cost.delay_s = 0;
+  return cost;
 }
 
 }  // namespace swell::redeploy

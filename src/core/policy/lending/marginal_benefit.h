@@ -27,6 +27,8 @@ class MarginalBenefit final : public Policy {
     double search_s = 0;      ///< limit of the search for one plan, beyond which it fails; 0: none
     /// Plans that a search evaluates a second, for Decisions::search_s; 0: takes no time.
     double evaluations_per_s = 0;
+    /// SimulationTraits::slurmctld: rivals made of it run as published.
+    SimulationTraits::Slurmctld slurmctld = SimulationTraits::Slurmctld::after_profile_wait;
   };
   MarginalBenefit();
   explicit MarginalBenefit(Options options);
@@ -36,7 +38,7 @@ class MarginalBenefit final : public Policy {
                   std::unique_ptr<const planner::Solver> grown);
   Decisions decide(const ClusterView& view) const override;
   SimulationTraits simulation_traits() const noexcept override {
-    return {.migrates = true, .honours_consent = true};
+    return {.migrates = true, .honours_consent = true, .slurmctld = options_.slurmctld};
   }
 
  private:

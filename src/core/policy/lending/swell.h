@@ -44,7 +44,10 @@ class Swell final : public Policy {
   explicit Swell(Options options);
   Decisions decide(const ClusterView& view) const override;
   SimulationTraits simulation_traits() const noexcept override {
-    return {.lends_at_start = true, .sends = kSends, .honours_consent = true};
+    return {.lends_at_start = true,
+            .sends = kSends,
+            .honours_consent = true,
+            .slurmctld = SimulationTraits::Slurmctld::after_profile_wait};
   }
 
  private:

@@ -68,6 +68,7 @@ std::unique_ptr<Policy> make_metis(double aggressiveness, double fairness, doubl
   options.fairness = fairness;
   options.search_s = TimedMetis::kBudget_s;
   options.evaluations_per_s = plans_per_s;
+  options.slurmctld = SimulationTraits::Slurmctld::none;
   return std::make_unique<MarginalBenefit>(options, std::make_unique<TimedMetis>(0, plans_per_s),
                                            std::make_unique<planner::Incremental>(grown));
 }

@@ -10,6 +10,7 @@ std::unique_ptr<Policy> make_suika_dp(double aggressiveness, double fairness) {
   MarginalBenefit::Options options;
   options.aggressiveness = aggressiveness;
   options.fairness = fairness;
+  options.slurmctld = SimulationTraits::Slurmctld::none;
   return std::make_unique<MarginalBenefit>(options, std::make_unique<planner::DpOnly>(),
                                            std::make_unique<planner::DpOnly>());
 }

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Lending as slurmctld does it: its clocks, and jobs that have no profile yet.
+#include <algorithm>
+#include <criterion/criterion.h>
+#include <vector>
+
+#include "core/policy/lending/fewest_first.h"
+#include "core/policy/lending/marginal_benefit.h"
+#include "core/policy/lending/swell.h"
+#include "core/policy/rivals/suika_dp.h"
+#include "sim/simulation.h"
+#include "support/given_world.h"
+#include "support/plans.h"
+
+using namespace swell;
+using namespace swell::sim;
+using support::GivenWorld;
+using support::near;
+using Slurmctld = policy::SimulationTraits::Slurmctld;
+
+namespace {
+
+constexpr double kDecision_s = 0.5;  // with a fixed decision time
+
+/// Lends the only job one GPU more of its node whenever it may grow; takes all back when a job
+/// waits. Notes when it could.
+struct OneByOne final : policy::Policy {
+  explicit OneByOne(Slurmctld its_way) : way(its_way) {}
+  policy::Decisions decide(const policy::ClusterView& view) const override {
+    policy::Decisions decisions;
+    if (view.jobs.empty()) return decisions;
+    const policy::ElasticJobView& job = view.jobs[0];
+    if (!view.queue.empty()) {
+      for (const auto& companion : job.companions)
+        if (!companion.leaving)
+          decisions.reclaims.push_back({job.id, companion.id, view.queue[0].id});
+    } else if (job.may_grow && view.nodes[0].free.gpus > 0) {
+      grown_s.push_back(view.now_s);
+      decisions.grants.push_back({job.id, 0, job.per_worker});
+    }
+    return decisions;
+  }
+  policy::SimulationTraits simulation_traits() const noexcept override {
+    return {.slurmctld = way};
+  }
+  Slurmctld way;
+  mutable std::vector<double> grown_s;
+};
+
+std::vector<double> growths_of(Slurmctld way, std::optional<Clocks> clocks,
+                               std::vector<GivenWorld::Given> jobs = {{4, 0, 7200}},
+                               int nodes = 1) {
+  GivenWorld world(nodes, std::move(jobs));
+  const OneByOne lender(way);
+  world.setup.policy = &lender;
+  world.setup.clocks = clocks;
+  world.run();
+  return lender.grown_s;
+}
+
+double first_lent_s(const Outcome& outcome, std::uint32_t job) {
+  for (const Holding& holding : outcome.holdings)
+    if (holding.job == job && holding.lent > 0) return holding.at_s;
+  return 1e300;
+}
+
+Outcome run_under(const policy::Policy& policy, std::optional<Clocks> clocks) {
+  GivenWorld world(1, {{4, 0, 3600}});
+  world.setup.policy = &policy;
+  world.setup.clocks = clocks;
+  return world.run();
+}
+
+}  // namespace
+
+Test(clocks, a_job_grows_again_once_the_longer_of_interval_and_expiry_has_passed) {
+  for (const auto& [interval_s, expiry_s] : {std::pair{200.0, 15.0}, {15.0, 200.0}}) {
+    const auto grown = growths_of(Slurmctld::as_it_starts, Clocks{interval_s, expiry_s, 10, 2});
+    cr_assert_geq(grown.size(), 3u);
+    for (std::size_t i = 1; i < grown.size(); ++i) {
+      cr_assert_geq(grown[i] - grown[i - 1], 200);
+      cr_assert_lt(grown[i] - grown[i - 1], 202, "nothing else keeps it, nothing else wakes it");
+    }
+  }
+}
+
+Test(clocks, a_job_that_gave_gpus_back_grows_again_an_interval_after_they_were_free) {
+  const Clocks clocks{200, 15, 10, 2};
+  const auto grown =
+      growths_of(Slurmctld::as_it_starts, clocks, {{4, 0, 7200}, {4, 300, 20, false}});
+  // The second job takes what is lent when it comes at 300 s; it is there for 20 s.
+  const auto after = std::find_if(grown.begin(), grown.end(), [](double at) { return at > 300; });
+  cr_assert(after != grown.end());
+  cr_assert_geq(*after, 300 + kDecision_s + 200);
+}
+
+Test(clocks, policies_that_slurmctld_does_not_run_know_none_of_them) {
+  // The second job's profile has the policy decide again.
+  const std::vector<GivenWorld::Given> jobs = {{4, 0, 7200}, {8, 40, 7200}};
+  const Clocks clocks{200, 15, 10, 2};
+  const auto grown = growths_of(Slurmctld::none, clocks, jobs, 2);
+  const auto kept = growths_of(Slurmctld::as_it_starts, clocks, jobs, 2);
+  cr_assert_geq(grown.size(), 2u);
+  cr_assert_lt(grown[1] - grown[0], 200);
+  cr_assert_geq(kept[1] - kept[0], 200);
+  cr_assert(policy::make_suika_dp(1)->simulation_traits().slurmctld == Slurmctld::none);
+}
+
+Test(clocks, fewest_first_lends_before_there_is_a_profile_and_the_job_begins_with_it) {
+  const Outcome outcome = run_under(policy::FewestFirst(), Clocks{});
+  cr_assert(near(first_lent_s(outcome, 1), kDecision_s), "%g", first_lent_s(outcome, 1));
+  cr_assert_eq(outcome.reconfigurations, 0, "its program waits for a first offer");
+}
+
+Test(clocks, what_comes_after_the_first_offer_is_a_change_of_plan) {
+  Clocks clocks;
+  clocks.first_offer_s = 0;
+  cr_assert_eq(run_under(policy::FewestFirst(), clocks).reconfigurations, 1);
+}
+
+Test(clocks, policies_that_plan_wait_for_a_profile_and_no_longer_than_profile_wait) {
+  const policy::Swell swell;
+  const policy::MarginalBenefit marginal;
+  for (const policy::Policy* policy : {static_cast<const policy::Policy*>(&swell),
+                                       static_cast<const policy::Policy*>(&marginal)}) {
+    Clocks clocks;
+    clocks.profile_wait_s = 3;
+    const double lent_s = first_lent_s(run_under(*policy, clocks), 1);
+    cr_assert(near(lent_s, 3 + kDecision_s), "%g", lent_s);
+  }
+  cr_assert_lt(first_lent_s(run_under(swell, std::nullopt), 1), 1,
+               "by data sheets, without clocks");
+}
+
+Test(clocks, moves_cost_what_was_measured_under_what_slurmctld_runs_alone) {
+  const auto ends = [](const policy::Policy& policy,
+                       std::optional<redeploy::Measured> redeployment) {
+    GivenWorld world(1, {{4, 0, 3600}});
+    world.setup.policy = &policy;
+    world.setup.clocks = Clocks{.first_offer_s = 0};
+    world.setup.redeployment = redeployment;
+    return world.run().jobs[0].end_s;
+  };
+  // One growth, and nothing comes after it: the pauses alone differ.
+  const policy::FewestFirst fewest;
+  const double live = ends(fewest, redeploy::Measured::live);
+  const double restart = ends(fewest, redeploy::Measured::restart);
+  const double suika = ends(fewest, std::nullopt);
+  cr_assert(near(suika - live, 9 - 0.54, 1e-3), "%g", suika - live);
+  cr_assert_gt(restart - live, 33 - 25, "%g", restart - live);
+  const auto rival = policy::make_suika_dp(1);
+  cr_assert_eq(ends(*rival, redeploy::Measured::restart), ends(*rival, std::nullopt));
+}
+
+Test(clocks, a_job_that_was_lent_gpus_without_a_profile_reports_one_of_its_new_plan) {
+  GivenWorld world(1, {{4, 0, 3600}});
+  struct Watch final : policy::Policy {
+    policy::Decisions decide(const policy::ClusterView& view) const override {
+      for (const auto& job : view.jobs) knew = knew || job.training != nullptr;
+      return policy.decide(view);
+    }
+    policy::SimulationTraits simulation_traits() const noexcept override {
+      return policy.simulation_traits();
+    }
+    policy::Swell policy;
+    mutable bool knew = false;
+  } watch;
+  Clocks clocks;
+  clocks.profile_wait_s = 0;
+  world.setup.policy = &watch;
+  world.setup.clocks = clocks;
+  const Outcome outcome = world.run();
+  cr_assert(near(first_lent_s(outcome, 1), kDecision_s));
+  cr_assert(watch.knew);
+}
