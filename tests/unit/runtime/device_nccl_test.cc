@@ -137,10 +137,11 @@ Test(device_nccl, a_program_that_stays_sends_and_trains_on, .timeout = 300) {
   const pid_t second = gpus.start(kTwo, 1, 1);
   const auto report = gpus.change(kOne, kTwo);
   cr_assert(report.committed, "%s", report.summary().c_str());
+  for (const int shim : {0, 1}) wait_for_steps(gpus.job, shim, report.step + 3);
+  cr_assert_eq(gpus.said("abort"), 2, "who trains has no communicator left");
   cr_assert_eq(gpus.paths[kBetween], kState / 2 + 8, "%s", gpus.way().c_str());
   cr_assert_eq(gpus.job.wait(stays), 0);
   cr_assert_eq(gpus.job.wait(second), 0);
-  cr_assert_eq(gpus.said("abort"), 2);
 }
 
 /// All goes by TCP, and a note says why.

@@ -52,8 +52,10 @@ std::set<Allocation*> allocations;                                // guarded by 
 std::size_t taken = 0;                                            // likewise
 std::map<unsigned long long, std::pair<std::size_t, int>> plain;  // cuMemAlloc()'s: bytes, GPU
 std::atomic<std::uint64_t> copied = 0;
-thread_local int pushed = 0;
-thread_local int current = 0;  // the GPU whose context was pushed last
+// As a library has it that was there from the start: LeakSanitizer of g++ 12 dies of a thread that
+// hangs otherwise.
+[[gnu::tls_model("initial-exec")]] thread_local int pushed = 0;
+[[gnu::tls_model("initial-exec")]] thread_local int current = 0;  // whose context was pushed last
 
 int number_in(const char* variable, int otherwise) {
   const char* set = std::getenv(variable);

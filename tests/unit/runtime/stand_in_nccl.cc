@@ -86,9 +86,10 @@ void launch(void* stream, int more) {
   its(stream, more);
 }
 
-std::mutex mutex;                              // guards both
-std::map<std::string, int> listening;          // by id, what this process has made
-std::set<struct Communicator*> communicators;  // that are not aborted
+// A thread that hangs here may use them while the process ends.
+auto& mutex = *new std::mutex;                              // guards both
+auto& listening = *new std::map<std::string, int>;          // by id, what this process has made
+auto& communicators = *new std::set<struct Communicator*>;  // that are not aborted
 
 sockaddr_un address_of(const std::string& id, socklen_t* size) {
   sockaddr_un address{};
@@ -203,10 +204,17 @@ struct Group {
   void* stream = nullptr;
   std::vector<Operation> operations;
 };
-thread_local Group group;
+/// The thread's. Not thread_local: LeakSanitizer of g++ 12 dies of a thread that hangs, and has
+/// such memory of a library that was opened late.
+Group& group_of_thread() {
+  static auto& all = *new std::map<std::thread::id, Group>;
+  std::lock_guard lock(mutex);
+  return all[std::this_thread::get_id()];
+}
 
 int add(bool sends, void* at, std::size_t bytes, int type, int peer, void* handle, void* stream) {
   auto* communicator = static_cast<Communicator*>(handle);
+  Group& group = group_of_thread();
   {
     std::lock_guard lock(mutex);
     if (!communicators.contains(communicator)) return misuse("a communicator after its abort");
@@ -321,7 +329,7 @@ int ncclCommAbort(void* handle) {
 }
 
 int ncclGroupStart() {
-  ++group.depth;
+  ++group_of_thread().depth;
   return kOk;
 }
 
@@ -335,6 +343,7 @@ int ncclRecv(void* to, std::size_t count, int type, int peer, void* communicator
 }
 
 int ncclGroupEnd() {
+  Group& group = group_of_thread();
   if (group.depth == 0) return misuse("the end of a group that has not begun");
   hang_if("group");
   if (--group.depth > 0) return kOk;
