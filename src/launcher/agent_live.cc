@@ -56,9 +56,11 @@ SwitchOutcome outcome_of(const runtime::SwitchReport& report) {
                     {"prepare_s", report.prepare_s},
                     {"wait_s", report.wait_s},
                     {"quiesce_s", report.quiesce_s},
+                    {"secure_s", report.secure_s},
                     {"move_s", report.move_s},
                     {"commit_s", report.commit_s},
                     {"extra_bytes", static_cast<std::int64_t>(report.max_extra_bytes)},
+                    {"chunks", static_cast<std::int64_t>(report.chunks)},
                     {"bytes", paths}});
   return outcome;
 }

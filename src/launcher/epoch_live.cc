@@ -116,6 +116,8 @@ void EpochMachine::switching(double, int epoch, const std::string& phase) {
   if (one == nullptr || one->epoch != epoch) return;
   if (phase == "commit" && std::exchange(one->is_committing, true)) return;
   note("switch-" + phase, Json::object({{"next", epoch}}));
+  one->is_secured = one->is_secured || phase == "secure";
+  one->is_old_gone = one->is_old_gone || (phase == "move" && one->is_secured);
   if (std::exchange(one->is_prepared, phase != "prepare") || phase == "prepare") return;
   if (one->to_grow) set_state(JobState::switching);
 }
@@ -234,6 +236,11 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
     if (one.has_let_go) {
       say("live mode: the switch failed when lent workers had left already; the run goes on from its "
           "last snapshot or checkpoint: " +
+          outcome.why);
+      begin_leaving(now, JobState::draining, now);
+    } else if (one.is_old_gone) {
+      say("live mode: the switch failed between its chunks; the run goes on from the snapshot that was "
+          "taken of its step: " +
           outcome.why);
       begin_leaving(now, JobState::draining, now);
     } else if (is_silent) {

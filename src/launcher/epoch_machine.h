@@ -183,6 +183,8 @@ class EpochMachine {
     bool is_prepared = false;    ///< the old programs are being stopped, or have been
     /// Those of the workers that leave are told to: there is no way back to the old epoch.
     bool has_let_go = false;
+    /// In chunks: the state is being secured, or has been; and then the old epoch's is released.
+    bool is_secured = false, is_old_gone = false;
     /// News of workers that mean one thing if it is committed and another if not.
     std::vector<std::function<void(double)>> later;
   };

@@ -53,22 +53,23 @@ void remove_leftovers(const std::string& folder) {
   }
 }
 
-/// Address space of the arena; what is not written takes no memory.
+/// Address space of the arena is twice that: of a switch in chunks both states have places there,
+/// though never both all of their memory. What is not written takes none.
 std::uint64_t memory_of_this_machine() {
   return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 /// SWELL_TEST_HOLD=verify:FILE: between the first block that was verified and the last, or, with
-/// rest:FILE, before the first block that a rank has that stays, a move makes FILE.reached and
-/// waits until FILE is gone, so that a test can kill something just then. As LiveDriver does at the
-/// beginning of each phase.
+/// rest:FILE, before the first block that a rank has that stays, or, with chunk:FILE, between two
+/// chunks, a move makes FILE.reached and waits until FILE is gone, so that a test can kill
+/// something just then. As LiveDriver does at the beginning of each phase.
 std::function<bool(runtime::Keeper::Options::Hold)> hold_for_a_test() {
   using Hold = runtime::Keeper::Options::Hold;
   const char* set = std::getenv("SWELL_TEST_HOLD");
   const std::string text = set != nullptr ? set : "", key = text.substr(0, text.find(':') + 1);
-  if (key != "verify:" && key != "rest:") return {};
-  const Hold wanted = key == "rest:" ? Hold::rest : Hold::verified;
+  if (key != "verify:" && key != "rest:" && key != "chunk:") return {};
+  const Hold wanted = key == "rest:" ? Hold::rest : key == "chunk:" ? Hold::chunk : Hold::verified;
   return [wanted, file = text.substr(key.size())](Hold hold) {
     if (hold != wanted || access(file.c_str(), F_OK) != 0) return false;
     std::ofstream(file + ".reached", std::ios::app).flush();
@@ -94,7 +95,7 @@ Result<std::unique_ptr<RuntimeHost>> RuntimeHost::start(const Options& options) 
   its.on_adopted = options.on_adopted;
   its.holds = hold_for_a_test();
   its.host = host_name(options.node);
-  its.arena_bytes = memory_of_this_machine();
+  its.arena_bytes = 2 * memory_of_this_machine();
   auto keeper = runtime::Keeper::start(std::move(its));
   if (!keeper) {
     std::error_code ignored;

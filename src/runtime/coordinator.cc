@@ -23,8 +23,12 @@ std::string SwitchReport::summary() const {
                                              SwitchMachine::to_text(failed_in));
   if (!why.empty()) text += ": " + why;
   if (!committed) return text;
-  text += fmt::format("; stopped {:.3f} s, moved {:.3f} s, committed {:.3f} s; {} bytes extra",
-                      quiesce_s, move_s, commit_s, max_extra_bytes);
+  text += fmt::format("; stopped {:.3f} s, ", quiesce_s);
+  if (chunks > 0) text += fmt::format("secured {:.3f} s, ", secure_s);
+  text += fmt::format("moved {:.3f} s, committed {:.3f} s; ", move_s, commit_s);
+  if (chunks > 0)
+    text += fmt::format("in {} chunks, at most {} bytes beside the state", chunks, max_extra_bytes);
+  else text += fmt::format("{} bytes extra", max_extra_bytes);
   for (const PathBytes& path : paths) text += fmt::format("; {} {} bytes", path.path, path.bytes);
   return text;
 }
@@ -171,14 +175,15 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
   return switch_from(from, nullptr, to, epoch);
 }
 
-void Coordinator::abort_all(const std::vector<Shim>& shims) const {
+void Coordinator::abort_all(const std::vector<Shim>& shims, bool is_old_gone) const {
   // Over new connections: the old ones may be busy with what is called off. All at once: one that
   // does not answer must not keep the others' programs standing.
   std::vector<std::thread> asking;
   for (const Shim& shim : shims)
-    asking.emplace_back([this, &shim] {
+    asking.emplace_back([this, &shim, is_old_gone] {
+      const std::string body = is_old_gone ? Writer().put<std::uint8_t>(1).take() : "";
       if (auto channel = reach(shim); channel.ok())
-        static_cast<void>(ask(*channel, Op::abort, {}, within(kAnswerTime)));
+        static_cast<void>(ask(*channel, Op::abort, body, within(kAnswerTime)));
     });
   for (std::thread& each : asking) each.join();
 }

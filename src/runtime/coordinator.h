@@ -33,16 +33,21 @@ struct SwitchReport {
   bool is_silent = false;  ///< a program did not stop at a step in time
   /// The ranks that leave were let go before the commit: where it failed, the old epoch is gone.
   bool has_let_go = false;
+  /// In chunks, and the first was begun: where it failed, the old epoch is gone, too, and a
+  /// snapshot of the step is there.
+  bool is_old_gone = false;
   /// Shims that did not answer the commit: whether their programs train is not known.
   std::vector<Shim> lost;
   std::uint64_t epoch = 0, step = 0;
   /// Training goes on while a switch is prepared, and until the first program has come to the step
   /// that was agreed on (`wait_s`); then it stands still, until the commit.
-  double prepare_s = 0, wait_s = 0, quiesce_s = 0, move_s = 0, commit_s = 0;
-  double stopped_s() const noexcept { return quiesce_s + move_s + commit_s; }
-  std::uint64_t max_extra_bytes = 0;  ///< the largest of any shim
-  std::vector<PathBytes> paths;       ///< over all shims
-  std::set<std::string> notes;        ///< why a way was slower than was asked for
+  double prepare_s = 0, wait_s = 0, quiesce_s = 0, secure_s = 0, move_s = 0, commit_s = 0;
+  double stopped_s() const noexcept { return quiesce_s + secure_s + move_s + commit_s; }
+  /// The largest of any shim; in chunks: as measured.
+  std::uint64_t max_extra_bytes = 0;
+  std::uint32_t chunks = 0;      ///< 0: all was moved at once
+  std::vector<PathBytes> paths;  ///< over all shims
+  std::set<std::string> notes;   ///< why a way was slower than was asked for
   /// One line for the log: "epoch 2 at step 40: ...".
   std::string summary() const;
 };
@@ -53,6 +58,8 @@ class Coordinator {
   struct Options {
     std::string key;  ///< the job's; for shims that are reached by TCP
     bool verify = true;
+    /// What any shim may take beside its state. Where that is too little, the switch is made in
+    /// chunks, if the programs take snapshots: docs/runtime.md.
     std::uint64_t max_extra_bytes = std::uint64_t{2} << 30;
     std::chrono::milliseconds prepare_limit{60'000}, quiesce_limit{60'000}, move_limit{600'000},
         commit_limit{30'000};
@@ -104,7 +111,7 @@ class Coordinator {
   Result<Message> ask_unless_off(Channel& channel, Op op, std::string_view body,
                                  Deadline deadline) const;
   Result<void> begin_all(const std::vector<Shim>& ranks, std::uint64_t epoch);
-  void abort_all(const std::vector<Shim>& shims) const;
+  void abort_all(const std::vector<Shim>& shims, bool is_old_gone = false) const;
   Result<SwitchReport> switch_from(const std::vector<Shim>& from, const Consistent* snapshot,
                                    const std::vector<Shim>& to, std::uint64_t epoch);
   void guard_all(const std::vector<Shim>& ranks, std::uint64_t epoch) const;

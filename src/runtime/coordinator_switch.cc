@@ -75,6 +75,7 @@ class Coordinator::Run {
       }
       (phase == Phase::prepare   ? report_.prepare_s
        : phase == Phase::quiesce ? report_.quiesce_s
+       : phase == Phase::secure  ? report_.secure_s
        : phase == Phase::move    ? report_.move_s
                                  : report_.commit_s) += lap();
     }
@@ -132,7 +133,9 @@ class Coordinator::Run {
         coordinator_.abort_all(shims_);
         return entries.error();
       }
-      prepare_.to.push_back({to[rank].gpu, std::move(*entries)});
+      const auto old = old_ranks_.find(new_numbers[rank]);
+      prepare_.to.push_back(
+          {to[rank].gpu, old == old_ranks_.end() ? -1 : old->second, std::move(*entries)});
       new_ranks_[new_numbers[rank]] = static_cast<std::int32_t>(rank);
     }
     return {};
@@ -142,15 +145,18 @@ class Coordinator::Run {
   void ask_all(Phase phase) {
     const bool begins = !std::exchange(has_begun_[static_cast<std::size_t>(phase)], true);
     if (phase != Phase::prepare && begins && options_.on_phase) options_.on_phase(phase);
-    const auto limit = phase == Phase::move     ? options_.move_limit
-                       : phase == Phase::commit ? options_.commit_limit
-                                                : options_.prepare_limit;
+    const auto limit = phase == Phase::move || phase == Phase::secure ? options_.move_limit
+                       : phase == Phase::commit                       ? options_.commit_limit
+                                                                      : options_.prepare_limit;
     if (phase == Phase::quiesce) choose_step(begins, limit);
-    if (phase == Phase::move) moving_since_ = next_look_ = Clock::now();
+    if (phase == Phase::move && begins) {
+      moving_since_ = next_look_ = Clock::now();
+      report_.is_old_gone = machine_.in_chunks();
+    }
     // The shim keeps the time of a stop, and says so.
     const Deadline deadline = phase == Phase::quiesce ? stopped_by_ + kAnswerTime : within(limit);
     const int round = machine_.round();
-    static constexpr Op kOps[] = {Op::prepare, Op::quiesce, Op::move, Op::commit};
+    static constexpr Op kOps[] = {Op::prepare, Op::quiesce, Op::secure, Op::move, Op::commit};
     for (std::size_t shim = 0; shim < shims_.size(); ++shim)
       if (machine_.is_awaited(shim))
         if (auto sent = channels_[shim].send(
@@ -181,8 +187,11 @@ class Coordinator::Run {
       case Phase::prepare:
         prepare_.old_rank = old_ranks_.contains(shim) ? old_ranks_[shim] : -1;
         prepare_.new_rank = new_ranks_.contains(shim) ? new_ranks_[shim] : -1;
+        prepare_.in_chunks = machine_.in_chunks();
         return write(prepare_);
       case Phase::quiesce: return Writer().put(report_.step).put(limit_until(stopped_by_)).take();
+      case Phase::move:
+        return machine_.in_chunks() ? Writer().put(machine_.chunk()).take() : std::string();
       case Phase::commit: return Writer().put(report_.epoch).put(machine_.step()).take();
       default: return {};
     }
@@ -217,7 +226,11 @@ class Coordinator::Run {
         continue;
       const auto answer = channels_[who[i]].receive(deadline);
       if (!answer) machine_.failed(who[i], answer.error().message());
-      else if (answer->op != kDoneOp) machine_.failed(who[i], Reader(answer->body).text(4096));
+      else if (answer->op != kDoneOp)
+        machine_.failed(who[i], over_.empty() || phase != Phase::prepare
+                                    ? Reader(answer->body).text(4096)
+                                    : fmt::format("{}; it is not made in chunks: {}", over_,
+                                                  Reader(answer->body).text(4096)));
       else take_answer(who[i], answer->body);
     }
     // Last: a program whose shim refuses may have ended for it, and is why it is called off.
@@ -230,22 +243,48 @@ class Coordinator::Run {
     if (machine_.phase() == Phase::prepare) {
       const auto prepared = read_prepared(body);
       if (!prepared) return machine_.failed(shim, prepared.error().message());
-      report_.max_extra_bytes = std::max(report_.max_extra_bytes, prepared->extra_bytes);
+      if (prepared->extra_bytes > options_.max_extra_bytes) {
+        over_ = fmt::format(
+            "the switch needs {} bytes beside the state; the bound is {}: raise --switch-memory",
+            prepared->extra_bytes, options_.max_extra_bytes);
+        if (const std::string why = why_no_chunks(); !why.empty())
+          return machine_.failed(shim, over_ + why);
+        machine_.use_chunks();
+        report_.max_extra_bytes = 0;
+      } else if (!machine_.in_chunks()) {
+        report_.max_extra_bytes = std::max(report_.max_extra_bytes, prepared->extra_bytes);
+      }
+      report_.chunks = prepared->chunks;
       machine_.prepared(shim, *prepared);
     } else if (machine_.phase() == Phase::quiesce) {
       const auto step = reader.get<std::uint64_t>();
       const bool is_late = reader.get<std::uint8_t>() != 0;  // its program goes on
       if (step != kNoStep && !is_late && !first_stop_) first_stop_ = Clock::now();
       machine_.quiesced(shim, step, is_late);
+    } else if (machine_.phase() == Phase::secure) {
+      machine_.secured(shim);
     } else if (machine_.phase() == Phase::move) {
       const auto moved = read_moved(body);
       if (!moved) return machine_.failed(shim, moved.error().message());
       for (const PathBytes& path : moved->paths) by_path_[path.path] += path.bytes;
       report_.notes.insert(moved->notes.begin(), moved->notes.end());
+      report_.max_extra_bytes = std::max(report_.max_extra_bytes, moved->extra_bytes);
       machine_.moved(shim);
     } else {
       machine_.committed(shim);
     }
+  }
+
+  /// Why a switch that needs more memory than it may is not tried in chunks; empty: it is.
+  std::string why_no_chunks() const {
+    if (machine_.round() > 0) return "; it is not made in chunks: it would need as much";
+    if (old_ranks_.empty()) return "; from a snapshot nothing is moved in chunks";
+    bool has_device = false;
+    for (const OldRank& rank : prepare_.from)
+      for (const Held& held : rank.holds) has_device |= held.memory == Memory::device;
+    for (const NewRank& rank : prepare_.to)
+      for (const Entry& entry : rank.entries) has_device |= memory_of(entry) == Memory::device;
+    return has_device ? "; of state on GPUs nothing is moved in chunks" : "";
   }
 
   /// Asks the staying shims how far they are, and lets the leavers go, or calls it off.
@@ -282,6 +321,7 @@ class Coordinator::Run {
 
   /// The leavers commit, and their programs leave: the old epoch is over, whatever comes.
   void let_go() {
+    if (machine_.in_chunks()) return;  // the others may read of them until the last chunk
     for (const std::size_t shim : leaving_)
       if (machine_.is_awaited(shim)) return;
     report_.has_let_go = true;
@@ -303,7 +343,7 @@ class Coordinator::Run {
     report_.step = report_.committed ? machine_.step() : 0;
     for (const auto& [path, bytes] : by_path_) report_.paths.push_back({path, bytes});
     if (report_.committed) coordinator_.guard_all(to, report_.epoch);
-    else coordinator_.abort_all(shims_);
+    else coordinator_.abort_all(shims_, report_.is_old_gone);
     auto expected = Verdict::committing;  // the next switch can be called off again
     coordinator_.verdict_.compare_exchange_strong(expected, Verdict::open);
     return std::move(report_);
@@ -320,7 +360,8 @@ class Coordinator::Run {
   SwitchMachine machine_{0};
   SwitchReport report_;
   std::map<std::string, std::uint64_t> by_path_;
-  std::array<bool, 4> has_begun_{};
+  std::array<bool, 5> has_begun_{};
+  std::string over_;  ///< how much more it needs than it may; empty: nothing
   Deadline stopped_by_, moving_since_, next_look_;
   std::uint64_t lead_ = options_.step_lead;
   Clock::time_point start_ = Clock::now();       ///< of the phase

@@ -135,10 +135,13 @@ void Keeper::serve(Peer& peer) {
 void Keeper::leave(Peer& peer) {
   peer.channel.shut();
   std::lock_guard lock(mutex_);
-  if (staged_ != nullptr && !staged_->is_moved &&
-      (staged_->program == &peer || staged_->coordinator == &peer)) {
-    if (staged_->is_busy) staged_->is_over = true;  // move() drops it
-    else drop_staged();
+  if (staged_ != nullptr && !staged_->is_moved) {
+    if (staged_->coordinator == &peer) {
+      if (staged_->is_busy) staged_->is_over = true;  // move() drops it
+      else drop_staged();
+    } else if (staged_->program == &peer) {
+      spoil_staged();
+    }
   }
   if (staged_ != nullptr && staged_->program == &peer) staged_->program = nullptr;
   if (staged_ != nullptr && staged_->coordinator == &peer) staged_->coordinator = nullptr;
@@ -165,6 +168,11 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
       }
       return peer.channel.send(kDoneOp, Writer().put(arena_->bytes()).take(), arena_->fd());
     case Op::stays: reply = take_stays(peer, Stays::always); break;
+    case Op::takes_snapshots: {
+      std::lock_guard lock(mutex_);
+      peer.takes_snapshots = true;
+      break;
+    }
     case Op::stays_if: reply = take_stays(peer, Stays::if_none_is_new); break;
     case Op::next: reply = tell_next(peer); break;
     case Op::device: reply = take_device(peer, message.body); break;
@@ -204,9 +212,10 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     case Op::begin: reply = begin(message.body); break;
     case Op::prepare: reply = prepare(peer, message.body); break;
     case Op::quiesce: reply = quiesce(message.body); break;
-    case Op::move: reply = move(); break;
+    case Op::secure: reply = secure(); break;
+    case Op::move: reply = move(message.body); break;
     case Op::commit: reply = commit(message.body); break;
-    case Op::abort: reply = abort_now(); break;
+    case Op::abort: reply = abort_now(message.body); break;
     case Op::request: reply = request(message.body); break;
     case Op::ucx: return answer_ucx(peer, message.body);
     case Op::nccl: return answer_nccl(peer, message.body);

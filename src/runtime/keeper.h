@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "runtime/chunks.h"
 #include "runtime/intake.h"
 #include "runtime/messages.h"
 #include "runtime/migration.h"
@@ -28,7 +29,8 @@ namespace swell::runtime {
 /// the shim. Its threads serve programs and other shims of this user over a Unix socket, and other
 /// nodes' over TCP.
 ///
-/// What it promises: until the commit, what the committed epoch holds is neither freed nor written;
+/// What it promises: until the commit, or the first chunk of a switch in chunks, what the committed
+/// epoch holds is neither freed nor written;
 /// an abort, the death of a program that waits in adopt, or of a coordinator before all has moved,
 /// leaves it as it was.
 class Keeper {
@@ -53,6 +55,7 @@ class Keeper {
     enum class Hold {
       verified,  ///< a move has compared the checksum of a first block, and has others to fetch
       rest,      ///< a move has all that no rank has that stays, and has others to fetch
+      chunk,     ///< a chunk has come, and what nobody needs any more has been released
     };
     /// Asked whether a move waits, until it says no or the switch is called off. For tests; may be
     /// empty.
@@ -90,7 +93,7 @@ class Keeper {
     std::unique_ptr<UcxLink> link;     ///< after `channel`: for what it reads
     std::uint64_t pair = 0;  ///< NCCL's, of the program here and one there; 0: it has no number yet
     bool has_declared = false, is_waiting = false;
-    bool is_quiesced = false;
+    bool is_quiesced = false, takes_snapshots = false;
     Stays stays = Stays::no;  ///< whether its process can train with another plan
     std::uint64_t next = 0;   ///< the epoch that was offered to that process; 0: a new one's peer
     std::uint64_t step = 0;
@@ -109,6 +112,14 @@ class Keeper {
     Peer* coordinator = nullptr;
     bool is_busy = false, is_moved = false, is_over = false;
     Progress progress;
+    // In chunks.
+    std::uint32_t chunks = 0, next_chunk = 0;  ///< 0: all is moved at once
+    std::vector<Release> releases;
+    bool is_secured = false;
+    bool is_old_gone = false;  ///< the old epoch cannot be gone back to
+    /// What the arena took before the first chunk, what the new state has more than the old one,
+    /// and what was measured beside both.
+    std::uint64_t used_bytes = 0, growth_bytes = 0, extra_bytes = 0;
   };
 
   Keeper(Options options, Arena arena);
@@ -151,18 +162,31 @@ class Keeper {
   Result<std::string> wait_ready(std::string_view body);
   Result<std::string> begin(std::string_view body);
   Result<std::string> prepare(Peer& peer, std::string_view body);
-  Result<void> stage(Peer& coordinator, std::unique_ptr<Staged> staged, const World& from,
-                     const World& to, const Migration& migration);
+  Result<std::uint64_t> stage(Peer& coordinator, std::unique_ptr<Staged> staged, const World& from,
+                              const World& to, const std::vector<Move>& moves);
   Result<std::string> quiesce(std::string_view body);
-  Result<std::string> move();
+  Result<std::string> move(std::string_view body);
   Result<std::string> commit(std::string_view body);
-  std::string abort_now();
+  // keeper_abort.cc
+  std::string abort_now(std::string_view body);
   void drop_table(const std::vector<Held>& table);
   void drop_staged();
+  std::unique_ptr<Staged> unstage();
+  void spoil_staged();
+  // keeper_chunks.cc
+  Result<void> check_secure() const;
+  Result<std::string> secure();
+  Result<Placement> begin_chunk(Staged& staged);
+  Result<void> populate_rest(const std::vector<std::pair<std::uint64_t, std::uint64_t>>& fresh,
+                             std::vector<std::pair<std::uint64_t, std::uint64_t>> comes) const;
+  void measure(Staged& staged) const;
+  void lose_state();
   // keeper_snapshots.cc
   Result<std::string> set_guard(std::string_view body);
   Result<std::string> take_snapshot(Peer& peer, std::string_view body);
-  void send_snapshot(const Snapshot& snapshot, const Endpoint& partner);
+  Result<Snapshot> copy_state(std::uint64_t step, pid_t program, DeviceHand* hand);
+  Result<void> send_snapshot(const Snapshot& snapshot, const Endpoint& partner,
+                             std::chrono::seconds limit);
   Result<std::string> keep_snapshot(std::string_view body);
 
   Options options_;

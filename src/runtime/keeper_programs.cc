@@ -104,8 +104,7 @@ void Keeper::withdraw_next() {
   for (auto& peer : peers_) {
     if (!peer->is_waiting || peer->next == 0) continue;
     if (staged_ == nullptr || staged_->program != peer.get()) refuse_waiting(*peer);
-    else if (staged_->is_busy) staged_->is_over = true;  // move() drops it
-    else if (!staged_->is_moved) drop_staged();
+    else if (!staged_->is_moved) spoil_staged();
   }
   changed_.notify_all();
 }

@@ -8,7 +8,7 @@ namespace swell::runtime {
 
 namespace {
 
-constexpr auto kPartnerTime = std::chrono::seconds(60);
+constexpr std::chrono::seconds kPartnerTime{60};
 
 }  // namespace
 
@@ -28,11 +28,33 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
   if (!reader.done() || step == 0) return Error("a snapshot is of a step, 1 or more");
   // The last one goes first, so that ranks stay close. Only the program that trains starts one.
   if (sender_.joinable()) sender_.join();
+  {
+    std::lock_guard lock(mutex_);
+    if (program_ != &peer || !has_state_)
+      return Error("only the program that trains takes snapshots");
+  }
+  // It waits for the answer, and this thread reads what it says.
+  if (peer.hand != nullptr) peer.hand->open(true);
+  auto snapshot = copy_state(step, peer.pid, peer.hand.get());
+  if (peer.hand != nullptr) peer.hand->close();
+  if (!snapshot) return snapshot.error();
+  std::lock_guard lock(mutex_);
+  if (!guard_.partner.unix_socket.empty() && !stopping_)
+    sender_ = quiet_thread([this, snapshot = std::move(*snapshot), partner = guard_.partner] {
+      // Where it cannot, the next one may: one that is nowhere else is of use as long as this shim
+      // lives.
+      static_cast<void>(send_snapshot(snapshot, partner, kPartnerTime));
+    });
+  return std::string();
+}
+
+/// Copies the committed state, which nobody writes meanwhile, and keeps it as this rank's last
+/// snapshot. `program`: of the memory that is its own; `hand`: of what is on a GPU.
+Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DeviceHand* hand) {
   Snapshot snapshot;
   std::vector<Run> of_arena, of_program, of_device;
   {
     std::lock_guard lock(mutex_);
-    if (program_ != &peer) return Error("only the program that trains takes snapshots");
     if (guard_.epoch != epoch_)
       return Error("it is not known yet who keeps this epoch's snapshots");
     snapshot = {epoch_, step, guard_.rank, guard_.ranks, {}};
@@ -47,7 +69,7 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
                                     : of_program)
           .push_back(runs[i]);
   }
-  const Sink arena = Sink::arena(*arena_), memory = Sink::program(peer.pid);
+  const Sink arena = Sink::arena(*arena_), memory = Sink::program(program);
   Result<void> good;
   for (const Run& run : of_arena)
     if (good.ok()) good = arena_->populate(run.to, run.bytes);
@@ -55,12 +77,12 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
     if (good.ok()) good = arena.write(run.to, arena_->data() + run.from, run.bytes);
   for (const Run& run : of_device)
     if (good.ok()) good = arena_->populate(run.to, run.bytes);
-  if (good.ok() && !of_device.empty()) {
-    // The program waits for the answer, and this thread reads what it says.
-    peer.hand->open(true);
-    good = peer.hand->to_arena(std::move(of_device));
-    peer.hand->close();
-  }
+  if (good.ok() && !of_device.empty())
+    good = hand != nullptr ? hand->to_arena(std::move(of_device))
+                           : Result<void>(Error("the program of this rank is gone, and its GPU's "
+                                                "memory cannot be copied"));
+  if (good.ok() && program == 0 && !of_program.empty())
+    good = Error("the program of this rank is gone, and the state in its memory with it");
   for (const Run& run : of_program)
     if (good.ok()) good = memory.read(run.from, arena_->data() + run.to, run.bytes);
   std::lock_guard lock(mutex_);
@@ -69,31 +91,28 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
     return good.error();
   }
   snapshots_.add(snapshot);
-  if (!guard_.partner.unix_socket.empty() && !stopping_)
-    sender_ = quiet_thread([this, snapshot = std::move(snapshot), partner = guard_.partner] {
-      send_snapshot(snapshot, partner);
-    });
-  return std::string();
+  return snapshot;
 }
 
-/// Has the partner fetch a snapshot. Where it cannot, the next one may: a snapshot that is nowhere
-/// else is of use as long as this shim lives.
-void Keeper::send_snapshot(const Snapshot& snapshot, const Endpoint& partner) {
+/// Has the partner fetch a snapshot.
+Result<void> Keeper::send_snapshot(const Snapshot& snapshot, const Endpoint& partner,
+                                   std::chrono::seconds limit) {
   auto found = partner.host == host_ ? Channel::connect_unix(partner.unix_socket)
                                      : Result<Channel>(Error("it is on another host"));
   // Also where its socket is not seen from here, as where each job has a /tmp of its own.
   if (!found && !partner.tcp.empty())
     found = Channel::connect_tcp(partner.tcp, options_.key, within(std::chrono::seconds(10)));
-  if (!found) return;
+  if (!found) return found.error();
   auto channel = std::make_shared<Channel>(std::move(*found));
   {
     std::lock_guard lock(mutex_);
-    if (stopping_) return;
+    if (stopping_) return Error(kCalledOff);
     to_partner_ = channel;
   }
-  static_cast<void>(ask(*channel, Op::keep,
-                        write(Kept{snapshot, {host_, options_.unix_socket, tcp_, 0, processes_}}),
-                        within(kPartnerTime)));
+  const auto kept =
+      ask(*channel, Op::keep,
+          write(Kept{snapshot, {host_, options_.unix_socket, tcp_, 0, processes_}}), within(limit));
+  return kept ? Result<void>() : kept.error();
 }
 
 /// Fetches another rank's snapshot from its keeper.

@@ -111,14 +111,31 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   if (!to) return to.error().while_doing("the new plan");
   MigrationOptions options;
   for (const OldRank& rank : plan.from) options.leaving.push_back(rank.leaves);
-  const auto migration = plan_migration(*from, *to, *cluster, std::move(options));
-  if (!migration) return migration.error();
-  staged->digest = migration->digest();
+  std::vector<Move> moves;
+  if (plan.in_chunks) {
+    auto chunks = plan_chunks(plan, *from, *to, *cluster, options);
+    if (!chunks) return chunks.error();
+    staged->digest = chunks->digest;
+    staged->chunks = chunks->count;
+    if (plan.old_rank >= 0)
+      staged->releases = std::move(chunks->releases[static_cast<std::size_t>(plan.old_rank)]);
+    if (plan.new_rank >= 0) {
+      const auto rank = static_cast<std::size_t>(plan.new_rank);
+      moves = std::move(chunks->moves[rank]);
+      staged->placement.extra_bytes = chunks->extra_bytes[rank];
+    }
+  } else {
+    const auto migration = plan_migration(*from, *to, *cluster, std::move(options));
+    if (!migration) return migration.error();
+    staged->digest = migration->digest();
+    if (plan.new_rank >= 0) moves = migration->needs_of(static_cast<std::uint32_t>(plan.new_rank));
+  }
 
-  const std::uint64_t digest = staged->digest;
+  const std::uint64_t digest = staged->digest, bound = plan.max_extra_bytes;
   std::shared_ptr<DeviceHand> hand, old_hand;
-  if (auto good = stage(peer, std::move(staged), *from, *to, *migration); !good)
-    return good.error();
+  const auto extra_bytes = stage(peer, std::move(staged), *from, *to, moves);
+  if (!extra_bytes) return extra_bytes.error();
+  if (*extra_bytes > bound) return write(Prepared{digest, *extra_bytes});
   {
     std::lock_guard lock(mutex_);
     if (staged_->program != nullptr) hand = staged_->program->hand;
@@ -144,7 +161,7 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   if (!intake) good = intake.error();
   // Memory is taken while the training goes on: what is left for the pause is the copy.
   for (const auto& [at, bytes] : own.placement.fresh)
-    if (good.ok()) good = arena_->populate(at, bytes);
+    if (good.ok() && own.chunks == 0) good = arena_->populate(at, bytes);
   std::lock_guard lock(mutex_);
   own.is_busy = false;
   changed_.notify_all();
@@ -154,21 +171,29 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
     return good.error();
   }
   own.intake = std::move(*intake);
-  return write(Prepared{digest, own.placement.extra_bytes + own.intake->extra_bytes()});
+  return write(Prepared{digest, own.placement.extra_bytes + own.intake->extra_bytes(), own.chunks});
 }
 
 /// Makes `staged` the epoch that is being prepared, and places its tensors. Afterwards it is busy:
-/// until that ends it stays.
-Result<void> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> staged, const World& from,
-                           const World& to, const Migration& migration) {
+/// until that ends it stays. Returns what it takes beside the state; more than it may: nothing is
+/// staged. What the same coordinator had prepared of this epoch before is forgotten.
+Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> staged,
+                                    const World& from, const World& to,
+                                    const std::vector<Move>& moves) {
   const Prepare& plan = staged->prepare;
   std::lock_guard lock(mutex_);
+  if (staged_ != nullptr && staged_->coordinator == &coordinator && plan.in_chunks &&
+      staged_->prepare.epoch == plan.epoch && !staged_->prepare.in_chunks && !staged_->is_busy &&
+      !staged_->is_moved)
+    unstage();
   if (staged_ != nullptr)
     return Error(
         fmt::format("epoch {} is being prepared already; abort it first", staged_->prepare.epoch));
   if (plan.epoch <= epoch_)
     return Error(fmt::format("epoch {} cannot follow epoch {}", plan.epoch, epoch_));
   if (plan.old_rank >= 0 && !has_state_) return Error("this shim holds no state of the old plan");
+  if (plan.in_chunks && plan.old_rank >= 0)
+    if (auto good = check_secure(); !good) return good.error();
   staged->coordinator = &coordinator;
   if (plan.new_rank >= 0) {
     staged->program = waiting_program();
@@ -184,21 +209,26 @@ Result<void> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> staged, co
     placement.granularity = staged_->program->hand->granularity();
   }
   Result<void> good;
-  if (plan.new_rank >= 0)
-    good = place_all(plan, from, to, migration.needs_of(static_cast<std::uint32_t>(plan.new_rank)),
-                     store_, placement);
+  if (plan.new_rank >= 0) good = place_all(plan, from, to, moves, store_, placement);
   // What is held beyond the larger of both epochs' states: that a rank's state grows is no extra.
   const std::uint64_t held = kept_bytes_of(table_), next = kept_bytes_of(placement.table);
-  placement.extra_bytes = held + placement.fresh_bytes - std::max(held, next);
-  if (good.ok() && placement.extra_bytes > plan.max_extra_bytes)
-    good = Error(fmt::format(
-        "the switch needs {} bytes beside the state; the bound is {}: raise --switch-memory",
-        placement.extra_bytes, plan.max_extra_bytes));
+  staged_->growth_bytes = std::max(held, next) - held;
+  if (staged_->chunks == 0) {
+    placement.extra_bytes = held + placement.fresh_bytes - std::max(held, next);
+    if (good.ok() && placement.extra_bytes > plan.max_extra_bytes) {
+      const std::uint64_t needed = placement.extra_bytes;
+      unstage();
+      return needed;
+    }
+  }
   for (const Fetch& fetch : placement.fetches)
     (fetch.only_there ? staged_->progress.only_there : staged_->progress.rest) += fetch.bytes();
-  if (!good) drop_staged();
-  else staged_->is_busy = true;
-  return good;
+  if (!good) {
+    drop_staged();
+    return good.error();
+  }
+  staged_->is_busy = true;
+  return placement.extra_bytes;
 }
 
 Result<std::string> Keeper::quiesce(std::string_view body) {
@@ -238,13 +268,19 @@ Result<std::string> Keeper::quiesce(std::string_view body) {
   return Error("the program of this rank died within a step; its state cannot be used");
 }
 
-Result<std::string> Keeper::move() {
+Result<std::string> Keeper::move(std::string_view body) {
+  Reader reader(body);
+  const std::uint32_t chunk = body.empty() ? 0 : reader.get<std::uint32_t>();
   Staged* staged = nullptr;
   pid_t new_program = 0;
   {
     std::lock_guard lock(mutex_);
     if (staged_ == nullptr) return Error("no epoch is prepared");
     if (staged_->is_busy || staged_->is_moved) return Error("the state has been moved already");
+    if (!reader.done() || body.empty() != (staged_->chunks == 0) || chunk != staged_->next_chunk ||
+        (staged_->chunks > 0 && !staged_->is_secured))
+      return Error(fmt::format("chunk {} is not the next one", chunk));
+    if (staged_->is_over) return Error(kCalledOff);
     staged = staged_.get();
     staged->is_busy = true;
     new_program = staged->program != nullptr ? staged->program->pid : 0;
@@ -274,10 +310,22 @@ Result<std::string> Keeper::move() {
     (fetch.only_there ? progress.only_there : progress.rest) -= fetch.bytes();
     progress.come += fetch.bytes();
   };
-  const auto moved =
-      staged->intake->fetch_all(staged->placement, new_program, staged->prepare.verify, watch);
+  Result<Moved> moved = Moved();
+  if (staged->chunks == 0) {
+    moved =
+        staged->intake->fetch_all(staged->placement, new_program, staged->prepare.verify, watch);
+  } else if (auto its = begin_chunk(*staged); its.ok()) {
+    if (chunk > 0) wait_at(Hold::chunk);
+    moved = staged->intake->fetch_all(*its, new_program, staged->prepare.verify, watch);
+    measure(*staged);
+    if (moved.ok()) moved->extra_bytes = staged->extra_bytes;
+  } else {
+    moved = its.error();
+  }
   Result<void> good = moved ? Result<void>() : moved.error();
-  staged->intake.reset();  // while the program can still be told to unmap what it has read
+  const bool is_last = chunk + 1 >= staged->chunks;
+  // While the program can still be told to unmap what it has read.
+  if (is_last || !good) staged->intake.reset();
   std::lock_guard lock(mutex_);
   staged->is_busy = false;
   if (good.ok() && staged->is_over) good = Error(kCalledOff);
@@ -285,7 +333,8 @@ Result<std::string> Keeper::move() {
   if (good.ok() && new_program != 0 &&
       (staged->program == nullptr || staged->program->channel.has_left()))
     good = Error("the program of the new epoch has died");
-  if (good.ok()) staged->is_moved = true;
+  if (good.ok()) ++staged->next_chunk;
+  if (good.ok()) staged->is_moved = is_last;
   else if (staged->is_over) drop_staged();
   changed_.notify_all();
   if (!good) return good.error();
@@ -317,33 +366,6 @@ Result<std::string> Keeper::commit(std::string_view body) {
   // Last: the new epoch trains already.
   drop_table(old);
   return std::string();
-}
-
-void Keeper::drop_table(const std::vector<Held>& table) {
-  for (const Held& held : table)
-    if (held.memory == Memory::device) store_.slabs().drop(held.at);
-    else if (held.memory == Memory::arena) store_.drop(held.at, held.bytes());
-}
-
-void Keeper::drop_staged() {
-  const std::unique_ptr<Staged> staged = std::move(staged_);
-  drop_table(staged->placement.table);
-  store_.slabs().sweep();
-  store_.sweep();  // what was taken for a tensor that found no place in the table
-  if (staged->program != nullptr) refuse_waiting(*staged->program);
-  settle_programs(false);
-  changed_.notify_all();
-}
-
-std::string Keeper::abort_now() {
-  std::unique_lock lock(mutex_);
-  if (staged_ != nullptr && staged_->is_busy) {
-    staged_->is_over = true;
-    changed_.wait(lock, [&] { return staged_ == nullptr || !staged_->is_busy; });
-  }
-  if (staged_ != nullptr) drop_staged();
-  while (Peer* peer = waiting_program()) refuse_waiting(*peer);
-  return {};
 }
 
 }  // namespace swell::runtime

@@ -2,6 +2,7 @@
 #include "runtime/messages.h"
 
 #include <fmt/format.h>
+#include <set>
 
 namespace swell::runtime {
 
@@ -206,7 +207,8 @@ std::string write(const Prepare& prepare) {
   writer.put(prepare.epoch)
       .text(prepare.cluster)
       .put<std::uint8_t>(prepare.verify)
-      .put(prepare.max_extra_bytes);
+      .put(prepare.max_extra_bytes)
+      .put<std::uint8_t>(prepare.in_chunks);
   writer.put(prepare.old_rank).put(prepare.new_rank);
   writer.put(static_cast<std::uint32_t>(prepare.from.size()));
   for (const OldRank& rank : prepare.from) {
@@ -218,6 +220,7 @@ std::string write(const Prepare& prepare) {
   writer.put(static_cast<std::uint32_t>(prepare.to.size()));
   for (const NewRank& rank : prepare.to) {
     put(writer, rank.gpu);
+    writer.put(rank.old_rank);
     put(writer, rank.entries);
   }
   return writer.take();
@@ -229,6 +232,7 @@ Result<Prepare> read_prepare(std::string_view body) {
   prepare.cluster = reader.text(kMaxDocument);
   prepare.verify = reader.get<std::uint8_t>() != 0;
   prepare.max_extra_bytes = reader.get<std::uint64_t>();
+  prepare.in_chunks = reader.get<std::uint8_t>() != 0;
   prepare.old_rank = reader.get<std::int32_t>();
   prepare.new_rank = reader.get<std::int32_t>();
   for (auto left = reader.count(24); reader.good() && left > 0; --left) {
@@ -238,15 +242,21 @@ Result<Prepare> read_prepare(std::string_view body) {
     const bool leaves = reader.get<std::uint8_t>() != 0;
     prepare.from.push_back({gpu, std::move(endpoint), std::move(holds), leaves});
   }
-  for (auto left = reader.count(12); reader.good() && left > 0; --left) {
+  for (auto left = reader.count(16); reader.good() && left > 0; --left) {
     const cluster::GpuRef gpu = get_gpu(reader);
-    prepare.to.push_back({gpu, get_entries(reader)});
+    const auto old_rank = reader.get<std::int32_t>();
+    prepare.to.push_back({gpu, old_rank, get_entries(reader)});
   }
   const auto in = [](std::int32_t rank, std::size_t count) {
     return rank >= -1 && rank < static_cast<std::int64_t>(count);
   };
   if (!in(prepare.old_rank, prepare.from.size()) || !in(prepare.new_rank, prepare.to.size()))
     reader.fail();
+  std::set<std::int32_t> seen;
+  for (const NewRank& rank : prepare.to)
+    if (!in(rank.old_rank, prepare.from.size()) ||
+        (rank.old_rank >= 0 && !seen.insert(rank.old_rank).second))
+      reader.fail();
   return whole(reader, std::move(prepare), "two plans");
 }
 
@@ -267,13 +277,14 @@ Result<Variables> read_variables(std::string_view body) {
 }
 
 std::string write(const Prepared& prepared) {
-  return Writer().put(prepared.digest).put(prepared.extra_bytes).take();
+  return Writer().put(prepared.digest).put(prepared.extra_bytes).put(prepared.chunks).take();
 }
 Result<Prepared> read_prepared(std::string_view body) {
   Reader reader(body);
   Prepared prepared;
   prepared.digest = reader.get<std::uint64_t>();
   prepared.extra_bytes = reader.get<std::uint64_t>();
+  prepared.chunks = reader.get<std::uint32_t>();
   return whole(reader, prepared, "a plan's digest");
 }
 
@@ -283,6 +294,7 @@ std::string write(const Moved& moved) {
   for (const PathBytes& path : moved.paths) writer.text(path.path).put(path.bytes);
   writer.put(static_cast<std::uint32_t>(moved.notes.size()));
   for (const std::string& note : moved.notes) writer.text(note);
+  writer.put(moved.extra_bytes);
   return writer.take();
 }
 Result<Moved> read_moved(std::string_view body) {
@@ -295,6 +307,7 @@ Result<Moved> read_moved(std::string_view body) {
   }
   for (auto left = reader.count(4); reader.good() && left > 0; --left)
     moved.notes.push_back(reader.text(kMaxText));
+  moved.extra_bytes = reader.get<std::uint64_t>();
   return whole(reader, std::move(moved), "what was moved");
 }
 

@@ -17,14 +17,15 @@ namespace swell::runtime {
 
 enum class Op : std::uint16_t {
   // A program asks its shim.
-  open = 1,        ///< {} -> {arena bytes u64}, and the arena's file descriptor
-  declare = 2,     ///< {entries; address 0: in the arena} -> {}
-  adopt = 3,       ///< {} -> once the epoch begins: Adopted
-  quiesced = 4,    ///< {step u64} -> once it is decided: {1: switched, leave; 0: go on u8}
-  profile = 5,     ///< {a rank's profile, of the profiler's form} -> {}
-  snapshot = 6,    ///< {step u64} -> once the state is copied: {}
-  stays = 7,       ///< {} -> {}: it can train on with another plan, in the same process
-  stays_if = 29,   ///< {} -> {}: it can where no program of the next epoch is new
+  open = 1,              ///< {} -> {arena bytes u64}, and the arena's file descriptor
+  declare = 2,           ///< {entries; address 0: in the arena} -> {}
+  adopt = 3,             ///< {} -> once the epoch begins: Adopted
+  quiesced = 4,          ///< {step u64} -> once it is decided: {1: switched, leave; 0: go on u8}
+  profile = 5,           ///< {a rank's profile, of the profiler's form} -> {}
+  snapshot = 6,          ///< {step u64} -> once the state is copied: {}
+  stays = 7,             ///< {} -> {}: it can train on with another plan, in the same process
+  stays_if = 29,         ///< {} -> {}: it can where no program of the next epoch is new
+  takes_snapshots = 30,  ///< {} -> {}: it takes snapshots, every N steps
   next = 8,        ///< {}, on a connection for the next epoch -> {the variables of its program}
   device = 9,      ///< {its GPU text, granularity u64}, before it declares tensors on that -> {}
   task_done = 28,  ///< of a DeviceTask: {1: done u8, why not text}, and a descriptor; no answer
@@ -35,9 +36,10 @@ enum class Op : std::uint16_t {
   begin = 13,         ///< {epoch u64}: the state is new, made by the program -> {}
   prepare = 14,       ///< Prepare -> Prepared
   quiesce = 15,       ///< {step u64, milliseconds u32} -> {step u64; kNoStep: no program here}
-  move = 16,          ///< {} -> Moved
+  secure = 31,        ///< {}: in chunks; a snapshot of the step is there and with its partner -> {}
+  move = 16,          ///< {}; in chunks: {which one u32}, one after the other -> Moved
   commit = 17,        ///< {epoch u64, step u64} -> {}
-  abort = 18,         ///< {} -> {}
+  abort = 18,         ///< {}; or {1: the old epoch cannot be gone back to u8} -> {}
   request = 19,       ///< {kStopWish or kCheckpointWish u64} -> {}
   last_profile = 22,  ///< {} -> {what the program of this epoch reported last; empty: nothing}
   guard = 23,         ///< Guard -> {}
@@ -115,6 +117,7 @@ struct OldRank {
 };
 struct NewRank {
   cluster::GpuRef gpu;
+  std::int32_t old_rank = -1;  ///< of the same shim; -1: none
   std::vector<Entry> entries;
 };
 
@@ -123,13 +126,17 @@ struct Prepare {
   std::string cluster;  ///< JSON
   bool verify = true;
   std::uint64_t max_extra_bytes = 0;
+  /// What is not needed any more is released before the commit: docs/runtime.md, "In chunks".
+  bool in_chunks = false;
   std::int32_t old_rank = -1, new_rank = -1;  ///< of the shim that is asked; -1: none
   std::vector<OldRank> from;
   std::vector<NewRank> to;
 };
 struct Prepared {
   std::uint64_t digest = 0;
-  std::uint64_t extra_bytes = 0;  ///< that this shim holds until the commit beside its state
+  /// That this shim holds until the commit beside its state; above the bound: nothing is prepared.
+  std::uint64_t extra_bytes = 0;
+  std::uint32_t chunks = 0;  ///< 0: all is moved at once
 };
 
 /// Bytes by the way they came.
@@ -141,6 +148,7 @@ struct Moved {
   double move_s = 0;
   std::vector<PathBytes> paths;
   std::vector<std::string> notes;  ///< why a way was slower than was asked for
+  std::uint64_t extra_bytes = 0;   ///< in chunks: as measured
 };
 
 /// One rank's whole state at a step boundary, in the arena of who holds it.

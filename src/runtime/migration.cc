@@ -273,8 +273,8 @@ Move Migration::make_move(const Pair& pair, const Need& need, const Candidate& f
           from.nearness, leaves(from.rank)};
 }
 
-std::vector<Move> Migration::needs_of(std::uint32_t rank) const {
-  std::vector<Move> moves;
+template <typename Each>
+void Migration::each_need(Each&& each) const {
   for (const Pair& pair : pairs_) {
     const Recut& recut = recuts_[pair.recut];
     std::size_t open = 0;
@@ -283,10 +283,24 @@ std::vector<Move> Migration::needs_of(std::uint32_t rank) const {
       std::uint32_t chosen = 0;
       if (open < recut.open.size() && recut.open[open] == n)
         chosen = choices_[pair.first_choice + open++];
-      if (need.to_rank == rank)
-        moves.push_back(make_move(pair, need, recut.candidates[need.first + chosen]));
+      each(pair, need, recut.candidates[need.first + chosen]);
     }
   }
+}
+
+std::vector<Move> Migration::needs_of(std::uint32_t rank) const {
+  std::vector<Move> moves;
+  each_need([&](const Pair& pair, const Need& need, const Candidate& from) {
+    if (need.to_rank == rank) moves.push_back(make_move(pair, need, from));
+  });
+  return moves;
+}
+
+std::vector<std::vector<Move>> Migration::needs() const {
+  std::vector<std::vector<Move>> moves(incoming_.size());
+  each_need([&](const Pair& pair, const Need& need, const Candidate& from) {
+    moves[need.to_rank].push_back(make_move(pair, need, from));
+  });
   return moves;
 }
 

@@ -22,6 +22,7 @@ struct Move {
   std::int64_t bytes = 0;
   Nearness nearness = Nearness::in_place;
   bool only_there = false;  ///< no rank has it that stays
+  std::uint32_t chunk = 0;  ///< of a switch in chunks: with which one it comes
 };
 
 /// Bytes by Nearness, and the time of the busiest link if every link ran at full speed.
@@ -50,6 +51,8 @@ class Migration {
   /// All blocks that rank `rank` of the new world needs, in place or moved, by tensor; each block
   /// once.
   std::vector<Move> needs_of(std::uint32_t rank) const;
+  /// The same of all ranks of the new world, by rank.
+  std::vector<std::vector<Move>> needs() const;
   const MigrationSummary& summary() const noexcept { return summary_; }
   /// Bytes that new rank `rank` receives from other devices.
   std::int64_t incoming_bytes(std::uint32_t rank) const noexcept { return incoming_[rank]; }
@@ -67,6 +70,8 @@ class Migration {
     std::uint32_t first_choice;  ///< index in choices_ of the first of its open needs
   };
   Move make_move(const Pair& pair, const Need& need, const Candidate& from) const;
+  template <typename Each>
+  void each_need(Each&& each) const;
   bool leaves(std::uint32_t rank) const noexcept { return !leaving_.empty() && leaving_[rank]; }
 
   std::vector<Recut> recuts_;

@@ -12,6 +12,15 @@ std::uint64_t Fetch::bytes() const noexcept {
   return sum;
 }
 
+const Held* Sources::find(const Move& move) {
+  auto& its = by_rank_[move.from_rank];
+  if (its.empty())
+    for (const Held& held : plan_.from[move.from_rank].holds)
+      its[{from_.find(held.entry.tensor.name), held.entry.part}] = &held;
+  const auto at = its.find({&from_.tensors()[move.from_tensor], from_.part(move.from_part)});
+  return at != its.end() ? at->second : nullptr;
+}
+
 Result<void> place_all(const Prepare& plan, const World& from, const World& to,
                        const std::vector<Move>& moves, Store& store, Placement& made) {
   const std::vector<Entry>& entries = plan.to[static_cast<std::size_t>(plan.new_rank)].entries;
@@ -20,15 +29,7 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
   std::map<Key, std::vector<const Move*>> by_part;
   for (const Move& move : moves)
     by_part[{&to.tensors()[move.tensor], to.part(move.to_part)}].push_back(&move);
-  std::map<std::uint32_t, std::map<Key, const Held*>> sources;  // by old rank
-  const auto find_held = [&](const Move& move) -> const Held* {
-    auto& its = sources[move.from_rank];
-    if (its.empty())
-      for (const Held& held : plan.from[move.from_rank].holds)
-        its[{from.find(held.entry.tensor.name), held.entry.part}] = &held;
-    const auto at = its.find({&from.tensors()[move.from_tensor], from.part(move.from_part)});
-    return at != its.end() ? at->second : nullptr;
-  };
+  Sources sources(plan, from);
   const auto use = [&](const Held& held) {
     if (held.memory == Memory::device) store.slabs().use(held.at);
     else store.use(held.at, held.bytes());
@@ -58,7 +59,7 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
     if (!its.empty() && its.front()->nearness == Nearness::in_place &&
         static_cast<std::int32_t>(its.front()->from_rank) == plan.old_rank &&
         !is_own(held.memory)) {
-      kept = find_held(*its.front());
+      kept = sources.find(*its.front());
       if (kept != nullptr && !can_stay(*kept, held)) kept = nullptr;
     }
     if (kept != nullptr) {
@@ -83,7 +84,7 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
         made.fresh_bytes += Extents::rounded(static_cast<std::uint64_t>(entry.bytes()));
       }
       for (const Move* move : its) {
-        const Held* source = find_held(*move);
+        const Held* source = sources.find(*move);
         if (source == nullptr)
           return Error(fmt::format("tensor {}: its source, rank {}, does not hold it",
                                    entry.tensor.name, move->from_rank));
@@ -91,7 +92,8 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
                     source->memory,
                     held.memory,
                     {},
-                    move->only_there};
+                    move->only_there,
+                    move->chunk};
         each_run(move->box, source->entry.part, entry.part,
                  [&](std::int64_t a, std::int64_t b, std::int64_t count) {
                    fetch.runs.push_back({source->at + static_cast<std::uint64_t>(a * element),

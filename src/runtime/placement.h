@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -21,6 +22,7 @@ struct Fetch {
   Memory from = Memory::arena, to = Memory::arena;
   std::vector<Run> runs;
   bool only_there = false;  ///< no rank has it that stays
+  std::uint32_t chunk = 0;  ///< with which it comes
   std::uint64_t bytes() const noexcept;
 };
 
@@ -39,6 +41,20 @@ struct Placement {
   std::uint64_t granularity = 0;
   std::vector<SlabSize> fresh_slabs;   ///< GPU memory that the program has to take
   std::set<std::uint64_t> kept_slabs;  ///< that it has to map
+};
+
+/// Finds what an old rank holds as a move names it. REQUIRES: `plan` and `from` outlive it.
+class Sources {
+ public:
+  Sources(const Prepare& plan, const World& from) : plan_(plan), from_(from) {}
+  /// nullptr: the rank does not hold it.
+  const Held* find(const Move& move);
+
+ private:
+  const Prepare& plan_;
+  const World& from_;
+  std::map<std::uint32_t, std::map<std::pair<const World::Tensor*, Part>, const Held*>>
+      by_rank_;  ///< made as ranks are asked for
 };
 
 /// Gives every tensor of new rank `plan.new_rank` its place. `moves` is the migration's

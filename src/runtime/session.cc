@@ -25,6 +25,11 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& socket,
     session->stays_ = session->ask_shim(op, {}, within(std::chrono::seconds(10))).ok();
     if (session->is_lost_) return Error("the shim has left");
   }
+  // Nor this; then its switches are never made in chunks.
+  if (snapshot_every != 0) {
+    static_cast<void>(session->ask_shim(Op::takes_snapshots, {}, within(std::chrono::seconds(10))));
+    if (session->is_lost_) return Error("the shim has left");
+  }
   return session;
 }
 

@@ -8,7 +8,7 @@
 namespace swell::runtime {
 
 const char* SwitchMachine::to_text(Phase phase) noexcept {
-  static constexpr const char* names[] = {"prepare", "quiesce",   "move",
+  static constexpr const char* names[] = {"prepare", "quiesce",   "secure", "move",
                                           "commit",  "committed", "aborted"};
   return names[static_cast<int>(phase)];
 }
@@ -16,15 +16,27 @@ const char* SwitchMachine::to_text(Phase phase) noexcept {
 void SwitchMachine::count(std::size_t shim) {
   answered_[shim] = true;
   if (!std::all_of(answered_.begin(), answered_.end(), [](bool one) { return one; })) return;
-  if (phase_ == Phase::quiesce && std::exchange(is_uneven_, false)) {
-    ++round_;
+  bool is_again = false;
+  if (phase_ == Phase::prepare && in_chunks_ && !std::exchange(prepares_in_chunks_, true)) {
+    digest_.reset();
+    is_again = true;
+  } else if (phase_ == Phase::quiesce && std::exchange(is_uneven_, false)) {
     step_ = kNoStep;
+    is_again = true;
+  } else if (phase_ == Phase::move && chunk_ + 1 < chunks_) {
+    ++chunk_;
+    is_again = true;
+  }
+  if (is_again) {
+    ++round_;
     answered_.assign(answered_.size(), false);
     return;
   }
-  phase_ = static_cast<Phase>(static_cast<int>(phase_) + 1);
-  if (phase_ == Phase::move && step_ == kNoStep)
+  if (phase_ == Phase::quiesce && step_ == kNoStep)
     return abort("no shim of the old plan has stopped at a step");
+  phase_ = phase_ == Phase::quiesce && !in_chunks_
+               ? Phase::move
+               : static_cast<Phase>(static_cast<int>(phase_) + 1);
   if (!is_over()) answered_ = let_go_;
 }
 
@@ -39,6 +51,7 @@ void SwitchMachine::prepared(std::size_t shim, const Prepared& answer) {
     return abort(fmt::format("shim {} has another migration plan: {:016x}, not {:016x}", shim,
                              answer.digest, *digest_));
   digest_ = answer.digest;
+  if (prepares_in_chunks_) chunks_ = answer.chunks;
   count(shim);
 }
 
@@ -47,6 +60,10 @@ void SwitchMachine::quiesced(std::size_t shim, std::uint64_t step, bool is_late)
   if (is_late || (step != kNoStep && step_ != kNoStep && step != step_)) is_uneven_ = true;
   if (step != kNoStep) step_ = step;
   count(shim);
+}
+
+void SwitchMachine::secured(std::size_t shim) {
+  if (phase_ == Phase::secure && !answered_[shim]) count(shim);
 }
 
 void SwitchMachine::moved(std::size_t shim) {

@@ -14,10 +14,11 @@ namespace swell::runtime {
 /// The two phases of a switch from one epoch to the next, without sockets or clock: told what each
 /// shim answered, it says what to ask all of them next. Prepare, quiesce, move and commit go to all
 /// shims of both epochs; one failure before the commit is an abort of all; after it there is no way
-/// back, and a failure is a lost worker of the new epoch.
+/// back, and a failure is a lost worker of the new epoch. Where the bound of memory is too small,
+/// all prepare again, in chunks: then secure follows quiesce, and each chunk is a round of move.
 class SwitchMachine {
  public:
-  enum class Phase { prepare, quiesce, move, commit, committed, aborted };
+  enum class Phase { prepare, quiesce, secure, move, commit, committed, aborted };
   static const char* to_text(Phase phase) noexcept;
 
   /// `step`: of the state, where no program has to stop for it; kNoStep: the shims say.
@@ -34,6 +35,7 @@ class SwitchMachine {
   /// unless all stand at the same, all are asked again for a later one: a new round().
   void prepared(std::size_t shim, const Prepared& answer);
   void quiesced(std::size_t shim, std::uint64_t step, bool is_late = false);
+  void secured(std::size_t shim);
   void moved(std::size_t shim);
   void committed(std::size_t shim);
   /// Calls it off at the last moment. REQUIRES: no shim was told to commit but those let go.
@@ -44,7 +46,16 @@ class SwitchMachine {
   /// A refusal, a lost connection, or no answer within the time limit.
   void failed(std::size_t shim, const std::string& why);
 
-  /// How often the shims have been asked to stop at a later step than before.
+  /// Has all prepare again once all have answered. REQUIRES: the phase is prepare.
+  void use_chunks() noexcept { in_chunks_ = true; }
+  bool in_chunks() const noexcept { return in_chunks_; }
+  /// Of the second round of prepare.
+  std::uint32_t chunks() const noexcept { return chunks_; }
+  /// That is moved now, or was last.
+  std::uint32_t chunk() const noexcept { return chunk_; }
+
+  /// How often the shims have been asked the same again: to prepare in chunks, to stop at a later
+  /// step than before, to move the next chunk.
   int round() const noexcept { return round_; }
   /// Of the boundary at which all stopped. REQUIRES: the phase is move or later, and not aborted.
   std::uint64_t step() const noexcept { return step_; }
@@ -61,6 +72,8 @@ class SwitchMachine {
   std::optional<std::uint64_t> digest_;
   std::uint64_t step_ = kNoStep;
   int round_ = 0;
+  bool in_chunks_ = false, prepares_in_chunks_ = false;
+  std::uint32_t chunks_ = 0, chunk_ = 0;
   bool is_uneven_ = false;  ///< in this round: not all stand at one step
   std::string why_;
   std::vector<std::size_t> lost_;

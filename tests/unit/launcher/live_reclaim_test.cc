@@ -131,6 +131,32 @@ Test(live, a_growth_that_fails_leaves_the_training_and_gives_the_gpus_back) {
   cr_assert_not(run.code.has_value());
 }
 
+Test(live, a_growth_that_fails_between_its_chunks_goes_on_from_a_snapshot_over_the_old_gpus) {
+  for (const bool has_moved : {false, true}) {
+    Run run;
+    run.lend();
+    for (const char* phase : {"prepare", "quiesce", "secure", "move"})
+      if (has_moved || phase != std::string("move"))
+        run.event([&] { run.machine.switching(run.now, 1, phase); });
+    const std::size_t starts = run.starts.size();
+    run.aborted(1);
+    cr_assert_eq(run.said.find("between its chunks") != std::string::npos, has_moved);
+    run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+    run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
+    cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+    cr_assert_eq(run.starts.size(), starts, "the old epoch trains, or has yet to leave");
+    if (!has_moved) continue;
+    // The old program was told to leave by its shim.
+    run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
+    run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+    cr_assert_eq(run.starts.size(), starts + 1);
+    cr_assert_eq(run.begin.epoch, 2);
+    cr_assert(run.begin.ranks == (Workers{{0, 0}}));
+    cr_assert_not(run.code.has_value());
+    cr_assert_neq(run.machine.status().no_growth, std::string(), "growth waits");
+  }
+}
+
 Test(live, a_reclaim_during_a_growth_calls_it_off_and_growth_does_not_wait_for_that) {
   Run run;
   run.lend();

@@ -207,7 +207,7 @@ Test(live, after_the_coordinator_is_lost_in_the_middle_another_settles, .timeout
                           Writer().put<std::uint32_t>(20'000).take())
                           .value()
                           .body;
-    prepare.to.push_back({{0, i}, read_entries(body).value()});
+    prepare.to.push_back({{0, i}, i == 0 ? 0 : -1, read_entries(body).value()});
   }
   for (int i = 0; i < 2; ++i) {
     prepare.old_rank = i == 0 ? 0 : -1;

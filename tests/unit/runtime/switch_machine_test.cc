@@ -78,6 +78,35 @@ Test(switch_machine, ranks_that_stand_at_different_steps_are_asked_for_a_later_o
   cr_assert_eq(machine.step(), 17);
 }
 
+Test(switch_machine, in_chunks_all_prepare_again_secure_the_state_and_move_round_by_round) {
+  SwitchMachine machine(2);
+  machine.prepared(0, {1, 100});
+  machine.use_chunks();
+  machine.prepared(1, {1, 0});
+  cr_assert_eq(machine.phase(), Phase::prepare);
+  cr_assert_eq(machine.round(), 1);
+  machine.prepared(0, {2, 10, 2});
+  machine.prepared(1, {2, 10, 2});
+  cr_assert_eq(machine.phase(), Phase::quiesce, "plans differ only within a round");
+  cr_assert_eq(machine.chunks(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) machine.quiesced(i, 7);
+  cr_assert_eq(machine.phase(), Phase::secure);
+  SwitchMachine failing = machine;
+  failing.failed(1, "gone");
+  cr_assert_eq(failing.phase(), Phase::aborted);
+  machine.secured(0);
+  machine.moved(1);
+  cr_assert_eq(machine.phase(), Phase::secure);
+  machine.secured(1);
+  for (std::uint32_t chunk = 0; chunk < 2; ++chunk) {
+    cr_assert_eq(machine.phase(), Phase::move);
+    cr_assert_eq(machine.chunk(), chunk);
+    for (std::size_t i = 0; i < 2; ++i) machine.moved(i);
+  }
+  cr_assert_eq(machine.phase(), Phase::commit);
+  cr_assert_eq(machine.step(), 7u);
+}
+
 Test(switch_machine, different_plans_abort) {
   SwitchMachine plans(2);
   plans.prepared(0, {1, 0});

@@ -172,7 +172,7 @@ Test(messages, survive_any_cut_and_any_changed_byte) {
               0};
   prepare.from.push_back(
       {{1, 2}, {"host", "/socket", "127.0.0.1:1", 7}, {{entry, Memory::arena, 64}}});
-  prepare.to.push_back({{0, 1}, {entry, entry}});
+  prepare.to.push_back({{0, 1}, 0, {entry, entry}});
   prepare.new_rank = 0;
   const std::string good = write(prepare);
   cr_assert_eq(write(read_prepare(good).value()), good);

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Of the keeper: what becomes of an epoch that was prepared and does not come.
+#include "runtime/keeper.h"
+
+namespace swell::runtime {
+
+void Keeper::drop_table(const std::vector<Held>& table) {
+  for (const Held& held : table)
+    if (held.memory == Memory::device) store_.slabs().drop(held.at);
+    else if (held.memory == Memory::arena) store_.drop(held.at, held.bytes());
+}
+
+/// Forgets what is prepared; its program waits on.
+std::unique_ptr<Keeper::Staged> Keeper::unstage() {
+  std::unique_ptr<Staged> staged = std::move(staged_);
+  drop_table(staged->placement.table);
+  store_.slabs().sweep();
+  store_.sweep();  // what was taken for a tensor that found no place in the table
+  return staged;
+}
+
+void Keeper::drop_staged() {
+  const std::unique_ptr<Staged> staged = unstage();
+  if (staged->program != nullptr) refuse_waiting(*staged->program);
+  if (staged->is_old_gone) lose_state();
+  else settle_programs(false);
+  changed_.notify_all();
+}
+
+/// The new program is gone. Whoever works with what is staged drops it; where others may have
+/// released what the old epoch needs, the coordinator says what becomes of that. REQUIRES: it has
+/// not been moved.
+void Keeper::spoil_staged() {
+  if (staged_->is_busy || staged_->is_secured) staged_->is_over = true;
+  else drop_staged();
+}
+
+std::string Keeper::abort_now(std::string_view body) {
+  Reader reader(body);
+  const bool is_old_gone = !body.empty() && reader.get<std::uint8_t>() != 0;
+  std::unique_lock lock(mutex_);
+  if (staged_ != nullptr && staged_->is_busy) {
+    staged_->is_over = true;
+    changed_.wait(lock, [&] { return staged_ == nullptr || !staged_->is_busy; });
+  }
+  if (staged_ != nullptr) {
+    staged_->is_old_gone = staged_->is_old_gone || is_old_gone;
+    drop_staged();
+  } else if (is_old_gone) {
+    lose_state();
+  }
+  while (Peer* peer = waiting_program()) refuse_waiting(*peer);
+  return {};
+}
+
+}  // namespace swell::runtime
