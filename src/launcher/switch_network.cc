@@ -56,13 +56,9 @@ std::optional<runtime::Ucx::Options> ucx_of(const std::string& network, const st
 }
 
 std::optional<runtime::NcclOptions> nccl_of(const std::string& network) {
-  runtime::NcclOptions nccl;
-  if (network == "nccl") return nccl;
-  if (network != "auto") return std::nullopt;
-  // A communicator is made while the training stands. What that takes was not measured on GPUs yet:
-  // a guess.
-  nccl.min_bytes = std::uint64_t{256} << 20;
-  return nccl;
+  // Not with auto as long as nobody has seen it on GPUs: a program trains with the same library.
+  if (network != "nccl") return std::nullopt;
+  return runtime::NcclOptions{};
 }
 
 }  // namespace swell::launcher

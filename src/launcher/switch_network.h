@@ -32,7 +32,7 @@ std::optional<runtime::Ucx::Options> ucx_of(const std::string& network, const st
                                             const std::string& address,
                                             const std::string& sysfs = "/sys");
 
-/// Whether programs are to move what is on GPUs by NCCL, and from how much on; nothing: not.
+/// How programs are to move what is on GPUs by NCCL; nothing: not by it.
 std::optional<runtime::NcclOptions> nccl_of(const std::string& network);
 
 }  // namespace swell::launcher
