@@ -15,8 +15,7 @@ END {
     first = at[pid, 1]
     length_s = at[pid, n] - first
     if (length_s < 2 * settle) continue
-    watched++
-    before = before_files = 0
+    before = before_files = -1
     after = after_files = -1
     for (i = 1; i <= n; i++) {
       t = at[pid, i] - first
@@ -28,6 +27,8 @@ END {
         if (after_files < 0 || files[pid, i] < after_files) after_files = files[pid, i]
       }
     }
+    if (before < 0 || after < 0) continue # nobody looked then
+    watched++
     if (after > before + room) printf "%s %s grew from %s to %s KiB within %s s\n", name, pid, before, after, length_s
     if (after_files > before_files + 16) printf "%s %s had %s files open, then %s\n", name, pid, before_files, after_files
     printf "# %s %s: %s KiB, then %s KiB, over %s s\n", name, pid, before, after, length_s > "/dev/stderr"

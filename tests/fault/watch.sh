@@ -43,8 +43,9 @@ is_slurms() {
 is_hard() { [[ $1 == 'GPU '* || $1 == *'its basic demand is'* ]]; }
 
 sample() { # NAME PID
-  local kib files
+  local kib files started
   kib=$(awk '/^RssAnon/ { print $2 }' "/proc/$2/status" 2> /dev/null)
   files=$(find "/proc/$2/fd" -mindepth 1 2> /dev/null | wc -l)
-  [[ -n $kib ]] && printf '%s %s %s %s %s\n' "$SECONDS" "$1" "$2" "$kib" "$files" >> "$folder/memory"
+  started=$(awk '{ print $22 }' "/proc/$2/stat" 2> /dev/null) # pids come again
+  [[ -n $kib ]] && printf '%s %s %s.%s %s %s\n' "$SECONDS" "$1" "$2" "$started" "$kib" "$files" >> "$folder/memory"
 }
