@@ -26,6 +26,12 @@ void EpochMachine::hello(double now, WorkerId id, const std::string& host, int p
         companion->up = companion->up && workers_[{node.id, local}].present;
     companion->joins_by = growth_.joins_by(now);
   }
+  // The end of a program that it follows may have been put off: it is ready again after that.
+  if (Switching* one = in<Switching>())
+    one->later.push_back([=, this](double later) {
+      workers_[id].ready = workers_[id].present;
+      advance(later);
+    });
   advance(now);
 }
 

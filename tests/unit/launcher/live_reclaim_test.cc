@@ -157,6 +157,20 @@ Test(live, a_growth_that_fails_between_its_chunks_goes_on_from_a_snapshot_over_t
   }
 }
 
+Test(live, a_shim_whose_old_program_left_during_a_switch_that_failed_starts_another) {
+  Run run;
+  run.lend();
+  for (const char* phase : {"prepare", "quiesce", "secure", "move"})
+    run.event([&] { run.machine.switching(run.now, 1, phase); });
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+  const std::size_t starts = run.starts.size();
+  run.aborted(1);
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+  cr_assert_eq(run.starts.size(), starts + 1, "it said that it was ready");
+  cr_assert(run.begin.ranks == (Workers{{0, 0}}));
+}
+
 Test(live, a_reclaim_during_a_growth_calls_it_off_and_growth_does_not_wait_for_that) {
   Run run;
   run.lend();
