@@ -65,7 +65,8 @@ double first_lent_s(const Outcome& outcome, std::uint32_t job) {
 }
 
 Outcome run_under(const policy::Policy& policy, std::optional<Clocks> clocks) {
-  GivenWorld world(1, {{4, 0, 3600}});
+  // The second has the policy decide again, and waits.
+  GivenWorld world(1, {{4, 0, 3600}, {8, 1, 600, false}});
   world.setup.policy = &policy;
   world.setup.clocks = clocks;
   return world.run();
