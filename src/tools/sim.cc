@@ -35,7 +35,9 @@ struct Options {
          max_shortfall = policy::Trust::kMaxShortfall, max_factor = 4, aggressiveness = -1,
          fairness = 0, launch_floor = 0, load = 0.8, cap_hours = 0, trace_gpus = 2490,
          consent_share = 0, least_share = 0.5,
-         growth_interval = control::SwellConf{}.growth_interval_s;
+         growth_interval = control::SwellConf{}.growth_interval_s,
+         grant_expiry = control::SwellConf{}.grant_expiry_s,
+         profile_wait = control::SwellConf{}.profile_wait_s;
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0;
   bool whole = false, leave_out_large = false;
 };
@@ -121,11 +123,10 @@ Result<sim::Experiment> read_experiment(const Options& options) {
     made.redeployment =
         options.redeployment == "live" ? redeploy::Measured::live : redeploy::Measured::restart;
   made.clocks.reset();
-  const control::SwellConf conf;
   if (options.clocks == "on")
     made.clocks = sim::Clocks{.growth_interval_s = options.growth_interval,
-                              .grant_expiry_s = conf.grant_expiry_s,
-                              .profile_wait_s = conf.profile_wait_s};
+                              .grant_expiry_s = options.grant_expiry,
+                              .profile_wait_s = options.profile_wait};
   made.aggressiveness = options.aggressiveness;
   made.fairness = options.fairness;
   made.launch_floor_s = options.launch_floor;
@@ -360,6 +361,15 @@ Action add_sim(CLI::App& app) {
       ->capture_default_str();
   sub->add_option("--growth-interval", options->growth_interval,
                   "Seconds between two growths of a job: GrowthInterval of swell.conf")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  sub->add_option("--grant-expiry", options->grant_expiry,
+                  "Seconds that an offer stands: GrantExpiry of swell.conf")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  sub->add_option(
+         "--profile-wait", options->profile_wait,
+         "Seconds for which a job without a profile is not grown: ProfileWait of swell.conf")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   sub->add_option("--jobs", options->jobs, "At most so many jobs")->check(CLI::PositiveNumber);
