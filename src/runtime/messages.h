@@ -50,7 +50,7 @@ enum class Op : std::uint16_t {
   slab = 27,  ///< {number u64} -> {its GPU text, bytes u64}, and its descriptor; Unix sockets alone
   read = kReadOp,  ///< runs -> their bytes
   ucx = 26,        ///< {address of UCX} -> {tag u64, address}: then bytes go there; docs/runtime.md
-  nccl = 30,       ///< what NcclLink asks of serve_nccl(); docs/runtime.md
+  nccl = 32,       ///< what NcclLink asks of serve_nccl(); docs/runtime.md
 };
 /// What a program is told that waits for an epoch that does not come.
 inline constexpr const char* kCalledOff = "the switch was called off";
