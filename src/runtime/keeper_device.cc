@@ -6,6 +6,9 @@
 
 namespace swell::runtime {
 
+static_assert(static_cast<std::uint16_t>(Op::nccl) == kNcclOp &&
+              static_cast<std::uint16_t>(Op::ucx) == kUcxOp);
+
 /// A program names the GPU that its tensors are to stand on.
 Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
   Reader reader(body);

@@ -28,7 +28,7 @@ struct NcclOptions {
 };
 
 /// A request of NCCL's, to be answered by serve_nccl().
-inline constexpr std::uint16_t kNcclOp = 30;
+inline constexpr std::uint16_t kNcclOp = 32;
 
 /// A communicator of a new program and the old one of another rank, of which each is asked by its
 /// own shim; over a channel between the shims. Where the communicator cannot be made, nothing has
