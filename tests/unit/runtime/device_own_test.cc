@@ -38,7 +38,7 @@ Test(device_own, the_next_program_gets_a_copy_of_what_the_last_one_allocated, .t
 }
 
 Test(device_own, more_than_the_memory_between_them_goes_in_pieces, .timeout = 300) {
-  GpuJob gpus(false, "40");
+  GpuJob gpus(false, "400");
   const std::vector<std::string> large{"WHERE=own", "ROWS=600"};
   const pid_t old = gpus.start(kOne, 0, 0, large);
   gpus.begin(kOne);
