@@ -92,7 +92,7 @@ has_a_profile() {
 }
 is_planned() { # NAME: by its profile the controller knows how fast it would be with more
   program "$1" || return
-  TEST_STEPS=1000000 run_job "$1" --elastic=max=2,mode=live --gres=gpu:1 -- "$SWELL_PYTHON" "${program_words[@]}" no-checkpoints || return
+  TEST_PACE=0 TEST_STEPS=1000000 run_job "$1" --elastic=max=2,mode=live --gres=gpu:1 -- "$SWELL_PYTHON" "${program_words[@]}" no-checkpoints || return
   within 200 explained || { swell why "$job" --json; swell jobs; tail -n 20 "$folder.out"; return 1; }
   scancel "$job"
 }
