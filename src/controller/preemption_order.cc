@@ -22,6 +22,8 @@ bool sorts(const std::string& path) {
 }  // namespace
 
 policy::Preemption preemption_order(const slurm::ControllerConfig& config) {
+  if (config.preempt_type != "preempt/qos" && config.preempt_type != "preempt/partition_prio")
+    return policy::Preemption::as_reclaimed;  // none but Swell takes anything back
   std::istringstream folders(config.plugin_dir);
   for (std::string folder; std::getline(folders, folder, ':');)
     if (sorts(folder + "/select_cons_tres.so")) return policy::Preemption::as_reclaimed;

@@ -6,8 +6,9 @@
 
 namespace swell::controller {
 
-/// In which order Slurm preempts companions: by whether this process, slurmctld, has loaded Swell's
-/// select plugin, and by slurm.conf. Loads nothing.
+/// In which order Slurm preempts companions: by slurm.conf, and by whether this process, slurmctld,
+/// has loaded Swell's select plugin; as they are reclaimed where Slurm preempts nothing. Loads
+/// nothing.
 policy::Preemption preemption_order(const slurm::ControllerConfig& config);
 
 }  // namespace swell::controller

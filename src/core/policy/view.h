@@ -130,7 +130,7 @@ struct PendingDemand {
 /// Which companions Slurm itself preempts for a waiting job, all of them being of one priority. It
 /// does so while others still leave, so that who takes back others loses both.
 enum class Preemption {
-  as_reclaimed,   ///< those of Decisions::reclaim_order: the select plugin is there
+  as_reclaimed,   ///< those of Decisions::reclaim_order: the select plugin is there; or none
   oldest_first,   ///< Slurm's own order
   youngest_first  ///< the same with PreemptParameters=youngest_first
 };
