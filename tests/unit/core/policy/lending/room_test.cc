@@ -111,12 +111,12 @@ Test(room, as_slurm_it_takes_no_more_in_its_order_than_let_the_job_start) {
   ClusterView view = idle_cluster(3);
   view.preemption = Preemption::oldest_first;
   ElasticJobView& job = add_job(view, 1, 0, 8);
-  for (const auto& [id, node] : {std::pair{11, 1}, {12, 2}, {13, 1}, {14, 2}})
+  for (const auto& [id, node] : {std::pair{11, 2}, {12, 1}, {13, 2}, {14, 1}})
     lend(view, job, static_cast<JobId>(id), node, 4);
   view.queue = {pending(100, 1, 8), pending(101, 1, 4)};
   Room room(view);
   room.serve_queue(10, kById, Room::Nodes::by_loss);
-  // With 11, 12 and 13 gone node 1 has room; 12 is of no use there. Then 12 goes for the next job.
+  // With 11, 12 and 13 gone node 2 has room; 12 is of no use there. Then 12 goes for the next job.
   cr_assert_eq(companions(room.reclaims()), (Ids{11, 13, 12}));
   view.queue = {pending(100, 3, 8)};
   Room none(view);
