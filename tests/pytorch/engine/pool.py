@@ -21,7 +21,6 @@ import transformers  # noqa: E402
 
 torch.set_num_threads(1)
 transformers.utils.logging.set_verbosity_error()
-warnings.filterwarnings("error", message="`torch.distributed", category=FutureWarning)      # what PyTorch means to take away
 PATIENCE_S = int(os.environ.get("TEST_PATIENCE", "240"))
 
 
@@ -71,6 +70,8 @@ def run(folder, jobs):
 def _work(folder, rank, jobs):
     code = 1
     number = -1
+    # What PyTorch means to take away. Here, as pytest has filters of its own for each test.
+    warnings.filterwarnings("error", message="`torch.distributed", category=FutureWarning)
     try:
         for number, (world, function, arguments) in enumerate(jobs):
             if rank >= world:
