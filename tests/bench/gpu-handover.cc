@@ -19,18 +19,18 @@
 #include <unistd.h>
 #include <vector>
 
+#include "gpu_bench.h"
 #include "runtime/channel.h"
 #include "runtime/device_memory.h"
 #include "runtime/wire.h"
 
 using namespace swell;
 using namespace swell::runtime;
+using namespace bench;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::uint16_t kSlab = 1, kReady = 2, kSkipped = 3;
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 struct Sizes {
   std::uint64_t bytes = std::uint64_t{40} << 30, slab_bytes = 256 * kMiB,
@@ -38,24 +38,6 @@ struct Sizes {
   int gpu = 0;
   std::uint64_t slabs() const { return (bytes + slab_bytes - 1) / slab_bytes; }
 };
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-[[noreturn]] void die(const std::string& what) {
-  std::fprintf(stderr, "gpu-handover: %s\n", what.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T must(Result<T> result) {
-  if (!result) die(result.error().message());
-  return std::move(*result);
-}
-void must(const Result<void>& result) {
-  if (!result) die(result.error().message());
-}
 
 template <typename Body>
 pid_t start(Channel& channel, Body&& body) {

@@ -17,38 +17,20 @@
 #include <unistd.h>
 #include <vector>
 
+#include "gpu_bench.h"
 #include "runtime/channel.h"
 #include "runtime/nccl_state.h"
 #include "runtime/wire.h"
 
 using namespace swell;
 using namespace swell::runtime;
+using namespace bench;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::uint16_t kId = 1, kReady = 2, kSkipped = 3;
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr NcclState::Milliseconds kLimit{60'000};
 constexpr int kRounds = 3;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-[[noreturn]] void die(const std::string& what) {
-  std::fprintf(stderr, "gpu-nccl: %s\n", what.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T must(Result<T> result) {
-  if (!result) die(result.error().message());
-  return std::move(*result);
-}
-void must(const Result<void>& result) {
-  if (!result) die(result.error().message());
-}
 
 /// Of `value`'s bytes, different at each place.
 std::vector<std::uint64_t> pattern(std::uint64_t bytes) {
