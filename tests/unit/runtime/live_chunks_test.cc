@@ -184,25 +184,31 @@ Test(live_chunks, an_old_program_killed_at_its_boundary_is_not_missed, .timeout 
   }
 }
 
+/// Where a shim waits between two chunks until the test lets it go on.
+struct BetweenChunks {
+  std::atomic<bool> is_reached = false, is_held = true;
+  bool waits(Hold hold) {
+    if (hold != Hold::chunk) return false;
+    is_reached = true;
+    return is_held;
+  }
+};
+
 /// Something is lost while a shim waits between two chunks. `lose` is told the job; with whom the
 /// run goes on then.
 static void lose_between_chunks(const std::function<std::vector<Shim>(Job&)>& lose) {
-  std::atomic<bool> is_reached = false, is_held = true;
-  Job job(two_mib("1000000000"), 2, [&](Hold hold) {
-    if (hold != Hold::chunk) return false;
-    is_reached = true;
-    return is_held.load();
-  });
+  BetweenChunks between;
+  Job job(two_mib("1000000000"), 2, [&](Hold hold) { return between.waits(hold); });
   Coordinator coordinator(LiveJob::cluster(), bounded());
   job.begin(coordinator);
   SwitchReport report;
   std::thread under_way([&] {
     report = coordinator.switch_plan(job.live.shims(kStages), job.live.shims(kShards), 2).value();
   });
-  while (!is_reached) std::this_thread::yield();
+  while (!between.is_reached) std::this_thread::yield();
   const std::uint64_t step = job.live.status(0).step;
   const std::vector<Shim> holders = lose(job);
-  is_held = false;
+  between.is_held = false;
   under_way.join();
   cr_assert_eq(report.failed_in, Phase::move);
   for (int shim = 0; shim < 2; ++shim) {
@@ -228,18 +234,14 @@ Test(live_chunks, a_shim_killed_between_chunks_costs_no_step, .timeout = 300) {
 }
 
 Test(live_chunks, old_programs_leave_where_the_old_epoch_is_gone, .timeout = 300) {
-  std::atomic<bool> is_reached = false, is_held = true;
-  Job job(two_mib("1000000000"), 2, [&](Hold hold) {
-    if (hold != Hold::chunk) return false;
-    is_reached = true;
-    return is_held.load();
-  });
+  BetweenChunks between;
+  Job job(two_mib("1000000000"), 2, [&](Hold hold) { return between.waits(hold); });
   Coordinator coordinator(LiveJob::cluster(), bounded());
   job.begin(coordinator);
   std::thread other([&] {
-    while (!is_reached) std::this_thread::yield();
+    while (!between.is_reached) std::this_thread::yield();
     cr_assert(coordinator.call_off());
-    is_held = false;
+    between.is_held = false;
   });
   const auto report =
       coordinator.switch_plan(job.live.shims(kStages), job.live.shims(kShards), 2).value();
