@@ -75,7 +75,7 @@ class Intake {
                                                const std::vector<Fetch>& fetches);
   /// With the program of an old rank on another GPU; once for all that comes from it.
   Result<std::shared_ptr<NcclLink>> pair_with(const Self& self, const Endpoint& endpoint,
-                                              std::int32_t rank, const std::vector<Fetch>& fetches);
+                                              std::int32_t rank);
   std::uint64_t extra_bytes_ = 0;
   std::set<std::string> notes_;  ///< why a way is slower than was asked for
   /// By old rank, its memory, and whether from GPU to GPU.

@@ -89,7 +89,7 @@ Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Pre
            : reach(self, endpoint, fetch.from, notes);
   if (!through_hosts) return through_hosts;
   if (self.nccl && is_to_gpu) {
-    auto pair = pair_with(self, endpoint, fetch.rank, fetches);
+    auto pair = pair_with(self, endpoint, fetch.rank);
     if (pair) return from_nccl(std::move(*pair), std::move(*through_hosts), fetch.from, is_near);
     why += fmt::format("; NCCL is not used: {}", pair.error().message());
   }
@@ -99,16 +99,9 @@ Result<std::unique_ptr<Transport>> Intake::reach_gpu(const Self& self, const Pre
 }
 
 Result<std::shared_ptr<NcclLink>> Intake::pair_with(const Self& self, const Endpoint& endpoint,
-                                                    std::int32_t rank,
-                                                    const std::vector<Fetch>& fetches) {
+                                                    std::int32_t rank) {
   if (const auto known = pairs_.find(rank); known != pairs_.end()) return known->second;
   const auto connect = [&]() -> Result<std::shared_ptr<NcclLink>> {
-    std::uint64_t bytes = 0;
-    for (const Fetch& fetch : fetches)
-      if (fetch.rank == rank && is_on_gpu(fetch.from) && is_on_gpu(fetch.to))
-        bytes += fetch.bytes();
-    if (bytes < self.nccl->min_bytes)
-      return Error("what moves is too little to make a communicator for");
     auto channel =
         endpoint.host == self.host
             ? Channel::connect_unix(endpoint.unix_socket)

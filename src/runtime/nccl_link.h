@@ -23,8 +23,6 @@ struct NcclOptions {
   std::chrono::milliseconds join_limit{5'000};
   /// A chunk has so long to be moved.
   std::chrono::milliseconds patience{20'000};
-  /// From one rank to another no less than this: making a communicator takes time, too.
-  std::uint64_t min_bytes = 0;
 };
 
 /// A request of NCCL's, to be answered by serve_nccl().

@@ -172,12 +172,6 @@ Test(device_nccl, two_programs_of_one_gpu_have_no_communicator, .timeout = 300) 
   not_used({}, {}, "both programs have the same GPU, of which NCCL takes each once", nccl(), 0);
 }
 
-Test(device_nccl, little_state_is_not_worth_a_communicator, .timeout = 300) {
-  auto much = nccl();
-  much.min_bytes = kState;
-  not_used({}, {}, "what moves is too little to make a communicator for", much);
-}
-
 // Nothing has been moved by then: the switch goes on over another way.
 Test(device_nccl, where_no_communicator_can_be_made_state_goes_through_hosts, .timeout = 300) {
   const std::string kInstead = "state of GPUs goes through host memory, not by NCCL: ";
