@@ -7,10 +7,10 @@ namespace swell::perf {
 
 namespace {
 
-double bandwidth(const plan::GroupLayout& a, const plan::GroupLayout& b,
+/// Between a group of `tp_a` GPUs and one of `tp_b`.
+double bandwidth(const plan::GroupLayout& a, int tp_a, const plan::GroupLayout& b, int tp_b,
                  const cluster::Cluster& cluster) noexcept {
-  if (a.node != b.node)
-    return cluster.network_bandwidth(a.node, std::popcount(a.gpus), b.node, std::popcount(b.gpus));
+  if (a.node != b.node) return cluster.network_bandwidth(a.node, tp_a, b.node, tp_b);
   return std::min(cluster.type(a.type).link_bytes_per_s, cluster.type(b.type).link_bytes_per_s);
 }
 
@@ -28,7 +28,8 @@ double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double
       const int to_end = to_begin + other.local_batch;
       const int shared = std::min(end, to_end) - std::max(begin, to_begin);
       if (shared > 0)
-        slowest = std::max(slowest, shared * activ_bytes / bandwidth(group, other, cluster));
+        slowest = std::max(
+            slowest, shared * activ_bytes / bandwidth(group, from.tp, other, to.tp, cluster));
       if (to_end > end) break;  // group j also has samples of the next group of `from`
       to_begin = to_end;
       ++j;

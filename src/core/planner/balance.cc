@@ -13,6 +13,13 @@ bool min_max_split(int items, std::span<const double> cost, std::span<const int>
                    std::vector<int>& share) {
   const std::size_t bins = cost.size();
   if (bins == 0 || items < static_cast<int>(bins)) return false;
+  const int each = items / static_cast<int>(bins), left = items % static_cast<int>(bins);
+  if (std::ranges::count(cost, cost[0]) == static_cast<std::ptrdiff_t>(bins) &&
+      std::ranges::min(cap) > each) {  // the same as below, at once
+    share.assign(bins, each);
+    std::for_each_n(share.begin(), left, [](int& of) { ++of; });
+    return true;
+  }
   double rate = 0;
   for (std::size_t i = 0; i < bins; ++i) {
     if (cap[i] < 1) return false;
