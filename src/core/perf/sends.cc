@@ -28,8 +28,8 @@ double send_s(const plan::StageLayout& from, const plan::StageLayout& to, double
       const int to_end = to_begin + other.local_batch;
       const int shared = std::min(end, to_end) - std::max(begin, to_begin);
       if (shared > 0)
-        slowest = std::max(
-            slowest, shared * activ_bytes / bandwidth(group, from.tp, other, to.tp, cluster));
+        slowest = std::max(slowest,
+                           shared * activ_bytes / bandwidth(group, from.tp, other, to.tp, cluster));
       if (to_end > end) break;  // group j also has samples of the next group of `from`
       to_begin = to_end;
       ++j;

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/shim.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "launcher/profile_book.h"
+
+namespace swell::launcher {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kLastLook = 1000ms;  // how often it is looked for a handler, later
+constexpr auto kEndTime = 5s;       // between TERM and KILL when swellrun is gone
+
+/// Slurm's number of this step.
+control::JobId own_step() {
+  const char* text = std::getenv("SLURM_STEP_ID");
+  return text != nullptr ? static_cast<control::JobId>(std::strtoul(text, nullptr, 10)) : 0;
+}
+
+}  // namespace
+
+int Shim::run() {
+  if (auto made = ProgramSocket::open()) said_ = std::move(*made);
+  else std::fprintf(stderr, "swell-worker: %s\n", made.error().message().c_str());
+  bool good = hello();
+  while (good) {
+    pollfd polled[] = {{client_->fd(), POLLIN, 0},
+                       {signals_.get(), POLLIN, 0},
+                       {reported_.wake.fd(), POLLIN, 0},
+                       {said_ ? said_->fd() : -1, POLLIN, 0}};
+    poll(polled, 4, looks_in_ms());
+    if (polled[1].revents != 0) good = take_signals();
+    if (good && polled[0].revents != 0) good = take_messages();
+    if (good && polled[2].revents != 0) good = pass_reports();
+    // What it can run with is heard before a handler that it installed afterwards is seen.
+    if (good) good = pass_sizes();
+    if (good) good = look();
+  }
+  if (!runs_.empty()) end_programs();
+  runtime_.reset();  // and its folder: what comes after does not return
+  return asked_to_leave_ ? 0 : status_;
+}
+
+bool Shim::hello() {
+  control::WorkerHello message;
+  message.epoch = ended_;
+  message.group = options_.node;
+  message.local_rank = options_.local_rank;
+  message.host = client_->local_address();
+  message.step = own_step();
+  // Kept until the program starts, so that nobody else is given the port meanwhile.
+  Result<control::Fd> port = control::listen_on(message.host, 0);
+  if (port) {
+    port_ = std::move(*port);
+    message.port = control::local_port(port_.get());
+  }
+  return client_->send(message).ok();
+}
+
+bool Shim::take_signals() {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGCHLD) {
+      if (!reap()) return false;
+    } else if (!client_->send(control::WorkerNotice{static_cast<int>(info.ssi_signo)})) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Shim::take_messages() {
+  for (;;) {
+    const auto message = client_->receive(0ms);
+    if (!message) return false;
+    if (!*message) return true;
+    if (const auto* start = std::get_if<control::WorkerStart>(&**message)) {
+      if (!start_program(*start)) return false;
+    } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message)) {
+      if (!pass_reports()) return false;  // who is of which epoch by now
+      if (staying_ && signal->epoch == *staying_) {
+        if (!withdraw_staying(signal->signal)) return false;
+        continue;
+      }
+      asked_to_leave_ = true;
+      for (auto& [epoch, one] : runs_)
+        if (signal->epoch < 0 || signal->epoch == epoch) signal_program(one, signal->signal);
+    }
+  }
+}
+
+void Shim::signal_program(Run& one, int signal) {
+  if (signal != one.restart_signal || one.listens) return one.program.signal(signal);
+  // Before its handler is there, the signal would kill the program. One that trains with the
+  // runtime is told by swell_step().
+  if (runtime_ == nullptr || !runtime_->ask_to_stop()) one.keeps_signal = true;
+}
+
+int Shim::looks_in_ms() const {
+  std::optional<Clock::time_point> next;
+  for (const auto& [epoch, one] : runs_)
+    if (!one.listens && one.restart_signal != 0 && (!next || one.next_look < *next))
+      next = one.next_look;
+  if (!next) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
+  return static_cast<int>(std::max<std::int64_t>(0, left.count()));
+}
+
+bool Shim::look() {
+  for (auto& [epoch, one] : runs_) {
+    if (one.listens || one.restart_signal == 0 || Clock::now() < one.next_look) continue;
+    one.listens = one.program.listens_to(one.restart_signal);
+    one.pause = std::min(std::chrono::milliseconds(kLastLook), one.pause + one.pause / 4);
+    one.next_look = Clock::now() + one.pause;
+    if (!one.listens) continue;
+    if (std::exchange(one.keeps_signal, false)) one.program.signal(one.restart_signal);
+    if (!client_->send(control::WorkerListens{epoch})) return false;
+  }
+  return true;
+}
+
+bool Shim::start_program(const control::WorkerStart& start) {
+  auto environment = start.environment;
+  if (!start.key.empty() && !offer_runtime(start, environment)) return false;
+  if (said_) environment.emplace_back("SWELL_SHIM", said_->name());
+  asked_to_leave_ = false;
+  status_ = 0;
+  port_ = control::Fd();
+  if (runtime_ != nullptr && runtime_->offer_next(static_cast<std::uint64_t>(start.epoch) + 1,
+                                                  environment, start.none_is_new)) {
+    staying_ = start.epoch;
+    return hello();
+  }
+  Run& one = runs_[start.epoch];
+  one = Run();
+  one.restart_signal = start.restart_signal;
+  if (one.program.start(options_.program, environment))
+    // In live mode another program may start while this one runs: it needs a port of its own.
+    return start.key.empty() || hello();
+  runs_.erase(start.epoch);
+  return client_->send(control::WorkerExit{start.epoch, 126, 0}).ok() && hello();
+}
+
+bool Shim::offer_runtime(const control::WorkerStart& start,
+                   std::vector<std::pair<std::string, std::string>>& environment) {
+  control::WorkerRuntime message;
+  if (runtime_ == nullptr) {
+    const char* node = std::getenv("SLURMD_NODENAME");
+    auto made = RuntimeHost::start(
+        {"", client_->local_address(), node != nullptr ? node : "", start.key, options_.network,
+         start.ports,
+         [this](std::uint64_t epoch, std::string profile) {
+           std::lock_guard lock(reported_.mutex);
+           reported_.profiles.emplace_back(epoch, std::move(profile));
+           reported_.wake.signal();
+         },
+         [this](std::uint64_t epoch, pid_t) {
+           std::lock_guard lock(reported_.mutex);
+           reported_.adopted.push_back(epoch);
+           reported_.wake.signal();
+         }});
+    if (made) runtime_ = std::move(*made);
+    else message.problem = made.error().message();
+  }
+  if (runtime_ != nullptr) {
+    message.socket = runtime_->unix_socket();
+    message.address = runtime_->tcp_address();
+    environment.emplace_back("SWELL_RUNTIME", message.socket);
+  }
+  return client_->send(message).ok();
+}
+
+bool Shim::pass_reports() {
+  reported_.wake.clear();
+  std::vector<std::pair<std::uint64_t, std::string>> profiles;
+  std::vector<std::uint64_t> adopted;
+  {
+    std::lock_guard lock(reported_.mutex);
+    profiles.swap(reported_.profiles);
+    adopted.swap(reported_.adopted);
+  }
+  for (const std::uint64_t epoch : adopted)
+    if (!take_over(static_cast<int>(epoch) - 1)) return false;
+  for (const auto& [epoch, profile] : profiles)
+    if (!client_->send(
+            control::WorkerProfile{static_cast<int>(epoch) - 1, hex_digits(profile)}))
+      return false;
+  return true;
+}
+
+bool Shim::take_over(int epoch) {
+  const auto its = runs_.find(std::exchange(trains_, epoch));
+  if (staying_ != epoch) return true;
+  staying_.reset();
+  if (its == runs_.end()) return true;
+  auto run = runs_.extract(its);
+  const int before = std::exchange(run.key(), epoch);
+  const bool listens = run.mapped().listens;
+  runs_.insert(std::move(run));
+  ++ended_;
+  return client_->send(control::WorkerExit{before, 0, 0}).ok() && hello() &&
+         (!listens || client_->send(control::WorkerListens{epoch}).ok());
+}
+
+bool Shim::withdraw_staying(int signal) {
+  const int epoch = *std::exchange(staying_, std::nullopt);
+  runtime_->withdraw_next();
+  return client_->send(control::WorkerExit{epoch, 0, signal}).ok() && hello();
+}
+
+bool Shim::pass_sizes() {
+  const auto sizes = said_ ? said_->take_sizes() : std::nullopt;
+  return !sizes || client_->send(control::WorkerSizes{*sizes}).ok();
+}
+
+pid_t Shim::beside(int epoch) const {
+  for (const auto& [other, one] : runs_)
+    if (other != epoch && one.program.runs()) return one.program.pid();
+  return 0;
+}
+
+bool Shim::reap() {
+  for (auto each = runs_.begin(); each != runs_.end();) {
+    const int epoch = each->first;
+    const std::optional<int> status = each->second.program.reap(beside(epoch));
+    if (!status) {
+      ++each;
+      continue;
+    }
+    // Of both epochs, then.
+    if (staying_ && !withdraw_staying(WIFSIGNALED(*status) ? WTERMSIG(*status) : SIGKILL))
+      return false;
+    each = runs_.erase(each);
+    status_ = *status;
+    ++ended_;
+    control::WorkerExit exit;
+    exit.epoch = epoch;
+    if (WIFSIGNALED(*status)) exit.signal = WTERMSIG(*status);
+    else exit.exit_code = WEXITSTATUS(*status);
+    if (!client_->send(exit) || !hello()) return false;
+  }
+  return true;
+}
+
+void Shim::end_programs() {
+  for (auto& [epoch, one] : runs_) one.program.signal(SIGTERM);
+  const auto deadline = Clock::now() + kEndTime;
+  for (bool killed = false; !runs_.empty();) {
+    for (auto each = runs_.begin(); each != runs_.end();) {
+      const auto status = each->second.program.reap(beside(each->first));
+      if (status) status_ = *status;
+      each = status ? runs_.erase(each) : std::next(each);
+    }
+    if (runs_.empty()) return;
+    if (!killed && Clock::now() > deadline) {
+      for (auto& [epoch, one] : runs_) one.program.signal(SIGKILL);
+      killed = true;
+    }
+    pollfd polled{signals_.get(), POLLIN, 0};
+    poll(&polled, 1, 100);
+    signalfd_siginfo info;
+    while (read(signals_.get(), &info, sizeof info) == sizeof info) continue;
+  }
+}
+
+}  // namespace swell::launcher

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <utility>
+#include <vector>
+
+#include "control/client.h"
+#include "control/socket.h"
+#include "control/wake_fd.h"
+#include "launcher/program.h"
+#include "launcher/program_socket.h"
+#include "launcher/runtime_host.h"
+
+namespace swell::launcher {
+
+/// The task of a step (swell-worker): starts the program when swellrun says so, and again; stays
+/// behind when the program leaves; ends it when swellrun is gone.
+class Shim {
+ public:
+  struct Options {
+    char** program = nullptr;  ///< and its arguments; a null pointer at the end
+    std::string network;       ///< as --switch-network of swellrun
+    int node = -1;             ///< its number, as swellrun gave it
+    int local_rank = 0;        ///< of the task on its node
+  };
+  /// `client`: connected to the agent. `signals`: a signalfd of those that the shim handles.
+  Shim(Options options, std::unique_ptr<control::Client> client, control::Fd signals)
+      : options_(std::move(options)), client_(std::move(client)), signals_(std::move(signals)) {}
+
+  /// Until swellrun has no more to do or is gone. @return the shim's wait status: how the program
+  /// ended.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// How often it is looked whether the program handles the restart signal, at first.
+  static constexpr auto kFirstLook = std::chrono::milliseconds(20);
+
+  /// The program of one epoch. During a live switch there are two.
+  struct Run {
+    Program program;
+    int restart_signal = 0;
+    bool listens = false;       ///< it handles the restart signal
+    bool keeps_signal = false;  ///< that came before it did
+    std::chrono::milliseconds pause = kFirstLook;
+    Clock::time_point next_look = Clock::now() + kFirstLook;
+  };
+  bool hello();
+  bool take_signals();
+  bool take_messages();
+  void signal_program(Run& one, int signal);
+  int looks_in_ms() const;
+
+  /// Tells once of each program when it handles the restart signal, and gives it one that was kept
+  /// back.
+  bool look();
+  bool start_program(const control::WorkerStart& start);
+
+  /// The keeper listens before the program starts; where there can be none, the agent hears why.
+  bool offer_runtime(const control::WorkerStart& start,
+                     std::vector<std::pair<std::string, std::string>>& environment);
+
+  /// Tells the agent what programs have reported. The runtime's epochs begin with 1.
+  bool pass_reports();
+
+  /// A program trains `epoch` from now on. Where one stays, it was the epoch's before: to the
+  /// agent, that one's has ended. The process that trains may be a descendant of the one that was
+  /// started.
+  bool take_over(int epoch);
+
+  /// The epoch that it was to stay for does not come.
+  bool withdraw_staying(int signal);
+  bool pass_sizes();
+
+  /// The pid of a program that is not this epoch's; 0: there is none.
+  pid_t beside(int epoch) const;
+  bool reap();
+  void end_programs();
+
+  const Options options_;
+  std::unique_ptr<control::Client> client_;
+  control::Fd signals_;
+  control::Fd port_;
+  /// What the keeper's threads leave for this one. Outlives them.
+  struct Reported {
+    std::mutex mutex;
+    std::vector<std::pair<std::uint64_t, std::string>> profiles;
+    std::vector<std::uint64_t> adopted;
+    control::WakeFd wake;
+  } reported_;
+  std::unique_ptr<RuntimeHost> runtime_;  ///< live mode, from the first start on
+  std::optional<ProgramSocket> said_;
+  std::map<int, Run> runs_;  ///< by epoch
+  /// The epoch that the running program has been asked to stay for.
+  std::optional<int> staying_;
+  int trains_ = -1;  ///< the epoch that was taken over last
+  int status_ = 0;
+  int ended_ = 0;  ///< programs
+  bool asked_to_leave_ = false;
+};
+
+}  // namespace swell::launcher
