@@ -9,6 +9,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "controller/gpu_masks.h"
 #include "controller/machines.h"
 #include "controller/quotas.h"
 #include "core/policy/registry.h"
@@ -24,20 +25,6 @@ using policy::Resources;
 
 /// Jobs of one array that are looked at one by one; those behind are served by Slurm's preemption.
 constexpr int kMaxArrayTasks = 100;
-
-plan::GpuMask lowest(plan::GpuMask gpus, int wanted) {
-  plan::GpuMask taken = 0;
-  for (; wanted > 0 && gpus != 0; --wanted, gpus &= gpus - 1) taken |= gpus & (~gpus + 1);
-  return taken;
-}
-
-/// The GPUs of a list of indices; none where it does not name `count` of them.
-plan::GpuMask mask_of(const slurm::GpuRequest& gpus) {
-  plan::GpuMask mask = 0;
-  for (const int index : slurm_text::expand_indices(gpus.indices, cluster::kMaxGpusPerNode))
-    if (index < cluster::kMaxGpusPerNode) mask |= plan::GpuMask{1} << index;
-  return std::popcount(mask) == gpus.count ? mask : 0;
-}
 
 class Builder {
  public:

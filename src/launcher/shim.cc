@@ -151,23 +151,22 @@ bool Shim::start_program(const control::WorkerStart& start) {
 }
 
 bool Shim::offer_runtime(const control::WorkerStart& start,
-                   std::vector<std::pair<std::string, std::string>>& environment) {
+                         std::vector<std::pair<std::string, std::string>>& environment) {
   control::WorkerRuntime message;
   if (runtime_ == nullptr) {
     const char* node = std::getenv("SLURMD_NODENAME");
-    auto made = RuntimeHost::start(
-        {"", client_->local_address(), node != nullptr ? node : "", start.key, options_.network,
-         start.ports,
-         [this](std::uint64_t epoch, std::string profile) {
-           std::lock_guard lock(reported_.mutex);
-           reported_.profiles.emplace_back(epoch, std::move(profile));
-           reported_.wake.signal();
-         },
-         [this](std::uint64_t epoch, pid_t) {
-           std::lock_guard lock(reported_.mutex);
-           reported_.adopted.push_back(epoch);
-           reported_.wake.signal();
-         }});
+    auto made = RuntimeHost::start({"", client_->local_address(), node != nullptr ? node : "",
+                                    start.key, options_.network, start.ports,
+                                    [this](std::uint64_t epoch, std::string profile) {
+                                      std::lock_guard lock(reported_.mutex);
+                                      reported_.profiles.emplace_back(epoch, std::move(profile));
+                                      reported_.wake.signal();
+                                    },
+                                    [this](std::uint64_t epoch, pid_t) {
+                                      std::lock_guard lock(reported_.mutex);
+                                      reported_.adopted.push_back(epoch);
+                                      reported_.wake.signal();
+                                    }});
     if (made) runtime_ = std::move(*made);
     else message.problem = made.error().message();
   }
@@ -191,8 +190,7 @@ bool Shim::pass_reports() {
   for (const std::uint64_t epoch : adopted)
     if (!take_over(static_cast<int>(epoch) - 1)) return false;
   for (const auto& [epoch, profile] : profiles)
-    if (!client_->send(
-            control::WorkerProfile{static_cast<int>(epoch) - 1, hex_digits(profile)}))
+    if (!client_->send(control::WorkerProfile{static_cast<int>(epoch) - 1, hex_digits(profile)}))
       return false;
   return true;
 }

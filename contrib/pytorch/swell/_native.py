@@ -7,7 +7,6 @@ Needs no torch but for tensors over registered memory. Calls release Python's lo
 from __future__ import annotations
 
 import ctypes
-import enum
 import errno
 import os
 import subprocess
@@ -16,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from swell import _structs
+from swell._enums import Action, Kind, Region
 
 if TYPE_CHECKING:
     import torch
@@ -26,41 +26,6 @@ _SONAMES = ("libswell.so.1", "libswell.so.0")     # as swell.h has grown, it has
 _API_VERSION = 2        # of swell.h as it is spoken here; later ones only add to it
 _DEVICE_VERSION, _OWN_DEVICE_VERSION = 5, 6     # that know of tensors on a GPU, and of one's own memory there
 _BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")     # of a wheel with libswell in it
-
-
-class Kind(enum.IntEnum):
-    """What a tensor of the training state is."""
-
-    PARAMETER = 0
-    GRADIENT = 1
-    MOMENT = 2
-    OPTIMIZER_STEP = 3
-    SCHEDULER = 4
-    RNG = 5
-    DATA_POSITION = 6
-
-
-class Region(enum.IntEnum):
-    """What a part of a step does, whose time is taken."""
-
-    FORWARD = 0
-    BACKWARD = 1
-    OPTIMIZER = 2
-    TP_ALLREDUCE = 3
-    DP_SYNC = 4
-    SEND = 5
-    RECEIVE = 6
-    HEAD = 7
-
-
-class Action(enum.IntEnum):
-    """What a step boundary asks of the program."""
-
-    GO_ON = 0
-    SWITCH = 1      # the state has been taken over: by the session that was offered, else by another program: leave, with exit code 0
-    STOP = 2        # leave after what you wish to write
-    CHECKPOINT = 3
-    PREPARE = 4     # another epoch is being prepared, in which this process may stay: next(), then go on
 
 
 class Epoch(NamedTuple):
