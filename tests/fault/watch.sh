@@ -30,8 +30,8 @@ watch() {
       since=() # slurmctld is away; what it shows afterwards has its own time to settle
     fi
     pid=$("$cluster" pid slurmctld 2> /dev/null) && sample slurmctld "$pid"
-    for file in "$work"/jobs/*/swellrun.pid; do
-      [[ -e $file ]] && pid=$(cat "$file") && [[ $(cat "/proc/$pid/comm" 2> /dev/null) == swellrun ]] && sample swellrun "$pid"
+    for file in "$work"/jobs/*/swellrun.pid; do # no program is started for jobs that are over: there may be thousands
+      [[ -e $file ]] && read -r pid < "$file" && is_swellrun "$pid" && sample swellrun "$pid"
     done
     sleep 1
   done
@@ -41,6 +41,11 @@ is_slurms() {
   [[ $1 =~ ^job\ ([0-9]+)\ holds\ 0\ GPUs ]] && grep -qx "${BASH_REMATCH[1]}" "$folder/forgotten" 2> /dev/null
 }
 is_hard() { [[ $1 == 'GPU '* || $1 == *'its basic demand is'* ]]; }
+
+is_swellrun() { # PID
+  local name
+  [[ -e /proc/$1/comm ]] && read -r name 2> /dev/null < "/proc/$1/comm" && [[ $name == swellrun ]]
+}
 
 sample() { # NAME PID
   local kib files started
