@@ -188,6 +188,9 @@ NodeRecord convert(node_info_t& info) {
   node.weight = info.weight;
   node.address = text(info.node_addr);
   node.extra = text(info.extra);
+  constexpr std::uint32_t powered = NODE_STATE_CLOUD | NODE_STATE_POWERED_DOWN |
+                                    NODE_STATE_POWERING_UP | NODE_STATE_POWERING_DOWN;
+  node.registered = info.slurmd_start_time != 0 || (info.node_state & powered) != 0;
   return node;
 }
 

@@ -76,6 +76,7 @@ struct NodeRecord {
   std::uint32_t weight = 1;  ///< Slurm takes nodes of less weight first
   std::string address;       ///< NodeAddr
   std::string extra;         ///< Extra: text of tools, among it Swell's description of the node
+  bool registered = true;    ///< since slurmctld started; true where Slurm powers the node
 };
 
 struct PartitionRecord {

@@ -24,7 +24,7 @@ publish() {
   local i
   for ((i = 1; i <= 12; i++)); do scontrol update NodeName="node$i" Extra="{\"swell\":{\"v\":1,\"leaf\":\"$(rack_of "$i")\"}}" || return; done
 }
-racks_known() { [[ $(grep -o 'swell: select: .*' "$ctld_log" | grep -v 'Extra of' | tail -n 1) =~ '12 nodes under 3 switches' ]]; }
+racks_known() { [[ $(grep -o 'swell: select: .*' "$ctld_log" | grep -v 'Extra of\|registered' | tail -n 1) =~ '12 nodes under 3 switches' ]]; }
 node_numbers() { scontrol show hostnames "$(squeue --all -h -j "$1" -o %N)" | sed 's/^node//'; }
 racks_of() { # JOB: how many racks it stands in
   local node
@@ -154,6 +154,25 @@ restarted() {
 saved() { [[ $SWELL_CLUSTER_DIR/state/job_state -nt $work/before ]]; }
 all_up() { [[ $(sinfo -h -N -p train -t idle,mix,alloc -o %N | wc -l) == 12 ]]; }
 check 'slurmctld killed and started again' restarted
+
+# Slurm starts jobs on a node in partial use before it has registered, when another job there ends just after the start of slurmctld.
+gpus_after_a_start() {
+  local i files
+  for ((i = 0; i < 12; i++)); do
+    # They end one after the other, for 3 s: Slurm asks nodes for their registration 5 s after its start.
+    sbatch --quiet -N 1 --gres=gpu:1 --output=/dev/null --wrap "until [ -e $work/freed ]; do sleep 0.1; done; sleep $((i / 4)).$((i % 4 * 25))" &&
+      sbatch --quiet -N 1 --gres=gpu:1 --output=/dev/null --wrap "until [ -e $work/freed ]; do sleep 0.1; done; sleep 10" || return
+  done
+  within 15 test_running 24 || return
+  for ((i = 0; i < 11; i++)); do says_its_gpus || return; done
+  "$cluster" restart-ctld && pid=$("$cluster" pid slurmctld) && touch "$work/freed" && says_its_gpus && within 60 queue_is_empty || return
+  files=("$work"/gpus.*)
+  cat "${files[@]}"
+  ((${#files[@]} == 12)) && [[ $(cat "${files[@]}" | grep -c 'GPUs [01]$') == 12 ]] && grep -q 'swell: select: all nodes with GPUs have registered' "$ctld_log"
+}
+# shellcheck disable=SC2016 # for the job
+says_its_gpus() { sbatch --quiet -N 1 --gres=gpu:1 --output="$work/gpus.%j" --wrap 'echo "GPUs $SLURM_JOB_GPUS"'; }
+check 'jobs that start just after slurmctld get their GPUs' gpus_after_a_start
 
 many() {
   local n=${SELECT_JOBS:-1500} began=$SECONDS before after

@@ -23,6 +23,11 @@ using namespace std::chrono_literals;
 /// itself within seconds.
 constexpr auto kPollInterval = 5s;
 constexpr auto kFirstInterval = 300ms;
+/// Limit of the time that nodes count as absent. Slurm gives up those that do not answer within
+/// SlurmdTimeout, 300 s by default.
+constexpr auto kAbsenceLimit = 300s;
+/// Limit of the time after a start in which nothing starts because the nodes are not known.
+constexpr auto kUnknownLimit = 60s;
 /// Limit of distinct complaints that are logged: changing garbage must not fill the log.
 constexpr std::size_t kMaxComplaints = 20;
 
@@ -34,6 +39,13 @@ Published& published() {
   return *instance;
 }
 
+// Likewise the nodes that are absent.
+std::atomic<std::shared_ptr<const Absent>>& published_absent() {
+  static auto* const instance = new std::atomic<std::shared_ptr<const Absent>>;
+  return *instance;
+}
+std::atomic<std::chrono::steady_clock::time_point> started{};
+
 /// One run of the thread.
 class Source final : public control::BackgroundThread {
  public:
@@ -42,6 +54,7 @@ class Source final : public control::BackgroundThread {
  private:
   void gave_up(const char* why) noexcept override {
     published().store(nullptr);
+    published_absent().store(nullptr);
     if (log_.error != nullptr)
       log_.error("swell: select: nearness is off until slurmctld is restarted");
     if (log_.error != nullptr) log_.error(why);
@@ -53,7 +66,8 @@ class Source final : public control::BackgroundThread {
     std::vector<NodeKind> kinds;
     std::time_t last = 0;
     bool answered = false;
-    while (!pause(answered ? Clock::duration(kPollInterval) : kFirstInterval)) {
+    while (!pause(answered && !waiting() ? Clock::duration(kPollInterval) : kFirstInterval)) {
+      if (waiting() && Clock::now() - absent_since_ > kAbsenceLimit) give_up_waiting();
       const auto nodes = slurm::load_nodes_since(last);
       if (!nodes) {
         if (answered) complain(nodes.error().message());
@@ -61,6 +75,7 @@ class Source final : public control::BackgroundThread {
       }
       answered = true;
       if (!*nodes) continue;
+      wait_for(absent_among(**nodes));
       std::vector<NodeKind> kinds_now;
       for (const slurm::NodeRecord& node : **nodes)
         kinds_now.push_back({node.memory_mib, node.weight});
@@ -87,6 +102,38 @@ class Source final : public control::BackgroundThread {
     published().store(std::move(blocks));
   }
 
+  bool waiting() const noexcept { return absent_.count > 0 && !gave_up_waiting_; }
+
+  /// Publishes the nodes that are absent now.
+  void wait_for(Absent absent) {
+    if (absent.count > absent_.count || absent_.count == 0) {
+      absent_since_ = Clock::now();
+      gave_up_waiting_ = false;
+    }
+    if (absent.count > 0 && absent_.count == 0)
+      say(
+          fmt::format("swell: select: {} nodes with GPUs have not registered since slurmctld "
+                      "started: no job starts there until they do",
+                      absent.count));
+    else if (absent.count == 0 && absent_.count > 0 && !gave_up_waiting_)
+      say("swell: select: all nodes with GPUs have registered");
+    const bool changed = absent != absent_;
+    absent_ = std::move(absent);
+    if (!waiting()) published_absent().store(nullptr);
+    else if (changed) published_absent().store(std::make_shared<const Absent>(absent_));
+  }
+
+  void give_up_waiting() {
+    gave_up_waiting_ = true;
+    published_absent().store(nullptr);
+    say(fmt::format("swell: select: not registered in {} s: {}; jobs may start there, without GPUs",
+                    std::chrono::seconds(kAbsenceLimit).count(), absent_.names));
+  }
+
+  void say(const std::string& text) {
+    if (log_.info != nullptr) log_.info(text.c_str());
+  }
+
   void complain(const std::string& text) {
     if (complaints_.size() >= kMaxComplaints || !complaints_.insert(text).second) return;
     if (log_.error != nullptr) log_.error(("swell: select: " + text).c_str());
@@ -94,6 +141,9 @@ class Source final : public control::BackgroundThread {
 
   const Log log_;
   bool said_ = false;
+  Absent absent_;
+  Clock::time_point absent_since_;
+  bool gave_up_waiting_ = false;
   std::set<std::string> complaints_;
 };
 
@@ -111,11 +161,15 @@ Shared& shared() {
 void start_block_source(const Log& log) noexcept {
   try {
     stop_block_source();
+    started.store(std::chrono::steady_clock::now());
+    published_absent().store(
+        std::make_shared<const Absent>(Absent{.names = {}, .count = 0, .known = false}));
     auto source = std::make_shared<Source>(log);
     source->start();
     std::lock_guard lock(shared().mutex);
     shared().source = std::move(source);
   } catch (const std::exception& problem) {
+    published_absent().store(nullptr);
     if (log.error != nullptr) log.error(problem.what());
   }
 }
@@ -133,5 +187,12 @@ void stop_block_source() noexcept {
 }
 
 std::shared_ptr<const Blocks> current_blocks() noexcept { return published().load(); }
+
+std::shared_ptr<const Absent> current_absent() noexcept {
+  std::shared_ptr<const Absent> absent = published_absent().load();
+  const bool too_late = std::chrono::steady_clock::now() - started.load() > kUnknownLimit;
+  if (absent && !absent->known && too_late) return nullptr;
+  return absent;
+}
 
 }  // namespace swell::select

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "plugins/select/absence.h"
 #include "plugins/select/blocks.h"
 
 namespace swell::select {
@@ -13,8 +14,9 @@ struct Log {
   void (*error)(const char*) = nullptr;
 };
 
-/// Source of the present blocks: a thread asks slurmctld for its nodes every few seconds, holding
-/// no lock of slurmctld, and publishes the blocks made of them; current_blocks() does not wait.
+/// Source of the present blocks and absent nodes: a thread asks slurmctld for its nodes every few
+/// seconds, holding no lock of slurmctld, and publishes what it makes of them; current_blocks() and
+/// current_absent() do not wait.
 
 /// Starts the thread, which waits until slurmctld answers. Never fails its caller.
 void start_block_source(const Log& log) noexcept;
@@ -22,5 +24,8 @@ void start_block_source(const Log& log) noexcept;
 void stop_block_source() noexcept;
 /// The present blocks; null as long as they are not known.
 std::shared_ptr<const Blocks> current_blocks() noexcept;
+/// The nodes that slurmctld has not heard of since it started; null where there are none, and where
+/// they stay away for longer than any registration takes.
+std::shared_ptr<const Absent> current_absent() noexcept;
 
 }  // namespace swell::select

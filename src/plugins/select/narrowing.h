@@ -21,6 +21,10 @@ struct JobTest {
   void** to_preempt = nullptr;  ///< out: the jobs that must go for this one to start
   void* exclusions = nullptr;
   void* will_run = nullptr;
+
+  /// Whether the job starts at once where there is room: SELECT_MODE_RUN_NOW in the lower byte of
+  /// `mode`; the upper byte has flags.
+  bool starts_now() const noexcept { return (mode & 0xff) == 0; }
 };
 
 /// Chooses the nodes that cons_tres may choose from, only for a job that starts now: other calls,

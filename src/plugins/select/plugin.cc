@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A shadow of select/cons_tres: Slurm's symbols and nothing else. It loads Slurm's own plugin of
-// that name and forwards every call to it (forward.h), except select_p_job_test() (narrowing.h).
+// that name and forwards every call to it (forward.h), except select_p_job_test() (absence.h,
+// narrowing.h).
 // Every client and daemon loads a select plugin: outside slurmctld all calls are only forwarded.
 #include <cstdint>
 #include <string>
 
 #include "plugins/guarded.h"
+#include "plugins/select/absence.h"
 #include "plugins/select/bitmaps.h"
 #include "plugins/select/block_source.h"
 #include "plugins/select/forward.h"
@@ -35,6 +37,7 @@ int (*stock_fini)() = nullptr;
 
 swell::select::Bitmaps bitmaps;
 swell::select::Narrowing* narrowing = nullptr;  ///< null: cons_tres alone
+swell::select::Absence* absence = nullptr;      ///< null: likewise
 swell::select::CandidateLists candidate_lists;
 swell::select::Preemption* preemption = nullptr;  ///< null: candidates stay as they are
 
@@ -42,6 +45,11 @@ int ask_stock(const JobTest& call) {
   return stock_job_test(call.job, call.nodes, call.min_nodes, call.max_nodes, call.wanted_nodes,
                         call.mode, call.preemption_candidates, call.to_preempt, call.exclusions,
                         call.will_run);
+}
+
+int ask_narrowing(const JobTest& call) {
+  return narrowing->test(call, swell::select::current_blocks(),
+                         swell::select::node_table_changes());
 }
 
 /// Loads Slurm's own plugin. @return the reason why that is not possible; empty: it is loaded.
@@ -65,6 +73,8 @@ void start_narrowing() {
   // Never destroyed: slurmctld may call it until it ends.
   static swell::select::Narrowing instance(bitmaps, ask_stock);
   narrowing = &instance;
+  static swell::select::Absence present(bitmaps, ask_narrowing);
+  absence = &present;
   if (candidate_lists.look_up()) {
     static swell::select::Preemption sorting(candidate_lists, swell::select::controllers_order);
     preemption = &sorting;
@@ -109,6 +119,7 @@ EXPORT int init(void) noexcept {
 }
 
 EXPORT int fini(void) noexcept {
+  absence = nullptr;
   narrowing = nullptr;
   preemption = nullptr;
   swell::select::stop_block_source();
@@ -143,9 +154,9 @@ EXPORT int select_p_job_test(void* job, void* nodes, std::uint32_t min_nodes,
   try {
     if (preemption != nullptr)
       preemption->sort(static_cast<swell::select::Candidates*>(preemption_candidates));
-    if (narrowing != nullptr)
-      return narrowing->test(call, swell::select::current_blocks(),
-                             swell::select::node_table_changes());
+    if (absence != nullptr)
+      return absence->test(call, swell::select::current_absent(),
+                           swell::select::node_table_changes());
   } catch (...) {  // out of memory, before or between the calls of cons_tres
     static bool said = false;
     if (!said)
