@@ -103,18 +103,16 @@ void EpochMachine::reclaim(double, HeldCompanion& companion, const std::string& 
 
 void EpochMachine::lose(double now, JobId job, const std::string& why) {
   HeldCompanion* found = companion(job);
-  if (found == nullptr || found->reclaimed) return;
-  const bool took_part =
-      trains_on(found->nodes) ||
+  // One that goes back is missed only where live training goes on with it until it has.
+  if (found == nullptr || (found->reclaimed && !(is_live() && takes_part(*found)))) return;
+  const bool in_epoch =
+      trains_on(found->nodes) || takes_part(*found) ||
       (is_failing() && companion_of(in<Running>()->failure->worker.node) == found);
   const std::vector<WorkerNode> nodes = found->nodes;
   note("companion-lost", Json::object({{"companion", job}, {"reason", why}}));
   say(fmt::format("lost job {} ({}): {}", job, describe(nodes), why));
   // Its other workers may still run; they are killed with the rest of the epoch.
-  reclaim(now, *found, why);
-  bool in_epoch = took_part;
-  for (const Seat& seat : seating_.seats)
-    for (const WorkerNode& node : nodes) in_epoch = in_epoch || seat.worker.node == node.id;
+  reclaim(now, *found, found->reclaimed ? std::string(found->reason) : why);
   if (!in_epoch || !is<Running>()) return;
   if (restarts_too_often(now)) {
     const std::string count =

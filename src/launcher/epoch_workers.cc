@@ -111,8 +111,9 @@ void EpochMachine::lost(double now, WorkerId id) {
   worker.present = worker.ready = false;
   if (is<Over>()) return;
   if (HeldCompanion* companion = companion_of(id.node)) {
-    if (companion->reclaimed) release_if_left(companion->job);
-    else if (!is<Ending>()) lose(now, companion->job, "a worker's connection was lost");
+    const JobId job = companion->job;
+    if (!is<Ending>()) lose(now, job, "a worker's connection was lost");
+    release_if_left(job);
   } else if (is<Running>()) {
     code_ = std::max(code_, 128 + SIGKILL);
     if (ran || !is_failing()) fail(now, id, {0, SIGKILL});

@@ -115,6 +115,31 @@ Test(live, a_program_that_fails_while_gpus_go_back_is_started_again_with_the_oth
   cr_assert_eq(run.machine.status().workers, 1);
 }
 
+Test(live, lent_workers_that_are_lost_while_their_gpus_go_back_are_done_without) {
+  for (const bool is_shim : {true, false}) {
+    Run run;
+    run.grown();
+    run.shrink(30);
+    if (is_shim) run.event([&] { run.machine.lost(run.now, {1, 0}); });
+    else run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+    run.aborted(2);
+    run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
+    cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+    const std::size_t starts = run.starts.size();
+    cr_assert(std::any_of(run.signals.begin(), run.signals.end(),
+                          [](const auto& each) {
+                            return each.signal == SIGKILL && each.epoch == -1 &&
+                                   each.workers == (Workers{{0, 0}});
+                          }),
+              "it would wait for the lost worker for ever");
+    run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
+    run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+    cr_assert_eq(run.starts.size(), starts + 1);
+    cr_assert(run.begin.ranks == (Workers{{0, 0}}));
+    cr_assert_not(run.code.has_value());
+  }
+}
+
 Test(live, a_growth_that_fails_leaves_the_training_and_gives_the_gpus_back) {
   Run run;
   run.lend();
