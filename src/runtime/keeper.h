@@ -184,7 +184,8 @@ class Keeper {
   // keeper_snapshots.cc
   Result<std::string> set_guard(std::string_view body);
   Result<std::string> take_snapshot(Peer& peer, std::string_view body);
-  Result<Snapshot> copy_state(std::uint64_t step, pid_t program, DeviceHand* hand);
+  Result<Snapshot> copy_state(std::uint64_t step, pid_t program, DeviceHand* hand,
+                              bool is_of_switch);
   Result<void> send_snapshot(const Snapshot& snapshot, const Endpoint& partner,
                              std::chrono::seconds limit);
   Result<std::string> keep_snapshot(std::string_view body);

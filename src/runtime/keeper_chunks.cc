@@ -51,7 +51,7 @@ Result<std::string> Keeper::secure() {
   }
   // The program waits for the outcome of the switch, and starts no other.
   if (sender_.joinable()) sender_.join();
-  auto snapshot = copy_state(step, pid, hand.get());
+  auto snapshot = copy_state(step, pid, hand.get(), true);
   Result<void> good = snapshot ? Result<void>() : snapshot.error();
   Endpoint partner;
   {

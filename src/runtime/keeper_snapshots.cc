@@ -35,7 +35,7 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
   }
   // It waits for the answer, and this thread reads what it says.
   if (peer.hand != nullptr) peer.hand->open(true);
-  auto snapshot = copy_state(step, peer.pid, peer.hand.get());
+  auto snapshot = copy_state(step, peer.pid, peer.hand.get(), false);
   if (peer.hand != nullptr) peer.hand->close();
   if (!snapshot) return snapshot.error();
   std::lock_guard lock(mutex_);
@@ -50,14 +50,15 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
 
 /// Copies the committed state, which nobody writes meanwhile, and keeps it as this rank's last
 /// snapshot. `program`: of the memory that is its own; `hand`: of what is on a GPU.
-Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DeviceHand* hand) {
+Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DeviceHand* hand,
+                                    bool is_of_switch) {
   Snapshot snapshot;
   std::vector<Run> of_arena, of_program, of_device;
   {
     std::lock_guard lock(mutex_);
     if (guard_.epoch != epoch_)
       return Error("it is not known yet who keeps this epoch's snapshots");
-    snapshot = {epoch_, step, guard_.rank, guard_.ranks, {}};
+    snapshot = {epoch_, step, guard_.rank, guard_.ranks, {}, is_of_switch};
     std::vector<Run> runs;
     std::vector<Memory> memories;
     auto copy = Snapshots::take_copy(store_, table_, runs, &memories);

@@ -120,6 +120,7 @@ Endpoint get_endpoint(Reader& reader) {
 
 void put(Writer& writer, const Snapshot& snapshot) {
   writer.put(snapshot.epoch).put(snapshot.step).put(snapshot.rank).put(snapshot.ranks);
+  writer.put<std::uint8_t>(snapshot.is_of_switch);
   put(writer, snapshot.table);
 }
 Snapshot get_snapshot(Reader& reader) {
@@ -130,6 +131,7 @@ Snapshot get_snapshot(Reader& reader) {
   snapshot.ranks = reader.get<std::uint32_t>();
   if (snapshot.rank < 0 || static_cast<std::uint32_t>(snapshot.rank) >= snapshot.ranks)
     reader.fail();
+  snapshot.is_of_switch = reader.get<std::uint8_t>() != 0;
   snapshot.table = get_table(reader);
   return snapshot;
 }

@@ -14,14 +14,19 @@ void Snapshots::add(Snapshot snapshot) {
   const auto is_same = [&](const Snapshot& other) {
     return other.epoch == epoch && other.rank == rank;
   };
-  all_.push_back(std::move(snapshot));
-  auto same = std::count_if(all_.begin(), all_.end(), is_same);
-  const bool has_two = same >= kKept;
+  // One of a switch counts for none: other ranks may have none of its step.
+  const auto counts = [&](const Snapshot& other) { return is_same(other) && !other.is_of_switch; };
+  const bool is_of_switch = snapshot.is_of_switch;
+  const auto before = std::count_if(all_.begin(), all_.end(), counts);
+  const bool has_two = before + !is_of_switch >= kKept;
+  auto too_many = before + 1 - kKept;
   std::erase_if(all_, [&](const Snapshot& other) {
-    const bool goes = (has_two && other.epoch < epoch) || (is_same(other) && same-- > kKept);
+    const bool goes = (has_two && other.epoch < epoch) || (is_same(other) && other.is_of_switch) ||
+                      (counts(other) && too_many-- > 0);
     if (goes) drop(other);
     return goes;
   });
+  all_.push_back(std::move(snapshot));
 }
 
 void Snapshots::drop(const Snapshot& snapshot) {

@@ -12,7 +12,8 @@ namespace swell::runtime {
 
 /// The snapshots that a keeper holds, of its own rank and of those whose partner it is. Of each
 /// rank the last two of an epoch are kept, as ranks may be one apart; those of earlier epochs go
-/// when there are two of a later one. Not thread-safe.
+/// when there are two of a later one. One that was taken for a switch goes with the next of its
+/// rank, whatever that is for. Not thread-safe.
 class Snapshots {
  public:
   explicit Snapshots(Store& store) : store_(store) {}

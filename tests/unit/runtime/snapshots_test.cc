@@ -20,9 +20,10 @@ Entry entry(const char* name, std::int64_t elements) {
 /// A store with snapshots of one tensor of a page.
 struct Book {
   Book() : store(Arena::create(std::uint64_t{1} << 20).value()), snapshots(store) {}
-  void add(std::uint64_t epoch, std::uint64_t step, std::int32_t rank = 0) {
+  void add(std::uint64_t epoch, std::uint64_t step, std::int32_t rank = 0,
+           bool is_of_switch = false) {
     std::vector<Run> runs;
-    Snapshot made{epoch, step, rank, 2, {}};
+    Snapshot made{epoch, step, rank, 2, {}, is_of_switch};
     made.table = Snapshots::take_copy(store, {{entry("w", 512), Memory::arena, 0}}, runs).value();
     snapshots.add(std::move(made));
   }
@@ -56,6 +57,30 @@ Test(snapshots, those_of_an_epoch_stay_until_there_are_two_of_the_next) {
   book.add(1, 20);
   book.add(2, 30);
   cr_assert(book.held() == "1.10/0 1.20/0 2.30/0 ");
+  book.add(2, 40);
+  cr_assert(book.held() == "2.30/0 2.40/0 ");
+}
+
+// Of a switch that was called off some ranks have one, and others none.
+Test(snapshots, those_of_switches_leave_the_last_one_that_all_have) {
+  Book book;
+  book.add(1, 10);
+  book.add(1, 20);
+  book.add(1, 24, 0, true);
+  cr_assert(book.held() == "1.20/0 1.24/0 ");
+  book.add(1, 25, 0, true);
+  cr_assert(book.held() == "1.20/0 1.25/0 ");
+  book.add(1, 30);
+  cr_assert(book.held() == "1.20/0 1.30/0 ");
+}
+
+Test(snapshots, one_of_a_switch_replaces_none_of_the_epoch_before) {
+  Book book;
+  book.add(1, 10);
+  book.add(1, 20);
+  book.add(2, 30);
+  book.add(2, 34, 0, true);
+  cr_assert(book.held() == "1.10/0 1.20/0 2.30/0 2.34/0 ");
   book.add(2, 40);
   cr_assert(book.held() == "2.30/0 2.40/0 ");
 }
