@@ -29,18 +29,25 @@ struct Task {
 };
 
 Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
+  Setup setup;
+  setup.max_shortfall = experiment.max_shortfall;
+  setup.clocks = experiment.clocks;
   std::unique_ptr<policy::Policy> policy;
   if (!lends_nothing(task.policy)) {
     policy::PolicyOptions options;
     options.fairness = experiment.fairness;
     if (experiment.aggressiveness >= 0) options.aggressiveness = experiment.aggressiveness;
+    if (const auto its = experiment.settings.find(task.policy); its != experiment.settings.end()) {
+      auto left = set_up(setup, its->second);
+      if (!left) return left.error();
+      options.parameters = std::move(*left);
+    }
     auto made = policy::make_simulated_policy(task.policy, options);
     if (!made) return made.error();
     policy = std::move(*made);
   }
   auto order = make_queue_order(lends_nothing(task.policy) ? task.policy : experiment.base);
   if (!order) return order.error();
-  Setup setup;
   setup.cluster = experiment.cluster;
   setup.workload = task.workload;
   setup.policy = policy.get();
@@ -51,10 +58,8 @@ Result<Outcome> run_one(const Experiment& experiment, const Task& task) {
   setup.remaining_known = experiment.remaining_known;
   setup.profiled_before = experiment.profiled_before;
   setup.prediction_error = experiment.prediction_error;
-  setup.max_shortfall = experiment.max_shortfall;
   setup.failures_per_day = experiment.failures_per_day;
   setup.max_factor = experiment.max_factor;
-  setup.clocks = experiment.clocks;
   setup.redeployment = experiment.redeployment;
   return simulate(setup);
 }
@@ -98,19 +103,33 @@ Result<Workload> workload_for(const Experiment& experiment, const std::vector<Jo
 
 }  // namespace
 
-Result<void> check_policies(const std::vector<std::string>& names) {
+Result<void> check_policies(const std::vector<std::string>& names, const Settings& settings) {
   if (names.empty()) return Error("there is no policy to simulate");
   for (const std::string& name : names) {
     if (lends_nothing(name)) continue;
     if (auto made = policy::make_simulated_policy(name); !made)
       return Error(made.error().message() + "; also: fifo, sjf");
   }
+  for (const auto& [name, parameters] : settings) {
+    if (lends_nothing(name) || std::find(names.begin(), names.end(), name) == names.end())
+      return Error(
+          fmt::format("policy \"{}\" has settings, and {}", name,
+                      lends_nothing(name) ? "knows none" : "is not among those to simulate"));
+    Setup unused;
+    policy::PolicyOptions options;
+    auto left = set_up(unused, parameters);
+    if (!left) return left.error().while_doing("policy " + name);
+    options.parameters = std::move(*left);
+    if (auto made = policy::make_simulated_policy(name, options); !made)
+      return made.error().while_doing("policy " + name);
+  }
   return {};
 }
 
 Result<Results> run(const Experiment& experiment) {
   const auto begin = std::chrono::steady_clock::now();
-  if (auto good = check_policies(experiment.policies); !good) return good.error();
+  if (auto good = check_policies(experiment.policies, experiment.settings); !good)
+    return good.error();
   const bool with_xl = experiment.cluster->gpu_count() >= kXlGpus || experiment.workload.mix.xl > 0;
   auto types = job_types(
       *experiment.cluster,

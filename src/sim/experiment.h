@@ -10,6 +10,7 @@
 
 #include "core/policy/trust.h"
 #include "sim/metrics.h"
+#include "sim/settings.h"
 #include "sim/simulation.h"
 
 namespace swell::sim {
@@ -38,6 +39,7 @@ struct Experiment {
   std::optional<redeploy::Measured> redeployment;  ///< Setup::redeployment
   double aggressiveness = -1;  ///< policies' option of that name; below 0: their default
   double fairness = 0;         ///< policies' option of that name
+  Settings settings;           ///< of single policies, in the place of the above
   double launch_floor_s = 0;   ///< JobTypeOptions::launch_floor_s
   double least_share = 0.5;    ///< JobTypeOptions::least_share, where any job consents
   bool leave_out_large = false;
@@ -65,7 +67,8 @@ struct Results {
 /// change the results. The error is the first by seed, then by policy.
 Result<Results> run(const Experiment& experiment);
 
-/// Whether all names are of known policies; the error names one that is not.
-Result<void> check_policies(const std::vector<std::string>& names);
+/// Whether all names are of known policies and all settings are theirs; the error names one that is
+/// not.
+Result<void> check_policies(const std::vector<std::string>& names, const Settings& settings = {});
 
 }  // namespace swell::sim

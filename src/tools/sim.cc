@@ -30,7 +30,7 @@ struct Options {
               base = "fifo", mix = "3:1:1";
   std::string decision_time = "measured", remaining = "unknown", profiles = "before",
               backfill = "on", clocks = "on", redeployment = "suika", json, csv, speeds, report;
-  std::vector<std::string> policies;
+  std::vector<std::string> policies, settings;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
          max_shortfall = policy::Trust::kMaxShortfall, max_factor = 4, aggressiveness = -1,
          fairness = 0, launch_floor = 0, load = 0.8, cap_hours = 0, trace_gpus = 2490,
@@ -129,6 +129,9 @@ Result<sim::Experiment> read_experiment(const Options& options) {
                               .profile_wait_s = options.profile_wait};
   made.aggressiveness = options.aggressiveness;
   made.fairness = options.fairness;
+  auto settings = sim::read_settings(options.settings);
+  if (!settings) return settings.error().while_doing("--set");
+  made.settings = std::move(*settings);
   made.launch_floor_s = options.launch_floor;
   made.leave_out_large = options.leave_out_large;
   made.seeds = options.seeds;
@@ -209,9 +212,10 @@ void print_table(const sim::Results& results) {
 }
 
 int run(const Options& options) {
-  if (auto good = sim::check_policies(options.policies); !good) return fail(good.error());
   auto experiment = read_experiment(options);
   if (!experiment) return fail(experiment.error());
+  if (auto good = sim::check_policies(experiment->policies, experiment->settings); !good)
+    return fail(good.error());
   if (isatty(STDERR_FILENO) != 0) experiment->progress = show_progress;
   const auto results = sim::run(*experiment);
   if (!results) return fail(results.error());
@@ -294,6 +298,10 @@ Action add_sim(CLI::App& app) {
   sub->add_option("--fairness", options->fairness,
                   "Discount of policies that have it for jobs lent more than their share")
       ->check(CLI::Range(0.0, 10.0));
+  sub->add_option("--set", options->settings,
+                  "POLICY.PARAMETER=NUMBER: one of a policy's own numbers; a wrong one lists them")
+      ->type_size(1)
+      ->allow_extra_args(false);
   sub->add_option("--launch-floor", options->launch_floor,
                   "Seconds to launch one layer's kernels, all passes (default: 0.00075)")
       ->check(CLI::Range(1e-6, 1.0));

@@ -41,6 +41,17 @@ wrong_input() {
 }
 check 'wrong input is one error that names it' wrong_input
 
+settings() {
+  sim --decision-time fixed --csv "$work/usual.csv" && sim --decision-time fixed --set fewest-first.growth-interval=600 \
+    --set marginal-benefit.aggressiveness=0 --csv "$work/set.csv" && cmp <(grep ^fifo "$work/usual.csv") <(grep ^fifo "$work/set.csv") || return 1
+  for policy in fewest-first marginal-benefit; do
+    ! cmp -s <(grep "^$policy" "$work/usual.csv") <(grep "^$policy" "$work/set.csv") || { printf '%s is as ever\n' "$policy"; return 1; }
+  done
+  refused 'fifo' --set fifo.margin=1 && refused 'not among those to simulate' --set swell.margin=1 && refused '"x" is not POLICY' --set x &&
+    refused 'there are: min-growth' --policy fewest-first --set fewest-first.x=1
+}
+check 'single policies are set by --set' settings
+
 wrong_shares() {
   local share
   for share in -0.1 1.1 half nan; do

@@ -16,32 +16,42 @@ struct Entry {
   const char* name;
   /// Policy that it decides like while no profiles are known; "": its own decisions.
   const char* without_profiles;
-  std::unique_ptr<Policy> (*make)(const PolicyOptions&);
+  Result<std::unique_ptr<Policy>> (*make)(const PolicyOptions&);
 };
 
 template <typename P>
-std::unique_ptr<Policy> by_benefit(const PolicyOptions& options) {
-  typename P::Options its_own;
-  its_own.aggressiveness = options.aggressiveness;
-  its_own.fairness = options.fairness;
-  return std::make_unique<P>(its_own);
+Result<std::unique_ptr<Policy>> with_parameters(typename P::Options options,
+                                                const Parameters& given) {
+  auto its_own = with(std::move(options), P::kParameters, given);
+  if (!its_own) return its_own.error();
+  return std::unique_ptr<Policy>(std::make_unique<P>(std::move(*its_own)));
 }
 
 constexpr Entry kEntries[] = {
     {"swell", "fewest-first",
-     [](const PolicyOptions& options) -> std::unique_ptr<Policy> {
+     [](const PolicyOptions& options) {
        Swell::Options its_own;
        its_own.executor = options.executor;
-       return std::make_unique<Swell>(std::move(its_own));
+       return with_parameters<Swell>(std::move(its_own), options.parameters);
      }},
     {"fewest-first", "",
-     [](const PolicyOptions&) -> std::unique_ptr<Policy> {
-       return std::make_unique<FewestFirst>();
+     [](const PolicyOptions& options) {
+       return with_parameters<FewestFirst>({}, options.parameters);
      }},
-    {"marginal-benefit", "fewest-first", by_benefit<MarginalBenefit>},
+    {"marginal-benefit", "fewest-first",
+     [](const PolicyOptions& options) {
+       return with_parameters<MarginalBenefit>({}, with_benefits(options));
+     }},
 };
 
 }  // namespace
+
+Parameters with_benefits(const PolicyOptions& options) {
+  Parameters all = options.parameters;
+  all.try_emplace("aggressiveness", options.aggressiveness);
+  all.try_emplace("fairness", options.fairness);
+  return all;
+}
 
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyOptions& options) {
   for (const Entry& entry : kEntries)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/executor.h"
+#include "core/policy/parameters.h"
 #include "core/policy/policy.h"
 #include "core/result.h"
 
@@ -21,11 +22,16 @@ struct PolicyOptions {
   double fairness = 0.0;
   /// Makes scale tables on several threads, for decisions that are the same; null: on the caller's.
   std::shared_ptr<Executor> executor;
+  /// Numbers among the policy's own Options, for simulations.
+  Parameters parameters = {};
 };
 
+/// The parameters, with aggressiveness and fairness among them.
+Parameters with_benefits(const PolicyOptions& options);
+
 /// Makes the policy called `name`, one that the controller may run; the error lists the names there
-/// are. Policies for comparison in the simulator, whose searches may take minutes, stand in
-/// rivals/registry.h.
+/// are, or the parameters that it has. Policies for comparison in the simulator, whose searches may
+/// take minutes, stand in rivals/registry.h.
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name,
                                             const PolicyOptions& options = {});
 

@@ -104,7 +104,7 @@ Test(clocks, policies_that_slurmctld_does_not_run_know_none_of_them) {
   cr_assert_geq(grown.size(), 2u);
   cr_assert_lt(grown[1] - grown[0], 200);
   cr_assert_geq(kept[1] - kept[0], 200);
-  cr_assert(policy::make_suika_dp(1)->simulation_traits().slurmctld == Slurmctld::none);
+  cr_assert(policy::make_suika_dp()->simulation_traits().slurmctld == Slurmctld::none);
 }
 
 Test(clocks, fewest_first_lends_before_there_is_a_profile_and_the_job_begins_with_it) {
@@ -149,7 +149,7 @@ Test(clocks, moves_cost_what_was_measured_under_what_slurmctld_runs_alone) {
   const double suika = ends(fewest, std::nullopt);
   cr_assert(near(suika - live, 9 - 0.54, 1e-3), "%g", suika - live);
   cr_assert_gt(restart - live, 33 - 25, "%g", restart - live);
-  const auto rival = policy::make_suika_dp(1);
+  const auto rival = policy::make_suika_dp();
   cr_assert_eq(ends(*rival, redeploy::Measured::restart), ends(*rival, std::nullopt));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include "core/policy/parameters.h"
 #include "core/policy/policy.h"
 
 namespace swell::policy {
@@ -19,6 +20,9 @@ class FewestFirst final : public Policy {
     /// by Slurm's own preemption.
     int queue_depth = 1000;
   };
+  /// What `swell sim --set` knows.
+  static constexpr std::array<Parameter<Options>, 1> kParameters = {
+      {{"min-growth", &Options::min_growth}}};
   FewestFirst() : FewestFirst(Options{}) {}
   explicit FewestFirst(Options options) noexcept : options_(options) {}
   Decisions decide(const ClusterView& view) const override;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/policy/lending/scale_tables.h"
+#include "core/policy/parameters.h"
 #include "core/policy/policy.h"
 
 namespace swell::policy {
@@ -30,6 +31,11 @@ class MarginalBenefit final : public Policy {
     /// SimulationTraits::slurmctld: rivals made of it run as published.
     SimulationTraits::Slurmctld slurmctld = SimulationTraits::Slurmctld::after_profile_wait;
   };
+  /// What `swell sim --set` knows.
+  static constexpr std::array<Parameter<Options>, 3> kParameters = {
+      {{"aggressiveness", &Options::aggressiveness},
+       {"fairness", &Options::fairness, 0, 10},
+       {"min-growth", &Options::min_growth}}};
   MarginalBenefit();
   explicit MarginalBenefit(Options options);
   /// Takes other planners: `growing` for offers, `grown` for the size that a job has grown to

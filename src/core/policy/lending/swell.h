@@ -3,6 +3,7 @@
 
 #include "core/executor.h"
 #include "core/policy/lending/scale_tables.h"
+#include "core/policy/parameters.h"
 #include "core/policy/policy.h"
 
 namespace swell::policy {
@@ -40,6 +41,15 @@ class Swell final : public Policy {
     double min_growth = 0.1;     ///< for jobs without a profile; see FewestFirst
     std::shared_ptr<Executor> executor;  ///< see PolicyOptions
   };
+  /// What `swell sim --set` knows.
+  static constexpr std::array<Parameter<Options>, 7> kParameters = {
+      {{"aversion", &Options::aversion, 0, 10},
+       {"youth", &Options::youth, 0, 10},
+       {"shortness", &Options::shortness, 0, 10},
+       {"min-horizon", &Options::min_horizon_s},
+       {"margin", &Options::margin, 1},
+       {"min-speedup", &Options::min_speedup, 1},
+       {"min-growth", &Options::min_growth}}};
   Swell();
   explicit Swell(Options options);
   Decisions decide(const ClusterView& view) const override;

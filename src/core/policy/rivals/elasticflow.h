@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include "core/policy/parameters.h"
 #include "core/policy/policy.h"
 #include "core/policy/rivals/scaling_curve.h"
 
@@ -16,6 +17,9 @@ class ElasticFlow final : public Policy {
   struct Options {
     double round_s = 60;
   };
+  /// What `swell sim --set` knows.
+  static constexpr std::array<Parameter<Options>, 1> kParameters = {
+      {{"round", &Options::round_s, 1}}};
   ElasticFlow() : ElasticFlow(Options{}) {}
   explicit ElasticFlow(Options options) noexcept : options_(options) {}
   Decisions decide(const ClusterView& view) const override;

@@ -7,7 +7,6 @@
 #include "core/planner/affinity.h"
 #include "core/planner/incremental.h"
 #include "core/planner/metis.h"
-#include "core/policy/lending/marginal_benefit.h"
 
 namespace swell::policy {
 
@@ -58,14 +57,11 @@ planner::ScaleTable TimedMetis::solve(const planner::Problem& problem,
   return table;
 }
 
-std::unique_ptr<Policy> make_metis(double aggressiveness, double fairness, double plans_per_s) {
+std::unique_ptr<Policy> make_metis(MarginalBenefit::Options options, double plans_per_s) {
   // Reclaims and the plans after them use the incremental solver: they are not worth 60 s of
   // search.
   planner::Incremental::Options grown;
   grown.max_free = 1 << 20;
-  MarginalBenefit::Options options;
-  options.aggressiveness = aggressiveness;
-  options.fairness = fairness;
   options.search_s = TimedMetis::kBudget_s;
   options.evaluations_per_s = plans_per_s;
   options.slurmctld = SimulationTraits::Slurmctld::none;

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "core/planner/solver.h"
-#include "core/policy/policy.h"
+#include "core/policy/lending/marginal_benefit.h"
 
 namespace swell::policy {
 
@@ -31,7 +31,7 @@ class TimedMetis final : public planner::Solver {
 
 /// Makes marginal-benefit with Metis for a planner, with the search time that this takes at
 /// `plans_per_s` (Suika 5.1, footnote 7).
-std::unique_ptr<Policy> make_metis(double aggressiveness, double fairness = 0,
+std::unique_ptr<Policy> make_metis(MarginalBenefit::Options options,
                                    double plans_per_s = TimedMetis::kPublished_per_s);
 
 }  // namespace swell::policy

@@ -16,43 +16,57 @@ namespace swell::policy {
 
 namespace {
 
+using Made = Result<std::unique_ptr<Policy>>;
+
 struct Entry {
   const char* name;
-  std::unique_ptr<Policy> (*make)(
-      const PolicyOptions&);  ///< null: this build lacks a library for it
+  Made (*make)(const PolicyOptions&);  ///< null: this build lacks a library for it
 };
 
 template <typename P>
-std::unique_ptr<Policy> make(const PolicyOptions&) {
-  return std::make_unique<P>();
+Made make_from(typename P::Options options, const PolicyOptions& given) {
+  auto its_own = with(options, P::kParameters, given.parameters);
+  if (!its_own) return its_own.error();
+  return std::unique_ptr<Policy>(std::make_unique<P>(*its_own));
+}
+
+template <typename P>
+Made make(const PolicyOptions& given) {
+  return make_from<P>({}, given);
+}
+
+/// `make_it`: makes the policy of MarginalBenefit's options.
+template <typename Make>
+Made by_benefit(const PolicyOptions& given, Make make_it) {
+  auto options =
+      with(MarginalBenefit::Options{}, MarginalBenefit::kParameters, with_benefits(given));
+  if (!options) return options.error();
+  return make_it(*options);
 }
 
 #if SWELL_HAVE_GLPK
 constexpr auto make_sia = make<Sia>;
-std::unique_ptr<Policy> make_sia_any_size(const PolicyOptions&) {
+Made make_sia_any_size(const PolicyOptions& given) {
   Sia::Options options;
   options.growth = 0;
-  return std::make_unique<Sia>(options);
+  return make_from<Sia>(options, given);
 }
 #else
-constexpr std::unique_ptr<Policy> (*make_sia)(const PolicyOptions&) = nullptr,
-                                                    (*make_sia_any_size)(const PolicyOptions&) =
-                                                        nullptr;
+constexpr Made (*make_sia)(const PolicyOptions&) = nullptr,
+                                 (*make_sia_any_size)(const PolicyOptions&) = nullptr;
 #endif
 
+template <double plans_per_s>
+Made make_timed_metis(const PolicyOptions& given) {
+  return by_benefit(given, [](const MarginalBenefit::Options& options) {
+    return make_metis(options, plans_per_s);
+  });
+}
+
 constexpr Entry kEntries[] = {
-    {"suika-dp",
-     [](const PolicyOptions& options) {
-       return make_suika_dp(options.aggressiveness, options.fairness);
-     }},
-    {"metis",
-     [](const PolicyOptions& options) {
-       return make_metis(options.aggressiveness, options.fairness, TimedMetis::kPublished_per_s);
-     }},
-    {"metis-measured",
-     [](const PolicyOptions& options) {
-       return make_metis(options.aggressiveness, options.fairness, TimedMetis::kMeasured_per_s);
-     }},
+    {"suika-dp", [](const PolicyOptions& given) { return by_benefit(given, make_suika_dp); }},
+    {"metis", make_timed_metis<TimedMetis::kPublished_per_s>},
+    {"metis-measured", make_timed_metis<TimedMetis::kMeasured_per_s>},
     {"sia", make_sia},
     {"sia-any-size", make_sia_any_size},
     {"rubick", make<Rubick>},
@@ -70,7 +84,8 @@ Result<std::unique_ptr<Policy>> make_simulated_policy(std::string_view name,
         "policy \"{}\" is not in this build, which lacks GLPK: install libglpk-dev and configure again",
         name));
   }
-  if (auto lending = make_policy(name, options)) return lending;
+  for (const std::string& lending : policy_names())
+    if (name == lending) return make_policy(name, options);
   return Error(fmt::format("there is no policy \"{}\"; there are: {}", name,
                            fmt::join(simulated_policy_names(), ", ")));
 }

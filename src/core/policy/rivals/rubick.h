@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include "core/policy/parameters.h"
 #include "core/policy/policy.h"
 #include "core/policy/rivals/scaling_curve.h"
 
@@ -28,6 +29,11 @@ class Rubick final : public Policy {
     /// Share of its throughput that a job must gain to grow: a restart for less does not pay.
     double min_gain = 0.1;
   };
+  /// What `swell sim --set` knows.
+  static constexpr std::array<Parameter<Options>, 3> kParameters = {
+      {{"reconfiguration", &Options::reconfiguration, 0, 1},
+       {"queueing", &Options::queueing},
+       {"min-gain", &Options::min_gain}}};
   Rubick() : Rubick(Options{}) {}
   explicit Rubick(Options options) noexcept : options_(options) {}
   Decisions decide(const ClusterView& view) const override;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include "core/policy/parameters.h"
 #include "core/policy/policy.h"
 #include "core/policy/rivals/allocation_program.h"
 #include "core/policy/rivals/scaling_curve.h"
@@ -24,6 +25,11 @@ class Sia final : public Policy {
     int growth = 2;
     double round_s = 60;
   };
+  /// What `swell sim --set` knows.
+  static constexpr std::array<Parameter<Options>, 3> kParameters = {
+      {{"fairness", &Options::fairness, -10, 10},
+       {"queueing-penalty", &Options::queueing_penalty, 1},
+       {"round", &Options::round_s, 1}}};
   Sia() : Sia(Options{}) {}
   explicit Sia(Options options) noexcept : options_(options) {}
   Decisions decide(const ClusterView& view) const override;

@@ -2,14 +2,10 @@
 #include "core/policy/rivals/suika_dp.h"
 
 #include "core/planner/symmetric.h"
-#include "core/policy/lending/marginal_benefit.h"
 
 namespace swell::policy {
 
-std::unique_ptr<Policy> make_suika_dp(double aggressiveness, double fairness) {
-  MarginalBenefit::Options options;
-  options.aggressiveness = aggressiveness;
-  options.fairness = fairness;
+std::unique_ptr<Policy> make_suika_dp(MarginalBenefit::Options options) {
   options.slurmctld = SimulationTraits::Slurmctld::none;
   return std::make_unique<MarginalBenefit>(options, std::make_unique<planner::DpOnly>(),
                                            std::make_unique<planner::DpOnly>());

@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "core/policy/policy.h"
+#include "core/policy/lending/marginal_benefit.h"
 
 namespace swell::policy {
 
 /// Makes marginal-benefit that changes DP degrees alone: Suika-DP of Suika's ablation (section
 /// 5.1).
-std::unique_ptr<Policy> make_suika_dp(double aggressiveness, double fairness = 0);
+std::unique_ptr<Policy> make_suika_dp(MarginalBenefit::Options options = {});
 
 }  // namespace swell::policy

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <fmt/format.h>
+#include <map>
+#include <string>
+
+#include "core/result.h"
+
+namespace swell::policy {
+
+/// Numbers by the names of the parameters that they are for.
+using Parameters = std::map<std::string, double>;
+
+/// A number among a policy's Options that a simulation may set: its name, where it is, and the
+/// least and the greatest that make sense.
+template <typename Options>
+struct Parameter {
+  const char* name;
+  double Options::*value;
+  double min = 0, max = 1e6;
+};
+
+/// `options` with `given` in the place of what stands there; the error names the parameter that is
+/// unknown or out of its range.
+template <typename Options, std::size_t N>
+Result<Options> with(Options options, const std::array<Parameter<Options>, N>& known,
+                     const Parameters& given) {
+  for (const auto& [name, value] : given) {
+    std::string names;
+    bool found = false;
+    for (const Parameter<Options>& one : known) {
+      names += (names.empty() ? "" : ", ") + std::string(one.name);
+      if (name != one.name) continue;
+      found = true;
+      if (!(value >= one.min && value <= one.max))
+        return Error(
+            fmt::format("{} of {} is out of range; give {} to {}", name, value, one.min, one.max));
+      options.*one.value = value;
+    }
+    if (!found)
+      return Error(fmt::format("there is no parameter \"{}\"; {}", name,
+                               N == 0 ? "there are none" : "there are: " + names));
+  }
+  return options;
+}
+
+}  // namespace swell::policy
