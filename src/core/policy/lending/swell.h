@@ -30,11 +30,11 @@ class Swell final : public Policy {
  public:
   struct Options {
     /// Weight of equality. 0: the sum of speed-ups counts; 1: the sum of their logarithms.
-    double aversion = 0.75;
-    double youth = 0.5;    ///< exponent by which weight falls with the time since the start
+    double aversion = 0.5;
+    double youth = 0.25;   ///< exponent by which weight falls with the time since the start
     double shortness = 1;  ///< exponent by which it falls with the time left, where that is known
     double min_horizon_s = 120;  ///< shortest time within which a change of plan has to pay
-    double margin = 1.5;         ///< gain over loss needed to move a companion to another job
+    double margin = 2;           ///< gain over loss needed to move a companion to another job
     double min_speedup = 1.1;    ///< speed-up needed for a change of plan
     int takers = 4;              ///< limit of jobs in one decision for which others lose companions
     int queue_depth = 1000;      ///< pending jobs considered, from the head

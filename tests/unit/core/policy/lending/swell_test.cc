@@ -82,7 +82,7 @@ Test(swell, a_node_that_the_plan_does_without_is_not_lent) {
 }
 
 Test(swell, a_young_job_gets_what_an_old_one_hardly_needs) {
-  const ClusterView view = one_has_all(0, 9900);
+  const ClusterView view = one_has_all(0, 9990);
   const Decisions decisions = decide(view);
   cr_assert_geq(decisions.reclaims.size(), 1u);
   for (const Reclaim& reclaim : decisions.reclaims) cr_assert_eq(reclaim.job, 1u);
