@@ -41,17 +41,15 @@ class Shim {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// How often it is looked whether the program handles the restart signal, at first.
-  static constexpr auto kFirstLook = std::chrono::milliseconds(20);
 
   /// The program of one epoch. During a live switch there are two.
   struct Run {
     Program program;
     int restart_signal = 0;
-    bool listens = false;       ///< it handles the restart signal
-    bool keeps_signal = false;  ///< that came before it did
-    std::chrono::milliseconds pause = kFirstLook;
-    Clock::time_point next_look = Clock::now() + kFirstLook;
+    bool listens = false;                 ///< it handles the restart signal
+    bool keeps_signal = false;            ///< that came before it did
+    std::chrono::milliseconds pause{20};  ///< between two looks for its handler, at first
+    Clock::time_point next_look = Clock::now() + pause;
   };
   bool hello();
   bool take_signals();
