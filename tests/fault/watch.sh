@@ -3,8 +3,9 @@
 #
 # Of tests/fault/soak: looks at the cluster every second, beside the faults.
 
-# A second after a fault parent and companion may not name each other yet; so long it may take.
-settling_s=30
+# A second after a fault parent and companion may not name each other yet; so long it may take: after its start slurmctld refuses changes of jobs
+# that accounting has no number of yet, for 30 s and more under load.
+settling_s=60
 
 # watch FOLDER: until FOLDER/stop exists. FOLDER/looks has a line a look, FOLDER/broken each broken invariant, FOLDER/memory
 # lines "SECONDS NAME PID KIB FILES". FOLDER/forgotten has ids of jobs that slurmctld lost or gave a second time: Slurm may start these without GPUs.
