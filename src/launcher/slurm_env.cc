@@ -126,6 +126,21 @@ std::optional<uid_t> read_owner(std::string_view text, control::JobId job) {
   return owner;
 }
 
+std::string read_wanted_gpus(std::string_view text, control::JobId job) {
+  std::string wanted;
+  bool other = true;
+  each_line(text, [&](std::string_view line) {
+    if (line.starts_with("JobId=")) other = number(word(line, "JobId=")) != job;
+    if (other || !wanted.empty()) return;
+    for (const char* key : {"TresPerJob=", "TresPerNode=", "TresPerSocket=", "TresPerTask="})
+      if (const auto value = word(line, key); value.find("gpu") != std::string_view::npos) {
+        wanted = key + std::string(value);
+        return;
+      }
+  });
+  return wanted;
+}
+
 std::optional<control::Tag> read_tag(std::string_view text, control::JobId job) {
   std::optional<control::Tag> tag;
   bool other = true;

@@ -39,6 +39,10 @@ Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId jo
 /// Of the same text: whose job it is; nothing where it does not say.
 std::optional<uid_t> read_owner(std::string_view text, control::JobId job);
 
+/// Of the same text: the GPUs that the job asked for, as Slurm writes it, such as
+/// "TresPerNode=gres:gpu:2"; empty: none.
+std::string read_wanted_gpus(std::string_view text, control::JobId job);
+
 /// Of the same text: what Swell says of the job in its AdminComment; nothing where the job is not
 /// elastic.
 std::optional<control::Tag> read_tag(std::string_view text, control::JobId job);

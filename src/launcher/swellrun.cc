@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swellrun: runs a training program on all GPUs of a job, elastic or not. man swellrun.
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -69,6 +70,13 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
     return Error(fmt::format("job {} belongs to another user", job));
   const auto shares = read_job(*text, job);
   if (!shares) return shares.error();
+  const bool has_gpus = std::any_of(shares->begin(), shares->end(),
+                                    [](const NodeShare& share) { return share.gpus > 0; });
+  if (const std::string wanted = read_wanted_gpus(*text, job); !has_gpus && !wanted.empty())
+    return Error(
+        fmt::format("Slurm gave job {} none of the GPUs that it asked for ({}), which happens just "
+                    "after a start of slurmctld; `scontrol requeue {}` starts it again",
+                    job, wanted, job));
   auto basic = basic_workers(job, options, *shares);
   if (!basic) return basic.error();
 

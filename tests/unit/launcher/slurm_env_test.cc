@@ -93,3 +93,14 @@ Test(slurm_env, the_owner_of_a_job_is_told_apart_from_other_jobs_shown) {
   cr_assert_eq(read_owner(text, 31).value(), 1001u);
   cr_assert_not(read_owner(text, 32).has_value());
 }
+
+Test(slurm_env, the_gpus_that_a_job_asked_for_are_read_and_none_of_another) {
+  const char* const text =
+      "JobId=30 JobName=a\n   TresPerNode=gres:gpu:2\n\n"
+      "JobId=31 JobName=b\n   TresPerNode=gres/shard:4 TresPerTask=cpu=2,gres/gpu=1\n\n"
+      "JobId=32 JobName=c\n   TresPerNode=gres:shard:4\n";
+  cr_assert_eq(read_wanted_gpus(text, 30), "TresPerNode=gres:gpu:2");
+  cr_assert_eq(read_wanted_gpus(text, 31), "TresPerTask=cpu=2,gres/gpu=1");
+  cr_assert_eq(read_wanted_gpus(text, 32), "");
+  cr_assert_eq(read_wanted_gpus(text, 33), "");
+}
