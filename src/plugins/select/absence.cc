@@ -2,6 +2,7 @@
 #include "plugins/select/absence.h"
 
 #include <slurm/slurm_errno.h>
+#include <utility>
 
 namespace swell::select {
 
@@ -13,6 +14,23 @@ Absent absent_among(const std::vector<slurm::NodeRecord>& nodes) {
     absent.names += node.name;
   }
   return absent;
+}
+
+AbsenceWatch::News AbsenceWatch::see(Absent absent, Clock::time_point now) {
+  const bool waited = waits(), had_none = absent_.count == 0;
+  if (absent.count > absent_.count) {
+    since_ = now;
+    gave_up_ = false;
+  }
+  absent_ = std::move(absent);
+  if (absent_.count > 0) return had_none ? News::waits : News::none;
+  return waited ? News::all_there : News::none;
+}
+
+AbsenceWatch::News AbsenceWatch::pass(Clock::time_point now) {
+  if (!waits() || now - since_ <= kLimit) return News::none;
+  gave_up_ = true;
+  return News::gave_up;
 }
 
 Absence::~Absence() { forget(); }

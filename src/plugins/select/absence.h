@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,6 +27,27 @@ struct Absent {
 
 /// Those of the nodes that have GPUs and have not registered.
 Absent absent_among(const std::vector<slurm::NodeRecord>& nodes);
+
+/// For how long nodes count as absent: until they register, or Slurm has given them up.
+class AbsenceWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// Slurm gives up nodes that do not answer within SlurmdTimeout, 300 s by default.
+  static constexpr auto kLimit = std::chrono::seconds(300);
+  enum class News { none, waits, all_there, gave_up };
+
+  /// The nodes that are absent now. Where there are more than before, all have their time anew.
+  News see(Absent absent, Clock::time_point now);
+  /// REQUIRES: called now and then, also where nothing changes.
+  News pass(Clock::time_point now);
+  bool waits() const noexcept { return absent_.count > 0 && !gave_up_; }
+  const Absent& absent() const noexcept { return absent_; }
+
+ private:
+  Absent absent_;
+  Clock::time_point since_;
+  bool gave_up_ = false;
+};
 
 /// Takes absent nodes out of the candidates of jobs that start now. Such a job waits for another
 /// node, or for the registration, which slurmctld asks for within seconds.

@@ -23,9 +23,6 @@ using namespace std::chrono_literals;
 /// itself within seconds.
 constexpr auto kPollInterval = 5s;
 constexpr auto kFirstInterval = 300ms;
-/// Limit of the time that nodes count as absent. Slurm gives up those that do not answer within
-/// SlurmdTimeout, 300 s by default.
-constexpr auto kAbsenceLimit = 300s;
 /// Limit of the time after a start in which nothing starts because the nodes are not known.
 constexpr auto kUnknownLimit = 60s;
 /// Limit of distinct complaints that are logged: changing garbage must not fill the log.
@@ -66,8 +63,9 @@ class Source final : public control::BackgroundThread {
     std::vector<NodeKind> kinds;
     std::time_t last = 0;
     bool answered = false;
-    while (!pause(answered && !waiting() ? Clock::duration(kPollInterval) : kFirstInterval)) {
-      if (waiting() && Clock::now() - absent_since_ > kAbsenceLimit) give_up_waiting();
+    while (
+        !pause(answered && !absence_.waits() ? Clock::duration(kPollInterval) : kFirstInterval)) {
+      if (answered) tell(absence_.pass(Clock::now()));
       const auto nodes = slurm::load_nodes_since(last);
       if (!nodes) {
         if (answered) complain(nodes.error().message());
@@ -75,7 +73,7 @@ class Source final : public control::BackgroundThread {
       }
       answered = true;
       if (!*nodes) continue;
-      wait_for(absent_among(**nodes));
+      tell(absence_.see(absent_among(**nodes), Clock::now()));
       std::vector<NodeKind> kinds_now;
       for (const slurm::NodeRecord& node : **nodes)
         kinds_now.push_back({node.memory_mib, node.weight});
@@ -102,32 +100,25 @@ class Source final : public control::BackgroundThread {
     published().store(std::move(blocks));
   }
 
-  bool waiting() const noexcept { return absent_.count > 0 && !gave_up_waiting_; }
-
-  /// Publishes the nodes that are absent now.
-  void wait_for(Absent absent) {
-    if (absent.count > absent_.count || absent_.count == 0) {
-      absent_since_ = Clock::now();
-      gave_up_waiting_ = false;
-    }
-    if (absent.count > 0 && absent_.count == 0)
+  /// Publishes the nodes that are absent now, and says what has changed.
+  void tell(AbsenceWatch::News news) {
+    const Absent& absent = absence_.absent();
+    const std::shared_ptr<const Absent> before = published_absent().load();
+    if (!absence_.waits()) published_absent().store(nullptr);
+    else if (!before || *before != absent)
+      published_absent().store(std::make_shared<const Absent>(absent));
+    if (news == AbsenceWatch::News::waits)
       say(
           fmt::format("swell: select: {} nodes with GPUs have not registered since slurmctld "
                       "started: no job starts there until they do",
                       absent.count));
-    else if (absent.count == 0 && absent_.count > 0 && !gave_up_waiting_)
+    else if (news == AbsenceWatch::News::all_there)
       say("swell: select: all nodes with GPUs have registered");
-    const bool changed = absent != absent_;
-    absent_ = std::move(absent);
-    if (!waiting()) published_absent().store(nullptr);
-    else if (changed) published_absent().store(std::make_shared<const Absent>(absent_));
-  }
-
-  void give_up_waiting() {
-    gave_up_waiting_ = true;
-    published_absent().store(nullptr);
-    say(fmt::format("swell: select: not registered in {} s: {}; jobs may start there, without GPUs",
-                    std::chrono::seconds(kAbsenceLimit).count(), absent_.names));
+    else if (news == AbsenceWatch::News::gave_up)
+      say(
+          fmt::format("swell: select: not registered in {} s: {}; jobs may start there, without "
+                      "GPUs",
+                      AbsenceWatch::kLimit.count(), absent.names));
   }
 
   void say(const std::string& text) {
@@ -141,9 +132,7 @@ class Source final : public control::BackgroundThread {
 
   const Log log_;
   bool said_ = false;
-  Absent absent_;
-  Clock::time_point absent_since_;
-  bool gave_up_waiting_ = false;
+  AbsenceWatch absence_;
   std::set<std::string> complaints_;
 };
 

@@ -53,6 +53,41 @@ Test(absence, nodes_with_gpus_that_have_not_registered_are_absent) {
   cr_assert_eq(absent_among({node("n0", 8, true)}), Absent{});
 }
 
+Test(absence, nodes_are_waited_for_until_they_are_there_or_given_up) {
+  using News = AbsenceWatch::News;
+  using std::chrono::seconds;
+  const auto some = [](const char* names, int count) {
+    return Absent{.names = names, .count = count};
+  };
+  const AbsenceWatch::Clock::time_point begin{};
+  AbsenceWatch watch;
+  cr_assert(watch.see(Absent{}, begin) == News::none);
+  cr_assert_not(watch.waits());
+  cr_assert(watch.see(some("n0,n1", 2), begin) == News::waits);
+  cr_assert(watch.see(some("n1", 1), begin + seconds(200)) == News::none);
+  cr_assert(watch.waits());
+  cr_assert(watch.pass(begin + seconds(300)) == News::none);
+  cr_assert(watch.pass(begin + seconds(301)) == News::gave_up, "n1 has had its time");
+  cr_assert_not(watch.waits());
+  cr_assert(watch.pass(begin + seconds(302)) == News::none, "said once");
+  cr_assert(watch.see(Absent{}, begin + seconds(400)) == News::none, "nothing waited for it");
+  cr_assert(watch.see(some("n0", 1), begin + seconds(500)) == News::waits);
+  cr_assert(watch.see(Absent{}, begin + seconds(501)) == News::all_there);
+}
+
+Test(absence, one_more_that_is_absent_is_waited_for_though_others_were_given_up) {
+  using std::chrono::seconds;
+  const AbsenceWatch::Clock::time_point begin{};
+  AbsenceWatch watch;
+  watch.see(Absent{.names = "n0", .count = 1}, begin);
+  watch.pass(begin + seconds(301));
+  cr_assert_not(watch.waits());
+  watch.see(Absent{.names = "n0,n1", .count = 2}, begin + seconds(310));
+  cr_assert(watch.waits());
+  cr_assert(watch.pass(begin + seconds(600)) == AbsenceWatch::News::none);
+  cr_assert(watch.pass(begin + seconds(611)) == AbsenceWatch::News::gave_up);
+}
+
 Test(absence, a_job_starts_on_nodes_that_have_registered) {
   fake::reset(4);
   Absence absence(api, fake::cons_tres);
@@ -103,16 +138,15 @@ Test(absence, jobs_that_do_not_start_now_see_all_nodes) {
 
 Test(absence, names_are_looked_up_again_when_they_or_the_node_table_change) {
   fake::reset(3);
-  {
-    Absence absence(api, fake::cons_tres);
-    const auto first = absent("n0", 1);
-    cr_assert_eq(Question(1).ask(absence, first), 0);
-    cr_assert_eq(fake::live_bitmaps, 1, "kept between calls");
-    cr_assert_eq(Question(1).ask(absence, absent("n1", 1)), 0);
-    fake::reset(4);
-    cr_assert_eq(Question(1).ask(absence, first, 2), 0);
-    cr_assert_eq(fake::asked, std::vector<std::string>{"1 2 3"});
-  }
+  Absence absence(api, fake::cons_tres);
+  const auto away = absent("n0", 1);
+  cr_assert_eq(Question(1).ask(absence, away), 0);
+  cr_assert_eq(fake::live_bitmaps, 1, "kept between calls");
+  fake::reset(4);
+  cr_assert_eq(Question(1).ask(absence, away, 2), 0);
+  cr_assert_eq(fake::asked, std::vector<std::string>{"1 2 3"});
+  cr_assert_eq(Question(1).ask(absence, absent("n1", 1), 2), 0);
+  cr_assert_eq(fake::asked.back(), "0 2 3");
 }
 
 Test(absence, a_table_of_another_size_is_left_to_slurm) {

@@ -2,6 +2,7 @@
 #include "slurm/convert.h"
 
 #include <criterion/criterion.h>
+#include <ctime>
 #include <iterator>
 #include <vector>
 
@@ -32,4 +33,19 @@ Test(convert, a_part_that_slurm_has_put_off_waits_for_resources_while_another_do
     need.push_back(job.waiting == Waiting::for_resources);
   const std::vector<bool> expected{true, true, false, false, false, false, true};
   cr_assert(need == expected);
+}
+
+Test(convert, a_node_has_registered_once_slurmctld_knows_when_its_slurmd_started) {
+  node_info_t node{};
+  const auto registered = [&](std::uint32_t state, std::time_t slurmd_start) {
+    node.node_state = state;
+    node.slurmd_start_time = slurmd_start;
+    return convert(node).registered;
+  };
+  cr_assert_not(registered(NODE_STATE_UNKNOWN, 0));
+  cr_assert_not(registered(NODE_STATE_MIXED, 0), "Slurm takes it for usable all the same");
+  cr_assert(registered(NODE_STATE_IDLE, 1700000000));
+  for (const std::uint32_t powered : {NODE_STATE_CLOUD, NODE_STATE_POWERED_DOWN,
+                                      NODE_STATE_POWERING_UP, NODE_STATE_POWERING_DOWN})
+    cr_assert(registered(NODE_STATE_IDLE | powered, 0), "a job is what starts it");
 }
