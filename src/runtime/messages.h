@@ -157,8 +157,7 @@ struct Snapshot {
   std::int32_t rank = 0;
   std::uint32_t ranks = 0;  ///< of that epoch
   std::vector<Held> table;
-  bool is_of_switch =
-      false;  ///< of one in chunks, which may be called off before all ranks have it
+  bool is_of_switch = false;  ///< in chunks, called off maybe before all ranks have one
 };
 /// A snapshot that the asker holds, to be fetched from there and kept.
 struct Kept {

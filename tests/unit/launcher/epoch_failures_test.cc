@@ -72,6 +72,21 @@ Test(epochs, a_lost_companion_means_starting_again_without_it) {
   cr_assert_eq(run.starts, 3);
 }
 
+Test(epochs, gpus_whose_workers_are_lost_while_they_go_back_are_released) {
+  for (const bool last : {true, false}) {
+    Run run;
+    run.grown();
+    run.shrink(9, 30);
+    if (last) run.leave(0, 2);
+    for (int local = 0; local < 4; ++local)
+      run.event([&] { run.machine.lost(run.now, {1, local}); });
+    if (!last) run.leave(0, 2);
+    cr_assert_eq(run.releases, Jobs{9});
+    cr_assert_eq(run.workers, 2u);
+    cr_assert_not(run.code.has_value());
+  }
+}
+
 Test(epochs, an_error_is_forgiven_when_a_companion_s_loss_explains_it) {
   Run run;
   run.grown();

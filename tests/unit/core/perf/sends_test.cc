@@ -66,6 +66,15 @@ Test(sends, unequal_groups_send_what_both_work_on) {
   cr_assert(near(sent({{0, 1}, {0, 1}, {1, 2}}, {{0, 4}}), 2 * kSample / kNetwork));
 }
 
+Test(sends, a_group_sends_over_the_cards_of_all_its_gpus) {
+  plan::StageLayout from{4, 4, {{0, 0, 2, 0x0f}}}, to{4, 4, {{1, 0, 2, 0x0f}}};
+  const auto cluster = support::h100_nodes(2, 8, 8 * kNetwork);
+  cr_assert(near(send_s(from, to, kSample, cluster), 2 * kSample / (4 * kNetwork)));
+  to = {4, 2, {{1, 0, 2, 0x03}}};
+  cr_assert(near(send_s(from, to, kSample, cluster), 2 * kSample / (2 * kNetwork)),
+            "the smaller group limits it");
+}
+
 Test(sends, the_slower_type_limits_a_send_within_a_node) {
   const auto cluster = support::mixed_nodes(4, 4);
   plan::StageLayout from = stage_of({{0, 2}}), to = stage_of({{0, 2}});
