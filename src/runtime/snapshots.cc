@@ -8,7 +8,7 @@
 namespace swell::runtime {
 
 void Snapshots::add(Snapshot snapshot) {
-  constexpr int kKept = 2;
+  constexpr int kKept = 3, kKeptBefore = 2;  // of this epoch, and of one before
   const std::uint64_t epoch = snapshot.epoch;
   const std::int32_t rank = snapshot.rank;
   const auto is_same = [&](const Snapshot& other) {
@@ -18,11 +18,14 @@ void Snapshots::add(Snapshot snapshot) {
   const auto counts = [&](const Snapshot& other) { return is_same(other) && !other.is_of_switch; };
   const bool is_of_switch = snapshot.is_of_switch;
   const auto before = std::count_if(all_.begin(), all_.end(), counts);
-  const bool has_two = before + !is_of_switch >= kKept;
+  const bool has_enough = before + !is_of_switch >= kKept;
   auto too_many = before + 1 - kKept;
+  std::map<std::pair<std::uint64_t, std::int32_t>, int> left;  // by epoch and rank
+  for (const Snapshot& other : all_) left[{other.epoch, other.rank}] += !other.is_of_switch;
   std::erase_if(all_, [&](const Snapshot& other) {
-    const bool goes = (has_two && other.epoch < epoch) || (is_same(other) && other.is_of_switch) ||
-                      (counts(other) && too_many-- > 0);
+    bool goes = (is_same(other) && other.is_of_switch) || (counts(other) && too_many-- > 0);
+    if (other.epoch < epoch)
+      goes = has_enough || (!other.is_of_switch && left[{other.epoch, other.rank}]-- > kKeptBefore);
     if (goes) drop(other);
     return goes;
   });

@@ -87,8 +87,8 @@ typedef struct swell_open_params {
       A lost worker then costs the steps since the last snapshot that all ranks had, rather than
       those since the last checkpoint: swell_adopt() hands it to the next programs. One is also
       taken where swell_step() says SWELL_STOP, so that they begin there; a program that finds a
-      newer checkpoint than the adopted step reads that. Two snapshots
-      of a rank are kept, and two on its partner: up to four times the state in host memory. */
+      newer checkpoint than the adopted step reads that. Three snapshots
+      of a rank are kept, and three on its partner: up to six times the state in host memory. */
   uint64_t snapshot_every;
   /** Not 0: this process can train with another plan. Where it is in the next epoch's, swell_step()
       says SWELL_PREPARE, and no new program is started beside it. */
