@@ -28,10 +28,11 @@ const Curve* ElasticShare::curve(int type) const noexcept {
 int ElasticShare::min_gpus(int type) const noexcept {
   const Curve* points = curve(type);
   if (!points) return 0;
+  const int asked = type == users_type ? job->asked : 0;
   for (const CurvePoint& point : *points)
     if (point.throughput >= users_throughput * (1 - 1e-9) && job->may_have(point.gpus()))
-      return point.gpus();
-  return 0;
+      return asked > 0 ? std::min(asked, point.gpus()) : point.gpus();
+  return asked;
 }
 
 const CurvePoint* ElasticShare::below() const noexcept {
@@ -57,6 +58,8 @@ ElasticShares::ElasticShares(const ClusterView& view, const std::vector<Contende
       for (int type = 0; type < static_cast<int>(view.machines->types().size()); ++type)
         share.curves.push_back(curves.get(job.training, view.machines, type, {}, job.max_gpus));
       share.users_throughput = share.model->throughput(job.training->basic);
+      if (const planner::Islands users = gpus_of(job.training->basic); !users.empty())
+        share.users_type = users.front().type;
       share.layout = job.training->current;
       if (share.users_throughput > 0)
         share.value = share.model->throughput(share.layout) / share.users_throughput;
@@ -115,11 +118,12 @@ bool ElasticShares::start(std::size_t job, int type) {
   const int min = share.min_gpus(type);
   const Curve* curve = share.curve(type);
   if (min == 0 || !curve) return false;
-  const CurvePoint& point = *std::find_if(curve->begin(), curve->end(),
-                                          [&](const CurvePoint& one) { return one.gpus() == min; });
+  const auto point = std::find_if(curve->begin(), curve->end(),
+                                  [&](const CurvePoint& one) { return one.gpus() == min; });
   const auto gpus = tried.take_packed(type, min);
   if (!gpus) return false;
-  plan::Layout layout = plan_on(share, *gpus, point);
+  plan::Layout layout =
+      point != curve->end() ? plan_on(share, *gpus, *point) : users_plan_on(*share.job, *gpus);
   const double value = share.model->throughput(layout) / share.users_throughput;
   if (value < kTolerance) return false;
   set(job, std::move(layout), value);

@@ -17,6 +17,7 @@ struct ElasticShare {
   std::vector<std::shared_ptr<const Curve>> curves;  ///< by GPU type; null where there is none
   std::unique_ptr<JobModel> model;                   ///< null for rigid jobs
   double users_throughput = 0;  ///< samples a second of the user's plan on what the user asked for
+  int users_type = -1;          ///< GPU type of that plan
   bool may_change = false;      ///< its reconfiguration is cheap enough
   planner::Islands gpus;
   plan::Layout layout;  ///< no stages: the job does not run
@@ -25,8 +26,8 @@ struct ElasticShare {
 
   int type() const noexcept { return gpus.empty() ? -1 : gpus.front().type; }
   const Curve* curve(int type) const noexcept;
-  /// Smallest number of GPUs of `type` with which it is as fast as the user's plan; 0 where none
-  /// is.
+  /// Smallest number of GPUs of `type` with which it is as fast as the user's plan; of the type of
+  /// that at most as many as the user asked for. 0: no number is.
   int min_gpus(int type) const noexcept;
   /// The next smaller point of its curve, not below min_gpus(); null where there is none.
   const CurvePoint* below() const noexcept;

@@ -102,3 +102,23 @@ Test(rubick, idle_gpus_go_to_the_steepest_slope) {
   cr_assert_eq(has[1], 8);
   cr_assert_eq(has[2], 4);
 }
+
+Test(rubick, a_job_with_a_plan_that_no_other_reaches_starts_with_what_it_asks_for) {
+  for (const int max : {20, 32}) {  // 24 GPUs would be as fast as the user's 16
+    RivalView on(support::h100_nodes(8, 8, 10e9));
+    const auto training = on.training(named("gpt2-1.3b"), {2, 8, 1, 16});
+    // Better than the curve's split, which is the best without what stages send.
+    training->basic.stages[0].layers -= 1;
+    training->basic.stages[1].layers += 1;
+    on.pend(1, training, max);
+    const auto jobs = contenders(on.view);
+    CurveCache curves;
+    ElasticShares shares(on.view, jobs, curves);
+    const ElasticShare& share = shares.all()[0];
+    for (const CurvePoint& point : *share.curve(0))
+      cr_assert(point.gpus() >= 24 || point.throughput < share.users_throughput * (1 - 1e-9));
+    cr_assert_eq(share.min_gpus(0), 16);
+    cr_assert(shares.start(0, 0));
+    cr_assert_eq(planner::count(share.gpus), 16);
+  }
+}
