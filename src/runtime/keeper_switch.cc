@@ -99,15 +99,9 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   if (!json) return json.error().while_doing("the cluster");
   const auto cluster = cluster::Cluster::from_json(*json);
   if (!cluster) return cluster.error().while_doing("the cluster");
-  std::vector<RankState> old_ranks, new_ranks;
-  for (const OldRank& rank : plan.from) {
-    old_ranks.push_back({rank.gpu, {}});
-    for (const Held& held : rank.holds) old_ranks.back().entries.push_back(held.entry);
-  }
-  for (const NewRank& rank : plan.to) new_ranks.push_back({rank.gpu, rank.entries});
-  const auto from = merge(old_ranks);
+  const auto from = old_world(plan);
   if (!from) return from.error().while_doing("the old plan");
-  const auto to = merge(new_ranks);
+  const auto to = new_world(plan);
   if (!to) return to.error().while_doing("the new plan");
   MigrationOptions options;
   for (const OldRank& rank : plan.from) options.leaving.push_back(rank.leaves);

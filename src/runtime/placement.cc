@@ -12,6 +12,26 @@ std::uint64_t Fetch::bytes() const noexcept {
   return sum;
 }
 
+Result<World> old_world(const Prepare& plan) {
+  WorldBuilder builder;
+  for (const OldRank& rank : plan.from) {
+    const std::uint32_t number = builder.add_rank(rank.gpu);
+    for (const Held& held : rank.holds)
+      if (auto good = builder.add(number, held.entry); !good) return good.error();
+  }
+  return std::move(builder).finish();
+}
+
+Result<World> new_world(const Prepare& plan) {
+  WorldBuilder builder;
+  for (const NewRank& rank : plan.to) {
+    const std::uint32_t number = builder.add_rank(rank.gpu);
+    for (const Entry& entry : rank.entries)
+      if (auto good = builder.add(number, entry); !good) return good.error();
+  }
+  return std::move(builder).finish();
+}
+
 const Held* Sources::find(const Move& move) {
   auto& its = by_rank_[move.from_rank];
   if (its.empty())

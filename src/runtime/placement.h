@@ -43,6 +43,10 @@ struct Placement {
   std::set<std::uint64_t> kept_slabs;  ///< that it has to map
 };
 
+/// The worlds of both plans, entry by entry as they are in `plan`.
+Result<World> old_world(const Prepare& plan);
+Result<World> new_world(const Prepare& plan);
+
 /// Finds what an old rank holds as a move names it. REQUIRES: `plan` and `from` outlive it.
 class Sources {
  public:

@@ -65,11 +65,16 @@ const World::Tensor* World::find(std::string_view name) const {
 
 std::uint32_t WorldBuilder::add_rank(cluster::GpuRef gpu) {
   world_.ranks_.push_back(gpu);
+  world_.entries_.emplace_back();
   return static_cast<std::uint32_t>(world_.ranks_.size() - 1);
 }
 
 Result<std::uint32_t> WorldBuilder::add_tensor(const TensorInfo& info) {
   const auto next = static_cast<std::uint32_t>(world_.tensors_.size());
+  if (last_tensor_ < next) {
+    const std::uint32_t likely = followers_[last_tensor_];
+    if (likely < next && world_.tensors_[likely].info == info) return last_tensor_ = likely;
+  }
   const auto [at, added] = numbers_.try_emplace(info.name, next);
   if (added) {
     if (info.name.empty() || info.name.size() > kMaxName)
@@ -79,11 +84,21 @@ Result<std::uint32_t> WorldBuilder::add_tensor(const TensorInfo& info) {
       return good.error().while_doing("tensor " + info.name);
     world_.tensors_.push_back({info, 0});
     holdings_.emplace_back();
+    followers_.push_back(next + 1);
   } else if (world_.tensors_[at->second].info != info) {
     return Error(
         fmt::format("tensor {}: two ranks disagree on its shape, dtype, kind or layer", info.name));
   }
-  return at->second;
+  if (last_tensor_ < next) followers_[last_tensor_] = at->second;
+  return last_tensor_ = at->second;
+}
+
+std::size_t WorldBuilder::Hash::operator()(const Part& part) const noexcept {
+  const std::int64_t range[] = {part.flat_begin, part.flat_end};
+  const auto add = [](const auto& numbers, XXH64_hash_t seed) {
+    return XXH3_64bits_withSeed(std::data(numbers), std::size(numbers) * sizeof numbers[0], seed);
+  };
+  return add(range, add(part.begin, add(part.end, 0)));
 }
 
 std::uint32_t WorldBuilder::add_part(const Part& part) {
@@ -95,6 +110,21 @@ std::uint32_t WorldBuilder::add_part(const Part& part) {
 
 void WorldBuilder::hold(std::uint32_t rank, std::uint32_t tensor, std::uint32_t part) {
   holdings_[tensor].push_back({rank, part});
+}
+
+Result<void> WorldBuilder::add(std::uint32_t rank, const Entry& entry) {
+  Result<void> good;
+  const auto tensor = add_tensor(entry.tensor);
+  if (tensor) {
+    const std::uint32_t part = add_part(entry.part);
+    hold(rank, *tensor, part);
+    world_.entries_[rank].push_back({*tensor, part});
+    if (!entry.alias_of.empty()) good = add_alias(entry.tensor.name, entry.alias_of);
+  } else {
+    good = tensor.error();
+  }
+  if (!good) return good.error().while_doing(fmt::format("rank {}", rank));
+  return good;
 }
 
 Result<void> WorldBuilder::add_alias(const std::string& alias, const std::string& name) {
@@ -130,6 +160,7 @@ Result<World> WorldBuilder::finish() && {
   });
 
   std::vector<World::Tensor> sorted;
+  std::vector<std::uint32_t> sorted_number(order.size());       // by number so far
   std::unordered_multimap<std::uint64_t, std::uint32_t> known;  // distributions by hash
   std::set<std::pair<std::uint32_t, Shape>> checked;
   for (const std::uint32_t index : order) {
@@ -154,8 +185,14 @@ Result<World> WorldBuilder::finish() && {
                                   tensor.info.shape);
           !good)
         return good.error().while_doing("tensor " + tensor.info.name);
+    sorted_number[index] = static_cast<std::uint32_t>(sorted.size());
     sorted.push_back(std::move(tensor));
   }
+  for (const auto& [alias, name] : world_.aliases_)
+    if (const auto at = numbers_.find(alias); at != numbers_.end())
+      sorted_number[at->second] = sorted_number[numbers_.at(name)];
+  for (auto& entries : world_.entries_)
+    for (Numbered& entry : entries) entry.tensor = sorted_number[entry.tensor];
   world_.tensors_ = std::move(sorted);
   return std::move(world_);
 }
@@ -164,14 +201,8 @@ Result<World> merge(const std::vector<RankState>& ranks) {
   WorldBuilder builder;
   for (const RankState& state : ranks) {
     const std::uint32_t rank = builder.add_rank(state.gpu);
-    for (const Entry& entry : state.entries) {
-      const auto tensor = builder.add_tensor(entry.tensor);
-      if (!tensor) return tensor.error().while_doing(fmt::format("rank {}", rank));
-      builder.hold(rank, *tensor, builder.add_part(entry.part));
-      if (entry.alias_of.empty()) continue;
-      if (auto good = builder.add_alias(entry.tensor.name, entry.alias_of); !good)
-        return good.error().while_doing(fmt::format("rank {}", rank));
-    }
+    for (const Entry& entry : state.entries)
+      if (auto good = builder.add(rank, entry); !good) return good.error();
   }
   return std::move(builder).finish();
 }

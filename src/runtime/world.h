@@ -21,6 +21,12 @@ struct Holding {
   friend auto operator<=>(const Holding&, const Holding&) = default;
 };
 
+/// An entry of a rank, by numbers.
+struct Numbered {
+  std::uint32_t tensor = 0;  ///< index into World::tensors(); of an alias, what it stands for
+  std::uint32_t part = 0;    ///< index into World::parts()
+};
+
 /// Parts that each rank of a plan holds: the metadata of all ranks, with aliases resolved and equal
 /// distributions of different tensors kept once. Made by WorldBuilder or merge(); read by
 /// plan_migration(). Immutable, hence safe to share.
@@ -43,6 +49,10 @@ class World {
     return distributions_[tensor.distribution];
   }
   const Part& part(std::uint32_t index) const noexcept { return parts_[index]; }
+  /// What the entries of a rank are, in the order in which WorldBuilder::add() was given them.
+  const std::vector<Numbered>& entries_of(std::size_t rank) const noexcept {
+    return entries_[rank];
+  }
   /// The tensor of that name or alias; null where there is none.
   const Tensor* find(std::string_view name) const;
   /// Name of the tensor that each alias stands for.
@@ -56,6 +66,7 @@ class World {
   std::vector<Tensor> tensors_;
   std::vector<Distribution> distributions_;
   std::vector<Part> parts_;
+  std::vector<std::vector<Numbered>> entries_;  ///< by rank
   std::map<std::string, std::string, std::less<>> aliases_;
 };
 
@@ -72,6 +83,8 @@ class WorldBuilder {
   /// Records that `rank` holds `part` of `tensor`. REQUIRES: the three functions above gave these
   /// numbers.
   void hold(std::uint32_t rank, std::uint32_t tensor, std::uint32_t part);
+  /// Adds what `rank` holds as one entry: its tensor, its part, and its alias.
+  Result<void> add(std::uint32_t rank, const Entry& entry);
   /// Makes `alias` and `name` one tensor; both have been added. Refused: another shape or dtype, an
   /// alias of an alias.
   Result<void> add_alias(const std::string& alias, const std::string& name);
@@ -84,7 +97,13 @@ class WorldBuilder {
   World world_;
   std::vector<std::vector<Holding>> holdings_;  ///< by tensor
   std::unordered_map<std::string, std::uint32_t> numbers_;
-  std::map<Part, std::uint32_t> part_numbers_;
+  /// By tensor, the one that was added after it last: ranks mostly have the same ones in one order.
+  std::vector<std::uint32_t> followers_;
+  std::uint32_t last_tensor_ = 0;
+  struct Hash {
+    std::size_t operator()(const Part& part) const noexcept;
+  };
+  std::unordered_map<Part, std::uint32_t, Hash> part_numbers_;
 };
 
 /// State of one rank, as it tells the others.

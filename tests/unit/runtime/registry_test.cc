@@ -127,3 +127,22 @@ Test(world, a_tied_tensor_is_one_tensor_by_both_names) {
   cr_assert_eq(world.distribution_of(*world.find("head")).size(), 2, "two ranks hold it");
   cr_assert_null(world.find("tail"));
 }
+
+Test(world, entries_are_known_by_number_whatever_their_order) {
+  const Part upper = Part::block({0, 0}, {2, 6}), lower = Part::block({2, 0}, {4, 6});
+  const std::vector<RankState> ranks = {
+      {{0, 0}, {whole("z"), entry("w", upper), entry("embedding", Part::whole({4, 6}))}},
+      {{0, 1}, {entry("head", Part::whole({4, 6}), 4096, {4, 6}, "embedding"), entry("w", lower)}},
+      {{0, 2}, {entry("w", upper), whole("z"), entry("w", lower), whole("head")}}};
+  const World world = merge(ranks).value();
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto& numbers = world.entries_of(rank);
+    cr_assert_eq(numbers.size(), ranks[rank].entries.size());
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const Entry& wanted = ranks[rank].entries[i];
+      cr_assert_eq(&world.tensors()[numbers[i].tensor], world.find(wanted.tensor.name));
+      cr_assert(world.part(numbers[i].part) == wanted.part);
+    }
+  }
+  cr_assert_eq(world.parts().size(), 3u, "equal parts have one number");
+}
