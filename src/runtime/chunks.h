@@ -22,7 +22,9 @@ struct Release {
 /// ever holds more than the larger of its old and its new state and the bound.
 struct Chunks {
   std::uint32_t count = 0;
-  std::vector<std::vector<Move>> moves;        ///< by new rank, with their chunk
+  /// By new rank, with their chunk: of the one that the plan is for, or of all where it is for
+  /// none.
+  std::vector<std::vector<Move>> moves;
   std::vector<std::vector<Release>> releases;  ///< by old rank, rising by chunk
   /// By new rank: the largest that its shim holds beside the larger of both states.
   std::vector<std::uint64_t> extra_bytes;

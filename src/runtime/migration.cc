@@ -237,13 +237,8 @@ class Migrator {
       XXH3_64bits_update(state, name.data(), name.size());
       feed(pair.recut);
       const Recut& recut = made_.recuts_[pair.recut];
-      std::size_t open = 0;
-      for (std::uint32_t n = 0; n < recut.needs.size(); ++n) {
-        const Need& need = recut.needs[n];
-        std::uint32_t chosen = 0;
-        if (open < recut.open.size() && recut.open[open] == n)
-          chosen = made_.choices_[pair.first_choice + open++];
-        const Candidate& from = recut.candidates[need.first + chosen];
+      for (const Need& need : recut.needs) {
+        const Candidate& from = recut.candidates[made_.source_of(pair, need)];
         const std::int64_t bytes = need.elements * made_.element_bytes_[pair.tensor];
         made_.summary_.bytes[static_cast<int>(from.nearness)] += bytes;
         if (from.nearness > Nearness::device) made_.incoming_[need.to_rank] += bytes;
@@ -277,14 +272,7 @@ template <typename Each>
 void Migration::each_need(Each&& each) const {
   for (const Pair& pair : pairs_) {
     const Recut& recut = recuts_[pair.recut];
-    std::size_t open = 0;
-    for (std::uint32_t n = 0; n < recut.needs.size(); ++n) {
-      const Need& need = recut.needs[n];
-      std::uint32_t chosen = 0;
-      if (open < recut.open.size() && recut.open[open] == n)
-        chosen = choices_[pair.first_choice + open++];
-      each(pair, need, recut.candidates[need.first + chosen]);
-    }
+    for (const Need& need : recut.needs) each(pair, need, recut.candidates[source_of(pair, need)]);
   }
 }
 

@@ -48,6 +48,22 @@ struct MigrationOptions {
 /// Source of every byte of the new plan. Immutable.
 class Migration {
  public:
+  /// One tensor. Its recut is computed once for all tensors of one shape and dtype that have the
+  /// same holders in both plans.
+  struct Pair {
+    std::uint32_t tensor, from_tensor;
+    std::uint32_t recut;         ///< index into recuts()
+    std::uint32_t first_choice;  ///< of the first of its open needs
+  };
+  /// All tensors of the new plan that are in the old one, rising by `tensor`.
+  const std::vector<Pair>& pairs() const noexcept { return pairs_; }
+  const std::vector<Recut>& recuts() const noexcept { return recuts_; }
+  /// Index in Recut::candidates of where a block comes from. REQUIRES: `need` is of the pair's
+  /// recut.
+  std::uint32_t source_of(const Pair& pair, const Need& need) const noexcept {
+    return need.first +
+           (need.open == Need::kNoChoice ? 0u : choices_[pair.first_choice + need.open]);
+  }
   /// All blocks that rank `rank` of the new world needs, in place or moved, by tensor; each block
   /// once.
   std::vector<Move> needs_of(std::uint32_t rank) const;
@@ -62,13 +78,6 @@ class Migration {
 
  private:
   friend class Migrator;
-  /// `recut` is computed once for all tensors of one shape and dtype that have the same holders in
-  /// both plans.
-  struct Pair {
-    std::uint32_t tensor, from_tensor;
-    std::uint32_t recut;
-    std::uint32_t first_choice;  ///< index in choices_ of the first of its open needs
-  };
   Move make_move(const Pair& pair, const Need& need, const Candidate& from) const;
   template <typename Each>
   void each_need(Each&& each) const;

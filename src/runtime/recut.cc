@@ -160,7 +160,8 @@ class Recutter {
       handed_over_.insert({holder.rank, source.part});
       for (const Box& box : boxes) {
         made_.needs.push_back({box, box.elements(), rank, part,
-                               static_cast<std::uint32_t>(made_.candidates.size()), 1});
+                               static_cast<std::uint32_t>(made_.candidates.size()), 1,
+                               Need::kNoChoice});
         made_.candidates.push_back({holder.rank, source.part, Nearness::in_place});
       }
       return true;
@@ -208,9 +209,12 @@ class Recutter {
       last = made_.candidates.begin() + first + 0xffff;
     made_.candidates.erase(last, made_.candidates.end());
     const auto count = static_cast<std::uint32_t>(made_.candidates.size()) - first;
-    if (made_.candidates[first].nearness != Nearness::device)
+    std::uint32_t open = Need::kNoChoice;
+    if (made_.candidates[first].nearness != Nearness::device) {
+      open = static_cast<std::uint32_t>(made_.open.size());
       made_.open.push_back(static_cast<std::uint32_t>(made_.needs.size()));
-    made_.needs.push_back({atom.box, atom.box.elements(), rank, part, first, count});
+    }
+    made_.needs.push_back({atom.box, atom.box.elements(), rank, part, first, count, open});
   }
 
   Nearness nearness(const cluster::GpuRef& from, const cluster::GpuRef& to, double best) const {

@@ -46,6 +46,8 @@ struct Need {
   std::int64_t elements;
   std::uint32_t to_rank, to_part;
   std::uint32_t first, count;  ///< candidates of the need, in Recut::candidates
+  std::uint32_t open;          ///< index in Recut::open; kNoChoice: it has one candidate
+  static constexpr std::uint32_t kNoChoice = UINT32_MAX;
 };
 
 /// What a tensor's new holders need of its old ones. Made by recut(); read by Migration.

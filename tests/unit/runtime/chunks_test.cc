@@ -317,3 +317,31 @@ Test(chunks, memory_of_programs_counts_for_nothing) {
   cr_assert_eq(chunks.extra_bytes[0], 0u);
   cr_assert_eq(chunks.count, 1u);
 }
+
+Test(chunks, a_shim_is_given_its_own_moves_alone_and_the_same_as_all_together) {
+  std::mt19937_64 random(8);
+  Job job(shards(1200, {0, 1, 2}), shards(1200, {1, 2, 0}), random);
+  for (std::size_t i = 0; i < 3; ++i) job.plan.to[i].old_rank = static_cast<std::int32_t>(i);
+  const auto cluster = support::host_cluster(1, 3);
+  job.plan.max_extra_bytes = 400;
+  const auto all = plan_chunks(job.plan, *job.from, *job.to, cluster, {}, kPage).value();
+  for (std::int32_t rank = -1; rank < 3; ++rank) {
+    job.plan.old_rank = rank < 0 ? 0 : rank;  // of the first the GPU goes back
+    job.plan.new_rank = rank;
+    const auto own = plan_chunks(job.plan, *job.from, *job.to, cluster, {}, kPage).value();
+    cr_assert_eq(own.digest, all.digest);
+    cr_assert_eq(own.moves.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (static_cast<std::int32_t>(i) != rank) {
+        cr_assert(own.moves[i].empty());
+        continue;
+      }
+      cr_assert_eq(own.moves[i].size(), all.moves[i].size());
+      for (std::size_t k = 0; k < own.moves[i].size(); ++k) {
+        cr_assert_eq(own.moves[i][k].chunk, all.moves[i][k].chunk);
+        cr_assert(own.moves[i][k].box == all.moves[i][k].box);
+      }
+    }
+    cr_assert_gt(all.moves[0].back().chunk, 0u);
+  }
+}
