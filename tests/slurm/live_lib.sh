@@ -80,6 +80,26 @@ well_ended() {
   ends_right && handed_over && within 60 has_no_companions "$job" && within 60 nothing_left
 }
 
+# The pid of rank R's program of epoch E, as the system sees it: `began` has only those that have adopted.
+program_of() { # EPOCH RANK
+  local pid
+  for pid in $(processes_with "SLURM_JOB_ID=$job"); do
+    [[ $(cat "/proc/$pid/comm" 2> /dev/null) == regression ]] && grep -qszx "SWELL_EPOCH=$1" "/proc/$pid/environ" &&
+      grep -qszx "RANK=$2" "/proc/$pid/environ" && printf '%s\n' "$pid" && return
+  done
+  return 1
+}
+
+# A growth of two workers to four that needs 32 KiB beside the state of 128 KiB, as layers are cut in two, and may have half of it.
+in_chunks=(STEPS=4000 SHAPE='4 32 32' PLANS='2=2,1,1,0 4=1,2,2,0' SWELL_SWITCH_MEMORY=16K)
+# Of the first epoch's last step, nothing is done again.
+no_step_lost() {
+  local from
+  from=$(awk '$2 == 3 { print $5; exit }' "$out/began")
+  printf 'the first epoch did %s steps; the next goes on from step %s\n' "$(steps_of 0)" "$from"
+  [[ $(steps_of 0) == "$from" ]]
+}
+
 goes_on_live() { # the epoch that trains is not the first program's again: nobody began anew
   [[ $(awk '$6 == "new" && $2 > 1' "$out/began") == '' ]]
 }
