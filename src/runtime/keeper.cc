@@ -86,6 +86,7 @@ Keeper::~Keeper() {
   for (std::thread& thread : accepting_) thread.join();
   for (auto& peer : peers_) peer->thread.join();
   if (sender_.joinable()) sender_.join();
+  if (freeing_.joinable()) freeing_.join();
   unlink(options_.unix_socket.c_str());
 }
 

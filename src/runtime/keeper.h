@@ -56,9 +56,10 @@ class Keeper {
       verified,  ///< a move has compared the checksum of a first block, and has others to fetch
       rest,      ///< a move has all that no rank has that stays, and has others to fetch
       chunk,     ///< a chunk has come, and what nobody needs any more has been released
+      freeing,   ///< a commit was answered, and the memory of the epoch before is to go back
     };
-    /// Asked whether a move waits, until it says no or the switch is called off. For tests; may be
-    /// empty.
+    /// Asked whether a move, or the freeing, waits, until it says no or that is called off. For
+    /// tests; may be empty.
     std::function<bool(Hold)> holds;
   };
   /// Listens, and begins to serve. The error names what could not be had.
@@ -78,8 +79,8 @@ class Keeper {
   const std::string& unix_socket() const noexcept { return options_.unix_socket; }
   /// "address:port"; empty without TCP.
   const std::string& tcp_address() const noexcept { return tcp_; }
-  /// Memory that the arena's pages take.
-  std::uint64_t used_bytes() const noexcept { return arena_->used_bytes(); }
+  /// Memory that the arena's pages take, once what a commit gave up has gone back.
+  std::uint64_t used_bytes() const;
 
  private:
   /// One connection and its thread.
@@ -167,9 +168,14 @@ class Keeper {
   Result<std::string> quiesce(std::string_view body);
   Result<std::string> move(std::string_view body);
   Result<std::string> commit(std::string_view body);
+  // keeper_memory.cc
+  void drop_table(const std::vector<Held>& table);
+  void drop_table(const std::vector<Held>& table, std::vector<Pages>& left);
+  void free_later(const std::vector<Held>& table);
+  void wait_for_memory(std::unique_lock<std::mutex>& lock) const;
+  void wait_while_held(Options::Hold hold, const std::function<bool()>& is_off) const;
   // keeper_abort.cc
   std::string abort_now(std::string_view body);
-  void drop_table(const std::vector<Held>& table);
   void drop_staged();
   std::unique_ptr<Staged> unstage();
   void spoil_staged();
@@ -196,13 +202,14 @@ class Keeper {
   std::string tcp_, host_, processes_;
   Descriptor unix_listening_, tcp_listening_;
   std::vector<std::thread> accepting_;
-  std::thread sender_;  ///< of the last snapshot to the partner
+  std::thread sender_;   ///< of the last snapshot to the partner
+  std::thread freeing_;  ///< of the memory that the last commit gave up
 
   std::mutex ucx_mutex_;  ///< guards this; taken alone
   std::optional<Error> no_ucx_;
 
   mutable std::mutex mutex_;  ///< guards all below
-  std::condition_variable changed_;
+  mutable std::condition_variable changed_;
   std::list<std::unique_ptr<Peer>> peers_;
   std::uint64_t epoch_ = 0;
   std::vector<Held> table_;  ///< of the committed epoch
@@ -215,7 +222,7 @@ class Keeper {
   Guard guard_;
   Snapshots snapshots_;
   std::shared_ptr<Channel> to_partner_;
-  bool stopping_ = false;
+  bool is_freeing_ = false, stopping_ = false;
 };
 
 /// A thread that takes no signals: the shim expects them on its own.

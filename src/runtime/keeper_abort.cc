@@ -4,12 +4,6 @@
 
 namespace swell::runtime {
 
-void Keeper::drop_table(const std::vector<Held>& table) {
-  for (const Held& held : table)
-    if (held.memory == Memory::device) store_.slabs().drop(held.at);
-    else if (held.memory == Memory::arena) store_.drop(held.at, held.bytes());
-}
-
 /// Forgets what is prepared; its program waits on.
 std::unique_ptr<Keeper::Staged> Keeper::unstage() {
   std::unique_ptr<Staged> staged = std::move(staged_);

@@ -55,7 +55,8 @@ Result<Snapshot> Keeper::copy_state(std::uint64_t step, pid_t program, DeviceHan
   Snapshot snapshot;
   std::vector<Run> of_arena, of_program, of_device;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    wait_for_memory(lock);
     if (guard_.epoch != epoch_)
       return Error("it is not known yet who keeps this epoch's snapshots");
     snapshot = {epoch_, step, guard_.rank, guard_.ranks, {}, is_of_switch};
@@ -125,7 +126,8 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
   plan.from.push_back({{}, kept->source, snapshot.table});
   Placement placement;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    wait_for_memory(lock);
     std::vector<Run> runs;
     auto copy = Snapshots::take_copy(store_, snapshot.table, runs);
     if (!copy) return copy.error();

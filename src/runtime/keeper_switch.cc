@@ -42,6 +42,7 @@ Result<std::string> Keeper::begin(std::string_view body) {
   const auto epoch = reader.get<std::uint64_t>();
   if (!reader.done() || epoch == 0) return Error("an epoch begins with its number, 1 or more");
   std::unique_lock lock(mutex_);
+  wait_for_memory(lock);
   Peer* peer = waiting_program();
   if (peer == nullptr) return Error("no program waits to begin");
   if (staged_ != nullptr) return Error("an epoch is being prepared; abort it first");
@@ -175,7 +176,9 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
                                     const World& from, const World& to,
                                     const std::vector<Move>& moves) {
   const Prepare& plan = staged->prepare;
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  wait_for_memory(lock);
+  if (stopping_) return Error(kCalledOff);
   if (staged_ != nullptr && staged_->coordinator == &coordinator && plan.in_chunks &&
       staged_->prepare.epoch == plan.epoch && !staged_->prepare.in_chunks && !staged_->is_busy &&
       !staged_->is_moved)
@@ -287,10 +290,7 @@ Result<std::string> Keeper::move(std::string_view body) {
   };
   std::atomic<int> blocks = 0;
   using Hold = Options::Hold;
-  const auto wait_at = [&](Hold hold) {
-    while (options_.holds && options_.holds(hold) && !is_off())
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  };
+  const auto wait_at = [&](Hold hold) { wait_while_held(hold, is_off); };
   Intake::Watch watch;
   watch.is_called_off = [&](const Fetch& fetch) {
     // Two threads fetch: when a third block is begun, one has arrived.
@@ -357,8 +357,8 @@ Result<std::string> Keeper::commit(std::string_view body) {
   is_torn_ = false;
   step_ = step;
   if (staged->program != nullptr) hand_over(*staged->program, step, false);
-  // Last: the new epoch trains already.
-  drop_table(old);
+  // The new epoch trains already.
+  free_later(old);
   return std::string();
 }
 

@@ -42,19 +42,38 @@ void Store::use(std::uint64_t at, std::uint64_t bytes) {
 }
 
 void Store::drop(std::uint64_t at, std::uint64_t bytes) {
-  for (auto [piece, end] = pieces_of(at, bytes); piece != end;)
-    piece = --piece->second.uses == 0 ? free(piece) : std::next(piece);
+  std::vector<Pages> left;
+  drop(at, bytes, left);
+  free(left);
+}
+
+void Store::drop(std::uint64_t at, std::uint64_t bytes, std::vector<Pages>& left) {
+  for (auto [piece, end] = pieces_of(at, bytes); piece != end;) {
+    if (--piece->second.uses > 0) {
+      ++piece;
+      continue;
+    }
+    left.push_back({piece->first, piece->second.bytes});
+    piece = taken_.erase(piece);
+  }
 }
 
 void Store::sweep() {
-  for (auto at = taken_.begin(); at != taken_.end();)
-    at = at->second.uses == 0 ? free(at) : std::next(at);
+  std::vector<Pages> left;
+  std::erase_if(taken_, [&left](const auto& piece) {
+    if (piece.second.uses == 0) left.push_back({piece.first, piece.second.bytes});
+    return piece.second.uses == 0;
+  });
+  free(left);
 }
 
-Store::Taken::iterator Store::free(Taken::iterator piece) {
-  arena_->release(piece->first, piece->second.bytes);
-  extents_.give(piece->first, piece->second.bytes);
-  return taken_.erase(piece);
+void Store::free(const std::vector<Pages>& left) {
+  for (const Pages& each : left) arena_->release(each.at, each.bytes);
+  give_back(left);
+}
+
+void Store::give_back(const std::vector<Pages>& left) {
+  for (const Pages& each : left) extents_.give(each.at, each.bytes);
 }
 
 }  // namespace swell::runtime

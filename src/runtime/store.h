@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "core/result.h"
 #include "runtime/arena.h"
@@ -12,6 +13,11 @@
 #include "runtime/slabs.h"
 
 namespace swell::runtime {
+
+/// A range of an arena, in whole pages.
+struct Pages {
+  std::uint64_t at = 0, bytes = 0;
+};
 
 /// A keeper's arena, with what is taken of it and how many tensors stand in each page of that:
 /// those of two epochs may share some. The first page is the control page. Not thread-safe, but for
@@ -32,6 +38,12 @@ class Store {
   void use(std::uint64_t at, std::uint64_t bytes);
   /// Forgets it; the pages in which no other one stands go back to the system.
   void drop(std::uint64_t at, std::uint64_t bytes);
+  /// The same, but those pages are added to `left` and stay taken, until give_back().
+  void drop(std::uint64_t at, std::uint64_t bytes, std::vector<Pages>& left);
+  /// Gives pages back that were dropped so: to the system, and to be taken again.
+  void free(const std::vector<Pages>& left);
+  /// The second half of that. REQUIRES: the arena has released them.
+  void give_back(const std::vector<Pages>& left);
   /// Gives back what was taken and no tensor stands in.
   void sweep();
 
@@ -45,7 +57,6 @@ class Store {
   /// The pieces that make up the pages of a tensor, cut where it begins and ends.
   std::pair<Taken::iterator, Taken::iterator> pieces_of(std::uint64_t at, std::uint64_t bytes);
   Taken::iterator cut(std::uint64_t at);
-  Taken::iterator free(Taken::iterator piece);
 
   std::shared_ptr<const Arena> arena_;
   Slabs slabs_;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Switches among real processes on this host: examples/regression under shims of this process.
+#include <atomic>
 #include <criterion/criterion.h>
 #include <set>
+#include <thread>
 
 #include "runtime/live_steps.h"
 
 using namespace live_steps;
+using Hold = Keeper::Options::Hold;
 
 Test(live, ten_plans_in_a_row_end_bitwise_as_a_run_without_any_switch, .timeout = 300) {
   // Up and down in each dimension, uneven shards (12 rows over 5), ZeRO on and off.
@@ -99,6 +102,65 @@ Test(live, of_parts_that_shrink_where_they_stand_the_rest_is_freed, .timeout = 3
     cr_assert_eq(path.bytes, state / 2, "%s", report.summary().c_str());
   cr_assert_eq(job.wait(old[0]), 0);
   cr_assert_lt(job.keepers[0]->used_bytes(), state / 2 + 65536, "the other half was given back");
+}
+
+/// A job of one rank and then of two, whose shims keep the memory of the epoch before until they
+/// are let.
+struct Freeing {
+  std::atomic<bool> is_held = true;
+  LiveJob job{SWELL_EXAMPLE, 2, {"1000000000", "8", "64", "512", "1000"}, false, [this](Hold hold) {
+                return hold == Hold::freeing && is_held;
+              }};
+  static constexpr PlanShape kOne{1, 1, 1, 0}, kTwo{2, 1, 1, 0};
+  static constexpr std::uint64_t kState = 8 * 64 * 512 * 8 * 4;
+  SwitchReport grow() {
+    Coordinator coordinator(LiveJob::cluster(), options());
+    job.start(kOne);
+    cr_assert(coordinator.begin(job.shims(kOne), 1).ok());
+    wait_for_steps(job, 0, 1);
+    job.start(kTwo);
+    return coordinator.switch_plan(job.shims(kOne), job.shims(kTwo), 2).value();
+  }
+  std::uint64_t taken() const {
+    auto channel = Channel::connect_unix(job.keepers[0]->unix_socket()).value();
+    auto passed = ask(channel, Op::arena, {}).value();
+    const auto bytes = Reader(passed.body).get<std::uint64_t>();
+    return Arena::map(std::move(passed.fd), bytes).value().used_bytes();
+  }
+};
+
+Test(live, a_commit_waits_for_no_memory_and_the_next_switch_does, .timeout = 300) {
+  Freeing one;
+  const auto grown = one.grow();
+  cr_assert(grown.committed, "%s", grown.summary().c_str());
+  for (const int shim : {0, 1}) wait_for_steps(one.job, shim, grown.step);
+  cr_assert_gt(one.taken(), Freeing::kState, "nothing has gone back yet");
+  bool goes_on_meanwhile = false;
+  auto looking = options();
+  looking.on_phase = [&](Phase phase) {
+    if (phase == Phase::quiesce) goes_on_meanwhile = one.is_held;
+  };
+  Coordinator coordinator(LiveJob::cluster(), looking);
+  one.job.start(Freeing::kOne);
+  wait_for_waiting(one.job, 0);
+  SwitchReport report;
+  std::thread next([&] {
+    report = coordinator.switch_plan(one.job.shims(Freeing::kTwo), one.job.shims(Freeing::kOne), 3)
+                 .value();
+  });
+  std::this_thread::sleep_for(500ms);
+  one.is_held = false;
+  next.join();
+  cr_assert(report.committed, "%s", report.summary().c_str());
+  cr_assert_not(goes_on_meanwhile, "it would hold the memory of three epochs");
+  cr_assert_leq(one.job.keepers[0]->used_bytes(), Freeing::kState + 65536);
+  cr_assert_leq(one.taken(), Freeing::kState + 65536);
+}
+
+Test(live, a_shim_may_end_before_its_memory_has_gone_back, .timeout = 300) {
+  Freeing one;
+  cr_assert(one.grow().committed);
+  for (auto& keeper : one.job.keepers) keeper.reset();
 }
 
 /// From two stages to two shards of each layer, with so much memory beside the state.

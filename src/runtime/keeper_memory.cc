@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Of the keeper: how memory of an epoch that is over goes back.
+#include "runtime/keeper.h"
+
+namespace swell::runtime {
+
+void Keeper::drop_table(const std::vector<Held>& table) {
+  std::vector<Pages> left;
+  drop_table(table, left);
+  store_.free(left);
+}
+
+/// The pages of `table` that nothing else stands in are left to the caller, still taken.
+void Keeper::drop_table(const std::vector<Held>& table, std::vector<Pages>& left) {
+  for (const Held& held : table)
+    if (held.memory == Memory::device) store_.slabs().drop(held.at);
+    else if (held.memory == Memory::arena) store_.drop(held.at, held.bytes(), left);
+}
+
+/// Gives the memory of the epoch before back by a thread: gigabytes take seconds, for which the
+/// training need not wait. REQUIRES: locked; wait_for_memory() since the last one.
+void Keeper::free_later(const std::vector<Held>& table) {
+  std::vector<Pages> left;
+  drop_table(table, left);
+  if (left.empty()) return;
+  if (freeing_.joinable()) freeing_.join();  // it is over
+  is_freeing_ = true;
+  freeing_ = quiet_thread([this, left = std::move(left)] {
+    wait_while_held(Options::Hold::freeing, [this] {
+      std::lock_guard lock(mutex_);
+      return stopping_;
+    });
+    for (const Pages& each : left) arena_->release(each.at, each.bytes);
+    std::lock_guard lock(mutex_);
+    store_.give_back(left);
+    is_freeing_ = false;
+    changed_.notify_all();
+  });
+}
+
+/// Until what a commit gave up is the system's again: who takes memory meanwhile would have both.
+void Keeper::wait_for_memory(std::unique_lock<std::mutex>& lock) const {
+  changed_.wait(lock, [this] { return stopping_ || !is_freeing_; });
+}
+
+std::uint64_t Keeper::used_bytes() const {
+  std::unique_lock lock(mutex_);
+  wait_for_memory(lock);
+  return arena_->used_bytes();
+}
+
+void Keeper::wait_while_held(Options::Hold hold, const std::function<bool()>& is_off) const {
+  while (options_.holds && options_.holds(hold) && !is_off())
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+}  // namespace swell::runtime
