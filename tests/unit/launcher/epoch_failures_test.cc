@@ -80,6 +80,7 @@ Test(epochs, gpus_whose_workers_are_lost_while_they_go_back_are_released) {
     if (last) run.leave(0, 2);
     for (int local = 0; local < 4; ++local)
       run.event([&] { run.machine.lost(run.now, {1, local}); });
+    cr_assert_eq(run.releases, Jobs{9}, "the others' leave is not waited for");
     if (!last) run.leave(0, 2);
     cr_assert_eq(run.releases, Jobs{9});
     cr_assert_eq(run.workers, 2u);

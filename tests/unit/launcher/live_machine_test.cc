@@ -164,6 +164,16 @@ Test(live, a_new_program_that_dies_calls_the_switch_off) {
   cr_assert_not(run.code.has_value());
 }
 
+Test(live, a_shim_that_is_lost_after_its_growth_failed_keeps_no_gpus) {
+  Run run;
+  run.lend();
+  run.aborted(1);
+  cr_assert(run.releases.empty(), "its program is still to end");
+  run.event([&] { run.machine.lost(run.now, {1, 0}); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  cr_assert_not(run.code.has_value());
+}
+
 Test(live, a_shim_that_is_lost_before_its_worker_takes_part_costs_no_restart) {
   Run run;
   run.lend();
