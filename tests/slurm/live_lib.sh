@@ -91,7 +91,7 @@ program_of() { # EPOCH RANK
 }
 
 # A growth of two workers to four that needs 32 KiB beside the state of 128 KiB, as layers are cut in two, and may have half of it.
-in_chunks=(STEPS=4000 SHAPE='4 32 32' PLANS='2=2,1,1,0 4=1,2,2,0' SWELL_SWITCH_MEMORY=16K)
+needs_chunks=(STEPS=4000 SHAPE='4 32 32' PLANS='2=2,1,1,0 4=1,2,2,0' SWELL_SWITCH_MEMORY=16K)
 # Of the first epoch's last step, nothing is done again.
 no_step_lost() {
   local from
