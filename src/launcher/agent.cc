@@ -167,6 +167,7 @@ void Agent::wait() {
     if (request.open > 0) until = std::min(until, request.expires);
   for (const auto& [job, leaving] : leaving_)
     if (!leaving.cancelling) until = std::min(until, leaving.cancel_by);
+  for (const auto& [at, step] : launches_) until = std::min(until, at);
   if (code_) until = std::min(until, finish_by_);
   std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
   children_.add_to(polled);
@@ -198,6 +199,12 @@ void Agent::take_server_events() {
       if (code_ || !node_job_.contains(worker.node) || leaving_.contains(node_job_[worker.node])) {
         server_->close(event.connection);
         continue;
+      }
+      // Of a step that was launched again: what is left of the first one is let go.
+      if (const auto before = connections_.find(worker);
+          before != connections_.end() && before->second != event.connection) {
+        server_->close(before->second);
+        workers_.erase(before->second);
       }
       workers_[event.connection] = worker;
       connections_[worker] = event.connection;
@@ -242,8 +249,10 @@ void Agent::take_controller_messages() {
 void Agent::take_ended_children() {
   for (const Children::Ended& ended : children_.reap()) {
     if (const auto step = steps_.find(ended.pid); step != steps_.end()) {
-      const JobId job = step->second;
+      const Step its = std::move(step->second);
+      const JobId job = its.job;
       steps_.erase(step);
+      if (launches_again(its, ended.exit)) continue;
       if (const auto leaving = leaving_.find(job); leaving != leaving_.end() && !step_runs(job))
         cancel(job);
       machine_.step_ended(now(), job, ended.exit);
@@ -261,7 +270,7 @@ void Agent::take_ended_children() {
 
 bool Agent::step_runs(JobId job) const {
   return std::any_of(steps_.begin(), steps_.end(),
-                     [job](const auto& step) { return step.second == job; });
+                     [job](const auto& step) { return step.second.job == job; });
 }
 
 void Agent::check_deadlines() {
@@ -278,6 +287,12 @@ void Agent::check_deadlines() {
   for (const auto& [job, leaving] : leaving_)
     if (!leaving.cancelling && time >= leaving.cancel_by) late.push_back(job);
   for (const JobId job : late) cancel(job);
+  std::vector<Step> due;
+  std::erase_if(launches_, [&](auto& each) {
+    if (time >= each.first && !code_) due.push_back(std::move(each.second));
+    return time >= each.first || code_;
+  });
+  for (Step& step : due) launch(std::move(step));
   if (time >= next_heartbeat_) {
     next_heartbeat_ = time + kHeartbeat_s;
     if (!code_) tell(machine_.status());
@@ -286,7 +301,7 @@ void Agent::check_deadlines() {
     // An srun or scancel that hangs: slurmctld or a node does not answer.
     finish_by_ = time + 3;
     ++finish_kills_;
-    for (const auto& [pid, job] : steps_)
+    for (const auto& [pid, step] : steps_)
       children_.signal(pid, finish_kills_ == 1 ? SIGTERM : SIGKILL);
     for (const auto& [pid, job] : cancels_) children_.signal(pid, SIGKILL);
     for (const Request& request : requests_)

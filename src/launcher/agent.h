@@ -54,6 +54,13 @@ class Agent {
     std::map<pid_t, std::size_t> sallocs, shows;  ///< by the offer they are for
     std::set<pid_t> node_shows;
   };
+  /// An srun that runs shims.
+  struct Step {
+    JobId job = 0;
+    Command command;
+    bool foreground = false;  ///< of the job's own the first, which has standard input
+    int launches = 1;
+  };
   struct Leaving {
     double cancel_by = 0;  ///< its step may end by itself until then
     bool cancelling = false;
@@ -68,6 +75,8 @@ class Agent {
   void take_ended_children();
   bool ended_salloc(const Children::Ended& ended);
   void request_done(std::size_t index);
+  void launch(Step step);
+  bool launches_again(const Step& step, const Exit& exit);
   void check_deadlines();
   void carry_out();
   void carry_out(const action::StartStep& start);
@@ -110,7 +119,9 @@ class Agent {
   std::map<WorkerId, control::ConnectionId> connections_;
   std::map<control::ConnectionId, WorkerId> workers_;
   std::map<int, JobId> node_job_;
-  std::map<pid_t, JobId> steps_, cancels_;
+  std::map<pid_t, Step> steps_;
+  std::vector<std::pair<double, Step>> launches_;  ///< of steps that were lost, and when
+  std::map<pid_t, JobId> cancels_;
   std::vector<Request> requests_;
   std::map<JobId, Leaving> leaving_;
   std::map<JobId, std::string> companion_names_;

@@ -4,9 +4,12 @@
 #include <cmath>
 #include <csignal>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include "launcher/agent.h"
+#include "launcher/launch_again.h"
 #include "launcher/signals.h"
 #include "launcher/switch_network.h"
 
@@ -50,21 +53,42 @@ void Agent::carry_out(const action::StartStep& start) {
     nodes_[node.id] = node;
   }
   const ShimAddress shim{setup_.shim, address_, server_->port(), setup_.munge_socket};
+  bool foreground = !companion;
+  for (Command& command :
+       step_commands(setup_.options, start.job, companion, start.nodes,
+                     setup_.basic.cpus_per_worker, setup_.basic.shares_cpus, shim))
+    launch({start.job, std::move(command), std::exchange(foreground, false)});
+}
+
+void Agent::launch(Step step) {
+  const bool companion = step.job != setup_.hello.job;
   auto environment = companion ? outside_environment(environ) : step_environment(environ);
   environment.push_back("SWELL_AGENT=1");  // spank_swell: no hint that srun lends nothing
-  bool foreground = !companion;
-  for (const Command& command :
-       step_commands(setup_.options, start.job, companion, start.nodes,
-                     setup_.basic.cpus_per_worker, setup_.basic.shares_cpus, shim)) {
-    const Result<pid_t> pid = children_.start(command, environment, {.foreground = foreground});
-    foreground = false;
-    if (pid) {
-      steps_[*pid] = start.job;
-      continue;
-    }
-    say(pid.error().message());
-    machine_.step_ended(now(), start.job, {127, 0});
+  const Result<pid_t> pid =
+      children_.start(step.command, environment, {.foreground = step.foreground});
+  if (pid) {
+    steps_[*pid] = std::move(step);
+    return;
   }
+  say(pid.error().message());
+  machine_.step_ended(now(), step.job, {127, 0});
+}
+
+/// Whether this srun of the job's own is run again, in a while: a slurmd was away as it launched,
+/// and nobody has missed anything yet. A companion's GPUs go back instead.
+bool Agent::launches_again(const Step& step, const Exit& exit) {
+  if (step.job != setup_.hello.job || machine_.has_begun() || code_) return false;
+  // What srun has read for a program that did not begin is lost: /dev/null and a terminal have
+  // more.
+  struct stat input {};
+  if (step.foreground && fstat(STDIN_FILENO, &input) == 0 && !S_ISCHR(input.st_mode)) return false;
+  const auto pause_s = launch_again_in(exit, step.launches);
+  if (!pause_s) return false;
+  say(fmt::format(
+      "srun ended with {}: a node's slurmd did not answer; its workers are launched again in {:g} s",
+      exit.status(), *pause_s));
+  launches_.emplace_back(now() + *pause_s, step).second.launches += 1;
+  return true;
 }
 
 void Agent::carry_out(const action::StartWorkers& start) {

@@ -12,18 +12,12 @@
 #include "control/messages.h"
 #include "core/plan/plan.h"
 #include "launcher/action.h"
+#include "launcher/exit.h"
 #include "launcher/growth.h"
 #include "launcher/seating.h"
 #include "launcher/worker_environment.h"
 
 namespace swell::launcher {
-
-/// How a program ended.
-struct Exit {
-  int code = 0;
-  int signal = 0;  ///< not 0: it died by this
-  int status() const { return signal != 0 ? 128 + signal : code; }
-};
 
 /// What became of an offer that was tried: a companion, or salloc's reason.
 struct Granted {
@@ -136,6 +130,8 @@ class EpochMachine {
   /// What is to be done since the last call, in order.
   std::vector<action::Any> take();
 
+  /// Whether a program was ever started.
+  bool has_begun() const { return last_epoch_ >= 0; }
   control::Status status() const;
   /// Who takes part in the current epoch.
   const Seating& seating() const noexcept { return seating_; }

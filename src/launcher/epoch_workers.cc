@@ -117,6 +117,10 @@ void EpochMachine::lost(double now, WorkerId id) {
   } else if (is<Running>()) {
     code_ = std::max(code_, 128 + SIGKILL);
     if (ran || !is_failing()) fail(now, id, {0, SIGKILL});
+  } else if (Gathering* first = in<Gathering>(); first != nullptr && !has_begun()) {
+    // srun ends it where it cannot launch the others of the step, and may launch all of them again.
+    code_ = std::max(code_, 128 + SIGKILL);
+    first->by = now + settings_.warm_timeout_s;
   } else if (!is<Ending>()) {
     code_ = std::max(code_, 128 + SIGKILL);
     end(now, SIGTERM, now + settings_.end_timeout_s);

@@ -111,6 +111,22 @@ signals() {
   [[ $? == 9 ]]
 }
 check 'signals reach the program as with srun' signals
+# A slurmd that stands still has been sent the launch, and dies before it answers.
+lost_launch() {
+  local pid runs
+  pid=$("$cluster" pid slurmd.node2) && kill -STOP "$pid" || return
+  salloc -Q -w node1,node2 -N2 --gres=gpu:2 "$swellrun" sh -c 'echo $RANK/$WORLD_SIZE' < /dev/null > out 2> err &
+  runs=$!
+  within 10 is_sent_something "$(scontrol show node node2 | sed -n 's/.* Port=\([0-9]*\).*/\1/p')"
+  kill -KILL "$pid"
+  "$cluster" start-slurmd node2 && wait "$runs" || return
+  cat out err
+  [[ $(sort out | tr '\n' ' ') == '0/4 1/4 2/4 3/4 ' ]] && grep -q '^swellrun: srun ended with 2[0-9]*: .* launched again in 2 s$' err
+}
+is_sent_something() { # PORT
+  awk -v port="$(printf ':%04X' "$1")" '$4 == "01" && index($2, port) && $5 !~ /:00000000$/ { found = 1 } END { exit !found }' /proc/net/tcp
+}
+check 'workers whose slurmd dies as they are launched are launched again' lost_launch
 left_to_srun() {
   salloc -Q --gres=gpu:2 -n1 "$swellrun" --jobid=0 true > out 2> err
   grep -qx 'swellrun: --jobid is given: running as srun' err

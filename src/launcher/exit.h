@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+namespace swell::launcher {
+
+/// How a program ended.
+struct Exit {
+  int code = 0;
+  int signal = 0;  ///< not 0: it died by this
+  int status() const { return signal != 0 ? 128 + signal : code; }
+};
+
+}  // namespace swell::launcher
