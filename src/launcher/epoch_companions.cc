@@ -67,7 +67,7 @@ bool EpochMachine::is_warming() const {
 }
 
 void EpochMachine::shrink(double now, const control::Shrink& shrink) {
-  bool running_ones = false;
+  bool running_ones = false, some_go = false;
   for (const JobId job : shrink.companions) {
     HeldCompanion* found = companion(job);
     if (found == nullptr) {
@@ -83,9 +83,10 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
       reclaim(now, *found, shrink.reason);
     }
     running_ones = running_ones || companion(job) != nullptr;  // it still has workers that run
+    some_go = true;
   }
   want(shrink.plan);
-  if (running_ones) {
+  if (running_ones || (some_go && is_ending_by_itself())) {
     const double by = now + std::min(settings_.restart_timeout_s,
                                      std::max(0.0, shrink.deadline_s - settings_.margin_s));
     if (Ending* ending = in<Ending>()) ending->kill_at = std::min(ending->kill_at.value_or(by), by);
@@ -267,6 +268,14 @@ bool EpochMachine::trains_on(const std::vector<WorkerNode>& nodes) const {
     for (const WorkerNode& node : nodes)
       if (id.node == node.id && worker.running) return true;
   return false;
+}
+
+/// No worker of the job's own has ended by itself.
+bool EpochMachine::basic_train() const {
+  return std::all_of(seating_.seats.begin(), seating_.seats.end(), [this](const Seat& seat) {
+    const auto worker = workers_.find(seat.worker);
+    return !is_basic(seat.worker.node) || (worker != workers_.end() && worker->second.running);
+  });
 }
 
 bool EpochMachine::runs_anything(const std::vector<WorkerNode>& nodes) const {

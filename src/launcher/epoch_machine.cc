@@ -163,10 +163,15 @@ void EpochMachine::begin_leaving(double now, JobState state, double by) {
 
 /// Asks the workers to leave, since GPUs go back by then. Where some have ended by themselves the
 /// training ends: who is asked to leave then has all of it run again. The others have until there
-/// is just time for that.
+/// is just time for that, also where the GPUs are back before.
 void EpochMachine::leave_for_reclaim(double now, double by) {
-  if (!is_ending_by_itself() || now >= by - settings_.restart_timeout_s / 2)
-    begin_leaving(now, JobState::draining, by);
+  const double ask_at = by - settings_.restart_timeout_s / 2;
+  Running* running = in<Running>();
+  if (running == nullptr || !is_ending_by_itself() || now >= ask_at)
+    return begin_leaving(now, JobState::draining, by);
+  if (running->ask_at && *running->ask_at <= ask_at) return;
+  running->ask_at = ask_at;
+  running->leave_by = by;
 }
 
 /// All workers are killed; the next epoch resumes from a checkpoint. REQUIRES: the phase is
@@ -226,7 +231,9 @@ void EpochMachine::tick(double now) {
   }
   if (is_failing() && now >= in<Running>()->failure->decide_by) decide(now);
   tick_live(now);
-  if (const auto by = drain_by(); by && is_ending_by_itself()) leave_for_reclaim(now, *by);
+  if (const Running* one = in<Running>();
+      one != nullptr && !one->failure && one->ask_at && now >= *one->ask_at)
+    begin_leaving(now, JobState::draining, one->leave_by);
   if (Ending* ending = in<Ending>();
       ending != nullptr && ending->kill_at && now >= *ending->kill_at) {
     ending->kill_at.reset();
@@ -300,7 +307,7 @@ std::optional<double> EpochMachine::deadline() const {
   if (is_failing()) earliest(in<Running>()->failure->decide_by);
   if (const Switching* one = in<Switching>()) earliest(one->is_called_off ? one->hard_by : one->by);
   if (const auto drain = drain_by(); drain && is_live()) earliest(*drain - settings_.min_live_s);
-  else if (drain && is_ending_by_itself()) earliest(*drain - settings_.restart_timeout_s / 2);
+  if (const Running* one = in<Running>(); one != nullptr && !one->failure) earliest(one->ask_at);
   if (const Running* one = in<Running>(); one != nullptr && one->awaits_runtime)
     earliest(growth_.joins_by(one->since));
   for (const auto& [program, by] : others_)

@@ -160,6 +160,10 @@ class EpochMachine {
     std::optional<Failure> failure;
     bool has_begun = false;       ///< live mode: its programs train with state that can be moved
     bool awaits_runtime = false;  ///< live mode: they may still say hello to their keepers
+    /// Restart mode: GPUs go back, and some workers have ended by themselves. Who has not ended by
+    /// `ask_at` either is asked to leave, until `leave_by`.
+    std::optional<double> ask_at;
+    double leave_by = 0;
   };
   /// Live mode: the programs of the next epoch start beside those of this one and take over.
   struct Switching {
@@ -287,6 +291,7 @@ class EpochMachine {
   std::vector<WorkerId> running() const;
   /// None has ended by itself, as all do at the training's end.
   bool all_train() const { return running().size() == seating_.seats.size(); }
+  bool basic_train() const;
   /// Restart mode: some have.
   bool is_ending_by_itself() const {
     return is<Running>() && !is_live() && !is_failing() && !all_train();

@@ -134,10 +134,14 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
     if (companion->reclaimed || (signal != SIGTERM && signal != SIGUSR1 && signal != kQuietSignal &&
                                  signal != settings_.restart_signal))
       return;
-    companion->leave_by = now + settings_.restart_timeout_s;
+    const double by = companion->leave_by = now + settings_.restart_timeout_s;
+    // Programs are sent it, too, and may have left before their shims say so: no training's end.
+    const bool have_left = signal == settings_.restart_signal && basic_train();
     reclaim(now, *companion, fmt::format("Slurm sent it {}", signal_name(signal)));
-    if (is<Switching>()) make_way(now + settings_.restart_timeout_s);
-    if (is<Running>() && !is_live()) leave_for_reclaim(now, now + settings_.restart_timeout_s);
+    if (is<Switching>()) make_way(by);
+    if (is<Running>() && !is_live() && have_left && !is_failing())
+      begin_leaving(now, JobState::draining, by);
+    else if (is<Running>() && !is_live()) leave_for_reclaim(now, by);
     return advance(now);
   }
   // Every worker of the basic step reports it; the workers elsewhere need to hear of it once.

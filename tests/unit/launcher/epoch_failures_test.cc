@@ -330,6 +330,38 @@ Test(epochs, a_training_that_ends_while_gpus_are_asked_back_is_not_run_again) {
   cr_assert_eq(run.starts, 2);
 }
 
+Test(epochs, who_left_by_slurms_signal_before_it_was_told_ends_no_training) {
+  Run run;
+  run.grown();
+  for (int local = 0; local < 4; ++local)
+    run.event([&] { run.machine.exited(run.now, {1, local}, {}); });
+  cr_assert(run.signals.empty());
+  run.event([&] { run.machine.notice(run.now, {1, 0}, SIGUSR1); });
+  cr_assert(run.signalled(SIGUSR1, 2));
+  cr_assert_eq(run.releases, Jobs{9});
+  run.leave(0, 2);
+  cr_assert_eq(run.starts, 3);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(epochs, who_trains_on_though_all_that_was_lent_has_gone_is_asked_to_leave_in_the_end) {
+  for (const bool basic_ended : {false, true}) {
+    Run run;
+    run.grown();
+    if (basic_ended) run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+    for (int local = 0; local < 4; ++local)
+      run.event([&] { run.machine.exited(run.now, {1, local}, {}); });
+    if (basic_ended) run.event([&] { run.machine.notice(run.now, {1, 0}, SIGUSR1); });
+    else run.shrink(9, 30);
+    cr_assert_eq(run.releases, Jobs{9});
+    cr_assert(run.signals.empty(), "the training may end");
+    const double asks = *run.machine.deadline();
+    cr_assert_leq(asks, run.now + 15);
+    run.tick(asks);
+    cr_assert(run.signalled(SIGUSR1, basic_ended ? 1 : 2));
+  }
+}
+
 Test(epochs, who_trains_on_when_others_have_ended_is_asked_to_leave_in_time_for_it) {
   Run run;
   run.grown();
