@@ -5,7 +5,11 @@
 #include <iterator>
 #include <limits>
 
+#include "config.h"
+
 namespace swell::control {
+
+const char* build() noexcept { return PACKAGE_VERSION; }
 
 namespace {
 
@@ -301,6 +305,7 @@ void describe(V& v, WorkerHello& m) {
   v.member("host", m.host);
   v.member("port", m.port, 0, 65535);
   v.member("step", m.step);
+  v.optional("build", m.build);
 }
 template <typename V>
 void describe(V& v, WorkerNotice& m) {

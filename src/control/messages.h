@@ -17,6 +17,8 @@ namespace swell::control {
 
 /// The protocol's version. Sides of different versions refuse each other with a reason.
 inline constexpr int kProtocolVersion = 2;
+/// This build's PACKAGE_VERSION.
+const char* build() noexcept;
 /// Bytes of a plan or a profile as JSON, at most: with the rest it fits one frame.
 inline constexpr std::size_t kMaxDocument = 32768;
 
@@ -196,6 +198,8 @@ struct WorkerHello {
   std::string host;
   int port = 0;    ///< a free port there, for MASTER_PORT
   JobId step = 0;  ///< SLURM_STEP_ID
+  /// build() of the worker's swellrun; empty: of before it was said.
+  std::string build;
 };
 
 /// The program of this worker was told something by Slurm that concerns the whole job.

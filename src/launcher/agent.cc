@@ -200,6 +200,11 @@ void Agent::take_server_events() {
         server_->close(event.connection);
         continue;
       }
+      if (hello->build != control::build()) {
+        refuse(worker, hello->build);
+        server_->close(event.connection);
+        continue;
+      }
       // Of a step that was launched again: what is left of the first one is let go.
       if (const auto before = connections_.find(worker);
           before != connections_.end() && before->second != event.connection) {
@@ -231,6 +236,16 @@ void Agent::take_server_events() {
 
 void Agent::tell(control::Message message) {
   if (link_) link_->send(std::move(message));
+}
+
+/// A worker of another version of Swell, whose shim would not understand those of the others.
+void Agent::refuse(WorkerId worker, const std::string& build) {
+  const JobId job = node_job_[worker.node];
+  if (!other_builds_.insert(job).second) return;
+  say(fmt::format("{} has Swell {}, this is {}: install one version of it on all nodes",
+                  nodes_[worker.node].name, build.empty() ? "of an older version" : build,
+                  control::build()));
+  machine_.step_ended(now(), job, {1, 0});
 }
 
 void Agent::take_controller_messages() {

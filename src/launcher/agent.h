@@ -77,6 +77,7 @@ class Agent {
   void request_done(std::size_t index);
   void launch(Step step);
   bool launches_again(const Step& step, const Exit& exit);
+  void refuse(WorkerId worker, const std::string& build);
   void check_deadlines();
   void carry_out();
   void carry_out(const action::StartStep& start);
@@ -138,6 +139,7 @@ class Agent {
   bool told_of_tmp_ = false, told_of_memory_ = false;
   std::set<std::string> told_notes_;  ///< of ways that are slower than was asked for
   std::map<int, WorkerNode> nodes_;
+  std::set<JobId> other_builds_;  ///< the job's own, or companions, with shims of another version
   std::map<std::string, cluster::NodeDescription> descriptions_;  ///< of nodes that publish one
   /// Waits until the keepers of its workers listen.
   std::variant<std::monostate, action::BeginLive, action::SwitchLive> live_order_;

@@ -57,6 +57,7 @@ bool Shim::hello() {
   message.local_rank = options_.local_rank;
   message.host = client_->local_address();
   message.step = own_step();
+  message.build = control::build();
   // Kept until the program starts, so that nobody else is given the port meanwhile.
   Result<control::Fd> port = control::listen_on(message.host, 0);
   if (port) {

@@ -213,6 +213,18 @@ cancelled_companion() {
     finishes 0
 }
 check 'a companion that is cancelled does not end the job' cancelled_companion
+# Another version of Swell on a node: here, its shim is another one from some moment on.
+another_version() {
+  local this
+  this=$("$swellrun" --version | cut -d' ' -f2) && sed "s/${this//./\\.}/9.9.9/g" "$SWELL_WORKER" > other && chmod 755 other &&
+    grep -qa '9\.9\.9' other && cp "$SWELL_WORKER" here || return
+  local -x SWELL_WORKER=$TMPDIR/here
+  start_run '' && mv other here && tell grow node2:4 &&
+    within 20 grep -q "^swellrun: node2 has Swell 9.9.9, this is $this: install one version of it on all nodes\$" out &&
+    within 10 said '"released","companion"' && [[ $(started 0) == 2 && $(started 1) == 0 ]] && finishes 0 || return
+  new_run && submit_run '' && within 20 grep -q '^ended with 1$' out && [[ $(grep -c 'has Swell 9.9.9' out) == 1 && $(started 0) == 0 ]]
+}
+check 'workers of another version are refused, and that is said once' another_version
 killed_worker() {
   start_run '' && tell grow node2:4 && within 20 epoch_runs 1 6 && kill -9 "$(cat "$DIR/pid.1.4")" &&
     within 20 epoch_runs 2 2 && finishes 0
