@@ -5,11 +5,7 @@
 #include <iterator>
 #include <limits>
 
-#include "config.h"
-
 namespace swell::control {
-
-const char* build() noexcept { return PACKAGE_VERSION; }
 
 namespace {
 
