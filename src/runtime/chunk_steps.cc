@@ -98,7 +98,7 @@ class Maker {
     at_.assign(old_holdings_.count(), kNowhere);
     for (std::uint32_t rank = 0; rank < plan_.from.size(); ++rank) {
       const auto& entries = from_.entries_of(rank);
-      const auto& holds = plan_.from[rank].holds;
+      const std::vector<Row>& holds = plan_.roster.rows(plan_.from[rank].table);
       for (std::size_t i = 0; i < std::min(entries.size(), holds.size()); ++i)
         at_[old_holdings_.first_of(entries[i].tensor) +
             old_holdings_.index_of(entries[i].tensor, {rank, entries[i].part})] =
@@ -156,6 +156,7 @@ class Maker {
   /// Notes where the tensors of a new rank will stand, and what comes there.
   Result<void> take_rank(std::uint32_t rank) {
     note_coming(rank);
+    const std::vector<Row>& rows = plan_.roster.rows(plan_.to[rank].table);
     const std::int32_t old_rank = plan_.to[rank].old_rank;
     if (old_rank < 0) made_.shims.emplace_back();
     const auto shim = static_cast<std::uint32_t>(old_rank < 0 ? made_.shims.size() - 1 : old_rank);
@@ -163,9 +164,9 @@ class Maker {
     std::uint64_t next = 0;
     steps_.clear();
     for (std::size_t i = 0; i < coming_.size(); ++i) {
-      const Entry& entry = plan_.to[rank].entries[i];
-      const bool in_arena = memory_of(entry) == Memory::arena;
-      const auto bytes = static_cast<std::uint64_t>(entry.bytes());
+      const Row& row = rows[i];
+      const bool in_arena = row.memory == Memory::arena;
+      const std::uint64_t bytes = plan_.roster.bytes_of(row);
       if (coming_[i].is_alias) continue;
       const Layout::Range needs = coming_[i].needs;
       const Migration::Pair* pair = pair_of_[to_.entries_of(rank)[i].tensor];
@@ -175,7 +176,7 @@ class Maker {
       for (std::uint32_t n = 0; n < needs.count; ++n)
         if (!add_step(*pair, needs.first + n, coming_[i].number + n, shim, base, in_arena))
           return Error(fmt::format("tensor {}: its source, rank {}, does not hold it",
-                                   entry.tensor.name,
+                                   plan_.roster.tensors()[row.tensor].name,
                                    source_of(*pair, needs.first + n).candidate.rank));
       if (!in_arena) continue;
       const Pages place = pages(base, bytes);  // also of what is new, or padding alone
@@ -257,8 +258,8 @@ class Maker {
               [](const Step& a, const Step& b) { return a.begin < b.begin; });
     for (const Step& step : its.queue) cutter_.cut({step.begin, step.end});
     std::vector<Pages> held;
-    for (const Held& one : plan_.from[rank].holds)
-      if (one.memory == Memory::arena) held.push_back(pages(one.at, one.bytes()));
+    for (const Row& one : plan_.roster.rows(plan_.from[rank].table))
+      if (one.memory == Memory::arena) held.push_back(pages(one.at, plan_.roster.bytes_of(one)));
     for (const Pages& one : held) cutter_.cut(one);
     for (const Pages& one : kept_[rank]) cutter_.cut(one);
     cutter_.seal(its.cuts);

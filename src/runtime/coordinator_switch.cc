@@ -114,11 +114,13 @@ class Coordinator::Run {
       const bool leaves =
           leave_by_ && std::find(new_numbers.begin(), new_numbers.end(), shim) == new_numbers.end();
       if (leaves) leaving_.push_back(shim);
-      prepare_.from.push_back({from[rank].gpu, read->endpoint, std::move(holds->second), leaves});
+      prepare_.from.push_back(
+          {from[rank].gpu, read->endpoint, prepare_.roster.add(holds->second), leaves});
       old_ranks_[shim] = static_cast<std::int32_t>(rank);
     }
     if (snapshot != nullptr) {
       prepare_.from = snapshot->ranks;
+      prepare_.roster = snapshot->roster;
       report_.step = snapshot->step;
     }
     for (std::size_t rank = 0; rank < to.size(); ++rank) {
@@ -134,10 +136,11 @@ class Coordinator::Run {
         return entries.error();
       }
       const auto old = old_ranks_.find(new_numbers[rank]);
-      prepare_.to.push_back(
-          {to[rank].gpu, old == old_ranks_.end() ? -1 : old->second, std::move(*entries)});
+      prepare_.to.push_back({to[rank].gpu, old == old_ranks_.end() ? -1 : old->second,
+                             prepare_.roster.add(*entries)});
       new_ranks_[new_numbers[rank]] = static_cast<std::int32_t>(rank);
     }
+    common_ = write_common(prepare_);
     return {};
   }
 
@@ -188,7 +191,7 @@ class Coordinator::Run {
         prepare_.old_rank = old_ranks_.contains(shim) ? old_ranks_[shim] : -1;
         prepare_.new_rank = new_ranks_.contains(shim) ? new_ranks_[shim] : -1;
         prepare_.in_chunks = machine_.in_chunks();
-        return write(prepare_);
+        return write(prepare_, common_);
       case Phase::quiesce: return Writer().put(report_.step).put(limit_until(stopped_by_)).take();
       case Phase::move:
         return machine_.in_chunks() ? Writer().put(machine_.chunk()).take() : std::string();
@@ -280,10 +283,8 @@ class Coordinator::Run {
     if (machine_.round() > 0) return "; it is not made in chunks: it would need as much";
     if (old_ranks_.empty()) return "; from a snapshot nothing is moved in chunks";
     bool has_device = false;
-    for (const OldRank& rank : prepare_.from)
-      for (const Held& held : rank.holds) has_device |= held.memory == Memory::device;
-    for (const NewRank& rank : prepare_.to)
-      for (const Entry& entry : rank.entries) has_device |= memory_of(entry) == Memory::device;
+    for (std::uint32_t table = 0; table < prepare_.roster.tables(); ++table)
+      for (const Row& row : prepare_.roster.rows(table)) has_device |= row.memory == Memory::device;
     return has_device ? "; of state on GPUs nothing is moved in chunks" : "";
   }
 
@@ -357,6 +358,7 @@ class Coordinator::Run {
   std::vector<std::size_t> leaving_;  ///< shims that must be gone by leave_by_
   std::optional<Deadline> leave_by_;
   Prepare prepare_;
+  std::string common_;  ///< of prepare_, to all shims
   SwitchMachine machine_{0};
   SwitchReport report_;
   std::map<std::string, std::uint64_t> by_path_;

@@ -123,7 +123,7 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
   if (!kept) return kept.error();
   Snapshot& snapshot = kept->snapshot;
   Prepare plan;
-  plan.from.push_back({{}, kept->source, snapshot.table});
+  plan.from.push_back({{}, kept->source});
   Placement placement;
   {
     std::unique_lock lock(mutex_);

@@ -196,7 +196,7 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
     staged->program = waiting_program();
     if (staged->program == nullptr) return Error("no program waits here for the new plan");
     if (write(staged->program->entries) !=
-        write(plan.to[static_cast<std::size_t>(plan.new_rank)].entries))
+        write(plan.roster.entries(plan.to[static_cast<std::size_t>(plan.new_rank)].table)))
       return Error("the new plan gives this rank other tensors than its program has declared");
   }
   staged_ = std::move(staged);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <set>
 
+#include "runtime/tensor_wire.h"
+
 namespace swell::runtime {
 
 namespace {
@@ -12,56 +14,22 @@ constexpr std::size_t kMaxText = 4096;
 constexpr std::size_t kMaxDocument = std::size_t{16} << 20;
 constexpr std::size_t kEntryBytes = 40;  // the least that one takes
 
-void put(Writer& writer, const Shape& shape) {
-  writer.put(static_cast<std::uint32_t>(shape.size()));
-  for (std::int64_t extent : shape) writer.put(extent);
-}
-
-Shape get_shape(Reader& reader) {
-  const auto dims = reader.get<std::uint32_t>();
-  if (dims > kMaxDims) reader.fail();
-  Shape shape;
-  for (std::uint32_t d = 0; reader.good() && d < dims; ++d)
-    shape.push_back(reader.get<std::int64_t>());
-  return shape;
-}
-
 void put(Writer& writer, const Entry& entry) {
-  writer.text(entry.tensor.name)
-      .put(static_cast<std::int32_t>(entry.tensor.layer))
-      .put(entry.tensor.kind)
-      .put(entry.tensor.dtype);
-  writer.put<std::uint8_t>(entry.tensor.optional);
-  put(writer, entry.tensor.shape);
-  put(writer, entry.part.begin);
-  put(writer, entry.part.end);
-  writer.put(entry.part.flat_begin).put(entry.part.flat_end).text(entry.alias_of);
-  writer.put(static_cast<std::uint64_t>(entry.address))
+  put(writer, entry.tensor);
+  put(writer, entry.part);
+  writer.text(entry.alias_of)
+      .put(static_cast<std::uint64_t>(entry.address))
       .put(static_cast<std::int32_t>(entry.device));
 }
 
 Entry get_entry(Reader& reader) {
   Entry entry;
-  entry.tensor.name = reader.text(kMaxName);
-  entry.tensor.layer = reader.get<std::int32_t>();
-  const auto kind = reader.get<std::uint8_t>(), dtype = reader.get<std::uint8_t>();
-  if (kind >= kKinds || dtype >= kDTypes) reader.fail();
-  if (!reader.good()) return entry;
-  entry.tensor.kind = static_cast<Kind>(kind);
-  entry.tensor.dtype = static_cast<DType>(dtype);
-  entry.tensor.optional = reader.get<std::uint8_t>() != 0;
-  entry.tensor.shape = get_shape(reader);
-  entry.part.begin = get_shape(reader);
-  entry.part.end = get_shape(reader);
-  entry.part.flat_begin = reader.get<std::int64_t>();
-  entry.part.flat_end = reader.get<std::int64_t>();
+  entry.tensor = get_tensor(reader);
+  entry.part = get_part(reader);
   entry.alias_of = reader.text(kMaxName);
   entry.address = reader.get<std::uint64_t>();
   entry.device = reader.get<std::int32_t>();
-  // Products of what passes here cannot overflow.
-  if (reader.good() &&
-      (!element_count(entry.tensor.shape) || !check(entry.part, entry.tensor.shape)))
-    reader.fail();
+  if (reader.good() && !check(entry.part, entry.tensor.shape)) reader.fail();
   return entry;
 }
 
@@ -204,50 +172,63 @@ Result<Status> read_status(std::string_view body) {
   return whole(reader, std::move(status), "a shim's status");
 }
 
-std::string write(const Prepare& prepare) {
+std::string write_common(const Prepare& prepare) {
   Writer writer;
   writer.put(prepare.epoch)
       .text(prepare.cluster)
       .put<std::uint8_t>(prepare.verify)
-      .put(prepare.max_extra_bytes)
-      .put<std::uint8_t>(prepare.in_chunks);
-  writer.put(prepare.old_rank).put(prepare.new_rank);
+      .put(prepare.max_extra_bytes);
+  prepare.roster.write(writer);
   writer.put(static_cast<std::uint32_t>(prepare.from.size()));
   for (const OldRank& rank : prepare.from) {
     put(writer, rank.gpu);
     put(writer, rank.endpoint);
-    put(writer, rank.holds);
-    writer.put<std::uint8_t>(rank.leaves);
+    writer.put(rank.table).put<std::uint8_t>(rank.leaves);
   }
   writer.put(static_cast<std::uint32_t>(prepare.to.size()));
   for (const NewRank& rank : prepare.to) {
     put(writer, rank.gpu);
-    writer.put(rank.old_rank);
-    put(writer, rank.entries);
+    writer.put(rank.old_rank).put(rank.table);
   }
   return writer.take();
 }
+std::string write(const Prepare& prepare, std::string_view common) {
+  return Writer()
+      .put(prepare.old_rank)
+      .put(prepare.new_rank)
+      .put<std::uint8_t>(prepare.in_chunks)
+      .bytes(common)
+      .take();
+}
+std::string write(const Prepare& prepare) { return write(prepare, write_common(prepare)); }
+
 Result<Prepare> read_prepare(std::string_view body) {
   Reader reader(body);
   Prepare prepare;
+  prepare.old_rank = reader.get<std::int32_t>();
+  prepare.new_rank = reader.get<std::int32_t>();
+  prepare.in_chunks = reader.get<std::uint8_t>() != 0;
   prepare.epoch = reader.get<std::uint64_t>();
   prepare.cluster = reader.text(kMaxDocument);
   prepare.verify = reader.get<std::uint8_t>() != 0;
   prepare.max_extra_bytes = reader.get<std::uint64_t>();
-  prepare.in_chunks = reader.get<std::uint8_t>() != 0;
-  prepare.old_rank = reader.get<std::int32_t>();
-  prepare.new_rank = reader.get<std::int32_t>();
-  for (auto left = reader.count(24); reader.good() && left > 0; --left) {
+  prepare.roster = Roster::read(reader);
+  const auto get_table_number = [&] {
+    const auto table = reader.get<std::uint32_t>();
+    if (table >= prepare.roster.tables()) reader.fail();
+    return table;
+  };
+  for (auto left = reader.count(33); reader.good() && left > 0; --left) {
     const cluster::GpuRef gpu = get_gpu(reader);
     Endpoint endpoint = get_endpoint(reader);
-    std::vector<Held> holds = get_table(reader);
+    const std::uint32_t table = get_table_number();
     const bool leaves = reader.get<std::uint8_t>() != 0;
-    prepare.from.push_back({gpu, std::move(endpoint), std::move(holds), leaves});
+    prepare.from.push_back({gpu, std::move(endpoint), table, leaves});
   }
   for (auto left = reader.count(16); reader.good() && left > 0; --left) {
     const cluster::GpuRef gpu = get_gpu(reader);
     const auto old_rank = reader.get<std::int32_t>();
-    prepare.to.push_back({gpu, old_rank, get_entries(reader)});
+    prepare.to.push_back({gpu, old_rank, get_table_number()});
   }
   const auto in = [](std::int32_t rank, std::size_t count) {
     return rank >= -1 && rank < static_cast<std::int64_t>(count);

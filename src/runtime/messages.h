@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "runtime/registry.h"
-#include "runtime/slabs.h"
-#include "runtime/transport.h"
+#include "runtime/roster.h"
 #include "runtime/wire.h"
 #include "runtime/world.h"
 
@@ -56,29 +55,6 @@ enum class Op : std::uint16_t {
 inline constexpr const char* kCalledOff = "the switch was called off";
 inline constexpr std::uint64_t kNoStep = UINT64_MAX;
 
-/// Where what a program declares is to stand.
-inline Memory memory_of(const Entry& entry) noexcept {
-  if (entry.address != 0) return entry.device >= 0 ? Memory::program_device : Memory::program;
-  return entry.device >= 0 ? Memory::device : Memory::arena;
-}
-/// The place of what a program declares in memory of its own; else 0, as it has none yet.
-inline std::uint64_t own_place_of(const Entry& entry) noexcept {
-  return entry.address != 0 && entry.device >= 0 ? DevicePlace::own(entry.address) : entry.address;
-}
-
-/// A part with where it stands: an offset in the arena, an address in the program, or on a GPU a
-/// DevicePlace.
-struct Held {
-  Entry entry;
-  Memory memory = Memory::arena;
-  std::uint64_t at = 0;
-  std::uint64_t bytes() const noexcept { return static_cast<std::uint64_t>(entry.bytes()); }
-  /// Whether `run`'s source is in it.
-  bool covers(const Run& run) const noexcept {
-    return run.from >= at && run.from - at <= bytes() && run.bytes <= bytes() - (run.from - at);
-  }
-};
-
 /// How to reach a shim.
 struct Endpoint {
   std::string host;  ///< the boot of the machine it runs on: equal on one host
@@ -110,7 +86,7 @@ struct Status {
 struct OldRank {
   cluster::GpuRef gpu;
   Endpoint endpoint;
-  std::vector<Held> holds;
+  std::uint32_t table = 0;  ///< of Prepare::roster: what it holds
   /// It must be gone by a time: what others have too is fetched from them, and after what only such
   /// ranks have.
   bool leaves = false;
@@ -118,17 +94,19 @@ struct OldRank {
 struct NewRank {
   cluster::GpuRef gpu;
   std::int32_t old_rank = -1;  ///< of the same shim; -1: none
-  std::vector<Entry> entries;
+  std::uint32_t table = 0;     ///< of Prepare::roster: what it will hold; places are to be found
 };
 
+/// Both plans. All shims are told the same but for the first three.
 struct Prepare {
+  std::int32_t old_rank = -1, new_rank = -1;  ///< of the shim that is asked; -1: none
+  /// What is not needed any more is released before the commit: docs/runtime.md, "In chunks".
+  bool in_chunks = false;
   std::uint64_t epoch = 0;
   std::string cluster;  ///< JSON
   bool verify = true;
   std::uint64_t max_extra_bytes = 0;
-  /// What is not needed any more is released before the commit: docs/runtime.md, "In chunks".
-  bool in_chunks = false;
-  std::int32_t old_rank = -1, new_rank = -1;  ///< of the shim that is asked; -1: none
+  Roster roster;
   std::vector<OldRank> from;
   std::vector<NewRank> to;
 };
@@ -188,6 +166,10 @@ std::string write(const Variables& variables);
 std::string write(const std::vector<Entry>& entries);
 std::string write(std::uint64_t epoch, const std::vector<Held>& table);
 std::string write(const Status& status);
+/// What all shims are told: made once, as it may be tens of MB.
+std::string write_common(const Prepare& prepare);
+/// The whole message to one shim. `common`: write_common() of the same.
+std::string write(const Prepare& prepare, std::string_view common);
 std::string write(const Prepare& prepare);
 std::string write(const Prepared& prepared);
 std::string write(const Moved& moved);

@@ -12,38 +12,73 @@ std::uint64_t Fetch::bytes() const noexcept {
   return sum;
 }
 
-Result<World> old_world(const Prepare& plan) {
-  WorldBuilder builder;
-  for (const OldRank& rank : plan.from) {
-    const std::uint32_t number = builder.add_rank(rank.gpu);
-    for (const Held& held : rank.holds)
-      if (auto good = builder.add(number, held.entry); !good) return good.error();
+namespace {
+
+/// Adds ranks' tables to a world, each tensor and each part of the roster once.
+class TableAdder {
+ public:
+  explicit TableAdder(const Roster& roster)
+      : roster_(roster),
+        tensors_(roster.tensors().size(), kNone),
+        parts_(roster.parts().size(), kNone) {}
+  Result<void> add(cluster::GpuRef gpu, std::uint32_t table) {
+    const std::uint32_t rank = builder_.add_rank(gpu);
+    for (const Row& row : roster_.rows(table))
+      if (auto good = add(rank, row); !good)
+        return good.error().while_doing(fmt::format("rank {}", rank));
+    return {};
   }
-  return std::move(builder).finish();
+  Result<World> finish() && { return std::move(builder_).finish(); }
+
+ private:
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+  Result<void> add(std::uint32_t rank, const Row& row) {
+    const TensorInfo& info = roster_.tensors()[row.tensor];
+    std::uint32_t &tensor = tensors_[row.tensor], &part = parts_[row.part];
+    if (tensor == kNone) {
+      const auto added = builder_.add_tensor(info);
+      if (!added) return added.error();
+      tensor = *added;
+    }
+    if (part == kNone) part = builder_.add_part(roster_.parts()[row.part]);
+    builder_.add(rank, Numbered{tensor, part});
+    return row.alias == 0 ? Result<void>()
+                          : builder_.add_alias(info.name, roster_.names()[row.alias - 1]);
+  }
+  const Roster& roster_;
+  WorldBuilder builder_;
+  std::vector<std::uint32_t> tensors_, parts_;  ///< the builder's, by number of the roster
+};
+
+template <typename Rank>
+Result<World> world_of(const Roster& roster, const std::vector<Rank>& ranks) {
+  TableAdder adder(roster);
+  for (const Rank& rank : ranks)
+    if (auto good = adder.add(rank.gpu, rank.table); !good) return good.error();
+  return std::move(adder).finish();
 }
 
-Result<World> new_world(const Prepare& plan) {
-  WorldBuilder builder;
-  for (const NewRank& rank : plan.to) {
-    const std::uint32_t number = builder.add_rank(rank.gpu);
-    for (const Entry& entry : rank.entries)
-      if (auto good = builder.add(number, entry); !good) return good.error();
-  }
-  return std::move(builder).finish();
-}
+}  // namespace
+
+Result<World> old_world(const Prepare& plan) { return world_of(plan.roster, plan.from); }
+Result<World> new_world(const Prepare& plan) { return world_of(plan.roster, plan.to); }
 
 const Held* Sources::find(const Move& move) {
-  auto& its = by_rank_[move.from_rank];
-  if (its.empty())
-    for (const Held& held : plan_.from[move.from_rank].holds)
-      its[{from_.find(held.entry.tensor.name), held.entry.part}] = &held;
-  const auto at = its.find({&from_.tensors()[move.from_tensor], from_.part(move.from_part)});
-  return at != its.end() ? at->second : nullptr;
+  const auto [its, is_new] = by_rank_.try_emplace(move.from_rank);
+  if (is_new)
+    for (Held& held : plan_.roster.held(plan_.from[move.from_rank].table)) {
+      const std::pair key(from_.find(held.entry.tensor.name), held.entry.part);
+      its->second.insert_or_assign(key, std::move(held));
+    }
+  const auto at =
+      its->second.find({&from_.tensors()[move.from_tensor], from_.part(move.from_part)});
+  return at != its->second.end() ? &at->second : nullptr;
 }
 
 Result<void> place_all(const Prepare& plan, const World& from, const World& to,
                        const std::vector<Move>& moves, Store& store, Placement& made) {
-  const std::vector<Entry>& entries = plan.to[static_cast<std::size_t>(plan.new_rank)].entries;
+  const std::vector<Entry> entries =
+      plan.roster.entries(plan.to[static_cast<std::size_t>(plan.new_rank)].table);
   // Moves speak of tensors by the name that counts, and of parts by number.
   using Key = std::pair<const World::Tensor*, Part>;
   std::map<Key, std::vector<const Move*>> by_part;

@@ -57,7 +57,7 @@ class Sources {
  private:
   const Prepare& plan_;
   const World& from_;
-  std::map<std::uint32_t, std::map<std::pair<const World::Tensor*, Part>, const Held*>>
+  std::map<std::uint32_t, std::map<std::pair<const World::Tensor*, Part>, Held>>
       by_rank_;  ///< made as ranks are asked for
 };
 

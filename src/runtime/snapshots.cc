@@ -69,19 +69,23 @@ bool Snapshots::has(const Run& run) const {
 std::optional<Consistent> newest_of(const std::vector<Holder>& holders) {
   struct Found {
     std::uint32_t ranks = 0;
-    std::map<std::int32_t, OldRank> by_rank;
+    /// The first that has it.
+    std::map<std::int32_t, std::pair<const Holder*, const Snapshot*>> by_rank;
   };
   std::map<std::pair<std::uint64_t, std::uint64_t>, Found> found;  // by epoch and step
   for (const Holder& holder : holders)
     for (const Snapshot& each : holder.snapshots) {
       Found& one = found[{each.epoch, each.step}];
       one.ranks = each.ranks;
-      one.by_rank.try_emplace(each.rank, OldRank{holder.gpu, holder.endpoint, each.table});
+      one.by_rank.try_emplace(each.rank, &holder, &each);
     }
   for (auto at = found.rbegin(); at != found.rend(); ++at) {
     if (at->second.by_rank.size() != at->second.ranks) continue;
-    Consistent made{at->first.first, at->first.second, {}};
-    for (auto& [rank, state] : at->second.by_rank) made.ranks.push_back(std::move(state));
+    Consistent made{at->first.first, at->first.second, {}, {}};
+    for (const auto& [rank, found_at] : at->second.by_rank) {
+      const auto& [holder, snapshot] = found_at;
+      made.ranks.push_back({holder->gpu, holder->endpoint, made.roster.add(snapshot->table)});
+    }
     return made;
   }
   return std::nullopt;

@@ -40,7 +40,8 @@ class Snapshots {
 /// A copy of the whole job's state: each rank's snapshot of one step, and who holds it.
 struct Consistent {
   std::uint64_t epoch = 0, step = 0;
-  std::vector<OldRank> ranks;
+  std::vector<OldRank> ranks;  ///< by number
+  Roster roster;               ///< what their tables are of
 };
 /// What one shim says that it holds.
 struct Holder {

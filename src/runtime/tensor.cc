@@ -2,6 +2,8 @@
 #include "runtime/tensor.h"
 
 #include <fmt/format.h>
+#include <iterator>
+#include <xxhash.h>
 
 namespace swell::runtime {
 
@@ -49,6 +51,14 @@ Part Part::block(Shape begin, Shape end) {
 
 Part Part::range(Shape begin, Shape end, std::int64_t from, std::int64_t to) {
   return {std::move(begin), std::move(end), from, to};
+}
+
+std::size_t PartHash::operator()(const Part& part) const noexcept {
+  const std::int64_t range[] = {part.flat_begin, part.flat_end};
+  const auto add = [](const auto& numbers, XXH64_hash_t seed) {
+    return XXH3_64bits_withSeed(std::data(numbers), std::size(numbers) * sizeof numbers[0], seed);
+  };
+  return add(range, add(part.begin, add(part.end, 0)));
 }
 
 Result<void> check(const Part& part, const Shape& shape) {

@@ -55,6 +55,10 @@ struct Part {
   friend auto operator<=>(const Part&, const Part&) = default;
 };
 
+struct PartHash {
+  std::size_t operator()(const Part& part) const noexcept;
+};
+
 /// Whether `part` is a part of a tensor of this shape: inside it in each dimension, of 1 element or
 /// more, its flat range beginning in the block, and its padding no longer than the block. The error
 /// names dimension and value.

@@ -28,6 +28,21 @@ class Writer {
     bytes_.append(value);
     return *this;
   }
+  /// As they are: for what reads itself.
+  Writer& bytes(std::string_view value) {
+    bytes_.append(value);
+    return *this;
+  }
+  /// A number in as many bytes as it takes, seven bits in each.
+  Writer& unsigned_short(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) put(static_cast<std::uint8_t>(value | 0x80));
+    return put(static_cast<std::uint8_t>(value));
+  }
+  /// The same where it may be below 0.
+  Writer& signed_short(std::int64_t value) {
+    return unsigned_short(static_cast<std::uint64_t>(value) << 1 ^
+                          static_cast<std::uint64_t>(value >> 63));
+  }
   /// What was written; the writer is empty afterwards.
   std::string take() { return std::move(bytes_); }
 
@@ -50,6 +65,20 @@ class Reader {
     std::memcpy(&value, rest_.data(), sizeof value);
     rest_.remove_prefix(sizeof value);
     return value;
+  }
+  std::uint64_t unsigned_short() {
+    std::uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      const auto byte = get<std::uint8_t>();
+      value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    fail();
+    return 0;
+  }
+  std::int64_t signed_short() {
+    const std::uint64_t value = unsigned_short();
+    return static_cast<std::int64_t>(value >> 1 ^ (~(value & 1) + 1));
   }
   std::string text(std::size_t max_bytes) {
     const auto size = get<std::uint32_t>();

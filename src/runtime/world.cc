@@ -93,14 +93,6 @@ Result<std::uint32_t> WorldBuilder::add_tensor(const TensorInfo& info) {
   return last_tensor_ = at->second;
 }
 
-std::size_t WorldBuilder::Hash::operator()(const Part& part) const noexcept {
-  const std::int64_t range[] = {part.flat_begin, part.flat_end};
-  const auto add = [](const auto& numbers, XXH64_hash_t seed) {
-    return XXH3_64bits_withSeed(std::data(numbers), std::size(numbers) * sizeof numbers[0], seed);
-  };
-  return add(range, add(part.begin, add(part.end, 0)));
-}
-
 std::uint32_t WorldBuilder::add_part(const Part& part) {
   const auto [at, added] =
       part_numbers_.try_emplace(part, static_cast<std::uint32_t>(world_.parts_.size()));
@@ -112,13 +104,16 @@ void WorldBuilder::hold(std::uint32_t rank, std::uint32_t tensor, std::uint32_t 
   holdings_[tensor].push_back({rank, part});
 }
 
+void WorldBuilder::add(std::uint32_t rank, Numbered entry) {
+  hold(rank, entry.tensor, entry.part);
+  world_.entries_[rank].push_back(entry);
+}
+
 Result<void> WorldBuilder::add(std::uint32_t rank, const Entry& entry) {
   Result<void> good;
   const auto tensor = add_tensor(entry.tensor);
   if (tensor) {
-    const std::uint32_t part = add_part(entry.part);
-    hold(rank, *tensor, part);
-    world_.entries_[rank].push_back({*tensor, part});
+    add(rank, Numbered{*tensor, add_part(entry.part)});
     if (!entry.alias_of.empty()) good = add_alias(entry.tensor.name, entry.alias_of);
   } else {
     good = tensor.error();

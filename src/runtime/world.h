@@ -83,6 +83,8 @@ class WorldBuilder {
   /// Records that `rank` holds `part` of `tensor`. REQUIRES: the three functions above gave these
   /// numbers.
   void hold(std::uint32_t rank, std::uint32_t tensor, std::uint32_t part);
+  /// The same, as one of its entries: these are in the order in which they are added.
+  void add(std::uint32_t rank, Numbered entry);
   /// Adds what `rank` holds as one entry: its tensor, its part, and its alias.
   Result<void> add(std::uint32_t rank, const Entry& entry);
   /// Makes `alias` and `name` one tensor; both have been added. Refused: another shape or dtype, an
@@ -100,10 +102,7 @@ class WorldBuilder {
   /// By tensor, the one that was added after it last: ranks mostly have the same ones in one order.
   std::vector<std::uint32_t> followers_;
   std::uint32_t last_tensor_ = 0;
-  struct Hash {
-    std::size_t operator()(const Part& part) const noexcept;
-  };
-  std::unordered_map<Part, std::uint32_t, Hash> part_numbers_;
+  std::unordered_map<Part, std::uint32_t, PartHash> part_numbers_;
 };
 
 /// State of one rank, as it tells the others.

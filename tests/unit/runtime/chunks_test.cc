@@ -49,7 +49,7 @@ struct Job {
   Job(const std::vector<RankState>& old_ranks, const std::vector<RankState>& new_ranks,
       std::mt19937_64& random) {
     for (const RankState& rank : old_ranks) {
-      OldRank made{rank.gpu, {}, {}, false};
+      std::vector<Held>& its = holds.emplace_back();
       Pages memory;
       for (Entry entry : rank.entries) {
         const auto at = static_cast<std::uint64_t>(memory.bytes.size());
@@ -57,13 +57,14 @@ struct Job {
         entry.device = -1;
         memory.grow(at + rounded(static_cast<std::uint64_t>(entry.bytes())), true);
         fill(entry, memory.bytes.data() + at);
-        made.holds.push_back({entry, Memory::arena, at});
+        its.push_back({entry, Memory::arena, at});
       }
-      plan.from.push_back(std::move(made));
+      plan.from.push_back({rank.gpu, {}, plan.roster.add(its), false});
       old.push_back(std::move(memory));
     }
     for (const RankState& rank : new_ranks) {
-      NewRank made{rank.gpu, -1, {}};
+      NewRank made{rank.gpu, -1, 0};
+      std::vector<Entry>& its = entries.emplace_back();
       // Seldom another shim on that GPU.
       for (std::size_t i = 0; i < old_ranks.size(); ++i)
         if (old_ranks[i].gpu == rank.gpu && random() % 8 != 0)
@@ -71,8 +72,9 @@ struct Job {
       for (Entry entry : rank.entries) {
         entry.address = 0;
         entry.device = -1;
-        made.entries.push_back(std::move(entry));
+        its.push_back(std::move(entry));
       }
+      made.table = plan.roster.add(its);
       plan.to.push_back(std::move(made));
     }
     from.emplace(merge(old_ranks).value());
@@ -88,6 +90,8 @@ struct Job {
       });
   }
   Prepare plan;
+  std::vector<std::vector<Held>> holds;     ///< by old rank
+  std::vector<std::vector<Entry>> entries;  ///< by new rank
   std::optional<World> from, to;
   std::vector<Pages> old;
 };
@@ -110,7 +114,7 @@ void carry_out(Job job, const Chunks& chunks, const std::string& what) {
   for (const Pages& each : job.old) old_bytes.push_back(each.live());
   const auto held_of = [&](const Move& move) -> const Held& {
     const std::string& name = job.from->tensors()[move.from_tensor].info.name;
-    for (const Held& held : job.plan.from[move.from_rank].holds)
+    for (const Held& held : job.holds[move.from_rank])
       if (job.from->find(held.entry.tensor.name)->info.name == name &&
           held.entry.part == job.from->part(move.from_part))
         return held;
@@ -119,7 +123,7 @@ void carry_out(Job job, const Chunks& chunks, const std::string& what) {
   };
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     const NewRank& its = job.plan.to[rank];
-    for (const Entry& entry : its.entries) {
+    for (const Entry& entry : job.entries[rank]) {
       Place place{&entry, false, fresh[rank].bytes.size(), {}};
       for (const Move& move : chunks.moves[rank])
         if (&job.to->tensors()[move.tensor] == job.to->find(entry.tensor.name) &&
@@ -310,7 +314,10 @@ Test(chunks, memory_of_programs_counts_for_nothing) {
   std::mt19937_64 random(8);
   Job job(shards(1200, {0, 1}), shards(1200, {1, 0}), random);
   for (std::size_t i = 0; i < 2; ++i) job.plan.to[i].old_rank = static_cast<std::int32_t>(i);
-  for (NewRank& rank : job.plan.to) rank.entries[0].address = 4096;
+  for (std::size_t i = 0; i < 2; ++i) {
+    job.entries[i][0].address = 4096;
+    job.plan.to[i].table = job.plan.roster.add(job.entries[i]);
+  }
   job.plan.max_extra_bytes = 0;
   const auto chunks =
       plan_chunks(job.plan, *job.from, *job.to, support::host_cluster(1, 2), {}, kPage).value();

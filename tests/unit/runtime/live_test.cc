@@ -261,15 +261,14 @@ Test(live, after_the_coordinator_is_lost_in_the_middle_another_settles, .timeout
   prepare.epoch = 2;
   prepare.cluster = LiveJob::cluster().to_json().dump();
   prepare.max_extra_bytes = 1 << 30;
-  prepare.from.push_back({{0, 0},
-                          job.status(0).endpoint,
-                          read_table(ask(channels[0], Op::table, {}).value().body).value().second});
+  const auto table = read_table(ask(channels[0], Op::table, {}).value().body).value().second;
+  prepare.from.push_back({{0, 0}, job.status(0).endpoint, prepare.roster.add(table)});
   for (int i = 0; i < 2; ++i) {
     const auto body = ask(channels[static_cast<std::size_t>(i)], Op::wait_ready,
                           Writer().put<std::uint32_t>(20'000).take())
                           .value()
                           .body;
-    prepare.to.push_back({{0, i}, i == 0 ? 0 : -1, read_entries(body).value()});
+    prepare.to.push_back({{0, i}, i == 0 ? 0 : -1, prepare.roster.add(read_entries(body).value())});
   }
   for (int i = 0; i < 2; ++i) {
     prepare.old_rank = i == 0 ? 0 : -1;

@@ -170,9 +170,10 @@ Test(messages, survive_any_cut_and_any_changed_byte) {
               "tied",
               4096,
               0};
+  const std::vector<Held> table{{entry, Memory::arena, 64}};
   prepare.from.push_back(
-      {{1, 2}, {"host", "/socket", "127.0.0.1:1", 7}, {{entry, Memory::arena, 64}}});
-  prepare.to.push_back({{0, 1}, 0, {entry, entry}});
+      {{1, 2}, {"host", "/socket", "127.0.0.1:1", 7}, prepare.roster.add(table)});
+  prepare.to.push_back({{0, 1}, 0, prepare.roster.add(std::vector<Entry>{entry, entry})});
   prepare.new_rank = 0;
   const std::string good = write(prepare);
   cr_assert_eq(write(read_prepare(good).value()), good);
@@ -186,7 +187,8 @@ Test(messages, survive_any_cut_and_any_changed_byte) {
     if (const auto read =
             read_prepare(bad))  // whatever is read obeys the bounds that later arithmetic needs
       for (const NewRank& rank : read->to)
-        for (const Entry& one : rank.entries) cr_assert(check(one.part, one.tensor.shape).ok());
+        for (const Entry& one : read->roster.entries(rank.table))
+          cr_assert(check(one.part, one.tensor.shape).ok());
   }
 }
 

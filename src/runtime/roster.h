@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/registry.h"
+#include "runtime/slabs.h"
+#include "runtime/tensor.h"
+#include "runtime/transport.h"
+#include "runtime/wire.h"
+
+namespace swell::runtime {
+
+/// Where what a program declares is to stand.
+inline Memory memory_of(const Entry& entry) noexcept {
+  if (entry.address != 0) return entry.device >= 0 ? Memory::program_device : Memory::program;
+  return entry.device >= 0 ? Memory::device : Memory::arena;
+}
+/// The place of what a program declares in memory of its own; else 0, as it has none yet.
+inline std::uint64_t own_place_of(const Entry& entry) noexcept {
+  return entry.address != 0 && entry.device >= 0 ? DevicePlace::own(entry.address) : entry.address;
+}
+
+/// A part with where it stands: an offset in the arena, an address in the program, or on a GPU a
+/// DevicePlace.
+struct Held {
+  Entry entry;
+  Memory memory = Memory::arena;
+  std::uint64_t at = 0;
+  std::uint64_t bytes() const noexcept { return static_cast<std::uint64_t>(entry.bytes()); }
+  /// Whether `run`'s source is in it.
+  bool covers(const Run& run) const noexcept {
+    return run.from >= at && run.from - at <= bytes() && run.bytes <= bytes() - (run.from - at);
+  }
+};
+
+/// A Held by numbers into a Roster. The address of its entry is in `memory` and `at`.
+struct Row {
+  std::uint32_t tensor = 0, part = 0;
+  std::uint32_t alias = 0;  ///< of Roster::names(), plus 1; 0: it is none
+  std::int32_t device = -1;
+  std::uint64_t at = 0;
+  Memory memory = Memory::arena;
+};
+
+/// What ranks hold, or will hold, by tables of rows: tensors, parts and whole tables that ranks have
+/// in common are kept, sent and read once, so that a job of a thousand ranks is small. Tables are
+/// added, or the whole is read; both on one thread at a time.
+class Roster {
+ public:
+  /// Adds a rank's table and returns its number; equal tables have the same.
+  std::uint32_t add(const std::vector<Held>& table);
+  /// The same for what a program declared.
+  std::uint32_t add(const std::vector<Entry>& entries);
+
+  std::size_t tables() const noexcept { return tables_.size(); }
+  const std::vector<Row>& rows(std::uint32_t table) const { return tables_[table]; }
+  const std::vector<TensorInfo>& tensors() const noexcept { return tensors_; }
+  const std::vector<Part>& parts() const noexcept { return parts_; }
+  /// Names that aliases stand for.
+  const std::vector<std::string>& names() const noexcept { return names_; }
+  std::uint64_t bytes_of(const Row& row) const noexcept;
+  /// The table as it was added.
+  std::vector<Held> held(std::uint32_t table) const;
+  std::vector<Entry> entries(std::uint32_t table) const;
+
+  void write(Writer& writer) const;
+  /// Fails the reader where the message is cut short, a number is none of the roster's, or a part
+  /// is not of its tensor's shape.
+  static Roster read(Reader& reader);
+
+ private:
+  Row row_of(const Entry& entry);
+  Entry entry_of(const Row& row) const;
+  std::uint32_t add_rows(std::vector<Row> rows);
+  std::uint32_t number_of(const TensorInfo& info);
+  std::string text_of(const std::vector<Row>& rows) const;
+  std::vector<Row> read_rows(Reader& reader) const;
+
+  std::vector<TensorInfo> tensors_;
+  std::vector<Part> parts_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<Row>> tables_;
+  // What has been added, by what it is; after read() empty.
+  std::unordered_multimap<std::string, std::uint32_t> tensor_numbers_;  ///< by name
+  std::unordered_map<Part, std::uint32_t, PartHash> part_numbers_;
+  std::unordered_map<std::string, std::uint32_t> name_numbers_;
+  std::unordered_map<std::string, std::uint32_t> table_numbers_;  ///< by text_of()
+  std::uint32_t last_tensor_ = 0;  ///< ranks mostly have the same ones in one order
+};
+
+}  // namespace swell::runtime
