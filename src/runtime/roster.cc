@@ -134,8 +134,7 @@ std::vector<Row> Roster::read_rows(Reader& reader) const {
   for (rows.reserve(left); reader.good() && left > 0; --left) {
     const auto head = reader.get<std::uint8_t>();
     const std::uint8_t memory = head & static_cast<std::uint8_t>(~(kIsAlias | kOtherDevice));
-    const std::uint64_t tensor =
-        guess.tensor + static_cast<std::uint64_t>(reader.signed_short());
+    const std::uint64_t tensor = guess.tensor + static_cast<std::uint64_t>(reader.signed_short());
     const std::uint64_t part = reader.unsigned_short();
     const std::uint64_t at = guess.at + static_cast<std::uint64_t>(reader.signed_short());
     const std::uint64_t alias = (head & kIsAlias) != 0 ? reader.unsigned_short() : 0;

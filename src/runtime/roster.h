@@ -47,9 +47,9 @@ struct Row {
   Memory memory = Memory::arena;
 };
 
-/// What ranks hold, or will hold, by tables of rows: tensors, parts and whole tables that ranks have
-/// in common are kept, sent and read once, so that a job of a thousand ranks is small. Tables are
-/// added, or the whole is read; both on one thread at a time.
+/// What ranks hold, or will hold, by tables of rows: tensors, parts and whole tables that ranks
+/// have in common are kept, sent and read once, so that a job of a thousand ranks is small. Tables
+/// are added, or the whole is read; both on one thread at a time.
 class Roster {
  public:
   /// Adds a rank's table and returns its number; equal tables have the same.

@@ -159,13 +159,6 @@ double Cluster::node_bandwidth(int a, int b) const noexcept {
   return between(a, b, std::min(node(a).network_bytes_per_s, node(b).network_bytes_per_s), true);
 }
 
-double Cluster::network_reach(int index, int gpus) const noexcept {
-  const Node& from = node(index);
-  const int all = static_cast<int>(from.gpus.size());
-  const int cards = from.network_cards > 0 ? std::min(from.network_cards, all) : all;
-  return from.network_bytes_per_s * std::min(1.0, static_cast<double>(gpus) / cards);
-}
-
 double Cluster::network_bandwidth(int a, int gpus_a, int b, int gpus_b) const noexcept {
   const bool all = gpus_a >= static_cast<int>(node(a).gpus.size()) &&
                    gpus_b >= static_cast<int>(node(b).gpus.size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -92,7 +93,13 @@ class Cluster {
   double node_bandwidth(int a, int b) const noexcept;
   /// Bytes a second that `gpus` GPUs of a node can send to the network together, with one card each
   /// as long as there are enough cards.
-  double network_reach(int node, int gpus) const noexcept;
+  double network_reach(int index, int gpus) const noexcept {
+    const Node& from = node(index);
+    const int all = static_cast<int>(from.gpus.size());
+    const int cards = from.network_cards > 0 ? std::min(from.network_cards, all) : all;
+    if (gpus >= cards) return from.network_bytes_per_s;
+    return from.network_bytes_per_s * (static_cast<double>(gpus) / cards);
+  }
   /// Bytes a second between two nodes when only `gpus_a` and `gpus_b` of their GPUs send. With all
   /// GPUs of both it equals node_bandwidth().
   double network_bandwidth(int a, int gpus_a, int b, int gpus_b) const noexcept;

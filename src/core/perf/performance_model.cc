@@ -149,6 +149,31 @@ double PerformanceModel::gradient_bytes(int layers, Position position) const noe
   return bytes;
 }
 
+namespace {
+
+/// What stages are made of, computed each time.
+struct Direct {
+  const PerformanceModel& model;
+  PerformanceModel::Passes operator()(int type, int tp, int local_batch) const noexcept {
+    return model.layer_passes(type, tp, local_batch);
+  }
+  double commu_extra(double bwd, double commu, double overlap) const noexcept {
+    return dp_commu_extra(bwd, commu, overlap);
+  }
+};
+/// The same, of what a table remembers.
+struct Remembered {
+  PassTable& table;
+  PerformanceModel::Passes operator()(int type, int tp, int local_batch) const {
+    return table.of(type, tp, local_batch);
+  }
+  double commu_extra(double bwd, double commu, double overlap) const {
+    return table.commu_extra(bwd, commu, overlap);
+  }
+};
+
+}  // namespace
+
 template <typename PassesOf>
 StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, Position position,
                                          const PassesOf& passes_of) const {
@@ -173,7 +198,7 @@ StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage, Positio
   if (stage.dp() > 1) {
     times.dp_commu =
         dp_commu(gradient_bytes(stage.layers, position), 1, stage.dp(), stage_bandwidth(stage));
-    times.commu_extra = dp_commu_extra(times.bwd, times.dp_commu, overlap);
+    times.commu_extra = passes_of.commu_extra(times.bwd, times.dp_commu, overlap);
   }
   return times;
 }
@@ -211,21 +236,15 @@ IterationTime PerformanceModel::time_of(const plan::Layout& layout,
 
 StageTimes PerformanceModel::stage_times(const plan::StageLayout& stage,
                                          Position position) const noexcept {
-  return stage_times(stage, position, [this](int type, int tp, int local_batch) {
-    return layer_passes(type, tp, local_batch);
-  });
+  return stage_times(stage, position, Direct{*this});
 }
 
 IterationTime PerformanceModel::iteration_time(const plan::Layout& layout) const noexcept {
-  return time_of(layout, [this](int type, int tp, int local_batch) {
-    return layer_passes(type, tp, local_batch);
-  });
+  return time_of(layout, Direct{*this});
 }
 
 IterationTime PerformanceModel::iteration_time(const plan::Layout& layout, PassTable& table) const {
-  return time_of(layout, [&table](int type, int tp, int local_batch) {
-    return table.of(type, tp, local_batch);
-  });
+  return time_of(layout, Remembered{table});
 }
 
 }  // namespace swell::perf

@@ -31,8 +31,12 @@ Roster sent(const Roster& roster) {
 /// A layer's weight on rank `tp` of so many.
 Entry shard(int layer, int tp, int ranks) {
   const std::int64_t width = 4096 / ranks;
-  return {{"layers." + std::to_string(layer) + ".weight", layer, Kind::parameter, DType::bf16,
-           {4096, 1024}, false},
+  return {{"layers." + std::to_string(layer) + ".weight",
+           layer,
+           Kind::parameter,
+           DType::bf16,
+           {4096, 1024},
+           false},
           Part::block({tp * width, 0}, {(tp + 1) * width, 1024}),
           "",
           0,
@@ -92,8 +96,8 @@ Test(roster, a_thousand_ranks_are_told_in_one_message_of_moderate_size) {
   for (int rank = 0; rank < kRanks; ++rank) {
     std::vector<Held> table;
     for (int layer = 0; layer < kLayers; ++layer)
-      table.push_back({shard(layer, rank % kTp, kTp), Memory::arena,
-                       static_cast<std::uint64_t>(layer) << 20});
+      table.push_back(
+          {shard(layer, rank % kTp, kTp), Memory::arena, static_cast<std::uint64_t>(layer) << 20});
     prepare.from.push_back({{rank / 8, rank % 8}, {}, prepare.roster.add(table)});
     in_full += write(1, table).size();
   }
