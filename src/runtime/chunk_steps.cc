@@ -4,58 +4,19 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <span>
+#include <string>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
 
+#include "runtime/chunk_cuts.h"
 #include "runtime/chunk_layout.h"
+#include "runtime/slabs.h"
 #include "runtime/sort_runs.h"
 
 namespace swell::runtime {
 
 namespace {
-
-/// Whole pages one after the other; empty: not in an arena.
-struct Pages {
-  std::uint64_t begin = 0, end = 0;
-};
-
-/// Addresses of one shim, cut wherever pages begin or end.
-class Cutter {
- public:
-  void cut(Pages pages) {
-    if (pages.begin == pages.end) return;
-    if (begins_.empty() || begins_.back() != pages.begin) begins_.push_back(pages.begin);
-    if (ends_.empty() || ends_.back() != pages.end) ends_.push_back(pages.end);
-  }
-  /// Appends all cuts in order to `cuts`; none are left.
-  void seal(std::vector<std::uint64_t>& cuts) {
-    begins_.insert(begins_.end(), ends_.begin(), ends_.end());
-    sort_runs(begins_, spare_, std::less<>());
-    cuts.insert(cuts.end(), begins_.begin(), std::unique(begins_.begin(), begins_.end()));
-    begins_.clear();
-    ends_.clear();
-  }
-
- private:
-  std::vector<std::uint64_t> begins_, ends_, spare_;
-};
-
-/// Finds segments by address; quick where addresses rise.
-class Finder {
- public:
-  explicit Finder(std::span<const std::uint64_t> cuts) : cuts_(cuts) {}
-  /// REQUIRES: it is cut there.
-  std::size_t operator()(std::uint64_t at) {
-    for (std::size_t i = last_; i < std::min(last_ + 3, cuts_.size()); ++i)
-      if (cuts_[i] == at) return last_ = i;
-    return last_ = static_cast<std::size_t>(std::lower_bound(cuts_.begin(), cuts_.end(), at) -
-                                            cuts_.begin());
-  }
-
- private:
-  std::span<const std::uint64_t> cuts_;
-  std::size_t last_ = 0;
-};
 
 /// State of one make_steps().
 class Maker {
@@ -68,42 +29,93 @@ class Maker {
     if (plan_.from.size() != from_.ranks().size() || plan_.to.size() != to_.ranks().size())
       return Error("the worlds are not those of the plan");
     made_.sources.resize(plan_.from.size());
-    made_.shims.resize(plan_.from.size());
+    made_.pools.resize(plan_.from.size());
     kept_.resize(plan_.from.size());
-    note_places();
+    if (auto good = note_places(); !good) return good.error();
     note_layouts();
     for (std::uint32_t rank = 0; rank < plan_.to.size(); ++rank)
       if (auto good = take_rank(rank); !good) return good.error();
     made_.first_move.push_back(moves_);
-    for (std::size_t rank = 0; rank < plan_.from.size(); ++rank) take_source(rank);
-    for (ShimBytes& its : made_.shims) its.peak = its.live;
+    old_.assign(made_.pools.size(), 0);
+    for (std::uint32_t rank = 0; rank < plan_.from.size(); ++rank) take_source(rank);
+    for (std::size_t i = 0; i < made_.pools.size(); ++i) {
+      Pool& its = made_.pools[i];
+      its.live += old_[i];
+      its.larger = std::max(its.larger, old_[i]);
+      its.peak = its.live;
+    }
     return std::move(made_);
   }
 
  private:
-  static constexpr std::uint64_t kElsewhere = UINT64_MAX;    ///< not in an arena
+  static constexpr std::uint64_t kElsewhere = UINT64_MAX;    ///< counts for nothing
   static constexpr std::uint64_t kNowhere = UINT64_MAX - 1;  ///< not held at all
 
-  Pages pages(std::uint64_t at, std::uint64_t bytes) const {
-    const Pages made{at / page_ * page_, (at + bytes + page_ - 1) / page_ * page_};
-    return made.begin < made.end ? made : Pages();
+  Stretch pages(std::uint64_t at, std::uint64_t bytes) const {
+    const Stretch made{at / page_ * page_, (at + bytes + page_ - 1) / page_ * page_};
+    return made.begin < made.end ? made : Stretch();
   }
-  Pages pages(std::uint64_t at, Extent extent) const {
+  Stretch pages(std::uint64_t at, Extent extent) const {
     return pages(at + static_cast<std::uint64_t>(extent.begin),
                  static_cast<std::uint64_t>(extent.end - extent.begin));
   }
+  static std::uint64_t place_of(const Row& row) {
+    if (row.memory == Memory::arena) return row.at;
+    return row.memory == Memory::device ? kOnGpu | row.at : kElsewhere;
+  }
+  static Stretch slab_pages(std::uint64_t slab, std::uint64_t bytes) {
+    const std::uint64_t at = kOnGpu | DevicePlace::of(slab, 0);
+    return {at, at + bytes};
+  }
+
+  /// The slab of an old rank's that a place is in; nullptr: it has none there.
+  const SlabOf* slab_of(std::uint32_t rank, std::uint64_t place) const {
+    const auto& slabs = plan_.from[rank].memory.slabs;
+    const std::uint64_t number = DevicePlace::slab(place & ~kOnGpu);
+    const auto at =
+        std::lower_bound(slabs.begin(), slabs.end(), number,
+                         [](const SlabOf& slab, std::uint64_t one) { return slab.slab < one; });
+    return at != slabs.end() && at->slab == number ? &*at : nullptr;
+  }
+  bool is_place(std::uint32_t rank, const Row& held, std::uint64_t place) const {
+    if (held.memory == Memory::arena) return place < kOnGpu;
+    const SlabOf* slab = held.memory == Memory::device ? slab_of(rank, place) : nullptr;
+    return is_own(held.memory) ||
+           (slab != nullptr &&
+            DevicePlace::offset(held.at) + plan_.roster.bytes_of(held) <= slab->bytes);
+  }
+  /// What is read of an old rank's memory, or all of the slab that it is in.
+  Stretch old_pages(std::uint32_t rank, std::uint64_t place, Extent extent) const {
+    if (place >= kNowhere) return {};
+    if ((place & kOnGpu) == 0) return pages(place, extent);
+    return slab_pages(DevicePlace::slab(place & ~kOnGpu), slab_of(rank, place)->bytes);
+  }
+  std::uint32_t pool_of(std::uint32_t shim, const std::string& gpu) {
+    auto& its = gpu_pools_[shim];  // mostly one
+    for (const auto& [name, pool] : its)
+      if (name == gpu) return pool;
+    its.emplace_back(gpu, made_.pools.size());
+    made_.pools.emplace_back().is_in_slabs = true;
+    return its.back().second;
+  }
 
   /// Where old ranks hold what.
-  void note_places() {
+  Result<void> note_places() {
     at_.assign(old_holdings_.count(), kNowhere);
     for (std::uint32_t rank = 0; rank < plan_.from.size(); ++rank) {
+      for (const SlabOf& slab : plan_.from[rank].memory.slabs) pool_of(rank, slab.gpu);
       const auto& entries = from_.entries_of(rank);
       const std::vector<Row>& holds = plan_.roster.rows(plan_.from[rank].table);
-      for (std::size_t i = 0; i < std::min(entries.size(), holds.size()); ++i)
+      for (std::size_t i = 0; i < std::min(entries.size(), holds.size()); ++i) {
+        const std::uint64_t place = place_of(holds[i]);
+        if (!is_place(rank, holds[i], place))
+          return Error(fmt::format("tensor {}: old rank {} has no such memory",
+                                   plan_.roster.tensors()[holds[i].tensor].name, rank));
         at_[old_holdings_.first_of(entries[i].tensor) +
-            old_holdings_.index_of(entries[i].tensor, {rank, entries[i].part})] =
-            holds[i].memory == Memory::arena ? holds[i].at : kElsewhere;
+            old_holdings_.index_of(entries[i].tensor, {rank, entries[i].part})] = place;
+      }
     }
+    return {};
   }
 
   void note_layouts() {
@@ -158,33 +170,52 @@ class Maker {
     note_coming(rank);
     const std::vector<Row>& rows = plan_.roster.rows(plan_.to[rank].table);
     const std::int32_t old_rank = plan_.to[rank].old_rank;
-    if (old_rank < 0) made_.shims.emplace_back();
-    const auto shim = static_cast<std::uint32_t>(old_rank < 0 ? made_.shims.size() - 1 : old_rank);
-    made_.shim_of.push_back(shim);
-    std::uint64_t next = 0;
+    if (old_rank < 0) made_.pools.emplace_back();
+    const auto shim = static_cast<std::uint32_t>(old_rank < 0 ? made_.pools.size() - 1 : old_rank);
+    const GpuMemory& gpu = plan_.to[rank].memory;
+    made_.pools_of.emplace_back(shim, gpu.gpu.empty() ? shim : pool_of(shim, gpu.gpu));
+    next_ = 0;
+    fresh_slabs_.clear();
     steps_.clear();
     for (std::size_t i = 0; i < coming_.size(); ++i) {
       const Row& row = rows[i];
-      const bool in_arena = row.memory == Memory::arena;
+      const Memory memory = row.memory;
       const std::uint64_t bytes = plan_.roster.bytes_of(row);
       if (coming_[i].is_alias) continue;
+      if (memory == Memory::device && gpu.gpu.empty())
+        return Error(fmt::format("tensor {}: the program of new rank {} has no GPU",
+                                 plan_.roster.tensors()[row.tensor].name, rank));
       const Layout::Range needs = coming_[i].needs;
       const Migration::Pair* pair = pair_of_[to_.entries_of(rank)[i].tensor];
-      if (needs.count > 0 && in_arena && old_rank >= 0 && stays(*pair, needs.first, shim, bytes))
+      if (needs.count > 0 && !is_own(memory) && old_rank >= 0 &&
+          stays(*pair, needs.first, shim, memory, rank, bytes))
         continue;
-      const std::uint64_t base = next;
+      const std::uint64_t base = take_fresh(memory, bytes, gpu);
       for (std::uint32_t n = 0; n < needs.count; ++n)
-        if (!add_step(*pair, needs.first + n, coming_[i].number + n, shim, base, in_arena))
+        if (!add_step(*pair, needs.first + n, coming_[i].number + n, base))
           return Error(fmt::format("tensor {}: its source, rank {}, does not hold it",
                                    plan_.roster.tensors()[row.tensor].name,
                                    source_of(*pair, needs.first + n).candidate.rank));
-      if (!in_arena) continue;
-      const Pages place = pages(base, bytes);  // also of what is new, or padding alone
-      cutter_.cut(place);
-      next = place.end;
     }
-    take_room(made_.shims[shim]);
+    take_room(made_.pools_of.back(), gpu.granularity);
     return {};
+  }
+
+  /// A place in the new memory of the rank that is taken; as Slabs::take() gives them on a GPU.
+  std::uint64_t take_fresh(Memory memory, std::uint64_t bytes, const GpuMemory& gpu) {
+    if (is_own(memory)) return kElsewhere;
+    const Stretch its = pages(0, bytes);
+    if (memory == Memory::arena) {
+      const std::uint64_t at = std::exchange(next_, next_ + its.end);
+      cutter_.cut({at, next_});  // also of what is new, or padding alone
+      return at;
+    }
+    if (fresh_slabs_.empty() || !fits_in_slab(fresh_slabs_.back(), its.end,
+                                              slab_bytes_in_chunks(gpu, plan_.max_extra_bytes)))
+      fresh_slabs_.push_back(0);
+    const std::uint64_t at = DevicePlace::of(fresh_slabs_.size(), fresh_slabs_.back());
+    fresh_slabs_.back() += its.end;
+    return kOnGpu | at;
   }
 
   struct Found {
@@ -201,39 +232,62 @@ class Maker {
   }
 
   /// Whether a run of the old memory becomes the new part; if so it is noted.
-  bool stays(const Migration::Pair& pair, std::uint32_t need, std::uint32_t shim,
-             std::uint64_t bytes) {
+  bool stays(const Migration::Pair& pair, std::uint32_t need, std::uint32_t shim, Memory memory,
+             std::uint32_t rank, std::uint64_t bytes) {
     const Found source = source_of(pair, need);
+    const bool on_gpu = memory == Memory::device;
     if (source.at >= kNowhere || source.candidate.nearness != Nearness::in_place ||
-        source.candidate.rank != shim)
+        source.candidate.rank != shim || ((source.at & kOnGpu) != 0) != on_gpu ||
+        (on_gpu && slab_of(shim, source.at)->gpu != plan_.to[rank].memory.gpu))
       return false;
     const std::int64_t shift = source.extent.begin - layouts_[pair.recut].to[need].begin;
-    kept_[shim].push_back(pages(source.at + static_cast<std::uint64_t>(shift), bytes));
+    kept_[shim].push_back(
+        old_pages(shim, source.at, {shift, shift + static_cast<std::int64_t>(bytes)}));
     return true;
   }
 
   /// Notes one move to a part that will stand at `base`; false: its source does not hold it.
   bool add_step(const Migration::Pair& pair, std::uint32_t need, std::uint32_t number,
-                std::uint32_t shim, std::uint64_t base, bool in_arena) {
+                std::uint64_t base) {
     const Found source = source_of(pair, need);
     if (source.at == kNowhere) return false;
-    Pages from, to;
-    if (source.at != kElsewhere) from = pages(source.at, source.extent);
-    if (in_arena) to = pages(base, layouts_[pair.recut].to[need]);
-    cutter_.cut(to);
-    steps_.push_back({{from.begin, from.end, shim, 0, 0, number}, source.candidate.rank, to});
+    const Stretch from = old_pages(source.candidate.rank, source.at, source.extent);
+    Stretch to;
+    if ((base & kOnGpu) == 0) to = pages(base, layouts_[pair.recut].to[need]);
+    else if (base != kElsewhere) to = slab_pages(DevicePlace::slab(base & ~kOnGpu), 1);
+    if ((base & kOnGpu) == 0) cutter_.cut(to);
+    steps_.push_back({{from.begin, from.end, 0, 0, 0, number}, source.candidate.rank, to});
     return true;
   }
 
-  /// Counts a new rank's memory, and puts its steps into their sources' queues.
-  void take_room(ShimBytes& its) {
-    const std::size_t first = made_.room.size();
+  /// Cuts the new memory of the rank that is taken: arena, then whole slabs.
+  void seal(std::uint64_t granularity) {
+    for (std::size_t i = 0; i < fresh_slabs_.size(); ++i) {
+      std::uint64_t& bytes = fresh_slabs_[i];
+      bytes = (bytes + granularity - 1) / granularity * granularity;
+      cutter_.cut(slab_pages(i + 1, bytes));
+    }
+    for (New& one : steps_)
+      if ((one.to.begin & kOnGpu) != 0)
+        one.to.end = one.to.begin + fresh_slabs_[DevicePlace::slab(one.to.begin & ~kOnGpu) - 1];
     cuts_.clear();
     cutter_.seal(cuts_);
+  }
+
+  /// Counts a new rank's memory, and puts its steps into their sources' queues.
+  void take_room(std::pair<std::uint32_t, std::uint32_t> pools, std::uint64_t granularity) {
+    const std::size_t first = made_.room.size();
+    seal(granularity);
     made_.room.resize(first + cuts_.size());
-    const auto bytes = [&](std::size_t i) { return cuts_[i + 1] - cuts_[i]; };
+    // Between the arena and the first slab, and behind each, there is nothing.
+    const auto bytes = [&](std::size_t i) {
+      const bool is_gap = (cuts_[i] & kOnGpu) != 0 ? DevicePlace::offset(cuts_[i]) != 0
+                                                   : (cuts_[i + 1] & kOnGpu) != 0;
+      return is_gap ? 0 : cuts_[i + 1] - cuts_[i];
+    };
     Finder find(cuts_);
     for (New& one : steps_) {
+      one.step.target = (one.to.begin & kOnGpu) != 0 ? pools.second : pools.first;
       if (one.to.begin != one.to.end) {
         const std::size_t begin = find(one.to.begin), end = find(one.to.end);
         one.step.to_begin = static_cast<std::uint32_t>(first + begin);
@@ -245,28 +299,30 @@ class Maker {
     made_.count += steps_.size();
     // What nothing comes to, as padding, is there from the beginning.
     for (std::size_t i = 0; i + 1 < cuts_.size(); ++i) {
+      Pool& its = made_.pools[(cuts_[i] & kOnGpu) != 0 ? pools.second : pools.first];
       its.larger += bytes(i);
       if (made_.room[first + i] == 0) its.live += bytes(i);
     }
   }
 
   /// Cuts an old rank's memory, and counts what is read of it.
-  void take_source(std::size_t rank) {
+  void take_source(std::uint32_t rank) {
     Source& its = made_.sources[rank];
     // From the lowest address on, so that what goes is in few pieces, and replicas keep together.
     sort_runs(its.queue, spare_steps_,
               [](const Step& a, const Step& b) { return a.begin < b.begin; });
     for (const Step& step : its.queue) cutter_.cut({step.begin, step.end});
-    std::vector<Pages> held;
+    std::vector<Stretch> held;
     for (const Row& one : plan_.roster.rows(plan_.from[rank].table))
-      if (one.memory == Memory::arena) held.push_back(pages(one.at, plan_.roster.bytes_of(one)));
-    for (const Pages& one : held) cutter_.cut(one);
-    for (const Pages& one : kept_[rank]) cutter_.cut(one);
+      held.push_back(old_pages(rank, place_of(one),
+                               {0, static_cast<std::int64_t>(plan_.roster.bytes_of(one))}));
+    for (const Stretch& one : held) cutter_.cut(one);
+    for (const Stretch& one : kept_[rank]) cutter_.cut(one);
     cutter_.seal(its.cuts);
     const std::size_t count = its.cuts.empty() ? 0 : its.cuts.size() - 1;
     its.needed.assign(count, 0);
     its.is_held.assign(count, false);
-    auto each = [find = Finder(its.cuts)](Pages one, auto&& visit) mutable {
+    auto each = [find = Finder(its.cuts)](Stretch one, auto&& visit) mutable {
       if (one.begin == one.end) return std::pair<std::size_t, std::size_t>();
       const std::size_t begin = find(one.begin), end = find(one.end);
       for (std::size_t i = begin; i < end; ++i) visit(i);
@@ -275,23 +331,31 @@ class Maker {
     for (Step& step : its.queue)
       std::tie(step.begin, step.end) =
           each({step.begin, step.end}, [&](std::size_t i) { ++its.needed[i]; });
-    ShimBytes& shim = made_.shims[rank];
-    std::uint64_t old = 0;
-    for (const Pages& one : held)
+    note_pools(rank);
+    const auto pool = [&](std::size_t i) { return its.pools.empty() ? rank : its.pools[i]; };
+    for (const Stretch& one : held)
       each(one, [&](std::size_t i) {
-        if (!its.is_held[i]) old += its.cuts[i + 1] - its.cuts[i];
+        if (!its.is_held[i]) old_[pool(i)] += its.cuts[i + 1] - its.cuts[i];
         its.is_held[i] = true;
       });
     std::vector<bool> is_kept(count, false);
-    for (const Pages& one : kept_[rank])
+    for (const Stretch& one : kept_[rank])
       each(one, [&](std::size_t i) {
         if (is_kept[i]) return;
         is_kept[i] = true;
         ++its.needed[i];
-        shim.larger += its.cuts[i + 1] - its.cuts[i];
+        made_.pools[pool(i)].larger += its.cuts[i + 1] - its.cuts[i];
       });
-    shim.live += old;
-    shim.larger = std::max(old, shim.larger);
+  }
+
+  /// Notes of which GPU the slabs of an old rank are.
+  void note_pools(std::uint32_t rank) {
+    Source& its = made_.sources[rank];
+    if (its.cuts.empty() || (its.cuts.back() & kOnGpu) == 0) return;
+    its.pools.assign(its.cuts.size() - 1, rank);
+    for (std::size_t i = 0; i < its.pools.size(); ++i)
+      if ((its.cuts[i] & kOnGpu) != 0 && DevicePlace::offset(its.cuts[i]) == 0)
+        its.pools[i] = pool_of(rank, slab_of(rank, its.cuts[i])->gpu);
   }
 
   const Prepare& plan_;
@@ -303,7 +367,10 @@ class Maker {
   std::vector<const Migration::Pair*> pair_of_;  ///< by new tensor
   std::vector<Layout> layouts_;                  ///< by recut
   std::vector<bool> is_placed_ = std::vector<bool>(new_holdings_.count());
-  std::vector<std::vector<Pages>> kept_;  ///< by old rank
+  std::vector<std::vector<Stretch>> kept_;  ///< by old rank
+  /// By the pool of a shim's host memory: those of GPUs.
+  std::unordered_map<std::uint32_t, std::vector<std::pair<std::string, std::uint32_t>>> gpu_pools_;
+  std::vector<std::uint64_t> old_;  ///< by pool: bytes of the old state
   std::uint32_t moves_ = 0;
   ChunkSteps made_;
 
@@ -311,11 +378,13 @@ class Maker {
   struct New {
     Step step;
     std::uint32_t source;
-    Pages to;
+    Stretch to;
   };
   std::vector<Coming> coming_;  ///< by entry
   std::vector<std::pair<std::size_t, std::size_t>> by_holding_, spare_holdings_;
   std::vector<New> steps_;
+  std::uint64_t next_ = 0;                  ///< end of the new arena memory
+  std::vector<std::uint64_t> fresh_slabs_;  ///< bytes of each new slab
   std::vector<Step> spare_steps_;
   Cutter cutter_;
   std::vector<std::uint64_t> cuts_;

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "runtime/chunk_steps.h"
+#include "runtime/slabs.h"
 
 namespace swell::runtime {
 
@@ -23,6 +24,8 @@ class Chunker {
     chunk_of_.assign(steps_.first_move.back(), 0);
     for (const Source& source : steps_.sources)
       for (const Step& step : source.queue) chunk_of_[step.number] = kNone;
+    has_slabs_ = std::any_of(steps_.pools.begin(), steps_.pools.end(),
+                             [](const Pool& pool) { return pool.is_in_slabs; });
   }
 
   Result<void> run() {
@@ -44,9 +47,8 @@ class Chunker {
       if (left > 0)
         for (std::size_t rank = 0; rank < steps_.sources.size(); ++rank) finish(rank);
     }
-    for (const std::uint32_t shim : steps_.shim_of) {
-      const ShimBytes& its = steps_.shims[shim];
-      made_.extra_bytes.push_back(its.peak - std::min(its.peak, its.larger));
+    for (const auto& [host, gpu] : steps_.pools_of) {
+      made_.extra_bytes.push_back(std::max(extra_of(host), extra_of(gpu)));
       if (made_.extra_bytes.back() > bound_) return too_small();
     }
     return {};
@@ -58,6 +60,11 @@ class Chunker {
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
+
+  std::uint64_t extra_of(std::uint32_t pool) const {
+    const Pool& its = steps_.pools[pool];
+    return its.peak - std::min(its.peak, its.larger);
+  }
 
   Error too_small() const {
     return Error(fmt::format("a bound of {} bytes is too small for chunks", bound_));
@@ -80,6 +87,7 @@ class Chunker {
         some = true;
       }
     }
+    if (has_slabs_) chosen += choose_in_slabs();
     if (chosen > 0) return chosen;
     // Who is next has no room: one of each source that has.
     for (std::size_t rank = 0; rank < at_.size(); ++rank) {
@@ -96,9 +104,30 @@ class Chunker {
     return chosen;
   }
 
+  /// The same of what goes into slabs, behind what has no room, too: a slab is taken for the first
+  /// byte that comes there, and given back with the last that is read. Returns how many.
+  std::size_t choose_in_slabs() {
+    std::size_t chosen = 0;
+    // Twice: who was asked first has more for the slabs that others began.
+    for (int turn = 0; turn < 2; ++turn)
+      for (std::size_t rank = 0; rank < at_.size(); ++rank) {
+        At& at = at_[rank];
+        const std::vector<Step>& queue = steps_.sources[rank].queue;
+        for (std::size_t i = at.next; i < queue.size(); ++i) {
+          const Step& step = queue[i];
+          if (chunk_of_[step.number] != kNone || !steps_.pools[step.target].is_in_slabs ||
+              !take(step))
+            continue;
+          at.chosen_end = std::max(at.chosen_end, i + 1);
+          ++chosen;
+        }
+      }
+    return chosen;
+  }
+
   /// Takes memory for what a move brings; false: there is no room.
   bool take(const Step& step) {
-    ShimBytes& target = steps_.shims[step.target];
+    Pool& target = steps_.pools[step.target];
     std::uint64_t bytes = 0;
     for (std::size_t s = step.to_begin; s < step.to_end; ++s) bytes += steps_.room[s];
     if (bytes > 0 && target.live + bytes > target.larger + bound_) return false;
@@ -129,9 +158,10 @@ class Chunker {
     for (const std::uint64_t s : unneeded_) {
       if (!source.is_held[s]) continue;
       const std::uint64_t at = source.cuts[s], bytes = source.cuts[s + 1] - at;
-      steps_.shims[rank].live -= bytes;
-      if (!list.empty() && list.back().chunk == made_.count &&
-          list.back().at + list.back().bytes == at)
+      steps_.pools[source.pools.empty() ? rank : source.pools[s]].live -= bytes;
+      if ((at & kOnGpu) != 0) list.push_back({made_.count, 0, 0, DevicePlace::slab(at & ~kOnGpu)});
+      else if (!list.empty() && list.back().chunk == made_.count &&
+               list.back().at + list.back().bytes == at)
         list.back().bytes += bytes;
       else list.push_back({made_.count, at, bytes});
     }
@@ -146,6 +176,7 @@ class Chunker {
   ChunkSteps steps_;
   const std::uint64_t bound_;
   Chunks& made_;
+  bool has_slabs_ = false;
   std::vector<At> at_;                   ///< by old rank
   std::vector<std::uint32_t> chunk_of_;  ///< by move; kNone: not done
   std::vector<std::uint64_t> unneeded_;  ///< segments of the old rank that is looked at
@@ -158,7 +189,7 @@ std::uint64_t digest_of(const Chunks& chunks, const std::vector<std::uint32_t>& 
   for (const auto& releases : chunks.releases) {
     values.push_back(releases.size());
     for (const Release& each : releases)
-      values.insert(values.end(), {each.chunk, each.at, each.bytes});
+      values.insert(values.end(), {each.chunk, each.at, each.bytes, each.slab});
   }
   return XXH3_64bits(values.data(), values.size() * sizeof values[0]);
 }

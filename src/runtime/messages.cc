@@ -184,11 +184,13 @@ std::string write_common(const Prepare& prepare) {
     put(writer, rank.gpu);
     put(writer, rank.endpoint);
     writer.put(rank.table).put<std::uint8_t>(rank.leaves);
+    put(writer, rank.memory);
   }
   writer.put(static_cast<std::uint32_t>(prepare.to.size()));
   for (const NewRank& rank : prepare.to) {
     put(writer, rank.gpu);
     writer.put(rank.old_rank).put(rank.table);
+    put(writer, rank.memory);
   }
   return writer.take();
 }
@@ -223,12 +225,13 @@ Result<Prepare> read_prepare(std::string_view body) {
     Endpoint endpoint = get_endpoint(reader);
     const std::uint32_t table = get_table_number();
     const bool leaves = reader.get<std::uint8_t>() != 0;
-    prepare.from.push_back({gpu, std::move(endpoint), table, leaves});
+    prepare.from.push_back({gpu, std::move(endpoint), table, leaves, get_gpu_memory(reader)});
   }
   for (auto left = reader.count(16); reader.good() && left > 0; --left) {
     const cluster::GpuRef gpu = get_gpu(reader);
     const auto old_rank = reader.get<std::int32_t>();
-    prepare.to.push_back({gpu, old_rank, get_table_number()});
+    const std::uint32_t table = get_table_number();
+    prepare.to.push_back({gpu, old_rank, table, get_gpu_memory(reader)});
   }
   const auto in = [](std::int32_t rank, std::size_t count) {
     return rank >= -1 && rank < static_cast<std::int64_t>(count);

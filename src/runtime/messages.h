@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/gpu_memory.h"
 #include "runtime/registry.h"
 #include "runtime/roster.h"
 #include "runtime/wire.h"
@@ -40,6 +41,7 @@ enum class Op : std::uint16_t {
   commit = 17,        ///< {epoch u64, step u64} -> {}
   abort = 18,         ///< {}; or {1: the old epoch cannot be gone back to u8} -> {}
   request = 19,       ///< {kStopWish or kCheckpointWish u64} -> {}
+  gpu_memory = 40,    ///< {} -> GpuMemory
   last_profile = 22,  ///< {} -> {what the program of this epoch reported last; empty: nothing}
   guard = 23,         ///< Guard -> {}
   snapshots = 24,     ///< {} -> the snapshots that it holds
@@ -90,11 +92,13 @@ struct OldRank {
   /// It must be gone by a time: what others have too is fetched from them, and after what only such
   /// ranks have.
   bool leaves = false;
+  GpuMemory memory = {};  ///< the slabs alone
 };
 struct NewRank {
   cluster::GpuRef gpu;
   std::int32_t old_rank = -1;  ///< of the same shim; -1: none
   std::uint32_t table = 0;     ///< of Prepare::roster: what it will hold; places are to be found
+  GpuMemory memory = {};       ///< without slabs
 };
 
 /// Both plans. All shims are told the same but for the first three.

@@ -5,10 +5,10 @@
 
 namespace swell::runtime {
 
-std::uint64_t Slabs::take(const std::string& gpu, std::uint64_t bytes) {
+std::uint64_t Slabs::take(const std::string& gpu, std::uint64_t bytes, std::uint64_t slab_bytes) {
   bytes = Extents::rounded(bytes);
   if (open_.empty() || all_[open_.back()].gpu != gpu ||
-      all_[open_.back()].bytes + bytes > kSlabBytes) {
+      !fits_in_slab(all_[open_.back()].bytes, bytes, slab_bytes)) {
     open_.push_back(next_number());
     all_[open_.back()].gpu = gpu;
   }
@@ -32,6 +32,24 @@ std::vector<SlabSize> Slabs::seal(std::uint64_t granularity) {
 void Slabs::set(std::uint64_t slab, Descriptor fd) {
   if (const auto at = all_.find(slab); at != all_.end())
     at->second.fd = std::make_shared<const Descriptor>(std::move(fd));
+}
+
+void Slabs::release(std::uint64_t slab) {
+  if (const auto at = all_.find(slab); at != all_.end()) at->second.fd.reset();
+}
+
+std::vector<SlabOf> Slabs::held() const {
+  std::vector<SlabOf> held;
+  for (const auto& [number, slab] : all_)
+    if (slab.fd != nullptr) held.push_back({number, slab.bytes, slab.gpu});
+  return held;
+}
+
+std::uint64_t Slabs::held_bytes(const std::string& gpu) const {
+  std::uint64_t sum = 0;
+  for (const auto& [number, slab] : all_)
+    if (slab.fd != nullptr && slab.gpu == gpu) sum += slab.bytes;
+  return sum;
 }
 
 const Slabs::Slab* Slabs::find(std::uint64_t slab) const {

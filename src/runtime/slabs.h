@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/descriptor.h"
+#include "runtime/gpu_memory.h"
 
 namespace swell::runtime {
 
@@ -45,16 +46,24 @@ class Slabs {
   struct Slab {
     std::string gpu;                       ///< whose memory it is: Device::gpu()
     std::uint64_t bytes = 0;               ///< in use, and since seal() as it is taken
-    std::shared_ptr<const Descriptor> fd;  ///< nullptr: no program has taken it yet
+    std::shared_ptr<const Descriptor> fd;  ///< nullptr: not taken yet, or given back
     int uses = 0;
   };
-  /// A place for a tensor in memory that is still to be taken.
-  std::uint64_t take(const std::string& gpu, std::uint64_t bytes);
+  /// A place for a tensor in memory that is still to be taken, in slabs of `slab_bytes` where
+  /// several tensors share one.
+  std::uint64_t take(const std::string& gpu, std::uint64_t bytes,
+                     std::uint64_t slab_bytes = kSlabBytes);
   /// Ends the slabs that take() began; they are what a program has to take, in multiples of
   /// `granularity`.
   std::vector<SlabSize> seal(std::uint64_t granularity);
   /// What a program has taken for it.
   void set(std::uint64_t slab, Descriptor fd);
+  /// Gives the memory back while tensors are still counted there.
+  void release(std::uint64_t slab);
+  /// All that is taken, rising by number.
+  std::vector<SlabOf> held() const;
+  /// Of a GPU, what is taken.
+  std::uint64_t held_bytes(const std::string& gpu) const;
   /// nullptr: there is none of that number.
   const Slab* find(std::uint64_t slab) const;
   /// A number for memory of another rank that is mapped beside the own; never one of a slab.

@@ -2,12 +2,14 @@
 // How long the migration plan of 1,024 ranks and 20,000 tensors takes on one core: each tensor on
 // all replicas and shards of its stage, 128 ranks at first. Three changes: one node of 8 GPUs joins
 // (as most do), TP 8 becomes TP 4, and optimizer state goes from TP shards to ZeRO ranges. Then the
-// same in chunks, as each rank prepares it, with the default bound; where TP 8 becomes TP 4 the new
-// state does not fit beside the old one. Last line: JSON, of the slowest.
+// same in chunks, as each rank prepares it, with the default bound, of state in the hosts' memory
+// and of state on GPUs; where TP 8 becomes TP 4 the new state does not fit beside the old one. Last
+// line: JSON, of the slowest.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/chunks.h"
@@ -97,6 +99,51 @@ Prepare prepare_of(std::vector<RankState> from, std::vector<RankState> to) {
   return plan;
 }
 
+/// Has the state stand on GPUs, in slabs as a keeper fills them.
+void put_on_gpus(Prepare& plan) {
+  Roster roster;
+  for (std::size_t i = 0; i < plan.from.size(); ++i) {
+    OldRank& rank = plan.from[i];
+    const std::string gpu = "GPU " + std::to_string(i);
+    Slabs slabs;
+    std::vector<Held> table = plan.roster.held(rank.table);
+    for (Held& held : table) {
+      held.entry.device = 0;
+      held.memory = Memory::device;
+      held.at = slabs.take(gpu, held.bytes());
+    }
+    rank.table = roster.add(table);
+    for (const SlabSize& slab : slabs.seal(std::uint64_t{2} << 20))
+      rank.memory.slabs.push_back({slab.slab, slab.bytes, gpu});
+  }
+  for (std::size_t i = 0; i < plan.to.size(); ++i) {
+    std::vector<Entry> entries = plan.roster.entries(plan.to[i].table);
+    for (Entry& entry : entries) entry.device = 0;
+    plan.to[i].table = roster.add(entries);
+    plan.to[i].memory = {"GPU " + std::to_string(i), std::uint64_t{2} << 20, Slabs::kSlabBytes, {}};
+  }
+  plan.roster = std::move(roster);
+}
+
+/// Plans in chunks, says how, and returns how long it took; below 0: it failed.
+double plan_in_chunks(const char* where, const Prepare& prepare, const World& from, const World& to,
+                      const cluster::Cluster& cluster) {
+  const double began = cpu_s();
+  const auto chunks = plan_chunks(prepare, from, to, cluster);
+  const double chunks_s = cpu_s() - began;
+  if (!chunks) {
+    std::fprintf(stderr, "%s\n", chunks.error().message().c_str());
+    return -1;
+  }
+  std::printf("%-18s in chunks, %s: %u of them, of at most %.2f GB beside the state: %.3f s\n", "",
+              where, chunks->count,
+              static_cast<double>(
+                  *std::max_element(chunks->extra_bytes.begin(), chunks->extra_bytes.end())) /
+                  1e9,
+              chunks_s);
+  return chunks_s;
+}
+
 }  // namespace
 
 int main() {
@@ -117,7 +164,7 @@ int main() {
   double slowest = 0, slowest_chunks = 0;
   std::size_t largest = 0;
   for (const auto& one : cases) {
-    const Prepare prepare = prepare_of(make(one.from), make(one.to));
+    Prepare prepare = prepare_of(make(one.from), make(one.to));
     double began = cpu_s();
     const std::string message = write(prepare);
     const double write_s = cpu_s() - began;
@@ -156,20 +203,11 @@ int main() {
             static_cast<double>(summary.total_bytes()),
         summary.busiest_link_s);
     slowest = std::max(slowest, plan_s);
-    began = cpu_s();
-    const auto chunks = plan_chunks(prepare, *from, *to, cluster);
-    const double chunks_s = cpu_s() - began;
-    if (!chunks) {
-      std::fprintf(stderr, "%s\n", chunks.error().message().c_str());
-      return 1;
-    }
-    std::printf("%-18s in chunks: %u of them, of at most %.2f GB beside the state: %.3f s\n", "",
-                chunks->count,
-                static_cast<double>(
-                    *std::max_element(chunks->extra_bytes.begin(), chunks->extra_bytes.end())) /
-                    1e9,
-                chunks_s);
-    slowest_chunks = std::max(slowest_chunks, chunks_s);
+    const double on_host_s = plan_in_chunks("in host memory", prepare, *from, *to, cluster);
+    put_on_gpus(prepare);
+    const double on_gpus_s = plan_in_chunks("on GPUs", prepare, *from, *to, cluster);
+    if (on_host_s < 0 || on_gpus_s < 0) return 1;
+    slowest_chunks = std::max({slowest_chunks, on_host_s, on_gpus_s});
   }
   std::printf(
       "{\"ranks\": 1024, \"tensors\": %d, \"slowest_plan_s\": %.3f, \"slowest_chunks_s\": %.3f, \"prepare_bytes\": %zu, \"goal_s\": 1}\n",

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/device_task.h"
+#include "runtime/gpu_memory.h"
 
 using namespace swell::runtime;
 
@@ -45,6 +46,45 @@ Test(slabs, memory_goes_back_with_the_last_tensor_of_it) {
   slabs.drop(b);
   cr_assert_null(slabs.find(DevicePlace::slab(a)));
   cr_assert_eq(fcntl(fd, F_GETFD), -1, "nobody holds it any more");
+}
+
+Test(slabs, memory_that_is_given_back_early_is_counted_no_more) {
+  Slabs slabs;
+  const auto a = slabs.take("GPU-a", 100), b = slabs.take("GPU-b", 100);
+  slabs.use(a);
+  slabs.use(b);
+  slabs.seal(kUnit);
+  cr_assert(slabs.held().empty(), "nobody has taken it yet");
+  for (const auto at : {a, b})
+    slabs.set(DevicePlace::slab(at), Descriptor(memfd_create("slab", MFD_CLOEXEC)));
+  cr_assert_eq(slabs.held().size(), 2);
+  cr_assert_eq(slabs.held_bytes("GPU-a"), kUnit);
+  slabs.release(DevicePlace::slab(a));
+  cr_assert_eq(slabs.held_bytes("GPU-a"), 0);
+  cr_assert_eq(slabs.held()[0].gpu, "GPU-b");
+  cr_assert_not_null(slabs.find(DevicePlace::slab(a)), "a tensor is still counted there");
+  slabs.drop(a);
+  cr_assert_null(slabs.find(DevicePlace::slab(a)));
+}
+
+Test(slabs, in_chunks_several_have_room_in_the_bound) {
+  const GpuMemory memory{"GPU-a", kUnit, Slabs::kSlabBytes, {}};
+  cr_assert_eq(slab_bytes_in_chunks(memory, std::uint64_t{8} << 30), Slabs::kSlabBytes);
+  cr_assert_eq(slab_bytes_in_chunks(memory, 30 * kUnit), 3 * kUnit);
+  cr_assert_eq(slab_bytes_in_chunks(memory, 1), kUnit);
+}
+
+Test(gpu_memory, is_read_as_it_was_written_and_never_with_numbers_that_no_shim_has) {
+  const GpuMemory memory{"GPU-a", kUnit, 4 * kUnit, {{2, kUnit, "GPU-a"}, {5, kUnit, "GPU-b"}}};
+  const std::string body = write(memory);
+  cr_assert_eq(write(read_gpu_memory(body).value()), body);
+  for (std::size_t size = 0; size < body.size(); ++size)
+    cr_assert_not(read_gpu_memory(body.substr(0, size)).ok());
+  for (const GpuMemory& bad : {GpuMemory{"GPU-a", 0, 0, {}}, GpuMemory{"", kUnit, 0, {}},
+                               GpuMemory{"", 0, 0, {{5, kUnit, "GPU-a"}, {2, kUnit, "GPU-a"}}},
+                               GpuMemory{"", 0, 0, {{5, 0, "GPU-a"}}},
+                               GpuMemory{"", 0, 0, {{std::uint64_t{1} << 23, kUnit, "GPU-a"}}}})
+    cr_assert_not(read_gpu_memory(write(bad)).ok());
 }
 
 Test(slabs, what_found_no_tensor_is_swept) {

@@ -171,9 +171,13 @@ Test(messages, survive_any_cut_and_any_changed_byte) {
               4096,
               0};
   const std::vector<Held> table{{entry, Memory::arena, 64}};
-  prepare.from.push_back(
-      {{1, 2}, {"host", "/socket", "127.0.0.1:1", 7}, prepare.roster.add(table)});
-  prepare.to.push_back({{0, 1}, 0, prepare.roster.add(std::vector<Entry>{entry, entry})});
+  prepare.from.push_back({{1, 2},
+                          {"host", "/socket", "127.0.0.1:1", 7},
+                          prepare.roster.add(table),
+                          false,
+                          {"", 0, 0, {{3, 64, "GPU-a"}, {4, 128, "GPU-b"}}}});
+  prepare.to.push_back(
+      {{0, 1}, 0, prepare.roster.add(std::vector<Entry>{entry, entry}), {"GPU-a", 32, 128, {}}});
   prepare.new_rank = 0;
   const std::string good = write(prepare);
   cr_assert_eq(write(read_prepare(good).value()), good);
