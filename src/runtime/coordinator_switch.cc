@@ -111,11 +111,14 @@ class Coordinator::Run {
       if (!table) return table.error();
       auto holds = read_table(table->body);
       if (!holds) return holds.error();
+      const std::uint32_t number = prepare_.roster.add(holds->second);
+      auto memory = gpu_memory(shim, number, prepared_by);
+      if (!memory) return memory.error();
       const bool leaves =
           leave_by_ && std::find(new_numbers.begin(), new_numbers.end(), shim) == new_numbers.end();
       if (leaves) leaving_.push_back(shim);
       prepare_.from.push_back(
-          {from[rank].gpu, read->endpoint, prepare_.roster.add(holds->second), leaves});
+          {from[rank].gpu, read->endpoint, number, leaves, {{}, 0, 0, std::move(memory->slabs)}});
       old_ranks_[shim] = static_cast<std::int32_t>(rank);
     }
     if (snapshot != nullptr) {
@@ -136,12 +139,29 @@ class Coordinator::Run {
         return entries.error();
       }
       const auto old = old_ranks_.find(new_numbers[rank]);
-      prepare_.to.push_back({to[rank].gpu, old == old_ranks_.end() ? -1 : old->second,
-                             prepare_.roster.add(*entries)});
+      const std::uint32_t table = prepare_.roster.add(*entries);
+      auto memory = gpu_memory(new_numbers[rank], table, prepared_by);
+      if (!memory) {
+        coordinator_.abort_all(shims_);
+        return memory.error();
+      }
+      memory->slabs.clear();  // the old plan has them
+      prepare_.to.push_back(
+          {to[rank].gpu, old == old_ranks_.end() ? -1 : old->second, table, std::move(*memory)});
       new_ranks_[new_numbers[rank]] = static_cast<std::int32_t>(rank);
     }
     common_ = write_common(prepare_);
     return {};
+  }
+
+  /// What a shim has of GPUs, where a plan in chunks needs it: where its table has any of it.
+  Result<GpuMemory> gpu_memory(std::size_t shim, std::uint32_t table, Deadline deadline) {
+    const std::vector<Row>& rows = prepare_.roster.rows(table);
+    if (std::none_of(rows.begin(), rows.end(),
+                     [](const Row& row) { return row.memory == Memory::device; }))
+      return GpuMemory();
+    const auto answer = coordinator_.ask_unless_off(channels_[shim], Op::gpu_memory, {}, deadline);
+    return answer ? read_gpu_memory(answer->body) : Result<GpuMemory>(answer.error());
   }
 
   /// Asks all shims what `phase` is, and takes their answers until it is over.
@@ -282,10 +302,7 @@ class Coordinator::Run {
   std::string why_no_chunks() const {
     if (machine_.round() > 0) return "; it is not made in chunks: it would need as much";
     if (old_ranks_.empty()) return "; from a snapshot nothing is moved in chunks";
-    bool has_device = false;
-    for (std::uint32_t table = 0; table < prepare_.roster.tables(); ++table)
-      for (const Row& row : prepare_.roster.rows(table)) has_device |= row.memory == Memory::device;
-    return has_device ? "; of state on GPUs nothing is moved in chunks" : "";
+    return "";
   }
 
   /// Asks the staying shims how far they are, and lets the leavers go, or calls it off.

@@ -27,13 +27,24 @@ Result<std::uint64_t> hash_at(DeviceHand& source, std::span<const Run> runs) {
 
 class SlabTransport final : public Transport {
  public:
-  SlabTransport(std::shared_ptr<DeviceHand> hand, std::map<std::uint64_t, std::uint64_t> places,
+  SlabTransport(std::shared_ptr<DeviceHand> hand, std::map<std::uint64_t, MappedSlab> places,
                 bool is_same_gpu)
       : hand_(std::move(hand)), places_(std::move(places)), is_same_gpu_(is_same_gpu) {}
   /// What is mapped takes memory even when its own shim has let it go. A program that cannot be
   /// asked any more leaves.
   ~SlabTransport() override {
-    for (const auto& [slab, number] : places_) static_cast<void>(hand_->unmap(number));
+    for (const auto& [slab, its] : places_) static_cast<void>(hand_->unmap(its.number));
+  }
+  Result<void> let_go(std::uint32_t chunk) override {
+    for (auto at = places_.begin(); at != places_.end();) {
+      if (at->second.last_chunk > chunk) {
+        ++at;
+        continue;
+      }
+      if (auto good = hand_->unmap(at->second.number); !good) return good;
+      at = places_.erase(at);
+    }
+    return {};
   }
   const char* name() const noexcept override {
     return is_same_gpu_ ? kDeviceToDevice : "device to device, another GPU";
@@ -44,7 +55,7 @@ class SlabTransport final : public Transport {
       const auto at = places_.find(DevicePlace::slab(run.from));
       if (at == places_.end()) return Error("a slab of the source is not mapped");
       copies.push_back(
-          {DevicePlace::of(at->second, DevicePlace::offset(run.from)), run.to, run.bytes});
+          {DevicePlace::of(at->second.number, DevicePlace::offset(run.from)), run.to, run.bytes});
     }
     if (auto good = hand_->copy(copies); !good) return good.error();
     if (!verify) return 0;
@@ -53,7 +64,7 @@ class SlabTransport final : public Transport {
 
  private:
   std::shared_ptr<DeviceHand> hand_;
-  std::map<std::uint64_t, std::uint64_t> places_;
+  std::map<std::uint64_t, MappedSlab> places_;
   const bool is_same_gpu_;
 };
 
@@ -309,7 +320,7 @@ std::unique_ptr<Transport> from_own_memory(std::shared_ptr<DeviceHand> from,
 }
 
 std::unique_ptr<Transport> from_slabs(std::shared_ptr<DeviceHand> hand,
-                                      std::map<std::uint64_t, std::uint64_t> places,
+                                      std::map<std::uint64_t, MappedSlab> places,
                                       bool is_same_gpu) {
   return std::make_unique<SlabTransport>(std::move(hand), std::move(places), is_same_gpu);
 }

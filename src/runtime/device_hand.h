@@ -97,11 +97,14 @@ class DeviceHand final : public ByteStore {
 
 /// What the names of ways begin with on which bytes never leave GPUs.
 inline constexpr const char* kDeviceToDevice = "device to device";
-/// From memory on a GPU that `hand` has mapped beside its own. `places`: by slab of the source, the
-/// number under which it is mapped.
+/// A slab of another rank's, as it is mapped beside the own ones.
+struct MappedSlab {
+  std::uint64_t number = 0;
+  std::uint32_t last_chunk = 0;  ///< that reads it
+};
+/// From memory on a GPU that `hand` has mapped. `places`: by slab of the source.
 std::unique_ptr<Transport> from_slabs(std::shared_ptr<DeviceHand> hand,
-                                      std::map<std::uint64_t, std::uint64_t> places,
-                                      bool is_same_gpu);
+                                      std::map<std::uint64_t, MappedSlab> places, bool is_same_gpu);
 
 /// From memory that the program of `from` allocated itself to that of `to`, on the same GPU, by way
 /// of a slab of it that both map: `slab`, kBounce bytes, which `to` has taken.

@@ -194,6 +194,12 @@ Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t pro
   return good;
 }
 
+Result<void> Intake::let_go(std::uint32_t chunk) const {
+  for (const auto& [source, way] : sources_)
+    if (auto good = way->let_go(chunk); !good) return good;
+  return {};
+}
+
 Result<Moved> Intake::fetch_all(const Placement& placement, pid_t program, bool verify,
                                 const Watch& watch) {
   std::vector<const Fetch*> only_there, rest;

@@ -54,6 +54,8 @@ class Intake {
   /// rank has that stays. With `verify` the checksum of each piece is compared with its source's.
   Result<Moved> fetch_all(const Placement& placement, pid_t program, bool verify,
                           const Watch& watch);
+  /// Lets go of other ranks' memory that nothing is read of after a chunk, so that it can be freed.
+  Result<void> let_go(std::uint32_t chunk) const;
 
  private:
   static Result<void> fetch_runs(Transport& source, std::span<const Run> runs, const Sink& sink,

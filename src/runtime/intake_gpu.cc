@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Of the intake: the ways from GPUs.
+#include <algorithm>
 #include <fmt/format.h>
 #include <map>
 
@@ -26,7 +27,7 @@ Result<Share> share_of(Channel& keeper, std::uint64_t slab) {
 }
 
 struct Mapped {
-  std::map<std::uint64_t, std::uint64_t> places;  ///< by slab of the source: as it is mapped
+  std::map<std::uint64_t, MappedSlab> places;  ///< by slab of the source
   bool is_same_gpu = true;
 };
 
@@ -38,13 +39,17 @@ Result<Mapped> map_slabs(const Intake::Self& self, Channel& keeper, std::int32_t
     if (fetch.rank != rank || fetch.from != Memory::device || !is_on_gpu(fetch.to)) continue;
     for (const Run& run : fetch.runs) {
       const std::uint64_t slab = DevicePlace::slab(run.from);
-      if (mapped.places.contains(slab)) continue;
+      if (const auto known = mapped.places.find(slab); known != mapped.places.end()) {
+        std::uint32_t& last = known->second.last_chunk;
+        last = std::max(last, fetch.chunk);
+        continue;
+      }
       const auto share = share_of(keeper, slab);
       if (!share) return share.error();
       const std::uint64_t number = self.next_slab();
       if (auto good = self.hand->map(number, share->bytes, share->fd.get()); !good)
         return good.error();
-      mapped.places[slab] = number;
+      mapped.places[slab] = {number, fetch.chunk};
       mapped.is_same_gpu = mapped.is_same_gpu && share->gpu == self.hand->gpu();
     }
   }

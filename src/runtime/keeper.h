@@ -44,6 +44,8 @@ class Keeper {
         host;  ///< of which host it is; empty: by the boot of this one. Equal hosts share memory
     std::string processes;          ///< its PID namespace; empty: that of this process
     std::uint64_t arena_bytes = 0;  ///< address space: memory is taken as it is written
+    /// Of GPU memory that several tensors share.
+    std::uint64_t slab_bytes = Slabs::kSlabBytes;
     /// Through which devices of UCX state comes and goes beside TCP; none: it is not to be used.
     std::optional<Ucx::Options> ucx;
     /// How programs move what is on GPUs by NCCL; none: they do not.
@@ -114,13 +116,14 @@ class Keeper {
     bool is_busy = false, is_moved = false, is_over = false;
     Progress progress;
     // In chunks.
+    std::unique_ptr<Staged> before;            ///< what was prepared to be moved at once
     std::uint32_t chunks = 0, next_chunk = 0;  ///< 0: all is moved at once
     std::vector<Release> releases;
     bool is_secured = false;
     bool is_old_gone = false;  ///< the old epoch cannot be gone back to
-    /// What the arena took before the first chunk, what the new state has more than the old one,
-    /// and what was measured beside both.
-    std::uint64_t used_bytes = 0, growth_bytes = 0, extra_bytes = 0;
+    /// What the arena took before the first chunk, what the new state has more there than the old
+    /// one, the larger of both on the GPU, and what was measured beside.
+    std::uint64_t used_bytes = 0, growth_bytes = 0, larger_on_gpu = 0, extra_bytes = 0;
   };
 
   Keeper(Options options, Arena arena);
@@ -139,6 +142,7 @@ class Keeper {
   // keeper_device.cc
   Result<std::string> take_device(Peer& peer, std::string_view body);
   Result<void> give_slab(Peer& peer, std::string_view body);
+  GpuMemory gpu_memory();
   Result<void> answer_nccl(Peer& peer, std::string_view request);
   void ask_for_nccl(DeviceHand& hand) const;
   Result<void> make_slabs(DeviceHand& hand, const std::vector<SlabSize>& fresh,
@@ -185,6 +189,10 @@ class Keeper {
   Result<Placement> begin_chunk(Staged& staged);
   Result<void> populate_rest(const std::vector<std::pair<std::uint64_t, std::uint64_t>>& fresh,
                              std::vector<std::pair<std::uint64_t, std::uint64_t>> comes) const;
+  static Result<void> let_go_before(Staged& staged, DeviceHand* hand);
+  Result<void> release_slabs(const Staged& staged, std::uint32_t chunk);
+  Result<void> take_slabs(const Staged& staged, std::uint32_t chunk);
+  void note_gpu(Staged& staged) const;
   void measure(Staged& staged) const;
   void lose_state();
   // keeper_snapshots.cc

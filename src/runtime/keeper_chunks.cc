@@ -3,6 +3,11 @@
 // it.
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "runtime/keeper.h"
 
@@ -71,6 +76,17 @@ Result<std::string> Keeper::secure() {
   return good.ok() ? Result<std::string>(std::string()) : good.error();
 }
 
+/// Forgets what was prepared to be moved at once; the new program lets go of the GPU memory that it
+/// took for that. REQUIRES: not locked.
+Result<void> Keeper::let_go_before(Staged& staged, DeviceHand* hand) {
+  const std::unique_ptr<Staged> before = std::move(staged.before);
+  if (before == nullptr) return {};
+  before->intake.reset();
+  for (const SlabSize& size : before->placement.fresh_slabs)
+    if (auto good = hand != nullptr ? hand->unmap(size.slab) : Result<void>(); !good) return good;
+  return {};
+}
+
 /// Gives back what nobody needs once the chunks before have come to all ranks, and takes memory
 /// for the next one. Returns what that fetches.
 Result<Placement> Keeper::begin_chunk(Staged& staged) {
@@ -79,10 +95,14 @@ Result<Placement> Keeper::begin_chunk(Staged& staged) {
   {
     std::lock_guard lock(mutex_);
     staged.is_old_gone = true;
-    if (chunk == 0) staged.used_bytes = arena_->used_bytes();
+    if (chunk == 0) {
+      staged.used_bytes = arena_->used_bytes();
+      note_gpu(staged);
+    }
     for (const Release& each : staged.releases)
-      if (each.chunk == chunk) arena_->release(each.at, each.bytes);
+      if (each.chunk == chunk && each.slab == 0) arena_->release(each.at, each.bytes);
   }
+  if (auto good = release_slabs(staged, chunk); !good) return good.error();
   its.kept_bytes = chunk == 0 ? staged.placement.kept_bytes : 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> comes;  // from where to where
   Result<void> good;
@@ -99,9 +119,65 @@ Result<Placement> Keeper::begin_chunk(Staged& staged) {
     its.fetches.push_back(fetch);
   }
   if (chunk == 0 && good.ok()) good = populate_rest(staged.placement.fresh, std::move(comes));
+  if (good.ok()) good = take_slabs(staged, chunk);
   if (!good) return good.error();
   measure(staged);
   return its;
+}
+
+/// Gives slabs back that nobody needs after the chunks before: those who copied from them have let
+/// go, and the program that trained does it now.
+Result<void> Keeper::release_slabs(const Staged& staged, std::uint32_t chunk) {
+  for (const Release& each : staged.releases) {
+    if (each.chunk != chunk || each.slab == 0) continue;
+    std::shared_ptr<DeviceHand> hand;
+    {
+      std::lock_guard lock(mutex_);
+      if (program_ != nullptr) hand = program_->hand;
+    }
+    const auto gone = hand != nullptr ? hand->unmap(each.slab) : Result<void>();
+    std::lock_guard lock(mutex_);
+    // One that has died has nothing mapped.
+    if (!gone && program_ != nullptr && !program_->channel.has_left())
+      return gone.error().while_doing("giving back memory of a GPU");
+    store_.slabs().release(each.slab);
+  }
+  return {};
+}
+
+/// Has the new program take the slabs that something comes to with this chunk for the first time;
+/// with the first one those, too, that nothing comes to.
+Result<void> Keeper::take_slabs(const Staged& staged, std::uint32_t chunk) {
+  std::map<std::uint64_t, std::uint32_t> first;
+  for (const Fetch& fetch : staged.placement.fetches)
+    if (fetch.to == Memory::device && !fetch.runs.empty()) {  // all to one tensor
+      const std::uint64_t slab = DevicePlace::slab(fetch.runs.front().to);
+      const auto at = first.try_emplace(slab, fetch.chunk).first;
+      at->second = std::min(at->second, fetch.chunk);
+    }
+  std::vector<SlabSize> fresh;
+  for (const SlabSize& size : staged.placement.fresh_slabs)
+    if (const auto at = first.find(size.slab); chunk == (at != first.end() ? at->second : 0))
+      fresh.push_back(size);
+  if (fresh.empty()) return {};
+  std::shared_ptr<DeviceHand> hand;
+  {
+    std::lock_guard lock(mutex_);
+    if (staged.program != nullptr) hand = staged.program->hand;
+  }
+  if (hand == nullptr) return Error("the program of the new epoch has died");
+  return make_slabs(*hand, fresh, {});
+}
+
+/// Notes the larger of both states on the new program's GPU. REQUIRES: locked; nothing has been
+/// given back.
+void Keeper::note_gpu(Staged& staged) const {
+  const Placement& placement = staged.placement;
+  std::uint64_t next = 0;
+  for (const SlabSize& size : placement.fresh_slabs) next += size.bytes;
+  for (const std::uint64_t number : placement.kept_slabs)
+    if (const Slabs::Slab* slab = store_.slabs().find(number); slab != nullptr) next += slab->bytes;
+  staged.larger_on_gpu = std::max(next, store_.slabs().held_bytes(placement.gpu));
 }
 
 /// Takes memory for pages of `fresh` that nothing comes to, as for padding.
@@ -127,11 +203,16 @@ Result<void> Keeper::populate_rest(
   return {};
 }
 
-/// Notes what the arena has taken beyond the larger of both states since the first chunk began.
+/// Notes what is taken beyond the larger of both states since the first chunk began, in the arena
+/// or on the GPU.
 void Keeper::measure(Staged& staged) const {
   const std::uint64_t used = arena_->used_bytes();
+  std::lock_guard lock(mutex_);
+  const std::uint64_t on_gpu =
+      store_.slabs().held_bytes(staged.placement.gpu) + staged.intake->extra_bytes();
   staged.extra_bytes =
-      std::max(staged.extra_bytes, used - std::min(used, staged.used_bytes + staged.growth_bytes));
+      std::max({staged.extra_bytes, used - std::min(used, staged.used_bytes + staged.growth_bytes),
+                on_gpu - std::min(on_gpu, staged.larger_on_gpu)});
 }
 
 /// Forgets what is held of the old epoch, of which some is gone; its program is told to leave.

@@ -23,6 +23,11 @@ Result<std::string> Keeper::take_device(Peer& peer, std::string_view body) {
   const auto staging = store_.take(DeviceHand::kStaging);
   if (!staging) return staging.error().while_doing("memory beside a GPU");
   store_.use(*staging, DeviceHand::kStaging);
+  // Now, so that it is not taken beside the state of a switch.
+  if (auto good = arena_->populate(*staging, DeviceHand::kStaging); !good) {
+    store_.drop(*staging, DeviceHand::kStaging);
+    return good.error().while_doing("memory beside a GPU");
+  }
   peer.hand =
       std::make_shared<DeviceHand>(peer.channel, arena_, *staging, std::move(gpu), granularity);
   return std::string();
@@ -45,6 +50,19 @@ Result<void> Keeper::give_slab(Peer& peer, std::string_view body) {
   if (fd != nullptr) return peer.channel.send(kDoneOp, answer, fd->get());
   return peer.channel.send(
       kRefusedOp, Writer().text(fmt::format("there is no slab {} of a GPU here", number)).take());
+}
+
+/// What others have to know of it before they plan in chunks.
+GpuMemory Keeper::gpu_memory() {
+  std::lock_guard lock(mutex_);
+  GpuMemory memory;
+  if (const Peer* waiting = waiting_program(); waiting != nullptr && waiting->hand != nullptr) {
+    memory.gpu = waiting->hand->gpu();
+    memory.granularity = waiting->hand->granularity();
+    memory.slab_bytes = options_.slab_bytes;
+  }
+  memory.slabs = store_.slabs().held();
+  return memory;
 }
 
 /// Has the program take the memory that is new to it, and map what stays. REQUIRES: not locked.

@@ -11,11 +11,11 @@ namespace swell::runtime {
 
 namespace {
 
-/// Of the arena and the GPU, tensors that share memory once.
-std::uint64_t kept_bytes_of(const std::vector<Held>& table) {
+/// Of the arena and the GPU, or the arena alone; tensors that share memory once.
+std::uint64_t kept_bytes_of(const std::vector<Held>& table, bool on_gpu = true) {
   std::map<std::pair<Memory, std::uint64_t>, std::uint64_t> parts;
   for (const Held& held : table)
-    if (!is_own(held.memory))
+    if (held.memory == Memory::arena || (on_gpu && held.memory == Memory::device))
       parts[{held.memory, held.at}] = static_cast<std::uint64_t>(held.entry.bytes());
   std::uint64_t sum = 0;
   for (const auto& [where, bytes] : parts) sum += Extents::rounded(bytes);
@@ -61,7 +61,8 @@ Result<std::string> Keeper::begin(std::string_view body) {
       if (same != table_.end()) {
         held.at = same->at;
       } else if (held.memory == Memory::device) {
-        held.at = store_.slabs().take(hand->gpu(), static_cast<std::uint64_t>(entry.bytes()));
+        held.at = store_.slabs().take(hand->gpu(), static_cast<std::uint64_t>(entry.bytes()),
+                                      options_.slab_bytes);
       } else {
         const auto at = store_.take(static_cast<std::uint64_t>(entry.bytes()));
         if (!at) return at.error().while_doing("tensor " + entry.tensor.name);
@@ -141,9 +142,12 @@ Result<std::string> Keeper::prepare(Peer& peer, std::string_view body) {
   Intake::Self from_here = self();
   if (own.placement.extra_bytes + kBounce <= own.prepare.max_extra_bytes)
     from_here.old_hand = std::move(old_hand);
-  Result<void> good;
+  Result<void> good = let_go_before(own, hand.get());
   if (hand != nullptr) {
-    good = make_slabs(*hand, own.placement.fresh_slabs, own.placement.kept_slabs);
+    if (good.ok())
+      good =
+          make_slabs(*hand, own.chunks == 0 ? own.placement.fresh_slabs : std::vector<SlabSize>(),
+                     own.placement.kept_slabs);
     if (good.ok()) ask_for_nccl(*hand);
     from_here.hand = std::move(hand);
     from_here.next_slab = [this] {
@@ -182,7 +186,7 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
   if (staged_ != nullptr && staged_->coordinator == &coordinator && plan.in_chunks &&
       staged_->prepare.epoch == plan.epoch && !staged_->prepare.in_chunks && !staged_->is_busy &&
       !staged_->is_moved)
-    unstage();
+    staged->before = unstage();
   if (staged_ != nullptr)
     return Error(
         fmt::format("epoch {} is being prepared already; abort it first", staged_->prepare.epoch));
@@ -198,18 +202,29 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
     if (write(staged->program->entries) !=
         write(plan.roster.entries(plan.to[static_cast<std::size_t>(plan.new_rank)].table)))
       return Error("the new plan gives this rank other tensors than its program has declared");
+    const GpuMemory& planned = plan.to[static_cast<std::size_t>(plan.new_rank)].memory;
+    const DeviceHand* hand = staged->program->hand.get();
+    if (plan.in_chunks && !planned.gpu.empty() &&
+        (hand == nullptr || hand->gpu() != planned.gpu ||
+         hand->granularity() != planned.granularity))
+      return Error("the new plan gives this rank another GPU than its program has");
   }
   staged_ = std::move(staged);
   Placement& placement = staged_->placement;
   if (staged_->program != nullptr && staged_->program->hand != nullptr) {
     placement.gpu = staged_->program->hand->gpu();
     placement.granularity = staged_->program->hand->granularity();
+    placement.slab_bytes = options_.slab_bytes;
+    if (plan.in_chunks)
+      placement.slab_bytes = slab_bytes_in_chunks(
+          plan.to[static_cast<std::size_t>(plan.new_rank)].memory, plan.max_extra_bytes);
   }
   Result<void> good;
   if (plan.new_rank >= 0) good = place_all(plan, from, to, moves, store_, placement);
   // What is held beyond the larger of both epochs' states: that a rank's state grows is no extra.
   const std::uint64_t held = kept_bytes_of(table_), next = kept_bytes_of(placement.table);
-  staged_->growth_bytes = std::max(held, next) - held;
+  const std::uint64_t in_arena = kept_bytes_of(table_, false);
+  staged_->growth_bytes = std::max(in_arena, kept_bytes_of(placement.table, false)) - in_arena;
   if (staged_->chunks == 0) {
     placement.extra_bytes = held + placement.fresh_bytes - std::max(held, next);
     if (good.ok() && placement.extra_bytes > plan.max_extra_bytes) {
@@ -313,6 +328,7 @@ Result<std::string> Keeper::move(std::string_view body) {
     moved = staged->intake->fetch_all(*its, new_program, staged->prepare.verify, watch);
     measure(*staged);
     if (moved.ok()) moved->extra_bytes = staged->extra_bytes;
+    if (auto gone = staged->intake->let_go(chunk); moved.ok() && !gone) moved = gone.error();
   } else {
     moved = its.error();
   }

@@ -128,7 +128,8 @@ Result<void> place_all(const Prepare& plan, const World& from, const World& to,
       made.kept_bytes += static_cast<std::uint64_t>(entry.bytes());
     } else {
       if (held.memory == Memory::device) {
-        held.at = store.slabs().take(made.gpu, static_cast<std::uint64_t>(entry.bytes()));
+        held.at = store.slabs().take(made.gpu, static_cast<std::uint64_t>(entry.bytes()),
+                                     made.slab_bytes);
         use(held);
       } else if (held.memory == Memory::arena) {
         const auto at = store.take(static_cast<std::uint64_t>(entry.bytes()));

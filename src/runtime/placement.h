@@ -39,8 +39,9 @@ struct Placement {
   /// The new program's GPU, by Device::gpu(), and its granularity; empty: it has no tensor there.
   std::string gpu;
   std::uint64_t granularity = 0;
-  std::vector<SlabSize> fresh_slabs;   ///< GPU memory that the program has to take
-  std::set<std::uint64_t> kept_slabs;  ///< that it has to map
+  std::uint64_t slab_bytes = Slabs::kSlabBytes;  ///< of one that several tensors share
+  std::vector<SlabSize> fresh_slabs;             ///< GPU memory that the program has to take
+  std::set<std::uint64_t> kept_slabs;            ///< that it has to map
 };
 
 /// The worlds of both plans, entry by entry as they are in `plan`.

@@ -39,11 +39,12 @@ class LiveJob {
   /// `apart`: each shim treats the others as shims of other hosts, and so reaches them by TCP on
   /// loopback.
   /// `holds`: where a shim's move waits. `ucx`: what a shim uses of UCX; empty: none does. `nccl`:
-  /// the same of NCCL.
+  /// the same of NCCL. `slab_bytes`: of GPU memory that several tensors share.
   LiveJob(std::string program, int shims, std::vector<std::string> words, bool apart = false,
           const std::function<bool(Keeper::Options::Hold)>& holds = {},
           const std::function<runtime::Ucx::Options(int)>& ucx = {},
-          const std::optional<runtime::NcclOptions>& nccl = {})
+          const std::optional<runtime::NcclOptions>& nccl = {},
+          std::uint64_t slab_bytes = runtime::Slabs::kSlabBytes)
       : arguments(std::move(words)), program_(std::move(program)) {
     std::string pattern = fs::temp_directory_path() / "swell-live-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
@@ -58,6 +59,7 @@ class LiveJob {
       options.holds = holds;
       if (ucx) options.ucx = ucx(i);
       options.nccl = nccl;
+      options.slab_bytes = slab_bytes;
       keepers.push_back(std::move(Keeper::start(std::move(options)).value()));
       shims_.push_back({keepers.back()->unix_socket(), "", {i / kDevices, i % kDevices}});
     }

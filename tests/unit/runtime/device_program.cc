@@ -2,8 +2,9 @@
 // What device_live_test starts: a program whose state is on a GPU, of which the stand-in's memory
 // is the host's. Element i of "w" begins as i and grows by 1 a step; TP cuts its rows. WORDS:
 // steps; the environment: RANK, PLAN, WHERE (device, host, or own: on the GPU, allocated here),
-// SMALL (set: allocated here), ROWS (64), STAYS. Exits with 0 at a switch, and at the end if each
-// element is what it must be.
+// SMALL (set: allocated here), ROWS (64), STAYS, TENSORS (1): more of them, "w1", ... whose
+// elements go on where those of the one before end, of which MIXED (set) has every other in the
+// host's memory. Exits with 0 at a switch, and at the end if each element is what it must be.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,8 @@
 #include <dlfcn.h>
 #include <string>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include "runtime/swell.h"
 
@@ -18,11 +21,17 @@ namespace {
 
 constexpr std::int64_t kColumns = 8192;  // of 8 bytes: 64 rows are 4 MiB
 
+struct Weights {
+  std::string name;
+  std::int64_t* w = nullptr;
+  std::int64_t first = 0, count = 0;
+  void* own = nullptr;
+};
+
 struct State {
   swell_session_t* session = nullptr;
-  std::int64_t* w = nullptr;
-  std::int64_t *small = nullptr, first = 0, count = 0;
-  void* own = nullptr;  // of w
+  std::vector<Weights> weights = {};
+  std::int64_t* small = nullptr;
 };
 
 [[noreturn]] void die(const char* what, const swell_session_t* session) {
@@ -49,30 +58,39 @@ void* own_memory(std::size_t bytes) {
   return reinterpret_cast<void*>(address);
 }
 
-std::int64_t rows() {
-  const char* set = std::getenv("ROWS");
-  return set != nullptr ? std::atoi(set) : 64;
+int number_in(const char* variable, int otherwise) {
+  const char* set = std::getenv(variable);
+  return set != nullptr ? std::atoi(set) : otherwise;
 }
+std::int64_t rows() { return number_in("ROWS", 64); }
 
-void add(State& state, const std::string& plan, int rank, const std::string& where) {
-  int pp = 1, dp = 1, tp = 1, zero = 0;
-  std::sscanf(plan.c_str(), "%d,%d,%d,%d", &pp, &dp, &tp, &zero);
+void add_weights(State& state, int number, int tp, int rank, std::string where) {
+  Weights its;
+  its.name = number == 0 ? "w" : "w" + std::to_string(number);
+  if (std::getenv("MIXED") != nullptr && number % 2 != 0) where = "host";
   swell_tensor_t w{};
   w.field_mask = SWELL_TENSOR_BLOCK | (where != "host" ? SWELL_TENSOR_DEVICE : 0);
-  w.name = "w";
+  w.name = its.name.c_str();
   w.dtype = SWELL_I64;
   w.dims = 2;
   w.shape[0] = rows();
   w.shape[1] = w.end[1] = kColumns;
   w.begin[0] = rows() * (rank % tp) / tp;
   w.end[0] = rows() * (rank % tp + 1) / tp;
-  state.first = w.begin[0] * kColumns;
-  state.count = (w.end[0] - w.begin[0]) * kColumns;
+  its.first = (number * rows() + w.begin[0]) * kColumns;
+  its.count = (w.end[0] - w.begin[0]) * kColumns;
   if (where == "own") {
     w.field_mask |= SWELL_TENSOR_ADDRESS;
-    w.address = state.own = own_memory(static_cast<std::size_t>(state.count) * sizeof *state.w);
+    w.address = its.own = own_memory(static_cast<std::size_t>(its.count) * sizeof *its.w);
   }
   if (swell_register(state.session, &w) != 0) die("registering w", state.session);
+  state.weights.push_back(std::move(its));
+}
+
+void add(State& state, const std::string& plan, int rank, const std::string& where) {
+  int pp = 1, dp = 1, tp = 1, zero = 0;
+  std::sscanf(plan.c_str(), "%d,%d,%d,%d", &pp, &dp, &tp, &zero);
+  for (int i = 0; i < number_in("TENSORS", 1); ++i) add_weights(state, i, tp, rank, where);
   swell_tensor_t small{};
   small.field_mask = SWELL_TENSOR_DEVICE;
   small.name = "small";
@@ -91,17 +109,19 @@ std::uint64_t adopt(State& state) {
   if (swell_adopt(state.session, &epoch) != 0) die("adopting", state.session);
   void* at = nullptr;
   std::size_t bytes = 0;
-  if (swell_address(state.session, "w", 0, &at, &bytes) != 0) die("address", state.session);
-  state.w = static_cast<std::int64_t*>(at);
-  if (state.own != nullptr && state.own != at) die("own memory is elsewhere", state.session);
+  for (Weights& its : state.weights) {
+    if (swell_address(state.session, its.name.c_str(), 0, &at, &bytes) != 0)
+      die("address", state.session);
+    its.w = static_cast<std::int64_t*>(at);
+    if (its.own != nullptr && its.own != at) die("own memory is elsewhere", state.session);
+  }
   if (swell_address(state.session, "small", 0, &at, &bytes) != 0) die("address", state.session);
   state.small = static_cast<std::int64_t*>(at);
-  if (epoch.fresh != 0) {
-    for (std::int64_t i = 0; i < state.count; ++i) {
-      if (state.own == nullptr && state.w[i] != 0) die("new memory is not 0", state.session);
-      state.w[i] = state.first + i;
+  for (const Weights& its : state.weights)
+    for (std::int64_t i = 0; epoch.fresh != 0 && i < its.count; ++i) {
+      if (its.own == nullptr && its.w[i] != 0) die("new memory is not 0", state.session);
+      its.w[i] = its.first + i;
     }
-  }
   return epoch.step;
 }
 
@@ -132,7 +152,8 @@ int main(int, char** argv) {
   std::uint64_t step = adopt(state);
   while (step < steps) {
     ++step;
-    for (std::int64_t i = 0; i < state.count; ++i) ++state.w[i];
+    for (const Weights& its : state.weights)
+      for (std::int64_t i = 0; i < its.count; ++i) ++its.w[i];
     *state.small = static_cast<std::int64_t>(step);
     usleep(1000);
     const int action = swell_step(state.session, step);
@@ -151,12 +172,13 @@ int main(int, char** argv) {
       next = {};
     }
   }
-  for (std::int64_t i = 0; i < state.count; ++i)
-    if (state.w[i] != state.first + i + static_cast<std::int64_t>(steps)) {
-      std::fprintf(stderr, "device_program: element %lld is %lld\n",
-                   static_cast<long long>(state.first + i), static_cast<long long>(state.w[i]));
-      return 2;
-    }
+  for (const Weights& its : state.weights)
+    for (std::int64_t i = 0; i < its.count; ++i)
+      if (its.w[i] != its.first + i + static_cast<std::int64_t>(steps)) {
+        std::fprintf(stderr, "device_program: element %lld is %lld\n",
+                     static_cast<long long>(its.first + i), static_cast<long long>(its.w[i]));
+        return 2;
+      }
   if (*state.small != static_cast<std::int64_t>(steps)) return 3;
   return leave(state);
 }
