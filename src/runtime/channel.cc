@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include "runtime/sha256.h"
@@ -90,6 +91,17 @@ void tune(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof lost_ms);
 }
 
+/// How long a call that sends, or connect(), may wait.
+void limit_sending(int fd, Deadline deadline) {
+  timeval time{};  // 0: without limit
+  if (deadline != Deadline::max()) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto ms = std::clamp<std::int64_t>(left.count(), 1, 3'600'000);
+    time = {ms / 1000, ms % 1000 * 1000};
+  }
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+}
+
 Result<std::string> nonce() {
   std::string bytes(kNonce, '\0');
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
@@ -126,8 +138,12 @@ Result<Channel> Channel::connect_tcp(const std::string& text, std::string_view k
   const auto address = tcp_address(text, size);
   if (!address) return address.error();
   Descriptor fd(socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd || connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), size) != 0)
+  limit_sending(fd.get(), deadline);
+  if (!fd || connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), size) != 0) {
+    if (errno == EINPROGRESS) errno = ETIMEDOUT;  // as connect() says where the time is over
     return system_error("connecting to " + text);
+  }
+  limit_sending(fd.get(), Deadline::max());
   tune(fd.get());
   Channel channel(std::move(fd));
   const auto mine = nonce();

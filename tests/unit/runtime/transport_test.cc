@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "runtime/transport.h"
 
+#include <chrono>
 #include <criterion/criterion.h>
 #include <filesystem>
 #include <random>
@@ -8,6 +9,7 @@
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include "runtime/keeper.h"
 
@@ -136,6 +138,26 @@ Test(channel, a_peer_without_the_jobs_key_is_refused_on_both_sides) {
   impostor.join();
   cr_assert_eq(Channel::connect_tcp("127.0.0.1:1", "short", within(1s)).error().message(),
                "the job's key has 5 bytes; at least 16 are needed");
+}
+
+Test(channel, who_does_not_take_connections_is_given_up_at_the_deadline, .timeout = 60) {
+  const Descriptor listening = listen_tcp("127.0.0.1").value();
+  cr_assert_eq(listen(listening.get(), 0), 0);
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  cr_assert_eq(getsockname(listening.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  // Nobody accepts: what comes after these gets no answer, as from a node that is gone.
+  std::vector<Descriptor> before;
+  for (int i = 0; i < 4; ++i) {
+    before.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    static_cast<void>(connect(before.back().get(), reinterpret_cast<sockaddr*>(&address), size));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const auto found = Channel::connect_tcp(address_of(listening.get()), kKey, within(300ms));
+  cr_assert_lt(std::chrono::steady_clock::now() - start, 10s);
+  cr_assert_not(found.ok());
+  cr_assert_neq(found.error().message().find("Connection timed out"), std::string::npos, "%s",
+                found.error().message().c_str());
 }
 
 Test(channel, a_socket_stands_in_a_folder_of_its_owner_alone) {
