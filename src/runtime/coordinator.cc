@@ -56,6 +56,10 @@ bool Coordinator::begin_commit() noexcept {
 Result<Message> Coordinator::ask_unless_off(Channel& channel, Op op, std::string_view body,
                                             Deadline deadline) const {
   if (auto sent = channel.send(static_cast<std::uint16_t>(op), body); !sent) return sent.error();
+  return answer_unless_off(channel, deadline);
+}
+
+Result<Message> Coordinator::answer_unless_off(Channel& channel, Deadline deadline) const {
   for (;;) {
     pollfd polled[] = {{channel.fd(), POLLIN, 0}, {off_.get(), POLLIN, 0}};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -69,10 +73,9 @@ Result<Message> Coordinator::ask_unless_off(Channel& channel, Op op, std::string
   return answer;
 }
 
-Result<Channel> Coordinator::reach(const Shim& shim) const {
-  return shim.unix_socket.empty()
-             ? Channel::connect_tcp(shim.tcp, options_.key, within(std::chrono::seconds(10)))
-             : Channel::connect_unix(shim.unix_socket);
+Result<Channel> Coordinator::reach(const Shim& shim, Deadline deadline) const {
+  return shim.unix_socket.empty() ? Channel::connect_tcp(shim.tcp, options_.key, deadline)
+                                  : Channel::connect_unix(shim.unix_socket);
 }
 
 Result<void> Coordinator::begin(const std::vector<Shim>& ranks, std::uint64_t epoch) {

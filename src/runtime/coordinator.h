@@ -52,6 +52,13 @@ struct SwitchReport {
   std::string summary() const;
 };
 
+/// How ranks were told what they are to do at a boundary.
+struct WishReport {
+  std::uint64_t step = 0;    ///< that all agreed on who are not in `untold`; 0: there is none
+  std::vector<Shim> untold;  ///< who did not hear it: the program, or its shim, is gone or silent
+  std::string why;           ///< the first of these, or why there is no step; empty: all agreed
+};
+
 /// Drives the shims of a job through its epochs. Blocking; one thread at a time.
 class Coordinator {
  public:
@@ -94,9 +101,16 @@ class Coordinator {
   Result<SwitchReport> recover(const std::vector<Shim>& holders, const std::vector<Shim>& to,
                                std::uint64_t epoch);
 
-  /// Ends what another thread waits for in begin() or switch_plan(), and all that is asked later:
-  /// an abort of all, unless the commit has begun. Returns what is certain from then on: true, no
-  /// shim commits; false, all are told to, and the switch holds.
+  /// Has the programs of `ranks` do what is wished, kStopWish or kCheckpointWish, at one step: the
+  /// nearest that none has passed. Nobody does it before all have agreed; a rank that is gone or
+  /// silent holds the others for no longer than `limit`. Where they do not agree within it, each
+  /// does it at its own next boundary; where that is called off, none does.
+  WishReport wish(std::uint64_t wish, const std::vector<Shim>& ranks,
+                  std::chrono::milliseconds limit);
+
+  /// Ends what another thread waits for in begin(), wish() or switch_plan(), and all that is asked
+  /// later: an abort of all, unless the commit has begun. Returns what is certain from then on:
+  /// true, no shim commits; false, all are told to, and the switch holds.
   bool call_off() noexcept;
 
   /// Ends a switch whose coordinator died: commits it where any shim has, else aborts it. Returns
@@ -104,12 +118,15 @@ class Coordinator {
   Result<std::uint64_t> settle(const std::vector<Shim>& shims);
 
  private:
-  class Run;  // coordinator_switch.cc
+  class Run;      // coordinator_switch.cc
+  class Wishing;  // coordinator_stop.cc
   /// For a shim that keeps a time limit by itself to say that it has passed.
   static constexpr auto kAnswerTime = std::chrono::seconds(5);
-  Result<Channel> reach(const Shim& shim) const;
+  static constexpr auto kConnectTime = std::chrono::seconds(10);
+  Result<Channel> reach(const Shim& shim, Deadline deadline = within(kConnectTime)) const;
   Result<Message> ask_unless_off(Channel& channel, Op op, std::string_view body,
                                  Deadline deadline) const;
+  Result<Message> answer_unless_off(Channel& channel, Deadline deadline) const;
   Result<void> begin_all(const std::vector<Shim>& ranks, std::uint64_t epoch);
   void abort_all(const std::vector<Shim>& shims, bool is_old_gone = false) const;
   Result<SwitchReport> switch_from(const std::vector<Shim>& from, const Consistent* snapshot,

@@ -146,8 +146,10 @@ void Keeper::leave(Peer& peer) {
   }
   if (staged_ != nullptr && staged_->program == &peer) staged_->program = nullptr;
   if (staged_ != nullptr && staged_->coordinator == &peer) staged_->coordinator = nullptr;
+  if (agreed_ && agreed_->coordinator == &peer) settle_programs(false);
   if (program_ == &peer) {
     program_ = nullptr;
+    agreed_.reset();
     // A program that dies within a step may have written half of it; one that waits at a boundary
     // has not.
     is_torn_ = !peer.is_quiesced;
@@ -219,6 +221,8 @@ Result<void> Keeper::answer(Peer& peer, const Message& message) {
     case Op::commit: reply = commit(message.body); break;
     case Op::abort: reply = abort_now(message.body); break;
     case Op::request: reply = request(message.body); break;
+    case Op::agree: reply = agree(peer, message.body); break;
+    case Op::conclude: reply = conclude(message.body); break;
     case Op::ucx: return answer_ucx(peer, message.body);
     case Op::nccl: return answer_nccl(peer, message.body);
     case Op::read: return serve_read(peer, message.body);

@@ -106,6 +106,11 @@ class Keeper {
     std::uint64_t epoch = 0;
     Variables variables;
   };
+  /// A step at which the program is to stand, without a switch.
+  struct Agreed {
+    std::uint64_t step = 0, wish = 0;  ///< 0: it is not decided yet what it does there
+    Peer* coordinator = nullptr;       ///< until that is decided
+  };
   struct Staged {
     Prepare prepare;
     Placement placement;
@@ -156,7 +161,6 @@ class Keeper {
   Result<void> adopt(Peer& peer);
   Result<void> take_quiesced(Peer& peer, std::string_view body);
   Result<std::string> take_profile(const Peer& peer, const std::string& body);
-  Result<std::string> request(std::string_view body);
   Peer* waiting_program();
   void hand_over(Peer& program, std::uint64_t step, bool fresh);
   void refuse_waiting(Peer& peer);
@@ -172,6 +176,11 @@ class Keeper {
   Result<std::string> quiesce(std::string_view body);
   Result<std::string> move(std::string_view body);
   Result<std::string> commit(std::string_view body);
+  // keeper_stop.cc
+  Result<std::string> request(std::string_view body);
+  Result<std::string> agree(Peer& peer, std::string_view body);
+  Result<std::string> conclude(std::string_view body);
+  void grant_wish();
   // keeper_memory.cc
   void drop_table(const std::vector<Held>& table);
   void drop_table(const std::vector<Held>& table, std::vector<Pages>& left);
@@ -227,6 +236,7 @@ class Keeper {
   std::uint64_t step_ = 0;  ///< of the state, where no program trains
   std::unique_ptr<Staged> staged_;
   std::optional<Next> next_;
+  std::optional<Agreed> agreed_;  ///< never beside staged_, nor without a program
   Guard guard_;
   Snapshots snapshots_;
   std::shared_ptr<Channel> to_partner_;

@@ -133,6 +133,7 @@ Result<void> Keeper::take_quiesced(Peer& peer, std::string_view body) {
   // It was called off meanwhile, or is to stop at a later step than it was told first.
   const std::uint64_t stop_at = store_.page().stop_at;
   if (stop_at == 0 || step < stop_at) answer_quiesced(false);
+  else if (agreed_ && agreed_->wish != 0) grant_wish();
   return {};
 }
 
@@ -158,17 +159,6 @@ Result<std::string> Keeper::take_profile(const Peer& peer, const std::string& bo
   return std::string();
 }
 
-Result<std::string> Keeper::request(std::string_view body) {
-  Reader reader(body);
-  const auto wish = reader.get<std::uint64_t>();
-  if (!reader.done() || (wish != kStopWish && wish != kCheckpointWish))
-    return Error("a program can be asked to stop (2) or to write a checkpoint (3)");
-  std::lock_guard lock(mutex_);
-  if (program_ == nullptr) return Error("no program trains here");
-  store_.page().wish = wish;
-  return std::string();
-}
-
 /// Makes a program that waits in adopt the one that trains what the table says. One that has died
 /// since is noticed by its own thread.
 void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
@@ -182,6 +172,7 @@ void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
   store_.page().step = step;
   store_.page().next = 0;
   next_.reset();
+  agreed_.reset();
   // Before anybody hears of it from the coordinator.
   if (options_.on_adopted) options_.on_adopted(epoch_, program.pid);
   tell(program, kDoneOp, write(adopted));
@@ -190,6 +181,7 @@ void Keeper::hand_over(Peer& program, std::uint64_t step, bool fresh) {
 
 /// The old program stops for good, or goes on.
 void Keeper::settle_programs(bool committed) {
+  agreed_.reset();
   store_.page().stop_at = 0;
   answer_quiesced(committed);
 }

@@ -190,6 +190,9 @@ Result<std::uint64_t> Keeper::stage(Peer& coordinator, std::unique_ptr<Staged> s
   if (staged_ != nullptr)
     return Error(
         fmt::format("epoch {} is being prepared already; abort it first", staged_->prepare.epoch));
+  if (agreed_)
+    return Error(
+        fmt::format("the program is about to stand at step {} for another reason", agreed_->step));
   if (plan.epoch <= epoch_)
     return Error(fmt::format("epoch {} cannot follow epoch {}", plan.epoch, epoch_));
   if (plan.old_rank >= 0 && !has_state_) return Error("this shim holds no state of the old plan");

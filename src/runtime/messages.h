@@ -30,17 +30,20 @@ enum class Op : std::uint16_t {
   device = 9,      ///< {its GPU text, granularity u64}, before it declares tensors on that -> {}
   task_done = 28,  ///< of a DeviceTask: {1: done u8, why not text}, and a descriptor; no answer
   // The coordinator asks a shim.
-  status = 10,        ///< {} -> Status
-  wait_ready = 11,    ///< {milliseconds u32}: until a program waits in adopt -> {its entries}
-  table = 12,         ///< {} -> {what the shim holds: epoch u64, holdings}
-  begin = 13,         ///< {epoch u64}: the state is new, made by the program -> {}
-  prepare = 14,       ///< Prepare -> Prepared
-  quiesce = 15,       ///< {step u64, milliseconds u32} -> {step u64; kNoStep: no program here}
-  secure = 31,        ///< {}: in chunks; a snapshot of the step is there and with its partner -> {}
-  move = 16,          ///< {}; in chunks: {which one u32}, one after the other -> Moved
-  commit = 17,        ///< {epoch u64, step u64} -> {}
-  abort = 18,         ///< {}; or {1: the old epoch cannot be gone back to u8} -> {}
-  request = 19,       ///< {kStopWish or kCheckpointWish u64} -> {}
+  status = 10,      ///< {} -> Status
+  wait_ready = 11,  ///< {milliseconds u32}: until a program waits in adopt -> {its entries}
+  table = 12,       ///< {} -> {what the shim holds: epoch u64, holdings}
+  begin = 13,       ///< {epoch u64}: the state is new, made by the program -> {}
+  prepare = 14,     ///< Prepare -> Prepared
+  quiesce = 15,     ///< {step u64, milliseconds u32} -> {step u64; kNoStep: no program here}
+  secure = 31,      ///< {}: in chunks; a snapshot of the step is there and with its partner -> {}
+  move = 16,        ///< {}; in chunks: {which one u32}, one after the other -> Moved
+  commit = 17,      ///< {epoch u64, step u64} -> {}
+  abort = 18,       ///< {}; or {1: the old epoch cannot be gone back to u8} -> {}
+  request = 19,     ///< {kStopWish or kCheckpointWish u64}: at its own next boundary -> {}
+  agree = 33,  ///< {step u64}: the program is to stand there, without a switch, until conclude,
+               ///< request, abort or the end of this connection -> {AgreeAnswer u8, its step u64}
+  conclude = 34,      ///< {step u64, kStopWish or kCheckpointWish u64}: what it does there -> {}
   gpu_memory = 40,    ///< {} -> GpuMemory
   last_profile = 22,  ///< {} -> {what the program of this epoch reported last; empty: nothing}
   guard = 23,         ///< Guard -> {}
@@ -52,6 +55,12 @@ enum class Op : std::uint16_t {
   read = kReadOp,  ///< runs -> their bytes
   ucx = 26,        ///< {address of UCX} -> {tag u64, address}: then bytes go there; docs/runtime.md
   nccl = 32,       ///< what NcclLink asks of serve_nccl(); docs/runtime.md
+};
+enum class AgreeAnswer : std::uint8_t {
+  stands,      ///< the program has not passed that step yet, and will not
+  late,        ///< it has, and goes on
+  no_program,  ///< none trains here
+  leaves       ///< it is decided already that it leaves: at the step of this answer
 };
 /// What a program is told that waits for an epoch that does not come.
 inline constexpr const char* kCalledOff = "the switch was called off";

@@ -43,7 +43,8 @@ typedef enum swell_action {
   SWELL_SWITCH = 1, /**< the state has been taken over: by the session that swell_next() made and
                        swell_offer() offered, which swell_adopt() then gets it with; else, or
                        where that says -ECANCELED, by another program: leave, with exit code 0 */
-  SWELL_STOP = 2,   /**< leave after what you wish to write */
+  SWELL_STOP = 2,   /**< leave after what you wish to write: told to all ranks at the same step,
+                       where those that answer can agree on one in time */
   SWELL_CHECKPOINT = 3, /**< write a checkpoint, then go on */
   SWELL_PREPARE = 4 /**< another epoch is being prepared: swell_next(), then go on; told only to a
                        program that stays, once for each epoch */

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Of the coordinator: what all ranks are wished to do at one step, without a switch. First all
+// agree on the step, then all hear that it counts: nobody leaves whom another would wait for.
+#include <algorithm>
+#include <fmt/format.h>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/coordinator.h"
+
+namespace swell::runtime {
+
+/// One wish under way.
+class Coordinator::Wishing {
+ public:
+  Wishing(Coordinator& coordinator, std::uint64_t wish, const std::vector<Shim>& ranks,
+          std::chrono::milliseconds limit)
+      : coordinator_(coordinator),
+        wish_(wish),
+        known_by_(within(limit / 4)),
+        asked_by_(within(limit * 5 / 8)),
+        told_by_(within(limit)),
+        round_(limit / 8) {
+    for (const Shim& shim : ranks) ranks_.push_back({shim, {}, 0, false});
+  }
+
+  WishReport run() {
+    reach_all();
+    ask_all(Op::status, {}, known_by_, [this](Rank& rank, std::string_view body) {
+      const auto status = read_status(body);
+      if (status) rank.step = status->step;
+      else drop(rank, status.error().message());
+    });
+    for (std::uint64_t lead = 1; !is_off_ && takes_part(); lead = std::min(2 * lead, kMaxLead)) {
+      const std::uint64_t step = farthest() + lead;
+      const bool all_stand = agree(step);
+      if (is_off_) break;
+      if (all_stand) {
+        tell(Op::conclude, Writer().put(step).put(wish_).take());
+        report_.step = step;
+      } else if (Deadline::clock::now() >= asked_by_) {
+        report_.why = "the ranks did not agree on a step in time";
+        tell(Op::request, Writer().put(wish_).take());
+      } else {
+        continue;
+      }
+      break;
+    }
+    return finish();
+  }
+
+ private:
+  /// A program that has gone on by more while it was asked does not wait for others.
+  static constexpr std::uint64_t kMaxLead = std::uint64_t{1} << 32;
+
+  struct Rank {
+    Shim shim;
+    Channel channel;  ///< closed: it takes no part, or no more
+    std::uint64_t step = 0;
+    bool is_told = false;
+  };
+
+  /// At once: one that cannot be reached takes its time.
+  void reach_all() {
+    std::vector<std::string> problems(ranks_.size());
+    std::vector<std::thread> reaching;
+    for (std::size_t i = 0; i < ranks_.size(); ++i)
+      reaching.emplace_back([this, &rank = ranks_[i], &problem = problems[i]] {
+        auto channel = coordinator_.reach(rank.shim, known_by_);
+        if (channel) rank.channel = std::move(*channel);
+        else problem = channel.error().message();
+      });
+    for (std::thread& each : reaching) each.join();
+    for (std::size_t i = 0; i < ranks_.size(); ++i)
+      if (!ranks_[i].channel) drop(ranks_[i], problems[i]);
+  }
+
+  /// Its shim then takes back what it has agreed to.
+  void drop(Rank& rank, const std::string& why) {
+    rank.channel = Channel();
+    if (report_.why.empty()) report_.why = fmt::format("rank {}: {}", &rank - ranks_.data(), why);
+  }
+
+  bool takes_part() const {
+    return std::any_of(ranks_.begin(), ranks_.end(),
+                       [](const Rank& rank) { return static_cast<bool>(rank.channel); });
+  }
+
+  std::uint64_t farthest() const {
+    std::uint64_t step = 0;
+    for (const Rank& rank : ranks_)
+      if (rank.channel) step = std::max(step, rank.step);
+    return step;
+  }
+
+  void send_all(Op op, const std::string& body) {
+    for (Rank& rank : ranks_)
+      if (rank.channel)
+        if (auto sent = rank.channel.send(static_cast<std::uint16_t>(op), body); !sent)
+          drop(rank, sent.error().message());
+  }
+
+  /// Asks all that take part, and hands each answer to `take`. Who refuses or says nothing until
+  /// `by` takes no part any more.
+  template <typename Take>
+  void ask_all(Op op, const std::string& body, Deadline by, const Take& take) {
+    send_all(op, body);
+    for (Rank& rank : ranks_) {
+      if (!rank.channel || is_off_) continue;
+      const auto answer = coordinator_.answer_unless_off(rank.channel, by);
+      if (answer) take(rank, answer->body);
+      else if (answer.error().message() == kCalledOff) is_off_ = true;
+      else drop(rank, answer.error().message());
+    }
+  }
+
+  /// Whether no program has passed the step: those that come to it stand there.
+  bool agree(std::uint64_t step) {
+    bool all_stand = true;
+    const std::string body = Writer().put(step).take();
+    ask_all(Op::agree, body, within(round_), [&](Rank& rank, std::string_view answer) {
+      Reader reader(answer);
+      const auto is = reader.get<AgreeAnswer>();
+      rank.step = reader.get<std::uint64_t>();
+      if (!reader.done()) drop(rank, "its shim's answer cannot be read");
+      else if (is == AgreeAnswer::no_program) drop(rank, "no program trains there");
+      else if (is == AgreeAnswer::leaves) leaves_already(rank);
+      else all_stand = all_stand && is == AgreeAnswer::stands;
+    });
+    return all_stand;
+  }
+
+  void leaves_already(Rank& rank) {
+    report_.step = rank.step;
+    rank.is_told = true;
+    rank.channel = Channel();
+  }
+
+  /// From here on it is not called off any more.
+  void tell(Op op, const std::string& body) {
+    send_all(op, body);
+    for (Rank& rank : ranks_) {
+      if (!rank.channel) continue;
+      const auto answer = rank.channel.receive(told_by_);
+      rank.is_told = answer.ok() && answer->op == kDoneOp;
+      if (!answer) drop(rank, answer.error().message());
+      else if (!rank.is_told) drop(rank, Reader(answer->body).text(4096));
+    }
+  }
+
+  WishReport finish() {
+    std::vector<Shim> all;
+    for (const Rank& rank : ranks_) {
+      all.push_back(rank.shim);
+      if (!rank.is_told) report_.untold.push_back(rank.shim);
+    }
+    if (report_.untold.size() == ranks_.size()) report_.step = 0;
+    if (!is_off_) return std::move(report_);
+    report_.why = kCalledOff;
+    coordinator_.abort_all(all);
+    return std::move(report_);
+  }
+
+  Coordinator& coordinator_;
+  const std::uint64_t wish_;
+  const Deadline known_by_;
+  const Deadline asked_by_;  ///< no later is another step tried
+  const Deadline told_by_;
+  const std::chrono::milliseconds round_;  ///< for a shim to answer whether its program will stand
+  std::vector<Rank> ranks_;
+  WishReport report_;
+  bool is_off_ = false;
+};
+
+WishReport Coordinator::wish(std::uint64_t wish, const std::vector<Shim>& ranks,
+                             std::chrono::milliseconds limit) {
+  return Wishing(*this, wish, ranks, limit).run();
+}
+
+}  // namespace swell::runtime

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Of the keeper: what the program is wished to do at a boundary, its own next one or one that all
+// ranks agree on.
+#include <fmt/format.h>
+
+#include "runtime/keeper.h"
+
+namespace swell::runtime {
+
+namespace {
+
+bool is_wish(std::uint64_t wish) { return wish == kStopWish || wish == kCheckpointWish; }
+constexpr const char* kNoWish = "a program can be asked to stop (2) or to write a checkpoint (3)";
+
+}  // namespace
+
+Result<std::string> Keeper::request(std::string_view body) {
+  Reader reader(body);
+  const auto wish = reader.get<std::uint64_t>();
+  if (!reader.done() || !is_wish(wish)) return Error(kNoWish);
+  std::lock_guard lock(mutex_);
+  if (program_ == nullptr) return Error("no program trains here");
+  if (agreed_ && agreed_->wish == kStopWish) return std::string();  // it leaves, with the others
+  store_.page().wish = wish;
+  // The ranks could not agree.
+  if (agreed_ && agreed_->wish == 0) settle_programs(false);
+  return std::string();
+}
+
+/// Answers at once: a program that has not passed the step cannot pass it any more, as it looks at
+/// stop_at after it has written its step.
+Result<std::string> Keeper::agree(Peer& peer, std::string_view body) {
+  Reader reader(body);
+  const auto step = reader.get<std::uint64_t>();
+  if (!reader.done() || step == 0) return Error("a program stands at a step, 1 or more");
+  const auto answer = [](AgreeAnswer is, std::uint64_t at) {
+    return Writer().put(is).put(at).take();
+  };
+  std::lock_guard lock(mutex_);
+  if (staged_ != nullptr)
+    return Error(fmt::format("epoch {} is being prepared; abort it first", staged_->prepare.epoch));
+  if (agreed_ && agreed_->wish == kStopWish) return answer(AgreeAnswer::leaves, agreed_->step);
+  if (agreed_ && (agreed_->wish != 0 || agreed_->coordinator != &peer))
+    return Error(fmt::format("the program is about to stand at step {} already", agreed_->step));
+  if (program_ == nullptr) return answer(AgreeAnswer::no_program, step_);
+  agreed_ = Agreed{step, 0, &peer};
+  store_.page().stop_at = step;
+  const bool stands = program_->is_quiesced;
+  const std::uint64_t passed = stands ? program_->step : store_.page().step.load();
+  if (passed < step || (stands && passed == step)) {
+    // At an earlier boundary, which others have passed.
+    if (passed < step) answer_quiesced(false);
+    return answer(AgreeAnswer::stands, passed);
+  }
+  settle_programs(false);
+  return answer(AgreeAnswer::late, passed);
+}
+
+Result<std::string> Keeper::conclude(std::string_view body) {
+  Reader reader(body);
+  const auto step = reader.get<std::uint64_t>(), wish = reader.get<std::uint64_t>();
+  if (!reader.done() || !is_wish(wish)) return Error(kNoWish);
+  std::lock_guard lock(mutex_);
+  if (!agreed_ || agreed_->step != step)
+    return Error(fmt::format("step {} is not agreed on here", step));
+  agreed_->wish = wish;
+  agreed_->coordinator = nullptr;
+  if (program_->is_quiesced) grant_wish();
+  return std::string();
+}
+
+/// The program, which stands at the step agreed on, goes on and takes the wish at once. To leave
+/// was asked for more urgently than a checkpoint.
+void Keeper::grant_wish() {
+  if (store_.page().wish != kStopWish) store_.page().wish = agreed_->wish;
+  settle_programs(false);
+}
+
+}  // namespace swell::runtime

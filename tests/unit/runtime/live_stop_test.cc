@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// All ranks stop at one step, without a switch.
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+#include <utility>
+
+#include "runtime/meeting.h"
+
+using namespace live_steps;
+
+namespace {
+
+/// A shim without a program, with the given answers to agree; it says nothing when it has none
+/// left.
+class GivenShim {
+ public:
+  struct Answer {
+    AgreeAnswer is;
+    std::uint64_t step;
+  };
+  GivenShim(const std::string& path, std::vector<Answer> answers, bool is_always_late = false)
+      : answers_(answers.begin(), answers.end()),
+        is_always_late_(is_always_late),
+        listening_(listen_unix(path).value()),
+        thread_([this] { serve(); }) {}
+  ~GivenShim() {
+    shutdown(listening_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  GivenShim(const GivenShim&) = delete;
+  GivenShim& operator=(const GivenShim&) = delete;
+  /// The numbers that were asked with this question, in order.
+  std::vector<std::uint64_t> asked(Op op) const {
+    std::lock_guard lock(mutex_);
+    std::vector<std::uint64_t> numbers;
+    for (const auto& [its, number] : asked_)
+      if (its == op) numbers.push_back(number);
+    return numbers;
+  }
+
+ private:
+  void serve() {
+    for (std::vector<Channel> channels;;) {
+      std::vector<pollfd> polled{{listening_.get(), POLLIN, 0}};
+      for (const Channel& each : channels) polled.push_back({each.fd(), POLLIN, 0});
+      poll(polled.data(), polled.size(), -1);
+      for (std::size_t i = 0; i + 1 < polled.size(); ++i)
+        if (polled[i + 1].revents != 0 && !answer(channels[i])) channels[i] = Channel();
+      std::erase_if(channels, [](const Channel& each) { return !each; });
+      if (polled[0].revents == 0) continue;
+      auto taken = accept_any(listening_.get());
+      if (!taken) return;
+      channels.emplace_back(std::move(*taken));
+    }
+  }
+  bool answer(Channel& channel) {
+    const auto message = channel.receive();
+    if (!message) return false;
+    const auto op = static_cast<Op>(message->op);
+    const auto number = Reader(message->body).get<std::uint64_t>();
+    {
+      std::lock_guard lock(mutex_);
+      asked_.emplace_back(op, number);
+    }
+    if (op == Op::status) return channel.send(kDoneOp, write(Status{})).ok();
+    if (op != Op::agree) return channel.send(kDoneOp, {}).ok();
+    Answer next{AgreeAnswer::late, number};
+    if (!is_always_late_) {
+      if (answers_.empty()) return true;
+      next = answers_.front();
+      answers_.pop_front();
+    }
+    return channel.send(kDoneOp, Writer().put(next.is).put(next.step).take()).ok();
+  }
+
+  std::deque<Answer> answers_;
+  const bool is_always_late_;
+  mutable std::mutex mutex_;
+  std::vector<std::pair<Op, std::uint64_t>> asked_;
+  Descriptor listening_;
+  std::thread thread_;
+};
+
+/// The shim of one more rank, in the job's folder.
+Shim given_rank(const LiveJob& job) { return {job.folder() + "/given/socket", "", {3, 0}}; }
+
+}  // namespace
+
+Test(live_stop, ranks_that_wait_for_each_other_leave_at_one_step, .timeout = 300) {
+  for (int time = 0; time < 8; ++time) {
+    Meeting meeting(time % 2 == 0 ? std::vector{0, 0, 0, 0} : std::vector{0, 500, 3000});
+    const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
+    cr_assert(report.why.empty() && report.untold.empty(), "%s", report.why.c_str());
+    for (int rank = 0; rank < meeting.plan.ranks(); ++rank) {
+      cr_assert_eq(meeting.job.wait(meeting.programs[static_cast<std::size_t>(rank)]), 0);
+      cr_assert_eq(meeting.told("stop", rank), report.step);
+    }
+  }
+}
+
+Test(live_stop, of_ranks_that_do_not_wait_the_slow_ones_come_to_the_step_of_the_fast,
+     .timeout = 300) {
+  Meeting meeting({200, 400, 1000}, false);
+  const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
+  cr_assert(report.why.empty(), "%s", report.why.c_str());
+  for (int rank = 0; rank < 3; ++rank) {
+    cr_assert_eq(meeting.job.wait(meeting.programs[static_cast<std::size_t>(rank)]), 0);
+    cr_assert_eq(meeting.told("stop", rank), report.step);
+  }
+}
+
+Test(live_stop, what_they_left_at_is_the_step_that_the_next_programs_begin_with, .timeout = 300) {
+  Meeting meeting({0, 500, 1000});
+  const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
+  for (const pid_t pid : meeting.programs) cr_assert_eq(meeting.job.wait(pid), 0);
+  std::filesystem::remove(meeting.job.folder() + "/meeting");
+  meeting.start({0, 500, 1000});
+  const auto again = meeting.coordinator.recover(meeting.ranks(), meeting.ranks(), 2).value();
+  cr_assert(again.committed, "%s", again.summary().c_str());
+  cr_assert_eq(again.step, report.step);
+  wait_for_steps(meeting.job, 0, report.step + 5);
+}
+
+Test(live_stop, who_is_asked_a_second_time_leaves_at_the_same_step, .timeout = 300) {
+  Meeting meeting({300'000, 300'000});
+  const auto first = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
+  const auto again = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
+  cr_assert(again.step == first.step && again.untold.empty(), "%s", again.why.c_str());
+  for (int rank = 0; rank < 2; ++rank) {
+    cr_assert_eq(meeting.job.wait(meeting.programs[static_cast<std::size_t>(rank)]), 0);
+    cr_assert_eq(meeting.told("stop", rank), first.step);
+  }
+}
+
+Test(live_stop, a_checkpoint_is_written_at_one_step_and_all_go_on, .timeout = 300) {
+  Meeting meeting({0, 500, 1000});
+  const auto report = meeting.coordinator.wish(kCheckpointWish, meeting.ranks(), 30s);
+  cr_assert(report.why.empty(), "%s", report.why.c_str());
+  for (int rank = 0; rank < 3; ++rank) wait_for_steps(meeting.job, rank, report.step + 3);
+  for (int rank = 0; rank < 3; ++rank) cr_assert_eq(meeting.told("checkpoint", rank), report.step);
+  cr_assert_eq(meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s).why, std::string());
+  for (const pid_t pid : meeting.programs) cr_assert_eq(meeting.job.wait(pid), 0);
+}
+
+Test(live_stop, where_one_was_told_too_late_all_are_asked_for_a_later_step, .timeout = 300) {
+  Meeting meeting({0, 1000});
+  const Shim more = given_rank(meeting.job);
+  const GivenShim late(
+      more.unix_socket,
+      {{AgreeAnswer::late, 1'000}, {AgreeAnswer::late, 1'010}, {AgreeAnswer::stands, 1'010}});
+  auto ranks = meeting.ranks();
+  ranks.push_back(more);
+  const auto report = meeting.coordinator.wish(kStopWish, ranks, 30s);
+  cr_assert(report.why.empty(), "%s", report.why.c_str());
+  const auto asked = late.asked(Op::agree);
+  cr_assert_geq(report.step, 1'012u, "beyond the farthest rank");
+  cr_assert(asked.size() == 3 && asked.back() == report.step);
+  cr_assert(asked[0] < asked[1] && asked[1] < asked[2]);
+  cr_assert(late.asked(Op::conclude) == std::vector{report.step});
+  for (int rank = 0; rank < 2; ++rank) {
+    cr_assert_eq(meeting.job.wait(meeting.programs[static_cast<std::size_t>(rank)]), 0);
+    cr_assert_eq(meeting.told("stop", rank), report.step);
+  }
+}
+
+Test(live_stop, a_dead_program_and_a_dead_shim_hold_nobody, .timeout = 300) {
+  Meeting meeting({100, 100, 100, 100}, false);
+  meeting.job.stop(meeting.programs[2]);
+  meeting.job.keepers[3].reset();
+  const auto start = Clock::now();
+  const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 40s);
+  cr_assert_lt(Clock::now() - start, 20s, "nobody was waited for");
+  cr_assert_eq(report.untold.size(), 2u);
+  for (const int rank : {0, 1}) {
+    cr_assert_eq(meeting.job.wait(meeting.programs[static_cast<std::size_t>(rank)]), 0);
+    cr_assert_eq(meeting.told("stop", rank), report.step);
+  }
+}
+
+Test(live_stop, a_silent_shim_holds_the_others_no_longer_than_the_limit, .timeout = 300) {
+  for (const bool is_silent_at_once : {true, false}) {
+    Meeting meeting({1000, 1000}, false);
+    auto ranks = meeting.ranks();
+    ranks.push_back(given_rank(meeting.job));
+    std::optional<GivenShim> answers_once;
+    std::optional<Descriptor> accepts_nobody;
+    if (is_silent_at_once) accepts_nobody = listen_unix(ranks.back().unix_socket).value();
+    else answers_once.emplace(ranks.back().unix_socket, std::vector<GivenShim::Answer>());
+    const auto start = Clock::now();
+    const auto report = meeting.coordinator.wish(kStopWish, ranks, 2s);
+    cr_assert_lt(Clock::now() - start, 10s);
+    cr_assert_eq(report.untold.size(), 1u);
+    cr_assert_eq(report.untold[0].unix_socket, ranks.back().unix_socket);
+    cr_assert_eq(report.why, "rank 2: no answer within the time limit", "%s", report.why.c_str());
+    for (const int rank : {0, 1}) {
+      cr_assert_eq(meeting.job.wait(meeting.programs[static_cast<std::size_t>(rank)]), 0);
+      cr_assert_eq(meeting.told("stop", rank), report.step);
+    }
+  }
+}
+
+Test(live_stop, a_silent_program_holds_nobody, .timeout = 300) {
+  Meeting meeting({1000, 1000, 1000}, false, 5);
+  const auto start = Clock::now();
+  const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 60s);
+  cr_assert_lt(Clock::now() - start, 20s, "its shim answers for it");
+  cr_assert(report.untold.empty(), "%s", report.why.c_str());
+  for (const int rank : {0, 1}) {
+    cr_assert_eq(meeting.job.wait(meeting.programs[static_cast<std::size_t>(rank)]), 0);
+    cr_assert_eq(meeting.told("stop", rank), report.step);
+  }
+  cr_assert_eq(meeting.told("stop", 2), 0u);
+}
+
+Test(live_stop, ranks_that_cannot_agree_in_time_leave_at_their_own_next_boundary, .timeout = 300) {
+  Meeting meeting({1000, 1000}, false);
+  auto ranks = meeting.ranks();
+  ranks.push_back(given_rank(meeting.job));
+  const GivenShim runs_away(ranks.back().unix_socket, {}, true);
+  const auto report = meeting.coordinator.wish(kStopWish, ranks, 1s);
+  cr_assert_eq(report.step, 0u);
+  cr_assert(report.untold.empty());
+  cr_assert_eq(report.why, "the ranks did not agree on a step in time", "%s", report.why.c_str());
+  cr_assert(runs_away.asked(Op::request) == std::vector{kStopWish});
+  cr_assert(runs_away.asked(Op::conclude).empty());
+  for (const pid_t pid : meeting.programs) cr_assert_eq(meeting.job.wait(pid), 0);
+}
+
+Test(live_stop, what_is_called_off_stops_nobody, .timeout = 300) {
+  Meeting meeting({1000, 1000});
+  auto ranks = meeting.ranks();
+  ranks.push_back(given_rank(meeting.job));
+  const GivenShim silent(ranks.back().unix_socket, {});
+  std::thread other([&] {
+    // It is asked at the same time as the others, which stand, or were late and go on.
+    while (silent.asked(Op::agree).empty()) std::this_thread::yield();
+    std::this_thread::sleep_for(100ms);
+    cr_assert(meeting.coordinator.call_off());
+  });
+  const auto start = Clock::now();
+  const auto report = meeting.coordinator.wish(kStopWish, ranks, 200s);
+  other.join();
+  cr_assert_lt(Clock::now() - start, 30s);
+  cr_assert_eq(report.why, std::string(kCalledOff));
+  cr_assert_eq(report.untold.size(), 3u);
+  for (const int rank : {0, 1})
+    wait_for_steps(meeting.job, rank, meeting.job.status(rank).step + 5);
+  for (const int rank : {0, 1}) cr_assert_eq(meeting.told("stop", rank), 0u);
+}
