@@ -45,7 +45,15 @@ struct SwitchLive {
   double leave_within_s = 0;  ///< for those that are not in `to`; 0: at any time
 };
 
-/// Call off what BeginLive or SwitchLive began. It is answered all the same.
+/// Have the programs of `epoch` on these workers leave, all at one step, and agree on it within
+/// that time; then call stopped().
+struct StopLive {
+  int epoch = 0;
+  std::vector<WorkerId> workers;
+  double within_s = 0;
+};
+
+/// Call off what BeginLive, SwitchLive or StopLive began. It is answered all the same.
 struct CallOffLive {};
 
 /// Create these companions; then call allocated().
@@ -80,6 +88,6 @@ struct Finish {
 };
 
 using Any = std::variant<StartStep, StartWorkers, SignalWorkers, Allocate, Release, Tell, Say, Note,
-                         BeginLive, SwitchLive, CallOffLive, Finish>;
+                         BeginLive, SwitchLive, StopLive, CallOffLive, Finish>;
 
 }  // namespace swell::launcher::action

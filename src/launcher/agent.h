@@ -90,6 +90,7 @@ class Agent {
   void carry_out(const action::Note& note);
   void carry_out(const action::BeginLive& begin);
   void carry_out(const action::SwitchLive& order);
+  void carry_out(const action::StopLive& stop);
   void carry_out(const action::CallOffLive&);
   void carry_out(const action::Finish& finish);
   // agent_profile.cc
@@ -99,6 +100,9 @@ class Agent {
   void give_live_order();
   void take_live_news();
   void answer_live(const std::string& why);
+  void take_stopped(const LiveDriver::Stopped& stopped);
+  void take_switch_report(const runtime::SwitchReport& report);
+  std::vector<WorkerId> workers_of(const std::vector<runtime::Shim>& shims) const;
   Result<std::vector<runtime::Shim>> shims_of(const std::vector<WorkerId>& ranks) const;
   std::vector<runtime::Shim> own_shims() const;
   cluster::Cluster cluster_of_nodes() const;

@@ -77,6 +77,17 @@ void Agent::carry_out(const action::SwitchLive& order) {
   give_live_order();
 }
 
+void Agent::carry_out(const action::StopLive& stop) {
+  const bool known = std::all_of(stop.workers.begin(), stop.workers.end(),
+                                 [this](WorkerId id) { return keepers_.contains(id); });
+  const auto ranks =
+      known ? shims_of(stop.workers) : Result<std::vector<runtime::Shim>>(Error("a shim has left"));
+  if (driver_ == nullptr || !ranks) return machine_.stopped(now(), stop.epoch, 0, stop.workers);
+  const auto limit = std::chrono::milliseconds(std::lround(stop.within_s * 1000));
+  driver_->order(LiveDriver::Stop{to_runtime(stop.epoch), *ranks, runtime::within(limit)},
+                 cluster_of_nodes());
+}
+
 void Agent::carry_out(const action::CallOffLive&) {
   if (driver_ == nullptr) return;
   if (const auto epoch = driver_->call_off())
@@ -191,29 +202,47 @@ void Agent::take_live_news() {
                          runtime::SwitchMachine::to_text(in->phase));
     else if (const auto* gone = std::get_if<LiveDriver::LetGo>(&news))
       machine_.let_go(now(), from_runtime(gone->epoch));
-    else if (const auto* report = std::get_if<runtime::SwitchReport>(&news)) {
-      SwitchOutcome outcome = outcome_of(*report);
-      const auto went = [&](const char* way) {
-        return std::any_of(report->paths.begin(), report->paths.end(),
-                           [way](const auto& path) { return path.path == way; });
-      };
-      if (went(runtime::kTcpToProgram) && !std::exchange(told_of_memory_, true))
-        say("workers of one node may not read each other's memory (PID namespaces, or "
-            "kernel.yama.ptrace_scope): what a program allocated itself goes between them by TCP; "
-            "tensors in Swell's arenas need not");
-      if (went(runtime::kTcpWithinNode) && !std::exchange(told_of_tmp_, true))
-        say("workers of one node do not see each other's TMPDIR (job_container/tmpfs): state goes "
-            "between them by TCP, not by shared memory; a TMPDIR that all jobs of a node share "
-            "would change that");
-      for (const std::string& note : report->notes)
-        if (told_notes_.insert(note).second) say(note);
-      for (const runtime::Shim& shim : report->lost)
-        for (const auto& [worker, keeper] : keepers_)
-          if (keeper.address == shim.tcp) outcome.lost.push_back(worker);
-      machine_.switched(now(), from_runtime(report->epoch), outcome);
-    }
+    else if (const auto* stopped = std::get_if<LiveDriver::Stopped>(&news)) take_stopped(*stopped);
+    else if (const auto* report = std::get_if<runtime::SwitchReport>(&news))
+      take_switch_report(*report);
     carry_out();
   }
+}
+
+/// One that was called off is of no interest any more.
+void Agent::take_stopped(const LiveDriver::Stopped& stopped) {
+  const runtime::WishReport& report = stopped.report;
+  if (report.why == runtime::kCalledOff) return;
+  if (!report.why.empty()) say("live mode: not all workers leave at one step: " + report.why);
+  machine_.stopped(now(), from_runtime(stopped.epoch), report.step, workers_of(report.untold));
+}
+
+void Agent::take_switch_report(const runtime::SwitchReport& report) {
+  SwitchOutcome outcome = outcome_of(report);
+  const auto went = [&](const char* way) {
+    return std::any_of(report.paths.begin(), report.paths.end(),
+                       [way](const auto& path) { return path.path == way; });
+  };
+  if (went(runtime::kTcpToProgram) && !std::exchange(told_of_memory_, true))
+    say("workers of one node may not read each other's memory (PID namespaces, or "
+        "kernel.yama.ptrace_scope): what a program allocated itself goes between them by TCP; "
+        "tensors in Swell's arenas need not");
+  if (went(runtime::kTcpWithinNode) && !std::exchange(told_of_tmp_, true))
+    say("workers of one node do not see each other's TMPDIR (job_container/tmpfs): state goes "
+        "between them by TCP, not by shared memory; a TMPDIR that all jobs of a node share "
+        "would change that");
+  for (const std::string& note : report.notes)
+    if (told_notes_.insert(note).second) say(note);
+  outcome.lost = workers_of(report.lost);
+  machine_.switched(now(), from_runtime(report.epoch), outcome);
+}
+
+std::vector<WorkerId> Agent::workers_of(const std::vector<runtime::Shim>& shims) const {
+  std::vector<WorkerId> found;
+  for (const runtime::Shim& shim : shims)
+    for (const auto& [worker, keeper] : keepers_)
+      if (keeper.address == shim.tcp) found.push_back(worker);
+  return found;
 }
 
 }  // namespace swell::launcher

@@ -86,8 +86,8 @@ void EpochMachine::replan(double now, const control::Replan& order) {
 
 /// Switches the same workers to the plan that was ordered, as soon as that can be done.
 void EpochMachine::run_ordered(double now) {
-  if (!ordered_ || !is_live() || is_failing() || drain_by() || !others_.empty() || is_warming() ||
-      joiners_wait())
+  if (!ordered_ || !is_live() || asking_ || is_failing() || drain_by() || !others_.empty() ||
+      is_warming() || joiners_wait())
     return;
   const control::Replan order = *std::exchange(ordered_, std::nullopt);
   const auto plan = plan::Plan::from_json(order.plan);
@@ -305,7 +305,39 @@ void EpochMachine::reclaim_by_leaving(double now) {
   begin_leaving(now, JobState::draining, *by);
 }
 
+/// By the restart signal; live programs none of which handles that at one step that they agree on,
+/// where there is another that could wait for who leaves. REQUIRES: some run.
+void EpochMachine::ask_to_leave(double now, double within_s, bool live) {
+  if (asking_) return;
+  std::vector<WorkerId> workers = running();
+  const double limit = std::min(settings_.agree_s, within_s / 4);
+  if (!live || limit <= 0 || workers.size() < 2 ||
+      std::any_of(workers.begin(), workers.end(),
+                  [this](WorkerId id) { return workers_[id].listens == epoch_; }))
+    return act(action::SignalWorkers{std::move(workers), settings_.restart_signal});
+  // Nobody answers that late but where the coordinator hangs.
+  asking_ = Asking{epoch_, workers, now + 2 * limit};
+  act(action::StopLive{epoch_, std::move(workers), limit});
+}
+
+void EpochMachine::stopped(double now, int epoch, std::uint64_t step,
+                           const std::vector<WorkerId>& untold) {
+  if (!asking_ || asking_->epoch != epoch) return;
+  asking_.reset();
+  note("stop-told",
+       Json::object({{"step", static_cast<std::int64_t>(step)}, {"untold", untold.size()}}));
+  std::vector<WorkerId> left;
+  for (const WorkerId id : untold)
+    if (workers_[id].running) left.push_back(id);
+  if (!left.empty()) act(action::SignalWorkers{std::move(left), settings_.restart_signal});
+  advance(now);
+}
+
 void EpochMachine::tick_live(double now) {
+  if (asking_ && now >= asking_->by) {
+    act(action::CallOffLive{});
+    stopped(now, asking_->epoch, 0, std::vector<WorkerId>(asking_->workers));
+  }
   if (Switching* one = in<Switching>()) {
     const bool was_called_off = one->is_called_off;
     if (now >= std::min(one->by, one->hard_by)) {

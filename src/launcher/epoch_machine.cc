@@ -27,6 +27,7 @@ void EpochMachine::start(double) {
 void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bool code_is_final) {
   if (const Ending* before = in<Ending>()) code_is_final = code_is_final || before->code_is_final;
   if (settings_.live && !is<Ending>()) act(action::CallOffLive{});
+  asking_.reset();
   phase_ = Ending{kill_at, code_is_final};
   if (auto workers = running(); signal != 0 && !workers.empty())
     act(action::SignalWorkers{std::move(workers), signal});
@@ -52,8 +53,10 @@ void EpochMachine::advance(double now) {
     if (done && !companions_.empty() && is_failing()) return;  // the blame is still open
     if (done) return finish();
   }
-  if (is_live() && !is_failing() && drain_by() && others_.empty() && all_train()) leave_live(now);
-  if (is<Running>() && !is_failing() && others_.empty() && all_train() && joiners_wait())
+  if (is_live() && !asking_ && !is_failing() && drain_by() && others_.empty() && all_train())
+    leave_live(now);
+  if (is<Running>() && !asking_ && !is_failing() && others_.empty() && all_train() &&
+      joiners_wait())
     begin_growing(now);
   // What came up has gone back without joining: others may be offered.
   if (is<Running>() && state_ == JobState::warming && !is_warming() &&
@@ -95,6 +98,7 @@ void EpochMachine::begin_growing(double now) {
 
 void EpochMachine::start_epoch(double now, Seating seating) {
   const std::optional<double> stopped_since = in<Gathering>()->stopped_since;
+  asking_.reset();
   drop_unfit_plan(seating);
   seating_ = std::move(seating);
   wanted_.reset();
@@ -152,11 +156,12 @@ void EpochMachine::begin_leaving(double now, JobState state, double by) {
     leaving->by = std::min(leaving->by, by);
     return;
   }
+  const bool live = is_live();
   phase_ = Leaving{by, now, false, false};
-  if (auto workers = running(); !workers.empty()) {
+  if (!running().empty()) {
     note("signalled",
          Json::object({{"signal", signal_name(settings_.restart_signal)}, {"within_s", by - now}}));
-    act(action::SignalWorkers{std::move(workers), settings_.restart_signal});
+    ask_to_leave(now, by - now, live);
   }
   set_state(state);
 }
@@ -177,6 +182,7 @@ void EpochMachine::leave_for_reclaim(double now, double by) {
 /// All workers are killed; the next epoch resumes from a checkpoint. REQUIRES: the phase is
 /// Leaving.
 void EpochMachine::kill_running(double now) {
+  asking_.reset();
   auto workers = running();
   if (workers.empty()) return;
   note("killed", Json::object({{"count", workers.size()}}));
@@ -310,6 +316,7 @@ std::optional<double> EpochMachine::deadline() const {
   if (const Running* one = in<Running>(); one != nullptr && !one->failure) earliest(one->ask_at);
   if (const Running* one = in<Running>(); one != nullptr && one->awaits_runtime)
     earliest(growth_.joins_by(one->since));
+  if (asking_) earliest(asking_->by);
   for (const auto& [program, by] : others_)
     if (std::isfinite(by)) earliest(by);
   if (const Ending* ending = in<Ending>()) earliest(ending->kill_at);

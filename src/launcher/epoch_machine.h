@@ -89,6 +89,8 @@ class EpochMachine {
     /// Of the time for giving GPUs back, what a live switch has before workers are asked to leave.
     double live_share = 0.6;
     double min_live_s = 1;  ///< with less time than this, it is not tried
+    /// For live programs to agree on a step at which all leave; a quarter of their time at most.
+    double agree_s = 4;
   };
 
   EpochMachine(Settings settings, std::vector<WorkerNode> basic);
@@ -121,6 +123,8 @@ class EpochMachine {
   /// The workers that leave with the switch do so before it is committed.
   void let_go(double now, int epoch);
   void switched(double now, int epoch, const SwitchOutcome& outcome);
+  /// All but those in `untold` leave at `step`, or, where that is 0, each at its next boundary.
+  void stopped(double now, int epoch, std::uint64_t step, const std::vector<WorkerId>& untold);
   // user
   void signalled(double now, int signal);
 
@@ -203,6 +207,13 @@ class EpochMachine {
   struct Over {};
   using Phase = std::variant<Gathering, Running, Switching, Leaving, Ending, Over>;
 
+  /// Live mode: they are being asked to leave, all at one step.
+  struct Asking {
+    int epoch = 0;
+    std::vector<WorkerId> workers;
+    double by = 0;  ///< then each is asked by itself
+  };
+
   struct Worker {
     std::string host;
     int port = 0;
@@ -246,6 +257,7 @@ class EpochMachine {
   void make_way(double by);
   void leave_live(double now);
   void reclaim_by_leaving(double now);
+  void ask_to_leave(double now, double within_s, bool live);
   bool puts_off(std::function<void(double)> news, bool spoils, bool blames_growth = false);
   void tick_live(double now);
   bool was_let_go(WorkerId worker) const;
@@ -326,6 +338,7 @@ class EpochMachine {
   std::string plan_refused_;                ///< why the plan that was asked for last is not run
 
   Phase phase_ = Gathering{};
+  std::optional<Asking> asking_;
   Growth growth_;
   control::JobState state_ = control::JobState::allocated;
   int epoch_ = -1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
+#include <limits>
 
 #include "launcher/epoch_machine.h"
 #include "launcher/signals.h"
@@ -10,6 +11,12 @@
 namespace swell::launcher {
 
 using control::JobState;
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+}  // namespace
 
 void EpochMachine::hello(double now, WorkerId id, const std::string& host, int port, JobId step) {
   HeldCompanion* companion = companion_of(id.node);
@@ -176,9 +183,10 @@ void EpochMachine::signalled(double now, int signal) {
   note("signal-from-user", Json::object({{"signal", signal_name(signal)}}));
   const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
   if (!ends) {
-    if (auto workers = running(); !workers.empty())
-      act(action::SignalWorkers{std::move(workers), signal});
-    return;
+    auto workers = running();
+    if (workers.empty()) return;
+    if (signal == settings_.restart_signal) return ask_to_leave(now, kNever, is_live());
+    return act(action::SignalWorkers{std::move(workers), signal});
   }
   const bool again = is<Ending>() && in<Ending>()->kill_at.has_value() && signal == SIGINT;
   if (running().empty() && code_ == 0) code_ = 128 + signal;

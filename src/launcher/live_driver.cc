@@ -92,6 +92,31 @@ LiveDriver::Begun LiveDriver::begin_one(runtime::Coordinator& coordinator, const
   return {begin.epoch, done.ok() ? "" : done.error().message(), 0};
 }
 
+runtime::SwitchReport LiveDriver::switch_one(runtime::Coordinator& coordinator, const Switch& one) {
+  auto report = coordinator.switch_plan(one.from, one.to, one.epoch);
+  if (report) return std::move(*report);
+  // Nothing was asked of the old epoch yet, so it goes on.
+  runtime::SwitchReport failed;
+  failed.epoch = one.epoch;
+  failed.failed_in = runtime::SwitchMachine::Phase::prepare;
+  failed.why = report.error().message();
+  return failed;
+}
+
+LiveDriver::Stopped LiveDriver::stop_one(runtime::Coordinator& coordinator, const Stop& stop) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(stop.by - runtime::Deadline::clock::now());
+  if (left.count() <= 0) return {stop.epoch, {0, stop.ranks, "there was no time to agree"}};
+  return {stop.epoch, coordinator.wish(runtime::kStopWish, stop.ranks, left)};
+}
+
+void LiveDriver::carry_out(const Job& job) {
+  runtime::Coordinator& coordinator = *job.coordinator;
+  if (const auto* begin = std::get_if<Begin>(&job.order)) tell(begin_one(coordinator, *begin));
+  else if (const auto* one = std::get_if<Switch>(&job.order)) tell(switch_one(coordinator, *one));
+  else tell(stop_one(coordinator, std::get<Stop>(job.order)));
+}
+
 void LiveDriver::run() {
   for (;;) {
     std::optional<Job> job;
@@ -105,21 +130,7 @@ void LiveDriver::run() {
       under_way_ = job->coordinator;
       its_epoch_ = job->epoch;
     }
-    if (const auto* begin = std::get_if<Begin>(&job->order)) {
-      tell(begin_one(*job->coordinator, *begin));
-    } else {
-      const Switch& one = std::get<Switch>(job->order);
-      auto report = job->coordinator->switch_plan(one.from, one.to, one.epoch);
-      if (!report) {
-        // Nothing was asked of the old epoch yet, so it goes on.
-        runtime::SwitchReport failed;
-        failed.epoch = one.epoch;
-        failed.failed_in = runtime::SwitchMachine::Phase::prepare;
-        failed.why = report.error().message();
-        report = std::move(failed);
-      }
-      tell(std::move(*report));
-    }
+    carry_out(*job);
   }
 }
 

@@ -30,7 +30,13 @@ class LiveDriver {
     std::uint64_t epoch = 0;
     std::vector<runtime::Shim> from, to;
   };
-  using Order = std::variant<Begin, Switch>;
+  /// Programs of the epoch leave, all at one step.
+  struct Stop {
+    std::uint64_t epoch = 0;
+    std::vector<runtime::Shim> ranks;
+    runtime::Deadline by;  ///< for them to agree
+  };
+  using Order = std::variant<Begin, Switch, Stop>;
 
   struct Begun {
     std::uint64_t epoch = 0;
@@ -45,7 +51,11 @@ class LiveDriver {
   struct LetGo {
     std::uint64_t epoch = 0;
   };
-  using News = std::variant<Begun, InPhase, LetGo, runtime::SwitchReport>;
+  struct Stopped {
+    std::uint64_t epoch = 0;
+    runtime::WishReport report;
+  };
+  using News = std::variant<Begun, InPhase, LetGo, Stopped, runtime::SwitchReport>;
 
   /// `wake` is called from the thread whenever take() has something new.
   LiveDriver(std::string key, std::function<void()> wake);
@@ -67,6 +77,9 @@ class LiveDriver {
     std::uint64_t epoch = 0;
   };
   void run();
+  void carry_out(const Job& job);
+  static Stopped stop_one(runtime::Coordinator& coordinator, const Stop& stop);
+  static runtime::SwitchReport switch_one(runtime::Coordinator& coordinator, const Switch& one);
   static Begun begin_one(runtime::Coordinator& coordinator, const Begin& begin);
   void tell(News news);
 

@@ -30,12 +30,13 @@ struct Run {
           is_woken = true;
           woken.notify_all();
         }) {}
-  void begin() {
-    job.start(kOld);
+  pid_t begin() {
+    const pid_t program = job.start(kOld)[0];
     driver.order(LiveDriver::Begin{1, job.shims(kOld)}, LiveJob::cluster());
     const auto begun = wait_for<LiveDriver::Begun>();
     cr_assert_eq(begun.why, std::string());
     cr_assert_eq(begun.epoch, 1u);
+    return program;
   }
   void order_switch() {
     Coordinator::Options limits;
@@ -121,4 +122,26 @@ Test(live_driver, ends_while_a_switch_is_under_way, .timeout = 60) {
   run.begin();
   run.order_switch();
   run.wait_for_phase(Phase::prepare);
+}
+
+Test(live_driver, who_is_told_to_stop_leaves_at_a_step_and_is_told_of, .timeout = 60) {
+  Run run;
+  const pid_t program = run.begin();
+  run.driver.order(LiveDriver::Stop{1, run.job.shims(kOld), runtime::within(20s)},
+                   LiveJob::cluster());
+  const auto stopped = run.wait_for<LiveDriver::Stopped>();
+  cr_assert_eq(stopped.epoch, 1u);
+  cr_assert(stopped.report.step > 0 && stopped.report.untold.empty(), "%s",
+            stopped.report.why.c_str());
+  cr_assert_eq(run.job.wait(program), 0);
+}
+
+Test(live_driver, a_stop_that_comes_too_late_tells_nobody, .timeout = 60) {
+  Run run;
+  run.begin();
+  run.driver.order(LiveDriver::Stop{1, run.job.shims(kOld), runtime::Deadline::clock::now() - 1s},
+                   LiveJob::cluster());
+  const auto stopped = run.wait_for<LiveDriver::Stopped>();
+  cr_assert_eq(stopped.report.step, 0u);
+  cr_assert_eq(stopped.report.untold.size(), 1u);
 }

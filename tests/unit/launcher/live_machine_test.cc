@@ -222,7 +222,7 @@ Test(live, a_program_that_does_not_stop_is_resized_by_restarts) {
   run.shrink(30);
   run.aborted(2, true);
   cr_assert(run.said.find("stopped answering") != std::string::npos);
-  cr_assert(run.has_signalled(SIGUSR1));
+  cr_assert(run.has_signalled(SIGUSR1), "they would not agree, either");
 }
 
 Test(live, an_exit_during_the_move_counts_only_if_the_old_epoch_stays) {

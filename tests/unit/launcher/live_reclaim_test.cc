@@ -20,7 +20,7 @@ Test(live, a_second_reclaim_during_a_switch_is_followed_by_another_switch) {
   run.event([&] { run.machine.shrink(run.now, {{kCompanion + 1}, 30, "needed"}); });
   cr_assert_eq(run.calls_off, 1);
   run.aborted(3);
-  cr_assert_not(run.has_signalled(SIGUSR1), "there is time for a switch to the one that is left");
+  cr_assert_not(run.has_asked_to_leave(), "there is time for a switch to the one that is left");
   for (const int node : {0, 2})
     run.event([&] { run.machine.exited(run.now, {node, 0}, {0, SIGKILL}, 3); });
   cr_assert(run.orders.back().to == (Workers{{0, 0}}));
@@ -72,7 +72,7 @@ Test(live, the_training_s_end_while_gpus_go_back_is_the_run_s_end) {
   run.aborted(2);
   cr_assert_eq(run.code.value_or(-1), 0);
   cr_assert_eq(run.starts.size(), starts, "it is not run again");
-  cr_assert_not(run.has_signalled(SIGUSR1));
+  cr_assert_not(run.has_asked_to_leave());
 }
 
 Test(live, where_a_program_has_ended_the_others_may_end_too_before_they_are_asked_to_leave) {
@@ -85,11 +85,11 @@ Test(live, where_a_program_has_ended_the_others_may_end_too_before_they_are_aske
     run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
     run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
     cr_assert_eq(run.orders.size(), 2u, "there is nothing to switch");
-    cr_assert_not(run.has_signalled(SIGUSR1));
+    cr_assert_not(run.has_asked_to_leave());
     cr_assert_leq(*run.machine.deadline(), run.now + 30);
     if (!ends) {
       run.tick(*run.machine.deadline());
-      cr_assert(run.has_signalled(SIGUSR1), "the GPUs are needed");
+      cr_assert(run.has_asked_to_leave(), "the GPUs are needed");
     }
     const std::size_t starts = run.starts.size();
     run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
@@ -105,7 +105,7 @@ Test(live, a_program_that_fails_while_gpus_go_back_is_started_again_with_the_oth
   run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
   run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
   run.aborted(2);
-  cr_assert(run.has_signalled(SIGUSR1));
+  cr_assert(run.has_asked_to_leave());
   run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
   const std::size_t starts = run.starts.size();
   run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
@@ -245,12 +245,12 @@ Test(live, a_reclaim_that_comes_too_late_for_the_growth_follows_it) {
   cr_assert(run.orders[1].from == (Workers{{0, 0}, {1, 0}}));
 }
 
-Test(live, a_reclaim_that_fails_falls_back_to_the_signal_with_one_line) {
+Test(live, a_reclaim_that_fails_falls_back_to_leaving_with_one_line) {
   Run run;
   run.grown();
   run.shrink(30);
   run.aborted(2);
-  cr_assert(run.has_signalled(SIGUSR1));
+  cr_assert(run.has_asked_to_leave());
   cr_assert_eq(run.machine.status().state, JobState::draining);
   cr_assert(run.said.find("the workers are asked to leave") != std::string::npos);
 }
@@ -264,7 +264,7 @@ Test(live, a_reclaim_s_switch_has_part_of_the_time) {
   cr_assert_eq(run.calls_off, 1);
   // No answer at all: the workers leave by the deadline all the same.
   run.tick(run.now + 12);
-  cr_assert(run.has_signalled(SIGUSR1));
+  cr_assert(run.has_asked_to_leave());
 }
 
 Test(live, a_switch_that_is_being_committed_when_the_time_is_over_holds) {
@@ -278,7 +278,7 @@ Test(live, a_switch_that_is_being_committed_when_the_time_is_over_holds) {
   run.tick(run.now + 12);
   cr_assert_eq(run.machine.status().epoch, 2);
   cr_assert_eq(run.machine.status().workers, 1);
-  cr_assert_not(run.has_signalled(SIGUSR1), "no program of the new epoch is asked to leave");
+  cr_assert_not(run.has_asked_to_leave(), "no program of the new epoch is asked to leave");
   run.committed(2);  // the late answer changes nothing
   cr_assert_eq(run.machine.status().epoch, 2);
 }
@@ -289,9 +289,9 @@ Test(live, when_the_time_is_over_it_is_asked_before_it_is_decided) {
   run.shrink(32);
   run.tick(run.now + 40);  // the loop was held up beyond both times
   cr_assert_eq(run.calls_off, 1);
-  cr_assert_not(run.has_signalled(SIGUSR1));
+  cr_assert_not(run.has_asked_to_leave());
   run.tick(run.now);
-  cr_assert(run.has_signalled(SIGUSR1));
+  cr_assert(run.has_asked_to_leave());
 }
 
 Test(live, gpus_go_back_before_the_switch_is_over_once_the_others_have_what_only_they_had) {

@@ -107,6 +107,7 @@ struct Run {
     for (const action::Any& each : machine.take()) {
       if (const auto* one = std::get_if<action::BeginLive>(&each)) begin = *one;
       if (const auto* one = std::get_if<action::SwitchLive>(&each)) orders.push_back(*one);
+      if (const auto* one = std::get_if<action::StopLive>(&each)) stops.push_back(*one);
       if (const auto* one = std::get_if<action::StartWorkers>(&each)) starts.push_back(*one);
       if (const auto* one = std::get_if<action::SignalWorkers>(&each)) signals.push_back(*one);
       if (const auto* one = std::get_if<action::Release>(&each)) releases.push_back(one->job);
@@ -115,6 +116,8 @@ struct Run {
       calls_off += std::holds_alternative<action::CallOffLive>(each);
     }
   }
+  /// By the signal, or all at one step.
+  bool has_asked_to_leave() const { return has_signalled(SIGUSR1) || !stops.empty(); }
   bool has_signalled(int signal) const {
     return std::any_of(signals.begin(), signals.end(),
                        [&](const auto& each) { return each.signal == signal; });
@@ -124,6 +127,7 @@ struct Run {
   EpochMachine machine;
   action::BeginLive begin{-1, {}};
   std::vector<action::SwitchLive> orders;
+  std::vector<action::StopLive> stops;
   std::vector<action::StartWorkers> starts;
   std::vector<action::SignalWorkers> signals;
   std::vector<JobId> releases;
