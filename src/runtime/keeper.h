@@ -97,6 +97,7 @@ class Keeper {
     std::uint64_t pair = 0;  ///< NCCL's, of the program here and one there; 0: it has no number yet
     bool has_declared = false, is_waiting = false;
     bool is_quiesced = false, takes_snapshots = false;
+    bool leaves = false;      ///< it has been told to stop
     Stays stays = Stays::no;  ///< whether its process can train with another plan
     std::uint64_t next = 0;   ///< the epoch that was offered to that process; 0: a new one's peer
     std::uint64_t step = 0;

@@ -9,6 +9,8 @@ namespace swell::runtime {
 namespace {
 
 constexpr std::chrono::seconds kPartnerTime{60};
+/// The same for the snapshot of a program that leaves and has yet to write what it wishes.
+constexpr std::chrono::seconds kLeaveTime{5};
 
 }  // namespace
 
@@ -21,7 +23,7 @@ Result<std::string> Keeper::set_guard(std::string_view body) {
 }
 
 /// Copies the state of the program, which waits at a boundary for that; the partner gets it while
-/// the program trains on.
+/// the program trains on. Of one that leaves, before: this shim may go with its program.
 Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
   Reader reader(body);
   const auto step = reader.get<std::uint64_t>();
@@ -38,13 +40,19 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
   auto snapshot = copy_state(step, peer.pid, peer.hand.get(), false);
   if (peer.hand != nullptr) peer.hand->close();
   if (!snapshot) return snapshot.error();
-  std::lock_guard lock(mutex_);
-  if (!guard_.partner.unix_socket.empty() && !stopping_)
+  std::unique_lock lock(mutex_);
+  if (guard_.partner.unix_socket.empty() || stopping_) return std::string();
+  if (peer.leaves) {
+    const Endpoint partner = guard_.partner;
+    lock.unlock();
+    static_cast<void>(send_snapshot(*snapshot, partner, kLeaveTime));
+  } else {
     sender_ = quiet_thread([this, snapshot = std::move(*snapshot), partner = guard_.partner] {
       // Where it cannot, the next one may: one that is nowhere else is of use as long as this shim
       // lives.
       static_cast<void>(send_snapshot(snapshot, partner, kPartnerTime));
     });
+  }
   return std::string();
 }
 

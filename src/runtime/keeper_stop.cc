@@ -22,6 +22,7 @@ Result<std::string> Keeper::request(std::string_view body) {
   if (program_ == nullptr) return Error("no program trains here");
   if (agreed_ && agreed_->wish == kStopWish) return std::string();  // it leaves, with the others
   store_.page().wish = wish;
+  program_->leaves = program_->leaves || wish == kStopWish;
   // The ranks could not agree.
   if (agreed_ && agreed_->wish == 0) settle_programs(false);
   return std::string();
@@ -73,6 +74,7 @@ Result<std::string> Keeper::conclude(std::string_view body) {
 /// was asked for more urgently than a checkpoint.
 void Keeper::grant_wish() {
   if (store_.page().wish != kStopWish) store_.page().wish = agreed_->wish;
+  program_->leaves = program_->leaves || agreed_->wish == kStopWish;
   settle_programs(false);
 }
 

@@ -127,6 +127,24 @@ Test(live_stop, what_they_left_at_is_the_step_that_the_next_programs_begin_with,
   wait_for_steps(meeting.job, 0, report.step + 5);
 }
 
+Test(live_stop, what_the_shim_of_who_left_had_is_with_its_partner, .timeout = 300) {
+  LiveJob job(SWELL_MEETING_PROGRAM, 2, {});
+  const PlanShape two{1, 2, 1, 0}, one{1, 1, 1, 0};
+  job.variables = {"SWELL_SNAPSHOT_EVERY=1000000000", "FILLER_MB=256"};
+  Coordinator coordinator(LiveJob::cluster(), options());
+  const auto programs = job.start(two);
+  cr_assert(coordinator.begin(job.shims(two), 1).ok());
+  wait_for_steps(job, 0, 3);
+  const auto report = coordinator.wish(kStopWish, job.shims(two), 30s);
+  cr_assert_eq(job.wait(programs[1]), 0);
+  job.keepers[1].reset();
+  cr_assert_eq(job.wait(programs[0]), 0);
+  job.start(one);
+  const auto again = coordinator.recover(job.shims(one), job.shims(one), 2);
+  cr_assert(again.ok(), "%s", again ? "" : again.error().message().c_str());
+  cr_assert(again->committed && again->step == report.step, "%s", again->summary().c_str());
+}
+
 Test(live_stop, who_is_asked_a_second_time_leaves_at_the_same_step, .timeout = 300) {
   Meeting meeting({300'000, 300'000});
   const auto first = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
@@ -172,6 +190,7 @@ Test(live_stop, where_one_was_told_too_late_all_are_asked_for_a_later_step, .tim
 Test(live_stop, a_dead_program_and_a_dead_shim_hold_nobody, .timeout = 300) {
   Meeting meeting({100, 100, 100, 100}, false);
   meeting.job.stop(meeting.programs[2]);
+  while (meeting.job.status(2).has_program) std::this_thread::yield();
   meeting.job.keepers[3].reset();
   const auto start = Clock::now();
   const auto report = meeting.coordinator.wish(kStopWish, meeting.ranks(), 40s);
