@@ -39,8 +39,10 @@ std::string load_base(const std::string& type) {
 }
 
 void unload_base() noexcept {
-  // Its code stays loaded: a thread of it may still be on its way out.
-  if (base.fini != nullptr) base.fini();
+  if (base.fini != nullptr) base.fini();  // waits for its threads
+  // As Slurm does: a backup controller that takes over again loads it anew, with the flag cleared
+  // that ended its thread.
+  if (base.library != nullptr) dlclose(base.library);
   base = Base{};
 }
 
