@@ -237,8 +237,8 @@ class Host final : public control::BackgroundThread {
                                                 const slurm::ControllerConfig& slurm_config) {
     control::Server::Options options;
     options.address = config.control_address;
-    if (options.address.empty() && !slurm_config.hosts.empty())
-      options.address = slurm_config.hosts.front();
+    // Of a backup that has taken over, its own: agents try all of SlurmctldHost.
+    if (options.address.empty()) options.address = slurm_config.own_host;
     options.port = static_cast<std::uint16_t>(config.control_port);
     options.munge_socket = slurm::munge_socket_of(slurm_config.auth_info);
     options.log = [this](const std::string& text) { info(text); };

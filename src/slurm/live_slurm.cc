@@ -10,6 +10,7 @@
 
 #include "slurm/convert.h"
 #include "slurm/loaded.h"
+#include "slurm/site_config.h"
 #include "slurm/versions.h"
 
 namespace swell::slurm {
@@ -135,8 +136,15 @@ Result<ControllerConfig> load_controller_config() {
   const LoadedConf loaded(conf);
   ControllerConfig config;
   config.slurm_conf = text(conf->slurm_conf);
-  for (std::uint32_t i = 0; i < conf->control_cnt; ++i)
-    if (conf->control_addr[i] != nullptr) config.hosts.emplace_back(conf->control_addr[i]);
+  const std::string name = short_host_name();
+  for (std::uint32_t i = 0; i < conf->control_cnt; ++i) {
+    if (conf->control_addr[i] == nullptr) continue;
+    config.hosts.emplace_back(conf->control_addr[i]);
+    const std::string machine = text(conf->control_machine[i]);
+    if (config.own_host.empty() && machine.substr(0, machine.find('.')) == name)
+      config.own_host = config.hosts.back();
+  }
+  if (config.own_host.empty() && !config.hosts.empty()) config.own_host = config.hosts.front();
   config.auth_type = text(conf->authtype);
   config.auth_info = text(conf->authinfo);
   config.state_save_location = text(conf->state_save_location);

@@ -23,6 +23,7 @@ Result<std::optional<std::vector<NodeRecord>>> load_nodes_since(std::time_t& las
 struct ControllerConfig {
   std::string slurm_conf;          ///< path of slurm.conf as slurmctld read it
   std::vector<std::string> hosts;  ///< addresses of slurmctld, primary first
+  std::string own_host;            ///< that of them which this host is by name; else the primary
   std::string auth_type;           ///< "auth/munge"
   std::string auth_info;           ///< AuthInfo, e.g. "socket=/run/munge/munge.socket.2"
   std::string state_save_location;
