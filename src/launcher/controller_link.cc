@@ -18,7 +18,10 @@ namespace {
 constexpr auto kConnectTime = 3s;
 constexpr auto kAnswerTime = 5s;
 constexpr double kMinBackoffSeconds = 1;
-constexpr double kMaxBackoffSeconds = 60;
+/// With a quarter more at random, and kConnectTime for a primary that is gone, less than
+/// AgentTimeout is by default: a controller that comes back gives no lent GPUs up for an agent that
+/// is there.
+constexpr double kMaxBackoffSeconds = 8;
 
 }  // namespace
 

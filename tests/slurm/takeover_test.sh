@@ -6,7 +6,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 [[ $(id -u) == 0 ]] || skip 'a host name of its own takes root'
 unshare --uts --mount true 2> /dev/null || skip 'no namespaces can be made here'
-agent_timeout=30 cluster_up --nodes 1 --gpus-per-node 4 --conf "SlurmctldHost=$(hostname -s)(127.0.0.1)" --conf 'SlurmctldHost=backup(127.0.0.2)' \
+agent_timeout=15 cluster_up --nodes 1 --gpus-per-node 4 --conf "SlurmctldHost=$(hostname -s)(127.0.0.1)" --conf 'SlurmctldHost=backup(127.0.0.2)' \
   --conf CommunicationParameters=NoCtldInAddrAny --conf SlurmctldTimeout=10
 
 etc=$(dirname "$SLURM_CONF")
