@@ -130,7 +130,7 @@ Test(live_stop, what_they_left_at_is_the_step_that_the_next_programs_begin_with,
 Test(live_stop, what_the_shim_of_who_left_had_is_with_its_partner, .timeout = 300) {
   LiveJob job(SWELL_MEETING_PROGRAM, 2, {});
   const PlanShape two{1, 2, 1, 0}, one{1, 1, 1, 0};
-  job.variables = {"SWELL_SNAPSHOT_EVERY=1000000000", "FILLER_MB=256"};
+  job.variables = {"SWELL_SNAPSHOT_EVERY=1000000000", "FILLER_MB=64"};
   Coordinator coordinator(LiveJob::cluster(), options());
   const auto programs = job.start(two);
   cr_assert(coordinator.begin(job.shims(two), 1).ok());
