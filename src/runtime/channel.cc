@@ -138,8 +138,9 @@ Result<Channel> Channel::connect_tcp(const std::string& text, std::string_view k
   const auto address = tcp_address(text, size);
   if (!address) return address.error();
   Descriptor fd(socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return system_error("connecting to " + text);
   limit_sending(fd.get(), deadline);
-  if (!fd || connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), size) != 0) {
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), size) != 0) {
     if (errno == EINPROGRESS) errno = ETIMEDOUT;  // as connect() says where the time is over
     return system_error("connecting to " + text);
   }
