@@ -56,7 +56,7 @@ check 'swell-elastic(7) has the keys of --elastic, and no others' every_spec_key
 every_tag_word() {
   local word bad=0 page
   page=$(text_of swell-elastic.7)
-  for word in $(grep -oE '\{"[a-z]+", ' "$top/src/controller/elastic_job.cc" | tr -d '{", '); do
+  for word in $(grep -oE '(\{|set\()"[a-z_]+", ' "$top/src/controller/elastic_job.cc" | sed -E 's/.*"(.*)".*/\1/'); do
     grep -qE "^(.*, )?$word(,.*)?$" <<< "$page" || { printf '%s is not explained\n' "$word"; bad=1; }
   done
   return $bad
