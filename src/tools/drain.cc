@@ -106,7 +106,10 @@ Result<void> drain(const Options& options) {
            !done)
     return done.error().while_doing("run this as root on slurmctld's host");
   if (options.undo) {
-    fmt::print("GPUs are lent again\n");
+    fmt::print("GPUs are lent again{}\n",
+               conf->enabled
+                   ? ""
+                   : "; where slurmctld was started with Elasticity=no, once it is restarted");
     return {};
   }
   if (options.no_wait) return {};
