@@ -128,6 +128,7 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
 
 /// On over the basic demand alone, from the last checkpoint.
 void EpochMachine::fall_back(double now, const std::string& why) {
+  recovery_.reset();
   pause_growth(now, why);
   say(why + ": on with the job's own GPUs, from the last checkpoint");
   for (const JobId job : companions())

@@ -35,6 +35,10 @@ void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bo
 }
 
 void EpochMachine::advance(double now) {
+  if (is_ready_again()) {
+    recovery_.reset();
+    note("recovered");
+  }
   if (const Leaving* leaving = in<Leaving>(); leaving != nullptr && running().empty()) {
     for (const JobId job : companions()) release_if_left(job);
     phase_ = Gathering{now + settings_.warm_timeout_s, leaving->since};
@@ -236,6 +240,7 @@ void EpochMachine::tick(double now) {
     kill_running(now);
   }
   if (is_failing() && now >= in<Running>()->failure->decide_by) decide(now);
+  if (const auto until = holds_until(); until && now >= *until) give_up_recovery(now);
   tick_live(now);
   if (const Running* one = in<Running>();
       one != nullptr && !one->failure && one->ask_at && now >= *one->ask_at)
@@ -249,57 +254,6 @@ void EpochMachine::tick(double now) {
   advance(now);
 }
 
-/// Starts the program again after a failure, over what the run has then, where it may.
-bool EpochMachine::recovers(double now) {
-  if (settings_.recover_s <= 0 || (last_recovery_ && now - *last_recovery_ < settings_.recover_s))
-    return false;
-  if (!shims_are_there() || restarts_too_often(now)) return false;
-  last_recovery_ = now;
-  note("recovering", Json::object({{"status", code_}}));
-  say(fmt::format(
-      "the program failed with {} over {} workers: it is started again on the GPUs that "
-      "the job has; another failure within {:g} s counts",
-      code_, seating_.seats.size(), settings_.recover_s));
-  phase_ = Leaving{now + settings_.end_timeout_s, now, false, true};
-  code_ = 0;
-  set_state(JobState::draining);
-  kill_running(now);
-  return true;
-}
-
-/// Whether all workers of the epoch could run another program.
-bool EpochMachine::shims_are_there() const {
-  return std::all_of(seating_.seats.begin(), seating_.seats.end(), [this](const Seat& seat) {
-    const auto found = workers_.find(seat.worker);
-    return found != workers_.end() && found->second.present;
-  });
-}
-
-/// Counts a restart; true: there were more of late than are allowed.
-bool EpochMachine::restarts_too_often(double now) {
-  restarts_.push_back(now);
-  while (!restarts_.empty() && restarts_.front() < now - settings_.restart_window_s)
-    restarts_.pop_front();
-  return static_cast<int>(restarts_.size()) > settings_.max_restarts;
-}
-
-/// No loss explains the failure: it is put down to the growth, or it is the program's own.
-void EpochMachine::decide(double now) {
-  if (recovers(now)) return;
-  const Running running = *in<Running>();
-  const bool on_lent = companion_of(running.failure->worker.node) != nullptr;
-  const bool grown = std::any_of(companions_.begin(), companions_.end(),
-                                 [this](const HeldCompanion& each) { return takes_part(each); });
-  // A worker that was killed says nothing of the program.
-  if (on_lent || (grown && running.failure->exit.signal != SIGKILL &&
-                  now - running.since < settings_.blame_growth_s))
-    return fall_back(now, fmt::format("the program failed with {} over {} workers", code_,
-                                      seating_.seats.size()));
-  end(now, settings_.kill_on_bad_exit ? SIGTERM : 0,
-      settings_.kill_on_bad_exit ? std::optional(now + settings_.end_timeout_s) : std::nullopt,
-      true);
-}
-
 std::optional<double> EpochMachine::deadline() const {
   std::optional<double> next;
   const auto earliest = [&next](const std::optional<double>& time) {
@@ -311,6 +265,7 @@ std::optional<double> EpochMachine::deadline() const {
   }
   if (const Leaving* leaving = in<Leaving>()) earliest(leaving->by);
   if (is_failing()) earliest(in<Running>()->failure->decide_by);
+  earliest(holds_until());
   if (const Switching* one = in<Switching>()) earliest(one->is_called_off ? one->hard_by : one->by);
   if (const auto drain = drain_by(); drain && is_live()) earliest(*drain - settings_.min_live_s);
   if (const Running* one = in<Running>(); one != nullptr && !one->failure) earliest(one->ask_at);

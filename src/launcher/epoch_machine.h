@@ -48,9 +48,9 @@ struct SwitchOutcome {
 /// program has left every one. Rules:
 ///  * a companion's loss, or a warning that it is about to end, never ends the run;
 ///  * an error exit that nothing of that kind explains is the program's own, and ends the run. Soon
-///  after a growth it is put
-///    down to the growth: the run goes on over the basic demand alone; with recover_s the program
-///    is first started again over all GPUs that the run has, lent ones too;
+///  after a growth it is put down to the growth: the run goes on over the basic demand alone; with
+///  recover_s the program is first started again over all GPUs that the run has, lent ones too,
+///  which go back if it is not ready within recover_s;
 ///  * growths that went wrong make the next wait, in growing intervals, and in the end for good;
 ///  * workers are asked to leave for a growth only when all of them handle the signal;
 ///  * a companion that is given back is released as soon as its own workers have left;
@@ -79,7 +79,8 @@ class EpochMachine {
     /// Losses and recoveries within restart_window_s, before lent GPUs are done without.
     int max_restarts = 3;
     double restart_window_s = 600;
-    /// A program that fails is started again, unless it failed so soon before; 0: never.
+    /// A program that fails is started again, unless it failed so soon before, and lent GPUs wait
+    /// so long for it to be ready; 0: never.
     double recover_s = 0;
     double blame_growth_s = 600;  ///< an error exit so soon after a growth is put down to it
     bool kill_on_bad_exit = true;
@@ -234,15 +235,17 @@ class EpochMachine {
     std::string reason;
   };
 
+  /// A program has failed and was started again; it is not known to be ready yet.
+  struct Recovery {
+    double by = 0;               ///< for lent GPUs to wait for it
+    bool needs_runtime = false;  ///< it is ready when it has begun with that
+  };
+
   // epoch_machine.cc: phases; epoch_workers.cc: news of workers
   void advance(double now);
   bool waits_for_lent(double now);
   void start_epoch(double now, Seating seating);
   void begin_growing(double now);
-  void decide(double now);
-  bool recovers(double now);
-  bool restarts_too_often(double now);
-  bool shims_are_there() const;
   void begin_leaving(double now, control::JobState state, double by);
   void leave_for_reclaim(double now, double by);
   void kill_running(double now);
@@ -250,6 +253,15 @@ class EpochMachine {
   void fail(double now, WorkerId worker, Exit exit);
   void end(double now, int signal, std::optional<double> kill_at, bool code_is_final = false);
   void finish();
+  // epoch_recovery.cc: a program that has failed
+  void decide(double now);
+  bool recovers(double now);
+  bool restarts_too_often(double now);
+  bool shims_are_there() const;
+  bool trains_on_lent() const;
+  bool is_ready_again() const;
+  std::optional<double> holds_until() const;
+  void give_up_recovery(double now);
   // epoch_live.cc: switches beside the running training
   enum class Purpose { grow, give_back, replan };
   void begin_switch(double now, Purpose purpose, double by, double hard_by);
@@ -352,6 +364,7 @@ class EpochMachine {
   std::map<int, double> forwarded_;  ///< signals that Slurm sent to the basic step, and when
   std::deque<double> restarts_;
   std::optional<double> last_recovery_;
+  std::optional<Recovery> recovery_;
   std::vector<action::Any> actions_;
 };
 

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Of the epoch machine: programs that fail, and are started again.
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+
+#include "launcher/epoch_machine.h"
+#include "launcher/signals.h"
+
+namespace swell::launcher {
+
+using control::JobState;
+
+/// Starts the program again after a failure, over what the run has then, where it may.
+bool EpochMachine::recovers(double now) {
+  if (settings_.recover_s <= 0 || (last_recovery_ && now - *last_recovery_ < settings_.recover_s))
+    return false;
+  if (recovery_ && trains_on_lent()) return false;  // it was not ready since
+  if (!shims_are_there() || restarts_too_often(now)) return false;
+  last_recovery_ = now;
+  const Running& failed = *in<Running>();
+  recovery_ = Recovery{now + settings_.recover_s, failed.has_begun || failed.awaits_runtime};
+  note("recovering", Json::object({{"status", code_}}));
+  say(fmt::format(
+      "the program failed with {} over {} workers: it is started again on the GPUs that "
+      "the job has; another failure within {:g} s counts",
+      code_, seating_.seats.size(), settings_.recover_s));
+  phase_ = Leaving{now + settings_.end_timeout_s, now, false, true};
+  code_ = 0;
+  set_state(JobState::draining);
+  kill_running(now);
+  return true;
+}
+
+/// Whether all workers of the epoch could run another program.
+bool EpochMachine::shims_are_there() const {
+  return std::all_of(seating_.seats.begin(), seating_.seats.end(), [this](const Seat& seat) {
+    const auto found = workers_.find(seat.worker);
+    return found != workers_.end() && found->second.present;
+  });
+}
+
+/// Counts a restart; true: there were more of late than are allowed.
+bool EpochMachine::restarts_too_often(double now) {
+  restarts_.push_back(now);
+  while (!restarts_.empty() && restarts_.front() < now - settings_.restart_window_s)
+    restarts_.pop_front();
+  return static_cast<int>(restarts_.size()) > settings_.max_restarts;
+}
+
+/// No loss explains the failure: it is put down to the growth, or it is the program's own.
+void EpochMachine::decide(double now) {
+  if (recovers(now)) return;
+  const Running running = *in<Running>();
+  const bool on_lent = companion_of(running.failure->worker.node) != nullptr;
+  const bool grown = std::any_of(companions_.begin(), companions_.end(),
+                                 [this](const HeldCompanion& each) { return takes_part(each); });
+  // A worker that was killed says nothing of the program.
+  if (on_lent || (grown && running.failure->exit.signal != SIGKILL &&
+                  now - running.since < settings_.blame_growth_s))
+    return fall_back(now, fmt::format("the program failed with {} over {} workers", code_,
+                                      seating_.seats.size()));
+  end(now, settings_.kill_on_bad_exit ? SIGTERM : 0,
+      settings_.kill_on_bad_exit ? std::optional(now + settings_.end_timeout_s) : std::nullopt,
+      true);
+}
+
+/// Lent GPUs are part of the epoch, and nobody has asked them back.
+bool EpochMachine::trains_on_lent() const {
+  return std::any_of(companions_.begin(), companions_.end(), [this](const HeldCompanion& each) {
+    return !each.reclaimed && takes_part(each);
+  });
+}
+
+/// Whether the program that was started again is as ready as a growth needs it: it has begun with
+/// Swell's runtime, or, where it did without before it failed, all its workers handle the signal.
+bool EpochMachine::is_ready_again() const {
+  if (!recovery_ || !is<Running>() || is_failing()) return false;
+  if (is_live()) return true;
+  const std::vector<WorkerId> workers = running();
+  return !recovery_->needs_runtime && !workers.empty() &&
+         std::all_of(workers.begin(), workers.end(),
+                     [this](WorkerId id) { return workers_.at(id).listens == epoch_; });
+}
+
+/// How long the lent GPUs wait for it at most; none: they do not. A failure that comes before is
+/// decided upon first.
+std::optional<double> EpochMachine::holds_until() const {
+  if (!recovery_ || is_failing() || is<Ending>() || is<Over>() || !trains_on_lent())
+    return std::nullopt;
+  return recovery_->by;
+}
+
+void EpochMachine::give_up_recovery(double now) {
+  const std::string lacks =
+      recovery_->needs_runtime
+          ? std::string("it has not begun with Swell's runtime")
+          : fmt::format("not all its workers handle {}", signal_name(settings_.restart_signal));
+  fall_back(now, fmt::format("the program has not recovered within {:g} s ({})",
+                             settings_.recover_s, lacks));
+}
+
+}  // namespace swell::launcher
