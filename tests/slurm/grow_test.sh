@@ -126,7 +126,34 @@ recovers() {
   [[ $(companions "$job" | sort) == "$lent" ]] || { printf 'lent: %s, then %s\n' "$lent" "$(companions "$job")"; return 1; }
   kill_first && within 30 ended "$job" && [[ $(cat "$work/$job/status") == 137 ]] && within 10 has_no_companions "$job"
 }
+hangs() { # N: as many workers of the newest try hang
+  local try
+  try=$(find "$work/$job" -name 'hung.*' -printf '%f\n' | cut -d. -f2 | sort -n | tail -n 1)
+  [[ $(find "$work/$job" -name "hung.$try.*" | wc -l) == "$1" ]]
+}
+hung_recovery() { # SECONDS: a job on 8 GPUs, 6 of them lent, that was started again and hangs; sets `lent` and `since`
+  TRAINER_RUN=--recover=$1 submit --elastic=max=8,grace=10 --gres=gpu:2 && within 30 grown "$job" 8 && settled || return
+  lent=$(companions "$job" | sort) && echo 8 > "$work/$job/hang" && since=$SECONDS && kill_first && within 20 hangs 8
+}
 newer_than() { (($(newest_epoch "$job") > $1)); }
 check 'a program that fails is started again on the GPUs that are lent, and keeps them no longer than it asked for' recovers
+
+gives_up_a_hang() {
+  local lent since
+  hung_recovery 20 && sleep 5 && [[ $(companions "$job" | sort) == "$lent" ]] || return
+  within 30 has_no_companions "$job" && printf 'they waited %d s for it\n' $((SECONDS - since)) || return
+  ((SECONDS - since >= 19 && SECONDS - since < 40)) && within 20 workers_run "$job" 2 && goes_on "$job" && settled || return
+  grep 'the program has not recovered within 20 s (not all its workers handle USR1): on with the job.s own GPUs' "$work/$job.out" &&
+    within 20 is_lent "$job" 0 && touch "$work/$job/finish" && within 20 ended "$job" && [[ $(cat "$work/$job/status") == 0 ]]
+}
+check 'where a program that is started again hangs, lent GPUs wait the time that it asked for and no longer' gives_up_a_hang
+
+taken_from_a_hang() {
+  local lent since
+  hung_recovery 3000 && rigid --gres=gpu:4 -N 3 && within 20 in_state "$rigid_job" RUNNING && settled || return
+  printf 'they came after %d s\n' $((SECONDS - since))
+  within 20 workers_run "$job" 4 && goes_on "$job" && ! grep 'has not recovered' "$work/$job.out"
+}
+check 'and others who need them before have them at once' taken_from_a_hang
 
 finish_tests

@@ -2,13 +2,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A training program in miniature: counts steps, checkpoints on USR1 and leaves, resumes from the
 # checkpoint, ends when ./finish exists (or FAIL_AT is reached, with exit code 3). Every worker leaves a
-# file that says how it was started: "PID RANK WORLD LOCAL_RANK LOCAL_WORLD NODE_RANK HOST GPUS".
+# file that says how it was started: "PID RANK WORLD LOCAL_RANK LOCAL_WORLD NODE_RANK HOST GPUS". While
+# ./hang names their number, workers hang before they are ready.
 cd "${TRAINER_WORK:?}" || exit 2
 leave() {
   if ((RANK == 0)); then echo "$step" > checkpoint.new && mv checkpoint.new checkpoint; fi
   echo "$step" > "left.$SWELL_EPOCH.$RANK"
   exit 0
 }
+if [[ $(cat hang 2> /dev/null) == "$WORLD_SIZE" ]]; then
+  : > "hung.$SWELL_EPOCH.$RANK"
+  exec sleep 36000
+fi
 step=$(cat checkpoint 2> /dev/null || echo 0)
 [[ -z ${IGNORE_SIGNAL:-} ]] && trap 'leave' USR1
 [[ -n ${IGNORE_SIGNAL:-} ]] && trap ':' USR1
