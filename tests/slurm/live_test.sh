@@ -87,6 +87,18 @@ recovers_live() {
 third_epoch_runs() { [[ $(awk '$2 == 3' "$out/began" | wc -l) == 4 ]] && ranks_run 4; }
 check 'with --recover a worker of its own that is killed costs no lent GPUs' recovers_live
 
+hangs_live() { # before it says hello to the runtime
+  PROGRAM=./held SWELL_RECOVER=20 live --elastic=mode=live,max=4 --gres=gpu:2 -w node1 && touch "$out/go" &&
+    within 120 live_grown 4 && settled || return
+  local lent
+  lent=$(companions "$job") && rm "$out/go" && kill -KILL "$(awk '$2 == 2 && $3 == 0 { print $1 }' "$out/began")"
+  within 120 third_epoch_hangs && [[ $(companions "$job") == "$lent" ]] && within 30 has_no_companions "$job" || return
+  grep "has not recovered within 20 s (it has not begun with Swell's runtime)" "$work/$job.out" && touch "$out/go" &&
+    within 120 ranks_run 2 && ends_right
+}
+third_epoch_hangs() { [[ $(awk '$2 == 2' "$out/held" | wc -l) == 4 ]]; }
+check 'where it hangs when it is started again, lent GPUs wait no longer than it asked for' hangs_live
+
 silent_program() {
   live --elastic=mode=live,max=4,grace=10 --gres=gpu:2 -w node1 && within 120 live_grown 4 && settled || return
   kill -STOP "$(awk '$2 == 2 && $3 == 0 { print $1 }' "$out/began")"
