@@ -111,9 +111,9 @@ bool Controller::look(double now) {
     return false;
   }
   if (!loaded->has_value()) return false;
-  std::vector<slurm::JobRecord> left = slurm::left_between(snapshot_, **loaded);
+  loaded->value().just_left = slurm::left_between(snapshot_, **loaded);
+  loaded->value().kept_nodes = slurm::keep_for_restarts(snapshot_, **loaded);
   snapshot_ = std::move(**loaded);
-  snapshot_.just_left = std::move(left);
   // The next look has node records that are newer than these job records, and decides anew.
   if (!snapshot_.just_left.empty()) parts_.slurm->forget();
   const bool is_first = !std::exchange(have_snapshot_, true);

@@ -50,6 +50,7 @@ class Builder {
     add_partitions();
     return_just_left();
     take_used();
+    keep_for_restarts();
     forget_uncertain_gpus();
     for (const slurm::JobRecord& record : snapshot_.jobs) {
       if (const auto found = jobs_.find(record.id); found != jobs_.end())
@@ -143,6 +144,15 @@ class Builder {
       node.free += Resources{0, std::max(cpus, 0), std::max<std::int64_t>(memory_mib, 0)};
       node.settling = true;
     }
+  }
+
+  /// Lends nothing where a job had its GPUs that Slurm starts again at once: it would have to wait
+  /// until they are back.
+  void keep_for_restarts() {
+    for (const auto& [id, nodes] : snapshot_.kept_nodes)
+      for (const std::string& name : nodes)
+        if (const NodeIndex node = index_of(name); node >= 0)
+          view_.nodes[static_cast<std::size_t>(node)].settling = true;
   }
 
   /// Adds CPUs and memory of a job to its nodes: an equal share to each, which Slurm's records of

@@ -114,6 +114,8 @@ JobRecord convert(const job_info_t& info) {
   job.priority = info.priority;
   job.admin_comment = text(info.admin_comment);
   job.comment = text(info.comment);
+  // Held, or over a limit, it does not start at once.
+  job.starts_again = starts_again_at_once(info) && waiting_of(info) == Waiting::for_resources;
   job.cpus = bounded(info.num_cpus, 1);
   job.submit_time = info.submit_time;
   job.start_time = info.start_time;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <ctime>
+#include <map>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -48,6 +49,7 @@ struct JobRecord {
   std::uint32_t time_limit_min = 0;  ///< 0: none
   bool has_script = false;           ///< submitted with sbatch
   bool in_array = false;             ///< an array, or a task of one
+  bool starts_again = false;  ///< waits for an expedited requeue: its nodes are its own until then
   // Demands of a pending job:
   int pending_tasks = 1;  ///< array tasks that this record stands for
   int min_nodes = 1, max_nodes = 1;
@@ -97,9 +99,16 @@ struct Snapshot {
   /// left_between() the snapshot before and this one. Nodes are loaded before jobs, so that their
   /// records may still count what these jobs held as used.
   std::vector<JobRecord> just_left;
+  /// keep_for_restarts() of this snapshot.
+  std::map<JobId, std::vector<std::string>> kept_nodes;
 };
 
 /// Jobs that held resources in `before`, with what they held, and hold none in `now`.
 std::vector<JobRecord> left_between(const Snapshot& before, const Snapshot& now);
+
+/// Nodes of the jobs of `now` that wait for an expedited requeue: what each held in `before`, kept
+/// there, or holds now. Slurm forgets those that are down or clean already.
+std::map<JobId, std::vector<std::string>> keep_for_restarts(const Snapshot& before,
+                                                            const Snapshot& now);
 
 }  // namespace swell::slurm

@@ -92,8 +92,29 @@ expedited() {
   return $good
 }
 runs_again() { [[ $(scontrol -o show job "$1") =~ JobState=RUNNING.*Restarts=1 ]]; }
+# One of its two nodes is clean again, and waits with it for the other, where an Epilog takes long: an elastic job that could
+# use that one is lent nothing there.
+kept() {
+  local first good
+  printf '#!/bin/sh\nif grep -q "^$SLURMD_NODENAME\$" %s/slow; then sleep 12; fi\n' "$TMPDIR" > "$TMPDIR/epilog" && chmod 755 "$TMPDIR/epilog"
+  : > "$TMPDIR/slow"
+  restart_with "Epilog=$TMPDIR/epilog" && scontrol reconfigure || return
+  rigid -N 2 --gres=gpu:2 --requeue=expedite && within 15 in_state "$rigid_job" RUNNING || return
+  local waits=$rigid_job
+  first=$(squeue -h -j "$waits" -o %B)
+  rigid -N 9 --gres=gpu:2 && within 15 in_state "$rigid_job" RUNNING && submit --elastic=max=4x --gres=gpu:2 && within 30 workers_run "$job" 2 || return
+  scontrol show hostnames "$(squeue -h -j "$waits" -o %N)" | grep -vx "$first" > "$TMPDIR/slow"
+  scontrol update NodeName="$first" State=DOWN Reason=test && scontrol update NodeName="$first" State=RESUME && is_lent_nothing_meanwhile "$waits"
+  good=$?
+  within 30 runs_again "$waits" && word_is "$job" grants 0 && ((good == 0))
+}
+is_lent_nothing_meanwhile() { # JOB: over many rounds of the controller, while JOB is EXPEDITING
+  local look
+  for look in {1..20}; do is_lent "$job" 0 && [[ $(squeue -h -j "$1" -o %T) == @(COMPLETING|EXPEDITING) ]] && sleep 0.3 || return; done
+}
 if sbatch --help | grep "requeue.*expedite" > /dev/null; then
   check 'a job with an expedited requeue starts again at once' expedited
+  check 'what it waits with is not lent meanwhile' kept
 fi
 
 finish_tests

@@ -124,6 +124,32 @@ Test(view_builder, what_completes_has_not_left_yet) {
   cr_assert_eq(slurm::left_between(before, slurm.now).size(), 1u);
 }
 
+Test(view_builder, nothing_is_lent_on_nodes_of_a_job_that_starts_again_at_once) {
+  FakeSlurm slurm(4);
+  slurm.run(5, "node1", 8, "");
+  slurm.find(5)->nodes.push_back("node2");
+  slurm.run(6, "node3", 8, "");
+  slurm::Snapshot before = slurm.now;
+  // node1 has failed, and is back before node2 is clean: Slurm names it no longer.
+  slurm.find(5)->phase = slurm::JobPhase::completing;
+  slurm.find(5)->starts_again = true;
+  slurm.find(5)->nodes = {"node2"};
+  slurm.find(5)->gpus.clear();
+  const auto kept_on = [&] {
+    slurm.now.kept_nodes = slurm::keep_for_restarts(before, slurm.now);
+    before = slurm.now;
+    std::string kept;
+    for (const policy::NodeView& node : view_of(slurm).nodes) kept += node.settling ? "k" : ".";
+    return kept;
+  };
+  cr_assert_eq(kept_on(), "kk..");
+  slurm.find(5)->phase = slurm::JobPhase::pending;
+  slurm.find(5)->nodes.clear();
+  cr_assert_eq(kept_on(), "kk..", "until it starts");
+  slurm.find(5)->starts_again = false;
+  cr_assert_eq(kept_on(), "....", "held, or running again");
+}
+
 Test(view_builder, limits_count_from_what_a_user_wanted_who_consented_to_fewer) {
   FakeSlurm slurm(2);
   slurm.run_elastic(10, "node1", 2);
