@@ -4,6 +4,7 @@
 # exit status.
 cd "${SOAK_WORK:?}" || exit 2
 rm -f finish
+export SLURM_DEBUG=1 # srun says of which step it is told that it is complete
 if [[ -n ${SOAK_RIGID:-} ]]; then
   sleep "$SOAK_LIFE"
 else
