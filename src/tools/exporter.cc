@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell exporter: what the controller counts, for Prometheus.
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -25,7 +26,7 @@ namespace swell::tools {
 namespace {
 
 constexpr std::size_t kMaxRequest = 8192;
-/// A client has so long for its request, and to take the answer.
+/// A client has so long for its request, and to take the answer: nobody else is served meanwhile.
 constexpr timeval kClientTime{5, 0};
 
 struct Options {
@@ -96,13 +97,15 @@ int write_files(ControllerClient& controller, const Options& options) {
   }
 }
 
-/// The request up to its empty line; empty where it is none.
+/// The request up to its empty line; empty where it is none, or does not come in time.
 std::string request_of(int client) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(kClientTime.tv_sec);
   std::string text;
   char part[1024];
   while (text.find("\r\n\r\n") == std::string::npos) {
     const ssize_t got = ::recv(client, part, sizeof part, 0);
-    if (got <= 0 || text.size() > kMaxRequest) return {};
+    if (got <= 0 || text.size() > kMaxRequest || std::chrono::steady_clock::now() > deadline)
+      return {};
     text.append(part, static_cast<std::size_t>(got));
   }
   return text;
