@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Metrics: what `swell exporter` serves is what Prometheus reads, and each query of the dashboard has an answer.
+# Metrics: what `swell exporter` serves is what Prometheus reads, and each query of the dashboard is answered with numbers.
+programs=(planned) # of lib.sh
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tests/slurm/hostile_lib.sh
 source "$here/hostile_lib.sh"
 for program in prometheus promtool curl; do
-  command -v "$program" > /dev/null || skip "$program is not installed: run contrib/setup"
+  command -v "$program" > /dev/null || lacks "$program"
 done
 after_check() { :; } # one job lives over several behaviours
-cluster_up --nodes 2 --gpus-per-node 4 --users nobody
+profile_wait=600 cluster_up --nodes 2 --gpus-per-node 4 --users nobody
 pids=()
 trap 'kill "${pids[@]}" 2> /dev/null; cluster_down; rm -rf "$TMPDIR"' EXIT
 
@@ -45,6 +46,26 @@ check 'a series for each job is there where it is asked for' each_job
 text_file() { swell exporter --once --textfile "$work/swell.prom" && promtool check metrics < "$work/swell.prom" && grep -q '^swell_up 1$' "$work/swell.prom"; }
 check 'a file for node_exporter is written' text_file
 
+says() { # REQUEST: what the exporter answers to it
+  local fd
+  exec {fd}<> "/dev/tcp/127.0.0.1/$port" && printf '%b' "$1" >&"$fd" && timeout 60 cat <&"$fd"
+  exec {fd}>&-
+}
+# A byte a second, for longer than others wait for theirs.
+drips() {
+  local i
+  exec {drip}<> "/dev/tcp/127.0.0.1/$port" || return
+  for i in {1..100}; do printf x >&"$drip" && sleep 1 || break; done 2> /dev/null
+}
+others_wait_not() {
+  says 'POST /metrics HTTP/1.1\r\n\r\n' | grep '405' && says 'GET / HTTP/1.1\r\n\r\n' | grep '404' || return
+  [[ -z $(says "GET /metrics$(head -c 20000 /dev/zero | tr '\0' x)") ]] || return
+  drips &
+  pids+=($!)
+  exec {silent}<> "/dev/tcp/127.0.0.1/$port" && sleep 0.5 && scraped > again && grep -qx 'swell_up 1' again
+}
+check 'who says nothing, or too much, does not keep others from them' others_wait_not
+
 prometheus_up() {
   prometheus_port=$((20000 + RANDOM % 20000))
   printf 'global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: swell\n  static_configs: [{targets: ["127.0.0.1:%s"]}]\n' "$port" > "$work/prometheus.yml"
@@ -53,29 +74,54 @@ prometheus_up() {
   pids+=($!)
   within 30 answers 'swell_up == 1' || { tail -n 5 "$work/prometheus.log"; return 1; }
 }
-answers() { # QUERY: Prometheus has at least one series for it
-  curl -sf --max-time 60 --data-urlencode "query=$1" "http://127.0.0.1:$prometheus_port/api/v1/query" |
-    jq -e '.status == "success" and (.data.result | length) > 0' > /dev/null
+answers() { # QUERY: Prometheus has at least one series for it, and a number for each
+  curl -sf --max-time 60 --data-urlencode "query=$1" "http://127.0.0.1:$prometheus_port/api/v1/query" > answer &&
+    jq -e '.status == "success" and (.data.result | length) > 0 and all(.data.result[]; .value[1] | test("^-?[0-9.]+(e[-+]?[0-9]+)?$"))' answer > /dev/null
 }
 scrapes() { prometheus_up || prometheus_up; } # the port may be taken
 check 'Prometheus scrapes them' scrapes
-
-dashboard() {
-  local query n=0
-  while IFS= read -r query; do
-    n=$((n + 1))
-    within 30 answers "${query//\$__rate_interval/30s}" || { printf 'no answer: %s\n' "$query"; return 1; }
-  done < <(jq -r '.panels[].targets[].expr' "$top/contrib/grafana/swell.json")
-  printf '%s queries have an answer\n' "$n"
-  ((n >= 12))
-}
-check 'each query of the dashboard has an answer' dashboard
 
 screen() {
   swell top --once > top && cat top && grep -q '8 GPUs: 2 asked for (#), 6 lent (+), 0 idle' top && grep -q " $job .*ACTIVE" top &&
     swell top --json | jq -e '.gpus.lent == 6 and (.jobs | length) == 1 and (.metrics.families | length) > 5' > /dev/null
 }
 check 'swell top shows the same' screen
+
+# Drawn anew until `q` or a signal ends it; the terminal is as it was.
+live_screen() {
+  local end
+  for end in q TERM; do
+    python3 "$here/on_terminal.py" "$end" swell top --interval 0.5 > screen && cat screen && grep -q '8 GPUs: 2 asked for (#), 6 lent (+), 0 idle' screen &&
+      grep -q " $job .*ACTIVE" screen || return
+  done
+}
+check 'its screen is drawn on a terminal, ends on q, and leaves the terminal as it was' live_screen
+
+# A live job reports a profile, is lent GPUs for it, and what it gains is compared with what was predicted. The first job
+# pauses for it by restart, and then makes room.
+live_one() {
+  local first=$job
+  job=$(sbatch --parsable --output="$work/%j.out" --elastic=mode=live,max=4,grace=20 --gres=gpu:2 --wrap 'exec swellrun ./planned 8 8 1000 4') &&
+    within 60 in_state "$job" RUNNING && within 60 grown "$first" 6 && scancel "$first" && within 60 ended "$first" &&
+    within 100 is_lent "$job" 2 && within 100 value_is 'swell_pause_seconds_count{mode="live"}' '[1-9]' && within 100 compared
+}
+compared() { scraped | grep -E '^swell_prediction_error_ratio_count [1-9]'; }
+check 'a live job is lent GPUs by its profile, and what it gains is counted' live_one
+decided() { scraped | grep -E '^swell_decision_seconds_count [1-9]'; }
+check 'so is how long decisions take' decided
+
+# Over all that has happened here: rates of what comes once in a while.
+dashboard() {
+  local query n=0
+  while IFS= read -r query; do
+    n=$((n + 1))
+    within 30 answers "${query//\$__rate_interval/10m}" || { printf 'no number: %s\n' "$query"; cat answer; return 1; }
+    printf '%s: %s\n' "$query" "$(jq -c '[.data.result[].value[1]]' answer)"
+  done < <(jq -r '.panels[].targets[].expr' "$top/contrib/grafana/swell.json")
+  printf '%s queries have numbers\n' "$n"
+  ((n >= 12))
+}
+check 'each query of the dashboard is answered with numbers' dashboard
 
 down() { "$cluster" kill-ctld -KILL && within 60 value_is swell_up 0 && promtool check metrics < <(scraped) && "$cluster" restart-ctld && within 60 value_is swell_up 1; }
 check 'while slurmctld is down they say so' down
