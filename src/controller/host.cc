@@ -21,6 +21,7 @@
 #include "controller/config.h"
 #include "controller/controller.h"
 #include "controller/history.h"
+#include "controller/pacing.h"
 #include "controller/place_file.h"
 #include "controller/preemption_order.h"
 #include "controller/site_advice.h"
@@ -35,18 +36,6 @@ using Clock = std::chrono::steady_clock;
 
 /// How long changes are let gather before a round looks at them.
 constexpr auto kDebounce = std::chrono::milliseconds(50);
-/// Rounds are at least so far apart, however many events come.
-constexpr auto kMinPause = std::chrono::milliseconds(100);
-/// And so far that their own work takes at most this share of a core (each costs slurmctld about as
-/// much again), as long as PollInterval allows: in a small cluster this changes nothing.
-constexpr double kMaxShare = 0.01;
-
-Clock::duration rest_after(double own_work_s, double poll_interval_s) {
-  const double rest_s = std::min(own_work_s / kMaxShare, poll_interval_s);
-  return std::max(
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(rest_s)),
-      Clock::duration(kMinPause));
-}
 
 double now_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 

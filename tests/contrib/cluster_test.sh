@@ -58,6 +58,19 @@ use() { # CLUSTER: its clients from here on
 in_state() { [[ $(squeue --all -h -j "$1" -o %T 2> /dev/null) == "$2" ]]; }
 not_running() { ! in_state "$1" RUNNING; }
 
+# Its name is known beforehand, and /tmp is everybody's.
+a_base_of_others_is_refused() {
+  local base=$TMPDIR/swell-cluster-$UID
+  mkdir "$TMPDIR/mine" && ln -s "$TMPDIR/mine" "$base" && base_is_refused && rm "$base" || return
+  [[ $UID != 0 ]] || { mkdir "$base" && chown nobody "$base" && base_is_refused && rmdir "$base"; }
+}
+base_is_refused() {
+  local said
+  said=$("$cluster" start --name a --nodes 1 2>&1) && { "$cluster" stop --name a; return 1; }
+  printf '%s\n' "$said"
+  [[ $said == *'belongs to another user'* ]]
+}
+
 two_start_side_by_side() {
   local first second
   "$cluster" start --name a --nodes 2 --grace 2 &
@@ -175,6 +188,7 @@ ok 'a bad number is one line with the value' one_line_error "--nodes 'many'" --n
 ok 'more types of GPU than nodes is one line' one_line_error "'h100,a100,l40'" --nodes 2 --gpu-type h100,a100,l40
 ok 'an unknown option is one line' one_line_error "'--frobnicate'" --frobnicate
 ok 'a folder without plugins is one line' one_line_error 'sched_swell.so' --plugins "$TMPDIR"
+ok 'a base folder that is a link, or of another user, is refused' a_base_of_others_is_refused
 ok 'two clusters start side by side' two_start_side_by_side
 ok 'a 2-node job sees its GPUs on the first' gpu_job_sees a 3 0,1,2
 ok 'a 2-node job sees its GPUs on the second' gpu_job_sees b 2 0,1

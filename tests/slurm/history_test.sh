@@ -27,11 +27,22 @@ check 'grants, reclaims and pauses of a job are kept, with their reasons' lent_a
 explains() { swell why "$job" > said && cat said && grep -qE "(was asked to give back|loses to Slurm) 4 GPUs .*: (needed by job $rigid_job|preempted by Slurm)" said; }
 check 'swell why says who took back what' explains
 
+others_are_refused() { # SUBCOMMAND [ARGUMENTS behind the job...]: to another user
+  ! as nobody "$(command -v swell)" "$1" "$job" "${@:2}" > said 2>&1 && cat said && grep -q 'belongs to another user' said
+}
 owner_alone() {
-  ! as nobody "$(command -v swell)" history "$job" 2> said && cat said && grep -q 'belongs to another user' said &&
+  others_are_refused history && others_are_refused history --json && others_are_refused why &&
     ! swell history 99999 2> said && grep -q 'has no elastic job' said && [[ $(stat --format=%a "$file") == 600 ]]
 }
 check 'only its owner and the administrator see it' owner_alone
+
+nobody_changes_it() {
+  local before
+  before=$(swell why "$job" --json | jq -c '[.paused, .own_max]') && [[ $before == '[false,0]' ]] && printf '{}' > plan && chmod 644 plan &&
+    others_are_refused pause && others_are_refused resume && others_are_refused max 2 && others_are_refused replan --plan "$work/plan" &&
+    [[ $(swell why "$job" --json | jq -c '[.paused, .own_max]') == "$before" ]]
+}
+check 'another user can neither pause nor resume nor limit it' nobody_changes_it
 
 same_in_file() { diff <(history) <(swell history "$job" --json --file "$file"); }
 check 'the file is read while slurmctld runs' within 20 same_in_file

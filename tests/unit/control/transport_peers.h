@@ -133,6 +133,12 @@ class RawPeer {
     while (next()) continue;
     return ended_;
   }
+  /// The next frame as it came, a credential.
+  std::string received() {
+    const auto frame = next();
+    cr_assert(frame.has_value());
+    return *frame;
+  }
   Seal& seal() { return *seal_; }
 
  private:

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <criterion/criterion.h>
+#include <munge.h>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "transport_peers.h"
 
@@ -7,6 +11,25 @@ using namespace swell;
 using namespace swell::control;
 using namespace swell::test;
 using namespace std::chrono_literals;
+
+namespace {
+
+/// What munge says to a process of `uid` that opens the credential.
+int opened_as(uid_t uid, const PrivateMunge& munge, const std::string& credential) {
+  const pid_t child = fork();
+  cr_assert_geq(child, 0);
+  if (child == 0) {
+    munge_ctx_t context = munge_ctx_create();
+    munge_ctx_set(context, MUNGE_OPT_SOCKET, munge.socket().c_str());
+    if (setresuid(uid, uid, uid) != 0) _exit(255);
+    _exit(munge_decode(credential.c_str(), context, nullptr, nullptr, nullptr, nullptr));
+  }
+  int status = 0;
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  return WEXITSTATUS(status);
+}
+
+}  // namespace
 
 Test(transport, messages_arrive_in_order_both_ways_with_the_peers_uid, .timeout = 120) {
   PrivateMunge munge;
@@ -115,6 +138,21 @@ Test(transport, numbers_that_do_not_rise_and_frames_sent_back_are_refused, .time
   Seal server(Side::server, "n"), client(Side::client, "n");
   cr_assert_not(server.unwrap(server.wrap(Bye{0})).ok());
   cr_assert(server.unwrap(client.wrap(Bye{0})).ok());
+}
+
+Test(transport, what_a_server_says_is_read_by_the_user_that_it_is_for_alone, .timeout = 120) {
+  if (geteuid() != 0) cr_skip_test("another user is needed: run as root");
+  PrivateMunge munge;
+  Host host(munge);
+  RawPeer peer(host, munge);
+  peer.greet();
+  peer.send(peer.frame_of(hello(1)));
+  WorkerStart start;
+  start.environment = {{"TOKEN", "secret"}};
+  host.server().send(host.next().connection, start);
+  const std::string credential = peer.received();
+  cr_assert_eq(opened_as(65534, munge, credential), EMUNGE_CRED_UNAUTHORIZED);
+  cr_assert_eq(opened_as(0, munge, credential), EMUNGE_SUCCESS);
 }
 
 Test(transport, garbage_is_refused, .timeout = 120) {

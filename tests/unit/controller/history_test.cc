@@ -62,6 +62,13 @@ Json all_of(const HistoryStore& store, std::int64_t after = 0, std::size_t max_b
   return *found;
 }
 
+void execute(const std::string& path, const char* sql) {
+  sqlite3* database = nullptr;
+  cr_assert_eq(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+  cr_assert_eq(sqlite3_exec(database, sql, nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(database);
+}
+
 std::string text(const Json& json, const char* key) { return json.string_at(key).value(); }
 
 /// What a History answers a question, waited for.
@@ -114,13 +121,7 @@ Test(history, of_the_version_before_is_kept_and_goes_on) {
     HistoryStore store = opened(folder.file());
     write(store, {job(), history::Pause{kJob, true, 2, 8, 0.25}});
   }
-  sqlite3* database = nullptr;
-  cr_assert_eq(sqlite3_open(folder.file().c_str(), &database), SQLITE_OK);
-  cr_assert_eq(
-      sqlite3_exec(database, "ALTER TABLE pauses DROP COLUMN wait_s; PRAGMA user_version=1",
-                   nullptr, nullptr, nullptr),
-      SQLITE_OK);
-  sqlite3_close(database);
+  execute(folder.file(), "ALTER TABLE pauses DROP COLUMN wait_s; PRAGMA user_version=1");
   HistoryStore store = opened(folder.file());
   history::Pause pause{kJob, true, 3, 8, 0.5};
   pause.wait_s = 2;
@@ -176,6 +177,15 @@ Test(history, is_shown_to_the_owner_of_the_job_alone) {
   cr_assert_eq(file.st_mode & 0777, 0600u);
 }
 
+Test(history, a_link_in_its_place_is_not_followed) {
+  Folder folder;
+  const std::filesystem::path others = folder.path / "others";
+  std::ofstream(others) << "";
+  std::filesystem::create_symlink(others, folder.file());
+  cr_assert_not(HistoryStore::open(folder.file()).ok());
+  cr_assert_eq(std::filesystem::file_size(others), 0u);
+}
+
 Test(history, who_ended_while_nobody_looked_has_ended) {
   Folder folder;
   HistoryStore store = opened(folder.file());
@@ -192,6 +202,26 @@ Test(history, old_jobs_are_forgotten_with_all_that_happened) {
   write(store, {job(), event("grant"), event("job-ended")}, 5);
   cr_assert(store.forget_before(6).ok());
   cr_assert_not(store.of_job(kJob, std::nullopt, 0, 1000).ok());
+}
+
+Test(history, what_a_jobs_program_causes_is_bounded) {
+  Folder folder;
+  HistoryStore store = opened(folder.file());
+  write(store, {job()});
+  const std::vector<history::Record> profiles(
+      210, history::Profile{kJob, 2, 8, 120.5, 1.9, 1.8, R"({"plan":{}})", R"({"types":{}})"});
+  write(store, profiles);
+  const Json events = all_of(store).at("events");
+  int with_documents = 0;
+  for (const Json& one : events.items()) with_documents += one.has("coefficients");
+  cr_assert_eq(events.size(), 210u);
+  cr_assert_eq(with_documents, 200, "speeds stay, documents do not");
+
+  execute(folder.file(),
+          "INSERT INTO events(run, time, kind) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT "
+          "i + 1 FROM n WHERE i < 20000) SELECT 1, 0, 'grant' FROM n");
+  write(store, std::vector<history::Record>(300, event("grant")));
+  cr_assert_eq(all_of(store, 0, 1 << 24).at("events").size(), 20'000u);
 }
 
 Test(history, a_damaged_file_is_set_aside_and_the_running_jobs_are_known_again) {

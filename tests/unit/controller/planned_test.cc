@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The controller with jobs that report profiles.
+#include <algorithm>
 #include <criterion/criterion.h>
 #include <thread>
 
@@ -104,6 +105,19 @@ Test(planned, a_profile_that_cannot_be_true_is_refused_and_said) {
     return line.find("its profile is not used") != std::string::npos;
   });
   cr_assert(heard != world.said.end());
+}
+
+Test(planned, of_a_flood_of_profiles_one_a_round_is_looked_at) {
+  Live world;
+  for (int i = 0; i < 500; ++i) world.server.says(1, Reported{.gpus = kEight}.message());
+  world.step();
+  cr_assert(world.job().training.is_known());
+  const auto looked_at =
+      std::count_if(world.said.begin(), world.said.end(), [](const std::string& line) {
+        return line.find("samples a second") != std::string::npos &&
+               line.find("is decided") == std::string::npos;
+      });
+  cr_assert_eq(looked_at, 1);
 }
 
 Test(planned, a_profile_outlives_slurmctld) {
@@ -338,10 +352,15 @@ Test(planned, a_plan_of_its_owner_stands_until_the_gpus_change_over_a_restart_to
 
 Test(planned, only_the_owner_is_answered) {
   Live world;
-  world.ask("pause", 0, 1001);
+  for (const char* what : {"pause", "resume", "max", "replan", "why"}) {
+    world.server.sent.clear();
+    world.ask(what, 8, 1001);
+    cr_assert_null(world.server.last<control::Answer>(), "%s", what);
+    cr_assert_eq(world.server.last<control::Refused>()->reason,
+                 std::string("job 10 belongs to another user"), "%s", what);
+  }
   cr_assert_not(world.job().paused);
-  cr_assert_eq(world.server.last<control::Refused>()->reason,
-               std::string("job 10 belongs to another user"));
+  cr_assert_eq(world.job().own_max, 0);
   world.ask("max", 4);
   cr_assert_neq(world.server.last<control::Refused>()->reason.find("8 of its own"),
                 std::string::npos);
