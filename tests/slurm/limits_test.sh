@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# MaxLentByAccount and MaxLentByQOS of swell.conf, over the jobs of one account on a real cluster.
+# Limits on what is lent, on a real cluster: MaxLentByAccount and MaxLentByQOS of swell.conf, `swell max`, `pause` and `resume` of owners.
 # shellcheck disable=SC2317 # called by check
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -32,5 +32,45 @@ lowered() {
 }
 at_most_1() { lent_in_all 0 || lent_in_all 1; }
 check 'what is beyond a limit that was lowered is reclaimed, and both jobs go on' lowered
+clear_queue
+
+limited_by() { # LINE of swell.conf, instead of such lines
+  sed -i '/^MaxLentBy/d' "$conf" && printf '%s\n' "$1" >> "$conf" && "$cluster" restart-ctld
+}
+# Of 12 GPUs the jobs have 4; one of them is of the account or QOS that is named.
+named() { # OPTION NAME LINE: the job with that option is lent 1 GPU, the other all that it may have
+  limited_by "$3" && submit --elastic=max=6 --gres=gpu:2 "$1=$2" && first=$job && submit --elastic=max=6 --gres=gpu:2 && second=$job &&
+    within 60 is_lent "$first" 1 && within 60 is_lent "$second" 4 && within 60 word_is "$first" state ACTIVE && within 60 named_in_why "$2" && is_lent "$first" 1
+}
+named_in_why() { swell why "$first" | grep -E "(account|QOS) $1 may have 1 lent GPUs, and has 1"; }
+make_names() {
+  sacctmgr -i add account chemistry cluster="$(scontrol show config | awk '$1 == "ClusterName" { print $3 }')" && sacctmgr -i add user root account=chemistry &&
+    sacctmgr -i add qos urgent set Preempt=expansion && sacctmgr -i modify user root set qos+=urgent
+} > /dev/null
+check 'an account and a QOS are made' make_names
+check 'an account that is named has its own limit, in any case of letters, and no other has it' named --account chemistry 'MaxLentByAccount=Chemistry:1'
+clear_queue
+check 'so has a QOS that is named' named --qos urgent 'MaxLentByQOS=normal:9,urgent:1'
+clear_queue
+
+# asked JOB FILTER SUBCOMMAND...: of its JSON, which names the job, FILTER is true.
+asked() {
+  "${@:3}" --json > asked.json && cat asked.json && jq -e --argjson job "$1" ".job == \$job and ($2)" asked.json
+}
+resumed() {
+  limited_by '' && submit --elastic=max=4,grace=10 --gres=gpu:2 && first=$job && within 60 is_lent "$first" 2 &&
+    asked "$first" '.text | test("^it has at most 2 GPUs")' swell max "$first" 2 && within 60 is_lent "$first" 0 &&
+    asked "$first" '.text | test("^it is lent no more")' swell pause "$first" &&
+    asked "$first" '.text | test("limit is that of --elastic")' swell max "$first" 0 || return
+  # The controller has decided when another job is lent GPUs.
+  submit --elastic=max=4 --gres=gpu:2 && second=$job && within 60 is_lent "$second" 2 && is_lent "$first" 0 &&
+    swell jobs --json | jq -e --argjson job "$first" 'any(.jobs[]; .id == $job and .paused)' &&
+    asked "$first" '.text | test("^it may be lent GPUs again")' swell resume "$first" && within 60 is_lent "$first" 2 && goes_on "$first"
+}
+check 'a job that is paused is lent nothing, and again once it is resumed; all of it in JSON, too' resumed
+wrong_asks() {
+  ! swell max "$first" 1 --json > said 2>&1 && grep 'at most 1 GPUs: the job has 2 of its own' said && ! swell pause 99999 --json > said 2>&1 && grep 'no running elastic job' said
+}
+check 'what cannot be is an error with its reason' wrong_asks
 
 finish_tests
