@@ -4,9 +4,9 @@
 #include <chrono>
 #include <criterion/criterion.h>
 
-using swell::controller::rest_after;
 using std::chrono::duration;
 using std::chrono::milliseconds;
+using swell::controller::rest_after;
 
 Test(pacing, rounds_are_apart_and_take_a_hundredth_of_a_core_whoever_asks_for_them) {
   cr_assert(rest_after(0, 2) == milliseconds(100));
