@@ -1,64 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The controller with jobs that report profiles.
 #include <algorithm>
+#include <chrono>
 #include <criterion/criterion.h>
+#include <string>
 #include <thread>
 
 #include "core/plan/plan.h"
-#include "unit/controller/reports.h"
-#include "unit/controller/world.h"
+#include "unit/controller/live_world.h"
 
 using namespace swell;
 using namespace swell::controller;
+using swell::test::kEight;
+using swell::test::Live;
 using swell::test::Reported;
-
-namespace {
-
-const std::vector<int> kEight = {0, 1, 2, 3, 4, 5, 6, 7};
-
-/// A live job on the 8 GPUs of node1, and three idle nodes.
-struct Live : test::World {
-  control::ConnectionId asker = 50;
-
-  Live() {
-    slurm.run(10, "node1", 8, "swell[elastic=max=16,mode=live,grace=20 basic=8]");
-    hello(1);
-  }
-
-  void hello(control::ConnectionId connection, std::vector<JobId> companions = {}) {
-    World::hello(connection, 10, 8, std::move(companions));
-  }
-  void report(const Reported& reported) {
-    server.says(1, reported.message());
-    step();
-  }
-  /// Plans are made on another thread: rounds go on until one is taken up.
-  template <typename Done>
-  bool until(Done done) {
-    for (int round = 0; round < 3000 && !done(); ++round) {
-      step(0.0016);
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return done();
-  }
-  bool grown() {
-    return until([this] { return server.last<control::Grow>() != nullptr; });
-  }
-  void take_offers(JobId first) { World::take_offers(1, first); }
-  const ElasticJob& job() const { return controller->jobs().at(10); }
-  control::Answer ask(const std::string& what, int number = 0, uid_t uid = 1000, JobId job = 10) {
-    control::Ask ask;
-    ask.job = job;
-    ask.what = what;
-    ask.number = number;
-    server.says(++asker, ask, uid);
-    step();
-    const auto* answer = server.last<control::Answer>();
-    return answer != nullptr ? *answer : control::Answer{};
-  }
-};
-
-}  // namespace
 
 Test(planned, a_live_job_waits_for_its_profile_and_is_then_lent_with_a_plan) {
   Live world;
