@@ -91,7 +91,7 @@ std::string Tag::text() const {
 }
 
 std::string as_word(std::string_view sentence) {
-  constexpr std::size_t kMaxCharacters = 120;
+  constexpr std::size_t kMaxCharacters = 200;
   std::string word(sentence.substr(0, kMaxCharacters));
   for (char& each : word) {
     const bool stays = (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z') ||

@@ -86,14 +86,10 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
     return Error(fmt::format("it is {} just now; ask again", to_text(job.state)));
   auto plan = plan::Plan::from_json(ask.plan);
   if (!plan) return plan.error().while_doing("the plan");
-  const auto nodes = machines();
-  const slurm::JobRecord* record = record_of(job.id);
-  if (nodes == nullptr || record == nullptr) return Error("the planner knows no nodes");
-  const auto basic = held_gpus(job, *record, *nodes, false),
-             held = held_gpus(job, *record, *nodes, true);
-  if (!basic) return basic.error();
-  if (!held) return held.error();
-  if (Result<void> fits = job.training.check_plan(*plan, *basic, *held, *nodes); !fits)
+  const Result<JobGpus> gpus = gpus_of(job);
+  if (!gpus) return gpus.error();
+  if (Result<void> fits = job.training.check_plan(*plan, gpus->basic, gpus->held, *gpus->machines);
+      !fits)
     return fits.error().while_doing("the plan");
   sessions_.send(*job.agent, control::Replan{ask.plan, "its owner wants it"});
   job.training.decided(std::move(*plan), job.epoch);

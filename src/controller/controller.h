@@ -111,7 +111,16 @@ class Controller {
   std::shared_ptr<const cluster::Cluster> machines();
   const slurm::JobRecord* record_of(JobId job) const;
   void take_reports(double now);
-  Result<void> take_report(ElasticJob& job);
+  /// A job's GPUs as planners number them. The error says what nobody can tell: a sentence for the
+  /// job's owner.
+  struct JobGpus {
+    std::shared_ptr<const cluster::Cluster> machines;
+    HeldGpus basic, held;
+  };
+  Result<JobGpus> gpus_of(const ElasticJob& job);
+  bool take_report(ElasticJob& job, double now);
+  void refuse_report(ElasticJob& job, const std::string& why, double now);
+  void take_back_from_distrusted(ElasticJob& job, double now);
   void keep_promises(double now);
   void keep_quotas(double now);
   void explain(const policy::ClusterView& view);

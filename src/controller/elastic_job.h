@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -51,6 +52,7 @@ struct ElasticJob {
   std::optional<control::Profile> report;  ///< not taken yet
   double reported = 0;                     ///< when it came
   std::string refused_report;              ///< why the last one is not used, for the owner
+  std::optional<double> refused_since;     ///< when a report was refused that none taken followed
   policy::Trust trust;
   Replans replans;
   std::vector<ScalePoint> scale;  ///< by the last decision that planned for it
@@ -61,6 +63,12 @@ struct ElasticJob {
   int own_max = 0;  ///< GPUs in all; 0: as --elastic says
 
   std::string written;  ///< AdminComment as last written or read
+
+  /// Whether it is lent nothing beyond what its user asked for, under a policy that plans: its
+  /// report was refused, and none was ever taken.
+  bool is_distrusted() const noexcept { return refused_since && !training.is_known(); }
+  /// What its user asked for.
+  int asked_gpus() const noexcept { return std::max(basic_gpus, wanted_gpus); }
 
   CompanionIdentity identity(const Companion& companion) const {
     return {companion.id, id, uid, companion.grant};

@@ -68,8 +68,9 @@ Result<void> check_possible(const perf::Profile& profile, const cluster::Cluster
     if (seen.bwd_s < computes_s)
       return impossible("bwd_s", seen.bwd_s, computes_s, "at its peak speed");
     if (seen.peak_bytes > kMargin * type.memory_bytes)
-      return Error(fmt::format("peak_bytes is {:.3g} on {}; a {} has {:.3g}", seen.peak_bytes,
-                               group.node, type.name, type.memory_bytes));
+      return Error(fmt::format(
+          "peak_bytes is {:.3g} on {}; a {} has {:.3g}: report what one GPU held at most",
+          seen.peak_bytes, group.node, type.name, type.memory_bytes));
   }
   return {};
 }

@@ -2,6 +2,8 @@
 // Of the controller: what jobs are seen to do, and what is believed of it.
 #include <algorithm>
 #include <fmt/format.h>
+#include <ranges>
+#include <utility>
 
 #include "controller/controller.h"
 #include "controller/quotas.h"
@@ -12,6 +14,15 @@
 namespace swell::controller {
 
 namespace {
+
+/// What a job that is_distrusted() is lent, and what would mend it: for its owner.
+std::string distrust(const ElasticJob& job) {
+  const std::string most =
+      job.wanted_gpus > job.basic_gpus
+          ? fmt::format("no more than the {} GPUs that it asked for", job.wanted_gpus)
+          : "nothing";
+  return fmt::format("lent {} until it reports a usable profile: {}", most, job.refused_report);
+}
 
 /// A report may come before Slurm's records show the companions that it speaks of: it is tried
 /// again for so long.
@@ -34,34 +45,47 @@ void Controller::handle(ElasticJob& job, const control::Profile& profile, double
   job.reported = now;
 }
 
-Result<void> Controller::take_report(ElasticJob& job) {
+Result<Controller::JobGpus> Controller::gpus_of(const ElasticJob& job) {
   const auto nodes = machines();
   const slurm::JobRecord* record = record_of(job.id);
   if (nodes == nullptr || record == nullptr) return Error("the planner knows no nodes");
-  const auto basic = held_gpus(job, *record, *nodes, false),
-             held = held_gpus(job, *record, *nodes, true);
+  auto basic = held_gpus(job, *record, *nodes, false), held = held_gpus(job, *record, *nodes, true);
   if (!basic) return basic.error();
   if (!held) return held.error();
-  return job.training.take(*job.report, *basic, *held, *nodes);
+  return JobGpus{nodes, std::move(*basic), std::move(*held)};
+}
+
+/// Whether the job's report is taken. One that is neither taken nor refused yet stays.
+bool Controller::take_report(ElasticJob& job, double now) {
+  const Result<JobGpus> gpus = gpus_of(job);
+  const Result<void> taken =
+      gpus ? job.training.take(*job.report, gpus->basic, gpus->held, *gpus->machines)
+           : Result<void>(gpus.error());
+  if (!taken && now - job.reported < kReportKept_s) return false;
+  decide_due_ = true;
+  job.trust.heard(job.training.speedup(), now, parts_.config.max_shortfall);
+  if (taken) {
+    job.refused_report.clear();
+    job.refused_since.reset();
+    return true;
+  }
+  // What nobody could judge is not held against the job.
+  if (gpus.ok() && !job.refused_since) job.refused_since = now;
+  refuse_report(job, taken.error().message(), now);
+  return false;
+}
+
+void Controller::refuse_report(ElasticJob& job, const std::string& why, double now) {
+  job.report.reset();
+  job.refused_report = why;
+  if (events_.may_say(job.id, now))
+    events_.event("profile-refused", {{"job", job.id}, {"reason", why}},
+                  fmt::format("job {}: its profile is not used: {}", job.id, why));
 }
 
 void Controller::take_reports(double now) {
   for (auto& [id, job] : jobs_) {
-    if (!job.report) continue;
-    const Result<void> taken = take_report(job);
-    if (!taken && now - job.reported < kReportKept_s) continue;
-    decide_due_ = true;
-    if (!taken) {
-      job.report.reset();
-      job.refused_report = taken.error().message();
-      job.trust.heard(job.training.speedup(), now, parts_.config.max_shortfall);
-      if (events_.may_say(id, now))
-        events_.event("profile-refused", {{"job", id}, {"reason", job.refused_report}},
-                      fmt::format("job {}: its profile is not used: {}", id, job.refused_report));
-      continue;
-    }
-    job.refused_report.clear();
-    job.trust.heard(job.training.speedup(), now, parts_.config.max_shortfall);
+    if (!job.report || !take_report(job, now)) continue;
     remember(job);
     const auto& speedup = job.training.speedup();
     const bool may_say = events_.may_say(id, now);
@@ -78,7 +102,22 @@ void Controller::take_reports(double now) {
   }
 }
 
-/// Takes back what brings less than was promised, and what its owner wants no more.
+/// Takes back what a job was lent before its profile was refused, the youngest first: with a true
+/// one that shows no gain it would lose that as well. What its user asked for stays.
+void Controller::take_back_from_distrusted(ElasticJob& job, double now) {
+  int total = job.basic_gpus;
+  for (const Companion& companion : job.companions)
+    if (!companion.leaving) total += companion.gpus.count;
+  for (Companion& companion : std::views::reverse(job.companions)) {
+    if (companion.leaving || total - companion.gpus.count < job.asked_gpus()) continue;
+    total -= companion.gpus.count;
+    reclaim(job, companion, now, "shortfall", "its profile is not used: " + job.refused_report);
+    decide_due_ = true;
+  }
+}
+
+/// Takes back what brings less than was promised, or was never shown to bring anything, and what
+/// its owner wants no more.
 void Controller::keep_promises(double now) {
   for (auto& [id, job] : jobs_) {
     if (job.trust.is_over(now)) {
@@ -87,6 +126,8 @@ void Controller::keep_promises(double now) {
       job.trust.reclaimed(now);
       decide_due_ = true;
     }
+    if (planning_ && job.is_distrusted() && now >= *job.refused_since + policy::Trust::kTrial_s)
+      take_back_from_distrusted(job, now);
     if (job.own_max == 0) continue;
     int total = job.basic_gpus;
     for (const Companion& companion : job.companions)
@@ -133,6 +174,8 @@ void Controller::explain(const policy::ClusterView& view) {
       if (job.training.makes_own_plans()) why += "; the program makes its own plans";
     } else if (!plans) {
       why = fmt::format("policy {} makes no plans", parts_.config.policy);
+    } else if (job.is_distrusted()) {
+      why = distrust(job);
     } else if (!job.refused_report.empty()) {
       why = "its profile is not used: " + job.refused_report;
     } else if (job.spec.mode != control::Mode::live) {
@@ -140,11 +183,8 @@ void Controller::explain(const policy::ClusterView& view) {
     } else if (!job.training.is_known()) {
       why = "its program has reported no profile";
     } else {
-      const slurm::JobRecord* record = record_of(job.id);
-      const auto held = record != nullptr && view.machines != nullptr
-                            ? held_gpus(job, *record, *view.machines, true)
-                            : Result<HeldGpus>(Error("the planner knows no nodes"));
-      why = held ? "no plan over its GPUs was found" : held.error().message();
+      const Result<JobGpus> gpus = gpus_of(job);
+      why = gpus ? "no plan over its GPUs was found" : gpus.error().message();
     }
     if (!job.trust.why().empty()) why = job.trust.why();
     if (job.decided_by != by)

@@ -195,14 +195,14 @@ class Builder {
     view.id = job.id;
     view.partition = partition->second;
     view.basic_gpus = job.basic_gpus;
-    view.max_gpus = job.spec.max_total(std::max(job.basic_gpus, job.wanted_gpus));
+    view.max_gpus = job.spec.max_total(job.asked_gpus());
     if (config_.max_gpus_per_job > 0)
       view.max_gpus = std::max(std::min(view.max_gpus, config_.max_gpus_per_job), job.basic_gpus);
     if (job.own_max > 0)
       view.max_gpus = std::max(std::min(view.max_gpus, job.own_max), job.basic_gpus);
     if (const auto room = quotas_.room(job.id))
       view.max_gpus = std::min(view.max_gpus, job.basic_gpus + job.companions.lent_gpus() + *room);
-    if (awaits_profile(job) && is_owed_some(job))
+    if (lacks_profile(job) && is_owed_some(job))
       view.max_gpus = std::min(view.max_gpus, job.wanted_gpus);
     if (const int wanted = std::min(job.wanted_gpus, view.max_gpus); wanted > job.basic_gpus)
       view.wanted_gpus = wanted;
@@ -249,11 +249,12 @@ class Builder {
                                  : planner::Consistency::relaxed);
   }
 
-  /// A live job's profile comes soon, if any: what is lent by it is lent right.
-  bool awaits_profile(const ElasticJob& job) const {
-    return plans_ && view_.machines != nullptr && job.spec.mode == control::Mode::live &&
-           !job.training.is_known() && job.refused_report.empty() &&
-           now_ - job.agent_since < config_.profile_wait_s;
+  /// Whether it grows no further than its user asked for. A live job's profile comes soon, if any:
+  /// what is lent by it is lent right. A refused one must gain a job nothing.
+  bool lacks_profile(const ElasticJob& job) const {
+    const bool comes_soon = view_.machines != nullptr && job.spec.mode == control::Mode::live &&
+                            now_ - job.agent_since < config_.profile_wait_s;
+    return plans_ && !job.training.is_known() && (comes_soon || job.is_distrusted());
   }
 
   /// Up to what its user asked for a job grows whatever its profile will say.
@@ -263,7 +264,7 @@ class Builder {
 
   bool may_grow(const ElasticJob& job, const slurm::JobRecord& record) const {
     if (job.paused || !job.trust.may_grow(now_)) return false;
-    if (awaits_profile(job) && !is_owed_some(job)) return false;
+    if (lacks_profile(job) && !is_owed_some(job)) return false;
     const bool settled =
         job.state == control::JobState::allocated || job.state == control::JobState::active;
     const bool lasts =

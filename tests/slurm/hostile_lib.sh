@@ -23,8 +23,8 @@ hello_of() { # JOB GPUS
     "$1" "${3:-here}" "$2"
 }
 # A job of USER that holds 2 GPUs and says it is elastic, without swellrun: its agent is what a test plays. Sets `mine`.
-attackers_job() {
-  mine=$(as "$1" sbatch --parsable --output=/dev/null --elastic=max=8 --gres=gpu:2 --wrap 'sleep 36000') &&
+attackers_job() { # USER [ELASTIC]
+  mine=$(as "$1" sbatch --parsable --output=/dev/null --elastic="${2:-max=8}" --gres=gpu:2 --wrap 'sleep 36000') &&
     within 20 in_state "$mine" RUNNING
 }
 events_of() { grep "\"event\":\"$1\"" "$events"; }

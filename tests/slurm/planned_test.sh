@@ -164,7 +164,7 @@ check 'lent GPUs that bring less than predicted are reclaimed, and swell jobs sa
 scancel "$job" && within $patience ended "$job"
 
 false_profile() {
-  attackers_job backup || return
+  attackers_job backup mode=live,max=8 || return
   { hello_of "$mine" 2
     printf 'wait welcome\n'
     printf '{"type":"profile","epoch":0,"companions":[],"step_s":0.000002,"profile":{"plan":{"micro_batches":1,"stages":[{"layers":8,"tp":1,"groups":[{"node":"%s","gpu_type":"","gpus":[0],"local_batch":8},{"node":"%s","gpu_type":"","gpus":[1],"local_batch":8}]}]},' \
@@ -172,9 +172,13 @@ false_profile() {
     printf '"groups":[{"stage":0,"group":0,"fwd_s":0.0000005,"fwd_commu_s":0,"bwd_s":0.000001,"optim_s":0.0000001,"commu_extra_s":0,"head_fwd_s":0,"head_bwd_s":0,"layer_param_bytes":800000000,"layer_state_bytes":3200000000,"extra_param_bytes":0,"extra_state_bytes":0,"peak_bytes":5000000000}],'
     printf '"layer_launch_s":0,"activ_bytes":100000,"last_activ_p_bytes":0,"tied_embedding":false,"whole_activations":5}}\n'
     printf 'wait refused\n'; } | hostile backup > said 2>&1 &
-  within $patience decided "$mine" 'worker by worker: its profile is not used: .*h100' || { swell jobs "$mine"; cat said; return 1; }
+  # What it were lent, it would have been granted in the round that wrote this. AdminComment has no blanks: fwd_s reads "fwd s".
+  within $patience decided "$mine" 'worker by worker: lent nothing until it reports a usable profile: fwd.s .* a h100 needs at least .*: mark ' &&
+    is_lent "$mine" 0 && ! granted "$mine" && swell why "$mine" | grep 'lent nothing until' && ! granted "$mine" ||
+    { swell jobs "$mine"; cat said; return 1; }
 }
-check 'a profile that cannot be true is refused, and swell jobs says why' false_profile
+granted() { grep "\"event\":\"grant\",\"job\":$1," "$events"; }
+check 'a profile that cannot be true is refused, and lent nothing for; swell jobs and swell why say so' false_profile
 clear_queue
 
 # Lent before its profile: its program gives the last of four ranks 4 of 10 samples, where a plan gives nobody more than 3.

@@ -11,10 +11,7 @@ namespace {
 /// A gain below this is none: where it is predicted, no promise; where it is measured, lent GPUs
 /// bring nothing.
 constexpr double kMinGain = 0.05;
-/// A job that falls short keeps what it is lent for so long: its next report may be better. It is
-/// lent no more meanwhile.
-constexpr double kTrial_s = 20;
-/// After that it is lent nothing for so long.
+/// After its trial it is lent nothing for so long.
 constexpr double kBarred_s = 600;
 constexpr int kMaxDoublings = 6;
 

@@ -20,6 +20,9 @@ class Trust {
   /// Share of a promised gain that may be missing, of 0 to 1, where nobody sets another; 1: all of
   /// it, as long as lent GPUs bring something.
   static constexpr double kMaxShortfall = 0.95;
+  /// A job that falls short keeps what it is lent for so long: its next report may be better. It is
+  /// lent no more meanwhile.
+  static constexpr double kTrial_s = 20;
 
   /// What the job's last report shows; nothing: it is lent nothing, or was never seen without.
   /// Programs report once their times are stable, and again once they are stable at others, so that

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The controller with jobs that report what is not so: it gains them nothing.
+#include <algorithm>
+#include <chrono>
+#include <criterion/criterion.h>
+#include <string>
+#include <thread>
+
+#include "unit/controller/live_world.h"
+
+using namespace swell;
+using namespace swell::controller;
+using swell::test::kEight;
+using swell::test::Live;
+using swell::test::Reported;
+
+namespace {
+
+/// A pass of 8 layers of 100 million parameters within 16 ns.
+const Reported kFalse{.gpus = kEight, .layer_s = 1e-9, .layer_bytes = 4e8};
+const std::string kLentNothing = "lent nothing until it reports a usable profile: fwd_s is ";
+
+bool has(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
+/// A job that may report such a profile.
+struct Liar : Live {
+  void refused(const Reported& reported = kFalse) {
+    report(reported);
+    step(6);  // it is tried again meanwhile
+    cr_assert_not(job().refused_report.empty());
+  }
+  /// Rounds pass as fast as they can: what is decided at all, is decided then.
+  void pass(double seconds) {
+    for (const double end = now + seconds; now < end;) step();
+  }
+  std::size_t grown_times() const { return server.count<control::Grow>(); }
+  std::size_t shrunk_times() const { return server.count<control::Shrink>(); }
+};
+
+}  // namespace
+
+Test(false_reports, a_job_whose_profile_is_refused_is_lent_nothing_until_it_reports_a_usable_one) {
+  Liar world;
+  world.refused();
+  world.pass(200);
+  cr_assert_eq(world.grown_times(), 0u, "who reports that it gains nothing gets nothing either");
+  cr_assert(world.job().decided_why.starts_with(kLentNothing), "%s",
+            world.job().decided_why.c_str());
+  cr_assert(has(world.job().decided_why, "a h100 needs at least "));
+  cr_assert(has(world.ask("why").text, world.job().decided_why));
+  world.report({.gpus = kEight});
+  cr_assert(world.grown());
+  cr_assert(world.server.last<control::Grow>()->plan.is_object());
+  cr_assert_eq(world.job().decided_by, std::string("planned"));
+}
+
+Test(false_reports, what_its_owner_reads_of_it_fits_into_admincomment) {
+  Liar world;
+  world.refused();
+  world.step(2);
+  const std::string comment = world.comment(10);
+  cr_assert(has(comment, "decided_why=lent_nothing_until_it_reports_a_usable_profile:_fwd_s_is_"));
+  cr_assert(
+      has(comment, "_to_read_its_parameters:_mark_the_regions_around_what_they_are_named_for"),
+      "%s", comment.c_str());
+}
+
+Test(false_reports, what_its_user_asked_for_it_is_lent_all_the_same) {
+  Liar world;
+  world.slurm.run(11, "node2", 4, "swell[elastic=max=4x,mode=live,grace=20 basic=4 wanted=8]");
+  world.server.says(2, test::hello_of(11, 4));
+  Reported reported = kFalse;
+  reported.gpus = {0, 1, 2, 3};
+  reported.node = "node2";
+  world.server.says(2, reported.message());
+  world.step();
+  const auto* grow = world.server.last<control::Grow>();
+  cr_assert_not_null(grow);
+  cr_assert_eq(grow->offers.size(), 1u);
+  cr_assert_eq(grow->offers[0].name, std::string("swell-11"));
+  cr_assert_eq(grow->offers[0].gpus, 4, "and no more");
+  world.World::take_offers(2, 20);
+  world.refused();
+  world.pass(200);
+  cr_assert_eq(world.grown_times(), 1u);
+  cr_assert_eq(world.shrunk_times(), 0u, "it keeps that");
+  const std::string& why = world.controller->jobs().at(11).decided_why;
+  cr_assert(why.starts_with("lent no more than the 8 GPUs that it asked for until it reports a "),
+            "%s", why.c_str());
+}
+
+Test(false_reports, what_it_was_lent_before_goes_back_after_a_while) {
+  for (const bool mends : {false, true}) {
+    Liar world;
+    world.step(11);
+    cr_assert(world.grown());
+    world.take_offers(20);
+    world.refused();
+    world.pass(15);
+    cr_assert_eq(world.shrunk_times(), 0u, "its next report may be better");
+    if (mends) world.report({.gpus = kEight});
+    world.pass(15);
+    cr_assert_eq(world.shrunk_times(), mends ? 0u : 1u);
+    if (mends) continue;
+    const auto* shrink = world.server.last<control::Shrink>();
+    cr_assert(shrink->reason.starts_with("its profile is not used: fwd_s is "), "%s",
+              shrink->reason.c_str());
+    world.slurm.end(20);
+    world.pass(200);
+    cr_assert_eq(world.grown_times(), 1u);
+  }
+}
+
+Test(false_reports, of_what_goes_back_what_its_user_asked_for_stays) {
+  Liar world;
+  world.slurm.run(11, "node2", 2, "swell[elastic=max=16,mode=live,grace=20 basic=2 wanted=4]");
+  world.ask("pause");
+  world.World::hello(2, 11, 2);
+  cr_assert_eq(world.grown_times(), 1u);
+  world.World::take_offers(2, 20);
+  cr_assert_eq(world.controller->jobs().at(11).companions.lent_gpus(), 2);
+  world.step(20);
+  cr_assert_eq(world.grown_times(), 2u, "ProfileWait is over");
+  world.World::take_offers(2, 30);
+  Reported reported = kFalse;
+  reported.gpus = {0, 1};
+  reported.node = "node2";
+  world.server.says(2, reported.message());
+  world.pass(40);
+  cr_assert_gt(world.shrunk_times(), 0u);
+  const auto& companions = world.controller->jobs().at(11).companions;
+  for (const Companion& each : companions)
+    cr_assert_eq(each.leaving, each.id != 20, "companion %u", each.id);
+}
+
+Test(false_reports, a_profile_that_was_taken_before_still_counts) {
+  Liar world;
+  world.ask("pause");
+  world.report({.gpus = kEight});
+  world.refused();
+  cr_assert_eq(world.grown_times(), 0u);
+  world.ask("resume");
+  cr_assert(world.grown());
+  cr_assert(world.server.last<control::Grow>()->plan.is_object());
+  world.take_offers(20);
+  world.pass(60);
+  cr_assert_eq(world.shrunk_times(), 0u);
+}
+
+Test(false_reports, where_nothing_is_planned_no_report_counts) {
+  Liar world;
+  world.config.policy = "fewest-first";
+  world.restart();
+  world.hello(1);
+  world.refused();
+  cr_assert(world.grown());
+  world.take_offers(20);
+  world.pass(60);
+  cr_assert_eq(world.shrunk_times(), 0u);
+}
+
+Test(false_reports, what_cannot_be_judged_is_not_held_against_the_job) {
+  Liar world;
+  world.slurm.find(10)->gpus[0].gpus.indices.clear();  // Slurm does not say which they are
+  world.refused({.gpus = kEight});
+  world.step(11);
+  cr_assert(world.grown());
+  cr_assert(world.job().decided_why.starts_with("its profile is not used: Slurm does not say"),
+            "%s", world.job().decided_why.c_str());
+}
+
+namespace {
+
+const Reported kPromise{.gpus = kEight, .samples = 64};
+
+/// Job 10 with 8 lent GPUs on node2, by a profile that promises twice the speed, and all of its
+/// reports can be true; its steps then take so many times what they would at that speed. Job 11
+/// on node3 gains what it promises; other GPUs are not idle.
+struct Rivals : Liar {
+  explicit Rivals(double step_factor) {
+    report(kPromise);
+    cr_assert(grown());
+    take_offers(20);
+    Reported on_both = kPromise;
+    on_both.step_factor = step_factor;
+    on_both.epoch = 1;
+    on_both.lent_node = "node2";
+    cr_assert_eq(slurm.find(20)->nodes.front(), on_both.lent_node);
+    report(on_both);
+    cr_assert(job().refused_report.empty(), "%s", job().refused_report.c_str());
+    cr_assert_gt(job().training.speedup()->predicted, 1.6);
+    slurm.run(12, "node4", 8, "");
+    slurm.run(11, "node3", 8, "swell[elastic=max=16,mode=live,grace=20 basic=8]");
+    World::hello(2, 11, 8);
+    Reported honest = kPromise;
+    honest.node = "node3";
+    server.says(2, honest.message());
+  }
+  /// Whether job 10 was told to give its lent GPUs back within so long.
+  bool gives_back_within(double seconds) {
+    for (const double end = now + seconds; now < end && shrunk_times() == 0;
+         std::this_thread::sleep_for(std::chrono::milliseconds(2)))
+      step();
+    return shrunk_times() > 0;
+  }
+};
+
+}  // namespace
+
+Test(false_reports, who_keeps_its_promise_keeps_what_it_is_lent) {
+  Rivals world(1);
+  cr_assert_not(world.gives_back_within(300), "%s",
+                world.server.last<control::Shrink>()->reason.c_str());
+}
+
+Test(false_reports, who_promises_too_much_loses_what_it_is_lent_to_who_does_not) {
+  Rivals world(1.6);
+  cr_assert(world.job().trust.why().empty(), "it gains enough to be trusted on");
+  cr_assert(world.gives_back_within(300));
+  cr_assert_eq(world.server.last<control::Shrink>()->reason,
+               std::string("another elastic job gains more by them"));
+}
+
+Test(false_reports, who_gains_nothing_of_what_it_promised_gives_back_and_promises_in_vain) {
+  Rivals world(1.9);
+  world.slurm.end(11);  // nobody else wants them
+  world.pass(15);
+  cr_assert_eq(world.shrunk_times(), 0u, "its next report may be better");
+  world.pass(15);
+  cr_assert_eq(world.shrunk_times(), 1u);
+  cr_assert_eq(world.server.last<control::Shrink>()->reason, world.job().trust.why());
+  cr_assert(world.job().trust.why().ends_with(" was predicted, a gain below 5 %"), "%s",
+            world.job().trust.why().c_str());
+  world.slurm.end(20);
+  Reported more = kPromise;
+  more.layer_s *= 0.9;
+  more.epoch = 2;
+  world.report(more);
+  cr_assert_eq(world.job().decided_by, std::string("planned"));
+  for (const double end = world.now + 500; world.now < end;
+       std::this_thread::sleep_for(std::chrono::milliseconds(2)))
+    world.step();
+  cr_assert_eq(world.grown_times(), 1u, "%s", world.job().decided_why.c_str());
+  world.step(100);
+  cr_assert(world.until([&] { return world.grown_times() > 1; }), "it may try again");
+}
