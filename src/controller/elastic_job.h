@@ -52,7 +52,7 @@ struct ElasticJob {
   std::optional<control::Profile> report;  ///< not taken yet
   double reported = 0;                     ///< when it came
   std::string refused_report;              ///< why the last one is not used, for the owner
-  std::optional<double> refused_since;     ///< when a report was refused that none taken followed
+  std::optional<double> refused_since;  ///< when one was refused as false that none taken followed
   policy::Trust trust;
   Replans replans;
   std::vector<ScalePoint> scale;  ///< by the last decision that planned for it

@@ -162,6 +162,7 @@ Result<JobTraining::Solved> JobTraining::solve(const perf::Profile& profile,
 
 Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& basic,
                                const HeldGpus& held, const cluster::Cluster& machines) {
+  is_incomplete_ = false;
   if (!(report.step_s >= kMinStep_s))
     return Error(
         fmt::format("step_s is {:g}; it must be at least {:g} s", report.step_s, kMinStep_s));
@@ -198,8 +199,9 @@ Result<void> JobTraining::take(const control::Profile& report, const HeldGpus& b
   // How fast it is, is known also where its passes do not say why.
   speedup_ = lent ? speedup_of(seen, machines) : std::nullopt;
   changed();
-  if (auto good = check_explains(seconds_of_regions(*profile), report.step_s); !good)
-    return good.error();
+  const double regions_s = seconds_of_regions(*profile);
+  is_incomplete_ = explains_too_little(regions_s, report.step_s);
+  if (auto good = check_explains(regions_s, report.step_s); !good) return good.error();
   auto solved = solve(*profile, machines);
   if (!solved) return solved.error();
   // A set within 2 % of the one before changes nothing: plans and their tables stay good.

@@ -30,6 +30,9 @@ class JobTraining {
   /// before stays where it is refused; the error is a sentence for the job's owner.
   Result<void> take(const control::Profile& report, const HeldGpus& basic, const HeldGpus& held,
                     const cluster::Cluster& machines);
+  /// Whether the last report was refused for explaining too little of its steps, and no more: it
+  /// is as good as none, but no false one.
+  bool is_incomplete() const noexcept { return is_incomplete_; }
   /// The job shall run this plan once it has left `epoch`.
   void decided(plan::Plan plan, int epoch);
   /// The plan that was decided last is not run: what runs later was not made in its place.
@@ -107,6 +110,7 @@ class JobTraining {
   int decided_in_ = 0;  ///< the epoch that ran when it was
   std::optional<Speedup> speedup_;
   bool own_plans_ = false;
+  bool is_incomplete_ = false;
   bool awaits_report_ = false, runs_decided_ = false;  ///< as far as is known, until a report
   long version_ = 0;
 

@@ -75,6 +75,10 @@ Result<void> check_possible(const perf::Profile& profile, const cluster::Cluster
   return {};
 }
 
+bool explains_too_little(double regions_s, double step_s) {
+  return regions_s < kLeastOfStep * step_s;
+}
+
 Result<void> check_explains(double regions_s, double step_s) {
   if (!(step_s > 0) || !std::isfinite(regions_s))
     return Error(fmt::format("step_s is {:g}; it must be above 0", step_s));
@@ -83,7 +87,7 @@ Result<void> check_explains(double regions_s, double step_s) {
         "its passes need {:.3g} s a step and its steps took {:.3g} s: regions overlap, or "
         "are not those of the steps",
         regions_s, step_s));
-  if (regions_s < kLeastOfStep * step_s)
+  if (explains_too_little(regions_s, step_s))
     return Error(fmt::format(
         "its passes explain {:.0f} % of its steps: {:.3g} of {:.3g} s; mark all that takes "
         "time, or look for what waits between steps",

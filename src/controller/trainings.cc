@@ -69,8 +69,8 @@ bool Controller::take_report(ElasticJob& job, double now) {
     job.refused_since.reset();
     return true;
   }
-  // What nobody could judge is not held against the job.
-  if (gpus.ok() && !job.refused_since) job.refused_since = now;
+  // What nobody could judge is not held against the job, nor what is missing.
+  if (gpus.ok() && !job.training.is_incomplete() && !job.refused_since) job.refused_since = now;
   refuse_report(job, taken.error().message(), now);
   return false;
 }

@@ -56,6 +56,18 @@ Test(false_reports, a_job_whose_profile_is_refused_is_lent_nothing_until_it_repo
   cr_assert_eq(world.job().decided_by, std::string("planned"));
 }
 
+Test(false_reports, one_that_explains_too_little_counts_as_none_not_as_false) {
+  Liar world;
+  world.refused({.gpus = kEight, .step_factor = 10});
+  cr_assert(has(world.job().refused_report, "explain 10 %"));
+  cr_assert_not(world.job().is_distrusted());
+  cr_assert(world.grown(), "what is left, as a job that reports nothing");
+  world.refused();
+  cr_assert(world.job().is_distrusted());
+  world.refused({.gpus = kEight, .step_factor = 10});
+  cr_assert(world.job().is_distrusted(), "it mends no false one");
+}
+
 Test(false_reports, what_its_owner_reads_of_it_fits_into_admincomment) {
   Liar world;
   world.refused();
