@@ -77,13 +77,12 @@ const char* preempt_parameters_of(const Conf& conf) noexcept {
 }
 
 /// Whether a job that failed with its nodes is to start again at once, at the head of the queue: an
-/// expedited requeue, from 25.11 on. Seen on 26.05: PENDING with COMPLETING and EXPEDITING while
-/// its other nodes end what it left, then PENDING until it starts; the job's flag stays.
+/// expedited requeue, from 25.11 on. Seen on 26.05: PENDING and EXPEDITING until it starts, at
+/// first COMPLETING, too, while its other nodes end what it left.
 template <typename Job>
 bool starts_again_at_once(const Job& job) noexcept {
-#ifdef EXPEDITED_REQUEUE
-  return (job.job_state & JOB_STATE_BASE) == JOB_PENDING && job.restart_cnt > 0 &&
-         (static_cast<std::uint64_t>(job.bitflags) & EXPEDITED_REQUEUE) != 0;
+#ifdef JOB_EXPEDITING
+  return (job.job_state & JOB_EXPEDITING) != 0;
 #else
   static_cast<void>(job);
   return false;
