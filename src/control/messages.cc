@@ -191,6 +191,7 @@ void describe(V& v, Hello& m) {
   v.member("companions", m.companions);
   v.optional("no_growth", m.no_growth);
   v.optional("sizes", m.sizes, 1, kMany);
+  v.optional_document("model", m.model);
 }
 template <typename V>
 void describe(V& v, OfferResult& m) {

@@ -48,6 +48,8 @@ struct Hello {
   std::vector<JobId> companions;  ///< expansions that it holds already (after a lost connection)
   std::string no_growth;          ///< as in Status
   std::vector<int> sizes;         ///< as in Status
+  /// Live mode: what it trains, as its user says (core/models/model.h); empty: nothing is said.
+  Json model;
 };
 
 /// What became of one offer: a companion's job id, or why there is none.

@@ -69,6 +69,13 @@ Allowed limits(LentLimits& into, std::string_view value) {
   return std::nullopt;
 }
 
+Allowed yes_or_no(bool& into, std::string_view value) {
+  const std::string word = lower(value);
+  if (word != "yes" && word != "no") return "yes or no";
+  into = word == "yes";
+  return std::nullopt;
+}
+
 struct Key {
   const char* name;
   Allowed (*read)(SwellConf&, std::string_view);
@@ -124,6 +131,8 @@ const Key kKeys[] = {
      [](SwellConf& c, std::string_view v) { return seconds(c.min_remaining_s, v, 60, 864000); }},
     {"ProfileWait",
      [](SwellConf& c, std::string_view v) { return seconds(c.profile_wait_s, v, 0, 86400); }},
+    {"LendWithoutProfile",
+     [](SwellConf& c, std::string_view v) { return yes_or_no(c.lends_without_profile, v); }},
     {"MaxShortfall",
      [](SwellConf& c, std::string_view v) -> Allowed {
        const auto read = read_number<double>(v);
@@ -138,11 +147,7 @@ const Key kKeys[] = {
      [](SwellConf& c, std::string_view v) { return limits(c.max_lent_by_account, v); }},
     {"MaxLentByQOS", [](SwellConf& c, std::string_view v) { return limits(c.max_lent_by_qos, v); }},
     {"LowerRequests",
-     [](SwellConf& c, std::string_view v) -> Allowed {
-       if (v != "yes" && v != "no") return "yes or no";
-       c.lowers_requests = v == "yes";
-       return std::nullopt;
-     }},
+     [](SwellConf& c, std::string_view v) { return yes_or_no(c.lowers_requests, v); }},
     {"HistoryDays",
      [](SwellConf& c, std::string_view v) { return whole(c.history_days, v, 0, 36500); }},
     {"EventLog",

@@ -25,11 +25,12 @@ struct SwellConf {
       control_address;         ///< ControlAddress: where agents connect; empty: slurmctld's address
   int control_port = 6829;     ///< ControlPort
   double poll_interval_s = 1;  ///< PollInterval: how often a changed queue is looked for
-  double growth_interval_s = 60;  ///< GrowthInterval: least time between growths of one job
-  double grant_expiry_s = 15;     ///< GrantExpiry: how long an offer stands
-  double agent_timeout_s = 15;    ///< AgentTimeout: how long expansions outlive a lost agent
-  double min_remaining_s = 120;   ///< LeastRemaining: no growth of a job that ends sooner
-  double profile_wait_s = 10;     ///< ProfileWait: no growth of a live job without a profile
+  double growth_interval_s = 60;      ///< GrowthInterval: least time between growths of one job
+  double grant_expiry_s = 15;         ///< GrantExpiry: how long an offer stands
+  double agent_timeout_s = 15;        ///< AgentTimeout: how long expansions outlive a lost agent
+  double min_remaining_s = 120;       ///< LeastRemaining: no growth of a job that ends sooner
+  double profile_wait_s = 10;         ///< ProfileWait: no growth of a live job without a profile
+  bool lends_without_profile = true;  ///< LendWithoutProfile: to jobs that nobody can plan for
   /// MaxShortfall: share of a promised gain that may be missing; 1: any
   double max_shortfall = 0.95;
   int max_gpus_per_job = 0;        ///< MaxGPUsPerJob: the site's cap on a job's total; 0: none

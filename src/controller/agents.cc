@@ -95,6 +95,7 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
   job.workers = hello.workers;
   job.no_growth = hello.no_growth;
   job.program_sizes = hello.sizes;
+  take_sheet(job, hello.model, now);
   decide_due_ = true;
   if (events_.may_say(job.id, now))
     events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
@@ -184,6 +185,7 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
   }
   job.plan_refused = status.plan_refused;
   job.training.runs(status.epoch);
+  if (status.state == control::JobState::active && !job.trains_since) job.trains_since = now;
 }
 
 void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {

@@ -110,6 +110,7 @@ class Controller {
   // What is known of trainings (trainings.cc)
   std::shared_ptr<const cluster::Cluster> machines();
   const slurm::JobRecord* record_of(JobId job) const;
+  void take_sheet(ElasticJob& job, const Json& model, double now);
   void take_reports(double now);
   /// A job's GPUs as planners number them. The error says what nobody can tell: a sentence for the
   /// job's owner.
@@ -124,6 +125,7 @@ class Controller {
   void keep_promises(double now);
   void keep_quotas(double now);
   void explain(const policy::ClusterView& view);
+  std::string why_no_profile(const ElasticJob& job, double now) const;
   void remember(const ElasticJob& job);
   // Decisions (decisions.cc)
   std::shared_ptr<const cluster::Fabric> fabric();
@@ -141,6 +143,8 @@ class Controller {
   struct Planned {
     Json json;           ///< empty: none, or none that the program would read
     std::string reason;  ///< what it is expected to bring, for people
+    /// Of the decision that is carried out; null: the program makes its own plan.
+    const plan::Layout* layout = nullptr;
   };
   Planned plan_for(ElasticJob& job, const plan::Layout& layout, const policy::ClusterView& view);
   void grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const Planned& plan,

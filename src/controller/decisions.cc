@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Of the controller: what the policy decides, and how it comes about.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <fmt/format.h>
 #include <set>
 
 #include "controller/controller.h"
+#include "controller/gpu_masks.h"
+#include "controller/held_gpus.h"
 #include "controller/quotas.h"
 #include "controller/view_builder.h"
 #include "core/perf/performance_model.h"
+#include "core/slurm_text/lists.h"
 
 namespace swell::controller {
 
@@ -28,6 +32,21 @@ Json companion_json(const Companion& companion) {
                        {"node", companion.node},
                        {"gpus", companion.gpus.count},
                        {"gpu_indices", companion.gpus.indices}});
+}
+
+/// Which GPUs of the node a grant counts on, as Slurm writes them: those of the job's plan, or
+/// those that Slurm takes first. Empty: nobody knows which are idle.
+std::string expected_gpus(const policy::Grant& grant, const plan::Layout* layout,
+                          const policy::NodeView& node) {
+  plan::GpuMask gpus = 0;
+  if (layout != nullptr)
+    if (const HeldGpus used = gpus_of(*layout); used.contains(grant.node))
+      gpus = used.at(grant.node) & node.free_gpus;
+  if (std::popcount(gpus) != grant.lent.gpus) gpus = lowest(node.free_gpus, grant.lent.gpus);
+  if (std::popcount(gpus) != grant.lent.gpus) return {};
+  std::vector<int> indices;
+  for (; gpus != 0; gpus &= gpus - 1) indices.push_back(std::countr_zero(gpus));
+  return slurm_text::list_of_indices(indices);
 }
 
 /// Label of swell_reclaims (meters.h), and the reason for the job's owner.
@@ -201,8 +220,10 @@ Controller::Planned Controller::plan_for(ElasticJob& job, const plan::Layout& la
   const double now = model.throughput(seen->training->current), then = model.throughput(layout);
   plan::Plan plan = plan::name_all(layout, *view.machines);
   planned.reason =
-      fmt::format("{:.2f} times as fast is predicted, by {}", then / now, plan.summary());
+      fmt::format("{:.2f} times as fast is predicted{}, by {}", then / now,
+                  seen->training->from_data_sheets ? " by data sheets" : "", plan.summary());
   if (job.training.makes_own_plans()) return planned;
+  planned.layout = &layout;
   Json json = plan.to_json();
   if (json.dump().size() > control::kMaxDocument) return planned;  // the program makes its own
   job.training.decided(std::move(plan), job.epoch);
@@ -256,11 +277,14 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
     saved_.issued[offer.nonce] = {
         job.id,     offer.node,    offer.gpu_type, offer.partition, parts_.config.expansion_qos,
         offer.gpus, offer.workers, offer.cpus,     offer.memory_mib};
-    events_.event(
-        "grant",
-        {{"job", job.id}, {"node", offer.node}, {"gpus", offer.gpus}, {"reason", plan.reason}},
-        fmt::format("granting job {} {} GPUs on {}{}{}", job.id, offer.gpus, offer.node,
-                    plan.reason.empty() ? "" : ": ", plan.reason));
+    events_.event("grant",
+                  {{"job", job.id},
+                   {"node", offer.node},
+                   {"gpus", offer.gpus},
+                   {"gpu_indices", expected_gpus(each, plan.layout, node)},
+                   {"reason", plan.reason}},
+                  fmt::format("granting job {} {} GPUs on {}{}{}", job.id, offer.gpus, offer.node,
+                              plan.reason.empty() ? "" : ": ", plan.reason));
     grow.offers.push_back(offer);
     parts_.book->add(std::move(live));
   }

@@ -14,6 +14,7 @@
 #include "controller/companion_set.h"
 #include "controller/job_scale.h"
 #include "controller/job_training.h"
+#include "controller/model_sheet.h"
 #include "controller/replans.h"
 #include "core/policy/trust.h"
 
@@ -53,6 +54,9 @@ struct ElasticJob {
   double reported = 0;                     ///< when it came
   std::string refused_report;              ///< why the last one is not used, for the owner
   std::optional<double> refused_since;  ///< when one was refused as false that none taken followed
+  std::optional<ModelSheet> sheet;      ///< of its agent's last hello
+  std::string refused_sheet;            ///< why there is none although its agent said one
+  std::optional<double> trains_since;   ///< when its program was first said to run
   policy::Trust trust;
   Replans replans;
   std::vector<ScalePoint> scale;  ///< by the last decision that planned for it
@@ -67,6 +71,17 @@ struct ElasticJob {
   /// Whether it is lent nothing beyond what its user asked for, under a policy that plans: its
   /// report was refused, and none was ever taken.
   bool is_distrusted() const noexcept { return refused_since && !training.is_known(); }
+  /// A program is planned for by data sheets for so long; then its profile should have come.
+  static constexpr double kSheetBelieved_s = 600;
+  /// Whether it is planned for by what its user says that it trains, under a policy that does so:
+  /// until the first profile, and as long as its program does nothing else than it was told.
+  bool goes_by_sheet(double now) const noexcept {
+    return sheet && !training.is_known() && refused_report.empty() && plan_refused.empty() &&
+           spec.consistency == control::Consistency::relaxed && !is_sheet_too_old(now);
+  }
+  bool is_sheet_too_old(double now) const noexcept {
+    return trains_since && now >= *trains_since + kSheetBelieved_s;
+  }
   /// What its user asked for.
   int asked_gpus() const noexcept { return std::max(basic_gpus, wanted_gpus); }
 

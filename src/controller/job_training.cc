@@ -12,7 +12,6 @@
 #include "core/perf/profile_json.h"
 #include "core/perf/solve.h"
 #include "core/plan/validate.h"
-#include "core/planner/symmetric.h"
 
 namespace swell::controller {
 
@@ -21,13 +20,6 @@ namespace {
 // No training is larger; planning time grows with each of them.
 constexpr long kMaxLayers = 4096, kMaxSamples = 1 << 16, kMaxBatch = 1 << 24;
 constexpr double kMinStep_s = 1e-6;
-
-HeldGpus gpus_of(const plan::Layout& layout) {
-  HeldGpus gpus;
-  for (const plan::StageLayout& stage : layout.stages)
-    for (const plan::GroupLayout& group : stage.groups) gpus[group.node] |= group.gpus;
-  return gpus;
-}
 
 /// Whether a plan over `used` is one for a job that holds `held`, of which `basic` are its own: it
 /// has a use for all that is lent, and may do without some of its own.
@@ -268,23 +260,6 @@ Result<void> JobTraining::check_plan(const plan::Plan& plan, const HeldGpus& bas
   return {};
 }
 
-/// What a program would run that starts anew over these GPUs.
-std::optional<plan::Layout> JobTraining::symmetric(const HeldGpus& held, int micro_batches,
-                                                   const cluster::Cluster& machines) const {
-  planner::Islands islands;
-  for (const auto& [node, gpus] : held)
-    for (plan::GpuMask left = gpus; left != 0; left &= left - 1)
-      planner::add_to(islands, node, machines.type_of({node, std::countr_zero(left)}),
-                      left & (~left + 1));
-  const perf::PerformanceModel model(*solved_.model, machines, *solved_.coefficients,
-                                     perf::Sends::counted);
-  planner::Evaluator evaluator(model, solved_.model->global_batch / micro_batches);
-  const auto degrees = planner::degrees_for(solved_.model->heads, evaluator.micro_batch());
-  auto found = planner::best_symmetric(evaluator, islands, micro_batches, degrees, {});
-  if (!std::isfinite(found.seconds)) return std::nullopt;
-  return std::move(found.layout);
-}
-
 std::shared_ptr<const policy::Training> JobTraining::seen(
     const HeldGpus& basic, const HeldGpus& all,
     const std::shared_ptr<const cluster::Cluster>& machines,
@@ -309,12 +284,15 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
   std::optional<plan::Layout> before, now;
   if (basic_) before = layout_of(basic_->plan, basic, basic, *machines);
   const bool before_seen = before.has_value();
-  if (!before) before = symmetric(basic, micro_batches, *machines);
+  const auto symmetric = [&](const HeldGpus& held) {
+    return symmetric_layout(*solved_.model, *solved_.coefficients, held, micro_batches, *machines);
+  };
+  if (!before) before = symmetric(basic);
   if (current_ && !runs_decided_) now = layout_of(current_->plan, basic, all, *machines);
   const bool now_seen = now.has_value();
   if (!now && decided_) now = layout_of(*decided_, basic, all, *machines);
   if (!now && all == basic) now = before;
-  if (!now) now = symmetric(all, micro_batches, *machines);
+  if (!now) now = symmetric(all);
   if (!before || !now) return nullptr;
   auto training = std::make_shared<policy::Training>();
   training->model = solved_.model;

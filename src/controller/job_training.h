@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "control/messages.h"
+#include "controller/held_gpus.h"
 #include "core/cluster/cluster.h"
 #include "core/perf/profile.h"
 #include "core/perf/stability.h"
@@ -16,9 +16,6 @@
 #include "core/policy/trust.h"
 
 namespace swell::controller {
-
-/// GPUs of one job: by the node's index in the cluster of planners, and by index there.
-using HeldGpus = std::map<int, plan::GpuMask>;
 
 using policy::Speedup;
 
@@ -38,6 +35,8 @@ class JobTraining {
   /// The plan that was decided last is not run: what runs later was not made in its place.
   void not_run();
 
+  /// The plan that was decided last, unless it is not run; whether it runs yet is not said.
+  const std::optional<plan::Plan>& decided_plan() const noexcept { return decided_; }
   /// Whether it was told a plan that it has not reported of.
   bool awaits_report() const noexcept { return awaits_report_; }
 
@@ -98,8 +97,6 @@ class JobTraining {
   plan::Plan as_planned(plan::Plan plan) const;
   std::optional<plan::Layout> layout_of(const plan::Plan& plan, const HeldGpus& basic,
                                         const HeldGpus& held,
-                                        const cluster::Cluster& machines) const;
-  std::optional<plan::Layout> symmetric(const HeldGpus& held, int micro_batches,
                                         const cluster::Cluster& machines) const;
   std::optional<Speedup> speedup_of(const Observed& now, const cluster::Cluster& machines) const;
   void changed();

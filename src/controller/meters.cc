@@ -125,7 +125,7 @@ Json Meters::to_json(const JobTable& jobs) const {
         control::JobState::switching, control::JobState::active, control::JobState::draining})
     states[to_text(state)] = 0;
   std::map<std::string, double> decided =
-      none_of({"planned", "by data sheet", "worker by worker", "not yet"});
+      none_of({"planned", "by data sheet", "worker by worker", "not at all", "not yet"});
   int companions = 0, lent = 0, basic = 0;
   for (const auto& [id, job] : jobs) {
     states[to_text(job.state)] += 1;

@@ -83,6 +83,22 @@ void Controller::refuse_report(ElasticJob& job, const std::string& why, double n
                   fmt::format("job {}: its profile is not used: {}", job.id, why));
 }
 
+/// What the job's user says that it trains; without an object nothing is said.
+void Controller::take_sheet(ElasticJob& job, const Json& model, double now) {
+  job.sheet.reset();
+  job.refused_sheet.clear();
+  if (!model.is_object()) return;
+  auto sheet = ModelSheet::read(model);
+  if (sheet) {
+    job.sheet = std::move(*sheet);
+  } else {
+    job.refused_sheet = sheet.error().message();
+    if (events_.may_say(job.id, now))
+      events_.event("model-refused", {{"job", job.id}, {"reason", job.refused_sheet}},
+                    fmt::format("job {}: its model is not used: {}", job.id, job.refused_sheet));
+  }
+}
+
 void Controller::take_reports(double now) {
   for (auto& [id, job] : jobs_) {
     if (!job.report || !take_report(job, now)) continue;
@@ -158,13 +174,35 @@ void Controller::keep_quotas(double now) {
     }
 }
 
+/// Why a job has no profile, and is not planned for by data sheets either.
+std::string Controller::why_no_profile(const ElasticJob& job, double now) const {
+  const std::string none = "its program has reported no profile";
+  if (!job.refused_sheet.empty()) return none + ", and its model is not used: " + job.refused_sheet;
+  if (!job.sheet) return none;
+  if (!policy::policy_reads_data_sheets(parts_.config.policy))
+    return fmt::format("{}, and policy {} reads no data sheets", none, parts_.config.policy);
+  if (job.spec.consistency != control::Consistency::relaxed)
+    return none + ", and with consistency=exact data sheets alone make no plan";
+  if (!job.plan_refused.empty())
+    return none + ", and refused the plan by data sheets: " + job.plan_refused;
+  if (job.is_sheet_too_old(now))
+    return fmt::format("{} within {:.0f} s of training: data sheets are believed no longer", none,
+                       ElasticJob::kSheetBelieved_s);
+  return none + ", and by data sheets no plan over its own GPUs fits";
+}
+
 /// Says for each job what its expansions are decided by, and why.
 void Controller::explain(const policy::ClusterView& view) {
   const bool plans = policy::policy_plans(parts_.config.policy);
   for (const policy::ElasticJobView& seen : view.jobs) {
     ElasticJob& job = jobs_.at(seen.id);
     std::string by = "worker by worker", why;
-    if (policy::Expansions::can_plan(seen, view)) {
+    const bool can_plan = policy::Expansions::can_plan(seen, view);
+    if (can_plan && seen.training->from_data_sheets) {
+      by = "by data sheet";
+      why = fmt::format("until it reports a profile, by the model that it was said to train: {}",
+                        job.sheet->summary());
+    } else if (can_plan) {
       by = "planned";
       const auto& speedup = job.training.speedup();
       why = fmt::format("it does {:.4g} samples a second", job.training.rate());
@@ -175,13 +213,17 @@ void Controller::explain(const policy::ClusterView& view) {
     } else if (!plans) {
       why = fmt::format("policy {} makes no plans", parts_.config.policy);
     } else if (job.is_distrusted()) {
+      if (job.wanted_gpus <= job.basic_gpus) by = "not at all";
       why = distrust(job);
+    } else if (!parts_.config.lends_without_profile && !job.training.is_known()) {
+      by = "not at all";
+      why = "LendWithoutProfile=no in swell.conf, and " + why_no_profile(job, view.now_s);
     } else if (!job.refused_report.empty()) {
       why = "its profile is not used: " + job.refused_report;
     } else if (job.spec.mode != control::Mode::live) {
       why = "only programs of live mode report a profile";
     } else if (!job.training.is_known()) {
-      why = "its program has reported no profile";
+      why = why_no_profile(job, view.now_s);
     } else {
       const Result<JobGpus> gpus = gpus_of(job);
       why = gpus ? "no plan over its GPUs was found" : gpus.error().message();

@@ -43,6 +43,7 @@ class Builder {
     view_.order_wanted = true;
     view_.now_s = now;
     plans_ = policy::policy_plans(config.policy);
+    sheets_ = policy::policy_reads_data_sheets(config.policy);
   }
 
   policy::ClusterView build() {
@@ -202,7 +203,8 @@ class Builder {
       view.max_gpus = std::max(std::min(view.max_gpus, job.own_max), job.basic_gpus);
     if (const auto room = quotas_.room(job.id))
       view.max_gpus = std::min(view.max_gpus, job.basic_gpus + job.companions.lent_gpus() + *room);
-    if (lacks_profile(job) && is_owed_some(job))
+    if (plans_) view.training = training_of(job, record);
+    if (lacks_profile(job, view) && is_owed_some(job))
       view.max_gpus = std::min(view.max_gpus, job.wanted_gpus);
     if (const int wanted = std::min(job.wanted_gpus, view.max_gpus); wanted > job.basic_gpus)
       view.wanted_gpus = wanted;
@@ -230,19 +232,22 @@ class Builder {
                                  .held = companion.held,
                                  .gpus = mask_of(companion.gpus),
                                  .leaving = companion.leaving});
-    view.may_grow = may_grow(job, record);
+    view.may_grow = may_grow(job, record, view);
     view.may_replan = may_replan(job);
+    view.starting = view.training != nullptr && view.training->from_data_sheets &&
+                    job.state == control::JobState::allocated;
     view.started_s = job.first_seen;
-    if (plans_) view.training = training_of(job, record);
     view_.jobs.push_back(std::move(view));
   }
 
   std::shared_ptr<const policy::Training> training_of(const ElasticJob& job,
                                                       const slurm::JobRecord& record) const {
-    if (view_.machines == nullptr || !job.training.is_known()) return nullptr;
+    const bool by_sheet = sheets_ && job.goes_by_sheet(now_);
+    if (view_.machines == nullptr || (!job.training.is_known() && !by_sheet)) return nullptr;
     const auto basic = held_gpus(job, record, *view_.machines, false),
                all = held_gpus(job, record, *view_.machines, true);
     if (!basic || !all) return nullptr;
+    if (by_sheet) return job.sheet->seen(*basic, *all, job.training.decided_plan(), view_.machines);
     return job.training.seen(*basic, *all, view_.machines,
                              job.spec.consistency == control::Consistency::exact
                                  ? planner::Consistency::exact
@@ -251,10 +256,11 @@ class Builder {
 
   /// Whether it grows no further than its user asked for. A live job's profile comes soon, if any:
   /// what is lent by it is lent right. A refused one must gain a job nothing.
-  bool lacks_profile(const ElasticJob& job) const {
+  bool lacks_profile(const ElasticJob& job, const policy::ElasticJobView& view) const {
+    if (!plans_ || job.training.is_known() || view.training != nullptr) return false;
     const bool comes_soon = view_.machines != nullptr && job.spec.mode == control::Mode::live &&
                             now_ - job.agent_since < config_.profile_wait_s;
-    return plans_ && !job.training.is_known() && (comes_soon || job.is_distrusted());
+    return comes_soon || job.is_distrusted() || !config_.lends_without_profile;
   }
 
   /// Up to what its user asked for a job grows whatever its profile will say.
@@ -262,9 +268,10 @@ class Builder {
     return job.basic_gpus + job.companions.lent_gpus() < job.wanted_gpus;
   }
 
-  bool may_grow(const ElasticJob& job, const slurm::JobRecord& record) const {
+  bool may_grow(const ElasticJob& job, const slurm::JobRecord& record,
+                const policy::ElasticJobView& view) const {
     if (job.paused || !job.trust.may_grow(now_)) return false;
-    if (lacks_profile(job) && !is_owed_some(job)) return false;
+    if (lacks_profile(job, view) && !is_owed_some(job)) return false;
     const bool settled =
         job.state == control::JobState::allocated || job.state == control::JobState::active;
     const bool lasts =
@@ -373,7 +380,7 @@ class Builder {
   std::vector<int> tiers_;
   std::vector<Rank> ranks_;
   std::set<NodeIndex> uncertain_;  ///< nodes on which a job holds GPUs that are only counted
-  bool plans_ = false;
+  bool plans_ = false, sheets_ = false;
 };
 
 }  // namespace
@@ -384,27 +391,6 @@ policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& 
                                std::shared_ptr<const cluster::Cluster> machines) {
   return Builder(snapshot, jobs, outstanding, config, now, std::move(fabric), std::move(machines))
       .build();
-}
-
-Result<HeldGpus> held_gpus(const ElasticJob& job, const slurm::JobRecord& record,
-                           const cluster::Cluster& machines, bool with_companions) {
-  HeldGpus held;
-  const auto add = [&](const std::string& name, const slurm::GpuRequest& gpus) -> Result<void> {
-    const auto node = machines.find_node(name);
-    if (!node) return Error(fmt::format("node {} is drained or does not answer", name));
-    if (!can_plan_on(machines, *node))
-      return Error(fmt::format("the GPUs of {} have no type that is known to the planner", name));
-    const plan::GpuMask mask = mask_of(gpus);
-    if (mask == 0) return Error(fmt::format("Slurm does not say which GPUs it holds on {}", name));
-    held[*node] |= mask;
-    return {};
-  };
-  for (const slurm::GpuAllocation& each : record.gpus)
-    if (auto good = add(each.node, each.gpus); !good) return good.error();
-  for (const Companion& companion : job.companions)
-    if (with_companions && !companion.leaving)
-      if (auto good = add(companion.node, companion.gpus); !good) return good.error();
-  return held;
 }
 
 }  // namespace swell::controller

@@ -23,9 +23,4 @@ policy::ClusterView build_view(const slurm::Snapshot& snapshot, const JobTable& 
                                double now, std::shared_ptr<const cluster::Fabric> fabric = nullptr,
                                std::shared_ptr<const cluster::Cluster> machines = nullptr);
 
-/// GPUs that a job holds by itself, or with the companions that stay. The error says why planners
-/// cannot tell: a sentence for the job's owner.
-Result<HeldGpus> held_gpus(const ElasticJob& job, const slurm::JobRecord& record,
-                           const cluster::Cluster& machines, bool with_companions);
-
 }  // namespace swell::controller

@@ -95,7 +95,8 @@ class Parser {
     else if (name == "version") options_.version = true;
     else if (name == "restart-signal" || name == "restart-timeout" || name == "max-restarts" ||
              name == "recover" || name == "swell-events" || name == "profile-out" ||
-             name == "switch-memory" || name == "switch-network" || name == "first-wait")
+             name == "switch-memory" || name == "switch-network" || name == "first-wait" ||
+             name == "model" || name == "global-batch")
       return own_option(name, value);
     else if (const SrunOption* option = find_option(name))
       return srun_option(*option, {argument}, value);
@@ -153,6 +154,12 @@ class Parser {
       options_.events_file = value;
     } else if (name == "profile-out") {
       options_.profile_file = value;
+    } else if (name == "model") {
+      options_.model = value;
+    } else if (name == "global-batch") {
+      options_.global_batch = read_whole<int>(value);
+      if (options_.global_batch.value_or(0) < 1)
+        return Error(fmt::format("--global-batch={}: it must be a whole number, 1 or more", value));
     } else if (name == "switch-memory") {
       const auto bytes = byte_count(value);
       if (!bytes)
@@ -260,6 +267,8 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
       {"SWELL_PROFILE_OUT", "profile-out"},
       {"SWELL_SWITCH_MEMORY", "switch-memory"},
       {"SWELL_FIRST_WAIT", "first-wait"},
+      {"SWELL_MODEL", "model"},
+      {"SWELL_GLOBAL_BATCH", "global-batch"},
       {"SWELL_SWITCH_NETWORK", "switch-network"}};
   for (const auto& [variable, name] : variables) {
     const char* value = env(variable);
@@ -269,6 +278,9 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
   }
   const Result<void> read = parser.run();
   if (!read) return read.error();
+  if (options.global_batch && options.model.empty())
+    return Error(fmt::format("--global-batch={}: it is of a --model, and none is given",
+                             *options.global_batch));
   return options;
 }
 
@@ -290,6 +302,9 @@ const char* help_text() noexcept {
          "                              by UCX where both nodes have RDMA, else by TCP (auto); or\n"
          "                              as with auto, but from GPU to GPU by NCCL (nccl)\n"
          "      --first-wait=S          live mode: wait so long for offered GPUs before the start (15)\n"
+         "      --model=NAME|FILE       live mode: what is trained, as `swell plan --model` reads it; by its\n"
+         "                              GPUs' data sheets the job is lent GPUs before its first step\n"
+         "      --global-batch=N        samples of one step, in place of the model's own\n"
          "      --help, --version\n"
          "\n"
          "srun's options are given to every step; -n, -c, --gpus-per-task shape the workers (one per\n"

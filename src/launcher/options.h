@@ -26,6 +26,9 @@ struct Options {
   std::string switch_network = "auto";
   /// Live mode: the job's own workers wait so long for GPUs that are offered before they begin.
   double first_wait_s = 15;
+  /// Live mode: what it trains, a file or a name; empty: nothing is said.
+  std::string model;
+  std::optional<int> global_batch;  ///< samples of a step, in place of the model's own
   bool help = false;
   bool version = false;
 
@@ -42,9 +45,9 @@ struct Options {
   std::string plain_reason;       ///< why only srun can run this; empty: it can be elastic
 
   /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT,
-  /// SWELL_RECOVER, SWELL_EVENTS, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY, SWELL_SWITCH_NETWORK and
-  /// SWELL_FIRST_WAIT, read with `env`, stand for options that are not given. The error names the
-  /// option.
+  /// SWELL_RECOVER, SWELL_EVENTS, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY, SWELL_SWITCH_NETWORK,
+  /// SWELL_FIRST_WAIT, SWELL_MODEL and SWELL_GLOBAL_BATCH, read with `env`, stand for options that
+  /// are not given. The error names the option.
   static Result<Options> parse(const std::vector<std::string>& arguments,
                                const char* (*env)(const char*));
 };

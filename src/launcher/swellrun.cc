@@ -13,6 +13,7 @@
 #include "control/swell_conf.h"
 #include "core/number.h"
 #include "launcher/agent.h"
+#include "launcher/model_file.h"
 #include "launcher/other_launcher.h"
 #include "launcher/switch_network.h"
 
@@ -60,7 +61,8 @@ std::map<std::string, cluster::NodeDescription> descriptions_of(
 }
 
 /// The run's agent, with or without a controller; or why only srun can make something of this.
-Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
+/// `model`: what is trained, where its user says so.
+Result<std::unique_ptr<Agent>> agent_for(const Options& options, const Json& model, JobId job) {
   const auto config = slurm_config();
   if (!config) return config.error();
   const auto text =
@@ -113,6 +115,10 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, JobId job) {
     setup.controller.port = *port;
   }
   setup.elastic = rigid.empty();
+  if (setup.elastic && setup.spec.mode == control::Mode::live) setup.hello.model = model;
+  else if (setup.elastic && model.is_object())
+    say("--model is not used: without --elastic=mode=live no program reports what it does, and "
+        "nobody could check it");
   const std::string& network = options.switch_network;
   setup.wants_ports = setup.elastic && setup.spec.mode == control::Mode::live &&
                       (network == "auto" || network == "nccl" || network == "ucx");
@@ -157,6 +163,15 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "swellrun: %s\n", problem->c_str());
     return 2;
   }
+  Json model;
+  if (!options->model.empty()) {
+    auto read = read_model(options->model, options->global_batch);
+    if (!read) {
+      std::fprintf(stderr, "swellrun: %s\n", read.error().message().c_str());
+      return 2;
+    }
+    model = std::move(*read);
+  }
   const auto job = read_number<JobId>(env("SLURM_JOB_ID"));
   if (job.value_or(0) == 0 || options->program.empty()) return run_srun(*options);
   if (!options->plain_reason.empty()) {
@@ -165,7 +180,7 @@ int run(int argc, char** argv) {
   }
   std::signal(SIGPIPE, SIG_IGN);
   block_signals(true);
-  auto agent = agent_for(*options, *job);
+  auto agent = agent_for(*options, model, *job);
   if (!agent) {
     block_signals(false);
     std::signal(SIGPIPE, SIG_DFL);

@@ -26,7 +26,7 @@ struct JobRow {
   std::string refused_for;  ///< reason of the last refusal, in one word: swell-elastic(7)
   /// How its last live switch went, for people; empty: there was none.
   std::string switched;
-  std::string decided_by;   ///< "planned", "worker by worker"; empty: nothing was decided yet
+  std::string decided_by;   ///< "planned", "by data sheet", ...; empty: nothing was decided yet
   std::string decided_why;  ///< why so, for people
   std::string taken_back;   ///< why lent GPUs were taken back last, for people; empty: none were
   bool paused = false;      ///< by its owner

@@ -173,7 +173,7 @@ false_profile() {
     printf '"layer_launch_s":0,"activ_bytes":100000,"last_activ_p_bytes":0,"tied_embedding":false,"whole_activations":5}}\n'
     printf 'wait refused\n'; } | hostile backup > said 2>&1 &
   # What it were lent, it would have been granted in the round that wrote this. AdminComment has no blanks: fwd_s reads "fwd s".
-  within $patience decided "$mine" 'worker by worker: lent nothing until it reports a usable profile: fwd.s .* a h100 needs at least .*: mark ' &&
+  within $patience decided "$mine" 'not at all: lent nothing until it reports a usable profile: fwd.s .* a h100 needs at least .*: mark ' &&
     is_lent "$mine" 0 && ! granted "$mine" && swell why "$mine" | grep 'lent nothing until' && ! granted "$mine" ||
     { swell jobs "$mine"; cat said; return 1; }
 }

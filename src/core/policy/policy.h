@@ -80,7 +80,7 @@ struct SimulationTraits {
   Role role = Role::lends;
   double round_s = 0;  ///< time between decisions; 0: decides whenever something changed
   /// Whether it decides for jobs that have just started (ElasticJobView::starting), where they are
-  /// shown to it. slurmctld shows none.
+  /// shown to it. slurmctld shows those that are planned by data sheets (Training).
   bool lends_at_start = false;
   /// Whether predicted throughput counts sends between stages.
   perf::Sends sends = perf::Sends::ignored;

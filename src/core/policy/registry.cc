@@ -16,6 +16,7 @@ struct Entry {
   const char* name;
   /// Policy that it decides like while no profiles are known; "": its own decisions.
   const char* without_profiles;
+  bool reads_data_sheets;
   Result<std::unique_ptr<Policy>> (*make)(const PolicyOptions&);
 };
 
@@ -28,17 +29,17 @@ Result<std::unique_ptr<Policy>> with_parameters(typename P::Options options,
 }
 
 constexpr Entry kEntries[] = {
-    {"swell", "fewest-first",
+    {"swell", "fewest-first", true,
      [](const PolicyOptions& options) {
        Swell::Options its_own;
        its_own.executor = options.executor;
        return with_parameters<Swell>(std::move(its_own), options.parameters);
      }},
-    {"fewest-first", "",
+    {"fewest-first", "", false,
      [](const PolicyOptions& options) {
        return with_parameters<FewestFirst>({}, options.parameters);
      }},
-    {"marginal-benefit", "fewest-first",
+    {"marginal-benefit", "fewest-first", false,
      [](const PolicyOptions& options) {
        return with_parameters<MarginalBenefit>({}, with_benefits(options));
      }},
@@ -72,11 +73,19 @@ bool policy_plans(std::string_view name) {
   return false;
 }
 
+bool policy_reads_data_sheets(std::string_view name) {
+  for (const Entry& entry : kEntries)
+    if (name == entry.name) return entry.reads_data_sheets;
+  return false;
+}
+
 std::string policy_without_profiles(std::string_view name) {
   for (const Entry& entry : kEntries)
     if (name == entry.name && *entry.without_profiles != 0)
-      return fmt::format("{}, which plans for jobs with a profile and lends to others as {} does",
-                         name, entry.without_profiles);
+      return fmt::format(
+          "{}, which plans for jobs with a profile{} and lends to others as {} does", name,
+          entry.reads_data_sheets ? ", by data sheets where their model is known," : "",
+          entry.without_profiles);
   return std::string(name);
 }
 

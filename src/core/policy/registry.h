@@ -39,9 +39,11 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name,
 std::vector<std::string> policy_names();
 /// Whether this policy plans for jobs whose profile is known.
 bool policy_plans(std::string_view name);
-/// Description of a policy for the controller's log: "swell, which plans for jobs with a profile
-/// and lends to others as fewest-first does". The name alone where profiles make no difference or
-/// there is no such policy.
+/// Whether this policy plans by data sheets for jobs without a profile whose model is known.
+bool policy_reads_data_sheets(std::string_view name);
+/// Description of a policy for the controller's log: "swell, which plans for jobs with a profile,
+/// by data sheets where their model is known, and lends to others as fewest-first does". The name
+/// alone where profiles make no difference or there is no such policy.
 std::string policy_without_profiles(std::string_view name);
 
 }  // namespace swell::policy

@@ -15,6 +15,9 @@ namespace swell::policy {
 struct Training {
   std::shared_ptr<const models::Model> model;
   std::shared_ptr<const perf::Coefficients> coefficients;  ///< null until the profile is stable
+  /// Whether the coefficients follow from what the job's user says that it trains, and nobody has
+  /// seen it run: then no other job loses what it is lent for this one.
+  bool from_data_sheets = false;
   /// The plan on the basic GPUs; of a pending job, the user's plan, on any GPUs.
   plan::Layout basic;
   plan::Layout current;  ///< the plan that runs now; no stages while the job is pending

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "core/number.h"
 #include "core/saturating.h"
@@ -62,6 +63,19 @@ std::vector<int> expand_indices(std::string_view list, std::size_t max) {
       indices.push_back(saturated_int(each));
   }
   return indices;
+}
+
+std::string list_of_indices(const std::vector<int>& indices) {
+  std::string list;
+  for (std::size_t i = 0; i < indices.size();) {
+    std::size_t last = i;
+    while (last + 1 < indices.size() && indices[last + 1] == indices[last] + 1) ++last;
+    if (!list.empty()) list += ',';
+    list += std::to_string(indices[i]);
+    if (last > i) list += '-' + std::to_string(indices[last]);
+    i = last + 1;
+  }
+  return list;
 }
 
 }  // namespace swell::slurm_text

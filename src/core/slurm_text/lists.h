@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,5 +18,7 @@ std::vector<std::string_view> split_list(std::string_view list);
 int count_indices(std::string_view list);
 /// The indices themselves, in their order: at most the first `max`.
 std::vector<int> expand_indices(std::string_view list, std::size_t max);
+/// The list of rising indices: "0-3,6".
+std::string list_of_indices(const std::vector<int>& indices);
 
 }  // namespace swell::slurm_text

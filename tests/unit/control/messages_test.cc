@@ -46,6 +46,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
   Welcome welcome;
   const auto document = Json::parse(R"({"micro_batches":4,"stages":[]})");
   cr_assert(document.ok());
+  hello.model = *document;
   grow.plan = *document;
   grow.reason = "1.9 times as fast";
   WorkerSignal signal;

@@ -40,6 +40,8 @@ Test(swell_conf, names_line_key_value_and_what_is_allowed) {
   for (const char* bad :
        {"MaxShortfall=0\n", "MaxShortfall=1.1\n", "MaxShortfall=nan\n", "MaxShortfall=50%\n"})
     cr_assert(says(reason(bad), "a number from 0.1 to 1"), "%s", bad);
+  for (const char* bad : {"LendWithoutProfile=1\n", "LowerRequests=true\n"})
+    cr_assert(says(reason(bad), "it must be yes or no"), "%s", bad);
   cr_assert(says(reason("Fairness=11\n"), "a number from 0 to 10"));
   cr_assert(says(reason("BaseScheduler=sched/swell\n"), "sched/backfill"));
   cr_assert(says(reason("EventLog=here.log\n"), "path from the root"));
@@ -48,6 +50,14 @@ Test(swell_conf, names_line_key_value_and_what_is_allowed) {
                  "MaxLentByQOS=normal is not valid; it must be NAME:GPUS"));
   cr_assert(says(reason("just words\n"), "no Key=Value"));
   cr_assert(says(reason("ExpansionQOS=a\nExpansionQOS=b\n"), "twice"));
+}
+
+Test(swell_conf, yes_and_no_are_read_in_any_case) {
+  const auto config = SwellConf::parse("ExpansionQOS=e\nLendWithoutProfile=No\nLowerRequests=NO\n");
+  cr_assert(config.ok(), "%s", config.ok() ? "" : config.error().message().c_str());
+  cr_assert_not(config->lends_without_profile);
+  cr_assert_not(config->lowers_requests);
+  cr_assert(SwellConf{}.lends_without_profile);
 }
 
 Test(swell_conf, elasticity_is_on_off_or_being_drained) {

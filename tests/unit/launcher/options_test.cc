@@ -145,3 +145,22 @@ Test(options, the_table_has_no_name_and_no_letter_twice) {
     if (one.letter != 0) cr_assert_eq(find_option(one.letter), &one);
   }
 }
+
+Test(options, the_model_may_be_named) {
+  const Options given = parsed({"--model", "gpt3-6.7b", "--global-batch=64", "x"});
+  cr_assert_eq(given.model, std::string("gpt3-6.7b"));
+  cr_assert_eq(*given.global_batch, 64);
+  cr_assert_eq(given.srun, Words{"x"});
+  const Options of_environment = parsed({"x"}, [](const char* name) -> const char* {
+    return std::strcmp(name, "SWELL_MODEL") == 0          ? "model.json"
+           : std::strcmp(name, "SWELL_GLOBAL_BATCH") == 0 ? "8"
+                                                          : nullptr;
+  });
+  cr_assert_eq(of_environment.model, std::string("model.json"));
+  cr_assert_eq(*of_environment.global_batch, 8);
+  for (const char* bad : {"0", "-1", "many", "1.5"})
+    cr_assert_eq(refusal({std::string("--global-batch=") + bad, "--model=m", "x"}),
+                 std::string("--global-batch=") + bad + ": it must be a whole number, 1 or more");
+  cr_assert_eq(refusal({"--global-batch=8", "x"}),
+               std::string("--global-batch=8: it is of a --model, and none is given"));
+}

@@ -29,3 +29,8 @@ Test(lists, indices_are_listed_in_their_order_and_bounded) {
   cr_assert(expand_indices("3-1,x,-4", 64).empty());
   cr_assert(expand_indices("0-9223372036854775807", 3) == (std::vector<int>{0, 1, 2}));
 }
+
+Test(lists, indices_become_a_list_of_ranges) {
+  for (const char* list : {"", "7", "0-3,6", "0,2,4-5", "0-63"})
+    cr_assert(list_of_indices(expand_indices(list, 64)) == list, "%s", list);
+}

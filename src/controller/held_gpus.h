@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "core/cluster/cluster.h"
+#include "core/models/model.h"
+#include "core/perf/coefficients.h"
+#include "core/plan/layout.h"
+#include "core/result.h"
+#include "slurm/records.h"
+
+namespace swell::controller {
+
+struct ElasticJob;
+
+/// GPUs of one job: by the node's index in the cluster of planners, and by index there.
+using HeldGpus = std::map<int, plan::GpuMask>;
+
+/// GPUs that a job holds by itself, or with the companions that stay. The error says why planners
+/// cannot tell: a sentence for the job's owner.
+Result<HeldGpus> held_gpus(const ElasticJob& job, const slurm::JobRecord& record,
+                           const cluster::Cluster& machines, bool with_companions);
+
+/// GPUs that have a place in the layout.
+HeldGpus gpus_of(const plan::Layout& layout);
+
+/// What a program would run that starts anew over these GPUs: the best symmetric plan with so many
+/// micro-batches. Nothing where none fits.
+std::optional<plan::Layout> symmetric_layout(const models::Model& model,
+                                             const perf::Coefficients& coefficients,
+                                             const HeldGpus& held, int micro_batches,
+                                             const cluster::Cluster& machines);
+
+}  // namespace swell::controller

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The controller with jobs whose users say what they train.
+#include <algorithm>
+#include <criterion/criterion.h>
+#include <string>
+
+#include "core/models/catalogue.h"
+#include "core/plan/plan.h"
+#include "unit/controller/live_world.h"
+
+using namespace swell;
+using namespace swell::controller;
+using swell::test::kEight;
+using swell::test::Live;
+using swell::test::Reported;
+
+namespace {
+
+/// A step of eight GPUs takes half a minute, against which gradients between nodes do not count.
+Json gpt(int layers = 24) {
+  return Json::object({{"name", "gpt-test"},
+                       {"layers", layers},
+                       {"hidden", 1024},
+                       {"heads", 16},
+                       {"sequence", 1024},
+                       {"global_batch", 65536}});
+}
+
+struct Described : Live {
+  explicit Described(const Json& model = gpt(), const std::string& spec = "max=16,mode=live,grace=20") {
+    slurm.run(11, "node2", 8, "swell[elastic=" + spec + " basic=8]");
+    say(model);
+  }
+  void say(const Json& model) {
+    control::Hello hello = test::hello_of(11, 8);
+    hello.model = model;
+    server.says(++connection, hello);
+    step();
+  }
+  const ElasticJob& described() const { return controller->jobs().at(11); }
+  void is(control::JobState state, int epoch, const std::string& plan_refused = "") {
+    control::Status status;
+    status.state = state;
+    status.epoch = epoch;
+    status.workers = 8;
+    status.plan_refused = plan_refused;
+    server.says(connection, status);
+    step();
+  }
+  /// Whether it comes to be decided so: plans are made on another thread.
+  bool comes_to(const std::string& by) {
+    return until([&] { return described().decided_by == by; });
+  }
+  /// What job 11 was lent by the last Grow.
+  int offered() const {
+    const auto* grow = server.last<control::Grow>();
+    int gpus = 0;
+    if (grow != nullptr)
+      for (const control::Offer& offer : grow->offers) gpus += offer.gpus;
+    return gpus;
+  }
+  control::ConnectionId connection = 2;
+};
+
+bool starts(const std::string& text, const char* with) { return text.starts_with(with); }
+
+}  // namespace
+
+Test(data_sheets, a_job_whose_model_is_known_is_lent_before_its_first_step) {
+  Described world;
+  cr_assert(world.grown(), "ProfileWait is not over");
+  const auto* grow = world.server.last<control::Grow>();
+  const auto plan = plan::Plan::from_json(grow->plan);
+  cr_assert(plan.ok(), "%s", grow->plan.dump().c_str());
+  cr_assert_eq(plan->gpu_count(), 16);
+  cr_assert_eq(world.offered(), 8);
+  cr_assert_neq(grow->reason.find("is predicted by data sheets"), std::string::npos, "%s",
+                grow->reason.c_str());
+  cr_assert(world.comes_to("by data sheet"));
+  cr_assert_neq(world.described().decided_why.find("gpt-test, 4.1e+08 parameters, 65536 samples"),
+                std::string::npos, "%s", world.described().decided_why.c_str());
+  cr_assert_eq(world.job().decided_by, std::string("worker by worker"), "nothing is said of it");
+}
+
+Test(data_sheets, how_much_it_is_lent_depends_on_the_model) {
+  // Two samples a step of one layer with one head: two GPUs at most can work at a time.
+  Json small = gpt(1);
+  small.set("heads", 1).set("hidden", 64).set("global_batch", 2);
+  Described world(small);
+  for (int round = 0; round < 30; ++round) world.step(0.1);
+  cr_assert_null(world.server.last<control::Grow>());
+  cr_assert(world.comes_to("by data sheet"));
+}
+
+Test(data_sheets, a_profile_takes_their_place) {
+  Described world;
+  cr_assert(world.grown());
+  world.server.says(world.connection, Reported{.gpus = kEight, .node = "node2"}.message());
+  world.step();
+  world.step();
+  cr_assert(world.comes_to("planned"));
+}
+
+Test(data_sheets, a_refused_profile_ends_them) {
+  Described world;
+  Reported reported{.gpus = kEight, .layer_s = 1e-9, .layer_bytes = 4e8};
+  reported.node = "node2";
+  world.server.says(world.connection, reported.message());
+  world.step();
+  world.step(6);
+  world.step();
+  cr_assert(world.comes_to("not at all"));
+  cr_assert(starts(world.described().decided_why, "lent nothing until it reports a usable profile"));
+}
+
+Test(data_sheets, they_are_not_believed_for_long) {
+  Described world;
+  world.is(control::JobState::active, 0);
+  world.step(ElasticJob::kSheetBelieved_s - 60);
+  cr_assert(world.comes_to("by data sheet"));
+  world.step(70);
+  world.is(control::JobState::active, 0);
+  cr_assert(world.comes_to("worker by worker"));
+  cr_assert_neq(world.described().decided_why.find("data sheets are believed no longer"),
+                std::string::npos, "%s", world.described().decided_why.c_str());
+}
+
+Test(data_sheets, nor_after_its_program_refused_a_plan_made_by_them) {
+  Described world;
+  cr_assert(world.grown());
+  world.is(control::JobState::active, 0, "it has 12 layers, the plan 24");
+  world.step();
+  cr_assert(world.comes_to("worker by worker"));
+  cr_assert_neq(world.described().decided_why.find("it has 12 layers, the plan 24"),
+                std::string::npos, "%s", world.described().decided_why.c_str());
+}
+
+Test(data_sheets, what_is_no_model_is_refused_and_said) {
+  Described world(gpt(0));
+  cr_assert_not(world.described().sheet.has_value());
+  cr_assert_neq(world.described().refused_sheet.find("layers"), std::string::npos, "%s",
+                world.described().refused_sheet.c_str());
+  cr_assert(std::any_of(world.said.begin(), world.said.end(), [](const std::string& line) {
+    return line.find("job 11: its model is not used: ") != std::string::npos;
+  }));
+  Described large(gpt(100'000));
+  cr_assert_not(large.described().sheet.has_value());
+}
+
+Test(data_sheets, no_other_job_loses_what_it_is_lent_for_them) {
+  Live world;
+  world.report({.gpus = kEight, .layer_s = 1e-6, .layer_bytes = 4e3});
+  world.report({.gpus = kEight});
+  cr_assert(world.grown());
+  world.take_offers(20);
+  // All that is left is taken: the described job could only grow by what the other one is lent.
+  world.slurm.run(12, "node3", 8, "");
+  world.slurm.run(13, "node4", 8, "");
+  world.slurm.run(11, "node2", 8, "swell[elastic=max=16,mode=live,grace=20 basic=8]");
+  control::Hello hello = test::hello_of(11, 8);
+  hello.model = gpt();
+  world.server.says(2, hello);
+  for (int round = 0; round < 100; ++round) world.step(1);
+  cr_assert_null(world.server.last<control::Shrink>());
+}
+
+Test(data_sheets, a_site_may_lend_nothing_without_a_profile) {
+  Described world;
+  world.config.lends_without_profile = false;
+  world.restart();
+  world.hello(20);
+  world.say(gpt());
+  cr_assert(world.grown(), "data sheets do");
+  cr_assert(world.comes_to("by data sheet"));
+  world.step(100);
+  cr_assert_eq(world.job().decided_by, std::string("not at all"));
+  cr_assert(starts(world.job().decided_why, "LendWithoutProfile=no in swell.conf, and its program"),
+            "%s", world.job().decided_why.c_str());
+  for (const auto& [connection, message] : world.server.sent)
+    if (const auto* grow = std::get_if<control::Grow>(&message))
+      cr_assert(grow->plan.is_object(), "only the described one");
+}
