@@ -14,9 +14,9 @@ namespace swell::controller {
 namespace {
 
 // As of reports (job_training.cc): planning time grows with each of them.
-constexpr int kMaxLayers = 4096, kMaxBatch = 1 << 24;
-/// Numbers of micro-batches that the plan over a job's own GPUs is looked for with are powers of two,
-/// up to this; so many that make it no faster end the search.
+constexpr int kMaxLayers = 4096, kMaxSamples = 1 << 16, kMaxBatch = 1 << 24;
+/// Numbers of micro-batches that the plan over a job's own GPUs is looked for with are powers of
+/// two, up to this; so many that make it no faster end the search.
 constexpr int kMaxMicroBatches = 4096, kMaxSlower = 3;
 
 std::optional<plan::Layout> fastest(const models::Model& model,
@@ -27,6 +27,7 @@ std::optional<plan::Layout> fastest(const models::Model& model,
   double least_s = std::numeric_limits<double>::infinity();
   int slower = 0;
   for (int count = 1; count <= kMaxMicroBatches && model.global_batch % count == 0; count *= 2) {
+    if (model.global_batch / count > kMaxSamples) continue;
     auto layout = symmetric_layout(model, coefficients, held, count, machines);
     if (!layout) continue;
     const double seconds = performance.iteration_time(*layout).total();
@@ -80,8 +81,8 @@ std::shared_ptr<const policy::Training> ModelSheet::seen(
   asked_all_ = all;
   asked_decided_ = decided;
   answer_ = nullptr;
-  auto coefficients = std::make_shared<perf::Coefficients>(
-      perf::expected_coefficients(*model_, *machines));
+  auto coefficients =
+      std::make_shared<perf::Coefficients>(perf::expected_coefficients(*model_, *machines));
   perf::expect_launches(*coefficients, *model_, *machines);
   auto before = fastest(*model_, *coefficients, basic, *machines);
   if (!before) return nullptr;

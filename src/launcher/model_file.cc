@@ -21,9 +21,9 @@ constexpr std::uintmax_t kMaxBytes = std::uintmax_t{1} << 20;
 Result<models::Model> from_file(const std::string& path) {
   std::error_code unknown;
   if (const auto bytes = std::filesystem::file_size(path, unknown); unknown || bytes > kMaxBytes)
-    return Error(unknown ? unknown.message()
-                         : fmt::format("it has {} bytes; a model's JSON has at most {}", bytes,
-                                       kMaxBytes));
+    return Error(
+        unknown ? unknown.message()
+                : fmt::format("it has {} bytes; a model's JSON has at most {}", bytes, kMaxBytes));
   std::ifstream file(path);
   if (!file) return Error(std::strerror(errno));
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -42,8 +42,7 @@ Result<models::Model> from_catalogue(const std::string& name) {
 
 Result<Json> read_model(const std::string& name, std::optional<int> global_batch) {
   std::error_code ignored;
-  auto model =
-      std::filesystem::exists(name, ignored) ? from_file(name) : from_catalogue(name);
+  auto model = std::filesystem::exists(name, ignored) ? from_file(name) : from_catalogue(name);
   if (!model) return model.error().while_doing("--model=" + name);
   if (global_batch) model->global_batch = *global_batch;
   return models::to_json(*model);

@@ -27,7 +27,8 @@ Json gpt(int layers = 24) {
 }
 
 struct Described : Live {
-  explicit Described(const Json& model = gpt(), const std::string& spec = "max=16,mode=live,grace=20") {
+  explicit Described(const Json& model = gpt(),
+                     const std::string& spec = "max=16,mode=live,grace=20") {
     slurm.run(11, "node2", 8, "swell[elastic=" + spec + " basic=8]");
     say(model);
   }
@@ -110,7 +111,8 @@ Test(data_sheets, a_refused_profile_ends_them) {
   world.step(6);
   world.step();
   cr_assert(world.comes_to("not at all"));
-  cr_assert(starts(world.described().decided_why, "lent nothing until it reports a usable profile"));
+  cr_assert(
+      starts(world.described().decided_why, "lent nothing until it reports a usable profile"));
 }
 
 Test(data_sheets, they_are_not_believed_for_long) {
@@ -145,6 +147,22 @@ Test(data_sheets, what_is_no_model_is_refused_and_said) {
   }));
   Described large(gpt(100'000));
   cr_assert_not(large.described().sheet.has_value());
+}
+
+Test(data_sheets, the_largest_numbers_that_are_read_harm_nobody, .timeout = 60) {
+  Json huge = gpt(4096);
+  huge.set("hidden", 1 << 26).set("heads", 1 << 26).set("sequence", 1 << 26).set("vocab", 1 << 26);
+  huge.set("global_batch", 1 << 24);
+  Described world(huge);
+  cr_assert(world.described().sheet.has_value());
+  cr_assert(world.comes_to("worker by worker"));
+  cr_assert_neq(world.described().decided_why.find("no plan over its own GPUs fits"),
+                std::string::npos, "%s", world.described().decided_why.c_str());
+  Json tiny = gpt(4096);
+  tiny.set("hidden", 64).set("heads", 64).set("sequence", 1).set("vocab", 1);
+  tiny.set("global_batch", 1 << 24);
+  Described many(tiny);
+  cr_assert(many.comes_to("by data sheet"));
 }
 
 Test(data_sheets, no_other_job_loses_what_it_is_lent_for_them) {
