@@ -59,9 +59,10 @@ class Keeper {
       rest,      ///< a move has all that no rank has that stays, and has others to fetch
       chunk,     ///< a chunk has come, and what nobody needs any more has been released
       freeing,   ///< a commit was answered, and the memory of the epoch before is to go back
+      keeping,   ///< another rank's snapshot is to be fetched
     };
-    /// Asked whether a move, or the freeing, waits, until it says no or that is called off. For
-    /// tests; may be empty.
+    /// Asked whether one of these waits, until it says no or that is called off. For tests; may be
+    /// empty.
     std::function<bool(Hold)> holds;
   };
   /// Listens, and begins to serve. The error names what could not be had.

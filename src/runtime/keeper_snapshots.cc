@@ -145,6 +145,11 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
       placement.fetches.push_back({0, Memory::arena, Memory::arena, {run}});
     }
   }
+  const auto is_off = [this] {
+    std::lock_guard guard(mutex_);
+    return stopping_;
+  };
+  wait_while_held(Options::Hold::keeping, is_off);
   Result<void> good;
   for (const auto& [at, bytes] : placement.fresh)
     if (good.ok()) good = arena_->populate(at, bytes);
@@ -152,11 +157,7 @@ Result<std::string> Keeper::keep_snapshot(std::string_view body) {
     auto intake = Intake::open(self(), plan, placement.fetches);
     if (!intake) good = intake.error();
     else if (const auto moved = intake->fetch_all(placement, 0, true,
-                                                  {[this](const Fetch&) {
-                                                     std::lock_guard lock(mutex_);
-                                                     return stopping_;
-                                                   },
-                                                   {}});
+                                                  {[&](const Fetch&) { return is_off(); }, {}});
              !moved)
       good = moved.error();
   }

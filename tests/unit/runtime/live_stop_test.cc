@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // All ranks stop at one step, without a switch.
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <filesystem>
@@ -128,9 +129,16 @@ Test(live_stop, what_they_left_at_is_the_step_that_the_next_programs_begin_with,
 }
 
 Test(live_stop, what_the_shim_of_who_left_had_is_with_its_partner, .timeout = 300) {
-  LiveJob job(SWELL_MEETING_PROGRAM, 2, {});
+  // Both fetch the other's snapshot late: after a program that does not wait for it has left, and
+  // its shim with it.
+  std::atomic<bool> are_both_there = true;
+  std::atomic<int> asked = 0;
+  const auto holds = [&](Keeper::Options::Hold hold) {
+    return hold == Keeper::Options::Hold::keeping && are_both_there && ++asked < 50;
+  };
+  LiveJob job(SWELL_MEETING_PROGRAM, 2, {}, false, holds);
   const PlanShape two{1, 2, 1, 0}, one{1, 1, 1, 0};
-  job.variables = {"SWELL_SNAPSHOT_EVERY=1000000000", "FILLER_MB=64"};
+  job.variables = {"SWELL_SNAPSHOT_EVERY=1000000000"};
   Coordinator coordinator(LiveJob::cluster(), options());
   const auto programs = job.start(two);
   cr_assert(coordinator.begin(job.shims(two), 1).ok());
@@ -138,7 +146,9 @@ Test(live_stop, what_the_shim_of_who_left_had_is_with_its_partner, .timeout = 30
   const auto report = coordinator.wish(kStopWish, job.shims(two), 30s);
   cr_assert_eq(job.wait(programs[1]), 0);
   job.keepers[1].reset();
+  are_both_there = false;
   cr_assert_eq(job.wait(programs[0]), 0);
+  cr_assert_gt(asked.load(), 0, "it was fetched without a hold");
   job.start(one);
   const auto again = coordinator.recover(job.shims(one), job.shims(one), 2);
   cr_assert(again.ok(), "%s", again ? "" : again.error().message().c_str());

@@ -4,7 +4,6 @@
 //   PLAN      1,DP,1,0: DP ranks, each with all of the state, the number of steps that were made
 //   MEET      a file that they share; empty: they do not meet
 //   PACE_US   for a step of this rank
-//   FILLER_MB more state, which it does not touch
 //   DEAF_FROM the step at which it hangs, for ever; 0: at none
 //   NOTES     a folder: what it was told, and at which step, is a file "ACTION.RANK" there
 #include <atomic>
@@ -72,10 +71,6 @@ int main() {
   steps.shape[0] = 1;
   swell_epoch_t epoch{};
   if (swell_register(session, &steps) != 0) die("registering", session);
-  swell_tensor_t filler = steps;
-  filler.name = "filler";
-  filler.shape[0] = std::strtoll(variable("FILLER_MB", "0").c_str(), nullptr, 10) << 17;
-  if (filler.shape[0] > 0 && swell_register(session, &filler) != 0) die("registering", session);
   if (swell_adopt(session, &epoch) != 0) die("adopting", session);
   void* address = nullptr;
   if (swell_address(session, "steps", 0, &address, nullptr) != 0) die("its address", session);
