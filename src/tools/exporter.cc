@@ -10,7 +10,6 @@
 #include <memory>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "control/socket.h"
@@ -20,14 +19,15 @@
 #include "tools/job_rows.h"
 #include "tools/live_snapshot.h"
 #include "tools/open_metrics.h"
+#include "tools/patient_client.h"
 
 namespace swell::tools {
 
 namespace {
 
-constexpr std::size_t kMaxRequest = 8192;
-/// A client has so long for its request, and to take the answer: nobody else is served meanwhile.
-constexpr timeval kClientTime{5, 0};
+/// A client is waited for so long in all, for its request and to take the answer: nobody else is
+/// served meanwhile.
+constexpr std::chrono::seconds kClientTime{5};
 
 struct Options {
   std::string address = "127.0.0.1:9823";
@@ -97,38 +97,15 @@ int write_files(ControllerClient& controller, const Options& options) {
   }
 }
 
-/// The request up to its empty line; empty where it is none, or does not come in time.
-std::string request_of(int client) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(kClientTime.tv_sec);
-  std::string text;
-  char part[1024];
-  while (text.find("\r\n\r\n") == std::string::npos) {
-    const ssize_t got = ::recv(client, part, sizeof part, 0);
-    if (got <= 0 || text.size() > kMaxRequest || std::chrono::steady_clock::now() > deadline)
-      return {};
-    text.append(part, static_cast<std::size_t>(got));
-  }
-  return text;
-}
-
-void send_all(int client, const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t sent = ::send(client, text.data() + done, text.size() - done, MSG_NOSIGNAL);
-    if (sent <= 0) return;
-    done += static_cast<std::size_t>(sent);
-  }
-}
-
-void answer(int client, ControllerClient& controller, const Options& options) {
-  setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &kClientTime, sizeof kClientTime);
-  setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &kClientTime, sizeof kClientTime);
-  const std::string request = request_of(client);
+void answer(int connection, ControllerClient& controller, const Options& options) {
+  PatientClient client(connection, kClientTime);
+  const std::string request = client.request();
   if (request.empty()) return;
   const auto reply = [&](const char* status, const char* type, const std::string& body) {
-    send_all(client, fmt::format("HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n"
-                                 "Connection: close\r\n\r\n{}",
-                                 status, type, body.size(),
-                                 request.starts_with("HEAD ") ? std::string() : body));
+    client.send(fmt::format(
+        "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n"
+        "Connection: close\r\n\r\n{}",
+        status, type, body.size(), request.starts_with("HEAD ") ? std::string() : body));
   };
   if (!request.starts_with("GET ") && !request.starts_with("HEAD "))
     return reply("405 Method Not Allowed", "text/plain", "only GET is answered\n");
