@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <set>
 #include <sstream>
+#include <string_view>
 
 #include "control/tag.h"
 #include "tools/text_table.h"
@@ -56,15 +58,19 @@ std::string counters_of(const Json& metrics) {
 
 GpuUse gpu_use(const slurm::Snapshot& snapshot) {
   GpuUse use;
-  for (const slurm::NodeRecord& node : snapshot.nodes)
-    if (node.usable)
-      for (const slurm::GpuRequest& gpus : node.gpus) use.all += gpus.count;
+  std::set<std::string_view> usable;
+  for (const slurm::NodeRecord& node : snapshot.nodes) {
+    if (!node.usable) continue;
+    usable.insert(node.name);
+    for (const slurm::GpuRequest& gpus : node.gpus) use.all += gpus.count;
+  }
   for (const slurm::JobRecord& job : snapshot.jobs) {
     if (job.phase == slurm::JobPhase::pending) ++use.waiting_jobs;
     if (job.phase != slurm::JobPhase::running && job.phase != slurm::JobPhase::completing) continue;
     const auto tag = control::Tag::find(job.admin_comment);
     for (const slurm::GpuAllocation& held : job.gpus) {
       use.busy += held.gpus.count;
+      if (!usable.contains(held.node)) use.all += held.gpus.count;
       if (tag && tag->number("parent")) use.lent += held.gpus.count;
     }
   }

@@ -15,7 +15,8 @@ struct GpuUse {
   int all = 0, busy = 0, lent = 0, waiting_jobs = 0;
   int idle() const noexcept { return all - busy; }
 };
-/// Counts the GPUs of usable nodes; a companion's are lent.
+/// Counts the GPUs of usable nodes, and those that jobs still hold on others; a companion's are
+/// lent.
 GpuUse gpu_use(const slurm::Snapshot& snapshot);
 
 /// What `swell top` shows at one moment: a line about the cluster, a bar, a table of elastic jobs.
