@@ -181,7 +181,7 @@ struct Carried {
     for (std::size_t rank = 0; rank < fresh.size(); ++rank)
       for (const Place& place : places[rank])
         if (!place.entry->tensor.optional)
-          Job::each_value(*place.entry, [&](std::uint64_t at, std::uint8_t value) {
+          support::each_known_byte(*place.entry, [&](std::uint64_t at, std::uint8_t value) {
             ShimMemory& memory = place.is_kept
                                      ? job.old[static_cast<std::size_t>(job.plan.to[rank].old_rank)]
                                      : fresh[rank];

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 
+#include "support/known_bytes.h"
 #include "support/random_worlds.h"
 
 using namespace swell;
@@ -16,16 +17,6 @@ namespace {
 constexpr std::uint64_t kPage = 16;
 
 std::uint64_t rounded(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-
-/// What a byte of a tensor's element is: no other has it by chance.
-std::uint8_t value_of(const std::string& name, std::int64_t element, std::int64_t byte) {
-  const std::string counts = name == "tied" ? "t0" : name;
-  std::uint64_t x = std::hash<std::string>()(counts) ^
-                    static_cast<std::uint64_t>(element * 8 + byte) * 0x9e3779b97f4a7c15u;
-  x ^= x >> 29;
-  x *= 0xbf58476d1ce4e5b9u;
-  return static_cast<std::uint8_t>(x >> 40);
-}
 
 /// Memory of which pages may be missing.
 struct Pages {
@@ -81,13 +72,8 @@ struct Job {
     to.emplace(merge(new_ranks).value());
   }
   static void fill(const Entry& entry, std::uint8_t* memory) {
-    const std::int64_t size = bytes_of(entry.tensor.dtype);
-    const Part all = Part::whole(entry.tensor.shape);
-    for (const Box& box : boxes_of(entry.part))
-      each_run(box, entry.part, all, [&](std::int64_t at, std::int64_t element, std::int64_t n) {
-        for (std::int64_t k = 0; k < n * size; ++k)
-          memory[at * size + k] = value_of(entry.tensor.name, element + k / size, k % size);
-      });
+    support::each_known_byte(entry,
+                             [&](std::uint64_t at, std::uint8_t value) { memory[at] = value; });
   }
   Prepare plan;
   std::vector<std::vector<Held>> holds;     ///< by old rank

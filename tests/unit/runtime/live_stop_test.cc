@@ -6,12 +6,11 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
-#include <poll.h>
-#include <sys/socket.h>
 #include <thread>
 #include <utility>
 
 #include "runtime/meeting.h"
+#include "support/given_shim.h"
 
 using namespace live_steps;
 
@@ -19,23 +18,16 @@ namespace {
 
 /// A shim without a program, with the given answers to agree; it says nothing when it has none
 /// left.
-class GivenShim {
+class AskedShim {
  public:
   struct Answer {
     AgreeAnswer is;
     std::uint64_t step;
   };
-  GivenShim(const std::string& path, std::vector<Answer> answers, bool is_always_late = false)
+  AskedShim(const std::string& path, std::vector<Answer> answers, bool is_always_late = false)
       : answers_(answers.begin(), answers.end()),
         is_always_late_(is_always_late),
-        listening_(listen_unix(path).value()),
-        thread_([this] { serve(); }) {}
-  ~GivenShim() {
-    shutdown(listening_.get(), SHUT_RDWR);
-    thread_.join();
-  }
-  GivenShim(const GivenShim&) = delete;
-  GivenShim& operator=(const GivenShim&) = delete;
+        shim_(path, [this](const Message& asked) { return answer(asked); }) {}
   /// The numbers that were asked with this question, in order.
   std::vector<std::uint64_t> asked(Op op) const {
     std::lock_guard lock(mutex_);
@@ -46,46 +38,29 @@ class GivenShim {
   }
 
  private:
-  void serve() {
-    for (std::vector<Channel> channels;;) {
-      std::vector<pollfd> polled{{listening_.get(), POLLIN, 0}};
-      for (const Channel& each : channels) polled.push_back({each.fd(), POLLIN, 0});
-      poll(polled.data(), polled.size(), -1);
-      for (std::size_t i = 0; i + 1 < polled.size(); ++i)
-        if (polled[i + 1].revents != 0 && !answer(channels[i])) channels[i] = Channel();
-      std::erase_if(channels, [](const Channel& each) { return !each; });
-      if (polled[0].revents == 0) continue;
-      auto taken = accept_any(listening_.get());
-      if (!taken) return;
-      channels.emplace_back(std::move(*taken));
-    }
-  }
-  bool answer(Channel& channel) {
-    const auto message = channel.receive();
-    if (!message) return false;
-    const auto op = static_cast<Op>(message->op);
-    const auto number = Reader(message->body).get<std::uint64_t>();
+  std::optional<std::string> answer(const Message& message) {
+    const auto op = static_cast<Op>(message.op);
+    const auto number = Reader(message.body).get<std::uint64_t>();
     {
       std::lock_guard lock(mutex_);
       asked_.emplace_back(op, number);
     }
-    if (op == Op::status) return channel.send(kDoneOp, write(Status{})).ok();
-    if (op != Op::agree) return channel.send(kDoneOp, {}).ok();
+    if (op == Op::status) return write(Status{});
+    if (op != Op::agree) return std::string();
     Answer next{AgreeAnswer::late, number};
     if (!is_always_late_) {
-      if (answers_.empty()) return true;
+      if (answers_.empty()) return {};
       next = answers_.front();
       answers_.pop_front();
     }
-    return channel.send(kDoneOp, Writer().put(next.is).put(next.step).take()).ok();
+    return Writer().put(next.is).put(next.step).take();
   }
 
   std::deque<Answer> answers_;
   const bool is_always_late_;
   mutable std::mutex mutex_;
   std::vector<std::pair<Op, std::uint64_t>> asked_;
-  Descriptor listening_;
-  std::thread thread_;
+  support::GivenShim shim_;  // last: its thread uses the others
 };
 
 /// The shim of one more rank, in the job's folder.
@@ -179,7 +154,7 @@ Test(live_stop, a_checkpoint_is_written_at_one_step_and_all_go_on, .timeout = 30
 Test(live_stop, where_one_was_told_too_late_all_are_asked_for_a_later_step, .timeout = 300) {
   Meeting meeting({0, 1000});
   const Shim more = given_rank(meeting.job);
-  const GivenShim late(
+  const AskedShim late(
       more.unix_socket,
       {{AgreeAnswer::late, 1'000}, {AgreeAnswer::late, 1'010}, {AgreeAnswer::stands, 1'010}});
   auto ranks = meeting.ranks();
@@ -217,10 +192,10 @@ Test(live_stop, a_silent_shim_holds_the_others_no_longer_than_the_limit, .timeou
     Meeting meeting({1000, 1000}, false);
     auto ranks = meeting.ranks();
     ranks.push_back(given_rank(meeting.job));
-    std::optional<GivenShim> answers_once;
+    std::optional<AskedShim> answers_once;
     std::optional<Descriptor> accepts_nobody;
     if (is_silent_at_once) accepts_nobody = listen_unix(ranks.back().unix_socket).value();
-    else answers_once.emplace(ranks.back().unix_socket, std::vector<GivenShim::Answer>());
+    else answers_once.emplace(ranks.back().unix_socket, std::vector<AskedShim::Answer>());
     const auto start = Clock::now();
     const auto report = meeting.coordinator.wish(kStopWish, ranks, 2s);
     cr_assert_lt(Clock::now() - start, 10s);
@@ -251,7 +226,7 @@ Test(live_stop, ranks_that_cannot_agree_in_time_leave_at_their_own_next_boundary
   Meeting meeting({1000, 1000}, false);
   auto ranks = meeting.ranks();
   ranks.push_back(given_rank(meeting.job));
-  const GivenShim runs_away(ranks.back().unix_socket, {}, true);
+  const AskedShim runs_away(ranks.back().unix_socket, {}, true);
   const auto report = meeting.coordinator.wish(kStopWish, ranks, 1s);
   cr_assert_eq(report.step, 0u);
   cr_assert(report.untold.empty());
@@ -265,7 +240,7 @@ Test(live_stop, what_is_called_off_stops_nobody, .timeout = 300) {
   Meeting meeting({1000, 1000});
   auto ranks = meeting.ranks();
   ranks.push_back(given_rank(meeting.job));
-  const GivenShim silent(ranks.back().unix_socket, {});
+  const AskedShim silent(ranks.back().unix_socket, {});
   std::thread other([&] {
     // It is asked at the same time as the others, which stand, or were late and go on.
     while (silent.asked(Op::agree).empty()) std::this_thread::yield();

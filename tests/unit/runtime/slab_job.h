@@ -14,6 +14,7 @@
 
 #include "runtime/chunks.h"
 #include "runtime/placement.h"
+#include "support/known_bytes.h"
 #include "support/random_worlds.h"
 
 // What tests of plans in chunks of state on GPUs share: a job of which each byte is known.
@@ -27,14 +28,6 @@ inline constexpr std::uint64_t kPage = 16, kUnit = 32;
 
 inline std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
-}
-
-/// What a byte of a tensor's element is: no other has it by chance.
-inline std::uint8_t value_of(const std::string& name, std::int64_t element, std::uint64_t byte) {
-  std::uint64_t x = std::hash<std::string>()(name == "tied" ? "t0" : name) ^
-                    (static_cast<std::uint64_t>(element) * 8 + byte) * 0x9e3779b97f4a7c15u;
-  x ^= x >> 29;
-  return static_cast<std::uint8_t>(x * 0xbf58476d1ce4e5b9u >> 40);
 }
 
 struct SlabMemory {
@@ -123,7 +116,7 @@ struct Job {
       for (const Held& held : its_holds) {
         its.put(held.memory, held.at, held.bytes());
         if (held.memory == Memory::device) used.insert(DevicePlace::slab(held.at));
-        each_value(held.entry, [&](std::uint64_t at, std::uint8_t value) {
+        support::each_known_byte(held.entry, [&](std::uint64_t at, std::uint8_t value) {
           its.byte(held.memory, held.at + at) = value;
         });
       }
@@ -162,18 +155,6 @@ struct Job {
     }
     from.emplace(old_world(plan).value());
     to.emplace(new_world(plan).value());
-  }
-  template <typename Visit>
-  static void each_value(const Entry& entry, Visit&& visit) {
-    const auto size = static_cast<std::uint64_t>(bytes_of(entry.tensor.dtype));
-    const Part all = Part::whole(entry.tensor.shape);
-    for (const Box& box : boxes_of(entry.part))
-      each_run(box, entry.part, all, [&](std::int64_t at, std::int64_t element, std::int64_t n) {
-        for (std::int64_t k = 0; k < n; ++k)
-          for (std::uint64_t byte = 0; byte < size; ++byte)
-            visit(static_cast<std::uint64_t>(at + k) * size + byte,
-                  value_of(entry.tensor.name, element + k, byte));
-      });
   }
   const Held& source_of(const Move& move) const {
     const auto& numbers = from->entries_of(move.from_rank);
