@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Metrics: what `swell exporter` serves is what Prometheus reads, and each query of the dashboard is answered with numbers.
+# Metrics: what `swell exporter` serves is what Prometheus reads, and each query of the dashboard is answered with numbers;
+# what slurmctld itself serves, from Slurm 25.11 on, is not said again.
 programs=(planned) # of lib.sh
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -11,9 +12,40 @@ for program in prometheus promtool curl; do
   command -v "$program" > /dev/null || lacks "$program"
 done
 after_check() { :; } # one job lives over several behaviours
-profile_wait=600 cluster_up --nodes 2 --gpus-per-node 4 --users nobody
+slurms_metrics=()
+[[ -z $(find /usr/lib /usr/lib64 -name metrics_openmetrics.so -path '*slurm*' 2> /dev/null) ]] || slurms_metrics=(--conf MetricsType=metrics/openmetrics)
+profile_wait=600 cluster_up --nodes 2 --gpus-per-node 4 --users nobody ${slurms_metrics[@]+"${slurms_metrics[@]}"}
 pids=()
 trap 'kill "${pids[@]}" 2> /dev/null; cluster_down; rm -rf "$TMPDIR"' EXIT
+
+# of_slurm: all that slurmctld serves on its own port.
+of_slurm() {
+  local port one
+  port=$(scontrol show config | sed -n 's/^SlurmctldPort *= *//p') || return
+  for one in jobs nodes partitions scheduler jobs-users-accts; do curl -sf --max-time 60 "http://127.0.0.1:$port/metrics/$one" || return; done
+}
+names() { sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' | sort -u; }
+slurm_says() { of_slurm > said && grep -qx "$1" said; }
+# numbers: of Swell's, but for times.
+numbers() { swell exporter --once | grep -v '^#\|_seconds'; }
+repeats_no_name() {
+  of_slurm | names > slurms && swell exporter --once | names > ours || return
+  printf '%s families of slurmctld, %s of Swell\n' "$(wc -l < slurms)" "$(wc -l < ours)"
+  (($(wc -l < slurms) > 100 && $(wc -l < ours) > 10)) && ! comm -12 slurms ours | grep . &&
+    ! comm -12 <(sed -E 's/^slurm_((node|partition|user|account|sdiag)_)?//' slurms | sort -u) <(sed 's/^swell_//' ours | sort -u) | grep .
+}
+# Slurm's numbers of jobs, GPUs and nodes change with a job that Swell has no part in; Swell's do not.
+repeats_no_number() {
+  numbers > before && rigid --gres=gpu:3 && rigid --hold --gres=gpu:3 && within 60 slurm_says 'slurm_jobs_running 1' && within 60 slurm_says 'slurm_jobs_hold 1' &&
+    slurm_says 'slurm_jobs_gpus_alloc 3' && slurm_says 'slurm_nodes_mixed 1' && numbers > after && diff before after && (($(wc -l < after) > 20))
+}
+if ((${#slurms_metrics[@]} > 0)); then
+  check 'no family of metrics has the name of one of slurmctld, whatever its prefix' repeats_no_name
+  check 'no number of them is one that slurmctld serves' repeats_no_number
+  clear_queue
+else
+  printf '# skipped: this Slurm serves no metrics of its own; 25.11 and later do, SWELL_SLURM=26.05\n'
+fi
 
 submit --elastic=max=8 --gres=gpu:2
 check 'a job is lent GPUs' within 60 grown "$job" 8
