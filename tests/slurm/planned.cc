@@ -4,16 +4,20 @@
 // same, and the last one what is left over. Nothing is computed; what its steps take is what a plan
 // on real devices would.
 //
-// usage: planned LAYERS SAMPLES MICROSECONDS MICRO_BATCHES [STOP_US]; SAMPLES: of a micro-batch.
-// STOP_US: on lent GPUs each step waits so long for gradients, as on a slow interface.
+// usage: planned LAYERS SAMPLES MICROSECONDS MICRO_BATCHES [GRADIENT_KB [KB_PER_S]]
+// SAMPLES: of a micro-batch. GRADIENT_KB: ranks of a stage sum so much in each step, over TCP, and
+// check the sum; OUT, a folder, is needed for that. KB_PER_S: what goes to another node takes an
+// interface that is no faster.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <jansson.h>
+#include <optional>
 #include <string>
 #include <thread>
 
+#include "gradients.h"
 #include "runtime/swell.h"
 
 namespace {
@@ -34,7 +38,8 @@ int number(const char* name, int otherwise) {
 struct Part {
   int stage = 0, group = 0, layers = 1, samples = 1, micro_batches = 1;
   int stages = 1;
-  long slowest = 1;  ///< layers times samples of the stage that the others wait for
+  int place = 0, peers = 1;  ///< among the ranks of its stage
+  long slowest = 1;          ///< layers times samples of the stage that the others wait for
 };
 
 /// Ranks go over the plan in its order: stage by stage, group by group, GPU by GPU.
@@ -48,6 +53,7 @@ Part part_of(json_t* plan, int rank) {
     json_t* stage = json_array_get(stages, static_cast<size_t>(i));
     json_t* groups = json_object_get(stage, "groups");
     const int layers = static_cast<int>(json_integer_value(json_object_get(stage, "layers")));
+    const int first = next;
     for (size_t j = 0; j < json_array_size(groups); ++j) {
       json_t* group = json_array_get(groups, j);
       const int samples =
@@ -59,25 +65,51 @@ Part part_of(json_t* plan, int rank) {
         part.group = static_cast<int>(j);
         part.layers = layers;
         part.samples = samples;
+        part.place = rank - first;
       }
       next += gpus;
     }
+    if (part.stage == i) part.peers = next - first;
   }
   return part;
 }
 
+template <class Work>
 void region(swell_session_t* session, swell_region_kind_t kind, int micro_batch, int layers,
-            std::chrono::microseconds time) {
+            Work work) {
   swell_region_t one{};
   one.field_mask = SWELL_REGION_MICRO_BATCH | SWELL_REGION_LAYERS;
   one.kind = kind;
   one.micro_batch = micro_batch;
   one.layers = layers;
-  const auto until = Clock::now() + time;
   const int opened = swell_region_begin(session, &one);
   if (opened < 0) die(session, "a region");
-  std::this_thread::sleep_until(until);
+  work();
   swell_region_end(session, opened, 0);
+}
+
+auto lasting(std::chrono::microseconds time) {
+  return [until = Clock::now() + time] { std::this_thread::sleep_until(until); };
+}
+
+/// The ring of this rank's stage in this epoch.
+GradientRing::Place place_of(const Part& part, std::uint32_t bytes_per_s) {
+  const auto text = [](const char* name) {
+    const char* set = std::getenv(name);
+    return std::string(set != nullptr ? set : "");
+  };
+  return {text("OUT") + "/ring." + text("SWELL_EPOCH") + "." + text("MASTER_PORT") + "." +
+              std::to_string(part.stage),
+          part.place, part.peers, text("SLURMD_NODENAME"), bytes_per_s};
+}
+
+/// Sums gradients whose sum is known; ends the program where it is another.
+void sum_gradients(GradientRing& ring, const Part& part, double* values, std::size_t count) {
+  std::fill_n(values, count, part.place + 1);
+  ring.sum(values, count);
+  const double sum = part.peers * (part.peers + 1) / 2;
+  if (std::any_of(values, values + count, [&](double value) { return value != sum; }))
+    throw std::runtime_error("gradients: a sum is wrong");
 }
 
 }  // namespace
@@ -85,17 +117,23 @@ void region(swell_session_t* session, swell_region_kind_t kind, int micro_batch,
 int main(int argc, char** argv) {
   if (argc < 5) return 2;
   const int layers = std::atoi(argv[1]), samples = std::atoi(argv[2]);
-  const std::chrono::microseconds unit(std::atol(argv[3])), stop(argc > 5 ? std::atol(argv[5]) : 0);
+  const std::chrono::microseconds unit(std::atol(argv[3]));
+  const std::size_t gradients = argc > 5 ? std::strtoul(argv[5], nullptr, 10) * 1000 / 8 : 0;
+  const std::uint32_t bytes_per_s = argc > 6 ? std::atoi(argv[6]) * 1000 : 0;
   const int rank = number("RANK", 0), world = number("WORLD_SIZE", 1);
   const int each = std::max(samples / world, 1),
             last = std::max(samples - (world - 1) * each, each);
   Part part{0, rank, layers, rank == world - 1 ? last : each, std::atoi(argv[4])};
   part.slowest = static_cast<long>(part.layers) * last;
+  part.place = rank;
+  part.peers = world;
   if (const char* text = std::getenv("SWELL_PLAN")) {
     json_t* plan = json_loads(text, 0, nullptr);
     part = part_of(plan, rank);
     json_decref(plan);
   }
+  std::optional<GradientRing> ring;
+  if (gradients > 0) ring.emplace(place_of(part, bytes_per_s));
   if (const char* folder = std::getenv("OUT")) {
     const char* plan = std::getenv("SWELL_PLAN");
     std::FILE* file = std::fopen((std::string(folder) + "/began").c_str(), "a");
@@ -114,7 +152,7 @@ int main(int argc, char** argv) {
     tensor.kind = is_gradient ? SWELL_GRADIENT : SWELL_PARAMETER;
     tensor.dtype = SWELL_F64;
     tensor.dims = 1;
-    tensor.shape[0] = 2;
+    tensor.shape[0] = is_gradient && gradients > 0 ? static_cast<std::int64_t>(gradients) : 2;
     if (swell_register(session, &tensor) != 0) die(session, "swell_register");
   }
   swell_epoch_t epoch;
@@ -132,18 +170,22 @@ int main(int argc, char** argv) {
   if (swell_set_role(session, &role) != 0) die(session, "swell_set_role");
 
   const long work = static_cast<long>(part.layers) * part.samples;
-  const bool is_lent = world > number("SWELL_BASIC_WORKERS", world);
+  void* at = nullptr;
+  if (swell_address(session, "gradient", 0, &at, nullptr) != 0) die(session, "swell_address");
+  auto* values = static_cast<double*>(at);
   for (auto step = epoch.step + 1;; ++step) {
     const auto begin = Clock::now();
     for (int micro_batch = 0; micro_batch < part.micro_batches; ++micro_batch) {
-      region(session, SWELL_FORWARD, micro_batch, part.layers, work * unit);
-      region(session, SWELL_BACKWARD, micro_batch, part.layers, 2 * work * unit);
+      region(session, SWELL_FORWARD, micro_batch, part.layers, lasting(work * unit));
+      region(session, SWELL_BACKWARD, micro_batch, part.layers, lasting(2 * work * unit));
     }
     // The pipeline fills, and waits for its slowest stage.
     std::this_thread::sleep_until(begin +
                                   3 * part.slowest * (part.micro_batches + part.stages - 1) * unit);
-    if (is_lent && stop.count() > 0) region(session, SWELL_DP_SYNC, 0, part.layers, stop);
-    region(session, SWELL_OPTIMIZER, 0, part.layers, std::chrono::microseconds(500));
+    if (ring)
+      region(session, SWELL_DP_SYNC, 0, part.layers,
+             [&] { sum_gradients(*ring, part, values, gradients); });
+    region(session, SWELL_OPTIMIZER, 0, part.layers, lasting(std::chrono::microseconds(500)));
     const int action = swell_step(session, step);
     if (action < 0) die(session, "swell_step");
     if (action == SWELL_SWITCH || action == SWELL_STOP) break;
