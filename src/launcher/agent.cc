@@ -271,6 +271,10 @@ void Agent::take_ended_children() {
       if (const auto leaving = leaving_.find(job); leaving != leaving_.end() && !step_runs(job))
         cancel(job);
       machine_.step_ended(now(), job, ended.exit);
+    } else if (const auto failed = failed_.find(ended.pid); failed != failed_.end()) {
+      const Failed its = std::move(failed->second);
+      failed_.erase(failed);
+      answered(its, ended);
     } else if (const auto cancelled = cancels_.find(ended.pid); cancelled != cancels_.end()) {
       const JobId job = cancelled->second;
       cancels_.erase(cancelled);
@@ -319,6 +323,7 @@ void Agent::check_deadlines() {
     for (const auto& [pid, step] : steps_)
       children_.signal(pid, finish_kills_ == 1 ? SIGTERM : SIGKILL);
     for (const auto& [pid, job] : cancels_) children_.signal(pid, SIGKILL);
+    for (const auto& [pid, failed] : failed_) children_.signal(pid, SIGKILL);
     for (const Request& request : requests_)
       for (const auto& [pid, offer] : request.sallocs) children_.signal(pid, SIGKILL);
   }

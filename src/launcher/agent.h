@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <ctime>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -61,6 +62,11 @@ class Agent {
     bool foreground = false;  ///< of the job's own the first, which has standard input
     int launches = 1;
   };
+  /// An srun that failed, until it is seen whether slurmctld went away meanwhile.
+  struct Failed {
+    Step step;
+    Exit exit;
+  };
   struct Leaving {
     double cancel_by = 0;  ///< its step may end by itself until then
     bool cancelling = false;
@@ -76,7 +82,11 @@ class Agent {
   bool ended_salloc(const Children::Ended& ended);
   void request_done(std::size_t index);
   void launch(Step step);
+  bool may_launch_again(const Step& step) const;
   bool launches_again(const Step& step, const Exit& exit);
+  bool asks_for_slurmctld(const Step& step, const Exit& exit);
+  void answered(const Failed& failed, const Children::Ended& config);
+  void launch_later(Step step, const Exit& exit, const char* why, double pause_s);
   void refuse(WorkerId worker, const std::string& build);
   void check_deadlines();
   void carry_out();
@@ -126,12 +136,14 @@ class Agent {
   std::map<int, JobId> node_job_;
   std::map<pid_t, Step> steps_;
   std::vector<std::pair<double, Step>> launches_;  ///< of steps that were lost, and when
+  std::map<pid_t, Failed> failed_;                 ///< by the scontrol that asks
   std::map<pid_t, JobId> cancels_;
   std::vector<Request> requests_;
   std::map<JobId, Leaving> leaving_;
   std::map<JobId, std::string> companion_names_;
   std::vector<JobId> told_companions_;
   double next_heartbeat_ = 0;
+  const std::time_t began_ = std::time(nullptr);
   ProfileBook profiles_;
   // live mode
   struct Keeper {

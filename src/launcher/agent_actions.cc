@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "launcher/agent.h"
 #include "launcher/launch_again.h"
 #include "launcher/signals.h"
+#include "launcher/slurm_env.h"
 #include "launcher/switch_network.h"
 
 namespace swell::launcher {
@@ -74,21 +76,52 @@ void Agent::launch(Step step) {
   machine_.step_ended(now(), step.job, {127, 0});
 }
 
-/// Whether this srun of the job's own is run again, in a while: a slurmd was away as it launched,
-/// and nobody has missed anything yet. A companion's GPUs go back instead.
-bool Agent::launches_again(const Step& step, const Exit& exit) {
+/// Of a step of the job's own, before the first program: nobody has missed anything yet. A
+/// companion's GPUs go back instead.
+bool Agent::may_launch_again(const Step& step) const {
   if (step.job != setup_.hello.job || machine_.has_begun() || code_) return false;
   // What srun has read for a program that did not begin is lost: /dev/null and a terminal have
   // more.
   struct stat input {};
-  if (step.foreground && fstat(STDIN_FILENO, &input) == 0 && !S_ISCHR(input.st_mode)) return false;
-  const auto pause_s = launch_again_in(exit, step.launches);
-  if (!pause_s) return false;
-  say(fmt::format(
-      "srun ended with {}: a node's slurmd did not answer; its workers are launched again in {:g} s",
-      exit.status(), *pause_s));
-  launches_.emplace_back(now() + *pause_s, step).second.launches += 1;
+  return !step.foreground || fstat(STDIN_FILENO, &input) != 0 || S_ISCHR(input.st_mode);
+}
+
+/// Whether this srun is run again, in a while, or may be: a slurmd or slurmctld was away as it
+/// launched.
+bool Agent::launches_again(const Step& step, const Exit& exit) {
+  const auto pause_s = launch_again_in(step.launches);
+  if (!pause_s || !may_launch_again(step)) return false;
+  if (!slurmd_was_lost(exit)) return asks_for_slurmctld(step, exit);
+  launch_later(step, exit, "a node's slurmd did not answer", *pause_s);
   return true;
+}
+
+/// An error of srun's own, such as a bad option, is not mended by another launch, unless slurmctld
+/// was away.
+bool Agent::asks_for_slurmctld(const Step& step, const Exit& exit) {
+  if (!srun_failed(exit, std::getenv("SLURM_EXIT_ERROR"))) return false;
+  const auto pid = children_.start({"scontrol", "show", "config"}, outside_environment(environ),
+                                   {.capture = true});
+  if (pid) failed_.emplace(*pid, Failed{step, exit});
+  return pid.ok();
+}
+
+void Agent::answered(const Failed& failed, const Children::Ended& config) {
+  if (code_) return;
+  const auto seen = read_config(config.output);
+  const bool was_away =
+      config.exit.status() != 0 || !seen || slurmctld_was_away(seen->slurmctld_since, began_);
+  const auto pause_s = launch_again_in(failed.step.launches);
+  if (!was_away || !pause_s || !may_launch_again(failed.step))
+    return machine_.step_ended(now(), failed.step.job, failed.exit);
+  launch_later(failed.step, failed.exit, "slurmctld was away", *pause_s);
+}
+
+void Agent::launch_later(Step step, const Exit& exit, const char* why, double pause_s) {
+  say(fmt::format("srun ended with {}: {}; its workers are launched again in {:g} s", exit.status(),
+                  why, pause_s));
+  step.launches += 1;
+  launches_.emplace_back(now() + pause_s, std::move(step));
 }
 
 void Agent::carry_out(const action::StartWorkers& start) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <iterator>
 
 namespace swell::launcher {
@@ -11,6 +12,7 @@ namespace {
 
 constexpr double kFirstPause_s = 2;  // doubles: a slurmd that is started anew is back by then
 constexpr int kLaunches = 4;
+constexpr double kSettles_s = 15;  // nodes register 5 s after slurmctld's start, and clocks differ
 
 /// Errors of a launch message: those of the system, and Slurm's "connection failure" up to
 /// "shutdown of the connection", no answer in time, and an answer without a byte (slurm_errno.h).
@@ -25,11 +27,23 @@ bool is_code_of(int code, int error) {
 
 }  // namespace
 
-std::optional<double> launch_again_in(const Exit& exit, int launches) {
-  const bool lost =
-      exit.signal == 0 && std::any_of(std::begin(kLost), std::end(kLost),
-                                      [&](int one) { return is_code_of(exit.code, one); });
-  if (!lost || launches >= kLaunches) return std::nullopt;
+bool slurmd_was_lost(const Exit& exit) {
+  return exit.signal == 0 && std::any_of(std::begin(kLost), std::end(kLost),
+                                         [&](int one) { return is_code_of(exit.code, one); });
+}
+
+bool srun_failed(const Exit& exit, const char* slurm_exit_error) {
+  // srun reads the variable so: no number is no code of its own.
+  const int own = slurm_exit_error != nullptr ? std::atoi(slurm_exit_error) : 0;
+  return exit.signal == 0 && exit.code == ((own != 0 ? own : 1) & 0xff);
+}
+
+bool slurmctld_was_away(std::optional<std::time_t> since, std::time_t began) {
+  return since && std::difftime(began, *since) <= kSettles_s;
+}
+
+std::optional<double> launch_again_in(int launches) {
+  if (launches >= kLaunches) return std::nullopt;
   return kFirstPause_s * (1 << (launches - 1));
 }
 

@@ -1,14 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <ctime>
 #include <optional>
 
 #include "launcher/exit.h"
 
+/// Whether srun is to launch a step again, whose program has not begun.
 namespace swell::launcher {
 
-/// In how many seconds srun is to launch a step again whose program has not begun: where srun ended
-/// since the slurmd of a node did not answer. `launches`: how often it was tried. None: never.
-std::optional<double> launch_again_in(const Exit& exit, int launches);
+/// Whether srun ended since the slurmd of a node did not answer.
+bool slurmd_was_lost(const Exit& exit);
+
+/// Whether srun may have ended since slurmctld died before it answered: it does so with the code of
+/// all its own errors, `slurm_exit_error` (the variable of that name; null: not set). When
+/// slurmctld was started must be asked.
+bool srun_failed(const Exit& exit, const char* slurm_exit_error);
+
+/// Whether it may be put down to slurmctld, which was started at `since`, that a step was refused
+/// to who began at `began`: Slurm 22.05 refuses steps until the nodes have registered, too.
+bool slurmctld_was_away(std::optional<std::time_t> since, std::time_t began);
+
+/// In how many seconds the step is to be launched again that was launched so often. None: never.
+std::optional<double> launch_again_in(int launches);
 
 }  // namespace swell::launcher

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ctime>
 #include <fmt/format.h>
 #include <optional>
 
@@ -34,6 +35,16 @@ std::int64_t number(std::string_view text) {
   std::int64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
+}
+
+/// Of "2026-11-20T16:02:51", as Slurm writes times unless SLURM_TIME_FORMAT says otherwise.
+std::optional<std::time_t> local_time(std::string_view text) {
+  std::tm time{};
+  const std::string terminated(text);
+  const char* end = strptime(terminated.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
+  if (end == nullptr || *end != '\0') return std::nullopt;
+  time.tm_isdst = -1;
+  return std::mktime(&time);
 }
 
 /// The value of " Key=value" in a line of scontrol's output; empty where it is not there.
@@ -72,6 +83,8 @@ Result<SlurmConfig> read_config(std::string_view text) {
       user_found = true;
     } else if (key == "SLURM_CONF") {
       config.conf_file = value;
+    } else if (key == "BOOT_TIME") {
+      config.slurmctld_since = local_time(value);
     }
   });
   if (config.controllers.empty() || !user_found)

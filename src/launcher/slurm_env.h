@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ struct SlurmConfig {
   std::vector<std::string> controllers;  ///< addresses, the primary first
   uid_t slurm_user = 0;
   std::string conf_file;
+  std::optional<std::time_t> slurmctld_since;  ///< when the one that answers was started
 };
 Result<SlurmConfig> read_config(std::string_view text);
 

@@ -2,11 +2,13 @@
 // swellrun: runs a training program on all GPUs of a job, elastic or not. man swellrun.
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
+#include <thread>
 #include <unistd.h>
 
 #include "config.h"
@@ -23,15 +25,29 @@ using namespace swell;
 using namespace swell::launcher;
 
 constexpr double kScontrolSeconds = 20;
+constexpr double kAskAgain_s = 1;
+constexpr int kAsks = 3;
 
 std::string env(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
 }
 
+/// What a command of Slurm's prints. It is asked again where it failed: slurmctld may have died
+/// before it answered.
+Result<std::string> answer_of(const std::vector<std::string>& command) {
+  const auto began = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> pause(kAskAgain_s), limit(kScontrolSeconds);
+  for (int asks = 1;; ++asks) {
+    auto text = Children::output_of(command, kScontrolSeconds);
+    if (text || asks == kAsks || std::chrono::steady_clock::now() - began > limit) return text;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
 /// How slurmctld is reached and trusted.
 Result<SlurmConfig> slurm_config() {
-  const auto text = Children::output_of({"scontrol", "show", "config"}, kScontrolSeconds);
+  const auto text = answer_of({"scontrol", "show", "config"});
   if (!text) return text.error();
   return read_config(*text);
 }
@@ -56,7 +72,7 @@ std::map<std::string, cluster::NodeDescription> descriptions_of(
     const std::vector<WorkerNode>& nodes) {
   std::string names;
   for (const WorkerNode& node : nodes) names += (names.empty() ? "" : ",") + node.name;
-  const auto text = Children::output_of({"scontrol", "show", "node", names}, kScontrolSeconds);
+  const auto text = answer_of({"scontrol", "show", "node", names});
   return text ? read_descriptions(*text) : std::map<std::string, cluster::NodeDescription>();
 }
 
@@ -65,8 +81,7 @@ std::map<std::string, cluster::NodeDescription> descriptions_of(
 Result<std::unique_ptr<Agent>> agent_for(const Options& options, const Json& model, JobId job) {
   const auto config = slurm_config();
   if (!config) return config.error();
-  const auto text =
-      Children::output_of({"scontrol", "show", "job", "-d", std::to_string(job)}, kScontrolSeconds);
+  const auto text = answer_of({"scontrol", "show", "job", "-d", std::to_string(job)});
   if (!text) return text.error();
   if (const auto owner = read_owner(*text, job); owner && *owner != geteuid() && geteuid() != 0)
     return Error(fmt::format("job {} belongs to another user", job));

@@ -94,6 +94,33 @@ for state in ALLOCATED WARMING SWITCHING ACTIVE DRAINING; do
   check "a worker is killed by signal 9 while the job is $state" worker_dies "$state"
 done
 
+# The first PROGRAM of a job, an srun say, asks a slurmctld that stands still, and dies before it answers. What slurmctld had not saved of the job would be
+# Slurm's own loss.
+mkdir "$work/asks"
+cat > "$work/asks/srun" << 'EOJ'
+#!/bin/bash
+PATH=${PATH#*:}
+if [[ $0 == */"$ASKS" ]] && mkdir "$TRAINER_WORK/asked"; then
+  until [[ $SWELL_CLUSTER_DIR/state/job_state -nt $TRAINER_WORK/asked ]]; do sleep 0.1; done
+  until kill -STOP "$SLURMCTLD_PID" && ! ls "$SWELL_CLUSTER_DIR"/state/*.new; do kill -CONT "$SLURMCTLD_PID"; done
+fi > /dev/null 2>&1
+exec "${0##*/}" "$@"
+EOJ
+chmod +x "$work/asks/srun" && ln -s srun "$work/asks/scontrol"
+program_asks() { ss -Htnp state established "dport = :$(sed -n 's/^SlurmctldPort=//p' "$SLURM_CONF")" | grep "\"$1\""; }
+slurmctld_dies_asked() { # PROGRAM
+  ASKS=$1 SLURMCTLD_PID=$("$cluster" pid slurmctld) PATH=$work/asks:$PATH submit --elastic=max=8,grace=10 --gres=gpu:2 -w node1 &&
+    within 40 program_asks "$1" && kill_slurmctld && within 60 grown "$job" 8 && settled && goes_on "$job"
+  local result=$?
+  cat "$work/$job.out"
+  return $result
+}
+at_launch() {
+  slurmctld_dies_asked srun && grep -x 'swellrun: srun ended with 1: slurmctld was away; its workers are launched again in 2 s' "$work/$job.out"
+}
+check 'slurmctld is killed by signal 9 while srun asks it for the step of a job' at_launch
+check 'slurmctld is killed by signal 9 while swellrun asks it for the job' slurmctld_dies_asked scontrol
+
 slurmd_dies() { # STATE
   at_state "$1" && "$cluster" kill-slurmd node4 -KILL && "$cluster" start-slurmd node4 || return
   scancel "$blocker" 2> /dev/null

@@ -11,6 +11,7 @@ Test(slurm_env, the_configuration_says_where_the_controller_is_and_whom_to_trust
   const auto config = read_config(
       "Configuration data as of 2026-11-20T16:21:18\n"
       "AuthInfo                = ttl=100,socket=/run/x/sock\n"
+      "BOOT_TIME               = 2026-11-20T16:02:51\n"
       "SlurmUser               = slurm(64030)\n"
       "SlurmctldHost[0]        = head1(10.0.0.1)\n"
       "SlurmctldHost[1]        = head2\n"
@@ -20,6 +21,10 @@ Test(slurm_env, the_configuration_says_where_the_controller_is_and_whom_to_trust
   cr_assert_eq(config->controllers, (std::vector<std::string>{"10.0.0.1", "head2"}));
   cr_assert_eq(config->slurm_user, 64030u);
   cr_assert_eq(config->conf_file, std::string("/etc/slurm/slurm.conf"));
+  std::tm since{};
+  since.tm_year = 126, since.tm_mon = 10, since.tm_mday = 20;
+  since.tm_hour = 16, since.tm_min = 2, since.tm_sec = 51, since.tm_isdst = -1;
+  cr_assert_eq(config->slurmctld_since.value_or(0), std::mktime(&since));
   cr_assert_not(read_config("scontrol: error").ok());
 }
 
