@@ -2,6 +2,7 @@
 #include "control/elastic_advice.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <strings.h>
@@ -45,6 +46,14 @@ void about_sizes(const ElasticSpec& spec, int max, std::vector<std::string>& sai
                              max, above.back()));
 }
 
+void about_step(const ElasticSpec& spec, int basic_gpus, std::vector<std::string>& said) {
+  const int max = spec.max_total(basic_gpus);
+  const std::int64_t next = std::int64_t{basic_gpus} + spec.step;
+  if (spec.step == 0 || max <= basic_gpus || next <= max) return;
+  said.push_back(fmt::format("step={}: nothing is ever lent, since {} allows {} GPUs; write max={}",
+                             spec.step, max_words(spec), max, next));
+}
+
 void about_max(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site,
                std::vector<std::string>& said) {
   const int max = spec.max_total(basic_gpus);
@@ -66,6 +75,7 @@ std::vector<std::string> advice(const ElasticSpec& spec, int basic_gpus, const S
   std::vector<std::string> said;
   about_types(spec, site, said);
   about_sizes(spec, spec.max_total(basic_gpus), said);
+  about_step(spec, basic_gpus, said);
   about_max(spec, basic_gpus, site, said);
   if (site.grace_s && spec.grace_s > *site.grace_s)
     said.push_back(fmt::format(

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <set>
@@ -70,6 +71,14 @@ Result<void> read_sizes(ElasticSpec& spec, std::string_view value) {
   return {};
 }
 
+Result<void> read_step(ElasticSpec& spec, std::string_view value) {
+  const auto gpus = read_number<int>(value);
+  if (!gpus || *gpus < 1 || *gpus > kMaxGpusAllowed)
+    return bad("step", value, "a number of GPUs (step=4)");
+  spec.step = *gpus;
+  return {};
+}
+
 Result<void> read_types(ElasticSpec& spec, std::string_view value) {
   constexpr std::string_view allowed =
       "GPU types as Slurm names them, separated by '/' (types=h100/a100)";
@@ -111,13 +120,10 @@ struct Key {
   std::string_view name;
   Result<void> (*read)(ElasticSpec&, std::string_view);
 };
-constexpr Key kKeys[] = {{"max", read_max},
-                         {"min", read_min},
-                         {"sizes", read_sizes},
-                         {"types", read_types},
-                         {"consistency", read_consistency},
-                         {"mode", read_mode},
-                         {"grace", read_grace}};
+constexpr Key kKeys[] = {{"max", read_max},     {"min", read_min},
+                         {"sizes", read_sizes}, {"step", read_step},
+                         {"types", read_types}, {"consistency", read_consistency},
+                         {"mode", read_mode},   {"grace", read_grace}};
 
 bool is_key(std::string_view entry) {
   return std::any_of(std::begin(kKeys), std::end(kKeys),
@@ -145,7 +151,8 @@ Result<void> read_entry(ElasticSpec& spec, std::string_view entry,
                                 [&](const Key& k) { return k.name == name; });
   if (key == std::end(kKeys))
     return Error(fmt::format(
-        "--elastic: unknown key \"{}\"; the keys are max, min, sizes, types, consistency, mode, grace",
+        "--elastic: unknown key \"{}\"; the keys are max, min, sizes, step, types, consistency, mode, "
+        "grace",
         name));
   if (equals == std::string_view::npos || equals + 1 == entry.size())
     return Error(fmt::format("--elastic: {} has no value; write {}=VALUE", name, name));
@@ -170,6 +177,9 @@ Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
           fmt::format("--elastic: a comma begins the next key; within a list use '/': {}", meant));
     if (Result<void> read = read_entry(spec, entries[i], seen); !read) return read.error();
   }
+  if (spec.step > 0 && !spec.sizes.empty())
+    return Error(fmt::format("--elastic: step={} and sizes={} are both given; give one of them",
+                             spec.step, fmt::join(spec.sizes, "/")));
   // The text with every key is what is recorded and read again.
   if (const std::size_t in_full = spec.text().size(); in_full > kMaxCharacters)
     return Error(fmt::format(
@@ -183,6 +193,7 @@ std::string ElasticSpec::text() const {
       max_gpus ? fmt::format("max={}", *max_gpus) : fmt::format("max={}x", max_factor);
   if (min_gpus) result += fmt::format(",min={}", *min_gpus);
   if (!sizes.empty()) result += fmt::format(",sizes={}", fmt::join(sizes, "/"));
+  if (step > 0) result += fmt::format(",step={}", step);
   if (!types.empty()) result += fmt::format(",types={}", fmt::join(types, "/"));
   result += consistency == Consistency::exact ? ",consistency=exact" : ",consistency=relaxed";
   result += mode == Mode::live ? ",mode=live" : ",mode=restart";
@@ -193,6 +204,14 @@ int ElasticSpec::max_total(int basic_gpus) const {
   const double by_factor = std::floor(basic_gpus * max_factor + 1e-9);
   const int max = max_gpus.value_or(static_cast<int>(std::min<double>(by_factor, kMaxGpusAllowed)));
   return std::max(max, basic_gpus);
+}
+
+std::vector<int> ElasticSpec::totals(int basic_gpus, int limit) const {
+  if (step <= 1) return sizes;
+  std::vector<int> rising = {basic_gpus};
+  for (std::int64_t next = std::int64_t{basic_gpus} + step; next <= limit; next += step)
+    rising.push_back(static_cast<int>(next));
+  return rising;
 }
 
 Result<void> ElasticSpec::check_basic(int basic_gpus) const {
@@ -213,6 +232,11 @@ Result<void> ElasticSpec::check_basic(int basic_gpus) const {
         "--elastic: min={} is below an eighth of the {} GPUs that the job asks for; min "
         "must be at least {}",
         *min_gpus, basic_gpus, least));
+  if (step > 0 && min_gpus && (basic_gpus - *min_gpus) % step != 0)
+    return Error(fmt::format(
+        "--elastic: min={} cannot reach the {} GPUs that the job asks for by steps of step={}; "
+        "write min={}",
+        *min_gpus, basic_gpus, step, basic_gpus - (basic_gpus - *min_gpus) / step * step));
   if (!sizes.empty() && min_gpus && !std::binary_search(sizes.begin(), sizes.end(), *min_gpus))
     return Error(fmt::format("--elastic: sizes={} does not contain min={}; add {}",
                              fmt::join(sizes, "/"), *min_gpus, *min_gpus));

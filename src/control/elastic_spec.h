@@ -24,6 +24,8 @@ struct ElasticSpec {
   std::optional<int> min_gpus;
   /// `sizes=8/16/32`: the totals that the program can run with, rising; empty: any.
   std::vector<int> sizes;
+  /// `step=4`: totals of the basic demand and any number of times 4 more; 0: any. Not beside sizes.
+  int step = 0;
   /// `types=h100/a100`: acceptable GPU types of expansions; empty: the type of the basic demand.
   std::vector<std::string> types;
   Consistency consistency = Consistency::relaxed;
@@ -44,8 +46,12 @@ struct ElasticSpec {
   /// The most GPUs the job may have in all, for a basic demand of `basic_gpus`.
   int max_total(int basic_gpus) const;
 
+  /// The totals that `sizes` names or `step` gives, rising; empty: any. Those of a step end at
+  /// `limit`, but for the basic demand, which is always among them.
+  std::vector<int> totals(int basic_gpus, int limit) const;
+
   /// What only the basic demand shows to be wrong: no GPUs, `max` below it, `sizes` without it,
-  /// `min` above it or far below.
+  /// `min` above it or far below, or not a number of steps away.
   Result<void> check_basic(int basic_gpus) const;
 
   friend bool operator==(const ElasticSpec&, const ElasticSpec&) = default;

@@ -73,6 +73,7 @@ class Builder {
     int place = -1;
     for (const slurm::NodeRecord& node : snapshot_.nodes) {
       ++place;
+      for (const slurm::GpuRequest& each : node.gpus) gpus_ += each.count;
       if (!node.usable) continue;
       policy::NodeView view;
       view.name = node.name;
@@ -208,7 +209,9 @@ class Builder {
       view.max_gpus = std::min(view.max_gpus, job.wanted_gpus);
     if (const int wanted = std::min(job.wanted_gpus, view.max_gpus); wanted > job.basic_gpus)
       view.wanted_gpus = wanted;
-    view.sizes = control::common_sizes(job.spec.sizes, job.program_sizes, job.basic_gpus);
+    view.sizes =
+        control::common_sizes(job.spec.totals(job.basic_gpus, std::min(view.max_gpus, gpus_)),
+                              job.program_sizes, job.basic_gpus);
     view.gpu_types = job.spec.types;
     for (const slurm::GpuAllocation& held : record.gpus) {
       if (job.spec.types.empty() && std::find(view.gpu_types.begin(), view.gpu_types.end(),
@@ -373,6 +376,7 @@ class Builder {
   const Config& config_;
   Quotas quotas_;
   double now_;
+  int gpus_ = 0;  ///< of all nodes, usable or not
   policy::ClusterView view_;
   std::vector<const slurm::NodeRecord*> records_;
   std::unordered_map<std::string, NodeIndex> index_;

@@ -41,6 +41,7 @@ EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   settings.gpus_per_worker = setup.basic.gpus_per_worker;
   settings.tells_gpus = std::getenv("SLURM_GPUS") != nullptr;
   settings.sizes = setup.spec.sizes;
+  settings.step = setup.spec.step;
   settings.restart_signal = setup.options.restart_signal;
   settings.restart_timeout_s = setup.options.restart_timeout_s.value_or(setup.spec.grace_s);
   settings.max_restarts = setup.options.max_restarts;

@@ -307,7 +307,7 @@ Seating EpochMachine::next_seating() const {
   const std::vector<WorkerNode> nodes = usable();
   for (const WorkerNode& node : nodes) there += node.gpus;
   const int allowed =
-      allowed_gpus(there, basic, control::common_sizes(settings_.sizes, program_sizes_, basic));
+      allowed_gpus(there, basic, control::common_sizes(asked_sizes(there), program_sizes_, basic));
   if (wanted_ && (wanted_->gpu_count() == basic || runs_on(wanted_->gpu_count())))
     if (auto seating = seat_by_plan(*wanted_, nodes, settings_.gpus_per_worker)) return *seating;
   // What runs already: where no worker comes or goes, it is good still.
@@ -319,12 +319,22 @@ Seating EpochMachine::next_seating() const {
   return seat_workers(nodes, settings_.gpus_per_worker, allowed);
 }
 
+/// The totals up to `limit` that the user asked for; empty: any.
+std::vector<int> EpochMachine::asked_sizes(int limit) const {
+  control::ElasticSpec spec;
+  spec.sizes = settings_.sizes;
+  spec.step = settings_.step;
+  int basic = 0;
+  for (const WorkerNode& node : basic_) basic += node.gpus;
+  return spec.totals(basic, limit);
+}
+
 /// Whether the program is known to run on so many GPUs in all.
 bool EpochMachine::runs_on(int gpus) const {
   const auto allow = [gpus](const std::vector<int>& sizes) {
     return sizes.empty() || std::find(sizes.begin(), sizes.end(), gpus) != sizes.end();
   };
-  return allow(settings_.sizes) && allow(program_sizes_);
+  return allow(asked_sizes(gpus)) && allow(program_sizes_);
 }
 
 /// A plan of the controller's for what it has just asked for; without one, the program plans.

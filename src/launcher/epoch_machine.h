@@ -67,6 +67,7 @@ class EpochMachine {
     int gpus_per_worker = 1;
     bool tells_gpus = false;  ///< see RunFacts
     std::vector<int> sizes;   ///< the totals that the program can run with; empty: any
+    int step = 0;             ///< of totals, from the basic demand on, where there are no sizes
     int restart_signal = 10;
     double restart_timeout_s = 30;  ///< for workers to leave after the restart signal
     double warm_timeout_s = 60;     ///< for a companion's shims to come up
@@ -324,6 +325,7 @@ class EpochMachine {
       const;  ///< the basic nodes, then those of companions that are up
   Seating next_seating() const;
   void want(const Json& plan);
+  std::vector<int> asked_sizes(int limit) const;
   bool runs_on(int gpus) const;
   void drop_unfit_plan(const Seating& next);
   void set_state(control::JobState state);

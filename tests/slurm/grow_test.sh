@@ -94,6 +94,9 @@ sizes_and_excluded_nodes() {
 }
 check 'only allowed sizes and nodes are used' sizes_and_excluded_nodes
 
+steps() { submit --elastic=step=3,max=12 --gres=gpu:2 && within 30 grown "$job" 11 && settled; }
+check 'with a step, its basic demand and whole steps more' steps
+
 an_array() {
   submit --elastic=max=4 --gres=gpu:2 --array=1-3 || return
   local ids

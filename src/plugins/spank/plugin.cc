@@ -96,8 +96,8 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
   static char name[] = "elastic";
   static char argument[] = "key=value,...";
   static char usage[] =
-      "lend the job idle GPUs (keys: max=N|Nx, min=N, sizes=A/B/.., types=A/B/.., consistency=exact|relaxed, "
-      "mode=restart|live, grace=SECONDS)";
+      "lend the job idle GPUs (keys: max=N|Nx, min=N, sizes=A/B/.. or step=N, types=A/B/.., "
+      "consistency=exact|relaxed, mode=restart|live, grace=SECONDS)";
   static spank_option option = {name, argument, usage, 2, 0, read_option};
   return spank_option_register(spank, &option);
 }

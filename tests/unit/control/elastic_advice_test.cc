@@ -46,6 +46,11 @@ Test(elastic_advice, a_size_above_max_is_named_with_the_max_that_it_takes) {
   expect("sizes=4/8,max=4", "8 is never reached, since max=4 allows 4 GPUs");
 }
 
+Test(elastic_advice, a_step_that_max_does_not_allow_is_named_with_the_max_that_it_takes) {
+  expect("step=16", "step=16: nothing is ever lent, since max=4x allows 16 GPUs; write max=20\n");
+  cr_assert_eq(said_of("step=8"), std::string());
+}
+
 Test(elastic_advice, a_max_beyond_the_cluster_or_the_sites_cap_is_named) {
   expect("max=64", "max=64 is 64 GPUs, and this cluster has 32\n");
   expect("max=10x", "max=10x is 40 GPUs, and this cluster has 32\n");

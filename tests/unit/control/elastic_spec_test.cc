@@ -40,11 +40,18 @@ Test(elastic_spec, reads_every_key) {
   cr_assert_eq(spec.types.at(1), std::string("a100"));
   cr_assert(spec.consistency == Consistency::exact);
   cr_assert_eq(spec.grace_s, 90);
+  cr_assert_eq(good("step=4").step, 4);
+}
+
+Test(elastic_spec, keys_that_are_not_given_are_not_written_so_that_older_programs_read_the_text) {
+  cr_assert_eq(good("").text(), "max=4x,consistency=relaxed,mode=restart,grace=30");
+  cr_assert_eq(good("step=7,max=6").text(),
+               "max=6,step=7,consistency=relaxed,mode=restart,grace=30");
 }
 
 Test(elastic_spec, its_text_reads_back_to_itself) {
   for (const char* text : {"", "max=7", "max=8,min=4", "max=2.5x", "sizes=1/2/4,types=v100",
-                           "consistency=exact,grace=5"}) {
+                           "consistency=exact,grace=5", "step=4", "step=1"}) {
     const ElasticSpec spec = good(text);
     cr_assert(good(spec.text().c_str()) == spec, "%s", text);
   }
@@ -67,6 +74,8 @@ Test(elastic_spec, an_error_names_the_key_and_what_is_allowed) {
   cr_assert(says(reason("consistency=maybe"), "exact or relaxed"));
   cr_assert(says(reason("grace=0"), "from 1 to 86400"));
   cr_assert(says(reason("grace=5s"), "grace=5s"));
+  cr_assert(says(reason("step=0"), "step=0 is not valid; step must be a number of GPUs (step=4)"));
+  cr_assert(says(reason("step=2,sizes=4/8"), "step=2 and sizes=4/8 are both given; give one"));
   cr_assert(says(reason("max"), "write max=VALUE"));
   cr_assert(says(reason("max=4,max=8"), "twice"));
   cr_assert(says(reason("max=nanx"), "max=nanx"));
@@ -118,4 +127,20 @@ Test(elastic_spec, min_lies_between_an_eighth_of_the_basic_demand_and_all_of_it)
   cr_assert(says(refused("min=1", 9), "min must be at least 2"));
   cr_assert(says(refused("min=4,sizes=8/16", 16), "does not contain min=4; add 4"));
   cr_assert(refused("min=8,sizes=8/16", 16).empty());
+}
+
+Test(elastic_spec, steps_count_from_the_basic_demand_and_from_min) {
+  using Sizes = std::vector<int>;
+  cr_assert(good("").totals(6, 16) == Sizes{}, "any");
+  cr_assert(good("sizes=2/6/14").totals(6, 8) == (Sizes{2, 6, 14}));
+  cr_assert(good("step=4").totals(6, 16) == (Sizes{6, 10, 14}));
+  cr_assert(good("step=4").totals(6, 9) == Sizes{6}, "never nothing, which means any");
+  cr_assert(good("step=1000000").totals(1'000'000, std::numeric_limits<int>::max()).size() > 2000);
+  cr_assert(good("step=1").totals(6, 16) == Sizes{}, "any number is a step of one");
+  cr_assert(good("min=2,step=3").check_basic(8).ok());
+  const auto refused = good("min=3,step=4").check_basic(8);
+  cr_assert_not(refused.ok());
+  cr_assert(says(refused.error().message(),
+                 "min=3 cannot reach the 8 GPUs that the job asks for by "
+                 "steps of step=4; write min=4"));
 }

@@ -22,6 +22,12 @@ int grows_in_400_s(World& world) {
   return grows;
 }
 
+int offered_gpus(const World& world) {
+  int gpus = 0;
+  for (const control::Offer& offer : world.server.last<control::Grow>()->offers) gpus += offer.gpus;
+  return gpus;
+}
+
 }  // namespace
 
 Test(controller, nothing_is_offered_twice) {
@@ -176,6 +182,13 @@ Test(controller, no_more_is_lent_than_the_program_says_that_it_can_run_on) {
   int lent = 0;
   for (const control::Offer& offer : grow->offers) lent += offer.gpus;
   cr_assert_eq(lent, 4, "%d", lent);
+}
+
+Test(controller, a_job_is_lent_whole_steps) {
+  World world;
+  world.slurm.run(10, "node1", 4, "swell[elastic=max=16,step=5,grace=20 basic=4]");
+  world.hello(1, 10, 4);
+  cr_assert_eq(offered_gpus(world), 10);
 }
 
 Test(controller, a_grant_that_stands_when_the_drain_begins_is_withdrawn) {

@@ -197,3 +197,16 @@ Test(view_builder, a_job_that_awaits_its_profile_grows_up_to_what_its_user_wante
   job.companions.add(companion);
   cr_assert_not(job_at(101).may_grow, "it has what it wanted");
 }
+
+Test(view_builder, steps_end_with_the_cluster_however_far_the_job_may_grow) {
+  FakeSlurm slurm(2);
+  slurm.now.nodes[1].usable = false;
+  slurm.run(10, "node1", 4, "");
+  JobTable jobs;
+  jobs[10].id = 10;
+  jobs[10].basic_gpus = 4;
+  jobs[10].spec = *control::ElasticSpec::parse("max=1000000,step=5");
+  cr_assert_eq(view_of(slurm, jobs).jobs.at(0).sizes, (std::vector<int>{4, 9, 14}));
+  jobs[10].spec.max_gpus = 10;
+  cr_assert_eq(view_of(slurm, jobs).jobs.at(0).sizes, (std::vector<int>{4, 9}));
+}

@@ -136,6 +136,16 @@ Test(epochs, only_as_many_workers_run_as_the_program_can_run_with) {
   cr_assert_eq(run.told.size(), told, "no news");
 }
 
+Test(epochs, as_many_workers_run_as_whole_steps_allow) {
+  EpochMachine::Settings settings;
+  settings.step = 3;
+  Run run(settings);
+  run.grow(9, 4);
+  run.hello(1, 4);
+  run.leave(0, 2);
+  cr_assert_eq(run.workers, 5u, "not 6");
+}
+
 Test(epochs, a_program_that_says_late_that_it_cannot_use_lent_gpus_gives_them_back) {
   Run run;
   run.grown();
