@@ -17,6 +17,7 @@ namespace {
 constexpr int kMaxGpusAllowed = 1'000'000;
 constexpr std::size_t kMaxCharacters = 1024;
 constexpr int kMaxGrace_s = 24 * 3600;
+constexpr int kMaxStay_s = 7 * 24 * 3600;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -108,22 +109,31 @@ Result<void> read_mode(ElasticSpec& spec, std::string_view value) {
   return {};
 }
 
-Result<void> read_grace(ElasticSpec& spec, std::string_view value) {
-  const auto seconds = read_number<int>(value);
-  if (!seconds || *seconds < 1 || *seconds > kMaxGrace_s)
-    return bad("grace", value, fmt::format("a whole number of seconds from 1 to {}", kMaxGrace_s));
-  spec.grace_s = *seconds;
+Result<void> read_seconds(std::string_view key, std::string_view value, int min, int max,
+                          int& seconds) {
+  const auto read = read_number<int>(value);
+  if (!read || *read < min || *read > max)
+    return bad(key, value, fmt::format("a whole number of seconds from {} to {}", min, max));
+  seconds = *read;
   return {};
+}
+
+Result<void> read_grace(ElasticSpec& spec, std::string_view value) {
+  return read_seconds("grace", value, 1, kMaxGrace_s, spec.grace_s);
+}
+
+Result<void> read_stay(ElasticSpec& spec, std::string_view value) {
+  return read_seconds("stay", value, 0, kMaxStay_s, spec.stay_s);
 }
 
 struct Key {
   std::string_view name;
   Result<void> (*read)(ElasticSpec&, std::string_view);
 };
-constexpr Key kKeys[] = {{"max", read_max},     {"min", read_min},
-                         {"sizes", read_sizes}, {"step", read_step},
-                         {"types", read_types}, {"consistency", read_consistency},
-                         {"mode", read_mode},   {"grace", read_grace}};
+constexpr Key kKeys[] = {
+    {"max", read_max},   {"min", read_min},     {"sizes", read_sizes},
+    {"step", read_step}, {"types", read_types}, {"consistency", read_consistency},
+    {"mode", read_mode}, {"grace", read_grace}, {"stay", read_stay}};
 
 bool is_key(std::string_view entry) {
   return std::any_of(std::begin(kKeys), std::end(kKeys),
@@ -152,7 +162,7 @@ Result<void> read_entry(ElasticSpec& spec, std::string_view entry,
   if (key == std::end(kKeys))
     return Error(fmt::format(
         "--elastic: unknown key \"{}\"; the keys are max, min, sizes, step, types, consistency, mode, "
-        "grace",
+        "grace, stay",
         name));
   if (equals == std::string_view::npos || equals + 1 == entry.size())
     return Error(fmt::format("--elastic: {} has no value; write {}=VALUE", name, name));
@@ -197,7 +207,9 @@ std::string ElasticSpec::text() const {
   if (!types.empty()) result += fmt::format(",types={}", fmt::join(types, "/"));
   result += consistency == Consistency::exact ? ",consistency=exact" : ",consistency=relaxed";
   result += mode == Mode::live ? ",mode=live" : ",mode=restart";
-  return result + fmt::format(",grace={}", grace_s);
+  result += fmt::format(",grace={}", grace_s);
+  if (stay_s > 0) result += fmt::format(",stay={}", stay_s);
+  return result;
 }
 
 int ElasticSpec::max_total(int basic_gpus) const {

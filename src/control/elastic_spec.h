@@ -32,6 +32,9 @@ struct ElasticSpec {
   Mode mode = Mode::restart;
   /// `grace=60`: seconds that the job needs to give GPUs back.
   int grace_s = 30;
+  /// `stay=600`: seconds that it is not grown after a growth or a reclaim; the site's own time
+  /// (GrowthInterval) holds where it is longer.
+  int stay_s = 0;
 
   /// Reads the option's value; empty text gives the defaults. The error is one sentence that names
   /// the key and what is allowed.

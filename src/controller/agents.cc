@@ -155,7 +155,7 @@ void Controller::handle(ElasticJob& job, const control::Released& released, doub
   Companion* companion = job.companions.find(released.companion);
   if (companion == nullptr) return;
   companion->leave(now + kReleasedKept_s, released.reason);
-  job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
+  job.stay(now, parts_.config.growth_interval_s);
   parts_.slurm->forget();
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Of the controller: what owners ask of their jobs with the swell command.
+#include <cmath>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -41,7 +42,7 @@ void Controller::handle(const control::Server::Event& event, const control::Ask&
   ElasticJob& job = found->second;
   if (event.uid != job.uid && event.uid != 0 && event.uid != geteuid())
     return refuse_it(fmt::format("job {} belongs to another user", ask.job));
-  Result<control::Answer> answered = answer(job, ask);
+  Result<control::Answer> answered = answer(job, ask, now);
   if (!answered) return refuse_it(answered.error().message());
   if (ask.what != "why") {
     remember(job);
@@ -53,8 +54,8 @@ void Controller::handle(const control::Server::Event& event, const control::Ask&
   sessions_.close(event.connection);
 }
 
-Result<control::Answer> Controller::answer(ElasticJob& job, const control::Ask& ask) {
-  if (ask.what == "why") return why(job);
+Result<control::Answer> Controller::answer(ElasticJob& job, const control::Ask& ask, double now) {
+  if (ask.what == "why") return why(job, now);
   if (ask.what == "replan") return replan(job, ask);
   if (ask.what == "pause" || ask.what == "resume") {
     job.paused = ask.what == "pause";
@@ -102,7 +103,7 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
       {}};
 }
 
-control::Answer Controller::why(const ElasticJob& job) const {
+control::Answer Controller::why(const ElasticJob& job, double now) const {
   const int lent = job.companions.lent_gpus();
   control::Answer answer;
   answer.text = fmt::format("it has {} GPUs of its own and {} lent ones, decided {}: {}",
@@ -129,6 +130,9 @@ control::Answer Controller::why(const ElasticJob& job) const {
                Quotas(parts_.config, snapshot_, jobs_, parts_.book->outstanding()).why_full(job.id);
            !full.empty())
     waits = full;
+  else if (now < job.stays_until)
+    waits = fmt::format("it stays as it is for {:.0f} s more (stay={})",
+                        std::ceil(job.stays_until - now), job.spec.stay_s);
   else if (job.refusals > 0 && !job.refused_for.empty())
     waits = fmt::format("its last offer failed ({})", job.refused_for);
   if (!waits.empty()) answer.text += "\nit takes no more now: " + waits;
@@ -136,11 +140,11 @@ control::Answer Controller::why(const ElasticJob& job) const {
   for (const ScalePoint& point : job.scale)
     if (point.gpus > job.basic_gpus + lent && (more == nullptr || point.gpus > more->gpus))
       more = &point;
-  if (const ScalePoint* now = point_of(job.scale, job.basic_gpus + lent);
-      now != nullptr && more != nullptr)
+  if (const ScalePoint* here = point_of(job.scale, job.basic_gpus + lent);
+      here != nullptr && more != nullptr)
     answer.text +=
         fmt::format("\nwith {} GPUs it would do {:.2f} times as much as with {}, by {}", more->gpus,
-                    more->samples_per_s / now->samples_per_s, now->gpus, more->plan);
+                    more->samples_per_s / here->samples_per_s, here->gpus, more->plan);
   else if (!job.scale.empty() && more == nullptr)
     answer.text += "\nthere are no more GPUs that it could have now";
   if (job.own_max > 0) answer.text += fmt::format("\nits owner wants at most {} GPUs", job.own_max);

@@ -182,6 +182,7 @@ void Controller::report(const Change& change, double now) {
         if (!job->agent) job->agent_seen = now;
         job->offered = false;
         job->failed_growths = 0;
+        job->stay(now, 0);  // the site's time runs since the offer
       }
       events_.event("companion-started",
                     {{"job", job_id},
@@ -223,7 +224,7 @@ void Controller::report(const Change& change, double now) {
         gone.reason = "it has ended";
         gone.deadline = now;
         tell_shrink(*job, gone, now);
-        job->grow_after = std::max(job->grow_after, now + parts_.config.growth_interval_s);
+        job->stay(now, parts_.config.growth_interval_s);
       }
       break;
   }
@@ -287,10 +288,11 @@ void Controller::keep_deadlines(double now) {
              companion.reason.empty() ? "its time is over" : companion.reason);
       companion.deadline = now + kCancelAgain_s;
     }
-    if (!decide_due_ && job.agent && job.grow_after > 0 && now >= job.grow_after) {
-      job.grow_after = 0;
-      decide_due_ = true;
-    }
+    for (double* until : {&job.grow_after, &job.stays_until})
+      if (!decide_due_ && job.agent && *until > 0 && now >= *until) {
+        *until = 0;
+        decide_due_ = true;
+      }
   }
 }
 

@@ -98,7 +98,7 @@ void Controller::leave(ElasticJob& job, Companion& companion, double now, const 
                        const std::string& reason) {
   companion.leave(now + job.spec.grace_s, reason);
   job.taken_back = reason;
-  job.grow_after = std::max(job.grow_after, now + parts_.config.growth_interval_s);
+  job.stay(now, parts_.config.growth_interval_s);
   events_.event("reclaim",
                 {{"job", job.id},
                  {"companion", companion_json(companion)},

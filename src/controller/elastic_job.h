@@ -39,6 +39,7 @@ struct ElasticJob {
   std::optional<control::ConnectionId> agent;
   double agent_seen = 0;  ///< last heartbeat, or when it was lost
   double grow_after = 0;
+  double stays_until = 0;  ///< its owner's `stay` after the last growth or reclaim
   bool offered = false;    ///< offers were made, and none of them has become a companion yet
   int failed_growths = 0;  ///< in a row: each makes the next wait longer
   std::string no_growth;   ///< why its agent wants no GPUs now, as it said; empty: it does
@@ -81,6 +82,11 @@ struct ElasticJob {
   }
   bool is_sheet_too_old(double now) const noexcept {
     return trains_since && now >= *trains_since + kSheetBelieved_s;
+  }
+  /// Lent GPUs go or are gone: it is not grown for the site's `interval_s`, nor for its `stay`.
+  void stay(double now, double interval_s) noexcept {
+    grow_after = std::max(grow_after, now + interval_s);
+    stays_until = std::max(stays_until, now + spec.stay_s);
   }
   /// What its user asked for.
   int asked_gpus() const noexcept { return std::max(basic_gpus, wanted_gpus); }

@@ -281,7 +281,7 @@ class Builder {
         record.end_time == 0 || record.time_limit_min == 0 ||
         static_cast<double>(record.end_time - snapshot_.taken) >= config_.min_remaining_s;
     return job.agent && settled && lasts && job.no_growth.empty() && now_ >= job.grow_after &&
-           record.phase == slurm::JobPhase::running;
+           now_ >= job.stays_until && record.phase == slurm::JobPhase::running;
   }
 
   /// Plans change while its program runs, and it has reported of the last one that it was told.

@@ -97,6 +97,17 @@ check 'only allowed sizes and nodes are used' sizes_and_excluded_nodes
 steps() { submit --elastic=step=3,max=12 --gres=gpu:2 && within 30 grown "$job" 11 && settled; }
 check 'with a step, its basic demand and whole steps more' steps
 
+stays() { # its node's other GPUs, and 25 s later the rest
+  rigid --gres=gpu:4 -N 3 && within 10 in_state "$rigid_job" RUNNING && submit --elastic=max=16,stay=25 --gres=gpu:2 &&
+    within 30 grown "$job" 4 && settled || return
+  local since=$SECONDS
+  scancel "$rigid_job" && within 10 says_that_it_stays && within 40 grown "$job" 16 || return
+  printf 'it was grown again after %d s\n' $((SECONDS - since))
+  ((SECONDS - since >= 20)) && settled # it was lent the first a little before it was grown
+}
+says_that_it_stays() { swell why "$job" | grep -E 'it stays as it is for [0-9]+ s more \(stay=25\)'; }
+check 'a job that was lent GPUs stays as it is for the time that it asked for' stays
+
 an_array() {
   submit --elastic=max=4 --gres=gpu:2 --array=1-3 || return
   local ids

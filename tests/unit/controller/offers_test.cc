@@ -22,6 +22,28 @@ int grows_in_400_s(World& world) {
   return grows;
 }
 
+/// A job of 4 GPUs on node1 that was lent node1's others. A rigid job on node2 has ended since.
+struct Grown : World {
+  explicit Grown(const std::string& elastic) {
+    slurm.run(10, "node1", 4, "swell[elastic=" + elastic + ",grace=20 basic=4]");
+    for (const JobId rigid : {52, 53, 54})
+      slurm.run(rigid, "node" + std::to_string(rigid - 50), 8, "");
+    hello(1, 10, 4);
+    take_offers(1, 20);
+    cr_assert_eq(controller->jobs().at(10).companions.lent_gpus(), 4);
+    slurm.end(52);
+    server.sent.clear();
+  }
+  /// Whether it is offered more within so many seconds, a look a second.
+  bool is_offered_within(int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      step();
+      if (server.last<control::Grow>() != nullptr) return true;
+    }
+    return false;
+  }
+};
+
 int offered_gpus(const World& world) {
   int gpus = 0;
   for (const control::Offer& offer : world.server.last<control::Grow>()->offers) gpus += offer.gpus;
@@ -182,6 +204,57 @@ Test(controller, no_more_is_lent_than_the_program_says_that_it_can_run_on) {
   int lent = 0;
   for (const control::Offer& offer : grow->offers) lent += offer.gpus;
   cr_assert_eq(lent, 4, "%d", lent);
+}
+
+Test(controller, a_job_that_was_grown_stays_as_it_is_for_the_time_that_its_owner_asked_for) {
+  Grown site_alone("max=4x");
+  cr_assert(site_alone.is_offered_within(20), "GrowthInterval and GrantExpiry are over");
+  Grown staying("max=4x,stay=300");
+  cr_assert_not(staying.is_offered_within(290));
+  cr_assert(staying.is_offered_within(20));
+  Grown shorter("max=4x,stay=2");
+  cr_assert_not(shorter.is_offered_within(10), "the site's time is the least");
+}
+
+Test(controller, a_job_that_gave_gpus_back_stays_as_it_is_for_that_time) {
+  Grown world("max=4x,stay=300");
+  cr_assert_not(world.is_offered_within(290));
+  world.server.says(1, control::Released{20, "the program has no use for it"});
+  world.slurm.end(20);
+  cr_assert_not(world.is_offered_within(290), "from when it was given back");
+  cr_assert(world.is_offered_within(20));
+}
+
+Test(controller, its_time_to_stay_runs_anew_when_the_controller_does) {
+  Grown world("max=4x,stay=300");
+  world.step(200);
+  world.restart();
+  world.step();
+  world.hello(1, 10, 4, {20});
+  cr_assert_eq(world.controller->jobs().at(10).companions.lent_gpus(), 4);
+  cr_assert_not(world.is_offered_within(290));
+  cr_assert(world.is_offered_within(20));
+}
+
+Test(controller, an_offer_that_failed_is_followed_by_another_before_that_time) {
+  World world;
+  world.slurm.run(10, "node1", 4, "swell[elastic=max=4x,stay=3000,grace=20 basic=4]");
+  world.hello(1, 10, 4);
+  cr_assert_geq(grows_in_400_s(world), 3);
+}
+
+Test(controller, its_owner_reads_for_how_long_it_stays) {
+  Grown world("max=4x,stay=300");
+  world.step(100);
+  control::Ask ask;
+  ask.job = 10;
+  ask.what = "why";
+  world.server.says(9, ask);
+  world.step(50);
+  const auto* answer = world.server.last<control::Answer>();
+  cr_assert_not_null(answer);
+  cr_assert_neq(answer->text.find("it stays as it is for 150 s more (stay=300)"), std::string::npos,
+                "%s", answer->text.c_str());
 }
 
 Test(controller, a_job_is_lent_whole_steps) {
