@@ -3,19 +3,25 @@
 // a process of its own, no output but of failures.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
 namespace plain {
 
+using Clock = std::chrono::steady_clock;
 struct One {
   const char *suite, *name;
   void (*body)();
+  Clock::time_point begin{};
+  double took_s = 0, cpu_s = 0;  ///< of the processor: what its programs took, too
 };
 inline std::vector<One>& all() {
   static std::vector<One> tests;
@@ -31,20 +37,35 @@ struct Adder {
   std::_Exit(1);
 }
 /// Waits for one of the tests that run; whether it failed.
-inline bool collect(std::map<pid_t, const One*>& running) {
+inline bool collect(std::map<pid_t, One*>& running) {
   int status = 0;
-  const pid_t pid = wait(&status);
-  const One* one = running[pid];
+  rusage used{};
+  const pid_t pid = wait4(-1, &status, 0, &used);
+  One* one = running[pid];
   running.erase(pid);
+  one->took_s = std::chrono::duration<double>(Clock::now() - one->begin).count();
+  for (const timeval& time : {used.ru_utime, used.ru_stime})
+    one->cpu_s += static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
   if (status != 0) std::fprintf(stderr, "failed: %s::%s\n", one->suite, one->name);
   return status != 0;
+}
+/// Where the time went.
+inline void print_slowest() {
+  std::vector<One> tests = all();
+  const auto shown = std::min<std::size_t>(tests.size(), 12);
+  std::partial_sort(tests.begin(), tests.begin() + static_cast<std::ptrdiff_t>(shown), tests.end(),
+                    [](const One& a, const One& b) { return a.took_s > b.took_s; });
+  for (std::size_t i = 0; i < shown; ++i)
+    std::printf("%6.1f s, %6.1f s of CPU: %s::%s\n", tests[i].took_s, tests[i].cpu_s,
+                tests[i].suite, tests[i].name);
 }
 /// Runs every test, some at a time: most wait. The number that failed.
 inline int run() {
   constexpr std::size_t kAtATime = 4;
   int failed = 0;
-  std::map<pid_t, const One*> running;
-  for (const One& one : all()) {
+  std::map<pid_t, One*> running;
+  for (One& one : all()) {
+    one.begin = Clock::now();
     const pid_t pid = fork();
     if (pid == 0) {
       one.body();
@@ -54,6 +75,7 @@ inline int run() {
     if (running.size() == kAtATime) failed += collect(running);
   }
   while (!running.empty()) failed += collect(running);
+  print_slowest();
   std::printf("%zu tests, %d failed\n", all().size(), failed);
   return failed;
 }
