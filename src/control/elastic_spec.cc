@@ -18,6 +18,7 @@ constexpr int kMaxGpusAllowed = 1'000'000;
 constexpr std::size_t kMaxCharacters = 1024;
 constexpr int kMaxGrace_s = 24 * 3600;
 constexpr int kMaxStay_s = 7 * 24 * 3600;
+constexpr int kMaxGrow_s = 24 * 3600;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -126,14 +127,19 @@ Result<void> read_stay(ElasticSpec& spec, std::string_view value) {
   return read_seconds("stay", value, 0, kMaxStay_s, spec.stay_s);
 }
 
+Result<void> read_grow(ElasticSpec& spec, std::string_view value) {
+  return read_seconds("grow", value, 1, kMaxGrow_s, spec.grow_s);
+}
+
 struct Key {
   std::string_view name;
   Result<void> (*read)(ElasticSpec&, std::string_view);
 };
-constexpr Key kKeys[] = {
-    {"max", read_max},   {"min", read_min},     {"sizes", read_sizes},
-    {"step", read_step}, {"types", read_types}, {"consistency", read_consistency},
-    {"mode", read_mode}, {"grace", read_grace}, {"stay", read_stay}};
+constexpr Key kKeys[] = {{"max", read_max},     {"min", read_min},
+                         {"sizes", read_sizes}, {"step", read_step},
+                         {"types", read_types}, {"consistency", read_consistency},
+                         {"mode", read_mode},   {"grace", read_grace},
+                         {"stay", read_stay},   {"grow", read_grow}};
 
 bool is_key(std::string_view entry) {
   return std::any_of(std::begin(kKeys), std::end(kKeys),
@@ -162,7 +168,7 @@ Result<void> read_entry(ElasticSpec& spec, std::string_view entry,
   if (key == std::end(kKeys))
     return Error(fmt::format(
         "--elastic: unknown key \"{}\"; the keys are max, min, sizes, step, types, consistency, mode, "
-        "grace, stay",
+        "grace, stay, grow",
         name));
   if (equals == std::string_view::npos || equals + 1 == entry.size())
     return Error(fmt::format("--elastic: {} has no value; write {}=VALUE", name, name));
@@ -209,6 +215,7 @@ std::string ElasticSpec::text() const {
   result += mode == Mode::live ? ",mode=live" : ",mode=restart";
   result += fmt::format(",grace={}", grace_s);
   if (stay_s > 0) result += fmt::format(",stay={}", stay_s);
+  if (grow_s > 0) result += fmt::format(",grow={}", grow_s);
   return result;
 }
 

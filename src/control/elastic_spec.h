@@ -35,6 +35,8 @@ struct ElasticSpec {
   /// `stay=600`: seconds that it is not grown after a growth or a reclaim; the site's own time
   /// (GrowthInterval) holds where it is longer.
   int stay_s = 0;
+  /// `grow=120`: seconds that one growth may take, from the offer on; 0: Swell's own limits.
+  int grow_s = 0;
 
   /// Reads the option's value; empty text gives the defaults. The error is one sentence that names
   /// the key and what is allowed.

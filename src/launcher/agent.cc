@@ -42,6 +42,7 @@ EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   settings.tells_gpus = std::getenv("SLURM_GPUS") != nullptr;
   settings.sizes = setup.spec.sizes;
   settings.step = setup.spec.step;
+  settings.grow_s = setup.spec.grow_s;
   settings.restart_signal = setup.options.restart_signal;
   settings.restart_timeout_s = setup.options.restart_timeout_s.value_or(setup.spec.grace_s);
   settings.max_restarts = setup.options.max_restarts;

@@ -7,13 +7,12 @@
 #include "control/elastic_spec.h"
 #include "launcher/epoch_machine.h"
 #include "launcher/plan_seating.h"
-#include "launcher/signals.h"
 
 namespace swell::launcher {
 
 using control::JobState;
 
-void EpochMachine::grow(double, const control::Grow& grow) {
+void EpochMachine::grow(double now, const control::Grow& grow) {
   const std::string& pause = growth_.pause_reason();
   if (is<Over>() || is<Ending>() || is_failing() || !pause.empty()) {
     const std::string why = pause.empty() ? "the job is ending" : pause;
@@ -21,7 +20,7 @@ void EpochMachine::grow(double, const control::Grow& grow) {
     for (const control::Offer& offer : grow.offers) done.results.push_back({offer.nonce, 0, why});
     return act(action::Tell{std::move(done)});
   }
-  ++allocating_;
+  if (allocating_++ == 0) offered_at_ = now;
   was_offered_ = true;
   want(grow.plan);
   if (!grow.reason.empty()) say("GPUs are offered: " + grow.reason);
@@ -45,6 +44,7 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
     HeldCompanion made;
     made.job = result.job;
     made.up_by = now + settings_.warm_timeout_s;
+    made.grown_by = grown_by();
     made.nodes = result.nodes;
     for (WorkerNode& node : made.nodes) {
       node.id = next_node_++;
@@ -53,7 +53,7 @@ void EpochMachine::allocated(double now, const std::vector<Granted>& results) {
     companions_.push_back(made);
     note("companion-allocated", Json::object({{"companion", result.job}}));
     if (is<Over>() || is<Ending>()) reclaim(now, companions_.back(), "the job is ending");
-    else act(action::StartStep{made.job, made.nodes});
+    else if (now < made.grown_by) act(action::StartStep{made.job, made.nodes});
   }
   if (!is_warming() && state_ == JobState::warming)
     set_state(epoch_ < 0 ? JobState::allocated : JobState::active);
@@ -138,32 +138,6 @@ void EpochMachine::fall_back(double now, const std::string& why) {
   code_ = 0;
   set_state(JobState::draining);
   kill_running(now);
-}
-
-void EpochMachine::pause_growth(double now, const std::string& why, bool for_good) {
-  for_good = growth_.pause(now, why, for_good);
-  note("growth-paused", Json::object({{"reason", why}, {"for_good", for_good}}));
-  tell_no_growth();
-}
-
-std::string EpochMachine::no_growth() const {
-  Growth::Run run;
-  run.has_started = epoch_ >= 0;
-  run.may_start_large = settings_.live;
-  run.is_running = is<Running>() && !is_failing();
-  run.workers = seating_.seats.size();
-  if (!is_live())
-    for (const auto& [id, worker] : workers_)
-      run.deaf += worker.running && worker.listens != epoch_;
-  run.awaits_runtime = is<Running>() && in<Running>()->awaits_runtime;
-  run.signal = signal_name(settings_.restart_signal);
-  return growth_.reason_against(run);
-}
-
-void EpochMachine::tell_no_growth() {
-  std::string why = no_growth();
-  if (growth_.is_news(why)) act(action::Tell{status()});
-  growth_.told(std::move(why));
 }
 
 void EpochMachine::can_run_with(const std::vector<int>& workers) {

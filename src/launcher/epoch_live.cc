@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
-#include <limits>
 
 #include "launcher/epoch_machine.h"
 #include "launcher/plan_seating.h"
@@ -14,8 +13,6 @@ namespace swell::launcher {
 using control::JobState;
 
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 std::vector<WorkerId> workers_of(const Seating& seating) {
   std::vector<WorkerId> workers;
@@ -133,6 +130,7 @@ void EpochMachine::let_go(double now, int epoch) {
     others_[{epoch_, seat.worker}] = std::min(now + settings_.end_timeout_s, one->hard_by);
   }
   one->by = now + settings_.switch_timeout_s;
+  one->is_limited = false;
   one->hard_by = one->by + settings_.end_timeout_s;
   for (const auto& news : std::exchange(one->later, {})) news(now);
 }
@@ -210,6 +208,7 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
       others_[{epoch_, worker}] = now + settings_.end_timeout_s;
     }
     seating_ = std::move(one.next);
+    end_growth();
     wanted_.reset();
     epoch_ = epoch;
     for (const Seat& seat : seating_.seats) {
@@ -341,8 +340,8 @@ void EpochMachine::tick_live(double now) {
   if (Switching* one = in<Switching>()) {
     const bool was_called_off = one->is_called_off;
     if (now >= std::min(one->by, one->hard_by)) {
-      one->is_late = one->is_late || !was_called_off;
-      call_off("it took too long", true);
+      one->is_late = one->is_late || (!was_called_off && !one->is_limited);
+      call_off(one->is_limited ? took_too_long() : "it took too long", true);
     }
     // The coordinator has told all shims to commit, or never will: it was called off before.
     if (now >= one->hard_by && was_called_off) {

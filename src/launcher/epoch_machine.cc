@@ -35,6 +35,7 @@ void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bo
 }
 
 void EpochMachine::advance(double now) {
+  if (is_ready(false)) end_growth();
   if (is_ready_again()) {
     recovery_.reset();
     note("recovered");
@@ -93,9 +94,7 @@ void EpochMachine::begin_growing(double now) {
       "growing from {} to {} workers ({} lent{})", seating_.seats.size(), next.seats.size(),
       describe(lent),
       next.idle > 0 ? fmt::format("; {} wait, as the plan does without them", next.idle) : ""));
-  if (is_live())
-    return begin_switch(now, Purpose::grow, now + settings_.switch_timeout_s,
-                        now + settings_.switch_timeout_s + settings_.end_timeout_s);
+  if (is_live()) return grow_live(now, next);
   begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s);
   in<Leaving>()->to_grow = true;
 }
@@ -105,6 +104,7 @@ void EpochMachine::start_epoch(double now, Seating seating) {
   asking_.reset();
   drop_unfit_plan(seating);
   seating_ = std::move(seating);
+  if (!has_begun()) end_growth();
   wanted_.reset();
   epoch_ = ++last_epoch_;
   phase_ = Running{now, std::nullopt, false, settings_.live};
@@ -227,6 +227,7 @@ void EpochMachine::tick(double now) {
     } else if (found != nullptr && found->up && now >= found->joins_by) {
       if (const std::string why = why_useless(*found); !why.empty()) give_back(now, *found, why);
     }
+  keep_growth_limit(now);
   if (growth_.resume_if_due(now)) tell_no_growth();
   if (const Leaving* leaving = in<Leaving>(); leaving != nullptr && now >= leaving->by) {
     say(fmt::format(
@@ -266,6 +267,7 @@ std::optional<double> EpochMachine::deadline() const {
   if (const Leaving* leaving = in<Leaving>()) earliest(leaving->by);
   if (is_failing()) earliest(in<Running>()->failure->decide_by);
   earliest(holds_until());
+  earliest(growth_limit());
   if (const Switching* one = in<Switching>()) earliest(one->is_called_off ? one->hard_by : one->by);
   if (const auto drain = drain_by(); drain && is_live()) earliest(*drain - settings_.min_live_s);
   if (const Running* one = in<Running>(); one != nullptr && !one->failure) earliest(one->ask_at);

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -51,6 +52,7 @@ struct SwitchOutcome {
 ///  after a growth it is put down to the growth: the run goes on over the basic demand alone; with
 ///  recover_s the program is first started again over all GPUs that the run has, lent ones too,
 ///  which go back if it is not ready within recover_s;
+///  * a growth that takes longer than grow_s is given up, and has gone wrong;
 ///  * growths that went wrong make the next wait, in growing intervals, and in the end for good;
 ///  * workers are asked to leave for a growth only when all of them handle the signal;
 ///  * a companion that is given back is released as soon as its own workers have left;
@@ -88,6 +90,9 @@ class EpochMachine {
     bool live = false;
     /// For a live growth: programs start, and the state is moved.
     double switch_timeout_s = 600;
+    /// For one growth, from its offer until training runs on the lent GPUs; in live mode in place
+    /// of switch_timeout_s. 0: no limit.
+    double grow_s = 0;
     /// Of the time for giving GPUs back, what a live switch has before workers are asked to leave.
     double live_share = 0.6;
     double min_live_s = 1;  ///< with less time than this, it is not tried
@@ -145,6 +150,8 @@ class EpochMachine {
   bool over() const { return is<Over>(); }
 
  private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
   // The phases, each with what it needs. Gathering -> Running -> Leaving -> Gathering ...; live
   // mode Running -> Switching -> Running; from all of them Ending, and Over.
   /// Waits for the shims of the next epoch.
@@ -186,6 +193,7 @@ class EpochMachine {
     bool blames_growth = false;  ///< the next epoch's programs are why
     bool is_outdated = false;    ///< it would use GPUs that are to go back, too
     bool is_late = false;        ///< it took too long
+    bool is_limited = false;     ///< `by` is what the owner allows for a growth
     bool is_prepared = false;    ///< the old programs are being stopped, or have been
     /// Those of the workers that leave are told to: there is no way back to the old epoch.
     bool has_let_go = false;
@@ -229,8 +237,9 @@ class EpochMachine {
     JobId job = 0;
     std::vector<WorkerNode> nodes;
     double up_by = 0;
-    bool up = false;      ///< all its shims have been there
-    double joins_by = 0;  ///< where up: when it is given back if it has not been able to join
+    double grown_by = kNever;  ///< for training to run there
+    bool up = false;           ///< all its shims have been there
+    double joins_by = 0;       ///< where up: when it is given back if it has not been able to join
     bool reclaimed = false;
     double leave_by = 0;  ///< where reclaimed: for its workers
     std::string reason;
@@ -260,9 +269,21 @@ class EpochMachine {
   bool restarts_too_often(double now);
   bool shims_are_there() const;
   bool trains_on_lent() const;
+  bool is_ready(bool needs_runtime) const;
   bool is_ready_again() const;
   std::optional<double> holds_until() const;
   void give_up_recovery(double now);
+  // epoch_growth.cc: what speaks against a growth, and how long one may take
+  void pause_growth(double now, const std::string& why, bool for_good = false);
+  std::string no_growth() const;
+  void tell_no_growth();
+  double grown_by() const;
+  std::string took_too_long() const;
+  void end_growth();
+  bool is_joining(const HeldCompanion& companion) const;
+  std::optional<double> growth_limit() const;
+  void keep_growth_limit(double now);
+  void grow_live(double now, const Seating& next);
   // epoch_live.cc: switches beside the running training
   enum class Purpose { grow, give_back, replan };
   void begin_switch(double now, Purpose purpose, double by, double hard_by);
@@ -289,9 +310,6 @@ class EpochMachine {
   static bool has_seat(const Seating& seating, const HeldCompanion& companion);
   std::string why_useless(const HeldCompanion& companion) const;
   void fall_back(double now, const std::string& why);
-  void pause_growth(double now, const std::string& why, bool for_good = false);
-  std::string no_growth() const;
-  void tell_no_growth();
   bool is_warming() const;
 
   template <typename P>
@@ -359,7 +377,8 @@ class EpochMachine {
   int last_epoch_ = -1;  ///< the highest that was tried
   std::string switched_;
   int next_node_ = 0;
-  int allocating_ = 0;  ///< Allocate actions under way
+  int allocating_ = 0;     ///< Allocate actions under way
+  double offered_at_ = 0;  ///< the first of them
   bool was_offered_ = false;
   double stopped_s_ = 0;
   int code_ = 0;

@@ -72,15 +72,20 @@ bool EpochMachine::trains_on_lent() const {
   });
 }
 
-/// Whether the program that was started again is as ready as a growth needs it: it has begun with
-/// Swell's runtime, or, where it did without before it failed, all its workers handle the signal.
-bool EpochMachine::is_ready_again() const {
-  if (!recovery_ || !is<Running>() || is_failing()) return false;
+/// Whether the program is as ready as a growth needs it: it has begun with Swell's runtime, or,
+/// where it does without, all its workers handle the signal.
+bool EpochMachine::is_ready(bool needs_runtime) const {
+  if (!is<Running>() || is_failing()) return false;
   if (is_live()) return true;
   const std::vector<WorkerId> workers = running();
-  return !recovery_->needs_runtime && !workers.empty() &&
+  return !needs_runtime && !workers.empty() &&
          std::all_of(workers.begin(), workers.end(),
                      [this](WorkerId id) { return workers_.at(id).listens == epoch_; });
+}
+
+/// Whether the program that was started again is, as it was before it failed.
+bool EpochMachine::is_ready_again() const {
+  return recovery_ && is_ready(recovery_->needs_runtime);
 }
 
 /// How long the lent GPUs wait for it at most; none: they do not. A failure that comes before is

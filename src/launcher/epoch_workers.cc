@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
-#include <limits>
 
 #include "launcher/epoch_machine.h"
 #include "launcher/signals.h"
@@ -11,12 +10,6 @@
 namespace swell::launcher {
 
 using control::JobState;
-
-namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-}  // namespace
 
 void EpochMachine::hello(double now, WorkerId id, const std::string& host, int port, JobId step) {
   HeldCompanion* companion = companion_of(id.node);

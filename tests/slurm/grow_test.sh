@@ -170,4 +170,14 @@ taken_from_a_hang() {
 }
 check 'and others who need them before have them at once' taken_from_a_hang
 
+hangs_grown() { # on 8 GPUs, while it is grown
+  lends_nothing && submit --elastic=max=8,grow=20 --gres=gpu:2 && within 30 workers_run "$job" 2 && echo 8 > "$work/$job/hang"
+  local ready=$?
+  swell drain --undo && ((ready == 0)) && within 30 hangs 8 && within 40 has_no_companions "$job" || return
+  grep 'the growth took longer than 20 s (grow=20)' "$work/$job.out" && within 20 workers_run "$job" 2 && goes_on "$job" && settled &&
+    within 20 is_lent "$job" 0 && [[ $(word_of "$job" no_growth) == the_growth_took_longer_than_20_s* ]] &&
+    touch "$work/$job/finish" && within 20 ended "$job" && [[ $(cat "$work/$job/status") == 0 ]]
+}
+check 'a growth after which the program hangs is undone when the time that it asked for is over' hangs_grown
+
 finish_tests

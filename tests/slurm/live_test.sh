@@ -64,6 +64,13 @@ new_shim_dies() {
 }
 check 'nor does a killed shim of a lent worker' new_shim_dies
 
+takes_too_long() {
+  PROGRAM=./held live --elastic=mode=live,max=4,grow=15 --gres=gpu:2 -w node1 && within 120 gave_up_growing &&
+    grep 'live: still 2 workers, the switch was called off: the growth took longer than 15 s (grow=15)' "$work/$job.out" && goes_on_live && ranks_run 2 &&
+    touch "$out/go" && well_ended
+}
+check 'a growth that takes longer than its owner allows is called off while the old program trains on' takes_too_long
+
 agent_dies() {
   held_growth && local pids && pids=$(cut -d' ' -f1 "$out/began" "$out/held") && kill -KILL "$(cat "$out/swellrun.pid")" &&
     within 120 all_gone "$pids" && within 120 has_no_companions "$job" && within 120 ended "$job" && nothing_left

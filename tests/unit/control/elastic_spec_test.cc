@@ -40,21 +40,22 @@ Test(elastic_spec, reads_every_key) {
   cr_assert_eq(spec.types.at(1), std::string("a100"));
   cr_assert(spec.consistency == Consistency::exact);
   cr_assert_eq(spec.grace_s, 90);
-  const ElasticSpec more = good("step=4,stay=600");
+  const ElasticSpec more = good("step=4,stay=600,grow=120");
   cr_assert_eq(more.step, 4);
   cr_assert_eq(more.stay_s, 600);
+  cr_assert_eq(more.grow_s, 120);
 }
 
 Test(elastic_spec, keys_that_are_not_given_are_not_written_so_that_older_programs_read_the_text) {
   cr_assert_eq(good("").text(), "max=4x,consistency=relaxed,mode=restart,grace=30");
-  cr_assert_eq(good("stay=8,step=7,max=6").text(),
-               "max=6,step=7,consistency=relaxed,mode=restart,grace=30,stay=8");
+  cr_assert_eq(good("grow=9,stay=8,step=7,max=6").text(),
+               "max=6,step=7,consistency=relaxed,mode=restart,grace=30,stay=8,grow=9");
   cr_assert(good("stay=0") == good(""), "the site's time alone");
 }
 
 Test(elastic_spec, its_text_reads_back_to_itself) {
   for (const char* text : {"", "max=7", "max=8,min=4", "max=2.5x", "sizes=1/2/4,types=v100",
-                           "consistency=exact,grace=5", "step=4,stay=600", "step=1"}) {
+                           "consistency=exact,grace=5", "step=4,stay=600,grow=120", "step=1"}) {
     const ElasticSpec spec = good(text);
     cr_assert(good(spec.text().c_str()) == spec, "%s", text);
   }
@@ -80,6 +81,8 @@ Test(elastic_spec, an_error_names_the_key_and_what_is_allowed) {
   cr_assert(says(reason("step=0"), "step=0 is not valid; step must be a number of GPUs (step=4)"));
   cr_assert(says(reason("stay=-1"), "from 0 to 604800"));
   cr_assert(says(reason("stay=604801"), "stay=604801"));
+  cr_assert(says(reason("grow=0"), "from 1 to 86400"));
+  cr_assert(says(reason("grow=86401"), "grow=86401"));
   cr_assert(says(reason("step=2,sizes=4/8"), "step=2 and sizes=4/8 are both given; give one"));
   cr_assert(says(reason("max"), "write max=VALUE"));
   cr_assert(says(reason("max=4,max=8"), "twice"));

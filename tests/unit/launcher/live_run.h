@@ -20,21 +20,24 @@ using namespace swell::launcher;
 
 inline constexpr JobId kJob = 5, kCompanion = 9;
 
-inline EpochMachine::Settings live_settings(double first_offer_s = 0, double recover_s = 0) {
+inline EpochMachine::Settings live_settings(double first_offer_s = 0, double recover_s = 0,
+                                            double grow_s = 0) {
   EpochMachine::Settings settings;
   settings.job = kJob;
   settings.restart_signal = SIGUSR1;
   settings.live = true;
   settings.first_offer_s = first_offer_s;
   settings.recover_s = recover_s;
+  settings.grow_s = grow_s;
   return settings;
 }
 
 /// One basic worker (node 0) whose program has begun with the runtime.
 struct Run {
   explicit Run(bool begins = true, bool is_up = true, double first_offer_s = 0,
-               double recover_s = 0)
-      : machine(live_settings(first_offer_s, recover_s), {worker_node(0, kJob, "node1", 1)}) {
+               double recover_s = 0, double grow_s = 0)
+      : machine(live_settings(first_offer_s, recover_s, grow_s),
+                {worker_node(0, kJob, "node1", 1)}) {
     machine.start(now);
     collect();
     if (!is_up) return;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Of the epoch machine: what speaks against a growth, and how long one may take.
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "launcher/epoch_machine.h"
+#include "launcher/signals.h"
+
+namespace swell::launcher {
+
+using control::JobState;
+
+void EpochMachine::pause_growth(double now, const std::string& why, bool for_good) {
+  for_good = growth_.pause(now, why, for_good);
+  note("growth-paused", Json::object({{"reason", why}, {"for_good", for_good}}));
+  tell_no_growth();
+}
+
+std::string EpochMachine::no_growth() const {
+  Growth::Run run;
+  run.has_started = epoch_ >= 0;
+  run.may_start_large = settings_.live;
+  run.is_running = is<Running>() && !is_failing();
+  run.workers = seating_.seats.size();
+  if (!is_live())
+    for (const auto& [id, worker] : workers_)
+      run.deaf += worker.running && worker.listens != epoch_;
+  run.awaits_runtime = is<Running>() && in<Running>()->awaits_runtime;
+  run.signal = signal_name(settings_.restart_signal);
+  return growth_.reason_against(run);
+}
+
+void EpochMachine::tell_no_growth() {
+  std::string why = no_growth();
+  if (growth_.is_news(why)) act(action::Tell{status()});
+  growth_.told(std::move(why));
+}
+
+/// When a companion that was allocated for the newest offers must have become part of the training.
+double EpochMachine::grown_by() const {
+  return settings_.grow_s > 0 ? offered_at_ + settings_.grow_s : kNever;
+}
+
+std::string EpochMachine::took_too_long() const {
+  return fmt::format("the growth took longer than {:g} s (grow={:g})", settings_.grow_s,
+                     settings_.grow_s);
+}
+
+/// Training runs on the GPUs that take part: their growth is over.
+void EpochMachine::end_growth() {
+  for (HeldCompanion& each : companions_)
+    if (takes_part(each)) each.grown_by = kNever;
+}
+
+/// Whether it has not become part of the training, and has a limited time for that. The job's own
+/// workers may come up later than lent ones: what begins with them is no growth.
+bool EpochMachine::is_joining(const HeldCompanion& companion) const {
+  return !companion.reclaimed && std::isfinite(companion.grown_by) &&
+         (has_begun() || !companion.up);
+}
+
+/// When the first that is joining has had its time; none: there is none, or what happens first
+/// decides.
+std::optional<double> EpochMachine::growth_limit() const {
+  if (is<Switching>() || is<Ending>() || is<Over>() || is_failing() || is_ending_by_itself())
+    return std::nullopt;
+  std::optional<double> limit;
+  for (const HeldCompanion& each : companions_)
+    if (is_joining(each)) limit = std::min(limit.value_or(each.grown_by), each.grown_by);
+  return limit;
+}
+
+/// Gives up a growth that has had its time: its GPUs go back, and programs that are not ready on
+/// them are killed, and started again without them. Workers that were asked to leave for it keep
+/// their time for that, and begin again on what the run had before.
+void EpochMachine::keep_growth_limit(double now) {
+  const auto limit = growth_limit();
+  if (!limit || now < *limit) return;
+  bool is_late = false, runs_there = false;
+  for (const JobId job : companions()) {
+    HeldCompanion* each = companion(job);
+    if (each == nullptr || !is_joining(*each) || now < each->grown_by) continue;
+    if (const std::string useless = why_useless(*each); !useless.empty()) {
+      give_back(now, *each, useless);
+      continue;
+    }
+    is_late = true;
+    runs_there = runs_there || trains_on(each->nodes);
+    say(fmt::format("giving back {} (job {}): {}", describe(each->nodes), job, took_too_long()));
+    reclaim(now, *each, took_too_long());
+  }
+  if (!is_late) return;
+  pause_growth(now, took_too_long());
+  if (!runs_there || !is<Running>()) return;
+  say("the program is not ready there: it is started again as before, from the last checkpoint");
+  if (recovery_) recovery_->by = now + settings_.recover_s;
+  phase_ = Leaving{now, now, false, false};
+  code_ = 0;
+  set_state(JobState::draining);
+  kill_running(now);
+}
+
+/// Switches to the workers of `next`. Who joins first has the least time left.
+void EpochMachine::grow_live(double now, const Seating& next) {
+  double by = kNever;
+  for (const HeldCompanion& each : companions_)
+    if (!each.reclaimed && !takes_part(each) && has_seat(next, each))
+      by = std::min(by, each.grown_by);
+  const bool is_limited = std::isfinite(by);
+  if (!is_limited) by = now + settings_.switch_timeout_s;
+  begin_switch(now, Purpose::grow, by, by + settings_.end_timeout_s);
+  in<Switching>()->is_limited = is_limited;
+}
+
+}  // namespace swell::launcher
