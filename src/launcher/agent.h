@@ -35,6 +35,7 @@ class Agent {
     control::Hello hello;
     std::string shim;  ///< swell-worker's path
     std::string munge_socket;
+    std::optional<std::time_t> slurmctld_since;
     /// Live mode: what the job's nodes say of themselves, by name, and whether companions' nodes
     /// are to be asked, too.
     std::map<std::string, cluster::NodeDescription> descriptions;

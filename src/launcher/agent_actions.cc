@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Of the agent: one function for each kind of action.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -56,10 +57,14 @@ void Agent::carry_out(const action::StartStep& start) {
   }
   const ShimAddress shim{setup_.shim, address_, server_->port(), setup_.munge_socket};
   bool foreground = !companion;
+  const double wait_s = companion ? 0 : knows_nodes_in(setup_.slurmctld_since, std::time(nullptr));
   for (Command& command :
        step_commands(setup_.options, start.job, companion, start.nodes,
-                     setup_.basic.cpus_per_worker, setup_.basic.shares_cpus, shim))
-    launch({start.job, std::move(command), std::exchange(foreground, false)});
+                     setup_.basic.cpus_per_worker, setup_.basic.shares_cpus, shim)) {
+    Step step{start.job, std::move(command), std::exchange(foreground, false)};
+    if (wait_s > 0) launches_.emplace_back(now() + wait_s, std::move(step));
+    else launch(std::move(step));
+  }
 }
 
 void Agent::launch(Step step) {
@@ -114,7 +119,8 @@ void Agent::answered(const Failed& failed, const Children::Ended& config) {
   const auto pause_s = launch_again_in(failed.step.launches);
   if (!was_away || !pause_s || !may_launch_again(failed.step))
     return machine_.step_ended(now(), failed.step.job, failed.exit);
-  launch_later(failed.step, failed.exit, "slurmctld was away", *pause_s);
+  const double known_s = seen ? knows_nodes_in(seen->slurmctld_since, std::time(nullptr)) : 0;
+  launch_later(failed.step, failed.exit, "slurmctld was away", std::max(*pause_s, known_s));
 }
 
 void Agent::launch_later(Step step, const Exit& exit, const char* why, double pause_s) {

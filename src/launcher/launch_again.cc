@@ -12,7 +12,9 @@ namespace {
 
 constexpr double kFirstPause_s = 2;  // doubles: a slurmd that is started anew is back by then
 constexpr int kLaunches = 4;
-constexpr double kSettles_s = 15;  // nodes register 5 s after slurmctld's start, and clocks differ
+constexpr double kRegister_s =
+    7;  // nodes do 5 s after slurmctld's start, which is known in seconds
+constexpr double kSettles_s = 15;  // and clocks differ
 
 /// Errors of a launch message: those of the system, and Slurm's "connection failure" up to
 /// "shutdown of the connection", no answer in time, and an answer without a byte (slurm_errno.h).
@@ -40,6 +42,10 @@ bool srun_failed(const Exit& exit, const char* slurm_exit_error) {
 
 bool slurmctld_was_away(std::optional<std::time_t> since, std::time_t began) {
   return since && std::difftime(began, *since) <= kSettles_s;
+}
+
+double knows_nodes_in(std::optional<std::time_t> since, std::time_t now) {
+  return since ? std::clamp(kRegister_s - std::difftime(now, *since), 0.0, kRegister_s) : 0;
 }
 
 std::optional<double> launch_again_in(int launches) {

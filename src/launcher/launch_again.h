@@ -21,6 +21,11 @@ bool srun_failed(const Exit& exit, const char* slurm_exit_error);
 /// to who began at `began`: Slurm 22.05 refuses steps until the nodes have registered, too.
 bool slurmctld_was_away(std::optional<std::time_t> since, std::time_t began);
 
+/// In how many seconds a slurmctld that was started at `since` knows its nodes: a step that is
+/// asked for before may wait for minutes, in Slurm itself. 0: it does, or does not say since when
+/// it runs.
+double knows_nodes_in(std::optional<std::time_t> since, std::time_t now);
+
 /// In how many seconds the step is to be launched again that was launched so often. None: never.
 std::optional<double> launch_again_in(int launches);
 

@@ -100,6 +100,7 @@ Result<std::unique_ptr<Agent>> agent_for(const Options& options, const Json& mod
   Agent::Setup setup;
   setup.options = options;
   setup.munge_socket = config->munge_socket;
+  setup.slurmctld_since = config->slurmctld_since;
   setup.controller = {config->controllers, 0, config->munge_socket, config->slurm_user};
   setup.shim =
       env("SWELL_WORKER").empty() ? SWELL_PKGLIBEXECDIR "/swell-worker" : env("SWELL_WORKER");

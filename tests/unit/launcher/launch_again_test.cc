@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 
+using swell::launcher::knows_nodes_in;
 using swell::launcher::launch_again_in;
 using swell::launcher::slurmctld_was_away;
 using swell::launcher::slurmd_was_lost;
@@ -33,6 +34,14 @@ Test(launch_again, what_a_slurmctld_refuses_that_has_just_been_started_is_put_do
   cr_assert(slurmctld_was_away(began - 10, began), "its nodes may not have registered yet");
   cr_assert_not(slurmctld_was_away(began - 20, began));
   cr_assert_not(slurmctld_was_away(std::nullopt, began), "it does not say");
+}
+
+Test(launch_again, no_step_is_asked_for_before_slurmctld_knows_its_nodes) {
+  const std::time_t since = 1'000'000;
+  cr_assert_eq(knows_nodes_in(since, since + 1), 6);
+  cr_assert_eq(knows_nodes_in(since, since + 60), 0);
+  cr_assert_eq(knows_nodes_in(since, since - 60), 7, "clocks differ");
+  cr_assert_eq(knows_nodes_in(std::nullopt, since), 0, "it does not say");
 }
 
 Test(launch_again, each_launch_waits_longer_and_the_fourth_is_the_last) {
