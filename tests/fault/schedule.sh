@@ -4,9 +4,10 @@
 # Of tests/fault/soak: what is to happen when, drawn from the seed alone before anything starts.
 
 # schedule SEED SECONDS JOBS FAULTS NODES: lines "AT ACTION NUMBER...", sorted. The numbers choose among what is there then:
-# which job, which worker, which node.
+# which job, which worker, which node. Every fourth elastic job is live. For each dozen jobs there is a rigid one beside them that takes lent
+# GPUs back.
 schedule() {
-  local seconds=$2 jobs=$3 faults=$4 nodes=$5 i at
+  local seconds=$2 jobs=$3 faults=$4 nodes=$5 i at elastic=0 takings
   local kinds=(scancel scancel scancel scancel worker worker worker swellrun swellrun slurmd slurmd slurmctld slurmctld
     reconfigure reconfigure drain drain down)
   {
@@ -14,10 +15,16 @@ schedule() {
     for ((i = 0; i < jobs; i++)); do
       at=$((i * seconds / jobs))
       if ((RANDOM % 2)); then
-        printf '%s elastic %s %s\n' "$at" $((RANDOM % 2 + 1)) $((15 + RANDOM % 45))
+        local mode=restart
+        ((elastic++ % 4)) || mode=live
+        printf '%s elastic %s %s %s\n' "$at" $((RANDOM % 2 + 1)) $((15 + RANDOM % 45)) "$mode"
       else
         printf '%s rigid %s %s\n' "$at" $((RANDOM % 4 + 1)) $((4 + RANDOM % 16))
       fi
+    done
+    takings=$(((jobs + 11) / 12))
+    for ((i = 1; i <= takings; i++)); do
+      printf '%s take-back %s\n' $((i * seconds / (takings + 1))) $((4 + RANDOM % 8))
     done
     for ((i = 0; i < faults; i++)); do
       at=$((10 + i * (seconds - 10) / faults))
