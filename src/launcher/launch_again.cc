@@ -12,8 +12,7 @@ namespace {
 
 constexpr double kFirstPause_s = 2;  // doubles: a slurmd that is started anew is back by then
 constexpr int kLaunches = 4;
-constexpr double kRegister_s =
-    7;  // nodes do 5 s after slurmctld's start, which is known in seconds
+constexpr double kRegister_s = 7;  // nodes do 5 s after slurmctld's start, known in whole seconds
 constexpr double kSettles_s = 15;  // and clocks differ
 
 /// Errors of a launch message: those of the system, and Slurm's "connection failure" up to
