@@ -80,7 +80,8 @@ double Evaluator::speed(int type) const noexcept {
 double Evaluator::ideal_seconds(const Islands& gpus, int used, int micro_batches) const {
   double fastest = 0;
   for (const Island& island : gpus) fastest = std::max(fastest, speed(island.type));
-  return perf_.model().layers * micro_batch_ * micro_batches / (fastest * used);
+  const double layers = perf_.model().layers;  // hostile numbers have products beyond int
+  return layers * micro_batch_ * micro_batches / (fastest * used);
 }
 
 double Evaluator::settle(plan::Layout& layout, double seconds) {
