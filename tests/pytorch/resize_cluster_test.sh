@@ -54,7 +54,12 @@ resized() { # NAME
   (cd "$reference" && env -u SLURM_CONF RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0 \
     "$SWELL_PYTHON" "${program_words[@]}" > said 2>&1
     printf '%s\n' $? > status.new && mv status.new status) &
-  run_job "$1" --elastic="$elastic" --gres=gpu:1 -- "${swellrun_options[@]}" "$SWELL_PYTHON" "${program_words[@]}" || return
+  # Nothing is lent before it trains on its own GPU: the lent one might be up first, as swellrun asks a new slurmctld for the
+  # job's own workers later.
+  lends_nothing || return
+  run_job "$1" --elastic="$elastic" --gres=gpu:1 -- "${swellrun_options[@]}" "$SWELL_PYTHON" "${program_words[@]}" && within 200 trains_on "$folder" 1
+  local status=$?
+  swell drain --undo > /dev/null && ((status == 0)) || { tail -n 20 "$folder.out"; return 1; }
   # It grows, a GPU is taken back for a rigid job, and is lent again.
   within 200 trains_on "$folder" 2 && gets_on "$folder" || { tail -n 20 "$folder.out"; return 1; }
   rigid --gres=gpu:2 && within 200 in_state "$rigid_job" RUNNING && within 200 trains_on "$folder" 1 && gets_on "$folder" || return
