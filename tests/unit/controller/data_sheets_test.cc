@@ -165,23 +165,6 @@ Test(data_sheets, the_largest_numbers_that_are_read_harm_nobody) {
   cr_assert(many.comes_to("by data sheet"));
 }
 
-Test(data_sheets, no_other_job_loses_what_it_is_lent_for_them) {
-  Live world;
-  world.report({.gpus = kEight, .layer_s = 1e-6, .layer_bytes = 4e3});
-  world.report({.gpus = kEight});
-  cr_assert(world.grown());
-  world.take_offers(20);
-  // All that is left is taken: the described job could only grow by what the other one is lent.
-  world.slurm.run(12, "node3", 8, "");
-  world.slurm.run(13, "node4", 8, "");
-  world.slurm.run(11, "node2", 8, "swell[elastic=max=16,mode=live,grace=20 basic=8]");
-  control::Hello hello = test::hello_of(11, 8);
-  hello.model = gpt();
-  world.server.says(2, hello);
-  for (int round = 0; round < 100; ++round) world.step(1);
-  cr_assert_null(world.server.last<control::Shrink>());
-}
-
 Test(data_sheets, a_site_may_lend_nothing_without_a_profile) {
   Described world;
   world.config.lends_without_profile = false;

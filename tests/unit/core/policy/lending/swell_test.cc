@@ -93,6 +93,17 @@ Test(swell, an_old_job_takes_nothing_from_a_much_younger_one) {
   cr_assert(decide(one_has_all(9990, 0)).reclaims.empty());
 }
 
+Test(swell, nothing_is_taken_from_others_by_data_sheets_alone) {
+  ClusterView view = one_has_all(0, 9990);
+  cr_assert_not(decide(view).reclaims.empty(), "by profiles it is");
+  for (ElasticJobView& job : view.jobs) {
+    auto training = std::make_shared<Training>(*job.training);
+    training->from_data_sheets = job.companions.empty();
+    job.training = std::move(training);
+  }
+  cr_assert(decide(view).reclaims.empty());
+}
+
 Test(swell, jobs_that_have_shared_alike_leave_it_at_that) {
   ClusterView view = idle_cluster(1);
   know_machines(view);
