@@ -17,8 +17,7 @@ namespace swell::controller {
 
 namespace {
 
-// No training is larger; planning time grows with each of them.
-constexpr long kMaxLayers = 4096, kMaxSamples = 1 << 16, kMaxBatch = 1 << 24;
+constexpr long kMaxSamples = 1 << 16;  // of a micro-batch: planning time grows with them
 constexpr double kMinStep_s = 1e-6;
 
 /// Whether a plan over `used` is one for a job that holds `held`, of which `basic` are its own: it
@@ -40,14 +39,14 @@ Result<void> check_size(const plan::Plan& plan) {
   for (const plan::Stage& stage : plan.stages) layers += stage.layers;
   if (plan.pp() > 0)
     for (const plan::TpGroup& group : plan.stages.front().groups) samples += group.local_batch;
-  if (layers > kMaxLayers)
-    return Error(
-        fmt::format("its plan has {} layers; at most {} are planned for", layers, kMaxLayers));
-  if (samples > kMaxSamples || samples * plan.micro_batches > kMaxBatch)
+  if (layers > models::kMostLayers)
+    return Error(fmt::format("its plan has {} layers; at most {} are planned for", layers,
+                             models::kMostLayers));
+  if (samples > kMaxSamples || samples * plan.micro_batches > models::kMostBatch)
     return Error(
         fmt::format("its plan has {} micro-batches of {} samples; at most {} samples of {} a "
                     "micro-batch are planned for",
-                    plan.micro_batches, samples, kMaxBatch, kMaxSamples));
+                    plan.micro_batches, samples, models::kMostBatch, kMaxSamples));
   return {};
 }
 
@@ -265,14 +264,7 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
     const std::shared_ptr<const cluster::Cluster>& machines,
     planner::Consistency consistency) const {
   if (!is_known() || machines == nullptr || basic.empty()) return nullptr;
-  if (asked_of_ == machines && asked_basic_ == basic && asked_all_ == all &&
-      asked_version_ == version_)
-    return answer_;
-  asked_of_ = machines;
-  asked_basic_ = basic;
-  asked_all_ = all;
-  asked_version_ = version_;
-  answer_ = nullptr;
+  if (seen_.is_to(machines, basic, all, version_)) return seen_.get();
   if (solved_.model == nullptr || solved_for_ != machines->types()) {
     const auto profile = read(adopted_, *machines);
     auto solved = profile ? solve(*profile, *machines) : Result<Solved>(profile.error());
@@ -302,8 +294,7 @@ std::shared_ptr<const policy::Training> JobTraining::seen(
   training->consistency = consistency;
   if (now_seen) training->measured_throughput = rate();
   if (before_seen) training->measured_basic = basic_->rate;
-  answer_ = std::move(training);
-  return answer_;
+  return seen_.set(std::move(training));
 }
 
 Json JobTraining::to_json() const {

@@ -8,6 +8,7 @@
 
 #include "control/messages.h"
 #include "controller/held_gpus.h"
+#include "controller/last_answer.h"
 #include "core/cluster/cluster.h"
 #include "core/perf/profile.h"
 #include "core/perf/stability.h"
@@ -114,11 +115,9 @@ class JobTraining {
   perf::Stability recent_{2, 0.02};
   mutable Solved solved_;
   mutable std::vector<cluster::GpuType> solved_for_;
-  // The last answer of seen(), and what it was the answer to.
-  mutable std::shared_ptr<const policy::Training> answer_;
-  mutable std::shared_ptr<const cluster::Cluster> asked_of_;
-  mutable HeldGpus asked_basic_, asked_all_;
-  mutable long asked_version_ = -1;
+  mutable LastAnswer<policy::Training, std::shared_ptr<const cluster::Cluster>, HeldGpus, HeldGpus,
+                     long>
+      seen_;
 };
 
 }  // namespace swell::controller

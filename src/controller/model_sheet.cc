@@ -13,8 +13,7 @@ namespace swell::controller {
 
 namespace {
 
-// As of reports (job_training.cc): planning time grows with each of them.
-constexpr int kMaxLayers = 4096, kMaxSamples = 1 << 16, kMaxBatch = 1 << 24;
+constexpr int kMaxSamples = 1 << 16;  // of a micro-batch, as of reports (job_training.cc)
 /// Numbers of micro-batches that the plan over a job's own GPUs is looked for with are powers of
 /// two, up to this; so many that make it no faster end the search.
 constexpr int kMaxMicroBatches = 4096, kMaxSlower = 3;
@@ -55,10 +54,7 @@ std::optional<plan::Layout> layout_of(const plan::Plan& plan, const models::Mode
 Result<ModelSheet> ModelSheet::read(const Json& json) {
   auto model = models::model_from_json(json);
   if (!model) return model.error();
-  if (model->layers > kMaxLayers || model->global_batch > kMaxBatch)
-    return Error(fmt::format(
-        "{} layers and {} samples a step; at most {} layers and {} samples are planned for",
-        model->layers, model->global_batch, kMaxLayers, kMaxBatch));
+  if (auto good = models::check_planned_for(*model); !good) return good.error();
   ModelSheet sheet;
   sheet.model_ = std::make_shared<const models::Model>(std::move(*model));
   return sheet;
@@ -73,14 +69,7 @@ std::shared_ptr<const policy::Training> ModelSheet::seen(
     const HeldGpus& basic, const HeldGpus& all, const std::optional<plan::Plan>& decided,
     const std::shared_ptr<const cluster::Cluster>& machines) const {
   if (machines == nullptr || basic.empty()) return nullptr;
-  if (asked_of_ == machines && asked_basic_ == basic && asked_all_ == all &&
-      asked_decided_ == decided)
-    return answer_;
-  asked_of_ = machines;
-  asked_basic_ = basic;
-  asked_all_ = all;
-  asked_decided_ = decided;
-  answer_ = nullptr;
+  if (seen_.is_to(machines, basic, all, decided)) return seen_.get();
   auto coefficients =
       std::make_shared<perf::Coefficients>(perf::expected_coefficients(*model_, *machines));
   perf::expect_launches(*coefficients, *model_, *machines);
@@ -97,8 +86,7 @@ std::shared_ptr<const policy::Training> ModelSheet::seen(
   training->from_data_sheets = true;
   training->basic = std::move(*before);
   training->current = std::move(*now);
-  answer_ = std::move(training);
-  return answer_;
+  return seen_.set(std::move(training));
 }
 
 }  // namespace swell::controller

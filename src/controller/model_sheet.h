@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "controller/held_gpus.h"
+#include "controller/last_answer.h"
 #include "core/cluster/cluster.h"
 #include "core/json.h"
 #include "core/models/model.h"
@@ -38,11 +39,9 @@ class ModelSheet {
  private:
   std::shared_ptr<const models::Model> model_;
 
-  // The last answer of seen(), and what it was the answer to.
-  mutable std::shared_ptr<const policy::Training> answer_;
-  mutable std::shared_ptr<const cluster::Cluster> asked_of_;
-  mutable HeldGpus asked_basic_, asked_all_;
-  mutable std::optional<plan::Plan> asked_decided_;
+  mutable LastAnswer<policy::Training, std::shared_ptr<const cluster::Cluster>, HeldGpus, HeldGpus,
+                     std::optional<plan::Plan>>
+      seen_;
 };
 
 }  // namespace swell::controller

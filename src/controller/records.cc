@@ -33,6 +33,7 @@ bool is_kept(std::string_view kind) {
                                                     "grant-refused",
                                                     "job-ended",
                                                     "job-started",
+                                                    "model-refused",
                                                     "no-growth",
                                                     "plan",
                                                     "profile-refused",

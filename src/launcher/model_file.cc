@@ -45,6 +45,8 @@ Result<Json> read_model(const std::string& name, std::optional<int> global_batch
   auto model = std::filesystem::exists(name, ignored) ? from_file(name) : from_catalogue(name);
   if (!model) return model.error().while_doing("--model=" + name);
   if (global_batch) model->global_batch = *global_batch;
+  if (auto good = models::check_planned_for(*model); !good)
+    return good.error().while_doing("--model=" + name);
   return models::to_json(*model);
 }
 

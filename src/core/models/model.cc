@@ -73,4 +73,12 @@ Result<void> check(const Model& model) {
   return {};
 }
 
+Result<void> check_planned_for(const Model& model) {
+  if (model.layers > kMostLayers || model.global_batch > kMostBatch)
+    return Error(fmt::format(
+        "{} layers and {} samples a step; at most {} layers and {} samples are planned for",
+        model.layers, model.global_batch, kMostLayers, kMostBatch));
+  return {};
+}
+
 }  // namespace swell::models

@@ -53,6 +53,11 @@ struct Model {
 /// Names the first rule that `model` breaks: every width above 0, heads that divide hidden, ...
 Result<void> check(const Model& model);
 
+/// No training that is planned for while it runs is larger: planning time grows with both.
+inline constexpr int kMostLayers = 4096, kMostBatch = 1 << 24;
+/// Names what of `model` is more than that.
+Result<void> check_planned_for(const Model& model);
+
 /// Reads Swell's own form (the names of Model's members; kv_heads, ffn, vocab and moe may be left
 /// out: heads, 4 * hidden, 51200, dense), or a HuggingFace config.json, which is told by its
 /// "hidden_size" or "n_embd". `sequence` and `global_batch` replace what a config.json does not

@@ -35,8 +35,8 @@ models::Model good(const std::string& name, std::optional<int> batch = {}) {
   return *model;
 }
 
-std::string refusal(const std::string& name) {
-  const auto json = read_model(name, {});
+std::string refusal(const std::string& name, std::optional<int> batch = {}) {
+  const auto json = read_model(name, batch);
   cr_assert_not(json.ok());
   return json.error().message();
 }
@@ -63,4 +63,7 @@ Test(model_file, errors_name_the_option_and_what_is_wrong) {
   cr_assert(refusal(folder.with("{")).starts_with("--model="));
   cr_assert_neq(refusal(folder.with(std::string(2 << 20, ' '))).find("at most"), std::string::npos);
   cr_assert(refusal(folder.path).starts_with("--model=" + folder.path));
+  const std::string large = refusal("GPT2-2.6B", models::kMostBatch + 1);
+  cr_assert_neq(large.find(" 16777217 samples a step; at most "), std::string::npos, "%s",
+                large.c_str());
 }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace swell::controller {
+
+/// What a costly question was answered last, for one who is asked the same many times.
+template <typename Answer, typename... Question>
+class LastAnswer {
+ public:
+  /// Whether `question` is the last one, whose answer get() is. One that is not becomes it, with
+  /// nothing for an answer until one is set.
+  bool is_to(const Question&... question) {
+    if (asked_ && *asked_ == std::tuple<const Question&...>(question...)) return true;
+    asked_.emplace(question...);
+    answer_ = nullptr;
+    return false;
+  }
+  const std::shared_ptr<const Answer>& get() const noexcept { return answer_; }
+  const std::shared_ptr<const Answer>& set(std::shared_ptr<const Answer> answer) {
+    answer_ = std::move(answer);
+    return answer_;
+  }
+
+ private:
+  std::optional<std::tuple<Question...>> asked_;
+  std::shared_ptr<const Answer> answer_;
+};
+
+}  // namespace swell::controller
