@@ -237,6 +237,7 @@ void Controller::run_instead(ElasticJob& job, const Planned& plan, double now) {
   const double wait_s = std::max(parts_.config.growth_interval_s, kMinReplanInterval_s);
   job.replans.decided(job.companions, now, wait_s);
   job.grow_after = std::max(job.grow_after, now + wait_s);
+  job.changes(now, wait_s);
   events_.event("plan", {{"job", job.id}, {"plan", plan.json}, {"reason", plan.reason}},
                 fmt::format("job {} is to run another plan on the GPUs that it has: {}", job.id,
                             plan.reason));
@@ -291,7 +292,9 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
   if (plan.json.is_object()) events_.event("plan", {{"job", job.id}, {"plan", plan.json}});
   save();  // before anybody can act on the grants
   job.offered = true;
-  job.grow_after = now + std::max(parts_.config.growth_interval_s, parts_.config.grant_expiry_s);
+  const double wait_s = std::max(parts_.config.growth_interval_s, parts_.config.grant_expiry_s);
+  job.grow_after = now + wait_s;
+  job.changes(now, wait_s);
   sessions_.send(*job.agent, std::move(grow));
 }
 

@@ -40,6 +40,8 @@ struct ElasticJob {
   double agent_seen = 0;  ///< last heartbeat, or when it was lost
   double grow_after = 0;
   double stays_until = 0;  ///< its owner's `stay` after the last growth or reclaim
+  double changed = 0;      ///< when it was last lent GPUs, asked for some or told another plan
+  double settles_at = 0;   ///< the site's GrowthInterval after that
   bool offered = false;    ///< offers were made, and none of them has become a companion yet
   int failed_growths = 0;  ///< in a row: each makes the next wait longer
   std::string no_growth;   ///< why its agent wants no GPUs now, as it said; empty: it does
@@ -57,7 +59,8 @@ struct ElasticJob {
   std::optional<double> refused_since;  ///< when one was refused as false that none taken followed
   std::optional<ModelSheet> sheet;      ///< of its agent's last hello
   std::string refused_sheet;            ///< why there is none although its agent said one
-  std::optional<double> trains_since;   ///< when its program was first said to run
+  std::optional<double> described_since;  ///< when its agent first said one that can be read
+  std::optional<double> trains_since;     ///< when its program was first said to run
   policy::Trust trust;
   Replans replans;
   std::vector<ScalePoint> scale;  ///< by the last decision that planned for it
@@ -72,8 +75,10 @@ struct ElasticJob {
   /// Whether it is lent nothing beyond what its user asked for, under a policy that plans: its
   /// report was refused, and none was ever taken.
   bool is_distrusted() const noexcept { return refused_since && !training.is_known(); }
-  /// A program is planned for by data sheets for so long; then its profile should have come.
+  /// A program is planned for by data sheets for so long; then its profile should have come. Its
+  /// agent has so long to say that it runs.
   static constexpr double kSheetBelieved_s = 600;
+  static constexpr double kSheetWaits_s = 3600;
   /// Whether it is planned for by what its user says that it trains, under a policy that does so:
   /// until the first profile, and as long as its program does nothing else than it was told.
   bool goes_by_sheet(double now) const noexcept {
@@ -81,12 +86,30 @@ struct ElasticJob {
            spec.consistency == control::Consistency::relaxed && !is_sheet_too_old(now);
   }
   bool is_sheet_too_old(double now) const noexcept {
-    return trains_since && now >= *trains_since + kSheetBelieved_s;
+    return (trains_since && now >= *trains_since + kSheetBelieved_s) ||
+           (described_since && now >= *described_since + kSheetWaits_s);
   }
   /// Lent GPUs go or are gone: it is not grown for the site's `interval_s`, nor for its `stay`.
   void stay(double now, double interval_s) noexcept {
     grow_after = std::max(grow_after, now + interval_s);
     stays_until = std::max(stays_until, now + spec.stay_s);
+    changes(now, interval_s);
+  }
+  /// It is to change: for `interval_s` at least no other job's gain is a reason to change it more.
+  void changes(double now, double interval_s) noexcept {
+    changed = now;
+    settles_at = std::max(settles_at, now + interval_s);
+  }
+  /// A reconfiguration that its agent says is under way is believed for so long.
+  static constexpr double kReconfigures_s = 600;
+  /// Whether a reconfiguration is under way, or was just now. That it may grow no more, for its
+  /// owner or its program say so, is none: that shields nothing from jobs that would gain more.
+  bool is_changing(double now) const noexcept {
+    if (!agent || now < settles_at) return true;
+    return now < changed + kReconfigures_s && !(is_settled() && no_growth.empty());
+  }
+  bool is_settled() const noexcept {
+    return state == control::JobState::allocated || state == control::JobState::active;
   }
   /// What its user asked for.
   int asked_gpus() const noexcept { return std::max(basic_gpus, wanted_gpus); }

@@ -91,6 +91,7 @@ void Controller::take_sheet(ElasticJob& job, const Json& model, double now) {
   auto sheet = ModelSheet::read(model);
   if (sheet) {
     job.sheet = std::move(*sheet);
+    if (!job.described_since) job.described_since = now;
   } else {
     job.refused_sheet = sheet.error().message();
     if (events_.may_say(job.id, now))
@@ -186,8 +187,10 @@ std::string Controller::why_no_profile(const ElasticJob& job, double now) const 
   if (!job.plan_refused.empty())
     return none + ", and refused the plan by data sheets: " + job.plan_refused;
   if (job.is_sheet_too_old(now))
-    return fmt::format("{} within {:.0f} s of training: data sheets are believed no longer", none,
-                       ElasticJob::kSheetBelieved_s);
+    return fmt::format(
+        "{} within {:.0f} s of training, or {:.0f} s of its agent's first word: "
+        "data sheets are believed no longer",
+        none, ElasticJob::kSheetBelieved_s, ElasticJob::kSheetWaits_s);
   return none + ", and by data sheets no plan over its own GPUs fits";
 }
 

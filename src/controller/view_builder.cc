@@ -236,6 +236,7 @@ class Builder {
                                  .gpus = mask_of(companion.gpus),
                                  .leaving = companion.leaving});
     view.may_grow = may_grow(job, record, view);
+    view.changing = record.phase != slurm::JobPhase::running || job.is_changing(now_);
     view.may_replan = may_replan(job);
     view.starting = view.training != nullptr && view.training->from_data_sheets &&
                     job.state == control::JobState::allocated;
@@ -275,13 +276,12 @@ class Builder {
                 const policy::ElasticJobView& view) const {
     if (job.paused || !job.trust.may_grow(now_)) return false;
     if (lacks_profile(job, view) && !is_owed_some(job)) return false;
-    const bool settled =
-        job.state == control::JobState::allocated || job.state == control::JobState::active;
     const bool lasts =
         record.end_time == 0 || record.time_limit_min == 0 ||
         static_cast<double>(record.end_time - snapshot_.taken) >= config_.min_remaining_s;
-    return job.agent && settled && lasts && job.no_growth.empty() && now_ >= job.grow_after &&
-           now_ >= job.stays_until && record.phase == slurm::JobPhase::running;
+    return job.agent && job.is_settled() && lasts && job.no_growth.empty() &&
+           now_ >= job.grow_after && now_ >= job.stays_until &&
+           record.phase == slurm::JobPhase::running;
   }
 
   /// Plans change while its program runs, and it has reported of the last one that it was told.

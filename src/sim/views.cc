@@ -68,6 +68,7 @@ policy::ElasticJobView job_view(const State& state, const Job& job) {
   const bool settled = job.move == Move::none && !job.barred && state.now_s >= job.grow_after;
   view.may_grow =
       settled && (profiled || state.lends_without_profile(job)) && job.trust.may_grow(state.now_s);
+  view.changing = !settled;
   view.may_replan = settled && profiled;
   view.moving = job.move != Move::none;
   view.starting = state.shows_starting(job);

@@ -85,9 +85,12 @@ struct ElasticJobView {
   Resources per_worker;                   ///< needs of one worker; at least 1 GPU
   std::vector<NodeIndex> basic_nodes;     ///< nodes of its own allocation
   std::vector<NodeIndex> excluded_nodes;  ///< nodes never to lend on (the user's --exclude)
-  bool may_grow = false;                  ///< an agent listens, and no reconfiguration is under way
-  bool may_replan = false;                ///< it would run another plan on the GPUs that it has
-  bool moving = false;                    ///< a change of plan is under way; read where may_migrate
+  bool may_grow = false;                  ///< an agent listens that wants more, and may have it now
+  /// A reconfiguration is under way, or was just now: what it is lent is asked for by nobody but
+  /// pending jobs.
+  bool changing = false;
+  bool may_replan = false;  ///< it would run another plan on the GPUs that it has
+  bool moving = false;      ///< a change of plan is under way; read where may_migrate
   /// Whether no step is done yet: then a change of plan loses only the time since the start.
   bool starting = false;
   int reconfigurations = 0;  ///< changes of plan so far

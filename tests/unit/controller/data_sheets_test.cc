@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <string>
 
+#include "controller/view_builder.h"
 #include "core/models/catalogue.h"
 #include "core/plan/plan.h"
 #include "unit/controller/live_world.h"
@@ -125,6 +126,39 @@ Test(data_sheets, they_are_not_believed_for_long) {
   cr_assert(world.comes_to("worker by worker"));
   cr_assert_neq(world.described().decided_why.find("data sheets are believed no longer"),
                 std::string::npos, "%s", world.described().decided_why.c_str());
+}
+
+Test(data_sheets, nor_where_its_agent_never_says_that_it_runs) {
+  Described world;
+  world.step(ElasticJob::kSheetWaits_s - 60);
+  cr_assert(world.comes_to("by data sheet"));
+  world.say(gpt());  // an agent that connects anew is believed no longer for it
+  world.step(70);
+  cr_assert(world.comes_to("worker by worker"));
+  cr_assert_neq(world.described().decided_why.find("data sheets are believed no longer"),
+                std::string::npos, "%s", world.described().decided_why.c_str());
+}
+
+Test(data_sheets, make_no_plan_for_a_job_whose_loss_must_be_the_same) {
+  Described world(gpt(), "max=16,mode=live,grace=20,consistency=exact");
+  cr_assert(world.comes_to("worker by worker"));
+  cr_assert_neq(world.described().decided_why.find("consistency=exact"), std::string::npos, "%s",
+                world.described().decided_why.c_str());
+}
+
+Test(data_sheets, a_job_is_starting_until_its_program_runs) {
+  Described world;
+  const auto is_starting = [&] {
+    const policy::ClusterView view =
+        build_view(world.slurm.now, world.controller->jobs(), {}, world.config, world.now, nullptr,
+                   test::live_machines());
+    const auto found = std::find_if(view.jobs.begin(), view.jobs.end(),
+                                    [](const auto& job) { return job.id == 11; });
+    return found != view.jobs.end() && found->starting;
+  };
+  cr_assert(is_starting(), "no step is lost");
+  world.is(control::JobState::active, 0);
+  cr_assert_not(is_starting());
 }
 
 Test(data_sheets, nor_after_its_program_refused_a_plan_made_by_them) {

@@ -90,6 +90,38 @@ Test(view_builder, a_job_without_an_agent_does_not_grow) {
   cr_assert_not(view_of(slurm, jobs).jobs.at(0).may_grow);
 }
 
+Test(view_builder, a_job_that_takes_no_more_is_not_changing_but_while_it_is_reconfigured) {
+  FakeSlurm slurm(1);
+  slurm.run_elastic(10, "node1", 2);
+  JobTable jobs;
+  ElasticJob& job = jobs[10];
+  job.id = 10;
+  job.basic_gpus = 2;
+  const auto changing = [&](double now) {
+    const policy::ClusterView view = build_view(slurm.now, jobs, {}, Config{}, now);
+    return view.jobs.at(0).changing;
+  };
+  cr_assert(changing(100), "nobody would hear of it");
+  job.agent = 1;
+  job.changed = -1e9;
+  cr_assert_not(changing(100));
+  job.paused = true;
+  job.no_growth = "its program ignores the signal";
+  job.stays_until = job.grow_after = 1e9;
+  cr_assert_not(changing(100));
+  job.state = control::JobState::switching;
+  cr_assert_not(changing(100), "nothing was asked of it");
+  job.stay(100, 30);
+  cr_assert(changing(100 + ElasticJob::kReconfigures_s - 1));
+  cr_assert_not(changing(100 + ElasticJob::kReconfigures_s), "it is not believed for ever");
+  job.state = control::JobState::active;
+  job.no_growth.clear();
+  cr_assert(changing(129), "GrowthInterval");
+  cr_assert_not(changing(131));
+  slurm.now.jobs.at(0).phase = slurm::JobPhase::completing;
+  cr_assert(changing(131));
+}
+
 Test(view_builder, what_a_job_held_that_has_just_left_is_free_soon_though_its_node_shows_it_used) {
   FakeSlurm slurm(2);
   slurm.run(5, "node1", 3, "");

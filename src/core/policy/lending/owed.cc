@@ -17,8 +17,8 @@ class Reclaiming {
       : room_(room), loss_(loss), soon_(room.with_leaving()) {
     for (const ElasticJobView& job : room.view().jobs) {
       const bool is_changing =
-          !job.may_grow || std::any_of(job.companions.begin(), job.companions.end(),
-                                       [](const CompanionView& each) { return each.leaving; });
+          job.changing || std::any_of(job.companions.begin(), job.companions.end(),
+                                      [](const CompanionView& each) { return each.leaving; });
       if (is_changing) continue;
       for (const CompanionView& companion : job.companions)
         if (companion.node >= 0 && !room.is_reclaimed(companion.id) && !is_owed(job, companion))

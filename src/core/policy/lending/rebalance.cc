@@ -70,7 +70,7 @@ Rebalance::Companions Rebalance::companions_below(double worth, const ElasticJob
                                                   const std::set<JobId>& shrunk) const {
   Companions found;
   for (const ElasticJobView& job : view_.jobs) {
-    if (&job == &taker || !job.may_grow || shrunk.contains(job.id) || room_.shrinks(job) ||
+    if (&job == &taker || job.changing || shrunk.contains(job.id) || room_.shrinks(job) ||
         !belief_.knows(job))
       continue;
     for (const CompanionView& companion : job.companions)

@@ -94,7 +94,7 @@ class Decision {
           better_plan(job))
         continue;
       for (const CompanionView& companion : job.companions)
-        if (!companion.leaving && job.may_grow) room_.reclaim(job, companion, Reclaim::Why::slows);
+        if (!companion.leaving && !job.changing) room_.reclaim(job, companion, Reclaim::Why::slows);
     }
   }
 
@@ -272,6 +272,7 @@ ClusterView with_expectations(ClusterView view) {
     training->coefficients = std::move(expected);
     job.training = std::move(training);
     job.may_grow = job.may_grow || job.starting;
+    job.changing = job.changing && !job.starting;
   }
   return view;
 }

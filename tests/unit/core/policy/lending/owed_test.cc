@@ -131,8 +131,16 @@ Test(owed, a_size_that_cannot_be_reached_takes_nothing_from_others) {
 
 Test(owed, a_job_that_is_being_changed_loses_nothing_more) {
   ClusterView view = all_lent(5);
-  view.jobs[0].may_grow = false;
+  view.jobs[0].changing = true;
   cr_assert(decide(view).reclaims.empty());
+}
+
+Test(owed, a_job_that_wants_no_more_keeps_nothing_from_who_is_owed) {
+  ClusterView view = all_lent(5);
+  const std::size_t due = decide(view).reclaims.size();
+  cr_assert_gt(due, 0u);
+  view.jobs[0].may_grow = false;
+  cr_assert_eq(decide(view).reclaims.size(), due);
 }
 
 Test(owed, a_pending_job_is_given_other_lent_gpus_first) {

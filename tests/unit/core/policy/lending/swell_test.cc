@@ -89,6 +89,16 @@ Test(swell, a_young_job_gets_what_an_old_one_hardly_needs) {
   cr_assert_eq(decisions.reclaims[0].needed_by, 0u);
 }
 
+// Its owner paused it or said stay=, or its program takes no more: that shields nothing.
+Test(swell, a_job_that_wants_no_more_loses_what_others_gain_more_by) {
+  ClusterView view = one_has_all(0, 9990);
+  cr_assert_gt(decide(view).reclaims.size(), 0u);
+  view.jobs[0].may_grow = false;
+  cr_assert_gt(decide(view).reclaims.size(), 0u);
+  view.jobs[0].changing = true;
+  cr_assert(decide(view).reclaims.empty());
+}
+
 Test(swell, an_old_job_takes_nothing_from_a_much_younger_one) {
   cr_assert(decide(one_has_all(9990, 0)).reclaims.empty());
 }
@@ -216,6 +226,11 @@ Test(swell, a_job_that_its_profile_shows_to_be_slower_gives_back_what_it_is_lent
   cr_assert_eq(decisions.reclaims[0].companion, 11u);
   cr_assert(decisions.reclaims[0].why == Reclaim::Why::slows);
   cr_assert_eq(granted(decisions, 1), 0);
+  job.may_grow = false;
+  cr_assert_eq(Swell().decide(view).reclaims.size(), 1u, "that it wants no more changes nothing");
+  job.changing = true;
+  cr_assert(Swell().decide(view).reclaims.empty());
+  job.changing = false;
   job.training = nullptr;
   profile(job, small_model(), light_coefficients());
   cr_assert(Swell().decide(view).reclaims.empty(), "it gains by them");
