@@ -8,6 +8,8 @@ programs=(planned) # of lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tests/slurm/hostile_lib.sh
 source "$here/hostile_lib.sh"
+# shellcheck source=tests/support/prometheus.sh
+source "$top/tests/support/prometheus.sh"
 for program in prometheus promtool curl; do
   command -v "$program" > /dev/null || lacks "$program"
 done
@@ -50,12 +52,8 @@ fi
 submit --elastic=max=8 --gres=gpu:2
 check 'a job is lent GPUs' within 60 grown "$job" 8
 
-serve() { # as a user who is nobody to Slurm
-  # One process, which the trap ends.
-  (exec setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups -- "$(command -v swell)" exporter --listen 127.0.0.1:0) > "$work/exporter" 2>&1 &
-  pids+=($!)
-  within 20 grep -q listening "$work/exporter" && port=$(sed -n 's/.*127.0.0.1://p' "$work/exporter")
-}
+# As a user who is nobody to Slurm.
+serve() { exporter_up setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups -- && port=$exporter_port; }
 scraped() { curl -sf --max-time 60 "$@" "http://127.0.0.1:$port/metrics"; }
 value_is() { scraped | grep -qx "$1 $2"; }
 serves() {
@@ -98,19 +96,6 @@ others_wait_not() {
 }
 check 'who says nothing, or too much, does not keep others from them' others_wait_not
 
-prometheus_up() {
-  prometheus_port=$((20000 + RANDOM % 20000))
-  printf 'global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: swell\n  static_configs: [{targets: ["127.0.0.1:%s"]}]\n' "$port" > "$work/prometheus.yml"
-  prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/tsdb" --web.listen-address="127.0.0.1:$prometheus_port" \
-    > "$work/prometheus.log" 2>&1 &
-  pids+=($!)
-  within 30 answers 'swell_up == 1' || { tail -n 5 "$work/prometheus.log"; return 1; }
-}
-answers() { # QUERY: Prometheus has at least one series for it, and a number for each
-  curl -sf --max-time 60 --data-urlencode "query=$1" "http://127.0.0.1:$prometheus_port/api/v1/query" > answer &&
-    jq -e '.status == "success" and (.data.result | length) > 0 and all(.data.result[]; .value[1] | test("^-?[0-9.]+(e[-+]?[0-9]+)?$"))' answer > /dev/null
-}
-scrapes() { prometheus_up || prometheus_up; } # the port may be taken
 check 'Prometheus scrapes them' scrapes
 
 screen() {
@@ -142,17 +127,6 @@ check 'a live job is lent GPUs by its profile, and what it gains is counted' liv
 decided() { scraped | grep -E '^swell_decision_seconds_count [1-9]'; }
 check 'so is how long decisions take' decided
 
-# Over all that has happened here: rates of what comes once in a while.
-dashboard() {
-  local query n=0
-  while IFS= read -r query; do
-    n=$((n + 1))
-    within 30 answers "${query//\$__rate_interval/10m}" || { printf 'no number: %s\n' "$query"; cat answer; return 1; }
-    printf '%s: %s\n' "$query" "$(jq -c '[.data.result[].value[1]]' answer)"
-  done < <(jq -r '.panels[].targets[].expr' "$top/contrib/grafana/swell.json")
-  printf '%s queries have numbers\n' "$n"
-  ((n >= 12))
-}
 check 'each query of the dashboard is answered with numbers' dashboard
 
 down() { "$cluster" kill-ctld -KILL && within 60 value_is swell_up 0 && promtool check metrics < <(scraped) && "$cluster" restart-ctld && within 60 value_is swell_up 1; }
