@@ -18,8 +18,9 @@ namespace {
 
 /// As other background threads in slurmctld: it gives way to slurmctld's own.
 constexpr int kNiceness = 10;
-/// Records that wait for the disk.
+/// Records that wait for the disk, or for who has the file, and what they hold.
 constexpr std::size_t kMaxWaiting = 50'000;
+constexpr std::size_t kMaxWaitingBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxQuestions = 64;
 /// Bytes of one answer: with the rest it fits one frame.
 constexpr std::size_t kMaxAnswer = 24'000;
@@ -29,6 +30,21 @@ constexpr double kDay_s = 86'400;
 
 double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::size_t texts_of(const history::Job& job) { return job.spec.size(); }
+std::size_t texts_of(const history::Event& event) {
+  return event.kind.size() + event.node.size() + event.reason.size() + event.details.size() +
+         event.once.size();
+}
+std::size_t texts_of(const history::Profile& profile) {
+  return profile.profile.size() + profile.coefficients.size();
+}
+std::size_t texts_of(const history::Pause& pause) { return pause.bytes_by_path.size(); }
+std::size_t texts_of(const history::Scale& scale) { return scale.table.size(); }
+
+std::size_t size_of(const history::Record& record) {
+  return sizeof record + std::visit([](const auto& one) { return texts_of(one); }, record);
 }
 
 }  // namespace
@@ -51,13 +67,16 @@ void History::say(const std::string& line) const {
 }
 
 void History::add(history::Record record) {
+  const std::size_t size = size_of(record);
   const std::lock_guard lock(mutex_);
-  if (wanted_.records.size() >= kMaxWaiting) {
+  if (wanted_.list.size() + taken_ >= kMaxWaiting ||
+      wanted_.bytes + taken_bytes_ + size > kMaxWaitingBytes) {
     if (!std::exchange(complained_, true))
       say("the history falls behind: what happens meanwhile is not kept");
     return;
   }
-  wanted_.records.push_back(std::move(record));
+  wanted_.list.push_back(std::move(record));
+  wanted_.bytes += size;
   changed_.notify_all();
 }
 
@@ -69,8 +88,8 @@ void History::running(std::vector<control::JobId> jobs) {
 
 bool History::ask(Question question) {
   const std::lock_guard lock(mutex_);
-  if (wanted_.questions.size() >= kMaxQuestions) return false;
-  wanted_.questions.push_back(question);
+  if (questions_.size() >= kMaxQuestions) return false;
+  questions_.push_back(question);
   changed_.notify_all();
   return true;
 }
@@ -82,23 +101,33 @@ std::vector<History::Reply> History::take() {
 
 void History::run() noexcept {
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness);
+  const auto has_work = [this] {
+    return stops_ || !questions_.empty() || (!is_busy_ && !wanted_.empty());
+  };
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stops_ || !wanted_.empty(); });
-    if (wanted_.empty()) return;
-    const Work work = std::exchange(wanted_, {});
-    lock.unlock();
+    if (is_busy_) changed_.wait_until(lock, again_, has_work);
+    else changed_.wait(lock, has_work);
+    const bool ends = stops_;
+    const std::vector<Question> questions = std::exchange(questions_, {});
     std::vector<Reply> replies;
     try {
-      write(work);
-      for (const Question& each : work.questions)
-        replies.push_back(
-            {each.connection, store_ ? store_->of_job(each.job, each.uid, each.after, kMaxAnswer)
-                                     : Result<Json>(Error("there is no history: " + problem_))});
+      take_wanted();
+      lock.unlock();
+      const bool is_due = ends || !is_busy_ || std::chrono::steady_clock::now() >= again_;
+      if (is_due && (!waiting_.empty() || (!ends && (is_busy_ || !questions.empty())))) write();
+      replies = answers(questions);
     } catch (const std::exception& problem) {  // out of memory: what was to be kept is lost
+      waiting_ = {};
     }
-    lock.lock();
-    complained_ = false;
+    if (!lock.owns_lock()) lock.lock();
+    taken_ = waiting_.list.size();
+    taken_bytes_ = waiting_.bytes;
+    if (taken_ == 0) complained_ = false;
+    if (ends) {
+      if (taken_ > 0) say(fmt::format("{} records of the history are lost: {}", taken_, problem_));
+      return;
+    }
     if (replies.empty()) continue;
     std::move(replies.begin(), replies.end(), std::back_inserter(replies_));
     if (!options_.ready) continue;
@@ -108,50 +137,104 @@ void History::run() noexcept {
   }
 }
 
-void History::open() {
-  std::string said;
-  Result<HistoryStore> opened = HistoryStore::open_or_rebuild(options_.path, said);
-  if (!said.empty()) say(said);
-  if (opened) {
-    store_ = std::move(*opened);
-    problem_.clear();
-  } else if (opened.error().message() != std::exchange(problem_, opened.error().message())) {
-    say("no history is kept: " + problem_);
-  }
+/// Puts what was handed over behind what waits. REQUIRES: mutex_ is held.
+void History::take_wanted() {
+  waiting_.list.insert(waiting_.list.end(), std::make_move_iterator(wanted_.list.begin()),
+                       std::make_move_iterator(wanted_.list.end()));
+  waiting_.bytes += wanted_.bytes;
+  if (wanted_.running) waiting_.running = std::move(wanted_.running);
+  wanted_ = {};
+  taken_ = waiting_.list.size();
+  taken_bytes_ = waiting_.bytes;
 }
 
-void History::write(const Work& work) {
-  const double now = wall_clock();
-  for (const history::Record& record : work.records) {
-    if (const auto* job = std::get_if<history::Job>(&record)) {
-      std::erase_if(known_, [&](const auto& each) { return each.job == job->job; });
-      known_.push_back(*job);
-    }
-    if (const auto* event = std::get_if<history::Event>(&record);
-        event != nullptr && event->kind == "job-ended" && store_)
-      std::erase_if(known_, [&](const auto& each) { return each.job == event->job; });
-  }
+std::vector<History::Reply> History::answers(const std::vector<Question>& questions) const {
+  std::vector<Reply> replies;
+  for (const Question& each : questions)
+    replies.push_back(
+        {each.connection, store_ ? store_->of_job(each.job, each.uid, each.after, kMaxAnswer)
+                                 : Result<Json>(Error("there is no history: " + problem_))});
+  return replies;
+}
+
+void History::open() {
+  HistoryStore::Opening opened = HistoryStore::open_or_rebuild(options_.path, options_.busy_ms);
+  if (!opened.said.empty()) say(opened.said);
+  store_ = std::move(opened.store);
+  are_known_written_ = false;
+  if (store_) return;
+  const bool is_new = opened.problem != std::exchange(problem_, opened.problem);
+  if (opened.is_busy) wait_for_others();
+  else if (is_new) say("no history is kept: " + problem_);
+}
+
+/// Writes what waits. Where others have the file it goes on waiting; where the file cannot be
+/// written it is dropped.
+void History::write() {
+  is_busy_ = false;
   // Taken away: what is written would be lost with the last who has it open.
   if (store_ && ::access(options_.path.c_str(), F_OK) != 0) store_.reset();
-  const bool is_new = !store_;
-  if (!store_) open();
-  for (int attempt = 0; store_ && attempt < 2; ++attempt) {
-    std::vector<history::Record> records;
-    if (is_new || attempt > 0) records.assign(known_.begin(), known_.end());
-    records.insert(records.end(), work.records.begin(), work.records.end());
-    Result<void> kept = store_->write(now, records);
-    if (kept && work.running) kept = store_->only_these_run(now, *work.running);
-    if (kept && now - forgotten_ >= kForgetEvery_s) {
-      forgotten_ = now;
-      kept = store_->forget_before(now - options_.keep_days * kDay_s);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (!store_) open();
+    if (!store_) break;
+    const Result<void> kept = write_to(*store_);
+    if (kept) {
+      problem_.clear();
+      has_said_busy_ = false;
+      return;
     }
-    if (kept) return;
+    const bool is_new = kept.error().message() != std::exchange(problem_, kept.error().message());
+    if (store_->was_busy()) return wait_for_others();
     // The file was damaged, or taken away, while it was open: open() sets it aside.
     store_.reset();
-    if (attempt == 0) open();
-    else if (kept.error().message() != std::exchange(problem_, kept.error().message()))
-      say("the history could not be written: " + problem_);
+    if (attempt > 0 && is_new) say("the history could not be written: " + problem_);
   }
+  if (!is_busy_) done_with_records();
+}
+
+Result<void> History::write_to(HistoryStore& store) {
+  const double now = wall_clock();
+  std::vector<history::Record> before;
+  if (!are_known_written_) before.assign(known_.begin(), known_.end());
+  if (Result<void> kept = store.write(now, before); !kept) return kept;
+  are_known_written_ = true;
+  if (!waiting_.list.empty())
+    if (Result<void> kept = store.write(now, waiting_.list); !kept) return kept;
+  std::optional<std::vector<control::JobId>> running = std::exchange(waiting_.running, {});
+  done_with_records();
+  if (running) {
+    // Some may have begun while this waited.
+    for (const history::Job& job : known_) running->push_back(job.job);
+    if (Result<void> kept = store.only_these_run(now, *running); !kept) {
+      waiting_.running = std::move(running);
+      return kept;
+    }
+  }
+  if (now - forgotten_ < kForgetEvery_s) return {};
+  if (Result<void> kept = store.forget_before(now - options_.keep_days * kDay_s); !kept)
+    return kept;
+  forgotten_ = now;
+  return {};
+}
+
+void History::wait_for_others() {
+  is_busy_ = true;
+  again_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.busy_ms);
+  if (!std::exchange(has_said_busy_, true))
+    say(fmt::format("others have the history's file: what happens meanwhile waits ({})", problem_));
+}
+
+/// Follows which jobs run, and forgets the records, which are written or dropped.
+void History::done_with_records() {
+  for (const history::Record& record : waiting_.list) {
+    const auto* job = std::get_if<history::Job>(&record);
+    const auto* event = std::get_if<history::Event>(&record);
+    if (job == nullptr && (event == nullptr || event->kind != "job-ended")) continue;
+    const control::JobId id = job != nullptr ? job->job : event->job;
+    std::erase_if(known_, [&](const auto& each) { return each.job == id; });
+    if (job != nullptr) known_.push_back(*job);
+  }
+  waiting_ = {};
 }
 
 }  // namespace swell::controller

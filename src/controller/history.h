@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -15,8 +16,9 @@
 namespace swell::controller {
 
 /// Writes the history on a thread of its own: neither the controller nor slurmctld ever waits for
-/// the disk, or for who reads the file. A damaged file is set aside and a new one begun, which
-/// knows the jobs that run. Its owner calls from one thread.
+/// the disk, or for who reads the file. Where others have the file for long, what happens meanwhile
+/// waits here, within bounds. A damaged file is set aside and a new one begun, which knows the jobs
+/// that run. Its owner calls from one thread.
 class History {
  public:
   struct Options {
@@ -24,6 +26,8 @@ class History {
     int keep_days = 90;  ///< jobs that ended longer ago are forgotten
     std::function<void(const std::string&)> log;
     std::function<void()> ready;  ///< take() has something; from the thread; may be null
+    /// Others have the file: they are waited for so long, and then a pause as long is made.
+    int busy_ms = kBusy_ms;
   };
   explicit History(Options options);
   /// Writes what was handed over.
@@ -54,27 +58,38 @@ class History {
   std::vector<Reply> take();
 
  private:
-  struct Work {
-    std::vector<history::Record> records;
-    std::vector<Question> questions;
+  struct Records {
+    std::vector<history::Record> list;
+    std::size_t bytes = 0;
     std::optional<std::vector<control::JobId>> running;
-    bool empty() const { return records.empty() && questions.empty() && !running; }
+    bool empty() const { return list.empty() && !running; }
   };
   void run() noexcept;
   void open();
-  void write(const Work& work);
+  void take_wanted();
+  std::vector<Reply> answers(const std::vector<Question>& questions) const;
+  void write();
+  Result<void> write_to(HistoryStore& store);
+  void wait_for_others();
+  void done_with_records();
   void say(const std::string& line) const;
 
   const Options options_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Work wanted_;
+  Records wanted_;
+  std::size_t taken_ = 0, taken_bytes_ = 0;  ///< of waiting_, which the thread has
+  std::vector<Question> questions_;
   std::vector<Reply> replies_;
   bool stops_ = false, complained_ = false;
   // Of the thread alone.
   std::optional<HistoryStore> store_;
-  std::string problem_;  ///< why there is none
-  std::vector<history::Job> known_;
+  std::string problem_;              ///< why there is none
+  Records waiting_;                  ///< handed over, and not written yet
+  std::vector<history::Job> known_;  ///< they run, and are written once there is a file
+  bool are_known_written_ = false;   ///< in this file
+  bool is_busy_ = false, has_said_busy_ = false;  ///< others have the file
+  std::chrono::steady_clock::time_point again_;
   double forgotten_ = 0;
   std::thread thread_;
 };

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <unistd.h>
+#include <utility>
 
 #include "controller/sqlite_statement.h"
 
@@ -20,8 +21,6 @@ namespace {
 
 /// PRAGMA user_version of the file.
 constexpr int kVersion = 2;
-/// Somebody reads the file: the writer waits so long.
-constexpr int kBusy_ms = 5000;
 // What users' programs cause is bounded: the oldest of a run make room.
 constexpr int kMaxEventsOfJob = 20'000;
 constexpr int kMaxProfilesOfJob = 200;
@@ -60,6 +59,10 @@ bool history_is_built_in() noexcept { return true; }
 void HistoryStore::Close::operator()(sqlite3* database) const noexcept { sqlite3_close(database); }
 
 Error HistoryStore::failure(const char* doing) const {
+  const int code = sqlite3_errcode(database_.get());
+  trouble_ = code == SQLITE_BUSY                               ? Trouble::busy
+             : code == SQLITE_CORRUPT || code == SQLITE_NOTADB ? Trouble::damaged
+                                                               : Trouble::other;
   return Error(fmt::format("{}: {}: {}", path_, doing, sqlite3_errmsg(database_.get())));
 }
 
@@ -69,8 +72,15 @@ Result<void> HistoryStore::run(const char* sql) const {
   return {};
 }
 
-Result<HistoryStore> HistoryStore::open(const std::string& path, Access access) {
+Result<HistoryStore> HistoryStore::open(const std::string& path, Access access, int busy_ms) {
+  Trouble trouble = Trouble::none;
+  return open(path, access, busy_ms, trouble);
+}
+
+Result<HistoryStore> HistoryStore::open(const std::string& path, Access access, int busy_ms,
+                                        Trouble& trouble) {
   const bool writes = access == Access::write;
+  trouble = Trouble::other;
   // SQLite itself would make it readable by all.
   if (writes) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -83,56 +93,81 @@ Result<HistoryStore> HistoryStore::open(const std::string& path, Access access) 
       (writes ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_NOMUTEX, nullptr);
   HistoryStore store(database, path);
   if (code != SQLITE_OK) return store.failure("it cannot be opened");
-  sqlite3_busy_timeout(database, kBusy_ms);
+  sqlite3_busy_timeout(database, busy_ms);
   if (writes)
-    if (Result<void> good = store.prepare_file(); !good) return good.error();
+    if (Result<void> good = store.prepare_file(); !good) {
+      trouble = store.trouble_;
+      return good.error();
+    }
   return store;
 }
 
 Result<void> HistoryStore::prepare_file() {
-  int version = 0;
   {
     Statement read(database_.get(), "PRAGMA user_version");
     if (!read.next()) return failure("it cannot be read");
-    version = sqlite3_column_int(read.row(), 0);
+    version_ = sqlite3_column_int(read.row(), 0);
   }
-  if (version > kVersion)
+  if (version_ > kVersion) {
+    trouble_ = Trouble::newer;
     return Error(
-        fmt::format("{}: it has version {}; this Swell knows {}", path_, version, kVersion));
+        fmt::format("{}: it has version {}; this Swell knows {}", path_, version_, kVersion));
+  }
   {
     Statement check(database_.get(), "PRAGMA quick_check(1)");
-    if (!check.next() || text_of(check.row(), 0) != "ok")
+    if (!check.next()) return failure("it cannot be read");
+    if (text_of(check.row(), 0) != "ok") {
+      trouble_ = Trouble::damaged;
       return Error(fmt::format("{}: it is damaged", path_));
+    }
   }
-  if (Result<void> good = run("PRAGMA foreign_keys=ON"); !good || version == kVersion) return good;
+  if (Result<void> good = run("PRAGMA foreign_keys=ON"); !good || version_ == kVersion) return good;
   return run(fmt::format("BEGIN IMMEDIATE;{}PRAGMA user_version={};COMMIT",
-                         version == 1 ? kFromFirst : kSchema, kVersion)
+                         version_ == 1 ? kFromFirst : kSchema, kVersion)
                  .c_str());
 }
 
-Result<HistoryStore> HistoryStore::open_or_rebuild(const std::string& path, std::string& said) {
-  Result<HistoryStore> store = open(path);
-  if (store || ::access(path.c_str(), F_OK) != 0) return store;
-  const std::string aside = fmt::format("{}.damaged-{}", path, std::time(nullptr));
-  if (std::rename(path.c_str(), aside.c_str()) != 0) return store;
-  // What belongs to the damaged file must not be rolled into the new one.
+HistoryStore::Opening HistoryStore::open_or_rebuild(const std::string& path, int busy_ms) {
+  Opening opening;
+  Trouble trouble = Trouble::none;
+  const auto try_it = [&] {
+    Result<HistoryStore> store = open(path, Access::write, busy_ms, trouble);
+    if (store) opening.store = std::move(*store);
+    else opening.problem = store.error().message();
+    opening.is_busy = !store && trouble == Trouble::busy;
+  };
+  try_it();
+  if (opening.store || (trouble != Trouble::damaged && trouble != Trouble::newer)) return opening;
+  const std::string aside = fmt::format(
+      "{}.{}-{}", path, trouble == Trouble::damaged ? "damaged" : "newer", std::time(nullptr));
+  if (std::rename(path.c_str(), aside.c_str()) != 0) return opening;
+  // What belongs to that file must not be rolled into the new one.
   static_cast<void>(std::rename((path + "-journal").c_str(), (aside + "-journal").c_str()));
-  said = fmt::format("the history cannot be used ({}): it is kept as {}, and a new one is begun",
-                     store.error().message(), aside);
-  return open(path);
+  opening.said =
+      fmt::format("the history cannot be used ({}): it is kept as {}, and a new one is begun",
+                  std::exchange(opening.problem, {}), aside);
+  try_it();
+  return opening;
+}
+
+template <typename Work>
+Result<void> HistoryStore::at_once(Work work) {
+  if (Result<void> begun = run("BEGIN IMMEDIATE"); !begun) return begun;
+  Result<void> done = work();
+  if (done) done = run("COMMIT");
+  // Not by run(): the first failure is the one that counts.
+  if (!done) sqlite3_exec(database_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+  return done;
 }
 
 Result<void> HistoryStore::write(double time, const std::vector<history::Record>& records) {
-  if (Result<void> begun = run("BEGIN IMMEDIATE"); !begun) return begun;
-  for (const history::Record& record : records)
-    if (Result<void> kept = std::visit([&](const auto& one) { return keep(time, one); }, record);
-        !kept) {
-      static_cast<void>(run("ROLLBACK"));
-      return kept;
-    }
-  Result<void> done = run("COMMIT");
-  if (!done) static_cast<void>(run("ROLLBACK"));
-  return done;
+  return at_once([&]() -> Result<void> {
+    for (const history::Record& record : records)
+      if (Result<void> kept = std::visit([&](const auto& one) { return keep(time, one); }, record);
+          !kept)
+        return kept;
+    return {};
+  });
 }
 
 std::int64_t HistoryStore::run_of(control::JobId job) const {
@@ -256,6 +291,10 @@ Result<void> HistoryStore::keep(double time, const history::Scale& scale) {
 }
 
 Result<void> HistoryStore::only_these_run(double time, const std::vector<control::JobId>& jobs) {
+  return at_once([&] { return end_others(time, jobs); });
+}
+
+Result<void> HistoryStore::end_others(double time, const std::vector<control::JobId>& jobs) {
   std::vector<std::pair<std::int64_t, control::JobId>> open;
   {
     Statement select(database_.get(), "SELECT run, job FROM jobs WHERE ended IS NULL");
@@ -279,77 +318,6 @@ Result<void> HistoryStore::forget_before(double time) {
   Statement old(database_.get(), "DELETE FROM jobs WHERE ended < ?");
   if (!old.with(time).done()) return failure("old jobs cannot be left out");
   return {};
-}
-
-Result<Json> HistoryStore::of_job(control::JobId job, std::optional<uid_t> uid, std::int64_t after,
-                                  std::size_t max_bytes) const {
-  Json jobs = Json::array(), events = Json::array();
-  bool is_anybodys = false;
-  Statement runs(
-      database_.get(),
-      "SELECT run, started, uid, spec, basic_gpus, ended FROM jobs WHERE job = ? ORDER BY "
-      "started");
-  runs.with(std::int64_t{job});
-  std::string list;
-  while (runs.next()) {
-    sqlite3_stmt* row = runs.row();
-    is_anybodys = true;
-    if (uid && sqlite3_column_int64(row, 2) != static_cast<std::int64_t>(*uid)) continue;
-    list += fmt::format("{}{}", list.empty() ? "" : ",", sqlite3_column_int64(row, 0));
-    Json one = Json::object({{"run", static_cast<std::int64_t>(sqlite3_column_int64(row, 0))}});
-    set_number(one, "started", row, 1);
-    set_number(one, "uid", row, 2);
-    set_text(one, "elastic", row, 3);
-    set_number(one, "basic_gpus", row, 4);
-    set_number(one, "ended", row, 5);
-    jobs.append(std::move(one));
-  }
-  if (list.empty())
-    return Error(is_anybodys ? fmt::format("job {} belongs to another user", job)
-                             : fmt::format("the history has no elastic job {}", job));
-  Statement select(
-      database_.get(),
-      fmt::format(
-          "SELECT e.id, e.run, e.time, e.kind, e.companion, e.node, e.gpus, e.reason, "
-          "e.details, p.epoch, p.gpus, p.samples_per_s, p.predicted_speedup, "
-          "p.measured_speedup, p.coefficients, w.mode, w.epoch, w.workers, w.stopped_s, "
-          "w.prepare_s, w.quiesce_s, w.move_s, w.commit_s, w.bytes_moved, w.bytes_by_path, "
-          "s.scale_table, w.wait_s FROM events e LEFT JOIN profiles p USING(id) LEFT JOIN pauses w "
-          "USING(id) LEFT JOIN scales s USING(id) WHERE e.run IN ({}) AND e.id > ? ORDER BY "
-          "e.id",
-          list)
-          .c_str());
-  select.with(after);
-  std::size_t bytes = jobs.dump().size();
-  bool more = false;
-  while (!more && select.next()) {
-    sqlite3_stmt* row = select.row();
-    Json one = Json::object({{"id", static_cast<std::int64_t>(sqlite3_column_int64(row, 0))}});
-    set_number(one, "run", row, 1);
-    set_number(one, "time", row, 2);
-    set_text(one, "event", row, 3);
-    set_number(one, "companion", row, 4);
-    set_text(one, "node", row, 5);
-    set_number(one, "gpus", row, 6);
-    set_text(one, "reason", row, 7);
-    set_document(one, "details", row, 8);
-    const char* const kNumbers[] = {"epoch", "gpus", "samples_per_s", "predicted_speedup",
-                                    "measured_speedup"};
-    for (int i = 0; i < 5; ++i) set_number(one, kNumbers[i], row, 9 + i);
-    set_document(one, "coefficients", row, 14);
-    set_text(one, "mode", row, 15);
-    const char* const kParts[] = {"epoch",     "workers", "stopped_s", "prepare_s",
-                                  "quiesce_s", "move_s",  "commit_s",  "bytes_moved"};
-    for (int i = 0; i < 8; ++i) set_number(one, kParts[i], row, 16 + i);
-    set_document(one, "bytes_by_path", row, 24);
-    set_document(one, "table", row, 25);
-    set_number(one, "wait_s", row, 26);
-    const std::size_t size = one.dump().size();
-    more = bytes + size > max_bytes && events.size() > 0;
-    bytes += size;
-    if (!more) events.append(std::move(one));
-  }
-  return Json::object({{"job", job}, {"jobs", jobs}, {"events", events}, {"more", more}});
 }
 
 }  // namespace swell::controller

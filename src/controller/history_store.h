@@ -17,22 +17,29 @@ namespace swell::controller {
 /// Whether this build has SQLite; without it nothing can be opened.
 bool history_is_built_in() noexcept;
 
+/// Somebody reads the file: the writer waits so long.
+inline constexpr int kBusy_ms = 5000;
+
 /// The history of elastic jobs in one SQLite file: docs/history.md has its tables. Others may read
 /// the file meanwhile. One thread at a time.
 class HistoryStore {
  public:
   enum class Access { write, read };
   /// Opens the file; with Access::write makes it where there is none, with mode 600. An error where
-  /// it is damaged, of a newer version or no database.
-  static Result<HistoryStore> open(const std::string& path, Access access = Access::write);
-  /// Opens as above for writing. A file that cannot be used is set aside as PATH.damaged-TIME and a
-  /// new one is begun; `said` then receives a sentence for the administrator.
-  static Result<HistoryStore> open_or_rebuild(const std::string& path, std::string& said);
+  /// it is damaged, of a newer version or no database, or others keep it for longer than `busy_ms`.
+  static Result<HistoryStore> open(const std::string& path, Access access = Access::write,
+                                   int busy_ms = kBusy_ms);
+  struct Opening;
+  /// Opens as above for writing. A damaged file is set aside as PATH.damaged-TIME, one of a newer
+  /// Swell as PATH.newer-TIME, and a new one is begun; any other stays where it is.
+  static Opening open_or_rebuild(const std::string& path, int busy_ms = kBusy_ms);
 
   /// Keeps all of them or none; events of jobs that are not known are left out.
   Result<void> write(double time, const std::vector<history::Record>& records);
-  /// Says of all other jobs that they have ended meanwhile.
+  /// Says of all other jobs that they have ended meanwhile: of all or none.
   Result<void> only_these_run(double time, const std::vector<control::JobId>& jobs);
+  /// Whether the last failure was that others have the file: it is good, and free later.
+  bool was_busy() const noexcept { return trouble_ == Trouble::busy; }
   /// Forgets jobs that ended before `time`.
   Result<void> forget_before(double time);
 
@@ -43,14 +50,22 @@ class HistoryStore {
                       std::size_t max_bytes) const;
 
  private:
+  enum class Trouble { none, busy, damaged, newer, other };
   struct Close {
     void operator()(sqlite3* database) const noexcept;
   };
   explicit HistoryStore(sqlite3* database, std::string path)
       : database_(database), path_(std::move(path)) {}
+  /// As open(); `trouble` receives the kind of its error.
+  static Result<HistoryStore> open(const std::string& path, Access access, int busy_ms,
+                                   Trouble& trouble);
   Error failure(const char* doing) const;
   Result<void> run(const char* sql) const;
   Result<void> prepare_file();
+  /// Runs `work` in a transaction: all of it is kept or none.
+  template <typename Work>
+  Result<void> at_once(Work work);
+  Result<void> end_others(double time, const std::vector<control::JobId>& jobs);
   /// The newest run of a job; 0: the job is not known.
   std::int64_t run_of(control::JobId job) const;
   /// Adds a row to the timeline; its id, or 0 where it is there already.
@@ -63,6 +78,16 @@ class HistoryStore {
 
   std::unique_ptr<sqlite3, Close> database_;
   std::string path_;
+  int version_ = 0;  ///< of the file
+  mutable Trouble trouble_ = Trouble::none;
+};
+
+/// What became of a file that was to be opened.
+struct HistoryStore::Opening {
+  std::optional<HistoryStore> store;
+  std::string problem;   ///< why there is none
+  bool is_busy = false;  ///< others have it: it is good, and free later
+  std::string said;      ///< a sentence for the administrator; empty: nothing to say
 };
 
 }  // namespace swell::controller

@@ -15,9 +15,9 @@ Error none() {
 bool history_is_built_in() noexcept { return false; }
 
 void HistoryStore::Close::operator()(sqlite3*) const noexcept {}
-Result<HistoryStore> HistoryStore::open(const std::string&, Access) { return none(); }
-Result<HistoryStore> HistoryStore::open_or_rebuild(const std::string&, std::string&) {
-  return none();
+Result<HistoryStore> HistoryStore::open(const std::string&, Access, int) { return none(); }
+HistoryStore::Opening HistoryStore::open_or_rebuild(const std::string&, int) {
+  return {.store = {}, .problem = none().message()};
 }
 Result<void> HistoryStore::write(double, const std::vector<history::Record>&) { return none(); }
 Result<void> HistoryStore::only_these_run(double, const std::vector<control::JobId>&) {

@@ -45,6 +45,10 @@ class Statement {
     while (next()) {}
     return code_ == SQLITE_DONE;
   }
+  /// Whether it could not be run to its end, or to the last row of next().
+  bool has_failed() const noexcept {
+    return code_ != SQLITE_OK && code_ != SQLITE_ROW && code_ != SQLITE_DONE;
+  }
   sqlite3_stmt* row() const noexcept { return statement_; }
 
  private:

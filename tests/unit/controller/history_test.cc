@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <thread>
@@ -69,6 +70,68 @@ void execute(const std::string& path, const char* sql) {
   sqlite3_close(database);
 }
 
+constexpr int kPatience_ms = 10'000;
+
+/// Somebody else who has the file open: as another process would.
+class Other {
+ public:
+  explicit Other(const std::string& path) {
+    cr_assert_eq(sqlite3_open(path.c_str(), &database_), SQLITE_OK);
+  }
+  ~Other() {
+    sqlite3_finalize(reads_);
+    sqlite3_close(database_);
+  }
+  Other(const Other&) = delete;
+  Other& operator=(const Other&) = delete;
+  /// Reads the first of its events and then none for long.
+  void begin_to_read() {
+    cr_assert_eq(sqlite3_prepare_v2(database_, "SELECT * FROM events", -1, &reads_, nullptr),
+                 SQLITE_OK);
+    cr_assert_eq(sqlite3_step(reads_), SQLITE_ROW);
+  }
+  void run(const char* sql) {
+    cr_assert_eq(sqlite3_exec(database_, sql, nullptr, nullptr, nullptr), SQLITE_OK);
+  }
+
+ private:
+  sqlite3* database_ = nullptr;
+  sqlite3_stmt* reads_ = nullptr;
+};
+
+int count_beside(const Folder& folder, const std::string& name) {
+  int count = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path))
+    count += file.path().filename().string().starts_with(name);
+  return count;
+}
+
+/// What a History says, from its thread or the test's.
+class Said {
+ public:
+  auto log() {
+    return [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      lines_.push_back(line);
+    };
+  }
+  std::vector<std::string> lines() {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+  void wait_for_line() {
+    for (int i = 0; i < kPatience_ms && lines().empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    cr_assert_not(lines().empty(), "it should say something");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+constexpr int kShort_ms = 20;
+
 std::string text(const Json& json, const char* key) { return json.string_at(key).value(); }
 
 /// What a History answers a question, waited for.
@@ -79,6 +142,19 @@ History::Reply answered(History& history, std::optional<uid_t> uid = std::nullop
     if (!replies.empty()) return std::move(replies.front());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+/// The answer in which the job has so many events, or the last one that came in time.
+History::Reply once_it_has(History& history, std::size_t events) {
+  History::Reply reply = answered(history);
+  for (int i = 0; i < kPatience_ms; ++i) {
+    if (reply.found.ok() && reply.found->at("events").size() >= events) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    reply = answered(history);
+  }
+  cr_assert(reply.found.ok());
+  cr_assert_geq(reply.found->at("events").size(), events);
+  return reply;
 }
 
 }  // namespace
@@ -236,10 +312,109 @@ Test(history, a_damaged_file_is_set_aside_and_the_running_jobs_are_known_again) 
   cr_assert_eq(reply.found->at("events").size(), 1u);
   cr_assert_eq(said.size(), 1u);
   cr_assert(said[0].find("a new one is begun") != std::string::npos, "%s", said[0].c_str());
-  int aside = 0;
-  for (const auto& file : std::filesystem::directory_iterator(folder.path))
-    aside += file.path().filename().string().starts_with("history.sqlite.damaged-");
-  cr_assert_eq(aside, 1);
+  cr_assert_eq(count_beside(folder, "history.sqlite.damaged-"), 1);
+}
+
+Test(history, of_a_newer_swell_is_set_aside_under_another_name) {
+  Folder folder;
+  write(*std::make_unique<HistoryStore>(opened(folder.file())), {job(), event("grant")});
+  execute(folder.file(), "PRAGMA user_version=99");
+  Said said;
+  History history({folder.file(), 90, said.log(), {}});
+  history.add(job());
+  cr_assert_eq(answered(history).found->at("events").size(), 0u);
+  cr_assert_eq(count_beside(folder, "history.sqlite.newer-"), 1);
+  cr_assert_eq(count_beside(folder, "history.sqlite.damaged-"), 0);
+  cr_assert_eq(said.lines().size(), 1u);
+  cr_assert(said.lines()[0].find("it has version 99; this Swell knows") != std::string::npos);
+}
+
+Test(history, a_long_reader_makes_it_lose_nothing) {
+  Folder folder;
+  Said said;
+  History history({folder.file(), 90, said.log(), {}, kShort_ms});
+  history.add(job());
+  history.add(event("grant"));
+  cr_assert_eq(answered(history).found->at("events").size(), 1u);
+  {
+    Other other(folder.file());
+    other.begin_to_read();
+    history.add(event("reclaim"));
+    history.add(history::Pause{kJob, true, 2, 8, 0.25});
+    history.running({});
+    said.wait_for_line();
+    for (int i = 0; i < 5; ++i) {  // more tries than one
+      history.add(event("grant"));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2 * kShort_ms));
+    }
+    cr_assert_eq(answered(history).found->at("events").size(), 1u, "who asks need not wait");
+  }
+  const Json events = once_it_has(history, 8).found->at("events");
+  const char* const kInOrder[] = {"grant", "reclaim", "pause", "grant",
+                                  "grant", "grant",   "grant", "grant"};
+  for (std::size_t i = 0; i < 8; ++i) cr_assert_eq(text(events.at(i), "event"), kInOrder[i]);
+  cr_assert_eq(events.size(), 8u, "its job has not ended");
+  cr_assert_eq(said.lines().size(), 1u, "once");
+}
+
+Test(history, what_waits_for_a_reader_is_written_at_the_end_or_said_to_be_lost) {
+  Folder folder;
+  write(*std::make_unique<HistoryStore>(opened(folder.file())), {job(), event("grant")});
+  Said said;
+  Other other(folder.file());
+  other.begin_to_read();
+  {
+    History history({folder.file(), 90, said.log(), {}, kShort_ms});
+    history.add(event("reclaim"));
+    said.wait_for_line();
+  }
+  cr_assert_eq(said.lines().size(), 2u);
+  cr_assert(said.lines()[1].starts_with("1 records of the history are lost"), "%s",
+            said.lines()[1].c_str());
+}
+
+Test(history, what_waits_is_bounded_by_its_size_too) {
+  Folder folder;
+  write(*std::make_unique<HistoryStore>(opened(folder.file())), {job(), event("grant")});
+  Other other(folder.file());
+  other.begin_to_read();
+  Said said;
+  History history({folder.file(), 90, said.log(), {}, kShort_ms});
+  history.add(event("reclaim"));
+  said.wait_for_line();
+  const history::Profile profile{kJob, 2, 8, 120.5, 0, 0, std::string(1 << 20, ' '), "{}"};
+  for (int i = 0; i < 70; ++i) history.add(profile);
+  cr_assert_eq(said.lines().size(), 2u);
+  cr_assert(said.lines()[1].find("falls behind") != std::string::npos);
+}
+
+Test(history, a_file_that_others_have_when_it_is_opened_stays_where_it_is) {
+  Folder folder;
+  write(*std::make_unique<HistoryStore>(opened(folder.file())), {job(), event("grant")});
+  Said said;
+  Other other(folder.file());
+  other.run("BEGIN EXCLUSIVE");
+  History history({folder.file(), 90, said.log(), {}, kShort_ms});
+  history.add(event("reclaim"));
+  said.wait_for_line();
+  cr_assert_not(answered(history).found.ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(3 * kShort_ms));
+  other.run("ROLLBACK");
+  once_it_has(history, 2);
+  cr_assert_eq(count_beside(folder, "history.sqlite."), 0);
+  cr_assert_eq(said.lines().size(), 1u);
+}
+
+Test(history, a_file_that_cannot_be_read_just_now_is_not_said_to_be_empty) {
+  Folder folder;
+  HistoryStore store = *HistoryStore::open(folder.file(), HistoryStore::Access::write, kShort_ms);
+  write(store, {job(), event("grant")});
+  Other other(folder.file());
+  other.run("BEGIN EXCLUSIVE");
+  const auto found = store.of_job(kJob, std::nullopt, 0, 1000);
+  cr_assert_not(found.ok());
+  cr_assert(found.error().message().find("it cannot be read: database is locked") !=
+            std::string::npos);
 }
 
 Test(history, a_file_that_is_taken_away_is_begun_anew) {
