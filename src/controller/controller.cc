@@ -240,11 +240,16 @@ void Controller::cancel(const CompanionIdentity& companion, const std::string& r
   if (const Result<void> same = check_identity(**record, companion); !same) {
     events_.event(
         "cancel-refused",
-        {{"companion", Json::object({{"id", companion.id}})}, {"reason", same.error().message()}},
+        {{"job", companion.parent},
+         {"companion", Json::object({{"id", companion.id}})},
+         {"reason", same.error().message()}},
         fmt::format("companion {} is not cancelled: {}", companion.id, same.error().message()));
     return;
   }
-  events_.event("cancel", {{"companion", Json::object({{"id", companion.id}})}, {"reason", reason}},
+  events_.event("cancel",
+                {{"job", companion.parent},
+                 {"companion", Json::object({{"id", companion.id}})},
+                 {"reason", reason}},
                 fmt::format("cancelling companion {}: {}", companion.id, reason));
   if (Result<void> done = parts_.slurm->cancel(companion.id); !done)
     events_.say(done.error().message());

@@ -31,6 +31,7 @@ struct World {
   double now = 100;
   controller::Config config;
   std::vector<std::string> said;
+  controller::History* history = nullptr;  ///< of the next restart(); outlives the world
   std::unique_ptr<controller::Controller> controller;
 
   World() {
@@ -53,6 +54,7 @@ struct World {
     parts.server = &server;
     parts.book = &book;
     parts.state_path = state_path;
+    parts.history = history;
     parts.log = [this](const std::string& line) { said.push_back(line); };
     parts.nonce = [this] { return "nonce" + std::to_string(++nonces); };
     controller = std::make_unique<controller::Controller>(std::move(parts));
