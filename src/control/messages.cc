@@ -36,6 +36,9 @@ class Writer {
   void optional(const char* key, const std::vector<int>& value, int min, int max) {
     if (!value.empty()) member(key, value, min, max);
   }
+  void optional(const char* key, const int& value, int, int) {
+    if (value != 0) json_.set(key, value);
+  }
   void document(const char* key, const Json& value) { json_.set(key, value); }
   void optional_document(const char* key, const Json& value) {
     if (value.is_object()) json_.set(key, value);
@@ -90,8 +93,9 @@ class Reader {
                                kMaxText));
     keep(value, std::move(read));
   }
-  void optional(const char* key, std::string& value) {
-    if (json_.has(key)) member(key, value);
+  template <typename T, typename... Bounds>
+  void optional(const char* key, T& value, Bounds... bounds) {
+    if (json_.has(key)) member(key, value, bounds...);
   }
   void member(const char* key, std::vector<int>& value, int min, int max) {
     const Json array = list(key);
@@ -103,9 +107,6 @@ class Reader {
                                       key, item.dump(), min, max)));
       value.push_back(static_cast<int>(number));
     }
-  }
-  void optional(const char* key, std::vector<int>& value, int min, int max) {
-    if (json_.has(key)) member(key, value, min, max);
   }
   /// A plan or a profile: whoever uses it reads what is in it.
   void document(const char* key, Json& value) {
@@ -178,7 +179,7 @@ class Reader {
   std::optional<Error> problem_;
 };
 
-constexpr int kMany = kMaxGpus;
+constexpr int kMany = kMaxGpus, kMaxLast = 1000;
 constexpr std::int64_t kMuch_mib = std::int64_t{1} << 40;
 
 template <typename V>
@@ -286,8 +287,10 @@ void describe(V& v, Ask& m) {
   v.member("job", m.job);
   v.member("version", m.version, 0, kMany);
   v.member("what", m.what);
-  v.member("number", m.number, 0, kMany);
+  v.member("number", m.number, 0, m.what == "history" ? std::numeric_limits<int>::max() : kMany);
   v.optional_document("plan", m.plan);
+  v.optional("last", m.last, 0, kMaxLast);
+  v.optional("profiles", m.profiles);
 }
 template <typename V>
 void describe(V& v, Answer& m) {

@@ -178,8 +178,12 @@ struct Ask {
   JobId job = 0;
   int version = kProtocolVersion;
   std::string what;  ///< replan, pause, resume, max, why, history or metrics
-  int number = 0;    ///< of max; of history: the last event that is known already
+  int number = 0;    ///< of max; of history: the last event that is known: may be above kMaxGpus
   Json plan;         ///< of replan
+  /// Of history; a controller that does not know these leaves them out of account. Not 0: the last
+  /// so many times that the job's GPUs changed, and nothing else.
+  int last = 0;
+  bool profiles = false;  ///< each profile as it was reported, too
 };
 
 /// The answer, after which the connection is closed. A refusal is Refused.

@@ -116,7 +116,7 @@ void History::run() noexcept {
       lock.unlock();
       const bool is_due = ends || !is_busy_ || std::chrono::steady_clock::now() >= again_;
       if (is_due && (!waiting_.empty() || (!ends && (is_busy_ || !questions.empty())))) write();
-      replies = answers(questions);
+      for (const Question& each : questions) replies.push_back({each.connection, answer(each)});
     } catch (const std::exception& problem) {  // out of memory: what was to be kept is lost
       waiting_ = {};
     }
@@ -148,13 +148,12 @@ void History::take_wanted() {
   taken_bytes_ = waiting_.bytes;
 }
 
-std::vector<History::Reply> History::answers(const std::vector<Question>& questions) const {
-  std::vector<Reply> replies;
-  for (const Question& each : questions)
-    replies.push_back(
-        {each.connection, store_ ? store_->of_job(each.job, each.uid, each.after, kMaxAnswer)
-                                 : Result<Json>(Error("there is no history: " + problem_))});
-  return replies;
+Result<Json> History::answer(const Question& question) const {
+  if (!store_) return Error("there is no history: " + problem_);
+  if (question.last > 0)
+    return store_->last_changes(question.job, question.uid, question.last, kMaxAnswer);
+  return store_->of_job(question.job, question.uid, question.after, kMaxAnswer,
+                        question.with_profiles);
 }
 
 void History::open() {

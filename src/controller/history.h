@@ -41,12 +41,14 @@ class History {
   /// The jobs that run, once after a start: others have ended meanwhile.
   void running(std::vector<control::JobId> jobs);
 
-  /// What somebody asks for; see HistoryStore::of_job().
+  /// What somebody asks for; see HistoryStore::of_job(), and last_changes() where `last` is not 0.
   struct Question {
     control::ConnectionId connection = 0;
     control::JobId job = 0;
     std::optional<uid_t> uid;
     std::int64_t after = 0;
+    int last = 0;
+    bool with_profiles = false;
   };
   struct Reply {
     control::ConnectionId connection = 0;
@@ -67,7 +69,7 @@ class History {
   void run() noexcept;
   void open();
   void take_wanted();
-  std::vector<Reply> answers(const std::vector<Question>& questions) const;
+  Result<Json> answer(const Question& question) const;
   void write();
   Result<void> write_to(HistoryStore& store);
   void wait_for_others();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <sys/types.h>
@@ -14,6 +15,10 @@
 namespace swell::controller::history {
 
 using control::JobId;
+
+/// Events with which a job's GPUs change.
+inline constexpr std::array kGpuChanges = {"companion-started", "companion-ended", "companion-lost",
+                                           "companion-preempted", "reclaim"};
 
 /// An elastic job has started, or was found running.
 struct Job {

@@ -44,10 +44,15 @@ class HistoryStore {
   Result<void> forget_before(double time);
 
   /// {"jobs": [...], "events": [...], "more": bool} of one job, oldest first: events whose id is
-  /// above `after`, as many as fit `max_bytes`. `uid`: only of jobs of this user. The error is a
-  /// sentence for who asks.
+  /// above `after`, as many as fit `max_bytes`. `uid`: only of jobs of this user. `with_profiles`:
+  /// with each profile as it was reported; one that does not fit is told by its size alone. The
+  /// error is a sentence for who asks.
   Result<Json> of_job(control::JobId job, std::optional<uid_t> uid, std::int64_t after,
-                      std::size_t max_bytes) const;
+                      std::size_t max_bytes, bool with_profiles = false) const;
+  /// As of_job(), of the last `count` times that the job's GPUs changed (history::kGpuChanges), or
+  /// the newest of them that fit; there are never more.
+  Result<Json> last_changes(control::JobId job, std::optional<uid_t> uid, int count,
+                            std::size_t max_bytes) const;
 
  private:
   enum class Trouble { none, busy, damaged, newer, other };
@@ -59,6 +64,12 @@ class HistoryStore {
   /// As open(); `trouble` receives the kind of its error.
   static Result<HistoryStore> open(const std::string& path, Access access, int busy_ms,
                                    Trouble& trouble);
+  /// The runs of a job that belong to a user: as JSON, and as a list for SQL.
+  struct Runs {
+    Json json = Json::array();
+    std::string list;
+  };
+  Result<Runs> runs_of(control::JobId job, std::optional<uid_t> uid) const;
   Error failure(const char* doing) const;
   Result<void> run(const char* sql) const;
   Result<void> prepare_file();

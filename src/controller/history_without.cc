@@ -24,8 +24,12 @@ Result<void> HistoryStore::only_these_run(double, const std::vector<control::Job
   return none();
 }
 Result<void> HistoryStore::forget_before(double) { return none(); }
-Result<Json> HistoryStore::of_job(control::JobId, std::optional<uid_t>, std::int64_t,
-                                  std::size_t) const {
+Result<Json> HistoryStore::of_job(control::JobId, std::optional<uid_t>, std::int64_t, std::size_t,
+                                  bool) const {
+  return none();
+}
+Result<Json> HistoryStore::last_changes(control::JobId, std::optional<uid_t>, int,
+                                        std::size_t) const {
   return none();
 }
 

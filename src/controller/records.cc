@@ -155,6 +155,8 @@ void Controller::ask_history(const control::Server::Event& event, const control:
   question.job = ask.job;
   if (event.uid != 0 && event.uid != geteuid()) question.uid = event.uid;
   question.after = ask.number;
+  question.last = ask.last;
+  question.with_profiles = ask.profiles;
   if (!parts_.history->ask(question))
     refuse(event.connection, "too many ask for history just now: ask again", now);
 }

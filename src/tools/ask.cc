@@ -8,7 +8,7 @@
 #include "control/messages.h"
 #include "tools/commands.h"
 #include "tools/controller_client.h"
-#include "tools/history.h"
+#include "tools/history_pages.h"
 #include "tools/history_rows.h"
 
 namespace swell::tools {
@@ -16,7 +16,7 @@ namespace swell::tools {
 namespace {
 
 /// Lines of the history that `swell why` shows.
-constexpr std::size_t kLastChanges = 6;
+constexpr int kLastChanges = 6;
 
 struct Options {
   control::Ask ask;
@@ -52,7 +52,7 @@ int ask(const Options& options) {
   }
   std::vector<std::string> changes;
   if (message.what == "why")
-    if (const Result<Json> history = whole_history(message.job))
+    if (const Result<Json> history = recent_history(message.job, kLastChanges, ask_controller))
       changes = last_changes(*history, kLastChanges);
   if (!options.json) {
     fmt::print("Job {}: {}\n", message.job, answer->text);

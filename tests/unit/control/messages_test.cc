@@ -69,7 +69,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       grow,
       Shrink{{12}, 30, "needed by job 17", *document},
       Replan{*document, "its owner wants it"},
-      Ask{12, 2, "replan", 0, *document},
+      Ask{12, 2, "replan", 0, *document, 6, true},
       Answer{"done", Json()},
       WorkerHello{},
       WorkerNotice{15},
@@ -90,6 +90,19 @@ Test(messages, a_start_of_an_older_agent_says_nothing_of_new_programs) {
   const auto read = message_from(*json);
   cr_assert(read.ok());
   cr_assert_not(std::get<WorkerStart>(*read).none_is_new);
+}
+
+Test(messages, an_ask_of_an_older_swell_is_read_and_a_late_page_of_history_asked_for) {
+  const auto ask = [](const char* what, int number) {
+    return message_from(Json::object(
+        {{"type", "ask"}, {"job", 12}, {"version", 2}, {"what", what}, {"number", number}}));
+  };
+  const auto late = ask("history", 3'000'000);
+  cr_assert(late.ok());
+  cr_assert_eq(std::get<Ask>(*late).number, 3'000'000);
+  cr_assert_eq(std::get<Ask>(*late).last, 0);
+  cr_assert_not(std::get<Ask>(*late).profiles);
+  cr_assert_not(ask("max", 3'000'000).ok());
 }
 
 Test(messages, a_bad_member_is_named_with_its_value) {

@@ -253,6 +253,42 @@ Test(history, is_shown_to_the_owner_of_the_job_alone) {
   cr_assert_eq(file.st_mode & 0777, 0600u);
 }
 
+Test(history, the_last_changes_are_found_among_all_else) {
+  Folder folder;
+  HistoryStore store = opened(folder.file());
+  std::vector<history::Record> records = {job(100), event("reclaim"), job(200)};
+  for (const char* kind : {"companion-started", "companion-ended", "companion-lost"}) {
+    records.push_back(event(kind));
+    records.insert(records.end(), 300, history::Pause{kJob, true, 2, 8, 0.25});
+  }
+  write(store, records);
+  const Json found = store.last_changes(kJob, kOwner, 2, 20'000).value();
+  cr_assert_eq(found.at("events").size(), 2u);
+  cr_assert_eq(text(found.at("events").at(kFirst), "event"), "companion-ended");
+  cr_assert_eq(text(found.at("events").at(1), "event"), "companion-lost");
+  cr_assert_not(found.bool_at("more").value());
+  cr_assert_eq(store.last_changes(kJob, kOwner, 9, 20'000)->at("events").size(), 4u);
+  const Json newest = store.last_changes(kJob, kOwner, 9, 700)->at("events");
+  cr_assert(newest.size() > 0 && newest.size() < 4, "as many as fit");
+  cr_assert_eq(text(newest.at(newest.size() - 1), "event"), "companion-lost");
+  cr_assert_not(store.last_changes(kJob, kOwner + 1, 2, 20'000).ok());
+}
+
+Test(history, has_a_profile_for_who_asks_for_it_where_it_fits) {
+  Folder folder;
+  HistoryStore store = opened(folder.file());
+  write(store,
+        {job(), history::Profile{kJob, 2, 8, 120.5, 1.9, 1.8, R"({"plan":"p"})", R"({"types":{}})"},
+         history::Profile{kJob, 3, 8, 120.5, 1.9, 1.8,
+                          R"({"plan":")" + std::string(3000, 'x') + R"("})", "{}"}});
+  cr_assert_not(all_of(store).at("events").at(kFirst).has("profile"));
+  const Json events = store.of_job(kJob, kOwner, 0, 2000, true)->at("events");
+  cr_assert_eq(events.size(), 2u);
+  cr_assert_eq(text(events.at(kFirst).at("profile"), "plan"), "p");
+  cr_assert_not(events.at(1).has("profile"));
+  cr_assert_eq(events.at(1).integer_at("profile_bytes", 0, 9999).value(), 3011);
+}
+
 Test(history, a_link_in_its_place_is_not_followed) {
   Folder folder;
   const std::filesystem::path others = folder.path / "others";

@@ -62,3 +62,17 @@ Test(records, a_forced_cancellation_is_in_the_jobs_history) {
   }
   cr_assert_eq(cancelled, 1);
 }
+
+Test(records, who_asks_for_the_last_changes_gets_no_more) {
+  Recorded world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  cr_assert_gt(world.events({10}).size(), 4u);
+  control::Ask ask{10};
+  ask.last = 2;
+  const Json events = world.events(ask);
+  cr_assert_eq(events.size(), 2u);
+  for (const Json& event : events.items())
+    cr_assert_eq(event.string_at("event").value(), "companion-started");
+}
