@@ -15,18 +15,27 @@ constexpr double kMinGain = 0.05;
 constexpr double kBarred_s = 600;
 constexpr int kMaxDoublings = 6;
 
+double bar_s(int times) { return kBarred_s * (1 << std::min(times, kMaxDoublings)); }
+
 }  // namespace
 
 void Trust::heard(const std::optional<Speedup>& speedup, double now, double max_shortfall) {
-  if (!speedup) return;
+  if (!speedup) {
+    kept_since_.reset();
+    return;
+  }
   const double promised = speedup->predicted - 1, gained = speedup->measured - 1;
   const bool brings_nothing = gained < kMinGain;
   if (promised < kMinGain || (!brings_nothing && gained >= (1 - max_shortfall) * promised)) {
-    if (is_barred_) return;
+    if (is_barred(now)) return;  // of GPUs that are on their way back
+    is_barred_ = false;
     why_.clear();
-    times_ = 0;
+    if (promised < kMinGain) kept_since_.reset();
+    else if (!kept_since_) kept_since_ = now;
     return;
   }
+  if (kept_since_ && times_ > 0 && now - *kept_since_ >= bar_s(times_ - 1)) times_ = 0;
+  kept_since_.reset();
   std::string why = fmt::format("lent GPUs made it {:.2f} times as fast where {:.2f} was predicted",
                                 speedup->measured, speedup->predicted);
   if (brings_nothing) why += ", a gain below 5 %";
@@ -42,7 +51,7 @@ void Trust::heard(const std::optional<Speedup>& speedup, double now, double max_
 
 void Trust::reclaimed(double now) {
   is_barred_ = true;
-  until_ = now + kBarred_s * (1 << std::min(times_++, kMaxDoublings));
+  until_ = now + bar_s(times_++);
 }
 
 }  // namespace swell::policy

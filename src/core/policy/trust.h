@@ -31,13 +31,18 @@ class Trust {
              double max_shortfall = kMaxShortfall);
   /// Whether it may be lent more.
   bool may_grow(double now) const noexcept { return why_.empty() || (is_barred_ && now >= until_); }
+  /// Whether it has given back what it was lent, and is lent nothing yet.
+  bool is_barred(double now) const noexcept { return is_barred_ && now < until_; }
   /// Whether it is time to take back what it is lent: it has fallen short for a while.
   bool is_over(double now) const noexcept { return !why_.empty() && !is_barred_ && now >= until_; }
-  /// It is taken back: nothing is lent for a time, twice as long after each further time.
+  /// It is taken back: nothing is lent for a time, twice as long after each further time. That is
+  /// forgotten once the job has kept a promise over lent GPUs for as long as it was barred last:
+  /// one good report between two bad ones, which costs a program nothing, buys no shorter time.
   void reclaimed(double now);
   /// When may_grow() or is_over() changes, where nothing more is heard.
   double until() const noexcept { return until_; }
-  /// What is wrong, for the job's owner; empty: nothing.
+  /// What is wrong, for the job's owner; empty: nothing. It is what was heard last: where
+  /// may_grow() after a time, the job may show that it is so no more.
   const std::string& why() const noexcept { return why_; }
 
  private:
@@ -45,6 +50,7 @@ class Trust {
   bool is_barred_ = false;
   double until_ = 0;
   int times_ = 0;
+  std::optional<double> kept_since_;  ///< since when all reports show a promise that is kept
 };
 
 }  // namespace swell::policy

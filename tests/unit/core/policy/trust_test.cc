@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/policy/trust.h"
 
+#include <algorithm>
 #include <criterion/criterion.h>
+#include <optional>
+#include <utility>
+#include <vector>
 
 using namespace swell::policy;
 
@@ -83,6 +87,74 @@ Test(trust, after_a_reclaim_nothing_is_lent_for_a_time_that_doubles) {
   trust.reclaimed(820);
   cr_assert_not(trust.may_grow(2000));
   cr_assert(trust.may_grow(2020));
+}
+
+Test(trust, a_good_report_after_the_time_clears_what_was_wrong) {
+  Trust trust;
+  trust.heard(Speedup{2, 0.9}, 100);
+  trust.reclaimed(120);
+  cr_assert(trust.is_barred(719));
+  trust.heard(Speedup{2, 2}, 130);
+  cr_assert_not(trust.why().empty(), "of GPUs on their way back");
+  cr_assert_not(trust.may_grow(719));
+  cr_assert_not(trust.is_barred(720));
+  cr_assert_not(trust.why().empty(), "nothing better was heard");
+  trust.heard(std::nullopt, 750);
+  cr_assert_not(trust.why().empty(), "nor by a report without lent GPUs");
+  trust.heard(Speedup{2, 2}, 800);
+  cr_assert(trust.may_grow(800));
+  cr_assert_eq(trust.why(), std::string());
+  cr_assert_not(trust.is_over(10000));
+}
+
+Test(trust, only_a_promise_kept_for_as_long_as_the_last_bar_makes_the_next_one_short_again) {
+  struct Case {
+    const char* what;
+    std::vector<std::pair<double, std::optional<Speedup>>>
+        reports;  ///< after 720, when it may grow
+    double bar_s;
+  };
+  const Speedup good{2, 2}, none{1.01, 1.01};
+  const Case cases[] = {
+      {"nothing between", {}, 1200},
+      {"a good report just before the bad one", {{2990, good}}, 1200},
+      {"a kept promise for a little less than the bar", {{2401, good}}, 1200},
+      {"a kept promise for as long as the bar", {{2400, good}}, 600},
+      {"several good reports", {{800, good}, {1500, good}, {2900, good}}, 600},
+      {"a long time without lent GPUs", {{800, good}, {2000, std::nullopt}}, 1200},
+      {"a long time without lent GPUs, then good again",
+       {{800, good}, {2000, std::nullopt}, {2900, good}},
+       1200},
+      {"a long time without a promise", {{800, none}}, 1200},
+      {"bad ones do not count",
+       {{800, good}, {900, Speedup{2, 0.9}}, {910, good}, {950, good}},
+       600},
+  };
+  for (const Case& each : cases) {
+    Trust trust;
+    trust.heard(Speedup{2, 0.9}, 100);
+    trust.reclaimed(120);
+    for (const auto& [at, speedup] : each.reports) trust.heard(speedup, at);
+    trust.heard(Speedup{2, 0.9}, 3000);
+    cr_assert(trust.is_over(3020), "%s", each.what);
+    trust.reclaimed(3020);
+    cr_assert(trust.is_barred(3020 + each.bar_s - 1), "%s", each.what);
+    cr_assert(trust.may_grow(3020 + each.bar_s), "%s", each.what);
+  }
+}
+
+Test(trust, a_job_that_falls_short_again_and_again_is_barred_for_longer_each_time) {
+  Trust trust;
+  double now = 0, bar_s = 600;
+  for (int times = 0; times < 8; ++times, bar_s = std::min(2 * bar_s, 64 * 600.0)) {
+    trust.heard(Speedup{2, 1.9}, now);  // one that would reset it, if it were so easy
+    trust.heard(Speedup{2, 0.9}, now + 10);
+    cr_assert(trust.is_over(now += 30));
+    trust.reclaimed(now);
+    cr_assert(trust.is_barred(now + bar_s - 1), "%d", times);
+    cr_assert(trust.may_grow(now + bar_s), "%d", times);
+    now += bar_s;
+  }
 }
 
 Test(trust, a_small_promise_is_none) {
