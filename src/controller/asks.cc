@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Of the controller: what owners ask of their jobs with the swell command.
-#include <cmath>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "controller/controller.h"
-#include "controller/quotas.h"
-#include "controller/view_builder.h"
+#include "controller/waits.h"
 #include "core/plan/validate.h"
 
 namespace swell::controller {
@@ -103,7 +101,7 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
       {}};
 }
 
-control::Answer Controller::why(const ElasticJob& job, double now) const {
+control::Answer Controller::why(const ElasticJob& job, double now) {
   const int lent = job.companions.lent_gpus();
   control::Answer answer;
   answer.text = fmt::format("it has {} GPUs of its own and {} lent ones, decided {}: {}",
@@ -121,20 +119,10 @@ control::Answer Controller::why(const ElasticJob& job, double now) const {
   }
   if (leaving.size() == 0 && !job.taken_back.empty())
     answer.text += "\nlent GPUs were taken back last: " + job.taken_back;
-  std::string waits;
-  if (job.paused) waits = "its owner has paused it";
-  else if (!job.agent) waits = "its swellrun is not connected";
-  else if (!job.trust.why().empty()) waits = job.trust.why();
-  else if (!job.no_growth.empty()) waits = job.no_growth;
-  else if (const std::string full =
-               Quotas(parts_.config, snapshot_, jobs_, parts_.book->outstanding()).why_full(job.id);
-           !full.empty())
-    waits = full;
-  else if (now < job.stays_until)
-    waits = fmt::format("it stays as it is for {:.0f} s more (stay={})",
-                        std::ceil(job.stays_until - now), job.spec.stay_s);
-  else if (job.refusals > 0 && !job.refused_for.empty())
-    waits = fmt::format("its last offer failed ({})", job.refused_for);
+  const policy::ClusterView seen = view(now);
+  const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
+  const std::string waits =
+      waits_for(job, {parts_.config, snapshot_, jobs_, outstanding, seen, draining_, now});
   if (!waits.empty()) answer.text += "\nit takes no more now: " + waits;
   const ScalePoint* more = nullptr;
   for (const ScalePoint& point : job.scale)

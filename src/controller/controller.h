@@ -86,7 +86,7 @@ class Controller {
   void handle(const control::Server::Event& event, const control::Ask& ask, double now);
   Result<control::Answer> answer(ElasticJob& job, const control::Ask& ask, double now);
   Result<control::Answer> replan(ElasticJob& job, const control::Ask& ask);
-  control::Answer why(const ElasticJob& job, double now) const;
+  control::Answer why(const ElasticJob& job, double now);
   void welcome(const control::Server::Event& event, const control::Hello& hello, ElasticJob& job,
                double now);
   void refuse(control::ConnectionId connection, const std::string& reason, double now);

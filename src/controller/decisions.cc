@@ -123,7 +123,10 @@ policy::ClusterView Controller::view(double now) {
 
 void Controller::decide(double now) {
   decide_due_ = false;
-  if (draining_) return drain(now);
+  if (draining_) {
+    if (policy_) explain(view(now));
+    return drain(now);
+  }
   if (jobs_.empty() || !policy_) return parts_.book->set_reclaim_order({});
   if (planning_ && planning_->is_busy()) {
     decide_due_ = true;  // once that is made

@@ -105,7 +105,7 @@ void Controller::take_reports(double now) {
     if (!job.report || !take_report(job, now)) continue;
     remember(job);
     const auto& speedup = job.training.speedup();
-    const bool may_say = events_.may_say(id, now);
+    const bool may_say = events_.may_say(id, now), falls_short = !job.trust.may_grow(now);
     if (may_say) keep_profile(job);
     job.report.reset();
     if (may_say)
@@ -115,7 +115,7 @@ void Controller::take_reports(double now) {
                      {"predicted_speedup", speedup ? speedup->predicted : 1},
                      {"measured_speedup", speedup ? speedup->measured : 1}},
                     fmt::format("job {}: {:.4g} samples a second{}{}", id, job.training.rate(),
-                                job.trust.why().empty() ? "" : "; ", job.trust.why()));
+                                falls_short ? "; " : "", falls_short ? job.trust.why() : ""));
   }
 }
 
@@ -231,7 +231,7 @@ void Controller::explain(const policy::ClusterView& view) {
       const Result<JobGpus> gpus = gpus_of(job);
       why = gpus ? "no plan over its GPUs was found" : gpus.error().message();
     }
-    if (!job.trust.why().empty()) why = job.trust.why();
+    if (!job.trust.may_grow(view.now_s)) why = job.trust.why();
     if (job.decided_by != by)
       events_.event("decided-by", {{"job", job.id}, {"by", by}, {"reason", why}},
                     fmt::format("job {} is decided {}: {}", job.id, by, why));

@@ -26,6 +26,9 @@ check 'grants, reclaims and pauses of a job are kept, with their reasons' lent_a
 
 explains() { swell why "$job" > said && cat said && grep -qE "(was asked to give back|loses to Slurm) 4 GPUs .*: (needed by job $rigid_job|preempted by Slurm)" said; }
 check 'swell why says who took back what' explains
+# 8 GPUs: it has 4 again, and a rigid job the others.
+waits() { swell why "$job" | grep '^it takes no more now: no GPU that it could use is idle'; }
+check 'swell why says that nothing is idle for it' within 30 waits
 
 others_are_refused() { # SUBCOMMAND [ARGUMENTS behind the job...]: to another user
   ! as nobody "$(command -v swell)" "$1" "$job" "${@:2}" > said 2>&1 && cat said && grep -q 'belongs to another user' said

@@ -50,6 +50,8 @@ Test(false_reports, a_job_whose_profile_is_refused_is_lent_nothing_until_it_repo
             world.job().decided_why.c_str());
   cr_assert(has(world.job().decided_why, "a h100 needs at least "));
   cr_assert(has(world.ask("why").text, world.job().decided_why));
+  cr_assert(has(world.ask("why").text,
+                "\nit takes no more now: its profile is not used: " + world.job().refused_report));
   world.report({.gpus = kEight});
   cr_assert(world.grown());
   cr_assert(world.server.last<control::Grow>()->plan.is_object());

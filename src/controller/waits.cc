@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/waits.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+
+#include "controller/quotas.h"
+#include "core/policy/lending/expansions.h"
+#include "core/policy/lending/fewest_first.h"
+#include "core/policy/lending/room.h"
+#include "core/policy/lending/sizes.h"
+#include "core/policy/registry.h"
+
+namespace swell::controller {
+
+namespace {
+
+using policy::Resources;
+
+/// A time left, in whole seconds that are never too few.
+std::string seconds(double left) { return fmt::format("{:.0f} s", std::ceil(std::max(left, 0.0))); }
+
+int staying_gpus(const ElasticJob& job) {
+  int sum = job.basic_gpus;
+  for (const Companion& companion : job.companions)
+    if (!companion.leaving) sum += companion.gpus.count;
+  return sum;
+}
+
+/// What somebody has to change: its owner, its program, the administrator or Slurm.
+std::string stopped(const ElasticJob& job, const Waiting& waiting) {
+  if (waiting.draining) return "the administrator drains Swell: nothing is lent until that is over";
+  if (job.paused) return "its owner has paused it";
+  if (!job.agent) return "its swellrun is not connected";
+  return job.no_growth;
+}
+
+/// What Slurm's record of it says.
+std::string by_record(const slurm::JobRecord& record, const Waiting& waiting) {
+  if (record.phase != slurm::JobPhase::running) return "Slurm does not run it just now";
+  const auto left = static_cast<double>(record.end_time - waiting.snapshot.taken);
+  if (record.end_time == 0 || record.time_limit_min == 0 || left >= waiting.config.min_remaining_s)
+    return {};
+  return fmt::format(
+      "its time limit leaves {}, and who has less than {:.0f} s is not grown (LeastRemaining)",
+      seconds(left), waiting.config.min_remaining_s);
+}
+
+std::string by_trust(const ElasticJob& job, double now) {
+  if (job.trust.may_grow(now)) return {};
+  const std::string left = seconds(job.trust.until() - now);
+  return job.trust.is_barred(now)
+             ? fmt::format("{}; it is lent none for {} more", job.trust.why(), left)
+             : fmt::format("{}; unless it reports better within {}, they go back", job.trust.why(),
+                           left);
+}
+
+/// The limit that it has reached.
+std::string by_limit(const ElasticJob& job, const policy::ElasticJobView& seen,
+                     const Waiting& waiting) {
+  const int has = staying_gpus(job);
+  if (job.own_max > 0 && has >= job.own_max)
+    return fmt::format("its owner wants at most {} GPUs (swell max)", job.own_max);
+  if (const int max = waiting.config.max_gpus_per_job; max > 0 && has >= max)
+    return fmt::format("no job has more than {} GPUs here (MaxGPUsPerJob)", max);
+  if (const int max = job.spec.max_total(job.asked_gpus()); has >= max)
+    return fmt::format("it has all {} GPUs that --elastic lets it have", max);
+  if (std::string full = Quotas(waiting.config, waiting.snapshot, waiting.jobs, waiting.outstanding)
+                             .why_full(job.id);
+      !full.empty())
+    return full;
+  if (policy::next_size(seen, has) == 0)
+    return fmt::format("it may have {} GPUs in all, and its next size is larger", seen.max_gpus);
+  return {};
+}
+
+/// Under a policy that plans, a job without a profile gets no more than its user asked for while
+/// one may come, and where one is asked for.
+std::string by_profile(const ElasticJob& job, const policy::ElasticJobView& seen,
+                       const Waiting& waiting) {
+  if (!policy::policy_plans(waiting.config.policy) || job.training.is_known() ||
+      seen.training != nullptr || job.basic_gpus + job.companions.lent_gpus() < job.wanted_gpus)
+    return {};
+  if (job.is_distrusted()) return "its profile is not used: " + job.refused_report;
+  if (!waiting.config.lends_without_profile)
+    return "no profile of its program is known (LendWithoutProfile=no)";
+  const double left = job.agent_since + waiting.config.profile_wait_s - waiting.now;
+  if (waiting.view.machines == nullptr || job.spec.mode != control::Mode::live || left <= 0)
+    return {};
+  return fmt::format("its program may report a profile first, for {} more (ProfileWait)",
+                     seconds(left));
+}
+
+/// What goes by in a while, without anybody doing anything.
+std::string by_time(const ElasticJob& job, const Waiting& waiting) {
+  int offered = 0;
+  for (const LiveGrant& grant : waiting.outstanding)
+    if (grant.parent == job.id && !job.companions.has_grant(grant.offer.nonce))
+      offered += grant.offer.gpus;
+  if (offered > 0)
+    return fmt::format("it is offered {} GPUs, which its swellrun is just taking up", offered);
+  const double now = waiting.now;
+  if (now < job.stays_until && job.stays_until >= job.grow_after)
+    return fmt::format("it stays as it is for {} more (stay={})", seconds(job.stays_until - now),
+                       job.spec.stay_s);
+  if (now < job.grow_after) {
+    const std::string left = seconds(job.grow_after - now);
+    // Cleared once one is taken up, unlike the count and the kind in its AdminComment.
+    if (job.failed_growths > 0)
+      return fmt::format("its last offer failed ({}); the next comes in {} at the earliest",
+                         job.refused_for, left);
+    return fmt::format(
+        "it was changed a short while ago, and is not grown for {} more (GrowthInterval)", left);
+  }
+  if (!job.is_settled()) return fmt::format("it is {} just now", to_text(job.state));
+  for (const Companion& companion : job.companions)
+    if (companion.leaving) return "the lent GPUs that go back are not back yet";
+  return {};
+}
+
+/// What is idle for one job, as the policies see it.
+class Idle {
+ public:
+  Idle(const policy::ElasticJobView& job, const policy::ClusterView& view)
+      : job_(job), view_(view), plans_(policy::Expansions::can_plan(job, view)) {}
+
+  std::string why_none() const {
+    const int idle = gpus(0, job_.per_worker);
+    if (!suffices(idle)) return too_few(idle);
+    const int depth = std::min(static_cast<int>(view_.queue.size()), kDepth);
+    if (suffices(gpus(depth, job_.per_worker))) return {};
+    // The first that takes any of them: mostly the head of the queue, so that it is looked for from
+    // there. Each look serves the queue up to it.
+    int none = 0, some = 1;
+    const auto takes = [&](int served) { return gpus(served, job_.per_worker) < idle; };
+    for (; some < depth && !takes(some); some = std::min(2 * some, depth)) none = some;
+    while (some - none > 1) {
+      const int middle = (none + some) / 2;
+      (takes(middle) ? some : none) = middle;
+    }
+    const policy::PendingDemand& first = view_.queue[static_cast<std::size_t>(some - 1)];
+    const bool needs_all = !suffices(gpus(some, job_.per_worker));
+    return fmt::format("{} job {}",
+                       needs_all ? "a pending job needs the GPUs first:"
+                                 : "pending jobs need the GPUs first, the first of them",
+                       first.part_of != 0 ? first.part_of : first.id);
+  }
+
+ private:
+  static constexpr policy::FewestFirst::Options kOptions = {};  ///< the same for every policy
+  static constexpr int kDepth = kOptions.queue_depth;
+
+  /// GPUs of whole workers that could be lent to it once the first `depth` pending jobs are served.
+  /// Where exactly a policy keeps room for these depends on whom it takes it back from.
+  int gpus(int depth, const Resources& worker) const {
+    policy::Room room(view_);
+    const policy::Room::Loss no_loss = [](const auto&, const auto&) { return 0.0; };
+    room.serve_queue(depth, no_loss, policy::Room::Nodes::by_idle);
+    room.close();
+    int workers = 0;
+    for (const policy::NodeIndex node :
+         view_.partitions[static_cast<std::size_t>(job_.partition)]) {
+      if (!room.may_lend(job_, node, worker)) continue;
+      int here = 0;
+      for (Resources left = room.free(node); left.covers(worker); left -= worker) ++here;
+      // Plans are made for GPUs that are known by their indexes alone.
+      const plan::GpuMask known = view_.nodes[static_cast<std::size_t>(node)].free_gpus;
+      workers += plans_ ? std::min(here, std::popcount(known) / worker.gpus) : here;
+    }
+    return workers * worker.gpus;
+  }
+
+  /// By how many it could grow with so many idle ones.
+  int growth(int idle) const {
+    const int has = job_.basic_gpus + job_.lent_gpus();
+    int most = has;
+    for (int next = policy::next_size(job_, has); next != 0 && next - has <= idle;
+         next = policy::next_size(job_, next))
+      most = next;
+    return most - has;
+  }
+
+  bool suffices(int idle) const {
+    const int more = growth(idle), has = job_.basic_gpus + job_.lent_gpus();
+    return more > 0 && (plans_ || has < job_.wanted_gpus || more >= kOptions.min_growth * has);
+  }
+
+  std::string too_few(int idle) const {
+    const Resources& worker = job_.per_worker;
+    if (suffices(gpus(0, {worker.gpus, 0, 0})))
+      return fmt::format(
+          "GPUs are idle, but not with {} CPUs and {} MiB beside, as each of its "
+          "workers has",
+          worker.cpus, worker.memory_mib);
+    if (idle == 0) return "no GPU that it could use is idle";
+    const int has = job_.basic_gpus + job_.lent_gpus();
+    if (const int next = policy::next_size(job_, has); next - has > idle)
+      return fmt::format("of the GPUs that it could use {} are idle, and its next size takes {}",
+                         idle, next - has);
+    return fmt::format(
+        "it could have {} GPUs more, and no job is grown by less than a tenth of "
+        "what it has",
+        growth(idle));
+  }
+
+  const policy::ElasticJobView& job_;
+  const policy::ClusterView& view_;
+  bool plans_;
+};
+
+}  // namespace
+
+std::string waits_for(const ElasticJob& job, const Waiting& waiting) {
+  if (std::string why = stopped(job, waiting); !why.empty()) return why;
+  const auto record = std::find_if(waiting.snapshot.jobs.begin(), waiting.snapshot.jobs.end(),
+                                   [&](const slurm::JobRecord& each) { return each.id == job.id; });
+  const auto seen = std::find_if(waiting.view.jobs.begin(), waiting.view.jobs.end(),
+                                 [&](const auto& each) { return each.id == job.id; });
+  if (record == waiting.snapshot.jobs.end() || seen == waiting.view.jobs.end())
+    return "Slurm's records do not show where it runs";
+  for (std::string why :
+       {by_record(*record, waiting), by_trust(job, waiting.now), by_limit(job, *seen, waiting),
+        by_profile(job, *seen, waiting), by_time(job, waiting)})
+    if (!why.empty()) return why;
+  if (!seen->may_grow || seen->per_worker.gpus < 1) return {};
+  return Idle(*seen, waiting.view).why_none();
+}
+
+}  // namespace swell::controller

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "controller/config.h"
+#include "controller/elastic_job.h"
+#include "controller/grant_book.h"
+#include "core/policy/view.h"
+#include "slurm/records.h"
+
+namespace swell::controller {
+
+/// What the controller decides by at one moment. Refers to all of it.
+struct Waiting {
+  const Config& config;
+  const slurm::Snapshot& snapshot;
+  const JobTable& jobs;
+  const std::vector<LiveGrant>& outstanding;  ///< offers that stand
+  const policy::ClusterView& view;            ///< built of all these, at `now`
+  bool draining = false;
+  double now = 0;
+};
+
+/// Why the job is lent no more GPUs now, for its owner: of all that holds, what lasts longest or
+/// what somebody must change, first. Empty: nothing that is known here does; the policy may still
+/// find that more would not pay.
+std::string waits_for(const ElasticJob& job, const Waiting& waiting);
+
+}  // namespace swell::controller
