@@ -111,8 +111,8 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
     if (companion.leaving) {
       tell_shrink(job, companion, now);
     } else if (!listed(companion.id)) {
-      companion.leave(std::max(companion.since + kUnlistedKept_s, now),
-                      "the job's agent does not know it");
+      leave(job, companion, now, "agent", "the job's agent does not know it",
+            std::max(companion.since + kUnlistedKept_s, now));
     }
   }
   for (JobId companion : hello.companions)
@@ -154,6 +154,10 @@ void Controller::growth_failed(ElasticJob& job, double now) {
 void Controller::handle(ElasticJob& job, const control::Released& released, double now) {
   Companion* companion = job.companions.find(released.companion);
   if (companion == nullptr) return;
+  if (!companion->leaving)
+    events_.event("companion-released", {{"job", job.id},
+                                         {"companion", Json::object({{"id", companion->id}})},
+                                         {"reason", released.reason}});
   companion->leave(now + kReleasedKept_s, released.reason);
   job.stay(now, parts_.config.growth_interval_s);
   parts_.slurm->forget();
@@ -196,7 +200,7 @@ void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {
   job.agent.reset();
   job.state = control::JobState::allocated;
   parts_.book->withdraw_all(job.id);
-  reclaim_all(job, now, "the program has ended");
+  end_all(job, now, "the program has ended");
 }
 
 void Controller::agent_gone(ElasticJob& job, double now) {

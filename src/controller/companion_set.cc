@@ -14,6 +14,7 @@ void Companion::leave(double by, const std::string& why) {
 
 void Companion::preempted(double at) {
   if (!leaving || reason.empty()) reason = "preempted by Slurm";
+  was_leaving = leaving;
   leaving = by_slurm = true;
   deadline = at;
 }

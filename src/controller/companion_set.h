@@ -22,10 +22,11 @@ struct Companion {
   policy::Resources held;
   double since = 0;  ///< when Slurm's records first showed it
   bool leaving = false;
-  bool by_slurm = false;  ///< leaving because Slurm preempts it
-  bool lost = false;      ///< leaving because it ended though nobody took it back
-  double deadline = 0;    ///< where leaving: when it is cancelled
-  std::string reason;     ///< why it leaves, for people
+  bool by_slurm = false;     ///< leaving because Slurm preempts it
+  bool was_leaving = false;  ///< by_slurm, and the controller had taken it back before
+  bool lost = false;         ///< leaving because it ended though nobody took it back
+  double deadline = 0;       ///< where leaving: when it is cancelled
+  std::string reason;        ///< why it leaves, for people
 
   /// It is to end by `by`. What leaves already keeps its reason, and its deadline where that is
   /// earlier.

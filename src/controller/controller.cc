@@ -193,8 +193,13 @@ void Controller::report(const Change& change, double now) {
                                 companion.gpus.count, companion.node, companion.id));
       break;
     case Change::Kind::companion_preempted:
-      event("companion-preempted", fmt::format("Slurm preempts companion {} of job {} on {}",
-                                               companion.id, job_id, companion.node));
+      events_.event("companion-preempted",
+                    {{"job", job_id},
+                     {"companion", companion_json(companion)},
+                     {"reason", companion.reason},
+                     {"was_leaving", companion.was_leaving}},
+                    fmt::format("Slurm preempts companion {} of job {} on {}", companion.id, job_id,
+                                companion.node));
       if (job != nullptr) {
         job->taken_back = companion.reason;
         tell_shrink(*job, companion, now);
@@ -204,6 +209,7 @@ void Controller::report(const Change& change, double now) {
       if (job != nullptr) {
         ++job->refusals;
         job->refused_for = refused::kExcess;
+        job->taken_back = companion.reason;
         growth_failed(*job, now);
       }
       event("companion-excessive",
@@ -285,7 +291,10 @@ void Controller::keep_deadlines(double now) {
   for (auto& [id, job] : jobs_) {
     if (!job.agent && !job.companions.empty() &&
         now - job.agent_seen >= parts_.config.agent_timeout_s)
-      reclaim_all(job, now, fmt::format("job {} has no agent any more", id));
+      for (Companion& companion : job.companions)
+        if (!companion.leaving)
+          leave(job, companion, now, "agent", fmt::format("job {} has no agent any more", id),
+                now - kDeadlineSlack_s);
     for (Companion& companion : job.companions) {
       if (!companion.leaving || companion.lost || now < companion.deadline + kDeadlineSlack_s)
         continue;
@@ -301,7 +310,7 @@ void Controller::keep_deadlines(double now) {
   }
 }
 
-void Controller::reclaim_all(ElasticJob& job, double now, const std::string& reason) {
+void Controller::end_all(ElasticJob& job, double now, const std::string& reason) {
   // Nobody is there who would have to be given time.
   job.companions.leave(now - kDeadlineSlack_s, reason);
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -106,7 +107,7 @@ class Controller {
 
   // Deadlines (controller.cc)
   void keep_deadlines(double now);
-  void reclaim_all(ElasticJob& job, double now, const std::string& reason);
+  void end_all(ElasticJob& job, double now, const std::string& reason);
   // What is known of trainings (trainings.cc)
   std::shared_ptr<const cluster::Cluster> machines();
   const slurm::JobRecord* record_of(JobId job) const;
@@ -133,10 +134,10 @@ class Controller {
   void decide(double now);
   void take_planned(double now, std::chrono::milliseconds patience, bool at_once);
   void drain(double now);
-  /// The companion is to end within the job's grace; its agent is not told yet.
-  /// `cause`: a label of swell_reclaims (meters.h).
+  /// The companion is to end by `by`, or within the job's grace; its agent is not told yet.
+  /// `cause`: a label of swell_reclaims (meters.h). REQUIRES: it does not leave yet.
   void leave(ElasticJob& job, Companion& companion, double now, const char* cause,
-             const std::string& reason);
+             const std::string& reason, std::optional<double> by = std::nullopt);
   void reclaim(ElasticJob& job, Companion& companion, double now, const char* cause,
                const std::string& reason);
   void apply(const policy::Decisions& decisions, const policy::ClusterView& view, double now);

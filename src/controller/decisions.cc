@@ -95,8 +95,8 @@ void Controller::drain(double now) {
 }
 
 void Controller::leave(ElasticJob& job, Companion& companion, double now, const char* cause,
-                       const std::string& reason) {
-  companion.leave(now + job.spec.grace_s, reason);
+                       const std::string& reason, std::optional<double> by) {
+  companion.leave(by.value_or(now + job.spec.grace_s), reason);
   job.taken_back = reason;
   job.stay(now, parts_.config.growth_interval_s);
   events_.event("reclaim",

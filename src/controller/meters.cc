@@ -25,6 +25,11 @@ std::string text_in(const Json& line, const char* key) {
   return text ? *text : std::string();
 }
 
+bool is_said(const Json& line, const char* key) {
+  const auto said = line.bool_at(key);
+  return said && *said;
+}
+
 double number_in(const Json& line, const char* key) {
   const auto number = line.number_at(key, 0, 1e9);
   return number ? *number : 0;
@@ -69,7 +74,7 @@ Json Histogram::to_json() const {
 Meters::Meters()
     : grants_(none_of({"offered", "taken", "refused", "expired"})),
       reclaims_(none_of({"basic-demand", "rebalanced", "shortfall", "owner", "limit", "drain",
-                         "preempted", "lost"})),
+                         "agent", "excess", "preempted", "released", "lost"})),
       gpu_seconds_(none_of({"basic", "lent"})),
       wasted_(none_of({"pause", "waiting", "leaving"})),
       pauses_({{"live", Histogram(kPauseBounds)}, {"restart", Histogram(kPauseBounds)}}),
@@ -81,13 +86,19 @@ void Meters::heard(const std::string& kind, const Json& line) {
                                                              {"companion-started", "taken"},
                                                              {"grant-refused", "refused"},
                                                              {"grant-expired", "expired"}};
+  // Besides "reclaim", which says its cause. None is of a companion that leaves already.
+  static const std::map<std::string, const char*> kReclaims = {{"companion-preempted", "preempted"},
+                                                               {"companion-excessive", "excess"},
+                                                               {"companion-released", "released"},
+                                                               {"companion-lost", "lost"}};
   if (const auto grant = kGrants.find(kind); grant != kGrants.end()) grants_[grant->second] += 1;
   if (kind == "reclaim") {
     const auto cause = reclaims_.find(text_in(line, "cause"));
     if (cause != reclaims_.end()) cause->second += 1;
   }
-  if (kind == "companion-preempted") reclaims_["preempted"] += 1;
-  if (kind == "companion-lost") reclaims_["lost"] += 1;
+  if (const auto reclaim = kReclaims.find(kind);
+      reclaim != kReclaims.end() && !is_said(line, "was_leaving"))
+    reclaims_[reclaim->second] += 1;
   if (kind == "pause") {
     const double stopped_s = number_in(line, "stopped_s");
     const auto mode = pauses_.find(text_in(line, "mode"));
@@ -159,8 +170,11 @@ Json Meters::to_json(const JobTable& jobs) const {
       samples_of(wasted_, "cause")));
   families.append(family("swell_grants", "counter", "Grants, by what became of them.",
                          samples_of(grants_, "outcome")));
-  families.append(family("swell_reclaims", "counter", "Companions that were taken back, by cause.",
-                         samples_of(reclaims_, "cause")));
+  families.append(
+      family("swell_reclaims", "counter",
+             "Companions that went back before their job's program ended, each once, by "
+             "cause.",
+             samples_of(reclaims_, "cause")));
   families.append(family("swell_pause_seconds", "histogram",
                          "Time for which training stood still to change its GPUs or its plan.",
                          pauses));

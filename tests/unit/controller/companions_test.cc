@@ -2,6 +2,9 @@
 // Which jobs the controller takes for companions, and what becomes of those that it does not.
 #include <criterion/criterion.h>
 
+#include <map>
+#include <string>
+
 #include "unit/controller/world.h"
 
 using namespace swell;
@@ -152,4 +155,125 @@ Test(controller, a_companion_that_is_released_unasked_has_a_moment_to_end) {
   cr_assert(world.slurm.cancelled.empty(), "its agent is just cancelling it");
   world.step(7);
   cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{20}));
+}
+
+namespace {
+
+/// What swell_reclaims counts, by cause; those that are 0 left out.
+std::map<std::string, int> reclaims_of(World& world) {
+  control::Ask ask;
+  ask.what = "metrics";
+  static control::ConnectionId asker = 90;
+  world.server.says(++asker, ask);
+  world.step();
+  std::map<std::string, int> by_cause;
+  for (const Json& family : world.server.last<control::Answer>()->details.at("families").items()) {
+    if (family.string_at("name").value() != "swell_reclaims") continue;
+    for (const Json& sample : family.at("samples").items())
+      if (const double count = sample.number_at("value", 0, 1e9).value(); count > 0)
+        by_cause[sample.at("labels").string_at("cause").value()] = static_cast<int>(count);
+  }
+  return by_cause;
+}
+
+using ByCause = std::map<std::string, int>;
+
+std::string text_of(const ByCause& by_cause) {
+  std::string text;
+  for (const auto& [cause, count] : by_cause) text += cause + "=" + std::to_string(count) + " ";
+  return text;
+}
+
+/// Slurm preempts it: the record says so from now on.
+void preempt(World& world, JobId companion) {
+  world.slurm.find(companion)->preempt_time = world.slurm.now.taken;
+  world.slurm.find(companion)->end_time = world.slurm.now.taken + 5;
+}
+
+}  // namespace
+
+Test(controller, every_companion_that_goes_back_is_counted_once_by_its_cause) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  world.slurm.wait(30, 8);
+  world.step();
+  const JobId taken = world.server.last<control::Shrink>()->companions.at(0);
+  cr_assert_eq(reclaims_of(world), (ByCause{{"basic-demand", 1}}));
+  preempt(world, taken);
+  world.step();
+  cr_assert_eq(reclaims_of(world), (ByCause{{"basic-demand", 1}}), "it was leaving already");
+  world.server.says(1, control::Released{taken, "needed by job 30"});
+  world.step();
+  world.slurm.end(taken);
+  world.slurm.end(30);
+  world.step();
+  std::vector<JobId> left;
+  for (const JobId id : {20u, 21u, 22u})
+    if (id != taken) left.push_back(id);
+  preempt(world, left[0]);
+  world.step();
+  world.server.says(1, control::Released{left[1], "its step died"});
+  world.step();
+  for (const JobId id : left) world.slurm.end(id);
+  world.step();
+  cr_assert_eq(text_of(reclaims_of(world)), "basic-demand=1 preempted=1 released=1 ", "%s",
+               text_of(reclaims_of(world)).c_str());
+  cr_assert(world.shows(10, "reclaims=3 "), "%s", world.comment(10).c_str());
+}
+
+Test(controller, what_an_agent_does_not_know_is_counted_and_said) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  world.server.hangs_up(1);
+  world.step();
+  world.hello(2, 10, 8, {20, 22});
+  cr_assert_eq(reclaims_of(world), (ByCause{{"agent", 1}}));
+  world.step(3);
+  cr_assert(world.shows(10, "taken_back=the_job_s_agent_does_not_know_it"), "%s",
+            world.comment(10).c_str());
+  world.hello(3, 10, 8, {20, 22});
+  cr_assert_eq(reclaims_of(world), (ByCause{{"agent", 1}}));
+}
+
+Test(controller, what_a_silent_agent_had_is_counted_and_said) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  world.take_offers(1, 20);
+  world.server.hangs_up(1);
+  world.step();
+  world.step(world.config.agent_timeout_s);
+  cr_assert_eq(world.slurm.cancelled.size(), 3u);
+  cr_assert_eq(reclaims_of(world), (ByCause{{"agent", 3}}));
+  world.step();
+  cr_assert(world.shows(10, "taken_back=job_10_has_no_agent_any_more"), "%s",
+            world.comment(10).c_str());
+}
+
+Test(controller, what_holds_too_much_or_is_lost_is_counted_and_what_ends_with_its_program_is_not) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  const control::Grow grow = *world.server.last<control::Grow>();
+  JobId next = 20;
+  for (const control::Offer& offer : grow.offers) {
+    cr_assert(world.book.use(offer.nonce, 1000, world.now).ok());
+    world.slurm.run(next++, offer.node, offer.gpus, "swell[parent=10 grant=" + offer.nonce + "]");
+  }
+  cr_assert_eq(next, 23u);
+  world.slurm.find(20)->cpus = 1000;
+  world.step();
+  world.slurm.end(21);
+  world.step(3);
+  cr_assert(world.shows(10, "taken_back=it_holds_more_than_was_granted"), "%s",
+            world.comment(10).c_str());
+  world.server.says(1, control::Bye{0});
+  world.step();
+  world.slurm.end(10);
+  world.step();
+  cr_assert_eq(reclaims_of(world), (ByCause{{"excess", 1}, {"lost", 1}}));
 }
