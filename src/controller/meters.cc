@@ -99,33 +99,49 @@ void Meters::heard(const std::string& kind, const Json& line) {
   if (const auto reclaim = kReclaims.find(kind);
       reclaim != kReclaims.end() && !is_said(line, "was_leaving"))
     reclaims_[reclaim->second] += 1;
-  if (kind == "pause") {
-    const double stopped_s = number_in(line, "stopped_s");
-    const auto mode = pauses_.find(text_in(line, "mode"));
-    if (mode != pauses_.end()) mode->second.add(stopped_s);
-    const auto gpus = gpus_.find(static_cast<JobId>(number_in(line, "job")));
-    if (gpus != gpus_.end()) wasted_["pause"] += stopped_s * gpus->second;
-  }
+  if (kind == "pause") paused(line);
   if (kind == "profile")
     if (const double predicted = number_in(line, "predicted_speedup"); predicted > 1)
       errors_.add(std::fabs(number_in(line, "measured_speedup") / predicted - 1));
 }
 
+/// How long it was is the job's word: it is not believed beyond the time and the GPU-seconds that
+/// the job was seen to have and has not said to be wasted.
+void Meters::paused(const Json& line) {
+  const auto found = held_.find(static_cast<JobId>(number_in(line, "job")));
+  if (found == held_.end()) return;
+  Held& held = found->second;
+  const double stopped_s = std::min(number_in(line, "stopped_s"), held.unwasted_s);
+  const double gpu_s = std::min(stopped_s * held.gpus, held.unwasted_gpu_s);
+  held.unwasted_s -= stopped_s;
+  held.unwasted_gpu_s -= gpu_s;
+  wasted_["pause"] += gpu_s;
+  if (const auto mode = pauses_.find(text_in(line, "mode")); mode != pauses_.end())
+    mode->second.add(stopped_s);
+}
+
 void Meters::pass(double now, const JobTable& jobs) {
   const double passed_s = last_ < 0 ? 0 : std::max(now - last_, 0.0);
   last_ = now;
-  gpus_.clear();
+  std::erase_if(held_, [&](const auto& each) { return !jobs.contains(each.first); });
   for (const auto& [id, job] : jobs) {
     int lent = 0, leaving = 0;
     for (const Companion& companion : job.companions)
       (companion.leaving ? leaving : lent) += companion.gpus.count;
-    gpus_[id] = job.basic_gpus + lent + leaving;
     gpu_seconds_["basic"] += passed_s * job.basic_gpus;
     gpu_seconds_["lent"] += passed_s * (lent + leaving);
     // Nobody trains there any more, or not yet.
     const int used = std::max(job.workers * job.gpus_per_worker - job.basic_gpus, 0);
-    wasted_["waiting"] += passed_s * std::max(lent - used, 0);
-    wasted_["leaving"] += passed_s * std::min(leaving, std::max(lent + leaving - used, 0));
+    const int waiting = std::max(lent - used, 0);
+    const int left = std::min(leaving, std::max(lent + leaving - used, 0));
+    wasted_["waiting"] += passed_s * waiting;
+    wasted_["leaving"] += passed_s * left;
+    const auto [found, is_new] = held_.try_emplace(id);
+    Held& held = found->second;
+    held.gpus = job.basic_gpus + lent + leaving;
+    if (is_new) continue;
+    held.unwasted_s += passed_s;
+    held.unwasted_gpu_s += passed_s * (held.gpus - waiting - left);
   }
 }
 

@@ -46,7 +46,13 @@ class Meters {
   Counter grants_, reclaims_, gpu_seconds_, wasted_;
   std::map<std::string, Histogram> pauses_;  ///< by mode
   Histogram decisions_, errors_;
-  std::map<JobId, int> gpus_;  ///< of the jobs that run, all in all
+  /// A job that runs, and what of the time that it was seen to run is not counted as wasted yet.
+  struct Held {
+    int gpus = 0;  ///< all in all
+    double unwasted_s = 0, unwasted_gpu_s = 0;
+  };
+  void paused(const Json& line);
+  std::map<JobId, Held> held_;
   double last_ = -1;
 };
 

@@ -21,6 +21,19 @@ double value_of(const Json& metrics, const std::string& name, const std::string&
   return -1;
 }
 
+/// The histogram of live pauses.
+Json pauses_in(const Meters& meters) {
+  const Json metrics = meters.to_json({});
+  for (const Json& family : metrics.at("families").items())
+    if (family.string_at("name").value() == "swell_pause_seconds")
+      return family.at("samples").items().at(0).at("histogram");
+  return {};
+}
+
+Json pause_of(double stopped_s) {
+  return Json::object({{"job", 10}, {"mode", "live"}, {"stopped_s", stopped_s}});
+}
+
 JobTable one_job(int lent, int workers) {
   ElasticJob job;
   job.id = 10;
@@ -61,9 +74,35 @@ Test(meters, lent_gpus_that_nobody_trains_on_yet_are_wasted) {
 Test(meters, a_pause_wastes_all_gpus_of_its_job) {
   Meters meters;
   meters.pass(100, one_job(8, 12));
-  meters.heard("pause", Json::object({{"job", 10}, {"mode", "live"}, {"stopped_s", 0.5}}));
+  meters.pass(110, one_job(8, 12));
+  meters.heard("pause", pause_of(0.5));
   cr_assert_float_eq(value_of(meters.to_json(one_job(8, 12)), "swell_wasted_gpu_seconds", "pause"),
                      6, 1e-9);
+  cr_assert_float_eq(pauses_in(meters).number_at("sum", 0, 1e9).value(), 0.5, 1e-9);
+}
+
+Test(meters, a_job_that_lies_about_its_pauses_wastes_no_more_than_it_has_held) {
+  Meters meters;
+  meters.heard("pause", pause_of(1e9));  // of a job that nobody has seen
+  meters.pass(100, one_job(0, 4));
+  meters.heard("pause", pause_of(1e9));
+  meters.pass(110, one_job(0, 4));
+  for (int i = 0; i < 3; ++i) meters.heard("pause", pause_of(1e9));
+  const auto wasted = [&](const char* cause) {
+    return value_of(meters.to_json({}), "swell_wasted_gpu_seconds", cause);
+  };
+  cr_assert_float_eq(wasted("pause"), 40, 1e-9, "10 s of 4 GPUs, once");
+  cr_assert_float_eq(pauses_in(meters).number_at("sum", 0, 1e12).value(), 10, 1e-9);
+  meters.pass(120, one_job(0, 4));
+  meters.pass(130, one_job(8, 4));  // lent ones that nobody trains on are wasted anyhow
+  meters.heard("pause", pause_of(1e9));
+  cr_assert_float_eq(wasted("waiting"), 80, 1e-9);
+  cr_assert_float_eq(wasted("pause"), 120, 1e-9, "not 20 s of all 12 GPUs");
+  const Json seen = meters.to_json({});
+  cr_assert_float_eq(
+      wasted("pause") + wasted("waiting"),
+      value_of(seen, "swell_gpu_seconds", "basic") + value_of(seen, "swell_gpu_seconds", "lent"),
+      1e-9, "its own share, no GPU-second of others");
 }
 
 Test(meters, grants_and_reclaims_are_counted_by_few_labels) {
