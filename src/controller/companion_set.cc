@@ -2,6 +2,7 @@
 #include "controller/companion_set.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <utility>
 
 namespace swell::controller {
@@ -12,8 +13,9 @@ void Companion::leave(double by, const std::string& why) {
   leaving = true;
 }
 
-void Companion::preempted(double at) {
-  if (!leaving || reason.empty()) reason = "preempted by Slurm";
+void Companion::preempted(double at, JobId needed_by) {
+  if (!leaving || reason.empty())
+    reason = needed_by != 0 ? fmt::format("needed by job {}", needed_by) : "preempted by Slurm";
   was_leaving = leaving;
   leaving = by_slurm = true;
   deadline = at;

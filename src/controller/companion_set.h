@@ -31,9 +31,10 @@ struct Companion {
   /// It is to end by `by`. What leaves already keeps its reason, and its deadline where that is
   /// earlier.
   void leave(double by, const std::string& why);
-  /// Slurm preempts it and ends it at `at`, whatever was planned. What leaves already keeps its
-  /// reason: Slurm often takes what the controller has asked for, for the same job.
-  void preempted(double at);
+  /// Slurm preempts it and ends it at `at`, whatever was planned, for a pending job; 0: nobody
+  /// knows which. What leaves already keeps its reason: Slurm often takes what the controller has
+  /// asked for, for the same job.
+  void preempted(double at, JobId needed_by);
 };
 
 /// The companions of one job, by id.

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "core/saturating.h"
+#include "core/slurm_text/lists.h"
 
 namespace swell::controller {
 
@@ -140,9 +142,40 @@ class Reconciler {
     if (issued) check_excess(job, *companion, record, grant->second, *identity);
     if (record.preempt_time != 0 && !companion->by_slurm) {
       companion->preempted(
-          now_ + static_cast<double>(std::max<std::time_t>(record.end_time - snapshot_.taken, 0)));
+          now_ + static_cast<double>(std::max<std::time_t>(record.end_time - snapshot_.taken, 0)),
+          preempted_for(companion->node));
       add(Change::Kind::companion_preempted, job.id, *companion);
     }
+  }
+
+  /// The only pending job that may start on the node: who Slurm preempts for. 0: there is none, or
+  /// several, and Slurm's records do not say which of them it is.
+  JobId preempted_for(const std::string& node) const {
+    JobId only = 0;
+    for (const slurm::JobRecord& record : snapshot_.jobs) {
+      if (!may_start_on(record, node) || identity_in(record)) continue;
+      const JobId id = record.het_leader != 0 ? record.het_leader : record.id;
+      if (only != 0 && only != id) return 0;
+      only = id;
+    }
+    return only;
+  }
+
+  bool may_start_on(const slurm::JobRecord& record, const std::string& node) const {
+    const auto has = [&](const std::vector<std::string>& nodes) {
+      return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+    };
+    if (record.phase != slurm::JobPhase::pending ||
+        record.waiting != slurm::Waiting::for_resources || has(record.excluded_nodes) ||
+        (static_cast<int>(record.required_nodes.size()) >= record.max_nodes &&
+         !has(record.required_nodes)))
+      return false;
+    const std::vector<std::string_view> partitions = slurm_text::split_list(record.partition);
+    return std::any_of(snapshot_.partitions.begin(), snapshot_.partitions.end(),
+                       [&](const slurm::PartitionRecord& each) {
+                         return has(each.nodes) && std::find(partitions.begin(), partitions.end(),
+                                                             each.name) != partitions.end();
+                       });
   }
 
   void check_excess(ElasticJob& job, Companion& companion, const slurm::JobRecord& record,

@@ -13,18 +13,18 @@ file=$SWELL_CLUSTER_DIR/state/swell_history.sqlite
 
 history() { swell history "${1:-$job}" --json; }
 has() { history | jq -e "[.events[] | select($1)] | length >= ${2:-1}" > /dev/null; } # CONDITION [N]
-# Slurm may be quicker than the controller.
+# Slurm may be quicker than the controller; no other job waits, so that both know for whom it is.
 taken_back='(.event == "reclaim" or .event == "companion-preempted") and .reason != null'
 lent_and_returned() {
   submit --elastic=max=8 --gres=gpu:2 && within 60 grown "$job" 8 && rigid --gres=gpu:4 &&
     within 60 in_state "$rigid_job" RUNNING && within 60 has '.event == "companion-ended"' && within 60 has '.event == "pause" and .mode == "restart"' 2 || return
   has '.event == "grant" and .gpus == 4' && has '.event == "companion-started" and .companion > 0' &&
     has "$taken_back" && has '.event == "pause" and .stopped_s > 0' &&
-    swell history "$job" | grep -E "needed by job $rigid_job|preempted by Slurm"
+    swell history "$job" | grep "needed by job $rigid_job"
 }
 check 'grants, reclaims and pauses of a job are kept, with their reasons' lent_and_returned
 
-explains() { swell why "$job" > said && cat said && grep -qE "(was asked to give back|loses to Slurm) 4 GPUs .*: (needed by job $rigid_job|preempted by Slurm)" said; }
+explains() { swell why "$job" > said && cat said && grep -qE "(was asked to give back|loses to Slurm) 4 GPUs .*: needed by job $rigid_job" said; }
 check 'swell why says who took back what' explains
 # 8 GPUs: it has 4 again, and a rigid job the others.
 waits() { swell why "$job" | grep '^it takes no more now: no GPU that it could use is idle'; }

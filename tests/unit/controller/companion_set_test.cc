@@ -48,10 +48,15 @@ Test(companion_set, what_leaves_keeps_its_reason_and_leaves_no_later) {
 Test(companion_set, slurm_s_preemption_decides_when_one_ends) {
   CompanionSet set = two();
   set.find(20)->leave(50, "needed by job 30");
-  set.find(20)->preempted(70);
+  set.find(20)->preempted(70, 31);
   cr_assert_eq(set.find(20)->deadline, 70);
   cr_assert(set.find(20)->by_slurm);
   cr_assert_eq(set.find(20)->reason, "needed by job 30");
-  set.find(21)->preempted(70);
-  cr_assert_eq(set.find(21)->reason, "preempted by Slurm");
+  cr_assert(set.find(20)->was_leaving);
+  set.find(21)->preempted(70, 31);
+  cr_assert_eq(set.find(21)->reason, "needed by job 31");
+  cr_assert_not(set.find(21)->was_leaving);
+  CompanionSet others = two();
+  others.find(20)->preempted(70, 0);
+  cr_assert_eq(others.find(20)->reason, "preempted by Slurm");
 }

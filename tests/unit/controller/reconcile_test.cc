@@ -122,6 +122,52 @@ Test(reconcile, a_companion_that_is_gone_was_lost_or_has_ended) {
   cr_assert(has(reconcile(slurm.now, leaving, issued_to(10), 101), Change::Kind::companion_ended));
 }
 
+Test(reconcile, what_slurm_preempts_is_needed_by_the_only_job_that_may_start_there) {
+  using Record = slurm::JobRecord;
+  struct {
+    const char* what;
+    std::vector<void (*)(Record&)> waiting;  ///< jobs 30, 31, ...
+    const char* reason;
+  } const cases[] = {
+      {"nobody is seen", {}, "preempted by Slurm"},
+      {"one", {[](Record&) {}}, "needed by job 30"},
+      {"one of two", {[](Record&) {}, [](Record&) {}}, "preempted by Slurm"},
+      {"the other one is held",
+       {[](Record& r) { r.waiting = slurm::Waiting::for_other; }, [](Record&) {}},
+       "needed by job 31"},
+      {"the other one is kept off the node",
+       {[](Record&) {}, [](Record& r) { r.excluded_nodes = {"node2"}; }},
+       "needed by job 30"},
+      {"the other one is for another node",
+       {[](Record&) {}, [](Record& r) { r.required_nodes = {"node1"}; }},
+       "needed by job 30"},
+      {"it wants that node besides others",
+       {[](Record& r) { r.required_nodes = {"node1"}, r.max_nodes = 2; }},
+       "needed by job 30"},
+      {"the other one is in another partition",
+       {[](Record& r) { r.partition = "debug"; }, [](Record& r) { r.partition = "debug,train"; }},
+       "needed by job 31"},
+      {"parts of one job",
+       {[](Record& r) { r.het_leader = 30; }, [](Record& r) { r.het_leader = 30; }},
+       "needed by job 30"},
+      {"the other one is a companion",
+       {[](Record&) {}, [](Record& r) { r.admin_comment = "swell[parent=10 grant=nonce2]"; }},
+       "needed by job 30"},
+  };
+  for (const auto& each : cases) {
+    FakeSlurm slurm = lent("-");
+    JobTable jobs;
+    reconcile(slurm.now, jobs, issued_to(10), 100);
+    slurm.find(20)->preempt_time = slurm.now.taken;
+    JobId next = 30;
+    for (const auto& change : each.waiting) change(slurm.wait(next++, 8));
+    const Reconciled result = reconcile(slurm.now, jobs, issued_to(10), 101);
+    cr_assert(has(result, Change::Kind::companion_preempted));
+    cr_assert_eq(result.changes.back().companion.reason, each.reason, "%s: %s", each.what,
+                 result.changes.back().companion.reason.c_str());
+  }
+}
+
 Test(reconcile, what_a_user_wanted_who_consented_to_fewer_is_kept_in_the_tag) {
   FakeSlurm slurm(1);
   slurm.run_elastic(10, "node1", 2, " wanted=6");
