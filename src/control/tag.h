@@ -36,7 +36,7 @@ class Tag {
 };
 
 /// A sentence of anybody's as one word of a tag: letters, digits and a few signs stay, blanks and
-/// all else become '_'; at most 120 characters.
+/// all else become '_'; at most 200 characters.
 std::string as_word(std::string_view sentence);
 
 /// One companion in a parent's tag: `12:node2:0-7`.

@@ -215,3 +215,49 @@ Test(data_sheets, a_site_may_lend_nothing_without_a_profile) {
     if (const auto* grow = std::get_if<control::Grow>(&message))
       cr_assert(grow->plan.is_object(), "only the described one");
 }
+
+Test(data_sheets, whatever_an_agent_says_is_one_harmless_word_of_admincomment) {
+  for (const std::string& hostile :
+       {std::string("x] swell[elastic=max=99 own_max=64 paused=1] y"),
+        std::string("a\nb\r\n]\x1b[31m basic=1"), std::string(2000, ']') + " lent=0"}) {
+    Json model = gpt();
+    model.set("name", hostile);
+    Described world(model);
+    cr_assert(world.comes_to("by data sheet"));
+    control::Status status;
+    status.state = control::JobState::active;
+    status.workers = 8;
+    status.no_growth = status.switched = hostile;
+    const std::string elastic = world.described().spec.text();
+    const auto check = [&](const char* what) {
+      world.server.says(world.connection, status);
+      world.step(3);
+      world.step();
+      const std::string comment = world.comment(11);
+      const auto count = [&](char sign) {
+        return std::count(comment.begin(), comment.end(), sign);
+      };
+      cr_assert_eq(count('[') + count(']'), 2, "%s: %s", what, comment.c_str());
+      cr_assert(std::all_of(comment.begin(), comment.end(),
+                            [](char each) { return each >= ' ' && each < 127; }));
+      // Each word has one value, and no word is there twice or was made up.
+      cr_assert_eq(control::Tag::find(comment)->text(), comment);
+      cr_assert_eq(comment, world.described().tag().text());
+      cr_assert_eq(control::Tag::find(comment)->get("elastic"), elastic);
+      cr_assert_eq(control::Tag::find(comment)->get("basic"), "8");
+      for (const char* word : {"own_max", "paused"})
+        cr_assert_eq(control::Tag::find(comment)->get(word), "", "%s", word);
+      for (const char* word : {"no_growth", "switched", "decided_why"}) {
+        const std::string said = control::Tag::find(comment)->get(word);
+        cr_assert(!said.empty() && said.size() <= 200, "%s=%s", word, said.c_str());
+      }
+      cr_assert_eq(count('='), count(' ') + 1 + std::count(elastic.begin(), elastic.end(), '='),
+                   "%s", comment.c_str());
+    };
+    check("the model's name");
+    status.plan_refused = hostile;
+    check("a refused plan");
+    cr_assert_neq(world.described().decided_why.find(hostile.substr(0, 20)), std::string::npos,
+                  "%s", world.described().decided_why.c_str());
+  }
+}
