@@ -30,6 +30,22 @@ check 'swell why says who took back what' explains
 waits() { swell why "$job" | grep '^it takes no more now: no GPU that it could use is idle'; }
 check 'swell why says that nothing is idle for it' within 30 waits
 
+# Slurm tries to place an interactive job at once, often before the controller hears of it: rounds until it was Slurm.
+names_whom_slurm_preempts_for() {
+  local round why
+  scancel "$rigid_job" || return
+  for round in 1 2 3 4 5 6 7 8; do
+    within 60 grown "$job" 8 && timeout 120 salloc --no-shell --gres=gpu:4 --job-name=interactive || return
+    why=".reason == \"needed by job $(squeue -h -n interactive -o %i)\""
+    within 30 has "(.event == \"reclaim\" or .event == \"companion-preempted\") and $why" || { swell history "$job"; return 1; }
+    scancel --name=interactive || return
+    has ".event == \"reclaim\" and $why" || return 0
+    printf 'round %s: the controller was first\n' "$round"
+  done
+  return 1
+}
+check 'so it does where Slurm is quicker than the controller' names_whom_slurm_preempts_for
+
 others_are_refused() { # SUBCOMMAND [ARGUMENTS behind the job...]: to another user
   ! as nobody "$(command -v swell)" "$1" "$job" "${@:2}" > said 2>&1 && cat said && grep -q 'belongs to another user' said
 }
