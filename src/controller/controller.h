@@ -144,6 +144,7 @@ class Controller {
   struct Planned {
     Json json;           ///< empty: none, or none that the program would read
     std::string reason;  ///< what it is expected to bring, for people
+    double times = 0;    ///< the same: as many times as fast as before; 0: nothing is predicted
     /// Of the decision that is carried out; null: the program makes its own plan.
     const plan::Layout* layout = nullptr;
   };

@@ -222,8 +222,9 @@ Controller::Planned Controller::plan_for(ElasticJob& job, const plan::Layout& la
                                      *seen->training->coefficients, perf::Sends::counted);
   const double now = model.throughput(seen->training->current), then = model.throughput(layout);
   plan::Plan plan = plan::name_all(layout, *view.machines);
+  planned.times = then / now;
   planned.reason =
-      fmt::format("{:.2f} times as fast is predicted{}, by {}", then / now,
+      fmt::format("{:.2f} times as fast is predicted{}, by {}", planned.times,
                   seen->training->from_data_sheets ? " by data sheets" : "", plan.summary());
   if (job.training.makes_own_plans()) return planned;
   planned.layout = &layout;
@@ -286,6 +287,7 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
                    {"node", offer.node},
                    {"gpus", offer.gpus},
                    {"gpu_indices", expected_gpus(each, plan.layout, node)},
+                   {"predicted", plan.times > 0 ? Json(plan.times) : Json()},
                    {"reason", plan.reason}},
                   fmt::format("granting job {} {} GPUs on {}{}{}", job.id, offer.gpus, offer.node,
                               plan.reason.empty() ? "" : ": ", plan.reason));
