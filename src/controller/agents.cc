@@ -154,10 +154,12 @@ void Controller::growth_failed(ElasticJob& job, double now) {
 void Controller::handle(ElasticJob& job, const control::Released& released, double now) {
   Companion* companion = job.companions.find(released.companion);
   if (companion == nullptr) return;
-  if (!companion->leaving)
+  if (!companion->leaving) {
+    job.taken_back = released.reason;
     events_.event("companion-released", {{"job", job.id},
                                          {"companion", Json::object({{"id", companion->id}})},
                                          {"reason", released.reason}});
+  }
   companion->leave(now + kReleasedKept_s, released.reason);
   job.stay(now, parts_.config.growth_interval_s);
   parts_.slurm->forget();

@@ -153,6 +153,7 @@ Test(controller, a_companion_that_is_released_unasked_has_a_moment_to_end) {
   world.server.says(1, control::Released{20, "its step died"});
   world.step();
   cr_assert(world.slurm.cancelled.empty(), "its agent is just cancelling it");
+  cr_assert_eq(world.controller->jobs().at(10).taken_back, std::string("its step died"));
   world.step(7);
   cr_assert_eq(world.slurm.cancelled, (std::vector<JobId>{20}));
 }
