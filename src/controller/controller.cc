@@ -227,6 +227,8 @@ void Controller::report(const Change& change, double now) {
             fmt::format("job {} lost companion {} on {}", job_id, companion.id, companion.node));
       if (job != nullptr) {
         Companion gone = companion;
+        job->taken_back = fmt::format("companion {} on {} ended though Swell had not asked for it",
+                                      companion.id, companion.node);
         gone.reason = "it has ended";
         gone.deadline = now;
         tell_shrink(*job, gone, now);

@@ -40,7 +40,7 @@ struct ElasticJob {
   double agent_seen = 0;  ///< last heartbeat, or when it was lost
   double grow_after = 0;
   double stays_until = 0;  ///< its owner's `stay` after the last growth or reclaim
-  double changed = 0;      ///< when it was last lent GPUs, asked for some or told another plan
+  double changed = 0;      ///< when it was last lent or asked for GPUs, told a plan, or first seen
   double settles_at = 0;   ///< the site's GrowthInterval after that
   bool offered = false;    ///< offers were made, and none of them has become a companion yet
   int failed_growths = 0;  ///< in a row: each makes the next wait longer

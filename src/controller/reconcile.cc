@@ -54,7 +54,7 @@ class Reconciler {
       job.started = record.start_time;
       job.spec = *spec;
       job.wanted_gpus = saturated_int(tag->number("wanted").value_or(0));
-      job.first_seen = now_;
+      job.first_seen = job.changed = now_;
       job.agent_seen = now_;
       job.written = record.admin_comment;
       job.grants = static_cast<int>(tag->number("grants").value_or(0));

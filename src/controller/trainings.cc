@@ -28,6 +28,16 @@ std::string distrust(const ElasticJob& job) {
 /// again for so long.
 constexpr double kReportKept_s = 5;
 
+/// Whether the job has all these companions, and keeps them. A report that names others is of what
+/// it was until a moment ago: it is neither used nor held against the job, which could as well have
+/// reported nothing.
+bool holds_all(const ElasticJob& job, const std::vector<JobId>& companions) {
+  return std::all_of(companions.begin(), companions.end(), [&](JobId id) {
+    return std::any_of(job.companions.begin(), job.companions.end(),
+                       [&](const Companion& each) { return each.id == id && !each.leaving; });
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<const cluster::Cluster> Controller::machines() {
@@ -62,6 +72,10 @@ bool Controller::take_report(ElasticJob& job, double now) {
       gpus ? job.training.take(*job.report, gpus->basic, gpus->held, *gpus->machines)
            : Result<void>(gpus.error());
   if (!taken && now - job.reported < kReportKept_s) return false;
+  if (!taken && !holds_all(job, job.report->companions)) {
+    job.report.reset();
+    return false;
+  }
   decide_due_ = true;
   job.trust.heard(job.training.speedup(), now, parts_.config.max_shortfall);
   if (taken) {

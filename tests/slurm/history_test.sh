@@ -30,28 +30,6 @@ check 'swell why says who took back what' explains
 waits() { swell why "$job" | grep '^it takes no more now: no GPU that it could use is idle'; }
 check 'swell why says that nothing is idle for it' within 30 waits
 
-# Slurm tries to place an interactive job at once, often before the controller hears of it: rounds until it was Slurm. The job's
-# agent may be quicker than both, by the signal that it gets; it cannot know for whom.
-names_whom_slurm_preempts_for() {
-  local round why by_signal='.event == "companion-ended" and (.reason | startswith("Slurm sent it "))' before
-  scancel "$rigid_job" || return
-  for round in 1 2 3; do
-    within 60 grown "$job" 8 && before=$(history | jq "[.events[] | select($by_signal)] | length") &&
-      timeout 120 salloc --no-shell --gres=gpu:4 --job-name=interactive || return
-    why="(.event == \"reclaim\" or .event == \"companion-preempted\") and .reason == \"needed by job $(squeue -h -n interactive -o %i)\""
-    within 30 said_why "$why" "$by_signal" $((before + 1)) || { swell history "$job"; return 1; }
-    scancel --name=interactive || return
-    if has "$why"; then
-      has ".event == \"reclaim\" and $why" || return 0
-    else
-      swell why "$job" | grep 'taken back last: Slurm sent it ' || return
-    fi
-    printf 'round %s: the controller or the agent was first\n' "$round"
-  done
-}
-said_why() { has "$1" || has "$2" "$3"; } # CONDITION OTHER N
-check 'so it does where Slurm is quicker than the controller' names_whom_slurm_preempts_for
-
 others_are_refused() { # SUBCOMMAND [ARGUMENTS behind the job...]: to another user
   ! as nobody "$(command -v swell)" "$1" "$job" "${@:2}" > said 2>&1 && cat said && grep -q 'belongs to another user' said
 }

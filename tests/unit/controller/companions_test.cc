@@ -268,10 +268,12 @@ Test(controller, what_holds_too_much_or_is_lost_is_counted_and_what_ends_with_it
   cr_assert_eq(next, 23u);
   world.slurm.find(20)->cpus = 1000;
   world.step();
-  world.slurm.end(21);
   world.step(3);
   cr_assert(world.shows(10, "taken_back=it_holds_more_than_was_granted"), "%s",
             world.comment(10).c_str());
+  world.slurm.end(21);
+  world.step(3);
+  cr_assert(world.shows(10, "taken_back=companion_21_on_node"), "%s", world.comment(10).c_str());
   world.server.says(1, control::Bye{0});
   world.step();
   world.slurm.end(10);

@@ -70,6 +70,28 @@ Test(false_reports, one_that_explains_too_little_counts_as_none_not_as_false) {
   cr_assert(world.job().is_distrusted(), "it mends no false one");
 }
 
+// A report that was on its way when another job took some of the GPUs that it is of.
+Test(false_reports, one_of_gpus_that_go_back_is_not_held_against_the_job) {
+  for (const bool names_them : {true, false}) {
+    Liar world;
+    world.refused({.gpus = kEight, .step_factor = 10});
+    cr_assert(world.grown());
+    world.take_offers(20);
+    const std::string lent = world.job().companions.begin()->node;
+    world.slurm.wait(30, 8).required_nodes = {lent};
+    world.step();
+    cr_assert(world.until([&] { return world.shrunk_times() == 1; }));
+    control::Profile report = Reported{.gpus = kEight, .lent_node = lent}.message();
+    if (names_them)
+      for (const Companion& each : world.job().companions) report.companions.push_back(each.id);
+    world.server.says(1, report);
+    world.step();
+    world.step(6);
+    cr_assert_eq(world.job().is_distrusted(), !names_them);
+    cr_assert_eq(has(world.job().refused_report, "that it does not hold"), !names_them);
+  }
+}
+
 Test(false_reports, what_its_owner_reads_of_it_fits_into_admincomment) {
   Liar world;
   world.refused();
