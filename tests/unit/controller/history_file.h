@@ -15,7 +15,8 @@
 
 #include "controller/history.h"
 
-/// A history's file of one job in a folder of its own, who else has it open, and what a History says.
+/// A history's file of one job in a folder of its own, who else has it open, and what a History
+/// says.
 namespace swell::test {
 
 using namespace swell::controller;
@@ -56,12 +57,14 @@ inline HistoryStore opened(const std::string& path) {
   return std::move(*store);
 }
 
-inline void write(HistoryStore& store, const std::vector<history::Record>& records, double time = 5) {
+inline void write(HistoryStore& store, const std::vector<history::Record>& records,
+                  double time = 5) {
   const auto kept = store.write(time, records);
   cr_assert(kept.ok(), "%s", kept.error().message().c_str());
 }
 
-inline Json all_of(const HistoryStore& store, std::int64_t after = 0, std::size_t max_bytes = 1 << 20) {
+inline Json all_of(const HistoryStore& store, std::int64_t after = 0,
+                   std::size_t max_bytes = 1 << 20) {
   const auto found = store.of_job(kJob, std::nullopt, after, max_bytes);
   cr_assert(found.ok(), "%s", found.error().message().c_str());
   return *found;
