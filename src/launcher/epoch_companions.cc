@@ -104,8 +104,15 @@ void EpochMachine::reclaim(double, HeldCompanion& companion, const std::string& 
 
 void EpochMachine::lose(double now, JobId job, const std::string& why) {
   HeldCompanion* found = companion(job);
-  // One that goes back is missed only where live training goes on with it until it has.
-  if (found == nullptr || (found->reclaimed && !(is_live() && takes_part(*found)))) return;
+  if (found == nullptr) return;
+  // One that goes back is missed where training goes on with it until it has: live, or since it is
+  // ending by itself, which it cannot now. Others may be at its end, and have their time.
+  if (found->reclaimed && !(is<Running>() && takes_part(*found))) return;
+  if (found->reclaimed && !is_live()) {
+    say(fmt::format("lost job {} ({}) before the training's end: {}", job, describe(found->nodes),
+                    why));
+    return begin_leaving(now, JobState::draining, found->leave_by);
+  }
   const bool in_epoch =
       trains_on(found->nodes) || takes_part(*found) ||
       (is_failing() && companion_of(in<Running>()->failure->worker.node) == found);

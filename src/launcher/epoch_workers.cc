@@ -93,9 +93,13 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
 
 void EpochMachine::fail(double now, WorkerId id, Exit exit) {
   HeldCompanion* companion = companion_of(id.node);
-  // Nobody here sends KILL to a running epoch: Slurm or the kernel took the worker.
-  if (companion != nullptr && exit.signal == SIGKILL)
-    return lose(now, companion->job, "a worker of it was killed");
+  // Nobody here sends KILL to a running epoch: Slurm or the kernel took the worker. Where GPUs go
+  // back, Slurm's TERM may be the reason of any error.
+  if (companion != nullptr && (exit.signal == SIGKILL || companion->reclaimed))
+    return lose(now, companion->job,
+                exit.signal == SIGKILL
+                    ? "a worker of it was killed"
+                    : fmt::format("a worker of it ended with {}", exit.status()));
   if (is_failing()) return;
   note("worker-failed",
        Json::object({{"node_id", id.node}, {"local_rank", id.local}, {"status", exit.status()}}));

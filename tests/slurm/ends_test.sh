@@ -54,6 +54,15 @@ all_companions_cancelled() {
 }
 check 'all companions are cancelled at once' all_companions_cancelled
 
+cancelled_at_the_end() {
+  submit --hold --elastic=max=8 --gres=gpu:2 && mkdir "$work/$job" && touch "$work/$job/last" && scontrol release "$job" || return
+  within 30 grown "$job" 8 && touch "$work/$job/finish" && within 20 workers_run "$job" 6 || return
+  companions "$job" | xargs scancel && within 30 ended "$job" || return
+  cat "$work/$job.out"
+  [[ $(cat "$work/$job/status") == 0 ]] && nothing_left "$job"
+}
+check 'companions are cancelled as the training ends: the job ends well' cancelled_at_the_end
+
 ignores_the_signal() {
   # Workers that do not leave are killed, and resume from their last checkpoint.
   IGNORE_SIGNAL=1 submit --elastic=max=8,grace=4 --gres=gpu:2 && within 40 grown "$job" 8 || return

@@ -3,12 +3,17 @@
 # A training program in miniature: counts steps, checkpoints on USR1 and leaves, resumes from the
 # checkpoint, ends when ./finish exists (or FAIL_AT is reached, with exit code 3). Every worker leaves a
 # file that says how it was started: "PID RANK WORLD LOCAL_RANK LOCAL_WORLD NODE_RANK HOST GPUS". While
-# ./hang names their number, workers hang before they are ready.
+# ./hang names their number, workers hang before they are ready; while ./last exists those on lent GPUs do
+# not end, and take a moment to die of TERM.
 cd "${TRAINER_WORK:?}" || exit 2
 leave() {
   if ((RANK == 0)); then echo "$step" > checkpoint.new && mv checkpoint.new checkpoint; fi
   echo "$step" > "left.$SWELL_EPOCH.$RANK"
   exit 0
+}
+die() {
+  read -rt 0.5 -u "$never"
+  exit 143
 }
 if [[ $(cat hang 2> /dev/null) == "$WORLD_SIZE" ]]; then
   : > "hung.$SWELL_EPOCH.$RANK"
@@ -21,7 +26,8 @@ echo "$$ $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK ${SLURMD_NOD
   > ".start.$RANK" && mv ".start.$RANK" "start.$SWELL_EPOCH.$RANK"
 # A program started for each step would cost more than all else that a suite does.
 exec {never}<> <(:)
-while [[ ! -e finish ]]; do
+[[ -e last ]] && trap 'die' TERM
+while [[ ! -e finish || (-e last && RANK -ge SWELL_BASIC_WORKERS) ]]; do
   read -rt 0.2 -u "$never" || :
   step=$((step + 1))
   if ((RANK == 0)); then

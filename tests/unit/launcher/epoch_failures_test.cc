@@ -330,6 +330,39 @@ Test(epochs, a_training_that_ends_while_gpus_are_asked_back_is_not_run_again) {
   cr_assert_eq(run.starts, 2);
 }
 
+Test(epochs, who_is_ended_on_gpus_that_go_back_while_others_end_by_themselves_fails_nothing) {
+  const Exit by_term{0, SIGTERM}, by_kill{0, SIGKILL}, after_term{1, 0};
+  const std::optional<Exit> shim_lost;
+  for (const auto& how :
+       {shim_lost, std::optional(by_term), std::optional(by_kill), std::optional(after_term)}) {
+    for (const bool is_last : {true, false}) {
+      Run run;
+      run.grown();
+      for (int local = 0; local < (is_last ? 2 : 1); ++local) {
+        run.event([&] { run.machine.exited(run.now, {0, local}, {}); });
+        run.event([&] { run.machine.hello(run.now, {0, local}, "host", 3000); });
+      }
+      run.event([&] { run.machine.notice(run.now, {1, 0}, SIGTERM); });
+      cr_assert(run.signals.empty());
+      for (int local = 0; local < 4; ++local)
+        run.event([&] {
+          if (how) run.machine.exited(run.now, {1, local}, *how);
+          else run.machine.lost(run.now, {1, local});
+        });
+      cr_assert_eq(run.releases, Jobs{9});
+      if (!is_last) cr_assert(run.signalled(SIGUSR1, 4), "who is left, and its other three");
+      if (!is_last) run.leave(0, 2);
+      cr_assert_not(run.code.has_value(), "it says nothing of the training");
+      cr_assert_eq(run.starts, 3, "which has not ended on all of its GPUs");
+      cr_assert(run.has_said("before the training's end"));
+      cr_assert_eq(run.workers, 2u);
+      for (int local = 0; local < 2; ++local)
+        run.event([&] { run.machine.exited(run.now, {0, local}, {}); });
+      cr_assert_eq(run.code.value_or(-1), 0);
+    }
+  }
+}
+
 Test(epochs, who_left_by_slurms_signal_before_it_was_told_ends_no_training) {
   Run run;
   run.grown();

@@ -116,12 +116,13 @@ Test(live, a_program_that_fails_while_gpus_go_back_is_started_again_with_the_oth
 }
 
 Test(live, lent_workers_that_are_lost_while_their_gpus_go_back_are_done_without) {
-  for (const bool is_shim : {true, false}) {
+  for (const int signal : {0, SIGKILL, SIGTERM}) {
     Run run;
     run.grown();
-    run.shrink(30);
-    if (is_shim) run.event([&] { run.machine.lost(run.now, {1, 0}); });
-    else run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+    if (signal == SIGTERM) run.event([&] { run.machine.notice(run.now, {1, 0}, SIGTERM); });
+    else run.shrink(30);
+    if (signal == 0) run.event([&] { run.machine.lost(run.now, {1, 0}); });
+    else run.event([&] { run.machine.exited(run.now, {1, 0}, {0, signal}, 1); });
     run.aborted(2);
     run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
     cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
