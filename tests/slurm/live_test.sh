@@ -85,6 +85,25 @@ lent_worker_dies() {
 }
 check 'a lent worker that is killed sends the run back to its own GPUs' lent_worker_dies
 
+# Its programs are sent TERM, and may die of it before or after it is known that the GPUs go back.
+newest_epoch_of() { awk '{ if ($2 > e) e = $2 } END { print e }' "$out/began"; }
+newest_steps() { steps_of "$(($(newest_epoch_of) - 1))"; }
+has_a_snapshot() { (($(newest_steps) > 2 * every)); }
+is_past() { (($(newest_epoch_of) > $1)) && [[ $(companions "$job") != "$2" ]]; }
+lent_companion_cancelled() {
+  local every=50 epoch victim result=0
+  SWELL_SNAPSHOT_EVERY=$every live --elastic=mode=live,max=4 --gres=gpu:2 -w node1 && within 120 live_grown 4 || return
+  for _ in 1 2; do
+    epoch=$(newest_epoch_of) victim=$(companions "$job")
+    within 120 has_a_snapshot && scancel "$victim" && within 120 is_past "$epoch" "$victim" && within 120 live_grown 4 && continue
+    result=1
+    break
+  done
+  cat "$work/$job.out"
+  ((result == 0)) && goes_on_live && ends_right
+}
+check 'a companion that is cancelled costs the steps since the last snapshot' lent_companion_cancelled
+
 recovers_live() {
   SWELL_RECOVER=300 live --elastic=mode=live,max=4 --gres=gpu:2 -w node1 && within 120 live_grown 4 && settled || return
   local lent
@@ -116,7 +135,6 @@ check 'a program that stops answering gives the GPUs back in time all the same' 
 
 # All processes of the lent node are killed while the job trains: slurmd, shims, programs.
 lent_node() { squeue --noheader --format=%N --jobs "$(squeue --noheader --format=%i --user "$(id -un)" | grep -vx "$job" | head -n 1)"; }
-newest_steps() { steps_of "$(awk '{ if ($2 > e) e = $2 } END { print e - 1 }' "$out/began")"; }
 # A good way past the second snapshot of the newest epoch, and from the third.
 is_between_snapshots() { local steps; steps=$((begun_at + $(newest_steps))); ((steps > begun_at + 2 * every && steps % every > every / 8 && steps % every < every / 3)); }
 lent_node_dies() {
