@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <functional>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,32 +22,42 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string prefix() { return fmt::format("swell-worker-{}-", geteuid()); }
-
 std::string temporary_folder() {
   const char* set = std::getenv("TMPDIR");
   return set != nullptr && *set != '\0' ? set : "/tmp";
 }
 
-/// Nodes by Slurm's name and boot: slurmds that share a machine stay apart, as their jobs may.
-std::string host_name(const std::string& node) {
+std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
   std::getline(file, boot);
-  return boot + "/" + node;
+  return boot;
 }
 
-/// Folders of ours whose process is gone: "swell-worker-UID-PID-RANDOM".
+/// Nodes by Slurm's name and boot: slurmds that share a machine stay apart, as their jobs may.
+std::string host_name(const std::string& node) { return boot_id() + "/" + node; }
+
+/// Of folders whose owners' pids mean something here: TMPDIR may be one of all nodes, or of several
+/// PID namespaces.
+std::string prefix() {
+  struct stat pids {};
+  stat("/proc/self/ns/pid", &pids);
+  const std::size_t place = std::hash<std::string>()(fmt::format("{}/{}", boot_id(), pids.st_ino));
+  return fmt::format("swell-worker-{}-{:08x}-", geteuid(), place & 0xffffffff);
+}
+
+/// Folders of ours whose process is gone: "swell-worker-UID-PLACE-PID-RANDOM".
 void remove_leftovers(const std::string& folder) {
+  const std::string ours = prefix();
   std::error_code ignored;
   for (auto each = fs::directory_iterator(folder, ignored);
        !ignored && each != fs::directory_iterator(); each.increment(ignored)) {
     const std::string name = each->path().filename();
     struct stat found {};
-    if (!name.starts_with(prefix()) || lstat(each->path().c_str(), &found) != 0 ||
+    if (!name.starts_with(ours) || lstat(each->path().c_str(), &found) != 0 ||
         !S_ISDIR(found.st_mode) || found.st_uid != geteuid())
       continue;
-    const std::string rest = name.substr(prefix().size());
+    const std::string rest = name.substr(ours.size());
     const auto pid = read_number<int>(rest.substr(0, rest.find('-')));
     std::error_code kept;
     if (pid && *pid > 0 && kill(*pid, 0) != 0 && errno == ESRCH) fs::remove_all(each->path(), kept);
