@@ -35,6 +35,7 @@ struct SignalWorkers {
 struct BeginLive {
   int epoch = 0;
   std::vector<WorkerId> ranks;
+  bool from_snapshot = true;  ///< where there is one
 };
 
 /// Move the state of the ranks `from` to the programs of `epoch` on the ranks `to`, both in order,

@@ -31,7 +31,7 @@ double now() {
 std::optional<control::Switched> switched_in(const action::Note& note) {
   const bool is_live = note.event == "switch-committed";
   const auto stopped = note.details.number_at("stopped_s", 0, 1e9);
-  if ((!is_live && note.event != "epoch-started") || !stopped || (!is_live && *stopped <= 0))
+  if ((!is_live && note.event != "resumed") || !stopped || (!is_live && *stopped <= 0))
     return std::nullopt;
   control::Switched switched;
   switched.mode = is_live ? "live" : "restart";

@@ -169,7 +169,7 @@ void Agent::give_live_order() {
     limits.waiting = own_shims();
     std::vector<WorkerId> known_ones;
     for (const auto& [worker, keeper] : keepers_)
-      if (keeper.problem.empty()) known_ones.push_back(worker);
+      if (keeper.problem.empty() && begin->from_snapshot) known_ones.push_back(worker);
     auto holders = shims_of(known_ones);
     if (!holders) return answer_live(holders.error().message());
     driver_->order(

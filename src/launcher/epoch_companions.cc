@@ -89,17 +89,17 @@ void EpochMachine::shrink(double now, const control::Shrink& shrink) {
   if (running_ones || (some_go && is_ending_by_itself())) {
     const double by = now + std::min(settings_.restart_timeout_s,
                                      std::max(0.0, shrink.deadline_s - settings_.margin_s));
-    if (Ending* ending = in<Ending>()) ending->kill_at = std::min(ending->kill_at.value_or(by), by);
-    else if (is<Switching>()) make_way(by);
-    else if (!is<Over>() && !is_live()) leave_for_reclaim(now, by);
+    if (is<Switching>()) make_way(by);
+    else if (!is<Ending>() && !is<Over>() && !is_live()) leave_for_reclaim(now, by);
   }
   advance(now);
 }
 
-void EpochMachine::reclaim(double, HeldCompanion& companion, const std::string& reason) {
+void EpochMachine::reclaim(double now, HeldCompanion& companion, const std::string& reason) {
   companion.reclaimed = true;
   companion.reason = reason;
-  release_if_left(companion.job);
+  const double by = companion.leave_by;
+  if (release_if_left(companion.job) && is_live() && !all_train()) ends_with_others(now, by);
 }
 
 void EpochMachine::lose(double now, JobId job, const std::string& why) {

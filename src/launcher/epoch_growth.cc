@@ -26,6 +26,7 @@ std::string EpochMachine::no_growth() const {
   if (!is_live())
     for (const auto& [id, worker] : workers_)
       run.deaf += worker.running && worker.listens != epoch_;
+  run.has_ended_ones = is<Running>() && !is_failing() && !all_train();
   run.awaits_runtime = is<Running>() && in<Running>()->awaits_runtime;
   run.signal = signal_name(settings_.restart_signal);
   return growth_.reason_against(run);

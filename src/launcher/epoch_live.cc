@@ -27,11 +27,13 @@ void EpochMachine::begun(double now, int epoch, const std::string& why,
   Running* running = in<Running>();
   if (running == nullptr || epoch != epoch_) return;
   if (!why.empty()) {
+    running->not_begun = why;
+    running->not_begun_by = now + settings_.end_timeout_s;
     say("live mode: the programs could not begin: " + why);
     if (ordered_) refuse_plan("its programs could not begin with Swell's runtime: " + why);
     return;
   }
-  running->has_begun = true;
+  running->has_begun = tries_snapshots_ = true;
   running->awaits_runtime = false;
   note("live-begun", Json::object({{"snapshot_step", static_cast<std::int64_t>(snapshot_step)}}));
   if (snapshot_step != 0)
@@ -153,9 +155,10 @@ void EpochMachine::call_off(const std::string& why, bool blames_growth) {
 }
 
 /// Companions are given back during a switch: one that would use them is called off, one that frees
-/// them has until then.
+/// them goes on; either has until then.
 void EpochMachine::make_way(double by) {
   Switching* one = in<Switching>();
+  one->hard_by = std::min(one->hard_by, by);
   for (const HeldCompanion& each : companions_)
     for (const Seat& seat : one->next.seats)
       for (const WorkerNode& node : each.nodes)
@@ -163,7 +166,6 @@ void EpochMachine::make_way(double by) {
           one->is_outdated = true;
           return call_off("GPUs go back: " + each.reason);
         }
-  if (!one->to_grow) one->hard_by = std::min(one->hard_by, by);
 }
 
 /// During a switch, news of workers wait for its outcome; those that `spoil` it call it off, unless
@@ -205,7 +207,9 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
     const int workers = static_cast<int>(seating_.seats.size());
     for (const WorkerId worker : leavers) {
       workers_[worker].running = false;
-      others_[{epoch_, worker}] = now + settings_.end_timeout_s;
+      const HeldCompanion* its = companion_of(worker.node);
+      const double limit = its != nullptr && its->reclaimed ? its->leave_by : kNever;
+      others_[{epoch_, worker}] = std::min(now + settings_.end_timeout_s, std::max(limit, now + 1));
     }
     seating_ = std::move(one.next);
     end_growth();

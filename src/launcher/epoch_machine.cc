@@ -28,14 +28,20 @@ void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bo
   if (const Ending* before = in<Ending>()) code_is_final = code_is_final || before->code_is_final;
   if (settings_.live && !is<Ending>()) act(action::CallOffLive{});
   asking_.reset();
+  std::vector<std::function<void(double)>> later;
+  if (Switching* one = in<Switching>()) later.swap(one->later);
   phase_ = Ending{kill_at, code_is_final};
+  for (const auto& news : later) news(now);
   if (auto workers = running(); signal != 0 && !workers.empty())
     act(action::SignalWorkers{std::move(workers), signal});
   advance(now);
 }
 
 void EpochMachine::advance(double now) {
-  if (is_ready(false)) end_growth();
+  if (is_ready(false)) {
+    end_growth();
+    end_pause(now);
+  }
   if (is_ready_again()) {
     recovery_.reset();
     note("recovered");
@@ -43,6 +49,7 @@ void EpochMachine::advance(double now) {
   if (const Leaving* leaving = in<Leaving>(); leaving != nullptr && running().empty()) {
     for (const JobId job : companions()) release_if_left(job);
     phase_ = Gathering{now + settings_.warm_timeout_s, leaving->since};
+    code_ = 0;  // of the epoch before
   }
   if (is<Gathering>()) {
     Seating seating = next_seating();
@@ -55,7 +62,11 @@ void EpochMachine::advance(double now) {
   }
   if (is<Running>()) {
     const bool done = running().empty();
-    if (done && !companions_.empty() && is_failing()) return;  // the blame is still open
+    const Failure* failure = is_failing() ? &*in<Running>()->failure : nullptr;
+    if (done && failure != nullptr &&
+        (!companions_.empty() || failure->on_lent || now < failure->decide_by))
+      return;  // the blame is still open
+    if (done && !in<Running>()->not_begun.empty()) return begin_otherwise(now);
     if (done) return finish();
   }
   if (is_live() && !asking_ && !is_failing() && drain_by() && others_.empty() && all_train())
@@ -117,11 +128,12 @@ void EpochMachine::start_epoch(double now, Seating seating) {
     workers_[id].ready = false;
   }
   act(std::move(start));
-  if (settings_.live) act(action::BeginLive{epoch_, std::move(ranks)});
+  if (settings_.live) act(action::BeginLive{epoch_, std::move(ranks), tries_snapshots_});
   stopped_s_ = stopped_since ? now - *stopped_since : 0;
   if (stopped_since)
     say(fmt::format("{} workers started (epoch {}), {:.2f} s after the others were asked to leave",
                     seating_.seats.size(), epoch_, stopped_s_));
+  if (stopped_since) paused_since_ = paused_since_.value_or(*stopped_since);
   note("epoch-started", Json::object({{"stopped_s", stopped_s_}}));
   set_state(is_warming() ? JobState::warming : JobState::active);
 }
@@ -194,6 +206,15 @@ void EpochMachine::kill_running(double now) {
   in<Leaving>()->by = now + settings_.end_timeout_s;
 }
 
+/// The run ends, and others may take their time for that.
+void EpochMachine::kill_there(double now, HeldCompanion& companion) {
+  companion.leave_by = now + settings_.end_timeout_s;
+  std::vector<WorkerId> workers;
+  for (const WorkerId id : running())
+    if (companion_of(id.node) == &companion) workers.push_back(id);
+  if (!workers.empty()) act(action::SignalWorkers{std::move(workers), SIGKILL});
+}
+
 /// Whether a program that was asked to leave, and heard it, had all the time that the job asked
 /// for: it would not leave the next time either. Who was still starting heard nothing yet.
 bool EpochMachine::had_its_time(double now, const Leaving& leaving) const {
@@ -210,13 +231,20 @@ void EpochMachine::tick(double now) {
     // A shim that said nothing for so long after its program left will not come back.
     gathering->by = now + settings_.warm_timeout_s;
     const Seating seating = next_seating();
+    std::string silent;
     for (const Seat& seat : seating.seats) {
       if (workers_[seat.worker].ready) continue;
       if (HeldCompanion* found = companion_of(seat.worker.node))
         lose(now, found->job, "its workers did not come back");
-      else if (code_ == 0) code_ = 1;
+      else silent = workers_[seat.worker].host;
     }
-    if (code_ != 0) end(now, SIGTERM, now + settings_.end_timeout_s);
+    if (!silent.empty() || code_ != 0) {
+      if (code_ == 0)
+        say(fmt::format("a worker of the job's own on {} has not come back within {:g} s", silent,
+                        settings_.warm_timeout_s));
+      code_ = std::max(code_, 1);
+      end(now, SIGTERM, now + settings_.end_timeout_s);
+    }
   }
   for (const JobId job : companions())
     if (HeldCompanion* found = companion(job);
@@ -241,6 +269,9 @@ void EpochMachine::tick(double now) {
     kill_running(now);
   }
   if (is_failing() && now >= in<Running>()->failure->decide_by) decide(now);
+  if (const Running* one = in<Running>();
+      one != nullptr && !one->failure && !one->not_begun.empty() && now >= one->not_begun_by)
+    begin_otherwise(now);
   if (const auto until = holds_until(); until && now >= *until) give_up_recovery(now);
   tick_live(now);
   if (const Running* one = in<Running>();
@@ -252,6 +283,8 @@ void EpochMachine::tick(double now) {
     if (auto workers = running(); !workers.empty())
       act(action::SignalWorkers{std::move(workers), SIGKILL});
   }
+  for (HeldCompanion& each : companions_)
+    if (is<Ending>() && each.reclaimed && now >= each.leave_by) kill_there(now, each);
   advance(now);
 }
 
@@ -268,15 +301,23 @@ std::optional<double> EpochMachine::deadline() const {
   if (is_failing()) earliest(in<Running>()->failure->decide_by);
   earliest(holds_until());
   earliest(growth_limit());
-  if (const Switching* one = in<Switching>()) earliest(one->is_called_off ? one->hard_by : one->by);
+  if (const Switching* one = in<Switching>())
+    earliest(one->is_called_off ? one->hard_by : std::min(one->by, one->hard_by));
   if (const auto drain = drain_by(); drain && is_live()) earliest(*drain - settings_.min_live_s);
-  if (const Running* one = in<Running>(); one != nullptr && !one->failure) earliest(one->ask_at);
+  if (const Running* one = in<Running>(); one != nullptr && !one->failure) {
+    earliest(one->ask_at);
+    if (!one->not_begun.empty()) earliest(one->not_begun_by);
+  }
   if (const Running* one = in<Running>(); one != nullptr && one->awaits_runtime)
     earliest(growth_.joins_by(one->since));
   if (asking_) earliest(asking_->by);
   for (const auto& [program, by] : others_)
     if (std::isfinite(by)) earliest(by);
-  if (const Ending* ending = in<Ending>()) earliest(ending->kill_at);
+  if (const Ending* ending = in<Ending>()) {
+    earliest(ending->kill_at);
+    for (const HeldCompanion& each : companions_)
+      if (each.reclaimed && std::isfinite(each.leave_by)) earliest(each.leave_by);
+  }
   for (const HeldCompanion& each : companions_)
     if (!each.reclaimed && (!each.up || !why_useless(each).empty()))
       earliest(each.up ? each.joins_by : each.up_by);
@@ -286,6 +327,7 @@ std::optional<double> EpochMachine::deadline() const {
 
 void EpochMachine::finish() {
   if (is<Over>()) return;
+  if (const Running* last = in<Running>()) end_pause(last->since);  // its programs never said
   phase_ = Over{};
   for (HeldCompanion& each : companions_) {
     each.reason = "the program has ended";

@@ -48,10 +48,10 @@ struct SwitchOutcome {
 /// Shims live as long as their allocation. An epoch starts the program on them, and ends when the
 /// program has left every one. Rules:
 ///  * a companion's loss, or a warning that it is about to end, never ends the run;
-///  * an error exit that nothing of that kind explains is the program's own, and ends the run. Soon
-///  after a growth it is put down to the growth: the run goes on over the basic demand alone; with
-///  recover_s the program is first started again over all GPUs that the run has, lent ones too,
-///  which go back if it is not ready within recover_s;
+///  * an error exit that nothing of that kind explains is the program's own, and ends the run.
+///  While lent GPUs take part it is put down to them: the run goes on over the basic demand alone;
+///  with recover_s the program is first started again over all GPUs that the run has, lent ones
+///  too, which go back if it is not ready within recover_s;
 ///  * a growth that takes longer than grow_s is given up, and has gone wrong;
 ///  * growths that went wrong make the next wait, in growing intervals, and in the end for good;
 ///  * workers are asked to leave for a growth only when all of them handle the signal;
@@ -85,7 +85,6 @@ class EpochMachine {
     /// A program that fails is started again, unless it failed so soon before, and lent GPUs wait
     /// so long for it to be ready; 0: never.
     double recover_s = 0;
-    double blame_growth_s = 600;  ///< an error exit so soon after a growth is put down to it
     bool kill_on_bad_exit = true;
     bool live = false;
     /// For a live growth: programs start, and the state is moved.
@@ -166,6 +165,7 @@ class EpochMachine {
   struct Failure {
     WorkerId worker;
     Exit exit;
+    bool on_lent = false;  ///< the worker's GPUs; they may be back before it is decided
     double decide_by = 0;
   };
   struct Running {
@@ -173,10 +173,12 @@ class EpochMachine {
     std::optional<Failure> failure;
     bool has_begun = false;       ///< live mode: its programs train with state that can be moved
     bool awaits_runtime = false;  ///< live mode: they may still say hello to their keepers
-    /// Restart mode: GPUs go back, and some workers have ended by themselves. Who has not ended by
-    /// `ask_at` either is asked to leave, until `leave_by`.
+    /// GPUs go back, and some workers have ended by themselves. Who has not ended by `ask_at`
+    /// either is asked to leave, until `leave_by`.
     std::optional<double> ask_at;
     double leave_by = 0;
+    std::string not_begun = {};  ///< live mode: why the programs were told to leave instead
+    double not_begun_by = 0;     ///< where that is so: for all to have left
   };
   /// Live mode: the programs of the next epoch start beside those of this one and take over.
   struct Switching {
@@ -241,7 +243,8 @@ class EpochMachine {
     bool up = false;           ///< all its shims have been there
     double joins_by = 0;       ///< where up: when it is given back if it has not been able to join
     bool reclaimed = false;
-    double leave_by = 0;  ///< where reclaimed: for its workers
+    double leave_by = 0;      ///< where reclaimed: for its workers
+    bool ends_early = false;  ///< Slurm has sent its programs a signal at which they end
     std::string reason;
   };
 
@@ -259,13 +262,17 @@ class EpochMachine {
   void begin_leaving(double now, control::JobState state, double by);
   void leave_for_reclaim(double now, double by);
   void kill_running(double now);
+  void kill_there(double now, HeldCompanion& companion);
   bool had_its_time(double now, const Leaving& leaving) const;
   void fail(double now, WorkerId worker, Exit exit);
+  void cuts_short(int signal);
+  void ends_with_others(double now, double by);
   void end(double now, int signal, std::optional<double> kill_at, bool code_is_final = false);
   void finish();
   // epoch_recovery.cc: a program that has failed
   void decide(double now);
   bool recovers(double now);
+  void begin_otherwise(double now);
   bool restarts_too_often(double now);
   bool shims_are_there() const;
   bool trains_on_lent() const;
@@ -273,6 +280,7 @@ class EpochMachine {
   bool is_ready_again() const;
   std::optional<double> holds_until() const;
   void give_up_recovery(double now);
+  void end_pause(double now);
   // epoch_growth.cc: what speaks against a growth, and how long one may take
   void pause_growth(double now, const std::string& why, bool for_good = false);
   std::string no_growth() const;
@@ -335,6 +343,10 @@ class EpochMachine {
   /// None has ended by itself, as all do at the training's end.
   bool all_train() const { return running().size() == seating_.seats.size(); }
   bool basic_train() const;
+  /// Of a program that Slurm has sent TERM, or whose GPUs are lost: no training's end.
+  bool ended_early(const HeldCompanion& companion) const {
+    return companion.reclaimed && companion.ends_early && basic_train();
+  }
   /// Restart mode: some have.
   bool is_ending_by_itself() const {
     return is<Running>() && !is_live() && !is_failing() && !all_train();
@@ -376,11 +388,14 @@ class EpochMachine {
   int epoch_ = -1;
   int last_epoch_ = -1;  ///< the highest that was tried
   std::string switched_;
+  bool tries_snapshots_ = false;  ///< some epoch has begun, which may have left some
   int next_node_ = 0;
   int allocating_ = 0;     ///< Allocate actions under way
   double offered_at_ = 0;  ///< the first of them
   bool was_offered_ = false;
   double stopped_s_ = 0;
+  /// Workers were asked to leave then, or killed, and those after them are not known to be ready.
+  std::optional<double> paused_since_;
   int code_ = 0;
   std::map<int, double> forwarded_;  ///< signals that Slurm sent to the basic step, and when
   std::deque<double> restarts_;

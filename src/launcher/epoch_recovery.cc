@@ -40,6 +40,25 @@ bool EpochMachine::shims_are_there() const {
   });
 }
 
+/// Live mode: the programs could not begin together, and have left as they were told to, or had
+/// their time for it. That is no training's end. They begin without the lent GPUs, or without a
+/// snapshot; else the run ends.
+void EpochMachine::begin_otherwise(double now) {
+  const std::string why = "the programs could not begin: " + in<Running>()->not_begun;
+  if (std::any_of(companions_.begin(), companions_.end(),
+                  [this](const HeldCompanion& each) { return takes_part(each); })) {
+    fall_back(now, why);
+  } else if (std::exchange(tries_snapshots_, false)) {
+    say("live mode: the snapshot is of no use; on from the last checkpoint");
+    phase_ = Leaving{now, now, false, false};
+    kill_running(now);
+  } else {
+    code_ = std::max(code_, 1);
+    return end(now, SIGTERM, now + settings_.end_timeout_s, true);
+  }
+  advance(now);
+}
+
 /// Counts a restart; true: there were more of late than are allowed.
 bool EpochMachine::restarts_too_often(double now) {
   restarts_.push_back(now);
@@ -52,12 +71,12 @@ bool EpochMachine::restarts_too_often(double now) {
 void EpochMachine::decide(double now) {
   if (recovers(now)) return;
   const Running running = *in<Running>();
-  const bool on_lent = companion_of(running.failure->worker.node) != nullptr;
+  if (!running.not_begun.empty()) return begin_otherwise(now);
   const bool grown = std::any_of(companions_.begin(), companions_.end(),
                                  [this](const HeldCompanion& each) { return takes_part(each); });
-  // A worker that was killed says nothing of the program.
-  if (on_lent || (grown && running.failure->exit.signal != SIGKILL &&
-                  now - running.since < settings_.blame_growth_s))
+  // A basic worker that was killed says nothing of the lent GPUs. Any other error may be the first
+  // that is heard of a lent node that has failed, whose silence is noticed a minute later.
+  if (running.failure->on_lent || (grown && running.failure->exit.signal != SIGKILL))
     return fall_back(now, fmt::format("the program failed with {} over {} workers", code_,
                                       seating_.seats.size()));
   end(now, settings_.kill_on_bad_exit ? SIGTERM : 0,
@@ -86,6 +105,13 @@ bool EpochMachine::is_ready(bool needs_runtime) const {
 /// Whether the program that was started again is, as it was before it failed.
 bool EpochMachine::is_ready_again() const {
   return recovery_ && is_ready(recovery_->needs_runtime);
+}
+
+/// Training goes on, after a stop in which its programs were started anew.
+void EpochMachine::end_pause(double now) {
+  if (!paused_since_) return;
+  stopped_s_ = now - *std::exchange(paused_since_, std::nullopt);
+  note("resumed", Json::object({{"stopped_s", stopped_s_}}));
 }
 
 /// How long the lent GPUs wait for it at most; none: they do not. A failure that comes before is

@@ -48,7 +48,8 @@ void EpochMachine::listens(double now, WorkerId id, std::optional<int> epoch) {
 
 void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int> of) {
   const int epoch = of.value_or(epoch_);
-  const bool is_gone = epoch == epoch_ && was_let_go(id);
+  // The switch with which it was let go may have failed since.
+  const bool is_gone = epoch == epoch_ && (was_let_go(id) || others_.contains({epoch, id}));
   if (!is_gone && puts_off([=, this](double later) { exited(later, id, exit, epoch); },
                            epoch != epoch_, epoch != epoch_))
     return;
@@ -84,11 +85,27 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     if (companion != nullptr) release_if_left(companion->job);
   } else {
     const Ending* ending = in<Ending>();
-    if (ending == nullptr || !ending->code_is_final) code_ = std::max(code_, exit.status());
+    const bool goes_back = companion != nullptr && companion->reclaimed;
+    if (ending == nullptr || (!ending->code_is_final && !goes_back))
+      code_ = std::max(code_, exit.status());
     if (is<Running>() && exit.status() != 0) fail(now, id, exit);
-    if (companion = companion_of(id.node); companion != nullptr) release_if_left(companion->job);
+    else if (is<Running>() && companion != nullptr && ended_early(*companion))
+      lose(now, companion->job, "its program left");
+    if (companion = companion_of(id.node); companion != nullptr) {
+      const double by = companion->leave_by;
+      if (release_if_left(companion->job) && is_live() && !all_train()) ends_with_others(now, by);
+    }
   }
   advance(now);
+}
+
+/// Workers have ended by themselves whose GPUs went back. At the training's end the others do the
+/// same; who trains on by then is asked to leave.
+void EpochMachine::ends_with_others(double now, double by) {
+  Running& running = *in<Running>();
+  if (running.ask_at) return;
+  running.ask_at = std::max(now, by - settings_.restart_timeout_s / 2);
+  running.leave_by = std::max(by, *running.ask_at);
 }
 
 void EpochMachine::fail(double now, WorkerId id, Exit exit) {
@@ -100,14 +117,21 @@ void EpochMachine::fail(double now, WorkerId id, Exit exit) {
                 exit.signal == SIGKILL
                     ? "a worker of it was killed"
                     : fmt::format("a worker of it ended with {}", exit.status()));
-  if (is_failing()) return;
+  if (is_failing()) {  // whichever is heard first
+    in<Running>()->failure->on_lent = in<Running>()->failure->on_lent || companion != nullptr;
+    return;
+  }
   note("worker-failed",
        Json::object({{"node_id", id.node}, {"local_rank", id.local}, {"status", exit.status()}}));
   if (!settings_.kill_on_bad_exit && companions_.empty() && settings_.recover_s <= 0) return;
-  in<Running>()->failure = Failure{id, exit, now + (companions_.empty() ? 0 : settings_.blame_s)};
+  Running& running = *in<Running>();
+  // Lent workers that have left may be why.
+  const bool on_lent = companion != nullptr || running.ask_at.has_value();
+  running.failure = Failure{id, exit, on_lent, now + (companions_.empty() ? 0 : settings_.blame_s)};
 }
 
 void EpochMachine::lost(double now, WorkerId id) {
+  if (companion_of(id.node) == nullptr && !is_basic(id.node)) return;  // it was let go before
   if (!was_let_go(id) && puts_off([=, this](double later) { lost(later, id); }, true)) return;
   std::erase_if(others_, [id](const auto& each) { return each.first.second == id; });
   Worker& worker = workers_[id];
@@ -125,6 +149,7 @@ void EpochMachine::lost(double now, WorkerId id) {
     // srun ends it where it cannot launch the others of the step, and may launch all of them again.
     code_ = std::max(code_, 128 + SIGKILL);
     first->by = now + settings_.warm_timeout_s;
+    first->up_since = first->begins_by = std::nullopt;
   } else if (!is<Ending>()) {
     code_ = std::max(code_, 128 + SIGKILL);
     end(now, SIGTERM, now + settings_.end_timeout_s);
@@ -135,19 +160,29 @@ void EpochMachine::lost(double now, WorkerId id) {
 void EpochMachine::notice(double now, WorkerId id, int signal) {
   if (is<Over>() || is<Ending>()) return;
   if (HeldCompanion* companion = companion_of(id.node)) {
-    if (companion->reclaimed || (signal != SIGTERM && signal != SIGUSR1 && signal != kQuietSignal &&
-                                 signal != settings_.restart_signal))
+    if (signal != SIGTERM && signal != SIGUSR1 && signal != kQuietSignal &&
+        signal != settings_.restart_signal)
       return;
-    const double by = companion->leave_by = now + settings_.restart_timeout_s;
+    const std::string why = fmt::format("Slurm sent it {}", signal_name(signal));
     // Programs are sent it, too, and may have left before their shims say so: no training's end.
-    const bool have_left = signal == settings_.restart_signal && basic_train();
-    reclaim(now, *companion, fmt::format("Slurm sent it {}", signal_name(signal)));
+    companion->ends_early = companion->ends_early || signal == SIGTERM ||
+                            (signal == settings_.restart_signal && !is_live());
+    const bool have_left = companion->ends_early && basic_train();
+    if (is_live() && takes_part(*companion) &&
+        (is_failing() || (have_left && !all_train()))) {  // which this explains
+      lose(now, companion->job, why);
+      return advance(now);
+    }
+    if (companion->reclaimed) return;
+    const double by = companion->leave_by = now + settings_.restart_timeout_s;
+    reclaim(now, *companion, why);
     if (is<Switching>()) make_way(by);
     if (is<Running>() && !is_live() && have_left && !is_failing())
       begin_leaving(now, JobState::draining, by);
     else if (is<Running>() && !is_live()) leave_for_reclaim(now, by);
     return advance(now);
   }
+  if (!is_basic(id.node)) return;  // it was let go before
   // Every worker of the basic step reports it; the workers elsewhere need to hear of it once.
   const auto last = forwarded_.find(signal);
   if (last != forwarded_.end() && now - last->second < 2) return;
@@ -157,7 +192,9 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
   for (const WorkerId worker : running())
     if (companion_of(worker.node) != nullptr) others.push_back(worker);
   if (!others.empty()) act(action::SignalWorkers{std::move(others), signal});
-  if (signal == SIGTERM) end(now, 0, std::nullopt);
+  if (signal != SIGTERM) return;
+  cuts_short(signal);
+  end(now, 0, std::nullopt);
 }
 
 void EpochMachine::step_ended(double now, JobId job, Exit exit) {
@@ -175,6 +212,12 @@ void EpochMachine::step_ended(double now, JobId job, Exit exit) {
   advance(now);
 }
 
+/// The run ends by a signal. Between two epochs no program says so with its code: those that run
+/// still leave as they were asked to.
+void EpochMachine::cuts_short(int signal) {
+  if (running().empty() || is<Leaving>()) code_ = std::max(code_, 128 + signal);
+}
+
 void EpochMachine::signalled(double now, int signal) {
   if (is<Over>()) return;
   note("signal-from-user", Json::object({{"signal", signal_name(signal)}}));
@@ -186,7 +229,7 @@ void EpochMachine::signalled(double now, int signal) {
     return act(action::SignalWorkers{std::move(workers), signal});
   }
   const bool again = is<Ending>() && in<Ending>()->kill_at.has_value() && signal == SIGINT;
-  if (running().empty() && code_ == 0) code_ = 128 + signal;
+  cuts_short(signal);
   end(now, again ? SIGKILL : signal, now + settings_.end_timeout_s);
   advance(now);
 }

@@ -31,6 +31,7 @@ std::string Growth::reason_against(const Run& run) const {
   if (!reason_.empty()) return reason_;
   if (!run.has_started && run.may_start_large) return {};
   if (!run.has_started) return "its workers have not started yet";
+  if (run.has_ended_ones) return "some of its workers have ended";
   if (run.is_running && run.awaits_runtime)
     return "its program has not begun with Swell's runtime yet";
   if (!run.is_running || run.deaf == 0) return {};

@@ -28,6 +28,7 @@ class Growth {
     std::size_t deaf = 0;         ///< of those, how many could not be asked to leave
     std::string signal;           ///< by which they would be asked
     bool awaits_runtime = false;  ///< a live program that may still say hello to its keeper
+    bool has_ended_ones = false;  ///< some workers have ended by themselves: so will the others
   };
 
   explicit Growth(Settings settings) : settings_(settings) {}

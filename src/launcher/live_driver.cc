@@ -88,6 +88,8 @@ LiveDriver::Begun LiveDriver::begin_one(runtime::Coordinator& coordinator, const
   if (report.ok())
     return report->committed ? Begun{begin.epoch, "", report->step}
                              : Begun{begin.epoch, report->why, 0};
+  if (const std::string& why = report.error().message(); why != runtime::kNoSnapshot)
+    return {begin.epoch, why, 0};
   const auto done = coordinator.begin(begin.ranks, begin.epoch);
   return {begin.epoch, done.ok() ? "" : done.error().message(), 0};
 }

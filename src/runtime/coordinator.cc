@@ -169,8 +169,10 @@ Result<SwitchReport> Coordinator::recover(const std::vector<Shim>& holders,
     if (read && snapshots) found.push_back({shim.gpu, read->endpoint, std::move(*snapshots)});
   }
   const auto newest = newest_of(found);
-  if (!newest) return Error("no snapshot has every rank's part");
-  return switch_from({}, &*newest, to, epoch);
+  if (!newest) return Error(kNoSnapshot);
+  auto report = switch_from({}, &*newest, to, epoch);
+  if (!report) abort_all(to);  // nobody waits for what does not come
+  return report;
 }
 
 Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,

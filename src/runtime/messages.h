@@ -64,6 +64,8 @@ enum class AgreeAnswer : std::uint8_t {
 };
 /// What a program is told that waits for an epoch that does not come.
 inline constexpr const char* kCalledOff = "the switch was called off";
+/// Why there is nothing to recover. No program was asked for anything, then.
+inline constexpr const char* kNoSnapshot = "no snapshot has every rank's part";
 inline constexpr std::uint64_t kNoStep = UINT64_MAX;
 
 /// How to reach a shim.

@@ -40,6 +40,35 @@ Test(epochs, growing_disturbs_nobody_until_the_new_workers_are_up) {
   cr_assert_eq(run.last_start.workers.front().first.node, 0);
 }
 
+Test(epochs, a_pause_lasts_until_the_new_workers_are_ready) {
+  Run run;
+  const auto pauses = [&run] {
+    std::vector<double> found;
+    for (const action::Note& each : run.notes)
+      if (each.event == "resumed") found.push_back(*each.details.number_at("stopped_s", 0, 1e9));
+    return found;
+  };
+  run.grow(9, 4);
+  run.deaf = true;
+  run.hello(1, 4);
+  run.now += 1;
+  run.leave(0, 2);
+  cr_assert_eq(run.starts, 2);
+  run.now += 8;
+  cr_assert(pauses().empty());
+  run.listen();
+  cr_assert(pauses() == std::vector<double>{9});
+  // Those that are lost before they are ready belong to the same pause.
+  run.event([&] { run.machine.lost(run.now, {1, 0}); });
+  run.leave(0, 2, {0, SIGKILL});
+  run.leave(1, 4, {0, SIGKILL});
+  cr_assert_eq(run.starts, 3);
+  run.now += 3;
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+  cr_assert_eq(pauses().size(), 2u, "also of programs that never say that they are");
+}
+
 Test(epochs, a_refused_grant_changes_nothing) {
   Run run;
   Grow grow;

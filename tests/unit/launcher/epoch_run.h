@@ -96,6 +96,7 @@ class Run {
       if (const auto* tell = std::get_if<action::Tell>(&each)) told.push_back(tell->message);
       if (const auto* finish = std::get_if<action::Finish>(&each)) code = finish->code;
       if (const auto* say = std::get_if<action::Say>(&each)) said.push_back(say->line);
+      if (const auto* note = std::get_if<action::Note>(&each)) notes.push_back(*note);
     }
     if (std::exchange(started, false) && !deaf) listen();
   }
@@ -126,6 +127,7 @@ class Run {
   std::vector<Message> told;
   std::optional<int> code;
   std::vector<std::string> said;
+  std::vector<action::Note> notes;
   bool deaf = false;  ///< programs that start do not handle the restart signal
 
  private:

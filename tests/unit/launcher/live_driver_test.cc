@@ -145,3 +145,21 @@ Test(live_driver, a_stop_that_comes_too_late_tells_nobody, .timeout = 60) {
   cr_assert_eq(stopped.report.step, 0u);
   cr_assert_eq(stopped.report.untold.size(), 1u);
 }
+
+Test(live_driver, a_recovery_that_fails_is_told_of_and_lets_its_programs_go, .timeout = 60) {
+  Run run;
+  run.job.variables = {"SWELL_SNAPSHOT_EVERY=2"};
+  const pid_t program = run.begin();
+  while (run.job.status(0).step < 20) std::this_thread::sleep_for(10ms);
+  run.driver.order(LiveDriver::Stop{1, run.job.shims(kOld), runtime::within(20s)},
+                   LiveJob::cluster());
+  cr_assert_eq(run.job.wait(program), 0);
+  const pid_t next = run.job.start(kOld)[0];
+  while (!run.job.status(0).has_waiting) std::this_thread::sleep_for(10ms);
+  auto ranks = run.job.shims(kOld);
+  ranks.push_back({"", "127.0.0.1:1", {0, 1}});
+  run.driver.order(LiveDriver::Begin{2, ranks, run.job.shims(kOld)}, LiveJob::cluster());
+  const auto begun = run.wait_for<LiveDriver::Begun>();
+  cr_assert_neq(begun.why.find("127.0.0.1:1"), std::string::npos, "%s", begun.why.c_str());
+  run.job.wait(next);  // it is told
+}

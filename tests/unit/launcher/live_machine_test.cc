@@ -261,3 +261,60 @@ Test(live, the_training_s_end_during_a_switch_is_the_run_s_end) {
   run.aborted(1);
   cr_assert_eq(run.code.value_or(-1), 0);
 }
+
+Test(live, programs_that_could_not_begin_and_left_have_not_trained) {
+  Run run(false);
+  cr_assert_not(run.begin.from_snapshot, "there is none");
+  run.event([&] { run.machine.begun(run.now, 0, "ranks 0 and 1 differ in w"); });
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 0); });
+  cr_assert_eq(run.code.value_or(-1), 1);
+
+  Run late(false);  // one that was still loading was told nothing
+  late.event([&] { late.machine.begun(late.now, 0, "ranks 0 and 1 differ in w"); });
+  late.tick(*late.machine.deadline());
+  cr_assert(late.has_signalled(SIGTERM));
+  late.event([&] { late.machine.exited(late.now, {0, 0}, {0, SIGTERM}, 0); });
+  cr_assert_eq(late.code.value_or(-1), 1);
+}
+
+Test(live, where_a_snapshot_is_of_no_use_the_run_goes_on_from_its_checkpoint) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.lost(run.now, {1, 0}); });
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+  cr_assert(run.begin.epoch == 2 && run.begin.from_snapshot);
+  for (const int epoch : {2, 3}) {
+    cr_assert_not(run.code.has_value());
+    run.event([&] { run.machine.begun(run.now, epoch, "no memory"); });
+    run.event([&] { run.machine.exited(run.now, {0, 0}, {epoch == 2 ? 1 : 0, 0}, epoch); });
+    run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+    if (run.machine.deadline() && epoch == 2) run.tick(*run.machine.deadline());
+    if (epoch == 2) cr_assert(run.begin.epoch == 3 && !run.begin.from_snapshot);
+  }
+  cr_assert_eq(run.code.value_or(-1), 1, "it is not tried for ever");
+}
+
+Test(live, programs_that_could_not_begin_with_lent_gpus_begin_without_them) {
+  Run run(false, false);
+  run.offered();
+  run.basic_up();
+  run.allocated(kCompanion);
+  run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
+  run.event([&] { run.machine.begun(run.now, 0, "ranks 0 and 1 differ in w"); });
+  for (const int node : {0, 1}) {
+    run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 0); });
+    run.event([&] { run.machine.hello(run.now, {node, 0}, "host", 3); });
+  }
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  cr_assert(run.begin.epoch == 1 && run.begin.ranks == (Workers{{0, 0}}));
+  cr_assert_not(run.code.has_value());
+}
+
+Test(live, a_worker_that_is_lost_before_the_first_program_is_waited_for_without_a_hurry) {
+  Run run(true, false, 2);
+  run.basic_up();
+  run.event([&] { run.machine.lost(run.now, {0, 0}); });
+  run.tick(run.now + 3);
+  cr_assert_gt(*run.machine.deadline(), run.now);
+}

@@ -62,83 +62,40 @@ Test(live, a_reclaim_is_a_switch_to_the_others_and_then_a_release) {
   cr_assert_not(run.code.has_value());
 }
 
-Test(live, the_training_s_end_while_gpus_go_back_is_the_run_s_end) {
+Test(live, a_growth_whose_shims_are_silent_gives_the_gpus_back_in_time) {
   Run run;
-  run.grown();
-  run.shrink(30);
-  const std::size_t starts = run.starts.size();
-  for (const int node : {0, 1}) run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 1); });
+  run.lend();
+  run.event([&] { run.machine.switching(run.now, 1, "quiesce"); });
+  run.shrink(32);
   cr_assert_eq(run.calls_off, 1);
-  run.aborted(2);
-  cr_assert_eq(run.code.value_or(-1), 0);
-  cr_assert_eq(run.starts.size(), starts, "it is not run again");
-  cr_assert_not(run.has_asked_to_leave());
-}
-
-Test(live, where_a_program_has_ended_the_others_may_end_too_before_they_are_asked_to_leave) {
-  for (const bool ends : {true, false}) {
-    Run run;
-    run.grown();
-    run.shrink(30);
-    run.event([&] { run.machine.exited(run.now, {0, 0}, {}, 1); });
-    run.aborted(2);
-    run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
-    run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
-    cr_assert_eq(run.orders.size(), 2u, "there is nothing to switch");
-    cr_assert_not(run.has_asked_to_leave());
-    cr_assert_leq(*run.machine.deadline(), run.now + 30);
-    if (!ends) {
-      run.tick(*run.machine.deadline());
-      cr_assert(run.has_asked_to_leave(), "the GPUs are needed");
-    }
-    const std::size_t starts = run.starts.size();
-    run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
-    cr_assert_eq(run.code.value_or(-1), ends ? 0 : -1);
-    cr_assert_eq(run.starts.size(), starts + (ends ? 0 : 1));
-  }
-}
-
-Test(live, a_program_that_fails_while_gpus_go_back_is_started_again_with_the_others) {
-  Run run;
-  run.grown();
-  run.shrink(30);
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
-  run.aborted(2);
-  cr_assert(run.has_asked_to_leave());
-  run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
-  const std::size_t starts = run.starts.size();
-  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
-  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 4); });
-  cr_assert_not(run.code.has_value());
-  cr_assert_eq(run.starts.size(), starts + 1);
+  cr_assert_leq(*run.machine.deadline(), run.now + 30);
+  run.tick(run.now + 30);
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {0, SIGKILL}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
   cr_assert_eq(run.machine.status().workers, 1);
 }
 
-Test(live, lent_workers_that_are_lost_while_their_gpus_go_back_are_done_without) {
-  for (const int signal : {0, SIGKILL, SIGTERM}) {
-    Run run;
-    run.grown();
-    if (signal == SIGTERM) run.event([&] { run.machine.notice(run.now, {1, 0}, SIGTERM); });
-    else run.shrink(30);
-    if (signal == 0) run.event([&] { run.machine.lost(run.now, {1, 0}); });
-    else run.event([&] { run.machine.exited(run.now, {1, 0}, {0, signal}, 1); });
-    run.aborted(2);
-    run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 2); });
-    cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
-    const std::size_t starts = run.starts.size();
-    cr_assert(std::any_of(run.signals.begin(), run.signals.end(),
-                          [](const auto& each) {
-                            return each.signal == SIGKILL && each.epoch == -1 &&
-                                   each.workers == (Workers{{0, 0}});
-                          }),
-              "it would wait for the lost worker for ever");
-    run.event([&] { run.machine.exited(run.now, {0, 0}, {0, SIGKILL}, 1); });
-    run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
-    cr_assert_eq(run.starts.size(), starts + 1);
-    cr_assert(run.begin.ranks == (Workers{{0, 0}}));
-    cr_assert_not(run.code.has_value());
-  }
+Test(live, who_leaves_with_a_switch_is_killed_by_the_deadline) {
+  Run run;
+  run.grown();
+  run.shrink(12);  // 10 with the margin
+  run.now += 2;
+  run.committed(2);
+  run.tick(run.now + 8);
+  cr_assert(std::any_of(run.signals.begin(), run.signals.end(), [](const auto& each) {
+    return each.signal == SIGKILL && each.workers == (Workers{{1, 0}});
+  }));
+}
+
+Test(live, gpus_are_released_though_the_switch_failed_with_which_they_were_let_go) {
+  Run run;
+  run.grown();
+  run.shrink(32);
+  run.event([&] { run.machine.switching(run.now, 2, "move"); });
+  run.event([&] { run.machine.let_go(run.now, 2); });
+  run.aborted(2);
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
 }
 
 Test(live, a_growth_that_fails_leaves_the_training_and_gives_the_gpus_back) {

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "support/epoch_world.h"
+
+#include <variant>
+
+namespace epoch_world {
+
+using control::JobState;
+
+World::World(EpochMachine::Settings settings, bool says_sizes, Choices& choices)
+    : settings_(settings),
+      says_sizes_(says_sizes),
+      choices_(choices),
+      machine_(settings, {worker_node(0, kJob, "node1", kBasicWorkers)}) {
+  machine_.start(now_);
+  carry_out();
+}
+
+void World::require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "%.2f: broken: %s\n", now_, what);
+  std::abort();
+}
+
+// ---- time and news
+
+void World::tick() {
+  for (int looks = 0; machine_.deadline() && *machine_.deadline() <= now_; ++looks) {
+    require(looks < 20, "the agent is asked to look again at once");
+    machine_.tick(now_);
+    carry_out();
+  }
+}
+
+/// News and deadlines that are due meanwhile come in their order.
+void World::advance(double seconds) {
+  const double until = now_ + seconds;
+  for (int events = 0;; ++events) {
+    require(events < 100'000, "time goes on");
+    double next = until;
+    if (machine_.deadline()) next = std::min(next, *machine_.deadline());
+    if (!timeline_.empty()) next = std::min(next, timeline_.begin()->first);
+    int oldest = -1;
+    for (const auto& [from, sent] : outbox_)
+      if (!sent.empty() && sent.front().since + kAge_s <= next) {
+        next = sent.front().since + kAge_s;
+        oldest = from;
+      }
+    const bool is_switching = !switches_.empty() && switches_.front().goes_on_at <= next;
+    if (is_switching) next = switches_.front().goes_on_at;
+    now_ = std::max(now_, next);
+    if (is_switching) {
+      go_on_switching();
+    } else if (oldest >= 0) {
+      deliver(oldest);
+    } else if (!timeline_.empty() && timeline_.begin()->first <= now_) {
+      const News news = std::move(timeline_.begin()->second);
+      timeline_.erase(timeline_.begin());
+      news();
+    } else if (machine_.deadline() && *machine_.deadline() <= now_) {
+      tick();
+    } else {
+      return;
+    }
+    carry_out();
+  }
+}
+
+void World::deliver(int from) {
+  if (trace_) std::fprintf(stderr, "%8.2f news from %d.%d\n", now_, from / 8, from % 8);
+  const News news = std::move(outbox_[from].front().news);
+  outbox_[from].pop_front();
+  news();
+  carry_out();
+}
+
+bool World::deliver_something(int which) {
+  std::vector<int> senders;
+  for (const auto& [from, sent] : outbox_)
+    if (!sent.empty()) senders.push_back(from);
+  if (senders.empty()) return false;
+  deliver(senders[static_cast<std::size_t>(which) % senders.size()]);
+  return true;
+}
+
+// ---- programs
+
+
+Program* World::program(WorkerId id, int epoch) {
+  const auto shim = shims_.find(id);
+  if (shim == shims_.end()) return nullptr;
+  const auto found = shim->second.programs.find(epoch);
+  return found == shim->second.programs.end() ? nullptr : &found->second;
+}
+
+void World::ends(WorkerId id, int epoch, Exit exit) {
+  if (program(id, epoch) == nullptr) return;
+  shims_[id].programs.erase(epoch);
+  // Whoever has done the last step and ends with 0 has ended well, whatever made it.
+  if (epochs_[epoch].is_at_its_end && exit.status() == 0) epochs_[epoch].ended.insert(id);
+  if (trace_)
+    std::fprintf(stderr, "%8.2f program %d of %d.%d ends with %d\n", now_, epoch, id.node, id.local,
+                exit.status());
+  send(channel(id), [=, this] { machine_.exited(now_, id, exit, epoch); });
+  send(channel(id), [=, this] { machine_.hello(now_, id, "host", 1000 + id.local); });
+}
+
+void World::breaks(int id) {
+  Epoch& epoch = epochs_[id];
+  if (std::exchange(epoch.is_broken, true) || epoch.is_at_its_end || !epoch.fails_when_broken)
+    return;
+  const double after_s = choices_.below(8) * 0.2;
+  for (const WorkerId member : epoch.members)
+    later(after_s, [=, this] {
+      if (const Program* one = program(member, id); one != nullptr && one->trains)
+        ends(member, id, {1, 0});
+    });
+}
+
+/// As it was asked to; the others cannot train on without it.
+void World::leaves(WorkerId id, int epoch) {
+  if (program(id, epoch) == nullptr) return;
+  epochs_[epoch].is_broken = true;  // and nobody is surprised
+  ends(id, epoch, {});
+}
+
+void World::told(WorkerId id, int epoch, int signal) {
+  Program* one = program(id, epoch);
+  if (one == nullptr) return;
+  if (signal == SIGKILL || signal == SIGTERM) {
+    ends(id, epoch, {0, signal});
+    return breaks(epoch);
+  }
+  if (signal != settings_.restart_signal) return;
+  if (!settings_.live && !one->handles) {
+    one->keeps_signal = true;
+    return;
+  }
+  // In a collective that never ends no handler runs.
+  if (!one->trains || (epochs_[epoch].is_broken && !epochs_[epoch].is_at_its_end &&
+                       epochs_[epoch].fails_when_broken))
+    return;
+  later(choices_.below(4) * 0.3, [=, this] { leaves(id, epoch); });
+}
+
+/// The last step is done; each worker ends in a while.
+void World::ends_training(int id) {
+  Epoch& epoch = epochs_[id];
+  if (epoch.is_broken || epoch.is_at_its_end) return;
+  for (const WorkerId member : epoch.members)
+    if (const Program* one = program(member, id);
+        one == nullptr || !one->trains || one->is_paused)
+      return;
+  epoch.is_at_its_end = true;
+  for (const WorkerId member : epoch.members)
+    later(choices_.below(8) * 0.4, [=, this] {
+      if (program(member, id) == nullptr) return;
+      ends(member, id, {});
+    });
+}
+
+// ---- what the machine wants done
+
+void World::carry_out() {
+  for (auto actions = machine_.take(); !actions.empty(); actions = machine_.take())
+    for (const action::Any& each : actions)
+      std::visit([this](const auto& one) { act(one); }, each);
+}
+
+void World::act(const action::StartStep& start) {
+  const int kind = start.job == kJob ? 0 : choices_.below(16);
+  if (kind == 15) later(3, [=, this] { take_away(start.job); });  // srun fails
+  for (const WorkerNode& node : start.nodes) {
+    if (kind >= 14) continue;  // or hangs
+    for (int local = 0; local < node.workers; ++local) {
+      const WorkerId id{node.id, local};
+      shims_[id].job = start.job;
+      later(choices_.below(16) * 0.2, [=, this] {
+        Shim& shim = shims_[id];
+        if (start.job != kJob && (companions_[start.job].is_gone || companions_[start.job].is_released))
+          return;
+        shim.is_there = true;
+        send(channel(id), [=, this] { machine_.hello(now_, id, "host", 1000 + id.local); });
+      });
+    }
+  }
+}
+
+void World::act(const action::StartWorkers& start) {
+  Epoch& epoch = epochs_[start.epoch];
+  epoch.fails_when_broken = choices_.below(2) != 0;
+  epoch.since = now_;
+  if (!settings_.live) training_ = start.epoch;
+  for (const auto& [worker, environment] : start.workers) {
+    const WorkerId id = worker;
+    epoch.members.insert(id);
+    Shim& shim = shims_[id];
+    if (!shim.is_there) {
+      breaks(start.epoch);
+      continue;
+    }
+    require(settings_.live || shim.programs.empty(), "one program at a time");
+    shim.programs[start.epoch].trains = !settings_.live;
+    if (trace_) std::fprintf(stderr, "%8.2f program %d of %d.%d\n", now_, start.epoch, id.node, id.local);
+    if (settings_.live)
+      send(channel(id), [=, this] { machine_.hello(now_, id, "host", 2000 + id.local); });
+    else
+      later(choices_.below(8) * 0.2, [=, this] {
+        Program* one = program(id, start.epoch);
+        if (one == nullptr) return;
+        one->handles = true;
+        if (says_sizes_) send(channel(id), [this] { machine_.can_run_with({2, 4, 6}); });
+        send(channel(id), [=, this, of = start.epoch] { machine_.listens(now_, id, of); });
+        if (one->keeps_signal) told(id, start.epoch, settings_.restart_signal);
+      });
+  }
+}
+
+void World::act(const action::SignalWorkers& signal) {
+  for (const WorkerId id : signal.workers) {
+    std::vector<int> running;
+    for (const auto& [epoch, one] : shims_[id].programs) running.push_back(epoch);
+    for (const int epoch : running)
+      if (signal.epoch < 0 || signal.epoch == epoch) told(id, epoch, signal.signal);
+  }
+}
+
+void World::act(const action::BeginLive& begin) {
+  send(kLive, [=, this] {
+    const bool all = std::all_of(begin.ranks.begin(), begin.ranks.end(), [&](WorkerId id) {
+      return program(id, begin.epoch) != nullptr;
+    });
+    if (!all) return machine_.begun(now_, begin.epoch, "a program has ended");
+    for (const WorkerId id : begin.ranks) program(id, begin.epoch)->trains = true;
+    if (says_sizes_) machine_.can_run_with({2, 4, 6});
+    training_ = begin.epoch;
+    machine_.begun(now_, begin.epoch, "");
+  });
+}
+
+void World::act(const action::SwitchLive& order) {
+  Switch one{order.epoch, training_, order.from, order.to};
+  one.goes_on_at = now_ + kAge_s;
+  one.may_let_go = order.leave_within_s > 0 && choices_.below(2) != 0;
+  one.in_chunks = choices_.below(2) != 0;
+  for (Switch& before : switches_) before.is_called_off = true;
+  switches_.push_back(std::move(one));
+}
+
+void World::act(const action::CallOffLive&) {
+  for (Switch& each : switches_) each.is_called_off = true;
+  if (!switches_.empty() && switches_.front().phase == kCommit)
+    machine_.switching(now_, switches_.front().epoch, "commit");
+}
+
+void World::act(const action::StopLive& stop) {
+  send(kLive, [=, this] {
+    const bool can = std::all_of(stop.workers.begin(), stop.workers.end(), [&](WorkerId id) {
+      const Program* one = program(id, stop.epoch);
+      return one != nullptr && one->trains && !epochs_[stop.epoch].is_broken;
+    });
+    if (!can) return machine_.stopped(now_, stop.epoch, 0, stop.workers);
+    for (const WorkerId id : stop.workers)
+      later(choices_.below(4) * 0.3, [=, this] { leaves(id, stop.epoch); });
+    machine_.stopped(now_, stop.epoch, 7, {});
+  });
+}
+
+void World::act(const action::Allocate& allocate) {
+  const bool refused = choices_.below(8) == 0;
+  const int gpus = 1 + choices_.below(3);
+  const double after_s = choices_.below(16) * (choices_.below(2) != 0 ? 0.1 : 2);
+  const std::string nonce = allocate.grow.offers.front().nonce;
+  later(after_s, [=, this] {
+    send(kSalloc, [=, this] {
+      if (refused) return machine_.allocated(now_, {{nonce, 0, "none are idle", {}}});
+      const JobId job = next_job_++;
+      companions_[job] = {};
+      machine_.allocated(now_, {{nonce, job, "", {worker_node(0, 0, "node2", gpus)}}});
+    });
+  });
+}
+
+void World::act(const action::Release& release) {
+  Companion& companion = companions_.at(release.job);
+  require(!companion.is_released, "a companion is released once");
+  companion.is_released = true;
+  if (trace_) std::fprintf(stderr, "%8.2f companion %u is released\n", now_, release.job);
+  for (auto& [id, shim] : shims_) {
+    if (shim.job != release.job) continue;
+    require(code_ || !shim.programs.contains(training_) || !program(id, training_)->trains ||
+                epochs_[training_].is_broken || epochs_[training_].is_at_its_end,
+            "nobody who trains loses its GPUs");
+    shim.programs.clear();
+    shim.is_there = false;
+    outbox_.erase(channel(id));
+  }
+  send(kSlurm, [=, this] { machine_.released(now_, release.job); });
+}
+
+void World::act(const action::Finish& finish) {
+  code_ = finish.code;
+  if (trace_) std::fprintf(stderr, "%8.2f finished with %d\n", now_, finish.code);
+  require(finish.code == 0, "nothing of the run's own has failed");
+  require(std::any_of(epochs_.begin(), epochs_.end(),
+                      [](const auto& each) {
+                        return !each.second.members.empty() &&
+                               each.second.ended == each.second.members;
+                      }),
+          "the training has ended on all workers of an epoch");
+}
+
+// ---- live switches
+
+void World::pause(const Switch& one, bool is_paused) {
+  for (const WorkerId id : one.from)
+    if (Program* old = program(id, one.before)) old->is_paused = is_paused;
+}
+
+void World::abort_switch(const std::string& why) {
+  const Switch one = std::move(switches_.front());
+  switches_.pop_front();
+  pause(one, false);
+  SwitchOutcome outcome;
+  outcome.why = outcome.summary = outcome.brief = why;
+  outcome.phase = kPhases[std::max(one.phase, 0)];
+  const bool is_old_gone = one.in_chunks && one.phase >= kMove;
+  const int before = one.before;
+  if (one.has_let_go || is_old_gone) epochs_[before].is_broken = true;
+  if (is_old_gone)
+    for (const WorkerId id : one.from) later(0.1, [=, this] { leaves(id, before); });
+  machine_.switched(now_, one.epoch, outcome);
+  carry_out();
+}
+
+/// The coordinator's next phase.
+void World::go_on_switching() {
+  Switch& one = switches_.front();
+  one.goes_on_at = now_ + (choices_.below(8) != 0 ? kAge_s : choices_.below(100));
+  if (one.is_called_off && one.phase < kCommit) return abort_switch(runtime::kCalledOff);
+  const auto leaves_now = [&](WorkerId id) {
+    return std::find(one.to.begin(), one.to.end(), id) == one.to.end();
+  };
+  bool is_broken = false;
+  for (const WorkerId id : one.from)
+    if (!(one.has_let_go && leaves_now(id)))
+      is_broken = is_broken || program(id, one.before) == nullptr || !program(id, one.before)->trains;
+  for (const WorkerId id : one.to) is_broken = is_broken || program(id, one.epoch) == nullptr;
+  if (one.phase < kCommit && (is_broken || (one.phase < kQuiesce && epochs_[one.before].is_at_its_end)))
+    return abort_switch("a program has ended");
+  if (one.phase == kCommit) {
+    const Switch done = std::move(switches_.front());
+    switches_.pop_front();
+    SwitchOutcome outcome;
+    outcome.committed = true;
+    outcome.summary = outcome.brief = "done";
+    for (const WorkerId id : done.to)
+      if (!shims_[id].is_there) outcome.lost.push_back(id);
+    machine_.switched(now_, done.epoch, outcome);
+    return carry_out();
+  }
+  if (one.phase == kMove && one.may_let_go && !std::exchange(one.has_let_go, true)) {
+    for (const WorkerId id : one.from)
+      if (leaves_now(id)) later(choices_.below(4) * 0.2, [=, this, before = one.before] { ends(id, before, {}); });
+    machine_.let_go(now_, one.epoch);
+    return carry_out();
+  }
+  ++one.phase;
+  if (one.phase == kSecure && !one.in_chunks) ++one.phase;
+  if (one.phase == kQuiesce) pause(one, true);
+  if (one.phase == kCommit) {
+    for (const WorkerId id : one.from)
+      later(choices_.below(4) * 0.2, [=, this, before = one.before] { ends(id, before, {}); });
+    epochs_[one.before].is_broken = true;
+    training_ = one.epoch;
+    epochs_[training_].since = now_;
+    for (const WorkerId id : one.to)
+      if (Program* next = program(id, one.epoch)) next->trains = true;
+  }
+  machine_.switching(now_, one.epoch, kPhases[one.phase]);
+  carry_out();
+}
+
+}  // namespace epoch_world

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/epoch_machine.h"
+#include "runtime/messages.h"
+#include "support/worker_nodes.h"
+
+/// What an elastic run meets, for a fuzzer that chooses what happens next: shims, their programs,
+/// Slurm, the live coordinator and the controller, as the agent sees them.
+namespace epoch_world {
+
+using namespace swell;
+using namespace swell::launcher;
+
+inline constexpr JobId kJob = 5;
+inline constexpr int kBasicWorkers = 2;
+inline constexpr double kAge_s = 1;  ///< no news takes longer
+
+/// The fuzzer's choices; 0 where it has no more.
+class Choices {
+ public:
+  Choices(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+  bool none() const { return size_ == 0; }
+  int next() {
+    if (none()) return 0;
+    --size_;
+    return *data_++;
+  }
+  int below(int limit) { return next() % limit; }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t size_;
+};
+
+struct Program {
+  bool trains = false;
+  bool is_paused = false;  ///< its state is being moved
+  bool handles = false;    ///< the restart signal
+  bool keeps_signal = false;
+};
+
+struct Shim {
+  JobId job = 0;
+  bool is_there = false;
+  std::map<int, Program> programs;  ///< by epoch
+};
+
+/// What became of an epoch's programs.
+struct Epoch {
+  std::set<WorkerId> members, ended;  ///< by the training's end
+  bool is_broken = false;             ///< one has died or left: nobody can do another step
+  double since = 0;
+  bool is_at_its_end = false;         ///< the last step is done: each ends when it likes
+  bool fails_when_broken = false;     ///< programs notice that a peer is gone, and exit with 1
+};
+
+struct Switch {
+  int epoch = 0, before = 0;
+  std::vector<WorkerId> from, to;
+  bool may_let_go = false, has_let_go = false, is_called_off = false, in_chunks = false;
+  int phase = -1;  ///< of kPhases
+  double goes_on_at = 0;  ///< at the latest; a shim may be slow to answer
+};
+inline constexpr const char* kPhases[] = {"prepare", "quiesce", "secure", "move", "commit"};
+enum { kPrepare, kQuiesce, kSecure, kMove, kCommit };
+
+/// Who sends news; others are of one worker each.
+enum Channel { kLive = 100'000, kSlurm, kSalloc };
+
+class World {
+ public:
+  World(EpochMachine::Settings settings, bool says_sizes, Choices& choices);
+
+  /// Something that the fuzzer chooses; everything is of Slurm's, the controller's or the node's
+  /// making, never an error of the program's own.
+  void step();
+  bool is_over() const { return code_.has_value(); }
+  /// Nothing goes wrong any more, and the training ends.
+  void come_to_an_end();
+
+ private:
+  using News = std::function<void()>;
+  struct Sent {
+    double since = 0;
+    News news;
+  };
+  struct Companion {
+    bool is_released = false, is_gone = false;
+    std::optional<double> must_be_free_by;
+  };
+
+  void require(bool holds, const char* what);
+  // time
+  void advance(double seconds);
+  void tick();
+  void later(double seconds, News news) { timeline_.emplace(now_ + seconds, std::move(news)); }
+  // news, in order for each sender
+  void send(int from, News news) { outbox_[from].push_back({now_, std::move(news)}); }
+  void deliver(int from);
+  bool deliver_something(int which);
+  // the agent's part
+  void carry_out();
+  void act(const action::StartStep& start);
+  void act(const action::StartWorkers& start);
+  void act(const action::SignalWorkers& signal);
+  void act(const action::BeginLive& begin);
+  void act(const action::SwitchLive& order);
+  void act(const action::StopLive& stop);
+  void act(const action::CallOffLive&);
+  void act(const action::Allocate& allocate);
+  void act(const action::Release& release);
+  void act(const action::Finish& finish);
+  void act(const action::Tell&) {}
+  void act(const action::Say& say) {
+    if (trace_) std::fprintf(stderr, "%8.2f   says: %s\n", now_, say.line.c_str());
+  }
+  void act(const action::Note& note) {
+    if (trace_) std::fprintf(stderr, "%8.2f   notes: %s %s\n", now_, note.event.c_str(),
+                              note.details.dump().c_str());
+  }
+  // programs
+  int channel(WorkerId id) const { return id.node * 8 + id.local; }
+  Program* program(WorkerId id, int epoch);
+  void ends(WorkerId id, int epoch, Exit exit);
+  void leaves(WorkerId id, int epoch);
+  void breaks(int epoch);
+  void told(WorkerId id, int epoch, int signal);
+  void ends_training(int epoch);
+  // live mode
+  void go_on_switching();
+  void abort_switch(const std::string& why);
+  void pause(const Switch& one, bool is_paused);
+  // Slurm
+  std::vector<JobId> held() const;
+  void signal_companion(JobId job, int signal, bool notice_first, int code);
+  void take_away(JobId job);
+
+  const EpochMachine::Settings settings_;
+  const bool says_sizes_;
+  Choices& choices_;
+  const bool trace_ = std::getenv("EPOCHS_TRACE") != nullptr;
+  double now_ = 100;
+  EpochMachine machine_;
+  std::map<WorkerId, Shim> shims_;
+  std::map<int, Epoch> epochs_;
+  std::map<JobId, Companion> companions_;
+  std::map<int, std::deque<Sent>> outbox_;
+  std::multimap<double, News> timeline_;
+  std::deque<Switch> switches_;  ///< the first is under way
+  JobId next_job_ = kJob + 1;
+  int training_ = -1;  ///< the epoch that trains
+  std::optional<int> code_;
+};
+
+}  // namespace epoch_world

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// How a run comes to its end, and what does not end it.
+#include "launcher/epoch_run.h"
+
+using namespace epoch_run;
+
+Test(epochs, term_ends_the_run_with_its_companions) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.signalled(run.now, SIGTERM); });
+  cr_assert(run.signalled(SIGTERM, 6));
+  run.leave(1, 4, {0, SIGTERM});
+  run.leave(0, 2, {0, SIGTERM});
+  cr_assert_eq(run.code.value_or(-1), 128 + SIGTERM);
+  cr_assert_eq(run.releases, Jobs{9});
+}
+
+Test(epochs, who_is_ended_between_two_epochs_has_not_ended_well) {
+  for (const bool by_slurm : {true, false}) {
+    Run run;
+    run.grow(9, 4);
+    run.hello(1, 4);
+    cr_assert(run.signalled(SIGUSR1, 2));
+    run.event([&] {
+      if (by_slurm) run.machine.notice(run.now, {0, 0}, SIGTERM);
+      else run.machine.signalled(run.now, SIGTERM);
+    });
+    for (int local = 0; local < 2; ++local)
+      run.event([&] { run.machine.exited(run.now, {0, local}, {}); });
+    cr_assert_eq(run.code.value_or(-1), 128 + SIGTERM);
+  }
+}
+
+Test(epochs, gpus_that_go_back_as_the_run_ends_take_no_time_from_its_own_workers) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.notice(run.now, {0, 0}, SIGTERM); });
+  run.signals.clear();
+  run.shrink(9, 10);
+  run.tick(*run.machine.deadline());
+  cr_assert(run.signalled(SIGKILL, 4));
+  for (const auto& [worker, signal] : run.signals) cr_assert_eq(worker.node, 1);
+  run.leave(1, 4, {0, SIGKILL});
+  cr_assert_eq(run.releases, Jobs{9});
+  run.leave(0, 2);
+  cr_assert_eq(run.code.value_or(-1), 0, "it has had time for its last checkpoint");
+}
+
+Test(epochs, what_is_lent_as_the_training_ends_goes_back) {
+  Run run;
+  run.leave(0, 1);
+  run.grow(9, 4);
+  run.hello(1, 4);
+  cr_assert_neq(run.no_growth().find("have ended"), std::string::npos);
+  run.tick(*run.machine.deadline());
+  cr_assert_eq(run.releases, Jobs{9});
+}
+
+Test(epochs, a_worker_of_its_own_that_does_not_come_back_ends_the_run_and_is_named) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.lost(run.now, {1, 0}); });
+  run.leave(0, 1, {0, SIGKILL});
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {0, SIGKILL}); });
+  run.leave(1, 4, {0, SIGKILL});
+  run.tick(run.now + 61);
+  cr_assert_eq(run.code.value_or(-1), 1);
+  cr_assert(run.has_said("has not come back"));
+}
+
+Test(epochs, a_training_that_ends_while_gpus_are_asked_back_is_not_run_again) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+  run.shrink(9, 30);
+  cr_assert(run.signals.empty(), "the others may end, too");
+  for (int local = 0; local < 4; ++local)
+    run.event([&] { run.machine.exited(run.now, {1, local}, {}); });
+  cr_assert_eq(run.releases, Jobs{9}, "nothing runs there any more");
+  run.event([&] { run.machine.exited(run.now, {0, 1}, {}); });
+  cr_assert_eq(run.code.value_or(-1), 0);
+  cr_assert_eq(run.starts, 2);
+}
+
+Test(epochs, who_is_ended_on_gpus_that_go_back_while_others_end_by_themselves_fails_nothing) {
+  const Exit by_term{0, SIGTERM}, by_kill{0, SIGKILL}, after_term{1, 0};
+  const std::optional<Exit> shim_lost;
+  for (const auto& how :
+       {shim_lost, std::optional(by_term), std::optional(by_kill), std::optional(after_term)}) {
+    for (const bool is_last : {true, false}) {
+      Run run;
+      run.grown();
+      for (int local = 0; local < (is_last ? 2 : 1); ++local) {
+        run.event([&] { run.machine.exited(run.now, {0, local}, {}); });
+        run.event([&] { run.machine.hello(run.now, {0, local}, "host", 3000); });
+      }
+      run.event([&] { run.machine.notice(run.now, {1, 0}, SIGTERM); });
+      cr_assert(run.signals.empty());
+      for (int local = 0; local < 4; ++local)
+        run.event([&] {
+          if (how) run.machine.exited(run.now, {1, local}, *how);
+          else run.machine.lost(run.now, {1, local});
+        });
+      cr_assert_eq(run.releases, Jobs{9});
+      if (!is_last) cr_assert(run.signalled(SIGUSR1, 4), "who is left, and its other three");
+      if (!is_last) run.leave(0, 2);
+      cr_assert_not(run.code.has_value(), "it says nothing of the training");
+      cr_assert_eq(run.starts, 3, "which has not ended on all of its GPUs");
+      cr_assert(run.has_said("before the training's end"));
+      cr_assert_eq(run.workers, 2u);
+      for (int local = 0; local < 2; ++local)
+        run.event([&] { run.machine.exited(run.now, {0, local}, {}); });
+      cr_assert_eq(run.code.value_or(-1), 0);
+    }
+  }
+}
+
+Test(epochs, who_left_by_slurms_signal_before_it_was_told_ends_no_training) {
+  Run run;
+  run.grown();
+  for (int local = 0; local < 4; ++local)
+    run.event([&] { run.machine.exited(run.now, {1, local}, {}); });
+  cr_assert(run.signals.empty());
+  run.event([&] { run.machine.notice(run.now, {1, 0}, SIGUSR1); });
+  cr_assert(run.signalled(SIGUSR1, 2));
+  cr_assert_eq(run.releases, Jobs{9});
+  run.leave(0, 2);
+  cr_assert_eq(run.starts, 3);
+  cr_assert_not(run.code.has_value());
+}
+
+Test(epochs, who_trains_on_though_all_that_was_lent_has_gone_is_asked_to_leave_in_the_end) {
+  for (const bool basic_ended : {false, true}) {
+    Run run;
+    run.grown();
+    if (basic_ended) run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+    for (int local = 0; local < 4; ++local)
+      run.event([&] { run.machine.exited(run.now, {1, local}, {}); });
+    if (basic_ended) run.event([&] { run.machine.notice(run.now, {1, 0}, SIGUSR1); });
+    else run.shrink(9, 30);
+    cr_assert_eq(run.releases, Jobs{9});
+    cr_assert(run.signals.empty(), "the training may end");
+    const double asks = *run.machine.deadline();
+    cr_assert_leq(asks, run.now + 15);
+    run.tick(asks);
+    cr_assert(run.signalled(SIGUSR1, basic_ended ? 1 : 2));
+  }
+}
+
+Test(epochs, who_trains_on_when_others_have_ended_is_asked_to_leave_in_time_for_it) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {}); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 1); });
+  run.shrink(9, 30);
+  const double by = run.now + 28;
+  cr_assert_float_eq(*run.machine.deadline(), by - 15, 1e-9);
+  run.tick(by - 15);
+  cr_assert(run.signalled(SIGUSR1, 5));
+  run.leave(1, 4);
+  cr_assert_eq(run.releases, Jobs{9});
+  run.leave(0, 2);
+  cr_assert_eq(run.starts, 3);
+  cr_assert_not(run.code.has_value());
+
+  Run late;
+  late.grown();
+  late.event([&] { late.machine.exited(late.now, {0, 0}, {}); });
+  late.shrink(9, 10);
+  cr_assert(late.signalled(SIGUSR1, 5), "8 s are just enough to leave");
+}
