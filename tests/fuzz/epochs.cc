@@ -19,9 +19,7 @@ void World::signal_companion(JobId job, int signal, bool notice_first, int code)
   for (auto& [key, shim] : shims_) {
     const WorkerId id = key;
     if (shim.job != job || !shim.is_there) continue;
-    const auto tell = [&] {
-      send(channel(id), [=, this] { machine_.notice(now_, id, signal); });
-    };
+    const auto tell = [&] { send(channel(id), [=, this] { machine_.notice(now_, id, signal); }); };
     if (notice_first) tell();
     std::vector<int> running;
     for (const auto& [epoch, one] : shim.programs) running.push_back(epoch);
@@ -63,14 +61,24 @@ void World::take_away(JobId job) {
 void World::step() {
   const int what = choices_.next();
   const std::vector<JobId> jobs = held();
-  const JobId job = jobs.empty() ? 0 : jobs[static_cast<std::size_t>(choices_.next()) % jobs.size()];
-  if (trace_ && what % 16 >= 9) std::fprintf(stderr, "%8.2f choice %d, companion %u\n", now_, what % 16, job);
+  const JobId job =
+      jobs.empty() ? 0 : jobs[static_cast<std::size_t>(choices_.next()) % jobs.size()];
+  if (trace_ && what % 16 >= 9)
+    std::fprintf(stderr, "%8.2f choice %d, companion %u\n", now_, what % 16, job);
   switch (what % 16) {
-    case 0: case 1: advance(choices_.next() / 64.0); break;
+    case 0:
+    case 1: advance(choices_.next() / 64.0); break;
     case 2: advance(choices_.below(64)); break;
-    case 3: case 4: case 5: case 6: deliver_something(choices_.next()); break;
-    case 7: case 8: if (!switches_.empty()) go_on_switching(); break;
-    case 9: case 10: {
+    case 3:
+    case 4:
+    case 5:
+    case 6: deliver_something(choices_.next()); break;
+    case 7:
+    case 8:
+      if (!switches_.empty()) go_on_switching();
+      break;
+    case 9:
+    case 10: {
       if (jobs.size() >= 3) break;
       control::Grow grow;
       grow.offers.resize(1);
@@ -78,7 +86,8 @@ void World::step() {
       machine_.grow(now_, grow);
       break;
     }
-    case 11: case 12: {
+    case 11:
+    case 12: {
       if (job == 0) break;
       const int deadline_s = 5 + choices_.below(40);
       Companion& asked = companions_.at(job);

@@ -85,7 +85,6 @@ bool World::deliver_something(int which) {
 
 // ---- programs
 
-
 Program* World::program(WorkerId id, int epoch) {
   const auto shim = shims_.find(id);
   if (shim == shims_.end()) return nullptr;
@@ -100,7 +99,7 @@ void World::ends(WorkerId id, int epoch, Exit exit) {
   if (epochs_[epoch].is_at_its_end && exit.status() == 0) epochs_[epoch].ended.insert(id);
   if (trace_)
     std::fprintf(stderr, "%8.2f program %d of %d.%d ends with %d\n", now_, epoch, id.node, id.local,
-                exit.status());
+                 exit.status());
   send(channel(id), [=, this] { machine_.exited(now_, id, exit, epoch); });
   send(channel(id), [=, this] { machine_.hello(now_, id, "host", 1000 + id.local); });
 }
@@ -148,8 +147,7 @@ void World::ends_training(int id) {
   Epoch& epoch = epochs_[id];
   if (epoch.is_broken || epoch.is_at_its_end) return;
   for (const WorkerId member : epoch.members)
-    if (const Program* one = program(member, id);
-        one == nullptr || !one->trains || one->is_paused)
+    if (const Program* one = program(member, id); one == nullptr || !one->trains || one->is_paused)
       return;
   epoch.is_at_its_end = true;
   for (const WorkerId member : epoch.members)
@@ -163,8 +161,7 @@ void World::ends_training(int id) {
 
 void World::carry_out() {
   for (auto actions = machine_.take(); !actions.empty(); actions = machine_.take())
-    for (const action::Any& each : actions)
-      std::visit([this](const auto& one) { act(one); }, each);
+    for (const action::Any& each : actions) std::visit([this](const auto& one) { act(one); }, each);
 }
 
 void World::act(const action::StartStep& start) {
@@ -177,7 +174,8 @@ void World::act(const action::StartStep& start) {
       shims_[id].job = start.job;
       later(choices_.below(16) * 0.2, [=, this] {
         Shim& shim = shims_[id];
-        if (start.job != kJob && (companions_[start.job].is_gone || companions_[start.job].is_released))
+        if (start.job != kJob &&
+            (companions_[start.job].is_gone || companions_[start.job].is_released))
           return;
         shim.is_there = true;
         send(channel(id), [=, this] { machine_.hello(now_, id, "host", 1000 + id.local); });
@@ -201,7 +199,8 @@ void World::act(const action::StartWorkers& start) {
     }
     require(settings_.live || shim.programs.empty(), "one program at a time");
     shim.programs[start.epoch].trains = !settings_.live;
-    if (trace_) std::fprintf(stderr, "%8.2f program %d of %d.%d\n", now_, start.epoch, id.node, id.local);
+    if (trace_)
+      std::fprintf(stderr, "%8.2f program %d of %d.%d\n", now_, start.epoch, id.node, id.local);
     if (settings_.live)
       send(channel(id), [=, this] { machine_.hello(now_, id, "host", 2000 + id.local); });
     else
@@ -227,10 +226,17 @@ void World::act(const action::SignalWorkers& signal) {
 
 void World::act(const action::BeginLive& begin) {
   send(kLive, [=, this] {
-    const bool all = std::all_of(begin.ranks.begin(), begin.ranks.end(), [&](WorkerId id) {
-      return program(id, begin.epoch) != nullptr;
-    });
+    const bool all = std::all_of(begin.ranks.begin(), begin.ranks.end(),
+                                 [&](WorkerId id) { return program(id, begin.epoch) != nullptr; });
     if (!all) return machine_.begun(now_, begin.epoch, "a program has ended");
+    const bool has_lent = std::any_of(begin.ranks.begin(), begin.ranks.end(),
+                                      [](WorkerId id) { return id.node != 0; });
+    if ((has_lent || begin.from_snapshot) && choices_.below(8) == 7) {
+      epochs_[begin.epoch].is_broken = true;
+      for (const WorkerId id : begin.ranks)  // but for those that were still loading
+        if (choices_.below(4) != 0) ends(id, begin.epoch, {choices_.below(4) == 0, 0});
+      return machine_.begun(now_, begin.epoch, "the tensors differ");
+    }
     for (const WorkerId id : begin.ranks) program(id, begin.epoch)->trains = true;
     if (says_sizes_) machine_.can_run_with({2, 4, 6});
     training_ = begin.epoch;
@@ -344,9 +350,11 @@ void World::go_on_switching() {
   bool is_broken = false;
   for (const WorkerId id : one.from)
     if (!(one.has_let_go && leaves_now(id)))
-      is_broken = is_broken || program(id, one.before) == nullptr || !program(id, one.before)->trains;
+      is_broken =
+          is_broken || program(id, one.before) == nullptr || !program(id, one.before)->trains;
   for (const WorkerId id : one.to) is_broken = is_broken || program(id, one.epoch) == nullptr;
-  if (one.phase < kCommit && (is_broken || (one.phase < kQuiesce && epochs_[one.before].is_at_its_end)))
+  if (one.phase < kCommit &&
+      (is_broken || (one.phase < kQuiesce && epochs_[one.before].is_at_its_end)))
     return abort_switch("a program has ended");
   if (one.phase == kCommit) {
     const Switch done = std::move(switches_.front());
@@ -361,7 +369,8 @@ void World::go_on_switching() {
   }
   if (one.phase == kMove && one.may_let_go && !std::exchange(one.has_let_go, true)) {
     for (const WorkerId id : one.from)
-      if (leaves_now(id)) later(choices_.below(4) * 0.2, [=, this, before = one.before] { ends(id, before, {}); });
+      if (leaves_now(id))
+        later(choices_.below(4) * 0.2, [=, this, before = one.before] { ends(id, before, {}); });
     machine_.let_go(now_, one.epoch);
     return carry_out();
   }

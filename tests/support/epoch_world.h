@@ -64,15 +64,15 @@ struct Epoch {
   std::set<WorkerId> members, ended;  ///< by the training's end
   bool is_broken = false;             ///< one has died or left: nobody can do another step
   double since = 0;
-  bool is_at_its_end = false;         ///< the last step is done: each ends when it likes
-  bool fails_when_broken = false;     ///< programs notice that a peer is gone, and exit with 1
+  bool is_at_its_end = false;      ///< the last step is done: each ends when it likes
+  bool fails_when_broken = false;  ///< programs notice that a peer is gone, and exit with 1
 };
 
 struct Switch {
   int epoch = 0, before = 0;
   std::vector<WorkerId> from, to;
   bool may_let_go = false, has_let_go = false, is_called_off = false, in_chunks = false;
-  int phase = -1;  ///< of kPhases
+  int phase = -1;         ///< of kPhases
   double goes_on_at = 0;  ///< at the latest; a shim may be slow to answer
 };
 inline constexpr const char* kPhases[] = {"prepare", "quiesce", "secure", "move", "commit"};
@@ -129,8 +129,9 @@ class World {
     if (trace_) std::fprintf(stderr, "%8.2f   says: %s\n", now_, say.line.c_str());
   }
   void act(const action::Note& note) {
-    if (trace_) std::fprintf(stderr, "%8.2f   notes: %s %s\n", now_, note.event.c_str(),
-                              note.details.dump().c_str());
+    if (trace_)
+      std::fprintf(stderr, "%8.2f   notes: %s %s\n", now_, note.event.c_str(),
+                   note.details.dump().c_str());
   }
   // programs
   int channel(WorkerId id) const { return id.node * 8 + id.local; }

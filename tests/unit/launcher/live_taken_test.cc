@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The epoch machine in live mode: GPUs are taken away by Slurm, or their programs end by themselves.
+// The epoch machine in live mode: GPUs are taken away by Slurm, or their programs end by
+// themselves.
 #include <algorithm>
 #include <csignal>
 
