@@ -45,8 +45,9 @@ bool EpochMachine::shims_are_there() const {
 /// snapshot; else the run ends.
 void EpochMachine::begin_otherwise(double now) {
   const std::string why = "the programs could not begin: " + in<Running>()->not_begun;
-  if (std::any_of(companions_.begin(), companions_.end(),
-                  [this](const HeldCompanion& each) { return takes_part(each); })) {
+  // They may have gone back since.
+  if (std::any_of(seating_.seats.begin(), seating_.seats.end(),
+                  [this](const Seat& seat) { return !is_basic(seat.worker.node); })) {
     fall_back(now, why);
   } else if (std::exchange(tries_snapshots_, false)) {
     say("live mode: the snapshot is of no use; on from the last checkpoint");

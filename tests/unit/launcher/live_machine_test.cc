@@ -296,19 +296,22 @@ Test(live, where_a_snapshot_is_of_no_use_the_run_goes_on_from_its_checkpoint) {
 }
 
 Test(live, programs_that_could_not_begin_with_lent_gpus_begin_without_them) {
-  Run run(false, false);
-  run.offered();
-  run.basic_up();
-  run.allocated(kCompanion);
-  run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
-  run.event([&] { run.machine.begun(run.now, 0, "ranks 0 and 1 differ in w"); });
-  for (const int node : {0, 1}) {
-    run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 0); });
-    run.event([&] { run.machine.hello(run.now, {node, 0}, "host", 3); });
+  for (const bool are_back : {false, true}) {
+    Run run(false, false);
+    run.offered();
+    run.basic_up();
+    run.allocated(kCompanion);
+    run.event([&] { run.machine.hello(run.now, {1, 0}, "host", 2); });
+    run.event([&] { run.machine.begun(run.now, 0, "ranks 0 and 1 differ in w"); });
+    for (const int node : {1, 0}) {
+      run.event([&] { run.machine.exited(run.now, {node, 0}, {}, 0); });
+      run.event([&] { run.machine.hello(run.now, {node, 0}, "host", 3); });
+      if (are_back) run.shrink(30);
+    }
+    cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+    cr_assert(run.begin.epoch == 1 && run.begin.ranks == (Workers{{0, 0}}));
+    cr_assert_not(run.code.has_value());
   }
-  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
-  cr_assert(run.begin.epoch == 1 && run.begin.ranks == (Workers{{0, 0}}));
-  cr_assert_not(run.code.has_value());
 }
 
 Test(live, a_worker_that_is_lost_before_the_first_program_is_waited_for_without_a_hurry) {
