@@ -38,7 +38,11 @@ std::vector<Command> step_commands(const Options& options, JobId job, bool compa
           std::string("--kill-on-bad-exit=0"), std::string("--wait=0")})
       command.push_back(std::move(word));
     if (shares_cpus) command.push_back("--overcommit");
-    if (gpus > 0) command.push_back(fmt::format("--gres=gpu:{}", gpus));
+    // Where nodes have different numbers, Slurm refuses --gres to those with more GPUs a node than
+    // the job has on the average; select/linear, where no job is so, does not know --gpus.
+    if (gpus > 0 && alike.size() > 1)
+      command.push_back(fmt::format("--gpus={}", same.size() * static_cast<std::size_t>(gpus)));
+    else if (gpus > 0) command.push_back(fmt::format("--gres=gpu:{}", gpus));
     const bool first = !companion && commands.empty();
     if (!first) command.push_back("--input=none");
     if (!first && !options.own_open_mode) command.push_back("--open-mode=append");

@@ -101,6 +101,40 @@ rigid() { # one worker a GPU with torchrun's environment, whatever number of tas
 END
 }
 check 'a job without --elastic has one worker a GPU with the whole environment' rigid
+# However Slurm lays the job's GPUs over its nodes, there is one worker for each, which sees those of its node.
+uneven() {
+  local options
+  # The one with most GPUs a node is the job's first step: Slurm looks at that more strictly than at others.
+  mkdir -p smaller_later && printf '#!/bin/sh\ncase $* in\n*gpu:1\ * | *--gpus=1\ *)\n%s\nesac\nexec %s "$@"\n' \
+    '  for look in 1 2 3 4 5 6 7 8 9 10; do [ -z "$(squeue -h -s -j "$SLURM_JOB_ID")" ] || break; sleep 0.2; done ;;' "$(command -v srun)" > smaller_later/srun &&
+    chmod 755 smaller_later/srun || return
+  local -x PATH=$TMPDIR/smaller_later:$PATH
+  for options in '-N2 --gpus=3' '-N2 --gpus=5 -n5' '-N3 --gpus=9' '-N2 --gpus=h100:4' '-N2 -n3 --gpus-per-task=1' '-N2 --gres=gpu:h100:2'; do
+    # shellcheck disable=SC2086 # several options
+    salloc -Q $options bash -c 'scontrol show job -d "$SLURM_JOB_ID" > shape && "$@"' - "$swellrun" \
+      sh -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES ${SLURM_GPUS:--}' < /dev/null > out 2> err || { cat shape err; return 1; }
+    sort out | cut -d' ' -f1,2 | uniq -c | sed 's/^ *//' > seen
+    sed -n 's/.* Nodes=\([^ ]*\) .*GRES=gpu:h100:\([0-9]*\)(IDX:\([0-9,-]*\)).*/\1 \2 \3/p' shape | each_node > wanted
+    printf '%s\n' "$options" && diff wanted seen && cut -d' ' -f3 out | sort -u | of_the_job "$options" || { cat shape err; return 1; }
+  done
+}
+each_node() { # NODES NUMBER INDEXES on each line: NUMBER NODE and the indexes, one by one
+  local nodes number indexes node
+  while read -r nodes number indexes; do
+    for node in $(scontrol show hostnames "$nodes"); do
+      printf '%s %s %s\n' "$number" "$node" "$(scontrol show hostnames "[$indexes]" | paste -sd,)"
+    done
+  done | sort -k2
+}
+of_the_job() { # what SLURM_GPUS says: all of them, or nothing as in the job
+  local options=$1 said
+  read -r said
+  case $options in
+    *--gpus=*) [[ $said == "$(wc -l < out)" ]] ;;
+    *) [[ $said == - ]] ;;
+  esac || { printf 'SLURM_GPUS is %s\n' "$said"; return 1; }
+}
+check 'GPUs that fall unevenly over the nodes have a worker each' uneven
 signals() {
   salloc -Q --gres=gpu:1 -n1 "$swellrun" sh -c 'trap "exit 9" USR1; touch up; while :; do sleep 0.05; done' > out 2>&1 &
   local pid=$! run
