@@ -151,6 +151,7 @@ class _Trial:
     def __init__(self, script: str, arguments: list[str], folder: str, patience_s: float, steps: int) -> None:
         self.folder, self.patience_s, self.steps = folder, patience_s, steps
         self.longest_step_s = 0.0       # after the first, which is often longer
+        self.still_s = 0.0              # since the last step that all workers made, where one was
         with open(os.path.join(folder, "sitecustomize.py"), "w") as file:
             file.write(_WATCH)
         here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -178,6 +179,7 @@ class _Trial:
                 self.longest_step_s = max(self.longest_step_s, (now - since) / (done - before))
             if done > before:
                 since = now
+            self.still_s = now - since if done else 0.0
             if done >= steps:
                 return True
             if not self.workers.running() or now > deadline:
@@ -187,6 +189,10 @@ class _Trial:
     def why_not(self, steps: int) -> tuple[str, str]:
         """After trains() was not so: what was seen, and what to do."""
         left = [(rank, process.returncode) for rank, process in enumerate(self.workers.processes) if process.poll() is not None]
+        if not left and self.still_s > self.patience_s / 2 and self.still_s > _MANY_STEPS * self.longest_step_s:
+            return (f"not seen: all workers made a step, and then none for {self.still_s:.0f} s: each waits for the others",
+                    "is a collective call (mean_loss, all_reduce, a checkpoint of FSDP) under `if rank == 0`? make it on every worker, and print on one; or, "
+                    f"if a step takes so long: --patience {max(10, 5 * self.patience_s):g}")
         if not left:
             return (f"not seen: it did not get to {steps} steps within {self.patience_s:g} s, it made {self.progress()[0]}",
                     f"give it longer: --patience {max(10, 5 * self.patience_s):g}; or give arguments with which it starts and steps sooner")

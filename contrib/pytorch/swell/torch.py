@@ -134,7 +134,7 @@ class Elastic:
         return data.sizes(self.global_batch, _request.place().basic_workers)
 
     def mean_loss(self) -> float:
-        """The last step's loss: the mean over the whole global batch. All workers ask at the same time."""
+        """The last step's loss: the mean over the whole global batch. Call it on every worker: on one alone it waits for ever."""
         total = self._loss.clone()
         if self.world > 1:
             dist.all_reduce(total)

@@ -70,6 +70,12 @@ def test_a_script_that_only_starts_slowly_is_not_said_to_lack_the_handler(tmp_pa
     assert "NO " not in said and "not elastic" not in said, said
 
 
+def test_workers_that_wait_for_each_other_for_ever_are_told_why(tmp_path):
+    # As where rank 0 alone calls mean_loss(): a step is made, and no other.
+    code, said = check(tmp_path, write(tmp_path, COUNTS + "step(1)\n    time.sleep(600)\n"), patience=4)
+    assert code == 2 and "?    1." in said and "made a step, and then none for" in said and "(mean_loss, all_reduce" in said, said
+
+
 def test_a_script_that_ends_before_it_was_asked_is_told_so(tmp_path):
     code, said = check(tmp_path, write(tmp_path, COUNTS + "step(1)\n    raise SystemExit('no data in /nowhere')"), patience=60)
     assert code == 2 and "?    1." in said and "rank 0 left with 1, rank 1 left with 1: no data in /nowhere" in said and "torchrun --nproc_per_node=2" in said, said
