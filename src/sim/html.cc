@@ -87,9 +87,9 @@ std::string table(const Results& results) {
 std::string results_html(const Results& results, const Experiment& experiment) {
   const std::size_t seeds = results.fifo.size();
   std::string body = fmt::format(
-      "<h1>{} jobs on {} GPUs</h1><p>Cluster {}, {}; {} seed{}. The large figure is the average time from a job's submission to its end.</p>",
+      "<h1>{} jobs on {} GPUs</h1><p>Cluster {}; {}; {} seed{}. The large figure is the average time from a job's submission to its end.</p>",
       results.jobs, experiment.cluster->gpu_count(), escaped(experiment.cluster->name()),
-      experiment.trace ? "jobs sampled from a trace" : "made-up jobs", seeds,
+      experiment.trace ? jobs_text(results, experiment) : "made-up jobs", seeds,
       seeds == 1 ? "" : "s");
   body += cards(results);
   body += section(

@@ -2,7 +2,9 @@
 #include "sim/report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <iterator>
+#include <vector>
 
 namespace swell::sim {
 
@@ -31,6 +33,24 @@ std::string results_csv(const Results& results) {
                        job.basic_gpus, job.elastic, job.submit_s, job.start_s, job.end_s,
                        job.waited_s, job.reconfigurations);
   return text;
+}
+
+std::string jobs_text(const Results& results, const Experiment& experiment) {
+  if (!experiment.trace) return fmt::format("{} jobs", results.jobs);
+  const auto all = static_cast<int>(experiment.trace->size());
+  const WorkloadOptions& workload = experiment.workload;
+  std::vector<std::string> why;
+  if (workload.hours > 0) why.push_back(fmt::format("--hours {:g}", workload.hours));
+  if (workload.sample)
+    why.push_back(fmt::format(
+        "--trace-gpus {:g}: drawn in proportion to the cluster's {}; --whole-trace takes all",
+        workload.trace_gpus, experiment.cluster->gpu_count()));
+  if (workload.max_jobs > 0) why.push_back(fmt::format("--jobs {}", workload.max_jobs));
+  if (why.empty() || results.jobs == all) return fmt::format("{} jobs of the trace", results.jobs);
+  return results.jobs < all ? fmt::format("{} of {} jobs of the trace ({})", results.jobs, all,
+                                          fmt::join(why, "; "))
+                            : fmt::format("{} jobs drawn from {} of the trace ({})", results.jobs,
+                                          all, fmt::join(why, "; "));
 }
 
 }  // namespace swell::sim

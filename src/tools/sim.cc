@@ -225,7 +225,7 @@ int run(const Options& options) {
                "swell: left out of the mix, since they need more GPUs than the cluster's {}: {}\n",
                experiment->cluster->gpu_count(), fmt::join(left_out, ", "));
   if (options.json != "-") {
-    fmt::print("{} jobs on {} GPUs of {}, {} seed{}\n", results->jobs,
+    fmt::print("{} on {} GPUs of {}, {} seed{}\n", sim::jobs_text(*results, *experiment),
                experiment->cluster->gpu_count(), experiment->cluster->name(), options.seeds,
                options.seeds == 1 ? "" : "s");
     print_table(*results);

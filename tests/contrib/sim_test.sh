@@ -27,6 +27,16 @@ trace() {
 }
 check 'a trace is simulated, and --json - prints nothing else' trace
 
+how_many() {
+  { printf 'submit_s,num_gpus,duration_s\n'; for ((i = 0; i < 400; ++i)); do printf '%s,2,600\n' "$i"; done; } > "$work/400.csv"
+  "$swell" sim --cluster 2x8:h100 --trace "$work/400.csv" --policy fifo > "$work/said" &&
+    grep '^3 of 400 jobs of the trace (--trace-gpus 2490: .*; --whole-trace takes all) on 16 GPUs' "$work/said" || { cat "$work/said"; return 1; }
+  "$swell" sim --cluster 2x8:h100 --trace "$work/400.csv" --whole-trace --policy fifo > "$work/said" &&
+    grep '^400 jobs of the trace on 16 GPUs' "$work/said" || { cat "$work/said"; return 1; }
+  grep -q 'swell sim --cluster NODESxGPUS:TYPE --trace FILE --whole-trace --policy fifo,swell' "$top/README.md"
+}
+check 'of a trace it says how many jobs it takes, and which option takes all' how_many
+
 refused() { # WORD OPTION...
   local word=$1 said
   shift

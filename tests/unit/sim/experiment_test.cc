@@ -53,6 +53,27 @@ Test(experiment, an_unknown_policy_is_named_before_anything_runs) {
   cr_assert(results.error().message().starts_with("there is no policy \"lifo\"; there are: "));
 }
 
+Test(report, says_how_many_of_the_trace_and_by_which_option) {
+  Experiment experiment = small();  // 16 GPUs
+  Results results;
+  results.jobs = 10;
+  cr_assert(jobs_text(results, experiment) == "10 jobs");
+  experiment.trace = Trace(400);
+  cr_assert(jobs_text(results, experiment) ==
+            "10 of 400 jobs of the trace (--trace-gpus 2490: drawn in proportion to the cluster's "
+            "16; --whole-trace takes all)");
+  experiment.workload.trace_gpus = 8;
+  results.jobs = 800;
+  cr_assert(jobs_text(results, experiment).starts_with("800 jobs drawn from 400 of the trace ("));
+  experiment.workload.sample = false;
+  experiment.workload.hours = 2;
+  results.jobs = 60;
+  experiment.workload.max_jobs = 60;
+  cr_assert(jobs_text(results, experiment) == "60 of 400 jobs of the trace (--hours 2; --jobs 60)");
+  results.jobs = 400;
+  cr_assert(jobs_text(results, experiment) == "400 jobs of the trace");
+}
+
 Test(metrics, ratios_are_paired_by_seed) {
   // Seeds differ by ten times, the policies by a tenth in each.
   const Ratio paired = ratio({110, 1100, 11}, {100, 1000, 10});
