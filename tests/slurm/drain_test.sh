@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# An admin takes Swell out of service with jobs running: drained in order, then removed as swell-admin(7) says.
+# An admin takes Swell out of service with jobs running: drained in order, then removed and put back as swell-admin(7) says.
 # shellcheck disable=SC2317 # called by check
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -71,15 +71,39 @@ removal() {
   local before
   swell drain || return
   before=$(cat "$work/$a/step")
+  sacctmgr -i modify qos where name=expansion set GrpSubmitJobs=0 > /dev/null && cp "$SLURM_CONF" "$work/with.conf" || return
   sed -i 's/^SchedulerType=.*/SchedulerType=sched\/backfill/; /^JobSubmitPlugins=swell$/d; s|^PluginDir=[^:]*/swell/shadow:|PluginDir=|' "$SLURM_CONF" &&
     "$cluster" restart-ctld || return
   goes_on "$a" && goes_on "$b" && (($(cat "$work/$a/step") >= before)) && in_state "$a" RUNNING || return
   { printf '#!/bin/bash\n#SBATCH --elastic=max=8\n#SBATCH --gres=gpu:1\n'; echo 'exit 0'; } > still.sh
   job=$(sbatch --parsable --output="$work/%j.out" still.sh) || return
   within 30 ended "$job" && [[ $(scontrol -o show job "$job") == *JobState=COMPLETED* ]] || return
-  touch "$work/$a/finish" "$work/$b/finish"
-  within 30 ended "$a" && within 30 ended "$b" && [[ $(cat "$work/$a/status" "$work/$b/status") == $'0\n0' ]]
+  touch "$work/$b/finish" && within 30 ended "$b" && [[ $(cat "$work/$b/status") == 0 ]]
 }
 check 'removed as written, running jobs lose no step and #SBATCH --elastic still parses' removal
+
+# As written there and in docs/admin-guide.md: the lines, the restart, the QOS, the drain.
+comes_back() {
+  local before
+  before=$(cat "$work/$a/step")
+  cp "$work/with.conf" "$SLURM_CONF" && "$cluster" restart-ctld && is_lent "$a" 0 || return
+  # Each is needed: drained and closed, nothing is lent.
+  swell doctor > doctor.txt
+  grep -q '^warn *swell.conf: Elasticity=drain' doctor.txt && grep -q '^FAULT *limits: .*GrpSubmitJobs=0' doctor.txt || { cat doctor.txt; return 1; }
+  sacctmgr -i modify qos where name=expansion set GrpSubmitJobs=-1 > /dev/null && swell drain --undo && within 60 something_lent "$a" || return
+  (($(step_of "$a") >= before)) && within 15 no_faults || { cat doctor.txt; return 1; }
+  touch "$work/$a/finish" && within 30 ended "$a" && [[ $(cat "$work/$a/status") == 0 ]]
+}
+no_faults() { swell doctor > doctor.txt && ! grep '^FAULT' doctor.txt; }
+check 'put back as written, a job that ran all the while is lent GPUs again' comes_back
+
+# The admin's guide says what the test has done: plugstack.conf stays as it is.
+the_guide_agrees() {
+  local rolls
+  rolls=$(sed -n '/^- Rolling back:/,/^- Coming back:/p' "$top/docs/admin-guide.md" | tr '\n' ' ')
+  [[ $rolls == *'swell/shadow and swell/select out of PluginDir and swell out of JobSubmitPlugins'* && $rolls == *'spank_swell.so stays in plugstack.conf'* &&
+    $rolls == *'GrpSubmitJobs=-1'*'swell drain --undo'* ]]
+}
+check 'the guide of admins says so' the_guide_agrees
 
 finish_tests
