@@ -172,7 +172,8 @@ set_up() {
   cp "$SLURM_CONF" before.conf
   sbatch --parsable --gres=gpu:1 --wrap 'sleep 600' > plain_job || return
   within 10 in_state "$(cat plain_job)" RUNNING && block 'sacctmgr -i add qos' > lines && bash -e lines < /dev/null && take_in &&
-    "$cluster" restart-ctld && within 20 sound || { cat after; return 1; }
+    "$cluster" restart-ctld && for node in node1 node2; do "$cluster" kill-slurmd "$node" && "$cluster" start-slurmd "$node" || return; done &&
+    within 20 sound || { cat after; return 1; }
   in_state "$(cat plain_job)" RUNNING
 }
 check 'set up as README says, a cluster with a job goes on, and swell doctor is content' set_up

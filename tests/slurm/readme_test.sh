@@ -3,7 +3,7 @@
 #
 # README.md, followed line by line by an admin and a researcher who know no more: on a stock cluster without
 # DefCpuPerGPU, to a job that has grown and shrunk. The lines are taken out of README.md. What is put in their place:
-# the prefix and Slurm's plugin folder of this machine, CLUSTER, `systemctl restart slurmctld`, and train.py.
+# the prefix and Slurm's plugin folder of this machine, CLUSTER, `systemctl restart slurmctld` and slurmd, and train.py.
 # shellcheck disable=SC2317 # called by check
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -64,11 +64,17 @@ check 'the files are written' files_as_written
 
 restart_as_written() {
   block 'swell doctor  ' | sed 's/ *#.*//' > lines && cat lines
-  [[ $(cat lines) == $'swell doctor\nsystemctl restart slurmctld\nswell doctor' ]] || return
+  [[ $(cat lines) == $'swell doctor\nsystemctl restart slurmctld\nsystemctl restart slurmd\nswell doctor' ]] || return
   swell doctor | tee before
   [[ $(grep -c '^FAULT' before) == 1 ]] && grep -q '^FAULT *restart' before || return
-  "$cluster" restart-ctld && within 20 no_faults || { cat after; return 1; }
+  "$cluster" restart-ctld || return
+  # Until slurmd is restarted no node publishes, and the doctor says what is missing.
+  within 20 asks_for_slurmd || { cat after; return 1; }
+  local node
+  for node in node{1..4}; do "$cluster" kill-slurmd "$node" && "$cluster" start-slurmd "$node" || return; done
+  within 20 no_faults || { cat after; return 1; }
 }
+asks_for_slurmd() { swell doctor > after && [[ $(grep -cE '^(FAULT|warn)' after) == 1 ]] && grep -q '^warn *topology: no node ' after && grep -q 'mend: systemctl restart slurmd' after; }
 no_faults() { swell doctor > after && grep -q '^no faults, no warnings' after; }
 check 'swell doctor wants nothing but the restart before it, and nothing after it' restart_as_written
 

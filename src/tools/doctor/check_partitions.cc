@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "core/cluster/node_description.h"
 #include "slurm/release.h"
 #include "tools/doctor/checks.h"
 
@@ -279,6 +280,30 @@ class ExpansionPartitionChecks {
   Findings& findings_;
 };
 
+/// Checks that nodes publish what they are made of, as slurmd has them do once it was started with
+/// the lines of slurm.conf and plugstack.conf. Says nothing where the site wants none of it.
+void check_topology(const Site& site, Findings& findings) {
+  const bool wanted = site.plugstack && *site.plugstack && (*site.plugstack)->publishes;
+  if (!wanted || !site.not_yet_running.empty()) return;
+  int with_gpus = 0, published = 0;
+  for (const slurm::NodeRecord& node : site.queue.nodes) {
+    if (node.gpus.empty()) continue;
+    ++with_gpus;
+    const auto read = cluster::read_extra(node.extra);
+    if (!read || read->has_value()) ++published;
+  }
+  if (with_gpus == 0) return;
+  if (published > 0)
+    return findings.push_back(
+        good("topology", fmt::format("{} of {} nodes with GPUs publish what they are made of",
+                                     published, with_gpus)));
+  findings.push_back(warning(
+      "topology",
+      "no node publishes what it is made of, so that companions go to any node: slurmd reads slurm.conf and plugstack.conf "
+      "when it starts",
+      {"systemctl restart slurmd   # on every node; running jobs go on"}));
+}
+
 }  // namespace
 
 void check_expansion_partition(const Site& site, Findings& findings) {
@@ -316,6 +341,7 @@ void check_partitions(const Site& site, Findings& findings) {
       check_qos_of(each, site.swell_conf->expansion_qos, findings);
     }
   }
+  check_topology(site, findings);
 }
 
 }  // namespace swell::tools::doctor

@@ -95,6 +95,8 @@ Result<std::optional<PlugstackEntry>> look_in(const std::string& file,
     PlugstackEntry entry;
     entry.required = kind == "required";
     entry.where = file;
+    for (std::string argument; fields >> argument;)
+      if (argument == "topology=off") entry.publishes = false;
     entry.plugin = path.starts_with('/') ? plugin_at(path, path) : find_plugin(path, plugin_dir);
     return std::optional<PlugstackEntry>(std::move(entry));
   }

@@ -29,7 +29,8 @@ struct PluginFile {
 /// Entry of spank_swell in plugstack.conf.
 struct PlugstackEntry {
   bool required = false;
-  std::string where;  ///< the file that has the line
+  bool publishes = true;  ///< topology=on, as by default: slurmd publishes what its node is made of
+  std::string where;      ///< the file that has the line
   PluginFile plugin;
 };
 

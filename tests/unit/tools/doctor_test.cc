@@ -228,6 +228,11 @@ Test(doctor, faults_of_partitions_and_services) {
        "DenyQos", "out of DenyQos"},
       {"partitions", Level::warn, [](Site& s) { s.queue.nodes.clear(); }, "nothing to lend",
        "sinfo"},
+      {"topology", Level::warn,
+       [](Site& s) {
+         for (slurm::NodeRecord& node : s.queue.nodes) node.extra = R"({"rack":7})";
+       },
+       "no node publishes", "systemctl restart slurmd   # on every node"},
       {"munge", Level::fault,
        [](Site& s) { s.munge = Error("munge does not sign: Socket communication error"); },
        "/munge: munge does not sign", "systemctl restart munge   # on head"},
@@ -249,6 +254,19 @@ Test(doctor, faults_of_partitions_and_services) {
        "7 (90 s);", "sacctmgr -i modify qos where name=expansion set GraceTime=90"},
   };
   for (const Case& each : cases) expect(healthy_site(), each);
+}
+
+Test(doctor, nodes_that_are_to_publish_nothing_are_not_missed) {
+  Site site = healthy_site();
+  for (slurm::NodeRecord& node : site.queue.nodes) node.extra.clear();
+  (*site.plugstack)->publishes = false;
+  expect_all_good(site);
+}
+
+Test(doctor, one_node_that_publishes_is_enough) {
+  Site site = healthy_site();
+  site.queue.nodes[0].extra.clear();
+  expect_all_good(site);
 }
 
 Test(doctor, both_spellings_of_the_preemption_signal_are_right) {

@@ -47,6 +47,7 @@ inline tools::doctor::Site healthy_site() {
     slurm::NodeRecord node;
     node.name = name;
     node.gpus = {{8, "h100", ""}};
+    node.extra = R"({"swell":{"v":1,"leaf":"switch-1"}})";
     site.queue.nodes.push_back(node);
   }
 
