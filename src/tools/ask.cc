@@ -8,8 +8,10 @@
 #include "control/messages.h"
 #include "tools/commands.h"
 #include "tools/controller_client.h"
+#include "tools/files.h"
 #include "tools/history_pages.h"
 #include "tools/history_rows.h"
+#include "tools/job_word.h"
 
 namespace swell::tools {
 
@@ -20,7 +22,7 @@ constexpr int kLastChanges = 6;
 
 struct Options {
   control::Ask ask;
-  std::string plan_file;
+  std::string job, plan_file;
   bool json = false;
 };
 
@@ -37,6 +39,9 @@ Result<Json> plan_in(const std::string& path) {
 
 int ask(const Options& options) {
   control::Ask message = options.ask;
+  const Result<slurm::JobId> job = job_of(options.job);
+  if (!job) return fail(job.error());
+  message.job = *job;
   if (!options.plan_file.empty()) {
     auto plan = plan_in(options.plan_file);
     if (!plan) {
@@ -70,7 +75,10 @@ CLI::App* add(CLI::App& app, const std::shared_ptr<Options>& options, const char
               const char* help) {
   options->ask.what = name;
   CLI::App* command = app.add_subcommand(name, help);
-  command->add_option("job", options->ask.job, "The elastic job")->type_name("JOBID")->required();
+  command->add_option("job", options->job, "The elastic job")
+      ->type_name("JOBID")
+      ->check(wrong_job_word)
+      ->required();
   command->add_flag("--json", options->json, "Print JSON, as swell(1) describes");
   return command;
 }

@@ -33,7 +33,11 @@ Result<control::Client::Options> controller_of(const slurm::ControllerConfig& sl
 
 Result<control::Answer> asked_at(const control::Client::Options& where, const control::Ask& ask) {
   auto client = control::Client::connect(where, kConnectTime);
-  if (!client) return client.error();
+  if (!client)
+    return Error(
+        fmt::format("{}; Swell's controller does not run, or cannot be reached from here; "
+                    "an admin finds out why with: swell doctor",
+                    client.error().message()));
   if (const auto sent = (*client)->send(ask); !sent) return sent.error();
   auto message = (*client)->receive(kAnswerTime);
   if (!message) return message.error();

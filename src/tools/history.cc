@@ -6,32 +6,35 @@
 #include "controller/history_store.h"
 #include "tools/commands.h"
 #include "tools/controller_client.h"
+#include "tools/files.h"
 #include "tools/history_pages.h"
 #include "tools/history_rows.h"
+#include "tools/job_word.h"
 
 namespace swell::tools {
 
 namespace {
 
 struct Options {
-  control::JobId job = 0;
-  std::string file;
+  std::string job, file;
   bool json = false;
 };
 
-Result<Json> in_file(const Options& options) {
+Result<Json> in_file(const Options& options, control::JobId job) {
   const auto store =
       controller::HistoryStore::open(options.file, controller::HistoryStore::Access::read);
   if (!store) return store.error();
   return all_pages([&](std::int64_t after) {
-    return store->of_job(options.job, std::nullopt, after, std::size_t{1} << 20, options.json);
+    return store->of_job(job, std::nullopt, after, std::size_t{1} << 20, options.json);
   });
 }
 
 int show(const Options& options) {
+  const Result<slurm::JobId> job = job_of(options.job);
+  if (!job) return fail(job.error());
   const Result<Json> found = options.file.empty()
-                                 ? whole_history(options.job, options.json, ask_controller)
-                                 : in_file(options);
+                                 ? whole_history(*job, options.json, ask_controller)
+                                 : in_file(options, *job);
   if (!found) {
     fmt::print(stderr, "swell: {}\n", found.error().message());
     return 1;
@@ -46,7 +49,10 @@ Action add_history(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("history", "What has happened to an elastic job, running or ended");
-  command->add_option("job", options->job, "The elastic job")->type_name("JOBID")->required();
+  command->add_option("job", options->job, "The elastic job")
+      ->type_name("JOBID")
+      ->check(wrong_job_word)
+      ->required();
   command->add_flag("--json", options->json, "Print JSON, as swell(1) describes");
   command
       ->add_option("--file", options->file,

@@ -7,6 +7,7 @@
 #include "core/number.h"
 #include "tools/commands.h"
 #include "tools/job_rows.h"
+#include "tools/job_word.h"
 #include "tools/live_snapshot.h"
 
 namespace swell::tools {
@@ -15,7 +16,7 @@ namespace {
 
 struct Options {
   std::string user;
-  std::vector<slurm::JobId> ids;
+  std::vector<std::string> ids;
   bool json = false;
 };
 
@@ -27,7 +28,11 @@ Result<uid_t> uid_of(const std::string& user) {
 
 Result<std::vector<JobRow>> look(const Options& options) {
   JobFilter filter;
-  filter.ids = options.ids;
+  for (const std::string& word : options.ids) {
+    const Result<slurm::JobId> job = job_of(word);
+    if (!job) return job.error();
+    filter.ids.push_back(*job);
+  }
   if (!options.user.empty()) {
     const Result<uid_t> uid = uid_of(options.user);
     if (!uid) return uid.error();
@@ -57,6 +62,7 @@ Action add_jobs(CLI::App& app) {
   command->add_flag("--json", options->json, "Print JSON, as swell(1) describes");
   command->add_option("jobs", options->ids, "Only these jobs")
       ->type_name("JOBID")
+      ->check(wrong_job_word)
       ->option_text("[JOBID]...");
   return [options] { return show(*options); };
 }

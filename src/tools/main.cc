@@ -3,9 +3,14 @@
 #include <config.h>
 
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <string>
 #include <vector>
 
+#include "core/near_name.h"
 #include "tools/commands.h"
 
 namespace {
@@ -29,10 +34,33 @@ constexpr struct {
 /// Exit status of a wrong command line.
 constexpr int kUsage = 2;
 
+/// Says that there is no such command, or that one is wanted, and which there are.
+int name_commands(const char* wrong) {
+  std::vector<std::string> names;
+  for (const auto& subcommand : kSubcommands) names.emplace_back(subcommand.name);
+  if (wrong == nullptr) {
+    fmt::print(stderr, "swell: which command? There are: {}; swell --help\n",
+               fmt::join(names, ", "));
+    return kUsage;
+  }
+  const auto meant = swell::near_name(wrong, names);
+  fmt::print(stderr, "swell: there is no command \"{}\"{} There are: {}\n", wrong,
+             meant ? fmt::format("; did you mean \"{}\"?", *meant) : ".", fmt::join(names, ", "));
+  return kUsage;
+}
+
+bool is_command(const char* word) {
+  for (const auto& subcommand : kSubcommands)
+    if (std::strcmp(subcommand.name, word) == 0) return true;
+  return false;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Elastic training jobs on Slurm", "swell");
   app.set_version_flag("--version", "swell " PACKAGE_VERSION);
   app.require_subcommand(1);
+  if (argc < 2) return name_commands(nullptr);
+  if (argv[1][0] != '-' && !is_command(argv[1])) return name_commands(argv[1]);
   std::vector<swell::tools::Action> actions;
   for (const auto& subcommand : kSubcommands) actions.push_back(subcommand.add(app));
   try {

@@ -70,6 +70,10 @@ check 'another scheduler' breaks_and_mends FAULT SchedulerType \
 check 'a scheduler that refuses heterogeneous jobs' breaks_and_mends warn SchedulerType \
   "set_conf SchedulerType=sched/swell && $cluster restart-ctld"
 check 'the plugin of sbatch is required' breaks_and_mends warn spank_swell.so "sed -i s/^optional/required/ ${SLURM_CONF%/*}/plugstack.conf"
+# What slurmctld would not start with is found before its restart. It runs on; the mend's restart is one.
+check 'a job_submit plugin is misspelt' breaks_and_mends FAULT JobSubmitPlugins "set_conf JobSubmitPlugins=swel"
+check 'PluginDir lacks Slurm'\''s own folder' breaks_and_mends FAULT PluginDir "sed -i '/^PluginDir=/s|:[^:]*\$||' $SLURM_CONF"
+check 'PluginDir has a folder that is not there' breaks_and_mends FAULT PluginDir "sed -i 's|^PluginDir=|PluginDir=/no/such/folder:|' $SLURM_CONF"
 check 'no job_submit plugin' breaks_and_mends FAULT JobSubmitPlugins "sed -i /^JobSubmitPlugins/d $SLURM_CONF && $cluster restart-ctld"
 
 a_bad_swell_conf() {
@@ -95,6 +99,20 @@ slurmctld_is_gone() {
     grep -q '^ok *munge' "$TMPDIR/doctor.txt" && "$cluster" restart-ctld && healthy
 }
 check 'without slurmctld the files are checked all the same' slurmctld_is_gone
+
+# Just after its start slurmctld listens at neither port. Three tries, as it may take longer than the doctor waits here.
+just_restarted() {
+  local try
+  for try in 1 2 3; do
+    "$cluster" kill-ctld || return
+    "$cluster" run slurmctld > "$TMPDIR/run.log" 2>&1 &
+    doctor
+    wait $!
+    ! grep -E '^FAULT' "$TMPDIR/doctor.txt" && return
+  done
+  return 1
+}
+check 'a slurmctld that was just restarted is waited for' just_restarted
 
 munge_is_gone() {
   "$cluster" kill munged || return

@@ -75,6 +75,7 @@ removal() {
   sed -i 's/^SchedulerType=.*/SchedulerType=sched\/backfill/; /^JobSubmitPlugins=swell$/d; s|^PluginDir=[^:]*/swell/shadow:|PluginDir=|' "$SLURM_CONF" &&
     "$cluster" restart-ctld || return
   goes_on "$a" && goes_on "$b" && (($(cat "$work/$a/step") >= before)) && in_state "$a" RUNNING || return
+  ! swell why "$a" 2> said && cat said && grep -q "Connection refused; Swell's controller does not run.*swell doctor" said || return
   { printf '#!/bin/bash\n#SBATCH --elastic=max=8\n#SBATCH --gres=gpu:1\n'; echo 'exit 0'; } > still.sh
   job=$(sbatch --parsable --output="$work/%j.out" still.sh) || return
   within 30 ended "$job" && [[ $(scontrol -o show job "$job") == *JobState=COMPLETED* ]] || return
@@ -91,7 +92,7 @@ comes_back() {
   swell doctor > doctor.txt
   grep -q '^warn *swell.conf: Elasticity=drain' doctor.txt && grep -q '^FAULT *limits: .*GrpSubmitJobs=0' doctor.txt || { cat doctor.txt; return 1; }
   sacctmgr -i modify qos where name=expansion set GrpSubmitJobs=-1 > /dev/null && swell drain --undo && within 60 something_lent "$a" || return
-  (($(step_of "$a") >= before)) && within 15 no_faults || { cat doctor.txt; return 1; }
+  goes_on "$a" && (($(step_of "$a") >= before)) && within 15 no_faults || { cat doctor.txt; return 1; }
   touch "$work/$a/finish" && within 30 ended "$a" && [[ $(cat "$work/$a/status") == 0 ]]
 }
 no_faults() { swell doctor > doctor.txt && ! grep '^FAULT' doctor.txt; }

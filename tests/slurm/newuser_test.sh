@@ -57,6 +57,27 @@ one_job_id() {
 }
 check 'workers on lent GPUs see the job, its array task and its folder' one_job_id
 
+# Tasks of an array are named as squeue shows them.
+array_tasks() {
+  own max=2 --array=3-4 && within 30 tasks_run || return
+  [[ $(cat three) != "$(cat four)" ]] && swell jobs "${job}_4" && swell history "${job}_3" || return
+  ! swell why "${job}_9" 2> said && cat said && grep -q 'squeue -O JobID,ArrayJobID,ArrayTaskID' said || return
+  swell why "${job}_x" 2> said
+  [[ $? -eq 2 ]] && cat said && grep -q 'ARRAY_TASK, such as 27_1' said && scancel "$job"
+}
+tasks_run() {
+  swell why --json "${job}_3" | jq -e .job > three && swell why --json "${job}_4" | jq -e .job > four
+}
+check 'a task of an array is asked for by its array and number' array_tasks
+
+misspelt() {
+  swell jos 2> said
+  [[ $? -eq 2 ]] && cat said && grep -q '"jos"; did you mean "jobs"? There are: doctor, .*history' said || return
+  swell 2> said
+  [[ $? -eq 2 ]] && cat said && grep -q 'which command? There are: doctor, ' said
+}
+check 'a command that is misspelt is told the right one' misspelt
+
 submits_within() {
   BEFORE='sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap "sleep 36000" > inner' own max=8 || return
   within 20 test -s inner && within 20 in_state "$(cat inner)" RUNNING || return

@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <utility>
 
+#include "core/near_name.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/qos_limits.h"
 
@@ -33,11 +34,13 @@ class QosChecks {
   void run() {
     add(preempt_type());
     add(preempt_mode());
-    if (!site_.munge && !site_.answers) {
+    if (site_.cannot_ask) {
       add(warning(
           "expansion-qos",
-          "QOS and associations are not checked, since slurmdbd cannot be asked without munge",
-          {"swell doctor   # again, once munge answers"}));
+          fmt::format("QOS and associations are not checked, since slurmdbd cannot be asked "
+                      "{}",
+                      site_.munge ? "with this PluginDir" : "without munge"),
+          {"swell doctor   # again, once that is mended"}));
       return;
     }
     if (!site_.accounting) {
@@ -118,20 +121,6 @@ class QosChecks {
                  {fmt::format("in {}: ExpansionQOS={}   # or, if that is another: {}",
                               site_.swell_conf_path, other->name, create().front()),
                   "systemctl restart slurmctld   # running jobs go on"});
-  }
-
-  /// Number of letters to change, add or leave out between two names.
-  static std::size_t letters_apart(const std::string& a, const std::string& b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= a.size(); ++i) {
-      std::size_t diagonal = std::exchange(row[0], i);
-      for (std::size_t j = 1; j <= b.size(); ++j) {
-        const std::size_t changed = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
-        diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, changed}));
-      }
-    }
-    return row.back();
   }
 
   Finding own_mode() const {

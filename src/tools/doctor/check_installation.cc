@@ -5,8 +5,13 @@
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <optional>
 #include <sstream>
+#include <utility>
+#include <vector>
 
+#include "core/near_name.h"
 #include "tools/doctor/checks.h"
 
 namespace swell::tools::doctor {
@@ -128,16 +133,86 @@ Finding check_scheduler(const Site& site) {
       under_stock_name(site));
 }
 
+/// JobSubmitPlugins with swell in it, and what names no plugin replaced by what was meant, or left
+/// out.
+std::string mended_job_submit(const Site& site) {
+  std::string made;
+  for (const NamedPlugin& plugin : site.named_plugins) {
+    if (plugin.key != "JobSubmitPlugins") continue;
+    const std::string word =
+        plugin.is_missing() ? near_name(plugin.word, plugin.others).value_or("") : plugin.word;
+    if (!word.empty() && !lists(made, word)) made += (made.empty() ? "" : ",") + word;
+  }
+  if (!lists(made, "swell")) made += made.empty() ? "swell" : ",swell";
+  return made;
+}
+
 Finding check_job_submit(const Site& site) {
   const std::string& plugins = site.slurmctld->job_submit_plugins;
+  const std::vector<std::string> mend{
+      fmt::format("in slurm.conf: JobSubmitPlugins={}", mended_job_submit(site)), kRestart};
+  for (const NamedPlugin& plugin : site.named_plugins) {
+    // Other hosts than slurmctld's need not have it.
+    if (plugin.key != "JobSubmitPlugins" || !plugin.is_missing() || !site.on_controller()) continue;
+    const auto meant = near_name(plugin.word, plugin.others);
+    return fault(
+        "JobSubmitPlugins",
+        fmt::format("it names \"{}\", and {} is in no folder of PluginDir ({}), so slurmctld "
+                    "does not start{}",
+                    plugin.word, plugin.file.name, site.slurmctld->plugin_dir,
+                    meant ? fmt::format("; \"{}\" was probably meant", *meant) : ""),
+        mend);
+  }
   if (lists(plugins, "swell")) return good("JobSubmitPlugins", plugins);
-  const bool none = plugins.empty() || plugins == "(null)";
   return fault(
       "JobSubmitPlugins",
       fmt::format(
           "swell is not in it (it is {}), so --elastic is not recorded and companions are not admitted",
-          none ? "empty" : plugins),
-      {fmt::format("in slurm.conf: JobSubmitPlugins={}", none ? "swell" : plugins + ",swell"),
+          plugins.empty() || plugins == "(null)" ? "empty" : plugins),
+      mend);
+}
+
+/// PluginDir without the folders that are not there, or with what was meant in their place, and
+/// with Slurm's own.
+std::string mended_plugin_dir(const Site& site, bool lacks_slurms_own) {
+  std::istringstream in(site.slurmctld->plugin_dir);
+  std::vector<std::string> folders;
+  const auto add = [&](const std::string& folder) {
+    if (std::find(folders.begin(), folders.end(), folder) == folders.end())
+      folders.push_back(folder);
+  };
+  for (std::string each; std::getline(in, each, ':');) {
+    if (std::find(site.missing_folders.begin(), site.missing_folders.end(), each) ==
+        site.missing_folders.end())
+      add(each);
+    else if (const auto meant = near_name(
+                 each, {SLURM_PLUGINDIR, SWELL_PKGLIBDIR "/shadow", SWELL_PKGLIBDIR "/select"}))
+      add(*meant);
+  }
+  if (lacks_slurms_own) add(SLURM_PLUGINDIR);
+  return fmt::format("{}", fmt::join(folders, ":"));
+}
+
+/// Checks that Slurm's programs start with PluginDir; gives nothing where they do, as far as this
+/// host can see.
+std::optional<Finding> check_plugin_dir(const Site& site) {
+  std::vector<std::string> wrong;
+  if (!site.missing_folders.empty())
+    wrong.push_back(
+        fmt::format("there is no folder {} here", fmt::join(site.missing_folders, ", nor ")));
+  bool lacks_slurms_own = false;
+  for (const NamedPlugin& plugin : site.named_plugins) {
+    if (plugin.key != "AuthType" || !plugin.is_missing()) continue;
+    lacks_slurms_own = true;
+    wrong.push_back(fmt::format("{} of AuthType={} is in no folder of it, as in Slurm's own",
+                                plugin.file.name, plugin.word));
+  }
+  if (wrong.empty()) return std::nullopt;
+  return fault(
+      "PluginDir",
+      fmt::format("no program of Slurm starts with {}: {}", site.slurmctld->plugin_dir,
+                  fmt::join(wrong, "; ")),
+      {fmt::format("in slurm.conf: PluginDir={}", mended_plugin_dir(site, lacks_slurms_own)),
        kRestart});
 }
 
@@ -250,8 +325,12 @@ Finding check_spank(const Site& site) {
 
 void check_installation(const Site& site, Findings& findings) {
   findings.push_back(check_swell_conf(site));
-  findings.push_back(check_scheduler(site));
+  // Other hosts than slurmctld's are looked at where it cannot be asked with their PluginDir.
+  if (site.on_controller() || site.cannot_ask)
+    if (auto finding = check_plugin_dir(site)) findings.push_back(std::move(*finding));
+  // What slurmctld would not start with comes first: what follows asks for restarts.
   findings.push_back(check_job_submit(site));
+  findings.push_back(check_scheduler(site));
   for (const PluginFile& plugin : site.slurmctld_plugins)
     findings.push_back(check_plugin(site, plugin));
   findings.push_back(check_select(site));

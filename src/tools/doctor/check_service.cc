@@ -39,7 +39,7 @@ Finding check_control_port(const Site& site) {
     return good("ControlPort", fmt::format("{}:{} answers", site.control_host, port));
   return fault(
       "ControlPort",
-      fmt::format("{}:{}: {}; no job can grow", site.control_host, port,
+      fmt::format("{}:{}: {}, for some seconds now; no job can grow", site.control_host, port,
                   site.control_port.error().message()),
       {"grep 'swell:' \"$(scontrol show config | awk '/^SlurmctldLogFile/ { print $3 }')\" | tail   # says why; on the "
        "controller host",

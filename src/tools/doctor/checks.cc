@@ -12,6 +12,12 @@ bool Site::on_controller() const {
   return std::find(names.begin(), names.end(), host) != names.end();
 }
 
+bool Site::would_start() const {
+  return missing_folders.empty() &&
+         std::none_of(named_plugins.begin(), named_plugins.end(),
+                      [](const NamedPlugin& plugin) { return plugin.is_missing(); });
+}
+
 std::vector<slurm::SitePartition> Site::gpu_partitions() const {
   auto has_gpus = [&](const std::string& name) {
     return std::any_of(queue.nodes.begin(), queue.nodes.end(), [&](const slurm::NodeRecord& node) {
@@ -32,7 +38,7 @@ namespace {
 /// Checks munge, then slurmctld, which cannot be asked without it.
 void check_slurmctld(const Site& site, Findings& findings) {
   check_munge(site, findings);
-  if (site.munge && !site.answers) {
+  if (!site.cannot_ask && !site.answers) {
     findings.push_back(
         fault("slurmctld",
               fmt::format("it does not answer: {}{}", site.answers.error().message(),
@@ -49,9 +55,12 @@ void check_slurmctld(const Site& site, Findings& findings) {
         "restart",
         fmt::format(
             "slurm.conf has what slurmctld does not run with yet: {}; what follows is checked "
-            "as slurm.conf has it",
-            fmt::join(site.not_yet_running, ", ")),
-        {"systemctl restart slurmctld   # running jobs go on"}));
+            "as slurm.conf has it{}",
+            fmt::join(site.not_yet_running, ", "),
+            site.would_start() ? "" : "; slurmctld would not start with it, so mend that first"),
+        site.would_start()
+            ? std::vector<std::string>{"systemctl restart slurmctld   # running jobs go on"}
+            : std::vector<std::string>{}));
 }
 
 }  // namespace

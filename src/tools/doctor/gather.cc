@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <munge.h>
 #include <sys/stat.h>
+#include <thread>
+#include <utility>
 
 #include "control/socket.h"
 #include "core/number.h"
@@ -18,6 +20,9 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(20);
 constexpr auto kConnectPatience = std::chrono::seconds(2);
+/// How long a slurmctld, or its controller, that does not answer is asked again.
+constexpr auto kStartPatience = std::chrono::seconds(5);
+constexpr auto kAskAgain = std::chrono::milliseconds(250);
 
 Result<Accounting> ask_slurmdbd(const std::string& cluster) {
   const auto qos = output_of(
@@ -98,6 +103,8 @@ void gather_files(Site& site, const slurm::ControllerConfig& slurmctld) {
   site.swell_conf_path = beside(slurmctld.slurm_conf, "swell.conf");
   site.swell_conf = controller::load_config(site.swell_conf_path);
   site.swell_conf_for_all = readable_by_all(site.swell_conf_path);
+  site.missing_folders = missing_folders(slurmctld.plugin_dir);
+  site.named_plugins = named_plugins(slurmctld);
   bool comes_first = false;
   site.shadow = find_shadow("sched_backfill.so", slurmctld.plugin_dir, comes_first);
   site.under_stock_name =
@@ -117,10 +124,12 @@ void try_services(Site& site, const slurm::ControllerConfig& slurmctld) {
   site.control_host = site.swell_conf->control_address;
   if (site.control_host.empty() && !slurmctld.hosts.empty())
     site.control_host = slurmctld.hosts.front();
-  const auto connected = control::connect_to(
-      site.control_host, static_cast<std::uint16_t>(site.swell_conf->control_port),
-      std::chrono::seconds(3));
-  site.control_port = connected ? Result<void>() : Result<void>(connected.error());
+  site.control_port = try_for(kStartPatience, [&]() -> Result<void> {
+    const auto connected = control::connect_to(
+        site.control_host, static_cast<std::uint16_t>(site.swell_conf->control_port),
+        std::chrono::seconds(3));
+    return connected ? Result<void>() : Result<void>(connected.error());
+  });
 }
 
 /// Whether slurmctld listens at the addresses of slurm.conf, since libslurm itself would try for
@@ -139,18 +148,37 @@ Result<void> try_slurmctld(const SlurmConf& file) {
   return answer;
 }
 
-/// Asks slurmctld. Site::answers is an error where it does not answer, or munge, without which it
-/// can be asked only under auth/slurm, does not work.
-void ask_slurmctld(Site& site, const Result<SlurmConf>& file, const std::string& auth_type) {
-  if (!site.munge && auth_type != "auth/slurm") {
+/// Whether Slurm's programs, and so this one once it calls libslurm, start with the PluginDir of
+/// slurm.conf: all its folders are there, and one of them has the plugin of AuthType.
+bool starts_programs(const slurm::ControllerConfig& of_file) {
+  if (!missing_folders(of_file.plugin_dir).empty()) return false;
+  for (const NamedPlugin& plugin : named_plugins(of_file))
+    if (plugin.key == "AuthType" && plugin.is_missing()) return false;
+  return true;
+}
+
+/// Asks slurmctld. Site::answers is an error where it does not answer, or cannot be asked: without
+/// munge, but for auth/slurm, or with a PluginDir that libslurm would end this program for.
+void ask_slurmctld(Site& site, const Result<SlurmConf>& file,
+                   const slurm::ControllerConfig& first) {
+  if (!site.munge && first.auth_type != "auth/slurm") {
+    site.cannot_ask = true;
     site.answers = Error("it cannot be asked without munge");
     return;
   }
-  if (file) site.answers = try_slurmctld(*file);
-  if (file && !site.answers) return;
-  slurm::init_libslurm();
-  site.slurmctld = slurm::load_controller_config();
-  site.answers = site.slurmctld ? Result<void>() : Result<void>(site.slurmctld.error());
+  if (file && file->find("PluginDir") != nullptr && !starts_programs(first)) {
+    site.cannot_ask = true;
+    site.answers = Error("it cannot be asked: no program of Slurm starts with this PluginDir");
+    return;
+  }
+  bool is_initialised = false;
+  site.answers = try_for(kStartPatience, [&]() -> Result<void> {
+    if (file)
+      if (Result<void> listens = try_slurmctld(*file); !listens) return listens;
+    if (!std::exchange(is_initialised, true)) slurm::init_libslurm();
+    site.slurmctld = slurm::load_controller_config();
+    return site.slurmctld ? Result<void>() : Result<void>(site.slurmctld.error());
+  });
   if (!site.answers) return;
   if (auto config = slurm::load_site_config()) site.config = *config;
   if (auto partitions = slurm::load_site_partitions()) site.partitions = *partitions;
@@ -170,7 +198,7 @@ void gather_configuration(Site& site) {
   }
   const slurm::ControllerConfig first = file ? with_file(unasked(), *file, path) : unasked();
   site.munge = try_munge(slurm::munge_socket_of(first.auth_info));
-  ask_slurmctld(site, file, first.auth_type);
+  ask_slurmctld(site, file, first);
   if (!site.answers) {
     if (!file) return;
     site.slurmctld = first;
@@ -188,6 +216,16 @@ void gather_configuration(Site& site) {
 
 }  // namespace
 
+Result<void> try_for(std::chrono::milliseconds patience,
+                     const std::function<Result<void>()>& attempt) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    Result<void> done = attempt();
+    if (done || std::chrono::steady_clock::now() + kAskAgain > deadline) return done;
+    std::this_thread::sleep_for(kAskAgain);
+  }
+}
+
 Site gather_site() {
   Site site;
   site.host = slurm::short_host_name();
@@ -196,8 +234,7 @@ Site gather_site() {
   gather_files(site, *site.slurmctld);
   try_services(site, *site.slurmctld);
   if (site.swell_conf && !site.swell_conf->expansion_qos.empty()) {
-    if (!site.munge && !site.answers)
-      site.accounting = Error("slurmdbd cannot be asked without munge");
+    if (site.cannot_ask) site.accounting = Error("slurmdbd cannot be asked either");
     else if (site.slurmctld->accounting_storage_type == "accounting_storage/slurmdbd")
       site.accounting = ask_slurmdbd(site.config.cluster_name);
     else

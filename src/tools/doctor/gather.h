@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <chrono>
+#include <functional>
+
 #include "tools/doctor/site.h"
 
 namespace swell::tools::doctor {
@@ -20,9 +23,20 @@ Result<std::optional<PlugstackEntry>> plugstack_entry(const std::string& plugsta
 /// Looks for a plugin in PluginDir, a colon-separated list.
 PluginFile find_plugin(const std::string& name, const std::string& plugin_dir);
 
+/// Folders of PluginDir that this host does not have: no program of Slurm starts then.
+std::vector<std::string> missing_folders(const std::string& plugin_dir);
+
+/// Looks for the plugins that AuthType and JobSubmitPlugins name.
+std::vector<NamedPlugin> named_plugins(const slurm::ControllerConfig& config);
+
 /// Looks for Swell's own plugin of a name that Slurm has too; `comes_first`: whether it is the
 /// first of that name in PluginDir.
 PluginFile find_shadow(const std::string& name, const std::string& plugin_dir, bool& comes_first);
+
+/// Calls `attempt` again, with pauses, until it gives no error or `patience` is over: a slurmctld
+/// that was just started does not listen at once. What answers is asked once.
+Result<void> try_for(std::chrono::milliseconds patience,
+                     const std::function<Result<void>()>& attempt);
 
 /// Columns that accounting_from() expects, for sacctmgr's format=.
 extern const char* const kQosFormat;

@@ -117,6 +117,33 @@ PluginFile find_plugin(const std::string& name, const std::string& plugin_dir) {
   return none;
 }
 
+std::vector<std::string> missing_folders(const std::string& plugin_dir) {
+  std::vector<std::string> missing;
+  for (const std::string& folder : split(plugin_dir, ':'))
+    if (!folder.empty() && access(folder.c_str(), F_OK) != 0 &&
+        (errno == ENOENT || errno == ENOTDIR))
+      missing.push_back(folder);
+  return missing;
+}
+
+std::vector<NamedPlugin> named_plugins(const slurm::ControllerConfig& config) {
+  std::vector<NamedPlugin> named;
+  const auto add = [&](const char* key, const std::string& word, const std::string& kind) {
+    const std::string name = word.starts_with(kind + "/") ? word.substr(kind.size() + 1) : word;
+    NamedPlugin one{key, word, find_plugin(kind + "_" + name + ".so", config.plugin_dir), {}};
+    for (const std::string& folder : split(config.plugin_dir, ':'))
+      for (const std::string& path : matching(folder + "/" + kind + "_*.so")) {
+        const std::string file = path.substr(path.rfind('/') + kind.size() + 2);
+        one.others.push_back(file.substr(0, file.size() - 3));
+      }
+    named.push_back(std::move(one));
+  };
+  if (config.auth_type.starts_with("auth/")) add("AuthType", config.auth_type, "auth");
+  for (const std::string& word : words(config.job_submit_plugins))
+    if (word != "(null)") add("JobSubmitPlugins", word, "job_submit");
+  return named;
+}
+
 PluginFile find_shadow(const std::string& name, const std::string& plugin_dir, bool& comes_first) {
   comes_first = true;
   for (const std::string& folder : split(plugin_dir, ':')) {

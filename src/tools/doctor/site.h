@@ -26,6 +26,17 @@ struct PluginFile {
   Result<std::uint32_t> version = Error("not read");
 };
 
+/// A plugin that slurm.conf names beside those of Swell, and without which slurmctld does not
+/// start.
+struct NamedPlugin {
+  std::string key;   ///< of slurm.conf: "JobSubmitPlugins", "AuthType"
+  std::string word;  ///< of the key's value: "lua", "auth/munge"
+  PluginFile file;
+  std::vector<std::string> others;  ///< words for the plugins of this kind that there are
+  /// Whether it is in no folder of PluginDir, as far as may be seen.
+  bool is_missing() const { return file.path.empty() && file.unreadable.empty(); }
+};
+
 /// Entry of spank_swell in plugstack.conf.
 struct PlugstackEntry {
   bool required = false;
@@ -66,6 +77,7 @@ inline constexpr const char* kNotAsked = "not asked";
 struct Site {
   std::string host;                         ///< this host
   Result<void> answers = Error(kNotAsked);  ///< whether slurmctld answers
+  bool cannot_ask = false;  ///< for want of munge or of a PluginDir with which programs start
   /// The site's configuration: from slurm.conf where that can be read (on slurmctld's host),
   /// otherwise as slurmctld runs with it. An error where neither is known.
   Result<slurm::ControllerConfig> slurmctld = Error("not asked");
@@ -81,6 +93,8 @@ struct Site {
 
   /// sched_swell.so (or the plugin in its place), job_submit_swell.so.
   std::vector<PluginFile> slurmctld_plugins;
+  std::vector<std::string> missing_folders;  ///< of PluginDir: not there, on this host
+  std::vector<NamedPlugin> named_plugins;
   PluginFile shadow;  ///< Swell's sched_backfill.so; path empty: in no folder of PluginDir
   /// Whether SchedulerType is sched/backfill and Swell's plugin of that name comes first.
   bool under_stock_name = false;
@@ -97,6 +111,8 @@ struct Site {
 
   /// Whether this host runs slurmctld; other hosts need fewer files.
   bool on_controller() const;
+  /// Whether slurmctld would start with what this host has of PluginDir and of the plugins named.
+  bool would_start() const;
   /// Partitions that elastic jobs may run in: up, with GPUs, without the expansion partition.
   std::vector<slurm::SitePartition> gpu_partitions() const;
 };

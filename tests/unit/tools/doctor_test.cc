@@ -6,6 +6,26 @@
 
 using namespace doctor_case;
 
+namespace {
+
+void names_only_lua(Site& site) {
+  site.slurmctld->job_submit_plugins = "lua";
+  site.named_plugins.erase(site.named_plugins.begin() + 1);
+}
+
+/// "swell" misspelt: no plugin of that name is there.
+void names_swel(Site& site) {
+  site.slurmctld->job_submit_plugins = "lua,swel";
+  NamedPlugin& wrong = site.named_plugins[1];
+  wrong.word = "swel";
+  wrong.file = {};
+  wrong.file.name = "job_submit_swel.so";
+}
+
+void has_no_auth_plugin(Site& site) { site.named_plugins.back().file.path.clear(); }
+
+}  // namespace
+
 Test(doctor, a_healthy_site_has_no_fault_and_no_warning) {
   expect_all_good(healthy_site());
   expect_all_good(healthy_partition_site());
@@ -21,13 +41,13 @@ Test(doctor, without_slurmctld_the_files_are_checked_all_the_same) {
   expect(site, {"slurmctld", Level::fault, [](Site&) {}, "Unable to contact",
                 "systemctl start slurmctld"});
   cr_assert_eq(faults(site), 1);
-  expect(site, {"JobSubmitPlugins", Level::fault,
-                [](Site& s) { s.slurmctld->job_submit_plugins = "lua"; }, "lua", "lua,swell"});
+  expect(site, {"JobSubmitPlugins", Level::fault, names_only_lua, "lua", "lua,swell"});
 }
 
 Test(doctor, without_munge_the_fault_is_munge_and_the_files_are_checked_all_the_same) {
   Site site = healthy_site();
   site.munge = Error("munge does not sign: Socket communication error");
+  site.cannot_ask = true;
   site.answers = Error("it cannot be asked without munge");
   site.accounting = Error("slurmdbd cannot be asked without munge");
   expect(site, {"munge", Level::fault, [](Site&) {}, "does not sign", "systemctl restart munge"});
@@ -96,9 +116,10 @@ Test(doctor, faults_of_the_installation) {
       {"SchedulerType", Level::fault,
        [](Site& s) { s.under_stock_name = false, s.slurmctld->scheduler_type = "sched/builtin"; },
        "it is sched/builtin", "in slurm.conf: SchedulerType=sched/backfill"},
-      {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = "lua"; },
-       "lua", "in slurm.conf: JobSubmitPlugins=lua,swell"},
-      {"JobSubmitPlugins", Level::fault, [](Site& s) { s.slurmctld->job_submit_plugins = ""; },
+      {"JobSubmitPlugins", Level::fault, names_only_lua, "lua",
+       "in slurm.conf: JobSubmitPlugins=lua,swell"},
+      {"JobSubmitPlugins", Level::fault,
+       [](Site& s) { s.slurmctld->job_submit_plugins.clear(), s.named_plugins.clear(); },
        "it is empty", "in slurm.conf: JobSubmitPlugins=swell"},
       {"sched_backfill.so", Level::fault, [](Site& s) { s.slurmctld_plugins[0].path.clear(); },
        "/plugins:/stock", "in slurm.conf: PluginDir="},
@@ -130,6 +151,60 @@ Test(doctor, faults_of_the_installation) {
        "built for Slurm 23.00.0", "./configure"},
   };
   for (const Case& each : cases) expect(healthy_site(), each);
+}
+
+Test(doctor, faults_with_which_slurmctld_would_not_start) {
+  const Case cases[] = {
+      {"JobSubmitPlugins", Level::fault, names_swel,
+       "it names \"swel\", and job_submit_swel.so is in no folder of PluginDir (/plugins:/stock), so "
+       "slurmctld does not start; \"swell\" was probably meant",
+       "in slurm.conf: JobSubmitPlugins=lua,swell"},
+      {"JobSubmitPlugins", Level::fault,
+       [](Site& s) {
+         names_swel(s), s.named_plugins[1].word = s.slurmctld->job_submit_plugins = "ours";
+       },
+       "it names \"ours\"", "in slurm.conf: JobSubmitPlugins=lua,swell"},
+      {"PluginDir", Level::fault, has_no_auth_plugin,
+       "no program of Slurm starts with /plugins:/stock: auth_munge.so of AuthType=auth/munge is in "
+       "no folder of it",
+       "in slurm.conf: PluginDir=/plugins:/stock:/"},
+      {"PluginDir", Level::fault, [](Site& s) { s.missing_folders = {"/stock"}; },
+       "there is no folder /stock here", "in slurm.conf: PluginDir=/plugins"},
+  };
+  for (const Case& each : cases) expect(healthy_site(), each);
+  Site site = healthy_site();
+  names_swel(site);
+  cr_assert_eq(faults(site), 1);
+  site.host = "n1";  // which does not have slurmctld's plugins
+  cr_assert_eq(faults(site), 1, "only that swell is not in it");
+}
+
+Test(doctor, no_restart_is_asked_for_that_slurmctld_would_not_survive) {
+  Site site = healthy_site();
+  names_swel(site);
+  site.not_yet_running = {"JobSubmitPlugins=lua,swel (it runs with lua,swell)"};
+  for (const Finding& finding : examine(site)) {
+    if (finding.check != "restart") continue;
+    cr_assert(contains(finding.what, "would not start with it"));
+    cr_assert(finding.mend.empty());
+  }
+  cr_assert_eq(faults(site), 2);
+}
+
+Test(doctor, plugins_that_are_there_but_closed_are_not_missed) {
+  Site site = healthy_site();
+  site.named_plugins[0].file.path.clear();
+  site.named_plugins[0].file.unreadable = "/plugins/job_submit_lua.so: Permission denied";
+  expect_all_good(site);
+}
+
+Test(doctor, with_a_plugin_dir_that_ends_programs_the_rest_is_checked) {
+  Site site = healthy_site();
+  has_no_auth_plugin(site);
+  site.cannot_ask = true;
+  site.answers = Error("it cannot be asked: no program of Slurm starts with this PluginDir");
+  site.accounting = Error("slurmdbd cannot be asked either");
+  cr_assert_eq(faults(site), 1);
 }
 
 Test(doctor, spank_needs_the_same_release_only) {

@@ -70,7 +70,32 @@ Test(gather, finds_the_plugin_through_includes_of_plugstack) {
   cr_assert_eq((*entry)->where, folder.path + "/more.d/swell.conf");
   cr_assert_eq((*entry)->plugin.path, folder.path + "/spank_swell.so");
   cr_assert_not((*entry)->plugin.version.ok());
+  cr_assert((*entry)->publishes);
+  folder.write("more.d/swell.conf", "optional spank_swell.so topo_retry=60 topology=off\n");
+  entry = plugstack_entry(top, folder.path);
+  cr_assert(entry.ok() && entry->has_value() && !(*entry)->publishes);
   cr_assert_not(plugstack_entry(folder.path + "/none", "").ok());
+}
+
+Test(gather, plugins_that_slurm_conf_names_are_looked_for) {
+  const Folder folder;
+  folder.write("job_submit_lua.so", "");
+  folder.write("job_submit_swell.so", "");
+  slurm::ControllerConfig config;
+  config.plugin_dir = folder.path + ":" + folder.path + "/none";
+  config.auth_type = "auth/munge";
+  config.job_submit_plugins = "job_submit/lua,swel";
+  cr_assert_eq(missing_folders(config.plugin_dir),
+               (std::vector<std::string>{folder.path + "/none"}));
+  const auto named = named_plugins(config);
+  cr_assert_eq(named.size(), 3u);
+  cr_assert_eq(named[0].key, std::string("AuthType"));
+  cr_assert_eq(named[0].file.name, std::string("auth_munge.so"));
+  cr_assert(named[0].file.path.empty());
+  cr_assert_eq(named[1].file.path, folder.path + "/job_submit_lua.so");
+  cr_assert_eq(named[2].file.name, std::string("job_submit_swel.so"));
+  cr_assert(named[2].file.path.empty());
+  cr_assert_eq(named[2].others, (std::vector<std::string>{"lua", "swell"}));
 }
 
 Test(gather, an_include_that_names_itself_ends) {
@@ -111,6 +136,28 @@ Test(gather, a_program_gives_its_output_or_its_complaint) {
                 .error()
                 .message()
                 .find("did not end within 1 s") != std::string::npos);
+}
+
+Test(gather, what_answers_is_asked_once_and_what_does_not_again_until_it_does) {
+  int asked = 0;
+  const auto answers_at = [&](int try_number) {
+    asked = 0;
+    return try_for(std::chrono::seconds(60), [&]() -> Result<void> {
+      return ++asked < try_number ? Result<void>(Error("refused")) : Result<void>();
+    });
+  };
+  cr_assert(answers_at(1).ok());
+  cr_assert_eq(asked, 1);
+  cr_assert(answers_at(3).ok());
+  cr_assert_eq(asked, 3);
+  asked = 0;
+  const auto never = try_for(std::chrono::milliseconds(1), [&] {
+    ++asked;
+    return Result<void>(Error("refused"));
+  });
+  cr_assert_not(never.ok());
+  cr_assert_eq(never.error().message(), std::string("refused"));
+  cr_assert_eq(asked, 1);
 }
 
 Test(gather, slurm_conf_is_read_with_includes_comments_and_continued_lines) {

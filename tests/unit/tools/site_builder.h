@@ -30,6 +30,13 @@ inline tools::doctor::Site healthy_site() {
   slurmctld.accounting_storage_type = "accounting_storage/slurmdbd";
   site.answers = Result<void>();
   site.slurmctld = slurmctld;
+  for (const char* word : {"lua", "swell"})
+    site.named_plugins.push_back({"JobSubmitPlugins",
+                                  word,
+                                  plugin(std::string("job_submit_") + word + ".so"),
+                                  {"lua", "partition", "swell"}});
+  site.named_plugins.push_back(
+      {"AuthType", "auth/munge", plugin("auth_munge.so"), {"munge", "none"}});
   site.under_stock_name = true;
   site.shadow = plugin("sched_backfill.so");
   site.config.cluster_name = "c1";
