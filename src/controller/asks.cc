@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Of the controller: what owners ask of their jobs with the swell command.
+#include <algorithm>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "control/tag.h"
 #include "controller/controller.h"
 #include "controller/waits.h"
 #include "core/plan/validate.h"
@@ -17,6 +19,65 @@ const ScalePoint* point_of(const std::vector<ScalePoint>& scale, int gpus) {
   for (const ScalePoint& point : scale)
     if (point.gpus <= gpus) found = &point;
   return found;
+}
+
+/// Why a job that somebody asks about is none of the controller's, from Slurm's records.
+std::string why_not_known(const slurm::Snapshot& snapshot, const control::Ask& ask,
+                          bool is_all_shown, uid_t uid) {
+  const auto found =
+      std::find_if(snapshot.jobs.begin(), snapshot.jobs.end(),
+                   [&](const slurm::JobRecord& record) { return record.id == ask.job; });
+  if (found == snapshot.jobs.end())
+    return fmt::format(
+        "there is no job {0} (squeue); of an elastic job that ended long ago: swell history {0}",
+        ask.job);
+  if (!is_all_shown && found->uid != uid)
+    return fmt::format("job {} belongs to another user", ask.job);
+  const auto tag = control::Tag::find(found->admin_comment);
+  if (tag && tag->number("parent"))
+    return fmt::format(
+        "job {} is a companion of job {}, and holds what that job is lent: swell {} {}", ask.job,
+        *tag->number("parent"), ask.what, *tag->number("parent"));
+  if (!tag || tag->get("elastic").empty())
+    return fmt::format("job {} was submitted without --elastic, so it is lent nothing", ask.job);
+  if (found->phase == slurm::JobPhase::ended)
+    return fmt::format("job {} has ended ({}): swell history {}", ask.job, found->state_text,
+                       ask.job);
+  if (found->phase == slurm::JobPhase::pending)
+    return fmt::format("job {} waits still: it can be lent GPUs once it runs", ask.job);
+  return fmt::format("job {} is {} just now: ask again", ask.job, found->state_text);
+}
+
+/// GPUs that a job keeps where it may have no more than `max`: lent ones go back companion by
+/// companion, as keep_promises() has it.
+int kept_below(const ElasticJob& job, int max) {
+  int kept = job.basic_gpus;
+  for (const Companion& companion : job.companions)
+    if (!companion.leaving) kept += companion.gpus.count;
+  for (const Companion& companion : job.companions)
+    if (!companion.leaving && kept > max) kept -= companion.gpus.count;
+  return kept;
+}
+
+/// What a job's owner gets for the most that he wants, which others may have set lower.
+std::string limit_text(const ElasticJob& job, const Config& config) {
+  const int wanted = job.own_max, of_spec = job.spec.max_total(job.asked_gpus());
+  const int of_site = config.max_gpus_per_job;
+  if (wanted == 0) return "its limit is that of --elastic again";
+  if (of_site > 0 && of_site < std::min(wanted, of_spec))
+    return fmt::format(
+        "it has at most {} GPUs all the same: the site gives no job more than that "
+        "(MaxGPUsPerJob)",
+        std::max(of_site, job.basic_gpus));
+  if (of_spec < wanted)
+    return fmt::format("it has at most {} GPUs all the same: that is the max of its --elastic",
+                       of_spec);
+  std::string text = fmt::format("it has at most {} GPUs from now on", wanted);
+  const int has = job.basic_gpus + job.companions.lent_gpus();
+  if (const int kept = kept_below(job, wanted); has > wanted && kept < wanted)
+    text += fmt::format("; lent GPUs go back companion by companion, so that it keeps {} for now",
+                        kept);
+  return text;
 }
 
 }  // namespace
@@ -34,11 +95,10 @@ void Controller::handle(const control::Server::Event& event, const control::Ask&
     return sessions_.close(event.connection);
   }
   const auto found = jobs_.find(ask.job);
-  if (found == jobs_.end())
-    return refuse_it(
-        fmt::format("job {} is no running elastic job (submit it with --elastic)", ask.job));
+  const bool is_admin = event.uid == 0 || event.uid == geteuid();
+  if (found == jobs_.end()) return refuse_it(why_not_known(snapshot_, ask, is_admin, event.uid));
   ElasticJob& job = found->second;
-  if (event.uid != job.uid && event.uid != 0 && event.uid != geteuid())
+  if (event.uid != job.uid && !is_admin)
     return refuse_it(fmt::format("job {} belongs to another user", ask.job));
   Result<control::Answer> answered = answer(job, ask, now);
   if (!answered) return refuse_it(answered.error().message());
@@ -71,10 +131,7 @@ Result<control::Answer> Controller::answer(ElasticJob& job, const control::Ask& 
     return Error(fmt::format("at most {} GPUs: the job has {} of its own, which stay its own",
                              ask.number, job.basic_gpus));
   job.own_max = ask.number;
-  return control::Answer{ask.number == 0
-                             ? std::string("its limit is that of --elastic again")
-                             : fmt::format("it has at most {} GPUs from now on", ask.number),
-                         {}};
+  return control::Answer{limit_text(job, parts_.config), {}};
 }
 
 Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& ask) {

@@ -82,10 +82,16 @@ Result<HistoryStore::Runs> HistoryStore::runs_of(control::JobId job,
     found.json.append(std::move(one));
   }
   if (runs.has_failed()) return failure("it cannot be read");
-  if (found.list.empty())
-    return Error(is_anybodys ? fmt::format("job {} belongs to another user", job)
-                             : fmt::format("the history has no elastic job {}", job));
-  return found;
+  if (!found.list.empty()) return found;
+  if (is_anybodys) return Error(fmt::format("job {} belongs to another user", job));
+  Statement parents(database_.get(),
+                    "SELECT job, uid FROM events JOIN jobs USING(run) WHERE companion = ? LIMIT 1");
+  parents.with(std::int64_t{job});
+  if (parents.next() &&
+      (!uid || sqlite3_column_int64(parents.row(), 1) == static_cast<std::int64_t>(*uid)))
+    return Error(fmt::format("job {0} was a companion of job {1}: swell history {1}", job,
+                             std::int64_t{sqlite3_column_int64(parents.row(), 0)}));
+  return Error(fmt::format("the history has no elastic job {}", job));
 }
 
 Result<Json> HistoryStore::of_job(control::JobId job, std::optional<uid_t> uid, std::int64_t after,

@@ -72,7 +72,11 @@ std::string what_of(const Json& row) {
   const Json details = row.at("details");
   if (const std::string by = text_in(details, "by"); !by.empty())
     text = by + (text.empty() ? "" : ": ") + text;
-  if (const std::string what = text_in(details, "what"); !what.empty()) text = what;
+  if (const std::string what = text_in(details, "what"); !what.empty())
+    text = what != "max" ? what
+           : number_in(details, "number") == 0
+               ? "max: as --elastic says"
+               : fmt::format("max: at most {} GPUs", number_in(details, "number"));
   return text;
 }
 

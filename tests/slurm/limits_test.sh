@@ -69,8 +69,25 @@ resumed() {
 }
 check 'a job that is paused is lent nothing, and again once it is resumed; all of it in JSON, too' resumed
 wrong_asks() {
-  ! swell max "$first" 1 --json > said 2>&1 && grep 'at most 1 GPUs: the job has 2 of its own' said && ! swell pause 99999 --json > said 2>&1 && grep 'no running elastic job' said
+  ! swell max "$first" 1 --json > said 2>&1 && grep 'at most 1 GPUs: the job has 2 of its own' said && ! swell pause 99999 --json > said 2>&1 && grep 'there is no job 99999' said
 }
 check 'what cannot be is an error with its reason' wrong_asks
+
+# says WORDS SUBCOMMAND...: it fails, with these words.
+says() {
+  ! "${@:2}" > said 2>&1 && cat said && grep -qF -- "$1" said
+}
+of_others() {
+  local companion waiting
+  submit --elastic=max=4 --gres=gpu:2 && first=$job && within 60 is_lent "$first" 2 && companion=$(companions "$first" | head -n 1) || return
+  says "job $companion is a companion of job $first" swell why "$companion" || return
+  waiting=$(sbatch --parsable --hold --elastic=max=4 --gres=gpu:2 --wrap true 2> /dev/null) && rigid --gres=gpu:1 || return
+  within 20 says "job $waiting waits still" swell pause "$waiting" && within 20 says "job $rigid_job was submitted without --elastic" swell why "$rigid_job" || return
+  asked "$first" '.text | test("^it has at most 4 GPUs all the same: that is the max of its --elastic")' swell max "$first" 99 &&
+    swell history "$first" > said && grep 'max: at most 99 GPUs' said || { cat said; return 1; }
+  touch "$work/$first/finish" && within 30 ended "$first" && within 20 says "job $first has ended (COMPLETED): swell history $first" swell resume "$first" &&
+    within 20 says "job $companion was a companion of job $first: swell history $first" swell history "$companion"
+}
+check 'who asks of another job than an elastic one that runs is told what it is' of_others
 
 finish_tests

@@ -179,6 +179,63 @@ Test(planned, an_owner_pauses_resumes_and_limits) {
                std::string("its owner wants at most 8 GPUs"));
 }
 
+Test(planned, who_asks_about_a_job_that_is_none_here_is_told_what_it_is) {
+  Live world;
+  auto add = [&](JobId id, slurm::JobPhase phase, const char* state, const std::string& comment) {
+    slurm::JobRecord& record = world.slurm.run(id, "node4", 0, comment);
+    record.phase = phase;
+    record.state_text = state;
+  };
+  add(30, slurm::JobPhase::pending, "PENDING", "swell[elastic=max=8 basic=4]");
+  add(31, slurm::JobPhase::ended, "FAILED", "swell[elastic=max=8 basic=4]");
+  add(32, slurm::JobPhase::running, "RUNNING", "");
+  add(33, slurm::JobPhase::ended, "CANCELLED", "swell[parent=10 grant=none]");
+  world.step();
+  const std::pair<JobId, const char*> expected[] = {
+      {30, "job 30 waits still: it can be lent GPUs once it runs"},
+      {31, "job 31 has ended (FAILED): swell history 31"},
+      {32, "job 32 was submitted without --elastic, so it is lent nothing"},
+      {33, "job 33 is a companion of job 10, and holds what that job is lent: swell pause 10"},
+      {34, "there is no job 34 (squeue); of an elastic job that ended long ago: swell history 34"}};
+  for (const auto& [id, reason] : expected) {
+    world.ask("pause", 0, 1000, id);
+    const auto* refused = world.server.last<control::Refused>();
+    cr_assert_not_null(refused);
+    cr_assert(refused->reason == reason, "%s", refused->reason.c_str());
+  }
+  world.ask("why", 0, 2000, 32);
+  cr_assert_eq(world.server.last<control::Refused>()->reason,
+               std::string("job 32 belongs to another user"));
+}
+
+Test(planned, the_answer_to_a_limit_names_the_one_that_holds) {
+  Live world;
+  const int of_spec = world.job().spec.max_total(world.job().asked_gpus());
+  const auto said = [&](int wanted) { return world.ask("max", wanted).text; };
+  cr_assert_eq(said(of_spec + 50), "it has at most " + std::to_string(of_spec) +
+                                       " GPUs all the same: that is the max of its --elastic");
+  cr_assert_eq(said(9), std::string("it has at most 9 GPUs from now on"));
+  world.report({.gpus = kEight});
+  world.ask("max", 0);
+  cr_assert(world.grown());
+  world.take_offers(20);
+  world.step();
+  cr_assert_gt(world.job().companions.lent_gpus(), 1);
+  const std::string less = said(9);
+  cr_assert_eq(less,
+               std::string("it has at most 9 GPUs from now on; lent GPUs go back companion by "
+                           "companion, so that it keeps 8 for now"),
+               "%s", less.c_str());
+  world.config.max_gpus_per_job = 10;
+  world.restart();
+  world.hello(1, {20});
+  const std::string capped = said(12);
+  cr_assert_eq(capped,
+               std::string("it has at most 10 GPUs all the same: the site gives no job more "
+                           "than that (MaxGPUsPerJob)"),
+               "%s", capped.c_str());
+}
+
 Test(planned, an_owner_s_plan_is_told_before_there_is_a_profile_and_forgotten_where_it_is_refused) {
   for (const bool is_refused : {true, false}) {
     Live world;
