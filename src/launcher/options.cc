@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <iterator>
 
+#include "core/near_name.h"
 #include "core/number.h"
 #include "launcher/signals.h"
 #include "launcher/srun_option.h"
@@ -60,6 +63,10 @@ bool is_network(std::string_view text) {
              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:,") == text.npos;
 }
 
+constexpr std::string_view kOwn[] = {
+    "restart-signal", "restart-timeout", "max-restarts", "recover", "swell-events", "profile-out",
+    "switch-memory",  "switch-network",  "first-wait",   "model",   "global-batch"};
+
 class Parser {
  public:
   Parser(const std::vector<std::string>& arguments, Options& options)
@@ -93,14 +100,13 @@ class Parser {
     if (equals != std::string::npos) value = argument.substr(equals + 1);
     if (name == "help") options_.help = true;
     else if (name == "version") options_.version = true;
-    else if (name == "restart-signal" || name == "restart-timeout" || name == "max-restarts" ||
-             name == "recover" || name == "swell-events" || name == "profile-out" ||
-             name == "switch-memory" || name == "switch-network" || name == "first-wait" ||
-             name == "model" || name == "global-batch")
+    else if (std::find(std::begin(kOwn), std::end(kOwn), name) != std::end(kOwn))
       return own_option(name, value);
     else if (const SrunOption* option = find_option(name))
       return srun_option(*option, {argument}, value);
     else {
+      if (const auto meant = near_name(name, {std::begin(kOwn), std::end(kOwn)}))
+        return Error(fmt::format("unknown option --{}; meant: --{}?", name, *meant));
       // Newer than the table: without "=" it cannot be told whether the next word belongs to it.
       options_.srun.push_back(argument);
       options_.each_step.push_back(argument);

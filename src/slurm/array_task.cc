@@ -18,11 +18,11 @@ Result<JobId> find_array_task(JobId array, std::uint32_t task) {
       if (record.array_job_id == array && record.array_task_id == task) return job_id_of(record);
     }
   }
-  return Error(
-      fmt::format("there is no running task {0}_{1}: squeue -O JobID,ArrayJobID,ArrayTaskID shows the "
-                  "number of each task that runs, sacct -j {0} -o JobIDRaw,JobID of those that have "
-                  "ended",
-                  array, task));
+  return Error(fmt::format(
+      "there is no running task {0}_{1}: squeue -O JobID,ArrayJobID,ArrayTaskID shows the "
+      "number of each task that runs, sacct -j {0} -o JobIDRaw,JobID of those that have "
+      "ended",
+      array, task));
 }
 
 }  // namespace swell::slurm

@@ -164,3 +164,13 @@ Test(options, the_model_may_be_named) {
   cr_assert_eq(refusal({"--global-batch=8", "x"}),
                std::string("--global-batch=8: it is of a --model, and none is given"));
 }
+
+Test(options, one_letter_beside_its_own_option_is_named_and_what_srun_may_know_is_left_to_it) {
+  cr_assert_eq(refusal({"--restart-signl=TERM", "x"}),
+               std::string("unknown option --restart-signl; meant: --restart-signal?"));
+  cr_assert_eq(refusal({"--modell", "m", "x"}),
+               std::string("unknown option --modell; meant: --model?"));
+  cr_assert_eq(refusal({"--mobel", "m", "x"}),
+               std::string("unknown option --mobel; meant: --model?"));
+  cr_assert_eq(parsed({"--restartable=1", "x"}).each_step, Words{"--restartable=1"});
+}
