@@ -175,6 +175,9 @@ bool Shim::offer_runtime(const control::WorkerStart& start,
     message.socket = runtime_->unix_socket();
     message.address = runtime_->tcp_address();
     environment.emplace_back("SWELL_RUNTIME", message.socket);
+    // For clients that have none of their own, of a prefix in which no loader looks.
+    if (const char* library = SWELL_LIBDIR "/libswell.so.1"; access(library, R_OK) == 0)
+      environment.emplace_back("SWELL_SITE_LIBRARY", library);
   }
   return client_->send(message).ok();
 }

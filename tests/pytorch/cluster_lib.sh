@@ -8,7 +8,7 @@ source "$pytorch_tests/../slurm/lib.sh"
 : "${SWELL_PYTHON:=python3}"
 export SWELL_PYTHON OMP_NUM_THREADS=1 PYTHONPATH=$top/contrib/pytorch TRANSFORMERS_VERBOSITY=error HF_HUB_OFFLINE=1
 
-export SWELL_LIBRARY=${SWELL_STAGE:-}/lib/libswell.so.1 # of mode=live
+unset SWELL_LIBRARY # of mode=live: the stage's, which no loader knows
 
 has_modules() { # MODULE...
   "$SWELL_PYTHON" -c 'import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))' "$@"

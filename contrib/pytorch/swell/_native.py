@@ -75,7 +75,8 @@ def _candidates() -> list[str]:
             found += [os.path.join(asked.stdout.strip(), name) for name in _SONAMES]
     except (OSError, subprocess.SubprocessError):
         pass
-    return found
+    of_site = os.environ.get("SWELL_SITE_LIBRARY")  # from swellrun, in live mode
+    return found + [of_site] if of_site else found
 
 
 def _load(path: str) -> ctypes.CDLL:

@@ -148,7 +148,7 @@ def test_close_is_done_once():
 
 def said(code, **environment):
     """What another Python says that has just imported swell._native."""
-    clean = {name: value for name, value in os.environ.items() if name not in ("SWELL_LIBRARY", "SWELL_RUNTIME", "RANK")}
+    clean = {name: value for name, value in os.environ.items() if name not in ("SWELL_LIBRARY", "SWELL_SITE_LIBRARY", "SWELL_RUNTIME", "RANK")}
     return subprocess.run([sys.executable, "-c", "from swell import _native; " + code], env={**clean, **environment},
                           capture_output=True, text=True, check=True)
 
@@ -157,6 +157,7 @@ def test_it_is_found_by_variable_by_the_loader_and_by_pkg_config(tmp_path):
     folder = os.path.dirname(LIBRARY)
     assert said("print(_native.available())", SWELL_LIBRARY=LIBRARY).stdout == "True\n"
     assert said("print(_native.available())", LD_LIBRARY_PATH=folder).stdout == "True\n"
+    assert said("print(_native.available())", SWELL_SITE_LIBRARY=LIBRARY).stdout == "True\n"
     pkg_config = tmp_path / "pkg-config"
     pkg_config.write_text(f"#!/bin/sh\n[ \"$*\" = '--variable=libdir swell' ] && echo {folder}\n")
     pkg_config.chmod(0o755)
