@@ -134,13 +134,14 @@ Finding check_scheduler(const Site& site) {
 }
 
 /// JobSubmitPlugins with swell in it, and what names no plugin replaced by what was meant, or left
-/// out.
+/// out. Other hosts than slurmctld's need not have the plugins.
 std::string mended_job_submit(const Site& site) {
   std::string made;
   for (const NamedPlugin& plugin : site.named_plugins) {
     if (plugin.key != "JobSubmitPlugins") continue;
-    const std::string word =
-        plugin.is_missing() ? near_name(plugin.word, plugin.others).value_or("") : plugin.word;
+    const std::string word = plugin.is_missing() && site.on_controller()
+                                 ? near_name(plugin.word, plugin.others).value_or("")
+                                 : plugin.word;
     if (!word.empty() && !lists(made, word)) made += (made.empty() ? "" : ",") + word;
   }
   if (!lists(made, "swell")) made += made.empty() ? "swell" : ",swell";
@@ -152,7 +153,6 @@ Finding check_job_submit(const Site& site) {
   const std::vector<std::string> mend{
       fmt::format("in slurm.conf: JobSubmitPlugins={}", mended_job_submit(site)), kRestart};
   for (const NamedPlugin& plugin : site.named_plugins) {
-    // Other hosts than slurmctld's need not have it.
     if (plugin.key != "JobSubmitPlugins" || !plugin.is_missing() || !site.on_controller()) continue;
     const auto meant = near_name(plugin.word, plugin.others);
     return fault(

@@ -172,6 +172,14 @@ Test(doctor, faults_with_which_slurmctld_would_not_start) {
        "there is no folder /stock here", "in slurm.conf: PluginDir=/plugins"},
   };
   for (const Case& each : cases) expect(healthy_site(), each);
+  Site elsewhere = healthy_site();
+  elsewhere.host = "login";
+  expect(elsewhere, {"JobSubmitPlugins", Level::fault,
+                     [](Site& s) {
+                       names_only_lua(s), s.named_plugins[0].file.path.clear(),
+                           s.named_plugins[0].others = {"partition"};
+                     },
+                     "swell is not in it", "in slurm.conf: JobSubmitPlugins=lua,swell"});
   Site site = healthy_site();
   names_swel(site);
   cr_assert_eq(faults(site), 1);
