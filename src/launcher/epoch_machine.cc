@@ -64,7 +64,7 @@ void EpochMachine::advance(double now) {
     const bool done = running().empty();
     const Failure* failure = is_failing() ? &*in<Running>()->failure : nullptr;
     if (done && failure != nullptr &&
-        (!companions_.empty() || failure->on_lent || now < failure->decide_by))
+        (!companions_.empty() || lent_took_part() || now < failure->decide_by))
       return;  // the blame is still open
     if (done && !in<Running>()->not_begun.empty()) return begin_otherwise(now);
     if (done) return finish();

@@ -276,6 +276,7 @@ class EpochMachine {
   bool restarts_too_often(double now);
   bool shims_are_there() const;
   bool trains_on_lent() const;
+  bool lent_took_part() const;
   bool is_ready(bool needs_runtime) const;
   bool is_ready_again() const;
   std::optional<double> holds_until() const;

@@ -45,9 +45,7 @@ bool EpochMachine::shims_are_there() const {
 /// snapshot; else the run ends.
 void EpochMachine::begin_otherwise(double now) {
   const std::string why = "the programs could not begin: " + in<Running>()->not_begun;
-  // They may have gone back since.
-  if (std::any_of(seating_.seats.begin(), seating_.seats.end(),
-                  [this](const Seat& seat) { return !is_basic(seat.worker.node); })) {
+  if (lent_took_part()) {
     fall_back(now, why);
   } else if (std::exchange(tries_snapshots_, false)) {
     say("live mode: the snapshot is of no use; on from the last checkpoint");
@@ -73,11 +71,9 @@ void EpochMachine::decide(double now) {
   if (recovers(now)) return;
   const Running running = *in<Running>();
   if (!running.not_begun.empty()) return begin_otherwise(now);
-  const bool grown = std::any_of(companions_.begin(), companions_.end(),
-                                 [this](const HeldCompanion& each) { return takes_part(each); });
   // A basic worker that was killed says nothing of the lent GPUs. Any other error may be the first
   // that is heard of a lent node that has failed, whose silence is noticed a minute later.
-  if (running.failure->on_lent || (grown && running.failure->exit.signal != SIGKILL))
+  if (running.failure->on_lent || (lent_took_part() && running.failure->exit.signal != SIGKILL))
     return fall_back(now, fmt::format("the program failed with {} over {} workers", code_,
                                       seating_.seats.size()));
   end(now, settings_.kill_on_bad_exit ? SIGTERM : 0,
@@ -90,6 +86,12 @@ bool EpochMachine::trains_on_lent() const {
   return std::any_of(companions_.begin(), companions_.end(), [this](const HeldCompanion& each) {
     return !each.reclaimed && takes_part(each);
   });
+}
+
+/// Whether the epoch has, or had, lent GPUs: they may have gone back since.
+bool EpochMachine::lent_took_part() const {
+  return std::any_of(seating_.seats.begin(), seating_.seats.end(),
+                     [this](const Seat& seat) { return !is_basic(seat.worker.node); });
 }
 
 /// Whether the program is as ready as a growth needs it: it has begun with Swell's runtime, or,

@@ -124,10 +124,8 @@ void EpochMachine::fail(double now, WorkerId id, Exit exit) {
   note("worker-failed",
        Json::object({{"node_id", id.node}, {"local_rank", id.local}, {"status", exit.status()}}));
   if (!settings_.kill_on_bad_exit && companions_.empty() && settings_.recover_s <= 0) return;
-  Running& running = *in<Running>();
-  // Lent workers that have left may be why.
-  const bool on_lent = companion != nullptr || running.ask_at.has_value();
-  running.failure = Failure{id, exit, on_lent, now + (companions_.empty() ? 0 : settings_.blame_s)};
+  in<Running>()->failure =
+      Failure{id, exit, companion != nullptr, now + (companions_.empty() ? 0 : settings_.blame_s)};
 }
 
 void EpochMachine::lost(double now, WorkerId id) {

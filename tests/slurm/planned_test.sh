@@ -200,7 +200,7 @@ clear_queue
 
 # Lent before its profile: its program gives the last of four ranks 4 of 10 samples, where a plan gives nobody more than 3.
 wait_for_no_profile() {
-  sed -i 's/^ProfileWait=.*/ProfileWait=0/' "$SWELL_CLUSTER_DIR/etc/swell.conf" && "$cluster" kill-ctld -KILL && "$cluster" restart-ctld
+  sed -i 's/^ProfileWait=.*/ProfileWait=0/' "$SWELL_CLUSTER_DIR/etc/swell.conf" && within $patience queue_is_empty && "$cluster" restart-ctld
 }
 told_a_better_plan() {
   wait_for_no_profile && planned 4 8 10 1000 4 && within $patience is_lent "$job" 2 && within $patience began_without_a_plan || return

@@ -133,6 +133,19 @@ Test(live, who_trains_on_when_lent_programs_have_ended_is_asked_to_leave_in_the_
   }
 }
 
+Test(live, a_peer_s_error_is_put_down_to_lent_programs_that_have_left_though_their_gpus_are_back) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.exited(run.now, {0, 0}, {1, 0}, 1); });
+  run.event([&] { run.machine.hello(run.now, {0, 0}, "host", 3); });
+  run.event([&] { run.machine.exited(run.now, {1, 0}, {}, 1); });
+  run.shrink(30);
+  cr_assert_eq(run.releases, std::vector<JobId>{kCompanion});
+  run.tick(*run.machine.deadline());
+  cr_assert_not(run.code.has_value());
+  cr_assert(run.begin.epoch == 2 && run.begin.ranks == (Workers{{0, 0}}));
+}
+
 Test(live, a_lent_node_that_is_lost_as_it_would_join_costs_nothing_in_whatever_order_it_is_heard) {
   Run run;
   run.lend();
