@@ -178,7 +178,7 @@ check 'scontrol reconfigure changes nothing' reconfigured
 
 preempted_without_a_controller() {
   # The controller is off, Slurm alone preempts: swellrun takes the same path.
-  grown_job || return
+  grown_job && "$cluster" kill-ctld || return # one that runs would read the file
   sed -i 's/^Elasticity=.*//; $aElasticity=no' "$SWELL_CLUSTER_DIR/etc/swell.conf"
   "$cluster" restart-ctld && rigid --gres=gpu:2 -N 2 -w node3,node4 || return
   within 40 in_state "$rigid_job" RUNNING && goes_on "$job" && in_state "$job" RUNNING && within 20 workers_run "$job" 4
