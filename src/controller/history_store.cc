@@ -51,6 +51,9 @@ CREATE TABLE scales(
 )";
 /// From version 1, in which the wait was part of `stopped_s` and `quiesce_s`.
 constexpr const char* kFromFirst = "ALTER TABLE pauses ADD COLUMN wait_s REAL;";
+/// Of a companion that is asked for: whoever asks for any job that is not there has it looked for.
+constexpr const char* kIndex =
+    "CREATE INDEX IF NOT EXISTS events_of_companion ON events(companion) WHERE companion NOTNULL";
 
 }  // namespace
 
@@ -121,10 +124,14 @@ Result<void> HistoryStore::prepare_file() {
       return Error(fmt::format("{}: it is damaged", path_));
     }
   }
-  if (Result<void> good = run("PRAGMA foreign_keys=ON"); !good || version_ == kVersion) return good;
-  return run(fmt::format("BEGIN IMMEDIATE;{}PRAGMA user_version={};COMMIT",
-                         version_ == 1 ? kFromFirst : kSchema, kVersion)
-                 .c_str());
+  if (Result<void> good = run("PRAGMA foreign_keys=ON"); !good) return good;
+  if (version_ != kVersion)
+    if (Result<void> good = run(fmt::format("BEGIN IMMEDIATE;{}PRAGMA user_version={};COMMIT",
+                                            version_ == 1 ? kFromFirst : kSchema, kVersion)
+                                    .c_str());
+        !good)
+      return good;
+  return run(kIndex);
 }
 
 HistoryStore::Opening HistoryStore::open_or_rebuild(const std::string& path, int busy_ms) {
