@@ -140,11 +140,9 @@ class EpochMachine {
   /// What is to be done since the last call, in order.
   std::vector<action::Any> take();
 
-  /// Whether a program was ever started.
-  bool has_begun() const { return last_epoch_ >= 0; }
+  bool has_begun() const { return last_epoch_ >= 0; }  ///< a program was started at some time
   control::Status status() const;
-  /// Who takes part in the current epoch.
-  const Seating& seating() const noexcept { return seating_; }
+  const Seating& seating() const noexcept { return seating_; }  ///< of the current epoch
   std::vector<JobId> companions() const;
   bool over() const { return is<Over>(); }
 
@@ -344,16 +342,11 @@ class EpochMachine {
   /// None has ended by itself, as all do at the training's end.
   bool all_train() const { return running().size() == seating_.seats.size(); }
   bool basic_train() const;
-  /// Of a program that Slurm has sent TERM, or whose GPUs are lost: no training's end.
-  bool ended_early(const HeldCompanion& companion) const {
-    return companion.reclaimed && companion.ends_early && basic_train();
-  }
   /// Restart mode: some have.
   bool is_ending_by_itself() const {
     return is<Running>() && !is_live() && !is_failing() && !all_train();
   }
-  std::vector<WorkerNode> usable()
-      const;  ///< the basic nodes, then those of companions that are up
+  std::vector<WorkerNode> usable() const;  ///< basic nodes, then those of companions that are up
   Seating next_seating() const;
   void want(const Json& plan);
   std::vector<int> asked_sizes(int limit) const;
@@ -395,8 +388,7 @@ class EpochMachine {
   double offered_at_ = 0;  ///< the first of them
   bool was_offered_ = false;
   double stopped_s_ = 0;
-  /// Workers were asked to leave then, or killed, and those after them are not known to be ready.
-  std::optional<double> paused_since_;
+  std::optional<double> paused_since_;  ///< until workers that were started since are ready
   int code_ = 0;
   std::map<int, double> forwarded_;  ///< signals that Slurm sent to the basic step, and when
   std::deque<double> restarts_;

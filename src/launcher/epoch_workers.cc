@@ -89,7 +89,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     if (ending == nullptr || (!ending->code_is_final && !goes_back))
       code_ = std::max(code_, exit.status());
     if (is<Running>() && exit.status() != 0) fail(now, id, exit);
-    else if (is<Running>() && companion != nullptr && ended_early(*companion))
+    else if (is<Running>() && goes_back && companion->ends_early && basic_train())
       lose(now, companion->job, "its program left");
     if (companion = companion_of(id.node); companion != nullptr) {
       const double by = companion->leave_by;
