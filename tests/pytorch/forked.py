@@ -3,6 +3,7 @@
 
 start() is for a process that has not computed anything with torch yet."""
 
+import functools
 import gc
 import importlib
 import json
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "jobs"), os.path.join(HERE, "..", "..", "contrib", "pytorch"), os.path.join(HERE, "..", "..", "contrib", "lib")]
@@ -33,6 +35,25 @@ def _free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
+
+
+def apart(test):
+    """A test that computes with torch, in a process of its own: what is forked after it has computed would hang."""
+    @functools.wraps(test)
+    def forked(*arguments, **options):
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                test(*arguments, **options)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0, "failed in its process: see its traceback on stderr"
+    return forked
 
 
 class Run:

@@ -9,13 +9,14 @@ is not.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch.utils.data
 
+from swell._identity import check_same
+from swell._order import NEWEST_ORDER, order_of_epoch
 from swell._request import place
 
 __all__ = ["ElasticIterable", "ElasticSampler", "Piece", "pieces", "sizes"]
@@ -103,10 +104,11 @@ class ElasticSampler(torch.utils.data.Sampler[list[int]]):
         self.world = here.world if world is None else world
         self.rank = here.rank if rank is None else rank
         self.micro_batch = micro_batch or global_batch
-        self.shuffle, self.seed = shuffle, seed
+        self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
         self.samples = 0
+        self.order_version = NEWEST_ORDER       # a checkpoint's, once one is loaded
         pieces(global_batch, self.world, self.rank, self.micro_batch)       # whether these go together
-        self._order: tuple[int, list[int]] | None = None
+        self._order: tuple[int, Sequence[int]] | None = None
 
     @property
     def epoch(self) -> int:
@@ -122,20 +124,22 @@ class ElasticSampler(torch.utils.data.Sampler[list[int]]):
         """Samples in the global batch that begins with this sample number."""
         return min(self.global_batch, self.epoch_samples - samples % self.epoch_samples)
 
-    def order(self, epoch: int) -> list[int]:
-        """The dataset's indices in the order of an epoch: of seed and epoch alone."""
+    def order(self, epoch: int) -> Sequence[int]:
+        """The dataset's indices in the order of an epoch: of seed and epoch alone. They are computed when they are asked for."""
         if self._order is None or self._order[0] != epoch:
-            indices = list(range(self.length))
-            if self.shuffle:
-                random.Random(f"{self.seed} {epoch}").shuffle(indices)
-            self._order = epoch, indices
+            self._order = epoch, order_of_epoch(self.length, self.seed, epoch, self.order_version) if self.shuffle else range(self.length)
         return self._order[1]
 
+    def pieces_at(self, samples: int) -> list[Piece]:
+        """This worker's passes over the global batch that begins with a sample number."""
+        return pieces(self.batch_at(samples), self.world, self.rank, self.micro_batch)
+
     def passes(self, samples: int) -> list[tuple[Piece, list[int]]]:
-        """This worker's passes over the global batch that begins with a sample number, with their indices."""
-        at, order = samples % self.epoch_samples, self.order(samples // self.epoch_samples)
-        return [(piece, order[at + piece.begin:at + piece.end])
-                for piece in pieces(self.batch_at(samples), self.world, self.rank, self.micro_batch)]
+        """The same with their indices in the dataset."""
+        at, order, mine = samples % self.epoch_samples, self.order(samples // self.epoch_samples), self.pieces_at(samples)
+        first = min(piece.begin for piece in mine)
+        share = list(order[at + first:at + max(piece.end for piece in mine)])       # computed at once
+        return [(piece, share[piece.begin - first:piece.end - first]) for piece in mine]
 
     def __iter__(self) -> Iterator[list[int]]:
         samples, epoch = self.samples, self.epoch
@@ -146,28 +150,25 @@ class ElasticSampler(torch.utils.data.Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Passes to the end of the present epoch."""
-        samples, epoch, count = self.samples, self.epoch, 0
-        while samples // self.epoch_samples == epoch:
-            batch = self.batch_at(samples)
-            count += len(pieces(batch, self.world, self.rank, self.micro_batch))
-            samples += batch
-        return count
+        whole, rest = divmod(self.epoch_samples - self.samples % self.epoch_samples, self.global_batch)
+        return sum(count * len(pieces(batch, self.world, self.rank, self.micro_batch))
+                   for batch, count in ((self.global_batch, whole), (rest, 1)) if batch and count)
 
     def advance(self) -> None:
         """Say that an optimizer step is done: its global batch is behind us."""
         self.samples += self.batch_at(self.samples)
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, Any]:
         """The position, and what makes the order."""
-        return {"samples": self.samples, "seed": self.seed, "length": self.length}
+        return {"samples": self.samples, "seed": self.seed, "length": self.length, "shuffle": self.shuffle, "drop_last": self.drop_last,
+                "global_batch": self.global_batch, "order": self.order_version}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from a position that any number of workers has reached."""
-        for name in ("seed", "length"):
-            if state[name] != getattr(self, name):
-                raise ValueError(f"the checkpoint's data has {name} {state[name]}, here it is {getattr(self, name)}: "
-                                 "samples would be lost or repeated; begin with another checkpoint folder")
-        self.samples = state["samples"]
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a position that any number of workers has reached. Raises ValueError where the data or its order is another."""
+        version = int(state.get("order", 1))
+        check_same({"data": state}, data={**self.state_dict(), "order": version})
+        self.samples, self.order_version, self._order = int(state["samples"]), version, None
+        self.order(self.epoch)
 
 
 class ElasticIterable(torch.utils.data.IterableDataset[T]):

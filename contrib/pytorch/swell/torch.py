@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -13,10 +14,10 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from swell import _native, _request, _staying, data
+from swell import _identity, _native, _request, _staying, data
 from swell._agreement import Agreement, cpu_group
 from swell._profile import Profile
-from swell.checkpoint import Checkpoints
+from swell.checkpoint import Checkpoints, Unreadable, readable
 from swell.engine import Engine
 from swell.live import LiveState, join
 
@@ -71,6 +72,7 @@ class Elastic:
     max_grad_norm: to clip gradients to; None: not at all.
     checkpoint_every: optimizer steps between checkpoints while training goes on; 0: none.
     state: other things to save and load, by name.
+    scaler: of a loss in float16; scales it, unscales gradients before they are clipped, and is saved. Give step() the loss itself.
     seed: of the order of the samples.
     warm_up: runs a forward and a backward pass of something; where the next workers start beside the training, they do
         this before they take it over, so that what is compiled and allocated is there.
@@ -84,32 +86,35 @@ class Elastic:
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, directory: str | os.PathLike[str],
                  global_batch: int, micro_batch: int | None = None, scheduler: Schedule | None = None,
                  max_grad_norm: float | None = None, checkpoint_every: int = 1000, keep: int = 2,
-                 state: Mapping[str, Stateful] | None = None, seed: int = 0, warm_up: Callable[[], Any] | None = None) -> None:
+                 state: Mapping[str, Stateful] | None = None, seed: int = 0, warm_up: Callable[[], Any] | None = None,
+                 scaler: torch.amp.GradScaler | None = None) -> None:
         if global_batch < 1:
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")
-        _request.can_run_with(range(1, global_batch + 1))      # with more of them some would never have a sample
-        _request.listen(leaves_at_once=True)
         here = _request.place()
         if here.world > 1 and not dist.is_initialized():
             raise RuntimeError(f"there are {here.world} workers; call torch.distributed.init_process_group() before Elastic()")
-        self.model, self.optimizer, self.scheduler = model, optimizer, scheduler
+        self.model, self.optimizer, self.scheduler, self.scaler = model, optimizer, scheduler, scaler
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world = dist.get_world_size() if dist.is_initialized() else 1
-        if self.world > 1 and not (isinstance(model, DistributedDataParallel) or hasattr(model, "set_requires_gradient_sync")):
-            raise TypeError(f"{type(model).__name__} is trained by {self.world} workers, but nothing averages its gradients; wrap it "
-                            "in DistributedDataParallel or fully_shard before Elastic()")
-        _check_layout(model, self.world)
+        self._wrapped: torch.nn.Module = getattr(model, "_orig_mod", model)     # what shares gradients, within torch.compile()
         self.global_batch, self.seed = global_batch, seed
         self.micro_batch = micro_batch or -(-global_batch // min(here.basic_workers, global_batch))
         self.max_grad_norm, self.checkpoint_every = max_grad_norm, checkpoint_every
         self.steps = 0      # done since training began
         self.samples = 0    # trained on since training began
         self._state = dict(state or {})
-        if scheduler is not None:
-            self._state["scheduler"] = scheduler
+        self._state.update({name: thing for name, thing in (("scheduler", scheduler), ("scaler", scaler)) if thing is not None})
+        self._most_workers = global_batch       # with more of them some would never have a sample
+        self._has_looked = False        # at the first loss
+        self._save_fails = ""       # why the newest save failed
+        self._trained = _identity.trained(model, optimizer)     # as a start would have it
+        self._bar = self._why_no_growth()
+        self._check_model()
+        self._offer_sizes()
+        _request.listen(leaves_at_once=True)
         self._agreement = Agreement(cpu_group())
-        self._checkpoints = Checkpoints(directory, model, self._saved_optimizer(), keep=keep, group=cpu_group())
-        self._data: dict[str, int] | None = None        # what the samples' order depends on
+        self._checkpoints = Checkpoints(directory, self._wrapped, self._saved_optimizer(), keep=keep, group=cpu_group())
+        self._data: dict[str, Any] | None = None        # what the samples' order depends on
         self._sampler: data.ElasticSampler | None = None
         self._passes: list[data.Piece] = []     # of the present global batch
         self._pass = 0
@@ -122,6 +127,51 @@ class Elastic:
             self._load()
             if self._live is not None:
                 self._live.follow()
+
+    # ---- what is looked at before anything is lent
+
+    def _why_no_growth(self) -> str:
+        """Why a start over more workers would fail or be another training; empty: nothing speaks against it."""
+        if why := readable(self._state):
+            return why
+        if self.world == 1 and not self._is_shared() and self.wraps_later is False:
+            return (f"{type(self.model).__name__} can train on one worker alone, as nothing would average its gradients: wrap it in "
+                    "DistributedDataParallel or fully_shard before Elastic(), on one worker too")
+        return ""
+
+    def _is_shared(self) -> bool:
+        return isinstance(self._wrapped, DistributedDataParallel) or hasattr(self._wrapped, "set_requires_gradient_sync")
+
+    def _check_model(self) -> None:
+        """Raises where the model cannot be trained here, or, for what more workers would show, cannot be on any number of them."""
+        if self.world > 1 and not self._is_shared():
+            raise TypeError(f"{type(self.model).__name__} is trained by {self.world} workers, but nothing averages its gradients; wrap it "
+                            "in DistributedDataParallel or fully_shard before Elastic()")
+        _check_layout(self.model, self.world)
+        share = -(-self.global_batch // min(self.world, _request.place().basic_workers))
+        if getattr(self._wrapped, "static_graph", False) and share > self.micro_batch:
+            raise ValueError(f"static_graph=True does not go with passes that share no gradients: a worker has {share} samples of the global "
+                             f"batch, micro_batch={self.micro_batch}; leave micro_batch out, or static_graph")
+        if self.scaler is not None and any(isinstance(parameter, DTensor) for parameter in self.model.parameters()):
+            raise TypeError("a GradScaler does not see the overflows of other workers' shards; with fully_shard train in bfloat16, without scaler=")
+
+    def _offer_sizes(self) -> None:
+        """Tell swellrun the numbers of workers; none but the present one where something speaks against more."""
+        if not self._bar:
+            _request.can_run_with(range(1, self._most_workers + 1))
+            return
+        if self.rank == 0 and _request.under_swellrun():
+            print(f"swell: the job is lent nothing: {self._bar}", file=sys.stderr, flush=True)
+        _request.can_run_with([self.world], self._bar)
+
+    def _what_changed(self) -> str:
+        """Why a start would not train what is trained by now; empty: it would."""
+        was, now = ([sorted(group) for group in groups] for groups in (self._trained, self._checkpoints.trained()))
+        if was == now:
+            return ""
+        names, before = ({name for group in groups for name in group} for groups in (now, was))
+        other = ", ".join(sorted(names ^ before)[:3]) or f"{len(now)} groups of parameters in place of {len(was)}"
+        return f"the script has changed what is trained since Elastic() was made ({other}), and a start would not"
 
     # ---- what a program asks
 
@@ -155,6 +205,7 @@ class Elastic:
         """
         if epochs is None and steps is None:
             raise ValueError("batches() needs epochs or steps: where does training end?")
+        self._checkpoints.take_over(self._checkpoints.group)
         sampler = data.ElasticSampler(dataset, self.global_batch, micro_batch=self.micro_batch, shuffle=shuffle, seed=self.seed,
                                       drop_last=drop_last, rank=self.rank, world=self.world)
         if self._data is not None:
@@ -174,7 +225,7 @@ class Elastic:
                 self.poll()     # not in step(): what the program logs of a step comes first
                 if self._has_moved:
                     batches = read()        # this worker has another share
-                self._passes = [piece for piece, _ in sampler.passes(sampler.samples)]
+                self._passes = sampler.pieces_at(sampler.samples)
                 for self._pass, _ in enumerate(self._passes):
                     self._share_gradients(self._pass == len(self._passes) - 1)
                     before = self.steps
@@ -186,6 +237,7 @@ class Elastic:
         self._agreement.end()
         if self.steps:
             self._save(wait=True)
+        self._checkpoints.lock.release()
 
     def step(self, loss: torch.Tensor) -> bool:
         """Train on one batch: backward, and with the last of a global batch the optimizer's step.
@@ -194,6 +246,9 @@ class Elastic:
         """
         if self._has_moved:     # it polled between a batch and its step
             return False
+        if not self._has_looked:
+            self._has_looked = True
+            self._check_scale(loss)
         if self._sampler is None or not self._passes:
             raise RuntimeError("elastic.step() belongs into `for batch in elastic.batches(dataset, ...)`")
         share = self._passes[self._pass].counted / self._sampler.batch_at(self._sampler.samples)
@@ -201,7 +256,8 @@ class Elastic:
         profile = self._profile
         if profile is not None:
             profile.begin_backward()
-        self._backward(loss * (share * self.world))
+        weighted = loss * (share * self.world)
+        self._backward(self.scaler.scale(weighted) if self.scaler is not None else weighted)
         if profile is not None:
             profile.end_backward()
         if self._pass == 0:
@@ -209,14 +265,17 @@ class Elastic:
         self._loss = self._loss + loss.detach() * share
         if self._pass < len(self._passes) - 1:
             return False
+        self._check_gradients()
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
         if self.max_grad_norm is not None:
             self._clip(self.max_grad_norm)
         if profile is not None:
             profile.begin_optimizer()
-        self.optimizer.step()
+        has_stepped = self._step_optimizer()
         if profile is not None:
             profile.end_optimizer()
-        if self.scheduler is not None:
+        if self.scheduler is not None and has_stepped:
             self.scheduler.step()
         self.optimizer.zero_grad()
         self._sampler.advance()
@@ -227,19 +286,53 @@ class Elastic:
             self._save(wait=False)
         return True
 
+    def _check_scale(self, loss: torch.Tensor) -> None:
+        """Raises where a GradScaler has scaled the loss already: its gradients would reach the optimizer as they are."""
+        factor = next((saved for name in ("_saved_other", "_saved_self")
+                       if isinstance(saved := getattr(loss.grad_fn, name, None), torch.Tensor) and saved.numel() == 1), None)
+        if factor is None:
+            return
+        for thing in gc.get_objects():
+            kinds = type(thing).__mro__
+            if torch.amp.GradScaler in kinds and thing._scale is not None and thing._scale.data_ptr() == factor.data_ptr():
+                raise RuntimeError("the loss given to elastic.step() is scaled by a GradScaler already; give the loss itself, and "
+                                   "Elastic(scaler=...), which scales, unscales, steps and updates")
+
+    def _step_optimizer(self) -> bool:
+        """Returns whether it has stepped: a scaler skips the step where gradients overflow."""
+        if self.scaler is None:
+            self.optimizer.step()
+            return True
+        scale = self.scaler.get_scale()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return bool(self.scaler.get_scale() >= scale)
+
+    def _check_gradients(self) -> None:
+        """Raises where a gradient is this worker's alone: DistributedDataParallel knows what was trained when it was made."""
+        if self.world == 1 or not isinstance(self._wrapped, DistributedDataParallel):
+            return
+        reduced = {id(parameter) for parameter in self._wrapped._module_parameters}
+        for name, parameter in self.model.named_parameters():
+            if parameter.grad is not None and id(parameter) not in reduced:
+                raise RuntimeError(f"{name} has a gradient that DistributedDataParallel does not average over the {self.world} workers: it was "
+                                   "frozen when the model was wrapped; set requires_grad before, or wrap the model anew and make Elastic() again")
+
     def poll(self) -> None:
         """Leave, with a checkpoint, if swellrun has asked. For phases that take no steps.
 
         Evaluation, warm-up and compilation call it now and then, every worker equally often; training resumes
         from the last optimizer step. Does not return when it leaves: raises SystemExit with code 0.
         """
-        self._checkpoints.look()
+        self._try_to_save(self._checkpoints.look)
         if self._live is not None:
             self._pass_boundary(self._live)
         if self._agreement.poll():
             self._leave()
 
     # ---- what subclasses for frameworks change
+
+    wraps_later = False     # whether the model is wrapped where there is more than one worker, and not before
 
     def _saved_optimizer(self) -> torch.optim.Optimizer:
         return self.optimizer
@@ -252,24 +345,24 @@ class Elastic:
 
     def _why_not_stay(self) -> str:
         """Why this process cannot train on in another world; empty: it can."""
-        return _staying.why_not(self.model, self.optimizer, groups=3)
+        return _staying.why_not(self._wrapped, self.optimizer, groups=3)
 
     def _share_gradients(self, share: bool) -> None:
         """Whether the next forward and backward pass averages gradients over workers."""
-        if isinstance(self.model, DistributedDataParallel):
-            self.model.require_backward_grad_sync = share
-        elif hasattr(self.model, "set_requires_gradient_sync"):
-            getattr(self.model, "set_requires_gradient_sync")(share)
+        if isinstance(self._wrapped, DistributedDataParallel):
+            self._wrapped.require_backward_grad_sync = share
+        elif hasattr(self._wrapped, "set_requires_gradient_sync"):
+            getattr(self._wrapped, "set_requires_gradient_sync")(share)
 
     # ---- live mode
 
     def _go_live(self, warm_up: Callable[[], Any] | None) -> LiveState | None:
         """Register the state with this worker's shim, where there is one; None on all workers if one of them cannot."""
         why_not = self._why_not_stay() if _native.is_live() else ""
-        live = join(self.model, self._saved_optimizer(), self._state, rank=self.rank, group=self._checkpoints.group, stays=not why_not)
+        live = join(self._wrapped, self._saved_optimizer(), self._state, rank=self.rank, group=self._checkpoints.group, stays=not why_not)
         if live is None:
             return None
-        if why_not and self.rank == 0 and isinstance(self.model, DistributedDataParallel):
+        if why_not and self.rank == 0 and isinstance(self._wrapped, DistributedDataParallel):
             print(f"swell: {why_not}: where GPUs go back, all workers start anew", file=sys.stderr, flush=True)
         if warm_up is not None and _request.place().epoch > 0:
             warm_up()
@@ -282,6 +375,7 @@ class Elastic:
         taken = live.take_over()
         if taken is None:
             return False
+        self._checkpoints.take_over(self._checkpoints.group)
         rest, has_generators = taken
         self._restore(rest, reseed=not has_generators)
         return True
@@ -321,10 +415,11 @@ class Elastic:
                 print(f"swell: rank {self.rank}: {error}", file=sys.stderr, flush=True)
         self.optimizer.zero_grad()
         taken = live.take_over()
-        assert isinstance(self.model, DistributedDataParallel) and taken is not None
-        _staying.regroup_ddp(self.model, live.session)
+        assert isinstance(self._wrapped, DistributedDataParallel) and taken is not None
+        _staying.regroup_ddp(self._wrapped, live.session)
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self._agreement, self._checkpoints.group = Agreement(cpu_group()), cpu_group()
+        self._agreement = Agreement(cpu_group())
+        self._checkpoints.take_over(cpu_group())
         self._live, self._next, self._has_moved, self._passes = live, None, True, []
         if self._sampler is not None:
             self._sampler.rank, self._sampler.world = self.rank, self.world
@@ -343,9 +438,7 @@ class Elastic:
         return rest
 
     def _restore(self, rest: dict[str, Any], reseed: bool) -> None:
-        if rest["global_batch"] != self.global_batch:
-            raise ValueError(f"the training so far had global_batch={rest['global_batch']}, here it is {self.global_batch}; "
-                             "give the same, or another directory")
+        _identity.check_same({"numbers": {"global_batch": rest["global_batch"]}}, global_batch=self.global_batch)
         self.steps, self._data = rest["steps"], rest["data"]
         self.samples = rest["data"]["samples"] if rest["data"] else 0
         for name, thing in self._state.items():
@@ -355,21 +448,46 @@ class Elastic:
             torch.manual_seed(hash((self.seed, self.steps, self.rank)) & 0x7FFFFFFF)
 
     def _load(self) -> None:
-        rest = self._checkpoints.load()
+        rest = self._checkpoints.load(global_batch=self.global_batch)
         if rest is None:
             return
         self._restore(rest, reseed=True)
 
-    def _save(self, wait: bool) -> None:
-        self._checkpoints.save(self.steps, self._rest(), wait=wait)
+    def _save(self, wait: bool) -> str:
+        """Save a checkpoint. Returns why that failed, the same on all workers; empty: it did not."""
+        self._try_to_save(self._checkpoints.finish)
+        return self._try_to_save(lambda: self._checkpoints.save(self.steps, self._rest(), wait=wait, data=self._data,
+                                                                global_batch=self.global_batch))
+
+    def _try_to_save(self, act: Callable[[], None]) -> str:
+        """Do a part of a save, of which all workers learn alike how it goes. Says once why it fails, until one succeeds."""
+        whole = self._checkpoints.whole
+        try:
+            act()
+        except (OSError, Unreadable) as error:
+            why = str(error)
+            if not self._save_fails and self.rank == 0:
+                print(f"swell: {why}; training goes on", file=sys.stderr, flush=True)
+            self._save_fails = why
+            return why
+        if self._checkpoints.whole != whole and self._save_fails:
+            self._save_fails = ""
+            self._offer_sizes()
+        return ""
 
     def _leave(self) -> None:
+        """Leave with a checkpoint. Where it cannot be saved: train on, and have swellrun lend nothing."""
+        why = ""
         if self.steps:      # else there is nothing to lose
-            self._save(wait=True)
-        self._checkpoints.finish()
+            why = self._save(wait=True) or self._what_changed()
+        if why:
+            _request.decline(why, self.world)
+            return
         if self.rank == 0:
             print(f"swell: asked to leave: checkpoint at step {self.steps}", file=sys.stderr, flush=True)
         if dist.is_initialized():
             dist.barrier()      # the checkpoint is whole before the first one leaves
+        self._checkpoints.lock.release()
+        if dist.is_initialized():
             dist.destroy_process_group()
         _request.leave()

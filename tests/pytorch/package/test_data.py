@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Samples over random sequences of resizes."""
 
+import collections
 import random
 import socket
+import time
+import tracemalloc
 
 import pytest
 
 from swell import _request, data
+from swell._order import order_of_epoch
 
 
 def epochs_of_one_worker(length, batch, epochs, **options):
@@ -67,7 +71,55 @@ def test_random_resizes_lose_and_repeat_no_sample_and_change_no_order(seed, drop
 
 def test_epochs_are_in_different_orders():
     sampler = data.ElasticSampler(50, 5, rank=0, world=1)
-    assert sampler.order(0) != sampler.order(1) and sorted(sampler.order(0)) == list(range(50))
+    assert list(sampler.order(0)) != list(sampler.order(1)) and sorted(sampler.order(0)) == list(range(50))
+
+
+def test_the_order_of_a_seed_is_the_same_for_ever():
+    # Literal values: a change of them would lose and repeat samples of each run that is under way.
+    assert list(order_of_epoch(20, 0, 0, 2)) == [13, 1, 10, 5, 15, 19, 14, 0, 18, 12, 6, 9, 8, 3, 11, 7, 4, 16, 2, 17]
+    assert list(order_of_epoch(20, 0, 1, 2)) == [18, 11, 7, 2, 10, 16, 1, 13, 4, 5, 14, 8, 12, 9, 6, 19, 0, 3, 15, 17]
+    large = order_of_epoch(10 ** 8, 7, 3, 2)
+    assert large[:5] == [60799713, 54483016, 62436684, 16548369, 49303185] and large[10 ** 8 - 1] == large[-1] == 72752967
+    assert order_of_epoch(10, 3, 1, 1) == [1, 2, 8, 0, 9, 6, 5, 3, 4, 7]
+    with pytest.raises(ValueError, match="order 3, this Swell knows 1 to 2"):
+        order_of_epoch(10, 3, 1, 3)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 15, 16, 17, 97, 1000, 65537])
+def test_an_order_has_each_sample_once(length):
+    order = order_of_epoch(length, 5, 2, 2)
+    whole = list(order)
+    assert sorted(whole) == list(range(length))
+    for at in (slice(0, 7), slice(3, None), slice(length // 2, length // 2 + 5), slice(None, None, -2), slice(1000, 1100), slice(5, 5)):
+        assert order[at] == whole[at]
+    assert [order[at] for at in (0, -1)] == [whole[0], whole[-1]]
+
+
+def test_every_order_of_few_samples_is_about_as_likely():
+    counts = collections.Counter(tuple(order_of_epoch(4, seed, 0, 2)) for seed in range(960))
+    assert len(counts) == 24 and min(counts.values()) > 15 and max(counts.values()) < 75
+
+
+def test_the_order_of_10_to_the_8_samples_takes_no_memory_and_no_time():
+    sampler = data.ElasticSampler(10 ** 8, 1024, rank=0, world=1)
+    tracemalloc.start()
+    begin = time.process_time()
+    for step in range(100):
+        assert len(sampler.passes(step * 1024)[0][1]) == 1024
+    took_s = time.process_time() - begin
+    len(sampler)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20, f"{peak} bytes"
+    assert took_s < 0.5, f"{took_s * 10:.2f} ms a batch, traced"
+
+
+def test_a_run_of_before_keeps_its_order():
+    sampler = data.ElasticSampler(50, 5, seed=4, rank=0, world=1)
+    sampler.load_state_dict({"samples": 10, "seed": 4, "length": 50})
+    old = list(range(50))
+    random.Random("4 0").shuffle(old)
+    assert list(sampler)[0] == old[10:15] and sampler.state_dict()["order"] == 1
 
 
 def test_the_length_is_what_is_left_of_the_epoch():
@@ -81,6 +133,12 @@ def test_other_data_than_the_checkpoint_s_is_refused():
     state = data.ElasticSampler(50, 5, rank=0, world=1).state_dict()
     with pytest.raises(ValueError, match="length 50, here it is 40"):
         data.ElasticSampler(40, 5, rank=0, world=1).load_state_dict(state)
+    for other, said in (({"shuffle": False}, "shuffle True, here it is False"), ({"drop_last": True}, "drop_last False, here it is True"),
+                        ({"seed": 1}, "seed 0, here it is 1")):
+        with pytest.raises(ValueError, match=said):
+            data.ElasticSampler(50, 5, rank=0, world=1, **other).load_state_dict(state)
+    with pytest.raises(ValueError, match="global_batch 5, here it is 6"):
+        data.ElasticSampler(50, 6, rank=0, world=1).load_state_dict(state)
 
 
 @pytest.mark.parametrize("seed", range(20))

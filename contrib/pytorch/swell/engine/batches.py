@@ -34,7 +34,7 @@ def batches(dataset: Any, plan: Plan, place: Place, device: torch.device, *, sam
         found = []
         for number in range(plan.micro_batches):
             begin = at + number * size
-            found.append(_collated([dataset[order[index]] for index in range(begin + mine.start, begin + mine.stop)], device, last))
+            found.append(_collated([dataset[index] for index in order[begin + mine.start:begin + mine.stop]], device, last))
         yield Batch(found)
         sampler.advance()
 

@@ -29,6 +29,8 @@ class AccelerateElastic(Elastic):
     workers demands. options: those of Elastic; a schedule is given as it is, not prepared.
     """
 
+    wraps_later = True      # prepare() wraps a model for more than one worker alone
+
     def __init__(self, accelerator: Accelerator, model: torch.nn.Module, optimizer: Any, **options: Any) -> None:
         if accelerator.gradient_accumulation_steps != 1:
             raise ValueError(f"Accelerator(gradient_accumulation_steps={accelerator.gradient_accumulation_steps}): leave it out, and give "

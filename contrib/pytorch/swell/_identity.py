@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What makes a checkpoint one of a certain run: written beside its state, and compared before it is gone on with."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from swell._lock import run_name
+
+__all__ = ["check_same", "continues", "record", "trained"]
+
+_VERSION = 1
+_NAMED = 3      # names of parameters in a message
+
+
+def trained(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[list[str]]:
+    """Returns the names of what is trained, by the optimizer's groups; the same however the model is wrapped."""
+    names = {id(parameter): _bare(name) for name, parameter in model.named_parameters()}
+    return [[names.get(id(parameter), "") for parameter in group["params"] if parameter.requires_grad] for group in optimizer.param_groups]
+
+
+def _bare(name: str) -> str:
+    name = name.replace("_orig_mod.", "").replace("_checkpoint_wrapped_module.", "").replace("_fsdp_wrapped_module.", "")
+    return name.removeprefix("module.")
+
+
+def record(step: int, *, data: Mapping[str, Any] | None = None, trained: Sequence[Sequence[str]] | None = None, **numbers: Any) -> dict[str, Any]:
+    """Returns the identity record of a checkpoint, in plain values.
+
+    data: a sampler's state_dict(). trained: of trained(). numbers: others that a start must have alike, such as global_batch.
+    """
+    return {"version": _VERSION, "run": run_name(), "host": socket.gethostname(), "written": time.time(), "step": step,
+            "data": dict(data) if data is not None else None, "trained": [list(group) for group in trained] if trained is not None else None,
+            "numbers": numbers}
+
+
+def continues(before: Mapping[str, Any] | None, step: int, path: str) -> str:
+    """Returns the sentence that says from which checkpoint a start goes on; before: its record, None where it has none."""
+    said = f"continues from step {step}, {path}"
+    if not before:
+        return said
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(before["written"]))
+    run, here = before.get("run"), run_name()
+    said += f", written by {f'job {run}' if run else 'a run outside Slurm'} on {before.get('host')} at {at}"
+    return said + (f"; this is job {here}, which continues that run" if here and run != here else "")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def check_same(before: Mapping[str, Any] | None, *, data: Mapping[str, Any] | None = None, trained: Sequence[Sequence[str]] | None = None,
+               **numbers: Any) -> None:
+    """Raises ValueError, one sentence, where a start differs from the run that wrote a checkpoint; before: its record.
+
+    The arguments are those of record(). What either of the two does not say is not compared.
+    """
+    if not before:
+        return
+    for name, value in numbers.items():
+        old = before.get("numbers", {}).get(name, value)
+        if old != value:
+            raise ValueError(f"the training so far had {name}={old}, here it is {value}; give the same, or another directory")
+    for name, value in (data or {}).items():
+        old = (before.get("data") or {}).get(name, value)
+        if name != "samples" and old != value:
+            raise ValueError(f"the checkpoint's data has {name} {old}, here it is {value}: samples would be lost or repeated; give the same, "
+                             "or another directory")
+    groups = before.get("trained")
+    if trained is None or groups is None:
+        return
+    was, now = [name for group in groups for name in group], [name for group in trained for name in group]
+    if missing := [name for name in was if name not in set(now)]:
+        raise ValueError(f"the run so far trains {_some(missing)} too, this start does not: {len(now)} parameters in place of {len(was)}; set "
+                         "requires_grad and the optimizer's groups before Elastic() as they were, or give another directory")
+    if added := [name for name in now if name not in set(was)]:
+        raise ValueError(f"this start trains {_some(added)} too, the run so far did not: {len(now)} parameters in place of {len(was)}; set "
+                         "requires_grad and the optimizer's groups before Elastic() as they were, or give another directory")
+    if len(groups) != len(trained):
+        raise ValueError(f"the run so far has {len(groups)} groups of parameters, this start's optimizer has {len(trained)}; make the same groups "
+                         "before Elastic(), or give another directory")

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A checkpoint can be read back, is of the run that goes on with it, and one run alone writes to its folder."""
+
+import collections
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import numpy
+import pytest
+import torch
+
+from forked import Run, apart
+from swell import _lock, _plain
+from swell.checkpoint import Checkpoints
+from swell.torch import Elastic
+
+DATA = torch.utils.data.TensorDataset(torch.randn(48, 4, generator=torch.Generator().manual_seed(0)), torch.ones(48, 1))
+
+
+class Box:
+    """Keeps any value."""
+
+    def __init__(self, value=None):
+        self.value = value
+
+    def state_dict(self):
+        return {"it": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["it"]
+
+
+def loop(folder, steps, *, model=None, optimizer=None, shuffle=True, length=48, drop_last=False, **options):
+    """Trains a small model to so many steps."""
+    torch.manual_seed(0)
+    model = model or torch.nn.Linear(4, 1)
+    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=options.pop("lr", 0.01))
+    if options.pop("schedule", False):
+        options["scheduler"] = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
+    elastic = Elastic(model, optimizer, directory=folder, **{"global_batch": 10, **options})
+    for x, y in elastic.batches(torch.utils.data.Subset(DATA, range(length)), steps=steps, shuffle=shuffle, drop_last=drop_last):
+        elastic.step(torch.nn.functional.mse_loss(model(x), y))
+    return elastic
+
+
+class Unknown:
+    def __init__(self):
+        self.x = 1
+
+
+VALUES = [numpy.float64(3e-3), numpy.float32(0.1), numpy.int64(7), numpy.bool_(True), numpy.str_("a"), numpy.arange(6).reshape(2, 3),
+          numpy.array(2.5), pathlib.Path("/a/b"), pathlib.PurePosixPath("c"), collections.deque([1, numpy.float64(2)], maxlen=3),
+          collections.defaultdict(int, {"a": 1}), collections.defaultdict(list), {"deep": [(pathlib.Path("x"), {"y": numpy.float64(1)})]},
+          {pathlib.Path("key"): 1}, {"swell.encoded": 1}, numpy.random.RandomState(3).get_state(), collections.OrderedDict(a=numpy.int8(1)),
+          numpy.datetime64("2026-01-02"), {1: "one", (2, 3): None}, {"a", "b"}, 1 + 2j, b"x"]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_value_of_numpy_or_the_library_comes_back_as_it_was(tmp_path, value):
+    torch.save(_plain.encoded({"it": value}), tmp_path / "x")
+    back = _plain.decoded(torch.load(tmp_path / "x", weights_only=True))["it"]
+    assert type(back) is type(value)
+    if isinstance(value, (tuple, numpy.ndarray)):
+        numpy.testing.assert_equal(back, value)
+    else:
+        assert back == value
+    if isinstance(value, collections.deque):
+        assert back.maxlen == value.maxlen
+    if isinstance(value, collections.defaultdict):
+        assert back.default_factory is value.default_factory
+    assert not _plain.unreadable(value, "it")
+
+
+@apart
+def test_a_learning_rate_of_numpy_and_odd_states_resume(tmp_path):
+    loop(tmp_path / "c", 4, lr=numpy.float64(3e-3), schedule=True, state={"box": Box(collections.deque([pathlib.Path("p")], 4))})
+    box = Box(1)
+    elastic = loop(tmp_path / "c", 6, lr=numpy.float64(3e-3), schedule=True, state={"box": box})
+    assert elastic.steps == 6 and box.value == collections.deque([pathlib.Path("p")], 4)
+
+
+@pytest.mark.parametrize("value, where", [
+    ({"a": [1, Unknown()]}, r"state\['box'\]\['it'\]\['a'\]\[1\] is of type \S*Unknown"),
+    (collections.defaultdict(lambda: 1), r"state\['box'\]\['it'\] is of type collections.defaultdict"),
+    (Unknown, r"state\['box'\]\['it'\] is of type builtins.type"),
+])
+@apart
+def test_what_no_start_could_read_is_named_and_nothing_is_saved(tmp_path, value, where, capfd):
+    capfd.readouterr()
+    elastic = loop(tmp_path / "c", 3, state={"box": Box(value)}, checkpoint_every=1)
+    said = capfd.readouterr().err
+    assert elastic.steps == 3, "training goes on"
+    assert len(re.findall(where, said)) == 1, said
+    assert not list((tmp_path / "c").glob("step-*"))
+
+
+def refused(folder, steps=6, **other):
+    with pytest.raises(ValueError) as error:
+        loop(folder, steps, **other)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@apart
+def test_another_training_is_refused_in_one_sentence(tmp_path):
+    loop(tmp_path / "c", 3)
+    (folder,) = (tmp_path / "c").glob("step-*")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    assert "shuffle True, here it is False" in refused(tmp_path / "c", shuffle=False)
+    assert "drop_last False, here it is True" in refused(tmp_path / "c", drop_last=True)
+    assert "length 48, here it is 40" in refused(tmp_path / "c", length=40)
+    assert "seed 0, here it is 1" in refused(tmp_path / "c", seed=1)
+    assert "global_batch=10, here it is 12" in refused(tmp_path / "c", global_batch=12)
+    frozen = torch.nn.Linear(4, 1)
+    frozen.bias.requires_grad = False
+    assert "trains bias too, this start does not: 1 parameters in place of 2" in refused(tmp_path / "c", model=frozen)
+    model = torch.nn.Linear(4, 1)
+    groups = torch.optim.AdamW([{"params": [model.weight]}, {"params": [model.bias]}], lr=0.01)
+    assert "has 1 groups of parameters, this start's optimizer has 2" in refused(tmp_path / "c", model=model, optimizer=groups)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert loop(tmp_path / "c", 5).steps == 5, "the same one goes on"
+
+
+@apart
+def test_each_start_says_from_which_checkpoint_it_continues_and_whose_it_is(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("SWELL_JOB_ID", "123")
+    loop(tmp_path / "c", 3)
+    assert "continues" not in capfd.readouterr().err
+    loop(tmp_path / "c", 4)
+    said = capfd.readouterr().err
+    assert f"swell: continues from step 3, {tmp_path}/c/step-000000003, written by job 123 on " in said and "this is job" not in said
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "130")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "2")
+    loop(tmp_path / "c", 5)
+    assert "written by job 123 on " in (said := capfd.readouterr().err) and "; this is job 130_2, which continues that run" in said
+    loop(tmp_path / "c", 6)
+    assert "written by job 130_2 on " in capfd.readouterr().err
+
+
+@apart
+def test_a_checkpoint_without_a_record_is_gone_on_with_in_its_own_order(tmp_path, capfd):
+    elastic = loop(tmp_path / "c", 3)
+    rest = elastic._rest()
+    rest["data"] = {name: rest["data"][name] for name in ("samples", "seed", "length")}
+    (folder,) = (tmp_path / "c").glob("step-*")
+    torch.save(rest, folder / "rest.pt")
+    elastic = loop(tmp_path / "c", 5)
+    assert elastic.steps == 5 and elastic._data["order"] == 1
+    assert "continues from step 3" in capfd.readouterr().err
+
+
+def test_two_live_runs_cannot_share_a_folder_and_a_killed_one_does_not_block(runs, tmp_path, monkeypatch):
+    shared = tmp_path / "shared"
+    a = runs(Run, "a", "ddp")
+    b = runs(Run, "b", "ddp")
+    os.makedirs(shared)
+    for run in (a, b):
+        os.symlink(shared, os.path.join(run.folder, "checkpoints"))
+    monkeypatch.setenv("SWELL_JOB_ID", "7")
+    a.start(2).reach(11)
+    monkeypatch.setenv("SWELL_JOB_ID", "8")
+    assert b.start(2).leave() == [1, 1]
+    for rank in (0, 1):
+        said = b.said(rank).strip().splitlines()[-1]
+        assert "job 7 (process" in said and "job 8 would continue its training" in said and "a directory of its own" in said, said
+    assert a.reach(21).step() >= 21, "the first one trains on"
+    a.kill(0).kill(1).leave()
+    b.start(1).fast().leave_well()
+    assert "written by job 7 on" in b.said() and "this is job 8, which continues that run" in b.said()
+    assert b.lines()[0]["step"] in (11, 21)
+
+
+def test_a_lock_of_another_machine_is_kept_while_its_holder_touches_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(_lock, "_SILENT_S", 1.0)
+    lock = _lock.FolderLock(tmp_path)
+    lock.acquire()
+    holder = json.loads((tmp_path / "run.lock").read_text())
+    holder.update(run="55", host="elsewhere", boot="other", token="t", shim="")
+    lock.release()
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "run.lock").write_text(json.dumps(holder))
+    touching = subprocess.Popen([sys.executable, "-c", f"import os, time\nwhile True: os.utime({str(tmp_path / 'run.lock')!r}); time.sleep(0.05)"])
+    try:
+        time.sleep(0.5)
+        with pytest.raises(_lock.InUse, match=r"job 55 \(process \d+ on elsewhere\)"):
+            _lock.FolderLock(tmp_path).acquire()
+    finally:
+        touching.kill()
+        touching.wait()
+    again = _lock.FolderLock(tmp_path)
+    again.acquire()     # nobody touches it any more
+    assert again.is_held
+    again.release()
+
+
+@pytest.mark.parametrize("name", ["run", "shim"])
+def test_a_later_start_of_the_same_job_takes_the_folder_at_once(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("SWELL_JOB_ID" if name == "run" else "SWELL_SHIM", "@9")
+    monkeypatch.setenv("SWELL_EPOCH", "1")
+    first, second = _lock.FolderLock(tmp_path), _lock.FolderLock(tmp_path)
+    first.acquire()
+    take = [sys.executable, "-c", f"from swell._lock import FolderLock; FolderLock({str(tmp_path)!r}).acquire()"]
+    same = subprocess.run(take, capture_output=True, text=True, check=False)
+    assert same.returncode == 1 and "InUse" in same.stderr, "another run of the same job is not a later start of this one"
+    monkeypatch.setenv("SWELL_EPOCH", "2")
+    second.acquire()
+    first.release()
+    assert json.loads((tmp_path / "run.lock").read_text())["start_number"][0] == "2", "the first one does not take the second's away"
+    second.release()
+
+
+def test_a_file_that_says_nothing_of_its_holder_does_not_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(_lock, "_SILENT_S", 0.2)
+    (tmp_path / "run.lock").write_text("")
+    lock = _lock.FolderLock(tmp_path)
+    lock.acquire()
+    assert lock.is_held
+    lock.release()
+
+
+@apart
+def test_the_folder_is_let_go_at_the_end_of_training(tmp_path):
+    elastic = loop(tmp_path / "c", 3)
+    assert not (tmp_path / "c" / "run.lock").exists() and isinstance(elastic._checkpoints, Checkpoints)
