@@ -1,29 +1,44 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 #
-# Of contrib/check and contrib/quickstart: build Swell outside the source tree and install it, for
-# this checkout alone. Nothing of the system is changed.
+# Functions shared by contrib/check, contrib/quickstart and the benchmarks: they build Swell outside the source tree and install
+# it, for this checkout alone. Nothing of the system is changed.
+
+# shellcheck source=contrib/lib/source_files.sh
+source "$(dirname "${BASH_SOURCE[0]}")/source_files.sh"
 
 # What a cluster needs to run Swell: no simulator, no tests, no planner's tools.
 runtime_folders=(src/pch src/core src/control src/runtime src/profiler src/slurm src/controller src/plugins/sched
   src/plugins/job_submit src/plugins/spank src/launcher src/topo src/tools)
 
+# set_source TOP: sets `source` to the folder from which TOP is built: TOP itself, or where `./configure` ran in TOP, a copy
+# without what that made. From a configured source tree automake builds nowhere else.
+set_source() {
+  source=$1
+  [[ -e $1/config.status ]] || return 0
+  source=$1/build-source
+  mkdir -p "$source" && (flock 9 && copy_sources "$1" "$source") 9> "$source/.lock"
+}
+
 # configure_swell TOP DIR [configure options]: with ccache where it is there. Quick where nothing has changed.
 configure_swell() {
-  local top=$1 dir=$2 compiler=()
+  local top=$1 dir=$2 compiler=() source
   shift 2
-  mkdir -p "$dir" || return
+  mkdir -p "$dir" && set_source "$top" || return
+  # Makefiles of another source are not used again.
+  if [[ $source != "$(cat "$dir/.source" 2> /dev/null || printf '%s' "$top")" ]]; then rm -f "$dir/Makefile" || return; fi
+  printf '%s' "$source" > "$dir/.source" || return
   # The same source is compiled in several build folders and copies of the tree; all are as deep, so that paths that are
   # relative are the same.
   export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$top CCACHE_SLOPPINESS=pch_defines,time_macros
-  if [[ ! -x $top/configure || $top/configure -ot $top/configure.ac ]]; then
-    (cd "$top" && autoreconf -fi) > "$dir/autoreconf.log" 2>&1 || { tail -n 20 "$dir/autoreconf.log"; return 1; }
+  if [[ ! -x $source/configure || $source/configure -ot $source/configure.ac ]]; then
+    (cd "$source" && autoreconf -fi) > "$dir/autoreconf.log" 2>&1 || { tail -n 20 "$dir/autoreconf.log"; return 1; }
   fi
   # Links in a third of the time.
   if command -v ld.gold > /dev/null; then compiler+=(LDFLAGS=-fuse-ld=gold); fi
   if [[ -z ${CXX:-} ]] && command -v ccache > /dev/null; then compiler+=(CXX='ccache g++'); fi
-  if [[ ! -e $dir/Makefile || $dir/config.status -ot $top/configure ]]; then
-    (cd "$dir" && "$top/configure" --quiet --prefix="$dir/stage" --with-plugindir="$dir/stage/plugins" \
+  if [[ ! -e $dir/Makefile || $dir/config.status -ot $source/configure ]]; then
+    (cd "$dir" && "$source/configure" --quiet --prefix="$dir/stage" --with-plugindir="$dir/stage/plugins" \
       ${compiler[@]+"${compiler[@]}"} "$@") > "$dir/configure.log" 2>&1 || { tail -n 20 "$dir/configure.log"; return 1; }
   fi
 }

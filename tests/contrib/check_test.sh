@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 
 # A project in which nothing is built, whose unit tests are 3 good ones.
 mkdir -p "$work"/{contrib/lib,tests/{contrib,launcher,slurm,pytorch,fault,fuzz}} && chmod 755 "$work" &&
-  cp "$top/contrib/check" "$work/contrib/" && cp "$top/contrib/lib/open_place.sh" "$work/contrib/lib/" || exit 1
+  cp "$top/contrib/check" "$work/contrib/" && cp "$top"/contrib/lib/{open_place,source_files}.sh "$work/contrib/lib/" || exit 1
 cat > "$work/contrib/lib/build.sh" << 'STUB'
 build_swell() {
   mkdir -p "$2/tests/unit" "$2/stage"

@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 export SWELL_CACHE=$work/cache
 project=$work/home/project
 mkdir -p "$project"/{contrib/lib,build-check,build-aux,.venv} "$project/with space" && chmod 700 "$work/home" || exit 1
-cp "$top/contrib/lib/open_place.sh" "$project/contrib/lib/"
+cp "$top"/contrib/lib/{open_place,source_files}.sh "$project/contrib/lib/"
 printf 'old\n' > "$project/with space/kept" && printf 'x\n' > "$project/removed" && touch "$project"/{build-check,.venv,build-aux}/file && chmod 600 "$project/with space/kept" || exit 1
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 
