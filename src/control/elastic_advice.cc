@@ -11,10 +11,10 @@ namespace swell::control {
 
 namespace {
 
-/// How the user wrote the maximum, or would have written the default.
+/// Returns the maximum as the user wrote it. REQUIRES: spec.has_max().
 std::string max_words(const ElasticSpec& spec) {
   return spec.max_gpus ? fmt::format("max={}", *spec.max_gpus)
-                       : fmt::format("max={}x", spec.max_factor);
+                       : fmt::format("max={}x", *spec.max_factor);
 }
 
 void about_types(const ElasticSpec& spec, const SiteFacts& site, std::vector<std::string>& said) {
@@ -37,6 +37,7 @@ void about_types(const ElasticSpec& spec, const SiteFacts& site, std::vector<std
 }
 
 void about_sizes(const ElasticSpec& spec, int max, std::vector<std::string>& said) {
+  if (!spec.has_max()) return;
   std::vector<int> above;
   std::copy_if(spec.sizes.begin(), spec.sizes.end(), std::back_inserter(above),
                [&](int size) { return size > max; });
@@ -47,18 +48,17 @@ void about_sizes(const ElasticSpec& spec, int max, std::vector<std::string>& sai
 }
 
 void about_step(const ElasticSpec& spec, int basic_gpus, std::vector<std::string>& said) {
-  const int max = spec.max_total(basic_gpus);
+  const int max = spec.max_total(basic_gpus, true);
   const std::int64_t next = std::int64_t{basic_gpus} + spec.step;
-  if (spec.step == 0 || max <= basic_gpus || next <= max) return;
+  if (!spec.has_max() || spec.step == 0 || max <= basic_gpus || next <= max) return;
   said.push_back(fmt::format("step={}: nothing is ever lent, since {} allows {} GPUs; write max={}",
                              spec.step, max_words(spec), max, next));
 }
 
 void about_max(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site,
                std::vector<std::string>& said) {
-  const int max = spec.max_total(basic_gpus);
-  const bool by_default = !spec.max_gpus && spec.max_factor == ElasticSpec().max_factor;
-  if (by_default || max <= basic_gpus) return;
+  const int max = spec.max_total(basic_gpus, true);
+  if (!spec.has_max() || max <= basic_gpus) return;
   int all = 0;
   for (const auto& [type, count] : site.gpus_by_type) all += count;
   if (site.max_gpus_per_job > 0 && max > site.max_gpus_per_job)
@@ -74,7 +74,7 @@ void about_max(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site,
 std::vector<std::string> advice(const ElasticSpec& spec, int basic_gpus, const SiteFacts& site) {
   std::vector<std::string> said;
   about_types(spec, site, said);
-  about_sizes(spec, spec.max_total(basic_gpus), said);
+  about_sizes(spec, spec.max_total(basic_gpus, true), said);
   about_step(spec, basic_gpus, said);
   about_max(spec, basic_gpus, site, said);
   if (site.grace_s && spec.grace_s > *site.grace_s)

@@ -9,12 +9,13 @@
 #include <set>
 
 #include "core/number.h"
+#include "core/policy/lending/sizes.h"
 
 namespace swell::control {
 
 namespace {
 
-constexpr int kMaxGpusAllowed = 1'000'000;
+constexpr int kMaxGpusAllowed = ElasticSpec::kNoLimit;
 constexpr std::size_t kMaxCharacters = 1024;
 constexpr int kMaxGrace_s = 24 * 3600;
 constexpr int kMaxStay_s = 7 * 24 * 3600;
@@ -49,6 +50,7 @@ Result<void> read_max(ElasticSpec& spec, std::string_view value) {
   const auto gpus = read_number<int>(value);
   if (!gpus || *gpus < 1 || *gpus > kMaxGpusAllowed) return bad("max", value, allowed);
   spec.max_gpus = *gpus;
+  spec.max_factor.reset();
   return {};
 }
 
@@ -205,13 +207,14 @@ Result<ElasticSpec> ElasticSpec::parse(std::string_view text) {
 }
 
 std::string ElasticSpec::text() const {
-  std::string result =
-      max_gpus ? fmt::format("max={}", *max_gpus) : fmt::format("max={}x", max_factor);
-  if (min_gpus) result += fmt::format(",min={}", *min_gpus);
-  if (!sizes.empty()) result += fmt::format(",sizes={}", fmt::join(sizes, "/"));
-  if (step > 0) result += fmt::format(",step={}", step);
-  if (!types.empty()) result += fmt::format(",types={}", fmt::join(types, "/"));
-  result += consistency == Consistency::exact ? ",consistency=exact" : ",consistency=relaxed";
+  std::string result;
+  if (max_gpus) result += fmt::format("max={},", *max_gpus);
+  if (max_factor) result += fmt::format("max={}x,", *max_factor);
+  if (min_gpus) result += fmt::format("min={},", *min_gpus);
+  if (!sizes.empty()) result += fmt::format("sizes={},", fmt::join(sizes, "/"));
+  if (step > 0) result += fmt::format("step={},", step);
+  if (!types.empty()) result += fmt::format("types={},", fmt::join(types, "/"));
+  result += consistency == Consistency::exact ? "consistency=exact" : "consistency=relaxed";
   result += mode == Mode::live ? ",mode=live" : ",mode=restart";
   result += fmt::format(",grace={}", grace_s);
   if (stay_s > 0) result += fmt::format(",stay={}", stay_s);
@@ -219,10 +222,12 @@ std::string ElasticSpec::text() const {
   return result;
 }
 
-int ElasticSpec::max_total(int basic_gpus) const {
-  const double by_factor = std::floor(basic_gpus * max_factor + 1e-9);
-  const int max = max_gpus.value_or(static_cast<int>(std::min<double>(by_factor, kMaxGpusAllowed)));
-  return std::max(max, basic_gpus);
+int ElasticSpec::max_total(int basic_gpus, bool planned) const {
+  if (max_gpus) return std::max(*max_gpus, basic_gpus);
+  if (!max_factor && planned) return kNoLimit;
+  const double by_factor =
+      std::floor(basic_gpus * max_factor.value_or(policy::kUnplannedFactor) + 1e-9);
+  return std::max(static_cast<int>(std::min<double>(by_factor, kNoLimit)), basic_gpus);
 }
 
 std::vector<int> ElasticSpec::totals(int basic_gpus, int limit) const {

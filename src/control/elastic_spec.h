@@ -17,9 +17,10 @@ enum class Mode { live, restart };
 /// plugin and again by job_submit/swell, which records the canonical text in AdminComment; read by
 /// the controller and by swellrun.
 struct ElasticSpec {
-  /// `max=16`: at most 16 GPUs in all; `max=4x`: at most four times the basic demand (the default).
+  /// `max=16`: at most 16 GPUs in all; `max=4x`: at most four times the basic demand. At most one
+  /// of them is set; neither: as many as pay.
   std::optional<int> max_gpus;
-  double max_factor = 4.0;
+  std::optional<double> max_factor;
   /// `min=4`: consents to start and to run with so few GPUs, where it asks for more.
   std::optional<int> min_gpus;
   /// `sizes=8/16/32`: the totals that the program can run with, rising; empty: any.
@@ -48,8 +49,14 @@ struct ElasticSpec {
   /// A job's `min` is at least its basic demand over this.
   static constexpr int kMaxLowering = 8;
 
-  /// The most GPUs the job may have in all, for a basic demand of `basic_gpus`.
-  int max_total(int basic_gpus) const;
+  /// Limit of GPUs where there is none.
+  static constexpr int kNoLimit = 1'000'000;
+
+  bool has_max() const noexcept { return max_gpus || max_factor; }
+  /// Returns the max number of GPUs that the job may have in all, for a basic demand of
+  /// `basic_gpus`. Without `max=` that is kNoLimit where the job is `planned` (its profile or data
+  /// sheets say how many pay), else policy::kUnplannedFactor times the basic demand.
+  int max_total(int basic_gpus, bool planned) const;
 
   /// The totals that `sizes` names or `step` gives, rising; empty: any. Those of a step end at
   /// `limit`, but for the basic demand, which is always among them.

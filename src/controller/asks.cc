@@ -61,7 +61,9 @@ int kept_below(const ElasticJob& job, int max) {
 
 /// What a job's owner gets for the most that he wants, which others may have set lower.
 std::string limit_text(const ElasticJob& job, const Config& config) {
-  const int wanted = job.own_max, of_spec = job.spec.max_total(job.asked_gpus());
+  // The max of a job without one depends on whether it is planned for, which may change: no
+  // promise.
+  const int wanted = job.own_max, of_spec = job.spec.max_total(job.asked_gpus(), true);
   const int of_site = config.max_gpus_per_job;
   if (wanted == 0) return "its limit is that of --elastic again";
   if (of_site > 0 && of_site < std::min(wanted, of_spec))

@@ -12,6 +12,7 @@
 #include "controller/gpu_masks.h"
 #include "controller/machines.h"
 #include "controller/quotas.h"
+#include "core/policy/lending/expansions.h"
 #include "core/policy/registry.h"
 #include "core/saturating.h"
 #include "core/slurm_text/lists.h"
@@ -197,21 +198,7 @@ class Builder {
     view.id = job.id;
     view.partition = partition->second;
     view.basic_gpus = job.basic_gpus;
-    view.max_gpus = job.spec.max_total(job.asked_gpus());
-    if (config_.max_gpus_per_job > 0)
-      view.max_gpus = std::max(std::min(view.max_gpus, config_.max_gpus_per_job), job.basic_gpus);
-    if (job.own_max > 0)
-      view.max_gpus = std::max(std::min(view.max_gpus, job.own_max), job.basic_gpus);
-    if (const auto room = quotas_.room(job.id))
-      view.max_gpus = std::min(view.max_gpus, job.basic_gpus + job.companions.lent_gpus() + *room);
     if (plans_) view.training = training_of(job, record);
-    if (lacks_profile(job, view) && is_owed_some(job))
-      view.max_gpus = std::min(view.max_gpus, job.wanted_gpus);
-    if (const int wanted = std::min(job.wanted_gpus, view.max_gpus); wanted > job.basic_gpus)
-      view.wanted_gpus = wanted;
-    view.sizes =
-        control::common_sizes(job.spec.totals(job.basic_gpus, std::min(view.max_gpus, gpus_)),
-                              job.program_sizes, job.basic_gpus);
     view.gpu_types = job.spec.types;
     for (const slurm::GpuAllocation& held : record.gpus) {
       if (job.spec.types.empty() && std::find(view.gpu_types.begin(), view.gpu_types.end(),
@@ -235,6 +222,12 @@ class Builder {
                                  .held = companion.held,
                                  .gpus = mask_of(companion.gpus),
                                  .leaving = companion.leaving});
+    view.max_gpus = max_gpus(job, view);
+    if (const int wanted = std::min(job.wanted_gpus, view.max_gpus); wanted > job.basic_gpus)
+      view.wanted_gpus = wanted;
+    view.sizes =
+        control::common_sizes(job.spec.totals(job.basic_gpus, std::min(view.max_gpus, gpus_)),
+                              job.program_sizes, job.basic_gpus);
     view.may_grow = may_grow(job, record, view);
     view.changing = record.phase != slurm::JobPhase::running || job.is_changing(now_);
     view.may_replan = may_replan(job);
@@ -242,6 +235,19 @@ class Builder {
                     job.state == control::JobState::allocated;
     view.started_s = job.first_seen;
     view_.jobs.push_back(std::move(view));
+  }
+
+  /// Returns the max number of GPUs that the job may have in all: the lowest of all limits.
+  /// REQUIRES: `view` says what the job holds and what is known of its training.
+  int max_gpus(const ElasticJob& job, const policy::ElasticJobView& view) const {
+    int max = job.spec.max_total(job.asked_gpus(), policy::Expansions::can_plan(view, view_));
+    if (config_.max_gpus_per_job > 0)
+      max = std::max(std::min(max, config_.max_gpus_per_job), job.basic_gpus);
+    if (job.own_max > 0) max = std::max(std::min(max, job.own_max), job.basic_gpus);
+    if (const auto room = quotas_.room(job.id))
+      max = std::min(max, job.basic_gpus + job.companions.lent_gpus() + *room);
+    if (lacks_profile(job, view) && is_owed_some(job)) max = std::min(max, job.wanted_gpus);
+    return max;
   }
 
   std::shared_ptr<const policy::Training> training_of(const ElasticJob& job,

@@ -66,8 +66,14 @@ std::string by_limit(const ElasticJob& job, const policy::ElasticJobView& seen,
     return fmt::format("its owner wants at most {} GPUs (swell max)", job.own_max);
   if (const int max = waiting.config.max_gpus_per_job; max > 0 && has >= max)
     return fmt::format("no job has more than {} GPUs here (MaxGPUsPerJob)", max);
-  if (const int max = job.spec.max_total(job.asked_gpus()); has >= max)
-    return fmt::format("it has all {} GPUs that --elastic lets it have", max);
+  const bool planned = policy::Expansions::can_plan(seen, waiting.view);
+  if (const int max = job.spec.max_total(job.asked_gpus(), planned); has >= max)
+    return job.spec.has_max()
+               ? fmt::format("it has all {} GPUs that --elastic lets it have", max)
+               : fmt::format(
+                     "it has {} GPUs: without a profile a job gets {:g} times what it asks for, "
+                     "where --elastic has no max=",
+                     max, policy::kUnplannedFactor);
   if (std::string full = Quotas(waiting.config, waiting.snapshot, waiting.jobs, waiting.outstanding)
                              .why_full(job.id);
       !full.empty())

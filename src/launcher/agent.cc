@@ -110,7 +110,7 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   const control::ElasticSpec& spec = agent->setup_.spec;
   const int most_asked =
       saturated_int(saturating_product(basic.gpus, spec.min_gpus ? spec.kMaxLowering : 1));
-  const int gpus = agent->setup_.elastic ? spec.max_total(most_asked) : basic.gpus;
+  const int gpus = agent->setup_.elastic ? spec.max_total(most_asked, false) : basic.gpus;
   const FileBudget budget = file_budget(
       raise_file_limit(), std::max(basic.workers, gpus / basic.gpus_per_worker), on_one_node);
   if (!budget.problem.empty()) say(budget.problem);

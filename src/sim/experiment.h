@@ -34,7 +34,8 @@ struct Experiment {
   double prediction_error = 0;
   double max_shortfall = policy::Trust::kMaxShortfall;  ///< Setup::max_shortfall
   double failures_per_day = 0;
-  double max_factor = 4;                           ///< as --elastic's default max=4x; 0: no limit
+  /// As --elastic's max=Fx; 0: no max=, so that planned jobs have no limit.
+  double max_factor = 0;
   std::optional<Clocks> clocks = Clocks{};         ///< Setup::clocks
   std::optional<redeploy::Measured> redeployment;  ///< Setup::redeployment
   double aggressiveness = -1;  ///< policies' option of that name; below 0: their default

@@ -131,7 +131,8 @@ struct Setup {
   double prediction_error = 0;  ///< relative error injected into coefficients
   double max_shortfall = policy::Trust::kMaxShortfall;  ///< Trust::heard()
   double failures_per_day = 0;                          ///< failures of each node
-  double max_factor = 0;  ///< a job is lent up to so many times its GPUs; 0: no limit
+  /// A job has up to so many times its GPUs; 0: no limit where it is planned for.
+  double max_factor = 0;
   /// How jobs move under policies that slurmctld runs; none: as SimulationTraits::redeployment
   /// says.
   std::optional<redeploy::Measured> redeployment;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/policy/lending/sizes.h"
+
 namespace swell::sim {
 
 namespace {
@@ -40,15 +42,27 @@ bool awaits_profile(const State& state, const Job& job) {
          state.now_s < job.started_s + state.setup.clocks->profile_wait_s;
 }
 
-/// GPUs that a job may have in all: the product's cap where it is lent some, counted from what it
-/// wants, whether or not it consented to fewer; rivals that give every job another size have none,
-/// as published.
+/// Whether slurmctld would decide for the job without a plan.
+bool is_unplanned(const State& state, const Job& job) {
+  using Slurmctld = policy::SimulationTraits::Slurmctld;
+  if (state.setup.policy == nullptr) return false;
+  const Slurmctld as = state.setup.policy->simulation_traits().slurmctld;
+  return as == Slurmctld::as_it_starts ||
+         (as == Slurmctld::after_profile_wait && !job.coefficients);
+}
+
+/// Returns the max number of GPUs that a job may have in all: the product's limit where GPUs are
+/// lent, counted from what the job wants, whether or not it consented to fewer. Rivals that give
+/// every job another size have no limit, as published.
 int max_gpus(const State& state, const Job& job) {
   if (!job.spec.elastic || job.barred) return job.type.gpus;
   if (awaits_profile(state, job) && job.wanted_gpus > job.type.gpus) return job.wanted_gpus;
   const int all = state.cluster.gpu_count();
-  if (state.replaces() || state.setup.max_factor <= 0) return all;
-  const double cap = std::floor(state.setup.max_factor * job.wanted_gpus);
+  if (state.replaces()) return all;
+  double factor = state.setup.max_factor;
+  if (factor <= 0 && !is_unplanned(state, job)) return all;
+  if (factor <= 0) factor = policy::kUnplannedFactor;
+  const double cap = std::floor(factor * job.wanted_gpus);
   return std::max(job.wanted_gpus, static_cast<int>(std::min<double>(cap, all)));
 }
 

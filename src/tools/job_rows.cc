@@ -24,7 +24,9 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.basic_gpus = count(tag, "basic");
   const auto spec = control::ElasticSpec::parse(row.spec);
   row.wanted_gpus = count(tag, "wanted");
-  row.max_gpus = spec ? spec->max_total(std::max(row.basic_gpus, row.wanted_gpus)) : row.basic_gpus;
+  if (!spec) row.max_gpus = row.basic_gpus;
+  else if (spec->has_max())
+    row.max_gpus = spec->max_total(std::max(row.basic_gpus, row.wanted_gpus), true);
   // The tag describes a former run while the job waits to run again.
   const bool runs = record.phase == slurm::JobPhase::running;
   row.state = runs ? tag.get("state") : record.state_text;
@@ -48,7 +50,8 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   row.decided_why = words("decided_why");
   row.taken_back = words("taken_back");
   row.paused = !tag.get("paused").empty();
-  if (const int own = count(tag, "own_max"); own > 0) row.max_gpus = std::min(row.max_gpus, own);
+  if (const int own = count(tag, "own_max"); own > 0)
+    row.max_gpus = std::min(row.max_gpus.value_or(own), own);
   row.switched = tag.get("switched");
   std::replace(row.switched.begin(), row.switched.end(), '_', ' ');
   return row;
@@ -102,6 +105,10 @@ Result<std::vector<JobRow>> job_rows(const slurm::Snapshot& snapshot, const JobF
   return rows;
 }
 
+std::string max_text(const JobRow& row) {
+  return row.max_gpus ? std::to_string(*row.max_gpus) : "-";
+}
+
 std::string jobs_table(const std::vector<JobRow>& rows) {
   if (rows.empty()) return "No elastic jobs.\n";
   using Align = TextTable::Align;
@@ -121,7 +128,7 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
   for (const JobRow& row : rows)
     table.add({std::to_string(row.id), row.user, row.name, row.state,
                std::to_string(row.basic_gpus), std::to_string(row.lent_gpus),
-               fmt::format("{}/{}", row.basic_gpus + row.lent_gpus, row.max_gpus),
+               fmt::format("{}/{}", row.basic_gpus + row.lent_gpus, max_text(row)),
                std::to_string(row.epoch), std::to_string(row.workers), std::to_string(row.grants),
                refusal_text(row), std::to_string(row.reclaims), companion_text(row.companions)});
   std::string text = table.text();
@@ -164,7 +171,7 @@ Json jobs_json(const std::vector<JobRow>& rows) {
                               {"wanted_gpus", row.wanted_gpus},
                               {"lent_gpus", row.lent_gpus},
                               {"total_gpus", row.basic_gpus + row.lent_gpus},
-                              {"max_gpus", row.max_gpus},
+                              {"max_gpus", row.max_gpus ? Json(*row.max_gpus) : Json()},
                               {"epoch", row.epoch},
                               {"workers", row.workers},
                               {"grants", row.grants},

@@ -18,7 +18,9 @@ struct JobRow {
   std::string user, name;
   std::string state;  ///< Swell's (ACTIVE, WARMING, ...) while it runs, otherwise Slurm's
   std::string spec;   ///< the recorded --elastic
-  int basic_gpus = 0, lent_gpus = 0, max_gpus = 0;
+  int basic_gpus = 0, lent_gpus = 0;
+  /// Max GPUs in all, by --elastic and `swell max`; nothing: as many as pay.
+  std::optional<int> max_gpus;
   int wanted_gpus = 0;  ///< what it asked for, where it was submitted for fewer; 0: it was not
   int epoch = 0, workers = 0, grants = 0, reclaims = 0;
   std::vector<control::CompanionWord> companions;
@@ -43,6 +45,9 @@ struct JobFilter {
 /// Elastic jobs that run or wait, by id. The error names a job of the filter that does not exist or
 /// is not elastic.
 Result<std::vector<JobRow>> job_rows(const slurm::Snapshot& snapshot, const JobFilter& filter);
+
+/// Returns JobRow::max_gpus as tables show it: "-" where there is no limit.
+std::string max_text(const JobRow& row);
 
 /// Table for people; one line where there is nothing to show.
 std::string jobs_table(const std::vector<JobRow>& rows);

@@ -32,7 +32,7 @@ struct Options {
               backfill = "on", clocks = "on", redeployment = "suika", json, csv, speeds, report;
   std::vector<std::string> policies, settings;
   double hours = 0, intensity = 1, rigid_share = 0, failures = 0, prediction_error = 0,
-         max_shortfall = policy::Trust::kMaxShortfall, max_factor = 4, aggressiveness = -1,
+         max_shortfall = policy::Trust::kMaxShortfall, max_factor = 0, aggressiveness = -1,
          fairness = 0, launch_floor = 0, load = 0.8, cap_hours = 0, trace_gpus = 2490,
          consent_share = 0, least_share = 0.5,
          growth_interval = control::SwellConf{}.growth_interval_s,
@@ -314,8 +314,9 @@ Action add_sim(CLI::App& app) {
                   "Share of a promised gain that may be missing, as MaxShortfall of swell.conf")
       ->check(CLI::Range(0.1, 1.0))
       ->capture_default_str();
-  sub->add_option("--max-factor", options->max_factor,
-                  "A job is lent up to so many times its GPUs, as by max=4x; 0: no limit")
+  sub->add_option(
+         "--max-factor", options->max_factor,
+         "A job has up to so many times its GPUs, as by max=4x; 0: as many as pay, without max=")
       ->check(CLI::Range(0.0, 10000.0))
       ->capture_default_str();
   sub->add_option("--rigid-share", options->rigid_share, "Share of jobs that are not elastic")

@@ -92,7 +92,7 @@ std::string top_screen(const GpuUse& use, const std::vector<JobRow>& rows, const
   for (const JobRow& row : rows)
     table.add({std::to_string(row.id), row.user, row.name.substr(0, kMaxName),
                row.paused ? "PAUSED" : row.state, std::to_string(row.basic_gpus),
-               std::to_string(row.lent_gpus), std::to_string(row.max_gpus), row.decided_by,
+               std::to_string(row.lent_gpus), max_text(row), row.decided_by,
                row.no_growth.empty() ? row.decided_why : row.no_growth});
   std::istringstream lines(fmt::format(
       "Swell: {} GPUs: {} asked for (#), {} lent (+), {} idle (.); {} elastic jobs, {} jobs "

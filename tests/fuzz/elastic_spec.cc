@@ -25,7 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                           std::numeric_limits<int>::max()}) {
     const bool good = spec->check_basic(basic).ok();
     if (good && basic < 1) std::abort();
-    if (good && spec->max_total(basic) < basic) std::abort();
+    if (good && (spec->max_total(basic, false) < basic || spec->max_total(basic, true) < basic))
+      std::abort();
   }
   return 0;
 }

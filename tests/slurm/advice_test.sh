@@ -22,7 +22,7 @@ check 'a type in the wrong case' hears 'types=H100: no node has GPUs of that nam
 check 'a type that no node has' hears 'types=b200: no node has GPUs of that type; there are h100' --elastic=types=b200
 check 'a maximum beyond the cluster' hears 'max=64 is 64 GPUs, and this cluster has 8' --elastic=max=64
 check 'a grace above GraceTime' hears 'grace=90: where Slurm itself takes lent GPUs back, this site gives 40 s' --elastic=grace=90
-check 'a size that max does not allow' hears '16 is never reached, since max=4x allows 8 GPUs' --elastic=sizes=2/8/16
+check 'a size that max does not allow' hears '16 is never reached, since max=4x allows 8 GPUs' --elastic=max=4x,sizes=2/8/16
 
 says_nothing() {
   sbatch --parsable --hold --elastic=max=8,grace=40,types=h100,sizes=2/4/8 --gres=gpu:2 --wrap true 2> said && [[ ! -s said ]] &&

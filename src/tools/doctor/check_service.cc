@@ -128,6 +128,18 @@ void check_grace_of_jobs(const Site& site, Findings& findings) {
                             site.swell_conf->expansion_partition, max)}));
 }
 
+/// Tells a site without any limit on lent GPUs how far one job may grow.
+Finding check_lending_limits(const control::SwellConf& conf) {
+  const std::string check = "limits on lent GPUs";
+  if (conf.max_gpus_per_job > 0)
+    return good(check, fmt::format("MaxGPUsPerJob={}", conf.max_gpus_per_job));
+  if (!conf.max_lent_by_account.empty()) return good(check, "MaxLentByAccount");
+  if (!conf.max_lent_by_qos.empty()) return good(check, "MaxLentByQOS");
+  return good(check,
+              "none: a job without max= grows to as many GPUs as pay by its profile; "
+              "MaxGPUsPerJob in swell.conf limits it");
+}
+
 }  // namespace
 
 void check_munge(const Site& site, Findings& findings) { findings.push_back(munge_finding(site)); }
@@ -140,6 +152,7 @@ void check_service(const Site& site, Findings& findings) {
   findings.push_back(check_inactive_limit(site));
   findings.push_back(check_preempt_signal(site));
   check_grace_of_jobs(site, findings);
+  if (site.swell_conf) findings.push_back(check_lending_limits(*site.swell_conf));
 }
 
 }  // namespace swell::tools::doctor

@@ -41,14 +41,17 @@ Test(elastic_advice, a_type_that_no_node_has_is_named_with_those_that_there_are)
 }
 
 Test(elastic_advice, a_size_above_max_is_named_with_the_max_that_it_takes) {
-  expect("sizes=4/8/32",
+  expect("sizes=4/8/32,max=4x",
          "sizes=4/8/32: 32 is never reached, since max=4x allows 16 GPUs; write max=32\n");
+  cr_assert_eq(said_of("sizes=4/8/32"), std::string(), "without max= a plan may reach it");
   expect("sizes=4/8,max=4", "8 is never reached, since max=4 allows 4 GPUs");
 }
 
 Test(elastic_advice, a_step_that_max_does_not_allow_is_named_with_the_max_that_it_takes) {
-  expect("step=16", "step=16: nothing is ever lent, since max=4x allows 16 GPUs; write max=20\n");
-  cr_assert_eq(said_of("step=8"), std::string());
+  expect("step=16,max=4x",
+         "step=16: nothing is ever lent, since max=4x allows 16 GPUs; write max=20\n");
+  cr_assert_eq(said_of("step=8,max=4x"), std::string());
+  cr_assert_eq(said_of("step=16"), std::string(), "without max= a plan may reach it");
 }
 
 Test(elastic_advice, a_max_beyond_the_cluster_or_the_sites_cap_is_named) {

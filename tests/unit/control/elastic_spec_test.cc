@@ -29,7 +29,18 @@ bool says(const std::string& sentence, const char* words) {
 
 Test(elastic_spec, no_value_means_the_defaults) {
   cr_assert(good("") == ElasticSpec{});
-  cr_assert_eq(good("").max_total(4), 16);
+  cr_assert_not(good("").has_max());
+}
+
+Test(elastic_spec, limits_a_job_without_max_only_where_it_is_not_planned) {
+  cr_assert_eq(good("").max_total(4, false), 16);
+  cr_assert_eq(good("").max_total(4, true), ElasticSpec::kNoLimit);
+  for (const bool planned : {false, true}) {
+    cr_assert_eq(good("max=2x").max_total(4, planned), 8);
+    cr_assert_eq(good("max=6").max_total(4, planned), 6);
+    cr_assert_eq(good("max=4x").max_total(4, planned), 16, "jobs of before have it in full");
+  }
+  cr_assert_eq(good("").max_total(ElasticSpec::kNoLimit, false), ElasticSpec::kNoLimit);
 }
 
 Test(elastic_spec, reads_every_key) {
@@ -47,7 +58,7 @@ Test(elastic_spec, reads_every_key) {
 }
 
 Test(elastic_spec, keys_that_are_not_given_are_not_written_so_that_older_programs_read_the_text) {
-  cr_assert_eq(good("").text(), "max=4x,consistency=relaxed,mode=restart,grace=30");
+  cr_assert_eq(good("").text(), "consistency=relaxed,mode=restart,grace=30");
   cr_assert_eq(good("grow=9,stay=8,step=7,max=6").text(),
                "max=6,step=7,consistency=relaxed,mode=restart,grace=30,stay=8,grow=9");
   cr_assert(good("stay=0") == good(""), "the site's time alone");

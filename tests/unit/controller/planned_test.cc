@@ -210,7 +210,7 @@ Test(planned, who_asks_about_a_job_that_is_none_here_is_told_what_it_is) {
 
 Test(planned, the_answer_to_a_limit_names_the_one_that_holds) {
   Live world;
-  const int of_spec = world.job().spec.max_total(world.job().asked_gpus());
+  const int of_spec = world.job().spec.max_total(world.job().asked_gpus(), true);
   const auto said = [&](int wanted) { return world.ask("max", wanted).text; };
   cr_assert_eq(said(of_spec + 50), "it has at most " + std::to_string(of_spec) +
                                        " GPUs all the same: that is the max of its --elastic");

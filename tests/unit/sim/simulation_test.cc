@@ -112,6 +112,14 @@ Test(simulation, a_job_is_lent_up_to_its_factor_and_a_rival_gives_what_it_wants)
   cr_assert_eq(world.run().lent_gpu_s, 0);
   world.setup.max_factor = 0;
   cr_assert(world.run().lent_gpu_s > capped.lent_gpu_s);
+  World wide(8, {{4, 0, 3600}});
+  wide.setup.policy = &lender;
+  const Outcome unplanned = wide.run();
+  cr_assert(unplanned.lent_gpu_s <= 12 * unplanned.makespan_s,
+            "fewest-first makes no plans, so that four times the GPUs are the limit");
+  const policy::Swell planner;
+  wide.setup.policy = &planner;
+  cr_assert(wide.run().lent_gpu_s > 12 * wide.run().makespan_s, "a plan says how many pay");
 
   /// Gives the job twice what it asked for, as rivals that replace the scheduler may.
   struct Rival final : policy::Policy {

@@ -67,6 +67,21 @@ Test(job_rows, a_waiting_job_shows_nothing_of_its_former_run) {
   cr_assert_eq(row.max_gpus, 12);
 }
 
+Test(job_rows, a_job_without_max_shows_no_limit_but_its_owner_s) {
+  slurm::Snapshot snapshot = queue();
+  const auto with = [&](const char* tag) {
+    for (slurm::JobRecord& job : snapshot.jobs)
+      if (job.id == 30) job.admin_comment = tag;
+    return job_rows(snapshot, {}).value()[1];
+  };
+  const JobRow row = with("swell[elastic=grace=30 basic=4 lent=2]");
+  cr_assert_not(row.max_gpus);
+  cr_assert_neq(jobs_table({row}).find(" 6/- "), std::string::npos);
+  cr_assert_neq(jobs_json({row}).dump().find("\"max_gpus\":null"), std::string::npos, "%s",
+                jobs_json({row}).dump().c_str());
+  cr_assert_eq(max_text(with("swell[elastic=grace=30 basic=4 own_max=9]")), "9");
+}
+
 Test(job_rows, a_job_that_consented_to_fewer_gpus_shows_what_it_asked_for) {
   slurm::Snapshot snapshot = queue();
   for (slurm::JobRecord& job : snapshot.jobs)

@@ -7,6 +7,10 @@
 
 namespace swell::policy {
 
+/// Limit of a job whose user gave none and for which no plan is made, as a factor of what it asks
+/// for.
+inline constexpr double kUnplannedFactor = 4;
+
 /// Whether `total` is an allowed number of GPUs of the job.
 inline bool may_have(const ElasticJobView& job, int total) {
   return total <= job.max_gpus &&
