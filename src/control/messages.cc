@@ -327,6 +327,11 @@ void describe(V& v, WorkerSizes& m) {
   v.member("workers", m.workers, 1, kMany);
 }
 template <typename V>
+void describe(V& v, WorkerLaunches& m) {
+  v.member("epoch", m.epoch, 0, kMany);
+  v.member("what", m.what);
+}
+template <typename V>
 void describe(V& v, WorkerExit& m) {
   v.member("epoch", m.epoch, 0, kMany);
   v.member("exit_code", m.exit_code, 0, 255);

@@ -241,6 +241,13 @@ struct WorkerSizes {
   std::vector<int> workers;  ///< rising; empty: any
 };
 
+/// The program is a launcher: a process below it is a worker with ranks of its own.
+struct WorkerLaunches {
+  static constexpr const char* type = "worker-launches";
+  int epoch = 0;     ///< of the program, as WorkerStart gave it
+  std::string what;  ///< which process, and its ranks, for people
+};
+
 /// The program has ended.
 struct WorkerExit {
   static constexpr const char* type = "worker-exit";
@@ -265,14 +272,15 @@ struct WorkerStart {
 /// Send this signal to the program.
 struct WorkerSignal {
   static constexpr const char* type = "worker-signal";
-  int epoch = -1;  ///< to that epoch's program alone; -1: to all that run
+  static constexpr int kStay = 0;  ///< no signal: it was asked to leave, and need not any more
+  int epoch = -1;                  ///< to that epoch's program alone; -1: to all that run
   int signal = 0;
 };
 
-using Message =
-    std::variant<Hello, GrowDone, Released, Status, Profile, Switched, Bye, Welcome, Refused, Grow,
-                 Shrink, Replan, Ask, Answer, WorkerHello, WorkerNotice, WorkerListens,
-                 WorkerRuntime, WorkerProfile, WorkerSizes, WorkerExit, WorkerStart, WorkerSignal>;
+using Message = std::variant<Hello, GrowDone, Released, Status, Profile, Switched, Bye, Welcome,
+                             Refused, Grow, Shrink, Replan, Ask, Answer, WorkerHello, WorkerNotice,
+                             WorkerListens, WorkerRuntime, WorkerProfile, WorkerSizes,
+                             WorkerLaunches, WorkerExit, WorkerStart, WorkerSignal>;
 
 /// The JSON form of a message.
 Json to_json(const Message& message);

@@ -86,6 +86,7 @@ struct Note {
 /// Let the job's own shims go, wait for what still runs, end with this code.
 struct Finish {
   int code = 0;
+  bool for_requeue = false;  ///< the workers have left before the job's own end
 };
 
 using Any = std::variant<StartStep, StartWorkers, SignalWorkers, Allocate, Release, Tell, Say, Note,

@@ -49,6 +49,9 @@ EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   settings.recover_s = setup.options.recover_s;
   settings.kill_on_bad_exit = setup.options.kill_on_bad_exit;
   settings.live = is_live(setup);
+  settings.leave_code = setup.options.leave_code;
+  settings.before_end_s = setup.options.before_end_s;
+  if (setup.elastic) settings.never_grows = setup.input->no_growth;
   // The controller hears of a job and of its agent at about the same time, and decides at once.
   settings.first_wait_s = setup.options.first_wait_s;
   settings.first_offer_s = settings.live ? std::min(kFirstOffer_s, settings.first_wait_s) : 0;
@@ -79,6 +82,12 @@ Agent::Agent(Setup setup, EpochMachine::Settings settings)
       descriptions_(setup_.descriptions) {}
 
 Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
+  // A program that may be started again, on more workers or the same, is given it again.
+  setup.input = std::make_shared<const InputPlan>(
+      setup.elastic || setup.options.recover_s > 0 ? plan_input(setup.options.input, STDIN_FILENO)
+                                                   : InputPlan());
+  // srun has it, too, where this cannot begin.
+  if (setup.input->spooled) setup.input->spooled->become_standard_input();
   EpochMachine::Settings settings = settings_for(setup);
   std::unique_ptr<Agent> agent(new Agent(std::move(setup), std::move(settings)));
   if (!agent->setup_.options.events_file.empty()) {
@@ -142,6 +151,8 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
 }
 
 int Agent::run() {
+  if (setup_.elastic && !setup_.input->no_growth.empty())
+    say("the job is lent no GPUs: " + setup_.input->no_growth);
   machine_.start(now());
   next_heartbeat_ = now() + kHeartbeat_s;
   carry_out();
@@ -159,6 +170,7 @@ int Agent::run() {
   tell(control::Bye{*code_});
   // A controller that cannot be reached now must not keep the job from ending.
   if (link_ && !link_->flush(std::chrono::seconds(1))) static_cast<void>(link_.release());
+  if (requeues_) requeue();
   return *code_;
 }
 
@@ -171,6 +183,8 @@ void Agent::wait() {
     if (!leaving.cancelling) until = std::min(until, leaving.cancel_by);
   for (const auto& [at, step] : launches_) until = std::min(until, at);
   if (code_) until = std::min(until, finish_by_);
+  else if (setup_.options.before_end_s.value_or(0) > 0 && limit_look_.pid == 0)
+    until = std::min(until, limit_look_.next);
   std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
   children_.add_to(polled);
   const double left = std::clamp(until - now(), 0.0, 60.0);
@@ -229,6 +243,8 @@ void Agent::take_server_events() {
       give_live_order();
     } else if (const auto* sizes = std::get_if<control::WorkerSizes>(&event.message)) {
       machine_.can_run_with(sizes->workers);
+    } else if (const auto* launches = std::get_if<control::WorkerLaunches>(&event.message)) {
+      machine_.starts_workers(now(), known->second, launches->what);
     } else if (const auto* profile = std::get_if<control::WorkerProfile>(&event.message)) {
       take_profile(known->second, *profile);
     }
@@ -282,7 +298,7 @@ void Agent::take_ended_children() {
       cancels_.erase(cancelled);
       leaving_.erase(job);
       machine_.released(now(), job);
-    } else {
+    } else if (!ended_limit_look(ended, now())) {
       ended_salloc(ended);
     }
     carry_out();
@@ -296,6 +312,7 @@ bool Agent::step_runs(JobId job) const {
 
 void Agent::check_deadlines() {
   const double time = now();
+  look_at_limit(time);
   if (const auto deadline = machine_.deadline(); deadline && time >= *deadline) machine_.tick(time);
   for (Request& request : requests_)
     if (request.open > 0 && time >= request.expires) {
@@ -326,6 +343,7 @@ void Agent::check_deadlines() {
       children_.signal(pid, finish_kills_ == 1 ? SIGTERM : SIGKILL);
     for (const auto& [pid, job] : cancels_) children_.signal(pid, SIGKILL);
     for (const auto& [pid, failed] : failed_) children_.signal(pid, SIGKILL);
+    if (limit_look_.pid != 0) children_.signal(limit_look_.pid, SIGKILL);
     for (const Request& request : requests_)
       for (const auto& [pid, offer] : request.sallocs) children_.signal(pid, SIGKILL);
   }

@@ -40,6 +40,7 @@ class Agent {
     /// are to be asked, too.
     std::map<std::string, cluster::NodeDescription> descriptions;
     bool wants_ports = false;
+    std::shared_ptr<const InputPlan> input;
   };
   /// Signals must be blocked already. The error says what this machine does not allow.
   static Result<std::unique_ptr<Agent>> start(Setup setup);
@@ -89,6 +90,10 @@ class Agent {
   void answered(const Failed& failed, const Children::Ended& config);
   void launch_later(Step step, const Exit& exit, const char* why, double pause_s);
   void refuse(WorkerId worker, const std::string& build);
+  // agent_end.cc
+  void look_at_limit(double now);
+  bool ended_limit_look(const Children::Ended& ended, double now);
+  void requeue() const;
   void check_deadlines();
   void carry_out();
   void carry_out(const action::StartStep& start);
@@ -144,6 +149,12 @@ class Agent {
   std::map<JobId, std::string> companion_names_;
   std::vector<JobId> told_companions_;
   double next_heartbeat_ = 0;
+  /// Slurm is asked when the job ends.
+  struct LimitLook {
+    pid_t pid = 0;
+    double next = 0;
+  } limit_look_;
+  bool requeues_ = false;
   const std::time_t began_ = std::time(nullptr);
   ProfileBook profiles_;
   // live mode

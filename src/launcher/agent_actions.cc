@@ -55,7 +55,8 @@ void Agent::carry_out(const action::StartStep& start) {
     node_job_[node.id] = start.job;
     nodes_[node.id] = node;
   }
-  const ShimAddress shim{setup_.shim, address_, server_->port(), setup_.munge_socket};
+  const ShimAddress shim{setup_.shim, address_, server_->port(), setup_.munge_socket,
+                         setup_.input->spooled.has_value()};
   bool foreground = !companion;
   const double wait_s = companion ? 0 : knows_nodes_in(setup_.slurmctld_since, std::time(nullptr));
   for (Command& command :
@@ -71,8 +72,9 @@ void Agent::launch(Step step) {
   const bool companion = step.job != setup_.hello.job;
   auto environment = companion ? outside_environment(environ) : step_environment(environ);
   environment.push_back("SWELL_AGENT=1");  // spank_swell: no hint that srun lends nothing
+  const SpooledInput* input = setup_.input->spooled ? &*setup_.input->spooled : nullptr;
   const Result<pid_t> pid =
-      children_.start(step.command, environment, {.foreground = step.foreground});
+      children_.start(step.command, environment, {.foreground = step.foreground, .input = input});
   if (pid) {
     steps_[*pid] = std::move(step);
     return;
@@ -85,10 +87,11 @@ void Agent::launch(Step step) {
 /// companion's GPUs go back instead.
 bool Agent::may_launch_again(const Step& step) const {
   if (step.job != setup_.hello.job || machine_.has_begun() || code_) return false;
-  // What srun has read for a program that did not begin is lost: /dev/null and a terminal have
-  // more.
+  // What srun has read for a program that did not begin is lost, unless it is kept: /dev/null and a
+  // terminal have more.
   struct stat input {};
-  return !step.foreground || fstat(STDIN_FILENO, &input) != 0 || S_ISCHR(input.st_mode);
+  return !step.foreground || setup_.input->spooled || fstat(STDIN_FILENO, &input) != 0 ||
+         S_ISCHR(input.st_mode);
 }
 
 /// Whether this srun is run again, in a while, or may be: a slurmd or slurmctld was away as it
@@ -310,6 +313,7 @@ void Agent::carry_out(const action::Note& note) {
 
 void Agent::carry_out(const action::Finish& finish) {
   code_ = finish.code;
+  requeues_ = finish.for_requeue && setup_.options.requeue;
   finish_by_ = now() + kFinish_s;
   for (const auto& [worker, connection] : connections_) server_->close(connection);
   connections_.clear();

@@ -19,9 +19,11 @@ namespace {
 /// In the child. The threads of this process may hold any lock, so nothing is called that could
 /// wait for one.
 [[noreturn]] void become(const std::vector<char*>& argv, const std::vector<char*>& envp,
-                         Children::How how, int output, int telling) {
-  if (!how.foreground) {
-    setpgid(0, 0);
+                         Children::How how, int input, int output, int telling) {
+  if (!how.foreground) setpgid(0, 0);
+  if (input >= 0) {
+    dup2(input, 0);
+  } else if (!how.foreground) {
     const int null = open("/dev/null", O_RDONLY);
     if (null > 0) dup2(null, 0);
     if (null > 2) close(null);
@@ -63,9 +65,10 @@ Result<pid_t> Children::start(const std::vector<std::string>& command,
   const control::Fd failure(status[0]);
   control::Fd telling(status[1]);
   const std::vector<char*> argv = pointers(command), envp = pointers(environment);
+  const control::Fd input = how.input != nullptr ? how.input->open() : control::Fd();
   const pid_t pid = fork();
   if (pid < 0) return Error(fmt::format("starting {}: {}", command.front(), std::strerror(errno)));
-  if (pid == 0) become(argv, envp, how, writing.get(), telling.get());
+  if (pid == 0) become(argv, envp, how, input.get(), writing.get(), telling.get());
   telling = control::Fd();
   int problem = 0;
   while (::read(failure.get(), &problem, sizeof problem) < 0 && errno == EINTR) continue;

@@ -10,6 +10,7 @@
 #include "control/socket.h"
 #include "core/result.h"
 #include "launcher/epoch_machine.h"
+#include "launcher/spooled_input.h"
 
 namespace swell::launcher {
 
@@ -19,6 +20,7 @@ class Children {
   struct How {
     bool foreground = false;  ///< keeps standard input and the terminal's process group
     bool capture = false;     ///< stdout and stderr come back with Ended; else they are shared
+    const SpooledInput* input = nullptr;  ///< in place of standard input
   };
   struct Ended {
     pid_t pid = 0;

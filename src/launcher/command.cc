@@ -44,13 +44,15 @@ std::vector<Command> step_commands(const Options& options, JobId job, bool compa
       command.push_back(fmt::format("--gpus={}", same.size() * static_cast<std::size_t>(gpus)));
     else if (gpus > 0) command.push_back(fmt::format("--gres=gpu:{}", gpus));
     const bool first = !companion && commands.empty();
-    if (!first) command.push_back("--input=none");
+    if (shim.gives_input) command.push_back("--input=all");
+    else if (!first) command.push_back("--input=none");
     if (!first && !options.own_open_mode) command.push_back("--open-mode=append");
     if (companion) command.push_back("--mem=0");
     command.insert(command.end(), {shim.program, "--agent",
                                    fmt::format("{}:{}", shim.host, shim.port), "--nodes", known});
     if (!shim.munge_socket.empty())
       command.insert(command.end(), {"--munge-socket", shim.munge_socket});
+    if (shim.gives_input) command.insert(command.end(), {"--input", "kept"});
     if (options.switch_network != "auto")
       command.insert(command.end(), {"--switch-network", options.switch_network});
     command.push_back("--");

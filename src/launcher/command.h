@@ -19,6 +19,7 @@ struct ShimAddress {
   std::string host;
   int port = 0;
   std::string munge_socket;
+  bool gives_input = false;  ///< swellrun's standard input goes to every step: InputPlan
 };
 
 /// The srun commands that start the shims of one allocation, one for all nodes with equally many

@@ -121,6 +121,7 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
   say(fmt::format("lost job {} ({}): {}", job, describe(nodes), why));
   // Its other workers may still run; they are killed with the rest of the epoch.
   reclaim(now, *found, found->reclaimed ? std::string(found->reason) : why);
+  if (Leaving* leaving = in<Leaving>(); leaving != nullptr && in_epoch) leaving->before.reset();
   if (!in_epoch || !is<Running>()) return;
   if (restarts_too_often(now)) {
     const std::string count =
@@ -141,7 +142,7 @@ void EpochMachine::fall_back(double now, const std::string& why) {
   for (const JobId job : companions())
     if (HeldCompanion* each = companion(job); each != nullptr && !each->reclaimed)
       reclaim(now, *each, why);
-  phase_ = Leaving{now, now, false, false};
+  phase_ = Leaving{.by = now, .since = now, .is_retry = true};
   code_ = 0;
   set_state(JobState::draining);
   kill_running(now);

@@ -32,6 +32,27 @@ std::string EpochMachine::no_growth() const {
   return growth_.reason_against(run);
 }
 
+void EpochMachine::starts_workers(double now, WorkerId id, const std::string& what) {
+  if (is<Over>() || is<Ending>() || std::exchange(starts_workers_, true)) return;
+  const std::string why =
+      fmt::format("the program starts workers of its own ({}), and so does swellrun", what);
+  note("launcher-found", Json::object({{"what", what}, {"node_id", id.node}}));
+  say(fmt::format(
+      "{}: {} Write the training program alone: swellrun python SCRIPT [ARGUMENTS]. "
+      "The job is lent no GPUs",
+      why,
+      seating_.seats.size() > 1
+          ? fmt::format("each of the {} workers is a training by itself, and all of them "
+                        "write the same checkpoint.",
+                        seating_.seats.size())
+          : std::string("with more GPUs, each worker would be a training by itself.")));
+  pause_growth(now, why, true);
+  for (const JobId job : companions())
+    if (HeldCompanion* each = companion(job); each != nullptr && !each->reclaimed)
+      give_back(now, *each, why);
+  advance(now);
+}
+
 void EpochMachine::tell_no_growth() {
   std::string why = no_growth();
   if (growth_.is_news(why)) act(action::Tell{status()});
@@ -100,6 +121,36 @@ void EpochMachine::keep_growth_limit(double now) {
   code_ = 0;
   set_state(JobState::draining);
   kill_running(now);
+}
+
+/// Workers have not left for a growth. Nobody needs the GPUs that it is for, so they go back, and
+/// none of the workers is killed for it: where none has left, they train on. Where some have, the
+/// others may wait for those in a collective, or still write the checkpoint, and have more time.
+void EpochMachine::call_off_growth(double now) {
+  Leaving& leaving = *in<Leaving>();
+  const std::string why =
+      fmt::format("workers did not leave within {:g} s of {}", settings_.restart_timeout_s,
+                  signal_name(settings_.restart_signal));
+  for (const JobId job : companions())
+    if (HeldCompanion* each = companion(job);
+        each != nullptr && !each->reclaimed && !takes_part(*each))
+      reclaim(now, *each, why);
+  note("growth-called-off", Json::object({{"running", running().size()}}));
+  if (all_train()) {
+    say(why + ": no more GPUs; they train on");
+    Running before = std::move(*leaving.before);
+    phase_ = std::move(before);
+    in<Running>()->late_until = now + settings_.late_s;
+    set_state(JobState::active);
+  } else {
+    say(
+        fmt::format("{} of {} {}, but the others have: no more GPUs; in {:g} s those that are left "
+                    "are killed, and all resume from their last checkpoint",
+                    running().size(), seating_.seats.size(), why, settings_.late_s));
+    leaving.before.reset();
+    leaving.by = now + settings_.late_s;
+  }
+  if (growth_.pause_reason().empty()) pause_growth(now, why);
 }
 
 /// Switches to the workers of `next`. Who joins first has the least time left.

@@ -17,6 +17,7 @@ EpochMachine::EpochMachine(Settings settings, std::vector<WorkerNode> basic)
       basic_(std::move(basic)),
       growth_({.max_pauses = settings_.max_restarts}) {
   for (const WorkerNode& node : basic_) next_node_ = std::max(next_node_, node.id + 1);
+  if (!settings_.never_grows.empty()) growth_.pause(0, settings_.never_grows, true);
 }
 
 void EpochMachine::start(double) {
@@ -25,16 +26,25 @@ void EpochMachine::start(double) {
 }
 
 void EpochMachine::end(double now, int signal, std::optional<double> kill_at, bool code_is_final) {
-  if (const Ending* before = in<Ending>()) code_is_final = code_is_final || before->code_is_final;
+  bool for_requeue = false;
+  if (const Ending* before = in<Ending>()) {
+    code_is_final = code_is_final || before->code_is_final;
+    for_requeue = before->for_requeue && signal == SIGTERM;  // as Slurm sends at the time limit
+  }
   if (settings_.live && !is<Ending>()) act(action::CallOffLive{});
   asking_.reset();
-  std::vector<std::function<void(double)>> later;
-  if (Switching* one = in<Switching>()) later.swap(one->later);
-  phase_ = Ending{kill_at, code_is_final};
-  for (const auto& news : later) news(now);
+  begin_ending({kill_at, code_is_final, for_requeue}, now);
   if (auto workers = running(); signal != 0 && !workers.empty())
     act(action::SignalWorkers{std::move(workers), signal});
   advance(now);
+}
+
+/// News that waited for a switch are heard in the new phase.
+void EpochMachine::begin_ending(Ending next, double now) {
+  std::vector<std::function<void(double)>> later;
+  if (Switching* one = in<Switching>()) later.swap(one->later);
+  phase_ = next;
+  for (const auto& news : later) news(now);
 }
 
 void EpochMachine::advance(double now) {
@@ -47,9 +57,12 @@ void EpochMachine::advance(double now) {
     note("recovered");
   }
   if (const Leaving* leaving = in<Leaving>(); leaving != nullptr && running().empty()) {
-    for (const JobId job : companions()) release_if_left(job);
-    phase_ = Gathering{now + settings_.warm_timeout_s, leaving->since};
     code_ = 0;  // of the epoch before
+    if (settings_.leave_code && all_ended_well()) return finish();
+    for (const JobId job : companions()) release_if_left(job);
+    Gathering next{now + settings_.warm_timeout_s, leaving->since};
+    next.is_retry = leaving->is_retry;
+    phase_ = next;
   }
   if (is<Gathering>()) {
     Seating seating = next_seating();
@@ -62,10 +75,7 @@ void EpochMachine::advance(double now) {
   }
   if (is<Running>()) {
     const bool done = running().empty();
-    const Failure* failure = is_failing() ? &*in<Running>()->failure : nullptr;
-    if (done && failure != nullptr &&
-        (!companions_.empty() || lent_took_part() || now < failure->decide_by))
-      return;  // the blame is still open
+    if (done && is_failing()) return;  // what becomes of it is still open
     if (done && !in<Running>()->not_begun.empty()) return begin_otherwise(now);
     if (done) return finish();
   }
@@ -106,12 +116,15 @@ void EpochMachine::begin_growing(double now) {
       describe(lent),
       next.idle > 0 ? fmt::format("; {} wait, as the plan does without them", next.idle) : ""));
   if (is_live()) return grow_live(now, next);
+  Running before = *in<Running>();
   begin_leaving(now, JobState::switching, now + settings_.restart_timeout_s);
   in<Leaving>()->to_grow = true;
+  in<Leaving>()->before = std::move(before);
 }
 
 void EpochMachine::start_epoch(double now, Seating seating) {
   const std::optional<double> stopped_since = in<Gathering>()->stopped_since;
+  const bool is_retry = in<Gathering>()->is_retry;
   asking_.reset();
   drop_unfit_plan(seating);
   seating_ = std::move(seating);
@@ -119,13 +132,14 @@ void EpochMachine::start_epoch(double now, Seating seating) {
   wanted_.reset();
   epoch_ = ++last_epoch_;
   phase_ = Running{now, std::nullopt, false, settings_.live};
+  in<Running>()->was_resized = stopped_since && !is_retry;
   code_ = 0;
   action::StartWorkers start = start_of(epoch_, seating_);
   std::vector<WorkerId> ranks;
   for (const auto& [id, environment] : start.workers) {
     ranks.push_back(id);
     workers_[id].running = true;
-    workers_[id].ready = false;
+    workers_[id].ready = workers_[id].ended_well = false;
   }
   act(std::move(start));
   if (settings_.live) act(action::BeginLive{epoch_, std::move(ranks), tries_snapshots_});
@@ -160,6 +174,11 @@ action::StartWorkers EpochMachine::start_of(int epoch, const Seating& seating) {
     environment.emplace_back("SWELL_JOB_ID", std::to_string(settings_.job));
     environment.emplace_back("SWELL_BASIC_WORKERS", std::to_string(basic_workers));
     environment.emplace_back("SWELL_RESTART_SIGNAL", signal_name(settings_.restart_signal));
+    // What a launcher within the program replaces.
+    environment.emplace_back("SWELL_RANK", std::to_string(start.workers.size()));
+    environment.emplace_back("SWELL_WORLD_SIZE", std::to_string(seating.seats.size()));
+    if (settings_.leave_code)
+      environment.emplace_back("SWELL_LEAVE_CODE", std::to_string(*settings_.leave_code));
     if (!seating.plan.empty()) environment.emplace_back("SWELL_PLAN", seating.plan);
     start.workers.emplace_back(seat.worker, std::move(environment));
   }
@@ -225,6 +244,39 @@ bool EpochMachine::had_its_time(double now, const Leaving& leaving) const {
   });
 }
 
+/// Workers have not left in time. Only where GPUs go back, or where the others cannot train on
+/// without those that left, are they killed.
+void EpochMachine::leaving_is_late(double now) {
+  Leaving& leaving = *in<Leaving>();
+  if (const auto drain = drain_by(); leaving.before && drain) {
+    leaving.before.reset();  // it is for a reclaim by now
+    leaving.by = std::max(leaving.by, *drain);
+    if (now < leaving.by) return;
+  }
+  if (leaving.before) return call_off_growth(now);
+  say(fmt::format(
+      "{} workers did not leave in time: killed; they resume from their last checkpoint",
+      running().size()));
+  if (!leaving.to_grow && had_its_time(now, leaving))
+    pause_growth(now,
+                 fmt::format("workers did not leave within {:g} s of the restart signal",
+                             settings_.restart_timeout_s),
+                 true);
+  kill_running(now);
+}
+
+/// A worker leaves for a growth that was given up: it does not end the training, and the others are
+/// waited for.
+void EpochMachine::leave_late(double now) {
+  say(
+      fmt::format("a worker left for a growth more than {:g} s after it was asked to: the others "
+                  "follow; a longer grace= gives workers more time",
+                  settings_.restart_timeout_s));
+  const auto drain = drain_by();
+  phase_ = Leaving{std::min(now + settings_.late_s, drain.value_or(kNever)), now, true};
+  set_state(JobState::draining);
+}
+
 void EpochMachine::tick(double now) {
   if (Gathering* gathering = in<Gathering>();
       gathering != nullptr && gathering->by && now >= *gathering->by) {
@@ -257,17 +309,14 @@ void EpochMachine::tick(double now) {
     }
   keep_growth_limit(now);
   if (growth_.resume_if_due(now)) tell_no_growth();
-  if (const Leaving* leaving = in<Leaving>(); leaving != nullptr && now >= leaving->by) {
-    say(fmt::format(
-        "{} workers did not leave in time: killed; they resume from their last checkpoint",
-        running().size()));
-    if (had_its_time(now, *leaving))
-      pause_growth(now,
-                   fmt::format("workers did not leave within {:g} s of the restart signal",
-                               settings_.restart_timeout_s),
-                   true);
-    kill_running(now);
+  if (const Leaving* leaving = in<Leaving>(); leaving != nullptr && now >= leaving->by)
+    leaving_is_late(now);
+  if (Running* one = in<Running>(); one != nullptr && one->late_until && now >= *one->late_until) {
+    one->late_until.reset();
+    act(action::SignalWorkers{running(), control::WorkerSignal::kStay});
   }
+  if (const auto at = leaves_at(); at && now >= *at)
+    leave_before_end(now, fmt::format("the job ends in {:.0f} s", *limit_.ends_at - now), true);
   if (is_failing() && now >= in<Running>()->failure->decide_by) decide(now);
   if (const Running* one = in<Running>();
       one != nullptr && !one->failure && !one->not_begun.empty() && now >= one->not_begun_by)
@@ -298,6 +347,8 @@ std::optional<double> EpochMachine::deadline() const {
     earliest(gathering->begins_by);
   }
   if (const Leaving* leaving = in<Leaving>()) earliest(leaving->by);
+  earliest(leaves_at());
+  if (const Running* one = in<Running>()) earliest(one->late_until);
   if (is_failing()) earliest(in<Running>()->failure->decide_by);
   earliest(holds_until());
   earliest(growth_limit());
@@ -328,6 +379,9 @@ std::optional<double> EpochMachine::deadline() const {
 void EpochMachine::finish() {
   if (is<Over>()) return;
   if (const Running* last = in<Running>()) end_pause(last->since);  // its programs never said
+  const bool for_requeue =
+      is<Ending>() && in<Ending>()->for_requeue && !(settings_.leave_code && all_ended_well());
+  if (is<Ending>() && in<Ending>()->for_requeue) code_ = for_requeue ? kRequeueCode : 0;
   phase_ = Over{};
   for (HeldCompanion& each : companions_) {
     each.reason = "the program has ended";
@@ -336,7 +390,7 @@ void EpochMachine::finish() {
   }
   companions_.clear();
   note("finished", Json::object({{"code", code_}}));
-  act(action::Finish{std::clamp(code_, 0, 255)});
+  act(action::Finish{std::clamp(code_, 0, 255), for_requeue});
 }
 
 }  // namespace swell::launcher

@@ -54,7 +54,9 @@ struct SwitchOutcome {
 ///  too, which go back if it is not ready within recover_s;
 ///  * a growth that takes longer than grow_s is given up, and has gone wrong;
 ///  * growths that went wrong make the next wait, in growing intervals, and in the end for good;
-///  * workers are asked to leave for a growth only when all of them handle the signal;
+///  * workers are asked to leave for a growth only when all of them handle the signal. Those that
+///  do not leave are not killed: they train on, and the GPUs go back;
+///  * a program that fails just after a resize is started again once;
 ///  * a companion that is given back is released as soon as its own workers have left;
 ///  * in live mode GPUs that are offered before the first program runs take part in its first
 ///  epoch, if they come up in time;
@@ -79,6 +81,15 @@ class EpochMachine {
     double blame_s = 2;         ///< an error exit may be explained by news that come this late
     double end_timeout_s = 30;  ///< for workers to end after INT, TERM or another's failure
     double siblings_s = 1;      ///< for workers to leave after one of them died of the signal
+    /// Workers that did not leave for a growth may still do so; their exit is not the end.
+    double late_s = 60;
+    /// A program that fails so soon after a resize is started again once.
+    double settle_s = 60;
+    /// The exit code of a program that leaves for a resize: 0 is then always the end.
+    std::optional<int> leave_code;
+    /// The workers leave so long before the job's time limit; 0: only on Slurm's signal.
+    std::optional<double> before_end_s;
+    std::string never_grows;  ///< not empty: why the run takes no lent GPUs at all
     /// Losses and recoveries within restart_window_s, before lent GPUs are done without.
     int max_restarts = 3;
     double restart_window_s = 600;
@@ -110,6 +121,8 @@ class EpochMachine {
   void listens(double now, WorkerId worker, std::optional<int> epoch = std::nullopt);
   /// The program can run with these numbers of workers, rising, and with no others; none: with any.
   void can_run_with(const std::vector<int>& workers);
+  /// Its program is a launcher: it has started `what`, a worker with a rank of its own.
+  void starts_workers(double now, WorkerId worker, const std::string& what);
   void lost(double now, WorkerId worker);                ///< its connection has closed
   void notice(double now, WorkerId worker, int signal);  ///< Slurm signalled its step
   // steps and companions
@@ -131,6 +144,8 @@ class EpochMachine {
   void switched(double now, int epoch, const SwitchOutcome& outcome);
   /// All but those in `untold` leave at `step`, or, where that is 0, each at its next boundary.
   void stopped(double now, int epoch, std::uint64_t step, const std::vector<WorkerId>& untold);
+  /// The job's time limit as Slurm has it now; nullopt: none.
+  void job_ends(double now, std::optional<double> at);
   // user
   void signalled(double now, int signal);
 
@@ -158,6 +173,7 @@ class EpochMachine {
     /// The first epoch, since when the job's own workers are there.
     std::optional<double> up_since = std::nullopt;
     std::optional<double> begins_by = std::nullopt;  ///< though lent ones may be on the way
+    bool is_retry = false;                           ///< after a failure just after a resize
   };
   /// A worker has failed; it is not known yet whether a companion's loss explains it.
   struct Failure {
@@ -177,6 +193,9 @@ class EpochMachine {
     double leave_by = 0;
     std::string not_begun = {};  ///< live mode: why the programs were told to leave instead
     double not_begun_by = 0;     ///< where that is so: for all to have left
+    /// Workers did not leave for a growth in time. An exit until then is a late one for it.
+    std::optional<double> late_until = std::nullopt;
+    bool was_resized = false;  ///< just before; a failure soon after restarts the program once
   };
   /// Live mode: the programs of the next epoch start beside those of this one and take over.
   struct Switching {
@@ -208,11 +227,15 @@ class EpochMachine {
     double since = 0;
     bool to_grow = false;
     bool told_of_bad_exit = false;
+    /// For a growth: what is gone back to where no worker leaves. None: the workers must leave.
+    std::optional<Running> before = std::nullopt;
+    bool is_retry = false;  ///< see Gathering
   };
   /// The run ends when all workers have.
   struct Ending {
     std::optional<double> kill_at;
     bool code_is_final = false;
+    bool for_requeue = false;  ///< before the job's own end: the next run goes on
   };
   struct Over {};
   using Phase = std::variant<Gathering, Running, Switching, Leaving, Ending, Over>;
@@ -231,6 +254,7 @@ class EpochMachine {
     bool present = false, ready = false, running = false;
     int listens = -1;  ///< the newest epoch whose program here handles the restart signal
     double listens_since = 0;
+    bool ended_well = false;  ///< its last program, with 0
   };
   /// A companion as the agent holds it, from its allocation until nothing runs there any more.
   struct HeldCompanion {
@@ -246,6 +270,12 @@ class EpochMachine {
     std::string reason;
   };
 
+  /// The job's own end.
+  struct TimeLimit {
+    std::optional<double> ends_at;  ///< none: unlimited, or not known yet
+    double before_s = -1;           ///< the workers leave so long before; negative: not known yet
+  };
+
   /// A program has failed and was started again; it is not known to be ready yet.
   struct Recovery {
     double by = 0;               ///< for lent GPUs to wait for it
@@ -258,6 +288,8 @@ class EpochMachine {
   void start_epoch(double now, Seating seating);
   void begin_growing(double now);
   void begin_leaving(double now, control::JobState state, double by);
+  void leaving_is_late(double now);
+  void leave_late(double now);
   void leave_for_reclaim(double now, double by);
   void kill_running(double now);
   void kill_there(double now, HeldCompanion& companion);
@@ -265,11 +297,15 @@ class EpochMachine {
   void fail(double now, WorkerId worker, Exit exit);
   void cuts_short(int signal);
   void ends_with_others(double now, double by);
+  bool is_leave(const Exit& exit) const;
+  bool all_ended_well() const;
+  void begin_ending(Ending next, double now);
   void end(double now, int signal, std::optional<double> kill_at, bool code_is_final = false);
   void finish();
   // epoch_recovery.cc: a program that has failed
   void decide(double now);
   bool recovers(double now);
+  bool retries(double now);
   void begin_otherwise(double now);
   bool restarts_too_often(double now);
   bool shims_are_there() const;
@@ -289,6 +325,7 @@ class EpochMachine {
   void end_growth();
   bool is_joining(const HeldCompanion& companion) const;
   std::optional<double> growth_limit() const;
+  void call_off_growth(double now);
   void keep_growth_limit(double now);
   void grow_live(double now, const Seating& next);
   // epoch_live.cc: switches beside the running training
@@ -307,6 +344,9 @@ class EpochMachine {
   void lose_silent(double now, const std::vector<WorkerId>& workers);
   bool is_live() const { return in<Running>() != nullptr && in<Running>()->has_begun; }
   std::optional<double> drain_by() const;
+  // epoch_end.cc: before the job's own end
+  std::optional<double> leaves_at() const;
+  void leave_before_end(double now, const std::string& why, bool asks);
   // epoch_companions.cc
   void reclaim(double now, HeldCompanion& companion, const std::string& reason);
   void give_back(double now, HeldCompanion& companion, const std::string& why);
@@ -391,6 +431,8 @@ class EpochMachine {
   std::optional<double> paused_since_;  ///< until workers that were started since are ready
   int code_ = 0;
   std::map<int, double> forwarded_;  ///< signals that Slurm sent to the basic step, and when
+  TimeLimit limit_;
+  bool starts_workers_ = false;  ///< the program is a launcher; it has been said
   std::deque<double> restarts_;
   std::optional<double> last_recovery_;
   std::optional<Recovery> recovery_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Of the epoch machine: programs that fail, and are started again.
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <fmt/format.h>
 
@@ -25,7 +26,29 @@ bool EpochMachine::recovers(double now) {
       "the program failed with {} over {} workers: it is started again on the GPUs that "
       "the job has; another failure within {:g} s counts",
       code_, seating_.seats.size(), settings_.recover_s));
-  phase_ = Leaving{now + settings_.end_timeout_s, now, false, true};
+  phase_ = Leaving{.by = now + settings_.end_timeout_s,
+                   .since = now,
+                   .told_of_bad_exit = true,
+                   .is_retry = true};
+  code_ = 0;
+  set_state(JobState::draining);
+  kill_running(now);
+  return true;
+}
+
+/// Starts the program again once where it fails just after a resize that Swell asked for: a port
+/// that another program took, or GPUs that are not free yet, are no error of its own.
+bool EpochMachine::retries(double now) {
+  const Running& failed = *in<Running>();
+  if (!failed.was_resized || failed.failure->exit.signal == SIGKILL ||
+      now - failed.since > settings_.settle_s || !shims_are_there() || restarts_too_often(now))
+    return false;
+  note("retrying", Json::object({{"status", code_}}));
+  say(
+      fmt::format("the program failed with {} within {:.0f} s of a resize: it is started again "
+                  "once, from its last checkpoint",
+                  code_, std::ceil(now - failed.since)));
+  phase_ = Leaving{.by = now, .since = now, .told_of_bad_exit = true, .is_retry = true};
   code_ = 0;
   set_state(JobState::draining);
   kill_running(now);
@@ -76,6 +99,7 @@ void EpochMachine::decide(double now) {
   if (running.failure->on_lent || (lent_took_part() && running.failure->exit.signal != SIGKILL))
     return fall_back(now, fmt::format("the program failed with {} over {} workers", code_,
                                       seating_.seats.size()));
+  if (retries(now)) return;
   end(now, settings_.kill_on_bad_exit ? SIGTERM : 0,
       settings_.kill_on_bad_exit ? std::optional(now + settings_.end_timeout_s) : std::nullopt,
       true);

@@ -62,12 +62,24 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
   Worker& worker = workers_[id];
   if (!worker.running) return;
   worker.running = worker.ready = false;
+  worker.ended_well = exit.status() == 0;
   HeldCompanion* companion = companion_of(id.node);
+  if (const Running* late = in<Running>();
+      late != nullptr && !late->failure && late->late_until && now < *late->late_until)
+    leave_late(now);
   if (Leaving* leaving = in<Leaving>()) {
     const bool clean =
-        exit.status() == 0 || exit.signal == SIGKILL || exit.signal == settings_.restart_signal ||
-        exit.code == 128 + settings_.restart_signal ||
+        exit.status() == 0 || is_leave(exit) || exit.signal == SIGKILL ||
+        exit.signal == settings_.restart_signal || exit.code == 128 + settings_.restart_signal ||
         (companion != nullptr && companion->reclaimed && exit.status() == 128 + SIGTERM);
+    const bool of_signal =
+        exit.signal == settings_.restart_signal || exit.code == 128 + settings_.restart_signal;
+    if (!clean || of_signal) leaving->before.reset();  // it answers nobody any more
+    if (of_signal && leaving->to_grow && growth_.pause_reason().empty())
+      pause_growth(now,
+                   fmt::format("a worker died of {}, by which it was asked to leave",
+                               signal_name(settings_.restart_signal)),
+                   true);
     if (!clean && !std::exchange(leaving->told_of_bad_exit, true)) {
       say(fmt::format(
           "a worker on {} ended with {} after the restart signal; the next epoch resumes from the "
@@ -79,8 +91,8 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     }
     // Who died of the signal, or of another, never answers its siblings: they need not wait for
     // the whole grace.
-    const bool died = (exit.signal != 0 && exit.signal != SIGKILL && exit.signal != SIGTERM) ||
-                      exit.code == 128 + settings_.restart_signal;
+    const bool died =
+        (exit.signal != 0 && exit.signal != SIGKILL && exit.signal != SIGTERM) || of_signal;
     if (died && !running().empty()) leaving->by = std::min(leaving->by, now + settings_.siblings_s);
     if (companion != nullptr) release_if_left(companion->job);
   } else {
@@ -88,7 +100,7 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     const bool goes_back = companion != nullptr && companion->reclaimed;
     if (ending == nullptr || (!ending->code_is_final && !goes_back))
       code_ = std::max(code_, exit.status());
-    if (is<Running>() && exit.status() != 0) fail(now, id, exit);
+    if (is<Running>() && exit.status() != 0 && !is_leave(exit)) fail(now, id, exit);
     else if (is<Running>() && goes_back && companion->ends_early && basic_train())
       lose(now, companion->job, "its program left");
     if (companion = companion_of(id.node); companion != nullptr) {
@@ -97,6 +109,20 @@ void EpochMachine::exited(double now, WorkerId id, Exit exit, std::optional<int>
     }
   }
   advance(now);
+}
+
+/// By the exit code that the owner has named for it.
+bool EpochMachine::is_leave(const Exit& exit) const {
+  return settings_.leave_code && exit.signal == 0 && exit.code == *settings_.leave_code;
+}
+
+/// The last programs of all workers of the epoch have ended with 0.
+bool EpochMachine::all_ended_well() const {
+  return !seating_.seats.empty() &&
+         std::all_of(seating_.seats.begin(), seating_.seats.end(), [this](const Seat& seat) {
+           const auto worker = workers_.find(seat.worker);
+           return worker != workers_.end() && worker->second.ended_well;
+         });
 }
 
 /// Workers have ended by themselves whose GPUs went back. At the training's end the others do the
@@ -190,6 +216,8 @@ void EpochMachine::notice(double now, WorkerId id, int signal) {
   for (const WorkerId worker : running())
     if (companion_of(worker.node) != nullptr) others.push_back(worker);
   if (!others.empty()) act(action::SignalWorkers{std::move(others), signal});
+  if (signal == settings_.restart_signal && settings_.before_end_s)
+    return leave_before_end(now, fmt::format("Slurm sent the job {}", signal_name(signal)), false);
   if (signal != SIGTERM) return;
   cuts_short(signal);
   end(now, 0, std::nullopt);
@@ -221,6 +249,8 @@ void EpochMachine::signalled(double now, int signal) {
   note("signal-from-user", Json::object({{"signal", signal_name(signal)}}));
   const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
   if (!ends) {
+    if (signal == settings_.restart_signal && settings_.before_end_s)
+      return leave_before_end(now, fmt::format("swellrun was sent {}", signal_name(signal)), true);
     auto workers = running();
     if (workers.empty()) return;
     if (signal == settings_.restart_signal) return ask_to_leave(now, kNever, is_live());

@@ -3,6 +3,9 @@
 
 namespace swell::launcher {
 
+/// swellrun's exit code where the workers left before the job's own end: EX_TEMPFAIL.
+inline constexpr int kRequeueCode = 75;
+
 /// How a program ended.
 struct Exit {
   int code = 0;

@@ -8,6 +8,7 @@
 namespace swell::launcher {
 
 bool Growth::pause(double now, std::string why, bool for_good) {
+  if (!reason_.empty() && std::isinf(until_)) return true;  // the first reason stays
   ++pauses_;
   for_good = for_good || pauses_ > settings_.max_pauses;
   reason_ = std::move(why);

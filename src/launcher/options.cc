@@ -8,6 +8,7 @@
 
 #include "core/near_name.h"
 #include "core/number.h"
+#include "launcher/exit.h"
 #include "launcher/signals.h"
 #include "launcher/srun_option.h"
 
@@ -64,8 +65,9 @@ bool is_network(std::string_view text) {
 }
 
 constexpr std::string_view kOwn[] = {
-    "restart-signal", "restart-timeout", "max-restarts", "recover", "swell-events", "profile-out",
-    "switch-memory",  "switch-network",  "first-wait",   "model",   "global-batch"};
+    "restart-signal", "restart-timeout", "max-restarts",   "recover",    "swell-events",
+    "profile-out",    "switch-memory",   "switch-network", "first-wait", "model",
+    "global-batch",   "leave-code",      "before-end"};
 
 class Parser {
  public:
@@ -100,6 +102,7 @@ class Parser {
     if (equals != std::string::npos) value = argument.substr(equals + 1);
     if (name == "help") options_.help = true;
     else if (name == "version") options_.version = true;
+    else if (name == "requeue") options_.requeue = true;
     else if (std::find(std::begin(kOwn), std::end(kOwn), name) != std::end(kOwn))
       return own_option(name, value);
     else if (const SrunOption* option = find_option(name))
@@ -187,13 +190,22 @@ class Parser {
             "--restart-signal={}: it must be a signal that a program can handle, such as USR1",
             value));
       options_.restart_signal = *number;
-    } else if (name == "restart-timeout" || name == "first-wait" || name == "recover") {
+    } else if (name == "leave-code") {
+      const auto code = read_whole<int>(value);
+      if (!code || *code < 1 || *code > 125 || *code == kRequeueCode)
+        return Error(
+            fmt::format("--leave-code={}: it must be an exit code from 1 to 125, and not {}", value,
+                        kRequeueCode));
+      options_.leave_code = *code;
+    } else if (name == "restart-timeout" || name == "first-wait" || name == "recover" ||
+               name == "before-end") {
       char* end = nullptr;
       const double seconds = std::strtod(value.c_str(), &end);
       if (end == value.c_str() || *end != '\0' || !std::isfinite(seconds) || seconds < 0)
         return Error(fmt::format("--{}={}: it must be seconds, 0 or more", name, value));
       if (name == "first-wait") options_.first_wait_s = seconds;
       else if (name == "recover") options_.recover_s = seconds;
+      else if (name == "before-end") options_.before_end_s = seconds;
       else options_.restart_timeout_s = seconds;
     } else {
       const auto count = read_whole<int>(value);
@@ -214,6 +226,7 @@ class Parser {
     }
     options_.srun.insert(options_.srun.end(), words.begin(), words.end());
     if (option.name == "open-mode") options_.own_open_mode = true;
+    if (option.name == "input") options_.input = value;
     switch (option.use) {
       case Use::each:
         options_.each_step.insert(options_.each_step.end(), words.begin(), words.end());
@@ -269,6 +282,8 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
       {"SWELL_RESTART_SIGNAL", "restart-signal"},
       {"SWELL_RESTART_TIMEOUT", "restart-timeout"},
       {"SWELL_RECOVER", "recover"},
+      {"SWELL_LEAVE_CODE", "leave-code"},
+      {"SWELL_BEFORE_END", "before-end"},
       {"SWELL_EVENTS", "swell-events"},
       {"SWELL_PROFILE_OUT", "profile-out"},
       {"SWELL_SWITCH_MEMORY", "switch-memory"},
@@ -287,6 +302,8 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
   if (options.global_batch && options.model.empty())
     return Error(fmt::format("--global-batch={}: it is of a --model, and none is given",
                              *options.global_batch));
+  if (options.requeue && !options.before_end_s)
+    return Error("--requeue: it is of --before-end=SECONDS, and that is not given");
   return options;
 }
 
@@ -301,6 +318,10 @@ const char* help_text() noexcept {
          "      --restart-timeout=S     seconds they have for it (the job's grace)\n"
          "      --max-restarts=N        restarts after losses within ten minutes (3)\n"
          "      --recover=S             start a program that fails again, unless it did S seconds before (0: no)\n"
+         "      --leave-code=N          the program leaves for a resize with exit code N: 0 is then its end\n"
+         "      --before-end=S          the workers leave S seconds before the job's time limit, and\n"
+         "                              swellrun ends with 75\n"
+         "      --requeue               with --before-end: requeue the job then\n"
          "      --swell-events=FILE     append what happens to FILE, as JSON lines\n"
          "      --profile-out=FILE      live mode: write what the running plan was seen to do to FILE\n"
          "      --switch-memory=SIZE    live mode: what a switch may take beside a worker's state (2G)\n"

@@ -17,6 +17,11 @@ struct Options {
   int restart_signal = SIGUSR1;
   std::optional<double> restart_timeout_s;  ///< none: the job's grace
   int max_restarts = 3;
+  /// A program that leaves for a resize exits with it, and with 0 only at its end; none: 0 is
+  /// either.
+  std::optional<int> leave_code;
+  std::optional<double> before_end_s;  ///< the workers leave so long before the job's time limit
+  bool requeue = false;                ///< the job is requeued when they have
   double recover_s = 0;  ///< a program that fails is started again, unless it failed so soon before
   std::string events_file;
   std::string profile_file;  ///< live mode: where the running plan's profile is written
@@ -36,6 +41,7 @@ struct Options {
   std::optional<int> ntasks, ntasks_per_node, nodes, cpus_per_task, gpus_per_task;
   std::optional<int> gpus, gpus_per_node;  ///< of -G; of --gpus-per-node and --gres
   bool kill_on_bad_exit = true;            ///< torchrun's way; srun's own default is to wait
+  std::optional<std::string> input;        ///< of srun's --input
   bool own_open_mode = false;              ///< the user chose whether files are appended to
 
   std::vector<std::string> each_step;   ///< srun options for every step

@@ -50,15 +50,31 @@ std::string inner_program(const std::vector<std::string>& command, std::size_t a
   return {};
 }
 
-/// After `env A=1 nice -n 5 ...`: where the program itself stands.
+/// Whether the word there runs what follows it.
+bool is_wrapper(const std::vector<std::string>& command, std::size_t at) {
+  const std::string_view name = base_name(command[at]);
+  if (is_one_of(name, {"env", "nice", "nohup", "time", "numactl", "stdbuf", "timeout", "taskset",
+                       "setsid", "ionice", "chrt"}))
+    return true;
+  return is_one_of(name, {"uv", "poetry", "pdm", "pixi", "rye", "conda", "mamba", "micromamba"}) &&
+         at + 1 < command.size() && command[at + 1] == "run";
+}
+
+/// After `env A=1 timeout 9 uv run ...`: where the program itself stands. A wrapper's own words are
+/// options, their values, numbers and variables. What this does not see, a shim sees as it runs:
+/// inner_worker().
 std::size_t after_wrappers(const std::vector<std::string>& command) {
   std::size_t at = 0;
-  while (at < command.size() &&
-         is_one_of(base_name(command[at]), {"env", "nice", "nohup", "time", "numactl", "stdbuf"})) {
+  while (at < command.size() && is_wrapper(command, at)) {
+    if (at + 1 < command.size() && command[at + 1] == "run") ++at;
     for (++at; at < command.size(); ++at) {
       const std::string& word = command[at];
-      if (is_one_of(word, {"-n", "-u", "--unset"})) ++at;
-      else if (!word.starts_with("-") && word.find('=') == std::string::npos) break;
+      if (is_one_of(word, {"-n", "-u", "--unset", "-s", "--signal", "-k", "--kill-after",
+                           "--python", "--with", "--extra", "--group", "--project"}))
+        ++at;
+      else if (!word.starts_with("-") && word.find('=') == std::string::npos &&
+               (word.empty() || word.front() < '0' || word.front() > '9'))
+        break;
     }
   }
   return at;
@@ -75,7 +91,7 @@ std::optional<std::string> launcher_in(const std::vector<std::string>& command) 
   const std::string_view subcommand =
       arguments < command.size() ? std::string_view(command[arguments]) : std::string_view();
   if (is_one_of(name, {"torchrun", "deepspeed", "horovodrun", "mpirun", "mpiexec", "orterun",
-                       "prterun", "srun", "composer"})) {
+                       "prterun", "srun", "composer", "accelerate-launch", "ft_launcher"})) {
     launcher = name;
   } else if (name == "accelerate" && subcommand == "launch") {
     launcher = "accelerate launch";

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/program.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
 
+#include "launcher/processes.h"
 #include "launcher/worker_environment.h"
 
 namespace swell::launcher {
@@ -25,32 +25,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kLeftoversTime = 2s;  // between TERM and KILL for what a program left behind
 constexpr const char* kEpoch = "SWELL_EPOCH";
-
-std::string proc(pid_t pid, const char* file) {
-  return "/proc/" + std::to_string(pid) + "/" + file;
-}
-
-std::vector<pid_t> children_of(pid_t pid) {
-  std::vector<pid_t> children;
-  std::error_code gone;
-  for (auto task = std::filesystem::directory_iterator(proc(pid, "task"), gone);
-       !gone && task != std::filesystem::directory_iterator(); task.increment(gone)) {
-    std::ifstream list(task->path() / "children");
-    for (pid_t child; list >> child;) children.push_back(child);
-  }
-  return children;
-}
-
-/// Whether the signal is in the set of signals that /proc/PID/status names so: "SigCgt:",
-/// "SigBlk:".
-bool in_set(pid_t pid, const char* set, int signal) {
-  std::ifstream status(proc(pid, "status"));
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(set))
-      return (std::strtoull(line.c_str() + std::strlen(set), nullptr, 16) >> (signal - 1) & 1) != 0;
-  return false;
-}
-bool handles(pid_t pid, int signal) { return in_set(pid, "SigCgt:", signal); }
 
 /// Names of this process's SLURM_* variables that the program shall not see.
 std::vector<std::string> foreign_variables() {
@@ -65,10 +39,8 @@ std::vector<std::string> foreign_variables() {
 
 /// Whether the process was started with "NAME=VALUE".
 bool has_variable(pid_t pid, const std::string& variable) {
-  std::ifstream file(proc(pid, "environ"), std::ios::binary);
-  for (std::string each; std::getline(file, each, '\0');)
-    if (each == variable) return true;
-  return false;
+  const std::vector<std::string> all = environment_of(pid);
+  return std::find(all.begin(), all.end(), variable) != all.end();
 }
 
 /// The topmost processes at or below `pid` that handle the signal.
@@ -85,7 +57,8 @@ void find_handlers(pid_t pid, int signal, std::vector<pid_t>& found) {
 Program::Program() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 bool Program::start(char** command,
-                    const std::vector<std::pair<std::string, std::string>>& environment) {
+                    const std::vector<std::pair<std::string, std::string>>& environment,
+                    const SpooledInput* input) {
   if (runs()) return false;
   blocked_before_ = false;
   epoch_.clear();
@@ -99,6 +72,7 @@ bool Program::start(char** command,
   // A killed shim takes its program along: nothing may keep the GPUs.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != own) _exit(1);
+  if (input != nullptr) input->become_standard_input();
   for (const std::string& name : foreign_variables()) unsetenv(name.c_str());
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
   sigset_t none;
@@ -117,7 +91,7 @@ bool Program::listens_to(int number) {
   find_handlers(pid_, number, handlers);
   // Many a program blocks all signals for a moment, as it starts another; who means it, still does
   // so later.
-  const bool blocked = in_set(pid_, "SigBlk:", number);
+  const bool blocked = has_signal_in(pid_, "SigBlk:", number);
   return !handlers.empty() || (std::exchange(blocked_before_, blocked) && blocked);
 }
 

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/spooled_input.h"
+
 namespace swell::launcher {
 
 /// The training program of one epoch on one worker, with all processes that it starts. Of a process
@@ -19,8 +21,10 @@ class Program {
   /// Runs it with these variables added, and without the SLURM_* variables that say what the
   /// allocation of this one worker is (see is_of_the_task()). It starts with no signal blocked or
   /// ignored, and dies with this process. A program that cannot be run ends with 126 or 127, as in
-  /// a shell. False: no process.
-  bool start(char** command, const std::vector<std::pair<std::string, std::string>>& environment);
+  /// a shell. `input`: its standard input, from the beginning; null: that of this process. False:
+  /// no process.
+  bool start(char** command, const std::vector<std::pair<std::string, std::string>>& environment,
+             const SpooledInput* input = nullptr);
   bool runs() const noexcept { return pid_ > 0; }
   pid_t pid() const noexcept { return pid_; }
 

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "launcher/inner_launcher.h"
 #include "launcher/profile_book.h"
 
 namespace swell::launcher {
@@ -19,6 +20,9 @@ using namespace std::chrono_literals;
 
 constexpr auto kLastLook = 1000ms;  // how often it is looked for a handler, later
 constexpr auto kEndTime = 5s;       // between TERM and KILL when swellrun is gone
+constexpr auto kSettles = 60s;      // a launcher within a program mostly starts its workers so soon
+constexpr auto kLaterLook = 10s;    // between two looks for such a launcher after that
+constexpr double kInput_s = 30;     // srun has forwarded all of standard input
 
 /// Slurm's number of this step.
 control::JobId own_step() {
@@ -31,7 +35,12 @@ control::JobId own_step() {
 int Shim::run() {
   if (auto made = ProgramSocket::open()) said_ = std::move(*made);
   else std::fprintf(stderr, "swell-worker: %s\n", made.error().message().c_str());
-  bool good = hello();
+  if (auto made = LeaveFile::make()) leave_file_.emplace(std::move(*made));
+  if (options_.keeps_input) {
+    if (auto input = SpooledInput::read_from(STDIN_FILENO, kInput_s)) input_ = std::move(*input);
+    else std::fprintf(stderr, "swell-worker: %s\n", input.error().message().c_str());
+  }
+  bool good = (!options_.keeps_input || input_) && hello();
   while (good) {
     pollfd polled[] = {{client_->fd(), POLLIN, 0},
                        {signals_.get(), POLLIN, 0},
@@ -47,6 +56,7 @@ int Shim::run() {
   }
   if (!runs_.empty()) end_programs();
   runtime_.reset();  // and its folder: what comes after does not return
+  leave_file_.reset();
   return asked_to_leave_ ? 0 : status_;
 }
 
@@ -72,9 +82,13 @@ bool Shim::take_signals() {
   while (read(signals_.get(), &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGCHLD) {
       if (!reap()) return false;
-    } else if (!client_->send(control::WorkerNotice{static_cast<int>(info.ssi_signo)})) {
-      return false;
+      continue;
     }
+    // Slurm sends it to the program, too.
+    for (const auto& [epoch, one] : runs_)
+      if (leave_file_ && static_cast<int>(info.ssi_signo) == one.restart_signal)
+        leave_file_->set(epoch, true);
+    if (!client_->send(control::WorkerNotice{static_cast<int>(info.ssi_signo)})) { return false; }
   }
   return true;
 }
@@ -92,9 +106,14 @@ bool Shim::take_messages() {
         if (!withdraw_staying(signal->signal)) return false;
         continue;
       }
-      asked_to_leave_ = true;
-      for (auto& [epoch, one] : runs_)
-        if (signal->epoch < 0 || signal->epoch == epoch) signal_program(one, signal->signal);
+      asked_to_leave_ = signal->signal != control::WorkerSignal::kStay;
+      for (auto& [epoch, one] : runs_) {
+        if (signal->epoch >= 0 && signal->epoch != epoch) continue;
+        const bool is_request = signal->signal == one.restart_signal;
+        if (leave_file_ && (is_request || !asked_to_leave_)) leave_file_->set(epoch, is_request);
+        if (asked_to_leave_) signal_program(one, signal->signal);
+        else one.keeps_signal = false;
+      }
     }
   }
 }
@@ -111,6 +130,8 @@ int Shim::looks_in_ms() const {
   for (const auto& [epoch, one] : runs_)
     if (!one.listens && one.restart_signal != 0 && (!next || one.next_look < *next))
       next = one.next_look;
+  for (const auto& [epoch, one] : runs_)
+    if (!one.given.empty() && (!next || one.next_inner_look < *next)) next = one.next_inner_look;
   if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
   return static_cast<int>(std::max<std::int64_t>(0, left.count()));
@@ -118,6 +139,8 @@ int Shim::looks_in_ms() const {
 
 bool Shim::look() {
   for (auto& [epoch, one] : runs_) {
+    // Before its handler is told of, for which GPUs are lent.
+    if (!look_within(epoch, one)) return false;
     if (one.listens || one.restart_signal == 0 || Clock::now() < one.next_look) continue;
     one.listens = one.program.listens_to(one.restart_signal);
     one.pause = std::min(std::chrono::milliseconds(kLastLook), one.pause + one.pause / 4);
@@ -129,10 +152,21 @@ bool Shim::look() {
   return true;
 }
 
+bool Shim::look_within(int epoch, Run& one) {
+  const auto now = Clock::now();
+  if (one.given.empty() || !one.program.runs() || now < one.next_inner_look) return true;
+  const auto found = inner_worker(one.program.pid(), one.given, one.restart_signal);
+  if (found) one.given.clear();
+  one.next_inner_look =
+      now + (now < one.since + kSettles ? std::min(kLastLook, one.pause) : kLaterLook);
+  return !found || client_->send(control::WorkerLaunches{epoch, *found}).ok();
+}
+
 bool Shim::start_program(const control::WorkerStart& start) {
   auto environment = start.environment;
   if (!start.key.empty() && !offer_runtime(start, environment)) return false;
   if (said_) environment.emplace_back("SWELL_SHIM", said_->name());
+  if (leave_file_) environment.emplace_back("SWELL_LEAVING_FILE", leave_file_->path(start.epoch));
   asked_to_leave_ = false;
   status_ = 0;
   port_ = control::Fd();
@@ -144,7 +178,8 @@ bool Shim::start_program(const control::WorkerStart& start) {
   Run& one = runs_[start.epoch];
   one = Run();
   one.restart_signal = start.restart_signal;
-  if (one.program.start(options_.program, environment))
+  one.given = environment;
+  if (one.program.start(options_.program, environment, input_ ? &*input_ : nullptr))
     // In live mode another program may start while this one runs: it needs a port of its own.
     return start.key.empty() || hello();
   runs_.erase(start.epoch);

@@ -15,6 +15,7 @@
 #include "control/client.h"
 #include "control/socket.h"
 #include "control/wake_fd.h"
+#include "launcher/leave_file.h"
 #include "launcher/program.h"
 #include "launcher/program_socket.h"
 #include "launcher/runtime_host.h"
@@ -30,6 +31,8 @@ class Shim {
     std::string network;       ///< as --switch-network of swellrun
     int node = -1;             ///< its number, as swellrun gave it
     int local_rank = 0;        ///< of the task on its node
+    bool keeps_input =
+        false;  ///< standard input is read once, and given to the program of each epoch
   };
   /// `client`: connected to the agent. `signals`: a signalfd of those that the shim handles.
   Shim(Options options, std::unique_ptr<control::Client> client, control::Fd signals)
@@ -50,6 +53,9 @@ class Shim {
     bool keeps_signal = false;            ///< that came before it did
     std::chrono::milliseconds pause{20};  ///< between two looks for its handler, at first
     Clock::time_point next_look = Clock::now() + pause;
+    /// What it was given, for as long as it is looked for a launcher within it; empty: it is not.
+    std::vector<std::pair<std::string, std::string>> given;
+    Clock::time_point since = Clock::now(), next_inner_look = since + pause;
   };
   bool hello();
   bool take_signals();
@@ -60,6 +66,8 @@ class Shim {
   /// Tells once of each program when it handles the restart signal, and gives it one that was kept
   /// back.
   bool look();
+  /// Tells once where the program is a launcher, and has started workers of its own.
+  bool look_within(int epoch, Run& one);
   bool start_program(const control::WorkerStart& start);
 
   /// The keeper listens before the program starts; where there can be none, the agent hears why.
@@ -96,6 +104,8 @@ class Shim {
   } reported_;
   std::unique_ptr<RuntimeHost> runtime_;  ///< live mode, from the first start on
   std::optional<ProgramSocket> said_;
+  std::optional<LeaveFile> leave_file_;
+  std::optional<SpooledInput> input_;
   std::map<int, Run> runs_;  ///< by epoch
   /// The epoch that the running program has been asked to stay for.
   std::optional<int> staying_;

@@ -31,6 +31,7 @@ constexpr auto kConnectTime = 20s;
 struct Arguments {
   std::string host, nodes, munge_socket, network = "auto";
   int port = 0;
+  bool keeps_input = false;
   char** program = nullptr;
 };
 
@@ -54,6 +55,8 @@ std::optional<Arguments> read_arguments(int argc, char** argv) {
       arguments.munge_socket = value;
     } else if (name == "--switch-network") {
       arguments.network = value;
+    } else if (name == "--input") {
+      arguments.keeps_input = value == "kept";
     }
   }
   if (i + 1 >= argc || arguments.port == 0) return std::nullopt;
@@ -127,7 +130,7 @@ int main(int argc, char** argv) {
     }
     launcher::Shim shim({arguments->program, arguments->network,
                          number_of(arguments->nodes, node != nullptr ? node : host),
-                         number(std::getenv("SLURM_LOCALID"))},
+                         number(std::getenv("SLURM_LOCALID")), arguments->keeps_input},
                         std::move(*client), std::move(signals));
     end_like(shim.run());
   } catch (const std::exception& e) {

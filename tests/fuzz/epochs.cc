@@ -2,7 +2,8 @@
 // Whatever Slurm, the nodes and the controller do, in whatever order news of it come: a run whose
 // program makes no error ends with 0, and only when all workers of one epoch have ended the
 // training; GPUs that are asked back are free in time; nothing is held for ever, and the agent is
-// never asked to look again at once. EPOCHS_TRACE=1 shows what happens for an input.
+// never asked to look again at once. No worker is killed for a growth alone. EPOCHS_TRACE=1 shows
+// what happens for an input.
 #include "support/epoch_world.h"
 
 namespace epoch_world {
@@ -44,6 +45,7 @@ void World::signal_companion(JobId job, int signal, bool notice_first, int code)
 void World::take_away(JobId job) {
   Companion& companion = companions_.at(job);
   if (companion.is_released || std::exchange(companion.is_gone, true)) return;
+  may_kill();
   if (trace_) std::fprintf(stderr, "%8.2f companion %u is taken away\n", now_, job);
   std::set<int> hit;
   for (auto& [key, shim] : shims_) {
@@ -91,6 +93,7 @@ void World::step() {
       if (job == 0) break;
       const int deadline_s = 5 + choices_.below(40);
       Companion& asked = companions_.at(job);
+      may_kill();
       const double by = now_ + deadline_s;
       asked.must_be_free_by = std::min(asked.must_be_free_by.value_or(by), by);
       later(deadline_s + 4, [=, this] {
@@ -103,6 +106,7 @@ void World::step() {
     case 13: {
       if (job == 0) break;
       const int kind = choices_.next();
+      may_kill();
       const int warning = settings_.live ? SIGURG : settings_.restart_signal;
       signal_companion(job, kind % 3 == 0 ? warning : SIGTERM, (kind & 8) != 0, kind >> 4 & 3);
       break;
@@ -114,6 +118,7 @@ void World::step() {
         break;
       }
       const bool is_fault = choices_.below(2) != 0;  // that shows on lent GPUs only
+      may_kill();
       for (const auto& [key, shim] : shims_) {
         const WorkerId id = key;
         if (shim.job != job || shim.programs.empty()) continue;

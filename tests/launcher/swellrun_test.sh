@@ -265,10 +265,103 @@ killed_worker() {
 }
 check 'a worker killed in a companion: on without it' killed_worker
 deaf_workers() {
-  start_run '' --restart-timeout=1 && kill -STOP "$(cat "$DIR/pid.0.1")" && tell grow node2:4 && within 20 epoch_runs 1 6 &&
-    grep -q 'did not leave in time' out && finishes 0
+  start_run '' --restart-timeout=1 && tell grow node2:4 && within 20 epoch_runs 1 6 && kill -STOP "$(cat "$DIR/pid.1.1")" &&
+    tell shrink "$(companion)" 20 needed && within 20 epoch_runs 2 2 && grep -q 'did not leave in time' out && finishes 0
 }
-check 'who does not leave in time is killed' deaf_workers
+check 'a worker that does not leave in time for a reclaim is killed' deaf_workers
+ignored_growth() {
+  start_run '' --restart-timeout=1 && touch "$DIR/ignore" && tell grow node2:4 &&
+    within 20 grep -q 'did not leave within 1 s of USR1: no more GPUs; they train on' out && within 10 said '"released","companion"' &&
+    within 10 said '"no_growth":"workers did not leave within 1 s of USR1"' && [[ $(started 0) == 2 && $(started 1) == 0 ]] &&
+    kill -0 "$(cat "$DIR/pid.0.0")" && kill -0 "$(cat "$DIR/pid.0.1")" && finishes 0
+}
+check 'workers that do not leave for a growth train on, and the GPUs go back' ignored_growth
+
+# ---- programs and scripts of all kinds
+
+run_program() { # COMMAND: a job of 2 GPUs whose script is that; the worker of each start leaves files as trainer.sh does
+  new_run && start_controller '' && printf '#!/bin/bash\nswellrun=%q trainer=%q\n%s\necho "ended with $?"\n' "$swellrun" "$here/trainer.sh" "$1" > job.sh || return
+  job=$(sbatch --parsable --hold --gres=gpu:2 -n2 -o "$TMPDIR/out" job.sh) &&
+    scontrol update "job=$job" "admincomment=swell[elastic=${elastic:-max=4x} basic=2]" && scontrol release "$job" && within 20 epoch_runs 0 2
+}
+from_standard_input() {
+  local how
+  for how in '"$swellrun" bash - < "$trainer"' 'cat "$trainer" | "$swellrun" bash -s' '"$swellrun" bash << END
+$(cat "$trainer")
+END' '"$swellrun" --input="$trainer" bash -'; do
+    printf '%s\n' "$how"
+    run_program "$how" && tell grow node2:4 && within 20 epoch_runs 1 6 && tell shrink "$(companion)" 20 needed && within 20 epoch_runs 2 2 && finishes 0 || return
+    stop_run
+  done
+}
+check 'a program on standard input is given again to each start, also on lent GPUs' from_standard_input
+from_a_pipe() {
+  run_program '(cat "$trainer"; sleep 600) | "$swellrun" bash -s & sleep 1; wait $!' && within 10 said '"no_growth":"its program may be read from standard input' &&
+    grep -q '^swellrun: the job is lent no GPUs: .*swellrun --input=none$' out && tell grow node2:4 && within 10 said '"companion":0,"reason":"its program may be read' &&
+    [[ $(started 1) == 0 ]]
+}
+check 'a program in a pipe that does not end is run, and its job is lent nothing' from_a_pipe
+not_from_standard_input() {
+  run_program 'sleep 600 | "$swellrun" --input=none "$trainer"' && tell grow node2:4 && within 20 epoch_runs 1 6
+}
+check 'with --input=none a pipe does not keep a job from growing' not_from_standard_input
+
+upload_after_training() {
+  LEAVES_WITH=3 run_program '"$swellrun" --leave-code=3 bash -c "\"$trainer\" && echo uploaded"' && tell grow node2:4 && within 20 epoch_runs 1 6 || return
+  ! grep uploaded out && finishes 0 && [[ $(grep -c '^uploaded$' out) == 6 ]]
+}
+check 'with --leave-code what follows the program runs at its end alone' upload_after_training
+ended_when_asked() {
+  LEAVES_WITH=0 run_program '"$swellrun" --leave-code=3 "$trainer"' && tell grow node2:4 && within 20 grep -q '^ended with 0$' out && [[ $(started 1) == 0 ]]
+}
+check 'with --leave-code a program that ends with 0 when asked to leave is not started again' ended_when_asked
+leaving_file() {
+  printf '#!/bin/bash\n"%s" || exit\n[ -e "$SWELL_LEAVING_FILE" ] && exit 0\necho uploaded\n' "$here/trainer.sh" > train.sh
+  run_program '"$swellrun" bash train.sh' && tell grow node2:4 && within 20 epoch_runs 1 6 || return
+  ! grep uploaded out && finishes 0 && [[ $(grep -c '^uploaded$' out) == 6 ]] && ! compgen -G "${TMPDIR}/swell-leaving-*"
+}
+check 'a script sees by SWELL_LEAVING_FILE that its worker is to leave' leaving_file
+
+launcher_within() {
+  local how
+  mkdir -p bin && printf '#!/bin/bash\nRANK=0 WORLD_SIZE=1 LOCAL_RANK=0 TORCHELASTIC_RUN_ID=none "$@"\nexit\n' > bin/mine && chmod 755 bin/mine
+  printf '#!/bin/bash\nmine "%s"\n' "$here/trainer.sh" > train.sh
+  for how in 'bash train.sh' 'timeout 600 mine "$trainer"' 'bash -c "mine $trainer; true"' 'env -S "mine $trainer"'; do
+    printf '%s\n' "$how"
+    new_run && start_controller '' && printf '#!/bin/bash\nPATH=%q:$PATH trainer=%q\n%q %s\necho "ended with $?"\n' "$TMPDIR/bin" "$here/trainer.sh" "$swellrun" "$how" > job.sh &&
+      job=$(sbatch --parsable --hold --gres=gpu:2 -n2 -o "$TMPDIR/out" job.sh) && scontrol update "job=$job" 'admincomment=swell[elastic=max=4x basic=2]' &&
+      scontrol release "$job" && within 20 said '"no_growth":"the program starts workers of its own (.*RANK=0' || return
+    [[ $(grep -c '^swellrun: the program starts workers of its own .*each of the 2 workers is a training by itself.*Write the training program alone' out) == 1 ]] || return
+    stop_run
+  done
+}
+check 'a launcher behind a wrapper is seen at once, said once, and its job is not grown' launcher_within
+
+fails_after_a_resize() { # a port that a neighbour has taken, say
+  printf '#!/bin/bash\nif [[ $SWELL_EPOCH == 2 ]]; then sleep 1; exit 9; fi\nexec "%s"\n' "$here/trainer.sh" > train.sh
+  run_program '"$swellrun" bash train.sh' && tell grow node2:4 && within 20 epoch_runs 1 6 && tell shrink "$(companion)" 20 needed &&
+    within 20 epoch_runs 3 2 && grep -q 'the program failed with 9 within [0-9]* s of a resize: it is started again once' out && finishes 0
+}
+check 'a program that fails just after a reclaim is started again once' fails_after_a_resize
+
+warned_by_slurm() {
+  run_program '"$swellrun" --before-end=0 "$trainer"' && tell grow node2:4 && within 20 epoch_runs 1 6 && scancel -s USR1 "$job" &&
+    within 20 grep -q '^ended with 75$' out && within 10 queue_is_empty && grep -q 'Slurm sent the job USR1: the workers leave, and swellrun ends with 75' out
+}
+check "with --before-end Slurm's signal has the workers leave, and the run ends with 75" warned_by_slurm
+before_the_limit() {
+  # Slurm counts in minutes. The next run goes on, and ends.
+  new_run && printf '#!/bin/bash\n%q --before-end=50 --requeue %q\necho "ended with $?"\n' "$swellrun" "$here/trainer.sh" > job.sh &&
+    job=$(sbatch --parsable --requeue --open-mode=append --time=1 --gres=gpu:2 -n2 -o "$TMPDIR/out" job.sh) && within 20 both_started || return
+  within 60 is_requeued || return
+  grep -q 'workers leave 2[0-9] s before\|workers leave 30 s before' out && grep -q 'the job ends in [23][0-9] s: the workers leave, and swellrun ends with 75' out || return
+  rm "$DIR"/start.* && touch "$DIR/finish" && scontrol update "job=$job" starttime=now && within 60 grep -q '^ended with 0$' out && within 10 queue_is_empty
+}
+both_started() { [[ $(started 0) == 2 ]]; }
+is_requeued() { [[ $(scontrol show job "$job") =~ Restarts=1 ]] && [[ $(squeue -h -j "$job" -o %T) == PENDING ]]; }
+check 'with --before-end a job leaves before its time limit, is requeued, and goes on to its end' before_the_limit
+
+# ---- losses, and the end
 own_failure() { start_run '' && printf 5 > "$DIR/fail.1" && finishes 5; }
 check "the program's own failure ends the job with its code" own_failure
 controller_goes() {

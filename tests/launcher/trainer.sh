@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # A "training program" for tests: leaves a file per start, leaves on USR1, ends when $DIR/finish is there.
-trap 'exit 0' USR1
+# While $DIR/ignore is there it does not leave. LEAVES_WITH: its exit code where it does.
+trap '[[ -e $DIR/ignore ]] || exit "${LEAVES_WITH:-0}"' USR1
 env > "$DIR/env.$SWELL_EPOCH.$RANK"
 printf '%s\n' "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK $SLURM_PROCID $CUDA_VISIBLE_DEVICES" \
   > "$DIR/start.$SWELL_EPOCH.$RANK"

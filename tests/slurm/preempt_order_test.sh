@@ -14,7 +14,7 @@ said() { "$cluster" logs slurmctld | grep 'Slurm preempts the oldest companions 
 # The job with more is missed less by the policy, but the other's companion is the oldest. It leaves when its grace ends, so that Slurm would
 # preempt whatever else is in the way.
 only_one_pays() {
-  IGNORE_SIGNAL=yes submit --elastic=max=4,grace=12 --gres=gpu:2 -w node4 --exclude=node1,node2,node3 && local small=$job && within 30 grown "$small" 4 || return
+  IGNORE_SIGNAL=1 submit --elastic=max=4,grace=12 --gres=gpu:2 -w node4 --exclude=node1,node2,node3 && local small=$job && within 30 grown "$small" 4 || return
   submit --elastic=max=6,grace=60 --gres=gpu:2 -w node1 --exclude=node5 && local large=$job && within 30 grown "$large" 6 && settled || return
   rigid --gres=gpu:2 && within 60 in_state "$rigid_job" RUNNING && within 30 grown "$small" 2 || return
   printf 'companions that left: %s of the smaller job, %s of the larger one\n' "$(left "$small")" "$(left "$large")"

@@ -130,7 +130,7 @@ void World::told(WorkerId id, int epoch, int signal) {
     ends(id, epoch, {0, signal});
     return breaks(epoch);
   }
-  if (signal != settings_.restart_signal) return;
+  if (signal != settings_.restart_signal || one->ignores) return;
   if (!settings_.live && !one->handles) {
     one->keeps_signal = true;
     return;
@@ -139,7 +139,17 @@ void World::told(WorkerId id, int epoch, int signal) {
   if (!one->trains || (epochs_[epoch].is_broken && !epochs_[epoch].is_at_its_end &&
                        epochs_[epoch].fails_when_broken))
     return;
-  later(choices_.below(4) * 0.3, [=, this] { leaves(id, epoch); });
+  // Some use the signal for something else; some take longer than they are given.
+  const int kind = choices_.below(16);
+  one->ignores = kind == 15;
+  if (one->ignores) return;
+  const double late_s = kind == 14 ? 20.0 + choices_.below(64) : 0;
+  later(late_s + choices_.below(4) * 0.3, [=, this] { leaves(id, epoch); });
+}
+
+/// Something has happened for which workers that do not leave may be killed.
+void World::may_kill() {
+  for (auto& [id, epoch] : epochs_) epoch.may_be_killed = true;
 }
 
 /// The last step is done; each worker ends in a while.
@@ -220,7 +230,14 @@ void World::act(const action::SignalWorkers& signal) {
     std::vector<int> running;
     for (const auto& [epoch, one] : shims_[id].programs) running.push_back(epoch);
     for (const int epoch : running)
-      if (signal.epoch < 0 || signal.epoch == epoch) told(id, epoch, signal.signal);
+      if (signal.epoch < 0 || signal.epoch == epoch) {
+        // A growth kills nobody: only what is asked back, lost or broken may end a program.
+        if (signal.signal == SIGKILL && !settings_.live && settings_.grow_s <= 0)
+          require(epochs_[epoch].may_be_killed || epochs_[epoch].is_broken ||
+                      epochs_[epoch].is_at_its_end,
+                  "no worker is killed for a growth");
+        told(id, epoch, signal.signal);
+      }
   }
 }
 

@@ -50,6 +50,7 @@ struct Program {
   bool trains = false;
   bool is_paused = false;  ///< its state is being moved
   bool handles = false;    ///< the restart signal
+  bool ignores = false;    ///< it, though it has a handler
   bool keeps_signal = false;
 };
 
@@ -66,6 +67,8 @@ struct Epoch {
   double since = 0;
   bool is_at_its_end = false;      ///< the last step is done: each ends when it likes
   bool fails_when_broken = false;  ///< programs notice that a peer is gone, and exit with 1
+  /// GPUs have been asked back, are lost, or have failed: its programs may be killed.
+  bool may_be_killed = false;
 };
 
 struct Switch {
@@ -139,6 +142,7 @@ class World {
   void ends(WorkerId id, int epoch, Exit exit);
   void leaves(WorkerId id, int epoch);
   void breaks(int epoch);
+  void may_kill();
   void told(WorkerId id, int epoch, int signal);
   void ends_training(int epoch);
   // live mode

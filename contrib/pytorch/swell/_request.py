@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
 
+from swell import _launcher
+
 __all__ = ["Place", "asked_to_leave", "begun", "can_run_with", "is_heard", "leave", "listen", "place", "under_swellrun"]
 
 _asked = False
@@ -78,7 +80,7 @@ def _note(_number: int, _frame: FrameType | None) -> None:
 def _leave_the_start() -> NoReturn:
     """What was trained so far is in a checkpoint, and swellrun asks every worker: none need wait for the others."""
     os.write(2, f"swell: rank {place().rank}: asked to leave before training began\n".encode())
-    os._exit(0)
+    os._exit(leave_code())
 
 
 def _watch_start(pipe: int, number: int) -> None:
@@ -98,6 +100,7 @@ def listen(*, leaves_at_once: bool = False) -> bool:
     global _listening, _starting, _waker
     if not under_swellrun():
         return False
+    _launcher.refuse_other_launchers()
     number = restart_signal()
     if _listening is None and leaves_at_once:
         pipe, waker = os.pipe()
@@ -122,8 +125,13 @@ def begun() -> None:
         os.close(waker)
 
 
+def leave_code() -> int:
+    """The exit code of a worker that leaves for a resize: of swellrun --leave-code, else 0."""
+    return _number("SWELL_LEAVE_CODE", 0)
+
+
 def leave() -> NoReturn:
-    """Leave with exit code 0: `finally:` and atexit have their turn, but the interpreter is not taken down.
+    """Leave with leave_code(): `finally:` and atexit have their turn, but the interpreter is not taken down.
 
     That takes more than a second of computing with torch loaded, and half a minute of a busy host's time to leave.
     """
@@ -137,9 +145,9 @@ def leave() -> NoReturn:
                 if stream is not None:
                     stream.flush()
         finally:
-            os._exit(0)
+            os._exit(leave_code())
     atexit.register(end)
-    sys.exit(0)
+    sys.exit(leave_code())
 
 
 def ask() -> None:

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from swell import _native
+from swell import _native, _request
 from swell._native import Action, Epoch, Kind, NativeError, Session
 from swell._slots import LAYER, Fixed, Kept, Unsupported, like, plain, share_of
 
@@ -195,12 +195,12 @@ class LiveState:
         return epoch
 
     def take_over(self) -> tuple[Any, bool] | None:
-        """adopt(), then taken(); None where the state is new. Where the switch is called off this program leaves with 0."""
+        """adopt(), then taken(); None where the state is new. Where the switch is called off this program leaves."""
         try:
             epoch = self.adopt()
         except NativeError as error:
             if error.errno == errno.ECANCELED:      # those who train go on
-                sys.exit(0)
+                sys.exit(_request.leave_code())
             raise
         return None if epoch.fresh else self.taken()
 

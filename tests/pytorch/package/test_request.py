@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """How a worker leaves: what it has set up to be done at its end is done, and nothing else."""
 
+import os
 import subprocess
 import sys
+
+import pytest
 
 LEAVES = """
 import atexit, sys
@@ -34,3 +37,26 @@ def test_finally_and_atexit_have_their_turn_and_the_interpreter_is_not_taken_dow
 def test_a_finally_that_fails_is_a_failure():
     done = leaving("raise ValueError('mine')")
     assert done.returncode == 1 and "ValueError: mine" in done.stderr and "atexit" in done.stdout
+
+
+def test_a_leave_has_the_exit_code_that_swellrun_names():
+    done = subprocess.run([sys.executable, "-c", "from swell import _request; _request.leave()"], env={**os.environ, "SWELL_LEAVE_CODE": "3"}, check=False)
+    assert done.returncode == 3
+
+
+GIVEN = {"SWELL_EPOCH": "0", "SWELL_JOB_ID": "5", "SWELL_RANK": "1", "SWELL_WORLD_SIZE": "4", "RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "5"}
+LISTENS = "import swell; swell.listen(); print('trains')"
+
+
+@pytest.mark.parametrize("changed", [{"RANK": "0", "WORLD_SIZE": "1"}, {"TORCHELASTIC_RUN_ID": "none"}, {"WORLD_SIZE": "8"}])
+def test_a_launcher_between_swellrun_and_the_program_is_refused(changed):
+    done = subprocess.run([sys.executable, "-c", LISTENS], env={**os.environ, **GIVEN, **changed}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "trains" not in done.stdout
+    assert all(f"{name}={value}" in done.stderr for name, value in changed.items())
+    assert "Write the program alone: swellrun python SCRIPT [ARGUMENTS]" in done.stderr
+
+
+@pytest.mark.parametrize("environment", [GIVEN, {"SWELL_EPOCH": "0"}, {**GIVEN, "MASTER_PORT": "29500", "LOCAL_RANK": "0"}])
+def test_what_swellrun_gave_is_not_refused(environment):
+    done = subprocess.run([sys.executable, "-c", LISTENS], env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "trains\n")

@@ -63,6 +63,21 @@ Test(command, a_companion_s_step_names_its_job_and_leaves_the_input_alone) {
   cr_assert_not(has(command, "-A"));
 }
 
+Test(command, standard_input_that_is_kept_goes_to_every_step) {
+  Options options;
+  options.basic_step = {"--input=prog.py"};
+  options.program = {"x"};
+  ShimAddress gives = shim;
+  gives.gives_input = true;
+  for (const bool is_companion : {false, true})
+    for (const Command& command :
+         step_commands(options, 5, is_companion,
+                       {worker_node(0, 5, "n1", 4), worker_node(1, 5, "n2", 2)}, 8, false, gives)) {
+      cr_assert(has(command, "--input=all") && has(command, "kept"));
+      cr_assert_not(has(command, "--input=none"));
+    }
+}
+
 Test(command, workers_share_what_cpus_there_are) {
   Options options;
   options.program = {"x"};

@@ -201,10 +201,11 @@ Test(epochs, too_many_losses_end_the_growing_and_not_the_run) {
 
 Test(epochs, who_did_not_leave_in_time_is_not_grown_again) {
   Run run;
-  run.grow(9, 4);
-  run.hello(1, 4);
+  run.grown();
+  run.shrink(9, 60);
   run.tick(run.now + 30);
-  cr_assert(run.signalled(SIGKILL, 2));
+  cr_assert(run.signalled(SIGKILL, 6));
+  run.leave(1, 4, {0, SIGKILL});
   run.leave(0, 2, {0, SIGKILL});
   cr_assert_eq(run.no_growth(),
                std::string("workers did not leave within 30 s of the restart signal"));

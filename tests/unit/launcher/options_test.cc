@@ -104,6 +104,15 @@ Test(options, own_options_are_checked) {
   cr_assert_neq(refusal({"--first-wait=soon", "x"}).find("--first-wait=soon"), std::string::npos);
   cr_assert_neq(refusal({"--recover=inf", "x"}).find("--recover=inf"), std::string::npos);
   cr_assert_eq(parsed({"--recover=90", "x"}).recover_s, 90);
+  cr_assert_eq(parsed({"--leave-code=3", "x"}).leave_code.value_or(0), 3);
+  for (const char* bad :
+       {"--leave-code=0", "--leave-code=75", "--leave-code=126", "--leave-code=x"})
+    cr_assert_neq(refusal({bad, "x"}).find(bad), std::string::npos, "%s", bad);
+  cr_assert_eq(parsed({"--before-end=120", "--requeue", "x"}).before_end_s.value_or(0), 120);
+  cr_assert(parsed({"--before-end=0", "--requeue", "x"}).requeue);
+  cr_assert_neq(refusal({"--before-end=soon", "x"}).find("--before-end=soon"), std::string::npos);
+  cr_assert_neq(refusal({"--requeue", "x"}).find("--before-end"), std::string::npos);
+  cr_assert_eq(parsed({"-i", "prog.py", "x"}).input.value_or(""), std::string("prog.py"));
   cr_assert_neq(refusal({"--max-restarts=-1", "x"}).find("--max-restarts=-1"), std::string::npos);
   for (const std::string bad : {"2X", "-1", "G", "", "99999999T"})
     cr_assert_neq(refusal({"--switch-memory=" + bad, "x"}).find("a size such as 512M"),

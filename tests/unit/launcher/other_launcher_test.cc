@@ -29,7 +29,23 @@ Test(other_launcher, torchrun_and_its_like_are_refused_with_what_to_write) {
                          "python t.py --deepspeed"));
   cr_assert(refused_with({"mpirun", "-np", "4", "python", "t.py"}, "python t.py"));
   cr_assert(refused_with({"srun", "./a.out"}, "python SCRIPT [ARGUMENTS]"));
-  cr_assert(refused_with({"env", "A=1", "nice", "-n", "5", "torchrun", "t.py"}, "python t.py"));
+  for (const std::vector<std::string>& wrapper :
+       std::vector<std::vector<std::string>>{{"env", "A=1", "nice", "-n", "5"},
+                                             {"uv", "run"},
+                                             {"uv", "run", "--with", "torch"},
+                                             {"conda", "run", "-n", "env"},
+                                             {"timeout", "9"},
+                                             {"timeout", "-s", "TERM", "-k", "5", "2h"},
+                                             {"taskset", "-c", "0-7"},
+                                             {"setsid", "--wait"},
+                                             {"ionice", "-c", "2", "-n", "7"},
+                                             {"chrt", "-f", "10"}}) {
+    std::vector<std::string> command = wrapper;
+    command.insert(command.end(), {"torchrun", "t.py"});
+    cr_assert(refused_with(command, "python t.py"), "%s", wrapper.front().c_str());
+  }
+  cr_assert(refused_with({"accelerate-launch", "t.py"}, "python t.py"));
+  cr_assert(refused_with({"ft_launcher", "--nproc-per-node=8", "t.py"}, "python t.py"));
 }
 
 Test(other_launcher, ordinary_programs_are_not) {
@@ -39,6 +55,9 @@ Test(other_launcher, ordinary_programs_are_not) {
                                              {"accelerate", "config"},
                                              {"./torchrun_like.sh"},
                                              {"env", "A=1"},
+                                             {"timeout", "9", "python", "train.py"},
+                                             {"uv", "run", "train.py"},
+                                             {"uv", "sync", "torchrun"},
                                              {"python", "train.py", "-m", "torch.distributed.run"},
                                              {"python", "-c", "x", "-m", "torch.distributed.run"},
                                              {}})

@@ -80,6 +80,14 @@ Test(recovery, a_program_that_fails_is_started_again_over_all_that_the_job_has) 
   cr_assert_eq(run.machine.status().state, JobState::active);
 }
 
+Test(recovery, a_program_whose_workers_all_fail_at_once_is_started_again) {
+  Run run(recovering(100));
+  run.leave(0, 2, {3, 0});
+  run.tick(run.now);
+  cr_assert_eq(run.starts, 2);
+  cr_assert_not(run.code.has_value());
+}
+
 Test(recovery, who_fails_again_too_soon_gives_back_what_was_lent) {
   Run run(recovering(100));
   run.grown();

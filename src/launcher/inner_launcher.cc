@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/inner_launcher.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <string_view>
+
+#include "launcher/processes.h"
+
+namespace swell::launcher {
+
+namespace {
+
+using Given = std::vector<std::pair<std::string, std::string>>;
+
+constexpr int kMaxProcesses = 512;  // of one program are looked at
+constexpr std::size_t kMaxValue = 64;
+
+/// That a launcher other than torchrun gives its workers.
+constexpr const char* kOfMpi[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK"};
+
+std::optional<std::string> value_of(const std::vector<std::string>& environment,
+                                    std::string_view name) {
+  for (const std::string& each : environment)
+    if (each.size() > name.size() && each.starts_with(name) && each[name.size()] == '=')
+      return each.substr(name.size() + 1);
+  return std::nullopt;
+}
+
+/// The last one counts, as with setenv().
+std::optional<std::string> given_value(const Given& given, const char* name) {
+  const auto found = std::find_if(given.rbegin(), given.rend(),
+                                  [name](const auto& each) { return each.first == name; });
+  if (found != given.rend()) return found->second;
+  const char* own = std::getenv(name);
+  return own != nullptr ? std::optional<std::string>(own) : std::nullopt;
+}
+
+std::string shown(const char* name, const std::string& value) {
+  std::string text = fmt::format("{}={}", name, value.substr(0, kMaxValue));
+  for (char& each : text)
+    if (each < 0x20 || each > 0x7e) each = '?';
+  return text;
+}
+
+/// The variables that say that the process is another launcher's worker; empty: none do.
+std::string own_ranks(pid_t pid, const Given& given, bool only_of_torchrun) {
+  const std::vector<std::string> environment = environment_of(pid);
+  const auto differs = [&](const char* name) {
+    const auto value = value_of(environment, name);
+    return value && value != given_value(given, name);
+  };
+  const auto say = [&](const char* name) {
+    return shown(name, value_of(environment, name).value_or(""));
+  };
+  const bool has_ranks = value_of(environment, "RANK") && value_of(environment, "WORLD_SIZE");
+  // torchrun names a file for errors to each of its workers, also where its run id is the job's.
+  if (has_ranks && (differs("TORCHELASTIC_RUN_ID") || differs("TORCHELASTIC_ERROR_FILE")))
+    return fmt::format("{}, {}, {}", say("RANK"), say("WORLD_SIZE"), say("TORCHELASTIC_RUN_ID"));
+  if (only_of_torchrun) return {};
+  if (has_ranks && (differs("RANK") || differs("WORLD_SIZE")))
+    return fmt::format("{}, {}", say("RANK"), say("WORLD_SIZE"));
+  for (const char* name : kOfMpi)
+    if (differs(name)) return say(name);
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::string> inner_worker(pid_t program, const Given& given, int restart_signal) {
+  struct Process {
+    pid_t pid = 0, parent = 0;
+    bool is_below_handler = false;
+  };
+  std::vector<Process> open = {{program, 0, false}};
+  for (int looked = 0; !open.empty() && looked < kMaxProcesses; ++looked) {
+    const Process one = open.back();
+    open.pop_back();
+    if (const std::string ranks = own_ranks(one.pid, given, one.is_below_handler); !ranks.empty())
+      return fmt::format("{}{} with {}", one.parent == 0 ? "" : name_of(one.parent) + " runs ",
+                         name_of(one.pid), ranks);
+    const bool is_below = one.is_below_handler || handles(one.pid, restart_signal);
+    for (const pid_t child : children_of(one.pid)) open.push_back({child, one.pid, is_below});
+  }
+  return std::nullopt;
+}
+
+}  // namespace swell::launcher

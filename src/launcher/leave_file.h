@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace swell::launcher {
+
+/// Tells programs and the scripts around them that they were asked to leave: the file of their
+/// epoch is there then (SWELL_LEAVING_FILE). In a folder of its own, of mode 0700, which its end
+/// removes.
+class LeaveFile {
+ public:
+  /// In TMPDIR, or /tmp. Removes what those of this user that were killed left there, too. Nothing:
+  /// the folder cannot be made.
+  static std::optional<LeaveFile> make();
+  LeaveFile(LeaveFile&& other) noexcept : folder_(std::move(other.folder_)) {
+    other.folder_.clear();
+  }
+  LeaveFile& operator=(LeaveFile&&) = delete;
+  ~LeaveFile();
+
+  std::string path(int epoch) const { return folder_ + "/" + std::to_string(epoch); }
+  void set(int epoch, bool is_to_leave) const;
+
+ private:
+  explicit LeaveFile(std::string folder) : folder_(std::move(folder)) {}
+  std::string folder_;
+};
+
+}  // namespace swell::launcher

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/spooled_input.h"
+
+#include <criterion/criterion.h>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace swell::launcher;
+
+namespace {
+
+std::string all_of(int fd) {
+  std::string text;
+  char bytes[256];
+  for (ssize_t count; (count = read(fd, bytes, sizeof bytes)) > 0;)
+    text.append(bytes, static_cast<std::size_t>(count));
+  return text;
+}
+
+swell::control::Fd file_with(const std::string& text) {
+  char name[] = "/tmp/swell-test-XXXXXX";
+  swell::control::Fd file(mkstemp(name));
+  unlink(name);  // as that of a here-document
+  cr_assert_eq(write(file.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  lseek(file.get(), 0, SEEK_SET);
+  return file;
+}
+
+struct Pipe {
+  Pipe() { cr_assert_eq(pipe2(ends, O_CLOEXEC), 0); }
+  void say(const char* text) {
+    cr_assert_eq(write(ends[1], text, strlen(text)), static_cast<ssize_t>(strlen(text)));
+  }
+  int ends[2];
+};
+
+}  // namespace
+
+Test(spooled_input, a_file_is_given_to_each_program_from_the_beginning) {
+  const auto file = file_with("print(1)\n");
+  const InputPlan plan = plan_input({}, file.get());
+  cr_assert(plan.spooled && plan.no_growth.empty());
+  for (int epoch = 0; epoch < 3; ++epoch)
+    cr_assert_eq(all_of(plan.spooled->open().get()), std::string("print(1)\n"));
+  cr_assert_eq(all_of(file.get()), std::string(), "as srun, it has read it");
+}
+
+Test(spooled_input, what_the_shell_has_read_of_a_file_is_not_given_again) {
+  const auto file = file_with("first\nsecond\n");
+  lseek(file.get(), 6, SEEK_SET);
+  const InputPlan plan = plan_input({}, file.get());
+  cr_assert_eq(all_of(plan.spooled->open().get()), std::string("second\n"));
+}
+
+Test(spooled_input, a_pipe_whose_writer_ends_is_a_file, .timeout = 60) {
+  Pipe pipe;
+  pipe.say("print(2)\n");
+  close(pipe.ends[1]);
+  const InputPlan plan = plan_input({}, pipe.ends[0]);
+  cr_assert(plan.spooled && plan.no_growth.empty());
+  cr_assert_eq(all_of(plan.spooled->open().get()), std::string("print(2)\n"));
+}
+
+Test(spooled_input, a_pipe_whose_writer_goes_on_is_left_to_srun_and_the_job_is_not_grown,
+     .timeout = 60) {
+  Pipe pipe;
+  pipe.say("first\n");
+  const InputPlan plan = plan_input({}, pipe.ends[0]);
+  cr_assert_not(plan.spooled.has_value());
+  cr_assert_neq(plan.no_growth.find("swellrun --input=none"), std::string::npos);
+  char bytes[6];
+  cr_assert_eq(read(pipe.ends[0], bytes, 6), 6, "nothing of it is lost");
+}
+
+Test(spooled_input, without_input_there_is_nothing_to_keep) {
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const auto file = file_with("x");
+  for (const auto& plan :
+       {plan_input({}, null), plan_input("none", file.get()), plan_input({}, -1)})
+    cr_assert(!plan.spooled && plan.no_growth.empty());
+}
+
+Test(spooled_input, a_file_that_srun_is_to_read_is_kept_too) {
+  char name[] = "/tmp/swell-test-XXXXXX";
+  const int made = mkstemp(name);
+  cr_assert_eq(write(made, "x\n", 2), 2);
+  const InputPlan plan = plan_input(name, open("/dev/null", O_RDONLY | O_CLOEXEC));
+  unlink(name);
+  cr_assert_eq(all_of(plan.spooled->open().get()), std::string("x\n"));
+  for (const char* other : {"3", "in.%t"})
+    cr_assert_not(plan_input(other, -1).no_growth.empty(), "which differs by task");
+}
+
+Test(spooled_input, more_than_is_kept_is_left_to_srun) {
+  const auto file = file_with("x");
+  cr_assert_eq(ftruncate(file.get(), static_cast<off_t>(SpooledInput::kMaxBytes) + 1), 0);
+  const InputPlan plan = plan_input({}, file.get());
+  cr_assert(!plan.spooled && !plan.no_growth.empty());
+  cr_assert_eq(lseek(file.get(), 0, SEEK_CUR), 0);
+}
+
+Test(spooled_input, becomes_the_standard_input_of_a_child) {
+  const auto file = file_with("exit 7\n");
+  const InputPlan plan = plan_input({}, file.get());
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const pid_t child = fork();
+    if (child == 0) {
+      plan.spooled->become_standard_input();
+      execlp("bash", "bash", "-", nullptr);
+      _exit(1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    cr_assert_eq(WEXITSTATUS(status), 7);
+  }
+}
