@@ -50,8 +50,8 @@ Controller::Controller(Parts parts)
       sessions_(*parts_.server) {
   const bool plans = policy::policy_plans(parts_.config.policy);
   Result<std::unique_ptr<policy::Policy>> policy = policy::make_policy(
-      parts_.config.policy,
-      {parts_.config.aggressiveness, parts_.config.fairness, plans ? planning_helpers() : nullptr});
+      parts_.config.policy, {parts_.config.aggressiveness, parts_.config.fairness,
+                             plans ? planning_helpers() : nullptr, solve_budget});
   if (policy) policy_ = std::move(*policy);
   if (policy_ && plans) planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
   events_.set_listener([this](const std::string& kind, const Json& line) { heard(kind, line); });

@@ -5,6 +5,7 @@
 #include <bit>
 #include <memory>
 
+#include "controller/planning.h"
 #include "core/perf/peak_memory.h"
 #include "core/plan/plan.h"
 #include "core/planner/incremental.h"
@@ -21,7 +22,8 @@ std::unique_ptr<planner::Solver> quick_solver() {
   planner::Incremental::Options options;
   options.max_free = static_cast<int>(kMaxMore);
   options.fresh_gpus = 0;
-  return std::make_unique<planner::Incremental>(options);
+  return std::make_unique<planner::Limited>(std::make_unique<planner::Incremental>(options),
+                                            solve_budget);
 }
 
 void add(std::vector<cluster::GpuRef>& gpus, int node, plan::GpuMask mask) {

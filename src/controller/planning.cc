@@ -21,6 +21,9 @@ namespace {
 /// As other background threads in slurmctld: it gives way to slurmctld's own.
 constexpr int kNiceness = 10;
 
+/// Time that one solve may take.
+constexpr std::chrono::seconds kSolveTime{5};
+
 void be_nice() { setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness); }
 
 bool holds_the_same(const policy::ElasticJobView& a, const policy::ElasticJobView& b) {
@@ -99,6 +102,11 @@ void Planning::run() {
     ready_();
     lock.lock();
   }
+}
+
+planner::Budget solve_budget() {
+  const auto end = std::chrono::steady_clock::now() + kSolveTime;
+  return {[end] { return std::chrono::steady_clock::now() >= end; }};
 }
 
 std::shared_ptr<Executor> planning_helpers() {

@@ -15,6 +15,7 @@
 #include "controller/companion_set.h"
 #include "controller/job_scale.h"
 #include "core/executor.h"
+#include "core/planner/solver.h"
 #include "core/policy/policy.h"
 
 namespace swell::controller {
@@ -59,6 +60,10 @@ class Planning {
   bool is_busy_ = false, stops_ = false;
   std::thread thread_;
 };
+
+/// Budget of one solve in slurmctld, from now on: a model or a profile of a user's must not keep
+/// the planning thread.
+planner::Budget solve_budget();
 
 /// A thread that helps Planning's, as nice as that; null where the machine has but one core.
 std::shared_ptr<Executor> planning_helpers();

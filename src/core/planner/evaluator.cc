@@ -89,6 +89,7 @@ double Evaluator::settle(plan::Layout& layout, double seconds) {
     helped = false;
     for (plan::StageLayout& from : layout.stages)
       for (plan::StageLayout& to : layout.stages) {
+        if (over()) return seconds;
         if (&from == &to || from.layers < 2) continue;
         --from.layers;
         ++to.layers;
@@ -112,7 +113,7 @@ double Evaluator::seconds(const plan::Layout& layout) {
 
 double Evaluator::finish(plan::Layout& layout, double unless) {
   constexpr double none = std::numeric_limits<double>::infinity();
-  if (!balance(layout)) return none;
+  if (over() || !balance(layout)) return none;
   // A bound without synchronization and optimizer: most plans fail on this alone.
   double sum = 0, slowest = 0;
   for (std::size_t i = 0; i < share_.size(); ++i) {

@@ -8,6 +8,7 @@
 #include "core/perf/peak_memory.h"
 #include "core/perf/performance_model.h"
 #include "core/planner/island.h"
+#include "core/planner/solver.h"
 
 namespace swell::planner {
 
@@ -19,14 +20,25 @@ class Evaluator {
   /// `keep_samples`: they are split as each skeleton says already.
   Evaluator(const perf::PerformanceModel& perf, int micro_batch, bool keep_samples = false);
 
-  /// One for another thread, alike but that it has evaluated nothing.
-  Evaluator another() const { return {perf_, micro_batch_, keep_samples_}; }
+  /// Returns a copy with an empty evaluation count, for another thread.
+  Evaluator another() const {
+    Evaluator copy(perf_, micro_batch_, keep_samples_);
+    copy.budget_ = budget_;
+    return copy;
+  }
+  /// Sets the limit after which no plan is evaluated. It must outlive the evaluator.
+  void stop_by(const Budget& budget) noexcept { budget_ = &budget; }
+  /// Whether the limit is reached. Searches that do not call finish() for each step look here.
+  bool over() {
+    if (!over_ && budget_ != nullptr && ++looks_ % kLookEvery == 0) over_ = budget_->expired();
+    return over_;
+  }
 
   /// Load-Balance of Algorithm 1: sets local batches and layers of `layout` to the min-max split,
   /// within memory. False where the skeleton cannot hold the model.
   bool balance(plan::Layout& layout);
   /// Balances `layout` and returns its iteration time in seconds; infinity where the model does not
-  /// fit, or the time is not below `unless` seconds.
+  /// fit, the time is not below `unless` seconds, or the search is over().
   double finish(plan::Layout& layout, double unless = std::numeric_limits<double>::infinity());
   /// Moves single layers between stages of a balanced layout that takes `seconds`, while that
   /// helps: balance() does not consider synchronization. Returns the new iteration time in seconds.
@@ -55,11 +67,16 @@ class Evaluator {
     return passes.fwd + passes.bwd;
   }
 
+  static constexpr unsigned kLookEvery = 4;
+
   const perf::PerformanceModel& perf_;
   perf::MemoryModel memory_;
   int micro_batch_;
   bool keep_samples_;
   long evaluated_ = 0;
+  const Budget* budget_ = nullptr;
+  unsigned looks_ = 0;
+  bool over_ = false;
   perf::PassTable passes_;
   std::vector<double> cost_;
   std::vector<int> cap_, share_;

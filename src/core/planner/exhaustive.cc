@@ -13,6 +13,8 @@ namespace swell::planner {
 
 namespace {
 
+/// Bounds of what a search keeps in memory, each about a gigabyte.
+constexpr std::size_t kMaxStates = std::size_t{1} << 24, kMaxLabels = std::size_t{1} << 25;
 constexpr double kWorthwhile = 1 - 1e-12;  // share of the old time; a smaller gain is rounding
 
 /// The last stages of a pipeline, as the stages in front of them see them. `sum`, `slowest` and
@@ -35,26 +37,29 @@ struct Label {
 /// stages so far.
 class Search {
  public:
-  Search(const Problem& problem, Evaluator& evaluator, const Islands& gpus, Solution bound,
-         const Budget& budget)
+  Search(const Problem& problem, Evaluator& evaluator, const Islands& gpus, Solution bound)
       : problem_(problem),
         evaluator_(evaluator),
         gpus_(gpus),
         best_(std::move(bound)),
-        budget_(budget),
         layers_(evaluator.perf().model().layers),
         micro_batches_(problem.current.micro_batches) {
     options_ = stage_options(problem, evaluator, gpus);
     for (const Island& island : gpus) radix_.push_back(island.count() + 1);
     states_ = static_cast<std::size_t>(layers_ + 1);
-    for (int radix : radix_) states_ *= static_cast<std::size_t>(radix);
+    for (int radix : radix_)
+      states_ = std::min(states_ * static_cast<std::size_t>(radix), kMaxStates + 1);
   }
 
+  /// False: there are more states than memory is taken for, or time was up.
+  bool complete() { return states_ <= kMaxStates && !over(); }
+
   Solution run() {
+    if (states_ > kMaxStates) return std::move(best_);
     std::vector<std::vector<std::int64_t>> level(states_);
     level[state_of(full(), layers_)].push_back(-1);
     const int max_stages = std::min(layers_, count(gpus_));
-    for (int stages = 1; stages <= max_stages && !budget_.expired(); ++stages) {
+    for (int stages = 1; stages <= max_stages && !over(); ++stages) {
       std::vector<std::vector<std::int64_t>> next(states_);
       bool any = false;
       for (std::size_t state = 0; state < states_; ++state)
@@ -66,6 +71,7 @@ class Search {
   }
 
  private:
+  bool over() { return labels_.size() > kMaxLabels || evaluator_.over(); }
   std::vector<int> full() const {
     std::vector<int> left;
     for (int radix : radix_) left.push_back(radix - 1);
@@ -93,7 +99,7 @@ class Search {
     std::vector<int> left(radix_.size()), rest(radix_.size());
     int layers = 0;
     read_state(state, left, layers);
-    for (std::size_t o = 0; o < options_.size(); ++o) {
+    for (std::size_t o = 0; o < options_.size() && !over(); ++o) {
       const StageOption& option = options_[o];
       bool room = true;
       for (std::size_t c = 0; c < left.size() && room; ++c) {
@@ -197,7 +203,6 @@ class Search {
   Evaluator& evaluator_;
   const Islands& gpus_;
   Solution best_;
-  const Budget& budget_;
   int layers_;
   int micro_batches_;
   std::vector<StageOption> options_;
@@ -209,24 +214,28 @@ class Search {
 }  // namespace
 
 Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Islands& gpus,
-                     Solution bound, const Budget& budget) {
-  return Search(problem, evaluator, gpus, std::move(bound), budget).run();
+                     Solution bound, bool& complete) {
+  Search search(problem, evaluator, gpus, std::move(bound));
+  Solution found = search.run();
+  complete = search.complete();
+  return found;
 }
 
 ScaleTable Exhaustive::solve(const Problem& problem, const Budget& budget) const {
   Evaluator evaluator(problem.perf, problem.current.micro_batch());
+  evaluator.stop_by(budget);
+  bool complete = true;
   GrowingPlan plan(problem, evaluator);
   plan.write_row();
   for (std::size_t i = 0; i < plan.free_gpus(); ++i) {
     plan.add_gpu(i);
     if (options_.last_only && i + 1 < plan.free_gpus()) continue;
-    if (budget.expired()) {
-      plan.give_up();
-      break;
-    }
-    plan.best = best_of_all(problem, evaluator, plan.gpus, std::move(plan.best), budget);
+    if (complete && budget.expired()) complete = false;
+    if (!complete) break;
+    plan.best = best_of_all(problem, evaluator, plan.gpus, std::move(plan.best), complete);
     plan.write_row();
   }
+  if (!complete) plan.give_up();
   return plan.take();
 }
 

@@ -26,8 +26,9 @@ class Exhaustive final : public Solver {
 };
 
 /// The optimum over at most `gpus`, at least as good as `bound`. With exact consistency, over the
-/// plans that keep the groups of `problem.current`.
+/// plans that keep the groups of `problem.current`. `complete` becomes false where the evaluator's
+/// budget or the memory that a search may use has ended it.
 Solution best_of_all(const Problem& problem, Evaluator& evaluator, const Islands& gpus,
-                     Solution bound, const Budget& budget);
+                     Solution bound, bool& complete);
 
 }  // namespace swell::planner

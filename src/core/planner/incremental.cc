@@ -73,6 +73,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
   const cluster::Cluster& cluster = problem.perf.cluster();
   const bool exact = problem.consistency == Consistency::exact;
   Evaluator evaluator(problem.perf, problem.current.micro_batch(), exact);
+  evaluator.stop_by(budget);
   const Degrees degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
   KnownRounds known;
 
@@ -133,6 +134,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
     best.push_back(std::move(found));
     add_row(best.back());
   }
+  table.complete = table.complete && !evaluator.over();
   table.evaluated = evaluator.evaluated();
   return table;
 }

@@ -44,6 +44,7 @@ class InitialPlans {
       return;
     }
     for (int tp : degrees_.tp) {
+      if (evaluator_.over()) return;
       if (same_tp && !layout.stages.empty() && layout.stages[0].tp != tp) continue;
       Islands left = parts[layout.stages.size()];
       plan::StageLayout stage{0, tp, {}};
@@ -93,6 +94,7 @@ class InitialPlans {
     for (const auto& way : ways) {
       Solution best = nothing(way.why);
       for (int dp = 1; dp <= std::min(degrees_.max_dp, count(gpus)); ++dp) {
+        if (evaluator_.over()) break;
         if (evaluator_.micro_batch() % dp != 0) continue;
         for (int tp : degrees_.tp) {
           plan::Layout layout{micro_batches_, {}};

@@ -156,6 +156,7 @@ class Search {
 
 ScaleTable Metis::solve(const Problem& problem, const Budget& budget) const {
   Evaluator evaluator(problem.perf, problem.current.micro_batch());
+  evaluator.stop_by(budget);
   GrowingPlan plan(problem, evaluator);
   plan.write_row();
   bool complete = true;

@@ -56,6 +56,7 @@ class Search {
     idle();
     keep(seconds, stage);
   }
+  bool over() { return evaluator_.over(); }
   bool take(Solution& found) {
     if (!better_) return false;
     found.why += (found.why.empty() ? "" : "; ") + best_.story();
@@ -113,7 +114,7 @@ class Changes {
 
   void try_all() {
     const int pp = found_.layout.pp();
-    for (int i = 0; i < pp; ++i) {
+    for (int i = 0; i < pp && !search_.over(); ++i) {
       for (int tp : degrees_.tp)
         if (tp != at(found_.layout, i).tp || !found_.idle.empty()) regroup(i, tp);
       drop(i);

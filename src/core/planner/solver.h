@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/perf/performance_model.h"
@@ -25,7 +27,8 @@ struct Problem {
   Consistency consistency = Consistency::relaxed;
 };
 
-/// Time limit of a solver. The core has no clock: the caller's function tells when time is up.
+/// Time limit of a solver, which then returns the best that it has found. The core has no clock:
+/// the caller's function tells when time is up, on any thread; once it has, it always does.
 struct Budget {
   std::function<bool()> expired = [] { return false; };
 };
@@ -54,6 +57,21 @@ class Solver {
  public:
   virtual ~Solver() = default;
   virtual ScaleTable solve(const Problem& problem, const Budget& budget) const = 0;
+};
+
+/// Another solver, with a budget of its own for each call.
+class Limited final : public Solver {
+ public:
+  Limited(std::unique_ptr<const Solver> solver, std::function<Budget()> budget)
+      : solver_(std::move(solver)), budget_(std::move(budget)) {}
+  ScaleTable solve(const Problem& problem, const Budget& budget) const override {
+    const Budget own = budget_();
+    return solver_->solve(problem, {[&] { return budget.expired() || own.expired(); }});
+  }
+
+ private:
+  std::unique_ptr<const Solver> solver_;
+  std::function<Budget()> budget_;
 };
 
 }  // namespace swell::planner

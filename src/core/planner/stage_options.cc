@@ -63,7 +63,7 @@ std::vector<StageOption> stage_options(const Problem& problem, Evaluator& evalua
   for (int tp : degrees_for(evaluator.perf().model().heads, evaluator.micro_batch()).tp) {
     if (exact && tp != pattern.tp) continue;
     std::vector<int> taken(gpus.size(), 0);
-    for (;;) {
+    while (!evaluator.over()) {
       std::size_t c = 0;  // count up, in steps of one group of each island
       while (c < taken.size() && (taken[c] += tp) > gpus[c].count()) taken[c++] = 0;
       if (c == taken.size()) break;

@@ -24,6 +24,7 @@ bool fill(plan::Layout& layout, Islands& idle, int pp, int dp, int tp) {
 
 ScaleTable solve_in(const Problem& problem, const Budget& budget, SymmetricSpace space) {
   Evaluator evaluator(problem.perf, problem.current.micro_batch());
+  evaluator.stop_by(budget);
   const auto degrees = degrees_for(problem.perf.model().heads, evaluator.micro_batch());
   GrowingPlan plan(problem, evaluator);
   for (std::size_t rows = 0; rows <= plan.free_gpus(); ++rows) {
@@ -39,6 +40,7 @@ ScaleTable solve_in(const Problem& problem, const Budget& budget, SymmetricSpace
     }
     plan.write_row();
   }
+  if (evaluator.over()) plan.give_up();
   return plan.take();
 }
 
@@ -56,7 +58,7 @@ Solution best_symmetric(Evaluator& evaluator, const Islands& gpus, int micro_bat
     if (groups == 0) break;
     const int first_pp = space.pp != 0 ? space.pp : 1;
     const int last_pp = space.pp != 0 ? space.pp : std::min({groups, layers, all});
-    for (int pp = last_pp; pp >= first_pp; --pp) {
+    for (int pp = last_pp; pp >= first_pp && !evaluator.over(); --pp) {
       int dp = std::min(groups / pp, evaluator.micro_batch());
       while (dp > 0 && evaluator.micro_batch() % dp != 0) --dp;  // equal local batches
       if (dp == 0) continue;

@@ -33,6 +33,7 @@ constexpr Entry kEntries[] = {
      [](const PolicyOptions& options) {
        Swell::Options its_own;
        its_own.executor = options.executor;
+       its_own.budget = options.budget;
        return with_parameters<Swell>(std::move(its_own), options.parameters);
      }},
     {"fewest-first", "", false,
@@ -41,7 +42,9 @@ constexpr Entry kEntries[] = {
      }},
     {"marginal-benefit", "fewest-first", false,
      [](const PolicyOptions& options) {
-       return with_parameters<MarginalBenefit>({}, with_benefits(options));
+       MarginalBenefit::Options its_own;
+       its_own.budget = options.budget;
+       return with_parameters<MarginalBenefit>(std::move(its_own), with_benefits(options));
      }},
 };
 

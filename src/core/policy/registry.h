@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/executor.h"
+#include "core/planner/solver.h"
 #include "core/policy/parameters.h"
 #include "core/policy/policy.h"
 #include "core/result.h"
@@ -22,6 +24,8 @@ struct PolicyOptions {
   double fairness = 0.0;
   /// Makes scale tables on several threads, for decisions that are the same; null: on the caller's.
   std::shared_ptr<Executor> executor;
+  /// Limit of each of its solves; null: none, so that equal views give equal decisions.
+  std::function<planner::Budget()> budget;
   /// Numbers among the policy's own Options, for simulations.
   Parameters parameters = {};
 };

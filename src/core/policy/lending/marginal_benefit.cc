@@ -209,12 +209,24 @@ class Decision {
 
 }  // namespace
 
+namespace {
+
+std::unique_ptr<const planner::Solver> limited(std::unique_ptr<const planner::Solver> solver,
+                                               const MarginalBenefit::Options& options) {
+  if (!options.budget) return solver;
+  return std::make_unique<planner::Limited>(std::move(solver), options.budget);
+}
+
+}  // namespace
+
 MarginalBenefit::MarginalBenefit() : MarginalBenefit(Options{}) {}
 MarginalBenefit::MarginalBenefit(Options options)
     : MarginalBenefit(options, incremental(0), incremental(kAnyNumber)) {}
 MarginalBenefit::MarginalBenefit(Options options, std::unique_ptr<const planner::Solver> growing,
                                  std::unique_ptr<const planner::Solver> grown)
-    : options_(options), growing_(std::move(growing)), grown_(std::move(grown)) {}
+    : options_(options),
+      growing_(limited(std::move(growing), options)),
+      grown_(limited(std::move(grown), options)) {}
 
 Decisions MarginalBenefit::decide(const ClusterView& view) const {
   return Decision(view, options_, growing_, grown_).run();

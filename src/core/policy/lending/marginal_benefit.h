@@ -28,6 +28,7 @@ class MarginalBenefit final : public Policy {
     double search_s = 0;      ///< limit of the search for one plan, beyond which it fails; 0: none
     /// Plans that a search evaluates a second, for Decisions::search_s; 0: takes no time.
     double evaluations_per_s = 0;
+    std::function<planner::Budget()> budget;  ///< see PolicyOptions
     /// SimulationTraits::slurmctld: rivals made of it run as published.
     SimulationTraits::Slurmctld slurmctld = SimulationTraits::Slurmctld::after_profile_wait;
   };

@@ -290,6 +290,12 @@ std::unique_ptr<const planner::Solver> as_far_as_asked(int fresh_gpus,
       std::make_unique<planner::Incremental>(options), std::move(executor));
 }
 
+std::unique_ptr<const planner::Solver> limited(std::unique_ptr<const planner::Solver> solver,
+                                               const Swell::Options& options) {
+  if (!options.budget) return solver;
+  return std::make_unique<planner::Limited>(std::move(solver), options.budget);
+}
+
 /// Compares some tens of plans for each number of GPUs, where as_far_as_asked() compares hundreds:
 /// symmetric ones, or of a job whose arithmetic has to stay as it is those alone.
 class AmongFew final : public planner::Solver {
@@ -310,9 +316,9 @@ class AmongFew final : public planner::Solver {
 Swell::Swell() : Swell(Options{}) {}
 Swell::Swell(Options options)
     : options_(std::move(options)),
-      tables_(as_far_as_asked(16, options_.executor), as_far_as_asked(0, options_.executor),
-              kSends),
-      few_(std::make_unique<AmongFew>(), kSends) {}
+      tables_(limited(as_far_as_asked(16, options_.executor), options_),
+              limited(as_far_as_asked(0, options_.executor), options_), kSends),
+      few_(limited(std::make_unique<AmongFew>(), options_), kSends) {}
 
 Decisions Swell::decide(const ClusterView& view) const {
   const ClusterView known = with_expectations(view);

@@ -39,7 +39,8 @@ class Swell final : public Policy {
     int takers = 4;              ///< limit of jobs in one decision for which others lose companions
     int queue_depth = 1000;      ///< pending jobs considered, from the head
     double min_growth = 0.1;     ///< for jobs without a profile; see FewestFirst
-    std::shared_ptr<Executor> executor;  ///< see PolicyOptions
+    std::shared_ptr<Executor> executor;       ///< see PolicyOptions
+    std::function<planner::Budget()> budget;  ///< likewise
   };
   /// What `swell sim --set` knows.
   static constexpr std::array<Parameter<Options>, 7> kParameters = {
