@@ -5,24 +5,54 @@
 #include <string>
 #include <string_view>
 
+#include "core/utf8.h"
+
 namespace swell::control {
 
-/// Text of others as it may stand in a log: control characters as \xNN, so that it can neither
-/// begin a line of its own nor command a terminal, and at most `max_bytes` of it. Inline:
-/// job_submit/swell needs it, which links nothing of Swell but the controller's library.
+/// Whether a character may command a terminal, hide, or change the order in which others are read:
+/// control characters (C0, DEL, C1), bidirectional controls, line separators and invisible format
+/// characters.
+constexpr bool is_unprintable(char32_t point) noexcept {
+  constexpr struct {
+    char32_t first, last;
+  } kRanges[] = {{0, 0x1f},         {0x7f, 0x9f},     {0xad, 0xad},       {0x61c, 0x61c},
+                 {0x180e, 0x180e},  {0x200b, 0x200f}, {0x2028, 0x202e},   {0x2060, 0x206f},
+                 {0xfeff, 0xfeff},  {0xfff9, 0xfffb}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a},
+                 {0xe0000, 0xe0fff}};
+  for (const auto& range : kRanges)
+    if (point >= range.first && point <= range.last) return true;
+  return false;
+}
+
+/// Text of others as it may stand in a log, in a table or on a terminal: one line of UTF-8, with
+/// what is_unprintable() and bytes that are not UTF-8 written as \xNN, \uNNNN or \UNNNNNNNN, and at
+/// most about `max_bytes` of it. Unchanged where it is printable already. Inline: job_submit/swell
+/// needs it, which links nothing of Swell but the controller's library.
 inline std::string printable(std::string_view text, std::size_t max_bytes = 2000) {
   std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
+  for (std::size_t at = 0; at < text.size();) {
     if (result.size() >= max_bytes) return result + "...";
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // In UTF-8 the other control characters, U+0080 to U+009F, are C2 and then themselves.
-    const bool upper = byte == 0xc2 && i + 1 < text.size() &&
-                       (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
-    if (byte < 0x20 || byte == 0x7f) result += fmt::format("\\x{:02x}", byte);
-    else if (upper) result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[++i]));
-    else result += text[i];
+    const Utf8Unit unit = utf8_unit(text, at);
+    const auto value = static_cast<unsigned>(unit.point);
+    if (unit.valid && !is_unprintable(unit.point)) result.append(text, at, unit.bytes);
+    else if (value < 0x100) result += fmt::format("\\x{:02x}", value);
+    else if (value < 0x10000) result += fmt::format("\\u{:04x}", value);
+    else result += fmt::format("\\U{:08x}", value);
+    at += unit.bytes;
   }
   return result;
+}
+
+/// The same of text in several lines, which Swell put together: line feeds stay.
+inline std::string printable_lines(std::string_view text) {
+  std::string result;
+  for (;;) {
+    const std::size_t end = text.find('\n');
+    result += printable(text.substr(0, end), std::string_view::npos);
+    if (end == std::string_view::npos) return result;
+    result += '\n';
+    text.remove_prefix(end + 1);
+  }
 }
 
 }  // namespace swell::control

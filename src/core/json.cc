@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <fmt/format.h>
 
+#include "core/utf8.h"
+
 namespace swell {
 
 namespace {
@@ -17,15 +19,31 @@ std::string written(json_t* value, std::size_t flags) {
   return result;
 }
 
+/// The same in printable ASCII: jansson leaves DEL as it is.
+std::string written_in_ascii(json_t* value, std::size_t flags) {
+  std::string text = written(value, flags | JSON_ENSURE_ASCII);
+  for (std::size_t at = 0; (at = text.find('\x7f', at)) != std::string::npos;)
+    text.replace(at, 1, "\\u007f");
+  return text;
+}
+
+json_t* string_of(std::string_view text) {
+  if (json_t* made = json_stringn(text.data(), text.size())) return made;
+  const std::string valid = valid_utf8(text);
+  return json_stringn(valid.data(), valid.size());
+}
+
 Error wrong(const char* key, const Json& found, std::string_view wanted) {
   if (found.get() == nullptr)
     return Error(fmt::format("\"{}\" is missing; it must be {}", key, wanted));
-  std::string shown = found.dump();
+  std::string shown = found.dump_ascii();
   if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
   return Error(fmt::format("\"{}\" is {}; it must be {}", key, shown, wanted));
 }
 
 }  // namespace
+
+Json::Json(std::string_view text) : value_(string_of(text)) {}
 
 Json Json::object(std::initializer_list<std::pair<const char*, Json>> members) {
   Json result = adopt(json_object());
@@ -42,6 +60,7 @@ Json Json::array(std::initializer_list<Json> items) {
 Result<Json> Json::parse(std::string_view text, std::size_t max_bytes) {
   if (text.size() > max_bytes)
     return Error(fmt::format("{} bytes of JSON; at most {} are read", text.size(), max_bytes));
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
   json_error_t problem;
   json_t* value =
       json_loadb(text.data(), text.size(), JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
@@ -51,7 +70,8 @@ Result<Json> Json::parse(std::string_view text, std::size_t max_bytes) {
 }
 
 std::string Json::dump() const { return written(value_, JSON_COMPACT); }
-std::string Json::dump_pretty() const { return written(value_, JSON_INDENT(2)) + "\n"; }
+std::string Json::dump_ascii() const { return written_in_ascii(value_, JSON_COMPACT); }
+std::string Json::dump_pretty() const { return written_in_ascii(value_, JSON_INDENT(2)) + "\n"; }
 
 std::vector<std::pair<std::string, Json>> Json::members() const {
   std::vector<std::pair<std::string, Json>> result;
@@ -71,8 +91,11 @@ std::vector<Json> Json::items() const {
 
 Json& Json::set(const char* key, Json value) {
   json_t* taken = std::exchange(value.value_, nullptr);
-  // Text that is not UTF-8 has no JSON form: the key stays, with null for its value.
-  json_object_set_new(value_, key, taken != nullptr ? taken : json_null());
+  if (taken == nullptr) taken = json_null();
+  // A key that is not UTF-8 is refused, and takes the reference all the same.
+  if (json_object_set_new(value_, key, json_incref(taken)) != 0)
+    json_object_set_new(value_, valid_utf8(key).c_str(), json_incref(taken));
+  json_decref(taken);
   return *this;
 }
 

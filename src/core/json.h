@@ -32,9 +32,10 @@ class Json {
     for (const auto& item : items) result.append(Json(item));
     return result;
   }
-  Json(const char* text) : value_(json_string(text)) {}
-  Json(const std::string& text) : value_(json_stringn(text.data(), text.size())) {}
-  Json(std::string_view text) : value_(json_stringn(text.data(), text.size())) {}
+  /// A string; bytes that are not UTF-8, which JSON has no form for, become \xNN (valid_utf8()).
+  Json(const char* text) : Json(std::string_view(text)) {}
+  Json(const std::string& text) : Json(std::string_view(text)) {}
+  Json(std::string_view text);
   Json(bool value) : value_(json_boolean(value)) {}
   Json(int value) : value_(json_integer(value)) {}
   Json(unsigned value) : value_(json_integer(value)) {}
@@ -57,8 +58,11 @@ class Json {
 
   /// The value on one line, keys in the order in which they were set.
   std::string dump() const;
-  /// The value indented, for people and for files they may open.
+  /// The value indented, for people and for files they may open. ASCII: all else is escaped, so
+  /// that no string commands a terminal.
   std::string dump_pretty() const;
+  /// The same on one line.
+  std::string dump_ascii() const;
 
   json_t* get() const noexcept { return value_; }
   bool is_object() const noexcept { return json_is_object(value_); }

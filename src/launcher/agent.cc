@@ -14,6 +14,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "control/printable.h"
 #include "core/saturating.h"
 #include "launcher/file_limit.h"
 
@@ -24,6 +25,8 @@ namespace {
 constexpr double kHeartbeat_s = 20;
 constexpr double kFirstOffer_s = 2;
 
+/// Characters of a line; the longest lists a catalogue.
+constexpr std::size_t kMaxLine = 8192;
 constexpr double kFirstMessageSeconds = 10;  // for a worker to say who it is
 constexpr int kMaxRefusalLines = 5;
 
@@ -71,7 +74,7 @@ Result<std::string> random_key() {
 }  // namespace
 
 void say(const std::string& line) {
-  const std::string text = "swellrun: " + line + "\n";
+  const std::string text = "swellrun: " + control::printable(line, kMaxLine) + "\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/model_file.h"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fmt/format.h>
-#include <fstream>
-#include <iterator>
 
+#include "control/input_file.h"
 #include "core/models/catalogue.h"
 #include "core/models/model.h"
 
@@ -16,18 +12,12 @@ namespace swell::launcher {
 namespace {
 
 /// No model's description is larger.
-constexpr std::uintmax_t kMaxBytes = std::uintmax_t{1} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 
 Result<models::Model> from_file(const std::string& path) {
-  std::error_code unknown;
-  if (const auto bytes = std::filesystem::file_size(path, unknown); unknown || bytes > kMaxBytes)
-    return Error(
-        unknown ? unknown.message()
-                : fmt::format("it has {} bytes; a model's JSON has at most {}", bytes, kMaxBytes));
-  std::ifstream file(path);
-  if (!file) return Error(std::strerror(errno));
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const auto json = Json::parse(text);
+  const auto text = control::read_regular(path, kMaxBytes);
+  if (!text) return text.error();
+  const auto json = Json::parse(*text);
   if (!json) return json.error();
   return models::model_from_json(*json);
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "control/printable.h"
 #include "launcher/processes.h"
 #include "launcher/worker_environment.h"
 
@@ -81,7 +82,8 @@ bool Program::start(char** command,
   sigprocmask(SIG_SETMASK, &none, nullptr);
   execvp(command[0], command);
   const int problem = errno;
-  std::fprintf(stderr, "swell-worker: cannot run %s: %s\n", command[0], std::strerror(problem));
+  std::fprintf(stderr, "swell-worker: cannot run %s: %s\n", control::printable(command[0]).c_str(),
+               std::strerror(problem));
   _exit(problem == ENOENT ? 127 : 126);
 }
 

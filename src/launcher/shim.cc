@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "control/printable.h"
 #include "launcher/inner_launcher.h"
 #include "launcher/profile_book.h"
 
@@ -34,11 +35,14 @@ control::JobId own_step() {
 
 int Shim::run() {
   if (auto made = ProgramSocket::open()) said_ = std::move(*made);
-  else std::fprintf(stderr, "swell-worker: %s\n", made.error().message().c_str());
+  else
+    std::fprintf(stderr, "swell-worker: %s\n", control::printable(made.error().message()).c_str());
   if (auto made = LeaveFile::make()) leave_file_.emplace(std::move(*made));
   if (options_.keeps_input) {
     if (auto input = SpooledInput::read_from(STDIN_FILENO, kInput_s)) input_ = std::move(*input);
-    else std::fprintf(stderr, "swell-worker: %s\n", input.error().message().c_str());
+    else
+      std::fprintf(stderr, "swell-worker: %s\n",
+                   control::printable(input.error().message()).c_str());
   }
   bool good = (!options_.keeps_input || input_) && hello();
   while (good) {

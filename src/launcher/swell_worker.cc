@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "control/client.h"
+#include "control/printable.h"
 #include "control/socket.h"
 #include "launcher/shim.h"
 #include "launcher/signals.h"
@@ -125,7 +126,8 @@ int main(int argc, char** argv) {
     const char* node = std::getenv("SLURMD_NODENAME");
     auto client = connect(*arguments);
     if (!client) {
-      std::fprintf(stderr, "swell-worker: %s\n", client.error().message().c_str());
+      std::fprintf(stderr, "swell-worker: %s\n",
+                   control::printable(client.error().message()).c_str());
       return 1;
     }
     launcher::Shim shim({arguments->program, arguments->network,
@@ -134,7 +136,7 @@ int main(int argc, char** argv) {
                         std::move(*client), std::move(signals));
     end_like(shim.run());
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "swell-worker: %s\n", e.what());
+    std::fprintf(stderr, "swell-worker: %s\n", control::printable(e.what()).c_str());
     return 1;
   }
 }

@@ -152,8 +152,9 @@ int run_srun(const Options& options) {
   for (const std::string& word : options.srun) words.push_back(word.c_str());
   words.push_back(nullptr);
   execvp("srun", const_cast<char**>(words.data()));
-  std::fprintf(stderr, "swellrun: cannot run srun: %s\n", std::strerror(errno));
-  return errno == ENOENT ? 127 : 126;
+  const int problem = errno;
+  say(std::string("cannot run srun: ") + std::strerror(problem));
+  return problem == ENOENT ? 127 : 126;
 }
 
 void block_signals(bool block) {
@@ -168,7 +169,7 @@ int run(int argc, char** argv) {
   const auto options = Options::parse(
       {argv + 1, argv + argc}, [](const char* name) -> const char* { return std::getenv(name); });
   if (!options) {
-    std::fprintf(stderr, "swellrun: %s\n", options.error().message().c_str());
+    say(options.error().message());
     return 2;
   }
   if (options->help || options->version) {
@@ -176,14 +177,14 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (const auto problem = launcher_in(options->program)) {
-    std::fprintf(stderr, "swellrun: %s\n", problem->c_str());
+    say(*problem);
     return 2;
   }
   Json model;
   if (!options->model.empty()) {
     auto read = read_model(options->model, options->global_batch);
     if (!read) {
-      std::fprintf(stderr, "swellrun: %s\n", read.error().message().c_str());
+      say(read.error().message());
       return 2;
     }
     model = std::move(*read);
@@ -212,7 +213,12 @@ int main(int argc, char** argv) {
   int code = 1;
   try {
     code = run(argc, argv);
-  } catch (const std::exception& e) { std::fprintf(stderr, "swellrun: %s\n", e.what()); }
+  } catch (const std::exception& e) { say(e.what()); }
+  // Help that could not be written is no success.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    say("standard output cannot be written");
+    code = code == 0 ? 1 : code;
+  }
   std::fflush(nullptr);
   // Not exit(): a thread that still tries to reach the controller has nothing worth waiting for.
   _exit(code);

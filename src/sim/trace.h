@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,15 +13,28 @@ namespace swell::sim {
 
 /// One job that a real cluster once ran.
 struct TraceJob {
-  double submit_s = 0;  ///< since the trace's begin
+  double submit_s = 0;  ///< since any moment
   double gpus = 1;
   double duration_s = 0;
 };
 using Trace = std::vector<TraceJob>;
 
-/// Reads a CSV file's text with the columns submit_s, num_gpus and duration_s, in any order and
-/// among others; sorted by submission. The error names line and column.
-Result<Trace> trace_from_csv(std::string_view text);
+/// A trace, and what of its file cannot be simulated.
+struct TraceFile {
+  Trace jobs;                           ///< sorted by submission
+  std::map<std::string, int> left_out;  ///< number of jobs by reason, such as "ask for no GPU"
+
+  /// Leaves out jobs of more than `gpus` GPUs, which the cluster `of` has.
+  void leave_out_larger(double gpus, std::string_view of);
+  /// Sentence that counts what was left out; empty: nothing was.
+  std::string left_out_text() const;
+};
+
+/// Reads a table (slurm_text::Delimited) with the columns submit_s, num_gpus and duration_s, in any
+/// order and among others; or what `sacct -P` prints with the fields Submit, AllocTRES or ReqTRES,
+/// and ElapsedRaw or Elapsed, in which steps are skipped. Jobs without GPUs, that did not run or
+/// that still run are left out and counted. The error names line and column of what is no number.
+Result<TraceFile> trace_from_csv(std::string_view text);
 
 /// Settings of a synthetic trace.
 struct Generator {

@@ -18,8 +18,10 @@ constexpr double kShortest_s = 1;
 
 Trace cut(const Trace& trace, const WorkloadOptions& options) {
   Trace kept;
+  double first = trace.empty() ? 0 : trace.front().submit_s;
+  for (const TraceJob& job : trace) first = std::min(first, job.submit_s);
   for (TraceJob job : trace) {
-    if (options.hours > 0 && job.submit_s >= options.hours * 3600) continue;
+    if (options.hours > 0 && job.submit_s - first >= options.hours * 3600) continue;
     if (options.cap_hours > 0) job.duration_s = std::min(job.duration_s, options.cap_hours * 3600);
     kept.push_back(job);
   }

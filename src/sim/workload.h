@@ -58,7 +58,7 @@ struct WorkloadOptions {
   Mix mix;
   bool xl_is_large = false;  ///< the XL models count as L: for simulations of 1,024 GPUs
   double intensity = 1;      ///< divisor of submission intervals
-  double hours = 0;          ///< part of the trace used, from its begin; 0: all
+  double hours = 0;          ///< part of the trace used, from its first submission; 0: all
   double cap_hours = 0;      ///< limit to which longer jobs are cut; 0: none
   double rigid_share = 0;    ///< share of jobs that are not elastic
   double consent_share = 0;  ///< share of elastic jobs that consent to fewer GPUs

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell pause, resume, max, replan and why: what a job's owner asks of the controller in slurmctld.
 #include <fmt/format.h>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "control/messages.h"
 #include "tools/commands.h"
@@ -12,6 +10,7 @@
 #include "tools/history_pages.h"
 #include "tools/history_rows.h"
 #include "tools/job_word.h"
+#include "tools/output.h"
 
 namespace swell::tools {
 
@@ -27,12 +26,8 @@ struct Options {
 };
 
 Result<Json> plan_in(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return Error(fmt::format("{} cannot be read", path));
-  std::ostringstream text;
-  text << in.rdbuf();
-  auto json = Json::parse(text.str());
-  if (!json) return json.error().while_doing(path);
+  auto json = read_json(path);
+  if (!json) return json;
   // What `swell plan --json` prints has the plan as a member.
   return json->has("plan") ? json->at("plan") : *json;
 }
@@ -44,30 +39,24 @@ int ask(const Options& options) {
   message.job = *job;
   if (!options.plan_file.empty()) {
     auto plan = plan_in(options.plan_file);
-    if (!plan) {
-      fmt::print(stderr, "swell: {}\n", plan.error().message());
-      return 1;
-    }
+    if (!plan) return fail(plan.error());
     message.plan = std::move(*plan);
   }
   const Result<control::Answer> answer = ask_controller(message);
-  if (!answer) {
-    fmt::print(stderr, "swell: {}\n", answer.error().message());
-    return 1;
-  }
+  if (!answer) return fail(answer.error());
   std::vector<std::string> changes;
   if (message.what == "why")
     if (const Result<Json> history = recent_history(message.job, kLastChanges, ask_controller))
       changes = last_changes(*history, kLastChanges);
   if (!options.json) {
-    fmt::print("Job {}: {}\n", message.job, answer->text);
-    for (const std::string& line : changes) fmt::print("{}\n", line);
+    say("Job {}: {}\n", message.job, answer->text);
+    for (const std::string& line : changes) say("{}\n", line);
     return 0;
   }
   Json json = answer->details.is_object() ? answer->details : Json::object({{"job", message.job}});
   json.set("text", answer->text);
   if (message.what == "why") json.set("last_changes", Json::array_of(changes));
-  fmt::print("{}", json.dump_pretty());
+  write_json(json);
   return 0;
 }
 

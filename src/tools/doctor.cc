@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/gather.h"
+#include "tools/output.h"
 
 namespace swell::tools {
 
@@ -17,8 +18,8 @@ Action add_doctor(CLI::App& app) {
   command->add_flag("--json", *json, "Print JSON, as swell(1) describes");
   return [json] {
     const doctor::Findings findings = doctor::examine(doctor::gather_site());
-    fmt::print("{}", *json ? doctor::findings_json(findings).dump_pretty()
-                           : doctor::findings_text(findings));
+    if (*json) write_json(doctor::findings_json(findings));
+    else write_text(doctor::findings_text(findings));
     return doctor::has_fault(findings) ? 1 : 0;
   };
 }

@@ -17,6 +17,7 @@
 #include "slurm/site_config.h"
 #include "tools/commands.h"
 #include "tools/files.h"
+#include "tools/output.h"
 
 namespace swell::tools {
 
@@ -75,8 +76,8 @@ Result<void> wait_until_back(const Options& options) {
     // Must be empty twice: a companion may just have been allocated on the last grant.
     empty = held->empty() ? empty + 1 : 0;
     if (!held->empty() && held->size() != said)
-      fmt::print("{} companion{} hold lent GPUs: {}\n", held->size(), held->size() == 1 ? "" : "s",
-                 fmt::join(*held, ","));
+      say("{} companion{} hold lent GPUs: {}\n", held->size(), held->size() == 1 ? "" : "s",
+          fmt::format("{}", fmt::join(*held, ",")));
     std::fflush(stdout);
     said = held->size();
     if (empty == 0 && Clock::now() >= deadline)
@@ -99,22 +100,21 @@ Result<void> drain(const Options& options) {
   if (!conf) return conf.error().while_doing(path);
   const char* wanted = options.undo ? "yes" : "drain";
   if (conf->enabled && conf->draining == !options.undo)
-    fmt::print("{} has Elasticity={} already\n", path, wanted);
+    say("{} has Elasticity={} already\n", path, wanted);
   else if (!conf->enabled && !options.undo)
-    fmt::print("{} has Elasticity=no, which lends nothing\n", path);
+    say("{} has Elasticity=no, which lends nothing\n", path);
   else if (const Result<void> done = replace_file(path, control::with_elasticity(*text, wanted));
            !done)
     return done.error().while_doing("run this as root on slurmctld's host");
   if (options.undo) {
-    fmt::print("GPUs are lent again{}\n",
-               conf->enabled
-                   ? ""
-                   : "; where slurmctld was started with Elasticity=no, once it is restarted");
+    say("GPUs are lent again{}\n",
+        conf->enabled ? ""
+                      : "; where slurmctld was started with Elasticity=no, once it is restarted");
     return {};
   }
   if (options.no_wait) return {};
   if (const Result<void> done = wait_until_back(options); !done) return done;
-  fmt::print("nothing is lent; to lend again: swell drain --undo\n");
+  say("nothing is lent; to lend again: swell drain --undo\n");
   return {};
 }
 

@@ -19,6 +19,7 @@
 #include "tools/job_rows.h"
 #include "tools/live_snapshot.h"
 #include "tools/open_metrics.h"
+#include "tools/output.h"
 #include "tools/patient_client.h"
 
 namespace swell::tools {
@@ -73,7 +74,7 @@ std::string collect(ControllerClient& controller, const Options& options, Metric
 }
 
 int failed(const std::string& what) {
-  fmt::print(stderr, "swell exporter: {}\n", what);
+  complain("exporter: " + what);
   return 1;
 }
 
@@ -129,7 +130,7 @@ int serve(ControllerClient& controller, const Options& options) {
   const auto listening = control::listen_on(options.address.substr(0, colon), *port);
   if (!listening) return failed(listening.error().message());
   const auto bound = control::local_port(listening->get());
-  fmt::print("listening at {}:{}\n", options.address.substr(0, colon), bound);
+  say("listening at {}:{}\n", options.address.substr(0, colon), bound);
   std::fflush(stdout);
   for (;;) {
     pollfd waits{listening->get(), POLLIN, 0};
@@ -146,7 +147,7 @@ int run(const Options& options) {
   ControllerClient controller;
   if (!options.text_file.empty()) return write_files(controller, options);
   if (!options.once) return serve(controller, options);
-  fmt::print("{}", collect(controller, options, MetricsFormat::open_metrics));
+  write_text(collect(controller, options, MetricsFormat::open_metrics));
   return 0;
 }
 

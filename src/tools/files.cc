@@ -2,20 +2,28 @@
 #include "tools/files.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <iostream>
-#include <iterator>
+
+#include "control/input_file.h"
+#include "tools/output.h"
 
 namespace swell::tools {
 
 Result<std::string> read_file(const std::string& path) {
-  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return Error(fmt::format("{}: {}", path, std::strerror(errno)));
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  if (in.bad()) return Error(fmt::format("{}: it cannot be read", path));
+  if (path != "-") return control::read_regular(path);
+  std::string text;
+  char part[1 << 16];
+  while (const std::size_t got = std::fread(part, 1, sizeof part, stdin)) {
+    text.append(part, got);
+    if (text.size() > control::kMaxInput)
+      return Error(fmt::format("standard input has more than {} bytes; no more are read",
+                               control::kMaxInput));
+  }
+  if (std::ferror(stdin) != 0) return Error("standard input cannot be read");
   return text;
 }
 
@@ -27,9 +35,14 @@ Result<Json> read_json(const std::string& path) {
   return json;
 }
 
+bool is_file(const std::string& name) {
+  std::error_code ignored;
+  return name == "-" || std::filesystem::exists(name, ignored);
+}
+
 Result<void> write_file(const std::string& path, const std::string& text) {
   if (path == "-") {
-    std::cout << text << std::flush;
+    write_text(text);
     return {};
   }
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
@@ -37,11 +50,6 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   out << text << std::flush;
   if (!out) return Error(fmt::format("{}: it cannot be written", path));
   return {};
-}
-
-int fail(const Error& error) {
-  std::fprintf(stderr, "swell: %s\n", error.message().c_str());
-  return 1;
 }
 
 }  // namespace swell::tools

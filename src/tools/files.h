@@ -8,13 +8,14 @@
 
 namespace swell::tools {
 
-/// Reads a whole file; the error names the file and the reason. "-" is standard input.
+/// Reads a whole regular file (control::read_regular()); the error names the file and the reason.
+/// "-" is standard input.
 Result<std::string> read_file(const std::string& path);
 /// Reads a whole file as JSON; the error names the file, line and column.
 Result<Json> read_json(const std::string& path);
 /// Replaces a file by `text`; "-" is standard output. The error names the file and the reason.
 Result<void> write_file(const std::string& path, const std::string& text);
-/// Prints "swell: <reason>" to standard error; returns the exit status of a failure, 1.
-int fail(const Error& error);
+/// Whether a file of this name is there, or "-": otherwise it is a name of a catalogue.
+bool is_file(const std::string& name);
 
 }  // namespace swell::tools

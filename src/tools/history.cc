@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <memory>
 
+#include "control/input_file.h"
 #include "controller/history_store.h"
 #include "tools/commands.h"
 #include "tools/controller_client.h"
@@ -10,6 +11,7 @@
 #include "tools/history_pages.h"
 #include "tools/history_rows.h"
 #include "tools/job_word.h"
+#include "tools/output.h"
 
 namespace swell::tools {
 
@@ -21,6 +23,7 @@ struct Options {
 };
 
 Result<Json> in_file(const Options& options, control::JobId job) {
+  if (const auto good = control::check_regular(options.file); !good) return good.error();
   const auto store =
       controller::HistoryStore::open(options.file, controller::HistoryStore::Access::read);
   if (!store) return store.error();
@@ -35,11 +38,9 @@ int show(const Options& options) {
   const Result<Json> found = options.file.empty()
                                  ? whole_history(*job, options.json, ask_controller)
                                  : in_file(options, *job);
-  if (!found) {
-    fmt::print(stderr, "swell: {}\n", found.error().message());
-    return 1;
-  }
-  fmt::print("{}", options.json ? found->dump_pretty() : history_table(*found));
+  if (!found) return fail(found.error());
+  if (options.json) write_json(*found);
+  else write_text(history_table(*found));
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <vector>
 
+#include "tools/output.h"
 #include "tools/text_table.h"
 
 namespace swell::tools {
@@ -112,9 +113,9 @@ std::vector<std::string> last_changes(const Json& history, std::size_t max) {
     const auto word = kWords.find(text_in(row, "event"));
     if (word == kWords.end()) continue;
     const std::string reason = text_in(row, "reason");
-    lines.push_back(fmt::format("{}: it {} {} GPUs on {}{}{}", time_of(row), word->second,
-                                number_in(row, "gpus"), text_in(row, "node"),
-                                reason.empty() ? "" : ": ", reason));
+    lines.push_back(line_of("{}: it {} {} GPUs on {}{}{}", time_of(row), word->second,
+                            number_in(row, "gpus"), text_in(row, "node"),
+                            reason.empty() ? "" : ": ", reason));
   }
   if (lines.size() > max) lines.erase(lines.begin(), lines.end() - static_cast<long>(max));
   return lines;

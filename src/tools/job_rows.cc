@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "control/elastic_spec.h"
+#include "tools/output.h"
 #include "tools/text_table.h"
 
 namespace swell::tools {
@@ -134,22 +135,22 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
   std::string text = table.text();
   for (const JobRow& row : rows)
     if (!row.decided_by.empty())
-      text += fmt::format("Job {} is decided {}: {}\n", row.id, row.decided_by, row.decided_why);
+      text += line_of("Job {} is decided {}: {}\n", row.id, row.decided_by, row.decided_why);
   for (const JobRow& row : rows)
     if (row.wanted_gpus > 0)
-      text += fmt::format("Job {} asked for {} GPUs and consented to run with {}\n", row.id,
-                          row.wanted_gpus, row.basic_gpus);
+      text += line_of("Job {} asked for {} GPUs and consented to run with {}\n", row.id,
+                      row.wanted_gpus, row.basic_gpus);
   for (const JobRow& row : rows)
-    if (row.paused) text += fmt::format("Job {} is paused by its owner\n", row.id);
+    if (row.paused) text += line_of("Job {} is paused by its owner\n", row.id);
   for (const JobRow& row : rows)
     if (!row.taken_back.empty())
-      text += fmt::format("Job {}, lent GPUs were taken back last: {}\n", row.id, row.taken_back);
+      text += line_of("Job {}, lent GPUs were taken back last: {}\n", row.id, row.taken_back);
   for (const JobRow& row : rows)
     if (!row.switched.empty())
-      text += fmt::format("Job {}, last live switch: {}\n", row.id, row.switched);
+      text += line_of("Job {}, last live switch: {}\n", row.id, row.switched);
   for (const JobRow& row : rows)
     if (!row.no_growth.empty())
-      text += fmt::format("Job {} takes no more GPUs: {}\n", row.id, row.no_growth);
+      text += line_of("Job {} takes no more GPUs: {}\n", row.id, row.no_growth);
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include "tools/job_rows.h"
 #include "tools/job_word.h"
 #include "tools/live_snapshot.h"
+#include "tools/output.h"
 
 namespace swell::tools {
 
@@ -45,11 +46,9 @@ Result<std::vector<JobRow>> look(const Options& options) {
 
 int show(const Options& options) {
   const Result<std::vector<JobRow>> rows = look(options);
-  if (!rows) {
-    fmt::print(stderr, "swell: {}\n", rows.error().message());
-    return 1;
-  }
-  fmt::print("{}", options.json ? jobs_json(*rows).dump_pretty() : jobs_table(*rows));
+  if (!rows) return fail(rows.error());
+  if (options.json) write_json(jobs_json(*rows));
+  else write_text(jobs_table(*rows));
   return 0;
 }
 

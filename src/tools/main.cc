@@ -2,16 +2,17 @@
 // The `swell` command: a table of subcommands, one file each.
 #include <config.h>
 
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "core/near_name.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 
 namespace {
 
@@ -34,18 +35,20 @@ constexpr struct {
 /// Exit status of a wrong command line.
 constexpr int kUsage = 2;
 
+using swell::tools::complain;
+
 /// Says that there is no such command, or that one is wanted, and which there are.
 int name_commands(const char* wrong) {
   std::vector<std::string> names;
   for (const auto& subcommand : kSubcommands) names.emplace_back(subcommand.name);
   if (wrong == nullptr) {
-    fmt::print(stderr, "swell: which command? There are: {}; swell --help\n",
-               fmt::join(names, ", "));
+    complain(fmt::format("which command? There are: {}; swell --help", fmt::join(names, ", ")));
     return kUsage;
   }
   const auto meant = swell::near_name(wrong, names);
-  fmt::print(stderr, "swell: there is no command \"{}\"{} There are: {}\n", wrong,
-             meant ? fmt::format("; did you mean \"{}\"?", *meant) : ".", fmt::join(names, ", "));
+  complain(fmt::format("there is no command \"{}\"{} There are: {}", wrong,
+                       meant ? fmt::format("; did you mean \"{}\"?", *meant) : ".",
+                       fmt::join(names, ", ")));
   return kUsage;
 }
 
@@ -65,7 +68,13 @@ int run(int argc, char** argv) {
   for (const auto& subcommand : kSubcommands) actions.push_back(subcommand.add(app));
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& problem) { return app.exit(problem) == 0 ? 0 : kUsage; }
+  } catch (const CLI::ParseError& problem) {
+    std::ostringstream out, error;
+    const int status = app.exit(problem, out, error);
+    swell::tools::write_text(out.str());
+    swell::tools::write_text(error.str(), stderr);
+    return status == 0 ? 0 : kUsage;
+  }
   for (std::size_t i = 0; i < actions.size(); ++i)
     if (app.got_subcommand(kSubcommands[i].name)) return actions[i]();
   return kUsage;
@@ -74,10 +83,10 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  swell::tools::hold_standard_files();
+  int status = 1;
   try {
-    return run(argc, argv);
-  } catch (const std::exception& problem) {
-    std::fprintf(stderr, "swell: %s\n", problem.what());
-    return 1;
-  }
+    status = run(argc, argv);
+  } catch (const std::exception& problem) { swell::tools::complain(problem.what()); }
+  return swell::tools::finish_output(status);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // swell plan: the scale table of one job.
 #include <chrono>
-#include <filesystem>
 #include <fmt/format.h>
 #include <memory>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "core/planner/symmetric.h"
 #include "tools/commands.h"
 #include "tools/files.h"
+#include "tools/output.h"
 
 namespace swell::tools {
 
@@ -35,11 +35,6 @@ struct Options {
 
 constexpr double GiB = 1024.0 * 1024.0 * 1024.0;
 
-bool is_file(const std::string& name) {
-  std::error_code ignored;
-  return name == "-" || std::filesystem::exists(name, ignored);
-}
-
 Result<models::CatalogueEntry> read_model(const Options& options) {
   models::CatalogueEntry entry{};
   if (is_file(options.model)) {
@@ -56,6 +51,8 @@ Result<models::CatalogueEntry> read_model(const Options& options) {
   }
   if (options.global_batch > 0) entry.model.global_batch = options.global_batch;
   if (options.micro_batches > 0) entry.micro_batches = options.micro_batches;
+  if (auto good = models::check_planned_for(entry.model); !good)
+    return good.error().while_doing("model " + entry.model.name);
   if (entry.model.global_batch % entry.micro_batches != 0)
     return Error(fmt::format("{} micro-batches do not divide the global batch of {}",
                              entry.micro_batches, entry.model.global_batch));
@@ -145,32 +142,33 @@ void print_json(const planner::ScaleTable& table, const perf::PerformanceModel& 
                               {"peak_bytes", memory_json(memory, row.layout)},
                               {"why", row.why},
                               {"plan", plan::name_all(row.layout, perf.cluster()).to_json()}}));
-  fmt::print("{}\n", Json::object({{"model", perf.model().name},
-                                   {"cluster", perf.cluster().name()},
-                                   {"solver", options.solver},
-                                   {"consistency", options.consistency},
-                                   {"complete", table.complete},
-                                   {"evaluated", table.evaluated},
-                                   {"took_ms", took_ms},
-                                   {"rows", rows}})
-                         .dump());
+  write_json_line(Json::object({{"model", perf.model().name},
+                                {"cluster", perf.cluster().name()},
+                                {"solver", options.solver},
+                                {"consistency", options.consistency},
+                                {"complete", table.complete},
+                                {"evaluated", table.evaluated},
+                                {"took_ms", took_ms},
+                                {"rows", rows}}));
 }
 
-void print_table(const planner::ScaleTable& table, const perf::PerformanceModel& perf) {
+void print_table(const planner::ScaleTable& table, const perf::PerformanceModel& perf,
+                 double limit_s) {
   const perf::MemoryModel memory(perf);
-  fmt::print("{:>5} {:>5} {:>10} {:>8}  {:<14} {:<44} {}\n", "GPUs", "used", "samples/s", "speedup",
-             "peak GiB", "plan", "why");
+  say("{:>5} {:>5} {:>10} {:>8}  {:<14} {:<44} {}\n", "GPUs", "used", "samples/s", "speedup",
+      "peak GiB", "plan", "why");
   for (const planner::ScaleRow& row : table.rows) {
     std::string peaks;
     for (int i = 0; i < row.layout.pp(); ++i)
       peaks +=
           fmt::format("{}{:.0f}", i > 0 ? " " : "", memory.stage_peak(row.layout, i).total() / GiB);
-    fmt::print("{:>5} {:>5} {:>10.2f} {:>7.2f}x  {:<14} {:<44} {}\n", row.gpus,
-               row.layout.gpu_count(), row.throughput,
-               row.throughput / table.rows.front().throughput, peaks,
-               plan::name_all(row.layout, perf.cluster()).summary(), row.why);
+    say("{:>5} {:>5} {:>10.2f} {:>7.2f}x  {:<14} {:<44} {}\n", row.gpus, row.layout.gpu_count(),
+        row.throughput, row.throughput / table.rows.front().throughput, peaks,
+        plan::name_all(row.layout, perf.cluster()).summary(), row.why);
   }
-  if (!table.complete) fmt::print("time was up: the best that was found so far\n");
+  if (!table.complete)
+    say("the search reached its limits (--time-limit {:g} s): the best that was found so far\n",
+        limit_s);
 }
 
 Result<std::unique_ptr<planner::Solver>> solver_for(const Options& options, int free_gpus) {
@@ -187,6 +185,9 @@ Result<std::unique_ptr<planner::Solver>> solver_for(const Options& options, int 
 }
 
 int run(const Options& options) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const auto end = begin + std::chrono::duration<double>(options.seconds);
   const auto entry = read_model(options);
   if (!entry) return fail(entry.error());
   const auto cluster = read_cluster(options.cluster);
@@ -227,13 +228,10 @@ int run(const Options& options) {
   const auto solver = solver_for(options, static_cast<int>(problem.free.size()));
   if (!solver) return fail(solver.error());
 
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
-  const auto end = begin + std::chrono::duration<double>(options.seconds);
   const auto table = (*solver)->solve(problem, {[end] { return Clock::now() >= end; }});
   const std::chrono::duration<double, std::milli> took = Clock::now() - begin;
   if (options.json) print_json(table, perf, options, took.count());
-  else print_table(table, perf);
+  else print_table(table, perf, options.seconds);
   return 0;
 }
 
@@ -269,7 +267,8 @@ Action add_plan(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   sub->add_option("--global-batch", options->global_batch, "Samples of one iteration")
       ->check(CLI::PositiveNumber);
-  sub->add_option("--time", options->seconds, "Seconds after which the best so far is taken")
+  sub->add_option("--time-limit,--time", options->seconds,
+                  "Seconds after which the best so far is taken")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   sub->add_flag("--json", options->json, "One line of JSON");

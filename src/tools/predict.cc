@@ -6,6 +6,7 @@
 
 #include "tools/commands.h"
 #include "tools/files.h"
+#include "tools/output.h"
 #include "tools/predict/accuracy.h"
 
 namespace swell::tools {
@@ -52,14 +53,14 @@ Result<predict::AllreduceTable> read_table(const Options& options, const cluster
 }
 
 void print_table(const predict::Accuracy& accuracy) {
-  fmt::print("{:<18} {:>5} {:>7} {:>7} {:>7} {:>7} {:>7}  {}\n", "model", "rows", "mean", "p50",
-             "p90", "max", "bias", "fitted on");
+  say("{:<18} {:>5} {:>7} {:>7} {:>7} {:>7} {:>7}  {}\n", "model", "rows", "mean", "p50", "p90",
+      "max", "bias", "fitted on");
   for (const auto& one : accuracy.models)
-    fmt::print("{:<18} {:>5} {:>6.1f}% {:>6.1f}% {:>6.1f}% {:>6.1f}% {:>+6.1f}%  {}\n", one.model,
-               one.rows, 100 * one.mean, 100 * one.p50, 100 * one.p90, 100 * one.worst,
-               100 * one.bias, one.fitted);
-  fmt::print("{:<18} {:>5} {:>6.2f}% {:>7} {:>6.1f}%\n", "all", accuracy.rows, 100 * accuracy.mean,
-             "", 100 * accuracy.p90);
+    say("{:<18} {:>5} {:>6.1f}% {:>6.1f}% {:>6.1f}% {:>6.1f}% {:>+6.1f}%  {}\n", one.model,
+        one.rows, 100 * one.mean, 100 * one.p50, 100 * one.p90, 100 * one.worst, 100 * one.bias,
+        one.fitted);
+  say("{:<18} {:>5} {:>6.2f}% {:>7} {:>6.1f}%\n", "all", accuracy.rows, 100 * accuracy.mean, "",
+      100 * accuracy.p90);
 }
 
 int run(const Options& options) {
@@ -81,7 +82,7 @@ int run(const Options& options) {
       options.fit_rows == "first" ? predict::first_rows(*runs) : predict::choose_rows(*runs, model),
       model);
   if (!accuracy) return fail(accuracy.error());
-  if (options.json) fmt::print("{}\n", predict::to_json(*accuracy).dump());
+  if (options.json) write_json_line(predict::to_json(*accuracy));
   else print_table(*accuracy);
   return 0;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "sim/speeds.h"
 #include "tools/commands.h"
 #include "tools/files.h"
+#include "tools/output.h"
 #include "tools/text_table.h"
 
 namespace swell::tools {
@@ -53,8 +53,7 @@ double network_of(const std::string& name) {
 }
 
 Result<cluster::Cluster> read_cluster(const Options& options) {
-  std::error_code ignored;
-  if (std::filesystem::exists(options.cluster, ignored)) {
+  if (is_file(options.cluster)) {
     auto json = read_json(options.cluster);
     if (!json) return json.error();
     auto read = cluster::Cluster::from_json(*json);
@@ -91,7 +90,14 @@ Result<sim::Experiment> read_experiment(const Options& options) {
     if (!text) return text.error();
     auto trace = sim::trace_from_csv(*text);
     if (!trace) return trace.error().while_doing(options.trace);
-    made.trace = std::move(*trace);
+    if (options.whole) trace->leave_out_larger(made.cluster->gpu_count(), "the cluster");
+    else trace->leave_out_larger(options.trace_gpus, "the trace's cluster (--trace-gpus)");
+    if (trace->jobs.empty())
+      return Error("no job of it can be simulated: " + trace->left_out_text())
+          .while_doing(options.trace);
+    if (!trace->left_out.empty())
+      complain(fmt::format("{}: left out of the trace: {}", options.trace, trace->left_out_text()));
+    made.trace = std::move(trace->jobs);
   }
   made.generator.diurnal = options.arrivals == "diurnal";
   made.generator.hours = options.hours > 0 ? options.hours : kGeneratedHours;
@@ -208,7 +214,7 @@ void print_table(const sim::Results& results) {
     }
     table.add(std::move(row));
   }
-  fmt::print("{}", table.text());
+  write_text(table.text());
 }
 
 int run(const Options& options) {
@@ -221,13 +227,12 @@ int run(const Options& options) {
   if (!results) return fail(results.error());
   const auto left_out = sim::left_out(*experiment->cluster, experiment->workload.mix.xl > 0);
   if (options.leave_out_large && !left_out.empty())
-    fmt::print(stderr,
-               "swell: left out of the mix, since they need more GPUs than the cluster's {}: {}\n",
-               experiment->cluster->gpu_count(), fmt::join(left_out, ", "));
+    complain(fmt::format("left out of the mix, since they need more GPUs than the cluster's {}: {}",
+                         experiment->cluster->gpu_count(), fmt::join(left_out, ", ")));
   if (options.json != "-") {
-    fmt::print("{} on {} GPUs of {}, {} seed{}\n", sim::jobs_text(*results, *experiment),
-               experiment->cluster->gpu_count(), experiment->cluster->name(), options.seeds,
-               options.seeds == 1 ? "" : "s");
+    say("{} on {} GPUs of {}, {} seed{}\n", sim::jobs_text(*results, *experiment),
+        experiment->cluster->gpu_count(), experiment->cluster->name(), options.seeds,
+        options.seeds == 1 ? "" : "s");
     print_table(*results);
   }
   const bool repeatable = experiment->fixed_decision_time;
@@ -262,8 +267,9 @@ Action add_sim(CLI::App& app) {
   sub->add_option("--cluster", options->cluster,
                   "NODESxGPUS:TYPE, such as 8x8:h100, or a JSON file")
       ->capture_default_str();
-  sub->add_option("--trace", options->trace,
-                  "CSV file with submit_s, num_gpus and duration_s (default: made-up jobs)");
+  sub->add_option(
+      "--trace", options->trace,
+      "Table with submit_s, num_gpus and duration_s, or of sacct -P (default: made-up jobs)");
   sub->add_option("--arrivals", options->arrivals, "How made-up jobs arrive")
       ->check(CLI::IsMember({"poisson", "diurnal"}))
       ->capture_default_str();

@@ -6,7 +6,8 @@
 
 namespace swell::tools {
 
-/// A table of text with headings and aligned columns. The last column has any width.
+/// A table of text with headings and columns that are aligned by what they take on a terminal. The
+/// last column has any width.
 class TextTable {
  public:
   enum class Align { left, right };
@@ -16,8 +17,9 @@ class TextTable {
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// Adds a row; missing cells are empty. REQUIRES: no more cells than columns.
-  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  /// Adds a row of cells, which control::printable() keeps on one line; missing cells are empty.
+  /// REQUIRES: no more cells than columns.
+  void add(std::vector<std::string> cells);
   bool empty() const noexcept { return rows_.empty(); }
   /// The table as lines that end in a newline, without trailing blanks.
   std::string text() const;

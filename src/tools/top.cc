@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <memory>
 #include <poll.h>
+#include <sstream>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "tools/commands.h"
 #include "tools/controller_client.h"
 #include "tools/live_snapshot.h"
+#include "tools/output.h"
 #include "tools/top_screen.h"
 
 namespace swell::tools {
@@ -38,10 +40,10 @@ class Screen {
       keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
       tcsetattr(STDIN_FILENO, TCSANOW, &keys);
     }
-    fmt::print("\x1b[?1049h\x1b[?25l");
+    std::fputs("\x1b[?1049h\x1b[?25l", stdout);
   }
   ~Screen() {
-    fmt::print("\x1b[?25h\x1b[?1049l");
+    std::fputs("\x1b[?25h\x1b[?1049l", stdout);
     std::fflush(stdout);
     if (has_keys_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
   }
@@ -49,9 +51,13 @@ class Screen {
   Screen& operator=(const Screen&) = delete;
 
   void show(const std::string& text) {
-    std::string lines;
-    for (const char c : text) lines += c == '\n' ? std::string("\x1b[K\n") : std::string(1, c);
-    fmt::print("\x1b[H{}\x1b[J", lines);
+    std::fputs("\x1b[H", stdout);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      write_text(line);
+      std::fputs("\x1b[K\n", stdout);
+    }
+    std::fputs("\x1b[J", stdout);
     std::fflush(stdout);
   }
   /// Waits; false: `q` was typed, or a signal came.
@@ -89,12 +95,9 @@ Result<Look> look() {
 
 int show_once(const Options& options) {
   const Result<Look> seen = look();
-  if (!seen) {
-    fmt::print(stderr, "swell: {}\n", seen.error().message());
-    return 1;
-  }
-  if (options.json) fmt::print("{}", top_json(seen->use, seen->rows, seen->metrics).dump_pretty());
-  else fmt::print("{}", top_screen(seen->use, seen->rows, seen->metrics, 200, 100'000));
+  if (!seen) return fail(seen.error());
+  if (options.json) write_json(top_json(seen->use, seen->rows, seen->metrics));
+  else write_text(top_screen(seen->use, seen->rows, seen->metrics, 200, 100'000));
   return 0;
 }
 
@@ -107,7 +110,8 @@ int show(const Options& options) {
     const Result<Look> seen = look();
     screen.show(
         seen ? top_screen(seen->use, seen->rows, seen->metrics, size.ws_col, size.ws_row - 1U)
-             : seen.error().message() + "\n");
+             : control::printable(seen.error().message()) + "\n");
+    if (std::ferror(stdout) != 0) break;
   } while (screen.wait(options.interval_s));
   return 0;
 }

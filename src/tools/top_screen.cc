@@ -7,15 +7,17 @@
 #include <sstream>
 #include <string_view>
 
+#include "control/printable.h"
 #include "control/tag.h"
 #include "tools/text_table.h"
+#include "tools/text_width.h"
 
 namespace swell::tools {
 
 namespace {
 
 /// Longer names of jobs are cut, as squeue does: the reason at the end of a line matters more.
-constexpr std::size_t kMaxName = 12;
+constexpr std::size_t kMaxName = 12;  // columns
 
 std::string bar(const GpuUse& use, std::size_t width) {
   if (use.all <= 0 || width < 12) return {};
@@ -90,7 +92,7 @@ std::string top_screen(const GpuUse& use, const std::vector<JobRow>& rows, const
                    {"DECIDED"},
                    {"WHY"}});
   for (const JobRow& row : rows)
-    table.add({std::to_string(row.id), row.user, row.name.substr(0, kMaxName),
+    table.add({std::to_string(row.id), row.user, cut_to(control::printable(row.name), kMaxName),
                row.paused ? "PAUSED" : row.state, std::to_string(row.basic_gpus),
                std::to_string(row.lent_gpus), max_text(row), row.decided_by,
                row.no_growth.empty() ? row.decided_why : row.no_growth});
@@ -102,7 +104,7 @@ std::string top_screen(const GpuUse& use, const std::vector<JobRow>& rows, const
   std::string text;
   std::size_t shown = 0;
   for (std::string line; shown < height && std::getline(lines, line); ++shown)
-    text += line.substr(0, width) + "\n";
+    text += cut_to(line, width) + "\n";
   return text;
 }
 

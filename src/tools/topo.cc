@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <memory>
 
+#include "control/input_file.h"
 #include "slurm/site_config.h"
 #include "tools/commands.h"
 #include "tools/files.h"
+#include "tools/output.h"
 #include "tools/topo_calibrate.h"
 #include "tools/topo_cluster.h"
 #include "tools/topo_publish.h"
@@ -33,6 +35,8 @@ Result<topo::Machine> look(const Options& options) {
   const bool here = options.hwloc_xml.empty() && options.sysfs_root.empty();
   machine.name = here ? slurm::short_host_name() : "";
   // For another machine's sysfs alone, this machine's hwloc must not be read.
+  if (!options.hwloc_xml.empty())
+    if (const auto good = control::check_regular(options.hwloc_xml); !good) return good.error();
   if (here || !options.hwloc_xml.empty())
     if (auto read = topo::read_hwloc(machine, options.hwloc_xml); !read) return read.error();
   if (here || !options.sysfs_root.empty())
@@ -64,12 +68,11 @@ int show_node(const Options& options) {
   const cluster::NodeDescription node = topo::describe(*machine, *leaf);
   if (options.publish) return publish(node, options.publishing);
   if (options.json) {
-    fmt::print("{}", topo::to_json(*machine, node).dump_pretty());
+    write_json(topo::to_json(*machine, node));
     return 0;
   }
-  fmt::print("{}",
-             options.gres_conf ? topo::gres_conf(*machine, node) : topo::drawing(*machine, node));
-  for (const std::string& note : machine->notes) fmt::print(stderr, "swell: {}\n", note);
+  write_text(options.gres_conf ? topo::gres_conf(*machine, node) : topo::drawing(*machine, node));
+  for (const std::string& note : machine->notes) complain(note);
   return 0;
 }
 

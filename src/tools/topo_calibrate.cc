@@ -18,6 +18,7 @@
 #include "slurm/site_config.h"
 #include "tools/commands.h"
 #include "tools/files.h"
+#include "tools/output.h"
 #include "tools/topo_cluster.h"
 #include "topo/measure.h"
 
@@ -76,8 +77,7 @@ Result<Carrier> carrier(const Options& options, topo::Link& control, int rank) {
     if (link) return Carrier{"nccl", *std::move(link)};
     if (methods.size() == 1) return link.error();
     methods.erase(methods.begin());
-    fmt::print(stderr, "swell: {}; measuring with {} instead\n", link.error().message(),
-               methods.front());
+    complain(fmt::format("{}; measuring with {} instead", link.error().message(), methods.front()));
   }
   if (methods.front() == "tcp") return Carrier{"tcp", nullptr};
   auto link = topo::make_ucx(control);
@@ -97,7 +97,7 @@ topo::Link& data(const Carrier& carrier, topo::Link& control) {
 int serve_one(const Options& options) {
   auto listener = topo::Listener::open(options.serve_at);
   if (!listener) return fail(listener.error());
-  fmt::print("port {}\n", listener->port());
+  say("port {}\n", listener->port());
   std::fflush(stdout);
   auto control = listener->accept();
   if (!control) return fail(control.error());
@@ -122,7 +122,7 @@ int measure_one(const Options& options) {
   cluster::Calibration one;
   one.method = made->method;
   one.classes.push_back(topo::summarize(0, {*sizes}));
-  fmt::print("{}\n", one.to_json().dump());
+  write_json_line(one.to_json());
   return 0;
 }
 
@@ -205,7 +205,7 @@ class Progress {
     if (!shown_) return;
     const std::size_t filled = 30 * done / steps_;
     fmt::print(stderr, "\r[{:#<{}}{:.<{}}] {}/{} {:.30}   ", "", filled, "", 30 - filled, done,
-               steps_, what);
+               steps_, control::printable(what));
   }
 
  private:
@@ -311,11 +311,10 @@ int calibrate(const Options& options) {
   out.close();
   if (!out) return fail(Error(fmt::format("{}: it cannot be written", options.output)));
   for (const cluster::MeasuredClass& each : made.classes)
-    fmt::print("distance {}: {:.3g} GB/s, spread {:.0f} %, latency {:.3g} us, {} pairs\n",
-               each.distance, each.bytes_per_s / 1e9, 100 * each.spread, each.latency_s * 1e6,
-               each.pairs);
-  fmt::print("written to {}; to have it used, put it beside slurm.conf as swell_calibration.json\n",
-             options.output);
+    say("distance {}: {:.3g} GB/s, spread {:.0f} %, latency {:.3g} us, {} pairs\n", each.distance,
+        each.bytes_per_s / 1e9, 100 * each.spread, each.latency_s * 1e6, each.pairs);
+  say("written to {}; to have it used, put it beside slurm.conf as swell_calibration.json\n",
+      options.output);
   return failed == 0 ? 0 : 1;
 }
 

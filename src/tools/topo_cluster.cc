@@ -9,6 +9,7 @@
 #include "slurm/live_slurm.h"
 #include "slurm/site_config.h"
 #include "tools/files.h"
+#include "tools/output.h"
 
 namespace swell::tools {
 
@@ -78,8 +79,8 @@ Result<SiteFabric> load_fabric(const ClusterOptions& options) {
 int show_cluster(const ClusterOptions& options, bool json) {
   const auto site = load_fabric(options);
   if (!site) return fail(site.error());
-  fmt::print("{}", json ? cluster_json(site->fabric, site->notes).dump_pretty()
-                        : cluster_text(site->fabric, site->notes));
+  if (json) write_json(cluster_json(site->fabric, site->notes));
+  else write_text(cluster_text(site->fabric, site->notes));
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "slurm/node_extra.h"
 #include "slurm/site_config.h"
 #include "tools/files.h"
+#include "tools/output.h"
 
 namespace swell::tools {
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/slurm_text/hostlist.h"
+#include "tools/output.h"
 #include "tools/text_table.h"
 #include "tools/topo_cluster.h"
 
@@ -115,8 +116,8 @@ std::string cluster_text(const Fabric& fabric, const std::vector<std::string>& n
   std::string text = fmt::format("{} nodes, {} GPUs; {} nodes published their topology\n",
                                  fabric.size(), gpus, told);
   if (!fabric.calibration().date.empty())
-    text += fmt::format("calibrated {} with {}\n", fabric.calibration().date,
-                        fabric.calibration().method);
+    text +=
+        line_of("calibrated {} with {}\n", fabric.calibration().date, fabric.calibration().method);
   const auto gb = [](double rate) {
     return rate > 0 ? fmt::format("{:.4g}", rate / 1e9) : std::string("-");
   };
@@ -138,11 +139,10 @@ std::string cluster_text(const Fabric& fabric, const std::vector<std::string>& n
     for (const std::vector<int>& nodes : fabric.groups(level)) {
       std::vector<std::string> names;
       for (const int node : nodes) names.push_back(fabric.node(node).name);
-      text +=
-          fmt::format("level {}  {}: {}\n", level, fabric.group_name(fabric.group(nodes[0], level)),
+      text += line_of("level {}  {}: {}\n", level, fabric.group_name(fabric.group(nodes[0], level)),
                       slurm_text::fold_hostlist(names));
     }
-  for (const std::string& note : notes) text += "note: " + note + "\n";
+  for (const std::string& note : notes) text += line_of("note: {}\n", note);
   return text;
 }
 

@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
     const std::string text(std::istreambuf_iterator<char>(in), {});
     auto trace = sim::trace_from_csv(text);
     if (!trace) return fail(trace.error().while_doing(argv[2]));
-    experiment.trace = std::move(*trace);
+    experiment.trace = std::move(trace->jobs);
   }
   const double begin = cpu_s();
   const auto results = sim::run(experiment);

@@ -100,14 +100,37 @@ void read_huggingface(Reader& in, Model& model) {
   }
 }
 
+/// The HuggingFace config of a model's text part: of a multimodal model it is a member, whose
+/// members count before those beside it.
+Json text_part(const Json& json) {
+  for (const char* key : {"text_config", "llm_config", "language_config"}) {
+    const Json part = json.at(key);
+    if (!part.is_object()) continue;
+    Json whole = Json::object();
+    for (const auto& [name, value] : json.members()) whole.set(name.c_str(), value);
+    for (const auto& [name, value] : part.members()) whole.set(name.c_str(), value);
+    return whole;
+  }
+  return json;
+}
+
+bool is_huggingface(const Json& json) {
+  for (const char* key :
+       {"hidden_size", "n_embd", "num_hidden_layers", "n_layer", "num_attention_heads", "n_head",
+        "vocab_size", "model_type", "architectures", "text_config"})
+    if (json.has(key)) return true;
+  return false;
+}
+
 }  // namespace
 
-Result<Model> model_from_json(const Json& json) {
-  if (!json.is_object()) return Error("a model is a JSON object");
+Result<Model> model_from_json(const Json& whole) {
+  if (!whole.is_object()) return Error("a model is a JSON object");
+  const Json json = text_part(whole);
   Model model;
   Reader in(json);
   std::optional<Error> problem;
-  if (json.has("hidden_size") || json.has("n_embd")) read_huggingface(in, model);
+  if (!json.has("layers") && is_huggingface(json)) read_huggingface(in, model);
   else read_own(in, json, model, problem);
   if (in.problem()) return in.problem()->while_doing("model " + model.name);
   if (problem) return problem->while_doing("model " + model.name);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "tools/output.h"
+
 namespace swell::tools::doctor {
 
 namespace {
@@ -34,8 +36,8 @@ bool has_fault(const Findings& findings) { return count(findings, Level::fault) 
 std::string findings_text(const Findings& findings) {
   std::string text;
   for (const Finding& each : findings) {
-    text += fmt::format("{:<5}  {}: {}\n", word(each.level), each.check, each.what);
-    for (const std::string& line : each.mend) text += fmt::format("       mend: {}\n", line);
+    text += line_of("{:<5}  {}: {}\n", word(each.level), each.check, each.what);
+    for (const std::string& line : each.mend) text += line_of("       mend: {}\n", line);
   }
   return text + fmt::format("{}, {}\n", number_of(count(findings, Level::fault), "fault"),
                             number_of(count(findings, Level::warn), "warning"));

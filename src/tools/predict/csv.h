@@ -4,29 +4,32 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "core/result.h"
+#include "core/slurm_text/delimited.h"
 
 namespace swell::predict {
 
-/// A small CSV table: a header and rows of as many fields. Fields may stand in double quotes.
+/// A small CSV table (slurm_text::Delimited) of rows with as many fields as the header.
 class Csv {
  public:
   /// Reads CSV text; the error names a line with another number of fields than the header.
   static Result<Csv> parse(std::string_view text);
 
-  std::size_t rows() const noexcept { return rows_.size(); }
+  std::size_t rows() const noexcept { return table_.rows().size(); }
   std::optional<std::size_t> column(std::string_view name) const;
-  const std::string& field(std::size_t row, std::size_t column) const { return rows_[row][column]; }
+  const std::string& field(std::size_t row, std::size_t column) const {
+    return table_.rows()[row].cells[column];
+  }
   /// Reads a finite number from `min` to `max`; the error names line, column and what was found.
   Result<double> number(std::size_t row, std::string_view column, double min, double max) const;
   /// Reads a whole number likewise.
   Result<int> whole(std::size_t row, std::string_view column, int min, int max) const;
 
  private:
-  std::vector<std::string> header_;
-  std::vector<std::vector<std::string>> rows_;
+  explicit Csv(slurm_text::Delimited table) : table_(std::move(table)) {}
+  slurm_text::Delimited table_;
 };
 
 }  // namespace swell::predict

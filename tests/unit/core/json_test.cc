@@ -27,3 +27,30 @@ Test(json, typed_reads_name_key_value_and_range) {
   cr_assert_eq(read.error().message(),
                std::string("\"gpus\" is -3; it must be a whole number from 1 to 8"));
 }
+
+Test(json, text_that_is_not_utf_8_keeps_what_it_says) {
+  Json json = Json::object({{"name", "bad\xff"}});
+  json.set("\xfe", std::string("\x80 and 模"));
+  cr_assert_eq(json.dump(), "{\"name\":\"bad\\\\xff\",\"\\\\xfe\":\"\\\\x80 and 模\"}", "%s",
+               json.dump().c_str());
+  cr_assert(Json::parse(json.dump()).ok());
+}
+
+Test(json, what_people_see_of_it_is_ascii) {
+  const std::string text = "\x1b[31m\x7f\u009b\u202e größer";
+  const Json json = Json::object({{"name", text}});
+  for (const std::string& shown : {json.dump_pretty(), json.dump_ascii()}) {
+    for (const char c : shown) cr_assert(c == '\n' || (c >= ' ' && c < 0x7f), "%s", shown.c_str());
+    const auto read = Json::parse(shown);
+    cr_assert(read.ok());
+    cr_assert_eq(*read->string_at("name"), text);
+  }
+}
+
+Test(json, an_error_that_quotes_a_value_has_no_control_characters) {
+  const auto read = Json::object({{"gpus", "\u009b31m\u202e"}}).integer_at("gpus", 1, 8);
+  cr_assert_eq(read.error().message(), std::string("\"gpus\" is \"\\u009B31m\\u202E\"; it must be "
+                                                   "a whole number from 1 to 8"));
+}
+
+Test(json, a_byte_order_mark_is_skipped) { cr_assert(Json::parse("\xef\xbb\xbf{\"a\":1}").ok()); }

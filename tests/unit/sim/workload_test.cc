@@ -38,26 +38,96 @@ Test(trace, is_read_by_its_columns_names) {
   const auto trace =
       trace_from_csv("job_id,duration_s,vc,submit_s,num_gpus\r\na,60.5,x,10,2\r\nb,1,y,5,1\r\n");
   cr_assert(trace.ok());
-  cr_assert_eq(trace->size(), 2u);
-  cr_assert_eq((*trace)[0].submit_s, 5, "sorted");
-  cr_assert_eq((*trace)[1].gpus, 2);
-  cr_assert_eq((*trace)[1].duration_s, 60.5);
+  cr_assert_eq(trace->jobs.size(), 2u);
+  cr_assert_eq(trace->jobs[0].submit_s, 5, "sorted");
+  cr_assert_eq(trace->jobs[1].gpus, 2);
+  cr_assert_eq(trace->jobs[1].duration_s, 60.5);
+}
+
+Test(trace, is_read_as_other_programs_write_it) {
+  for (const char* text :
+       {"\xef\xbb\xbfsubmit_s,num_gpus,duration_s\n0,4,60\n",
+        "submit_s, num_gpus, duration_s\n0, 4, 60\n",
+        "name,submit_s,num_gpus,duration_s\n\"a, \"\"b\",0,4,60\n",
+        "submit_s,num_gpus,duration_s\r0,4,60\r", "submit_s;num_gpus;duration_s\n0;4;60\n",
+        "\n\nSUBMIT_S\tnum_gpus\tduration_s\n\n0\t4\t60",
+        "\"submit_s\",\"num_gpus\",\"duration_s\"\r\n\"0\",\"4\",\"60\"\r\n"}) {
+    const auto trace = trace_from_csv(text);
+    cr_assert(trace.ok(), "%s: %s", text, trace.ok() ? "" : trace.error().message().c_str());
+    cr_assert_eq(trace->jobs.size(), 1u, "%s", text);
+    cr_assert_eq(trace->jobs[0].gpus, 4, "%s", text);
+    cr_assert_eq(trace->jobs[0].duration_s, 60, "%s", text);
+  }
+}
+
+Test(trace, of_sacct_is_read_by_its_fields_names) {
+  const auto trace = trace_from_csv(
+      "JobID|JobName|Submit|ElapsedRaw|Elapsed|AllocTRES|State\n"
+      "7|say \"hi|2026-11-20T00:01:00|3600|01:00:00|billing=8,cpu=8,gres/gpu:h100=4,gres/gpu=4,node=1|COMPLETED\n"
+      "7.batch|batch|2026-11-20T00:01:00|3600|01:00:00|cpu=8,gres/gpu=4|COMPLETED\n"
+      "8_1|a|2026-11-20T00:00:00|60|00:01:00|cpu=1,gres/gpu=2|FAILED\n"
+      "9|cpu|2026-11-20T00:00:00|60|00:01:00|cpu=1|COMPLETED\n"
+      "10|now|2026-11-20T00:00:00|60|00:01:00|cpu=1,gres/gpu=2|RUNNING\n"
+      "11|gone|2026-11-20T00:00:00|0|00:00:00||CANCELLED by 1000\n");
+  cr_assert(trace.ok(), "%s", trace.error().message().c_str());
+  cr_assert_eq(trace->jobs.size(), 2u);
+  cr_assert_eq(trace->jobs[0].gpus, 2);
+  cr_assert_eq(trace->jobs[1].gpus, 4);
+  cr_assert_eq(trace->jobs[1].submit_s - trace->jobs[0].submit_s, 60);
+  cr_assert_eq(trace->jobs[1].duration_s, 3600);
+  cr_assert_eq(trace->left_out_text(),
+               std::string("1 ask for no GPU, 1 did not run, 1 wait or run still"));
+  const auto elapsed = trace_from_csv("Submit|Elapsed|ReqTRES\n1767225600|1-00:00:01|gres/gpu=1\n");
+  cr_assert_eq(elapsed->jobs.at(0).duration_s, 86401);
+  cr_assert(trace_from_csv("Submit|ElapsedRaw\n1|2\n")
+                .error()
+                .message()
+                .starts_with("line 1 has no field \"AllocTRES\""));
+}
+
+Test(trace, what_cannot_be_simulated_is_left_out_and_counted) {
+  auto trace = trace_from_csv("submit_s,num_gpus,duration_s\n0,0,60\n5,4,60\n6,4,0\n7,1000,60\n");
+  cr_assert(trace.ok());
+  trace->leave_out_larger(16, "the cluster");
+  cr_assert_eq(trace->jobs.size(), 1u);
+  cr_assert_eq(
+      trace->left_out_text(),
+      std::string("1 ask for more than the 16 GPUs of the cluster, 1 ask for no GPU, 1 did "
+                  "not run"));
+  cr_assert_eq(trace_from_csv("submit_s,num_gpus,duration_s\n0,0,60\n").error().message(),
+               std::string("no job of it can be simulated: 1 ask for no GPU"));
 }
 
 Test(trace, errors_name_line_column_and_value) {
   auto said = [](const char* text) { return trace_from_csv(text).error().message(); };
-  cr_assert(said("submit_s,num_gpus\n1,2\n") ==
-            "line 1 has no column \"duration_s\"; a trace has submit_s, num_gpus and duration_s");
+  cr_assert(said("submit_s,num_gpus\n1,2\n").starts_with("line 1 has no column \"duration_s\""));
   cr_assert(said("submit_s,num_gpus,duration_s\n1,2,3\n1,x,3\n") ==
-            "line 3: num_gpus is \"x\"; a number above 0 is wanted");
+            "line 3: num_gpus is \"x\"; a number of at least 0 is wanted");
   cr_assert(said("submit_s,num_gpus,duration_s\n1,2\n") ==
-            "line 2: duration_s is \"\"; a number above 0 is wanted");
+            "line 2: duration_s is \"\"; a number of at least 0 is wanted");
   cr_assert(said("submit_s,num_gpus,duration_s\n-1,2,3\n") ==
             "line 2: submit_s is \"-1\"; a number of at least 0 is wanted");
   cr_assert(said("submit_s,num_gpus,duration_s\n1,nan,3\n") ==
-            "line 2: num_gpus is \"nan\"; a number above 0 is wanted");
+            "line 2: num_gpus is \"nan\"; a number of at least 0 is wanted");
+  cr_assert(said("submit_s,num_gpus,duration_s\n\n1,1.5,3\n") ==
+            "line 3: num_gpus is \"1.5\"; a whole number is wanted");
+  cr_assert(said("submit_s,num_gpus,duration_s\n0,1,1\n1e11,1,1\n").starts_with("line 3: "));
+  cr_assert(said("a,submit_s,num_gpus,duration_s\n\"a,1,2,3\n") ==
+            "line 2: a cell begins with a quote that is not closed");
   cr_assert_not(trace_from_csv("submit_s,num_gpus,duration_s\n").ok());
   cr_assert_not(trace_from_csv("").ok());
+}
+
+Test(workload, hours_count_from_the_first_submission) {
+  const Site site;
+  WorkloadOptions options;
+  options.hours = 1;
+  options.sample = false;
+  const Trace trace = {{1767225600, 4, 3600}, {1767225660, 8, 1800}, {1767229200, 8, 60}};
+  const auto workload = make_workload(trace, site.types, site.cluster, options, 1);
+  cr_assert(workload.ok());
+  cr_assert_eq(workload->jobs.size(), 2u);
+  cr_assert_eq(workload->jobs[0].submit_s, 0);
 }
 
 Test(workload, offers_the_traces_load_in_proportion_to_the_cluster) {

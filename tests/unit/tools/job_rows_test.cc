@@ -132,3 +132,26 @@ Test(job_rows, refused_grants_are_counted_with_the_reason_of_the_last) {
   cr_assert_eq(jobs.at(1).at("refused_for").dump(), std::string("\"qos\""));
   cr_assert_eq(jobs.at(std::size_t{0}).integer_at("refused", 0, 99).value(), 0);
 }
+
+Test(job_rows, what_others_wrote_stays_in_its_cell_and_its_line) {
+  slurm::Snapshot snapshot;
+  slurm::JobRecord job = elastic_job(30, "elastic=max=4x,grace=30 basic=4 state=ACTIVE");
+  job.name = "one\n  99999  root  forged  ACTIVE\x1b[31m";
+  snapshot.jobs.push_back(job);
+  auto rows = job_rows(snapshot, {});
+  cr_assert(rows.ok());
+  rows->front().no_growth = "a\nJob 1: your password has expired\x1b]0;pwned\a";
+  const std::string text = jobs_table(*rows);
+  cr_assert_eq(std::count(text.begin(), text.end(), '\n'), 3, "%s", text.c_str());
+  cr_assert_eq(text.find('\x1b'), std::string::npos);
+}
+
+Test(job_rows, a_name_that_is_not_utf_8_is_shown_in_json) {
+  slurm::Snapshot snapshot;
+  slurm::JobRecord job = elastic_job(30, "elastic=max=4x,grace=30 basic=4 state=ACTIVE");
+  job.name = "bad\xff";
+  snapshot.jobs.push_back(job);
+  const auto rows = job_rows(snapshot, {});
+  cr_assert_eq(*jobs_json(*rows).at("jobs").at(std::size_t{0}).string_at("name"),
+               std::string("bad\\xff"));
+}

@@ -91,3 +91,33 @@ Test(models, errors_name_the_model_the_key_and_the_rule) {
   cr_assert_eq(odd.error().message(), "model m: 3 heads do not divide the hidden width 8");
   cr_assert_not(find_model("gpt5").ok());
 }
+
+Test(models, reads_the_text_part_of_a_multimodal_config) {
+  const auto read = [](const char* text) { return model_from_json(*Json::parse(text)); };
+  const auto model = read(
+      R"({"model_type":"gemma3","architectures":["Gemma3"],"vision_config":{"hidden_size":1152},
+      "text_config":{"hidden_size":2560,"num_hidden_layers":34,"num_attention_heads":8,
+      "intermediate_size":10240,"vocab_size":262208}})");
+  cr_assert(model.ok(), "%s", model.ok() ? "" : model.error().message().c_str());
+  cr_assert_eq(model->layers, 34);
+  cr_assert_eq(model->hidden, 2560);
+  const auto beside = read(
+      R"({"vocab_size":1000,"text_config":{"hidden_size":64,"num_hidden_layers":2,"num_attention_heads":8}})");
+  cr_assert_eq(beside->vocab, 1000);
+}
+
+Test(models, an_error_names_the_files_own_key) {
+  const auto said = [](const char* text) {
+    return model_from_json(*Json::parse(text)).error().message();
+  };
+  cr_assert_neq(said(R"({"hidden_size":64,"num_attention_heads":8})")
+                    .find("\"num_hidden_layers\" is missing"),
+                std::string::npos);
+  cr_assert_neq(
+      said(R"({"model_type":"llama","num_hidden_layers":3})").find("\"hidden_size\" is missing"),
+      std::string::npos);
+  cr_assert_neq(
+      said(R"({"text_config":{"hidden_size":64}})").find("\"num_hidden_layers\" is missing"),
+      std::string::npos);
+  cr_assert_neq(said(R"({"hidden":64})").find("\"layers\" is missing"), std::string::npos);
+}

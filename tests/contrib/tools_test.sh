@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# What the tools do with input and output that a user chooses badly, or in bad faith. No cluster is needed.
+# shellcheck disable=SC2317 # called by check
+set -u -o pipefail
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 1
+# shellcheck source=tests/support/tap.sh
+source "$top/tests/support/tap.sh"
+skip() { printf '1..0 # SKIP %s\n' "$1"; exit 77; }
+: "${SWELL_STAGE:=}"
+[[ -n $SWELL_STAGE && -x $SWELL_STAGE/bin/swell ]] || skip 'SWELL_STAGE names no installed Swell: run contrib/check'
+PATH=$SWELL_STAGE/bin:$PATH
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+
+commands=('swell --help' 'swell --version' 'swell plan --help' 'swell plan --model gpt2-1.3b --cluster 1x8-h100'
+  'swell plan --model gpt2-1.3b --cluster 1x8-h100 --json' 'swell topo --json' 'swellrun --help' 'swellrun --version')
+fails() { # COMMAND...: by itself, not by a signal or a time limit
+  local status
+  timeout 60 "$@" > /dev/null 2> said
+  status=$?
+  ((status == 1)) && [[ $(wc -l < said) == 1 ]] || { printf '%s: %s: %s\n' "$*" "$status" "$(cat said)"; return 1; }
+}
+lost_output_is_told() {
+  local command status
+  for command in "${commands[@]}"; do
+    # shellcheck disable=SC2086 # words
+    timeout 60 $command > /dev/full 2> said && { printf 'good on a full disk: %s\n' "$command"; return 1; }
+    grep -qE 'standard output.*(No space|cannot be written)' said || { printf '%s said: %s\n' "$command" "$(cat said)"; return 1; }
+    # shellcheck disable=SC2086
+    timeout 60 $command >&- 2> said && { printf 'good without standard output: %s\n' "$command"; return 1; }
+    # shellcheck disable=SC2086
+    { (trap '' PIPE; sleep 0.2; timeout 60 $command 2> said; printf '%s\n' "$?" > status); } | true
+    status=$(cat status)
+    [[ $status != 0 ]] || { printf 'good when nobody reads: %s\n' "$command"; return 1; }
+  done
+}
+check 'output that is lost is a failure, with its reason' lost_output_is_told
+
+readers=('swell plan --cluster 1x8-h100 --model' 'swell plan --model gpt2-1.3b --cluster' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --plan'
+  'swell plan --model gpt2-1.3b --cluster 1x8-h100 --profile' 'swell plan --model gpt2-1.3b --cluster 1x8-h100 --coefficients' 'swell predict --data'
+  'swell history 1 --file' 'swell topo --hwloc-xml' 'swell topo --fabric-file' 'swell topo --publish --description' 'swell replan 1 --plan')
+! swell sim --help > /dev/null 2>&1 || readers+=('swell sim --policy fifo --trace' 'swell sim --policy fifo --cluster')
+only_files_are_read() {
+  local reader file
+  mkfifo fifo && mkdir dir || return
+  for reader in "${readers[@]}"; do
+    for file in fifo dir /dev/zero; do
+      # shellcheck disable=SC2086
+      fails $reader "$file" && grep -qE "$file is a (FIFO|folder|device); a regular file is needed" said || { cat said; return 1; }
+    done
+  done
+  for file in fifo dir /dev/zero; do
+    timeout 20 swellrun --model "$file" true > /dev/null 2> said
+    (($? == 2)) && grep -qF 'a regular file is needed' said || { cat said; return 1; }
+  done
+}
+check 'FIFOs, folders and devices are refused by every reader' only_files_are_read
+
+harmless() { ! LC_ALL=C.UTF-8 grep -nP '[\x00-\x08\x0b-\x1f\x7f-\x{9f}\x{202a}-\x{202e}]' "$@"; }
+words_of_files_are_shown() {
+  local escapes=$'\e[31m\e]0;pwned\a\r'
+  printf '{"name":"m\\u001b[31m\\u009b2J\\u202e","layers":0,"hidden":8,"heads":8,"sequence":8,"global_batch":8}' > model.json
+  printf 'submit_s,num_gpus,duration_s\n0,%s\xff,60\n' "$escapes" > trace.csv
+  printf '{"a%s\xff":' "$escapes" > broken.json
+  {
+    swell plan --model model.json --cluster 1x8-h100
+    swell plan --model broken.json --cluster 1x8-h100
+    swell plan --model "$escapes" --cluster 1x8-h100
+    swell "$escapes"
+    swell sim --policy fifo --trace trace.csv
+    swellrun --model model.json true
+    swellrun "--model=$escapes" true
+    swellrun "--swell-$escapes" true
+  } > shown 2>&1
+  cat -v shown
+  (($(wc -l < shown) >= 8)) && grep -qF '\x1b[31m' shown && harmless shown
+}
+check 'words of files and of the command line command no terminal' words_of_files_are_shown
+
+hostile_numbers_end() {
+  local solver node nodes='' status began
+  for ((node = 1; node <= 1000; node++)); do nodes+=",{\"name\":\"n$node\",\"gpus\":[{\"type\":\"h100\",\"count\":64}],\"network_gbytes_per_s\":400}"; done
+  printf '{"name":"large","nodes":[%s]}' "${nodes#,}" > cluster.json
+  printf '{"name":"deep","layers":4096,"hidden":8192,"heads":64,"sequence":2048,"global_batch":1048576}' > deep.json
+  printf '{"name":"deeper","layers":67108864,"hidden":8192,"heads":64,"sequence":2048,"global_batch":1048576}' > deeper.json
+  fails swell plan --model deeper.json --cluster 1x8-h100 && grep -qF 'at most 4096 layers' said || { cat said; return 1; }
+  for solver in incremental exhaustive symmetric dp-only metis; do
+    began=$SECONDS
+    (ulimit -v 12000000; timeout 60 swell plan --model deep.json --cluster cluster.json --plan 64-64-8 --solver "$solver" --time-limit 1) > table 2> said
+    status=$?
+    printf '%s: %s after %s s: %s\n' "$solver" "$status" "$((SECONDS - began))" "$(tail -n 1 table | cut -c-100) $(cat said)"
+    ((status == 0 || status == 1)) && ((SECONDS - began < 30)) || return
+  done
+}
+check 'a plan for hostile numbers ends within its time limit' hostile_numbers_end
+
+# A tool that writes to standard output or error writes through one place, which shows what is not printable.
+one_place_writes() {
+  local found
+  found=$(grep -nE 'fmt::print\(|std::printf|std::cout|std::cerr|fputs\(' "$top"/src/tools/*.cc "$top"/src/tools/*/*.cc |
+    grep -vE '/(output|files)\.cc:|"\\x1b|fmt::print\(stderr, "\\r')
+  [[ -z $found ]] || { printf '%s\n' "$found"; return 1; }
+}
+check 'every tool writes through one function' one_place_writes
+finish_tests
