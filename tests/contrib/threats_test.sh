@@ -19,7 +19,7 @@ unit_tests=$(find tests/unit -name '*.cc' -exec cat {} + | tr -s '\n ' '  ' | gr
 file_of() { # NAME: the script that it stands for
   case $1 in
     security) printf 'tests/slurm/security_test.sh' ;;
-    soak) printf 'tests/fault/soak' ;;
+    soak | hostile) printf 'tests/fault/%s' "$1" ;;
     */*) printf '%s' "$1" ;;
     *) printf 'tests/slurm/%s.sh' "$1" ;;
   esac
