@@ -169,10 +169,9 @@ def is_heard() -> bool:
     return os.environ.get("SWELL_SHIM", "").startswith("@") and place().rank == 0
 
 
-def can_run_with(workers: Iterable[int], why: str = "") -> None:
+def can_run_with(workers: Iterable[int]) -> None:
     """Tell swellrun the numbers of workers, rising, that this program can run with; it asks for no others. None: for any.
 
-    why: the reason for which it is to be lent nothing at all, for people; a growth that was begun is called off.
     Say it before listen(), so that nothing is lent before it is known. More than 4096 numbers are not told.
     """
     name, sizes = os.environ.get("SWELL_SHIM", ""), list(workers)
@@ -180,26 +179,18 @@ def can_run_with(workers: Iterable[int], why: str = "") -> None:
         return
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as shim:
-            text = " ".join(["sizes", *map(str, sizes)]) + (f"; {_one_line(why)}" if why else "")
-            shim.sendto(text.encode(), socket.MSG_DONTWAIT, "\0" + name[1:])
+            shim.sendto(" ".join(["sizes", *map(str, sizes)]).encode(), socket.MSG_DONTWAIT, "\0" + name[1:])
     except OSError as error:    # as in a container with a network of its own
         print(f"swell: swellrun cannot be told the numbers of workers ({error}): submit with --elastic=sizes=...", file=sys.stderr, flush=True)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:_MAX_WHY]
-
-
-_MAX_WHY = 400      # characters of a reason that swellrun reads
 
 
 def decline(why: str, workers: int) -> None:
     """Do not leave although it was asked: train on with these workers, and be lent nothing. All workers decline together.
 
-    Where GPUs must go back, swellrun ends the workers when their time is over, and the checkpoint before is what there is.
+    swellrun calls a growth off then. Where GPUs must go back, it ends the workers when their time is over, and the checkpoint before is what there is.
     """
     global _asked
     _asked = False
     if place().rank == 0:
         print(f"swell: asked to leave, but training goes on: {why}", file=sys.stderr, flush=True)
-    can_run_with([workers], why)
+    can_run_with([workers])     # nothing more

@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import time
+import tokenize
 from dataclasses import dataclass, field
 
 from swell._workers import Workers, python
@@ -39,8 +40,11 @@ def _watch():
                 made.register_optimizer_step_post_hook(note)
             spec.loader.exec_module = exec_module
             return spec
-    steps = [0]
+    steps, first = [0], []
     def note(optimizer, *_):
+        first[:] = first or [id(optimizer)]
+        if first[0] != id(optimizer):       # the others step as often
+            return
         steps[0] += 1
         values = [value for state in optimizer.state.values() for key, value in state.items() if key == "step"]
         done = int(float(values[0])) if values else 0     # SGD counts none
@@ -68,10 +72,10 @@ class Finding:
     def untold(self, seen: str, fix: str) -> None:
         self.good, self.seen, self.fix, self.is_untold = None, seen, fix, True
 
-    def lines(self) -> str:
-        """As the report shows it."""
+    def lines(self, shows_fix: bool = True) -> str:
+        """As the report shows it. shows_fix: no finding before has shown the same advice."""
         first = f"{'yes' if self.good else '?  ' if self.good is None else 'NO '}  {self.name}: {self.seen}"
-        return f"{first}\n       {self.fix}" if self.good is False or self.is_untold else first
+        return f"{first}\n       {self.fix}" if shows_fix and (self.good is False or self.is_untold) else first
 
 
 @dataclass
@@ -84,8 +88,17 @@ class Places:
     step: int = 0       # the optimizer's step, or backward
     trainer: int = 0    # transformers' or Lightning's Trainer
     train: int = 0      # trainer.train() or trainer.fit()
+    elastic: int = 0    # where Elastic, a callback or LightningElastic is made
+    batches: int = 0    # where elastic.batches() or elastic.loader() is called
+    elastic_step: int = 0       # where elastic.step() is
     framework: str = "torch"
     names: set[str] = field(default_factory=set)
+    variables: dict[str, list[str]] = field(default_factory=dict)       # names of what is made: "model", "optimizer", "accelerator", "elastic"
+    depends: set[tuple[int, str]] = field(default_factory=set)      # modules whose results depend on the number of workers, with their lines
+
+    def variable(self, kind: str) -> str:
+        """The script's own name of its newest one."""
+        return self.variables.get(kind, [kind])[-1]
 
 
 def _called(node: ast.AST) -> str:
@@ -93,6 +106,33 @@ def _called(node: ast.AST) -> str:
         return ""
     function = node.func
     return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+
+
+_ELASTIC = ("Elastic", "AccelerateElastic", "LightningElastic", "SwellCallback", "attach")
+_MADE = {**dict.fromkeys(("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"), "optimizer"), **dict.fromkeys(_ELASTIC[:3], "elastic"),
+         **dict.fromkeys(("DistributedDataParallel", "DDP", "fully_shard"), "model"), "Accelerator": "accelerator"}
+_DEPENDS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
+
+
+def _targets(node: ast.Assign) -> list[str]:
+    """Names that an assignment gives, a.b as it is written."""
+    found = []
+    for target in node.targets:
+        for each in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
+            found.append(ast.unparse(each) if isinstance(each, (ast.Name, ast.Attribute)) else "")
+    return found
+
+
+def _name_variables(tree: ast.AST, places: Places) -> None:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign):
+            continue
+        values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value] if _called(node.value) != "prepare" else []
+        for name, value in zip(_targets(node), values):
+            if name and (kind := _MADE.get(_called(value))):
+                places.variables.setdefault(kind, []).append(name)
+        if _called(node.value) == "prepare" and (names := [name for name in _targets(node) if name]):
+            places.variables.setdefault("model", names[:1])
 
 
 def find_places(source: str) -> Places:
@@ -106,8 +146,20 @@ def find_places(source: str) -> Places:
         if framework in imported:
             places.framework = "lightning" if "lightning" in framework else framework
             break
+    _name_variables(tree, places)
+    own = places.variable("elastic")
     for node in ast.walk(tree):
         name, line = _called(node), getattr(node, "end_lineno", 0) or 0
+        owner = ast.unparse(node.func.value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+        if name in _ELASTIC and (name != "attach" or owner == "SwellCallback"):
+            places.elastic = max(places.elastic, line)
+        elif name in ("batches", "loader") and owner == own:
+            places.batches = max(places.batches, line)
+        elif name in _DEPENDS:
+            places.depends.add((getattr(node, "lineno", 0), name))
+        if name == "step" and owner == own:
+            places.elastic_step = max(places.elastic_step, line)
+            continue
         if name in ("DistributedDataParallel", "DDP", "fully_shard", "prepare"):
             places.wrap = max(places.wrap, line)
         elif name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"):
@@ -138,11 +190,17 @@ def _how(places: Places) -> dict[str, str]:
         line = where + "Trainer(callbacks=[elastic], use_distributed_sampler=False, ...) with elastic = LightningElastic(\"checkpoints\")"
         resume = fit + "trainer.fit(module, elastic.loader(dataset, global_batch=...), ckpt_path=elastic.newest())"
         return {"signal": line, "agreement": line, "checkpoint": line, "resume": resume}
-    name = "AccelerateElastic(accelerator, model, optimizer" if places.framework == "accelerate" else "Elastic(model, optimizer"
-    made = after(max(places.wrap, places.optimizer), f"elastic = {name}, directory=\"checkpoints\", global_batch=...)")
-    loop = (f"line {places.loop}: " if places.loop else "") + "for batch in elastic.batches(dataset, epochs=...):"
-    step = (f"; line {places.step}: " if places.step else "; ") + "elastic.step(loss) in place of backward and optimizer.step"
-    return {"signal": made, "agreement": loop + step, "checkpoint": made, "resume": made}
+    model, optimizer, own = places.variable("model"), places.variable("optimizer"), places.variable("elastic")
+    name = f"AccelerateElastic({places.variable('accelerator')}, " if places.framework == "accelerate" else "Elastic("
+    made = after(max(places.wrap, places.optimizer), f"{own} = {name}{model}, {optimizer}, directory=\"checkpoints\", global_batch=...)")
+    loop = (f"line {places.loop}: " if places.loop else "") + f"for batch in {own}.batches(dataset, epochs=...):"
+    step = (f"line {places.step}: " if places.step else "") + f"{own}.step(loss) in place of backward and {optimizer}.step"
+    missing = [line for line, there in ((made, places.elastic), (loop, places.batches), (step, places.elastic_step)) if not there]
+    if len(places.variables.get("optimizer", [])) > 1 and not places.elastic:
+        missing.append(f"{own} takes one optimizer: give it one with the parameters of {' and '.join(places.variables['optimizer'])} as groups, or "
+                       "handle the signal by hand (README, By hand)")
+    told = "\n       ".join(missing) or "it has the lines of an elastic script: its output says what went wrong"
+    return dict.fromkeys(("signal", "agreement", "checkpoint", "resume"), told)
 
 
 class _Trial:
@@ -152,6 +210,7 @@ class _Trial:
         self.folder, self.patience_s, self.steps = folder, patience_s, steps
         self.longest_step_s = 0.0       # after the first, which is often longer
         self.still_s = 0.0              # since the last step that all workers made, where one was
+        self.notes: list[str] = []      # of the package, on the model
         with open(os.path.join(folder, "sitecustomize.py"), "w") as file:
             file.write(_WATCH)
         here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -231,6 +290,7 @@ def _try(trial: _Trial, how: dict[str, str]) -> list[Finding]:
     if not trial.trains(trial.steps):
         signal.untold(*trial.why_not(trial.steps))
         return findings
+    trial.notes = [line.removeprefix("swell: ") for line in workers.said(0).splitlines() if line.startswith("swell: ") and " number of workers" in line]
     signal.good = workers.handle_signal()
     if not signal.good:
         signal.seen = "a growth would be put off for ever: no handler for USR1 while it trains; swellrun leaves such a script as it is"
@@ -250,8 +310,10 @@ def _try(trial: _Trial, how: dict[str, str]) -> list[Finding]:
         agreement.seen = (f"rank {gone[0]} left and the other one waits for it" if gone else
                           f"nobody left within {trial.patience_s:g} s of a request to rank 1")
         return findings
-    agreement.good = left[0] == left[1] and not any(codes)
+    agreement.good = left[0] == left[1] and (codes[0] == 0) == (codes[1] == 0)
     agreement.seen = f"rank 1 was asked, and they left after steps {left[0]} and {left[1]}"
+    if left[0] == left[1] and any(codes):
+        agreement.seen += f", but with exit codes {codes[0]} and {codes[1]}: " + ("one did not wait for the other" if not agreement.good else "both failed")
     checkpoint.good = codes == [0, 0]
     checkpoint.seen = f"exit codes {codes[0]} and {codes[1]}" + (f": {trial.last_words()}" if any(codes) else "")
     if not checkpoint.good:
@@ -275,6 +337,19 @@ def _try(trial: _Trial, how: dict[str, str]) -> list[Finding]:
     return findings
 
 
+def _notes(trial: _Trial, places: Places) -> list[str]:
+    """What makes losses depend on the number of workers: as the package says it of the model, else as the script's text shows it."""
+    if trial.notes:
+        return [f"note {line}" for line in trial.notes]
+    kinds: dict[str, list[int]] = {}
+    for line, name in sorted(places.depends):
+        kinds.setdefault("BatchNorm" if name.startswith("BatchNorm") else "Dropout", []).append(line)
+    what = {"BatchNorm": "batch statistics are of one worker's share, so losses depend on the number of workers; "
+                         "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) makes them those of all workers",
+            "Dropout": "another number of workers draws other masks, so losses differ within their noise; p=0 avoids it"}
+    return [f"note line {', '.join(map(str, lines))}: {kind}: {what[kind]}" for kind, lines in kinds.items()]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if the script is elastic, 1 if not, 2 if it cannot be run, or ran out of time before it could be told."""
     parser = argparse.ArgumentParser(prog="python -m swell.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -284,7 +359,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
     options = parser.parse_args(arguments)
     try:
-        with open(options.script, encoding="utf-8") as file:
+        with tokenize.open(options.script) as file:     # in the encoding that it names, as Python reads it
             places = find_places(file.read())
     except (OSError, SyntaxError) as error:
         print(f"swell.check: {options.script}: {error}; give the training script itself", file=sys.stderr)
@@ -293,10 +368,15 @@ def main(arguments: list[str] | None = None) -> int:
         trial = _Trial(options.script, options.arguments, folder, options.patience, options.steps)
         with trial.workers:
             findings = _try(trial, _how(places))
+            notes = _notes(trial, places)
     is_elastic = all(finding.good for finding in findings[:3]) and findings[3].good is not False
     is_untold = any(finding.is_untold for finding in findings)
+    shown: set[str] = set()
     for finding in findings:
-        print(finding.lines())
+        print(finding.lines(finding.fix not in shown))
+        shown.add(finding.fix)
+    for note in notes:
+        print(note)
     if is_untold:
         print(f"whether {options.script} is elastic could not be told")
         return 2

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import (get_model_state_dict, get_optimizer_state_dict, set_model_state_dict,
                                                      set_optimizer_state_dict)
 
@@ -27,7 +28,7 @@ from swell._lock import FolderLock, InUse, run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded
 
 __all__ = ["Checkpoints", "FolderLock", "InUse", "Unreadable", "check_readable", "decoded", "encoded", "lock_together", "on_all", "readable",
-           "run_name"]
+           "run_name", "why_unsaved", "write_rest"]
 
 _NAME = re.compile(r"step-(\d{9})")
 _REST = "rest.pt"       # what is the same on all workers, and small
@@ -155,7 +156,7 @@ class Checkpoints:
         path = self._path(step)
         self._newest = step
         whole = {**rest, "identity": _identity.record(step, data=data, trained=self.trained(), **numbers)}
-        self._writing(lambda: on_all(self.group, (lambda: _write_rest(path, whole)) if self._leads() else None))
+        self._writing(lambda: on_all(self.group, (lambda: write_rest(os.path.join(path, _REST), whole)) if self._leads() else None))
         state: dict[str, Any] = {"model": get_model_state_dict(self.model),
                                  "optimizer": get_optimizer_state_dict(self.model, self.optimizer)}
         with warnings.catch_warnings():
@@ -175,14 +176,13 @@ class Checkpoints:
         assert step is not None
         try:
             write()
-        except Exception as error:
+        except (Exception, CheckpointException) as error:
             self._newest = self.whole
             if self._leads():
                 shutil.rmtree(self._path(step), ignore_errors=True)     # what is not whole takes space
             if isinstance(error, Unreadable):
                 raise
-            before = f"; the one before, of step {self.whole}, is whole" if self.whole is not None else ", and there is none before it"
-            raise OSError(f"the checkpoint of step {step} could not be written to {self.folder}: {_reason(error)}{before}") from error
+            raise OSError(why_unsaved(self.folder, step, self.whole, error)) from error
 
     def finish(self) -> None:
         """Wait for the save that is under way, if any; raises what went wrong with it."""
@@ -221,10 +221,12 @@ def readable(state: Mapping[str, Any], where: str = "state") -> str:
     return ""
 
 
-def _write_rest(path: str, rest: dict[str, Any]) -> None:
-    """Writes what is no tensor of model and optimizer, and reads it back as a start would."""
-    os.makedirs(path, exist_ok=True)
-    name = os.path.join(path, _REST)
+def write_rest(name: str, rest: dict[str, Any]) -> None:
+    """Write what is no tensor of model and optimizer to a file, and read it back as a start would.
+
+    Raises Unreadable where no start could; decoded() of what torch.load(weights_only=True) gives is what was written.
+    """
+    os.makedirs(os.path.dirname(name), exist_ok=True)
     try:
         with open(name, "wb") as file:
             torch.save(encoded(rest), file)
@@ -235,6 +237,12 @@ def _write_rest(path: str, rest: dict[str, Any]) -> None:
         check_readable({name: value for name, value in rest.items() if name != "state"})
         check_readable({f"state[{name!r}]" if name != "scheduler" else name: value for name, value in rest.get("state", {}).items()})
         raise
+
+
+def why_unsaved(folder: str, step: int, before: int | None, error: BaseException) -> str:
+    """Returns the sentence for a checkpoint that could not be written; before: the step of the newest whole one."""
+    there = f"; the one before, of step {before}, is whole" if before is not None else ", and there is none before it"
+    return f"the checkpoint of step {step} could not be written to {folder}: {_reason(error)}{there}"
 
 
 def _reason(error: BaseException) -> str:

@@ -166,7 +166,7 @@ class ElasticSampler(torch.utils.data.Sampler[list[int]]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a position that any number of workers has reached. Raises ValueError where the data or its order is another."""
         version = int(state.get("order", 1))
-        check_same({"data": state}, data={**self.state_dict(), "order": version})
+        check_same({"data": state}, data={**self.state_dict(), "order": version, "stream": False})
         self.samples, self.order_version, self._order = int(state["samples"]), version, None
         self.order(self.epoch)
 
@@ -175,8 +175,8 @@ class ElasticIterable(torch.utils.data.IterableDataset[T]):
     """This worker's samples of an iterable dataset, from a global sample number on.
 
     The dataset must give the same samples in the same order on every worker and in every run. Each
-    worker reads all of them and keeps its share, so reading must be cheap beside training. Use it with
-    num_workers=0 or 1: readers of one worker would each give all samples.
+    worker reads all of them and keeps its share, so reading must be cheap beside training. elastic.batches()
+    takes it as it is, and any number of workers; in a DataLoader it takes num_workers=0 or 1.
 
     global_batch, rank, world: as in ElasticSampler. samples: the number to begin with. What is left
     after the last whole global batch is left out.
@@ -188,11 +188,14 @@ class ElasticIterable(torch.utils.data.IterableDataset[T]):
         self.dataset, self.global_batch, self.samples = dataset, global_batch, samples
         self.rank = here.rank if rank is None else rank
         self.world = here.world if world is None else world
-        if global_batch % self.world:
-            raise ValueError(f"global_batch={global_batch} does not divide over {self.world} workers; submit with "
-                             f"--elastic=sizes={'/'.join(map(str, sizes(global_batch)))}")
 
     def __iter__(self) -> Iterator[T]:
+        if self.global_batch % self.world:
+            raise ValueError(f"global_batch={self.global_batch} does not divide over {self.world} workers; submit with "
+                             f"--elastic=sizes={'/'.join(map(str, sizes(self.global_batch)))}")
+        reader = torch.utils.data.get_worker_info()
+        if reader is not None and reader.num_workers > 1:
+            raise ValueError(f"num_workers={reader.num_workers}: each reader of an ElasticIterable would give all samples; give 0 or 1")
         share = self.global_batch // self.world
         waiting: list[T] = []
         for number, sample in enumerate(self.dataset):

@@ -17,6 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 from swell import _identity, _native, _request, _staying, data
 from swell._agreement import Agreement, cpu_group
 from swell._profile import Profile
+from swell._share import say_what_depends
+from swell._stream import Stream, is_stream
 from swell.checkpoint import Checkpoints, Unreadable, readable
 from swell.engine import Engine
 from swell.live import LiveState, join
@@ -108,14 +110,16 @@ class Elastic:
         self._has_looked = False        # at the first loss
         self._save_fails = ""       # why the newest save failed
         self._trained = _identity.trained(model, optimizer)     # as a start would have it
+        self._reduced = self._requiring()       # what DistributedDataParallel averages
         self._bar = self._why_no_growth()
         self._check_model()
         self._offer_sizes()
+        say_what_depends(model)
         _request.listen(leaves_at_once=True)
         self._agreement = Agreement(cpu_group())
         self._checkpoints = Checkpoints(directory, self._wrapped, self._saved_optimizer(), keep=keep, group=cpu_group())
         self._data: dict[str, Any] | None = None        # what the samples' order depends on
-        self._sampler: data.ElasticSampler | None = None
+        self._sampler: data.ElasticSampler | Stream | None = None
         self._passes: list[data.Piece] = []     # of the present global batch
         self._pass = 0
         self._loss = torch.zeros(())
@@ -162,7 +166,7 @@ class Elastic:
             return
         if self.rank == 0 and _request.under_swellrun():
             print(f"swell: the job is lent nothing: {self._bar}", file=sys.stderr, flush=True)
-        _request.can_run_with([self.world], self._bar)
+        _request.can_run_with([self.world])
 
     def _what_changed(self) -> str:
         """Why a start would not train what is trained by now; empty: it would."""
@@ -196,7 +200,8 @@ class Elastic:
                 drop_last: bool = False, **loader: Any) -> Iterator[Any]:
         """This worker's batches, from where training stands to its end; call step() for each.
 
-        dataset: of map style, as torch.utils.data.DataLoader takes it.
+        dataset: of map style, as torch.utils.data.DataLoader takes it; or a stream that every worker reads whole, in an order of its own:
+            a dataset or a loader with state_dict(), or an ElasticIterable. What is left of its epoch is left out.
         epochs, steps: where training ends, counted from its very beginning; whichever comes first.
         shuffle, drop_last: as in DataLoader; what is left of an epoch is a smaller global batch.
         loader: further arguments of DataLoader, such as num_workers and collate_fn.
@@ -206,38 +211,77 @@ class Elastic:
         if epochs is None and steps is None:
             raise ValueError("batches() needs epochs or steps: where does training end?")
         self._checkpoints.take_over(self._checkpoints.group)
-        sampler = data.ElasticSampler(dataset, self.global_batch, micro_batch=self.micro_batch, shuffle=shuffle, seed=self.seed,
-                                      drop_last=drop_last, rank=self.rank, world=self.world)
+        sampler = self._sampler = self._sampler_of(dataset, shuffle, drop_last, loader)
         if self._data is not None:
             sampler.load_state_dict(self._data)
-        self._sampler = sampler
 
         def over() -> bool:
             return (epochs is not None and sampler.epoch >= epochs) or (steps is not None and self.steps >= steps)
 
         def read() -> Iterator[Any]:
             self._has_moved = False
+            assert isinstance(sampler, data.ElasticSampler)
             return iter(torch.utils.data.DataLoader(dataset, batch_sampler=sampler, **loader))
 
+        if isinstance(sampler, Stream):
+            yield from self._streamed(sampler, over)
         while not over():
             epoch, batches = sampler.epoch, read()
             while sampler.epoch == epoch and not over():
                 self.poll()     # not in step(): what the program logs of a step comes first
                 if self._has_moved:
                     batches = read()        # this worker has another share
-                self._passes = sampler.pieces_at(sampler.samples)
-                for self._pass, _ in enumerate(self._passes):
-                    self._share_gradients(self._pass == len(self._passes) - 1)
-                    before = self.steps
-                    yield next(batches)
-                    if self._has_moved:     # where the program polls: the global batch begins anew
-                        break
-                    if self._pass == len(self._passes) - 1 and self.steps == before:
-                        raise RuntimeError("elastic.step(loss) was not called for the last batch; call it once for each batch")
+                yield from self._global_batch(batches)
         self._agreement.end()
         if self.steps:
             self._save(wait=True)
         self._checkpoints.lock.release()
+
+    def _sampler_of(self, dataset: Any, shuffle: bool, drop_last: bool, loader: dict[str, Any]) -> data.ElasticSampler | Stream:
+        if not is_stream(dataset):
+            return data.ElasticSampler(dataset, self.global_batch, micro_batch=self.micro_batch, shuffle=shuffle, seed=self.seed,
+                                       drop_last=drop_last, rank=self.rank, world=self.world)
+        if others := sorted(set(loader) - {"collate_fn"}):
+            raise ValueError(f"{', '.join(others)}: batches() reads {type(dataset).__name__} in this process; for readers beside it give a loader with "
+                             "state_dict(), such as torchdata's StatefulDataLoader")
+        stream = Stream(dataset, self.global_batch, micro_batch=self.micro_batch, rank=self.rank, world=self.world, collate=loader.get("collate_fn"))
+        if stream.units < self._most_workers:
+            self._most_workers = stream.units
+            self._offer_sizes()
+        return stream
+
+    def _streamed(self, stream: Stream, over: Callable[[], bool]) -> Iterator[Any]:
+        is_compared = self.world == 1
+        while not over():
+            self.poll()
+            self._has_moved = False
+            if not stream.pull():
+                continue
+            if not is_compared:
+                is_compared = True
+                self._compare(stream)
+            yield from self._global_batch(iter(stream.share()))
+
+    def _compare(self, stream: Stream) -> None:
+        """Raises where workers do not read the same samples: a start over others would lose and repeat some."""
+        digests = [""] * self.world
+        dist.all_gather_object(digests, stream.digest(), group=self._checkpoints.group)
+        if len(set(digests)) > 1:
+            raise ValueError(f"{type(stream.source).__name__} gives other samples on rank {next(at for at, each in enumerate(digests) if each != digests[0])} "
+                             "than on rank 0; give every worker the whole stream in the same order: Elastic shares it out")
+
+    def _global_batch(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """This worker's batches of the next global batch."""
+        assert self._sampler is not None
+        self._passes = self._sampler.pieces_at(self._sampler.samples)
+        for self._pass, _ in enumerate(self._passes):
+            self._share_gradients(self._pass == len(self._passes) - 1)
+            before = self.steps
+            yield next(batches)
+            if self._has_moved:     # where the program polls: the global batch begins anew
+                return
+            if self._pass == len(self._passes) - 1 and self.steps == before:
+                raise RuntimeError("elastic.step(loss) was not called for the last batch; call it once for each batch")
 
     def step(self, loss: torch.Tensor) -> bool:
         """Train on one batch: backward, and with the last of a global batch the optimizer's step.
@@ -308,13 +352,15 @@ class Elastic:
         self.scaler.update()
         return bool(self.scaler.get_scale() >= scale)
 
+    def _requiring(self) -> set[int]:
+        return {id(parameter) for parameter in self.model.parameters() if parameter.requires_grad}
+
     def _check_gradients(self) -> None:
         """Raises where a gradient is this worker's alone: DistributedDataParallel knows what was trained when it was made."""
         if self.world == 1 or not isinstance(self._wrapped, DistributedDataParallel):
             return
-        reduced = {id(parameter) for parameter in self._wrapped._module_parameters}
         for name, parameter in self.model.named_parameters():
-            if parameter.grad is not None and id(parameter) not in reduced:
+            if parameter.grad is not None and id(parameter) not in self._reduced:
                 raise RuntimeError(f"{name} has a gradient that DistributedDataParallel does not average over the {self.world} workers: it was "
                                    "frozen when the model was wrapped; set requires_grad before, or wrap the model anew and make Elastic() again")
 
@@ -384,7 +430,8 @@ class Elastic:
         """The boundary of a step: here the state is whole, and the next workers may take it over."""
         try:
             if self._profile is not None:
-                self._profile.boundary(sum(piece.counted for piece in self._passes) / max(1, len(self._passes)))
+                unit = self._sampler.unit if isinstance(self._sampler, Stream) else 1
+                self._profile.boundary(unit * sum(piece.counted for piece in self._passes) / max(1, len(self._passes)))
             action = live.boundary(self._rest(with_state=False))
         except _native.NativeError as error:
             print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
@@ -417,6 +464,7 @@ class Elastic:
         taken = live.take_over()
         assert isinstance(self._wrapped, DistributedDataParallel) and taken is not None
         _staying.regroup_ddp(self._wrapped, live.session)
+        self._reduced = self._requiring()
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self._agreement = Agreement(cpu_group())
         self._checkpoints.take_over(cpu_group())
@@ -453,20 +501,20 @@ class Elastic:
             return
         self._restore(rest, reseed=True)
 
-    def _save(self, wait: bool) -> str:
+    def _save(self, wait: bool, says: bool = True) -> str:
         """Save a checkpoint. Returns why that failed, the same on all workers; empty: it did not."""
-        self._try_to_save(self._checkpoints.finish)
+        self._try_to_save(self._checkpoints.finish, says)
         return self._try_to_save(lambda: self._checkpoints.save(self.steps, self._rest(), wait=wait, data=self._data,
-                                                                global_batch=self.global_batch))
+                                                                global_batch=self.global_batch), says)
 
-    def _try_to_save(self, act: Callable[[], None]) -> str:
-        """Do a part of a save, of which all workers learn alike how it goes. Says once why it fails, until one succeeds."""
+    def _try_to_save(self, act: Callable[[], None], says: bool = True) -> str:
+        """Do a part of a save, of which all workers learn alike how it goes. says: once why it fails, until one succeeds."""
         whole = self._checkpoints.whole
         try:
             act()
         except (OSError, Unreadable) as error:
             why = str(error)
-            if not self._save_fails and self.rank == 0:
+            if says and not self._save_fails and self.rank == 0:
                 print(f"swell: {why}; training goes on", file=sys.stderr, flush=True)
             self._save_fails = why
             return why
@@ -479,7 +527,7 @@ class Elastic:
         """Leave with a checkpoint. Where it cannot be saved: train on, and have swellrun lend nothing."""
         why = ""
         if self.steps:      # else there is nothing to lose
-            why = self._save(wait=True) or self._what_changed()
+            why = self._what_changed() or self._save(wait=True, says=False)
         if why:
             _request.decline(why, self.world)
             return

@@ -6,6 +6,7 @@ A job is a module with main(arguments). TEST_FOLDER: where it works. TEST_STEPS:
 
 import json
 import os
+import resource
 import time
 
 import torch
@@ -37,6 +38,12 @@ def log(step, loss, world):
     pace(LATE if 2 * step > steps() else 1)
 
 
+def fill():
+    """While there is a file `full`, no longer file can be written than the logs of a test: as where the disk is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20000 if os.path.exists(path("full")) else limits[1], limits[1]))
+
+
 def pace(times=1):
     if not os.path.exists(path("fast")):
         time.sleep(PACE_S * times)
@@ -57,6 +64,42 @@ def regression():
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(SAMPLES, 16, generator=generator)
     return torch.utils.data.TensorDataset(x, torch.sin(x.sum(1, keepdim=True)))
+
+
+class Streamed(torch.utils.data.IterableDataset):
+    """Samples one after the other, from a place that its state names."""
+
+    def __init__(self, samples, begin=0):
+        self.samples, self.begin, self.at = samples, begin, begin
+
+    def __iter__(self):
+        begin, self.begin = self.begin, 0
+        for self.at in range(begin + 1, len(self.samples) + 1):
+            yield self.samples[self.at - 1]
+
+    def state_dict(self):
+        return {"at": self.at}
+
+    def load_state_dict(self, state):
+        self.begin = state["at"]
+
+
+class StatefulLoader(torch.utils.data.DataLoader):
+    """Batches in the dataset's order; its state counts those that were given."""
+
+    given = begin = 0
+
+    def __iter__(self):
+        begin, self.begin = self.begin, 0
+        for self.given, batch in enumerate(super().__iter__(), 1):
+            if self.given > begin:
+                yield batch
+
+    def state_dict(self):
+        return {"given": self.given}
+
+    def load_state_dict(self, state):
+        self.begin = state["given"]
 
 
 def network():

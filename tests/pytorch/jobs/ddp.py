@@ -3,7 +3,9 @@
 takes its time; `on-gpu`: its state is on a GPU that a driver's stand-in
 has; `starting`: it does not come to its first step; `held-saves`: no checkpoint but the first is written while there is a file
 `hold`; `evaluate`: an evaluation after step 13 that ends with its world; `polls`: it polls before each step, too; `average`: of the weights,
-with a loader that reads in a process of its own. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
+with a loader that reads in a process of its own; `stream`, `loader`: samples come from an iterable dataset or a loader that has a state (`by-rank`: another on
+each worker). `unfreezes`: its first layer is trained from step 5 on; `static`: DDP's graph is; `compiled`: DDP is; `plain`: the model is not wrapped. While there is a file
+`full` no checkpoint can be written. What keeps it from staying: `other-group`, `late-group` (after step 8), `hooked`, `second`."""
 
 import json
 import os
@@ -54,13 +56,24 @@ def main(arguments):
     model = common.network()
     if "paced" in arguments:
         model.append(common.Paced())
+    layers = model
+    if "unfreezes" in arguments:
+        for parameter in layers[0].parameters():
+            parameter.requires_grad = False
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     wrap = torch.nn.parallel.DistributedDataParallel
     if "on-gpu" in arguments:
         import stand_in_gpu     # of tests that fork; a script alone has no use for it
         stand_in_gpu.begin()
         stand_in_gpu.move(model)
-    model = sharded(model, (1,) if "hsdp" in arguments else ()) if "fsdp" in arguments else wrap(model, gradient_as_bucket_view=True)
+    if "static" in arguments:
+        model = wrap(model, static_graph=True)
+    elif "compiled" in arguments:
+        model = torch.compile(wrap(model), backend="eager")
+    elif "plain" in arguments:
+        model = torch.nn.Sequential(*model)
+    else:
+        model = sharded(model, (1,) if "hsdp" in arguments else ()) if "fsdp" in arguments else wrap(model, gradient_as_bucket_view=True)
     if "on-gpu" in arguments and "fsdp" in arguments:
         stand_in_gpu.move(model)
     if "hooked" in arguments:
@@ -80,13 +93,22 @@ def main(arguments):
             dist.barrier()      # a call that hears no signal
         while True:
             time.sleep(0.01)
-    for x, y in elastic.batches(common.regression(), steps=common.steps(), num_workers=1 if "average" in arguments else 0):
+    samples, options = common.regression(), {"num_workers": 1} if "average" in arguments else {}
+    if "stream" in arguments:
+        samples = common.Streamed(samples, dist.get_rank() if "by-rank" in arguments else 0)
+    if "loader" in arguments:
+        samples = common.StatefulLoader(samples, batch_size=3)
+    for x, y in elastic.batches(samples, steps=common.steps(), **options):
+        common.fill()
         if "polls" in arguments:
             elastic.poll()
         if elastic.step(torch.nn.functional.mse_loss(model(x), y)):
             common.log(elastic.steps, elastic.mean_loss(), elastic.world)
             if "average" in arguments:
                 average.update_parameters(model.module)
+            if "unfreezes" in arguments and elastic.steps == 5:
+                for parameter in layers[0].parameters():
+                    parameter.requires_grad = True
             if "late-group" in arguments and elastic.steps == 8:
                 kept = dist.new_group()
             if "profile" in arguments and elastic.steps == common.steps():

@@ -2,7 +2,7 @@
 """A small model under the engine: another plan for each number of workers.
 
 Arguments: the family (llama or gpt2), "pipeline" for plans that differ in the pipeline alone, "checkpoints" for one every 5 steps,
-"dataset" to train by engine.batches(), "other-group" for a process group that is not the engine's, "on-gpu" for state on a
+"dataset" to train by engine.batches() ("shorter", "unshuffled": another one), "unreadable" for a schedule that no checkpoint can hold, "other-group" for a process group that is not the engine's, "on-gpu" for state on a
 GPU that a driver's stand-in has.
 Workers that reach the end write what they hold of the state to state.RANK.
 """
@@ -28,11 +28,20 @@ PIPELINE = {1: ANY[1], 2: models.plan(3, (3, 1, [4]), (1, 1, [4])), 3: models.pl
 
 
 class Rows:
+    batches = 5
+
     def __len__(self):
-        return 5 * models.BATCH
+        return self.batches * models.BATCH
 
     def __getitem__(self, index):
         return {"input_ids": torch.randint(0, 90, (9,), generator=torch.Generator().manual_seed(index))}
+
+
+def schedule(optimizer, is_unreadable):
+    made = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
+    if is_unreadable:
+        made.owner = Rows()
+    return made
 
 
 def main(arguments):
@@ -42,11 +51,12 @@ def main(arguments):
         stand_in_gpu.begin()
     plans = PIPELINE if "pipeline" in arguments else ANY
     engine = Engine(models.CONFIGS[family](), lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=models.BATCH, plan=plans.__getitem__,
-                    scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: min(1.0, (step + 1) / 20)), max_grad_norm=0.5,
+                    scheduler=lambda o: schedule(o, "unreadable" in arguments), max_grad_norm=0.5,
                     seed=3, log=common.path("losses"), checkpoint_every=5 if "checkpoints" in arguments else 0,
                     directory=common.path("checkpoints") if "checkpoints" in arguments else None)
     other = torch.distributed.new_group() if "other-group" in arguments else None
-    given = engine.batches(Rows()) if "dataset" in arguments else None
+    Rows.batches = 4 if "shorter" in arguments else 5
+    given = engine.batches(Rows(), shuffle="unshuffled" not in arguments) if "dataset" in arguments else None
     while engine.steps < common.steps():
         engine.step(next(given) if given is not None else models.batch(seed=engine.steps))
         if engine.rank == 0:

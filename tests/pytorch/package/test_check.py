@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """python -m swell.check: what it finds, and the lines that it names."""
 
+import argparse
 import os
 import subprocess
 import sys
 import textwrap
 
 import pytest
+import torch
 
 from conftest import TOP
-from swell.check import find_places
+from swell._share import depends_on_workers
+from swell.check import _how, _notes, find_places
 
 JOBS = os.path.join(TOP, "tests", "pytorch", "jobs")
 PLAIN = """\
@@ -45,6 +48,55 @@ def test_an_elastic_script_is_found_to_be_so(tmp_path):
 def test_a_plain_script_lacks_the_handler_and_the_line_is_named(tmp_path):
     code, said = check(tmp_path, write(tmp_path, PLAIN))
     assert code == 1 and "NO   1." in said and "after line 5: elastic = Elastic(model, optimizer" in said, said
+    assert "line 6: for batch in elastic.batches(dataset" in said and "line 8: elastic.step(loss)" in said, "all that is missing, at the first run"
+
+
+GAN = """\
+    import torch
+    from accelerate import Accelerator
+    acc = Accelerator()
+    G, D = torch.nn.Linear(2, 1), torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Dropout(0.1))
+    og, od = torch.optim.AdamW(G.parameters()), torch.optim.SGD(D.parameters())
+    G, og = acc.prepare(G, og)
+    for _ in range(3):
+        acc.backward(G(torch.ones(1, 2)).sum())
+        og.step()
+    """
+
+
+@pytest.mark.parametrize("text, said", [
+    (GAN, ["AccelerateElastic(acc, G, od, ", "elastic takes one optimizer: give it one with the parameters of og and od as groups"]),
+    (PLAIN.replace("model", "net").replace("optimizer =", "opt ="), ["after line 5: elastic = Elastic(net, opt, "]),
+    (PLAIN + "elastic = Elastic(model, optimizer)\n", ["line 6: for batch in elastic.batches(dataset, epochs=...):"]),
+])
+def test_advice_has_the_script_s_own_names_and_only_what_is_missing(text, said):
+    told = _how(find_places(textwrap.dedent(text)))["signal"]
+    assert all(each in told for each in said), told
+    assert ("elastic = " in told) == ("elastic = Elastic(" not in text), told
+
+
+def test_modules_that_depend_on_the_number_of_workers_are_noted(tmp_path):
+    trial = argparse.Namespace(notes=[])
+    notes = _notes(trial, find_places(textwrap.dedent(GAN)))
+    assert [note.partition(": ")[0] for note in notes] == ["note line 4"] * 2 and "SyncBatchNorm" in notes[0] and "Dropout" in notes[1], notes
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.LayerNorm(2), torch.nn.Dropout(0.0), torch.nn.Dropout(0.1))
+    said = depends_on_workers(model)
+    assert [each.partition(":")[0] for each in said] == ["0 (BatchNorm1d)", "3 (Dropout)"]
+    assert depends_on_workers(model.eval()) == [] and depends_on_workers(torch.nn.SyncBatchNorm.convert_sync_batchnorm(model[:1].train())) == []
+
+
+@pytest.mark.parametrize("text", [b"# -*- coding: latin-1 -*-\nname = '\xe9'\nimport time; time.sleep(600)\n",
+                                  b"\xef\xbb\xbfimport time; time.sleep(600)\n"])
+def test_a_script_is_read_in_the_encoding_that_it_names(tmp_path, text):
+    (tmp_path / "train.py").write_bytes(text)
+    code, said = check(tmp_path, tmp_path / "train.py", patience=1)
+    assert code == 2 and "did not get to 3 steps within 1 s" in said, said
+
+
+def test_workers_that_leave_at_the_same_step_but_fail_are_told_so(tmp_path):
+    script = COUNTS + "[step(done) for done in (1, 2, 3)]\n" + LEAVES + "raise SystemExit(int(os.environ['RANK']))\n"
+    code, said = check(tmp_path, write(tmp_path, script), patience=30)
+    assert code == 1 and "they left after steps 3 and 3, but with exit codes 0 and 1: one did not wait for the other" in said, said
 
 
 # Steps as the checker counts them, without PyTorch: quick to start.

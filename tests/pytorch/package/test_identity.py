@@ -227,3 +227,34 @@ def test_a_file_that_says_nothing_of_its_holder_does_not_block(tmp_path, monkeyp
 def test_the_folder_is_let_go_at_the_end_of_training(tmp_path):
     elastic = loop(tmp_path / "c", 3)
     assert not (tmp_path / "c" / "run.lock").exists() and isinstance(elastic._checkpoints, Checkpoints)
+
+
+@apart
+def test_a_scaler_trains_as_none_does_is_saved_and_skips_what_overflows(tmp_path):
+    def scaler():
+        return torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
+    plain = loop(tmp_path / "plain", 8, max_grad_norm=0.1)
+    scaled = loop(tmp_path / "scaled", 4, max_grad_norm=0.1, scaler=scaler())
+    assert scaled.scaler.get_scale() == 2048.0
+    scaled = loop(tmp_path / "scaled", 8, max_grad_norm=0.1, scaler=scaler())
+    assert scaled.scaler.get_scale() == 4096.0, "it goes on from the saved one"
+    for a, b in zip(plain.model.parameters(), scaled.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+
+    model = torch.nn.Linear(4, 1)
+    elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), directory=tmp_path / "overflow", global_batch=10, scaler=scaler())
+    before = model.weight.clone()
+    for x, _ in elastic.batches(DATA, steps=1):
+        elastic.step(model(x).mean() * float("inf"))
+    assert torch.equal(model.weight, before) and elastic.scaler.get_scale() == 512.0
+
+
+@apart
+def test_a_loss_that_is_scaled_already_is_an_error(tmp_path):
+    model, scaler = torch.nn.Linear(4, 1), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), directory=tmp_path, global_batch=10)
+    with pytest.raises(RuntimeError, match=r"scaled by a GradScaler already; give the loss itself, and Elastic\(scaler="):
+        for x, _ in elastic.batches(DATA, steps=1):
+            elastic.step(scaler.scale(model(x).mean()))
+    for x, _ in elastic.batches(DATA, steps=1):
+        elastic.step(model(x).mean() * torch.tensor(2.0))       # another factor

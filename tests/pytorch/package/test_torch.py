@@ -115,3 +115,60 @@ def test_a_finished_run_started_again_trains_nothing(runs):
 def test_only_the_newest_complete_checkpoints_are_kept(runs):
     run = runs(Run, "kept", "ddp", steps=35).fast().start(1).leave_well()
     assert sorted(os.listdir(os.path.join(run.folder, "checkpoints"))) == ["step-000000030", "step-000000035"]
+
+
+def test_a_growth_that_cannot_be_saved_is_declined_and_training_goes_on(runs, reference):
+    run = runs(Run, "full", "ddp").start(2)
+    run.until(lambda: os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000010", ".metadata")), "the first checkpoint")
+    assert run.sizes() == list(range(1, 13))
+    with open(os.path.join(run.folder, "full"), "w"):
+        run.reach(run.step() + 2).ask().reach(22)       # beyond the periodic save of step 20, which fails too
+    folder, said = os.path.join(run.folder, "checkpoints"), run.said()
+    assert f"could not be written to {folder}: File too large; the one before, of step 10, is whole" in said, said
+    assert said.count("asked to leave, but training goes on: ") == 1 and said.count("could not be written") == 1, said
+    assert run.sizes() == [2]
+    assert sorted(name for name in os.listdir(folder) if name.startswith("step")) == ["step-000000010"], "what is not whole takes space"
+    os.remove(os.path.join(run.folder, "full"))
+    run.reach(33)
+    assert run.sizes() == list(range(1, 13)), "it can save again"
+    run.ask().leave_well()
+    run.fast().start(1).leave_well()
+    assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
+
+
+def test_a_periodic_checkpoint_that_fails_ends_nothing_and_is_said_once(runs):
+    run = runs(Run, "full", "ddp", steps=45).start(1)
+    run.until(lambda: os.path.exists(os.path.join(run.folder, "checkpoints", "step-000000010", ".metadata")), "the first checkpoint")
+    with open(os.path.join(run.folder, "full"), "w"):
+        run.fast().leave_well()
+    assert run.said().count("could not be written") == 1 and run.said().count("; training goes on") == 1
+    os.remove(os.path.join(run.folder, "full"))
+    run.start(2).leave_well()
+    assert "continues from step 10, " in run.said()
+
+
+def test_what_a_start_would_not_train_is_no_reason_to_leave(runs):
+    run = runs(Run, "changed", "ddp", "unfreezes", steps=20).start(1).reach(7)
+    run.ask().reach(12).fast().leave_well()
+    assert "asked to leave, but training goes on: the script has changed what is trained since Elastic() was made (0.bias, 0.weight)" in run.said()
+    assert run.start(1).leave() == [1] and "the run so far trains 0.weight, 0.bias too, this start does not" in run.said()
+
+
+def test_a_gradient_that_nothing_averages_is_an_error(runs):
+    run = runs(Run, "apart", "ddp", "unfreezes", steps=12).start(2)
+    assert run.leave() == [1, 1]
+    assert "0.weight has a gradient that DistributedDataParallel does not average over the 2 workers" in run.said(1)
+
+
+def test_a_compiled_ddp_is_resized_as_one_that_is_not(runs, reference):
+    run = runs(Run, "compiled", "ddp", "compiled", steps=12).start(1).reach(4).ask().leave_well()
+    run.fast().start(2).leave_well()
+    assert run.worlds() == [1, 2] and deviation(run.curve(), {step: reference[step] for step in range(1, 13)}) < SAME
+
+
+def test_what_more_workers_would_show_is_looked_at_on_one(runs):
+    run = runs(Run, "plain", "ddp", "plain", steps=5).fast().start(1).leave_well()
+    assert run.sizes() == [1] and "the job is lent nothing: Sequential can train on one worker alone" in run.said()
+    run = runs(Run, "static", "ddp", "static").start(1)
+    assert run.leave() == [1] and "static_graph=True does not go with passes that share no gradients" in run.said()
+    assert "leave micro_batch out" in run.said() and run.sizes() is None

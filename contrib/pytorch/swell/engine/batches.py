@@ -23,11 +23,8 @@ class Batch:
     micro_batches: list[MicroBatch]
 
 
-def batches(dataset: Any, plan: Plan, place: Place, device: torch.device, *, samples: int, epochs: int | None, shuffle: bool, seed: int
-            ) -> Iterator[Batch]:
-    """Global batches from a sample number on. What is left of an epoch after its last whole one is left out."""
-    sampler = ElasticSampler(dataset, plan.global_batch, shuffle=shuffle, seed=seed, drop_last=True, rank=0, world=1)
-    sampler.samples = samples
+def batches(dataset: Any, plan: Plan, place: Place, device: torch.device, *, sampler: ElasticSampler, epochs: int | None) -> Iterator[Batch]:
+    """Global batches from the sampler's position on; it is at the next one whenever this is asked for more."""
     mine, size, last = plan.samples(place.stage, place.group), plan.micro_batch_samples, place.stage == plan.pp - 1
     while epochs is None or sampler.epoch < epochs:
         at, order = sampler.samples % sampler.epoch_samples, sampler.order(sampler.epoch)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,17 +20,23 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import LoadPlan, SavePlan, TensorWriteData, WriteItem, WriteItemType
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 
+from swell import _identity
+from swell._lock import FolderLock
+from swell._plain import Unreadable, decoded
+from swell.checkpoint import lock_together, on_all, why_unsaved, write_rest
 from swell.engine.arena import Request
 
 __all__ = ["Checkpoints"]
 
 _NAME = re.compile(r"step-(\d{9})")
-_REST = "engine.json"
+_REST = "engine.pt"
+_OLD_REST = "engine.json"       # of checkpoints that name no run
 
 
 def _chunk(request: Request) -> ChunkStorageMetadata:
@@ -79,12 +86,18 @@ class _Loader(DefaultLoadPlanner):
 class Checkpoints:
     """The checkpoints of one run, in one folder that all workers see.
 
-    keep: complete checkpoints that are kept. group: with a CPU backend; None: one worker alone.
+    keep: complete checkpoints that are kept. group: with a CPU backend; None: one worker alone. lock: this process's, of the folder.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], group: dist.ProcessGroup | None, keep: int = 2) -> None:
-        self.folder, self._group, self._keep = os.fspath(folder), group, keep
+    def __init__(self, lock: FolderLock, group: dist.ProcessGroup | None, keep: int = 2) -> None:
+        self.folder, self._group, self._keep, self._lock = lock.folder, group, keep, lock
         self._leads = group is None or dist.get_rank(group) == 0
+
+    def take_folder(self) -> None:
+        """These workers write to the folder from now on. Raises InUse on all of them where another run does."""
+        if not self._leads:
+            self._lock.release()
+        lock_together(self._lock, self._group)
 
     def path(self, step: int) -> str:
         """Folder of a step's checkpoint."""
@@ -107,23 +120,30 @@ class Checkpoints:
         return found[0]
 
     def save(self, step: int, requests: Sequence[Request], tensors: Mapping[str, torch.Tensor], rest: Mapping[str, Any]) -> None:
-        """Save what this worker alone is to write; every worker calls it after the same step. rest: small, plain, the same on all."""
-        if self.newest() == step:
+        """Save what this worker alone is to write; every worker calls it after the same step. rest: small, plain, the same on all.
+
+        Raises OSError or Unreadable on all of them where it cannot be written, or read back; the one before is whole then.
+        """
+        before = self.newest()
+        if before == step:
             return
         path = self.path(step)
-        if self._leads:
+
+        def write() -> None:
             shutil.rmtree(path, ignore_errors=True)     # left by one that was killed
-            os.makedirs(path)
-            with open(os.path.join(path, _REST), "w") as file:
-                json.dump(dict(rest), file)
-                file.flush()
-                os.fsync(file.fileno())
-        if self._group is not None:
-            dist.barrier(self._group)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")     # that there is one worker only
-            state_dict_saver.save({}, checkpoint_id=path, planner=_Saver(requests, tensors), process_group=self._group,
-                                  no_dist=self._group is None)
+            write_rest(os.path.join(path, _REST), {**rest, "identity": _identity.record(step)})
+        try:
+            on_all(self._group, write if self._leads else None)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")     # that there is one worker only
+                state_dict_saver.save({}, checkpoint_id=path, planner=_Saver(requests, tensors), process_group=self._group,
+                                      no_dist=self._group is None)
+        except (Exception, CheckpointException) as error:
+            if self._leads:
+                shutil.rmtree(path, ignore_errors=True)
+            if isinstance(error, Unreadable):
+                raise
+            raise OSError(why_unsaved(self.folder, step, before, error)) from error
         if self._leads:
             for old in self.complete()[self._keep:]:
                 shutil.rmtree(self.path(old), ignore_errors=True)
@@ -135,6 +155,12 @@ class Checkpoints:
             warnings.simplefilter("ignore")
             state_dict_loader.load(dict(tensors), checkpoint_id=path, planner=_Loader(requests, tensors, path), process_group=self._group,
                                    no_dist=self._group is None)
-        with open(os.path.join(path, _REST)) as file:
-            rest: dict[str, Any] = json.load(file)
+        name = os.path.join(path, _REST)
+        if os.path.exists(name):
+            rest: dict[str, Any] = decoded(torch.load(name, map_location="cpu", weights_only=True))
+        else:
+            with open(os.path.join(path, _OLD_REST)) as file:
+                rest = json.load(file)
+        if self._leads:
+            print("swell: " + _identity.continues(rest.pop("identity", None), step, path), file=sys.stderr, flush=True)
         return rest

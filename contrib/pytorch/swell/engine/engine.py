@@ -14,6 +14,11 @@ import torch
 import torch.distributed as dist
 
 from swell import _native, _request, _staying
+from swell._agreement import Agreement, cpu_group
+from swell._lock import FolderLock
+from swell._plain import Unreadable
+from swell.checkpoint import readable
+from swell.data import ElasticSampler
 from swell.engine import batches, export, live, log, memory, paced, reduce, sources
 from swell.engine import optimizer as optimizers
 from swell.engine import schedule as schedules
@@ -87,7 +92,21 @@ class Engine:
             raise ValueError("profile=True needs libswell; let SWELL_LIBRARY name libswell.so.1")
         self._next: tuple[Standing, _native.Session, live.NativeArena] | None = None
         self._length = 0
+        self._data: dict[str, Any] | None = None        # what the order of batches() depends on
+        self._lock = FolderLock(directory) if directory is not None else None
+        self._agreement: Agreement | None = None        # where GPUs are given back by checkpoints
+        self._save_fails = ""       # why the newest save failed
+        self._bar = "Engine has no directory= for checkpoints, and swellrun no --elastic=mode=live" if directory is None else ""
+        if not _native.is_live():
+            self._offer_sizes()
+            if directory is not None:
+                _request.listen(leaves_at_once=True)
         self._begin(standing, session, live.NativeArena(session) if session is not None and _native.is_live() else Ordinary(), source)
+        if _request.under_swellrun() and not _native.is_live() and directory is not None:
+            self._agreement = Agreement(cpu_group())
+            if self.scheduler is not None and (why := readable({"scheduler": self.scheduler})):
+                self._bar = why
+                self._offer_sizes()
 
     def _stand(self, rank: int, world: int, decided: str | None = None) -> Standing:
         """What this worker is under the plan of an epoch; swellrun is told for which numbers of workers there is one.
@@ -96,7 +115,9 @@ class Engine:
         """
         skeleton = Skeleton(self.config, self._description, self.dtype)
         if _request.is_heard():
-            _request.can_run_with(Plan.sizes(skeleton.layers, self.global_batch, self._micro_batch, self._given, _MAX_SIZES))
+            self._sizes = Plan.sizes(skeleton.layers, self.global_batch, self._micro_batch, self._given, _MAX_SIZES)
+            if _native.is_live():
+                _request.can_run_with(self._sizes)
         plan = self._given(world) if callable(self._given) else self._given
         plan = plan or Plan.given(skeleton.layers, self.global_batch, self._micro_batch, world, decided)
         plan.check(skeleton.layers, self.global_batch, world)
@@ -116,7 +137,7 @@ class Engine:
         self._executor = Executor(self._stage, self.plan, self.place, self._links, order, width=self.config.hidden_size, wire=self.dtype,
                                   device=self.device, regions=self._regions, around=self._around)
         self._totals = reduce.Totals(standing.skeleton, self.plan, self.place, self.device)
-        self._checkpoints = Checkpoints(self._directory, self._links.host) if self._directory is not None else None
+        self._checkpoints = Checkpoints(self._lock, self._links.host) if self._lock is not None else None
         self._state = State(self._stage, self.place, source, self._factory, self.seed, arena=arena, checkpoints=self._checkpoints,
                             device=self.device)
         self.optimizer = self._state.optimizer
@@ -125,7 +146,7 @@ class Engine:
         self.scheduler = self._make_scheduler(self.optimizer) if self._make_scheduler is not None else None
         if self._state.before is not None:
             self._state.go_on(self.scheduler, global_batch=self.global_batch, seed=self.seed)
-            self.steps = int(self._state.before["steps"])
+            self.steps, self._data = int(self._state.before["steps"]), self._state.before.get("data")
         self._log = _log(self._log_path if self.rank == 0 else None, self._peak_flops, self)
         self._whole: memory.WholeActivations | None = None      # being counted
         self._is_observed = session is None     # whether this worker's role and memory are known
@@ -160,11 +181,15 @@ class Engine:
         stage = None
         while stage is not self._stage:     # in another plan this worker has other samples
             stage = self._stage
-            for batch in batches.batches(dataset, self.plan, self.place, self.device, samples=self.steps * self.global_batch, epochs=epochs,
-                                         shuffle=shuffle, seed=self.seed):
+            sampler = ElasticSampler(dataset, self.global_batch, shuffle=shuffle, seed=self.seed, drop_last=True, rank=0, world=1)
+            if self.steps:      # checkpoints that name no order are of the first one
+                sampler.load_state_dict({**(self._data or {"order": 1}), "samples": self.steps * self.global_batch})
+            self._data = {name: value for name, value in sampler.state_dict().items() if name != "samples"}
+            for batch in batches.batches(dataset, self.plan, self.place, self.device, sampler=sampler, epochs=epochs):
                 yield batch
                 if stage is not self._stage:
                     break
+        self._finish()
 
     def step(self, batch: GlobalBatch) -> float:
         """One optimizer step over the global batch. Returns its loss, the same on every worker.
@@ -172,6 +197,7 @@ class Engine:
         batch: of batches(); or "input_ids" and "labels" of all samples, the same on every worker, and "attention_mask" and
         "position_ids" if there are. Ends this process with exit code 0 where it is to leave.
         """
+        self._poll()
         self._log.begin()
         if self._is_observed:
             losses = self.backward(batch)
@@ -311,7 +337,7 @@ class Engine:
 
     def _boundary(self) -> None:
         if self.checkpoint_every and self.steps % self.checkpoint_every == 0:
-            self.save()
+            self._try_to_save()
         if not isinstance(self._arena, live.NativeArena):
             if self._session is not None and not _native.is_live():
                 self._session.step(self.steps)
@@ -325,7 +351,7 @@ class Engine:
         if action is _native.Action.PREPARE:
             self._next = self._prepare()
         if action in (_native.Action.STOP, _native.Action.CHECKPOINT):
-            self.save()
+            self._try_to_save()
         if action is _native.Action.SWITCH and self._next is not None:
             self._stay(*self._next)
         elif action in (_native.Action.STOP, _native.Action.SWITCH):
@@ -364,13 +390,67 @@ class Engine:
         self._begin(standing, session, arena, sources.read(self.config))
 
     def save(self) -> None:
-        """Write a checkpoint of this step; nothing where no directory was given. Every worker calls it."""
+        """Write a checkpoint of this step; nothing where no directory was given. Every worker calls it.
+
+        Raises OSError where it cannot be written, or read back. Those of checkpoint_every= are said to have failed, and training goes on.
+        """
         if self._checkpoints is None:
             return
         self._checkpoints.save(self.steps, self._state.saved_here(), self._state.tensors, self._rest())
 
+    def _try_to_save(self, says: bool = True) -> str:
+        """save(); returns why it failed, the same on all workers. says: once, until one succeeds."""
+        try:
+            self.save()
+        except (OSError, Unreadable) as error:
+            why = str(error)
+            if says and not self._save_fails and self.rank == 0:
+                print(f"swell: {why}; training goes on", file=sys.stderr, flush=True)
+            self._save_fails = why
+            return why
+        if self._save_fails:
+            self._save_fails = ""
+            self._offer_sizes()
+        return ""
+
     def _rest(self) -> dict[str, Any]:
-        return self._state.rest(self.scheduler, steps=self.steps, global_batch=self.global_batch, seed=self.seed)
+        return {**self._state.rest(self.scheduler, steps=self.steps, global_batch=self.global_batch, seed=self.seed), "data": self._data}
+
+    # ---- leaving by a checkpoint
+
+    def _offer_sizes(self) -> None:
+        """Tell swellrun the numbers of workers that there are plans for; none but the present one where something speaks against more."""
+        if not _request.is_heard():
+            return
+        if not self._bar:
+            _request.can_run_with(self._sizes)
+            return
+        print(f"swell: the job is lent nothing: {self._bar}", file=sys.stderr, flush=True)
+        _request.can_run_with([_request.place().world])
+
+    def _poll(self) -> None:
+        """Before a step: leaves with a checkpoint if swellrun has asked. Where it cannot be saved training goes on."""
+        if self._agreement is None or not self._agreement.poll():
+            return
+        if self.steps and (why := self._try_to_save(says=False)):
+            _request.decline(why, self.world)
+            return
+        if self.rank == 0:
+            print(f"swell: asked to leave: checkpoint at step {self.steps}", file=sys.stderr, flush=True)
+        if dist.is_initialized():
+            dist.barrier()      # the checkpoint is whole before the first one leaves
+        if self._lock is not None:
+            self._lock.release()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        _request.leave()
+
+    def _finish(self) -> None:
+        """Training by batches() is over: whoever is asked to leave after it finds its end in a checkpoint."""
+        if self._agreement is not None:
+            self._agreement.end()
+            if self.steps:
+                self._try_to_save()
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the model as a plain transformers folder, for from_pretrained(). Every worker calls it; rank 0 takes the

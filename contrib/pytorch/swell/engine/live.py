@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -57,12 +57,12 @@ class NativeArena:
     def rest(self) -> dict[str, Any]:
         """What the epoch before gave to its last boundary()."""
         count = int.from_bytes(bytes(self._rest[:_LENGTH].tolist()), "little")
-        found: dict[str, Any] = json.loads(bytes(self._rest[_LENGTH:_LENGTH + count].tolist()))
+        found: dict[str, Any] = pickle.loads(bytes(self._rest[_LENGTH:_LENGTH + count].tolist()))
         return found
 
     def boundary(self, step: int, rest: dict[str, Any]) -> Action:
         """A step is done and the state is whole. Blocks during a switch."""
-        text = json.dumps(rest).encode()
+        text = pickle.dumps(rest)
         if len(text) > _REST_BYTES - _LENGTH:
             raise ValueError(f"the scheduler's state takes {len(text)} bytes; at most {_REST_BYTES - _LENGTH} can be handed over")
         whole = len(text).to_bytes(_LENGTH, "little") + text

@@ -44,8 +44,10 @@ class State:
         self._stage, self._place = stage, place
         kept = optimizers.entries(factory)
         self.requests = list(wanted(stage, place, factory))
-        saved = checkpoints.newest() if checkpoints is not None else None
         self.tensors, fresh = arena.take(self.requests, device)
+        if checkpoints is not None:
+            checkpoints.take_folder()
+        saved = checkpoints.newest() if checkpoints is not None and fresh else None
         self.before: dict[str, Any] | None = None
         if not fresh and isinstance(arena, live.NativeArena):
             self.before = arena.rest()

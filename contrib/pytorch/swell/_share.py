@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Modules whose results depend on how many workers share a batch."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch.nn.modules.batchnorm import SyncBatchNorm, _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from swell import _request
+
+__all__ = ["depends_on_workers", "say_what_depends"]
+
+_NAMED = 3
+
+
+def _some(found: list[str]) -> str:
+    return ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+
+
+def depends_on_workers(model: torch.nn.Module) -> list[str]:
+    """Returns a sentence for each kind of module whose results depend on the number of workers; none: the training does not."""
+    norms, drops = [], []
+    for name, module in model.named_modules():
+        name = f"{name.removeprefix('_orig_mod.').removeprefix('module.') or 'the model'} ({type(module).__name__})"
+        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm) and module.training:
+            norms.append(name)
+        elif isinstance(module, _DropoutNd) and module.training and module.p > 0:
+            drops.append(name)
+    said = []
+    if norms:
+        said.append(f"{_some(norms)}: batch statistics are of one worker's share, so losses depend on the number of workers; "
+                    "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) before it is wrapped makes them those of all workers")
+    if drops:
+        said.append(f"{_some(drops)}: another number of workers draws other masks, so losses differ within their noise; p=0 avoids it")
+    return said
+
+
+def say_what_depends(model: torch.nn.Module) -> None:
+    """Say depends_on_workers() once in a job: at its first start, on rank 0, where its workers may change."""
+    here = _request.place()
+    if not _request.under_swellrun() or here.rank != 0 or here.epoch != 0:
+        return
+    for each in depends_on_workers(model):
+        print(f"swell: {each}", file=sys.stderr, flush=True)

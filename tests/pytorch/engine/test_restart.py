@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine without live mode: it leaves with a checkpoint when it is asked, and goes on over other workers."""
+
+import json
+import os
+import sys
+
+import pool  # noqa: F401  imports what workers need, once
+import pytest
+import torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+JOB = "engine_job", "llama", "any", "dataset", "checkpoints"
+
+
+@pytest.fixture
+def runs(tmp_path):
+    from forked import Run
+    made = []
+
+    def run(name, *arguments, steps=24):
+        made.append(Run(tmp_path / name, *JOB, *arguments, steps=steps))
+        return made[-1]
+    yield run
+    for each in made:
+        each.end()
+
+
+def test_it_is_resized_by_checkpoints(runs):
+    reference = runs("reference").fast().start(1).leave_well()
+    run = runs("resized").start(1).reach(3)
+    assert run.sizes() == [1, 2, 3, 4, 5]
+    asked_at = run.ask().step()
+    run.leave_well()
+    assert run.step() <= asked_at + 3 and f"asked to leave: checkpoint at step {run.step()}" in run.said()
+    run.start(3).reach(run.step() + 3).ask(2).leave_well()      # one of them: the others hear of it
+    left_at = run.step()
+    run.fast().start(2).leave_well()
+    assert f"continues from step {left_at}, " in run.said()
+    assert [line["step"] for line in run.lines()] == list(range(1, 25)), "a step is missing or was trained twice"
+    assert run.worlds() == [1, 3, 2]
+    assert max(abs(run.curve()[step] / loss - 1) for step, loss in reference.curve().items()) < 1e-4
+
+
+def test_another_order_or_length_is_refused_and_another_run_in_the_folder_too(runs, monkeypatch):
+    run = runs("run").start(1).reach(7).ask().leave_well()
+    whole = run.arguments
+    for other, said in (("shorter", "length 60, here it is 48"), ("unshuffled", "shuffle True, here it is False")):
+        run.arguments = (*whole, other)
+        assert run.start(1).leave() == [1] and said in run.said()
+    run.arguments = whole
+    run.start(2).reach(10)
+    other = runs("other")
+    os.symlink(os.path.join(run.folder, "checkpoints"), os.path.join(other.folder, "checkpoints"))
+    assert other.start(1).leave() == [1] and "is training with the checkpoints in" in other.said()
+    run.ask().leave_well()
+    # As before checkpoints had a record: the order was another one.
+    folder = max(os.scandir(os.path.join(run.folder, "checkpoints")), key=lambda each: each.name).path
+    rest = torch.load(os.path.join(folder, "engine.pt"), weights_only=True)
+    with open(os.path.join(folder, "engine.json"), "w") as file:
+        json.dump({name: value for name, value in rest.items() if name not in ("identity", "data")}, file)
+    os.remove(os.path.join(folder, "engine.pt"))
+    run.fast().start(1).leave_well()
+    assert run.lines()[-1]["step"] == 24
+
+
+def test_a_schedule_that_no_start_could_read_is_named_and_nothing_is_lent(runs):
+    run = runs("run", "unreadable", steps=12).start(1).reach(3)
+    run.ask().reach(6)      # it trains on
+    run.fast().leave_well()
+    said = run.said()
+    assert "the job is lent nothing: scheduler['owner'] is of type engine_job.Rows" in said, said
+    assert "asked to leave, but training goes on: scheduler['owner'] is of type engine_job.Rows" in said, said
+    assert run.sizes() == [1]
