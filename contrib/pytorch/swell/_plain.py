@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Unreadable", "check_readable", "decoded", "encoded", "hollow", "unreadable"]
+__all__ = ["Unreadable", "check_readable", "decoded", "encoded", "hollow", "unreadable", "why_not_read"]
 
 _MARK = "swell.encoded"     # the only key of a value that was encoded
 _FACTORIES: dict[str, Any] = {"None": None, "int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict, "set": set, "tuple": tuple}
@@ -93,6 +93,11 @@ def _is_read(value: Any) -> str:
     except Exception as error:      # each kind of object fails in its own way
         return (str(error).strip() or type(error).__name__).splitlines()[0]
     return ""
+
+
+def why_not_read(value: Any) -> str:
+    """Returns why weights_only does not read a value as it is, not encoded; empty: it does."""
+    return _is_read(hollow(value))
 
 
 def hollow(value: Any) -> Any:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """transformers' Trainer on a tiny GPT-2. Arguments: `evaluate`: there are evaluations; `fsdp`: by FSDP2; `profile`: what was seen of
-its steps is written at the end."""
+its steps is written at the end; `model-only`: with save_only_model; `numpy`: with a learning rate of numpy's; `anew`: resume_from_checkpoint=False;
+`fewer`: another data set."""
 
 import os
 import sys
 import time
 
+import numpy
 import torch
 import transformers
 
@@ -55,16 +57,16 @@ def main(arguments):
     evaluates = "evaluate" in arguments
     args = transformers.TrainingArguments(
         output_dir=common.path("out"), per_device_train_batch_size=BATCH, gradient_accumulation_steps=common.GLOBAL_BATCH // BATCH,
-        max_steps=common.steps(), learning_rate=3e-3, warmup_steps=10, logging_steps=1, logging_first_step=True, save_steps=1000 if "no-checkpoints" in arguments else 10,
+        max_steps=common.steps(), learning_rate=numpy.float64(3e-3) if "numpy" in arguments else 3e-3, save_only_model="model-only" in arguments, warmup_steps=10, logging_steps=1, logging_first_step=True, save_steps=1000 if "no-checkpoints" in arguments else 10,
         save_total_limit=2, use_cpu=True, report_to=[], disable_tqdm=True, per_device_eval_batch_size=1,
         eval_strategy="steps" if evaluates else "no", eval_steps=7, logging_nan_inf_filter=False,
         **({"fsdp": True, "fsdp_config": {"version": 2, "transformer_layer_cls_to_wrap": ["GPT2Block"]}} if "fsdp" in arguments else {}))
     log = Log()
-    trainer = transformers.Trainer(model, args, train_dataset=Texts(common.SAMPLES), eval_dataset=Texts(12), callbacks=[log])
+    trainer = transformers.Trainer(model, args, train_dataset=Texts(60 if "fewer" in arguments else common.SAMPLES), eval_dataset=Texts(12), callbacks=[log])
     elastic = SwellCallback.attach(trainer)
     if "profile" in arguments:
         log.elastic = elastic
-    trainer.train()
+    trainer.train(**({"resume_from_checkpoint": False} if "anew" in arguments else {}))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A small residual network on images, by Lightning. Arguments: `evaluate`: there are validations; `accumulates`: of two batches a step;
-`profile`: what was seen of its steps is written at the end."""
+`profile`: what was seen of its steps is written at the end; `numpy`: with a learning rate and a hyperparameter of numpy's, and a path."""
 
 import os
+import pathlib
 import sys
 import time
 
 import lightning.pytorch as pl
+import numpy
 import torch
 from torch import nn
 
@@ -26,6 +28,7 @@ class Block(nn.Module):
 
 
 class ResNet(pl.LightningModule):
+    rate = 3e-3
     elastic = None      # whose profile is written
 
     def __init__(self):
@@ -53,7 +56,7 @@ class ResNet(pl.LightningModule):
             common.write_profile(self.elastic._departure.profile.session)
 
     def configure_optimizers(self):
-        optimizer = torch.optim.AdamW(self.parameters(), lr=3e-3)
+        optimizer = torch.optim.AdamW(self.parameters(), lr=self.rate)
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
 
 
@@ -72,6 +75,9 @@ def main(arguments):
         enable_model_summary=False, limit_val_batches=20 if "evaluate" in arguments else 0, num_sanity_val_steps=0,
         default_root_dir=common.path("."))
     model = ResNet()
+    if "numpy" in arguments:
+        model.rate = numpy.float64(3e-3)
+        model.save_hyperparameters({"rate": model.rate, "folder": pathlib.Path("data")})
     if "profile" in arguments:
         model.elastic = elastic
     trainer.fit(model, elastic.loader(images(common.SAMPLES), global_batch=common.GLOBAL_BATCH // passes),

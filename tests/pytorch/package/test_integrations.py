@@ -13,7 +13,10 @@ import lightning.pytorch  # noqa: E402,F401
 import transformers  # noqa: E402,F401
 from transformers import GPT2LMHeadModel, Trainer  # noqa: E402,F401
 
-from forked import Run, deviation  # noqa: E402
+import torch  # noqa: E402
+
+from forked import Run, apart, deviation  # noqa: E402
+from swell.integrations import SwellCallback  # noqa: E402
 
 SAME = 1e-5
 JOBS = {"Trainer": "hf", "Accelerate": "accelerated", "Lightning": "pl_resnet"}
@@ -76,8 +79,7 @@ def test_a_request_in_an_evaluation_is_acted_on(framework, tmp_path):
         reference.end()
         run.end()
     assert [line["step"] for line in run.lines()] == list(range(1, 11)) and deviation(run.curve(), reference.curve()) < SAME
-    if framework == "Trainer":
-        assert os.path.exists(os.path.join(run.folder, "evaluating")), "the evaluation was not made up for"
+    assert os.path.exists(os.path.join(run.folder, "evaluating")), "the evaluation was not made up for"
 
 
 @pytest.mark.parametrize("framework", JOBS)
@@ -88,3 +90,90 @@ def test_a_finished_run_started_again_trains_nothing(framework, tmp_path):
     finally:
         run.end()
     assert [line["step"] for line in run.lines()] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("job, option", [("hf", "model-only"), ("hf", "numpy"), ("pl_resnet", "numpy")])
+def test_a_job_leaves_with_a_whole_checkpoint_that_can_be_read(job, option, tmp_path):
+    reference = Run(tmp_path / "reference", job, option, steps=12).fast().start(1)
+    run = Run(tmp_path / "resized", job, option, steps=12)
+    try:
+        run.start(1).reach(4).ask().leave_well()
+        run.fast().start(2).leave_well()
+        reference.leave_well()
+    finally:
+        reference.end()
+        run.end()
+    assert [line["step"] for line in run.lines()] == list(range(1, 13)) and deviation(run.curve(), reference.curve()) < SAME
+
+
+def test_a_finished_Trainer_is_extended_and_says_so(tmp_path):
+    run = Run(tmp_path / "finished", "hf", steps=5).fast().start(1).leave_well()
+    try:
+        run.start(1).leave_well()
+        assert "continues from step 5" in run.said() and "nothing is left to train of max_steps=5" in run.said()
+        run.steps = 8
+        run.start(1).leave_well()
+    finally:
+        run.end()
+    assert [line["step"] for line in run.lines()] == list(range(1, 9))
+
+
+def test_a_Trainer_that_is_to_begin_anew_does_so_and_goes_on_with_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("SWELL_JOB_ID", "1")
+    run = Run(tmp_path / "anew", "hf", "anew", steps=10).start(1).reach(8).ask().leave_well()
+    monkeypatch.setenv("SWELL_JOB_ID", "2")
+    try:
+        run.start(1).until(lambda: run.lines()[-1]["epoch"] == 1, "another run").ask().leave_well()
+        again = [line["step"] for line in run.lines() if line["epoch"] == 1]
+        assert again[0] == 1, "another job's training was gone on with"
+        run.fast().start(1).leave_well()
+    finally:
+        run.end()
+    assert [line["step"] for line in run.lines() if line["epoch"] == 2] == list(range(again[-1] + 1, 11))
+
+
+def test_a_Trainer_refuses_the_checkpoint_of_another_data_set(tmp_path):
+    run = Run(tmp_path / "other", "hf", steps=5).fast().start(1).leave_well()
+    run.arguments, run.steps = ("fewer",), 8
+    try:
+        assert run.start(1).leave() != [0]
+    finally:
+        run.end()
+    assert "the checkpoint's data has length 108, here it is 60" in run.said()
+
+
+@pytest.mark.parametrize("job", ["hf", "pl_resnet"])
+def test_two_runs_that_train_at_once_do_not_share_a_folder(job, tmp_path):
+    first = Run(tmp_path / "shared", job).start(1).reach(2)
+    second = Run(tmp_path / "shared", job)
+    second.epoch = 10       # its output stands beside the other's
+    try:
+        assert second.start(1).leave() != [0]
+        said = second.said()
+        first.ask().leave_well()
+    finally:
+        first.end()
+        second.end()
+    assert "is training with the checkpoints in" in said
+
+
+@apart
+@pytest.mark.parametrize("option, says", [({"auto_find_batch_size": True}, "auto_find_batch_size"), ({"ignore_data_skip": True}, "ignore_data_skip"),
+                                          ({"average_tokens_across_devices": False}, "average_tokens_across_devices")])
+def test_attach_refuses_what_would_not_be_the_same_run(option, says, tmp_path):
+    args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[], **option)
+    trainer = Trainer(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args, train_dataset=[{"input_ids": [1]}])
+    with pytest.raises(ValueError, match=says):
+        SwellCallback.attach(trainer)
+
+
+@apart
+def test_attach_refuses_a_stream(tmp_path):
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            yield {"input_ids": [1]}
+
+    args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[], max_steps=2)
+    trainer = Trainer(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args, train_dataset=Stream())
+    with pytest.raises(TypeError, match="train_dataset is a Stream"):
+        SwellCallback.attach(trainer)

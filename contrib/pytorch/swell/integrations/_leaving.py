@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from swell import _native, _request, data
+from swell._lock import FolderLock
 from swell._profile import Profile
+from swell.checkpoint import lock_together
 from swell.live import LiveState, join
 from swell.torch import Agreement, cpu_group
 
@@ -23,7 +25,11 @@ class Departure:
 
     def __init__(self) -> None:
         self._agreement: Agreement | None = None
+        self._group: dist.ProcessGroup | None = None
+        self._bar = ""      # why no start could go on from a checkpoint
+        self._lock: FolderLock | None = None
         self._live: LiveState | None = None
+        self.before_leaving: Callable[[], Any] = lambda: None
         self.profile: Profile | None = None     # where the state is handed over live
 
     def listen(self, global_batch: int) -> None:
@@ -81,8 +87,27 @@ class Departure:
     def begin(self) -> None:
         """Training begins, on all workers: from now on they leave together."""
         if self._agreement is None:
-            self._agreement = Agreement(cpu_group())        # all of them meet here
+            self._agreement = Agreement(self.group)        # all of them meet here
         _request.begun()
+
+    @property
+    def group(self) -> dist.ProcessGroup | None:
+        """A group of all workers, on the CPU; None for one without a process group."""
+        if self._group is None:
+            self._group = cpu_group()
+        return self._group
+
+    def lock(self, folder: str) -> None:
+        """The folder is this run's until training is over. Raises InUse on all workers where another run writes to it."""
+        self._lock = self._lock or FolderLock(folder)
+        lock_together(self._lock, self.group)
+
+    def bar(self, why: str) -> None:
+        """No start could go on from a checkpoint of this program: train on whatever is asked, and be lent nothing."""
+        if not self._bar and _request.place().rank == 0 and _request.under_swellrun():
+            print(f"swell: the job is lent nothing: {why}", file=sys.stderr, flush=True)
+        self._bar = why
+        _request.can_run_with([_request.place().world], why)
 
     def pass_boundary(self, rest: Any, samples: float) -> None:
         """A step is done: in live mode the next workers may take the state over here. Every worker calls it equally often.
@@ -101,6 +126,7 @@ class Departure:
             return
         if action is _native.Action.SWITCH:
             self.end()
+            self.before_leaving()
             _request.leave()
         if action is _native.Action.STOP:
             _request.ask()
@@ -109,10 +135,15 @@ class Departure:
         """Whether all workers are to leave now. Every worker asks equally often."""
         self.begin()
         assert self._agreement is not None
-        return self._agreement.poll()
+        asked = self._agreement.poll()
+        if asked and self._bar:
+            _request.decline(self._bar, _request.place().world)
+        return asked and not self._bar
 
     def end(self) -> None:
         """Training is over: whatever was asked comes too late."""
+        if self._lock is not None:
+            self._lock.release()
         if self._agreement is not None:
             self._agreement.end()
             self._agreement = None
@@ -121,6 +152,7 @@ class Departure:
         """Leave with exit code 0, once all workers have come here. The checkpoint is written."""
         if _request.place().rank == 0:
             print(f"swell: asked to leave: checkpoint at step {step}", file=sys.stderr, flush=True)
+        self.before_leaving()
         if dist.is_initialized():
             dist.barrier()
             dist.destroy_process_group()

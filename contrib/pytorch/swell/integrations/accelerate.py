@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.scheduler import AcceleratedScheduler
 from accelerate.utils import send_to_device
 
 from swell.torch import Elastic
@@ -26,7 +27,7 @@ class AccelerateElastic(Elastic):
             elastic.step(loss_of(model, batch))
 
     It takes the place of accelerator.accumulate() and of a prepared loader: gradients are accumulated as the number of
-    workers demands. options: those of Elastic; a schedule is given as it is, not prepared.
+    workers demands. options: those of Elastic. A schedule that was prepared, too, is stepped once an optimizer step all the same.
     """
 
     wraps_later = True      # prepare() wraps a model for more than one worker alone
@@ -38,6 +39,8 @@ class AccelerateElastic(Elastic):
         self.accelerator = accelerator
         if accelerator.scaler is not None:
             options["state"] = {**(options.get("state") or {}), "scaler": accelerator.scaler}
+        if isinstance(options.get("scheduler"), AcceleratedScheduler):
+            options["scheduler"] = options["scheduler"].scheduler       # the prepared one steps once for each worker
         super().__init__(model, optimizer, **options)
 
     def batches(self, dataset: Any, **options: Any) -> Iterator[Any]:

@@ -3,14 +3,26 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.fabric.loggers import csv_logs
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loops.evaluation_loop import RestartStage
+from lightning.pytorch.trainer import call
+from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from swell import _request, data
+from swell import _identity, _native, _request, data
+from swell._lock import run_name
+from swell._plain import Unreadable, check_readable, decoded, encoded
+from swell.integrations._generators import generators, restore_generators
 from swell.integrations._leaving import Departure
 
 __all__ = ["LightningElastic"]
@@ -24,11 +36,13 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     ::
 
         elastic = LightningElastic("checkpoints")
-        trainer = Trainer(callbacks=[elastic], use_distributed_sampler=False, devices=elastic.devices, num_nodes=elastic.num_nodes, ...)
+        trainer = Trainer(callbacks=[elastic], use_distributed_sampler=False, devices=elastic.devices, num_nodes=elastic.num_nodes,
+                          logger=CSVLogger("logs", version=elastic.version), ...)
         trainer.fit(module, elastic.loader(dataset, global_batch=256), ckpt_path=elastic.newest())
 
-    When swellrun asks, all workers save a checkpoint after the same optimizer step and leave with exit code 0, also
-    from within a validation. Lightning goes on after that then: it is not made up for.
+    The loader may also be what a LightningDataModule's train_dataloader() returns. When swellrun asks, all workers save a
+    checkpoint after the same optimizer step and leave with exit code 0, also from within a validation. That validation is made
+    before the next step then.
 
     directory: for checkpoints; one that all workers see, and no other run uses.
     every: optimizer steps between checkpoints while training goes on; 0: none.
@@ -39,8 +53,15 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self.directory, self.every, self.keep = os.fspath(directory), every, keep
         self._departure = Departure()
         self._sampler: _StepSampler | None = None
+        self._loaded: dict[str, Any] = {}       # what a checkpoint, or the workers before, say of this callback
         self._saved = -1
         self._accumulating = False
+        self._validates: dict[str, Any] | None = None       # generators as the validation began that is under way
+        self._generators: dict[str, Any] | None = None      # those to go on with
+        self._is_handed_over = False
+        self._last_step = -1        # of max_steps
+        _keep_rows()
+        self._is_due = False        # a validation that workers were asked to leave in is to be made
 
     # ---- what a script asks
 
@@ -54,6 +75,11 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         """Groups of workers, for Trainer(num_nodes=...)."""
         return max(1, _request.place().world // self.devices)
 
+    @property
+    def version(self) -> str:
+        """The run's name, the same at every start of a job: for loggers, which otherwise begin a new version at each."""
+        return run_name() or "run"
+
     def newest(self) -> str | None:
         """Path of the newest checkpoint, for fit(ckpt_path=...); None where there is none."""
         steps = self._steps()
@@ -64,14 +90,24 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         """The loader to train from: samples in the same order at any number of workers.
 
         dataset: of map style. global_batch: samples of one batch over all workers; Trainer(accumulate_grad_batches=...)
-        takes so many times more for an optimizer step. loader: further arguments of DataLoader.
+        takes so many times more for an optimizer step. drop_last=False leaves out, too, what is left of an epoch and does not
+        divide over every number of workers: the mean of their losses would not be that of the samples. loader: further arguments of
+        DataLoader.
         """
         here = _request.place()
         self._departure.listen(global_batch)
         if global_batch % here.world:
             raise ValueError(f"global_batch={global_batch} does not divide over {here.world} workers; submit with --elastic=sizes="
                              f"{'/'.join(map(str, data.sizes(global_batch, here.basic_workers)))}")
+        if not drop_last and len(dataset) % global_batch:
+            if here.rank == 0 and self._sampler is None:
+                print(f"swell: the last batch of an epoch has {len(dataset) % global_batch} of {global_batch} samples, which do not divide over every "
+                      "number of workers: it is left out", file=sys.stderr, flush=True)
+            drop_last = True
+        before = self._sampler.state_dict() if self._sampler is not None else self._loaded.get("data")
         self._sampler = _StepSampler(dataset, global_batch, shuffle=shuffle, seed=seed, drop_last=drop_last)
+        if before:
+            self._sampler.load_state_dict(before)
         return torch.utils.data.DataLoader(dataset, batch_sampler=self._sampler, **loader)
 
     # ---- Lightning's hooks
@@ -79,26 +115,48 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage != "fit":
             return
-        if self._sampler is None:
-            raise RuntimeError("LightningElastic needs its own loader: trainer.fit(module, elastic.loader(dataset, global_batch=...))")
         if trainer._accelerator_connector.use_distributed_sampler:
             raise RuntimeError("LightningElastic shares out the samples itself; give Trainer(use_distributed_sampler=False)")
         if trainer.world_size != _request.place().world:
             raise RuntimeError(f"Lightning sees {trainer.world_size} workers, there are {_request.place().world}; give "
                                "Trainer(devices=elastic.devices, num_nodes=elastic.num_nodes)")
+        load = trainer.strategy.load_checkpoint
+        trainer.strategy.load_checkpoint = lambda *arguments, **options: decoded(load(*arguments, **options))
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.
         connector = trainer._checkpoint_connector
+        taken = self._take_over(trainer, pl_module)
+        self._departure.lock(self.directory)
+        self._departure.before_leaving = lambda: [logger.save() for logger in trainer.loggers]
+        run = trainer.fit_loop.run
+        trainer.fit_loop.run = lambda: self._run(trainer, run)
+        if taken is not None:
+            self._is_handed_over = True
+            connector._loaded_checkpoint = {"optimizer_states": [], **taken["lightning"]}
+            call._call_callbacks_load_state_dict(trainer, taken["lightning"])
+            self._generators = generators()
+
+    def _take_over(self, trainer: Any, pl_module: Any) -> Any:
+        if _native.is_live() and is_overridden("on_save_checkpoint", pl_module):
+            if trainer.is_global_zero:
+                print(f"swell: {type(pl_module).__name__}.on_save_checkpoint() adds to checkpoints what live mode does not hand over: this job is "
+                      "resized by restarts", file=sys.stderr, flush=True)
+            return None
         # Its forward pass may be a call of a part of the module alone: it is timed where the strategy makes it.
         taken = self._departure.go_live(trainer.strategy.model, trainer.optimizers, {}, sees_forward=False)
         if self._departure.profile is not None:
             self._departure.time_calls(trainer.strategy, "training_step", "forward")
             trainer.optimizers[0].register_step_post_hook(lambda *_: self._stepped())
-        if taken is not None:
-            assert self._sampler is not None
-            self._sampler.load_state_dict(taken["sampler"])
-            connector._loaded_checkpoint = {"optimizer_states": [], **taken["lightning"]}
+        return taken
+
+    def _run(self, trainer: Any, run: Any) -> None:
+        """The fit loop, also where nothing is left of it but a validation."""
+        loop = trainer.fit_loop.epoch_loop
+        self._last_step, steps = loop.max_steps, loop.global_step
+        if self._is_due and 0 <= loop.max_steps <= steps:
+            loop.max_steps = steps + 1      # until the validation is made
+        run()
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         if self._departure.profile is not None:
@@ -121,20 +179,86 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if not self._departure.is_live:
             return
         assert self._sampler is not None
-        self._departure.pass_boundary({"sampler": self._sampler.state_dict(), "lightning": {
-            "loops": trainer._checkpoint_connector._get_loops_state_dict(),
-            "lr_schedulers": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs]}},
-            samples=self._sampler.global_batch / self._sampler.world)
+        precision = trainer.precision_plugin
+        self._departure.pass_boundary({"lightning": {
+            "loops": trainer._checkpoint_connector._get_loops_state_dict(), "callbacks": call._call_callbacks_state_dict(trainer),
+            "lr_schedulers": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs],
+            type(precision).__qualname__: precision.state_dict()}}, samples=self._sampler.global_batch / self._sampler.world)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        if self._sampler is None:
+            raise RuntimeError("LightningElastic needs its own loader: trainer.fit(module, elastic.loader(dataset, global_batch=...)), or a "
+                               "LightningDataModule whose train_dataloader() returns elastic.loader(...)")
         self._departure.loaded()
+        identity = self._loaded.get("identity")
+        _identity.check_same(identity, **self._numbers(trainer))
+        for logger in trainer.loggers:
+            if isinstance(logger, CSVLogger) and trainer.is_global_zero:
+                _trim(logger.experiment, trainer.global_step)
+        if self._loaded:
+            step = trainer.global_step
+            if not self._is_handed_over:
+                self._saved = step
+                if trainer.is_global_zero:
+                    print("swell: " + _identity.continues(identity, step, self._path(step)), file=sys.stderr, flush=True)
+            self._go_on(trainer)
+        try:
+            check_readable({"the schedule": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs],
+                            "the optimizer": [{name: value for name, value in group.items() if name != "params"}
+                                              for optimizer in trainer.optimizers for group in optimizer.param_groups],
+                            "hyperparameters": [dict(each.hparams) for each in (pl_module, trainer.datamodule) if each is not None],
+                            "the callbacks' states": call._call_callbacks_state_dict(trainer)})
+        except Unreadable as error:
+            self._departure.bar(str(error))
+
+    def _go_on(self, trainer: Any) -> None:
+        """The loops count what is trained: a checkpoint is written when the next batch is ready, or within a validation."""
+        loop = trainer.fit_loop.epoch_loop
+        progress = loop.batch_progress
+        if progress.total.ready > progress.total.completed:
+            progress.total.reset_on_restart()
+            if not loop._should_accumulate():
+                loop._batches_that_stepped -= 1     # Lightning adds one to what a checkpoint of its own would say
+        if self._is_due:
+            validation = loop.val_loop
+            progress = validation.batch_progress
+            for name in ("ready", "started", "processed", "completed"):
+                setattr(progress.total, name, getattr(progress.total, name) - getattr(progress.current, name))
+            progress.current.reset()
+            progress.is_last_batch = False
+            validation.restarting = False
+            validation._restart_stage = RestartStage.RESTARTED_MID_EVALUATION
+            loop._should_check_val_fx = lambda *_: True     # until it is made
+
+    def _numbers(self, trainer: Any) -> dict[str, Any]:
+        """What every start of this run has alike."""
+        assert self._sampler is not None
+        one = len(trainer.optimizers) == 1
+        return {"data": self._sampler.state_dict(), **({"trained": _identity.trained(trainer.lightning_module, trainer.optimizers[0])} if one else {})}
 
     def state_dict(self) -> dict[str, Any]:
-        return self._sampler.state_dict() if self._sampler is not None else {}
+        if self._sampler is None:
+            return {}
+        return {**self._sampler.state_dict(), "validation_due": self._validates is not None}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        if self._sampler is not None and state_dict:
-            self._sampler.load_state_dict(state_dict)
+        """What a checkpoint, or the workers before, say: the loader may be made later."""
+        if not state_dict:
+            return
+        names = ("validation_due", "generators", "identity")
+        self._loaded = {**{name: state_dict[name] for name in names if name in state_dict},
+                        "data": {name: value for name, value in state_dict.items() if name not in names}}
+        self._is_due = bool(state_dict.get("validation_due"))
+        if self._sampler is not None:
+            self._sampler.load_state_dict(self._loaded["data"])
+        if state_dict.get("generators"):
+            rank, each = _request.place().rank, state_dict["generators"]
+            self._generators = each[rank] if rank < len(each) else None
+
+    def _restore_generators(self) -> None:
+        found, self._generators = self._generators, None
+        if found is not None:
+            restore_generators(found)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         assert self._sampler is not None
@@ -142,6 +266,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._accumulating = trainer.fit_loop._should_accumulate()      # gradients are no part of a checkpoint
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self._restore_generators()
         # Here and not at a batch's end: by now it counts as done, and has been logged.
         if self._accumulating:
             return
@@ -150,18 +275,46 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if leave or (self.every > 0 and trainer.global_step > 0 and trainer.global_step % self.every == 0):
             self._save(trainer)
         if leave:
-            self._departure.leave(trainer.global_step)
+            self._leave(trainer)
+
+    def _leave(self, trainer: Any) -> None:
+        self._departure.leave(trainer.global_step)
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            self._restore_generators()
+            self._validates = generators()
 
     def on_validation_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         if trainer.sanity_checking:
             return
-        if trainer.state.fn == "fit":
-            self._passes_boundary(trainer)
-        if not self._departure.agreed():
+        if self._validates is None:
+            if self._departure.agreed():
+                self._leave(trainer)
             return
-        if trainer.state.fn == "fit":
-            self._save(trainer)
-        self._departure.leave(trainer.global_step)
+        with self._as_it_began(self._validates):
+            self._passes_boundary(trainer)
+            if self._departure.agreed():
+                if self._saved != trainer.global_step:      # else that is where this validation was due
+                    self._save(trainer)
+                self._leave(trainer)
+
+    @contextmanager
+    def _as_it_began(self, began: dict[str, Any]) -> Iterator[None]:
+        now = generators()
+        restore_generators(began)
+        yield
+        restore_generators(now)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if self._validates is None:
+            return
+        self._validates = None
+        if self._is_due:
+            self._is_due, self._saved = False, -1       # the checkpoint says that it is due
+            loop = trainer.fit_loop.epoch_loop
+            loop.max_steps = self._last_step
+            del loop._should_check_val_fx
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         self._departure.end()
@@ -188,7 +341,13 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if step == self._saved:
             return
         path = self._path(step)
-        trainer.save_checkpoint(path + ".unfinished")
+        each: list[Any] = [generators()]
+        if self._departure.group is not None:
+            each *= trainer.world_size
+            torch.distributed.all_gather_object(each, generators(), group=self._departure.group)
+        checkpoint = trainer._checkpoint_connector.dump_checkpoint(False)
+        checkpoint["callbacks"][self.state_key].update({"generators": each, "identity": _identity.record(step, **self._numbers(trainer))})
+        trainer.strategy.save_checkpoint(encoded(checkpoint), path + ".unfinished")
         trainer.strategy.barrier()
         if trainer.is_global_zero:
             os.replace(path + ".unfinished", path)
@@ -196,6 +355,33 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
                 trainer.strategy.remove_checkpoint(self._path(old))
         trainer.strategy.barrier()
         self._saved = step
+
+
+def _keep_rows() -> None:
+    """Lightning's CSV logger deletes the rows that it finds in its version's folder: those of the starts before, which are kept."""
+    check = csv_logs._ExperimentWriter._check_log_dir_exists
+    if hasattr(check, "swell_keeps"):
+        return
+
+    def keep(writer: Any) -> None:
+        if not os.path.isfile(writer.metrics_file_path):
+            check(writer)
+    setattr(keep, "swell_keeps", True)
+    csv_logs._ExperimentWriter._check_log_dir_exists = keep
+
+
+def _trim(writer: Any, steps: int) -> None:
+    """The rows of steps that are to be trained again, as after a kill, are no longer in a CSV logger's file."""
+    if not os.path.isfile(writer.metrics_file_path):
+        return
+    with open(writer.metrics_file_path, newline="") as file:
+        reader = csv.DictReader(file)
+        rows, writer.metrics_keys = [row for row in reader if int(row["step"]) < steps], list(reader.fieldnames or [])
+    with open(writer.metrics_file_path + ".new", "w", newline="") as file:
+        table = csv.DictWriter(file, fieldnames=writer.metrics_keys)
+        table.writeheader()
+        table.writerows(rows)
+    os.replace(file.name, writer.metrics_file_path)
 
 
 class _StepSampler(data.ElasticSampler):

@@ -4,24 +4,47 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import re
+import sys
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import transformers
-from transformers.trainer_utils import TrainOutput
+from transformers.trainer_utils import SaveStrategy
 
-from swell import _native, _request, data
+from swell import _identity, _native, _request, data
+from swell._lock import run_name
 from swell.integrations._leaving import Departure
+from swell.integrations._trainer import STATE, Folder, Moment, Shares, callback_states, make_readable, name_generators, restore_callbacks
 
 __all__ = ["SwellCallback"]
 
-_STATE = "trainer_state.json"
-_WHOLE = "swell.json"       # in a checkpoint folder: all workers have written their part
+
+class _Over(Exception):
+    """An evaluation that was put off has ended training."""
+
+
+def _refuse(trainer: Any, global_batch: int) -> None:
+    """Raises, before anything is lent, where a resized run would not be the same run."""
+    args, dataset = trainer.args, trainer.train_dataset
+    if isinstance(dataset, torch.utils.data.IterableDataset) or (dataset is not None and not hasattr(dataset, "__len__")):
+        raise TypeError(f"SwellCallback needs a dataset of map style, one with a length; train_dataset is a {type(dataset).__name__}, in which the "
+                        "position of a sample is not known: load it into memory or onto a disk")
+    if args.deepspeed:
+        raise ValueError("SwellCallback cannot resize a Trainer with deepspeed=: its checkpoints are read by as many workers as wrote them; use fsdp=")
+    if args.auto_find_batch_size:
+        raise ValueError("auto_find_batch_size=True changes the global batch while training runs; SwellCallback keeps it: leave it out, and give "
+                         "per_device_train_batch_size")
+    if args.ignore_data_skip:
+        raise ValueError("ignore_data_skip=True would train on an epoch's first samples again after each resize: leave it out")
+    if not args.average_tokens_across_devices and (trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None):
+        raise ValueError("average_tokens_across_devices=False makes the loss depend on the number of workers: leave it at True")
+    if global_batch % args.world_size:
+        raise ValueError(f"a global batch of {global_batch} samples does not divide over {args.world_size} workers; submit with --elastic=sizes="
+                         f"{'/'.join(map(str, data.sizes(global_batch, min(_request.place().basic_workers, args.world_size))))}")
 
 
 class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
@@ -31,56 +54,70 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
     gradient_accumulation_steps x those workers) and stays so: the batch of a device and the accumulation
     are made to fit the workers that there are. Samples come in an order that depends on the seed alone.
     When swellrun asks, all workers save a checkpoint at the same step, also from within an evaluation,
-    and leave with exit code 0; trainer.train() resumes from the newest whole checkpoint in output_dir.
+    and leave with exit code 0; trainer.train() resumes from the newest whole checkpoint in output_dir. An
+    evaluation that was due is made before the first step after that, of the weights that it was due for.
     """
 
     def __init__(self, trainer: Any, global_batch: int) -> None:
         self.trainer = trainer
         self.global_batch = global_batch    # samples of one optimizer step, over all workers
+        self.folder = Folder(trainer.args.output_dir)
         self._departure = Departure()
         self._departure.listen(global_batch)
+        self._shares = Shares(trainer)
         self._leaving = False
-        self._evaluation_due = False
+        self._due: set[str] = set()         # put off by workers that left: "evaluation", "save"
+        self._resumed: dict[str, Any] = {}  # what the checkpoint that training goes on from says beside the Trainer's state
+        self._path: str | None = None       # of that checkpoint
+        self._whole: int | None = None      # step of the newest whole checkpoint; the same on all workers, as a folder may not be
+        self._between: int | None = None    # step of one that the Trainer itself would not have saved
+        self._is_over = False
+        self._evaluating: Moment | None = None
+        self._call: tuple[Any, Any] = (None, None)      # trial and ignored keys of train()
         self._live: _Live | None = None
 
     @classmethod
     def attach(cls, trainer: Any, *, global_batch: int | None = None) -> SwellCallback:
         """Make a Trainer elastic, before its train().
 
-        global_batch: samples of one optimizer step over all workers, in place of the script's own.
+        global_batch: samples of one optimizer step over all workers, in place of the script's own. Raises where a resized run would
+        not be the same: nothing has been lent yet.
         """
         args = trainer.args
-        world, basic = args.world_size, min(_request.place().basic_workers, args.world_size)
         micro = args.per_device_train_batch_size
-        batch = global_batch or micro * args.gradient_accumulation_steps * basic
-        if batch % world:
-            raise ValueError(f"a global batch of {batch} samples does not divide over {world} workers; submit with --elastic=sizes="
-                             f"{'/'.join(map(str, data.sizes(batch, basic)))}")
-        share = batch // world
+        batch = global_batch or micro * args.gradient_accumulation_steps * min(_request.place().basic_workers, args.world_size)
+        _refuse(trainer, batch)
+        share = batch // args.world_size
         accumulation = next(steps for steps in range(1, share + 1) if share % steps == 0 and share // steps <= micro)
         args.per_device_train_batch_size, args.gradient_accumulation_steps = share // accumulation, accumulation
         trainer._train_batch_size = args.train_batch_size
         made = cls(trainer, batch)
         trainer.add_callback(made)
-        loader, train = trainer.get_train_dataloader, trainer.train
+        loader = trainer.get_train_dataloader
         trainer.get_train_dataloader = lambda: made._loader(loader())
         if _native.is_live():
             made._live = _Live(made)
-        trainer.train = lambda resume_from_checkpoint=None, *rest, **options: made._train(train, resume_from_checkpoint, *rest, **options)
+        for name in ("train", "_run_epoch", "_evaluate", "_save_checkpoint", "_load_rng_state"):
+            made._wrap(name)
         return made
+
+    def _wrap(self, name: str) -> None:
+        """A method of the Trainer's becomes one of ours, which is given it."""
+        method, ours = getattr(self.trainer, name), getattr(self, f"_around_{name.strip('_')}")
+        setattr(self.trainer, name, lambda *arguments, **options: ours(method, *arguments, **options))
 
     # ---- data
 
     def _loader(self, made: Any) -> Any:
         """The Trainer's own loader, with our order in place of its sampler."""
-        if isinstance(made.dataset, torch.utils.data.IterableDataset):
-            raise TypeError("SwellCallback needs a dataset of map style, one with a length: where a sample of an iterable one "
-                            "stands cannot be told; load it into memory or on disk, or write a loop with swell.torch.Elastic")
         args = self.trainer.args
         seed = args.seed if args.data_seed is None else args.data_seed
         sampler = _EpochSampler(made.dataset, self.global_batch, micro_batch=args.per_device_train_batch_size, seed=seed,
                                 shuffle=args.train_sampling_strategy != "sequential", drop_last=args.dataloader_drop_last,
                                 rank=args.process_index, world=args.world_size)
+        if self._path is not None:
+            sampler.order_version = _order_of(self._resumed)
+        self._shares.sampler = sampler
         return _Loader(made.dataset, batch_sampler=sampler, collate_fn=made.collate_fn, num_workers=made.num_workers,
                        pin_memory=made.pin_memory, prefetch_factor=made.prefetch_factor,
                        persistent_workers=made.persistent_workers)
@@ -89,35 +126,115 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     def newest(self) -> str | None:
         """Path of the newest whole checkpoint in output_dir; None where there is none."""
-        folder = self.trainer.args.output_dir
-        found: list[tuple[bool, int, str]] = []
-        for name in os.listdir(folder) if os.path.isdir(folder) else []:
-            match, path = re.fullmatch(r"checkpoint-(\d+)", name), os.path.join(folder, name)
-            if match and os.path.exists(os.path.join(path, _STATE)):
-                found.append((os.path.exists(os.path.join(path, _WHOLE)), int(match[1]), path))
-        return max(found)[2] if found else None
+        return self.folder.newest()
 
-    def _train(self, train: Any, resume: Any, *rest: Any, **options: Any) -> Any:
-        chosen = [self.newest()]    # rank 0's word: file systems may show a folder late
+    def _around_train(self, train: Any, resume_from_checkpoint: Any = None, trial: Any = None, ignore_keys_for_eval: Any = None) -> Any:
+        resume = resume_from_checkpoint
+        if self._live is None:
+            self._departure.lock(self.folder.path)
+        path = self._newest_of_this_run() if resume is False else self.newest()
+        path = path or (resume if isinstance(resume, str) else None)
+        chosen: list[Any] = [path, (self.folder.about(path) or {}) if path is not None else {}]
         if dist.is_initialized() and dist.get_world_size() > 1:
-            dist.broadcast_object_list(chosen, src=0)
-        path = chosen[0] or (resume if isinstance(resume, str) else None)
-        if path is not None:
-            state = transformers.TrainerState.load_from_json(os.path.join(path, _STATE))
-            if state.max_steps and state.global_step >= state.max_steps and not self.trainer.is_fsdp_enabled:
-                # The Trainer itself would train one step more.
-                self.trainer._load_from_checkpoint(path)
-                self.trainer.state = state
-                return TrainOutput(state.global_step, 0.0, {})
-        if self._live is not None:
-            return self._live.train(train, path, *rest, **options)
-        return train(path, *rest, **options)
+            dist.broadcast_object_list(chosen, src=0)       # rank 0's word: file systems may show a folder late
+        self._path, self._resumed = chosen
+        self._call = trial, ignore_keys_for_eval
+        if self._live is not None:      # which takes the folder once the state is taken over
+            return self._live.train(train, self._path, trial, ignore_keys_for_eval)
+        return train(self._path, trial, ignore_keys_for_eval)
+
+    def _newest_of_this_run(self) -> str | None:
+        """Where the script asks for a new training: what this job has trained by now, before resizes and requeues."""
+        if run_name():
+            return self.folder.newest(_is_of_this_run)
+        return self.newest() if _request.place().epoch else None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        path = os.path.join(args.output_dir, f"checkpoint-{state.global_step}", _WHOLE)
-        if state.global_step and os.path.exists(path):
-            with open(path) as file:
-                self._evaluation_due = bool(json.load(file)["evaluation_due"])
+        before = self._resumed
+        self._due = {name for name in ("evaluation", "save") if before.get(f"{name}_due")}
+        self._whole, self._between = before.get("whole"), before.get("between_step")
+        self._is_over = bool(state.global_step) and (state.global_step >= state.max_steps or
+                                                     bool(before.get("stopped") and _is_of_this_run(before)))
+        _identity.check_same(before.get("identity"), **self._numbers())
+        if why := make_readable(self._optimizer(), self.trainer.lr_scheduler):
+            self._departure.bar(why)
+        if not state.global_step:
+            self._due = set()
+        else:
+            args.eval_on_start = False      # training has started
+            restore_callbacks(self.trainer.callback_handler, state.stateful_callbacks)
+            self._go_on_with_the_mean(before.get("loss"))
+        if self._path is not None and state.is_world_process_zero:
+            said = _identity.continues(before.get("identity"), state.global_step, self._path)
+            print(f"swell: {said}{self._why_over(state)}", file=sys.stderr, flush=True)
+        if self._is_over and "evaluation" in self._due:
+            self._evaluate_what_was_due()
+
+    def _why_over(self, state: Any) -> str:
+        if not self._is_over:
+            return ""
+        if state.global_step >= state.max_steps:
+            return f": nothing is left to train of max_steps={state.max_steps}; for more, raise max_steps or num_train_epochs"
+        return ": a callback has ended training there, nothing is left to train; for more, give another output_dir"
+
+    def _around_load_rng_state(self, load: Any, checkpoint: Any) -> None:
+        load(checkpoint)
+        # Training goes on from here: its random numbers are those of the step that the evaluation was due at.
+        if "evaluation" in self._due:
+            self._evaluate_what_was_due()
+            if self.trainer.control.should_training_stop:
+                raise _Over
+
+    def _evaluate_what_was_due(self) -> None:
+        """As the Trainer does after the step at which workers left: the evaluation, and what it decides."""
+        trainer, (trial, ignored) = self.trainer, self._call
+        args, state = trainer.args, trainer.state
+        is_best = trainer._determine_best_metric(metrics=trainer._evaluate(trial, ignored), trial=trial)
+        saves = is_best if args.save_strategy == SaveStrategy.BEST else "save" in self._due
+        self._due = set()
+        if saves and self._whole != state.global_step:
+            trainer._save_checkpoint(trainer.model_wrapped, trial)
+            trainer.control = trainer.callback_handler.on_save(args, state, trainer.control)
+        elif saves:
+            self._between = None
+            if args.save_strategy != SaveStrategy.NO and state.best_global_step == state.global_step:
+                state.best_model_checkpoint = self.folder.of_step(state.global_step)
+            if state.is_world_process_zero:     # a start from it makes the evaluation again
+                self.folder.change(state.global_step, between=False, between_step=None)
+            if args.should_save:
+                self.folder.rotate(state.global_step, args.save_total_limit, state.best_model_checkpoint)
+
+    def _around_run_epoch(self, run_epoch: Any, **options: Any) -> None:
+        trainer = self.trainer
+        if self._is_over:       # the Trainer itself would train one step more
+            trainer.control.should_training_stop = True
+            return
+        try:
+            run_epoch(**options)
+        except _Over:
+            assert self._shares.sampler is not None
+            if trainer.state.global_step % self._shares.sampler.steps_per_epoch:    # within an epoch, which ends then
+                trainer.control = trainer.callback_handler.on_epoch_end(trainer.args, trainer.state, trainer.control)
+                trainer._maybe_log_save_evaluate(trainer._tr_loss, None, options["model"], options["trial"], options["epoch"],
+                                                 options["ignore_keys_for_eval"], options["start_time"])
+        if trainer.control.should_training_stop or trainer.state.global_step >= trainer.state.max_steps:
+            self._save_the_end()
+            trainer._tr_loss.fill_(self._mean_so_far()["held"])     # the Trainer takes this worker's for the mean of all steps
+
+    def _save_the_end(self) -> None:
+        """Who is asked to leave after training must find that it has ended."""
+        trainer = self.trainer
+        if self._whole != trainer.state.global_step:
+            self._due = {"end"}
+            trainer._save_checkpoint(trainer.model_wrapped, self._call[0])
+            self.on_save(trainer.args, trainer.state, trainer.control)
+            self._due = set()
+        elif self._has_stopped() and trainer.state.is_world_process_zero:
+            self.folder.change(trainer.state.global_step, stopped=True)
+
+    def _has_stopped(self) -> bool:
+        """Whether a callback has ended training before its last step."""
+        return bool(self.trainer.control.should_training_stop) and not self._leaving and self.trainer.state.global_step < self.trainer.state.max_steps
 
     # ---- leaving
 
@@ -125,19 +242,28 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._departure.begin()
         # Not at a step's end: by now it has been logged, and what was due after it is done.
         if self._live is not None:
-            self._live.pass_boundary(self._evaluation_due)
+            self._live.pass_boundary(self._about)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._departure.agreed():
-            self._leaving = control.should_save = control.should_training_stop = True
-            control.should_log = True       # the mean since the last log would be lost
-            self._evaluation_due = bool(control.should_evaluate)
-            control.should_evaluate = False
-            return
-        if self._evaluation_due:
-            self._evaluation_due, control.should_evaluate = False, True
-        if state.global_step >= state.max_steps:
-            control.should_save = True      # who is asked to leave after training must find it
+        asked = self._departure.agreed()
+        assert self._shares.sampler is not None
+        steps = self._shares.sampler.steps_per_epoch
+        state.epoch = state.global_step / steps     # the Trainer counts passes, of which there are more or fewer with other workers
+        if not asked or control.should_training_stop or state.global_step >= state.max_steps:
+            return      # where training ends, a request comes too late
+        self._leaving = True
+        self._put_off(control)
+        if state.global_step % steps:
+            control.should_save = control.should_training_stop = True
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._leaving:       # after an epoch's last step: what is due at its end is known now
+            self._put_off(control)
+            control.should_save = control.should_training_stop = True
+
+    def _put_off(self, control: Any) -> None:
+        self._due |= {name for name, is_due in (("evaluation", control.should_evaluate), ("save", control.should_save)) if is_due}
+        control.should_evaluate = control.should_save = False
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._departure.profile is not None:
@@ -148,29 +274,119 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             self._departure.profile.end_optimizer()
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._live is not None and self.trainer.is_in_train:
-            self._live.pass_boundary(evaluation_due=True)
-        if not self._departure.agreed():
+        trainer, moment = self.trainer, self._evaluating
+        if not trainer.is_in_train:
+            if self._departure.agreed():
+                self._departure.leave(state.global_step)
             return
-        if self.trainer.is_in_train:
-            self._leaving = self._evaluation_due = True
-            self.trainer._save_checkpoint(self.trainer.model, trial=None)
+        if moment is None:
+            return      # a callback evaluates: what it has done before that is not known
+        due, self._due = self._due, self._due | {"evaluation"} | ({"save"} if control.should_save else set())
+        with moment.restored(trainer):
+            if self._live is not None:
+                self._live.pass_boundary(self._about)
+            if self._departure.agreed():
+                self._leave_the_evaluation(args, state, control)
+        self._due = due
+
+    def _leave_the_evaluation(self, args: Any, state: Any, control: Any) -> None:
+        if state.global_step and self._whole != state.global_step:
+            self._leaving = True
+            self.trainer._save_checkpoint(self.trainer.model_wrapped, self._call[0])
             self.on_save(args, state, control)
         self._departure.leave(state.global_step)
 
+    def _around_evaluate(self, evaluate: Any, *arguments: Any, **options: Any) -> Any:
+        self._evaluating = Moment(self.trainer)
+        try:
+            return evaluate(*arguments, **options)
+        finally:
+            self._evaluating = None
+
+    # ---- checkpoints
+
+    def _around_save_checkpoint(self, save: Any, model: Any, trial: Any) -> None:
+        args, state = self.trainer.args, self.trainer.state
+        limit, only, best = args.save_total_limit, args.save_only_model, state.best_global_step
+        if state.is_world_process_zero:
+            self.folder.unmark(state.global_step)
+        args.save_total_limit = None        # see on_save(): others are removed once this one is whole
+        if self._leaving or self._is_between():
+            args.save_only_model = False    # it is there to go on from
+        if best is not None and best == self._between:
+            state.best_global_step = None   # the run that is not resized has no such checkpoint
+        make_readable(self._optimizer(), self.trainer.lr_scheduler)
+        try:
+            save(model, trial)
+        finally:
+            args.save_total_limit, args.save_only_model, state.best_global_step = limit, only, best
+
+    def _is_between(self) -> bool:
+        """Whether the Trainer itself would not save now, as far as is known."""
+        return "evaluation" in self._due or "end" in self._due or (self._leaving and "save" not in self._due)
+
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        is_whole = not args.save_only_model or self._leaving or self._is_between()
+        if is_whole:
+            self._whole, self._between = state.global_step, state.global_step if self._is_between() else None
+        about = {**self._about(), "identity": _identity.record(state.global_step, **self._numbers())}
         if dist.is_initialized():
             dist.barrier()
-        folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-        if state.is_world_process_zero and os.path.isdir(folder):
-            with open(os.path.join(folder, _WHOLE + ".new"), "w") as file:
-                json.dump({"evaluation_due": self._evaluation_due, "world": args.world_size}, file)
-            os.replace(file.name, os.path.join(folder, _WHOLE))
+        folder = self.folder.of_step(state.global_step)
+        if is_whole and state.is_world_process_zero and os.path.isdir(folder):
+            name_generators(folder)
+            self.folder.mark(state.global_step, about)
+        if is_whole and args.should_save:
+            self.folder.rotate(state.global_step, args.save_total_limit, state.best_model_checkpoint)
         if self._leaving:
             self._departure.leave(state.global_step)
 
+    def _about(self) -> dict[str, Any]:
+        """What goes beside the Trainer's state. Every worker calls it."""
+        return {"evaluation_due": "evaluation" in self._due, "save_due": "save" in self._due, "between": self._is_between(),
+                "whole": self._whole, "between_step": self._between, "stopped": self._has_stopped(), "loss": self._mean_so_far(), "order": self._numbers_of_data()["order"]}
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        optimizer: torch.optim.Optimizer = getattr(self.trainer.optimizer, "optimizer", self.trainer.optimizer)
+        return optimizer
+
+    def _numbers_of_data(self) -> dict[str, Any]:
+        assert self._shares.sampler is not None
+        return self._shares.sampler.state_dict()
+
+    def _numbers(self) -> dict[str, Any]:
+        """What every start of this run has alike."""
+        return {"data": self._numbers_of_data(), "trained": _identity.trained(self.trainer.model_wrapped, self._optimizer()),
+                "global_batch": self.global_batch}
+
+    def _mean_so_far(self) -> dict[str, Any]:
+        """What the next logged loss is made of, and the mean of the whole training."""
+        trainer = self.trainer
+        held = trainer._tr_loss.detach().clone()
+        if trainer.state.global_step == trainer._globalstep_last_logged:
+            held.zero_()
+        elif dist.is_initialized() and trainer.args.world_size > 1:
+            dist.all_reduce(held)
+            held /= trainer.args.world_size
+        return {"held": float(held), "logged": trainer._globalstep_last_logged, "sum": trainer._total_loss_scalar, "began": trainer._initial_global_step}
+
+    def _go_on_with_the_mean(self, loss: dict[str, Any] | None) -> None:
+        trainer = self.trainer
+        if loss is not None:
+            trainer._tr_loss += loss["held"]
+            trainer._globalstep_last_logged, trainer._total_loss_scalar, trainer._initial_global_step = loss["logged"], loss["sum"], loss["began"]
+
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._departure.end()
+
+
+def _is_of_this_run(about: dict[str, Any]) -> bool:
+    return bool((about.get("identity") or {}).get("run", "") == run_name())
+
+
+def _order_of(about: dict[str, Any]) -> int:
+    """The version of the samples' order in which a checkpoint's run has begun."""
+    return int(about.get("order") or 1)
 
 
 class _Live:
@@ -212,7 +428,7 @@ class _Live:
         return train(path or self._folder.name, *rest, **options)
 
     def _write(self, state: dict[str, Any]) -> None:
-        transformers.TrainerState(**state).save_to_json(os.path.join(self._folder.name, _STATE))
+        transformers.TrainerState(**state).save_to_json(os.path.join(self._folder.name, STATE))
 
     def _init_training_state(self, max_steps: int, steps_per_epoch: int, epochs: int, resume: Any, trial: Any) -> Any:
         begins = self._init(max_steps, steps_per_epoch, epochs, None if resume == self._folder.name else resume, trial)
@@ -221,10 +437,12 @@ class _Live:
         optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
         taken = self.departure.go_live(trainer.model_wrapped, [optimizer], {"scheduler": trainer.lr_scheduler})
         self.departure.time_calls(trainer.accelerator, "backward", "backward")
+        self.departure.lock(self.callback.folder.path)
         if taken is None:
             return begins
         self._is_taken = True
-        self.callback._evaluation_due = taken["evaluation_due"]
+        self.callback._resumed, self.callback._path = taken["about"], None
+        self._loader.batch_sampler.order_version = _order_of(taken["about"])
         self._write({**taken["state"], "train_batch_size": trainer._train_batch_size})
         return self._init(max_steps, steps_per_epoch, epochs, self._folder.name, trial)
 
@@ -232,13 +450,16 @@ class _Live:
         prepared, self._prepared = self._prepared, None
         return prepared if prepared is not None else self._prepare(max_steps, loader, resume)
 
-    def pass_boundary(self, evaluation_due: bool) -> None:
-        """Between two steps, or within an evaluation: the state is whole."""
+    def pass_boundary(self, about: Callable[[], dict[str, Any]]) -> None:
+        """Between two steps, or where an evaluation began: the state is whole. about: what goes beside the Trainer's state."""
         if not self.departure.is_live:
             return
-        state = {field.name: getattr(self.trainer.state, field.name) for field in dataclasses.fields(self.trainer.state)}
+        trainer = self.trainer
+        state = {field.name: getattr(trainer.state, field.name) for field in dataclasses.fields(trainer.state)}
         state["log_history"] = state["log_history"][-self.HISTORY:]
-        self.departure.pass_boundary({"state": state, "evaluation_due": evaluation_due}, self.trainer.args.per_device_train_batch_size)
+        state["stateful_callbacks"] = {**state["stateful_callbacks"], **callback_states(trainer.callback_handler)}
+        state["total_flos"] += trainer.current_flos * trainer.args.world_size       # not added up yet
+        self.departure.pass_boundary({"state": state, "about": about()}, trainer.args.per_device_train_batch_size)
 
 
 class _EpochSampler(data.ElasticSampler):

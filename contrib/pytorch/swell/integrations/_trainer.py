@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Parts of SwellCallback: the folder of a Trainer's checkpoints, the weights of an unequal batch, and where an evaluation began."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers.trainer_callback import ExportableState, TrainerControl
+from transformers.trainer_utils import rotate_checkpoints
+
+from swell import _plain, data
+from swell.integrations._generators import generators, restore_generators
+
+__all__ = ["STATE", "Folder", "Moment", "Shares", "callback_states", "make_readable", "name_generators", "restore_callbacks"]
+
+STATE = "trainer_state.json"
+_WHOLE = "swell.json"       # in a checkpoint folder: all workers have written their part
+_NAME = re.compile(r"checkpoint-(\d+)")
+
+
+class Folder:
+    """The checkpoints in a Trainer's output_dir: which are whole, and which are kept.
+
+    One that is written between the Trainer's own, as by workers that leave, does not count against save_total_limit, and is removed
+    once there is a newer whole one.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def of_step(self, step: int) -> str:
+        return os.path.join(self.path, f"checkpoint-{step}")
+
+    def about(self, path: str) -> dict[str, Any] | None:
+        """Returns what was said of a checkpoint when it was whole; None where it is not."""
+        try:
+            with open(os.path.join(path, _WHOLE)) as file:
+                said: dict[str, Any] = json.load(file)
+                return said
+        except FileNotFoundError:
+            return None
+
+    def _steps(self) -> list[int]:
+        names = os.listdir(self.path) if os.path.isdir(self.path) else []
+        return [int(match[1]) for match in map(_NAME.fullmatch, names) if match]
+
+    def newest(self, accepts: Callable[[dict[str, Any]], bool] = lambda about: True) -> str | None:
+        """Returns the path of the newest whole checkpoint that is accepted by what was said of it; None where there is none.
+
+        Where none is whole it is the newest that a Trainer without Swell has written, if that has an optimizer's state.
+        """
+        found: list[tuple[bool, int, str]] = []
+        for step in self._steps():
+            path = self.of_step(step)
+            about = self.about(path)
+            if os.path.exists(os.path.join(path, STATE)) and accepts(about or {}):
+                if about is not None or any(name.startswith("optimizer") for name in os.listdir(path)):
+                    found.append((about is not None, step, path))
+        return max(found)[2] if found else None
+
+    def is_between(self, step: int) -> bool:
+        return bool((self.about(self.of_step(step)) or {}).get("between"))
+
+    def unmark(self, step: int) -> None:
+        """The checkpoint of a step is about to be written."""
+        try:
+            os.unlink(os.path.join(self.of_step(step), _WHOLE))
+        except FileNotFoundError:
+            pass
+
+    def mark(self, step: int, about: dict[str, Any]) -> None:
+        """The checkpoint of a step is whole; about: said of it."""
+        path = os.path.join(self.of_step(step), _WHOLE)
+        with open(path + ".new", "w") as file:
+            json.dump(about, file)
+        os.replace(file.name, path)
+
+    def change(self, step: int, **about: Any) -> None:
+        """What is said of a whole checkpoint is another from now on."""
+        self.mark(step, {**(self.about(self.of_step(step)) or {}), **about})
+
+    def rotate(self, step: int, limit: int | None, best: str | None) -> None:
+        """Remove what the whole checkpoint of a step makes needless."""
+        for other in self._steps():
+            if other != step and self.is_between(other) and self.of_step(other) != best:
+                shutil.rmtree(self.of_step(other), ignore_errors=True)
+        if not self.is_between(step):
+            rotate_checkpoints(output_dir=self.path, save_total_limit=limit, best_model_checkpoint=best, use_mtime=True)
+
+
+# ---- callbacks with a state
+
+
+def _stateful(handler: Any) -> Iterator[tuple[str, list[Any]]]:
+    """The callbacks that have a state, by the name of their class."""
+    found: dict[str, list[Any]] = {}
+    for callback in handler.callbacks:
+        if isinstance(callback, ExportableState) and not isinstance(callback, TrainerControl):
+            found.setdefault(type(callback).__name__, []).append(callback)
+    yield from found.items()
+
+
+def callback_states(handler: Any) -> dict[str, list[dict[str, Any]]]:
+    return {name: [callback.state() for callback in callbacks] for name, callbacks in _stateful(handler)}
+
+
+def restore_callbacks(handler: Any, states: dict[str, Any]) -> None:
+    """Callbacks take up their states; the Trainer itself does so only when it is told to, and replaces the objects then."""
+    for name, callbacks in _stateful(handler):
+        saved = states.get(name, [])
+        saved = saved if isinstance(saved, list) else [saved]
+        for callback, state in zip(callbacks, saved[-len(callbacks):]):     # the Trainer appends where there are several
+            for attribute, value in state.get("attributes", {}).items():
+                setattr(callback, attribute, value)
+
+
+class Moment:
+    """Where training stands as an evaluation begins: what of it the evaluation changes."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._logged = len(trainer.state.log_history)
+        self._callbacks = callback_states(trainer.callback_handler)
+        self._generators = generators()
+
+    @contextmanager
+    def restored(self, trainer: Any) -> Iterator[None]:
+        """Training stands there again, within this."""
+        handler, log = trainer.callback_handler, trainer.state.log_history
+        callbacks, now = callback_states(handler), generators()
+        trainer.state.log_history = log[:self._logged]
+        restore_callbacks(handler, self._callbacks)
+        restore_generators(self._generators)
+        try:
+            yield
+        finally:
+            trainer.state.log_history = log
+            restore_callbacks(handler, callbacks)
+            restore_generators(now)
+
+
+# ---- an epoch's last, smaller batch
+
+
+class Shares:
+    """Weighs the losses of an epoch's last, smaller batch by the samples that count: workers may have unequal numbers of them.
+
+    sampler: of the loader that is trained from.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
+        self.sampler: data.ElasticSampler | None = None
+        self._pieces: list[data.Piece] = []     # of the present step; none where workers and passes have equal shares
+        self._pass = 0
+        self._scale = 1.0
+        step, loss, items = trainer.training_step, trainer.compute_loss, trainer._get_num_items_in_batch
+
+        def training_step(model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            self._scale = self._scale_of(self._pass, num_items_in_batch)
+            self._pass += 1
+            try:
+                return step(model, inputs, num_items_in_batch)
+            finally:
+                self._scale = 1.0
+
+        def compute_loss(*arguments: Any, **options: Any) -> Any:
+            made = loss(*arguments, **options)
+            if self._scale == 1.0:
+                return made
+            return (made[0] * self._scale, *made[1:]) if isinstance(made, tuple) else made * self._scale
+
+        def get_num_items_in_batch(batches: list[Any], device: torch.device) -> Any:
+            self._begin_step()
+            return items([self._counted(batch, at) for at, batch in enumerate(batches)], device)
+        trainer.training_step, trainer.compute_loss, trainer._get_num_items_in_batch = training_step, compute_loss, get_num_items_in_batch
+
+    def _begin_step(self) -> None:
+        sampler = self.sampler
+        self._pieces, self._pass = [], 0
+        if sampler is None:
+            return
+        rest = sampler.epoch_samples % sampler.global_batch
+        if rest and self.trainer.state.global_step % sampler.steps_per_epoch == sampler.steps_per_epoch - 1:
+            self._pieces = data.pieces(rest, sampler.world, sampler.rank, sampler.micro_batch)
+
+    def _scale_of(self, number: int, items: Any) -> float:
+        if number >= len(self._pieces):
+            return 1.0
+        counted, trainer = self._pieces[number].counted, self.trainer
+        normalized = trainer.loss_is_scaled_for_ga      # by the number of items in the whole batch
+        if normalized is None:
+            normalized = (trainer.model_accepts_loss_kwargs and items is not None) or trainer.compute_loss_func is not None
+        if normalized:
+            return 1.0 if counted else 0.0
+        # The Trainer divides by the passes, and gradients are averaged over the workers.
+        assert self.sampler is not None
+        rest = self.sampler.epoch_samples % self.sampler.global_batch
+        return counted * len(self._pieces) * self.sampler.world / rest
+
+    def _counted(self, batch: Any, number: int) -> Any:
+        """A batch to count the items of: none of samples that another worker trains on."""
+        if number >= len(self._pieces) or self._pieces[number].counted or not hasattr(batch, "items"):
+            return batch
+        return {name: torch.full_like(value, -100) if name in ("labels", "shift_labels") and isinstance(value, torch.Tensor) else value
+                for name, value in batch.items()}
+
+
+# ---- what the Trainer reads back with weights_only
+
+
+def _numbers(value: Any) -> Any:
+    """A value with Python's numbers in place of numpy's."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic):
+        return value.item()
+    if type(value) is dict:
+        return {key: _numbers(each) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_numbers(each) for each in value)
+    return value
+
+
+def make_readable(optimizer: torch.optim.Optimizer, scheduler: Any) -> str:
+    """Numpy's numbers in what the Trainer saves become Python's. Returns why a start could not read it all the same; empty: it can."""
+    for group in optimizer.param_groups:
+        group.update({name: _numbers(value) for name, value in group.items() if name != "params"})
+    options = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+    schedule = {}
+    if scheduler is not None and hasattr(scheduler, "state_dict"):
+        inner = getattr(scheduler, "scheduler", scheduler)      # Accelerate's has the schedule in it
+        vars(inner).update({name: _numbers(value) for name, value in vars(inner).items() if name != "optimizer"})
+        schedule = scheduler.state_dict()
+    for name, value in [*schedule.items(), *(item for group in options for item in group.items())]:
+        if why := _plain.why_not_read(value):
+            return (f"the Trainer could not load its checkpoint: {name} of the schedule or the optimizer is a {type(value).__name__} ({why}); "
+                    "give numbers, strings, lists or tensors")
+    return ""
+
+
+def name_generators(folder: str) -> None:
+    """The first worker's random numbers are found by one worker and by several, for which the Trainer has two names."""
+    names = [os.path.join(folder, name) for name in ("rng_state.pth", "rng_state_0.pth")]
+    there = [name for name in names if os.path.exists(name)]
+    if len(there) == 1:
+        shutil.copyfile(there[0], names[1 - names.index(there[0])])

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A training in each framework with all that a resize may lose, for test_matrix.py. Arguments: the framework, and moments at which the
+job is asked to leave, as evaluation@6.
+
+Each start makes other weights: what is not gone on with shows. At the end rank 0 writes to `end` what every resize must leave as it is."""
+
+import csv
+import glob
+import json
+import os
+import random
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import common
+
+SAMPLES, GLOBAL_BATCH, EVERY = 29, 12, 2      # the last batch of an epoch has 5 samples; evaluations and checkpoints each 2 steps
+
+
+class Moments:
+    """When the job is asked to leave, each once."""
+
+    def __init__(self, words):
+        self.due = [(kind, int(step)) for kind, step in (word.split("@") for word in words)]
+
+    def at(self, kind, step):
+        marker = common.path(f"moment.{kind}.{step}")
+        if int(os.environ.get("RANK", "0")) or (kind, step) not in self.due or os.path.exists(marker):
+            return
+        with open(marker, "w"):
+            pass
+        if "SWELL_RUNTIME" not in os.environ:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            return
+        until, begun = time.monotonic() + 30, common.path(f"begun.{int(os.environ['SWELL_EPOCH']) + 1}")
+        while not os.path.exists(begun) and time.monotonic() < until:     # the next workers are to be ready at this moment
+            time.sleep(0.05)
+        time.sleep(1)
+
+
+def begin():
+    torch.manual_seed(100 + int(os.environ.get("SWELL_EPOCH", "0")))
+    random.seed(7)
+    if int(os.environ.get("RANK", "0")) == 0:
+        with open(common.path(f"begun.{os.environ.get('SWELL_EPOCH', '0')}"), "w"):
+            pass
+
+
+def rows(count, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, 8, generator=generator)
+    return torch.utils.data.TensorDataset(x, torch.sin(x.sum(1, keepdim=True)))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+        self.register_buffer("scale", torch.rand(1) + 0.5)
+
+    def forward(self, x):
+        return self.layers(x) * self.scale
+
+
+def draw(step):
+    """A random number of this step's, by rank 0."""
+    number = random.random()
+    if int(os.environ.get("RANK", "0")) == 0:
+        with open(common.path("draws"), "a") as file:
+            file.write(json.dumps([step, number]) + "\n")
+
+
+def norms(tensors):
+    return [float(tensor.detach().double().norm()) for tensor in tensors]
+
+
+def finish(model, optimizer, **more):
+    """Write what is to be compared, by its column."""
+    if int(os.environ.get("RANK", "0")):
+        return
+    with open(common.path("draws")) as file:
+        draws = sorted(dict(map(json.loads, file)).items())
+    moments = [value for state in optimizer.state_dict()["state"].values() for _, value in sorted(state.items()) if isinstance(value, torch.Tensor)]
+    found = {"weights": norms(model.parameters()), "buffers": norms(model.buffers()), "moments": norms(moments), "RNG": draws, **more}
+    with open(common.path("end.new"), "w") as file:
+        json.dump(found, file)
+    os.replace(file.name, common.path("end"))
+
+
+# ---- the frameworks
+
+
+def trainer(moments, fsdp=False, lora=False):
+    import transformers
+    from transformers.trainer_callback import ExportableState
+
+    from swell.integrations import SwellCallback
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = Net()
+
+        def forward(self, x, labels=None):
+            out = self.net(x)
+            return {"loss": nn.functional.mse_loss(out, labels), "logits": out}
+
+    class Rows(torch.utils.data.Dataset):
+        def __init__(self, made):
+            self.made = made
+
+        def __len__(self):
+            return len(self.made)
+
+        def __getitem__(self, index):
+            return dict(zip(("x", "labels"), self.made[index]))
+
+    class Counts(transformers.TrainerCallback, ExportableState):
+        """Has a state of its own, and asks at the moments."""
+
+        def __init__(self):
+            self.evaluations = 0
+
+        def state(self):
+            return {"args": {}, "attributes": {"evaluations": self.evaluations}}
+
+        def on_evaluate(self, args, state, control, **_):
+            self.evaluations += 1
+
+        def on_step_begin(self, args, state, control, **_):
+            draw(state.global_step + 1)
+
+        def on_pre_optimizer_step(self, args, state, control, **_):
+            for kind in ("first", "smaller", "last"):
+                moments.at(kind, state.global_step + 1)
+
+        def on_substep_end(self, args, state, control, **_):
+            moments.at("accumulation", state.global_step + 1)
+
+        def on_prediction_step(self, args, state, control, **_):
+            moments.at("evaluation", state.global_step)
+            common.pace()
+
+        def on_log(self, args, state, control, logs=None, **_):
+            if "loss" in logs:
+                common.log(state.global_step, logs["loss"], args.world_size)
+
+    model, more = Model(), {}
+    if lora:
+        import peft
+        model = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=["0", "2"], modules_to_save=[]))
+    if fsdp:
+        more = {"fsdp": True, "fsdp_config": {"version": 2, "transformer_layer_cls_to_wrap": ["Net"]}}
+    counts = Counts()
+    args = transformers.TrainingArguments(
+        output_dir=common.path("out"), per_device_train_batch_size=6, gradient_accumulation_steps=2, max_steps=common.steps(), learning_rate=3e-2,
+        warmup_steps=3, logging_steps=3, save_steps=EVERY, eval_strategy="steps", eval_steps=EVERY, per_device_eval_batch_size=2, save_total_limit=2,
+        load_best_model_at_end=True, metric_for_best_model="eval_loss", greater_is_better=False, use_cpu=True, report_to=[], disable_tqdm=True,
+        seed=5, **more)
+    made = transformers.Trainer(model, args, train_dataset=Rows(rows(SAMPLES)), eval_dataset=Rows(rows(12, 2)),
+                                callbacks=[counts, stopping := transformers.EarlyStoppingCallback(20)])
+    SwellCallback.attach(made)
+    out = made.train()
+    if fsdp and dist.is_initialized():
+        dist.barrier()
+    state, kept = made.state, ("loss", "eval_loss", "learning_rate", "step")
+    finish(made.accelerator.unwrap_model(made.model), getattr(made.optimizer, "optimizer", made.optimizer),
+           schedule=[made.lr_scheduler.state_dict()["last_epoch"], made.lr_scheduler.get_last_lr()[0]],
+           **{"data position": [], "callback state": counts.evaluations, "best model": [state.best_metric, os.path.basename(state.best_model_checkpoint)],
+              "counters": [state.global_step, state.epoch, state.max_steps, out.training_loss], "early stopping": stopping.early_stopping_patience_counter,
+              "loggers": [[entry.get(name, 0) for name in kept] for entry in state.log_history if "loss" in entry or "eval_loss" in entry]})
+
+
+def lightning(moments):
+    import lightning.pytorch as pl
+    from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+    from lightning.pytorch.loggers import CSVLogger
+
+    from swell.integrations import LightningElastic
+
+    class Module(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net, self.passes = Net(), []
+
+        def training_step(self, batch, _index):
+            step = self.global_step + 1
+            if not self.passes:
+                draw(step)
+                for kind in ("first", "smaller", "last"):
+                    moments.at(kind, step)
+            else:
+                moments.at("accumulation", step)
+            loss = nn.functional.mse_loss(self.net(batch[0]), batch[1])
+            self.passes.append(loss.detach())
+            return loss
+
+        def on_train_batch_end(self, *_):
+            if self.trainer.fit_loop._should_accumulate():
+                return
+            loss = self.trainer.strategy.reduce(torch.stack(self.passes).mean(), reduce_op="mean")
+            self.passes = []
+            self.log("loss", loss)
+            common.log(self.global_step, float(loss), self.trainer.world_size)
+
+        def validation_step(self, batch, _index):
+            moments.at("evaluation", self.global_step)
+            common.pace()
+            self.log("val", nn.functional.mse_loss(self.net(batch[0]), batch[1]), sync_dist=True)
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.AdamW(self.parameters(), lr=3e-2)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 2), "interval": "step"}}
+
+    class Data(pl.LightningDataModule):
+        def train_dataloader(self):
+            return elastic.loader(rows(SAMPLES), global_batch=GLOBAL_BATCH // 2, drop_last=False)
+
+        def val_dataloader(self):
+            return torch.utils.data.DataLoader(rows(12, 2), batch_size=2)
+
+    elastic = LightningElastic(common.path("checkpoints"), every=5)
+    best, stopping = ModelCheckpoint(common.path("best"), monitor="val", save_top_k=2, filename="{step}"), EarlyStopping("val", patience=20)
+    made = pl.Trainer(accelerator="cpu", strategy="ddp", devices=elastic.devices, num_nodes=elastic.num_nodes, callbacks=[best, stopping, elastic],
+                      use_distributed_sampler=False, accumulate_grad_batches=2, max_steps=common.steps(), enable_progress_bar=False,
+                      logger=CSVLogger(common.path("."), name="csv", version=elastic.version), enable_model_summary=False, log_every_n_steps=1,
+                      val_check_interval=2 * EVERY, check_val_every_n_epoch=None, num_sanity_val_steps=0, default_root_dir=common.path("."))
+    module = Module()
+    made.fit(module, datamodule=Data(), ckpt_path=elastic.newest())
+    if not made.is_global_zero:
+        return
+    [table] = glob.glob(common.path("csv/*/metrics.csv"))
+    with open(table, newline="") as file:
+        logged = [[float(row.get(name) or 0) for name in ("step", "loss", "val")] for row in csv.DictReader(file)]
+    finish(module, made.optimizers[0], schedule=[made.lr_scheduler_configs[0].scheduler.last_epoch, made.optimizers[0].param_groups[0]["lr"]],
+           **{"callback state": sorted(os.listdir(common.path("best"))), "best model": [float(best.best_model_score), os.path.basename(best.best_model_path)],
+              "counters": [made.global_step, made.fit_loop.epoch_loop.batch_progress.total.completed], "early stopping": [stopping.wait_count, float(stopping.best_score)],
+              "loggers": sorted(logged)})
+
+
+def elastic_loop(moments, kind):
+    from swell.torch import Elastic
+    model = Net()
+    options = {"directory": common.path("checkpoints"), "global_batch": GLOBAL_BATCH, "micro_batch": 3, "checkpoint_every": 5}
+    if kind == "Accelerate":
+        from accelerate import Accelerator
+
+        from swell.integrations import AccelerateElastic
+        accelerator = Accelerator(cpu=True)
+        inner = torch.optim.AdamW(model.parameters(), lr=3e-2)
+        schedule = torch.optim.lr_scheduler.LambdaLR(inner, lambda step: min(1, (step + 1) / 20))
+        model, optimizer, prepared = accelerator.prepare(model, inner, schedule)
+        elastic = AccelerateElastic(accelerator, model, optimizer, scheduler=prepared, **options)
+    else:
+        world = int(os.environ.get("WORLD_SIZE", "1"))
+        dist.init_process_group("gloo")
+        if kind == "FSDP2":
+            from torch.distributed.device_mesh import init_device_mesh
+            from torch.distributed.fsdp import fully_shard
+            fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+        else:
+            model = nn.parallel.DistributedDataParallel(model)
+        inner = torch.optim.AdamW(model.parameters(), lr=3e-2)
+        schedule = torch.optim.lr_scheduler.LambdaLR(inner, lambda step: min(1, (step + 1) / 20))
+        elastic = Elastic(model, inner, scheduler=schedule, **options)
+    first = True
+    for x, y in elastic.batches(rows(SAMPLES), steps=common.steps()):
+        step = elastic.steps + 1
+        for each in ("first", "smaller", "last") if first else ("accumulation",):
+            moments.at(each, step)
+        if first:
+            draw(step)
+        first = elastic.step(nn.functional.mse_loss(model(x), y))
+        if first:
+            common.log(elastic.steps, elastic.mean_loss(), elastic.world)
+    whole = [each.full_tensor() if hasattr(each, "full_tensor") else each for each in model.parameters()]
+    kept = [value.full_tensor() if hasattr(value, "full_tensor") else value for state in inner.state.values() for _, value in sorted(state.items())]
+    if int(os.environ.get("RANK", "0")) == 0:
+        with open(common.path("end"), "w") as file:
+            json.dump({"weights": norms(whole), "buffers": norms(model.buffers()), "moments": norms(kept), "counters": [elastic.steps, elastic.samples],
+                       "schedule": [schedule.last_epoch, inner.param_groups[0]["lr"]]}, file)
+
+
+def main(arguments):
+    framework, *words = arguments
+    begin()
+    moments = Moments(words)
+    if framework.startswith("Trainer"):
+        trainer(moments, fsdp="FSDP2" in framework, lora="LoRA" in framework)
+    elif framework == "Lightning":
+        lightning(moments)
+    else:
+        elastic_loop(moments, framework.removeprefix("Elastic "))

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A training that is resized at awkward moments is the same training, in every framework: its weights, and all that stands beside them.
+
+Each cell is what one run of jobs/matrix.py ends with, compared with a run on one worker that nobody resizes. The table is printed, and
+written to the file that SWELL_MATRIX names. package_test.sh runs a cut of it, package_test.sh --all all of it."""
+
+import importlib.util
+import json
+import os
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("lightning")
+
+import accelerate  # noqa: E402,F401  once, for all workers
+import lightning.pytorch  # noqa: E402,F401
+import transformers  # noqa: E402,F401
+from transformers import Trainer  # noqa: E402,F401
+
+from forked import LiveRun, Run, deviation  # noqa: E402
+from native import needs_live_host  # noqa: E402
+
+SAME = 1e-5
+STEPS = 10      # three an epoch, of which the last has 5 of 12 samples
+# Lightning leaves that rest out, and has two steps an epoch.
+MOMENTS = {"first": 1, "accumulation": 2, "evaluation": 4, "smaller": 6, "last": STEPS}
+FRAMEWORKS = ["Elastic DDP", "Elastic FSDP2", "Trainer", "Trainer FSDP2", "Trainer LoRA", "Accelerate", "Lightning"]
+COLUMNS = ["loss of each step", "weights", "buffers", "moments", "schedule", "RNG", "callback state", "best model", "counters", "early stopping", "loggers"]
+NEEDS = {"Trainer LoRA": "peft"}
+_table = {}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """What a framework's run ends with that nobody resizes, and its loss by step."""
+    made = {}
+
+    def of(framework):
+        if NEEDS.get(framework) and importlib.util.find_spec(NEEDS[framework]) is None:
+            pytest.skip(f"{NEEDS[framework]} is not installed")
+        if framework not in made:
+            run = Run(tmp_path_factory.mktemp("reference"), "matrix", framework, steps=STEPS).fast().start(1).leave_well()
+            made[framework] = end(run), run.curve()
+        return made[framework]
+    yield of
+    lines = ["| framework | asked | mode | " + " | ".join(COLUMNS) + " |", "| --- " * (len(COLUMNS) + 3) + "|"]
+    lines += [f"| {' | '.join(row)} | {' | '.join(cells)} |" for row, cells in _table.items()]
+    print("\n" + "\n".join(lines))
+    if os.environ.get("SWELL_MATRIX"):
+        with open(os.environ["SWELL_MATRIX"], "w") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+def end(run):
+    with open(os.path.join(run.folder, "end")) as file:
+        return json.load(file)
+
+
+def apart(found, expected):
+    """How far two values of the same form are from each other: 0 for what is equal, None for what is another."""
+    if isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
+        each = [apart(*pair) for pair in zip(found, expected)]
+        return None if None in each else max(each, default=0.0)
+    if isinstance(expected, float) and isinstance(found, float):
+        return abs(found - expected) / max(abs(expected), 1e-3)
+    return 0.0 if found == expected else None
+
+
+def compare(row, run, reference, *, leaves_out=()):
+    """Fill in the row of a table, and say what is another."""
+    expected, losses = reference
+    found, wrong = end(run), []
+    cells = [deviation(run.curve(), losses)]
+    for column in COLUMNS[1:]:
+        cells.append("" if column in leaves_out or column not in expected else apart(found[column], expected[column]))
+    for column, cell in zip(COLUMNS, cells):
+        if cell is None or (cell != "" and cell >= SAME):
+            wrong.append(f"{column}: {found.get(column, sorted(run.curve().items()))} in place of {expected.get(column, sorted(losses.items()))}")
+    _table[row] = ["another" if cell is None else cell if cell == "" else "=" if cell == 0 else f"{cell:.0e}" for cell in cells]
+    assert not wrong, "\n".join(wrong)
+
+
+def moments_of(framework):
+    return {kind: step for kind, step in MOMENTS.items() if kind != "evaluation" or framework.startswith(("Trainer", "Lightning"))}
+
+
+def resized_by_restarts(run, worlds):
+    for world in worlds:
+        run.start(world).leave_well()
+
+
+# Elastic draws its own numbers after a restart.
+SEEDED = {"Elastic DDP": ("RNG",), "Elastic FSDP2": ("RNG",), "Accelerate": ("RNG",)}
+CUT = ("Trainer", "Lightning")
+
+
+@pytest.mark.parametrize("framework", [pytest.param(each, marks=() if each in CUT else pytest.mark.slow) for each in FRAMEWORKS])
+def test_a_run_that_is_resized_at_every_awkward_moment_is_the_same(framework, tmp_path, reference):
+    expected, moments = reference(framework), moments_of(framework)
+    run = Run(tmp_path / "run", "matrix", framework, *(f"{kind}@{step}" for kind, step in moments.items()), steps=STEPS).fast()
+    try:
+        resized_by_restarts(run, [1, 2, 3, 1, 2, 1][:len(moments) + 1])
+    finally:
+        run.end()
+    assert len(set(run.worlds())) > 1, "it was not resized"
+    compare((framework, "at all of them", "restart"), run, expected, leaves_out=SEEDED.get(framework, ()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MOMENTS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_run_that_is_resized_at_one_moment_is_the_same(framework, kind, tmp_path, reference):
+    if kind not in moments_of(framework):
+        pytest.skip("evaluates in a loop of its own")
+    expected = reference(framework)
+    run = Run(tmp_path / "run", "matrix", framework, f"{kind}@{MOMENTS[kind]}", steps=STEPS).fast()
+    try:
+        resized_by_restarts(run, [1, 2])
+    finally:
+        run.end()
+    compare((framework, kind, "restart"), run, expected, leaves_out=SEEDED.get(framework, ()))
+
+
+@needs_live_host
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["accumulation", "evaluation", "smaller"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_run_that_is_resized_live_is_the_same(framework, kind, tmp_path, reference):
+    if kind not in moments_of(framework):
+        pytest.skip("evaluates in a loop of its own")
+    expected = reference(framework)
+    run = LiveRun(tmp_path / "run", "matrix", framework, f"{kind}@{MOMENTS[kind]}", steps=STEPS).fast()
+    try:
+        run.start(1).until(lambda: os.path.exists(os.path.join(run.folder, f"moment.{kind}.{MOMENTS[kind]}")), kind)
+        report = run.switch(2)
+        assert report.get("committed"), report
+        run.leave_well()
+    finally:
+        run.end()
+    assert run.worlds() == [1, 2]
+    compare((framework, kind, "live"), run, expected)
