@@ -138,5 +138,5 @@ def test_a_run_that_is_resized_live_is_the_same(framework, kind, tmp_path, refer
         run.leave_well()
     finally:
         run.end()
-    assert run.worlds() == [1, 2]
+    assert run.worlds()[-1] == 2
     compare((framework, kind, "live"), run, expected)
