@@ -130,7 +130,7 @@ void World::told(WorkerId id, int epoch, int signal) {
     ends(id, epoch, {0, signal});
     return breaks(epoch);
   }
-  if (signal != settings_.restart_signal || one->ignores) return;
+  if (signal != settings_.restart_signal || one->ignores || epochs_[epoch].ignores) return;
   if (!settings_.live && !one->handles) {
     one->keeps_signal = true;
     return;
@@ -197,6 +197,7 @@ void World::act(const action::StartStep& start) {
 void World::act(const action::StartWorkers& start) {
   Epoch& epoch = epochs_[start.epoch];
   epoch.fails_when_broken = choices_.below(2) != 0;
+  epoch.ignores = choices_.below(8) == 7;
   epoch.since = now_;
   if (!settings_.live) training_ = start.epoch;
   for (const auto& [worker, environment] : start.workers) {

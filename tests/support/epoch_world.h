@@ -67,6 +67,7 @@ struct Epoch {
   double since = 0;
   bool is_at_its_end = false;      ///< the last step is done: each ends when it likes
   bool fails_when_broken = false;  ///< programs notice that a peer is gone, and exit with 1
+  bool ignores = false;            ///< its programs use the restart signal for something else
   /// GPUs have been asked back, are lost, or have failed: its programs may be killed.
   bool may_be_killed = false;
 };
