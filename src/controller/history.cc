@@ -75,7 +75,7 @@ void History::add(history::Record record) {
       say("the history falls behind: what happens meanwhile is not kept");
     return;
   }
-  wanted_.list.push_back(std::move(record));
+  wanted_.list.push_back({wall_clock(), std::move(record)});
   wanted_.bytes += size;
   changed_.notify_all();
 }
@@ -83,6 +83,7 @@ void History::add(history::Record record) {
 void History::running(std::vector<control::JobId> jobs) {
   const std::lock_guard lock(mutex_);
   wanted_.running = std::move(jobs);
+  wanted_.running_since = wall_clock();
   changed_.notify_all();
 }
 
@@ -142,7 +143,10 @@ void History::take_wanted() {
   waiting_.list.insert(waiting_.list.end(), std::make_move_iterator(wanted_.list.begin()),
                        std::make_move_iterator(wanted_.list.end()));
   waiting_.bytes += wanted_.bytes;
-  if (wanted_.running) waiting_.running = std::move(wanted_.running);
+  if (wanted_.running) {
+    waiting_.running = std::move(wanted_.running);
+    waiting_.running_since = wanted_.running_since;
+  }
   wanted_ = {};
   taken_ = waiting_.list.size();
   taken_bytes_ = waiting_.bytes;
@@ -193,23 +197,31 @@ void History::write() {
 
 Result<void> History::write_to(HistoryStore& store) {
   const double now = wall_clock();
-  std::vector<history::Record> before;
-  if (!are_known_written_) before.assign(known_.begin(), known_.end());
-  if (Result<void> kept = store.write(now, before); !kept) return kept;
+  std::vector<history::Stamped> before;
+  if (!are_known_written_)
+    for (const history::Job& job : known_) before.push_back({now, job});
+  if (Result<void> kept = store.write(before); !kept) return kept;
   are_known_written_ = true;
   if (!waiting_.list.empty())
-    if (Result<void> kept = store.write(now, waiting_.list); !kept) return kept;
+    if (Result<void> kept = store.write(waiting_.list); !kept) return kept;
   std::optional<std::vector<control::JobId>> running = std::exchange(waiting_.running, {});
+  const double running_since = waiting_.running_since;
+  written_ += waiting_.bytes;
   done_with_records();
   if (running) {
     // Some may have begun while this waited.
     for (const history::Job& job : known_) running->push_back(job.job);
-    if (Result<void> kept = store.only_these_run(now, *running); !kept) {
+    if (Result<void> kept = store.only_these_run(running_since, *running); !kept) {
       waiting_.running = std::move(running);
+      waiting_.running_since = running_since;
       return kept;
     }
   }
-  if (now - forgotten_ < kForgetEvery_s) return {};
+  const auto many = static_cast<std::size_t>(options_.max_bytes_of_user / 8);
+  if (now - forgotten_ < kForgetEvery_s && written_ < many) return {};
+  if (Result<void> kept = store.keep_within(options_.max_bytes_of_user, options_.max_bytes); !kept)
+    return kept;
+  written_ = 0;
   if (Result<void> kept = store.forget_before(now - options_.keep_days * kDay_s); !kept)
     return kept;
   forgotten_ = now;
@@ -225,12 +237,12 @@ void History::wait_for_others() {
 
 /// Follows which jobs run, and forgets the records, which are written or dropped.
 void History::done_with_records() {
-  for (const history::Record& record : waiting_.list) {
-    const auto* job = std::get_if<history::Job>(&record);
-    const auto* event = std::get_if<history::Event>(&record);
+  for (const history::Stamped& each : waiting_.list) {
+    const auto* job = std::get_if<history::Job>(&each.record);
+    const auto* event = std::get_if<history::Event>(&each.record);
     if (job == nullptr && (event == nullptr || event->kind != "job-ended")) continue;
     const control::JobId id = job != nullptr ? job->job : event->job;
-    std::erase_if(known_, [&](const auto& each) { return each.job == id; });
+    std::erase_if(known_, [&](const auto& known) { return known.job == id; });
     if (job != nullptr) known_.push_back(*job);
   }
   waiting_ = {};

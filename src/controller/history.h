@@ -28,6 +28,9 @@ class History {
     std::function<void()> ready;  ///< take() has something; from the thread; may be null
     /// Others have the file: they are waited for so long, and then a pause as long is made.
     int busy_ms = kBusy_ms;
+    /// Bytes of all jobs of a user, and of all users; the oldest make room.
+    std::int64_t max_bytes_of_user = std::int64_t{64} << 20;
+    std::int64_t max_bytes = std::int64_t{1} << 30;
   };
   explicit History(Options options);
   /// Writes what was handed over.
@@ -61,9 +64,10 @@ class History {
 
  private:
   struct Records {
-    std::vector<history::Record> list;
+    std::vector<history::Stamped> list;
     std::size_t bytes = 0;
     std::optional<std::vector<control::JobId>> running;
+    double running_since = 0;  ///< when `running` was said
     bool empty() const { return list.empty() && !running; }
   };
   void run() noexcept;
@@ -93,6 +97,7 @@ class History {
   bool is_busy_ = false, has_said_busy_ = false;  ///< others have the file
   std::chrono::steady_clock::time_point again_;
   double forgotten_ = 0;
+  std::size_t written_ = 0;  ///< bytes since sizes were looked at
   std::thread thread_;
 };
 

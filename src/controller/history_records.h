@@ -71,4 +71,10 @@ struct Scale {
 
 using Record = std::variant<Job, Event, Profile, Pause, Scale>;
 
+/// A record with the time at which it happened, in seconds since 1970.
+struct Stamped {
+  double time = 0;
+  Record record;
+};
+
 }  // namespace swell::controller::history

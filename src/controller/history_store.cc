@@ -7,6 +7,7 @@
 #include <ctime>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <map>
 #include <sqlite3.h>
 #include <unistd.h>
 #include <utility>
@@ -167,10 +168,11 @@ Result<void> HistoryStore::at_once(Work work) {
   return done;
 }
 
-Result<void> HistoryStore::write(double time, const std::vector<history::Record>& records) {
+Result<void> HistoryStore::write(const std::vector<history::Stamped>& records) {
   return at_once([&]() -> Result<void> {
-    for (const history::Record& record : records)
-      if (Result<void> kept = std::visit([&](const auto& one) { return keep(time, one); }, record);
+    for (const auto& [time, record] : records)
+      if (Result<void> kept =
+              std::visit([&, at = time](const auto& one) { return keep(at, one); }, record);
           !kept)
         return kept;
     return {};
@@ -325,6 +327,67 @@ Result<void> HistoryStore::forget_before(double time) {
   Statement old(database_.get(), "DELETE FROM jobs WHERE ended < ?");
   if (!old.with(time).done()) return failure("old jobs cannot be left out");
   return {};
+}
+
+Result<void> HistoryStore::keep_within(std::int64_t of_user, std::int64_t in_all) {
+  struct Run {
+    std::int64_t id, uid, bytes;
+    bool has_ended;
+  };
+  std::vector<Run> runs;
+  {
+    Statement select(
+        database_.get(),
+        "SELECT jobs.run, jobs.uid, jobs.ended NOTNULL, SUM(128 + IFNULL(LENGTH(reason), 0) + "
+        "IFNULL(LENGTH(details), 0) + IFNULL(LENGTH(profile), 0) + "
+        "IFNULL(LENGTH(coefficients), 0) + IFNULL(LENGTH(bytes_by_path), 0) + "
+        "IFNULL(LENGTH(scale_table), 0)) FROM jobs JOIN events ON events.run = jobs.run "
+        "LEFT JOIN profiles ON profiles.id = events.id LEFT JOIN pauses ON pauses.id = events.id "
+        "LEFT JOIN scales ON scales.id = events.id GROUP BY jobs.run ORDER BY jobs.run");
+    while (select.next())
+      runs.push_back({sqlite3_column_int64(select.row(), 0), sqlite3_column_int64(select.row(), 1),
+                      sqlite3_column_int64(select.row(), 3),
+                      sqlite3_column_int(select.row(), 2) != 0});
+  }
+  std::map<std::int64_t, std::int64_t> bytes_of;
+  std::int64_t bytes = 0;
+  for (const Run& each : runs) {
+    bytes_of[each.uid] += each.bytes;
+    bytes += each.bytes;
+  }
+  const auto leave_some_out = [&](std::int64_t uid) -> Result<void> {
+    Run* oldest = nullptr;
+    for (Run& each : runs)
+      if (each.uid == uid && each.bytes > 0 &&
+          (oldest == nullptr || (each.has_ended && !oldest->has_ended) ||
+           (!each.has_ended && !oldest->has_ended && each.bytes > oldest->bytes)))
+        oldest = &each;
+    if (oldest == nullptr) return Error("the history's sizes do not add up");
+    Statement remove(database_.get(),
+                     oldest->has_ended
+                         ? "DELETE FROM jobs WHERE run = ?1"
+                         : "DELETE FROM events WHERE run = ?1 AND id <= (SELECT id FROM events "
+                           "WHERE run = ?1 ORDER BY id LIMIT 1 OFFSET (SELECT COUNT(*) / 2 FROM "
+                           "events WHERE run = ?1))");
+    if (!remove.with(oldest->id).done()) return failure("old events cannot be left out");
+    const std::int64_t left = oldest->has_ended ? 0 : oldest->bytes / 2;
+    bytes_of[uid] -= oldest->bytes - left;
+    bytes -= oldest->bytes - left;
+    oldest->bytes = left;
+    return {};
+  };
+  return at_once([&]() -> Result<void> {
+    for (const auto& [uid, its_bytes] : bytes_of)
+      while (its_bytes > of_user)
+        if (Result<void> done = leave_some_out(uid); !done) return done;
+    while (bytes > in_all) {
+      const auto most =
+          std::max_element(bytes_of.begin(), bytes_of.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; });
+      if (Result<void> done = leave_some_out(most->first); !done) return done;
+    }
+    return {};
+  });
 }
 
 }  // namespace swell::controller

@@ -35,13 +35,17 @@ class HistoryStore {
   static Opening open_or_rebuild(const std::string& path, int busy_ms = kBusy_ms);
 
   /// Keeps all of them or none; events of jobs that are not known are left out.
-  Result<void> write(double time, const std::vector<history::Record>& records);
+  Result<void> write(const std::vector<history::Stamped>& records);
   /// Says of all other jobs that they have ended meanwhile: of all or none.
   Result<void> only_these_run(double time, const std::vector<control::JobId>& jobs);
   /// Whether the last failure was that others have the file: it is good, and free later.
   bool was_busy() const noexcept { return trouble_ == Trouble::busy; }
   /// Forgets jobs that ended before `time`.
   Result<void> forget_before(double time);
+
+  /// Leaves the oldest out of users who have more than `of_user` bytes, and then of who has most
+  /// until there are at most `in_all`: whole runs that have ended first.
+  Result<void> keep_within(std::int64_t of_user, std::int64_t in_all);
 
   /// {"jobs": [...], "events": [...], "more": bool} of one job, oldest first: events whose id is
   /// above `after`, as many as fit `max_bytes`. `uid`: only of jobs of this user. `with_profiles`:

@@ -19,11 +19,12 @@ Result<HistoryStore> HistoryStore::open(const std::string&, Access, int) { retur
 HistoryStore::Opening HistoryStore::open_or_rebuild(const std::string&, int) {
   return {.store = {}, .problem = none().message()};
 }
-Result<void> HistoryStore::write(double, const std::vector<history::Record>&) { return none(); }
+Result<void> HistoryStore::write(const std::vector<history::Stamped>&) { return none(); }
 Result<void> HistoryStore::only_these_run(double, const std::vector<control::JobId>&) {
   return none();
 }
 Result<void> HistoryStore::forget_before(double) { return none(); }
+Result<void> HistoryStore::keep_within(std::int64_t, std::int64_t) { return none(); }
 Result<Json> HistoryStore::of_job(control::JobId, std::optional<uid_t>, std::int64_t, std::size_t,
                                   bool) const {
   return none();

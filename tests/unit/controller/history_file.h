@@ -59,7 +59,9 @@ inline HistoryStore opened(const std::string& path) {
 
 inline void write(HistoryStore& store, const std::vector<history::Record>& records,
                   double time = 5) {
-  const auto kept = store.write(time, records);
+  std::vector<history::Stamped> stamped;
+  for (const history::Record& each : records) stamped.push_back({time, each});
+  const auto kept = store.write(stamped);
   cr_assert(kept.ok(), "%s", kept.error().message().c_str());
 }
 

@@ -187,3 +187,39 @@ Test(history, what_a_jobs_program_causes_is_bounded) {
   write(store, std::vector<history::Record>(300, event("grant")));
   cr_assert_eq(all_of(store, 0, 1 << 24).at("events").size(), 20'000u);
 }
+
+Test(history, a_user_who_fills_it_loses_his_own_oldest_jobs_and_nobody_elses) {
+  Folder folder;
+  HistoryStore store = opened(folder.file());
+  const auto fill = [&](control::JobId id, uid_t uid, int events, bool ends) {
+    history::Job made{id, 1, uid, "max=4x", 4};
+    std::vector<history::Record> records{made};
+    history::Event one;
+    one.job = id;
+    one.kind = "no-growth";
+    one.reason = std::string(400, 'y');
+    for (int i = 0; i < events; ++i) records.emplace_back(one);
+    one.kind = "job-ended";
+    if (ends) records.emplace_back(one);
+    write(store, records);
+  };
+  const auto events_of = [&](control::JobId id) {
+    const auto found = store.of_job(id, std::nullopt, 0, 1 << 24);
+    return found.ok() ? found->at("events").size() : 0;
+  };
+  fill(30, 1001, 50, true);
+  for (control::JobId id = 31; id < 35; ++id) fill(id, 1000, 200, true);
+  fill(40, 1000, 400, false);
+  cr_assert(store.keep_within(1 << 20, 1 << 30).ok());
+  cr_assert_eq(events_of(31), 201u, "within the limit nothing is left out");
+  cr_assert(store.keep_within(250'000, 1 << 30).ok());
+  cr_assert_eq(events_of(31), 0u);
+  cr_assert_gt(events_of(40), 300u);
+  cr_assert_eq(events_of(30), 51u);
+  cr_assert(store.keep_within(100'000, 1 << 30).ok());
+  cr_assert_eq(events_of(34), 0u);
+  cr_assert_lt(events_of(40), 201u);
+  cr_assert_gt(events_of(40), 50u, "the newest stay");
+  cr_assert(store.keep_within(1 << 20, 60'000).ok());
+  cr_assert_eq(events_of(30), 51u, "who has most makes room");
+}

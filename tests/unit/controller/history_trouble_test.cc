@@ -161,3 +161,27 @@ Test(history, where_nothing_can_be_written_that_is_said_once) {
   }
   cr_assert_eq(said.size(), 1u);
 }
+
+Test(history, what_waited_for_a_reader_keeps_the_time_at_which_it_happened) {
+  Folder folder;
+  Said said;
+  History history({folder.file(), 90, said.log(), {}, kShort_ms});
+  history.add(job());
+  history.add(event("grant"));
+  cr_assert_eq(answered(history).found->at("events").size(), 1u);
+  double handed_over = 0;
+  {
+    Other other(folder.file());
+    other.begin_to_read();
+    handed_over = std::chrono::duration<double>(
+                      std::chrono::system_clock::now().time_since_epoch())
+                      .count();
+    history.add(event("reclaim"));
+    said.wait_for_line();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  }
+  const Json events = once_it_has(history, 2).found->at("events");
+  const auto time = events.at(1).number_at("time", 0, 1e12);
+  cr_assert(time.ok());
+  cr_assert_lt(std::abs(*time - handed_over), 1.0);
+}
