@@ -24,6 +24,8 @@ class LiveServer final : public Server {
     std::unique_ptr<LiveServer> server(new LiveServer);
     if (server->mailbox_.wake.fd() < 0) return Error("no eventfd: too many open files");
     server->port_ = local_port(listener->get());
+    server->wake_ = wake;
+    server->max_taken_of_user_ = options.max_taken_of_user;
     server->loop_ =
         std::make_unique<ServerLoop>(std::move(options), std::move(wake), std::move(*listener),
                                      std::move(epoll), std::move(*munge), server->mailbox_);
@@ -41,15 +43,23 @@ class LiveServer final : public Server {
 
   std::vector<Event> take() override {
     std::vector<Event> events;
+    bool has_more = false;
     {
       const std::lock_guard lock(mailbox_.mutex);
-      events = std::exchange(mailbox_.events, {});
+      std::map<uid_t, int> taken;
+      auto posted = std::exchange(mailbox_.events, {});
       mailbox_.event_bytes = 0;
-      mailbox_.event_bytes_of.clear();
+      mailbox_.untaken_of.clear();
+      for (Mailbox::Posted& each : posted)
+        if (max_taken_of_user_ == 0 || ++taken[each.event.uid] <= max_taken_of_user_)
+          events.push_back(std::move(each.event));
+        else mailbox_.post(std::move(each));
+      has_more = !mailbox_.events.empty();
       ++mailbox_.take_number;
     }
     // Connections may have been paused until now.
     if (!events.empty()) mailbox_.wake.signal();
+    if (has_more && wake_) wake_();
     return events;
   }
 
@@ -70,6 +80,8 @@ class LiveServer final : public Server {
   }
 
   std::uint16_t port_ = 0;
+  int max_taken_of_user_ = 0;
+  std::function<void()> wake_;
   Mailbox mailbox_;
   std::unique_ptr<ServerLoop> loop_;
   std::thread thread_;

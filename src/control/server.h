@@ -38,6 +38,9 @@ class Server {
     /// Of these the oldest of the address that has most gives way to a newcomer.
     int max_unauthenticated = 256;
     int max_unauthenticated_per_address = 64;  ///< the oldest of the address gives way
+    /// One take() gives no more events of one user; the others wait, and no more is read of that
+    /// user's connections meanwhile. 0: no limit.
+    int max_taken_of_user = 0;
     double first_message_s = 10;  ///< time a new connection has for its first good message
     std::function<void(const std::string&)>
         log;  ///< refusals and faults, one line each; rate-limited
@@ -58,7 +61,7 @@ class Server {
   virtual ~Server() = default;
 
   virtual std::uint16_t port() const = 0;
-  /// Everything since the last call. A connection's first event is its first authenticated message.
+  /// Everything since the last call, within max_taken_of_user. A connection's first event is its first authenticated message.
   virtual std::vector<Event> take() = 0;
   /// Queues a message, readable by the peer's user only. Unknown connections are ignored.
   virtual void send(ConnectionId connection, Message message) = 0;

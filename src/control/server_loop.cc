@@ -246,10 +246,12 @@ void ServerLoop::next_frame(Connection& connection) {
     const std::lock_guard lock(mailbox_.mutex);
     if (connection.take_number != mailbox_.take_number) connection.untaken = 0;
     connection.take_number = mailbox_.take_number;
-    const auto of_user = mailbox_.event_bytes_of.find(connection.uid);
+    const auto found = mailbox_.untaken_of.find(connection.uid);
+    const auto of_user = found != mailbox_.untaken_of.end() ? found->second : Mailbox::Untaken{};
     if (connection.untaken >= kMaxUntakenOfOne || mailbox_.events.size() >= kMaxUntaken ||
         mailbox_.event_bytes >= kMaxUntakenBytes ||
-        (of_user != mailbox_.event_bytes_of.end() && of_user->second >= kMaxUntakenBytesOfUser)) {
+        of_user.bytes >= kMaxUntakenBytesOfUser ||
+        (options_.max_taken_of_user > 0 && of_user.events >= options_.max_taken_of_user)) {
       paused_.insert(connection.id);
       return;
     }
@@ -368,9 +370,7 @@ void ServerLoop::drop(Connection& connection) {
 void ServerLoop::post(Server::Event event, std::size_t bytes) {
   {
     const std::lock_guard lock(mailbox_.mutex);
-    mailbox_.event_bytes += bytes;
-    mailbox_.event_bytes_of[event.uid] += bytes;
-    mailbox_.events.push_back(std::move(event));
+    mailbox_.post({std::move(event), bytes});
   }
   if (wake_) wake_();
 }

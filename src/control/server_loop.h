@@ -24,12 +24,29 @@ struct Mailbox {
     ConnectionId connection = 0;
     std::optional<Message> message;  ///< none: close
   };
+  struct Posted {
+    Server::Event event;
+    std::size_t bytes = 0;  ///< of the frame it came in
+  };
+  struct Untaken {
+    std::size_t bytes = 0;
+    int events = 0;
+  };
   std::mutex mutex;
-  std::deque<Order> orders;                       // under mutex
-  std::vector<Server::Event> events;              // under mutex
-  std::size_t event_bytes = 0;                    // under mutex; of the frames they came in
-  std::map<uid_t, std::size_t> event_bytes_of{};  // under mutex; the same by user
-  std::uint64_t take_number = 0;                  // under mutex
+  std::deque<Order> orders;             // under mutex
+  std::vector<Posted> events;           // under mutex
+  std::size_t event_bytes = 0;          // under mutex
+  std::map<uid_t, Untaken> untaken_of;  // under mutex; the same by user
+  std::uint64_t take_number = 0;        // under mutex
+
+  /// Adds an event to those that wait. REQUIRES: mutex is held.
+  void post(Posted posted) {
+    event_bytes += posted.bytes;
+    Untaken& of_user = untaken_of[posted.event.uid];
+    of_user.bytes += posted.bytes;
+    ++of_user.events;
+    events.push_back(std::move(posted));
+  }
   std::atomic<bool> stop = false;
   WakeFd wake;  ///< wakes the loop
 };

@@ -214,3 +214,20 @@ Test(limits, nobody_listening_is_an_error_that_names_the_address) {
   cr_assert_not(client.ok());
   cr_assert_neq(client.error().message().find("127.0.0.1:1"), std::string::npos);
 }
+
+Test(limits, a_users_flood_is_heard_bit_by_bit_and_in_order, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  options.max_taken_of_user = 4;
+  Host host(munge, options);
+  const auto client = client_of(host, munge);
+  for (int i = 0; i < 100; ++i) cr_assert(client->send(Bye{i}).ok());
+  std::this_thread::sleep_for(500ms);
+  const std::size_t first = host.server().take().size();
+  cr_assert_leq(first, 4u);
+  int next = static_cast<int>(first);
+  while (next < 100) {
+    const Server::Event event = host.next();
+    cr_assert_eq(as<Bye>(event.message).exit_code, next++);
+  }
+}
