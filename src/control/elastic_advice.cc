@@ -77,7 +77,10 @@ std::vector<std::string> advice(const ElasticSpec& spec, int basic_gpus, const S
   about_sizes(spec, spec.max_total(basic_gpus, true), said);
   about_step(spec, basic_gpus, said);
   about_max(spec, basic_gpus, site, said);
-  if (site.grace_s && spec.grace_s > *site.grace_s)
+  if (site.max_grace_s > 0 && spec.grace_s > site.max_grace_s)
+    said.push_back(fmt::format("grace={} is cut to {} s: this site gives no job more (MaxGrace)",
+                               spec.grace_s, site.max_grace_s));
+  else if (site.grace_s && spec.grace_s > *site.grace_s)
     said.push_back(fmt::format(
         "grace={}: where Slurm itself takes lent GPUs back, this site gives {} s (GraceTime); a checkpoint that "
         "takes longer is lost",

@@ -255,6 +255,7 @@ void describe(V& v, Offer& m) {
   v.member("node", m.node);
   v.member("partition", m.partition);
   v.member("account", m.account);
+  v.optional("qos", m.qos);
   v.member("gpu_type", m.gpu_type);
   v.member("gpus", m.gpus, 1, kMany);
   v.member("workers", m.workers, 1, kMany);

@@ -30,6 +30,11 @@ using JobId = std::uint32_t;
 /// The comment by which a companion shows its grant to job_submit/swell, followed by the nonce.
 inline constexpr const char* kGrantComment = "swell-grant=";
 
+/// Why a companion is refused, or given back, that came without its grant: for people.
+inline constexpr const char* kGrantTaken =
+    "another plugin of job_submit took the grant from its comment (put swell first in "
+    "JobSubmitPlugins)";
+
 /// Where a job stands in a reconfiguration (docs/architecture.md, "Journeys").
 enum class JobState { allocated, warming, ready, switching, active, draining, released };
 const char* to_text(JobState state) noexcept;  ///< "ALLOCATED", "WARMING", ...
@@ -135,6 +140,7 @@ struct Offer {
   std::string node;
   std::string partition;
   std::string account;   ///< empty: the default
+  std::string qos;       ///< of companions, for the agent's check; empty: any
   std::string gpu_type;  ///< empty: GPUs without a type
   int gpus = 0;
   int workers = 0;

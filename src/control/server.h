@@ -61,7 +61,8 @@ class Server {
   virtual ~Server() = default;
 
   virtual std::uint16_t port() const = 0;
-  /// Everything since the last call, within max_taken_of_user. A connection's first event is its first authenticated message.
+  /// Everything since the last call, within max_taken_of_user. A connection's first event is its
+  /// first authenticated message.
   virtual std::vector<Event> take() = 0;
   /// Queues a message, readable by the peer's user only. Unknown connections are ignored.
   virtual void send(ConnectionId connection, Message message) = 0;

@@ -249,8 +249,7 @@ void ServerLoop::next_frame(Connection& connection) {
     const auto found = mailbox_.untaken_of.find(connection.uid);
     const auto of_user = found != mailbox_.untaken_of.end() ? found->second : Mailbox::Untaken{};
     if (connection.untaken >= kMaxUntakenOfOne || mailbox_.events.size() >= kMaxUntaken ||
-        mailbox_.event_bytes >= kMaxUntakenBytes ||
-        of_user.bytes >= kMaxUntakenBytesOfUser ||
+        mailbox_.event_bytes >= kMaxUntakenBytes || of_user.bytes >= kMaxUntakenBytesOfUser ||
         (options_.max_taken_of_user > 0 && of_user.events >= options_.max_taken_of_user)) {
       paused_.insert(connection.id);
       return;

@@ -36,6 +36,7 @@ struct SwellConf {
   int max_gpus_per_job = 0;        ///< MaxGPUsPerJob: the site's cap on a job's total; 0: none
   LentLimits max_lent_by_account;  ///< MaxLentByAccount: of the account that a job runs under
   LentLimits max_lent_by_qos;      ///< MaxLentByQOS: of the QOS that a job runs under
+  int max_grace_s = 0;             ///< MaxGrace: of any job; 0: GraceTime of the expansions' place
   bool lowers_requests = true;     ///< LowerRequests: jobs with min= are submitted for so few
   int history_days = 90;           ///< HistoryDays: ended jobs are kept so long; 0: no history
   std::string event_log;           ///< EventLog: a file that gets one JSON line an event

@@ -18,8 +18,29 @@ Error refused(const std::string& why) { return Error("a Swell companion was refu
 
 /// Does the submission want to be taken for a companion? Its QOS or partition is reserved for them.
 bool claims_to_be_companion(const SubmitRequest& request, const ExpansionPlace& place) {
-  return request.comment.starts_with(kGrantComment) ||
-         place.named_in(request.qos, request.partition);
+  return grant_in(request.comment) || place.named_in(request.qos, request.partition);
+}
+
+/// Returns whether the submission looks like the companion that `grant` is for, whatever its
+/// comment says: salloc's as swellrun calls it, under the companion's name, or for the very GPUs at
+/// once.
+bool looks_like(const SubmitRequest& request, const LiveGrant& grant) {
+  if (request.uid != grant.uid || request.has_script || request.is_array ||
+      request.is_het_component)
+    return false;
+  const control::Offer& offer = grant.offer;
+  if (request.name == offer.name) return true;
+  const std::vector<slurm_text::GpuRequest> gpus = slurm_text::parse_gpus(request.tres_per_node);
+  return request.immediate && request.required_nodes == offer.node && request.min_nodes == 1 &&
+         gpus.size() == 1 && gpus[0].count == offer.gpus && gpus[0].type == offer.gpu_type;
+}
+
+/// Refuses a companion whose grant another plugin took from its comment: as an ordinary job nobody
+/// would take its GPUs back.
+Result<void> check_has_grant(const SubmitRequest& request, const GrantBook& book) {
+  for (const LiveGrant& grant : book.outstanding())
+    if (!grant.used && looks_like(request, grant)) return refused(kGrantTaken);
+  return {};
 }
 
 std::string described(const ExpansionPlace& place) {
@@ -79,14 +100,17 @@ Result<void> as_offered(const SubmitRequest& request, const control::Offer& offe
 
 Result<Admission> admit_companion(const SubmitRequest& request, const ExpansionPlace& place,
                                   GrantBook& book, double now) {
-  if (!request.comment.starts_with(kGrantComment))
+  const std::optional<std::string> nonce = grant_in(request.comment);
+  if (!nonce) {
+    if (const Result<void> has_grant = check_has_grant(request, book); !has_grant)
+      return has_grant.error();
     return refused(fmt::format("the {} is for companions, which swellrun creates on a grant",
                                described(place)));
-  const std::string nonce = request.comment.substr(std::string_view(kGrantComment).size());
-  const Result<LiveGrant> grant = book.use(nonce, request.uid, now);
+  }
+  const Result<LiveGrant> grant = book.use(*nonce, request.uid, now);
   if (!grant) return refused(grant.error().message());
   if (const Result<void> same = as_offered(request, grant->offer, place); !same) {
-    book.withdraw(nonce);
+    book.refuse(*nonce);
     return same.error();
   }
   Admission admission;
@@ -94,7 +118,7 @@ Result<Admission> admit_companion(const SubmitRequest& request, const ExpansionP
   admission.qos = place.qos;
   admission.partition = place.partition;
   admission.admin_comment =
-      control::Tag{{"parent", std::to_string(grant->parent)}, {"grant", nonce}}.text();
+      control::Tag{{"parent", std::to_string(grant->parent)}, {"grant", *nonce}}.text();
   return admission;
 }
 
@@ -125,8 +149,8 @@ Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& pl
   if (place.named_in(request.qos, request.partition))
     return Error(fmt::format("the {} is for companions of elastic jobs, which swellrun creates",
                              described(place)));
-  if (request.comment.starts_with(kGrantComment))
-    return Error(fmt::format("a comment that begins with \"{}\" is for companions of elastic jobs",
+  if (grant_in(request.comment))
+    return Error(fmt::format("a comment that contains \"{}\" is for companions of elastic jobs",
                              kGrantComment));
   if (control::Tag::remove_from(request.admin_comment) != request.admin_comment)
     return Error("what stands between swell[ and ] in AdminComment is written by Swell alone");
@@ -136,6 +160,8 @@ Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& pl
 Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& place, GrantBook& book,
                         double now, bool lowers) {
   if (claims_to_be_companion(request, place)) return admit_companion(request, place, book, now);
+  if (const Result<void> has_grant = check_has_grant(request, book); !has_grant)
+    return has_grant.error();
 
   Admission admission;
   // Nobody but Swell writes a tag.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <sys/types.h>
 #include <vector>
 
@@ -15,6 +18,7 @@ namespace swell::controller {
 
 using control::ExpansionPlace;
 using control::kGrantComment;
+using control::kGrantTaken;
 
 /// What of a submission matters to Swell, in plain types. Counts are 0 where the user gave none.
 struct SubmitRequest {
@@ -67,6 +71,16 @@ Result<Admission> admit(const SubmitRequest& request, const ExpansionPlace& plac
 /// otherwise make one permanent; no other job gets to their place, and nobody writes Swell's words.
 Result<void> check_change(const ChangeRequest& request, const ExpansionPlace& place,
                           const GrantBook& book);
+
+/// Returns the nonce of the grant that a comment carries, whatever a site's own plugin wrote before
+/// and behind it. Inline: job_submit/swell calls it, too, which links only what host.h exports.
+inline std::optional<std::string> grant_in(std::string_view comment) {
+  const std::size_t at = comment.rfind(kGrantComment);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = comment.substr(at + std::string_view(kGrantComment).size());
+  const auto is_of_nonce = [](unsigned char c) { return std::isalnum(c) != 0; };
+  return std::string(rest.begin(), std::find_if_not(rest.begin(), rest.end(), is_of_nonce));
+}
 
 /// GPUs that a submission asks for in all; 0 where none; never more than an int holds.
 int basic_gpus_of(const SubmitRequest& request);

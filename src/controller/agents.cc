@@ -21,6 +21,8 @@ constexpr double kReleasedKept_s = 5;
 constexpr std::uint64_t kUserSources = std::uint64_t{1} << 32;
 /// An agent gives way to another one of its job after it was silent for so many AgentTimeouts.
 constexpr double kSilentAgentTimeouts = 4;
+/// Bytes of an agent's reason against more GPUs that are kept.
+constexpr std::size_t kMaxNoGrowth = 300;
 /// The longest wait after growths that failed, in growth intervals.
 constexpr int kMaxBackoff = 32;
 
@@ -93,13 +95,12 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
   job.agent_seen = job.agent_since = now;
   job.gpus_per_worker = hello.gpus_per_worker;
   job.workers = hello.workers;
-  job.no_growth = hello.no_growth;
+  job.no_growth = shortened(hello.no_growth, kMaxNoGrowth);
   job.program_sizes = hello.sizes;
   take_sheet(job, hello.model, now);
   decide_due_ = true;
-  if (events_.may_say(job.id, now))
-    events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
-                  fmt::format("job {}: its agent on {} has connected", job.id, hello.host));
+  events_.event("agent-connected", {{"job", job.id}, {"host", hello.host}},
+                fmt::format("job {}: its agent on {} has connected", job.id, hello.host));
   sessions_.send(event.connection, control::Welcome{control::kProtocolVersion, job.spec.text()});
 
   // The two sides' lists of companions become one: what only one side knows is given up.
@@ -126,21 +127,33 @@ void Controller::welcome(const control::Server::Event& event, const control::Hel
 }
 
 void Controller::handle(ElasticJob& job, const control::GrowDone& done, double now) {
+  bool has_failed = false;
   for (const control::OfferResult& result : done.results) {
     // Where it says that there is a companion, Slurm's records will show it, or the grant expires:
     // an agent may name any job.
     if (result.companion != 0) continue;
     const auto grant = parts_.book->find(result.nonce);
-    if (!grant || grant->parent != job.id) continue;
+    const auto given_up =
+        std::find_if(job.companions.begin(), job.companions.end(), [&](const Companion& companion) {
+          return companion.grant == result.nonce && !companion.leaving;
+        });
+    if (given_up != job.companions.end()) {  // Slurm gave it, and the agent does not want it
+      given_up->leave(now + kReleasedKept_s, result.reason);
+      job.taken_back = result.reason;
+      has_failed = true;
+    } else if (!grant || grant->parent != job.id) {
+      continue;
+    }
     parts_.book->withdraw(result.nonce);
-    saved_.issued.erase(result.nonce);
+    if (given_up == job.companions.end()) saved_.issued.erase(result.nonce);
     ++job.refusals;
     job.refused_for = refusal_kind(result.reason);
     events_.event("grant-refused",
                   {{"job", job.id}, {"kind", job.refused_for}, {"reason", result.reason}},
                   fmt::format("job {} could not take up its grant: {}", job.id, result.reason));
   }
-  if (job.offered && !parts_.book->has_grant_of(job.id)) growth_failed(job, now);
+  has_failed = has_failed || (job.offered && !parts_.book->has_grant_of(job.id));
+  if (has_failed) growth_failed(job, now);
   parts_.slurm->forget();
 }
 
@@ -160,13 +173,15 @@ void Controller::handle(ElasticJob& job, const control::Released& released, doub
                                          {"companion", Json::object({{"id", companion->id}})},
                                          {"reason", released.reason}});
   }
+  const bool has_failed = !companion->leaving && !companion->used;
   companion->leave(now + kReleasedKept_s, released.reason);
   job.stay(now, parts_.config.growth_interval_s);
+  if (has_failed) growth_failed(job, now);
   parts_.slurm->forget();
 }
 
 void Controller::handle(ElasticJob& job, const control::Status& status, double now) {
-  if ((job.state != status.state || job.epoch != status.epoch) && events_.may_say(job.id, now))
+  if ((job.state != status.state || job.epoch != status.epoch))
     events_.event("status", {{"job", job.id},
                              {"state", to_text(status.state)},
                              {"epoch", status.epoch},
@@ -175,23 +190,31 @@ void Controller::handle(ElasticJob& job, const control::Status& status, double n
   job.state = status.state;
   job.epoch = status.epoch;
   job.workers = status.workers;
-  if (job.no_growth != status.no_growth)
-    events_.event("no-growth", {{"job", job.id}, {"reason", status.no_growth}});
-  job.no_growth = status.no_growth;
-  if (job.program_sizes != status.sizes && events_.may_say(job.id, now))
+  std::string no_growth = shortened(status.no_growth, kMaxNoGrowth);
+  if (job.no_growth != no_growth)
+    events_.event("no-growth", {{"job", job.id}, {"reason", no_growth}});
+  job.no_growth = std::move(no_growth);
+  if (job.program_sizes != status.sizes)
     events_.event("program-sizes", {{"job", job.id}, {"gpus", Json::array_of(status.sizes)}});
   job.program_sizes = status.sizes;
-  if (job.switched != status.switched && events_.may_say(job.id, now))
+  if (job.switched != status.switched)
     events_.event("live-switch", {{"job", job.id}, {"how", status.switched}});
   job.switched = status.switched;
   if (job.plan_refused != status.plan_refused && !status.plan_refused.empty()) {
-    if (events_.may_say(job.id, now))
-      events_.event("plan-refused", {{"job", job.id}, {"reason", status.plan_refused}});
+    events_.event("plan-refused", {{"job", job.id}, {"reason", status.plan_refused}});
     job.training.not_run();
   }
   job.plan_refused = status.plan_refused;
   job.training.runs(status.epoch);
-  if (status.state == control::JobState::active && !job.trains_since) job.trains_since = now;
+  if (status.state != control::JobState::active) return;
+  if (!job.trains_since) job.trains_since = now;
+  for (Companion& companion : job.companions) {
+    if (!companion.used && status.workers > companion.workers_before) {
+      companion.used = true;
+      job.failed_growths = 0;
+    }
+    companion.workers_before = std::min(companion.workers_before, status.workers);
+  }
 }
 
 void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {
@@ -208,9 +231,8 @@ void Controller::handle(ElasticJob& job, const control::Bye& bye, double now) {
 void Controller::agent_gone(ElasticJob& job, double now) {
   job.agent.reset();
   job.agent_seen = now;
-  if (events_.may_say(job.id, now))
-    events_.event("agent-lost", {{"job", job.id}},
-                  fmt::format("job {}: lost the connection to its agent", job.id));
+  events_.event("agent-lost", {{"job", job.id}},
+                fmt::format("job {}: lost the connection to its agent", job.id));
 }
 
 }  // namespace swell::controller

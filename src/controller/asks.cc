@@ -178,7 +178,8 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   }
   if (leaving.size() == 0 && !job.taken_back.empty())
     answer.text += "\nlent GPUs were taken back last: " + job.taken_back;
-  const policy::ClusterView seen = view(now);
+  if (!seen_by_askers_) seen_by_askers_ = view(now);
+  const policy::ClusterView& seen = *seen_by_askers_;
   const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
   const std::string waits =
       waits_for(job, {parts_.config, snapshot_, jobs_, outstanding, seen, draining_, now});

@@ -20,7 +20,9 @@ struct Companion {
   std::string node;
   slurm::GpuRequest gpus;
   policy::Resources held;
-  double since = 0;  ///< when Slurm's records first showed it
+  double since = 0;        ///< when Slurm's records first showed it
+  int workers_before = 0;  ///< its job trained on so few since then
+  bool used = false;       ///< its job has trained with it
   bool leaving = false;
   bool by_slurm = false;     ///< leaving because Slurm preempts it
   bool was_leaving = false;  ///< by_slurm, and the controller had taken it back before

@@ -55,6 +55,10 @@ Controller::Controller(Parts parts)
   if (policy) policy_ = std::move(*policy);
   if (policy_ && plans) planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
   events_.set_listener([this](const std::string& kind, const Json& line) { heard(kind, line); });
+  events_.set_owners([this](std::uint64_t id) -> std::optional<uid_t> {
+    const auto job = jobs_.find(static_cast<JobId>(id));
+    return job != jobs_.end() ? std::optional<uid_t>(job->second.uid) : std::nullopt;
+  });
   if (parts_.state_path.empty()) return;
   Result<SavedState> saved = load_state(parts_.state_path);
   if (saved) saved_ = *saved;
@@ -64,6 +68,8 @@ Controller::Controller(Parts parts)
 
 double Controller::cycle(double now) {
   const double begin = clock_s(CLOCK_MONOTONIC), own_begin = clock_s(CLOCK_THREAD_CPUTIME_ID);
+  events_.begin_round(now);
+  seen_by_askers_.reset();
   handle_agents(now);
   const bool changed = look(now);
   answer_hellos(now);
@@ -73,6 +79,7 @@ double Controller::cycle(double now) {
     take_reports(now);
     keep_promises(now);
     keep_quotas(now);
+    keep_user_limits(now);
     take_planned(now, {}, false);
     if (decide_due_) decide(now);
   }
@@ -181,7 +188,8 @@ void Controller::report(const Change& change, double now) {
       if (job != nullptr) {
         if (!job->agent) job->agent_seen = now;
         job->offered = false;
-        job->failed_growths = 0;
+        if (Companion* begun = job->companions.find(companion.id))
+          begun->workers_before = job->workers;
         job->stay(now, 0);  // the site's time runs since the offer
       }
       events_.event("companion-started",
@@ -226,6 +234,8 @@ void Controller::report(const Change& change, double now) {
       event("companion-lost",
             fmt::format("job {} lost companion {} on {}", job_id, companion.id, companion.node));
       if (job != nullptr) {
+        if (Companion* ending = job->companions.find(companion.id))
+          ending->reason = "it ended though Swell had not asked for it";
         Companion gone = companion;
         job->taken_back = fmt::format("companion {} on {} ended though Swell had not asked for it",
                                       companion.id, companion.node);
@@ -233,6 +243,7 @@ void Controller::report(const Change& change, double now) {
         gone.deadline = now;
         tell_shrink(*job, gone, now);
         job->stay(now, parts_.config.growth_interval_s);
+        if (!companion.used) growth_failed(*job, now);
       }
       break;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "controller/planning.h"
 #include "controller/reconcile.h"
 #include "controller/state_file.h"
+#include "controller/user_limits.h"
 #include "core/policy/policy.h"
 #include "slurm/fabric_source.h"
 #include "slurm/slurm_api.h"
@@ -55,6 +57,9 @@ class Controller {
   /// While on, nothing is lent and what is lent is reclaimed, each job within its grace. Off at
   /// first.
   void set_draining(bool draining);
+
+  /// No job is given longer to give GPUs back, whatever it asked for; 0: as it asked.
+  void set_max_grace(int max_grace_s) noexcept { max_grace_s_ = max_grace_s; }
 
   /// Slurm's records at the last look.
   const slurm::Snapshot& snapshot() const noexcept { return snapshot_; }
@@ -121,10 +126,11 @@ class Controller {
   };
   Result<JobGpus> gpus_of(const ElasticJob& job);
   bool take_report(ElasticJob& job, double now);
-  void refuse_report(ElasticJob& job, const std::string& why, double now);
+  void refuse_report(ElasticJob& job, const std::string& why);
   void take_back_from_distrusted(ElasticJob& job, double now);
   void keep_promises(double now);
   void keep_quotas(double now);
+  void keep_user_limits(double now);
   void explain(const policy::ClusterView& view);
   std::string why_no_profile(const ElasticJob& job, double now) const;
   void remember(const ElasticJob& job);
@@ -134,6 +140,9 @@ class Controller {
   void decide(double now);
   void take_planned(double now, std::chrono::milliseconds patience, bool at_once);
   void drain(double now);
+  int grace_of(const ElasticJob& job) const noexcept {
+    return max_grace_s_ > 0 ? std::min(job.spec.grace_s, max_grace_s_) : job.spec.grace_s;
+  }
   /// The companion is to end by `by`, or within the job's grace; its agent is not told yet.
   /// `cause`: a label of swell_reclaims (meters.h). REQUIRES: it does not leave yet.
   void leave(ElasticJob& job, Companion& companion, double now, const char* cause,
@@ -159,6 +168,7 @@ class Controller {
   Parts parts_;
   EventLog events_;
   Meters meters_;
+  UserLimits user_limits_;
   std::unique_ptr<policy::Policy> policy_;
   std::unique_ptr<Planning> planning_;  ///< null: the policy makes no plans
   Machines machines_;
@@ -170,6 +180,8 @@ class Controller {
   SavedState saved_, written_;
   AgentSessions sessions_;
   double last_decide_s_ = 0, last_own_s_ = 0;
+  int max_grace_s_ = 0;
+  std::optional<policy::ClusterView> seen_by_askers_;  ///< of this round: a view takes long to make
   /// Rounds that looked at a changed queue, since EventLog last got a line about them.
   struct RoundTimes {
     std::vector<double> took_s;  ///< from begin to end, waiting for slurmctld's answers included

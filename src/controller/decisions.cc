@@ -96,7 +96,7 @@ void Controller::drain(double now) {
 
 void Controller::leave(ElasticJob& job, Companion& companion, double now, const char* cause,
                        const std::string& reason, std::optional<double> by) {
-  companion.leave(by.value_or(now + job.spec.grace_s), reason);
+  companion.leave(by.value_or(now + grace_of(job)), reason);
   job.taken_back = reason;
   job.stay(now, parts_.config.growth_interval_s);
   events_.event("reclaim",
@@ -198,7 +198,15 @@ void Controller::apply(const policy::Decisions& decisions, const policy::Cluster
   for (const policy::Grant& each : decisions.grants) by_job[each.job].push_back(each);
   // Each job was given the whole room under a limit that it shares with others.
   Quotas quotas(parts_.config, snapshot_, jobs_, parts_.book->outstanding());
-  for (const auto& [id, grants] : by_job) {
+  for (auto& [id, grants] : by_job) {
+    if (const auto job = jobs_.find(id);
+        job != jobs_.end() &&
+        grants.size() > static_cast<std::size_t>(job->second.companion_slots)) {
+      // The plan was for all of them; the next one follows once the job has reported.
+      grants.resize(static_cast<std::size_t>(job->second.companion_slots));
+      plans.erase(id);
+      if (grants.empty()) continue;
+    }
     int gpus = 0;
     for (const policy::Grant& each : grants) gpus += each.lent.gpus;
     if (!quotas.take(id, gpus)) decide_due_ = true;
@@ -270,6 +278,7 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
     offer.partition = parts_.config.expansion_partition.empty() ? record->partition
                                                                 : parts_.config.expansion_partition;
     offer.account = record->account;
+    offer.qos = parts_.config.expansion_qos;
     offer.gpu_type = node.gpu_type;
     offer.gpus = each.lent.gpus;
     offer.workers = each.lent.gpus / std::max(job.gpus_per_worker, 1);
@@ -278,7 +287,7 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
     if (record->time_limit_min > 0)
       offer.time_limit_min =
           static_cast<int>(std::max<std::time_t>((record->end_time - snapshot_.taken) / 60, 1));
-    offer.warn_s = std::min(job.spec.grace_s, 65535);
+    offer.warn_s = std::min(grace_of(job), 65535);
     saved_.issued[offer.nonce] = {
         job.id,     offer.node,    offer.gpu_type, offer.partition, parts_.config.expansion_qos,
         offer.gpus, offer.workers, offer.cpus,     offer.memory_mib};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -69,6 +70,10 @@ struct ElasticJob {
   // What its owner asked for with the swell command.
   bool paused = false;
   int own_max = 0;  ///< GPUs in all; 0: as --elastic says
+
+  // What limits that Slurm sets its user leave (user_limits.h).
+  std::string held_back;  ///< why it is lent no more for them, for people; empty: it may be
+  int companion_slots = std::numeric_limits<int>::max();  ///< companions more that they allow
 
   std::string written;  ///< AdminComment as last written or read
 

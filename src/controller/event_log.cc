@@ -9,17 +9,50 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <iterator>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
 namespace swell::controller {
 
 namespace {
 
-/// Of lines that one source causes.
+/// Limits of the lines that one source causes.
 constexpr double kBurst = 100;
 constexpr double kLinesPerSecond = 1;
 constexpr std::size_t kMaxSources = 100'000;
+/// Sources from here on are users, by their uid, for all their jobs together: so many times as
+/// much.
+constexpr std::uint64_t kUsers = std::uint64_t{2} << 32;
+constexpr double kJobsOfUser = 10;
+/// A flood is over, and is told of, once nothing was left out for so long.
+constexpr double kFloodOver_s = 10;
+/// Longest text of an event: agents send up to 4096 bytes.
+constexpr std::size_t kMaxText = 500;
+
+/// Events that come at the pace at which GPUs are lent, or once a job.
+bool is_paced(std::string_view name) {
+  static constexpr std::string_view kPaced[] = {"cancel",
+                                                "companion-ended",
+                                                "companion-excessive",
+                                                "companion-lost",
+                                                "companion-preempted",
+                                                "companion-started",
+                                                "grant",
+                                                "grant-expired",
+                                                "job-ended",
+                                                "job-started",
+                                                "reclaim"};
+  return std::find(std::begin(kPaced), std::end(kPaced), name) != std::end(kPaced);
+}
+
+Json shortened_json(const Json& value) {
+  const char* text = json_string_value(value.get());
+  return text != nullptr && json_string_length(value.get()) > kMaxText
+             ? Json(shortened(text, kMaxText))
+             : value;
+}
 /// As Slurm's own logs: it names jobs, nodes and users.
 constexpr mode_t kMode = 0640;
 
@@ -42,12 +75,16 @@ int open_for_lines(const std::string& path) {
 
 void EventLog::event(const char* name, std::initializer_list<std::pair<const char*, Json>> members,
                      const std::string& sentence) {
-  if (!sentence.empty()) log_(sentence);
+  const auto job = std::find_if(members.begin(), members.end(), [](const auto& member) {
+    return std::string_view(member.first) == "job";
+  });
+  if (job != members.end() && is_left_out(name, job->second)) return;
+  if (!sentence.empty()) log_(shortened(sentence, 2 * kMaxText));
   if (path_.empty() && !listener_) return;
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   Json line = Json::object({{"time", std::round(now * 1000) / 1000}, {"event", name}});
-  for (const auto& [key, value] : members) line.set(key, value);
+  for (const auto& [key, value] : members) line.set(key, shortened_json(value));
   if (listener_) listener_(name, line);
   if (path_.empty()) return;
   const std::string text = line.dump() + "\n";
@@ -72,18 +109,65 @@ void EventLog::event(const char* name, std::initializer_list<std::pair<const cha
   if (fd >= 0) ::close(fd);
 }
 
-bool EventLog::may_say(std::uint64_t source, double now) {
+EventLog::Allowance* EventLog::allowance_of(std::uint64_t source, double now) {
+  const double times = source >= kUsers ? kJobsOfUser : 1;
   if (allowances_.size() >= kMaxSources)
     std::erase_if(allowances_, [&](const auto& each) {
-      return now - each.second.at >= kBurst / kLinesPerSecond;
+      return each.second.dropped == 0 && now - each.second.at >= kBurst / kLinesPerSecond;
     });
-  if (allowances_.size() >= kMaxSources && !allowances_.contains(source)) return false;
-  Allowance& allowance = allowances_.try_emplace(source, Allowance{kBurst, now}).first->second;
-  allowance.lines = std::min(kBurst, allowance.lines + (now - allowance.at) * kLinesPerSecond);
+  if (allowances_.size() >= kMaxSources && !allowances_.contains(source)) return nullptr;
+  Allowance& allowance =
+      allowances_.try_emplace(source, Allowance{kBurst * times, now, 0, 0}).first->second;
+  allowance.lines =
+      std::min(kBurst * times, allowance.lines + (now - allowance.at) * kLinesPerSecond * times);
   allowance.at = now;
-  if (allowance.lines < 1) return false;
-  allowance.lines -= 1;
+  return &allowance;
+}
+
+bool EventLog::may_say(std::uint64_t source, double now) {
+  Allowance* allowance = allowance_of(source, now);
+  if (allowance == nullptr || allowance->lines < 1) return false;
+  allowance->lines -= 1;
   return true;
+}
+
+bool EventLog::is_left_out(std::string_view name, const Json& job) {
+  const auto source = static_cast<std::uint64_t>(json_integer_value(job.get()));
+  if (source == 0 || is_paced(name)) return false;
+  const std::optional<uid_t> uid = owner_of_ ? owner_of_(source) : std::nullopt;
+  Allowance* of_user = uid ? allowance_of(kUsers + *uid, now_) : nullptr;
+  Allowance* of_job = allowance_of(source, now_);  // last: the map may have been thinned out
+  if (of_job == nullptr) return true;
+  const bool is_good = of_job->lines >= 1 && (of_user == nullptr || of_user->lines >= 1);
+  if (is_good) {
+    of_job->lines -= 1;
+    if (of_user != nullptr) of_user->lines -= 1;
+  } else {
+    ++of_job->dropped;
+    of_job->dropped_at = now_;
+  }
+  return !is_good;
+}
+
+void EventLog::begin_round(double now) {
+  now_ = now;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> over;
+  for (auto& [source, allowance] : allowances_)
+    if (allowance.dropped > 0 && now - allowance.dropped_at >= kFloodOver_s)
+      over.emplace_back(source, std::exchange(allowance.dropped, 0));
+  for (const auto& [job, dropped] : over) {
+    const std::string sentence = fmt::format(
+        "{} events of job {} were left out: it or its user's jobs caused more than are kept",
+        dropped, job);
+    event("events-left-out", {{"job", job}, {"count", dropped}, {"reason", sentence}}, sentence);
+  }
+}
+
+std::string shortened(std::string text, std::size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  std::size_t end = max_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + "...";
 }
 
 }  // namespace swell::controller

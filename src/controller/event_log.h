@@ -5,7 +5,9 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <sys/types.h>
 #include <utility>
 
@@ -13,8 +15,15 @@
 
 namespace swell::controller {
 
+/// Text of at most `max_bytes`, and whole characters of UTF-8, with "..." where it was longer.
+std::string shortened(std::string text, std::size_t max_bytes);
+
 /// One line an event: to Slurm's log for people, and to EventLog as JSON
 /// {"time": seconds since 1970, "event": ..., ...} for timelines and tests. Never fails its caller.
+/// Events that users' programs cause at will are limited here, for the log, the file and the
+/// listener (the history) alike: a hundred at once and one a second of each job, ten times as many
+/// of each user. What is left out is counted, and said once when the flood is over. Lent GPUs come
+/// and go at the controller's own pace: their events, and the begin and end of jobs, are all kept.
 /// The file is bounded: at kMaxBytes it becomes PATH.1, in place of the one before, and a new one
 /// is begun. It is made with mode 640; a link or anything else but a file in its place is not
 /// written to.
@@ -35,6 +44,12 @@ class EventLog {
     listener_ = std::move(listener);
   }
   void say(const std::string& sentence) { log_(sentence); }
+  /// Begins a round: `now`, in seconds, is the time of the events that follow.
+  void begin_round(double now);
+  /// Tells whose a job is, so that the user's events are limited too.
+  void set_owners(std::function<std::optional<uid_t>(std::uint64_t job)> owner_of) {
+    owner_of_ = std::move(owner_of);
+  }
   /// May one more line be written that a user's program causes at will? A hundred at once and one a
   /// second on average, for each `source` (a job's id, a uid), so that nobody fills a disk. What is
   /// left out is only missing here.
@@ -47,8 +62,14 @@ class EventLog {
   std::function<void(const std::string&, const Json&)> listener_;
   bool complained_ = false;
   struct Allowance {
-    double lines, at;
+    double lines = 0, at = 0;
+    std::uint64_t dropped = 0;  ///< since it was last said
+    double dropped_at = 0;
   };
+  Allowance* allowance_of(std::uint64_t source, double now);
+  bool is_left_out(std::string_view name, const Json& job);
+  std::function<std::optional<uid_t>(std::uint64_t)> owner_of_;
+  double now_ = 0;
   std::map<std::uint64_t, Allowance> allowances_;
 };
 

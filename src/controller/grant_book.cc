@@ -31,7 +31,8 @@ std::vector<LiveGrant> GrantBook::take_expired(double now) {
   std::lock_guard lock(mutex_);
   std::vector<LiveGrant> expired;
   for (auto it = grants_.begin(); it != grants_.end();) {
-    const double stands_until = it->second.expires + (it->second.used ? kUsedGrantKept_s : 0);
+    const bool is_admitted = it->second.used && !it->second.refused;
+    const double stands_until = it->second.expires + (is_admitted ? kUsedGrantKept_s : 0);
     if (stands_until <= now) {
       expired.push_back(std::move(it->second));
       it = grants_.erase(it);
@@ -50,6 +51,8 @@ Result<LiveGrant> GrantBook::use(const std::string& nonce, uid_t uid, double now
     return Error(
         "there is no live grant with this nonce for this user; companions are created by swellrun only");
   LiveGrant& grant = found->second;
+  if (grant.refused)
+    return Error(fmt::format("the grant for job {} was refused already", grant.parent));
   if (grant.used) return Error(fmt::format("the grant for job {} was used already", grant.parent));
   if (grant.expires <= now)
     return Error(fmt::format("the grant for job {} has expired", grant.parent));
@@ -57,10 +60,16 @@ Result<LiveGrant> GrantBook::use(const std::string& nonce, uid_t uid, double now
   return grant;
 }
 
+void GrantBook::refuse(const std::string& nonce) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = grants_.find(nonce); found != grants_.end()) found->second.refused = true;
+}
+
 std::vector<LiveGrant> GrantBook::outstanding() const {
   std::lock_guard lock(mutex_);
   std::vector<LiveGrant> all;
-  for (const auto& [nonce, grant] : grants_) all.push_back(grant);
+  for (const auto& [nonce, grant] : grants_)
+    if (!grant.refused) all.push_back(grant);
   return all;
 }
 
@@ -79,7 +88,7 @@ bool GrantBook::has_grant_of(JobId parent) const {
 bool GrantBook::has_unseen_companion_of(uid_t uid) const {
   std::lock_guard lock(mutex_);
   return std::any_of(grants_.begin(), grants_.end(), [&](const auto& entry) {
-    return entry.second.used && entry.second.uid == uid;
+    return entry.second.used && !entry.second.refused && entry.second.uid == uid;
   });
 }
 

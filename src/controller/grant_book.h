@@ -22,6 +22,8 @@ struct LiveGrant {
   uid_t uid = 0;
   double expires = 0;  ///< on the controller's clock, seconds
   bool used = false;   ///< job_submit admitted a companion on it
+  /// job_submit refused a companion on it: it stands until the agent has said so, but holds nothing
+  bool refused = false;
 };
 
 /// Where the controller writes its offers and job_submit/swell looks them up, in memory: job_submit
@@ -36,6 +38,8 @@ class GrantBook {
   std::vector<LiveGrant> take_expired(double now);
   /// Marks a grant used and returns it. The error says why it cannot be used.
   Result<LiveGrant> use(const std::string& nonce, uid_t uid, double now);
+  /// Marks a grant refused: it cannot be used any more.
+  void refuse(const std::string& nonce);
   /// A grant that stands, used or not.
   std::optional<LiveGrant> find(const std::string& nonce) const;
   bool has_grant_of(JobId parent) const;

@@ -37,6 +37,9 @@ using Clock = std::chrono::steady_clock;
 /// How long changes are let gather before a round looks at them.
 constexpr auto kDebounce = std::chrono::milliseconds(50);
 
+/// Messages of one user's agents and tools that a round hears: the next round hears more of them.
+constexpr int kMessagesOfUser = 256;
+
 double now_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 std::string new_nonce() {
@@ -68,9 +71,7 @@ class Host final : public control::BackgroundThread {
       place = place_;
     }
     // A place that swell.conf names since this controller started is kept too.
-    if (kept.named_in(request.qos, request.partition) &&
-        !request.comment.starts_with(kGrantComment))
-      place = kept;
+    if (kept.named_in(request.qos, request.partition) && !grant_in(request.comment)) place = kept;
     Result<Admission> admission = controller::admit(request, place, book_, now_s(), on_ && lowers_);
     if (admission && request.elastic && !admission->is_companion) {
       const std::string advice = advice_.on(request);
@@ -187,6 +188,7 @@ class Host final : public control::BackgroundThread {
       follow_conf(watch, watched, controller);
       const double due = controller.cycle(now_s());
       advice_.learn(controller.snapshot(), *config);
+      controller.set_max_grace(advice_.max_grace_s());
       if (pause(rest_after(controller.last_own_s(), config->poll_interval_s))) return;
       if (wait(Clock::time_point(
                    std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due))),
@@ -230,6 +232,7 @@ class Host final : public control::BackgroundThread {
     if (options.address.empty()) options.address = slurm_config.own_host;
     options.port = static_cast<std::uint16_t>(config.control_port);
     options.munge_socket = slurm::munge_socket_of(slurm_config.auth_info);
+    options.max_taken_of_user = kMessagesOfUser;
     options.log = [this](const std::string& text) { info(text); };
     bool said = false;
     while (true) {

@@ -18,26 +18,14 @@ constexpr std::size_t kMaxParts = 4096;
 
 /// Events of EventLog that the history has too; others are of the controller or pass by.
 bool is_kept(std::string_view kind) {
-  static const std::set<std::string_view> kKinds = {"agent-left",
-                                                    "agent-lost",
-                                                    "asked",
-                                                    "cancel",
-                                                    "companion-ended",
-                                                    "companion-excessive",
-                                                    "companion-lost",
-                                                    "companion-preempted",
-                                                    "companion-started",
-                                                    "decided-by",
-                                                    "grant",
-                                                    "grant-expired",
-                                                    "grant-refused",
-                                                    "job-ended",
-                                                    "job-started",
-                                                    "model-refused",
-                                                    "no-growth",
-                                                    "plan",
-                                                    "profile-refused",
-                                                    "reclaim"};
+  static const std::set<std::string_view> kKinds = {
+      "agent-left",     "agent-lost",          "asked",
+      "cancel",         "companion-ended",     "companion-excessive",
+      "companion-lost", "companion-preempted", "companion-started",
+      "decided-by",     "events-left-out",     "grant",
+      "grant-expired",  "grant-refused",       "job-ended",
+      "job-started",    "model-refused",       "no-growth",
+      "plan",           "profile-refused",     "reclaim"};
   return kKinds.contains(kind);
 }
 
@@ -77,6 +65,7 @@ void Controller::heard(const std::string& kind, const Json& line) {
   event.node = text_in(companion.is_object() ? companion : line, "node");
   event.gpus = static_cast<int>(number_in(companion.is_object() ? companion : line, "gpus"));
   event.reason = text_in(line, "reason");
+  if (kind == "grant-refused") event.reason = text_in(line, "kind") + ": " + event.reason;
   // Slurm's records show it again after a restart.
   if (const std::string grant = text_in(line, "grant"); !grant.empty()) event.once = kind + grant;
   Json rest = Json::object();

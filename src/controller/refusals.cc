@@ -16,6 +16,8 @@ std::string refusal_kind(std::string_view words) {
   };
   // In this order: "Job violates accounting/QOS policy (job submit limit, ...)" is a limit.
   static constexpr Sign kSigns[] = {{"companion was refused", refused::kUnlike},
+                                    {"another plugin", refused::kUnlike},
+                                    {"prolog", refused::kProlog},
                                     {"limit", refused::kLimit},
                                     {"policy", refused::kLimit},
                                     {"qos", refused::kQos},

@@ -16,8 +16,9 @@ inline constexpr const char* kQos = "qos";              ///< the user may not us
 inline constexpr const char* kAccount = "account";      ///< the account or its association
 inline constexpr const char* kPartition = "partition";  ///< the partition is closed to this job
 inline constexpr const char* kLimit = "limit";          ///< a limit of the QOS or the association
-/// It was not what was offered: job_submit refused it.
+/// It was not what was offered: job_submit refused it, or swellrun gave it back.
 inline constexpr const char* kUnlike = "unlike";
+inline constexpr const char* kProlog = "prolog";  ///< its nodes' Prolog took too long
 inline constexpr const char* kOther = "other";
 }  // namespace refused
 

@@ -34,7 +34,20 @@ std::optional<int> grace_of_expansions(const Config& config) {
   return std::nullopt;
 }
 
+/// Longest grace of any job where the site sets none: neither MaxGrace nor a GraceTime.
+constexpr int kUnsetGrace_s = 300;
+
+int longest_grace(const Config& config, std::optional<int> grace_of_place) {
+  if (config.max_grace_s > 0) return config.max_grace_s;
+  return grace_of_place && *grace_of_place > 0 ? *grace_of_place : kUnsetGrace_s;
+}
+
 }  // namespace
+
+int SiteAdvice::max_grace_s() {
+  std::lock_guard lock(mutex_);
+  return facts_.max_grace_s;
+}
 
 void SiteAdvice::set_draining(bool draining) {
   std::lock_guard lock(mutex_);
@@ -46,6 +59,7 @@ void SiteAdvice::learn(const slurm::Snapshot& snapshot, const Config& config) {
   if (snapshot.nodes.empty() || (learnt_ && now - *learnt_ < kSiteFactsKept)) return;
   control::SiteFacts facts = facts_of(snapshot, config);
   facts.grace_s = grace_of_expansions(config);
+  facts.max_grace_s = longest_grace(config, facts.grace_s);
   learnt_ = now;
   std::lock_guard lock(mutex_);
   facts.draining = facts_.draining;

@@ -24,6 +24,9 @@ class SiteAdvice {
   /// slurmctld. From the controller's thread alone.
   void learn(const slurm::Snapshot& snapshot, const Config& config);
 
+  /// Returns the longest grace that a job is given, by the last learn(); 0: not known.
+  int max_grace_s();
+
   /// A line for each thing that the owner of this elastic submission should hear; empty: none, or
   /// its specification is wrong, which others say.
   /// REQUIRES: the submission is elastic.

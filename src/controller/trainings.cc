@@ -85,16 +85,15 @@ bool Controller::take_report(ElasticJob& job, double now) {
   }
   // What nobody could judge is not held against the job, nor what is missing.
   if (gpus.ok() && !job.training.is_incomplete() && !job.refused_since) job.refused_since = now;
-  refuse_report(job, taken.error().message(), now);
+  refuse_report(job, taken.error().message());
   return false;
 }
 
-void Controller::refuse_report(ElasticJob& job, const std::string& why, double now) {
+void Controller::refuse_report(ElasticJob& job, const std::string& why) {
   job.report.reset();
   job.refused_report = why;
-  if (events_.may_say(job.id, now))
-    events_.event("profile-refused", {{"job", job.id}, {"reason", why}},
-                  fmt::format("job {}: its profile is not used: {}", job.id, why));
+  events_.event("profile-refused", {{"job", job.id}, {"reason", why}},
+                fmt::format("job {}: its profile is not used: {}", job.id, why));
 }
 
 /// What the job's user says that it trains; without an object nothing is said.
@@ -108,9 +107,8 @@ void Controller::take_sheet(ElasticJob& job, const Json& model, double now) {
     if (!job.described_since) job.described_since = now;
   } else {
     job.refused_sheet = sheet.error().message();
-    if (events_.may_say(job.id, now))
-      events_.event("model-refused", {{"job", job.id}, {"reason", job.refused_sheet}},
-                    fmt::format("job {}: its model is not used: {}", job.id, job.refused_sheet));
+    events_.event("model-refused", {{"job", job.id}, {"reason", job.refused_sheet}},
+                  fmt::format("job {}: its model is not used: {}", job.id, job.refused_sheet));
   }
 }
 
@@ -187,6 +185,16 @@ void Controller::keep_quotas(double now) {
                           excess));
       quotas.leaves(job->first, companion.gpus.count);
     }
+}
+
+/// Takes back what keeps another job of its user or account waiting by limits of Slurm's own.
+void Controller::keep_user_limits(double now) {
+  for (const UserLimits::Reclaim& each :
+       user_limits_.look(snapshot_, jobs_, parts_.book->outstanding(), now)) {
+    ElasticJob& job = jobs_.at(each.job);
+    if (Companion* companion = job.companions.find(each.companion))
+      reclaim(job, *companion, now, "limit", each.reason);
+  }
 }
 
 /// Why a job has no profile, and is not planned for by data sheets either.

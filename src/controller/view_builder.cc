@@ -280,7 +280,7 @@ class Builder {
 
   bool may_grow(const ElasticJob& job, const slurm::JobRecord& record,
                 const policy::ElasticJobView& view) const {
-    if (job.paused || !job.trust.may_grow(now_)) return false;
+    if (job.paused || !job.held_back.empty() || !job.trust.may_grow(now_)) return false;
     if (lacks_profile(job, view) && !is_owed_some(job)) return false;
     const bool lasts =
         record.end_time == 0 || record.time_limit_min == 0 ||

@@ -61,6 +61,7 @@ std::string by_trust(const ElasticJob& job, double now) {
 /// The limit that it has reached.
 std::string by_limit(const ElasticJob& job, const policy::ElasticJobView& seen,
                      const Waiting& waiting) {
+  if (!job.held_back.empty()) return job.held_back;
   const int has = staying_gpus(job);
   if (job.own_max > 0 && has >= job.own_max)
     return fmt::format("its owner wants at most {} GPUs (swell max)", job.own_max);
@@ -114,7 +115,7 @@ std::string by_time(const ElasticJob& job, const Waiting& waiting) {
                        job.spec.stay_s);
   if (now < job.grow_after) {
     const std::string left = seconds(job.grow_after - now);
-    // Cleared once one is taken up, unlike the count and the kind in its AdminComment.
+    // Cleared once training has used lent GPUs, unlike the count and the kind in its AdminComment.
     if (job.failed_growths > 0)
       return fmt::format("its last offer failed ({}); the next comes in {} at the earliest",
                          job.refused_for, left);

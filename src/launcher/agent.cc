@@ -317,13 +317,7 @@ void Agent::check_deadlines() {
   const double time = now();
   look_at_limit(time);
   if (const auto deadline = machine_.deadline(); deadline && time >= *deadline) machine_.tick(time);
-  for (Request& request : requests_)
-    if (request.open > 0 && time >= request.expires) {
-      request.expires = time + 5;
-      for (const auto& [pid, offer] : request.sallocs) children_.signal(pid, SIGTERM);
-      for (const auto& [pid, offer] : request.shows) children_.signal(pid, SIGKILL);
-      for (const pid_t pid : request.node_shows) children_.signal(pid, SIGKILL);
-    }
+  expire_requests(time);
   std::vector<JobId> late;
   for (const auto& [job, leaving] : leaving_)
     if (!leaving.cancelling && time >= leaving.cancel_by) late.push_back(job);

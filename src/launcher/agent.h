@@ -56,6 +56,8 @@ class Agent {
     double expires = 0;
     std::map<pid_t, std::size_t> sallocs, shows;  ///< by the offer they are for
     std::set<pid_t> node_shows;
+    bool is_slow = false;         ///< its node still runs the Prolog
+    std::set<std::size_t> moved;  ///< offers that became slow requests of their own
   };
   /// An srun that runs shims.
   struct Step {
@@ -83,6 +85,9 @@ class Agent {
   void take_ended_children();
   bool ended_salloc(const Children::Ended& ended);
   void request_done(std::size_t index);
+  void expire_requests(double time);
+  void cancel_unused(const std::string& name, JobId companion);
+  void give_up(const std::string& name, Granted& result, std::string why);
   void launch(Step step);
   bool may_launch_again(const Step& step) const;
   bool launches_again(const Step& step, const Exit& exit);

@@ -6,11 +6,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <iterator>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
 #include "launcher/agent.h"
+#include "launcher/companion_check.h"
 #include "launcher/launch_again.h"
 #include "launcher/signals.h"
 #include "launcher/slurm_env.h"
@@ -22,6 +24,7 @@ namespace {
 
 constexpr double kStepEnd_s = 1;  // an orderly end is quieter than a cancelled step
 constexpr double kFinish_s = 15;
+constexpr double kProlog_s = 300;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -200,13 +203,21 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
       } else {
         result.reason = refusal(ended.output);
         // Granted, but ended by us as it took too long: salloc has given it up, or this does.
-        if (job != 0)
-          static_cast<void>(children_.start(cancel_command(request.offers[offer].name, job),
-                                            outside_environment(environ), {.capture = true}));
+        if (job != 0) cancel_unused(request.offers[offer].name, job);
       }
     } else if (const auto show = request.shows.find(ended.pid); show != request.shows.end()) {
       const std::size_t offer = show->second;
       request.shows.erase(show);
+      Granted& result = request.results[offer];
+      if (const Result<void> good =
+              check_companion(ended.output, result.job, setup_.hello.job, request.offers[offer]);
+          !good) {
+        give_up(shown_name(ended.output, result.job, request.offers[offer].name), result,
+                good.error().message());
+        --request.open;
+        request_done(index);
+        return true;
+      }
       if (const auto shares = read_job(ended.output, request.results[offer].job);
           shares && shares->size() == 1) {
         WorkerNode node;
@@ -238,6 +249,61 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
   return false;
 }
 
+void Agent::cancel_unused(const std::string& name, JobId companion) {
+  static_cast<void>(children_.start(cancel_command(name, companion), outside_environment(environ),
+                                    {.capture = true}));
+}
+
+/// Cancels a companion that Slurm has granted, before it is used; `result` says why.
+void Agent::give_up(const std::string& name, Granted& result, std::string why) {
+  cancel_unused(name, result.job);
+  result.job = 0;
+  result.reason = std::move(why);
+}
+
+/// Ends what an offer has not become by its expiry. A companion that Slurm has granted, whose node
+/// still runs its Prolog, becomes a request of its own that may take kProlog_s longer.
+void Agent::expire_requests(double time) {
+  std::vector<Request> slow_ones;
+  for (std::size_t index = requests_.size(); index-- > 0;) {
+    Request& request = requests_[index];
+    if (request.open == 0 || time < request.expires) continue;
+    request.expires = time + 5;
+    for (const pid_t pid : request.node_shows) children_.signal(pid, SIGKILL);
+    for (const auto& [pid, offer] : request.shows) children_.signal(pid, SIGKILL);
+    for (auto each = request.sallocs.begin(); each != request.sallocs.end();) {
+      const auto [pid, offer] = *each;
+      const JobId granted = granted_job(children_.output_so_far(pid));
+      if (granted == 0 || request.is_slow) children_.signal(pid, SIGTERM);
+      if (granted == 0) {
+        ++each;
+        continue;
+      }
+      Granted& result = request.results[offer];
+      if (request.is_slow) {
+        result.job = granted;
+        give_up(request.offers[offer].name, result,
+                fmt::format("its node was not ready within {:g} s of Slurm's grant (Prolog)",
+                            kProlog_s));
+      } else {
+        Request slow;
+        slow.offers = {request.offers[offer]};
+        slow.results = {result};
+        slow.sallocs[pid] = 0;
+        slow.open = 1;
+        slow.expires = time + kProlog_s;
+        slow.is_slow = true;
+        slow_ones.push_back(std::move(slow));
+        request.moved.insert(offer);
+      }
+      each = request.sallocs.erase(each);
+      --request.open;
+    }
+    request_done(index);
+  }
+  std::move(slow_ones.begin(), slow_ones.end(), std::back_inserter(requests_));
+}
+
 void Agent::request_done(std::size_t index) {
   if (requests_[index].open > 0) return;
   Request request = std::move(requests_[index]);
@@ -249,10 +315,7 @@ void Agent::request_done(std::size_t index) {
     // A slurmctld that was killed gives the ids of its last seconds anew. Two companions of one id
     // could not be told apart here: this one goes back, the next offer gets an id of its own.
     if (!companion_names_.emplace(result.job, offer.name).second) {
-      static_cast<void>(children_.start(cancel_command(offer.name, result.job),
-                                        outside_environment(environ), {.capture = true}));
-      result.job = 0;
-      result.reason = "Slurm gave it the id of a companion that it has forgotten";
+      give_up(offer.name, result, "Slurm gave it the id of a companion that it has forgotten");
       continue;
     }
     if (result.nodes.empty() || result.nodes.front().gpus == 0) {
@@ -265,7 +328,10 @@ void Agent::request_done(std::size_t index) {
     WorkerNode& node = result.nodes.front();
     node.workers = std::min(offer.workers, node.gpus / setup_.basic.gpus_per_worker);
   }
-  machine_.allocated(now(), request.results);
+  std::vector<Granted> results;
+  for (std::size_t i = 0; i < request.results.size(); ++i)
+    if (!request.moved.contains(i)) results.push_back(std::move(request.results[i]));
+  machine_.allocated(now(), results);
 }
 
 void Agent::carry_out(const action::Release& release) {

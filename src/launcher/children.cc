@@ -80,6 +80,11 @@ Result<pid_t> Children::start(const std::vector<std::string>& command,
   return pid;
 }
 
+std::string Children::output_so_far(pid_t pid) const {
+  const auto found = children_.find(pid);
+  return found != children_.end() ? found->second.output : std::string();
+}
+
 void Children::signal(pid_t pid, int number) const {
   if (runs(pid)) kill(pid, number);
 }

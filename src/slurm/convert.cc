@@ -48,6 +48,53 @@ Waiting waiting_of(const job_info_t& info) {
     case WAIT_PRIORITY:
     case WAIT_RESOURCES:
     case FAIL_DEFER: return Waiting::for_resources;
+    case WAIT_ASSOC_JOB_LIMIT:
+    case WAIT_ASSOC_RESOURCE_LIMIT:
+    case WAIT_ASSOC_TIME_LIMIT:
+    case WAIT_ASSOC_MAX_JOBS:
+    case WAIT_ASSOC_GRP_JOB:
+    case WAIT_ASSOC_GRP_CPU:
+    case WAIT_ASSOC_GRP_CPU_RUN_MIN:
+    case WAIT_ASSOC_GRP_MEM:
+    case WAIT_ASSOC_GRP_MEM_RUN_MIN:
+    case WAIT_ASSOC_GRP_NODE:
+    case WAIT_ASSOC_GRP_NODE_RUN_MIN:
+    case WAIT_ASSOC_GRP_GRES:
+    case WAIT_ASSOC_GRP_GRES_RUN_MIN:
+    case WAIT_ASSOC_GRP_BILLING:
+    case WAIT_ASSOC_GRP_BILLING_RUN_MIN:
+    case WAIT_ASSOC_GRP_UNK:
+    case WAIT_ASSOC_GRP_UNK_RUN_MIN: return Waiting::for_association;
+    case WAIT_QOS_JOB_LIMIT:
+    case WAIT_QOS_RESOURCE_LIMIT:
+    case WAIT_QOS_TIME_LIMIT:
+    case WAIT_QOS_GRP_JOB:
+    case WAIT_QOS_GRP_CPU:
+    case WAIT_QOS_GRP_CPU_RUN_MIN:
+    case WAIT_QOS_GRP_MEM:
+    case WAIT_QOS_GRP_MEM_RUN_MIN:
+    case WAIT_QOS_GRP_NODE:
+    case WAIT_QOS_GRP_NODE_RUN_MIN:
+    case WAIT_QOS_GRP_GRES:
+    case WAIT_QOS_GRP_GRES_RUN_MIN:
+    case WAIT_QOS_GRP_BILLING:
+    case WAIT_QOS_GRP_BILLING_RUN_MIN:
+    case WAIT_QOS_GRP_UNK:
+    case WAIT_QOS_GRP_UNK_RUN_MIN:
+    case WAIT_QOS_MAX_JOB_PER_USER:
+    case WAIT_QOS_MAX_CPU_PER_USER:
+    case WAIT_QOS_MAX_MEM_PER_USER:
+    case WAIT_QOS_MAX_NODE_PER_USER:
+    case WAIT_QOS_MAX_GRES_PER_USER:
+    case WAIT_QOS_MAX_BILLING_PER_USER:
+    case WAIT_QOS_MAX_UNK_PER_USER:
+    case WAIT_QOS_MAX_JOB_PER_ACCT:
+    case WAIT_QOS_MAX_CPU_PER_ACCT:
+    case WAIT_QOS_MAX_MEM_PER_ACCT:
+    case WAIT_QOS_MAX_NODE_PER_ACCT:
+    case WAIT_QOS_MAX_GRES_PER_ACCT:
+    case WAIT_QOS_MAX_BILLING_PER_ACCT:
+    case WAIT_QOS_MAX_UNK_PER_ACCT: return Waiting::for_qos;
     default: return Waiting::for_other;
   }
 }
@@ -204,6 +251,7 @@ PartitionRecord convert(const partition_info_t& info) {
   partition.priority_tier = info.priority_tier;
   partition.up = info.state_up == PARTITION_UP;
   partition.gives_whole_nodes = info.max_share == 0;
+  partition.qos = text(info.qos_char);
   return partition;
 }
 

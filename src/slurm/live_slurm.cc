@@ -2,12 +2,14 @@
 #include "slurm/live_slurm.h"
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fmt/format.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 
+#include "slurm/associations.h"
 #include "slurm/convert.h"
 #include "slurm/loaded.h"
 #include "slurm/site_config.h"
@@ -16,6 +18,9 @@
 namespace swell::slurm {
 
 namespace {
+
+/// How often limits of accounts and users are looked at: the answer names all users of the site.
+constexpr auto kAssociationsKept = std::chrono::seconds(15);
 
 std::string text(const char* value) { return value != nullptr ? value : ""; }
 
@@ -34,6 +39,7 @@ class LiveSlurm final : public SlurmApi {
     if (!jobs) return jobs.error();
     if (!*nodes && !*partitions && !*jobs && !forced_) return std::optional<Snapshot>{};
     forced_ = false;
+    load_limits();
     last_.taken = std::time(nullptr);
     return std::optional<Snapshot>(last_);
   }
@@ -102,6 +108,16 @@ class LiveSlurm final : public SlurmApi {
     return true;
   }
 
+  /// Without an answer those of the last time go on to count.
+  void load_limits() {
+    const auto now = std::chrono::steady_clock::now();
+    if (limits_looked_at_ && now - *limits_looked_at_ < kAssociationsKept) return;
+    limits_looked_at_ = now;
+    if (auto associations = load_associations())
+      last_.associations =
+          std::make_shared<const std::vector<AssociationRecord>>(std::move(*associations));
+  }
+
   static Result<bool> unchanged(const char* what) {
     if (errno == SLURM_NO_CHANGE_IN_DATA) return false;
     return failure(what);
@@ -110,6 +126,7 @@ class LiveSlurm final : public SlurmApi {
   Snapshot last_;
   std::time_t nodes_time_ = 0, partitions_time_ = 0, jobs_time_ = 0;
   bool forced_ = false;
+  std::optional<std::chrono::steady_clock::time_point> limits_looked_at_;
 };
 
 }  // namespace

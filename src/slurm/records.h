@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <ctime>
 #include <map>
+#include <memory>
 #include <string>
 #include <sys/types.h>
 #include <vector>
 
 #include "core/slurm_text/gres.h"
+#include "slurm/associations.h"
 
 /// Slurm's records as plain values, the same for every version of Slurm. Made by LiveSlurm from the
 /// public API, or by a test; read by the controller and the tools.
@@ -21,8 +23,10 @@ enum class JobPhase { pending, running, suspended, completing, ended };
 
 /// Reason why a pending job waits, as far as it matters for idle GPUs.
 enum class Waiting {
-  for_resources,  ///< starts as soon as resources are free and its turn has come
-  for_other,      ///< held, dependent, over a limit, ...: idle GPUs would not start it
+  for_resources,    ///< starts as soon as resources are free and its turn has come
+  for_association,  ///< a limit of its user's or account's running jobs is reached
+  for_qos,          ///< the same of a QOS
+  for_other,        ///< held, dependent, over a limit, ...: idle GPUs would not start it
 };
 
 /// GPUs that a job holds on one node.
@@ -88,6 +92,7 @@ struct PartitionRecord {
   int priority_tier = 1;
   bool up = false;
   bool gives_whole_nodes = false;  ///< OverSubscribe=EXCLUSIVE
+  std::string qos;                 ///< its own, which limits all jobs in it; empty: none
 };
 
 /// The cluster at one time.
@@ -99,6 +104,8 @@ struct Snapshot {
   /// left_between() the snapshot before and this one. Nodes are loaded before jobs, so that their
   /// records may still count what these jobs held as used.
   std::vector<JobRecord> just_left;
+  /// Accounts and users with their limits, at most kAssociationsKept old; null: none are known.
+  std::shared_ptr<const std::vector<AssociationRecord>> associations;
   /// keep_for_restarts() of this snapshot.
   std::map<JobId, std::vector<std::string>> kept_nodes;
 };

@@ -36,6 +36,11 @@ salloc_and_srun() {
 }
 check 'salloc and srun say it too' salloc_and_srun
 
+grace_is_cut() {
+  sbatch --hold --elastic=grace=86400 --gres=gpu:2 --wrap true 2> said && grep -q 'grace=86400 is cut to 600 s: this site gives no job more (MaxGrace)' said || { cat said; return 1; }
+}
+check 'a grace above that of the site is cut, and the owner reads so' grace_is_cut
+
 refused() { # REASON LAST-WORDS COMMAND...
   local reason=$1 last=$2
   shift 2

@@ -9,7 +9,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$here/hostile_lib.sh"
 [[ $(id -u) == 0 ]] || skip 'another user is needed: run as root'
 expiry=4 # seconds that an offer stands; for who takes it up, as long as it does by default
-cluster_up --nodes 2 --gpus-per-node 4 --users games,backup --swell-conf GrantExpiry=$expiry
+prolog=$TMPDIR/prolog
+printf '#!/bin/bash\n[[ ! -e %q ]] || sleep 10\nexit 0\n' "$TMPDIR/slow" > "$prolog" && chmod 755 "$prolog"
+cluster_up --nodes 2 --gpus-per-node 4 --users games,backup --swell-conf GrantExpiry=$expiry --conf "Prolog=$prolog" --conf PrologFlags=Alloc
 
 events_of_job() { grep "\"event\":\"$1\"" "$events" | grep -c "\"job\":$2\b"; } # EVENT JOB: how many
 at_least() { (($("${@:2}") >= $1)); }                                          # N COMMAND...
@@ -37,6 +39,17 @@ mute_agent() {
   return $status
 }
 check 'an agent that takes nothing up is offered ever less, and swell jobs says it' mute_agent
+
+# A Prolog of 10 s, and offers that stand for 4 s.
+slow_prolog() {
+  lends_nothing && submit --elastic=max=8 --gres=gpu:4 && within 30 in_state "$job" RUNNING && within 30 workers_run "$job" 4 || return
+  touch "$TMPDIR/slow"
+  swell drain --undo && within 60 grown "$job" 8
+  local status=$?
+  rm -f "$TMPDIR/slow"
+  ((status == 0)) && (($(events_of_job grant "$job") == 1 && $(events_of_job grant-expired "$job") + $(events_of_job grant-refused "$job") == 0))
+}
+check 'a companion whose Prolog takes longer than an offer stands is waited for' slow_prolog
 cluster_down
 rm -rf "$work"/[0-9]* # ids begin anew
 cluster_up --nodes 2 --gpus-per-node 4 --users games,backup
@@ -119,6 +132,18 @@ renamed_at_once() {
 }
 check 'its owner cannot rename a companion, from its first moment on' renamed_at_once
 
+# Hundreds of changes of mind.
+floods_events() {
+  attackers_job backup && hostile_link || return
+  { hello_of "$mine" 2; for ((i = 0; i < 400; ++i)); do printf '{"type":"status","state":"ACTIVE","epoch":1,"workers":2,"stopped_s":0,"no_growth":"%s%s"}\n' "$i" "$(printf 'y%.0s' {1..2000})"; done; } >&"$in"
+  within 60 at_least 90 events_of_job no-growth "$mine" && within 90 at_least 1 events_of_job events-left-out "$mine" || return
+  (($(events_of_job no-growth "$mine") < 250)) && ! grep -q 'y\{600\}' "$events" && swell history "$mine" | grep 'events of job .* were left out' && logged 'events of job .* were left out'
+  local status=$?
+  hang_up
+  return $status
+}
+check 'a flood of an agent is cut in EventLog, history and log, and is told of once' floods_events
+
 grants_of_ended_jobs() {
   games_job && within 30 grown "$job" 8 && grep -q "\"parent\": $job\b" "$SWELL_CLUSTER_DIR/state/swell_state" || return
   as games scancel "$job" && within 20 ended "$job" && within 10 state_is_empty || { cat "$SWELL_CLUSTER_DIR/state/swell_state"; return 1; }
@@ -163,8 +188,49 @@ takes_too_much() {
   salloc_with "$nonce" "$node" "$gpus" "$cpus" "$memory" > salloc.txt 2>&1 || grep -q 'has been revoked' salloc.txt || { cat salloc.txt; return 1; }
   within 10 at_least 1 events_of_job companion-excessive "$mine" && within 20 has_no_companions "$mine" && in_state "$mine" RUNNING
 }
+# site_plugin ORDER CODE: the site's own plugin does CODE with each submission, and is called in that order.
+site_plugin() {
+  printf 'function slurm_job_submit(job, partitions, uid)\n  %s\n  return slurm.SUCCESS\nend\nfunction slurm_job_modify(change, job, partitions, uid) return slurm.SUCCESS end\n' \
+    "$2" > "$SWELL_CLUSTER_DIR/etc/job_submit.lua"
+  sed -i "s/^JobSubmitPlugins=.*/JobSubmitPlugins=$1/" "$SLURM_CONF"
+  "$cluster" restart-ctld && within 20 idle_nodes
+}
+idle_nodes() { [[ $(sinfo -h -t idle -o %D) == 2 ]]; }
+no_site_plugin() { sed -i 's/^JobSubmitPlugins=.*/JobSubmitPlugins=swell/' "$SLURM_CONF" && "$cluster" restart-ctld; }
+# lends_none KIND WORDS: a job's offers are refused for that, ever more rarely, and its training is not stopped for them.
+lends_none() {
+  submit --elastic=max=8 --gres=gpu:4 && within 30 at_least 2 events_of_job grant-refused "$job" && within 20 grep -F -- "$2" "$work/$job.out" &&
+    within 20 word_is "$job" why "$1" && within 20 has_no_companions "$job" && workers_run "$job" 4 && [[ $(newest_epoch "$job") == 0 ]] &&
+    swell jobs | grep -E "^ *$job .* [1-9][0-9]* \($1\)" && swell history "$job" | grep -F "$1" && swell why "$job" | grep "its last offer failed ($1)" || { swell why "$job"; swell history "$job"; return 1; }
+  # A pending job is kept waiting by nobody.
+  rigid --nodes=1 --gres=gpu:4 && within 30 in_state "$rigid_job" RUNNING
+}
+takes_the_grant() {
+  site_plugin lua,swell 'job.comment = "site"' && lends_none unlike 'took the grant from its comment (put swell first in JobSubmitPlugins)' &&
+    swell doctor | grep -i 'warn.*JobSubmitPlugins.*lua stands before swell' || { swell doctor; return 1; }
+}
+writes_beside_the_grant() {
+  site_plugin lua,swell 'if job.comment ~= nil then job.comment = "site: " .. job.comment .. ";cost=7" end' && submit --elastic=max=8 --gres=gpu:4 && within 40 grown "$job" 8
+}
+changes_a_field() { site_plugin lua,swell 'job.nice = 10' && lends_none unlike 'nice='; }
+changes_the_tag() { site_plugin swell,lua 'if job.name ~= nil and string.sub(job.name, 1, 6) == "swell-" then job.admin_comment = "site" end' && lends_none unlike 'took the grant from its comment'; }
+changes_the_qos() {
+  site_plugin swell,lua 'job.qos = "normal"' && submit --elastic=max=8 --gres=gpu:4 && within 30 in_state "$job" RUNNING && within 60 at_least 3 failed_of "$job" &&
+    has_no_companions "$job" && workers_run "$job" 4 && [[ $(newest_epoch "$job") == 0 ]] || { swell history "$job"; return 1; }
+  local -a at
+  mapfile -t at < <(times_of_grants "$job")
+  printf 'offered at %s\n' "${at[*]}"
+  ((at[2] - at[1] >= 2))
+}
+failed_of() { printf '%s\n' $(($(events_of_job grant-refused "$1") + $(events_of_job companion-excessive "$1"))); }
 if [[ -e $(dirname "$(find /usr/lib /usr/lib64 -name sched_backfill.so -path '*slurm*' 2> /dev/null | head -n 1)")/job_submit_lua.so ]]; then
   check 'a companion that Slurm gave more than was granted is cancelled' more_than_was_granted
+  check 'a site plugin that takes the grant from its comment has companions refused, and doctor warns' takes_the_grant
+  check 'text of a site plugin beside the grant does no harm' writes_beside_the_grant
+  check 'what job_submit refuses is shown by swell why, jobs and history' changes_a_field
+  check 'a companion without its tag is given back at once' changes_the_tag
+  check 'a companion under another QOS is given back before training stops for it, ever more rarely' changes_the_qos
+  no_site_plugin
 fi
 
 event_log_is_no_link() {

@@ -90,4 +90,22 @@ of_others() {
 }
 check 'who asks of another job than an elastic one that runs is told what it is' of_others
 
+# Limits that Slurm sets a user, which companions count for like his own jobs.
+with_limit() { # LIMIT=VALUE JOBS: of a job that is lent GPUs and others of its user so many are submitted, and all of them start
+  local limit=$1 i next
+  sacctmgr -i modify user where name=root set "$limit" > /dev/null && "$cluster" restart-ctld && within 30 idle_nodes || return
+  submit --elastic=max=12,grace=10 --gres=gpu:2 --nodelist=node1 && within 60 lent_some "$job" || { swell why "$job"; return 1; }
+  for ((i = 0; i < $2; ++i)); do
+    next=$(sbatch --parsable --output=/dev/null --gres=gpu:2 --wrap 'sleep 36000') && within 60 in_state "${next%%;*}" RUNNING || { squeue -o '%i %j %T %r'; swell why "$job"; return 1; }
+  done
+  goes_on "$job" && scancel --user=root && within 30 queue_is_empty && sacctmgr -i modify user where name=root set "${limit%%=*}=$([[ $limit == Grp* ]] && printf 'gres/gpu=')-1" > /dev/null
+}
+lent_some() { (($(lent "$1") > 0)); }
+idle_nodes() { [[ $(sinfo -h -t idle -o %D) == 3 ]]; }
+clear_queue
+limited_by ''
+check 'lent GPUs do not use up MaxJobs: the next job of the user starts' with_limit MaxJobs=2 1
+check 'nor GrpTRES' with_limit GrpTRES=gres/gpu=6 1
+check 'of MaxSubmitJobs some stay free' with_limit MaxSubmitJobs=4 1
+
 finish_tests

@@ -112,8 +112,7 @@ controller::SubmitRequest read(const job_desc_msg_t& job, std::uint32_t uid) {
   request.is_array = job.array_inx != nullptr;
   request.is_het_component = job.het_job_offset != NO_VAL;
   request.elastic = elastic_of(job);
-  if (request.comment.starts_with(controller::kGrantComment))
-    request.beyond_an_offer = members_beyond_an_offer(job);
+  if (controller::grant_in(request.comment)) request.beyond_an_offer = members_beyond_an_offer(job);
   return request;
 }
 

@@ -62,6 +62,7 @@ class QosChecks {
     add(grace());
     add(exempt_time());
     add(associations());
+    add(limits_of_associations());
     add(limits());
     add(without_plugin());
   }
@@ -234,6 +235,31 @@ class QosChecks {
         fmt::format("these may not use QOS \"{}\", so their jobs never grow: {}", name_, who),
         {fmt::format("sacctmgr -i modify user where name={} account={} set QOS+={}",
                      fmt::join(users, ","), fmt::join(accounts, ","), name_)});
+  }
+
+  /// Warns of limits that lent GPUs use up: those of associations count jobs of all QOS.
+  Finding limits_of_associations() const {
+    static const std::set<std::string> kCounting = {"GrpTRES",        "GrpTRESRunMins",
+                                                    "GrpJobs",        "GrpSubmitJobs",
+                                                    "MaxJobsPerUser", "MaxSubmitJobsPerUser"};
+    std::vector<std::string> shown;
+    for (const Association& each : site_.accounting->associations)
+      for (const auto& [limit, value] : each.limits)
+        if (kCounting.contains(limit))
+          shown.push_back(fmt::format("{}{}{} has {}={}", each.account,
+                                      each.user.empty() ? "" : "/", each.user, limit, value));
+    if (shown.empty()) return good("user-limits", "none that companions count for");
+    constexpr std::size_t max = 10;
+    const std::size_t left_out = shown.size() > max ? shown.size() - max : 0;
+    if (left_out > 0) shown.resize(max);
+    return warning(
+        "user-limits",
+        fmt::format("companions count for them like their users' own jobs, so that less is lent "
+                    "and it goes back for jobs that wait: {}{}",
+                    fmt::join(shown, ", "),
+                    left_out > 0 ? fmt::format(" and {} more", left_out) : ""),
+        {"set such limits on the QOS of users' own jobs instead, which does not count companions: "
+         "sacctmgr modify qos where name=normal set MaxJobsPerUser=N MaxTRESPerUser=gres/gpu=N"});
   }
 
   Finding limits() const {

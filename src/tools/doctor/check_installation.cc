@@ -133,8 +133,8 @@ Finding check_scheduler(const Site& site) {
       under_stock_name(site));
 }
 
-/// JobSubmitPlugins with swell in it, and what names no plugin replaced by what was meant, or left
-/// out. Other hosts than slurmctld's need not have the plugins.
+/// JobSubmitPlugins with swell as its first, and what names no plugin replaced by what was meant,
+/// or left out. Other hosts than slurmctld's need not have the plugins.
 std::string mended_job_submit(const Site& site) {
   std::string made;
   for (const NamedPlugin& plugin : site.named_plugins) {
@@ -142,10 +142,10 @@ std::string mended_job_submit(const Site& site) {
     const std::string word = plugin.is_missing() && site.on_controller()
                                  ? near_name(plugin.word, plugin.others).value_or("")
                                  : plugin.word;
-    if (!word.empty() && !lists(made, word)) made += (made.empty() ? "" : ",") + word;
+    if (!word.empty() && !lists("swell", word) && !lists(made, word))
+      made += (made.empty() ? "" : ",") + word;
   }
-  if (!lists(made, "swell")) made += made.empty() ? "swell" : ",swell";
-  return made;
+  return made.empty() ? "swell" : "swell," + made;
 }
 
 Finding check_job_submit(const Site& site) {
@@ -163,7 +163,14 @@ Finding check_job_submit(const Site& site) {
                     meant ? fmt::format("; \"{}\" was probably meant", *meant) : ""),
         mend);
   }
-  if (lists(plugins, "swell")) return good("JobSubmitPlugins", plugins);
+  if (lists(plugins.substr(0, plugins.find(',')), "swell"))
+    return good("JobSubmitPlugins", plugins);
+  if (lists(plugins, "swell"))
+    return warning("JobSubmitPlugins",
+                   fmt::format("{} stands before swell; a plugin there that sets the comment, the "
+                               "name or other fields of companions makes Swell refuse them",
+                               plugins.substr(0, plugins.find(','))),
+                   mend);
   return fault(
       "JobSubmitPlugins",
       fmt::format(

@@ -150,6 +150,7 @@ Test(admission, a_companion_needs_a_live_grant_of_its_own_user) {
   request = companion();
   request.comment.clear();
   request.qos = "expansion";
+  request.uid = 1001;
   cr_assert(says(refusal(request), "the QOS \"expansion\" is for companions"));
 }
 
@@ -301,4 +302,66 @@ Test(admission, the_place_is_read_from_a_swell_conf_that_is_broken_or_off) {
       "Elasticity=no\nGrowthInterval=soon\nnonsense\n expansionqos = Lent # theirs\n");
   cr_assert_eq(read.qos, std::string("Lent"));
   cr_assert(read.partition.empty());
+}
+
+Test(admission, a_companion_whose_grant_another_plugin_took_is_no_ordinary_job) {
+  const std::string taken = "another plugin of job_submit took the grant from its comment";
+  SubmitRequest site = companion();
+  site.comment = "site";
+  cr_assert(says(refusal(site), taken.c_str()));
+  SubmitRequest emptied = companion();
+  emptied.comment.clear();
+  emptied.immediate = false;  // by cli_filter, say
+  cr_assert(says(refusal(emptied), taken.c_str()));
+  SubmitRequest renamed = site;
+  renamed.name = "physics-swell-10";
+  cr_assert(says(refusal(renamed), taken.c_str()));
+  SubmitRequest with_qos = site;
+  with_qos.qos = "expansion";
+  cr_assert(says(refusal(with_qos), taken.c_str()));
+}
+
+Test(admission, other_jobs_of_a_user_with_a_live_grant_pass) {
+  const auto passes = [](auto change, bool used = false) {
+    GrantBook book;
+    book.add(live_grant());
+    if (used) cr_assert(book.use("n1", 1000, 50).ok());
+    SubmitRequest request = companion();
+    request.comment = "mine";
+    change(request);
+    const auto admission = admit(request, place, book, 50);
+    return admission.ok() && !admission->is_companion;
+  };
+  cr_assert(passes([](SubmitRequest& r) { r.has_script = true; }));
+  cr_assert(passes([](SubmitRequest& r) { r.uid = 1001; }));
+  cr_assert(passes([](SubmitRequest& r) { r.name = "bash", r.required_nodes = "node1"; }));
+  cr_assert(passes([](SubmitRequest& r) { r.name = "bash", r.immediate = false; }));
+  cr_assert(passes([](SubmitRequest& r) { r.name = "bash", r.tres_per_node = "gres:gpu:h100:3"; }));
+  cr_assert(passes([](SubmitRequest&) {}, true));
+}
+
+Test(admission, text_of_a_site_before_and_behind_the_grant_does_no_harm) {
+  for (const char* comment :
+       {"site: swell-grant=n1", "swell-grant=n1;cost=7", "a swell-grant=n1 b"}) {
+    GrantBook book;
+    book.add(live_grant());
+    SubmitRequest request = companion();
+    request.comment = comment;
+    const auto admission = admit(request, place, book, 50);
+    cr_assert(admission.ok(), "%s", comment);
+    cr_assert(admission->is_companion);
+  }
+}
+
+Test(admission, a_grant_that_was_refused_holds_nothing_and_is_known_until_its_agent_says_so) {
+  GrantBook book;
+  book.add(live_grant());
+  SubmitRequest nice = companion();
+  nice.beyond_an_offer = "nice=0xa";
+  cr_assert_not(admit(nice, place, book, 50).ok());
+  cr_assert(book.outstanding().empty());
+  cr_assert_not(book.has_unseen_companion_of(1000));
+  cr_assert(book.find("n1")->refused);
+  cr_assert_not(admit(companion(), place, book, 51).ok(), "nobody tries fields out");
+  cr_assert_eq(book.take_expired(101).size(), 1u);
 }

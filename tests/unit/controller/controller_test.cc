@@ -220,3 +220,28 @@ Test(controller, draining_reclaims_everything_within_the_grace_and_lends_no_more
   world.step();
   cr_assert_not_null(world.server.last<control::Grow>());
 }
+
+Test(controller, no_job_has_longer_to_give_gpus_back_than_the_site_allows) {
+  World world;
+  world.slurm.run(10, "node1", 4, "swell[elastic=max=8,grace=86400 basic=4]");
+  world.controller->set_max_grace(30);
+  world.hello(1, 10, 4);
+  cr_assert_eq(world.server.last<control::Grow>()->offers.at(0).warn_s, 30);
+  world.take_offers(1, 20);
+  world.controller->set_draining(true);
+  world.step();
+  cr_assert_eq(world.server.last<control::Shrink>()->deadline_s, 30);
+  world.step(32);
+  cr_assert_eq(world.slurm.cancelled, std::vector<JobId>{20});
+}
+
+Test(controller, a_grace_below_the_sites_is_the_jobs_own) {
+  World world;
+  world.slurm.run(10, "node1", 4, "swell[elastic=max=8,grace=12 basic=4]");
+  world.controller->set_max_grace(30);
+  world.hello(1, 10, 4);
+  world.take_offers(1, 20);
+  world.controller->set_draining(true);
+  world.step();
+  cr_assert_eq(world.server.last<control::Shrink>()->deadline_s, 12);
+}

@@ -173,9 +173,8 @@ Test(history, what_waited_for_a_reader_keeps_the_time_at_which_it_happened) {
   {
     Other other(folder.file());
     other.begin_to_read();
-    handed_over = std::chrono::duration<double>(
-                      std::chrono::system_clock::now().time_since_epoch())
-                      .count();
+    handed_over =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     history.add(event("reclaim"));
     said.wait_for_line();
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));

@@ -275,3 +275,81 @@ Test(controller, a_grant_that_stands_when_the_drain_begins_is_withdrawn) {
   for (const control::Offer& offer : grow.offers)
     cr_assert_not(world.book.use(offer.nonce, 1000, world.now).ok());
 }
+
+Test(controller, a_refusal_by_job_submit_is_recorded) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 8);
+  world.hello(1, 10, 8);
+  const control::Grow grow = *world.server.last<control::Grow>();
+  control::GrowDone done;
+  for (const control::Offer& offer : grow.offers) {
+    world.book.refuse(offer.nonce);
+    done.results.push_back({offer.nonce, 0, "a Swell companion was refused: nice=0xa"});
+  }
+  world.server.says(1, done);
+  world.step(3);
+  const ElasticJob& job = world.controller->jobs().at(10);
+  cr_assert_eq(job.refusals, static_cast<int>(grow.offers.size()));
+  cr_assert_eq(job.refused_for, "unlike");
+  cr_assert_eq(job.failed_growths, 1);
+  cr_assert(world.shows(10, "why=unlike"));
+}
+
+Test(controller, a_companion_that_was_never_used_does_not_end_the_backoff) {
+  World world;
+  world.slurm.run_elastic(10, "node1", 4);
+  for (const JobId rigid : {52, 53, 54})
+    world.slurm.run(rigid, "node" + std::to_string(rigid - 50), 8, "");
+  world.hello(1, 10, 4);
+  std::vector<double> offered_at;
+  for (JobId companion = 20; companion < 24; ++companion) {
+    for (int i = 0; i < 200 && world.server.last<control::Grow>() == nullptr; ++i) world.step();
+    cr_assert_not_null(world.server.last<control::Grow>());
+    offered_at.push_back(world.now);
+    world.take_offers(1, companion);
+    world.slurm.end(companion);
+    world.server.says(1, control::Released{companion, "its workers did not come up"});
+    world.server.sent.clear();
+    world.step();
+  }
+  for (std::size_t i = 2; i < offered_at.size(); ++i)
+    cr_assert_geq(offered_at[i] - offered_at[i - 1], 1.5 * (offered_at[i - 1] - offered_at[i - 2]));
+  cr_assert_eq(world.controller->jobs().at(10).failed_growths, 4);
+}
+
+Test(controller, training_on_lent_gpus_ends_the_backoff) {
+  Grown world("max=16");
+  world.step();
+  world.server.says(1, control::Released{20, "no use"});
+  world.slurm.end(20);
+  world.step();
+  cr_assert_eq(world.controller->jobs().at(10).failed_growths, 1);
+  for (int i = 0; i < 200 && world.server.last<control::Grow>() == nullptr; ++i) world.step();
+  world.take_offers(1, 21);
+  control::Status status;
+  status.state = control::JobState::active;
+  status.workers = 4;
+  world.server.says(1, status);
+  world.step();
+  cr_assert_eq(world.controller->jobs().at(10).failed_growths, 1, "on its own GPUs");
+  status.workers = 8;
+  world.server.says(1, status);
+  world.step();
+  cr_assert_eq(world.controller->jobs().at(10).failed_growths, 0);
+}
+
+Test(controller,
+     a_companion_that_its_agent_gives_up_before_use_is_a_failed_growth_with_its_reason) {
+  Grown world("max=16");
+  control::GrowDone done;
+  done.results.push_back({world.controller->jobs().at(10).companions.begin()->grant, 0,
+                          "its node was not ready within 300 s of Slurm's grant (Prolog)"});
+  world.server.says(1, done);
+  world.step(3);
+  const ElasticJob& job = world.controller->jobs().at(10);
+  cr_assert_eq(job.refused_for, "prolog");
+  cr_assert_eq(job.failed_growths, 1);
+  cr_assert(job.companions.begin()->leaving);
+  world.step(10);
+  cr_assert_eq(world.slurm.cancelled, std::vector<JobId>{20});
+}

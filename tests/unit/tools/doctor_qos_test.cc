@@ -57,6 +57,11 @@ Test(doctor, faults_of_the_expansion_qos) {
        "first 300 s", "in slurm.conf: PreemptExemptTime=00:00:00"},
       {"PreemptExemptTime", Level::warn, [](Site& s) { qos(s, "expansion").exempt_s = 5; },
        "first 5 s", "sacctmgr"},
+      {"user-limits", Level::warn,
+       [](Site& s) {
+         s.accounting->associations[1].limits = {{"MaxJobsPerUser", "4"}};
+       },
+       "lab/ann has MaxJobsPerUser=4", "set such limits on the QOS"},
       {"associations", Level::fault,
        [](Site& s) { s.accounting->associations[1].qos = {"normal"}; }, "lab/ann",
        "sacctmgr -i modify user where name=ann account=lab set QOS+=expansion"},

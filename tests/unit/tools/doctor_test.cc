@@ -41,7 +41,7 @@ Test(doctor, without_slurmctld_the_files_are_checked_all_the_same) {
   expect(site, {"slurmctld", Level::fault, [](Site&) {}, "Unable to contact",
                 "systemctl start slurmctld"});
   cr_assert_eq(faults(site), 1);
-  expect(site, {"JobSubmitPlugins", Level::fault, names_only_lua, "lua", "lua,swell"});
+  expect(site, {"JobSubmitPlugins", Level::fault, names_only_lua, "lua", "swell,lua"});
 }
 
 Test(doctor, without_munge_the_fault_is_munge_and_the_files_are_checked_all_the_same) {
@@ -116,8 +116,11 @@ Test(doctor, faults_of_the_installation) {
       {"SchedulerType", Level::fault,
        [](Site& s) { s.under_stock_name = false, s.slurmctld->scheduler_type = "sched/builtin"; },
        "it is sched/builtin", "in slurm.conf: SchedulerType=sched/backfill"},
+      {"JobSubmitPlugins", Level::warn,
+       [](Site& s) { s.slurmctld->job_submit_plugins = "lua,swell"; }, "lua stands before swell",
+       "in slurm.conf: JobSubmitPlugins=swell,lua"},
       {"JobSubmitPlugins", Level::fault, names_only_lua, "lua",
-       "in slurm.conf: JobSubmitPlugins=lua,swell"},
+       "in slurm.conf: JobSubmitPlugins=swell,lua"},
       {"JobSubmitPlugins", Level::fault,
        [](Site& s) { s.slurmctld->job_submit_plugins.clear(), s.named_plugins.clear(); },
        "it is empty", "in slurm.conf: JobSubmitPlugins=swell"},
@@ -158,12 +161,12 @@ Test(doctor, faults_with_which_slurmctld_would_not_start) {
       {"JobSubmitPlugins", Level::fault, names_swel,
        "it names \"swel\", and job_submit_swel.so is in no folder of PluginDir (/plugins:/stock), so "
        "slurmctld does not start; \"swell\" was probably meant",
-       "in slurm.conf: JobSubmitPlugins=lua,swell"},
+       "in slurm.conf: JobSubmitPlugins=swell,lua"},
       {"JobSubmitPlugins", Level::fault,
        [](Site& s) {
          names_swel(s), s.named_plugins[1].word = s.slurmctld->job_submit_plugins = "ours";
        },
-       "it names \"ours\"", "in slurm.conf: JobSubmitPlugins=lua,swell"},
+       "it names \"ours\"", "in slurm.conf: JobSubmitPlugins=swell,lua"},
       {"PluginDir", Level::fault, has_no_auth_plugin,
        "no program of Slurm starts with /plugins:/stock: auth_munge.so of AuthType=auth/munge is in "
        "no folder of it",
@@ -179,7 +182,7 @@ Test(doctor, faults_with_which_slurmctld_would_not_start) {
                        names_only_lua(s), s.named_plugins[0].file.path.clear(),
                            s.named_plugins[0].others = {"partition"};
                      },
-                     "swell is not in it", "in slurm.conf: JobSubmitPlugins=lua,swell"});
+                     "swell is not in it", "in slurm.conf: JobSubmitPlugins=swell,lua"});
   Site site = healthy_site();
   names_swel(site);
   cr_assert_eq(faults(site), 1);

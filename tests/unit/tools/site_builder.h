@@ -24,7 +24,7 @@ inline tools::doctor::Site healthy_site() {
   slurmctld.plugin_dir = "/plugins:/stock";
   slurmctld.scheduler_type = "sched/backfill";
   slurmctld.select_type = "select/cons_tres";
-  slurmctld.job_submit_plugins = "lua,swell";
+  slurmctld.job_submit_plugins = "swell,lua";
   slurmctld.preempt_type = "preempt/qos";
   slurmctld.slurmctld_parameters = "preempt_send_user_signal";
   slurmctld.accounting_storage_type = "accounting_storage/slurmdbd";

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "controller/elastic_job.h"
+#include "controller/grant_book.h"
+#include "slurm/records.h"
+
+namespace swell::controller {
+
+/// Keeps lent GPUs from using up the limits that Slurm sets their own users: a companion counts for
+/// MaxJobs, GrpTRES and MaxSubmitJobs of its user's associations (and of the QOS of its partition)
+/// like any job. A job that waits for such a limit gets lent GPUs back that count for it, and of a
+/// limit of submitted jobs a part stays free.
+class UserLimits {
+ public:
+  struct Reclaim {
+    JobId job = 0, companion = 0;
+    std::string reason;
+  };
+  /// Sets `held_back` and `companion_slots` of each job, and returns what is to be reclaimed.
+  std::vector<Reclaim> look(const slurm::Snapshot& snapshot, JobTable& jobs,
+                            const std::vector<LiveGrant>& outstanding, double now);
+
+ private:
+  /// A job that waits for a limit.
+  struct Waiter {
+    double next = 0;         ///< not before is more taken back for it
+    double bare_since = 0;   ///< nothing that is lent counts for its limit since then; 0: some does
+    int hopeless_with = -1;  ///< with so many other jobs running it waited in vain; -1: not known
+  };
+  std::map<JobId, Waiter> waiters_;
+};
+
+}  // namespace swell::controller

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/companion_check.h"
+
+#include <criterion/criterion.h>
+
+using namespace swell;
+using launcher::check_companion;
+using launcher::shown_name;
+
+namespace {
+
+control::Offer offer() {
+  control::Offer offer;
+  offer.nonce = "0a1b";
+  offer.name = "swell-5";
+  offer.node = "node2";
+  offer.partition = "train";
+  offer.account = "Lab";
+  offer.qos = "expansion";
+  return offer;
+}
+
+/// What `scontrol show job -d 7` prints of a good companion.
+const std::string kShown =
+    "JobId=7 JobName=swell-5\n"
+    "   UserId=games(5) GroupId=games(60) MCS_label=N/A\n"
+    "   Priority=4294967280 Nice=0 Account=lab QOS=expansion\n"
+    "   JobState=RUNNING Reason=None Dependency=(null)\n"
+    "   Partition=train AllocNode:Sid=head:1\n"
+    "   Features=(null) DelayBoot=00:00:00\n"
+    "   OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)\n"
+    "   Comment=swell-grant=0a1b\n"
+    "   AdminComment=swell[parent=5 grant=0a1b]\n"
+    "\n";
+
+std::string with(std::string text, const std::string& old, const std::string& now) {
+  const auto at = text.find(old);
+  cr_assert(at != std::string::npos, "%s", old.c_str());
+  return text.replace(at, old.size(), now);
+}
+
+}  // namespace
+
+Test(companion_check, what_was_offered_is_taken) {
+  cr_assert(check_companion(kShown, 7, 5, offer()).ok());
+  control::Offer of_older_controller = offer();
+  of_older_controller.qos.clear();
+  cr_assert(check_companion(kShown, 7, 5, of_older_controller).ok());
+}
+
+Test(companion_check, whatever_a_plugin_changed_is_named) {
+  const struct {
+    const char *old, *now, *words;
+  } cases[] = {
+      {"   AdminComment=swell[parent=5 grant=0a1b]\n", "", "took the grant from its comment"},
+      {"swell[parent=5 grant=0a1b]", "cost=3", "put swell first in JobSubmitPlugins"},
+      {"parent=5", "parent=6", "took the grant"},
+      {"[parent=5 grant=0a1b]", "[parent=5 grant=0a1c]", "took the grant"},
+      {"JobName=swell-5", "JobName=lab-swell-5",
+       "changed its name from \"swell-5\" to \"lab-swell-5\""},
+      {"QOS=expansion", "QOS=normal", "changed its QOS from \"expansion\" to \"normal\""},
+      {"Partition=train", "Partition=debug", "its partition from \"train\" to \"debug\""},
+      {"Account=lab", "Account=other", "its account"},
+      {"Licenses=(null)", "Licenses=matlab:1", "its licences from \"\" to \"matlab:1\""},
+      {"   Comment=", "   Reservation=maint\n   Comment=", "its reservation"}};
+  for (const auto& each : cases) {
+    const auto checked = check_companion(with(kShown, each.old, each.now), 7, 5, offer());
+    cr_assert_not(checked.ok(), "%s", each.now);
+    cr_assert(checked.error().message().find(each.words) != std::string::npos, "%s: %s", each.now,
+              checked.error().message().c_str());
+  }
+}
+
+Test(companion_check, a_job_that_is_not_shown_is_not_taken) {
+  cr_assert_not(check_companion("", 7, 5, offer()).ok());
+  cr_assert_not(check_companion("slurm_load_jobs error: Invalid job id\n", 7, 5, offer()).ok());
+  cr_assert_not(check_companion(with(kShown, "JobId=7", "JobId=77"), 7, 5, offer()).ok());
+}
+
+Test(companion_check, fields_within_free_text_are_none) {
+  cr_assert(check_companion(with(kShown, "Comment=swell", "Comment=QOS=normal Partition=x swell"),
+                            7, 5, offer())
+                .ok());
+}
+
+Test(companion_check, it_is_cancelled_by_the_name_that_it_has) {
+  cr_assert_eq(shown_name(with(kShown, "swell-5", "lab swell-5"), 7, "swell-5"), "lab swell-5");
+  cr_assert_eq(shown_name("", 7, "swell-5"), "swell-5");
+}
