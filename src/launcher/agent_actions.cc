@@ -374,7 +374,7 @@ void Agent::carry_out(const action::Note& note) {
   Json line = Json::object(
       {{"time", std::floor(time * 1000) / 1000}, {"event", note.event}, {"job", setup_.hello.job}});
   for (const auto& [key, value] : note.details.members()) line.set(key.c_str(), value);
-  events_ << line.dump() << '\n' << std::flush;
+  events_ << line.dump_ascii() << '\n' << std::flush;
 }
 
 void Agent::carry_out(const action::Finish& finish) {

@@ -46,6 +46,15 @@ Test(event_log_file, an_event_is_one_line_of_json_and_a_sentence_for_the_log) {
   cr_assert_eq(said.size(), 1u);
 }
 
+Test(event_log_file, a_line_of_it_commands_no_terminal) {
+  const Folder folder;
+  const std::string hostile = "\u009b2J\u202e\x7f\x1b[31m\xff";
+  EventLog events(folder.path / "events", [](const std::string&) {});
+  events.event("no-growth", {{"job", 17}, {"reason", hostile}});
+  for (const char c : text_of(folder.path / "events"))
+    cr_assert(c == '\n' || (c >= ' ' && c < 0x7f), "%02x", static_cast<unsigned char>(c));
+}
+
 Test(event_log_file, without_a_path_only_sentences_are_kept) {
   int said = 0;
   EventLog events("", [&](const std::string&) { ++said; });
