@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <limits>
 #include <set>
+#include <system_error>
 
 #include "controller/refusals.h"
 #include "core/policy/registry.h"
@@ -53,7 +54,11 @@ Controller::Controller(Parts parts)
       parts_.config.policy, {parts_.config.aggressiveness, parts_.config.fairness,
                              plans ? planning_helpers() : nullptr, solve_budget});
   if (policy) policy_ = std::move(*policy);
-  if (policy_ && plans) planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
+  try {
+    if (policy_ && plans) planning_ = std::make_unique<Planning>(*policy_, parts_.wake);
+  } catch (const std::system_error& problem) {
+    events_.say(fmt::format("plans are made without a thread of their own: {}", problem.what()));
+  }
   events_.set_listener([this](const std::string& kind, const Json& line) { heard(kind, line); });
   events_.set_owners([this](std::uint64_t id) -> std::optional<uid_t> {
     const auto job = jobs_.find(static_cast<JobId>(id));

@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "control/background_thread.h"
@@ -211,7 +212,12 @@ class Host final : public control::BackgroundThread {
     options.ready = [self = weak_from_this()] {
       if (const auto host = self.lock()) host->wake();
     };
-    return std::make_unique<History>(std::move(options));
+    try {
+      return std::make_unique<History>(std::move(options));
+    } catch (const std::system_error& problem) {
+      error(fmt::format("no history is kept: a thread cannot be started: {}", problem.what()));
+      return nullptr;
+    }
   }
 
   Result<slurm::ControllerConfig> wait_for_slurmctld() {

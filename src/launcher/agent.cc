@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
+#include <system_error>
 #include <unistd.h>
 
 #include "control/printable.h"
@@ -138,17 +139,21 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
   auto server = control::Server::start(std::move(options), [wake] { wake->signal(); });
   if (!server) return server.error();
   agent->server_ = std::move(*server);
-  if (is_live(agent->setup_)) {
-    auto key = random_key();
-    if (!key) return key.error();
-    agent->key_ = std::move(*key);
-    agent->driver_ = std::make_unique<LiveDriver>(agent->key_, [wake] { wake->signal(); });
-  }
-  if (agent->setup_.elastic) {
-    control::Hello hello = agent->setup_.hello;
-    hello.no_growth = agent->machine_.status().no_growth;
-    agent->link_ = std::make_unique<ControllerLink>(agent->setup_.controller, std::move(hello),
-                                                    [wake] { wake->signal(); });
+  try {
+    if (is_live(agent->setup_)) {
+      auto key = random_key();
+      if (!key) return key.error();
+      agent->key_ = std::move(*key);
+      agent->driver_ = std::make_unique<LiveDriver>(agent->key_, [wake] { wake->signal(); });
+    }
+    if (agent->setup_.elastic) {
+      control::Hello hello = agent->setup_.hello;
+      hello.no_growth = agent->machine_.status().no_growth;
+      agent->link_ = std::make_unique<ControllerLink>(agent->setup_.controller, std::move(hello),
+                                                      [wake] { wake->signal(); });
+    }
+  } catch (const std::system_error& problem) {
+    return Error(fmt::format("no thread can be started ({}); see ulimit -u", problem.what()));
   }
   return agent;
 }

@@ -2,10 +2,11 @@
 #include "launcher/live_driver.h"
 
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <unistd.h>
 #include <utility>
+
+#include "control/quiet_thread.h"
 
 namespace swell::launcher {
 
@@ -26,12 +27,7 @@ void hold_for_a_test(runtime::SwitchMachine::Phase phase) {
 
 LiveDriver::LiveDriver(std::string key, std::function<void()> wake)
     : key_(std::move(key)), wake_(std::move(wake)) {
-  // The agent reads signals by itself.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = control::quiet_thread("swell-live", [this] { run(); });
 }
 
 LiveDriver::~LiveDriver() {

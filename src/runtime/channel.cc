@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <thread>
 
 #include "runtime/sha256.h"
 
@@ -30,6 +32,9 @@ struct Header {
 };
 constexpr std::uint16_t kMagic = 0x5753;
 constexpr std::size_t kNonce = 32;
+constexpr int kBacklog = 4096;  // the system allows fewer where it is told to
+/// Between two tries to connect.
+constexpr milliseconds kFirstPause{2}, kLastPause{50};
 
 Error system_error(const std::string& what) {
   return Error(fmt::format("{}: {}", what, std::strerror(errno)));
@@ -131,9 +136,11 @@ Result<Channel> Channel::connect_unix(const std::string& path) {
   return check_unix_peer(std::move(fd));
 }
 
-Result<Channel> Channel::connect_tcp(const std::string& text, std::string_view key,
-                                     Deadline deadline) {
-  if (auto good = check_key(key); !good) return good.error();
+namespace {
+
+/// One try. `is_lost`: set where the other side closes the connection before it has shown the key.
+Result<Channel> connect_once(const std::string& text, std::string_view key, Deadline deadline,
+                             bool& is_lost) {
   socklen_t size = 0;
   const auto address = tcp_address(text, size);
   if (!address) return address.error();
@@ -151,37 +158,66 @@ Result<Channel> Channel::connect_tcp(const std::string& text, std::string_view k
   if (!mine) return mine.error();
   std::string theirs(kNonce, '\0');
   Digest256 shown;
+  const auto failed = [&](const Error& problem) {
+    is_lost = channel.has_left();
+    return problem.while_doing(text);
+  };
   if (auto good = channel.receive_bytes(theirs.data(), kNonce, deadline); !good)
-    return good.error().while_doing(text);
+    return failed(good.error());
   const Digest256 own = proof(key, "client", *mine, theirs);
-  if (auto good = channel.send_bytes(mine->data(), kNonce); !good) return good.error();
-  if (auto good = channel.send_bytes(own.data(), own.size()); !good) return good.error();
+  const std::string both = *mine + std::string(own.begin(), own.end());
+  if (auto good = channel.send_bytes(both.data(), both.size()); !good) return failed(good.error());
   if (auto good = channel.receive_bytes(shown.data(), shown.size(), deadline); !good)
-    return good.error().while_doing(text);
+    return failed(good.error());
   if (!equal(shown, proof(key, "server", *mine, theirs)))
     return Error(fmt::format("{} does not hold this job's key", text));
   return channel;
 }
 
-Result<Channel> check_tcp_peer(Descriptor fd, std::string_view key) {
+}  // namespace
+
+Result<Channel> Channel::connect_tcp(const std::string& text, std::string_view key,
+                                     Deadline deadline) {
   if (auto good = check_key(key); !good) return good.error();
+  for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLastPause)) {
+    bool is_lost = false;
+    auto channel = connect_once(text, key, deadline, is_lost);
+    if (channel || !is_lost || deadline - std::chrono::steady_clock::now() < pause) return channel;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+Result<PeerProof> PeerProof::begin(Descriptor fd) {
   tune(fd.get());
-  Channel channel(std::move(fd));
-  const Deadline deadline = within(std::chrono::seconds(10));
-  const auto mine = nonce();
+  auto mine = nonce();
   if (!mine) return mine.error();
-  std::string theirs(kNonce, '\0');
+  // The buffer of a new connection has room for it.
+  if (::send(fd.get(), mine->data(), kNonce, MSG_NOSIGNAL | MSG_DONTWAIT) !=
+      static_cast<ssize_t>(kNonce))
+    return system_error("sending");
+  return PeerProof(Channel(std::move(fd)), std::move(*mine));
+}
+
+Result<bool> PeerProof::read(std::string_view key) {
+  if (auto good = check_key(key); !good) return good.error();
   Digest256 shown;
-  if (auto good = channel.send_bytes(mine->data(), kNonce); !good) return good.error();
-  if (auto good = channel.receive_bytes(theirs.data(), kNonce, deadline); !good)
-    return good.error();
-  if (auto good = channel.receive_bytes(shown.data(), shown.size(), deadline); !good)
-    return good.error();
-  if (!equal(shown, proof(key, "client", theirs, *mine)))
-    return Error("a peer does not hold this job's key");
-  const Digest256 own = proof(key, "server", theirs, *mine);
-  if (auto good = channel.send_bytes(own.data(), own.size()); !good) return good.error();
-  return channel;
+  std::array<char, kNonce + sizeof shown> part;
+  const ssize_t count = recv(fd(), part.data(), part.size() - got_.size(), MSG_DONTWAIT);
+  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return false;
+  if (count < 0) return system_error("receiving");
+  if (count == 0) return Error("the other side has left");
+  got_.append(part.data(), static_cast<std::size_t>(count));
+  if (got_.size() < part.size()) return false;
+  const std::string theirs = got_.substr(0, kNonce);
+  std::memcpy(shown.data(), got_.data() + kNonce, shown.size());
+  const bool holds = equal(shown, proof(key, "client", theirs, nonce_));
+  // Without the key the peer gets as many bytes: it sees that it does not hold the same one.
+  const Digest256 own = holds ? proof(key, "server", theirs, nonce_) : Digest256{};
+  if (::send(fd(), own.data(), own.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
+      static_cast<ssize_t>(own.size()))
+    return system_error("sending");
+  if (!holds) return Error("a peer does not hold this job's key");
+  return true;
 }
 
 Result<Channel> check_unix_peer(Descriptor fd) {
@@ -322,7 +358,7 @@ Result<Descriptor> listen_unix(const std::string& path) {
         geteuid(), found.st_uid, found.st_mode & 07777u));
   Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
-      listen(fd.get(), 64) != 0)
+      listen(fd.get(), kBacklog) != 0)
     return system_error("listening at " + path);
   return fd;
 }
@@ -333,7 +369,7 @@ Result<Descriptor> listen_tcp(const std::string& host) {
   if (!address) return address.error();
   Descriptor fd(socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), size) != 0 ||
-      listen(fd.get(), 64) != 0)
+      listen(fd.get(), kBacklog) != 0)
     return system_error("listening on " + host);
   return fd;
 }
@@ -351,12 +387,16 @@ std::string address_of(int fd) {
   return fmt::format("{}:{}", host, ntohs(four ? in->sin_port : in6->sin6_port));
 }
 
-Result<Descriptor> accept_any(int listening) {
-  for (;;) {
-    Descriptor fd(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
-    if (fd) return fd;
-    if (errno != EINTR && errno != ECONNABORTED) return system_error("accepting a connection");
-  }
+std::string peer_address(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  char host[INET6_ADDRSTRLEN] = "";
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "";
+  const void* address = &reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr;
+  if (storage.ss_family == AF_INET6)
+    address = &reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr;
+  inet_ntop(storage.ss_family, address, host, sizeof host);
+  return host;
 }
 
 }  // namespace swell::runtime

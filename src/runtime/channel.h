@@ -38,7 +38,8 @@ class Channel {
   /// Refused: a socket that another user listens on.
   static Result<Channel> connect_unix(const std::string& path);
   /// "address:port", numeric; `key` as the other side has it. Refused: a peer that does not show
-  /// that it holds the key.
+  /// that it holds the key. Tries again until the deadline where the other side closes the
+  /// connection before either has shown the key: strangers may have taken the place.
   static Result<Channel> connect_tcp(const std::string& address, std::string_view key,
                                      Deadline deadline);
 
@@ -69,11 +70,32 @@ Result<Descriptor> listen_tcp(const std::string& address);
 /// "address:port" that it listens on.
 std::string address_of(int fd);
 
-/// Takes a connection and checks the peer: its user (Unix), or that it holds `key` (TCP). Waits for
-/// the connection without limit, and for the proof 10 s.
-Result<Descriptor> accept_any(int listening);
+/// Checks that a process of this user is at the other end of a Unix socket.
 Result<Channel> check_unix_peer(Descriptor fd);
-Result<Channel> check_tcp_peer(Descriptor fd, std::string_view key);
+
+/// The listening side's part of the proof that both ends of a TCP connection hold the job's key. It
+/// never waits.
+class PeerProof {
+ public:
+  /// Sends the random bytes that the peer must answer.
+  static Result<PeerProof> begin(Descriptor fd);
+  /// Reads what has come. Returns whether the peer has shown that it holds `key`, and has been
+  /// shown the same; false: more has to come. The error says why nothing will.
+  Result<bool> read(std::string_view key);
+  int fd() const noexcept { return channel_.fd(); }
+  /// REQUIRES: read() has returned true.
+  Channel channel() { return std::move(channel_); }
+
+ private:
+  PeerProof(Channel channel, std::string nonce)
+      : channel_(std::move(channel)), nonce_(std::move(nonce)) {}
+  Channel channel_;
+  std::string nonce_;  ///< of this side
+  std::string got_;
+};
+
+/// The numeric address of the other side, without its port.
+std::string peer_address(int fd);
 
 /// The process at the other end of a Unix socket.
 pid_t peer_pid(int fd) noexcept;

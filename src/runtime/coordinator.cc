@@ -5,9 +5,10 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
+
+#include "runtime/quiet_thread.h"
 
 namespace swell::runtime {
 
@@ -183,14 +184,11 @@ Result<SwitchReport> Coordinator::switch_plan(const std::vector<Shim>& from,
 void Coordinator::abort_all(const std::vector<Shim>& shims, bool is_old_gone) const {
   // Over new connections: the old ones may be busy with what is called off. All at once: one that
   // does not answer must not keep the others' programs standing.
-  std::vector<std::thread> asking;
-  for (const Shim& shim : shims)
-    asking.emplace_back([this, &shim, is_old_gone] {
-      const std::string body = is_old_gone ? Writer().put<std::uint8_t>(1).take() : "";
-      if (auto channel = reach(shim); channel.ok())
-        static_cast<void>(ask(*channel, Op::abort, body, within(kAnswerTime)));
-    });
-  for (std::thread& each : asking) each.join();
+  all_at_once(shims.size(), [&](std::size_t i) {
+    const std::string body = is_old_gone ? Writer().put<std::uint8_t>(1).take() : "";
+    if (auto channel = reach(shims[i]); channel.ok())
+      static_cast<void>(ask(*channel, Op::abort, body, within(kAnswerTime)));
+  });
 }
 
 Result<std::uint64_t> Coordinator::settle(const std::vector<Shim>& shims) {

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "runtime/coordinator.h"
+#include "runtime/quiet_thread.h"
 
 namespace swell::runtime {
 
@@ -66,14 +66,11 @@ class Coordinator::Wishing {
   /// At once: one that cannot be reached takes its time.
   void reach_all() {
     std::vector<std::string> problems(ranks_.size());
-    std::vector<std::thread> reaching;
-    for (std::size_t i = 0; i < ranks_.size(); ++i)
-      reaching.emplace_back([this, &rank = ranks_[i], &problem = problems[i]] {
-        auto channel = coordinator_.reach(rank.shim, known_by_);
-        if (channel) rank.channel = std::move(*channel);
-        else problem = channel.error().message();
-      });
-    for (std::thread& each : reaching) each.join();
+    all_at_once(ranks_.size(), [&](std::size_t i) {
+      auto channel = coordinator_.reach(ranks_[i].shim, known_by_);
+      if (channel) ranks_[i].channel = std::move(*channel);
+      else problems[i] = channel.error().message();
+    });
     for (std::size_t i = 0; i < ranks_.size(); ++i)
       if (!ranks_[i].channel) drop(ranks_[i], problems[i]);
   }

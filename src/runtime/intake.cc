@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "runtime/quiet_thread.h"
 #include "runtime/ucx_link.h"
 
 namespace swell::runtime {
@@ -185,12 +186,13 @@ Result<void> Intake::fetch_some(std::span<const Fetch* const> fetches, pid_t pro
     for (std::size_t i; !is_over && (i = next++) < shared.size();) take(*shared[i]);
   };
   // One thread does not reach what the memory can do.
-  std::optional<std::thread> helper;
-  if (shared.size() > 1 && std::thread::hardware_concurrency() > 1) helper.emplace(take_shared);
+  Result<std::thread> helper = std::thread();
+  if (shared.size() > 1 && std::thread::hardware_concurrency() > 1)
+    helper = quiet_thread(take_shared);
   for (const Fetch* fetch : own)
     if (!is_over) take(*fetch);
   take_shared();
-  if (helper) helper->join();
+  if (helper && helper->joinable()) helper->join();
   return good;
 }
 

@@ -3,11 +3,11 @@
 #include "runtime/keeper.h"
 
 #include <algorithm>
-#include <csignal>
 #include <fmt/format.h>
 #include <fstream>
-#include <pthread.h>
-#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/quiet_thread.h"
 
 namespace swell::runtime {
 
@@ -29,15 +29,6 @@ std::string pid_namespace() {
 
 }  // namespace
 
-std::thread quiet_thread(std::function<void()> body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 Keeper::Keeper(Options options, Arena arena)
     : options_(std::move(options)),
       store_(std::move(arena)),
@@ -52,7 +43,7 @@ Result<std::unique_ptr<Keeper>> Keeper::start(Options options) {
   std::unique_ptr<Keeper> keeper(new Keeper(std::move(options), std::move(*arena)));
   auto listening = listen_unix(keeper->options_.unix_socket);
   if (!listening) return listening.error();
-  keeper->unix_listening_ = std::move(*listening);
+  Descriptor tcp_listening;
   if (!keeper->options_.tcp_host.empty()) {
     if (keeper->options_.key.size() < 16)
       return Error(fmt::format(
@@ -60,15 +51,17 @@ Result<std::unique_ptr<Keeper>> Keeper::start(Options options) {
           keeper->options_.key.size()));
     auto tcp = listen_tcp(keeper->options_.tcp_host);
     if (!tcp) return tcp.error();
-    keeper->tcp_listening_ = std::move(*tcp);
-    keeper->tcp_ = address_of(keeper->tcp_listening_.get());
+    tcp_listening = std::move(*tcp);
+    keeper->tcp_ = address_of(tcp_listening.get());
   }
-  Keeper* self = keeper.get();
-  keeper->accepting_.push_back(
-      quiet_thread([self] { self->accept_loop(self->unix_listening_.get(), true); }));
-  if (!keeper->tcp_.empty())
-    keeper->accepting_.push_back(
-        quiet_thread([self] { self->accept_loop(self->tcp_listening_.get(), false); }));
+  Door::Options its;
+  its.let_in = [self = keeper.get()](Channel& channel, bool is_unix) {
+    return self->let_in(channel, is_unix);
+  };
+  its.at_each_turn = [self = keeper.get()] { self->join_ended(); };
+  keeper->door_ = std::make_unique<Door>(std::move(its), std::move(*listening),
+                                         std::move(tcp_listening), keeper->options_.key);
+  if (auto opened = keeper->door_->open(); !opened) return opened.error();
   return keeper;
 }
 
@@ -80,45 +73,48 @@ Keeper::~Keeper() {
     if (to_partner_ != nullptr) to_partner_->shut();
     changed_.notify_all();
   }
-  // A listening socket that is shut down ends accept().
-  shutdown(unix_listening_.get(), SHUT_RDWR);
-  if (tcp_listening_) shutdown(tcp_listening_.get(), SHUT_RDWR);
-  for (std::thread& thread : accepting_) thread.join();
+  if (door_ != nullptr) door_->close();
   for (auto& peer : peers_) peer->thread.join();
   if (sender_.joinable()) sender_.join();
   if (freeing_.joinable()) freeing_.join();
   unlink(options_.unix_socket.c_str());
 }
 
-void Keeper::accept_loop(int listening, bool is_unix) {
-  for (;;) {
-    auto fd = accept_any(listening);
-    std::lock_guard lock(mutex_);
-    if (stopping_ || !fd) return;
-    for (auto at = peers_.begin(); at != peers_.end();) {  // threads that have ended
-      if (!(*at)->is_done) {
-        ++at;
-        continue;
-      }
-      (*at)->thread.join();
-      at = peers_.erase(at);
+/// Gives a peer of this job a thread.
+bool Keeper::let_in(Channel& channel, bool is_unix) {
+  std::lock_guard lock(mutex_);
+  if (stopping_) return true;
+  auto peer = std::make_unique<Peer>();
+  peer->is_unix = is_unix;
+  if (is_unix) peer->pid = peer_pid(channel.fd());
+  peer->channel = std::move(channel);
+  Peer* raw = peer.get();
+  peers_.push_back(std::move(peer));
+  auto thread = quiet_thread([this, raw] { serve(*raw); });
+  if (!thread) {
+    channel = std::move(raw->channel);
+    peers_.pop_back();
+    return false;
+  }
+  raw->thread = std::move(*thread);
+  return true;
+}
+
+/// Frees what peers that have left had: a thread and a descriptor each.
+void Keeper::join_ended() {
+  std::lock_guard lock(mutex_);
+  for (auto at = peers_.begin(); at != peers_.end();) {
+    if (!(*at)->is_done) {
+      ++at;
+      continue;
     }
-    auto peer = std::make_unique<Peer>();
-    peer->is_unix = is_unix;
-    peer->channel = Channel(std::move(*fd));
-    Peer* raw = peer.get();
-    peers_.push_back(std::move(peer));
-    raw->thread = quiet_thread([this, raw] { serve(*raw); });
+    (*at)->thread.join();
+    at = peers_.erase(at);
   }
 }
 
 void Keeper::serve(Peer& peer) {
-  // The proof is made on a copy of the descriptor, so that ~Keeper can shut the channel meanwhile.
-  Descriptor copy(dup(peer.channel.fd()));
-  const auto checked = peer.is_unix ? check_unix_peer(std::move(copy))
-                                    : check_tcp_peer(std::move(copy), options_.key);
-  if (checked.ok()) {
-    if (peer.is_unix) peer.pid = peer_pid(peer.channel.fd());
+  try {
     for (;;) {
       auto message = peer.channel.receive();
       if (!message) break;
@@ -127,10 +123,12 @@ void Keeper::serve(Peer& peer) {
         peer.hand->answer(std::move(*message));
       else if (!answer(peer, *message).ok()) break;
     }
+  } catch (const std::exception&) {  // out of memory: this peer alone loses its connection
   }
   peer.link.reset();
   forget_hand(peer);
   leave(peer);
+  door_->wake();
 }
 
 void Keeper::leave(Peer& peer) {

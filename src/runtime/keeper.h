@@ -14,6 +14,7 @@
 
 #include "core/result.h"
 #include "runtime/chunks.h"
+#include "runtime/door.h"
 #include "runtime/intake.h"
 #include "runtime/messages.h"
 #include "runtime/migration.h"
@@ -134,7 +135,8 @@ class Keeper {
   };
 
   Keeper(Options options, Arena arena);
-  void accept_loop(int listening, bool is_unix);
+  bool let_in(Channel& channel, bool is_unix);
+  void join_ended();
   void serve(Peer& peer);
   void leave(Peer& peer);
   Result<void> answer(Peer& peer, const Message& message);
@@ -219,8 +221,7 @@ class Keeper {
   Store store_;  ///< guarded by mutex_, but for its arena
   const std::shared_ptr<const Arena> arena_;
   std::string tcp_, host_, processes_;
-  Descriptor unix_listening_, tcp_listening_;
-  std::vector<std::thread> accepting_;
+  std::unique_ptr<Door> door_;
   std::thread sender_;   ///< of the last snapshot to the partner
   std::thread freeing_;  ///< of the memory that the last commit gave up
 
@@ -244,8 +245,5 @@ class Keeper {
   std::shared_ptr<Channel> to_partner_;
   bool is_freeing_ = false, stopping_ = false;
 };
-
-/// A thread that takes no signals: the shim expects them on its own.
-std::thread quiet_thread(std::function<void()> body);
 
 }  // namespace swell::runtime

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Of the keeper: how memory of an epoch that is over goes back.
 #include "runtime/keeper.h"
+#include "runtime/quiet_thread.h"
 
 namespace swell::runtime {
 
@@ -18,14 +19,15 @@ void Keeper::drop_table(const std::vector<Held>& table, std::vector<Pages>& left
 }
 
 /// Gives the memory of the epoch before back by a thread: gigabytes take seconds, for which the
-/// training need not wait. REQUIRES: locked; wait_for_memory() since the last one.
+/// training need not wait. Without a thread it goes back at once. REQUIRES: locked;
+/// wait_for_memory() since the last one.
 void Keeper::free_later(const std::vector<Held>& table) {
   std::vector<Pages> left;
   drop_table(table, left);
   if (left.empty()) return;
   if (freeing_.joinable()) freeing_.join();  // it is over
   is_freeing_ = true;
-  freeing_ = quiet_thread([this, left = std::move(left)] {
+  auto thread = quiet_thread([this, left] {
     wait_while_held(Options::Hold::freeing, [this] {
       std::lock_guard lock(mutex_);
       return stopping_;
@@ -36,6 +38,13 @@ void Keeper::free_later(const std::vector<Held>& table) {
     is_freeing_ = false;
     changed_.notify_all();
   });
+  if (thread) {
+    freeing_ = std::move(*thread);
+    return;
+  }
+  for (const Pages& each : left) arena_->release(each.at, each.bytes);
+  store_.give_back(left);
+  is_freeing_ = false;
 }
 
 /// Until what a commit gave up is the system's again: who takes memory meanwhile would have both.

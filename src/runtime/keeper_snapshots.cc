@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/keeper.h"
+#include "runtime/quiet_thread.h"
 
 namespace swell::runtime {
 
@@ -47,11 +48,12 @@ Result<std::string> Keeper::take_snapshot(Peer& peer, std::string_view body) {
     lock.unlock();
     static_cast<void>(send_snapshot(*snapshot, partner, kLeaveTime));
   } else {
-    sender_ = quiet_thread([this, snapshot = std::move(*snapshot), partner = guard_.partner] {
-      // Where it cannot, the next one may: one that is nowhere else is of use as long as this shim
-      // lives.
+    // Where it cannot be sent, or there is no thread for it, the next one may: one that is nowhere
+    // else is of use as long as this shim lives.
+    auto thread = quiet_thread([this, snapshot = std::move(*snapshot), partner = guard_.partner] {
       static_cast<void>(send_snapshot(snapshot, partner, kPartnerTime));
     });
+    if (thread) sender_ = std::move(*thread);
   }
   return std::string();
 }

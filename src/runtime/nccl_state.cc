@@ -3,14 +3,14 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <mutex>
 #include <optional>
-#include <pthread.h>
 #include <thread>
 #include <vector>
+
+#include "runtime/quiet_thread.h"
 
 namespace swell::runtime {
 
@@ -91,12 +91,11 @@ Result<std::string> NcclState::run(Job job, Milliseconds limit, const IsOff& is_
   const auto nccl = Nccl::open(library_);
   if (!nccl) return nccl.error();
   if (shared_ == nullptr) {
-    shared_ = std::make_shared<Shared>(device_, **nccl);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    shared_->thread = std::thread([shared = shared_] { shared->serve(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    auto shared = std::make_shared<Shared>(device_, **nccl);
+    auto thread = quiet_thread([shared] { shared->serve(); });
+    if (!thread) return thread.error();
+    shared->thread = std::move(*thread);
+    shared_ = std::move(shared);
   }
   Shared& shared = *shared_;
   std::unique_lock lock(shared.mutex);

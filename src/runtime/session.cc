@@ -55,7 +55,7 @@ Result<void> Session::offer() {
     return sent;
   }
   has_offered_ = true;
-  if (is_next_ && device_ != nullptr) await_in_thread();
+  if (is_next_ && device_ != nullptr) return await_in_thread();
   return {};
 }
 

@@ -81,7 +81,7 @@ class Session {
   Session() = default;
   Result<void> adopt_alone();
   Result<void> tell_device();
-  void await_in_thread();
+  Result<void> await_in_thread();
   Result<Message> receive_answer(Deadline deadline);
   Result<void> check_places(const Adopted& adopted) const;
   Result<void> observe(std::uint64_t step);

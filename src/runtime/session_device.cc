@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Of the session: tensors on a GPU, and what the shim asks to be done there.
-#include <csignal>
 #include <fmt/format.h>
-#include <pthread.h>
 
+#include "runtime/quiet_thread.h"
 #include "runtime/session.h"
 
 namespace swell::runtime {
@@ -60,11 +59,8 @@ Result<Message> Session::receive_answer(Deadline deadline) {
 }
 
 /// The process trains on meanwhile, with another session.
-void Session::await_in_thread() {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  waiting_ = std::thread([this] {
+Result<void> Session::await_in_thread() {
+  auto thread = quiet_thread([this] {
     try {
       auto answer = receive_answer(Deadline::max());
       // Called off: the program may keep this session until it is to prepare again.
@@ -72,7 +68,9 @@ void Session::await_in_thread() {
       answer_ = std::move(answer);
     } catch (const std::exception& problem) { answer_ = Error(problem.what()); }
   });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!thread) return thread.error();
+  waiting_ = std::move(*thread);
+  return {};
 }
 
 /// Whether each tensor got a place in the memory that it was declared for.

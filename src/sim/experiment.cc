@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "core/policy/rivals/registry.h"
@@ -77,7 +78,10 @@ void run_all(std::vector<Task>& tasks, const Experiment& experiment) {
     }
   };
   std::vector<std::thread> others;
-  for (int i = 1; i < experiment.threads; ++i) others.emplace_back(work);
+  try {
+    for (int i = 1; i < experiment.threads; ++i) others.emplace_back(work);
+  } catch (const std::system_error&) {  // there can be no more threads: those that run do it all
+  }
   work();
   for (std::thread& other : others) other.join();
 }

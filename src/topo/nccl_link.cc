@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <future>
 #include <sched.h>
+#include <system_error>
 #include <thread>
 
 #include "topo/link.h"
@@ -223,7 +224,11 @@ class NcclLink final : public Link {
       return joined;
     });
     std::future<Joined> result = joining.get_future();
-    std::thread(std::move(joining)).detach();
+    try {
+      std::thread(std::move(joining)).detach();
+    } catch (const std::system_error& problem) {
+      return Error(fmt::format("ncclCommInitRank: a thread cannot be started: {}", problem.what()));
+    }
     if (result.wait_for(std::chrono::seconds(kJoin_s)) != std::future_status::ready) {
       // The thread may still use the context, which is released when the process ends.
       retained_ = false;

@@ -12,6 +12,7 @@
 
 #include "runtime/channel.h"
 #include "runtime/transport.h"
+#include "support/tcp_peer.h"
 
 namespace support {
 
@@ -43,9 +44,9 @@ class GivenShim {
         if (polled[i + 1].revents != 0 && !serve(channels[i])) channels[i] = runtime::Channel();
       std::erase_if(channels, [](const runtime::Channel& each) { return !each; });
       if (polled[0].revents == 0) continue;
-      auto taken = runtime::accept_any(listening_.get());
+      runtime::Descriptor taken = accept_one(listening_.get());
       if (!taken) return;
-      channels.emplace_back(std::move(*taken));
+      channels.emplace_back(std::move(taken));
     }
   }
   bool serve(runtime::Channel& channel) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/keeper.h"
+#include "support/tcp_peer.h"
 
 using namespace swell::runtime;
 using namespace std::chrono_literals;
@@ -81,7 +82,7 @@ Test(transport, each_way_copies_the_same_bytes_and_knows_their_checksum) {
 
   const Descriptor listening = listen_tcp("127.0.0.1").value();
   std::thread server([&] {
-    Channel channel = check_tcp_peer(accept_any(listening.get()).value(), kKey).value();
+    Channel channel = support::accept_with(listening.get(), kKey).value();
     while (const auto message = channel.receive())
       if (!serve_bytes(channel, message->body, Sink::arena(*source),
                        [](const Run&) { return true; }))
@@ -114,7 +115,7 @@ Test(channel, a_peer_without_the_jobs_key_is_refused_on_both_sides) {
   const Descriptor listening = listen_tcp("127.0.0.1").value();
   std::string seen;
   std::thread server([&] {
-    const auto channel = check_tcp_peer(accept_any(listening.get()).value(), kKey);
+    const auto channel = support::accept_with(listening.get(), kKey);
     if (!channel) seen = channel.error().message();
   });
   const auto client =
@@ -125,7 +126,7 @@ Test(channel, a_peer_without_the_jobs_key_is_refused_on_both_sides) {
 
   // A server that does not know the key cannot show it either.
   std::thread impostor([&] {
-    Channel channel(accept_any(listening.get()).value());
+    Channel channel(support::accept_one(listening.get()));
     char bytes[64] = {};
     static_cast<void>(channel.send_bytes(bytes, 32));
     static_cast<void>(channel.receive_bytes(bytes, 64));

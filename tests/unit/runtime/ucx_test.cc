@@ -15,6 +15,7 @@
 #include "runtime/hash.h"
 #include "runtime/live_steps.h"
 #include "runtime/ucx_api.h"
+#include "support/tcp_peer.h"
 
 #if __has_include(<ucp/api/ucp.h>)
 #include <ucp/api/ucp.h>
@@ -73,7 +74,7 @@ class Peer {
     if (pid_ != 0) return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != own) _exit(1);
-    Channel channel = check_tcp_peer(accept_any(listening_.get()).value(), LiveJob::kKey).value();
+    Channel channel = support::accept_with(listening_.get(), LiveJob::kKey).value();
     setenv("UCX_TLS", transports, 1);
     const auto ucx = Ucx::open({.devices = "lo"});
     const auto request = channel.receive();

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <csignal>
+#include <exception>
+#include <pthread.h>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/result.h"
+
+namespace swell::runtime {
+
+/// Starts a thread that takes no signals: its process expects them on its own ones. The error says
+/// that there can be no more threads; nothing is thrown.
+template <typename Body>
+Result<std::thread> quiet_thread(Body body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Result<std::thread> made = Error("no thread");
+  try {
+    made = std::thread(std::move(body));
+  } catch (const std::exception& problem) {
+    made = Error(std::string("a thread cannot be started: ") + problem.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return made;
+}
+
+/// Calls `body` with each number below `count`, each in a thread of its own; where there can be no
+/// more threads, in this one. Returns when all calls have.
+template <typename Body>
+void all_at_once(std::size_t count, const Body& body) {
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    auto thread = quiet_thread([&body, i] { body(i); });
+    if (thread) threads.push_back(std::move(*thread));
+    else body(i);
+  }
+  for (std::thread& each : threads) each.join();
+}
+
+}  // namespace swell::runtime

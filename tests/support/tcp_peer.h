@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <poll.h>
+#include <string_view>
+#include <sys/socket.h>
+
+#include "runtime/channel.h"
+
+namespace support {
+
+/// The next connection of a listening socket.
+inline swell::runtime::Descriptor accept_one(int listening) {
+  return swell::runtime::Descriptor(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
+}
+
+/// The next connection, once its peer has shown the key.
+inline swell::Result<swell::runtime::Channel> accept_with(int listening, std::string_view key) {
+  auto proof = swell::runtime::PeerProof::begin(accept_one(listening));
+  if (!proof) return proof.error();
+  for (;;) {
+    pollfd ready{proof->fd(), POLLIN, 0};
+    poll(&ready, 1, -1);
+    const auto shown = proof->read(key);
+    if (!shown) return shown.error();
+    if (*shown) return proof->channel();
+  }
+}
+
+}  // namespace support
