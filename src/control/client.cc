@@ -60,11 +60,28 @@ class LiveClient final : public Client {
     return write(framed(done->data));
   }
 
+  bool is_crowded_out() override {
+    std::array<char, 1024> bytes;
+    ssize_t count = 0;
+    while ((count = recv(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT)) > 0)
+      reader_.append({bytes.data(), static_cast<std::size_t>(count)});
+    while (!is_crowded_out_) {
+      const auto frame = reader_.next();
+      if (!frame || !*frame) break;
+      is_crowded_out_ = **frame == kCrowdedOut;
+    }
+    return is_crowded_out_;
+  }
+
   Result<std::optional<Message>> receive(std::chrono::milliseconds timeout) override {
     if (broken_) return *broken_;
     const Result<std::optional<std::string>> frame = next_frame(Clock::now() + timeout);
     if (!frame) return fail(frame.error());
     if (!*frame) return std::optional<Message>();
+    if (**frame == kCrowdedOut) {
+      is_crowded_out_ = true;
+      return fail(Error("the server has made room for others"));
+    }
     munge_->open(++ticket_, **frame);
     const Result<MungeThread::Done> done = munge_->wait(ticket_, munge_time_);
     if (!done) return fail(done.error());
@@ -127,6 +144,7 @@ class LiveClient final : public Client {
   FrameReader reader_;
   std::optional<Seal> seal_;
   std::optional<Error> broken_;
+  bool is_crowded_out_ = false;
   std::uint64_t ticket_ = 0;
   std::chrono::seconds munge_time_ = kMungeTime;
 };

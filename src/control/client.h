@@ -38,6 +38,9 @@ class Client {
   virtual Result<void> send(const Message& message) = 0;
   /// The next message, nothing after `timeout`, or an error when the connection is of no more use.
   virtual Result<std::optional<Message>> receive(std::chrono::milliseconds timeout) = 0;
+  /// Whether the server has closed the connection to make room for others, before it heard a good
+  /// message. Does not wait. REQUIRES: send() or receive() has failed.
+  virtual bool is_crowded_out() = 0;
 };
 
 }  // namespace swell::control

@@ -29,6 +29,10 @@ class FrameReader {
   std::string bytes_;
 };
 
+/// The last frame to a connection whose place a newcomer took before it had said a good message,
+/// in clear text: whoever it is may connect again.
+constexpr std::string_view kCrowdedOut = "crowded-out";
+
 enum class Side { client, server };
 
 /// The first frame of a connection, from the server, in clear text.

@@ -17,6 +17,8 @@ namespace {
 // Ids of what is no connection.
 constexpr std::uint64_t kListenerId = 0, mailbox_id = 1, munge_id = 2;
 
+/// The beginning of every credential of munge.
+constexpr std::string_view kCredential = "MUNGE:";
 constexpr std::size_t kMaxUntaken = 65536;  // events of all connections
 constexpr int kMaxUntakenOfOne = 256;
 /// Of untaken events, by the frames they came in: of all users, and of one.
@@ -44,7 +46,9 @@ ServerLoop::ServerLoop(Server::Options options, std::function<void()> wake, Fd l
       epoll_(std::move(epoll)),
       munge_(std::move(munge)),
       mailbox_(mailbox),
-      log_(options_.log) {
+      log_(options_.log),
+      unauthenticated_(static_cast<std::size_t>(options_.max_unauthenticated),
+                       static_cast<std::size_t>(options_.max_unauthenticated_per_address)) {
   watch(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), kListenerId, EPOLLIN | EPOLLONESHOT);
   watch(epoll_.get(), EPOLL_CTL_ADD, mailbox_.wake.fd(), mailbox_id, EPOLLIN);
   watch(epoll_.get(), EPOLL_CTL_ADD, munge_->fd(), munge_id, EPOLLIN);
@@ -86,8 +90,8 @@ void ServerLoop::turn() {
 int ServerLoop::until_next_deadline_ms() const {
   auto next = Clock::now() + std::chrono::hours(1);
   if (accept_again_) next = std::min(next, *accept_again_);
-  if (!unauthenticated_.empty())
-    next = std::min(next, connections_.at(*unauthenticated_.begin())->since +
+  if (const auto oldest = unauthenticated_.oldest())
+    next = std::min(next, connections_.at(*oldest)->since +
                               std::chrono::duration_cast<Clock::duration>(
                                   std::chrono::duration<double>(options_.first_message_s)));
   for (const ConnectionId id : closing_) next = std::min(next, *connections_.at(id)->close_by);
@@ -150,8 +154,8 @@ void ServerLoop::handle_deadlines() {
   const auto now = Clock::now();
   const auto patience = std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(options_.first_message_s));
-  while (!unauthenticated_.empty()) {
-    Connection& oldest = *connections_.at(*unauthenticated_.begin());
+  while (const auto id = unauthenticated_.oldest()) {
+    Connection& oldest = *connections_.at(*id);
     if (oldest.since + patience > now) break;
     refuse(oldest, fmt::format("no good message within {:g} s", options_.first_message_s), false);
     settle(oldest);
@@ -169,7 +173,7 @@ void ServerLoop::accept_some() {
   for (int i = 0; i < 64; ++i) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) {
-      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
       if (errno != EAGAIN) {
         log_(fmt::format("accepting a connection: {}", std::strerror(errno)));
         accept_again_ = Clock::now() + std::chrono::milliseconds(100);
@@ -193,8 +197,7 @@ void ServerLoop::accept_some() {
     Connection& connection = *made;
     make_room_for(connection.address);
     connections_.emplace(id, std::move(made));
-    unauthenticated_.insert(id);
-    silent_by_address_[connection.address].insert(id);
+    unauthenticated_.take(id, connection.address);
     if (!watch(epoll_.get(), EPOLL_CTL_ADD, connection.fd.get(), id, EPOLLONESHOT)) {
       drop(connection);
       continue;
@@ -206,28 +209,20 @@ void ServerLoop::accept_some() {
 }
 
 void ServerLoop::make_room_for(const std::string& address) {
-  const auto let_go = [this](ConnectionId id) {
-    Connection& oldest = *connections_.at(id);
-    refuse(oldest, "a newcomer took its place, as it had said nothing good yet", false);
-    settle(oldest);
-  };
-  const auto own = silent_by_address_.find(address);
-  if (own != silent_by_address_.end() &&
-      own->second.size() >= static_cast<std::size_t>(options_.max_unauthenticated_per_address))
-    return let_go(*own->second.begin());
-  if (unauthenticated_.size() < static_cast<std::size_t>(options_.max_unauthenticated)) return;
-  const auto crowd = std::max_element(
-      silent_by_address_.begin(), silent_by_address_.end(),
-      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  let_go(*crowd->second.begin());
+  const auto oldest = unauthenticated_.in_the_way_of(address);
+  if (!oldest) return;
+  Connection& connection = *connections_.at(*oldest);
+  const std::string last = framed(kCrowdedOut);
+  [[maybe_unused]] const auto sent =
+      ::send(connection.fd.get(), last.data(), last.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  refuse(connection, "a newcomer took its place, as it had said nothing good yet", false);
+  settle(connection);
 }
 
-void ServerLoop::authenticated_or_gone(const Connection& connection) {
-  unauthenticated_.erase(connection.id);
-  const auto found = silent_by_address_.find(connection.address);
-  if (found == silent_by_address_.end()) return;
-  found->second.erase(connection.id);
-  if (found->second.empty()) silent_by_address_.erase(found);
+void ServerLoop::shelter(const Connection& connection) {
+  if (2 * sheltered_.size() >= static_cast<std::size_t>(options_.max_unauthenticated)) return;
+  sheltered_.insert(connection.id);
+  unauthenticated_.leave(connection.id);
 }
 
 void ServerLoop::ready(Connection& connection, std::uint32_t events) {
@@ -258,11 +253,15 @@ void ServerLoop::next_frame(Connection& connection) {
   Result<std::optional<std::string>> frame = connection.reader.next();
   if (!frame) return refuse(connection, frame.error().message(), false);
   if (!*frame) return;
+  if (!(*frame)->starts_with(kCredential))
+    return refuse(connection, "what it said is not a munge credential", false);
+  if (!connection.authenticated) shelter(connection);
   connection.opening = true;
   munge_->open(connection.id, std::move(**frame));
 }
 
 void ServerLoop::opened(Connection& connection, MungeThread::Done& done) {
+  sheltered_.erase(connection.id);
   if (connection.close_by) return;
   if (done.error) return refuse(connection, done.error->message(), false);
   if (connection.authenticated && done.uid != connection.uid)
@@ -285,7 +284,7 @@ void ServerLoop::opened(Connection& connection, MungeThread::Done& done) {
                     true);
     connection.authenticated = true;
     ++per_user_[done.uid];
-    authenticated_or_gone(connection);
+    unauthenticated_.leave(connection.id);
   }
   ++connection.untaken;
   post({Server::Event::Kind::message, connection.id, connection.uid, connection.peer,
@@ -325,7 +324,7 @@ void ServerLoop::refuse(Connection& connection, const std::string& reason, bool 
 void ServerLoop::begin_close(Connection& connection) {
   connection.close_by = Clock::now() + kCloseTime;
   closing_.insert(connection.id);
-  authenticated_or_gone(connection);
+  unauthenticated_.leave(connection.id);
 }
 
 void ServerLoop::settle(Connection& connection) {
@@ -360,7 +359,8 @@ void ServerLoop::drop(Connection& connection) {
     if (!connection.silent)
       post({Server::Event::Kind::closed, id, connection.uid, connection.peer, {}}, 0);
   }
-  authenticated_or_gone(connection);
+  unauthenticated_.leave(id);
+  sheltered_.erase(id);
   closing_.erase(id);
   paused_.erase(id);
   connections_.erase(id);

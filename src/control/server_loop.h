@@ -15,6 +15,7 @@
 #include "control/munge_thread.h"
 #include "control/server.h"
 #include "control/wake_fd.h"
+#include "core/places.h"
 
 namespace swell::control {
 
@@ -82,7 +83,8 @@ class ServerLoop {
   /// Lets silent connections go until one more from this address may come. No address can take all
   /// places.
   void make_room_for(const std::string& address);
-  void authenticated_or_gone(const Connection& connection);
+  /// Keeps the place of a connection whose first frame is at munge, of half of all at most.
+  void shelter(const Connection& connection);
   /// `bytes`: of the frame that it came in.
   void post(Server::Event event, std::size_t bytes);
 
@@ -95,9 +97,9 @@ class ServerLoop {
   LogLimit log_;
 
   Connections connections_;
-  std::set<ConnectionId> unauthenticated_;  ///< ids rise, so the oldest is the first
-  /// The same, by address.
-  std::unordered_map<std::string, std::set<ConnectionId>> silent_by_address_;
+  Places unauthenticated_;
+  /// Connections whose first frame is at munge: they keep their places until it is read.
+  std::set<ConnectionId> sheltered_;
   std::set<ConnectionId> closing_;
   std::set<ConnectionId> paused_;  ///< until the caller takes events
   std::map<uid_t, int> per_user_;

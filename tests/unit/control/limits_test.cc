@@ -60,6 +60,33 @@ Test(limits, a_newcomer_takes_the_place_of_the_oldest_silent_one, .timeout = 120
   cr_assert_eq(as<Hello>(host.next().message).job, 1u);
 }
 
+Test(limits, who_lost_its_place_to_a_newcomer_is_told_so, .timeout = 120) {
+  PrivateMunge munge;
+  Server::Options options;
+  options.max_unauthenticated = 2;
+  options.first_message_s = 60;
+  Host host(munge, options);
+  const auto first = client_of(host, munge), second = client_of(host, munge);
+  RawPeer one(host, munge), other(host, munge);
+  one.greet();
+  other.greet();
+  cr_assert_not(first->receive(10s).ok());
+  cr_assert(first->is_crowded_out());
+  // One that finds out when it says its first message.
+  static_cast<void>(second->send(hello(1)));
+  while (second->send(hello(1)).ok()) std::this_thread::sleep_for(10ms);
+  cr_assert(second->is_crowded_out());
+  // One that was refused for what it said.
+  Server::Options strict;
+  strict.allow = [](uid_t) { return false; };
+  Host closed(munge, strict);
+  const auto third = client_of(closed, munge);
+  cr_assert(third->send(hello(1)).ok());
+  received(*third);
+  cr_assert_not(third->receive(10s).ok());
+  cr_assert_not(third->is_crowded_out());
+}
+
 Test(limits, one_address_cannot_take_all_places, .timeout = 120) {
   PrivateMunge munge;
   Server::Options options;
