@@ -14,6 +14,9 @@ namespace {
 constexpr std::int64_t kReserved = 128;
 constexpr std::int64_t kMaxStrangers = 256;
 constexpr std::int64_t kMinStrangers = 16;
+/// So many of one address at least, where there are so many in all: with a few, strangers on a node
+/// would have its workers lose their places before these can say who they are.
+constexpr int kOfOneAddress = 128;
 
 rlimit& first_limit() noexcept {
   static rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
@@ -43,8 +46,8 @@ FileBudget file_budget(std::uint64_t limit, int workers, int on_one_node) {
   budget.max_strangers = static_cast<int>(
       std::clamp(left / 2, kMinStrangers, std::max<std::int64_t>(kMaxStrangers, workers)));
   // All workers of a node may come at the same moment, and once more while the node takes its time.
-  budget.max_strangers_per_address =
-      std::clamp(2 * on_one_node, std::min(16, budget.max_strangers), budget.max_strangers);
+  budget.max_strangers_per_address = std::clamp(
+      2 * on_one_node, std::min(kOfOneAddress, budget.max_strangers), budget.max_strangers);
   budget.max_connections =
       static_cast<int>(std::max<std::int64_t>(workers + budget.max_strangers, all - kReserved));
   if (left < kMinStrangers)

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "control/printable.h"
+#include "launcher/file_limit.h"
 #include "launcher/processes.h"
 #include "launcher/worker_environment.h"
 
@@ -73,6 +74,7 @@ bool Program::start(char** command,
   // A killed shim takes its program along: nothing may keep the GPUs.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != own) _exit(1);
+  restore_file_limit();
   if (input != nullptr) input->become_standard_input();
   for (const std::string& name : foreign_variables()) unsetenv(name.c_str());
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);

@@ -7,6 +7,9 @@
 #include <cstddef>
 #include <cstring>
 #include <fmt/format.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -21,9 +24,39 @@ namespace {
 constexpr std::size_t kMaxBytes = 32768;
 constexpr std::size_t kMaxSizes = 4096;  // as many as a message has
 constexpr std::string_view kSizes = "sizes";
+constexpr std::size_t kKey = 16;         // letters
+constexpr std::size_t kMaxAtOnce = 256;  // datagrams that are read before anything else is done
 
 Error failed(const char* what) {
   return Error(fmt::format("a socket for programs: {}: {}", what, std::strerror(errno)));
+}
+
+Result<std::string> new_key() {
+  std::array<unsigned char, kKey / 2> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return failed("getrandom");
+  std::string key;
+  for (const unsigned char each : bytes) key += fmt::format("{:02x}", each);
+  return key;
+}
+
+/// Has the kernel drop what does not begin with the key, in the sender's call. Where it cannot,
+/// take_sizes() does.
+void drop_without(const std::string& key, int fd) {
+  constexpr std::size_t kWords = kKey / 4;
+  std::array<sock_filter, 2 * kWords + 2> filter{};
+  for (std::uint8_t i = 0; i < kWords; ++i) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, key.data() + 4 * std::size_t{i}, sizeof word);
+    // A datagram that is too short for the load is dropped.
+    filter[2 * std::size_t{i}] = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4u * i);
+    filter[2 * std::size_t{i} + 1] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(word), 0,
+                                              static_cast<std::uint8_t>(2 * (kWords - i) - 1));
+  }
+  filter[2 * kWords] = BPF_STMT(BPF_RET | BPF_K, 0xffffffff);
+  filter[2 * kWords + 1] = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+  setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
 /// Whether the datagram was sent by a process of this user.
@@ -45,6 +78,9 @@ Result<ProgramSocket> ProgramSocket::open() {
   const int yes = 1;
   if (setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0)
     return failed("SO_PASSCRED");
+  auto key = new_key();
+  if (!key) return key.error();
+  drop_without(*key, fd.get());  // before it has a name to which others may send
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   // Without a name the kernel chooses one that nobody has.
@@ -55,14 +91,15 @@ Result<ProgramSocket> ProgramSocket::open() {
     return failed("getsockname");
   const std::size_t named = offsetof(sockaddr_un, sun_path) + 1;
   if (size <= named) return Error("a socket for programs: the kernel gave it no name");
-  return ProgramSocket(std::move(fd), "@" + std::string(address.sun_path + 1, size - named));
+  return ProgramSocket(std::move(fd), "@" + std::string(address.sun_path + 1, size - named),
+                       std::move(*key));
 }
 
 std::optional<std::vector<int>> ProgramSocket::take_sizes() const {
   std::optional<std::vector<int>> last;
   std::array<char, kMaxBytes> text;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control;
-  for (;;) {
+  for (std::size_t count = 0; count < kMaxAtOnce; ++count) {
     iovec part{text.data(), text.size()};
     msghdr message{};
     message.msg_iov = &part;
@@ -72,10 +109,12 @@ std::optional<std::vector<int>> ProgramSocket::take_sizes() const {
     const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return last;
-    if ((message.msg_flags & MSG_TRUNC) != 0 || !is_own(message)) continue;
-    if (auto sizes = sizes_from({text.data(), static_cast<std::size_t>(got)}))
-      last = std::move(*sizes);
+    const std::string_view said(text.data(), static_cast<std::size_t>(got));
+    if ((message.msg_flags & MSG_TRUNC) != 0 || !said.starts_with(key_ + " ") || !is_own(message))
+      continue;
+    if (auto sizes = sizes_from(said.substr(kKey + 1))) last = std::move(*sizes);
   }
+  return last;
 }
 
 Result<std::vector<int>> sizes_from(std::string_view text) {

@@ -13,7 +13,9 @@ namespace swell::launcher {
 
 /// Where the programs of a shim say what they can do, in either mode: an abstract UNIX socket for
 /// datagrams, which SWELL_SHIM names to them. Without a file there is nothing to clean up, and
-/// containers reach it as long as they share the node's network.
+/// containers reach it as long as they share the node's network. Every user of the node may send to
+/// it: the kernel drops each datagram that does not begin with the key of SWELL_SHIM_KEY while it
+/// is sent, so that it neither wakes the shim nor takes the place of another one.
 class ProgramSocket {
  public:
   static Result<ProgramSocket> open();
@@ -21,14 +23,17 @@ class ProgramSocket {
   int fd() const noexcept { return fd_.get(); }
   /// "@NAME", for SWELL_SHIM.
   const std::string& name() const noexcept { return name_; }
+  /// For SWELL_SHIM_KEY.
+  const std::string& key() const noexcept { return key_; }
   /// The numbers of workers that were said last since the last call; nothing: none were. What is
-  /// not this user's, or cannot be read, is dropped. Does not wait.
+  /// without the key, not this user's, or cannot be read, is dropped. Does not wait.
   std::optional<std::vector<int>> take_sizes() const;
 
  private:
-  ProgramSocket(control::Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+  ProgramSocket(control::Fd fd, std::string name, std::string key)
+      : fd_(std::move(fd)), name_(std::move(name)), key_(std::move(key)) {}
   control::Fd fd_;
-  std::string name_;
+  std::string name_, key_;
 };
 
 /// Reads "sizes 1 2 4": rising numbers of workers; "sizes" alone: any number. The error names what

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "control/printable.h"
@@ -24,6 +25,19 @@ constexpr auto kEndTime = 5s;       // between TERM and KILL when swellrun is go
 constexpr auto kSettles = 60s;      // a launcher within a program mostly starts its workers so soon
 constexpr auto kLaterLook = 10s;    // between two looks for such a launcher after that
 constexpr double kInput_s = 30;     // srun has forwarded all of standard input
+constexpr auto kComeBackTime = 20s;  // for an agent that strangers keep busy to hear of this worker
+constexpr auto kComeBackPause = 20ms;  // before each try
+
+/// Whether the port is the one that the programs of this epoch meet at: this worker has rank 0.
+bool is_master_port(const std::vector<std::pair<std::string, std::string>>& environment,
+                    const HeldPort& port) {
+  const auto value = [&](const std::string& name) -> std::string {
+    for (const auto& [each, text] : environment)
+      if (each == name) return text;
+    return "";
+  };
+  return value("RANK") == "0" && value("MASTER_PORT") == std::to_string(port.number());
+}
 
 /// Slurm's number of this step.
 control::JobId own_step() {
@@ -44,7 +58,7 @@ int Shim::run() {
       std::fprintf(stderr, "swell-worker: %s\n",
                    control::printable(input.error().message()).c_str());
   }
-  bool good = (!options_.keeps_input || input_) && hello();
+  bool good = (!options_.keeps_input || input_) && (hello() || come_back());
   while (good) {
     pollfd polled[] = {{client_->fd(), POLLIN, 0},
                        {signals_.get(), POLLIN, 0},
@@ -52,7 +66,7 @@ int Shim::run() {
                        {said_ ? said_->fd() : -1, POLLIN, 0}};
     poll(polled, 4, looks_in_ms());
     if (polled[1].revents != 0) good = take_signals();
-    if (good && polled[0].revents != 0) good = take_messages();
+    if (good && polled[0].revents != 0) good = take_messages() || come_back();
     if (good && polled[2].revents != 0) good = pass_reports();
     // What it can run with is heard before a handler that it installed afterwards is seen.
     if (good) good = pass_sizes();
@@ -72,13 +86,24 @@ bool Shim::hello() {
   message.host = client_->local_address();
   message.step = own_step();
   message.build = control::build();
-  // Kept until the program starts, so that nobody else is given the port meanwhile.
-  Result<control::Fd> port = control::listen_on(message.host, 0);
-  if (port) {
-    port_ = std::move(*port);
-    message.port = control::local_port(port_.get());
-  }
+  // Held until the program has ended, so that nobody else is given the port before it listens.
+  if (port_.number() == 0)
+    if (auto port = HeldPort::take()) port_ = std::move(*port);
+    else std::fprintf(stderr, "swell-worker: %s\n", port.error().message().c_str());
+  message.port = port_.number();
   return client_->send(message).ok();
+}
+
+bool Shim::come_back() {
+  const auto deadline = Clock::now() + kComeBackTime;
+  while (!is_known_ && options_.reconnect && client_->is_crowded_out() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(kComeBackPause);
+    auto client = options_.reconnect();
+    if (!client) return false;
+    client_ = std::move(*client);
+    if (hello()) return true;
+  }
+  return false;
 }
 
 bool Shim::take_signals() {
@@ -102,6 +127,7 @@ bool Shim::take_messages() {
     const auto message = client_->receive(0ms);
     if (!message) return false;
     if (!*message) return true;
+    is_known_ = true;
     if (const auto* start = std::get_if<control::WorkerStart>(&**message)) {
       if (!start_program(*start)) return false;
     } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message)) {
@@ -169,18 +195,24 @@ bool Shim::look_within(int epoch, Run& one) {
 bool Shim::start_program(const control::WorkerStart& start) {
   auto environment = start.environment;
   if (!start.key.empty() && !offer_runtime(start, environment)) return false;
-  if (said_) environment.emplace_back("SWELL_SHIM", said_->name());
+  if (said_) {
+    environment.emplace_back("SWELL_SHIM", said_->name());
+    environment.emplace_back("SWELL_SHIM_KEY", said_->key());
+  }
   if (leave_file_) environment.emplace_back("SWELL_LEAVING_FILE", leave_file_->path(start.epoch));
   asked_to_leave_ = false;
   status_ = 0;
-  port_ = control::Fd();
+  HeldPort port = std::exchange(port_, HeldPort());
+  if (!is_master_port(environment, port)) port = HeldPort();
   if (runtime_ != nullptr && runtime_->offer_next(static_cast<std::uint64_t>(start.epoch) + 1,
                                                   environment, start.none_is_new)) {
     staying_ = start.epoch;
+    staying_port_ = std::move(port);
     return hello();
   }
   Run& one = runs_[start.epoch];
   one = Run();
+  one.port = std::move(port);
   one.restart_signal = start.restart_signal;
   one.given = environment;
   if (one.program.start(options_.program, environment, input_ ? &*input_ : nullptr))
@@ -246,6 +278,7 @@ bool Shim::take_over(int epoch) {
   auto run = runs_.extract(its);
   const int before = std::exchange(run.key(), epoch);
   const bool listens = run.mapped().listens;
+  run.mapped().port = std::exchange(staying_port_, HeldPort());
   runs_.insert(std::move(run));
   ++ended_;
   return client_->send(control::WorkerExit{before, 0, 0}).ok() && hello() &&
@@ -254,6 +287,7 @@ bool Shim::take_over(int epoch) {
 
 bool Shim::withdraw_staying(int signal) {
   const int epoch = *std::exchange(staying_, std::nullopt);
+  staying_port_ = HeldPort();
   runtime_->withdraw_next();
   return client_->send(control::WorkerExit{epoch, 0, signal}).ok() && hello();
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include "control/client.h"
 #include "control/socket.h"
 #include "control/wake_fd.h"
+#include "launcher/held_port.h"
 #include "launcher/leave_file.h"
 #include "launcher/program.h"
 #include "launcher/program_socket.h"
@@ -33,6 +35,8 @@ class Shim {
     int local_rank = 0;        ///< of the task on its node
     bool keeps_input =
         false;  ///< standard input is read once, and given to the program of each epoch
+    /// Connects to the agent again; may be empty.
+    std::function<Result<std::unique_ptr<control::Client>>()> reconnect;
   };
   /// `client`: connected to the agent. `signals`: a signalfd of those that the shim handles.
   Shim(Options options, std::unique_ptr<control::Client> client, control::Fd signals)
@@ -48,6 +52,7 @@ class Shim {
   /// The program of one epoch. During a live switch there are two.
   struct Run {
     Program program;
+    HeldPort port;  ///< MASTER_PORT where this worker has rank 0; held while the program runs
     int restart_signal = 0;
     bool listens = false;                 ///< it handles the restart signal
     bool keeps_signal = false;            ///< that came before it did
@@ -58,6 +63,10 @@ class Shim {
     Clock::time_point since = Clock::now(), next_inner_look = since + pause;
   };
   bool hello();
+
+  /// Comes back to an agent that has made room for others before it knew this worker. False: that
+  /// is not what has happened, or it does not succeed.
+  bool come_back();
   bool take_signals();
   bool take_messages();
   void signal_program(Run& one, int signal);
@@ -94,7 +103,8 @@ class Shim {
   const Options options_;
   std::unique_ptr<control::Client> client_;
   control::Fd signals_;
-  control::Fd port_;
+  HeldPort port_;          ///< for the next program
+  HeldPort staying_port_;  ///< of the epoch that the running program prepares for
   /// What the keeper's threads leave for this one. Outlives them.
   struct Reported {
     std::mutex mutex;
@@ -109,7 +119,8 @@ class Shim {
   std::map<int, Run> runs_;  ///< by epoch
   /// The epoch that the running program has been asked to stay for.
   std::optional<int> staying_;
-  int trains_ = -1;  ///< the epoch that was taken over last
+  int trains_ = -1;        ///< the epoch that was taken over last
+  bool is_known_ = false;  ///< the agent has answered
   int status_ = 0;
   int ended_ = 0;  ///< programs
   bool asked_to_leave_ = false;

@@ -17,6 +17,7 @@
 #include "control/client.h"
 #include "control/printable.h"
 #include "control/socket.h"
+#include "launcher/file_limit.h"
 #include "launcher/shim.h"
 #include "launcher/signals.h"
 
@@ -113,6 +114,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
+    launcher::raise_file_limit();  // programs are started with the limit that was found
     sigset_t handled;
     sigemptyset(&handled);
     for (const int each :
@@ -132,7 +134,8 @@ int main(int argc, char** argv) {
     }
     launcher::Shim shim({arguments->program, arguments->network,
                          number_of(arguments->nodes, node != nullptr ? node : host),
-                         number(std::getenv("SLURM_LOCALID")), arguments->keeps_input},
+                         number(std::getenv("SLURM_LOCALID")), arguments->keeps_input,
+                         [&arguments] { return connect(*arguments); }},
                         std::move(*client), std::move(signals));
     end_like(shim.run());
   } catch (const std::exception& e) {

@@ -179,7 +179,9 @@ def can_run_with(workers: Iterable[int]) -> None:
         return
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as shim:
-            shim.sendto(" ".join(["sizes", *map(str, sizes)]).encode(), socket.MSG_DONTWAIT, "\0" + name[1:])
+            text = " ".join(["sizes", *map(str, sizes)])
+            key = os.environ.get("SWELL_SHIM_KEY", "")
+            shim.sendto((f"{key} {text}" if key else text).encode(), socket.MSG_DONTWAIT, "\0" + name[1:])
     except OSError as error:    # as in a container with a network of its own
         print(f"swell: swellrun cannot be told the numbers of workers ({error}): submit with --elastic=sizes=...", file=sys.stderr, flush=True)
 

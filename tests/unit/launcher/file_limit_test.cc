@@ -12,12 +12,12 @@ Test(file_limit, workers_come_first_and_strangers_are_few) {
   const FileBudget large = file_budget(524288, 64, 8);
   cr_assert(large.problem.empty());
   cr_assert_eq(large.max_strangers, 256);
-  cr_assert_eq(large.max_strangers_per_address, 16);
+  cr_assert_eq(large.max_strangers_per_address, 128);
   cr_assert_geq(large.max_connections, 64 + 256);
   const FileBudget small = file_budget(1024, 600, 8);
   cr_assert(small.problem.empty());
   cr_assert_leq(600 + small.max_strangers + 128, 1024);
-  cr_assert_eq(file_budget(524288, 64, 32).max_strangers_per_address, 64);
+  cr_assert_eq(file_budget(524288, 64, 100).max_strangers_per_address, 200);
 }
 
 Test(file_limit, a_limit_that_is_too_low_for_all_workers_is_said_in_one_line) {

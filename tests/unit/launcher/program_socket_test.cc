@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <cstddef>
 #include <cstring>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -13,16 +14,26 @@ using launcher::sizes_from;
 
 namespace {
 
-/// Sends as a client does that has nothing but the name.
-void say(const std::string& name, const std::string& text) {
+/// Sends as anybody of this host can. Returns whether the socket's queue had room for it, or the
+/// kernel dropped it at once.
+bool sent(const std::string& name, const std::string& text) {
   const control::Fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name.data() + 1, name.size() - 1);
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
-  cr_assert_eq(
-      sendto(fd.get(), text.data(), text.size(), 0, reinterpret_cast<sockaddr*>(&address), size),
-      static_cast<ssize_t>(text.size()));
+  return sendto(fd.get(), text.data(), text.size(), MSG_DONTWAIT,
+                reinterpret_cast<sockaddr*>(&address), size) == static_cast<ssize_t>(text.size());
+}
+
+/// Says it as a program of the shim does.
+void say(const ProgramSocket& socket, const std::string& text) {
+  cr_assert(sent(socket.name(), socket.key() + " " + text));
+}
+
+bool is_woken(const ProgramSocket& socket) {
+  pollfd polled{socket.fd(), POLLIN, 0};
+  return poll(&polled, 1, 0) > 0;
 }
 
 }  // namespace
@@ -31,8 +42,8 @@ Test(program_socket, the_last_sizes_that_were_said_count) {
   const auto opened = ProgramSocket::open();
   cr_assert(opened.ok());
   cr_assert_not(opened->take_sizes());
-  say(opened->name(), "sizes 1 2");
-  say(opened->name(), "sizes 1 2 4");
+  say(*opened, "sizes 1 2");
+  say(*opened, "sizes 1 2 4");
   cr_assert(opened->take_sizes() == (std::vector<int>{1, 2, 4}));
   cr_assert_not(opened->take_sizes());
 }
@@ -40,17 +51,36 @@ Test(program_socket, the_last_sizes_that_were_said_count) {
 Test(program_socket, what_cannot_be_read_is_dropped) {
   const auto opened = ProgramSocket::open();
   cr_assert(opened.ok());
-  say(opened->name(), "sizes 3");
-  say(opened->name(), "sizes 2 x");
-  say(opened->name(), std::string(40000, ' '));
+  say(*opened, "sizes 3");
+  say(*opened, "sizes 2 x");
+  say(*opened, std::string(40000, ' '));
   cr_assert(opened->take_sizes() == std::vector<int>{3});
+}
+
+Test(program_socket, what_others_send_neither_wakes_the_shim_nor_takes_a_place) {
+  const auto opened = ProgramSocket::open();
+  cr_assert(opened.ok());
+  std::string wrong = opened->key();
+  for (std::size_t at = 0; at < wrong.size(); ++at) {
+    std::string near = wrong;
+    near[at] = near[at] == '0' ? '1' : '0';
+    // More than the queue of a socket has room for.
+    for (int i = 0; i < 100; ++i) cr_assert(sent(opened->name(), near + " sizes 7"));
+  }
+  for (const std::string& text : {std::string(), std::string("x"), std::string("sizes 7"),
+                                  wrong.substr(1), std::string(30000, 'x')})
+    cr_assert(sent(opened->name(), text));
+  cr_assert_not(is_woken(*opened));
+  say(*opened, "sizes 2");
+  cr_assert(is_woken(*opened));
+  cr_assert(opened->take_sizes() == std::vector<int>{2});
 }
 
 Test(program_socket, two_shims_of_a_node_have_sockets_of_their_own) {
   const auto one = ProgramSocket::open(), other = ProgramSocket::open();
   cr_assert(one.ok() && other.ok());
   cr_assert_neq(one->name(), other->name());
-  say(other->name(), "sizes 2");
+  say(*other, "sizes 2");
   cr_assert_not(one->take_sizes());
 }
 
