@@ -2,36 +2,35 @@
 // swell exporter: what the controller counts, for Prometheus.
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
+#include <map>
 #include <memory>
-#include <poll.h>
-#include <sys/socket.h>
+#include <optional>
 #include <unistd.h>
 
 #include "control/socket.h"
-#include "core/number.h"
 #include "tools/commands.h"
 #include "tools/controller_client.h"
+#include "tools/http_server.h"
 #include "tools/job_rows.h"
 #include "tools/live_snapshot.h"
 #include "tools/open_metrics.h"
 #include "tools/output.h"
-#include "tools/patient_client.h"
 
 namespace swell::tools {
 
 namespace {
 
-/// A client is waited for so long in all, for its request and to take the answer: nobody else is
-/// served meanwhile.
-constexpr std::chrono::seconds kClientTime{5};
+constexpr const char* kOwnHost = "127.0.0.1";
+/// Clients that ask more often get the same numbers: the controller and slurmctld are not asked by
+/// whoever can reach the port.
+constexpr std::chrono::seconds kFresh{1};
 
 struct Options {
-  std::string address = "127.0.0.1:9823";
+  std::string address = fmt::format("{}:9823", kOwnHost);
   std::string text_file;
   int interval_s = 15;
   bool once = false, per_job = false;
@@ -98,15 +97,38 @@ int write_files(ControllerClient& controller, const Options& options) {
   }
 }
 
-void answer(int connection, ControllerClient& controller, const Options& options) {
-  PatientClient client(connection, kClientTime);
-  const std::string request = client.request();
-  if (request.empty()) return;
+/// The metrics in one format, asked for anew where they are older than kFresh.
+class Fresh {
+ public:
+  Fresh(ControllerClient& controller, const Options& options)
+      : controller_(controller), options_(options) {}
+
+  const std::string& metrics(MetricsFormat format) {
+    Known& known = known_[format];
+    const auto now = std::chrono::steady_clock::now();
+    if (!known.until || now >= *known.until) {
+      known.text = collect(controller_, options_, format);
+      known.until = std::chrono::steady_clock::now() + kFresh;
+    }
+    return known.text;
+  }
+
+ private:
+  struct Known {
+    std::optional<std::chrono::steady_clock::time_point> until;
+    std::string text;
+  };
+  ControllerClient& controller_;
+  const Options& options_;
+  std::map<MetricsFormat, Known> known_;
+};
+
+std::string answer(const std::string& request, Fresh& fresh) {
   const auto reply = [&](const char* status, const char* type, const std::string& body) {
-    client.send(fmt::format(
+    return fmt::format(
         "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n"
         "Connection: close\r\n\r\n{}",
-        status, type, body.size(), request.starts_with("HEAD ") ? std::string() : body));
+        status, type, body.size(), request.starts_with("HEAD ") ? std::string() : body);
   };
   if (!request.starts_with("GET ") && !request.starts_with("HEAD "))
     return reply("405 Method Not Allowed", "text/plain", "only GET is answered\n");
@@ -118,29 +140,23 @@ void answer(int connection, ControllerClient& controller, const Options& options
   const MetricsFormat format = request.find("application/openmetrics-text") != std::string::npos
                                    ? MetricsFormat::open_metrics
                                    : MetricsFormat::prometheus;
-  reply("200 OK", content_type(format), collect(controller, options, format));
+  return reply("200 OK", content_type(format), fresh.metrics(format));
 }
 
 int serve(ControllerClient& controller, const Options& options) {
-  const std::size_t colon = options.address.rfind(':');
-  const auto port = colon == std::string::npos
-                        ? std::nullopt
-                        : read_number<std::uint16_t>(options.address.substr(colon + 1));
-  if (!port) return failed(fmt::format("--listen={} must be ADDRESS:PORT", options.address));
-  const auto listening = control::listen_on(options.address.substr(0, colon), *port);
+  const auto address = read_listen_address(options.address, kOwnHost);
+  if (!address) return failed(address.error().message());
+  auto listening = listen_at(*address);
   if (!listening) return failed(listening.error().message());
-  const auto bound = control::local_port(listening->get());
-  say("listening at {}:{}\n", options.address.substr(0, colon), bound);
+  const std::string host = control::local_host(listening->get());
+  say("listening at {}:{}\n", host.find(':') != std::string::npos ? "[" + host + "]" : host,
+             control::local_port(listening->get()));
   std::fflush(stdout);
-  for (;;) {
-    pollfd waits{listening->get(), POLLIN, 0};
-    if (::poll(&waits, 1, -1) < 0 && errno != EINTR)
-      return failed(fmt::format("poll: {}", std::strerror(errno)));
-    const control::Fd client(::accept4(listening->get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (client) answer(client.get(), controller, options);
-    else if (errno != EINTR && errno != ECONNABORTED && errno != EAGAIN)
-      return failed(fmt::format("accept: {}", std::strerror(errno)));
-  }
+  Fresh fresh(controller, options);
+  HttpServer::Options its;
+  its.answer = [&fresh](const std::string& request) { return answer(request, fresh); };
+  HttpServer server(std::move(*listening), std::move(its));
+  for (;;) server.turn();
 }
 
 int run(const Options& options) {

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "control/socket.h"
+#include "core/places.h"
+#include "core/result.h"
+
+namespace swell::tools {
+
+/// Answers one request of each client of HTTP, and closes the connection. None waits for another:
+/// clients that say nothing, or do not read, are few, and the oldest gives way to a newcomer.
+class HttpServer {
+ public:
+  struct Options {
+    std::size_t clients = 512, clients_of_one_address = 256;
+    /// For a client to send its request and take the answer, without the time that answers take.
+    std::chrono::milliseconds patience{5000};
+    /// Returns the whole response to a request, which is given up to its empty line.
+    std::function<std::string(const std::string& request)> answer;
+  };
+  HttpServer(control::Fd listening, Options options);
+
+  /// Waits until something is to be done, and does it.
+  void turn();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Client {
+    control::Fd fd;
+    std::string in, out;
+    bool is_answered = false;
+    Clock::time_point until;
+  };
+  int wait_ms() const;
+  void accept_some();
+  void serve(Places::Id id);
+  void drop(Places::Id id);
+
+  const control::Fd listening_;
+  const Options options_;
+  std::map<Places::Id, Client> clients_;
+  Places places_;
+  Places::Id last_id_ = 0;
+  std::optional<Clock::time_point> accept_again_;
+};
+
+/// Where to listen.
+struct ListenAddress {
+  std::string host;  ///< empty: all addresses of this host
+  std::uint16_t port = 0;
+};
+/// Reads "ADDRESS:PORT", "[ADDRESS]:PORT", ":PORT" for all addresses, and "PORT" for `host`. The
+/// error names the text and these forms.
+Result<ListenAddress> read_listen_address(const std::string& text, const std::string& host);
+/// A listening socket there.
+Result<control::Fd> listen_at(const ListenAddress& address);
+
+}  // namespace swell::tools
