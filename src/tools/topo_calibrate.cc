@@ -3,7 +3,10 @@
 // calibration. For each pair a step on one node serves and a step on the other measures; both are
 // this program again.
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "core/cluster/fabric.h"
@@ -94,12 +98,33 @@ topo::Link& data(const Carrier& carrier, topo::Link& control) {
   return carrier.link ? *carrier.link : control;
 }
 
+/// Carries the token of one measurement to its two steps: Slurm passes the environment on, and no
+/// other user can read it.
+constexpr const char* kTokenVariable = "SWELL_CALIBRATE_TOKEN";
+
+Result<std::string> own_token() {
+  const char* token = std::getenv(kTokenVariable);
+  if (token == nullptr || *token == '\0')
+    return Error(
+        fmt::format("{} is not set: this is a step of swell topo calibrate", kTokenVariable));
+  return std::string(token);
+}
+
+Result<std::string> new_token() {
+  unsigned char bytes[32];
+  if (getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes))
+    return Error(fmt::format("no random bytes: {}", std::strerror(errno)));
+  return fmt::format("{:02x}", fmt::join(bytes, bytes + sizeof bytes, ""));
+}
+
 int serve_one(const Options& options) {
+  const auto token = own_token();
+  if (!token) return fail(token.error());
   auto listener = topo::Listener::open(options.serve_at);
   if (!listener) return fail(listener.error());
   say("port {}\n", listener->port());
   std::fflush(stdout);
-  auto control = listener->accept();
+  auto control = listener->accept(*token);
   if (!control) return fail(control.error());
   auto made = carrier(options, **control, 0);
   if (!made) return fail(made.error());
@@ -112,7 +137,9 @@ int measure_one(const Options& options) {
   const std::string port = colon == std::string::npos ? "" : options.connect_to.substr(colon + 1);
   if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != port.npos)
     return fail(Error(fmt::format("--connect {}: give ADDRESS:PORT", options.connect_to)));
-  auto control = topo::connect_tcp(options.connect_to.substr(0, colon), std::stoi(port));
+  const auto token = own_token();
+  if (!token) return fail(token.error());
+  auto control = topo::connect_tcp(options.connect_to.substr(0, colon), std::stoi(port), *token);
   if (!control) return fail(control.error());
   auto made = carrier(options, **control, 1);
   if (!made) return fail(made.error());
@@ -155,8 +182,9 @@ std::string step(const Options& options, const std::string& node, const std::str
                                       fmt::join(options.sizes, ","), role);
   if (node.empty()) return run;
   // Without --gres a step shares all GPUs that the allocation has on its node.
-  return fmt::format("srun --quiet --overlap --mpi=none --cpu-bind=none -N1 -n1 -c1 -w {} {}",
-                     quoted(node), run);
+  return fmt::format(
+      "srun --quiet --export=ALL --overlap --mpi=none --cpu-bind=none -N1 -n1 -c1 -w {} {}",
+      quoted(node), run);
 }
 
 std::string line_of(std::FILE* pipe) {
@@ -172,6 +200,9 @@ struct Measured {
 };
 
 Result<Measured> measure_pair(const Options& options, const Node& server, const Node& client) {
+  const auto token = new_token();
+  if (!token) return token.error();
+  setenv(kTokenVariable, token->c_str(), 1);
   const std::unique_ptr<std::FILE, Close> serving(
       popen(step(options, server.name, "--serve " + quoted(server.address)).c_str(), "r"));
   if (!serving) return Error("a process cannot be started");

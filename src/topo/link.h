@@ -22,23 +22,28 @@ class Link {
   virtual Result<void> receive(char* data, std::size_t bytes, int count) = 0;
 };
 
-/// A socket that waits for one connection.
+/// A socket that waits for one connection: of the peer that says the token. Others are few, and the
+/// oldest of them gives way to a newcomer.
 class Listener {
  public:
+  static constexpr std::size_t kMaxSilent = 64;
   /// Opens a socket at a numeric or named address of this host, on a free port.
   static Result<Listener> open(const std::string& address);
   Listener(Listener&& other) noexcept : fd_(std::exchange(other.fd_, -1)), port_(other.port_) {}
   Listener(const Listener&) = delete;
   ~Listener();
   int port() const noexcept { return port_; }
-  Result<std::unique_ptr<Link>> accept();
+  Result<std::unique_ptr<Link>> accept(const std::string& token);
 
  private:
   Listener(int fd, int port) noexcept : fd_(fd), port_(port) {}
   int fd_, port_;
 };
 
-Result<std::unique_ptr<Link>> connect_tcp(const std::string& address, int port);
+/// Connects, and says the token. Tries again where the other side closes the connection first, for
+/// kPatience_s at most.
+Result<std::unique_ptr<Link>> connect_tcp(const std::string& address, int port,
+                                          const std::string& token);
 
 /// A link of UCX's tag messages, over the transport that UCX prefers; `control` carries the
 /// addresses first and must outlive the link. An error where Swell was built without UCX.

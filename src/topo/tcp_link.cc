@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fmt/format.h>
 #include <netdb.h>
@@ -7,7 +9,9 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include "topo/link.h"
 
@@ -79,7 +83,7 @@ Result<Listener> Listener::open(const std::string& address) {
   const int fd = socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return failure("socket");
   Listener made(fd, 0);
-  if (bind(fd, at.ai_addr, at.ai_addrlen) != 0 || listen(fd, 1) != 0)
+  if (bind(fd, at.ai_addr, at.ai_addrlen) != 0 || listen(fd, 1024) != 0)
     return failure("listening at " + address);
   sockaddr_storage name{};
   socklen_t size = sizeof(name);
@@ -94,25 +98,118 @@ Listener::~Listener() {
   if (fd_ >= 0) close(fd_);
 }
 
-Result<std::unique_ptr<Link>> Listener::accept() {
-  pollfd waiting{fd_, POLLIN, 0};
-  if (poll(&waiting, 1, 1000 * Link::kPatience_s) != 1)
-    return Error(fmt::format("nobody has connected within {} s", Link::kPatience_s));
-  const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
-  if (fd < 0) return failure("accept");
-  return std::unique_ptr<Link>(std::make_unique<TcpLink>(fd));
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Said to the peer that holds the token.
+constexpr char kWelcome = 'w';
+
+struct Silent {
+  int fd;
+  std::string said;
+};
+
+/// Whether all bytes are equal, in a time that does not tell where they differ.
+bool equal(const std::string& a, const std::string& b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
 }
 
-Result<std::unique_ptr<Link>> connect_tcp(const std::string& address, int port) {
+/// Connections that have not said the token yet.
+class SilentPeers {
+ public:
+  ~SilentPeers() {
+    for (const Silent& each : peers_) close(each.fd);
+  }
+  void add(int fd) {
+    if (peers_.size() == Listener::kMaxSilent) {
+      close(peers_.front().fd);
+      peers_.erase(peers_.begin());
+    }
+    peers_.push_back({fd, {}});
+  }
+  bool drop_oldest() {
+    if (peers_.empty()) return false;
+    close(peers_.front().fd);
+    peers_.erase(peers_.begin());
+    return true;
+  }
+  void add_to(std::vector<pollfd>& polled) const {
+    for (const Silent& each : peers_) polled.push_back({each.fd, POLLIN, 0});
+  }
+  /// Reads what they say. Returns the connection that has said the token, which is the caller's;
+  /// -1: none has.
+  int read(const std::string& token) {
+    for (auto each = peers_.begin(); each != peers_.end();) {
+      std::string part(token.size() - each->said.size(), '\0');
+      const ssize_t count = recv(each->fd, part.data(), part.size(), MSG_DONTWAIT);
+      if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
+        ++each;
+        continue;
+      }
+      each->said.append(part.data(), static_cast<std::size_t>(std::max<ssize_t>(0, count)));
+      if (count > 0 && each->said.size() < token.size()) {
+        ++each;
+        continue;
+      }
+      const int fd = each->fd;
+      const bool is_good = equal(each->said, token);
+      each = peers_.erase(each);
+      if (is_good && ::send(fd, &kWelcome, 1, MSG_NOSIGNAL) == 1) return fd;
+      close(fd);
+    }
+    return -1;
+  }
+
+ private:
+  std::vector<Silent> peers_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Link>> Listener::accept(const std::string& token) {
+  SilentPeers peers;
+  const auto deadline = Clock::now() + std::chrono::seconds(Link::kPatience_s);
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return Error(fmt::format("nobody has connected within {} s", Link::kPatience_s));
+    std::vector<pollfd> polled = {{fd_, POLLIN, 0}};
+    peers.add_to(polled);
+    poll(polled.data(), polled.size(), static_cast<int>(left));
+    if (const int fd = peers.read(token); fd >= 0)
+      return std::unique_ptr<Link>(std::make_unique<TcpLink>(fd));
+    if ((polled[0].revents & POLLIN) == 0) continue;
+    if (const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC); fd >= 0) peers.add(fd);
+    else if ((errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) &&
+             !peers.drop_oldest())
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+Result<std::unique_ptr<Link>> connect_tcp(const std::string& address, int port,
+                                          const std::string& token) {
   auto found = resolve(address, port);
   if (!found) return found.error();
   const addrinfo& at = **found;
-  const int fd = socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return failure("socket");
-  auto link = std::make_unique<TcpLink>(fd);
-  if (connect(fd, at.ai_addr, at.ai_addrlen) != 0)
-    return failure(fmt::format("connecting to {} port {}", address, port));
-  return std::unique_ptr<Link>(std::move(link));
+  const auto deadline = Clock::now() + std::chrono::seconds(Link::kPatience_s);
+  for (;;) {
+    const int fd = socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return failure("socket");
+    auto link = std::make_unique<TcpLink>(fd);
+    if (connect(fd, at.ai_addr, at.ai_addrlen) != 0)
+      return failure(fmt::format("connecting to {} port {}", address, port));
+    char welcome = 0;
+    Result<void> said = link->send(token.data(), token.size(), 1);
+    if (said) said = link->receive(&welcome, 1, 1);
+    if (said && welcome == kWelcome) return std::unique_ptr<Link>(std::move(link));
+    if (Clock::now() >= deadline)
+      return Error(fmt::format("{} port {} does not take the connection{}{}", address, port,
+                               said ? "" : ": ", said ? "" : said.error().message()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 }  // namespace swell::topo

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "topo/subnet_map.h"
 
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <netinet/in.h>
 #include <random>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
 
 #include "topo/machine.h"
 #include "topo/measure.h"
@@ -80,13 +85,69 @@ Test(measure, a_class_has_medians_and_the_spread) {
   cr_assert_eq(summarize(1, {}).bytes_per_s, 0);
 }
 
+namespace {
+
+const std::string kToken = "a token of one measurement";
+
+/// The two ends of a measurement.
+struct Ends {
+  explicit Ends(Listener& listener) {
+    std::thread other([&] { client = connect_tcp("127.0.0.1", listener.port(), kToken); });
+    server = listener.accept(kToken);
+    other.join();
+    cr_assert(client.ok() && server.ok());
+  }
+  Result<std::unique_ptr<Link>> client = Error(""), server = Error("");
+};
+
+/// A connection of somebody who does not know the token.
+int stranger(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  cr_assert_eq(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return fd;
+}
+
+}  // namespace
+
 Test(measure, requests_that_are_none_end_the_server) {
   auto listener = Listener::open("127.0.0.1");
   cr_assert(listener.ok());
-  auto client = connect_tcp("127.0.0.1", listener->port());
-  auto server = listener->accept();
-  cr_assert(client.ok() && server.ok());
+  const Ends ends(*listener);
   const std::uint32_t mad[3] = {0, 0xffffffff, 0xffffffff};
-  cr_assert((*client)->send(reinterpret_cast<const char*>(mad), sizeof(mad), 1).ok());
-  cr_assert_not(serve(**server, **server).ok());
+  cr_assert((*ends.client)->send(reinterpret_cast<const char*>(mad), sizeof(mad), 1).ok());
+  cr_assert_not(serve(**ends.server, **ends.server).ok());
+}
+
+Test(measure, strangers_neither_take_part_nor_keep_the_other_end_away, .timeout = 60) {
+  auto listener = Listener::open("127.0.0.1");
+  cr_assert(listener.ok());
+  std::vector<int> strangers;
+  for (std::size_t i = 0; i < 2 * Listener::kMaxSilent; ++i)
+    strangers.push_back(stranger(listener->port()));
+  const std::string near = kToken.substr(0, kToken.size() - 1) + "x";
+  for (std::size_t i = 0; i < strangers.size(); i += 3)
+    cr_assert_gt(send(strangers[i], near.data(), near.size(), MSG_NOSIGNAL), 0);
+  const Ends ends(*listener);
+  cr_assert((*ends.client)->send("x", 1, 1).ok());
+  char got = 0;
+  cr_assert((*ends.server)->receive(&got, 1, 1).ok());
+  cr_assert_eq(got, 'x');
+  for (const int each : strangers) close(each);
+}
+
+Test(measure, a_peer_with_another_token_is_sent_away, .timeout = 60) {
+  auto listener = Listener::open("127.0.0.1");
+  cr_assert(listener.ok());
+  const int fd = stranger(listener->port());
+  const std::string wrong(kToken.size(), 'x');
+  cr_assert_eq(send(fd, wrong.data(), wrong.size(), MSG_NOSIGNAL),
+               static_cast<ssize_t>(wrong.size()));
+  const Ends ends(*listener);
+  char none = 0;
+  cr_assert_leq(recv(fd, &none, 1, 0), 0);
+  close(fd);
 }
