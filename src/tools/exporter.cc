@@ -150,7 +150,7 @@ int serve(ControllerClient& controller, const Options& options) {
   if (!listening) return failed(listening.error().message());
   const std::string host = control::local_host(listening->get());
   say("listening at {}:{}\n", host.find(':') != std::string::npos ? "[" + host + "]" : host,
-             control::local_port(listening->get()));
+      control::local_port(listening->get()));
   std::fflush(stdout);
   Fresh fresh(controller, options);
   HttpServer::Options its;

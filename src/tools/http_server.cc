@@ -71,8 +71,7 @@ void HttpServer::turn() {
 
 void HttpServer::accept_some() {
   for (int i = 0; i < kNewcomers; ++i) {
-    control::Fd fd(
-        ::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    control::Fd fd(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
       const std::string peer = control::peer_name(fd.get());
       const std::string address = peer.substr(0, peer.rfind(':'));

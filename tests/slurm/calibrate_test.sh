@@ -43,6 +43,16 @@ PY
 }
 four_published() { (($(scontrol -o show node | grep -c '"swell":{"v":1,"leaf"') == 4)); }
 check 'in an allocation: pairs of every class, steps on their nodes, one file' in_an_allocation
+met_by_strangers() {
+  python3 "$here/strangers.py" games meet 'swell topo calibrate' > met &
+  local strangers=$! result
+  within 20 grep -q here met && salloc -N2 --quiet swell topo calibrate --method tcp --pairs 1 --seconds 0.05 -o "$work/met.json"
+  result=$?
+  kill "$strangers"
+  cat met
+  grep -q '^met ' met && ((result == 0)) && [[ $(jq '.classes | length' "$work/met.json") == 2 ]]
+}
+[[ $(id -u) != 0 ]] || check 'strangers that meet its steps change no measurement' met_by_strangers
 is_used() {
   swell topo --cluster --calibration "$work/cal.json" > shown
   cat shown

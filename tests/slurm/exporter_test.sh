@@ -16,7 +16,7 @@ done
 after_check() { :; } # one job lives over several behaviours
 slurms_metrics=()
 [[ -z $(find /usr/lib /usr/lib64 -name metrics_openmetrics.so -path '*slurm*' 2> /dev/null) ]] || slurms_metrics=(--conf MetricsType=metrics/openmetrics)
-profile_wait=600 cluster_up --nodes 2 --gpus-per-node 4 --users nobody ${slurms_metrics[@]+"${slurms_metrics[@]}"}
+profile_wait=600 cluster_up --nodes 2 --gpus-per-node 4 --users nobody,games ${slurms_metrics[@]+"${slurms_metrics[@]}"}
 pids=()
 trap 'kill "${pids[@]}" 2> /dev/null; cluster_down; rm -rf "$TMPDIR"' EXIT
 
@@ -95,6 +95,27 @@ others_wait_not() {
   exec {silent}<> "/dev/tcp/127.0.0.1/$port" && sleep 0.5 && scraped > again && grep -qx 'swell_up 1' again
 }
 check 'who says nothing, or too much, does not keep others from them' others_wait_not
+
+# As root: it runs as another user.
+many_silent() {
+  python3 "$here/strangers.py" games silent 700 "$port" > met &
+  pids+=($!)
+  within 60 grep -q here met && timeout 4 curl -sf --max-time 4 "http://127.0.0.1:$port/metrics" | grep -qx 'swell_up 1'
+  local result=$?
+  kill "${pids[-1]}"
+  return $result
+}
+check 'nor do silent clients of another user, as many as may come' many_silent
+forms() { # of --listen; the first three are shown in their own form
+  local form
+  for form in '[::]:0' '[::1]:0' ':0' '0' '127.0.0.1:0'; do
+    timeout 2 swell exporter --listen "$form" > form.out 2>&1
+    [[ $? == 124 ]] && grep -q '^listening at ' form.out || { echo "$form: $(cat form.out)"; return 1; }
+  done
+  swell exporter --listen '[::1' > form.out 2>&1 && return 1
+  grep -F -- '--listen=[::1: give ADDRESS:PORT' form.out
+}
+check 'it listens where other exporters can be told to' forms
 
 check 'Prometheus scrapes them' scrapes
 

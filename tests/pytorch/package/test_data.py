@@ -178,6 +178,9 @@ def test_numbers_of_workers_are_told_by_rank_0_alone_and_nobody_need_listen(monk
         assert shim.recv(100) == b"sizes 1 2 4"
         _request.can_run_with([])
         assert shim.recv(100) == b"sizes"
+        monkeypatch.setenv("SWELL_SHIM_KEY", "0123456789abcdef")
+        _request.can_run_with([3])
+        assert shim.recv(100) == b"0123456789abcdef sizes 3", "without the key swellrun does not hear it"
         assert not capfd.readouterr().err
     _request.can_run_with([1, 2])
     assert "submit with --elastic=sizes=" in capfd.readouterr().err

@@ -13,6 +13,7 @@
 #include "topo/measure.h"
 #include "topo/numbers.h"
 
+using namespace swell;
 using namespace swell::topo;
 
 namespace {
