@@ -87,9 +87,10 @@ bool Shim::hello() {
   message.step = own_step();
   message.build = control::build();
   // Held until the program has ended, so that nobody else is given the port before it listens.
-  if (port_.number() == 0)
+  if (port_.number() == 0) {
     if (auto port = HeldPort::take()) port_ = std::move(*port);
     else std::fprintf(stderr, "swell-worker: %s\n", port.error().message().c_str());
+  }
   message.port = port_.number();
   return client_->send(message).ok();
 }
