@@ -44,9 +44,9 @@ PY
 four_published() { (($(scontrol -o show node | grep -c '"swell":{"v":1,"leaf"') == 4)); }
 check 'in an allocation: pairs of every class, steps on their nodes, one file' in_an_allocation
 met_by_strangers() {
-  python3 "$here/strangers.py" games meet 'swell topo calibrate' > met &
+  python3 "$here/strangers.py" games meet swell > met &
   local strangers=$! result
-  within 20 grep -q here met && salloc -N2 --quiet swell topo calibrate --method tcp --pairs 1 --seconds 0.05 -o "$work/met.json"
+  within 20 grep -q here met && timeout 120 salloc -N2 --quiet swell topo calibrate --method tcp --pairs 1 --seconds 0.05 -o "$work/met.json"
   result=$?
   kill "$strangers"
   cat met

@@ -8,7 +8,7 @@ strangers.py USER flood N PORT...    opens connections without end, and keeps th
 strangers.py USER garbage N PORT...  the same, and says what nobody understands
 strangers.py USER send NAME...       sends datagrams without end
 strangers.py USER take PORT          fails where it can bind to the port, on any address
-strangers.py USER meet COMMAND...    connects to each port on which a process of COMMAND begins to listen, and says garbage
+strangers.py USER meet NAME          connects to each port on which a process of this name begins to listen, and says garbage
 
 Those of a USER are this user's processes. They say "here" when they have done once what they do, and go on until they are ended."""
 import glob
@@ -120,7 +120,7 @@ def take(port):
                 sys.exit(f"port {port} was free at {address}")
 
 
-def meet(user, command):
+def meet(user, name):
     """As root looks for the ports, and has a process of the user connect to them."""
     reader, writer = os.pipe()
     if os.fork() == 0:
@@ -141,7 +141,7 @@ def meet(user, command):
     here()
     with os.fdopen(writer, "w") as to:
         while True:
-            pids = subprocess.run(["pgrep", "-f", command], capture_output=True, text=True).stdout.split()
+            pids = subprocess.run(["pgrep", "-x", name], capture_output=True, text=True).stdout.split()
             for found in tcp_listeners(pids):
                 if found not in known:
                     known.add(found)
@@ -156,7 +156,7 @@ def main(first, *rest):
     elif first == "datagrams":
         print("\n".join(datagram_sockets(rest)))
     elif rest[0] == "meet":
-        meet(first, " ".join(rest[1:]))
+        meet(first, rest[1])
     else:
         become(first)
         if rest[0] == "take":
