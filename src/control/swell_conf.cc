@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <unistd.h>
 #include <vector>
 
 #include "core/number.h"
@@ -242,6 +244,31 @@ std::string swell_conf_path(std::string_view slurm_conf) {
   return std::string(slash == std::string_view::npos ? std::string_view()
                                                      : slurm_conf.substr(0, slash + 1)) +
          "swell.conf";
+}
+
+Result<SwellConf> swell_conf_on_node(const char* own_slurm_conf, std::string_view slurmctlds,
+                                     const char* port) {
+  std::optional<std::uint16_t> given;
+  if (port != nullptr && *port != '\0') {
+    given = read_number<std::uint16_t>(port);
+    if (given.value_or(0) == 0)
+      return Error(fmt::format("SWELL_CONTROL_PORT={}: it must be a port", port));
+  }
+  SwellConf conf;
+  constexpr std::string_view kConfigless = "/run/slurm/conf/slurm.conf";
+  for (const std::string_view beside :
+       {std::string_view(own_slurm_conf != nullptr ? own_slurm_conf : ""), kConfigless,
+        slurmctlds}) {
+    const std::string path = swell_conf_path(beside);
+    if (beside.empty() || access(path.c_str(), F_OK) != 0) continue;
+    auto loaded = SwellConf::load(path);
+    if (!loaded && !given) return loaded.error();
+    if (loaded) conf = std::move(*loaded);
+    if (!conf.enabled && !given) return Error(fmt::format("{} says Elasticity=no", path));
+    break;
+  }
+  if (given) conf.control_port = *given;
+  return conf;
 }
 
 std::string with_elasticity(std::string_view text, std::string_view value) {

@@ -68,6 +68,13 @@ ExpansionPlace expansion_place_in(std::string_view text);
 /// The file's place: beside slurm.conf, whose path is given.
 std::string swell_conf_path(std::string_view slurm_conf);
 
+/// The swell.conf that holds for programs on any node: the one beside the node's own slurm.conf
+/// (`own_slurm_conf`, SLURM_CONF there; or Slurm's folder for configless nodes), or beside that of
+/// slurmctld. Configless Slurm does not hand it out to nodes: where there is none the defaults
+/// hold, with `port`, SWELL_CONTROL_PORT, in place of ControlPort.
+Result<SwellConf> swell_conf_on_node(const char* own_slurm_conf, std::string_view slurmctlds,
+                                     const char* port);
+
 /// The same text with Elasticity=`value`, in place of the line that is there or at the end. All
 /// else stays as it was.
 std::string with_elasticity(std::string_view text, std::string_view value);

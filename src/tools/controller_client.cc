@@ -2,6 +2,7 @@
 #include "tools/controller_client.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <string>
 #include <utility>
@@ -20,9 +21,9 @@ constexpr auto kAnswerTime = std::chrono::seconds(10);
 
 /// Whom to ask, and as whom it must speak.
 Result<control::Client::Options> controller_of(const slurm::ControllerConfig& slurm) {
-  const auto conf = control::SwellConf::load(control::swell_conf_path(slurm.slurm_conf));
+  const auto conf = control::swell_conf_on_node(std::getenv("SLURM_CONF"), slurm.slurm_conf,
+                                                std::getenv("SWELL_CONTROL_PORT"));
   if (!conf) return conf.error();
-  if (!conf->enabled) return Error("swell.conf says Elasticity=no: nobody answers");
   control::Client::Options options;
   options.port = static_cast<std::uint16_t>(conf->control_port);
   options.munge_socket = slurm::munge_socket_of(slurm.auth_info);

@@ -71,6 +71,16 @@ void publish_topology(int count, char** arguments) {
   if (!problem.empty()) slurm_error("swell: %s", problem.c_str());
 }
 
+/// The argument control_port, as swellrun and the swell command read it; empty: none is given.
+std::string control_port_of(int count, char** arguments) {
+  swell::spank::Settings settings;
+  settings.read(count, arguments);
+  return settings.control_port > 0 ? std::to_string(settings.control_port) : "";
+}
+
+/// Configless Slurm hands plugstack.conf out to nodes, but not swell.conf.
+constexpr const char* kControlPort = "SWELL_CONTROL_PORT";
+
 }  // namespace
 
 extern "C" {
@@ -103,15 +113,28 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
 }
 
 /// All options are read: what was given travels with the submission to job_submit/swell.
-EXPORT int slurm_spank_init_post_opt(spank_t spank, int, char**) noexcept {
+EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char** arguments) noexcept {
   return guarded("--elastic", ESPANK_ERROR, [&]() -> int {
     if (!submits()) return ESPANK_SUCCESS;
+    // For a shell that salloc starts here.
+    if (const std::string port = control_port_of(count, arguments);
+        !port.empty() && spank_context() == S_CTX_ALLOCATOR)
+      setenv(kControlPort, port.c_str(), 0);
     if (spank_context() == S_CTX_ALLOCATOR) {
       if (given()) setenv(kElasticJob, "1", 1);
       else unsetenv(kElasticJob);
     }
     if (!given()) return ESPANK_SUCCESS;
     return spank_job_control_setenv(spank, "SWELL_ELASTIC", given()->c_str(), 1);
+  });
+}
+
+/// In the process that starts a job's script or tasks.
+EXPORT int slurm_spank_user_init(spank_t spank, int count, char** arguments) noexcept {
+  return guarded("control_port", ESPANK_SUCCESS, [&]() -> int {
+    if (const std::string port = control_port_of(count, arguments); !port.empty())
+      spank_setenv(spank, kControlPort, port.c_str(), 0);
+    return ESPANK_SUCCESS;
   });
 }
 

@@ -64,13 +64,15 @@ std::vector<std::string> Settings::read(int count, char** arguments) {
   for (int i = 0; i < count; ++i) {
     const std::string word = arguments[i], key = word.substr(0, word.find('=')),
                       value = key.size() < word.size() ? word.substr(key.size() + 1) : "";
-    int seconds = 0;
-    const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), seconds);
-    const bool is_seconds = problem == std::errc{} && end == value.data() + value.size() &&
-                            seconds >= 0 && seconds <= 86400;
+    int number = 0;
+    const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool is_number = problem == std::errc{} && end == value.data() + value.size();
+    const bool is_seconds = is_number && number >= 0 && number <= 86400;
+    const bool is_port = is_number && number > 0 && number < 65536;
     if (key == "topology" && (value == "on" || value == "off")) publish = value == "on";
     else if (key == "topo_json" && value.starts_with('/')) topo_json = value;
-    else if (key == "topo_retry" && is_seconds) retry_s = seconds;
+    else if (key == "topo_retry" && is_seconds) retry_s = number;
+    else if (key == "control_port" && is_port) control_port = number;
     else if (key == "topology")
       problems.push_back(fmt::format("\"{}\": topology is on or off", word));
     else if (key == "topo_json")
@@ -78,9 +80,13 @@ std::vector<std::string> Settings::read(int count, char** arguments) {
           fmt::format("\"{}\": topo_json is an absolute path; %n in it is the node's name", word));
     else if (key == "topo_retry")
       problems.push_back(fmt::format("\"{}\": topo_retry is from 0 to 86400 seconds", word));
+    else if (key == "control_port")
+      problems.push_back(fmt::format("\"{}\": control_port is a port, as in swell.conf", word));
     else
-      problems.push_back(fmt::format(
-          "\"{}\" is not known; the arguments are topology, topo_json and topo_retry", word));
+      problems.push_back(
+          fmt::format("\"{}\" is not known; the arguments are topology, topo_json, "
+                      "topo_retry and control_port",
+                      word));
   }
   return problems;
 }

@@ -11,6 +11,7 @@ struct Settings {
   bool publish = true;    ///< topology=on|off
   std::string topo_json;  ///< a file to publish in place of what is found; %n: the node's name
   int retry_s = 600;      ///< topo_retry=SECONDS: how long slurmctld is waited for
+  int control_port = 0;   ///< control_port=PORT: of swell.conf, for configless nodes; 0: not given
 
   /// Sets what the arguments say; returns what is wrong with them, one sentence each. A wrong
   /// argument changes nothing.

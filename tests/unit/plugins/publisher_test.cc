@@ -17,7 +17,10 @@ std::vector<std::string> read(Settings& settings, std::vector<std::string> words
 
 Test(publisher, reads_its_arguments) {
   Settings settings;
-  cr_assert(read(settings, {"topology=off", "topo_json=/etc/t/%n.json", "topo_retry=30"}).empty());
+  cr_assert(read(settings,
+                 {"topology=off", "topo_json=/etc/t/%n.json", "topo_retry=30", "control_port=7000"})
+                .empty());
+  cr_assert_eq(settings.control_port, 7000);
   cr_assert_not(settings.publish);
   cr_assert_eq(settings.topo_json, "/etc/t/%n.json");
   cr_assert_eq(settings.retry_s, 30);
@@ -30,7 +33,8 @@ Test(publisher, names_bad_arguments_and_keeps_its_defaults) {
   cr_assert_eq(problems.size(), 5u);
   cr_assert_eq(problems[0], "\"topology=maybe\": topology is on or off");
   cr_assert_eq(problems[3],
-               "\"colour=red\" is not known; the arguments are topology, topo_json and topo_retry");
+               "\"colour=red\" is not known; the arguments are topology, topo_json, topo_retry and "
+               "control_port");
   cr_assert(settings.publish);
   cr_assert_eq(settings.retry_s, 600);
 }
