@@ -30,6 +30,7 @@ constexpr double kFirstOffer_s = 2;
 constexpr std::size_t kMaxLine = 8192;
 constexpr double kFirstMessageSeconds = 10;  // for a worker to say who it is
 constexpr int kMaxRefusalLines = 5;
+constexpr std::size_t kMaxEnvironment = 40 * 1024, kMaxLiveEnvironment = 14 * 1024;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -55,11 +56,23 @@ EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   settings.live = is_live(setup);
   settings.leave_code = setup.options.leave_code;
   settings.before_end_s = setup.options.before_end_s;
-  if (setup.elastic) settings.never_grows = setup.input->no_growth;
+  settings.never_grows = setup.basic.no_growth;
+  if (setup.elastic && settings.never_grows.empty()) settings.never_grows = setup.input->no_growth;
   // The controller hears of a job and of its agent at about the same time, and decides at once.
   settings.first_wait_s = setup.options.first_wait_s;
   settings.first_offer_s = settings.live ? std::min(kFirstOffer_s, settings.first_wait_s) : 0;
   return settings;
+}
+
+/// The job's own variables; what is left out is said. A plan and what describes the run share a
+/// message with them.
+Environment environment_for(const Agent::Setup& setup) {
+  std::vector<std::string> left_out;
+  Environment kept =
+      job_environment(environ, is_live(setup) ? kMaxLiveEnvironment : kMaxEnvironment, left_out);
+  for (const std::string& name : left_out)
+    say(fmt::format("{} does not reach the workers: it is too long, or no UTF-8", name));
+  return kept;
 }
 
 /// 32 random bytes in hexadecimal digits.
@@ -79,9 +92,19 @@ void say(const std::string& line) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
+RunNames names_of(const Agent::Setup& setup) {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+  return {setup.hello.job, variable("SLURM_ARRAY_JOB_ID"), variable("SLURM_ARRAY_TASK_ID"),
+          setup.basic.workers};
+}
+
 Agent::Agent(Setup setup, EpochMachine::Settings settings)
     : setup_(std::move(setup)),
-      job_environment_(launcher::job_environment(environ)),
+      names_(names_of(setup_)),
+      job_environment_(environment_for(setup_)),
       machine_(std::move(settings), setup_.basic.nodes),
       descriptions_(setup_.descriptions) {}
 
@@ -108,9 +131,12 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
 
   control::WakeFd* wake = &agent->wake_;
   // The network on which slurmctld is reached is the one on which nodes reach each other.
-  Result<std::string> address = control::address_towards(
-      agent->setup_.controller.hosts.empty() ? std::string()
-                                             : agent->setup_.controller.hosts.front());
+  Result<std::string> address =
+      !agent->setup_.address.empty()
+          ? Result<std::string>(agent->setup_.address)
+          : control::address_towards(agent->setup_.controller.hosts.empty()
+                                         ? std::string()
+                                         : agent->setup_.controller.hosts.front());
   if (!address) return address.error();
   control::Server::Options options;
   options.address = agent->address_ = std::move(*address);

@@ -33,7 +33,8 @@ class Agent {
     ControllerAddress controller;
     bool elastic = true;  ///< false: the controller is not looked for
     control::Hello hello;
-    std::string shim;  ///< swell-worker's path
+    std::string address;  ///< where its workers find it; empty: on the way to slurmctld
+    std::string shim;     ///< swell-worker's path
     std::string munge_socket;
     std::optional<std::time_t> slurmctld_since;
     /// Live mode: what the job's nodes say of themselves, by name, and whether companions' nodes
@@ -132,6 +133,7 @@ class Agent {
   std::string ports_of(WorkerId worker) const;
 
   const Setup setup_;
+  const RunNames names_;
   const Environment job_environment_;
   EpochMachine machine_;
   control::WakeFd wake_;
@@ -180,6 +182,9 @@ class Agent {
   double finish_by_ = 0;
   int finish_kills_ = 0;
 };
+
+/// Of the job that this process runs in.
+RunNames names_of(const Agent::Setup& setup);
 
 /// Writes "swellrun: LINE" to standard error.
 void say(const std::string& line);

@@ -63,8 +63,8 @@ void Agent::carry_out(const action::StartStep& start) {
   bool foreground = !companion;
   const double wait_s = companion ? 0 : knows_nodes_in(setup_.slurmctld_since, std::time(nullptr));
   for (Command& command :
-       step_commands(setup_.options, start.job, companion, start.nodes,
-                     setup_.basic.cpus_per_worker, setup_.basic.shares_cpus, shim)) {
+       step_commands(setup_.options, start.job, names_, start.nodes, setup_.basic.cpus_per_worker,
+                     setup_.basic.shares_cpus, shim)) {
     Step step{start.job, std::move(command), std::exchange(foreground, false)};
     if (wait_s > 0) launches_.emplace_back(now() + wait_s, std::move(step));
     else launch(std::move(step));
@@ -73,7 +73,7 @@ void Agent::carry_out(const action::StartStep& start) {
 
 void Agent::launch(Step step) {
   const bool companion = step.job != setup_.hello.job;
-  auto environment = companion ? outside_environment(environ) : step_environment(environ);
+  auto environment = companion ? companion_step_environment(environ) : step_environment(environ);
   environment.push_back("SWELL_AGENT=1");  // spank_swell: no hint that srun lends nothing
   const SpooledInput* input = setup_.input->spooled ? &*setup_.input->spooled : nullptr;
   const Result<pid_t> pid =
@@ -218,7 +218,8 @@ bool Agent::ended_salloc(const Children::Ended& ended) {
         request_done(index);
         return true;
       }
-      if (const auto shares = read_job(ended.output, request.results[offer].job);
+      if (const auto shares = read_job(ended.output, request.results[offer].job,
+                                       {{"JobName", request.offers[offer].name}});
           shares && shares->size() == 1) {
         WorkerNode node;
         node.name = shares->front().node;

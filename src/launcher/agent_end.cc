@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/number.h"
 #include "launcher/agent.h"
@@ -53,8 +54,8 @@ bool Agent::ended_limit_look(const Children::Ended& ended, double now) {
 
 /// Slurm may end this process before it returns.
 void Agent::requeue() const {
-  const auto done =
-      Children::output_of({"scontrol", "requeue", std::to_string(setup_.hello.job)}, kRequeue_s);
+  const auto done = Children::output_of({"scontrol", "requeue", std::to_string(setup_.hello.job)},
+                                        outside_environment(environ), kRequeue_s);
   if (!done) say("the job is not requeued: " + done.error().message());
 }
 

@@ -4,43 +4,152 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
+#include <numeric>
+
+#include "core/saturating.h"
 
 namespace swell::launcher {
 
-Result<BasicWorkers> basic_workers(JobId job, const Options& options,
-                                   const std::vector<NodeShare>& shares) {
-  BasicWorkers basic;
+namespace {
+
+using Shares = std::vector<NodeShare>;
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+int gpus_of(const Shares& shares) {
+  return std::accumulate(shares.begin(), shares.end(), 0,
+                         [](int sum, const NodeShare& share) { return sum + share.gpus; });
+}
+
+void no_growth(BasicWorkers& basic, std::string why) {
+  if (basic.no_growth.empty()) basic.no_growth = std::move(why);
+}
+
+/// The nodes that -w, -x, -r and -N leave of the job's.
+Result<Shares> chosen_nodes(const Options& options, const Shares& all) {
+  for (const std::string& name : options.node_list)
+    if (std::none_of(all.begin(), all.end(),
+                     [&](const NodeShare& one) { return one.node == name; }))
+      return Error(fmt::format("--nodelist: {} is not a node of the job", name));
+  Shares chosen;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (static_cast<int>(i) >= options.relative && !contains(options.excluded, all[i].node))
+      chosen.push_back(all[i]);
+  const auto [least, most] = options.nodes.value_or(std::pair{1, std::numeric_limits<int>::max()});
+  if (static_cast<int>(chosen.size()) < least)
+    return Error(fmt::format("{} nodes are asked for, and {} of the job's {} are left", least,
+                             chosen.size(), all.size()));
+  // Those that are named come first; the job's order stays.
+  const auto is_named = [&](const NodeShare& one) { return contains(options.node_list, one.node); };
+  auto surplus = static_cast<std::ptrdiff_t>(chosen.size()) - most;
+  for (const bool named : {false, true})
+    for (auto at = chosen.end(); at != chosen.begin() && surplus > 0;)
+      if (--at; is_named(*at) == named) {
+        at = chosen.erase(at);
+        --surplus;
+      }
+  return chosen;
+}
+
+/// Leaves each node `there` of its GPUs, of which Slurm chooses any.
+void take_gpus(NodeShare& share, int there) {
+  if (share.gpus == there) return;
+  share.gpus = there;
+  share.gpu_list.clear();
+  share.gpu_types.clear();
+}
+
+/// The GPUs that --gpus-per-node and --gpus leave.
+Result<void> choose_gpus(const Options& options, Shares& shares) {
+  for (NodeShare& share : shares) {
+    if (!options.gpus_per_node || options.no_gpus) break;
+    if (*options.gpus_per_node > share.gpus)
+      return Error(fmt::format("{} GPUs a node are asked for; the job has {} on {}",
+                               *options.gpus_per_node, share.gpus, share.node));
+    take_gpus(share, *options.gpus_per_node);
+  }
+  if (!options.gpus) return {};
+  int left = *options.gpus;
+  if (left > gpus_of(shares))
+    return Error(fmt::format("--gpus={}: the job has {} GPUs", left, gpus_of(shares)));
+  for (NodeShare& share : shares) {
+    take_gpus(share, std::min(left, share.gpus));
+    left -= share.gpus;
+  }
+  std::erase_if(shares, [](const NodeShare& share) { return share.gpus == 0; });
+  return {};
+}
+
+/// How many workers each node has where they do not share the GPUs evenly: as srun lays out tasks.
+std::vector<int> spread(const Options& options, Shares& shares, int workers) {
+  if (workers < static_cast<int>(shares.size())) shares.resize(static_cast<std::size_t>(workers));
   const int nodes = static_cast<int>(shares.size());
-  for (const NodeShare& share : shares) basic.gpus += share.gpus;
-  if (basic.gpus == 0) return Error("the job has no GPUs");
-  if (options.nodes && *options.nodes != nodes)
-    return Error(fmt::format("--nodes={}: an elastic run uses all {} nodes of the job",
-                             *options.nodes, nodes));
-  if (options.gpus && *options.gpus != basic.gpus)
-    return Error(fmt::format("--gpus={}: an elastic run uses all {} GPUs of the job", *options.gpus,
-                             basic.gpus));
+  std::vector<int> counts;
+  for (int node = 0; node < nodes; ++node)
+    counts.push_back(options.ntasks_per_node && !options.ntasks
+                         ? *options.ntasks_per_node
+                         : workers / nodes + (node < workers % nodes ? 1 : 0));
+  return counts;
+}
+
+}  // namespace
+
+Result<BasicWorkers> basic_workers(JobId job, const Options& options, const Shares& all) {
+  BasicWorkers basic;
+  basic.no_growth = options.no_growth;
+  basic.gpus_of_job = gpus_of(all);
+  if (basic.gpus_of_job == 0) return Error("the job has no GPUs");
+  auto chosen = chosen_nodes(options, all);
+  if (!chosen) return chosen.error();
+  Shares shares = std::move(*chosen);
+  if (shares.size() < all.size())
+    no_growth(basic,
+              fmt::format("swellrun uses {} of the job's {} nodes", shares.size(), all.size()));
+  if (const Result<void> taken = choose_gpus(options, shares); !taken) return taken.error();
+  basic.gpus = gpus_of(shares);
+  if (basic.gpus == 0) return Error("none of the job's GPUs is left by its options");
 
   std::optional<int> workers = options.ntasks;
-  if (!workers && options.ntasks_per_node) workers = *options.ntasks_per_node * nodes;
+  if (!workers && options.ntasks_per_node)
+    workers = saturated_int(
+        saturating_product(*options.ntasks_per_node, static_cast<std::int64_t>(shares.size())));
   basic.gpus_per_worker = options.gpus_per_task.value_or(1);
-  if (workers) {
-    if (*workers > basic.gpus || basic.gpus % *workers != 0)
-      return Error(fmt::format("{} workers cannot share {} GPUs evenly", *workers, basic.gpus));
-    if (options.gpus_per_task && *workers * *options.gpus_per_task != basic.gpus)
-      return Error(fmt::format("{} workers with {} GPUs each are not the job's {} GPUs", *workers,
-                               *options.gpus_per_task, basic.gpus));
-    basic.gpus_per_worker = basic.gpus / *workers;
+  if (workers && options.gpus_per_task) {
+    const std::int64_t gpus = std::int64_t{*workers} * *options.gpus_per_task;
+    if (gpus > basic.gpus)
+      return Error(fmt::format("{} workers with {} GPUs each are more than the job's {} GPUs",
+                               *workers, *options.gpus_per_task, basic.gpus));
+  } else if (workers) {
+    basic.gpus_per_worker = std::max(1, basic.gpus / *workers);
   }
+  const bool even = (!workers || std::int64_t{*workers} * basic.gpus_per_worker == basic.gpus) &&
+                    std::all_of(shares.begin(), shares.end(), [&](const NodeShare& share) {
+                      return share.gpus > 0 && share.gpus % basic.gpus_per_worker == 0;
+                    });
+  if (!even && !workers) workers = basic.gpus / basic.gpus_per_worker;
+  int all_cpus = 0;
+  for (const NodeShare& share : shares) all_cpus += share.cpus;
+  if (!even && *workers > std::max(all_cpus, basic.gpus))
+    return Error(fmt::format("{} workers are more than the job's {} CPUs", *workers, all_cpus));
+  if (!even && *workers == 0)
+    return Error(fmt::format("workers of {} GPUs do not fit the job's {} GPUs",
+                             basic.gpus_per_worker, basic.gpus));
+  std::vector<int> counts;
+  if (even)
+    for (const NodeShare& share : shares) counts.push_back(share.gpus / basic.gpus_per_worker);
+  else counts = spread(options, shares, *workers);
+  basic.gpus = gpus_of(shares);
+  if (!even)
+    no_growth(basic, fmt::format("{} workers do not share {} GPUs evenly", *workers, basic.gpus));
+  if (basic.gpus < basic.gpus_of_job)
+    no_growth(basic,
+              fmt::format("swellrun uses {} of the job's {} GPUs", basic.gpus, basic.gpus_of_job));
 
-  int cpus = std::numeric_limits<int>::max(), all_cpus = 0;
+  int cpus = std::numeric_limits<int>::max();
   std::int64_t memory = std::numeric_limits<std::int64_t>::max();
   for (const NodeShare& share : shares) {
-    if (options.gpus_per_node && *options.gpus_per_node != share.gpus)
-      return Error(fmt::format("{} GPUs a node are asked for; an elastic run uses all {} on {}",
-                               *options.gpus_per_node, share.gpus, share.node));
-    if (share.gpus == 0 || share.gpus % basic.gpus_per_worker != 0)
-      return Error(fmt::format("workers of {} GPUs do not fit the {} GPUs on {}",
-                               basic.gpus_per_worker, share.gpus, share.node));
     WorkerNode node;
     node.id = static_cast<int>(basic.nodes.size());
     node.job = job;
@@ -48,18 +157,23 @@ Result<BasicWorkers> basic_workers(JobId job, const Options& options,
     node.cpus = share.cpus;
     node.gpus = share.gpus;
     node.gpu_list = share.gpu_list;
-    node.workers = share.gpus / basic.gpus_per_worker;
+    node.gpu_types = share.gpu_types;
+    node.workers = counts[basic.nodes.size()];
     basic.workers += node.workers;
     cpus = std::min(cpus, share.cpus / node.workers);
-    all_cpus += share.cpus;
     memory = std::min(memory, share.memory_mib / node.workers);
     basic.nodes.push_back(std::move(node));
   }
   basic.shares_cpus = cpus < 1;
-  basic.cpus_per_worker = options.cpus_per_task.value_or(std::max(1, cpus));
   basic.memory_mib_per_worker = memory;
+  const std::optional<int> asked = options.cpus_per_task ? options.cpus_per_task
+                                   : options.cpus_per_gpu
+                                       ? std::optional<int>(saturated_int(saturating_product(
+                                             *options.cpus_per_gpu, basic.gpus_per_worker)))
+                                       : std::nullopt;
+  basic.cpus_per_worker = asked.value_or(std::max(1, cpus));
   if (basic.cpus_per_worker < 1 || basic.cpus_per_worker > std::max(1, cpus))
-    return Error(fmt::format("--cpus-per-task={}: the job has {} CPUs for {} workers",
+    return Error(fmt::format("{} CPUs a worker are asked for: the job has {} CPUs for {} workers",
                              basic.cpus_per_worker, all_cpus, basic.workers));
   return basic;
 }

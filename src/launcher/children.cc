@@ -132,11 +132,11 @@ std::vector<Children::Ended> Children::reap() {
   return ended;
 }
 
-Result<std::string> Children::output_of(const std::vector<std::string>& command, double timeout_s) {
+Result<std::string> Children::output_of(const std::vector<std::string>& command,
+                                        const std::vector<std::string>& environment,
+                                        double timeout_s) {
   using Clock = std::chrono::steady_clock;
   Children children;
-  std::vector<std::string> environment;
-  for (char** each = environ; *each != nullptr; ++each) environment.emplace_back(*each);
   const Result<pid_t> pid = children.start(command, environment, {.capture = true});
   if (!pid) return pid.error();
   const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_s);

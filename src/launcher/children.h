@@ -46,7 +46,9 @@ class Children {
   std::vector<Ended> reap();
 
   /// One child, start to end; an error where it does not end within the time, or fails.
-  static Result<std::string> output_of(const std::vector<std::string>& command, double timeout_s);
+  static Result<std::string> output_of(const std::vector<std::string>& command,
+                                       const std::vector<std::string>& environment,
+                                       double timeout_s);
 
  private:
   struct Child {

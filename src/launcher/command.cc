@@ -1,25 +1,80 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "launcher/command.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <map>
+#include <tuple>
 
+#include "core/slurm_text/gres.h"
 #include "launcher/signals.h"
 
 namespace swell::launcher {
 
-std::vector<Command> step_commands(const Options& options, JobId job, bool companion,
+namespace {
+
+/// "gpu:a100:2,gpu:v100:1" of "a100:2,v100:1".
+std::string gres_of(std::string_view types) {
+  std::string gres = "gpu:";
+  for (const char each : types) gres += each == ',' ? std::string(",gpu:") : std::string(1, each);
+  return gres;
+}
+
+/// "a100:4,v100:2" of "a100:2,v100:1" a node, on two nodes.
+std::string on_nodes(std::string_view types, std::size_t nodes) {
+  std::string all;
+  for (const slurm_text::GpuRequest& one : slurm_text::parse_gpus(gres_of(types)))
+    all += fmt::format("{}{}:{}", all.empty() ? "" : ",", one.type,
+                       static_cast<std::size_t>(one.count) * nodes);
+  return all;
+}
+
+/// What a step asks for on each of its `nodes`. Where other nodes of the job have other numbers,
+/// Slurm refuses --gres to those with more GPUs a node than the job has on the average;
+/// select/linear, where no job is so, does not know --gpus.
+std::string gpus_for(const Options& options, const WorkerNode& node, std::size_t nodes,
+                     bool all_alike) {
+  if (options.no_gpus) return "--gres=none";
+  if (!all_alike)
+    return "--gpus=" + (node.gpu_types.empty()
+                            ? std::to_string(nodes * static_cast<std::size_t>(node.gpus))
+                            : on_nodes(node.gpu_types, nodes));
+  return "--gres=" +
+         (node.gpu_types.empty() ? fmt::format("gpu:{}", node.gpus) : gres_of(node.gpu_types));
+}
+
+/// --output and --error of a step; returns whether steps of all allocations write one file.
+bool add_output(Command& command, const Options& options, const RunNames& run,
+                const WorkerNode& first, bool companion, std::size_t workers) {
+  bool is_shared = false;
+  for (const auto& [option, name] :
+       {std::pair{"--output=", &options.output}, std::pair{"--error=", &options.error}}) {
+    if (!*name) continue;
+    is_shared = is_shared || shared_output(**name, run);
+    command.push_back(
+        option +
+        (companion ? companion_output(**name, run, first.id, static_cast<int>(workers)) : **name));
+  }
+  return is_shared;
+}
+
+}  // namespace
+
+std::vector<Command> step_commands(const Options& options, JobId job, const RunNames& run,
                                    const std::vector<WorkerNode>& nodes, int cpus_per_worker,
                                    bool shares_cpus, const ShimAddress& shim) {
-  std::map<std::pair<int, int>, std::vector<const WorkerNode*>> alike;
-  for (const WorkerNode& node : nodes) alike[{-node.gpus, -node.workers}].push_back(&node);
+  const bool companion = job != run.job;
+  std::map<std::tuple<int, int, std::string>, std::vector<const WorkerNode*>> alike;
+  for (const WorkerNode& node : nodes)
+    alike[{-node.gpus, -node.workers, node.gpu_types}].push_back(&node);
   std::string program = options.program.empty() ? "swell" : options.program.front();
   program = program.substr(program.rfind('/') + 1);
 
   std::vector<Command> commands;
   for (const auto& [size, same] : alike) {
-    const int gpus = -size.first, workers = -size.second;
+    const int gpus = -std::get<0>(size), workers = -std::get<1>(size);
+    const std::size_t tasks = same.size() * static_cast<std::size_t>(workers);
     Command command = {"srun", "--job-name=" + program};
     if (companion) command.push_back(fmt::format("--jobid={}", job));
     else command.insert(command.end(), options.basic_step.begin(), options.basic_step.end());
@@ -32,21 +87,18 @@ std::vector<Command> step_commands(const Options& options, JobId job, bool compa
     // A worker that ends must not take the others with it: whether they go on is decided here.
     for (std::string word :
          {fmt::format("--nodes={}", same.size()), "--nodelist=" + list,
-          fmt::format("--ntasks={}", same.size() * static_cast<std::size_t>(workers)),
-          fmt::format("--ntasks-per-node={}", workers),
+          fmt::format("--ntasks={}", tasks), fmt::format("--ntasks-per-node={}", workers),
           fmt::format("--cpus-per-task={}", std::max(1, cpus_per_worker)),
           std::string("--kill-on-bad-exit=0"), std::string("--wait=0")})
       command.push_back(std::move(word));
     if (shares_cpus) command.push_back("--overcommit");
-    // Where nodes have different numbers, Slurm refuses --gres to those with more GPUs a node than
-    // the job has on the average; select/linear, where no job is so, does not know --gpus.
-    if (gpus > 0 && alike.size() > 1)
-      command.push_back(fmt::format("--gpus={}", same.size() * static_cast<std::size_t>(gpus)));
-    else if (gpus > 0) command.push_back(fmt::format("--gres=gpu:{}", gpus));
+    if (gpus > 0)
+      command.push_back(gpus_for(options, *same.front(), same.size(), alike.size() == 1));
+    const bool is_shared = add_output(command, options, run, *same.front(), companion, tasks);
     const bool first = !companion && commands.empty();
     if (shim.gives_input) command.push_back("--input=all");
     else if (!first) command.push_back("--input=none");
-    if (!first && !options.own_open_mode) command.push_back("--open-mode=append");
+    if ((!first || is_shared) && !options.own_open_mode) command.push_back("--open-mode=append");
     if (companion) command.push_back("--mem=0");
     command.insert(command.end(), {shim.program, "--agent",
                                    fmt::format("{}:{}", shim.host, shim.port), "--nodes", known});
@@ -60,6 +112,12 @@ std::vector<Command> step_commands(const Options& options, JobId job, bool compa
     commands.push_back(std::move(command));
   }
   return commands;
+}
+
+Command probe_of(const Command& step, const ShimAddress& shim) {
+  Command probe(step.begin(), std::find(step.begin(), step.end(), shim.program));
+  probe.insert(probe.end(), {"--immediate=1", "--quiet", "--output=none", "--error=none", "true"});
+  return probe;
 }
 
 Command salloc_command(const control::Offer& offer, int restart_signal) {

@@ -6,6 +6,7 @@
 
 #include "control/messages.h"
 #include "launcher/options.h"
+#include "launcher/output_names.h"
 #include "launcher/seating.h"
 
 /// The command lines of Slurm's programs that the agent runs.
@@ -24,11 +25,15 @@ struct ShimAddress {
 
 /// The srun commands that start the shims of one allocation, one for all nodes with equally many
 /// workers: srun gives every node of a step as many GPUs.
-/// `shares_cpus`: the allocation may have fewer CPUs than workers. `companion`: in another
-/// allocation than the one that the agent runs in.
-std::vector<Command> step_commands(const Options& options, JobId job, bool companion,
+/// `shares_cpus`: the allocation may have fewer CPUs than workers. `job` is another one than that
+/// of `run`: a companion.
+std::vector<Command> step_commands(const Options& options, JobId job, const RunNames& run,
                                    const std::vector<WorkerNode>& nodes, int cpus_per_worker,
                                    bool shares_cpus, const ShimAddress& shim);
+
+/// srun with the resources of such a command that runs `true`, or fails at once where they are not
+/// free.
+Command probe_of(const Command& step, const ShimAddress& shim);
 
 /// Creates exactly the companion that was offered; `restart_signal` is what Slurm shall warn with.
 Command salloc_command(const control::Offer& offer, int restart_signal);

@@ -8,6 +8,7 @@
 
 #include "core/near_name.h"
 #include "core/number.h"
+#include "core/slurm_text/hostlist.h"
 #include "launcher/exit.h"
 #include "launcher/signals.h"
 #include "launcher/srun_option.h"
@@ -64,15 +65,28 @@ bool is_network(std::string_view text) {
              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:,") == text.npos;
 }
 
+/// "2", "1-4": at least and at most so many nodes.
+std::optional<std::pair<int, int>> node_range(std::string_view text) {
+  const auto dash = text.find('-');
+  const auto least = read_whole<int>(text.substr(0, dash));
+  const auto most = dash == text.npos ? least : read_whole<int>(text.substr(dash + 1));
+  if (least.value_or(0) == 0 || !most || *most < *least) return std::nullopt;
+  return std::pair{*least, *most};
+}
+
 constexpr std::string_view kOwn[] = {
     "restart-signal", "restart-timeout", "max-restarts",   "recover",    "swell-events",
     "profile-out",    "switch-memory",   "switch-network", "first-wait", "model",
-    "global-batch",   "leave-code",      "before-end"};
+    "global-batch",   "leave-code",      "before-end",     "interface"};
 
 class Parser {
  public:
-  Parser(const std::vector<std::string>& arguments, Options& options)
-      : arguments_(arguments), options_(options) {}
+  Parser(const std::vector<std::string>& arguments, Options& options, const AskSrun& ask_srun,
+         const char* own_job)
+      : arguments_(arguments),
+        options_(options),
+        ask_srun_(ask_srun),
+        own_job_(own_job != nullptr ? own_job : "") {}
 
   Result<void> run() {
     for (; at_ < arguments_.size(); ++at_) {
@@ -110,16 +124,30 @@ class Parser {
     else {
       if (const auto meant = near_name(name, {std::begin(kOwn), std::end(kOwn)}))
         return Error(fmt::format("unknown option --{}; meant: --{}?", name, *meant));
-      // Newer than the table: without "=" it cannot be told whether the next word belongs to it.
-      options_.srun.push_back(argument);
-      options_.each_step.push_back(argument);
-      if (!value) {
-        leave_to_srun(fmt::format("--{} is not known to swellrun", name));
-        stopped_ = true;
-        ++at_;
-      }
+      other_option(argument, value.has_value());
     }
     return {};
+  }
+
+  /// One of a SPANK plugin, or newer than the table: srun knows whether the next word belongs to
+  /// it.
+  void other_option(const std::string& argument, bool has_value) {
+    std::vector<std::string> words = {argument};
+    if (!has_value) {
+      const std::string said = ask_srun_ ? ask_srun_(argument) : "";
+      const bool is_known = said.find("unrecognized option") == std::string::npos && !said.empty();
+      const bool is_alone = said.find("Usage: srun") != std::string::npos;
+      if (!is_known || (!is_alone && at_ + 1 >= arguments_.size())) {
+        options_.srun.push_back(argument);
+        leave_to_srun(fmt::format("{} is not known to swellrun", argument));
+        stopped_ = true;
+        ++at_;
+        return;
+      }
+      if (!is_alone) words.push_back(arguments_[++at_]);
+    }
+    options_.srun.insert(options_.srun.end(), words.begin(), words.end());
+    options_.each_step.insert(options_.each_step.end(), words.begin(), words.end());
   }
 
   Result<void> letters(const std::string& argument) {
@@ -165,6 +193,11 @@ class Parser {
       options_.profile_file = value;
     } else if (name == "model") {
       options_.model = value;
+    } else if (name == "interface") {
+      if (value.empty())
+        return Error(
+            "--interface: it must be an interface such as ib0, or a network such as 10.1.0.0/16");
+      options_.interface = value;
     } else if (name == "global-batch") {
       options_.global_batch = read_whole<int>(value);
       if (options_.global_batch.value_or(0) < 1)
@@ -235,6 +268,7 @@ class Parser {
         options_.basic_step.insert(options_.basic_step.end(), words.begin(), words.end());
         break;
       case Use::layout: layout_option(option, value); break;
+      case Use::left_out: options_.left_out.push_back(fmt::format("--{}", option.name)); break;
       case Use::plain: leave_to_srun(fmt::format("--{} is given", option.name)); break;
     }
     return {};
@@ -246,20 +280,95 @@ class Parser {
       options_.kill_on_bad_exit = !value || *value != "0";
       return;
     }
-    const bool gres = option.name == "gres";
-    const std::optional<int> count =
-        gres || option.name.starts_with("gpus") ? gpu_count(*value, gres) : read_whole<int>(*value);
-    if (!count || (*count == 0 && !gres)) {
-      leave_to_srun(fmt::format("--{}={} is given", option.name, *value));
+    if (option.name == "output" || option.name == "error") {
+      (option.name == "output" ? options_.output : options_.error) = value;
       return;
     }
-    if (option.name == "ntasks") options_.ntasks = count;
-    else if (option.name == "nodes") options_.nodes = count;
-    else if (option.name == "ntasks-per-node") options_.ntasks_per_node = count;
-    else if (option.name == "cpus-per-task") options_.cpus_per_task = count;
-    else if (option.name == "gpus-per-task") options_.gpus_per_task = count;
-    else if (option.name == "gpus") options_.gpus = count;
+    if (option.name == "jobid" && *value != own_job_) return leave_to_srun("--jobid is given");
+    if (!read_place(option.name, *value) && !read_binding(option.name, *value) &&
+        !read_count(option.name, *value))
+      leave_to_srun(fmt::format("--{}={} is given", option.name, *value));
+  }
+
+  /// Options that say on which nodes. False: it is none of them, or cannot be read.
+  bool read_place(std::string_view name, const std::string& value) {
+    if (name == "nodes") {
+      const auto range = node_range(value);
+      if (range) options_.nodes = range;
+      return range.has_value();
+    }
+    if (name == "nodelist" || name == "exclude") {
+      auto names = slurm_text::expand_hostlist(value);
+      if (!names || value.find('/') != std::string::npos) return false;  // a file of names
+      (name == "exclude" ? options_.excluded : options_.node_list) = std::move(*names);
+      return true;
+    }
+    if (name == "relative") {
+      const auto first = read_whole<int>(value);
+      options_.relative = first.value_or(0);
+      return first.has_value();
+    }
+    return name == "jobid" && value == own_job_;
+  }
+
+  /// Options that say which of its node's GPUs a worker sees: by default, and with "none", all of
+  /// its allocation's. Slurm takes "none" for all of the node's where no cgroup hides them. Steps
+  /// can have any other way alike, except for a list, which is of one node.
+  bool read_binding(std::string_view name, std::string_view value) {
+    if (name == "tres-bind") {
+      const auto begin = std::min(value.find("gpu:"), value.size());
+      if (value.substr(0, begin) != "gres/" && value.substr(0, begin) != "gres:") return false;
+      value.remove_prefix(begin + std::string_view("gpu:").size());
+    } else if (name != "gpu-bind") {
+      return false;
+    }
+    if (value == "none") return true;
+    const std::string word = fmt::format("--gpu-bind={}", value);
+    const bool is_list = value.find("map") != value.npos || value.find("mask") != value.npos;
+    (is_list ? options_.basic_step : options_.each_step).push_back(word);
+    if (is_list) takes_no_more(word);
+    return true;
+  }
+
+  bool read_count(std::string_view name, const std::string& value) {
+    if (name == "tres-per-task") return read_tres_per_task(value);
+    const bool gres = name == "gres";
+    if (gres && value == "none") {
+      options_.no_gpus = true;
+      takes_no_more("--gres=none");
+      return true;
+    }
+    const std::optional<int> count =
+        gres || (name.starts_with("gpus")) ? gpu_count(value, gres) : read_whole<int>(value);
+    if (name == "ntasks-per-gpu" || name == "ntasks-per-tres") return count == 1;
+    if (!count || (*count == 0 && !gres)) return false;
+    if (name == "ntasks") options_.ntasks = count;
+    else if (name == "ntasks-per-node") options_.ntasks_per_node = count;
+    else if (name == "cpus-per-task") options_.cpus_per_task = count;
+    else if (name == "cpus-per-gpu") options_.cpus_per_gpu = count;
+    else if (name == "gpus-per-task") options_.gpus_per_task = count;
+    else if (name == "gpus") options_.gpus = count;
     else options_.gpus_per_node = count;
+    return true;
+  }
+
+  /// "gres/gpu:2,cpu=4": what -c and --gpus-per-task say, in one.
+  bool read_tres_per_task(std::string_view value) {
+    while (!value.empty()) {
+      std::string item(value.substr(0, value.find(',')));
+      value.remove_prefix(std::min(value.size(), item.size() + 1));
+      std::replace(item.begin(), item.end(), '=', ':');
+      std::optional<int>& read =
+          item.starts_with("cpu:") ? options_.cpus_per_task : options_.gpus_per_task;
+      read = item.starts_with("cpu:") ? read_whole<int>(item.substr(4)) : gpu_count(item, true);
+      if (read.value_or(0) == 0) return false;
+    }
+    return true;
+  }
+
+  void takes_no_more(const std::string& option) {
+    if (options_.no_growth.empty())
+      options_.no_growth = fmt::format("{} is given to swellrun", option);
   }
 
   void leave_to_srun(std::string reason) {
@@ -268,6 +377,8 @@ class Parser {
 
   const std::vector<std::string>& arguments_;
   Options& options_;
+  const AskSrun& ask_srun_;
+  const std::string own_job_;
   std::size_t at_ = 0;
   bool stopped_ = false;
 };
@@ -275,9 +386,9 @@ class Parser {
 }  // namespace
 
 Result<Options> Options::parse(const std::vector<std::string>& arguments,
-                               const char* (*env)(const char*)) {
+                               const char* (*env)(const char*), const AskSrun& ask_srun) {
   Options options;
-  Parser parser(arguments, options);
+  Parser parser(arguments, options, ask_srun, env("SLURM_JOB_ID"));
   constexpr std::pair<const char*, const char*> variables[] = {
       {"SWELL_RESTART_SIGNAL", "restart-signal"},
       {"SWELL_RESTART_TIMEOUT", "restart-timeout"},
@@ -290,7 +401,8 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
       {"SWELL_FIRST_WAIT", "first-wait"},
       {"SWELL_MODEL", "model"},
       {"SWELL_GLOBAL_BATCH", "global-batch"},
-      {"SWELL_SWITCH_NETWORK", "switch-network"}};
+      {"SWELL_SWITCH_NETWORK", "switch-network"},
+      {"SWELL_INTERFACE", "interface"}};
   for (const auto& [variable, name] : variables) {
     const char* value = env(variable);
     if (value == nullptr || *value == '\0') continue;
@@ -299,6 +411,14 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
   }
   const Result<void> read = parser.run();
   if (!read) return read.error();
+  const auto stands_for = [env](std::optional<std::string>& option, const char* variable) {
+    if (const char* value = env(variable); !option && value != nullptr) option = value;
+  };
+  if (env("SLURM_OPEN_MODE") != nullptr) options.own_open_mode = true;
+  stands_for(options.output, "SRUN_OUTPUT");
+  stands_for(options.output, "SLURM_STDOUTMODE");
+  stands_for(options.error, "SRUN_ERROR");
+  stands_for(options.error, "SLURM_STDERRMODE");
   if (options.global_batch && options.model.empty())
     return Error(fmt::format("--global-batch={}: it is of a --model, and none is given",
                              *options.global_batch));
@@ -332,6 +452,8 @@ const char* help_text() noexcept {
          "      --model=NAME|FILE       live mode: what is trained, as `swell plan --model` reads it; by its\n"
          "                              GPUs' data sheets the job is lent GPUs before its first step\n"
          "      --global-batch=N        samples of one step, in place of the model's own\n"
+         "      --interface=NAME|NET    the workers' network: MASTER_ADDR is of this interface, such as ib0,\n"
+         "                              or in this network, such as 10.1.0.0/16\n"
          "      --help, --version\n"
          "\n"
          "srun's options are given to every step; -n, -c, --gpus-per-task shape the workers (one per\n"

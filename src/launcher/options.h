@@ -3,13 +3,18 @@
 
 #include <csignal>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
 
 namespace swell::launcher {
+
+/// What `srun OPTION --help` prints: its help where the option takes no next word as its value.
+using AskSrun = std::function<std::string(const std::string& option)>;
 
 /// swellrun's command line, and what an elastic run makes of srun's part of it.
 struct Options {
@@ -34,28 +39,41 @@ struct Options {
   /// Live mode: what it trains, a file or a name; empty: nothing is said.
   std::string model;
   std::optional<int> global_batch;  ///< samples of a step, in place of the model's own
+  std::string
+      interface;  ///< the workers' network: an interface or ADDRESS/BITS; empty: slurmctld's
   bool help = false;
   bool version = false;
 
   // how many workers, where it is given
-  std::optional<int> ntasks, ntasks_per_node, nodes, cpus_per_task, gpus_per_task;
+  std::optional<int> ntasks, ntasks_per_node, cpus_per_task, cpus_per_gpu, gpus_per_task;
   std::optional<int> gpus, gpus_per_node;  ///< of -G; of --gpus-per-node and --gres
-  bool kill_on_bad_exit = true;            ///< torchrun's way; srun's own default is to wait
-  std::optional<std::string> input;        ///< of srun's --input
-  bool own_open_mode = false;              ///< the user chose whether files are appended to
+  bool no_gpus = false;                    ///< --gres=none: its steps have no GPUs
+  // where, where it is given
+  std::optional<std::pair<int, int>> nodes;  ///< the least and the most of -N
+  std::vector<std::string> node_list, excluded;
+  int relative = 0;                  ///< -r: the first so many nodes are left out
+  bool kill_on_bad_exit = true;      ///< torchrun's way; srun's own default is to wait
+  std::optional<std::string> input;  ///< of srun's --input
+  bool own_open_mode = false;        ///< the user chose whether files are appended to
+
+  std::optional<std::string> output, error;  ///< of -o and -e, or of srun's variables for them
 
   std::vector<std::string> each_step;   ///< srun options for every step
   std::vector<std::string> basic_step;  ///< srun options for the basic demand's step
   std::vector<std::string> program;
   std::vector<std::string> srun;  ///< all but swellrun's own: what plain srun gets
-  std::string plain_reason;       ///< why only srun can run this; empty: it can be elastic
+  std::string plain_reason;       ///< why only srun can run this; empty: swellrun can
+  /// Why the job is lent nothing, although swellrun runs its workers; empty: nothing given says so.
+  std::string no_growth;
+  std::vector<std::string> left_out;  ///< names of options that are not passed on
 
   /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT,
   /// SWELL_RECOVER, SWELL_EVENTS, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY, SWELL_SWITCH_NETWORK,
-  /// SWELL_FIRST_WAIT, SWELL_MODEL and SWELL_GLOBAL_BATCH, read with `env`, stand for options that
-  /// are not given. The error names the option.
+  /// SWELL_FIRST_WAIT, SWELL_MODEL, SWELL_GLOBAL_BATCH and SWELL_INTERFACE, read with `env`, stand
+  /// for options that are not given. `ask_srun` says what srun makes of an option that swellrun
+  /// does not know, such as one of a SPANK plugin. The error names the option.
   static Result<Options> parse(const std::vector<std::string>& arguments,
-                               const char* (*env)(const char*));
+                               const char* (*env)(const char*), const AskSrun& ask_srun = {});
 };
 
 /// What `swellrun --help` prints.

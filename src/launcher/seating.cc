@@ -8,7 +8,10 @@ namespace swell::launcher {
 
 Seating seat_workers(const std::vector<WorkerNode>& nodes, int gpus_per_worker, int max_gpus) {
   Seating seating;
-  int left = max_gpus / std::max(1, gpus_per_worker);
+  int gpus = 0, workers = 0;
+  for (const WorkerNode& node : nodes) gpus += node.gpus, workers += node.workers;
+  // Workers that do not share their GPUs evenly have these numbers alone, and are never fewer.
+  int left = max_gpus >= gpus ? workers : max_gpus / std::max(1, gpus_per_worker);
   for (const WorkerNode& node : nodes) {
     const int here = std::min(node.workers, left);
     if (here <= 0) continue;

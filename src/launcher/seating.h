@@ -20,8 +20,9 @@ struct WorkerNode {
   std::string name;
   int cpus = 0;  ///< 0: not known
   int gpus = 0;
-  std::string gpu_list;  ///< their indices there: "0-3"
-  int workers = 0;       ///< as many as fit
+  std::string gpu_list;   ///< their indices there: "0-3"
+  int workers = 0;        ///< as many as fit
+  std::string gpu_types;  ///< where they are of several types: "a100:1,v100:1"
 };
 
 /// A worker's shim, for as long as it lives: over all epochs.
@@ -48,8 +49,8 @@ struct Seating {
   int idle = 0;      ///< workers that were there and that the plan has no use for
 };
 
-/// Seats for as many workers as `max_gpus` allows, filled from the first node on. Nodes that
-/// come last, and workers that come last in theirs, go without.
+/// Seats for as many workers as `max_gpus` allows, filled from the first node on; for all where it
+/// allows all GPUs. Nodes that come last, and workers that come last in theirs, go without.
 Seating seat_workers(const std::vector<WorkerNode>& nodes, int gpus_per_worker, int max_gpus);
 
 /// The largest of `sizes` that `there` GPUs allow, never below `basic`; all of them where there are

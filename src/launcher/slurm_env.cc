@@ -5,8 +5,11 @@
 #include <charconv>
 #include <ctime>
 #include <fmt/format.h>
+#include <map>
 #include <optional>
+#include <sstream>
 
+#include "core/number.h"
 #include "core/slurm_text/gres.h"
 #include "core/slurm_text/hostlist.h"
 #include "core/slurm_text/lists.h"
@@ -57,6 +60,97 @@ std::string_view word(std::string_view line, std::string_view key) {
   return {};
 }
 
+/// What follows " KEY=VALUE" and the line's end in the first line of `text` that has " KEY="; where
+/// it has another value, what follows that line. Nothing: no line has it.
+std::optional<std::string_view> after_user_text(std::string_view text, std::string_view key,
+                                                std::string_view value) {
+  const auto at = text.find(fmt::format(" {}=", key));
+  if (at == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(at + key.size() + 2);
+  const bool is_known = text.starts_with(value) && text.substr(value.size()).starts_with('\n');
+  text.remove_prefix(is_known ? value.size() + 1 : std::min(text.find('\n'), text.size() - 1) + 1);
+  return text;
+}
+
+/// The lines with a job's share of each node in `scontrol show job -d`. Between the job's id and
+/// these lines stand only values of Slurm, and the user's texts in `known`, which are skipped by
+/// their length: they may hold lines like these.
+std::vector<std::string_view> node_lines(std::string_view text, control::JobId job,
+                                         const UserTexts& known) {
+  const std::string id = fmt::format("JobId={} ", job);
+  while (!text.starts_with(id)) {
+    const auto end = text.find("\n\nJobId=");
+    if (end == std::string_view::npos) return {};
+    text.remove_prefix(end + 2);
+  }
+  const auto above = [](std::string_view part) { return part.substr(0, part.find("\n\nJobId=")); };
+  for (const auto& [key, value] : known)
+    if (const auto rest = after_user_text(text, key, value)) text = *rest;
+  std::vector<std::string_view> lines;
+  bool is_over = false;
+  each_line(above(text), [&](std::string_view line) {
+    const std::string_view content = trimmed(line);
+    const bool is_one = content.starts_with("Nodes=") && !word(line, "CPU_IDs=").empty();
+    is_over = is_over || content.starts_with("Command=") || (!is_one && !lines.empty());
+    if (is_one && !is_over) lines.push_back(line);
+  });
+  return lines;
+}
+
+/// Whether a variable is read or set by Slurm's commands, or says which devices the batch script
+/// may see, which is not what another allocation has.
+bool is_of_slurm(std::string_view variable) {
+  constexpr std::string_view beginnings[] = {"SLURM_",
+                                             "SALLOC_",
+                                             "SBATCH_",
+                                             "SRUN_",
+                                             "SPANK_",
+                                             "_SLURM_SPANK_",
+                                             "SLURMD_",
+                                             "SCONTROL_",
+                                             "SQUEUE_",
+                                             "SINFO_",
+                                             "SCANCEL_",
+                                             "CUDA_VISIBLE_DEVICES=",
+                                             "ROCR_VISIBLE_DEVICES=",
+                                             "GPU_DEVICE_ORDINAL=",
+                                             "ZE_AFFINITY_MASK="};
+  return std::any_of(std::begin(beginnings), std::end(beginnings),
+                     [&](std::string_view each) { return variable.starts_with(each); });
+}
+
+/// Whether a variable stands for an option that every step is given (srun_option.h), or for one of
+/// another SPANK plugin.
+bool says_how_steps_run(std::string_view variable) {
+  for (const std::string_view beginning :
+       {"_SLURM_SPANK_OPTION_", "SLURM_SPANK_", "SPANK_", "SRUN_CONTAINER"})
+    if (variable.starts_with(beginning)) return true;
+  constexpr std::string_view names[] = {"SLURM_ACCTG_FREQ",     "SLURM_CONTAINER",
+                                        "SLURM_CPU_BIND",       "SLURM_CPU_FREQ_REQ",
+                                        "SLURM_DEBUG",          "SLURM_DEBUG_FLAGS",
+                                        "SLURM_DISABLE_STATUS", "SLURM_EPILOG",
+                                        "SLURM_EXCLUSIVE",      "SLURM_EXIT_ERROR",
+                                        "SLURM_EXPORT_ENV",     "SLURM_GPU_FREQ",
+                                        "SLURM_HINT",           "SLURM_LABELIO",
+                                        "SLURM_MEM_BIND",       "SLURM_MPI_TYPE",
+                                        "SLURM_NETWORK",        "SLURM_OPEN_MODE",
+                                        "SLURM_OVERCOMMIT",     "SLURM_OVERLAP",
+                                        "SLURM_PMI_FANOUT",     "SLURM_PMI_KVS_NO_DUP_KEYS",
+                                        "SLURM_PROFILE",        "SLURM_PROLOG",
+                                        "SLURM_REMOTE_CWD",     "SLURM_SRUN_REDUCE_TASK_EXIT_MSG",
+                                        "SLURM_STDERRMODE",     "SLURM_STDOUTMODE",
+                                        "SLURM_TASK_EPILOG",    "SLURM_TASK_PROLOG",
+                                        "SLURM_THREADS",        "SLURM_THREADS_PER_CORE",
+                                        "SLURM_TIMELIMIT",      "SLURM_UNBUFFEREDIO",
+                                        "SLURM_WHOLE",          "SLURM_WORKING_DIR",
+                                        "SLURMD_DEBUG",         "SRUN_EXPORT_ENV"};
+  const std::string_view name = variable.substr(0, variable.find('='));
+  if (std::find(std::begin(names), std::end(names), name) == std::end(names)) return false;
+  // A list of CPUs is one of the node that the script runs on.
+  return !name.ends_with("_BIND") || (variable.find("map_") == std::string_view::npos &&
+                                      variable.find("mask_") == std::string_view::npos);
+}
+
 }  // namespace
 
 Result<SlurmConfig> read_config(std::string_view text) {
@@ -92,92 +186,93 @@ Result<SlurmConfig> read_config(std::string_view text) {
   return config;
 }
 
-Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job) {
-  std::vector<NodeShare> shares;
-  bool other = true;
-  std::optional<Error> bad;
+std::vector<std::string> job_facts_command(control::JobId job) {
+  return {"squeue",
+          "--all",
+          "-h",
+          "-j",
+          std::to_string(job),
+          "-O",
+          "JobID:16,JobArrayID:64,UserID:16,tres-per-job:512,tres-per-node:512,"
+          "tres-per-socket:512,tres-per-task:512"};
+}
+
+std::optional<JobFacts> read_job_facts(std::string_view text, control::JobId job) {
+  std::optional<JobFacts> facts;
   each_line(text, [&](std::string_view line) {
-    if (line.starts_with("JobId=")) other = number(word(line, "JobId=")) != job;
-    if (other) return;
-    const std::string_view nodes = word(line, "Nodes="), cpus = word(line, "CPU_IDs=");
-    if (nodes.empty() || cpus.empty()) return;
+    std::istringstream words{std::string(line)};
+    std::string id, shown, user;
+    if (!(words >> id >> shown >> user) || facts || id != std::to_string(job)) return;
+    const auto owner = read_whole<uid_t>(user);
+    if (!owner) return;
+    // A job of several parts, whose ids have a '+', is asked for by its number.
+    facts = JobFacts{shown.find('_') != std::string::npos ? shown : id, *owner, ""};
+    for (const char* key : {"TresPerJob=", "TresPerNode=", "TresPerSocket=", "TresPerTask="})
+      if (std::string value;
+          words >> value && facts->wanted_gpus.empty() && value.find("gpu") != std::string::npos)
+        facts->wanted_gpus = key + value;
+  });
+  return facts;
+}
+
+std::vector<std::string> job_text_command(const std::string& id, const char* field) {
+  return {"squeue", "--all", "-h", "-j", id, "-o", field};
+}
+
+std::vector<std::string> admin_comment_command(const std::string& id) {
+  return {"squeue", "--all", "-h", "-j", id, "-O", "admin_comment:16384"};
+}
+
+Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job,
+                                        const UserTexts& known) {
+  std::vector<NodeShare> shares;
+  for (const std::string_view line : node_lines(text, job, known)) {
     NodeShare share;
-    share.cpus = slurm_text::count_indices(cpus);
+    share.cpus = slurm_text::count_indices(word(line, "CPU_IDs="));
     share.memory_mib = number(word(line, "Mem="));
+    std::map<std::string, int> types;
     for (const slurm_text::GpuRequest& gpus : slurm_text::parse_gpus(word(line, "GRES="))) {
       const int there = slurm_text::count_indices(gpus.indices);
       if (there == 0) continue;
       share.gpus += there;
       share.gpu_list += (share.gpu_list.empty() ? "" : ",") + gpus.indices;
+      types[gpus.type] += there;
     }
-    auto names = slurm_text::expand_hostlist(nodes);
-    if (!names) {
-      bad = names.error();
-      return;
-    }
+    if (types.size() > 1)
+      for (const auto& [type, count] : types)
+        share.gpu_types += fmt::format("{}{}{}{}", share.gpu_types.empty() ? "" : ",", type,
+                                       type.empty() ? "" : ":", count);
+    auto names = slurm_text::expand_hostlist(word(line, "Nodes="));
+    if (!names) return names.error().while_doing(fmt::format("`scontrol show job -d {}`", job));
     for (std::string& node : *names) {
       share.node = std::move(node);
       shares.push_back(share);
     }
-  });
-  if (bad) return bad->while_doing(fmt::format("`scontrol show job -d {}`", job));
+  }
   if (shares.empty())
     return Error(fmt::format("`scontrol show job -d {}` names no nodes with CPUs", job));
   return shares;
 }
 
-std::optional<uid_t> read_owner(std::string_view text, control::JobId job) {
-  std::optional<uid_t> owner;
-  bool other = true;
-  each_line(text, [&](std::string_view line) {
-    if (line.starts_with("JobId=")) other = number(word(line, "JobId=")) != job;
-    if (other || owner) return;
-    const std::string_view user = word(line, "UserId=");  // name(number)
-    const auto open = user.find('(');
-    if (open != std::string_view::npos) owner = static_cast<uid_t>(number(user.substr(open + 1)));
-  });
-  return owner;
-}
-
-std::string read_wanted_gpus(std::string_view text, control::JobId job) {
-  std::string wanted;
-  bool other = true;
-  each_line(text, [&](std::string_view line) {
-    if (line.starts_with("JobId=")) other = number(word(line, "JobId=")) != job;
-    if (other || !wanted.empty()) return;
-    for (const char* key : {"TresPerJob=", "TresPerNode=", "TresPerSocket=", "TresPerTask="})
-      if (const auto value = word(line, key); value.find("gpu") != std::string_view::npos) {
-        wanted = key + std::string(value);
-        return;
-      }
-  });
-  return wanted;
-}
-
-std::optional<control::Tag> read_tag(std::string_view text, control::JobId job) {
-  std::optional<control::Tag> tag;
-  bool other = true;
-  each_line(text, [&](std::string_view line) {
-    if (line.starts_with("JobId=")) other = number(word(line, "JobId=")) != job;
-    if (!other && trimmed(line).starts_with("AdminComment=")) tag = control::Tag::find(line);
-  });
+std::optional<control::Tag> read_tag(std::string_view admin_comment) {
+  const auto tag = control::Tag::find(admin_comment);
   return tag && !tag->get("elastic").empty() ? tag : std::nullopt;
 }
 
 std::vector<std::string> outside_environment(const char* const* environment) {
   std::vector<std::string> kept;
-  for (; *environment != nullptr; ++environment) {
-    const std::string_view variable = *environment;
-    bool drop = false;
-    for (const std::string_view prefix :
-         {"SLURM_", "SALLOC_", "SBATCH_", "SRUN_", "SPANK_", "_SLURM_SPANK_", "SLURMD_"})
-      drop = drop || variable.starts_with(prefix);
-    // What the batch script may see of GPUs is not what another allocation has.
-    for (const std::string_view prefix : {"CUDA_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=",
-                                          "GPU_DEVICE_ORDINAL=", "ZE_AFFINITY_MASK="})
-      drop = drop || variable.starts_with(prefix);
-    if (!drop || variable.starts_with("SLURM_CONF=")) kept.emplace_back(variable);
-  }
+  for (; *environment != nullptr; ++environment)
+    if (const std::string_view variable = *environment;
+        !is_of_slurm(variable) || variable.starts_with("SLURM_CONF="))
+      kept.emplace_back(variable);
+  return kept;
+}
+
+std::vector<std::string> companion_step_environment(const char* const* environment) {
+  std::vector<std::string> kept = outside_environment(environment);
+  for (; *environment != nullptr; ++environment)
+    if (const std::string_view variable = *environment; says_how_steps_run(variable))
+      kept.emplace_back(variable);
   return kept;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <sys/types.h>
+#include <utility>
 #include <vector>
 
 #include "control/messages.h"
@@ -32,26 +33,44 @@ struct NodeShare {
   int cpus = 0;
   std::int64_t memory_mib = 0;
   int gpus = 0;
-  std::string gpu_list;  ///< their indices: "0-3,6"
+  std::string gpu_list;   ///< their indices: "0-3,6"
+  std::string gpu_types;  ///< where they are of several types: "a100:1,v100:1"
 };
-/// Of `scontrol show job -d ID`, in Slurm's order of nodes. The text may show other jobs too: asked
-/// for the first id of a job array, scontrol shows the whole array.
-Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job);
+/// What Slurm knows of a job beside its users' texts: each word is one of Slurm's own.
+struct JobFacts {
+  std::string id;  ///< as commands take it: "30", "29_1" for a task of an array
+  uid_t owner = 0;
+  std::string wanted_gpus;  ///< as Slurm writes it: "TresPerNode=gres:gpu:2"; empty: none
+};
+/// Prints a line for the job; for the first id of a job array, one for each of its tasks.
+std::vector<std::string> job_facts_command(control::JobId job);
+std::optional<JobFacts> read_job_facts(std::string_view text, control::JobId job);
 
-/// Of the same text: whose job it is; nothing where it does not say.
-std::optional<uid_t> read_owner(std::string_view text, control::JobId job);
+/// Prints one text that the job's user chose, such as "%j", its name, and nothing else: so no text
+/// can pass for another field. `id` as in JobFacts.
+std::vector<std::string> job_text_command(const std::string& id, const char* field);
+/// Prints the job's AdminComment and nothing else.
+std::vector<std::string> admin_comment_command(const std::string& id);
 
-/// Of the same text: the GPUs that the job asked for, as Slurm writes it, such as
-/// "TresPerNode=gres:gpu:2"; empty: none.
-std::string read_wanted_gpus(std::string_view text, control::JobId job);
+/// Texts of the user that scontrol prints above the job's nodes: their keys, in scontrol's order,
+/// and values.
+using UserTexts = std::vector<std::pair<std::string, std::string>>;
+/// Reads `scontrol show job -d ID`, in Slurm's order of nodes. The text may show other jobs too:
+/// asked for the first id of a job array, scontrol shows the whole array.
+Result<std::vector<NodeShare>> read_job(std::string_view text, control::JobId job,
+                                        const UserTexts& known);
 
-/// Of the same text: what Swell says of the job in its AdminComment; nothing where the job is not
-/// elastic.
-std::optional<control::Tag> read_tag(std::string_view text, control::JobId job);
+/// What Swell says of the job in its AdminComment; nothing where the job is not elastic.
+std::optional<control::Tag> read_tag(std::string_view admin_comment);
 
-/// The environment of a command that must not see the job it is called in: all but SLURM_*,
-/// SALLOC_*, SBATCH_*, SRUN_* and the SPANK options; SLURM_CONF stays.
+/// The environment of a command that must not see the job it is called in, nor the user's settings
+/// of Slurm's commands: without SLURM_*, SALLOC_*, SQUEUE_* and so on and the SPANK options;
+/// SLURM_CONF stays.
 std::vector<std::string> outside_environment(const char* const* environment);
+/// The environment of a step on a companion: outside_environment(), and what says how the job's
+/// steps run, such as SLURM_EXPORT_ENV and the options of SPANK plugins; without what describes the
+/// job's own allocation.
+std::vector<std::string> companion_step_environment(const char* const* environment);
 /// The environment of a step of the job itself: without what the batch script's own task and GPU
 /// layout would impose on it.
 std::vector<std::string> step_environment(const char* const* environment);

@@ -10,10 +10,11 @@ namespace swell::launcher {
 struct SrunOption {
   enum class Argument { none, required, optional };
   enum class Use {
-    each,    ///< given to the step of every allocation
-    basic,   ///< given to the basic demand's step only: it chooses or limits what is allocated
-    layout,  ///< read: how many workers, with what
-    plain    ///< has no meaning for an elastic run: everything is left to srun
+    each,      ///< given to the step of every allocation
+    basic,     ///< given to the basic demand's step only: it chooses or limits what is allocated
+    layout,    ///< read: how many workers, with what, where
+    left_out,  ///< cannot be done for the program, which a worker starts: not passed on
+    plain      ///< has no meaning for workers of swellrun: everything is left to srun
   };
   char letter = 0;  ///< 0: it has a long name only
   std::string_view name;

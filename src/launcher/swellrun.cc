@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <thread>
 #include <unistd.h>
@@ -15,7 +16,9 @@
 #include "control/swell_conf.h"
 #include "core/number.h"
 #include "launcher/agent.h"
+#include "launcher/interface.h"
 #include "launcher/model_file.h"
+#include "launcher/no_growth_report.h"
 #include "launcher/other_launcher.h"
 #include "launcher/switch_network.h"
 
@@ -39,7 +42,7 @@ Result<std::string> answer_of(const std::vector<std::string>& command) {
   const auto began = std::chrono::steady_clock::now();
   const std::chrono::duration<double> pause(kAskAgain_s), limit(kScontrolSeconds);
   for (int asks = 1;; ++asks) {
-    auto text = Children::output_of(command, kScontrolSeconds);
+    auto text = Children::output_of(command, outside_environment(environ), kScontrolSeconds);
     if (text || asks == kAsks || std::chrono::steady_clock::now() - began > limit) return text;
     std::this_thread::sleep_for(pause);
   }
@@ -54,16 +57,9 @@ Result<SlurmConfig> slurm_config() {
 
 /// At which port the controller would listen; an error says why there is none.
 Result<std::uint16_t> controller_port(const SlurmConfig& config) {
-  if (const std::string port = env("SWELL_CONTROL_PORT"); !port.empty()) {
-    const auto value = read_number<std::uint16_t>(port);
-    if (!value || *value == 0)
-      return Error(fmt::format("SWELL_CONTROL_PORT={}: it must be a port", port));
-    return *value;
-  }
-  const std::string file = control::swell_conf_path(config.conf_file);
-  const auto conf = control::SwellConf::load(file);
+  const auto conf = control::swell_conf_on_node(std::getenv("SLURM_CONF"), config.conf_file,
+                                                std::getenv("SWELL_CONTROL_PORT"));
   if (!conf) return conf.error();
-  if (!conf->enabled) return Error(fmt::format("{} says Elasticity=no", file));
   return static_cast<std::uint16_t>(conf->control_port);
 }
 
@@ -76,75 +72,169 @@ std::map<std::string, cluster::NodeDescription> descriptions_of(
   return text ? read_descriptions(*text) : std::map<std::string, cluster::NodeDescription>();
 }
 
-/// The run's agent, with or without a controller; or why only srun can make something of this.
-/// `model`: what is trained, where its user says so.
-Result<std::unique_ptr<Agent>> agent_for(const Options& options, const Json& model, JobId job) {
-  const auto config = slurm_config();
-  if (!config) return config.error();
-  const auto text = answer_of({"scontrol", "show", "job", "-d", std::to_string(job)});
+/// What swellrun must know of the job that it runs in.
+struct Job {
+  JobId id = 0;
+  JobFacts facts;
+  std::vector<NodeShare> shares;
+  control::ElasticSpec spec;
+  std::string rigid;  ///< why it cannot be lent anything; empty: it can
+  ControllerAddress controller;
+};
+
+/// A text that the job's user chose.
+Result<std::string> user_text(const std::string& id, const char* field) {
+  auto text = answer_of(job_text_command(id, field));
+  if (text && text->ends_with('\n')) text->pop_back();
+  return text;
+}
+
+Result<std::vector<NodeShare>> shares_of(JobId job, const std::string& id) {
+  const auto text = answer_of({"scontrol", "show", "job", "-d", id});
   if (!text) return text.error();
-  if (const auto owner = read_owner(*text, job); owner && *owner != geteuid() && geteuid() != 0)
-    return Error(fmt::format("job {} belongs to another user", job));
-  const auto shares = read_job(*text, job);
+  const auto name = user_text(id, "%j");
+  if (!name) return name.error();
+  UserTexts known = {{"JobName", *name}};
+  if (text->find(" WCKey=") != std::string::npos)
+    if (const auto key = user_text(id, "%w")) known.emplace_back("WCKey", *key);
+  return read_job(*text, job, known);
+}
+
+/// The error says why swellrun cannot run workers on it.
+Result<Job> look_up(const SlurmConfig& config, JobId id) {
+  Job job;
+  job.id = id;
+  const auto lines = answer_of(job_facts_command(id));
+  if (!lines) return lines.error();
+  const auto facts = read_job_facts(*lines, id);
+  if (!facts) return Error(fmt::format("squeue does not show job {}", id));
+  job.facts = *facts;
+  if (facts->owner != geteuid() && geteuid() != 0)
+    return Error(fmt::format("job {} belongs to another user", id));
+  auto shares = shares_of(id, facts->id);
   if (!shares) return shares.error();
-  const bool has_gpus = std::any_of(shares->begin(), shares->end(),
+  job.shares = std::move(*shares);
+  const bool has_gpus = std::any_of(job.shares.begin(), job.shares.end(),
                                     [](const NodeShare& share) { return share.gpus > 0; });
-  if (const std::string wanted = read_wanted_gpus(*text, job); !has_gpus && !wanted.empty())
+  if (!has_gpus && !facts->wanted_gpus.empty())
     return Error(
         fmt::format("Slurm gave job {} none of the GPUs that it asked for ({}), which happens just "
                     "after a start of slurmctld; `scontrol requeue {}` starts it again",
-                    job, wanted, job));
-  auto basic = basic_workers(job, options, *shares);
-  if (!basic) return basic.error();
+                    id, facts->wanted_gpus, id));
 
+  const auto comment = answer_of(admin_comment_command(facts->id));
+  if (!comment) return comment.error();
+  job.controller = {config.controllers, 0, config.munge_socket, config.slurm_user};
+  if (const auto tag = read_tag(*comment); !tag) {
+    job.rigid = fmt::format("job {} was not submitted with --elastic", id);
+  } else if (const auto spec = control::ElasticSpec::parse(tag->get("elastic")); !spec) {
+    job.rigid = spec.error().while_doing(fmt::format("the AdminComment of job {}", id)).message();
+  } else if (const auto port = controller_port(config); !port) {
+    job.rigid = "no Swell controller: " + port.error().message();
+  } else {
+    job.spec = *spec;
+    job.controller.port = *port;
+  }
+  return job;
+}
+
+control::Hello hello_of(const Job& job) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  control::Hello hello;
+  hello.job = job.id;
+  hello.host = host;
+  for (const NodeShare& share : job.shares) hello.workers += share.gpus;
+  return hello;
+}
+
+/// What an agent needs for these workers. `model`: what is trained, where its user says so.
+Result<Agent::Setup> setup_of(const Options& options, const Json& model, const SlurmConfig& config,
+                              const Job& job, BasicWorkers basic) {
   Agent::Setup setup;
   setup.options = options;
-  setup.munge_socket = config->munge_socket;
-  setup.slurmctld_since = config->slurmctld_since;
-  setup.controller = {config->controllers, 0, config->munge_socket, config->slurm_user};
+  setup.munge_socket = config.munge_socket;
+  setup.slurmctld_since = config.slurmctld_since;
+  setup.controller = job.controller;
+  setup.spec = job.spec;
+  setup.elastic = job.rigid.empty();
   setup.shim =
       env("SWELL_WORKER").empty() ? SWELL_PKGLIBEXECDIR "/swell-worker" : env("SWELL_WORKER");
   if (access(setup.shim.c_str(), X_OK) != 0)
     return Error(fmt::format("{}: {}", setup.shim, std::strerror(errno)));
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  setup.hello.job = job;
-  setup.hello.host = host;
-  setup.hello.workers = basic->workers;
-  setup.hello.gpus_per_worker = basic->gpus_per_worker;
-  if (basic->shares_cpus)
+  setup.hello = hello_of(job);
+  // The controller counts the GPUs of the job, whatever uses them.
+  if (basic.no_growth.empty()) {
+    setup.hello.workers = basic.workers;
+    setup.hello.gpus_per_worker = basic.gpus_per_worker;
+  }
+  setup.basic = std::move(basic);
+  const bool is_live = setup.elastic && setup.spec.mode == control::Mode::live;
+  if (is_live) setup.hello.model = model;
+  const std::string& network = options.switch_network;
+  setup.wants_ports = is_live && (network == "auto" || network == "nccl" || network == "ucx");
+  if (setup.wants_ports) setup.descriptions = descriptions_of(setup.basic.nodes);
+  return setup;
+}
+
+/// What the user should know before the program runs.
+void say_before(const Agent::Setup& setup, const Job& job, const Json& model) {
+  if (setup.basic.shares_cpus)
     say(fmt::format(
         "the job has fewer CPUs than its {} workers: they share them; ask for more with "
         "sbatch --cpus-per-gpu=N",
-        basic->workers));
-  setup.basic = std::move(*basic);
-
-  std::string rigid;
-  if (const auto tag = read_tag(*text, job); !tag) {
-    rigid = fmt::format("job {} was not submitted with --elastic", job);
-  } else if (const auto spec = control::ElasticSpec::parse(tag->get("elastic")); !spec) {
-    rigid = spec.error().while_doing(fmt::format("the AdminComment of job {}", job)).message();
-  } else if (const auto port = controller_port(*config); !port) {
-    rigid = "no Swell controller: " + port.error().message();
-  } else {
-    setup.spec = *spec;
-    setup.controller.port = *port;
-  }
-  setup.elastic = rigid.empty();
-  if (setup.elastic && setup.spec.mode == control::Mode::live) setup.hello.model = model;
-  else if (setup.elastic && model.is_object())
+        setup.basic.workers));
+  if (model.is_object() && !setup.hello.model.is_object())
     say("--model is not used: without --elastic=mode=live no program reports what it does, and "
         "nobody could check it");
-  const std::string& network = options.switch_network;
-  setup.wants_ports = setup.elastic && setup.spec.mode == control::Mode::live &&
-                      (network == "auto" || network == "nccl" || network == "ucx");
-  if (setup.wants_ports) setup.descriptions = descriptions_of(setup.basic.nodes);
+  for (const std::string& option : setup.options.left_out)
+    say(fmt::format("{} is not used: srun starts swell-worker, which starts the program", option));
+  if (const std::string address = env("MASTER_ADDR"), port = env("MASTER_PORT");
+      !address.empty() || !port.empty())
+    say(
+        fmt::format("MASTER_ADDR={} MASTER_PORT={} are not used: each epoch has an address and a "
+                    "port of its own; --interface=NAME chooses the network",
+                    address, port));
   const int gpus = setup.basic.gpus;
-  auto agent = Agent::start(std::move(setup));
-  if (agent && !rigid.empty())
-    say(fmt::format("{}: training on its own {} GPU{}, no more are lent", rigid, gpus,
+  const std::string& why = job.rigid.empty() ? setup.basic.no_growth : job.rigid;
+  if (!why.empty())
+    say(fmt::format("{}: training on its own {} GPU{}, no more are lent", why, gpus,
                     gpus == 1 ? "" : "s"));
-  return agent;
+}
+
+/// A step of srun's holds the job's CPUs and GPUs, so that the steps of a swellrun in it wait until
+/// it ends. SLURM_STEP_ID alone does not say so: the script of a job that was submitted in a step
+/// has it, too, and --overlap shares what the step has.
+std::optional<std::string> problem_within_srun(const Agent::Setup& setup) {
+  constexpr std::uint32_t kFirstSpecial = 0xfffffff0;  // the batch script, an interactive step
+  const auto step = read_number<std::uint32_t>(env("SLURM_STEP_ID"));
+  if (!step || *step >= kFirstSpecial) return std::nullopt;
+  const ShimAddress shim{setup.shim, "", 0, ""};
+  const auto steps =
+      step_commands(setup.options, setup.hello.job, {setup.hello.job, "", "", 0}, setup.basic.nodes,
+                    setup.basic.cpus_per_worker, setup.basic.shares_cpus, shim);
+  const auto done = Children::output_of(probe_of(steps.front(), shim), step_environment(environ),
+                                        kScontrolSeconds);
+  if (done) return std::nullopt;
+  std::string why = done.error().message();
+  why.erase(std::min(why.find('\n'), why.size()));
+  return fmt::format("swellrun within srun: write swellrun in place of srun ({})", why);
+}
+
+/// The file that all steps append to is a new one, as srun would make it.
+void begin_output(const Options& options, const RunNames& run) {
+  if (options.own_open_mode) return;
+  for (const std::optional<std::string>* name : {&options.output, &options.error})
+    if (const auto file = shared_output(name->value_or(""), run))
+      control::Fd(open(file->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+}
+
+/// srun's help where `option` has no value or none in the next word, else that it lacks a program,
+/// or that it does not know the option.
+std::string what_srun_says(const std::string& option) {
+  const auto said = Children::output_of({"srun", option, "--help"}, outside_environment(environ),
+                                        kScontrolSeconds);
+  return said ? *said : said.error().message();
 }
 
 int run_srun(const Options& options) {
@@ -167,7 +257,8 @@ void block_signals(bool block) {
 
 int run(int argc, char** argv) {
   const auto options = Options::parse(
-      {argv + 1, argv + argc}, [](const char* name) -> const char* { return std::getenv(name); });
+      {argv + 1, argv + argc}, [](const char* name) -> const char* { return std::getenv(name); },
+      what_srun_says);
   if (!options) {
     say(options.error().message());
     return 2;
@@ -189,20 +280,51 @@ int run(int argc, char** argv) {
     }
     model = std::move(*read);
   }
-  const auto job = read_number<JobId>(env("SLURM_JOB_ID"));
-  if (job.value_or(0) == 0 || options->program.empty()) return run_srun(*options);
-  if (!options->plain_reason.empty()) {
-    say(options->plain_reason + ": running as srun");
-    return run_srun(*options);
+  const auto id = read_number<JobId>(env("SLURM_JOB_ID"));
+  if (id.value_or(0) == 0 || options->program.empty()) return run_srun(*options);
+  std::string address;
+  if (!options->interface.empty()) {
+    auto chosen = choose_address(options->interface, interface_addresses());
+    if (!chosen) {
+      std::fprintf(stderr, "swellrun: %s\n", chosen.error().message().c_str());
+      return 2;
+    }
+    address = std::move(*chosen);
   }
+  const auto leave_to_srun = [&](const std::string& why, const Job* job) {
+    say(why + ": running as srun");
+    if (job != nullptr && job->rigid.empty()) {
+      NoGrowthReport report{job->controller, hello_of(*job)};
+      report.hello.no_growth = fmt::format("its swellrun runs as srun: {}", why);
+      report_no_growth(report);
+    }
+    return run_srun(*options);
+  };
+  const auto config = slurm_config();
+  if (!config) return leave_to_srun(config.error().message(), nullptr);
+  const auto job = look_up(*config, *id);
+  const Job* known = job ? &*job : nullptr;
+  if (!options->plain_reason.empty()) return leave_to_srun(options->plain_reason, known);
+  if (!job) return leave_to_srun(job.error().message(), nullptr);
+  auto basic = basic_workers(*id, *options, job->shares);
+  if (!basic) return leave_to_srun(basic.error().message(), known);
+  auto setup = setup_of(*options, model, *config, *job, std::move(*basic));
+  if (!setup) return leave_to_srun(setup.error().message(), known);
+  if (const auto problem = problem_within_srun(*setup)) {
+    std::fprintf(stderr, "swellrun: %s\n", problem->c_str());
+    return 2;
+  }
+  setup->address = std::move(address);
+  say_before(*setup, *job, model);
+  begin_output(*options, names_of(*setup));
+
   std::signal(SIGPIPE, SIG_IGN);
   block_signals(true);
-  auto agent = agent_for(*options, model, *job);
+  auto agent = Agent::start(std::move(*setup));
   if (!agent) {
     block_signals(false);
     std::signal(SIGPIPE, SIG_DFL);
-    say(agent.error().message() + ": running as srun");
-    return run_srun(*options);
+    return leave_to_srun(agent.error().message(), known);
   }
   return (*agent)->run();
 }

@@ -12,6 +12,7 @@ namespace swell::launcher {
 namespace {
 
 constexpr std::string_view kSlurm = "SLURM_";
+constexpr std::size_t kBesideName = 8;  // brackets, quotes and commas of a variable in a message
 
 /// After SLURM_: beginnings of what concerns one task, its devices or its node.
 constexpr std::string_view kTask[] = {"CONF=",
@@ -72,19 +73,35 @@ std::pair<std::string_view, std::string_view> parts(std::string_view name) {
 
 }  // namespace
 
-Environment job_environment(const char* const* environment) {
-  Environment found;
+Environment job_environment(const char* const* environment, std::size_t max_bytes,
+                            std::vector<std::string>& left_out) {
+  std::vector<std::pair<std::size_t, std::pair<std::string, std::string>>> found;
   for (; *environment != nullptr; ++environment) {
     const std::string_view variable = *environment;
     const auto equals = variable.find('=');
     if (!variable.starts_with(kSlurm) || equals == std::string_view::npos) continue;
     const std::string_view rest = variable.substr(kSlurm.size());
     if (begins_with_one(rest, kTask) || begins_with_one(rest, kStep)) continue;
-    std::string value(variable.substr(equals + 1));
-    // Messages are JSON: what is no UTF-8 stays here.
-    if (Json(value).is_string()) found.emplace_back(variable.substr(0, equals), std::move(value));
+    std::string name(variable.substr(0, equals)), value(variable.substr(equals + 1));
+    // Messages are JSON, which holds UTF-8 alone.
+    const Json text(value);
+    if (text.is_string() && Json(name).is_string())
+      found.push_back(
+          {name.size() + text.dump().size() + kBesideName, {std::move(name), std::move(value)}});
+    else left_out.push_back(std::move(name));
   }
-  return found;
+  std::size_t total = 0;
+  for (const auto& [bytes, variable] : found) total += bytes;
+  while (total > max_bytes) {
+    const auto largest = std::max_element(
+        found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    total -= largest->first;
+    left_out.push_back(largest->second.first);
+    found.erase(largest);
+  }
+  Environment kept;
+  for (auto& [bytes, variable] : found) kept.push_back(std::move(variable));
+  return kept;
 }
 
 bool is_of_the_task(std::string_view variable) {

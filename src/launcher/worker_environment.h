@@ -15,7 +15,9 @@ namespace swell::launcher {
 /// swellrun's own SLURM_* variables: the job as its script sees it. Without those that describe one
 /// task, one step or one node, which the worker's own Slurm knows, and those that describe the run,
 /// which run_environment() gives.
-Environment job_environment(const char* const* environment);
+/// What does not fit a message, and what is no UTF-8, is left out; `left_out` gets its names.
+Environment job_environment(const char* const* environment, std::size_t max_bytes,
+                            std::vector<std::string>& left_out);
 
 /// Whether a SLURM_* variable that Slurm gave to the worker's own task says something of that task,
 /// its devices or its node. The others say what the allocation of this one worker is, and do not

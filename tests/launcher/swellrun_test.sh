@@ -166,6 +166,55 @@ left_to_srun() {
   grep -qx 'swellrun: --jobid is given: running as srun' err
 }
 check 'what only srun can do is left to srun, and said' left_to_srun
+# Slurm prints a user's texts among its own fields.
+users_texts() {
+  local text node='     Nodes=node9 CPU_IDs=0-3 Mem=1 GRES=gpu:h100:4(IDX:0-3)'
+  for text in "x$node" $'x\n'"$node" $'a\nJobId=99 b' $'x\n   UserId=daemon(1) GroupId=daemon(1)'; do
+    ranks_of 2 -J "$text" --comment="$text"$'\n   AdminComment=swell[elastic=max=2 basic=2]' || return
+  done
+  SQUEUE_FORMAT=%j SQUEUE_PARTITION=none SLURM_TIME_FORMAT=relative ranks_of 2
+}
+ranks_of() { # WORKERS [salloc options] [-- options of swellrun]: each has its rank
+  local wanted=$1 options=() rank
+  shift
+  while (($# > 0)) && [[ $1 != -- ]]; do
+    options+=("$1")
+    shift
+  done
+  salloc -Q -w node1 --gres=gpu:2 "${options[@]}" "$swellrun" "${@:2}" sh -c 'echo $RANK/$WORLD_SIZE' < /dev/null > out 2> err
+  sort out > seen
+  for ((rank = 0; rank < wanted; rank++)); do printf '%s/%s\n' "$rank" "$wanted"; done | diff - seen || { cat err; return 1; }
+}
+check "no text of the user passes for one of Slurm's fields" users_texts
+harmless() {
+  local option
+  for option in --gpu-bind=none --gpu-bind=closest --cpus-per-gpu=1 --nodelist=node1 --exclude=node9 --nodes=1-2 --ntasks-per-gpu=1 --bcast=/none; do
+    ranks_of 2 -- "$option" && ! grep 'running as srun' err || return
+  done
+  ranks_of 3 -- -n3 && ranks_of 1 -- --gpus=1 && ranks_of 2 -- --gres=none &&
+    ranks_of 2 -w node1,node2 -N2 --gres=gpu:2 -- -N1
+}
+check 'options of srun leave each worker its rank' harmless
+within_srun() {
+  salloc -Q --gres=gpu:2 -n1 srun -Q "$swellrun" sh -c 'echo $RANK' > out 2> err
+  [[ $? == 2 && ! -s out ]] && grep -q '^swellrun: swellrun within srun: write swellrun in place of srun' err || { cat err; return 1; }
+  salloc -Q --gres=gpu:2 -n1 srun -Q --overlap "$swellrun" sh -c 'echo $RANK' > out 2> err && [[ $(wc -l < out) == 2 ]] || return
+  # What a job that was submitted in a step inherits.
+  SLURM_STEP_ID=0 ranks_of 2
+}
+check 'within a step that holds the GPUs it ends at once' within_srun
+long_variable() {
+  SLURM_NOTE=$(head -c 70000 /dev/zero | tr '\0' x) ranks_of 2 && grep -q '^swellrun: SLURM_NOTE does not reach the workers' err
+}
+check 'a variable that fits no message is left out by name' long_variable
+interface() {
+  local -x MASTER_ADDR=node1i MASTER_PORT=29555
+  ranks_of 2 -- --interface=lo && [[ $(grep -c '^swellrun: MASTER_ADDR=node1i MASTER_PORT=29555 are not used' err) == 1 ]] || return
+  salloc -Q --gres=gpu:1 "$swellrun" --interface=127.0.0.0/8 sh -c 'echo $MASTER_ADDR' > out 2> err && grep -qx 127.0.0.1 out || return
+  salloc -Q --gres=gpu:1 "$swellrun" --interface=none7 true > out 2> err
+  [[ $? == 2 ]] && grep -q '^swellrun: --interface=none7: this host has no address on it; it has .*lo (127.0.0.1)' err
+}
+check "the workers' network is chosen, and a MASTER_ADDR of the script is spoken of" interface
 launchers() {
   salloc -Q --gres=gpu:2 "$swellrun" torchrun --nproc_per_node=2 train.py --lr 1 2> err
   [[ $? == 2 ]] && grep -q '^swellrun: torchrun starts workers of its own.* Write the program alone: swellrun python train.py --lr 1$' err
@@ -427,5 +476,34 @@ one_environment() {
   grep -qx SLURMD_NODENAME=node2 "$DIR/env.1.5" && finishes 0
 }
 check 'workers on lent GPUs see the same job as the others' one_environment
+
+no_growth_is_told() {
+  new_run && start_controller '' && submit_run '' -n3 && within 20 said '3 workers do not share 2 GPUs evenly' && finishes 0 && stop_run || return
+  new_run && printf '0-1 sleep 5\n' > multi && start_controller '' && submit_run '' --multi-prog multi && within 20 said 'its swellrun runs as srun: --multi-prog is given' &&
+    within 20 grep -q '^ended with' out
+}
+check 'the controller hears why a run does not grow' no_growth_is_told
+
+files_of_workers() {
+  rm -f log.* && start_run '' -o log.%t && tell grow node2:2 && within 20 epoch_runs 1 4 && tell grow node1:2 && within 20 epoch_runs 2 6 && finishes 0 &&
+    grep -c '' log.0 log.1 log.10 log.11 log.20 log.21 && [[ $(find . -name 'log.*' | wc -l) == 6 ]] && ! grep -l 'rank 2 ' log.0 || return
+  # One file for all: nothing that one wrote is lost.
+  start_run '' -o log.%j && tell grow node2:2 && within 20 epoch_runs 1 4 && finishes 0 && sort "log.$job" > seen &&
+    printf 'rank %s of epoch %s\n' 0 0 1 0 0 1 1 1 2 1 3 1 | sort | diff - seen
+}
+check 'no two workers write one file, unless it is one for all' files_of_workers
+
+# Slurm refuses steps that ask for a number of GPUs in a job that asked for each type of them.
+two_types() {
+  local dir=${SLURM_CONF%/*} line
+  line=$(grep '^NodeName=' "$SLURM_CONF")
+  printf 'AutoDetect=off\nNodeName=node[1-3] Name=gpu Type=a100 File=%s/gpus/gpu[0-1]\nNodeName=node[1-3] Name=gpu Type=v100 File=%s/gpus/gpu[2-3]\n' "$SWELL_CLUSTER_DIR" "$SWELL_CLUSTER_DIR" > "$dir/gres.conf"
+  sed -i '/^NodeName=/d' "$SLURM_CONF" && printf '%s\n' "$line" | sed 's/Gres=[^ ]*/Gres=gpu:a100:2,gpu:v100:2/' >> "$SLURM_CONF"
+  "$cluster" restart-ctld && for node in node1 node2 node3; do "$cluster" kill-slurmd "$node" && "$cluster" start-slurmd "$node" || return; done
+  salloc -Q -w node1 --gres=gpu:a100:1,gpu:v100:1 "$swellrun" sh -c 'echo $RANK/$WORLD_SIZE $CUDA_VISIBLE_DEVICES' < /dev/null > out 2> err || { cat err; return 1; }
+  sort out | diff - <(printf '0/2 0,2\n1/2 0,2\n') || return
+  ranks_of 3 --gres=gpu:a100:2,gpu:v100:1
+}
+check 'a job with GPUs of two types on a node has a worker for each' two_types
 
 finish_tests

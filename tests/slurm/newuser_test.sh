@@ -203,4 +203,66 @@ few_open_files() {
 }
 check 'a low limit of open files is raised for swellrun, and the program sees its own' few_open_files
 
+# Options of another SPANK plugin, which a container plugin has, and what sbatch says of all steps.
+another_plugin() {
+  command -v cc > /dev/null || return 0
+  cat > demo.c << 'END'
+#include <slurm/spank.h>
+#include <stdio.h>
+SPANK_PLUGIN(demo, 1);
+static char seen[256] = "-";
+static int cb(int i, const char *a, int r) { (void)i; (void)r; snprintf(seen, sizeof seen, "%s", a ? a : "on"); return 0; }
+static struct spank_option image = {"demo-image", "X", "an image", 1, 0, cb};
+static struct spank_option writable = {"demo-writable", NULL, "no value", 0, 0, cb};
+int slurm_spank_init(spank_t s, int c, char **a) { (void)c; (void)a; spank_option_register(s, &image); return spank_option_register(s, &writable); }
+int slurm_spank_user_init(spank_t s, int c, char **a) { (void)c; (void)a; spank_setenv(s, "DEMO_SEEN", seen, 1); return 0; }
+END
+  cc -shared -fPIC -o demo.so demo.c && printf 'optional %s/demo.so\n' "$work" >> "${SLURM_CONF%/*}/plugstack.conf" || return
+  own max=4 --demo-image=/d/q && all_have DEMO_SEEN=/d/q && finishes || return
+  BEFORE='swellrun() { command swellrun --demo-image /d/r --demo-writable "$@"; }' own max=4 && all_have DEMO_SEEN=on && finishes
+  ! grep 'running as srun' "$job.out"
+}
+all_have() { # VARIABLE=VALUE: all four workers
+  within 30 runs 4 || return
+  [[ $(grep -lx -- "$1" "$job"/env."$(newest)".* | wc -l) == 4 ]] || { grep "^${1%%=*}=" "$job"/env.*; return 1; }
+}
+check "options of another plugin reach workers on lent GPUs, too" another_plugin
+one_export() {
+  BEFORE="export PATH=$PATH MYOWN=7" own max=4 --export=NONE && within 30 runs 4 || return
+  [[ $(grep -l '^MYOWN=' "$job"/env."$(newest)".* | wc -l) == 0 ]] && finishes
+}
+check 'all workers have one environment, whatever --export says' one_export
+runs_as_srun() {
+  printf '#!/bin/bash\n#SBATCH --gres=gpu:2 --elastic\nswellrun --gpus=1 sleep 20\n' > uneven.sh
+  job=$(sbatch --parsable --output=%A.out uneven.sh) && within 20 why_says "swellrun uses 1 of the job's 2 GPUs" && scancel "$job"
+}
+why_says() { swell why "$job" | grep "$1"; }
+check 'swell why says which option of swellrun keeps the job from growing' runs_as_srun
+
+# slurmctld hands its configuration out; each node has a folder of its own for it, without swell.conf. Munge is looked for at its usual
+# place before that: each node has a /run of its own, too.
+configless() {
+  local node
+  unshare -m true || return 0
+  sed -i 's/^SlurmctldParameters=.*/&,enable_configless/' "$SLURM_CONF" &&
+    sed -i "s/spank_swell.so.*/& control_port=$(sed -n 's/^ControlPort=//p' "${SLURM_CONF%/*}/swell.conf")/" "${SLURM_CONF%/*}/plugstack.conf" && "$cluster" restart-ctld || return
+  cat > node.sh << 'END'
+mount -t tmpfs tmpfs /run && mkdir -p /run/munge "$SWELL_CLUSTER_DIR/none" && ln -s "$SWELL_CLUSTER_DIR/munge/sock" /run/munge/munge.socket.2 &&
+  mount --bind "$SWELL_CLUSTER_DIR/none" "$SWELL_CLUSTER_DIR/etc" || exit
+port=$(sed -n 's/^SlurmctldPort=//p' "$SWELL_CLUSTER_DIR"/spool/port)
+unset SLURM_CONF
+exec slurmd -D --conf-server "127.0.0.1:$port" -N "$1"
+END
+  grep '^SlurmctldPort=' "$SLURM_CONF" > "$SWELL_CLUSTER_DIR/spool/port"
+  for node in node1 node2 node3; do
+    "$cluster" kill-slurmd "$node" || return
+    SWELL_CLUSTER_DAEMON=$SWELL_CLUSTER_DIR setsid unshare -m bash node.sh "$node" > "$node.log" 2>&1 < /dev/null &
+  done
+  within 30 all_idle || return
+  BEFORE='ls "${SLURM_CONF%/*}"; swell why "$SLURM_JOB_ID"' own max=4 && within 40 runs 4 && finishes && grep '^slurm.conf$' "$job.out" &&
+    ! grep '^swell.conf$' "$job.out" && grep "^Job $job: it has 2 GPUs of its own" "$job.out"
+}
+all_idle() { [[ $(sinfo -h -N -t idle -o %N | sort -u | wc -l) == 3 ]]; }
+check 'nodes of a configless Slurm grow without a swell.conf of their own' configless
+
 finish_tests

@@ -16,6 +16,7 @@ bool has(const Command& command, const std::string& word) {
   return std::find(command.begin(), command.end(), word) != command.end();
 }
 
+const RunNames own{5, "", "", 4};
 const ShimAddress shim{"/x/swell-worker", "10.0.0.1", 4000, "/run/m"};
 
 }  // namespace
@@ -26,7 +27,7 @@ Test(command, the_basic_step_takes_its_options_and_every_gpu) {
   options.basic_step = {"-i", "in"};
   options.program = {"python", "train.py", "--", "-x"};
   const auto commands = step_commands(
-      options, 5, false, {worker_node(0, 5, "n1", 4), worker_node(1, 5, "n2", 4)}, 8, false, shim);
+      options, 5, own, {worker_node(0, 5, "n1", 4), worker_node(1, 5, "n2", 4)}, 8, false, shim);
   cr_assert_eq(commands.size(), 1u);
   const Command& command = commands.front();
   for (const char* word :
@@ -43,7 +44,7 @@ Test(command, nodes_with_different_counts_get_an_srun_each) {
   Options options;
   options.program = {"x"};
   const auto commands = step_commands(
-      options, 5, false,
+      options, 5, own,
       {worker_node(0, 5, "n1", 4), worker_node(1, 5, "n2", 2), worker_node(2, 5, "n3", 4)}, 8,
       false, shim);
   cr_assert_eq(commands.size(), 2u);
@@ -58,7 +59,7 @@ Test(command, a_companion_s_step_names_its_job_and_leaves_the_input_alone) {
   options.basic_step = {"-A", "research"};
   options.program = {"x"};
   const Command command =
-      step_commands(options, 9, true, {worker_node(2, 9, "n3", 8)}, 8, false, shim).front();
+      step_commands(options, 9, own, {worker_node(2, 9, "n3", 8)}, 8, false, shim).front();
   cr_assert(has(command, "--jobid=9") && has(command, "--input=none") && has(command, "--mem=0"));
   cr_assert_not(has(command, "-A"));
 }
@@ -71,7 +72,7 @@ Test(command, standard_input_that_is_kept_goes_to_every_step) {
   gives.gives_input = true;
   for (const bool is_companion : {false, true})
     for (const Command& command :
-         step_commands(options, 5, is_companion,
+         step_commands(options, 5, is_companion ? RunNames{1, "", "", 1} : own,
                        {worker_node(0, 5, "n1", 4), worker_node(1, 5, "n2", 2)}, 8, false, gives)) {
       cr_assert(has(command, "--input=all") && has(command, "kept"));
       cr_assert_not(has(command, "--input=none"));
@@ -81,12 +82,57 @@ Test(command, standard_input_that_is_kept_goes_to_every_step) {
 Test(command, workers_share_what_cpus_there_are) {
   Options options;
   options.program = {"x"};
-  cr_assert(
-      has(step_commands(options, 5, false, {worker_node(0, 5, "n1", 4)}, 1, true, shim).front(),
-          "--overcommit"));
+  cr_assert(has(step_commands(options, 5, own, {worker_node(0, 5, "n1", 4)}, 1, true, shim).front(),
+                "--overcommit"));
   cr_assert_not(
-      has(step_commands(options, 5, false, {worker_node(0, 5, "n1", 4)}, 1, false, shim).front(),
+      has(step_commands(options, 5, own, {worker_node(0, 5, "n1", 4)}, 1, false, shim).front(),
           "--overcommit"));
+}
+
+Test(command, nodes_with_gpus_of_several_types_are_asked_for_by_type) {
+  Options options;
+  options.program = {"x"};
+  WorkerNode mixed = worker_node(0, 5, "n1", 3), other = worker_node(1, 5, "n2", 2);
+  mixed.gpu_types = "a100:2,v100:1";
+  cr_assert(has(step_commands(options, 5, own, {mixed}, 8, false, shim).front(),
+                "--gres=gpu:a100:2,gpu:v100:1"));
+  const auto both = step_commands(options, 5, own, {mixed, other}, 8, false, shim);
+  cr_assert_eq(both.size(), 2u);
+  cr_assert(has(both[0], "--gpus=a100:2,v100:1") && has(both[1], "--gpus=2"));
+  options.no_gpus = true;
+  cr_assert(has(step_commands(options, 5, own, {mixed}, 8, false, shim).front(), "--gres=none"));
+}
+
+Test(command, files_of_workers_have_one_name_in_all_allocations_and_are_written_by_one_each) {
+  Options options;
+  options.program = {"x"};
+  options.output = "log.%j.%t";
+  const Command first =
+      step_commands(options, 5, own, {worker_node(0, 5, "n1", 4)}, 8, false, shim).front();
+  cr_assert(has(first, "--output=log.%j.%t") && !has(first, "--open-mode=append"));
+  const Command lent =
+      step_commands(options, 9, own, {worker_node(2, 9, "n3", 4)}, 8, false, shim).front();
+  cr_assert(has(lent, "--output=log.5.2%1t") && has(lent, "--open-mode=append"));
+  // One file for all: none replaces what another wrote.
+  options.output = "log.%j";
+  cr_assert(
+      has(step_commands(options, 5, own, {worker_node(0, 5, "n1", 4)}, 8, false, shim).front(),
+          "--open-mode=append"));
+  options.own_open_mode = true;
+  cr_assert_not(
+      has(step_commands(options, 5, own, {worker_node(0, 5, "n1", 4)}, 8, false, shim).front(),
+          "--open-mode=append"));
+}
+
+Test(command, a_probe_has_the_resources_of_the_step_and_runs_nothing) {
+  Options options;
+  options.program = {"train"};
+  const Command step =
+      step_commands(options, 5, own, {worker_node(0, 5, "n1", 4)}, 8, false, shim).front();
+  const Command probe = probe_of(step, shim);
+  cr_assert(has(probe, "--gres=gpu:4") && has(probe, "--immediate=1"));
+  cr_assert_eq(probe.back(), std::string("true"));
+  cr_assert_not(has(probe, "train") || has(probe, shim.program));
 }
 
 Test(command, salloc_asks_for_exactly_what_was_offered) {

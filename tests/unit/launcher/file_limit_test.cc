@@ -35,13 +35,13 @@ Test(file_limit, programs_see_the_limit_that_they_would_have_seen) {
   const rlimit low{200, limit.rlim_max};
   setrlimit(RLIMIT_NOFILE, &low);
   cr_assert_eq(raise_file_limit(), limit.rlim_max);
-  const auto seen = Children::output_of({"sh", "-c", "ulimit -Sn"}, 20);
+  const auto seen = Children::output_of({"sh", "-c", "ulimit -Sn"}, {"PATH=/usr/bin:/bin"}, 20);
   cr_assert_eq(*seen, std::string("200\n"));
   getrlimit(RLIMIT_NOFILE, &limit);
   cr_assert_eq(limit.rlim_cur, limit.rlim_max);
 }
 
 Test(children, a_program_that_is_not_there_is_named) {
-  cr_assert_eq(Children::output_of({"no-such-program"}, 20).error().message(),
+  cr_assert_eq(Children::output_of({"no-such-program"}, {}, 20).error().message(),
                std::string("starting no-such-program: No such file or directory"));
 }

@@ -37,7 +37,8 @@ Test(options, the_program_begins_after_srun_s_options) {
   const Options good = parsed(
       {"-l", "-o", "out.txt", "--mpi=none", "--chdir", "/tmp", "python", "-n", "x.py", "--lr=1"});
   cr_assert_eq(good.program, (Words{"python", "-n", "x.py", "--lr=1"}));
-  cr_assert_eq(good.each_step, (Words{"-l", "-o", "out.txt", "--mpi=none", "--chdir", "/tmp"}));
+  cr_assert_eq(good.each_step, (Words{"-l", "--mpi=none", "--chdir", "/tmp"}));
+  cr_assert_eq(*good.output, std::string("out.txt"));
   cr_assert_eq(good.plain_reason, std::string());
   cr_assert_not(good.ntasks.has_value());
 }
@@ -49,7 +50,7 @@ Test(options, srun_gets_everything_but_swellrun_s_own) {
   cr_assert_eq(options.restart_signal, SIGUSR2);
   cr_assert_eq(options.events_file, std::string("e.json"));
   cr_assert_eq(options.max_restarts, 3);
-  cr_assert_eq(*options.nodes, 2);
+  cr_assert_eq(*options.nodes, std::pair(2, 2));
   cr_assert_eq(*options.ntasks, 8);
 }
 
@@ -80,8 +81,88 @@ Test(options, what_cannot_be_elastic_is_left_to_srun_and_says_why) {
   // An option of a newer Slurm: with "=" it is passed on, without it the program cannot be found.
   cr_assert_eq(parsed({"--brand-new=1", "x"}).plain_reason, std::string());
   const Options unknown = parsed({"-l", "--brand-new", "1", "x"});
+
   cr_assert_eq(unknown.plain_reason, std::string("--brand-new is not known to swellrun"));
   cr_assert_eq(unknown.srun, (Words{"-l", "--brand-new", "1", "x"}));
+}
+
+Test(options, srun_says_which_words_belong_to_an_option_of_a_plugin) {
+  const AskSrun srun = [](const std::string& option) -> std::string {
+    if (option == "--container-image") return "srun: fatal: No command given to execute.\n";
+    if (option == "--container-writable") return "Usage: srun [OPTIONS(0)...\n";
+    return "srun: unrecognized option '" + option + "'\n";
+  };
+  const auto read = [&](const Words& words) {
+    return *Options::parse(words, no_environment, srun);
+  };
+  const Options image = read({"--container-image", "q.sqsh", "-l", "python", "x.py"});
+  cr_assert_eq(image.plain_reason, std::string());
+  cr_assert_eq(image.each_step, (Words{"--container-image", "q.sqsh", "-l"}));
+  cr_assert_eq(image.program, (Words{"python", "x.py"}));
+  const Options writable = read({"--container-writable", "python", "x.py"});
+  cr_assert_eq(writable.each_step, Words{"--container-writable"});
+  cr_assert_eq(writable.program, (Words{"python", "x.py"}));
+  cr_assert_eq(read({"--nope", "x"}).plain_reason, std::string("--nope is not known to swellrun"));
+  cr_assert_neq(read({"--container-image"}).plain_reason, std::string());
+}
+
+Test(options, what_changes_nothing_for_an_elastic_run_is_taken) {
+  for (const Words& words : std::vector<Words>{{"--gpu-bind=none"},
+                                               {"--gpu-bind", "closest"},
+                                               {"--gpu-bind=single:1"},
+                                               {"--tres-bind=gres/gpu:closest"},
+                                               {"--cpus-per-gpu=4"},
+                                               {"-w", "node1"},
+                                               {"--nodelist=node[1-2]"},
+                                               {"--exclude=node9"},
+                                               {"-N", "1-1"},
+                                               {"--nodes=1-2"},
+                                               {"--ntasks-per-gpu=1"},
+                                               {"--tres-per-task=cpu=4,gres/gpu=1"},
+                                               {"--tres-per-task=cpu:4,gres:gpu:h100:2"},
+                                               {"--relative=0"},
+                                               {"--bcast=/tmp/x"}}) {
+    Words all = words;
+    all.push_back("x");
+    const Options options = parsed(all);
+    cr_assert_eq(options.plain_reason, std::string(), "%s", words.front().c_str());
+    cr_assert_eq(options.no_growth, std::string(), "%s", words.front().c_str());
+    cr_assert_eq(options.program, Words{"x"}, "%s", words.front().c_str());
+  }
+  cr_assert_eq(*parsed({"--nodes=1-2", "x"}).nodes, std::pair(1, 2));
+  cr_assert_eq(parsed({"-w", "node[1-2]", "x"}).node_list, (Words{"node1", "node2"}));
+  cr_assert_eq(parsed({"--tres-bind=gres/gpu:closest", "x"}).each_step,
+               Words{"--gpu-bind=closest"});
+  // Slurm would show each worker all GPUs of its node, also those of other jobs.
+  cr_assert(parsed({"--gpu-bind=none", "x"}).each_step.empty());
+  cr_assert_eq(parsed({"--bcast=/tmp/x", "x"}).left_out, Words{"--bcast"});
+  cr_assert_eq(*parsed({"--tres-per-task=cpu:4,gres:gpu:h100:2", "x"}).gpus_per_task, 2);
+}
+
+Test(options, what_lent_gpus_could_not_follow_keeps_the_workers_and_says_why) {
+  const Options list = parsed({"--gpu-bind=map_gpu:0,1", "x"});
+  cr_assert_eq(list.plain_reason, std::string());
+  cr_assert_eq(list.no_growth, std::string("--gpu-bind=map_gpu:0,1 is given to swellrun"));
+  cr_assert_eq(list.basic_step, Words{"--gpu-bind=map_gpu:0,1"});
+  const Options none = parsed({"--gres=none", "x"});
+  cr_assert(none.no_gpus);
+  cr_assert_eq(none.no_growth, std::string("--gres=none is given to swellrun"));
+  for (const char* word : {"--ntasks-per-gpu=2", "--nodes=3-1", "--nodes=x", "--tres-bind=x",
+                           "--tres-per-task=license:1", "-w/x/hosts"})
+    cr_assert_neq(parsed({word, "x"}).plain_reason, std::string(), "%s", word);
+}
+
+Test(options, names_of_output_come_from_srun_s_variables_too) {
+  const auto env = [](const char* name) -> const char* {
+    return std::strcmp(name, "SLURM_STDOUTMODE") == 0 ? "out.%t"
+           : std::strcmp(name, "SLURM_JOB_ID") == 0   ? "5"
+                                                      : nullptr;
+  };
+  cr_assert_eq(*parsed({"x"}, env).output, std::string("out.%t"));
+  cr_assert_eq(*parsed({"-oother", "x"}, env).output, std::string("other"));
+  cr_assert_not(parsed({"x"}, env).error.has_value());
+  // The job's own id asks for nothing else.
+  cr_assert_eq(parsed({"--jobid=5", "x"}, env).plain_reason, std::string());
 }
 
 Test(options, optional_arguments_belong_to_the_same_word) {

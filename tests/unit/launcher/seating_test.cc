@@ -91,17 +91,85 @@ Test(basic, fewer_workers_share_the_gpus_evenly_or_not_at_all) {
   cr_assert(basic.ok());
   cr_assert_eq(basic->gpus_per_worker, 4);
   cr_assert_eq(basic->nodes[0].workers, 1);
+}
+
+namespace {
+
+/// Workers of each node, as "2,1: REASON", or why there are none.
+std::string cut(const Options& options, const std::vector<NodeShare>& shares) {
+  const auto basic = basic_workers(7, options, shares);
+  if (!basic) return basic.error().message();
+  std::string text;
+  for (const WorkerNode& node : basic->nodes)
+    text += (text.empty() ? "" : ",") + std::to_string(node.workers);
+  return text + ": " + basic->no_growth;
+}
+
+}  // namespace
+
+Test(basic, workers_that_use_a_part_of_the_job_run_and_do_not_grow) {
+  const std::vector<NodeShare> one = {share("n1", 4)}, two = {share("n1", 4), share("n2", 4)};
+  Options options;
   options.ntasks = 3;
-  cr_assert_not(basic_workers(7, options, {share("n1", 4)}).ok());
+  cr_assert_eq(cut(options, one), "3: 3 workers do not share 4 GPUs evenly");
+  options.ntasks = 6;
+  cr_assert_eq(cut(options, one), "6: 6 workers do not share 4 GPUs evenly");
+  options.ntasks = 5;
+  cr_assert_eq(cut(options, {share("n1", 2), share("n2", 2)}),
+               "3,2: 5 workers do not share 4 GPUs evenly");
   options.ntasks = 2;
-  cr_assert_not(basic_workers(7, options, {share("n1", 3), share("n2", 1)}).ok());
-  options.ntasks.reset();
-  options.nodes = 1;
-  cr_assert_neq(basic_workers(7, options, {share("n1", 4), share("n2", 4)})
-                    .error()
-                    .message()
-                    .find("all 2 nodes"),
-                std::string::npos);
+  cr_assert_eq(cut(options, {share("n1", 3), share("n2", 1)}),
+               "1,1: 2 workers do not share 4 GPUs evenly");
+  options.ntasks = 1000;
+  cr_assert_neq(cut(options, one).find("1000 workers are more than the job's"), std::string::npos);
+  options = {};
+  options.nodes = {1, 1};
+  cr_assert_eq(cut(options, two), "4: swellrun uses 1 of the job's 2 nodes");
+  options.node_list = {"n2"};
+  cr_assert_eq(basic_workers(7, options, two)->nodes.front().name, std::string("n2"));
+  options = {};
+  options.excluded = {"n1"};
+  cr_assert_eq(cut(options, two), "4: swellrun uses 1 of the job's 2 nodes");
+  options = {};
+  options.gpus = 3;
+  cr_assert_eq(cut(options, two), "3: swellrun uses 3 of the job's 8 GPUs");
+  options = {};
+  options.gpus_per_node = 1;
+  cr_assert_eq(cut(options, two), "1,1: swellrun uses 2 of the job's 8 GPUs");
+  // Seats for all of them, whatever a GPU each would allow.
+  options = {};
+  options.ntasks = 6;
+  cr_assert_eq(seat_workers(basic_workers(7, options, one)->nodes, 1, 4).seats.size(), 6u);
+}
+
+Test(basic, options_that_name_what_the_job_has_leave_it_elastic) {
+  const std::vector<NodeShare> two = {share("n1", 4), share("n2", 4)};
+  Options options;
+  options.nodes = {1, 2};
+  options.node_list = {"n2", "n1"};
+  options.excluded = {"n9"};
+  options.gpus = 8;
+  options.gpus_per_node = 4;
+  options.cpus_per_gpu = 2;
+  cr_assert_eq(cut(options, two), "4,4: ");
+  cr_assert_eq(basic_workers(7, options, two)->cpus_per_worker, 2);
+}
+
+Test(basic, what_the_job_does_not_have_is_left_to_srun_to_refuse) {
+  const std::vector<NodeShare> one = {share("n1", 4)};
+  Options options;
+  options.nodes = {2, 2};
+  cr_assert_neq(cut(options, one).find("2 nodes are asked for"), std::string::npos);
+  options = {};
+  options.node_list = {"n9"};
+  cr_assert_neq(cut(options, one).find("n9 is not a node of the job"), std::string::npos);
+  options = {};
+  options.gpus = 5;
+  cr_assert_neq(cut(options, one).find("--gpus=5: the job has 4"), std::string::npos);
+  options = {};
+  options.cpus_per_gpu = 2000000000;
+  options.gpus_per_task = 2;
+  cr_assert_neq(cut(options, one).find("CPUs a worker are asked for"), std::string::npos);
 }
 
 Test(basic, a_job_without_gpus_has_no_elastic_shape) {
@@ -119,6 +187,6 @@ Test(basic, workers_share_what_cpus_there_are) {
   cr_assert_neq(basic_workers(7, options, {share("n1", 4, 1)})
                     .error()
                     .message()
-                    .find("--cpus-per-task=2: the job has 1 CPUs"),
+                    .find("2 CPUs a worker are asked for: the job has 1 CPUs"),
                 std::string::npos);
 }

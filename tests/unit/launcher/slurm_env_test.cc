@@ -34,7 +34,7 @@ Test(slurm_env, a_job_s_share_of_every_node) {
       "   JOB_GRES=gpu:h100:10\n"
       "     Nodes=node[1-2] CPU_IDs=0-15,32-47 Mem=32000 GRES=gpu:h100:4(IDX:0-3)\n"
       "     Nodes=node7 CPU_IDs=0-15 Mem=16000 GRES=nic:1,gpu:h100:1(IDX:6),gpu:a100:1(IDX:0)\n",
-      1);
+      1, {{"JobName", "x"}});
   cr_assert(shares.ok());
   cr_assert_eq(shares->size(), 3u);
   cr_assert_eq((*shares)[1].node, std::string("node2"));
@@ -42,9 +42,11 @@ Test(slurm_env, a_job_s_share_of_every_node) {
   cr_assert_eq((*shares)[1].cpus, 32);
   cr_assert_eq((*shares)[1].memory_mib, 32000);
   cr_assert_eq((*shares)[1].gpu_list, std::string("0-3"));
+  cr_assert_eq((*shares)[1].gpu_types, std::string());
   cr_assert_eq((*shares)[2].gpus, 2);
   cr_assert_eq((*shares)[2].gpu_list, std::string("6,0"));
-  cr_assert_not(read_job("slurm_load_jobs error: Invalid job id specified", 1).ok());
+  cr_assert_eq((*shares)[2].gpu_types, std::string("a100:1,h100:1"));
+  cr_assert_not(read_job("slurm_load_jobs error: Invalid job id specified", 1, {}).ok());
 }
 
 Test(slurm_env, of_a_whole_array_only_the_asked_task_counts) {
@@ -53,11 +55,71 @@ Test(slurm_env, of_a_whole_array_only_the_asked_task_counts) {
       "     Nodes=node2 CPU_IDs=0-7 Mem=8000 GRES=gpu:h100:2(IDX:0-1)\n\n"
       "JobId=30 ArrayJobId=29 ArrayTaskId=1 JobName=x\n"
       "     Nodes=node1 CPU_IDs=0-7 Mem=8000 GRES=gpu:h100:2(IDX:2-3)\n\n";
-  const auto shares = read_job(array, 30);
+  const auto shares = read_job(array, 30, {{"JobName", "x"}});
   cr_assert(shares.ok());
   cr_assert_eq(shares->size(), 1u);
   cr_assert_eq(shares->front().node, std::string("node1"));
-  cr_assert_not(read_job(array, 31).ok());
+  cr_assert_not(read_job(array, 31, {{"JobName", "x"}}).ok());
+}
+
+namespace {
+
+/// `scontrol show job -d 5` with these texts of its user.
+std::string shown(const std::string& name, const std::string& command, const std::string& directory,
+                  const std::string& comment, const std::string& wckey = "") {
+  return "JobId=5 JobName=" + name + "\n   UserId=ann(1000) GroupId=ann(1000) MCS_label=N/A\n" +
+         "   Priority=1 Nice=0 Account=a QOS=normal" + (wckey.empty() ? "" : " WCKey=" + wckey) +
+         "\n   JobState=RUNNING Reason=None Dependency=(null)\n   NodeList=node1\n"
+         "   JOB_GRES=gpu:h100:2\n"
+         "     Nodes=node1 CPU_IDs=0-7 Mem=8000 GRES=gpu:h100:2(IDX:0-1)\n"
+         "   MinCPUsNode=1 MinMemoryCPU=1000M MinTmpDiskNode=0\n"
+         "   Features=(null) DelayBoot=00:00:00\n   Command=" +
+         command + "\n   WorkDir=" + directory + "\n   Comment=" + comment +
+         "\n   StdOut=" + directory + "/out\n\n";
+}
+
+}  // namespace
+
+Test(slurm_env, no_text_of_the_user_passes_for_a_node_of_the_job) {
+  const std::string line = "     Nodes=node9 CPU_IDs=0-3 Mem=1 GRES=gpu:h100:4(IDX:0-3)";
+  const std::string whole = shown("a", "b", "c", "d") + shown("a", "b", "c", "d");
+  for (const std::string& text :
+       {line, "x" + line, "x\n" + line, "x\n" + line + "\n", "x\n\nJobId=5 JobName=y\n" + line,
+        "x\n   UserId=root(0)\n" + line, whole, "\n" + line + "\n   Command=x", "\n\n" + line,
+        std::string("a\nJobId=99 b"), std::string("Nodes=node9"), std::string("x WCKey=\n") + line})
+    for (int where = 0; where < 5; ++where) {
+      std::string texts[] = {"name", "/x/job.sh", "/x", "none", "key"};
+      texts[where] = text;
+      const auto shares = read_job(shown(texts[0], texts[1], texts[2], texts[3], texts[4]), 5,
+                                   {{"JobName", texts[0]}, {"WCKey", texts[4]}});
+      cr_assert(shares.ok(), "%d: %s", where, text.c_str());
+      cr_assert_eq(shares->size(), 1u, "%d: %s", where, text.c_str());
+      cr_assert_eq(shares->front().node, std::string("node1"), "%d: %s", where, text.c_str());
+      cr_assert_eq(shares->front().gpus, 2);
+    }
+}
+
+Test(slurm_env, a_name_that_changed_meanwhile_hides_no_node) {
+  const auto shares = read_job(shown("before", "b", "c", "d"), 5, {{"JobName", "after"}});
+  cr_assert(shares.ok());
+  cr_assert_eq(shares->front().node, std::string("node1"));
+}
+
+Test(slurm_env, facts_of_a_job_come_from_a_line_without_its_user_s_texts) {
+  const char* lines =
+      "29              29_3                1000   N/A   gres:gpu:2   N/A   N/A  \n"
+      "30              29_1                1000   N/A   gres/shard:4   N/A   cpu=2,gres/gpu=1 \n"
+      "31              31                  0      N/A   gres:shard:4   N/A   N/A\n"
+      "32              32+0                1001   gres:gpu:8 N/A N/A N/A\n";
+  cr_assert_eq(read_job_facts(lines, 29)->id, std::string("29_3"));
+  cr_assert_eq(read_job_facts(lines, 29)->owner, 1000u);
+  cr_assert_eq(read_job_facts(lines, 29)->wanted_gpus, std::string("TresPerNode=gres:gpu:2"));
+  cr_assert_eq(read_job_facts(lines, 30)->wanted_gpus, std::string("TresPerTask=cpu=2,gres/gpu=1"));
+  cr_assert_eq(read_job_facts(lines, 31)->wanted_gpus, std::string());
+  cr_assert_eq(read_job_facts(lines, 31)->id, std::string("31"));
+  cr_assert_eq(read_job_facts(lines, 32)->id, std::string("32"));
+  cr_assert_not(read_job_facts(lines, 33).has_value());
+  cr_assert_not(read_job_facts("squeue: error: no such job\n", 1).has_value());
 }
 
 Test(slurm_env, another_allocation_s_commands_see_nothing_of_this_job) {
@@ -80,32 +142,39 @@ Test(slurm_env, the_job_s_own_step_is_not_bound_by_the_script_s_task_layout) {
   cr_assert_eq(step_environment(environment), std::vector<std::string>{"SLURM_JOB_ID=5"});
 }
 
-Test(slurm_env, the_job_s_own_record_says_whether_it_is_elastic) {
-  const char* text =
-      "JobId=29 ArrayJobId=29 JobName=x\n   AdminComment=swell[elastic=max=4x basic=2]\n\n"
-      "JobId=30 ArrayJobId=29 JobName=x\n   AdminComment=mine swell[elastic=max=8 basic=4]\n\n"
-      "JobId=31 JobName=swell-30\n   AdminComment=swell[parent=30 grant=abc]\n\n"
-      "JobId=32 JobName=x\n   Comment=swell[elastic=max=8]\n";
-  cr_assert_eq(read_tag(text, 30)->get("elastic"), std::string("max=8"));
-  for (const JobId job : {31u, 32u, 33u}) cr_assert_not(read_tag(text, job).has_value());
+Test(slurm_env, a_companion_s_steps_run_as_the_job_s_own_do) {
+  const char* environment[] = {"PATH=/bin",
+                               "SLURM_CONF=/c",
+                               "SLURM_JOB_ID=5",
+                               "SLURM_JOB_NODELIST=node1",
+                               "SLURM_NTASKS=2",
+                               "SLURM_GPUS=2",
+                               "SLURM_MEM_PER_CPU=100",
+                               "SLURM_EXPORT_ENV=NONE",
+                               "SLURM_LABELIO=1",
+                               "SLURM_TASK_PROLOG=/p",
+                               "SLURM_UNBUFFEREDIO=1",
+                               "SLURM_CPU_BIND=none",
+                               "SLURM_MEM_BIND=quiet,map_mem:0",
+                               "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_image=q",
+                               "_SLURM_SPANK_OPTION_pyxis_container_image=q",
+                               "SQUEUE_FORMAT=%i",
+                               "SALLOC_QOS=q",
+                               nullptr};
+  cr_assert_eq(companion_step_environment(environment),
+               (std::vector<std::string>{"PATH=/bin", "SLURM_CONF=/c", "SLURM_EXPORT_ENV=NONE",
+                                         "SLURM_LABELIO=1", "SLURM_TASK_PROLOG=/p",
+                                         "SLURM_UNBUFFEREDIO=1", "SLURM_CPU_BIND=none",
+                                         "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_image=q",
+                                         "_SLURM_SPANK_OPTION_pyxis_container_image=q"}));
+  // Commands that do not start a step see none of it.
+  cr_assert_eq(outside_environment(environment),
+               (std::vector<std::string>{"PATH=/bin", "SLURM_CONF=/c"}));
 }
 
-Test(slurm_env, the_owner_of_a_job_is_told_apart_from_other_jobs_shown) {
-  const std::string text =
-      "JobId=30 JobName=a\n   UserId=ann(1000) GroupId=ann(1000) MCS_label=N/A\n\n"
-      "JobId=31 JobName=b\n   UserId=bob(1001) GroupId=bob(1001) MCS_label=N/A\n";
-  cr_assert_eq(read_owner(text, 30).value(), 1000u);
-  cr_assert_eq(read_owner(text, 31).value(), 1001u);
-  cr_assert_not(read_owner(text, 32).has_value());
-}
-
-Test(slurm_env, the_gpus_that_a_job_asked_for_are_read_and_none_of_another) {
-  const char* const text =
-      "JobId=30 JobName=a\n   TresPerNode=gres:gpu:2\n\n"
-      "JobId=31 JobName=b\n   TresPerNode=gres/shard:4 TresPerTask=cpu=2,gres/gpu=1\n\n"
-      "JobId=32 JobName=c\n   TresPerNode=gres:shard:4\n";
-  cr_assert_eq(read_wanted_gpus(text, 30), "TresPerNode=gres:gpu:2");
-  cr_assert_eq(read_wanted_gpus(text, 31), "TresPerTask=cpu=2,gres/gpu=1");
-  cr_assert_eq(read_wanted_gpus(text, 32), "");
-  cr_assert_eq(read_wanted_gpus(text, 33), "");
+Test(slurm_env, the_job_s_admin_comment_says_whether_it_is_elastic) {
+  cr_assert_eq(read_tag("mine swell[elastic=max=8 basic=4]  \n")->get("elastic"),
+               std::string("max=8"));
+  for (const char* text : {"", "swell[parent=30 grant=abc]", "swell[elastic=max=8"})
+    cr_assert_not(read_tag(text).has_value(), "%s", text);
 }

@@ -44,7 +44,8 @@ Test(worker_environment, the_job_is_the_one_that_the_script_sees) {
                                "SLURM_JOB_PARTITION=train",
                                "SLURM_RESTART_COUNT=1",
                                nullptr};
-  const Environment found = job_environment(environment);
+  std::vector<std::string> left_out;
+  const Environment found = job_environment(environment, 40000, left_out);
   const Map expected = {{"SLURM_JOB_ID", "5"},
                         {"SLURM_JOBID", "5"},
                         {"SLURM_ARRAY_TASK_ID", "3"},
@@ -72,12 +73,15 @@ Test(worker_environment, nothing_of_the_script_s_own_task_step_or_node_reaches_a
                                "SLURM_TRES_PER_TASK=cpu:4",
                                "SLURM_OVERCOMMIT=1",
                                nullptr};
-  cr_assert(job_environment(environment).empty());
+  std::vector<std::string> left_out;
+  cr_assert(job_environment(environment, 40000, left_out).empty());
 }
 
 Test(worker_environment, what_is_no_text_is_left_out) {
   const char* environment[] = {"SLURM_JOB_NAME=caf\xe9", "SLURM_JOB_USER=ann", nullptr};
-  cr_assert(as_map(job_environment(environment)) == (Map{{"SLURM_JOB_USER", "ann"}}));
+  std::vector<std::string> left_out;
+  cr_assert(as_map(job_environment(environment, 40000, left_out)) ==
+            (Map{{"SLURM_JOB_USER", "ann"}}));
 }
 
 Test(worker_environment, a_worker_keeps_what_describes_its_own_devices_and_node) {
@@ -167,4 +171,18 @@ Test(worker_environment, lists_are_written_as_slurm_does) {
   cr_assert_eq(host_list({"n1", "n1"}), std::string("n[1,1]"));
   cr_assert_eq(host_list({"a", "b"}), std::string("a,b"));
   cr_assert_eq(counts_text({2, 2, 2, 4}), std::string("2(x3),4"));
+}
+
+Test(worker_environment, what_no_message_holds_is_left_out_by_name_and_the_rest_stays) {
+  const std::string long_one = "SLURM_NOTE=" + std::string(70000, 'x'),
+                    quotes = "SLURM_QUOTES=" + std::string(30000, '"'),
+                    middle = "SLURM_MIDDLE=" + std::string(20000, 'x');
+  const char* environment[] = {"SLURM_JOB_USER=ann", long_one.c_str(), quotes.c_str(),
+                               middle.c_str(),       "SLURM_BAD=\xff", nullptr};
+  std::vector<std::string> left_out;
+  const auto found = as_map(job_environment(environment, 40000, left_out));
+  cr_assert_eq(left_out, (std::vector<std::string>{"SLURM_BAD", "SLURM_NOTE", "SLURM_QUOTES"}));
+  cr_assert_eq(found.size(), 2u);
+  cr_assert_eq(found.at("SLURM_JOB_USER"), std::string("ann"));
+  cr_assert_eq(found.at("SLURM_MIDDLE").size(), 20000u);
 }

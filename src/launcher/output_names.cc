@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "launcher/output_names.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/format.h>
+#include <functional>
+
+namespace swell::launcher {
+
+namespace {
+
+/// One "%5t": its width, 0 where none is given, and its letter.
+struct Specifier {
+  int width = 0;
+  char letter = 0;
+};
+
+/// Replaces each specifier by what `meaning` makes of it; "%%" stays one for Slurm, as does all of
+/// a name with a backslash, in which Slurm replaces nothing.
+std::string with_meanings(std::string_view name,
+                          const std::function<std::string(const Specifier&)>& meaning) {
+  if (name.find('\\') != std::string_view::npos) return std::string(name);
+  std::string result;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (name[i] != '%' || i + 1 == name.size()) {
+      result += name[i];
+      continue;
+    }
+    Specifier one;
+    const auto [end, problem] = std::from_chars(&name[i + 1], name.data() + name.size(), one.width);
+    if (problem != std::errc{}) one.width = 0;
+    i = static_cast<std::size_t>(end - name.data());
+    if (i == name.size()) return result + "%";
+    one.letter = name[i];
+    result += meaning(one);
+  }
+  return result;
+}
+
+std::string as_written(const Specifier& one) {
+  return one.width > 0 ? fmt::format("%{}{}", one.width, one.letter)
+                       : fmt::format("%{}", one.letter);
+}
+
+/// Slurm pads numbers with zeros, to 10 digits at most.
+std::string padded(std::string_view number, int width) {
+  return fmt::format("{:0>{}}", number, std::clamp(width, 0, 10));
+}
+
+/// The job's own numbers; nothing: it is none of those.
+std::optional<std::string> of_the_job(const Specifier& one, const RunNames& run) {
+  const std::string job = std::to_string(run.job);
+  if (one.letter == 'j') return padded(job, one.width);
+  if (one.letter == 'A') return padded(run.array_job.empty() ? job : run.array_job, one.width);
+  if (one.letter == 'a' && !run.array_task.empty()) return padded(run.array_task, one.width);
+  return std::nullopt;
+}
+
+bool is_number(std::string_view name) {
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+}  // namespace
+
+std::string companion_output(std::string_view name, const RunNames& run, int node, int workers) {
+  if (is_number(name)) return "none";  // the output of one task alone, which is of the job's own
+  // Tasks of node 3 are 30 and up, or 300 and up where some allocation has more than ten.
+  int digits = 1;
+  for (int most = 10; most < std::max(run.workers, workers); most *= 10) ++digits;
+  return with_meanings(name, [&](const Specifier& one) {
+    if (const auto number = of_the_job(one, run)) return *number;
+    switch (one.letter) {
+      case 'J': return fmt::format("{}.%s", run.job);
+      case 'n': return padded(std::to_string(node), one.width);
+      case 'N': return fmt::format("{}-{}", as_written(one), node);
+      case 't':
+        return fmt::format("{}%{}t", padded(std::to_string(node), one.width - digits), digits);
+      default: return as_written(one);
+    }
+  });
+}
+
+std::optional<std::string> shared_output(std::string_view name, const RunNames& run) {
+  if (name.empty() || name == "none" || name == "all" || name == "/dev/null" || is_number(name) ||
+      name.find('\\') != std::string_view::npos)
+    return std::nullopt;
+  bool is_shared = true;
+  std::string file = with_meanings(name, [&](const Specifier& one) {
+    const auto number = of_the_job(one, run);
+    if (one.letter == '%') return std::string("%");
+    is_shared = is_shared && number.has_value();
+    return number.value_or("");
+  });
+  return is_shared ? std::optional(std::move(file)) : std::nullopt;
+}
+
+}  // namespace swell::launcher

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "control/messages.h"
+
+/// The names of --output and --error over all allocations of a run. Slurm numbers jobs, nodes and
+/// tasks anew in each companion, where %t, %n and %j would name files that other workers write.
+namespace swell::launcher {
+
+/// What names stand for in the job itself; empty: Slurm did not say.
+struct RunNames {
+  control::JobId job = 0;
+  std::string array_job, array_task;
+  int workers = 0;  ///< on the job's own GPUs
+};
+
+/// The name for a step on a companion: the job's own numbers, and task and node numbers that no
+/// other allocation of the run has. `node`: WorkerNode::id, which is never reused; `workers`: the
+/// step's.
+std::string companion_output(std::string_view name, const RunNames& run, int node, int workers);
+
+/// The file that the steps of all allocations share, so that each of them must append to it;
+/// nothing where tasks, nodes or steps have files of their own, or where there is no file.
+std::optional<std::string> shared_output(std::string_view name, const RunNames& run);
+
+}  // namespace swell::launcher
