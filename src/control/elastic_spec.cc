@@ -10,6 +10,7 @@
 
 #include "core/number.h"
 #include "core/policy/lending/sizes.h"
+#include "core/saturating.h"
 
 namespace swell::control {
 
@@ -238,6 +239,10 @@ std::vector<int> ElasticSpec::totals(int basic_gpus, int limit) const {
   return rising;
 }
 
+int ElasticSpec::owed_at_most(int wanted, int basic_gpus) noexcept {
+  return std::min(wanted, saturated_int(saturating_product(basic_gpus, kMaxLowering)));
+}
+
 Result<void> ElasticSpec::check_basic(int basic_gpus) const {
   if (basic_gpus < 1)
     return Error(
@@ -250,12 +255,11 @@ Result<void> ElasticSpec::check_basic(int basic_gpus) const {
     return Error(fmt::format(
         "--elastic: min={} is above the {} GPUs that the job asks for; min must be at most {}",
         *min_gpus, basic_gpus, basic_gpus));
-  if (const int least = basic_gpus / kMaxLowering + (basic_gpus % kMaxLowering != 0 ? 1 : 0);
-      min_gpus && *min_gpus < least)
+  if (min_gpus && owed_at_most(basic_gpus, *min_gpus) < basic_gpus)
     return Error(fmt::format(
         "--elastic: min={} is below an eighth of the {} GPUs that the job asks for; min "
         "must be at least {}",
-        *min_gpus, basic_gpus, least));
+        *min_gpus, basic_gpus, basic_gpus / kMaxLowering + (basic_gpus % kMaxLowering != 0)));
   if (step > 0 && min_gpus && (basic_gpus - *min_gpus) % step != 0)
     return Error(fmt::format(
         "--elastic: min={} cannot reach the {} GPUs that the job asks for by steps of step={}; "

@@ -48,6 +48,10 @@ struct ElasticSpec {
 
   /// A job's `min` is at least its basic demand over this.
   static constexpr int kMaxLowering = 8;
+  /// Returns the total that a job with `basic_gpus` may be owed of the `wanted` that it was
+  /// submitted for: at most kMaxLowering times as many, since users can change a job with scontrol
+  /// after its submission.
+  static int owed_at_most(int wanted, int basic_gpus) noexcept;
 
   /// Limit of GPUs where there is none.
   static constexpr int kNoLimit = 1'000'000;

@@ -178,6 +178,17 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   }
   if (leaving.size() == 0 && !job.taken_back.empty())
     answer.text += "\nlent GPUs were taken back last: " + job.taken_back;
+  if (const slurm::JobRecord* record = record_of(job.id))
+    for (const Companion& companion : job.companions)
+      if (const auto [at, why] = end_of(companion, *record); at != 0 && !companion.leaving)
+        answer.text +=
+            fmt::format("\ncompanion {} on {} goes back in {} s at the latest: {}", companion.id,
+                        companion.node, std::max<std::time_t>(at - snapshot_.taken, 0), why);
+  if (job.lowered_by_others < 1)
+    answer.text += fmt::format(
+        "\nfor more GPUs {:.1f} % less is expected than its own profile promises: the profiles of "
+        "jobs of other users are far off",
+        100 * (1 - job.lowered_by_others));
   if (!seen_by_askers_) seen_by_askers_ = view(now);
   const policy::ClusterView& seen = *seen_by_askers_;
   const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
@@ -205,6 +216,7 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
                                  {"paused", job.paused},
                                  {"own_max", job.own_max},
                                  {"samples_per_s", job.training.rate()},
+                                 {"lowered_by_others", job.lowered_by_others},
                                  {"leaving", leaving},
                                  {"taken_back", job.taken_back},
                                  {"scale", to_json(job.scale)},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct Companion {
   double since = 0;        ///< when Slurm's records first showed it
   int workers_before = 0;  ///< its job trained on so few since then
   bool used = false;       ///< its job has trained with it
+  std::time_t ends = 0;    ///< when its time limit does, by Slurm's clock; 0: it has none
   bool leaving = false;
   bool by_slurm = false;     ///< leaving because Slurm preempts it
   bool was_leaving = false;  ///< by_slurm, and the controller had taken it back before

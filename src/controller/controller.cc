@@ -85,6 +85,7 @@ double Controller::cycle(double now) {
     keep_promises(now);
     keep_quotas(now);
     keep_user_limits(now);
+    return_what_must(now);
     take_planned(now, {}, false);
     if (decide_due_) decide(now);
   }
@@ -122,10 +123,16 @@ bool Controller::look(double now) {
     events_.say("slurmctld did not answer: " + loaded.error().message());
     return false;
   }
-  if (!loaded->has_value()) return false;
+  if (!loaded->has_value()) {
+    const auto passed = static_cast<std::time_t>(now - snapshot_at_);
+    snapshot_.taken += passed;
+    snapshot_at_ += static_cast<double>(passed);
+    return false;
+  }
   loaded->value().just_left = slurm::left_between(snapshot_, **loaded);
   loaded->value().kept_nodes = slurm::keep_for_restarts(snapshot_, **loaded);
   snapshot_ = std::move(**loaded);
+  snapshot_at_ = now;
   // The next look has node records that are newer than these job records, and decides anew.
   if (!snapshot_.just_left.empty()) parts_.slurm->forget();
   const bool is_first = !std::exchange(have_snapshot_, true);

@@ -11,6 +11,7 @@
 
 #include "control/server.h"
 #include "controller/agent_sessions.h"
+#include "controller/companion_time.h"
 #include "controller/config.h"
 #include "controller/elastic_job.h"
 #include "controller/event_log.h"
@@ -131,6 +132,10 @@ class Controller {
   void keep_promises(double now);
   void keep_quotas(double now);
   void keep_user_limits(double now);
+  /// Takes back what its node or its job can no longer use (returns.cc).
+  void return_what_must(double now);
+  /// When a companion has to end before its job, and why.
+  CompanionEnd end_of(const Companion& companion, const slurm::JobRecord& parent) const;
   void explain(const policy::ClusterView& view);
   std::string why_no_profile(const ElasticJob& job, double now) const;
   void remember(const ElasticJob& job);
@@ -176,6 +181,7 @@ class Controller {
   std::shared_ptr<const slurm::KnownFabric> known_fabric_;
   JobTable jobs_;
   slurm::Snapshot snapshot_;
+  double snapshot_at_ = 0;  ///< when `snapshot_.taken` was
   bool have_snapshot_ = false, decide_due_ = false, draining_ = false;
   SavedState saved_, written_;
   AgentSessions sessions_;

@@ -171,6 +171,10 @@ void Controller::take_planned(double now, std::chrono::milliseconds patience, bo
 void Controller::apply(const policy::Decisions& decisions, const policy::ClusterView& view,
                        double now) {
   parts_.book->set_reclaim_order(decisions.reclaim_order);
+  for (auto& [id, job] : jobs_) job.lowered_by_others = 1;
+  for (const policy::Lowered& lowered : decisions.lowered)
+    if (const auto job = jobs_.find(lowered.job); job != jobs_.end())
+      job->second.lowered_by_others = lowered.factor;
   std::map<JobId, Planned> plans;
   for (const policy::NewPlan& plan : decisions.plans)
     if (const auto job = jobs_.find(plan.job); job != jobs_.end())
@@ -275,8 +279,7 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
     offer.nonce = parts_.nonce();
     offer.name = fmt::format("swell-{}", job.id);
     offer.node = node.name;
-    offer.partition = parts_.config.expansion_partition.empty() ? record->partition
-                                                                : parts_.config.expansion_partition;
+    offer.partition = companion_partition(*record, parts_.config);
     offer.account = record->account;
     offer.qos = parts_.config.expansion_qos;
     offer.gpu_type = node.gpu_type;
@@ -284,9 +287,14 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
     offer.workers = each.lent.gpus / std::max(job.gpus_per_worker, 1);
     offer.cpus = each.lent.cpus;
     offer.memory_mib = each.lent.memory_mib;
-    if (record->time_limit_min > 0)
+    const CompanionEnd end =
+        end_of_companion(snapshot_, *record, parts_.config, node.name, snapshot_.taken);
+    if (end.at != 0) {
+      // The offer may be taken up a while later; what Slurm would refuse then must end before.
+      const std::time_t taken_up = end.why.empty() ? 0 : static_cast<std::time_t>(grow.expires_s);
       offer.time_limit_min =
-          static_cast<int>(std::max<std::time_t>((record->end_time - snapshot_.taken) / 60, 1));
+          static_cast<int>(std::max<std::time_t>((end.at - snapshot_.taken - taken_up) / 60, 1));
+    }
     offer.warn_s = std::min(grace_of(job), 65535);
     saved_.issued[offer.nonce] = {
         job.id,     offer.node,    offer.gpu_type, offer.partition, parts_.config.expansion_qos,

@@ -52,6 +52,8 @@ struct ElasticJob {
   int refusals = 0;          ///< offers that became no companion
   std::string refused_for;   ///< the kind of the last of them, one word of refusals.h
   double agent_since = 0;    ///< when the agent connected
+  std::optional<double> suspended_since;  ///< Slurm has stopped it
+  double lowered_by_others = 1;           ///< factor of its predicted speed: policy::Lowered
 
   JobTraining training;
   std::optional<control::Profile> report;  ///< not taken yet

@@ -42,7 +42,7 @@ std::vector<cluster::GpuRef> reachable(const policy::ElasticJobView& job,
     if (!companion.leaving && companion.node >= 0) add(gpus, companion.node, companion.gpus);
   for (const policy::NodeIndex node : view.partitions[static_cast<std::size_t>(job.partition)]) {
     const policy::NodeView& seen = view.nodes[static_cast<std::size_t>(node)];
-    if (seen.settling || contains(job.excluded_nodes, node)) continue;
+    if (seen.settling || job.excluded_nodes.contains(node)) continue;
     if (!job.gpu_types.empty() && !contains(job.gpu_types, seen.gpu_type)) continue;
     add(gpus, node, seen.free_gpus);
   }

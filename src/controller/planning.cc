@@ -124,6 +124,7 @@ std::shared_ptr<Executor> planning_helpers() {
 policy::Decisions still_good(const Decided& decided, const policy::ClusterView& now) {
   policy::Decisions good;
   good.reclaim_order = decided.decisions.reclaim_order;
+  good.lowered = decided.decisions.lowered;
   std::map<std::string, policy::NodeIndex> index;
   std::vector<policy::Resources> free;
   for (std::size_t i = 0; i < now.nodes.size(); ++i) {

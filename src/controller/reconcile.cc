@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 #include <set>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/saturating.h"
+#include "core/slurm_text/hostlist.h"
 #include "core/slurm_text/lists.h"
 
 namespace swell::controller {
@@ -70,6 +72,10 @@ class Reconciler {
     }
     ElasticJob& job = jobs_.at(record.id);
     job.basic_gpus = record.gpu_count();
+    // It may have been changed with scontrol since its submission, or lost nodes since its start.
+    job.wanted_gpus = control::ElasticSpec::owed_at_most(job.wanted_gpus, job.basic_gpus);
+    if (record.phase != slurm::JobPhase::suspended) job.suspended_since.reset();
+    else if (!job.suspended_since) job.suspended_since = now_;
     alive_.insert(record.id);
   }
 
@@ -131,6 +137,7 @@ class Reconciler {
       add(Change::Kind::companion_started, job.id, *companion);
     }
     shown_.insert(record.id);
+    companion->ends = record.time_limit_min > 0 ? record.end_time : 0;
     if (!holding) {
       // Its processes are being ended: no use to the job any more, not free yet.
       if (!companion->leaving) {
@@ -151,9 +158,16 @@ class Reconciler {
   /// The only pending job that may start on the node: who Slurm preempts for. 0: there is none, or
   /// several, and Slurm's records do not say which of them it is.
   JobId preempted_for(const std::string& node) const {
+    std::set<std::string> partitions;
+    for (const slurm::PartitionRecord& each : snapshot_.partitions)
+      if (std::find(each.nodes.begin(), each.nodes.end(), node) != each.nodes.end())
+        partitions.insert(each.name);
+    ListsOf lists(node);
     JobId only = 0;
     for (const slurm::JobRecord& record : snapshot_.jobs) {
-      if (!may_start_on(record, node) || identity_in(record)) continue;
+      const bool may_start = may_start_on(record, partitions, lists);
+      if (lists.ran_out()) return 0;
+      if (!may_start || identity_in(record)) continue;
       const JobId id = record.het_leader != 0 ? record.het_leader : record.id;
       if (only != 0 && only != id) return 0;
       only = id;
@@ -161,21 +175,46 @@ class Reconciler {
     return only;
   }
 
-  bool may_start_on(const slurm::JobRecord& record, const std::string& node) const {
-    const auto has = [&](const std::vector<std::string>& nodes) {
-      return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+  /// Reads host lists of pending jobs as far as one node is concerned: equal ones once, and no more
+  /// names in all than kMaxNames.
+  class ListsOf {
+   public:
+    explicit ListsOf(const std::string& node) : node_(node) {}
+    struct Seen {
+      bool has = false;  ///< the node
+      long names = 0;
     };
-    if (record.phase != slurm::JobPhase::pending ||
-        record.waiting != slurm::Waiting::for_resources || has(record.excluded_nodes) ||
-        (static_cast<int>(record.required_nodes.size()) >= record.max_nodes &&
-         !has(record.required_nodes)))
+    Seen look(const slurm::SharedText& list) {
+      if (list.empty()) return {};
+      const auto [found, is_new] = seen_.try_emplace(list.get());
+      if (is_new)
+        static_cast<void>(slurm_text::visit_hostlist(list.get(), [&](std::string_view name) {
+          found->second.has = found->second.has || name == node_;
+          ++found->second.names;
+          return ++names_ < kMaxNames;
+        }));
+      return found->second;
+    }
+    bool ran_out() const noexcept { return names_ >= kMaxNames; }
+
+   private:
+    static constexpr long kMaxNames = 1'000'000;
+    const std::string& node_;
+    std::unordered_map<std::string_view, Seen> seen_;
+    long names_ = 0;
+  };
+
+  static bool may_start_on(const slurm::JobRecord& record, const std::set<std::string>& partitions,
+                           ListsOf& lists) {
+    if (record.phase != slurm::JobPhase::pending || record.waiting != slurm::Waiting::for_resources)
       return false;
-    const std::vector<std::string_view> partitions = slurm_text::split_list(record.partition);
-    return std::any_of(snapshot_.partitions.begin(), snapshot_.partitions.end(),
-                       [&](const slurm::PartitionRecord& each) {
-                         return has(each.nodes) && std::find(partitions.begin(), partitions.end(),
-                                                             each.name) != partitions.end();
-                       });
+    const std::vector<std::string_view> named = slurm_text::split_list(record.partition);
+    if (std::none_of(named.begin(), named.end(),
+                     [&](std::string_view each) { return partitions.contains(std::string(each)); }))
+      return false;
+    if (lists.look(record.excluded_nodes).has) return false;
+    const ListsOf::Seen required = lists.look(record.required_nodes);
+    return required.has || required.names < record.max_nodes;
   }
 
   void check_excess(ElasticJob& job, Companion& companion, const slurm::JobRecord& record,

@@ -6,11 +6,12 @@
 #include <fmt/format.h>
 #include <map>
 #include <set>
-#include <sstream>
 #include <unordered_map>
 
+#include "controller/companion_time.h"
 #include "controller/gpu_masks.h"
 #include "controller/machines.h"
+#include "controller/node_lists.h"
 #include "controller/quotas.h"
 #include "core/policy/lending/expansions.h"
 #include "core/policy/registry.h"
@@ -54,20 +55,19 @@ class Builder {
     take_used();
     keep_for_restarts();
     forget_uncertain_gpus();
+    std::vector<Pending> queue;
     for (const slurm::JobRecord& record : snapshot_.jobs) {
       if (const auto found = jobs_.find(record.id); found != jobs_.end())
         add_job(found->second, record);
-      else if (record.phase == slurm::JobPhase::pending) add_pending(record);
+      else if (record.phase == slurm::JobPhase::pending) add_to(queue, record);
     }
-    sort_queue();
+    std::sort(queue.begin(), queue.end());
+    serve(queue);
     return std::move(view_);
   }
 
  private:
-  NodeIndex index_of(const std::string& name) const {
-    const auto found = index_.find(name);
-    return found != index_.end() ? found->second : -1;
-  }
+  NodeIndex index_of(const std::string& name) const { return lists_->index_of(name); }
   Resources& free_on(NodeIndex node) { return view_.nodes[static_cast<std::size_t>(node)].free; }
 
   void add_nodes() {
@@ -90,10 +90,17 @@ class Builder {
       view.settling = node.completing;
       if (view.total.gpus > 0 && view.total.gpus <= cluster::kMaxGpusPerNode)
         view.free_gpus = lowest(~plan::GpuMask{0}, view.total.gpus);
-      index_[node.name] = static_cast<NodeIndex>(view_.nodes.size());
       view_.nodes.push_back(std::move(view));
       view_.positions.index.push_back(place);
       records_.push_back(&node);
+    }
+    lists_.emplace(records_, snapshot_.nodes);
+    for (const slurm::ReservationRecord& each : snapshot_.reservations) {
+      if (each.start <= snapshot_.taken) continue;
+      policy::NodeSet nodes;
+      for (const std::string& name : each.nodes)
+        if (const NodeIndex node = index_of(name); node >= 0) nodes.insert(node);
+      reserved_.emplace_back(each.start, std::move(nodes));
     }
   }
 
@@ -196,6 +203,7 @@ class Builder {
     if (partition == partition_index_.end()) return;
     policy::ElasticJobView view;
     view.id = job.id;
+    view.owner = job.uid;
     view.partition = partition->second;
     view.basic_gpus = job.basic_gpus;
     if (plans_) view.training = training_of(job, record);
@@ -214,8 +222,8 @@ class Builder {
     view.per_worker.cpus = std::max(
         saturated_int((saturating_product(record.cpus, job.gpus_per_worker) + gpus - 1) / gpus), 1);
     view.per_worker.memory_mib = saturating_product(record.memory_mib, job.gpus_per_worker) / gpus;
-    view.excluded_nodes = indices(record.excluded_nodes);
-    exclude_without_features(record.features, view.excluded_nodes);
+    view.excluded_nodes = lists_->not_lent_to(record);
+    exclude_too_short(job, record, view.excluded_nodes);
     for (const Companion& companion : job.companions)
       view.companions.push_back({.id = companion.id,
                                  .node = index_of(companion.node),
@@ -248,6 +256,19 @@ class Builder {
       max = std::min(max, job.basic_gpus + job.companions.lent_gpus() + *room);
     if (lacks_profile(job, view) && is_owed_some(job)) max = std::min(max, job.wanted_gpus);
     return max;
+  }
+
+  /// Excludes nodes on which a companion would have to end before it is worth its start.
+  void exclude_too_short(const ElasticJob& job, const slurm::JobRecord& record,
+                         policy::NodeSet& excluded) {
+    const std::time_t now = snapshot_.taken;
+    const double least_s = least_time_s(config_, job.spec.grace_s);
+    const CompanionEnd end = end_anywhere(snapshot_, record, config_, now);
+    if (!end.why.empty() && static_cast<double>(end.at - now) < least_s)
+      excluded |= policy::NodeSet::first(view_.nodes.size());
+    for (const auto& [start, nodes] : reserved_)
+      if (static_cast<double>(start - now) < least_s && (end.at == 0 || start < end.at))
+        excluded |= nodes;
   }
 
   std::shared_ptr<const policy::Training> training_of(const ElasticJob& job,
@@ -298,10 +319,54 @@ class Builder {
            now_ >= job.grow_after && job.replans.may_follow(job.companions, now_);
   }
 
-  void add_pending(const slurm::JobRecord& record) {
+  /// A pending job that Slurm might start, and its place in the queue.
+  struct Pending {
+    const slurm::JobRecord* record;
+    int partition, tier;
+    bool operator<(const Pending& other) const {
+      if (tier != other.tier) return tier > other.tier;
+      if (record->priority != other.record->priority)
+        return record->priority > other.record->priority;
+      return record->id < other.record->id;
+    }
+  };
+
+  void add_to(std::vector<Pending>& queue, const slurm::JobRecord& record) const {
     if (record.waiting != slurm::Waiting::for_resources || !record.reservation.empty()) return;
+    // A job may name several partitions; the first is as good a guess as any of where it starts.
+    const std::string first = record.partition.substr(0, record.partition.find(','));
+    const auto partition = partition_index_.find(first);
+    if (partition != partition_index_.end())
+      queue.push_back(
+          {&record, partition->second, tiers_[static_cast<std::size_t>(partition->second)]});
+  }
+
+  /// Adds what policies look at, from the head on: the view is as large as that, however many jobs
+  /// users submit. Other parts of a heterogeneous job that has one among them follow at the end.
+  void serve(const std::vector<Pending>& queue) {
+    std::set<slurm::JobId> in_parts;
+    for (const Pending& each : queue) {
+      const std::size_t left =
+          policy::kQueueDepth - std::min<std::size_t>(policy::kQueueDepth, view_.queue.size());
+      const bool is_part = each.record->het_leader != 0;
+      if (left == 0 && in_parts.empty()) return;
+      if (left == 0 && !(is_part && in_parts.contains(each.record->het_leader))) continue;
+      const auto demand = demand_of(each);
+      if (!demand) continue;
+      if (is_part) in_parts.insert(each.record->het_leader);
+      const int tasks = std::min(each.record->pending_tasks, kMaxArrayTasks);
+      view_.queue.insert(view_.queue.end(), left == 0 ? 1 : std::min<std::size_t>(left, tasks),
+                         *demand);
+    }
+  }
+
+  /// Returns nothing for a job that cannot start, as a node that it asks for is down, and for one
+  /// whose node lists are too long to be read: Slurm's preemption serves it.
+  std::optional<policy::PendingDemand> demand_of(const Pending& pending) {
+    const slurm::JobRecord& record = *pending.record;
     policy::PendingDemand demand;
     demand.id = record.id;
+    demand.partition = pending.partition;
     demand.part_of = record.het_leader;
     demand.min_nodes = record.min_nodes;
     demand.max_nodes = record.max_nodes;
@@ -314,66 +379,16 @@ class Builder {
     demand.per_node.memory_mib = record.min_memory_mib_per_node;
     demand.in_all.memory_mib = saturating_product(record.min_memory_mib_per_cpu, record.cpus);
     demand.whole_nodes = record.whole_nodes;
-    demand.required_nodes = indices(record.required_nodes);
-    if (demand.required_nodes.size() != record.required_nodes.size())
-      return;  // one is down: it cannot start
-    demand.excluded_nodes = indices(record.excluded_nodes);
-    exclude_without_features(record.features, demand.excluded_nodes);
+    const NodeLists::Named* required = lists_->of_pending(record.required_nodes);
+    if (required == nullptr || !required->all_known) return std::nullopt;
+    demand.required_nodes = required->nodes;
+    std::optional<policy::NodeSet> ruled_out = lists_->ruled_out_for(record);
+    if (!ruled_out) return std::nullopt;
+    demand.excluded_nodes = std::move(*ruled_out);
     // More nodes than asked for are taken only where the GPUs in all need them.
     if (record.gpus_in_all.count == 0 && demand.in_all.cpus <= demand.per_node.cpus)
       demand.max_nodes = demand.min_nodes;
-
-    // A job may name several partitions; the first is as good a guess as any of where it starts.
-    const std::string first = record.partition.substr(0, record.partition.find(','));
-    const auto partition = partition_index_.find(first);
-    if (partition == partition_index_.end()) return;
-    demand.partition = partition->second;
-    const Rank rank{tiers_[static_cast<std::size_t>(demand.partition)], record.priority};
-    for (int task = 0; task < std::min(record.pending_tasks, kMaxArrayTasks); ++task) {
-      view_.queue.push_back(demand);
-      ranks_.push_back(rank);
-    }
-  }
-
-  std::vector<NodeIndex> indices(const std::vector<std::string>& names) const {
-    std::vector<NodeIndex> result;
-    for (const std::string& name : names)
-      if (const NodeIndex node = index_of(name); node >= 0) result.push_back(node);
-    return result;
-  }
-
-  /// Understands `a&b`; what else the constraint language can say is left to Slurm, which then
-  /// refuses a companion, or starts a job on other nodes than were kept for it.
-  void exclude_without_features(const std::string& constraint,
-                                std::vector<NodeIndex>& excluded) const {
-    if (constraint.empty() || constraint.find_first_of("|()[]*!") != std::string::npos) return;
-    std::istringstream in(constraint);
-    std::string feature;
-    while (std::getline(in, feature, '&'))
-      for (std::size_t node = 0; node < records_.size(); ++node) {
-        const std::vector<std::string>& has = records_[node]->features;
-        if (std::find(has.begin(), has.end(), feature) == has.end())
-          excluded.push_back(static_cast<NodeIndex>(node));
-      }
-  }
-
-  struct Rank {
-    int tier;
-    std::uint32_t priority;
-  };
-
-  void sort_queue() {
-    std::vector<std::size_t> order(view_.queue.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      if (ranks_[a].tier != ranks_[b].tier) return ranks_[a].tier > ranks_[b].tier;
-      if (ranks_[a].priority != ranks_[b].priority) return ranks_[a].priority > ranks_[b].priority;
-      return view_.queue[a].id < view_.queue[b].id;
-    });
-    std::vector<policy::PendingDemand> sorted;
-    sorted.reserve(order.size());
-    for (std::size_t i : order) sorted.push_back(std::move(view_.queue[i]));
-    view_.queue = std::move(sorted);
+    return demand;
   }
 
   const slurm::Snapshot& snapshot_;
@@ -385,10 +400,10 @@ class Builder {
   int gpus_ = 0;  ///< of all nodes, usable or not
   policy::ClusterView view_;
   std::vector<const slurm::NodeRecord*> records_;
-  std::unordered_map<std::string, NodeIndex> index_;
+  std::optional<NodeLists> lists_;  ///< from add_nodes() on
   std::unordered_map<std::string, int> partition_index_;
+  std::vector<std::pair<std::time_t, policy::NodeSet>> reserved_;  ///< from when on
   std::vector<int> tiers_;
-  std::vector<Rank> ranks_;
   std::set<NodeIndex> uncertain_;  ///< nodes on which a job holds GPUs that are only counted
   bool plans_ = false, sheets_ = false;
 };

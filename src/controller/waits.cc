@@ -6,7 +6,12 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
+#include <map>
+#include <set>
+#include <string_view>
 
+#include "controller/companion_time.h"
+#include "controller/constraint.h"
 #include "controller/quotas.h"
 #include "core/policy/lending/expansions.h"
 #include "core/policy/lending/fewest_first.h"
@@ -47,6 +52,13 @@ std::string by_record(const slurm::JobRecord& record, const Waiting& waiting) {
   return fmt::format(
       "its time limit leaves {}, and who has less than {:.0f} s is not grown (LeastRemaining)",
       seconds(left), waiting.config.min_remaining_s);
+}
+
+/// A constraint that Swell does not understand: then it does not know where the job may run.
+std::string by_constraint(const slurm::JobRecord& record) {
+  if (record.features.empty()) return {};
+  const Result<Constraint> constraint = Constraint::parse(record.features.get());
+  return constraint ? std::string() : constraint.error().message() + "; it is lent nothing";
 }
 
 std::string by_trust(const ElasticJob& job, double now) {
@@ -126,6 +138,66 @@ std::string by_time(const ElasticJob& job, const Waiting& waiting) {
   for (const Companion& companion : job.companions)
     if (companion.leaving) return "the lent GPUs that go back are not back yet";
   return {};
+}
+
+std::string and_others(std::size_t nodes) {
+  return nodes > 1 ? fmt::format(" and {} more nodes", nodes - 1) : "";
+}
+
+/// Nodes of several GPU types, on which the job could use idle GPUs.
+std::string on_mixed_nodes(const slurm::JobRecord& record, const policy::ElasticJobView& seen,
+                           const Waiting& waiting) {
+  const auto partition = std::find_if(
+      waiting.snapshot.partitions.begin(), waiting.snapshot.partitions.end(),
+      [&](const slurm::PartitionRecord& each) { return each.name == record.partition; });
+  if (partition == waiting.snapshot.partitions.end()) return {};
+  const std::set<std::string_view> nodes(partition->nodes.begin(), partition->nodes.end());
+  std::map<std::string_view, std::map<std::string_view, int>> idle;  // by node and type
+  for (const slurm::NodeRecord& node : waiting.snapshot.nodes)
+    if (node.usable && node.gpus.size() > 1 && nodes.contains(node.name))
+      for (const slurm::GpuRequest& gpus : node.gpus)
+        if (seen.gpu_types.empty() || std::find(seen.gpu_types.begin(), seen.gpu_types.end(),
+                                                gpus.type) != seen.gpu_types.end())
+          idle[node.name][gpus.type] += gpus.count;
+  if (idle.empty()) return {};
+  for (const slurm::JobRecord& job : waiting.snapshot.jobs)
+    for (const slurm::GpuAllocation& held : job.gpus)
+      if (const auto node = idle.find(held.node); node != idle.end())
+        if (const auto type = node->second.find(held.gpus.type); type != node->second.end())
+          type->second -= held.gpus.count;
+  std::erase_if(idle, [](const auto& node) {
+    return std::none_of(node.second.begin(), node.second.end(),
+                        [](const auto& type) { return type.second > 0; });
+  });
+  if (idle.empty()) return {};
+  return fmt::format("{}{} {} several GPU types: none of {} is lent", idle.begin()->first,
+                     and_others(idle.size()), idle.size() > 1 ? "have" : "has",
+                     idle.size() > 1 ? "them" : "it");
+}
+
+/// Idle nodes where a companion would have to end too soon.
+std::string where_it_ends_soon(const ElasticJob& job, const slurm::JobRecord& record,
+                               const policy::ElasticJobView& seen, const Waiting& waiting) {
+  const std::time_t now = waiting.snapshot.taken;
+  const double least_s = least_time_s(waiting.config, job.spec.grace_s);
+  std::string first, limit;
+  std::size_t nodes = 0;
+  for (const policy::NodeIndex index :
+       waiting.view.partitions[static_cast<std::size_t>(seen.partition)]) {
+    const policy::NodeView& node = waiting.view.nodes[static_cast<std::size_t>(index)];
+    if (node.free.gpus < 1 || !seen.excluded_nodes.contains(index)) continue;
+    const CompanionEnd end =
+        end_of_companion(waiting.snapshot, record, waiting.config, node.name, now);
+    const auto left = static_cast<double>(end.at - now);
+    if (end.why.empty() || left >= least_s) continue;
+    if (nodes++ > 0) continue;
+    first = node.name;
+    limit = fmt::format("{} leaves {}", end.why, seconds(left));
+  }
+  if (nodes == 0) return {};
+  return fmt::format(
+      "nothing is lent on {}{}: {}, and at least {} are needed (LeastRemaining, and the job's grace)",
+      first, and_others(nodes), limit, seconds(least_s));
 }
 
 /// What is idle for one job, as the policies see it.
@@ -229,11 +301,16 @@ std::string waits_for(const ElasticJob& job, const Waiting& waiting) {
   if (record == waiting.snapshot.jobs.end() || seen == waiting.view.jobs.end())
     return "Slurm's records do not show where it runs";
   for (std::string why :
-       {by_record(*record, waiting), by_trust(job, waiting.now), by_limit(job, *seen, waiting),
-        by_profile(job, *seen, waiting), by_time(job, waiting)})
+       {by_record(*record, waiting), by_constraint(*record), by_trust(job, waiting.now),
+        by_limit(job, *seen, waiting), by_profile(job, *seen, waiting), by_time(job, waiting)})
     if (!why.empty()) return why;
   if (!seen->may_grow || seen->per_worker.gpus < 1) return {};
-  return Idle(*seen, waiting.view).why_none();
+  std::string why = Idle(*seen, waiting.view).why_none();
+  if (why.empty()) return why;
+  for (const std::string& more :
+       {on_mixed_nodes(*record, *seen, waiting), where_it_ends_soon(job, *record, *seen, waiting)})
+    if (!more.empty()) why += "; " + more;
+  return why;
 }
 
 }  // namespace swell::controller

@@ -108,6 +108,11 @@ int bounded16(std::uint16_t value, int when_unset) {
   return value == NO_VAL16 || value == INFINITE16 ? when_unset : value;
 }
 
+/// Minutes of a time limit; 0 for none.
+std::uint32_t minutes(std::uint32_t limit) {
+  return limit == NO_VAL || limit == INFINITE ? 0 : limit;
+}
+
 void read_memory(const job_info_t& info, JobRecord& job) {
   const std::uint64_t memory = info.pn_min_memory;
   if (memory == NO_VAL64 || memory == INFINITE64) return;
@@ -168,8 +173,7 @@ JobRecord convert(const job_info_t& info) {
   job.start_time = info.start_time;
   job.end_time = info.end_time;
   job.preempt_time = info.preempt_time;
-  job.time_limit_min =
-      info.time_limit == NO_VAL || info.time_limit == INFINITE ? 0 : info.time_limit;
+  job.time_limit_min = minutes(info.time_limit);
   if (job.phase == JobPhase::pending) {
     job.waiting = waiting_of(info);
     if (info.array_task_str != nullptr)
@@ -178,9 +182,8 @@ JobRecord convert(const job_info_t& info) {
     job.max_nodes = std::max(bounded(info.max_nodes, 0), job.min_nodes);
     job.min_cpus_per_node = bounded16(info.pn_min_cpus, 0);
     job.whole_nodes = info.shared == JOB_SHARED_NONE;
-    job.features = text(info.features);
     job.reservation = text(info.resv_name);
-    job.required_nodes = expand_hosts(info.req_nodes);
+    job.required_nodes = info.req_nodes;
     read_gpus(info, job);
   } else {
     job.nodes = expand_hosts(info.nodes);
@@ -190,7 +193,8 @@ JobRecord convert(const job_info_t& info) {
       for (GpuRequest& gpus : parse_gpus(text(info.gres_detail_str[i])))
         if (gpus.count > 0) job.gpus.push_back({job.nodes[i], std::move(gpus)});
   }
-  job.excluded_nodes = expand_hosts(info.exc_nodes);
+  job.features = info.features;
+  job.excluded_nodes = info.exc_nodes;
   read_memory(info, job);
   return job;
 }
@@ -198,9 +202,12 @@ JobRecord convert(const job_info_t& info) {
 std::vector<JobRecord> convert(const job_info_msg_t& message) {
   std::vector<JobRecord> jobs;
   jobs.reserve(message.record_count);
+  TextPool pool;
   std::set<JobId> waiting;  // leaders of which a part waits for resources
   for (std::uint32_t i = 0; i < message.record_count; ++i) {
-    const JobRecord& job = jobs.emplace_back(convert(message.job_array[i]));
+    JobRecord& job = jobs.emplace_back(convert(message.job_array[i]));
+    for (SharedText* text : {&job.features, &job.required_nodes, &job.excluded_nodes})
+      pool.share(*text);
     if (job.het_leader != 0 && job.phase == JobPhase::pending &&
         job.waiting == Waiting::for_resources)
       waiting.insert(job.het_leader);
@@ -224,6 +231,9 @@ NodeRecord convert(node_info_t& info) {
       (base == NODE_STATE_IDLE || base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED) &&
       (info.node_state & unusable) == 0;
   node.completing = (info.node_state & NODE_STATE_COMPLETING) != 0;
+  constexpr std::uint32_t draining =
+      NODE_STATE_DRAIN | NODE_STATE_FAIL | NODE_STATE_REBOOT_REQUESTED | NODE_STATE_REBOOT_ISSUED;
+  node.draining = (info.node_state & draining) != 0;
   for (GpuRequest& gpus : parse_gpus(text(info.gres)))
     if (gpus.count > 0) node.gpus.push_back(std::move(gpus));
   node.cpus = info.cpus_efctv > 0 ? info.cpus_efctv : info.cpus;
@@ -251,8 +261,19 @@ PartitionRecord convert(const partition_info_t& info) {
   partition.priority_tier = info.priority_tier;
   partition.up = info.state_up == PARTITION_UP;
   partition.gives_whole_nodes = info.max_share == 0;
+  partition.max_time_min = minutes(info.max_time);
   partition.qos = text(info.qos_char);
   return partition;
+}
+
+ReservationRecord convert(const reserve_info_t& info) {
+  ReservationRecord reservation;
+  reservation.name = text(info.name);
+  reservation.nodes = expand_hosts(info.node_list);
+  std::sort(reservation.nodes.begin(), reservation.nodes.end());
+  reservation.start = info.start_time;
+  reservation.end = info.end_time;
+  return reservation;
 }
 
 }  // namespace swell::slurm

@@ -16,5 +16,6 @@ JobRecord convert(const job_info_t& info);
 std::vector<JobRecord> convert(const job_info_msg_t& message);
 NodeRecord convert(node_info_t& info);
 PartitionRecord convert(const partition_info_t& info);
+ReservationRecord convert(const reserve_info_t& info);
 
 }  // namespace swell::slurm

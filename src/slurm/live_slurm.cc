@@ -26,6 +26,9 @@ std::string text(const char* value) { return value != nullptr ? value : ""; }
 
 Error failure(const char* what) { return Error(fmt::format("{}: {}", what, slurm_reason(errno))); }
 
+/// How often limits of QOS are looked up anew.
+constexpr auto kQosKept = std::chrono::seconds(60);
+
 class LiveSlurm final : public SlurmApi {
  public:
   Result<std::optional<Snapshot>> load() override {
@@ -35,9 +38,13 @@ class LiveSlurm final : public SlurmApi {
     if (!nodes) return nodes.error();
     Result<bool> partitions = load_partitions();
     if (!partitions) return partitions.error();
+    Result<bool> reservations = load_reservations();
+    if (!reservations) return reservations.error();
     Result<bool> jobs = load_jobs();
     if (!jobs) return jobs.error();
-    if (!*nodes && !*partitions && !*jobs && !forced_) return std::optional<Snapshot>{};
+    if (!*nodes && !*partitions && !*reservations && !*jobs && !forced_)
+      return std::optional<Snapshot>{};
+    load_qos();
     forced_ = false;
     load_limits();
     last_.taken = std::time(nullptr);
@@ -98,6 +105,26 @@ class LiveSlurm final : public SlurmApi {
     return true;
   }
 
+  Result<bool> load_reservations() {
+    reserve_info_msg_t* message = nullptr;
+    if (slurm_load_reservations(reservations_time_, &message) != SLURM_SUCCESS)
+      return unchanged("slurm_load_reservations");
+    const LoadedReservations loaded(message);
+    last_.reservations.clear();
+    for (std::uint32_t i = 0; i < message->record_count; ++i)
+      last_.reservations.push_back(convert(message->reservation_array[i]));
+    reservations_time_ = message->last_update;
+    return true;
+  }
+
+  /// Keeps what it has where slurmctld does not answer: a site without slurmdbd has no QOS.
+  void load_qos() {
+    const auto now = std::chrono::steady_clock::now();
+    if (qos_loaded_ && now - *qos_loaded_ < kQosKept) return;
+    qos_loaded_ = now;
+    if (auto times = load_qos_max_times()) last_.qos_max_time_min = *std::move(times);
+  }
+
   Result<bool> load_jobs() {
     job_info_msg_t* message = nullptr;
     if (slurm_load_jobs(jobs_time_, &message, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
@@ -124,7 +151,8 @@ class LiveSlurm final : public SlurmApi {
   }
 
   Snapshot last_;
-  std::time_t nodes_time_ = 0, partitions_time_ = 0, jobs_time_ = 0;
+  std::time_t nodes_time_ = 0, partitions_time_ = 0, reservations_time_ = 0, jobs_time_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> qos_loaded_;
   bool forced_ = false;
   std::optional<std::chrono::steady_clock::time_point> limits_looked_at_;
 };

@@ -73,6 +73,10 @@ void FreeLoaded::operator()(partition_info_msg_t* message) const noexcept {
   slurm_free_partition_info_msg(message);
 }
 
+void FreeLoaded::operator()(reserve_info_msg_t* message) const noexcept {
+  slurm_free_reservation_info_msg(message);
+}
+
 void FreeLoaded::operator()(slurm_conf_t* conf) const noexcept { free_conf(conf); }
 
 }  // namespace swell::slurm

@@ -16,12 +16,14 @@ struct FreeLoaded {
   void operator()(job_info_msg_t* message) const noexcept;
   void operator()(node_info_msg_t* message) const noexcept;
   void operator()(partition_info_msg_t* message) const noexcept;
+  void operator()(reserve_info_msg_t* message) const noexcept;
   void operator()(slurm_conf_t* conf) const noexcept;
 };
 
 using LoadedJobs = std::unique_ptr<job_info_msg_t, FreeLoaded>;
 using LoadedNodes = std::unique_ptr<node_info_msg_t, FreeLoaded>;
 using LoadedPartitions = std::unique_ptr<partition_info_msg_t, FreeLoaded>;
+using LoadedReservations = std::unique_ptr<reserve_info_msg_t, FreeLoaded>;
 using LoadedConf = std::unique_ptr<slurm_conf_t, FreeLoaded>;
 
 }  // namespace swell::slurm

@@ -11,6 +11,7 @@
 
 #include "core/slurm_text/gres.h"
 #include "slurm/associations.h"
+#include "slurm/shared_text.h"
 
 /// Slurm's records as plain values, the same for every version of Slurm. Made by LiveSlurm from the
 /// public API, or by a test; read by the controller and the tools.
@@ -61,8 +62,11 @@ struct JobRecord {
   std::int64_t min_memory_mib_per_node = 0, min_memory_mib_per_cpu = 0;
   GpuRequest gpus_per_node, gpus_in_all;  ///< count 0: not asked for in this form
   bool whole_nodes = false;
-  std::string features, reservation;
-  std::vector<std::string> required_nodes, excluded_nodes;
+  std::string reservation;
+  SharedText required_nodes;  ///< host list
+  // Of pending and of running jobs, as their users wrote them:
+  SharedText features;        ///< --constraint
+  SharedText excluded_nodes;  ///< host list
 
   int gpu_count() const noexcept {
     int sum = 0;
@@ -75,6 +79,7 @@ struct NodeRecord {
   std::string name;
   bool usable = false;      ///< up, answering, not drained, not reserved, not powered down
   bool completing = false;  ///< a job is just leaving it: Slurm starts nothing there until then
+  bool draining = false;    ///< to run no more jobs: drained, failing, or to be rebooted
   std::vector<GpuRequest> gpus;  ///< configured GPUs, one entry for each type
   int cpus = 0, cpus_used = 0;
   std::int64_t memory_mib = 0, memory_used_mib = 0;
@@ -92,7 +97,15 @@ struct PartitionRecord {
   int priority_tier = 1;
   bool up = false;
   bool gives_whole_nodes = false;  ///< OverSubscribe=EXCLUSIVE
-  std::string qos;                 ///< its own, which limits all jobs in it; empty: none
+  std::uint32_t max_time_min = 0;  ///< MaxTime; 0: unlimited
+  std::string qos;                 ///< its own QOS, whose limits hold for all jobs in it
+};
+
+/// A reservation of whole nodes or of parts of them.
+struct ReservationRecord {
+  std::string name;
+  std::vector<std::string> nodes;  ///< in the order of their names
+  std::time_t start = 0, end = 0;
 };
 
 /// The cluster at one time.
@@ -101,6 +114,8 @@ struct Snapshot {
   std::vector<JobRecord> jobs;
   std::vector<NodeRecord> nodes;
   std::vector<PartitionRecord> partitions;
+  std::vector<ReservationRecord> reservations;
+  std::map<std::string, std::uint32_t> qos_max_time_min;  ///< MaxWall of those QOS that have one
   /// left_between() the snapshot before and this one. Nodes are loaded before jobs, so that their
   /// records may still count what these jobs held as used.
   std::vector<JobRecord> just_left;

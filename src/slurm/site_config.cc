@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <fmt/format.h>
+#include <functional>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <slurm/slurmdb.h>
@@ -50,6 +51,23 @@ SitePartition convert_site(const partition_info_t& info) {
   partition.up = info.state_up == PARTITION_UP;
   partition.root_only = (info.flags & PART_FLAG_ROOT_ONLY) != 0;
   return partition;
+}
+
+/// Calls `see` with each QOS of slurmctld's cache.
+Result<void> for_each_qos(const std::function<void(const slurmdb_qos_rec_t&)>& see) {
+  assoc_mgr_info_request_msg_t request{};
+  request.flags = ASSOC_MGR_INFO_FLAG_QOS;
+  assoc_mgr_info_msg_t* message = nullptr;
+  if (slurm_load_assoc_mgr_info(&request, &message) != SLURM_SUCCESS)
+    return Error(fmt::format("slurm_load_assoc_mgr_info: {}", slurm_reason(errno)));
+  if (message->qos_list != nullptr) {
+    auto* each = slurm_list_iterator_create(message->qos_list);
+    while (const auto* record = static_cast<slurmdb_qos_rec_t*>(slurm_list_next(each)))
+      see(*record);
+    slurm_list_iterator_destroy(each);
+  }
+  slurm_free_assoc_mgr_info_msg(message);
+  return {};
 }
 
 }  // namespace
@@ -101,21 +119,21 @@ Result<std::vector<SitePartition>> load_site_partitions() {
 }
 
 Result<std::uint32_t> load_qos_grace(const std::string& qos) {
-  assoc_mgr_info_request_msg_t request{};
-  request.flags = ASSOC_MGR_INFO_FLAG_QOS;
-  assoc_mgr_info_msg_t* message = nullptr;
-  if (slurm_load_assoc_mgr_info(&request, &message) != SLURM_SUCCESS)
-    return Error(fmt::format("slurm_load_assoc_mgr_info: {}", slurm_reason(errno)));
   Result<std::uint32_t> grace = Error(fmt::format("slurmctld knows no QOS \"{}\"", qos));
-  if (message->qos_list != nullptr) {
-    auto* each = slurm_list_iterator_create(message->qos_list);
-    while (const auto* record = static_cast<slurmdb_qos_rec_t*>(slurm_list_next(each)))
-      if (strcasecmp(text(record->name).c_str(), qos.c_str()) == 0)
-        grace = record->grace_time == NO_VAL ? 0 : record->grace_time;
-    slurm_list_iterator_destroy(each);
-  }
-  slurm_free_assoc_mgr_info_msg(message);
-  return grace;
+  const Result<void> seen = for_each_qos([&](const slurmdb_qos_rec_t& record) {
+    if (strcasecmp(text(record.name).c_str(), qos.c_str()) == 0)
+      grace = record.grace_time == NO_VAL ? 0 : record.grace_time;
+  });
+  return seen ? grace : Result<std::uint32_t>(seen.error());
+}
+
+Result<std::map<std::string, std::uint32_t>> load_qos_max_times() {
+  std::map<std::string, std::uint32_t> times;
+  const Result<void> seen = for_each_qos([&](const slurmdb_qos_rec_t& record) {
+    if (record.max_wall_pj != NO_VAL && record.max_wall_pj != INFINITE)
+      times[text(record.name)] = record.max_wall_pj;
+  });
+  return seen ? Result<std::map<std::string, std::uint32_t>>(std::move(times)) : seen.error();
 }
 
 std::string short_host_name() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ Result<std::vector<SitePartition>> load_site_partitions();
 /// GraceTime of a QOS in seconds, from slurmctld's cache of slurmdbd's records; an error where
 /// there is no such QOS.
 Result<std::uint32_t> load_qos_grace(const std::string& qos);
+
+/// MaxWall in minutes of each QOS that has one, likewise; empty without slurmdbd.
+Result<std::map<std::string, std::uint32_t>> load_qos_max_times();
 
 /// Name of this host without its domain, as Slurm compares it.
 std::string short_host_name();

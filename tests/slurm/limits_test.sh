@@ -108,4 +108,53 @@ check 'lent GPUs do not use up MaxJobs: the next job of the user starts' with_li
 check 'nor GrpTRES' with_limit GrpTRES=gres/gpu=6 1
 check 'of MaxSubmitJobs some stay free' with_limit MaxSubmitJobs=4 1
 
+# Of 12 GPUs. A running job keeps to its --constraint where it is lent GPUs.
+lent_on() { # JOB NODES...: it is lent GPUs on these nodes and on no others
+  local nodes
+  nodes=$(for each in $(companions "$1"); do squeue -h -j "$each" -o %N; done | sort | tr '\n' ' ')
+  [[ ${nodes% } == "${*:2}" ]]
+}
+by_constraint() {
+  local n
+  for n in 1 2 3; do scontrol update nodename="node$n" availablefeatures="f$n,g" activefeatures="f$n,g" || return; done
+  submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --constraint='[f1|f2]&g' && within 60 is_lent "$job" 2 && lent_on "$job" node1 && scancel "$job" && within 30 ended "$job" || return
+  submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --constraint='(f1|f3)&g' && within 60 is_lent "$job" 6 && lent_on "$job" node1 node3 && scancel "$job" && within 30 ended "$job" || return
+  submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --constraint='f1&g|f2' && within 30 not_understood && is_lent "$job" 0
+}
+not_understood() { swell why "$job" | grep 'it takes no more now: its constraint "f1&g|f2" is not understood by Swell: .*; it is lent nothing'; }
+clear_queue
+check 'a job is lent GPUs only where its constraint lets it run; one that is not understood lends nothing' by_constraint
+clear_queue
+
+shrunk_by_scontrol() {
+  job=$(sbatch --parsable --hold --output="$work/%j.out" -N3 --gres=gpu:4 --elastic=min=4,grace=5 "$work/trainer_job.sh" 2> /dev/null) || return
+  scontrol update job="$job" numnodes=1 && scontrol update job="$job" gres=gpu:1 && scontrol update job="$job" NumTasks=1 NumCPUs=1 && scontrol release "$job" &&
+    within 60 word_is "$job" basic 1 && within 10 word_is "$job" wanted 8
+}
+check 'a job that makes itself smaller after its submission is owed eight times what it holds, no more' shrunk_by_scontrol
+clear_queue
+
+drained_node() {
+  submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 && within 60 is_lent "$job" 10 && scontrol update nodename=node2 state=drain reason=repair || return
+  within 20 lent_on "$job" node1 node3 && swell why "$job" | grep 'taken back last: its node is drained' && in_state "$job" RUNNING && goes_on "$job" &&
+    scontrol update nodename=node2 state=resume && within 60 is_lent "$job" 10
+}
+check 'what is lent on a node that is drained goes back, and returns with the node' drained_node
+
+suspended() {
+  scontrol suspend "$job" && within 30 none_runs && scontrol resume "$job" && within 90 is_lent "$job" 10 && goes_on "$job"
+}
+none_runs() { [[ -z $(squeue -h --states=RUNNING -o %i) ]]; }
+check 'what is lent to a suspended job is cancelled after its grace, and it grows again once it is resumed' suspended
+clear_queue
+
+shorter_than_the_job() {
+  scontrol create reservation reservationname=repair starttime=now+20minutes duration=60 nodes=node3 flags=maint,ignore_jobs users=root && scontrol update partitionname=train MaxTime=60 || return
+  submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --time=50 && within 60 is_lent "$job" 10 && swell why "$job" > said && cat said && grep -q 'on node3 goes back .*: reservation repair begins on its node' said &&
+    [[ $(squeue -h --name="swell-$job" -w node3 -o %l) =~ ^1[789]:00$ && $(squeue -h --name="swell-$job" -w node2 -o %l) =~ ^(49|50):00$ ]] || return
+  scancel "$job" && within 30 ended "$job" && swell drain --no-wait && submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --time=50 && within 20 in_state "$job" RUNNING || return
+  scontrol update partitionname=train MaxTime=10 && swell drain --undo && within 60 is_lent "$job" 10 && [[ $(squeue -h --name="swell-$job" -w node2 -o %l) == 9:00 ]] && grep -c refused "$events" | grep -qx 0
+}
+check 'a companion ends before a reservation of its node and within MaxTime, and swell why names the reservation' shorter_than_the_job
+
 finish_tests

@@ -53,11 +53,19 @@ struct Migration {
   plan::Layout layout;  ///< basic plan on the new GPUs
 };
 
+/// Job of which less is expected than its own profile promises, for the errors of other owners'
+/// jobs.
+struct Lowered {
+  JobId job = 0;
+  double factor = 1;  ///< of its predicted speed, below 1
+};
+
 struct Decisions {
   std::vector<Grant> grants;
   std::vector<Reclaim> reclaims;
   std::vector<Migration> migrations;
-  std::vector<NewPlan> plans;  ///< at most one a job
+  std::vector<NewPlan> plans;    ///< at most one a job
+  std::vector<Lowered> lowered;  ///< for their owners to be told
   /// Every companion that holds GPUs of a known node, in the order in which the policy would
   /// reclaim them; filled where ClusterView::order_wanted.
   std::vector<JobId> reclaim_order;

@@ -10,14 +10,13 @@
 #include "core/cluster/cluster.h"
 #include "core/plan/layout.h"
 #include "core/policy/node_positions.h"
+#include "core/policy/node_set.h"
 #include "core/policy/training.h"
 
 namespace swell::policy {
 
 /// A Slurm job id; 0 names no job.
 using JobId = std::uint32_t;
-/// An index into ClusterView::nodes.
-using NodeIndex = int;
 
 /// Resources of a node, or taken by a job there. CPUs as Slurm counts them, memory in MiB.
 struct Resources {
@@ -74,18 +73,19 @@ struct CompanionView {
 /// A running elastic job. Times are on the clock of ClusterView::now_s.
 struct ElasticJobView {
   JobId id = 0;
-  int partition = 0;   ///< index into ClusterView::partitions
-  int basic_gpus = 0;  ///< GPUs that the user asked for and that the job holds
-  int max_gpus = 0;    ///< limit of all its GPUs, basic ones included
+  std::int64_t owner = -1;  ///< uid of its user; below 0: not known, and nobody else's
+  int partition = 0;        ///< index into ClusterView::partitions
+  int basic_gpus = 0;       ///< GPUs that the user asked for and that the job holds
+  int max_gpus = 0;         ///< limit of all its GPUs, basic ones included
   /// GPUs that the user wanted in all; more than basic_gpus of a job whose user consented to start
   /// and run with fewer. 0: no consent.
   int wanted_gpus = 0;
-  std::vector<int> sizes;                 ///< allowed totals, rising; empty: any
-  std::vector<std::string> gpu_types;     ///< types acceptable for expansions; empty: any
-  Resources per_worker;                   ///< needs of one worker; at least 1 GPU
-  std::vector<NodeIndex> basic_nodes;     ///< nodes of its own allocation
-  std::vector<NodeIndex> excluded_nodes;  ///< nodes never to lend on (the user's --exclude)
-  bool may_grow = false;                  ///< an agent listens that wants more, and may have it now
+  std::vector<int> sizes;              ///< allowed totals, rising; empty: any
+  std::vector<std::string> gpu_types;  ///< types acceptable for expansions; empty: any
+  Resources per_worker;                ///< needs of one worker; at least 1 GPU
+  std::vector<NodeIndex> basic_nodes;  ///< nodes of its own allocation
+  NodeSet excluded_nodes;  ///< nodes never to lend on: the user's --exclude and --constraint
+  bool may_grow = false;   ///< an agent listens that wants more, and may have it now
   /// A reconfiguration is under way, or was just now: what it is lent is asked for by nobody but
   /// pending jobs.
   bool changing = false;
@@ -119,8 +119,8 @@ struct PendingDemand {
   Resources in_all;          ///< needs over all nodes together
   std::string gpu_type;      ///< empty: any
   bool whole_nodes = false;  ///< --exclusive
-  std::vector<NodeIndex> required_nodes;
-  std::vector<NodeIndex> excluded_nodes;
+  NodeSet required_nodes;
+  NodeSet excluded_nodes;
   /// Job of which this is a part (a heterogeneous one), 0: none. All parts of a job start together,
   /// no two of them on one node.
   JobId part_of = 0;
@@ -129,6 +129,10 @@ struct PendingDemand {
   /// Limit of its GPUs once it runs; equal to what it asks for: not elastic; 0: not known.
   int max_gpus = 0;
 };
+
+/// Number of pending jobs, from the head of the queue, that policies look at. A live view has no
+/// more, but for the other parts of heterogeneous jobs among them, whatever users submit.
+inline constexpr int kQueueDepth = 1000;
 
 /// Which companions Slurm itself preempts for a waiting job, all of them being of one priority. It
 /// does so while others still leave, so that who takes back others loses both.
@@ -144,7 +148,7 @@ struct ClusterView {
   std::vector<NodeView> nodes;
   std::vector<std::vector<NodeIndex>> partitions;  ///< nodes of each partition, rising
   std::vector<ElasticJobView> jobs;
-  std::vector<PendingDemand> queue;  ///< highest priority first
+  std::vector<PendingDemand> queue;  ///< highest priority first; see kQueueDepth
   double now_s = 0;                  ///< time of the view, in seconds since any fixed moment
   /// The nodes as planners take them, indexed as `nodes`; null where GPU types are not known.
   std::shared_ptr<const cluster::Cluster> machines;

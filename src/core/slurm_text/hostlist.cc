@@ -69,6 +69,32 @@ Result<std::vector<std::string>> expand_entry(std::string_view entry, std::size_
   return names;
 }
 
+/// Visits the names of one entry with one pair of brackets. @return whether to go on.
+Result<bool> visit_ranges(std::string_view before, std::string_view ranges, std::string_view after,
+                          const std::function<bool(std::string_view)>& see) {
+  std::string name(before);
+  while (true) {
+    const std::string_view range = ranges.substr(0, ranges.find(','));
+    const std::size_t dash = range.find('-');
+    const std::string_view first = range.substr(0, dash),
+                           last = dash == range.npos ? first : range.substr(dash + 1);
+    if (!is_number(first) || !is_number(last) || number(last) < number(first))
+      return Error(
+          fmt::format("\"[{}]\" is no range of numbers; write e.g. [1-4,7]", shown(ranges)));
+    for (std::uint32_t n = number(first); n <= number(last); ++n) {
+      char digits[16];
+      const auto size =
+          static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, n).ptr - digits);
+      name.resize(before.size());
+      name.append(first.size() - std::min(size, first.size()), '0');
+      name.append(digits, size).append(after);
+      if (!see(name)) return false;
+    }
+    if (range.size() == ranges.size()) return true;
+    ranges.remove_prefix(range.size() + 1);
+  }
+}
+
 /// Splits a name into the number at its end, as text, and what stands before it.
 std::pair<std::string, std::string> split(const std::string& name) {
   std::size_t begin = name.size();
@@ -101,6 +127,40 @@ Result<std::vector<std::string>> expand_hostlist(std::string_view text, std::siz
     begin = i + 1;
   }
   return result;
+}
+
+Result<void> visit_hostlist(std::string_view text,
+                            const std::function<bool(std::string_view)>& see) {
+  while (!text.empty()) {
+    const std::size_t open = text.find('['), comma = text.find(',');
+    if (open == text.npos || comma < open) {  // a name without brackets
+      const std::string_view name = text.substr(0, comma);
+      if (name.find(']') != name.npos)
+        return Error(fmt::format("\"{}\" has brackets that do not match", shown(name)));
+      if (!name.empty() && !see(name)) return {};
+      text.remove_prefix(std::min(name.size() + 1, text.size()));
+      continue;
+    }
+    const std::size_t close = text.find(']', open);
+    if (close == text.npos) return Error(fmt::format("\"{}\" has a [ without its ]", shown(text)));
+    const std::size_t end = text.find_first_of(",[", close);
+    const std::string_view entry = text.substr(0, end);
+    if (end != text.npos && text[end] == '[') {  // several brackets: few sites have such names
+      const std::size_t last = text.find(',', text.find(']', end));
+      auto names = expand_hostlist(text.substr(0, last));
+      if (!names) return names.error();
+      for (const std::string& name : *names)
+        if (!see(name)) return {};
+      text.remove_prefix(std::min(last == text.npos ? last : last + 1, text.size()));
+      continue;
+    }
+    auto done = visit_ranges(entry.substr(0, open), entry.substr(open + 1, close - open - 1),
+                             entry.substr(close + 1), see);
+    if (!done) return done.error();
+    if (!*done) return {};
+    text.remove_prefix(std::min(entry.size() + 1, text.size()));
+  }
+  return {};
 }
 
 std::string fold_hostlist(const std::vector<std::string>& names) {

@@ -184,3 +184,34 @@ Test(reconcile, what_a_user_wanted_who_consented_to_fewer_is_kept_in_the_tag) {
   reconcile(slurm.now, jobs, {}, 100);
   cr_assert_eq(jobs.at(10).wanted_gpus, 6);
 }
+
+Test(reconcile, what_a_job_is_owed_is_bound_to_what_it_holds) {
+  const struct {
+    const char* what;
+    int wanted, basic, owed;
+  } cases[] = {{"an eighth, as submitted", 64, 8, 64},
+               {"changed with scontrol to one GPU", 320, 1, 8},
+               {"changed to a node less", 320, 8, 64},
+               {"changed to more", 6, 8, 6},
+               {"a number that no int holds", 2147483647, 8, 64}};
+  for (const auto& each : cases) {
+    FakeSlurm slurm(1);
+    slurm.run_elastic(10, "node1", each.basic, " wanted=" + std::to_string(each.wanted));
+    JobTable jobs;
+    reconcile(slurm.now, jobs, {}, 100);
+    cr_assert_eq(jobs.at(10).wanted_gpus, each.owed, "%s: %d", each.what, jobs.at(10).wanted_gpus);
+  }
+}
+
+Test(reconcile, a_job_that_gives_up_nodes_while_it_runs_is_owed_no_more_than_eight_times_the_rest) {
+  FakeSlurm slurm(1);
+  slurm.run_elastic(10, "node1", 8, " wanted=64");
+  JobTable jobs;
+  reconcile(slurm.now, jobs, {}, 100);
+  slurm.find(10)->gpus[0].gpus = {2, "h100", "0-1"};
+  reconcile(slurm.now, jobs, {}, 101);
+  cr_assert_eq(jobs.at(10).wanted_gpus, 16);
+  slurm.find(10)->gpus[0].gpus = {8, "h100", "0-7"};
+  reconcile(slurm.now, jobs, {}, 102);
+  cr_assert_eq(jobs.at(10).wanted_gpus, 16, "it is not owed more again");
+}

@@ -132,6 +132,39 @@ const Case kCases[] = {
        w.step();
      },
      "no GPU that it could use is idle"},
+    {"a constraint that is not understood",
+     [](Waiter& w) {
+       w.alone("max=4");
+       w.slurm.find(10)->features = "a&b|c";
+       w.step();
+     },
+     "its constraint \"a&b|c\" is not understood by Swell: write parentheses where & and | stand "
+     "side by side, such as (a|b)&c; it is lent nothing"},
+    {"a constraint that no idle node meets",
+     [](Waiter& w) {
+       w.slurm.now.nodes[0].features = {"a"};
+       w.alone();
+       w.slurm.find(10)->features = "a|b";
+       w.slurm.end(52);
+       w.step();
+     },
+     "no GPU that it could use is idle"},
+    {"idle GPUs on a node of several types",
+     [](Waiter& w) {
+       w.slurm.now.nodes[2].gpus = {{4, "h100", ""}, {4, "v100", ""}};
+       w.alone();
+       w.slurm.end(53);
+       w.step();
+     },
+     "no GPU that it could use is idle; node3 has several GPU types: none of it is lent"},
+    {"only the other type is idle on such a node",
+     [](Waiter& w) {
+       w.slurm.now.nodes[2].gpus = {{4, "h100", ""}, {4, "v100", ""}};
+       w.alone();
+       w.slurm.find(53)->gpus[0].gpus = {4, "h100", "0-3"};
+       w.step();
+     },
+     "no GPU that it could use is idle"},
     // Limits.
     {"its owner's limit",
      [](Waiter& w) {

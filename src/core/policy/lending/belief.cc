@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/policy/lending/expansions.h"
@@ -14,9 +15,9 @@ namespace {
 
 /// The error expected before anything was measured, which counts as so many measurements.
 constexpr double kUsualError = 0.03, kUsual = 2;
-/// An error that a job's plans share, or all plans of the view, is half believed at so many
-/// measurements.
-constexpr double kDoubtOfOwn = 1, kDoubtOfAll = 0.5;
+/// The error that a job's plans share is half believed at so many measurements, where it corrects
+/// predictions, and where it is told from the errors that they do not share.
+constexpr double kDoubtOfOwn = 1, kDoubtOfShared = 0.5;
 /// A measurement further off than this factor of e tells no more.
 constexpr double kMaxError = 1;
 /// Errors by which the best of many plans is too good, above the usual error.
@@ -37,10 +38,35 @@ Speed speed_of(double predicted, double measured) {
   return {predicted / std::exp(error), error, true};
 }
 
+/// Standard deviation of these errors of one job's plans, beyond what they share.
+double spread_of(const std::vector<double>& errors) {
+  const auto count = static_cast<double>(errors.size());
+  const double shared =
+      std::accumulate(errors.begin(), errors.end(), 0.0) / (count + kDoubtOfShared);
+  double squares = kUsual * kUsualError * kUsualError;
+  for (const double error : errors) squares += (error - shared) * (error - shared);
+  return std::sqrt(squares / (count + kUsual));
+}
+
+/// The middle one, of two the lower. REQUIRES: there is one.
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double curse_of(double error) { return std::exp(-kCurse * std::max(0.0, error - kUsualError)); }
+
+/// Who a job's errors count for: its owner, or where nobody knows him, the job.
+std::pair<std::int64_t, JobId> owner_of(const ElasticJobView& job) {
+  return {job.owner, job.owner < 0 ? job.id : 0};
+}
+
 }  // namespace
 
-Belief::Belief(const ClusterView& view, const ScaleTables& tables) {
-  std::vector<double> errors;
+Belief::Belief(const ClusterView& view, const ScaleTables& tables, const ScaleTables* few)
+    : tables_(tables), few_(few) {
+  std::map<std::pair<std::int64_t, JobId>, std::vector<double>> by_owner;
   for (const ElasticJobView& job : view.jobs) {
     if (!Expansions::can_plan(job, view)) continue;
     const Training& training = *job.training;
@@ -53,22 +79,37 @@ Belief::Belief(const ClusterView& view, const ScaleTables& tables) {
     if (!is_basic)
       now = speed_of(tables.throughput(training, training.current, *view.machines),
                      training.measured_throughput);
+    std::vector<double> errors;
     if (basic.measured) errors.push_back(basic.error);
     if (now.measured) errors.push_back(now.error);
-    Speeds speeds{basic.expected, is_basic ? basic.expected : now.expected, 1};
-    const int measured = (basic.measured ? 1 : 0) + (now.measured ? 1 : 0);
+    Speeds speeds;
+    speeds.basic = basic.expected;
+    speeds.now = is_basic ? basic.expected : now.expected;
+    const auto measured = static_cast<double>(errors.size());
     speeds.correction = std::exp(-(basic.error + now.error) / (measured + kDoubtOfOwn));
+    speeds.own_error = spread_of(errors);
+    if (!errors.empty()) by_owner[owner_of(job)].push_back(speeds.own_error);
     speeds_.emplace(job.id, speeds);
   }
-  const auto count = static_cast<double>(errors.size());
-  const double shared = std::accumulate(errors.begin(), errors.end(), 0.0) / (count + kDoubtOfAll);
-  double squares = kUsual * kUsualError * kUsualError;
-  for (const double error : errors) squares += (error - shared) * (error - shared);
-  error_ = std::sqrt(squares / (count + kUsual));
-  const double curse = std::exp(-kCurse * std::max(0.0, error_ - kUsualError));
-  for (auto& [id, speeds] : speeds_) speeds.correction *= curse;
+  std::map<std::pair<std::int64_t, JobId>, double> owners;
+  for (const auto& [owner, errors] : by_owner) owners[owner] = median(errors);
+  for (const ElasticJobView& job : view.jobs) {
+    const auto found = speeds_.find(job.id);
+    if (found == speeds_.end()) continue;
+    Speeds& speeds = found->second;
+    std::vector<double> others;
+    for (const auto& [owner, error] : owners)
+      if (owner != owner_of(job)) others.push_back(error);
+    speeds.error = speeds.own_error;
+    if (others.size() >= kMinOwners)
+      speeds.error = std::max(speeds.error, std::min(median(std::move(others)), kMaxOfOthers));
+    speeds.others = curse_of(speeds.error) / curse_of(speeds.own_error);
+    speeds.correction *= curse_of(speeds.error);
+  }
 }
 
-bool Belief::too_far_off() const noexcept { return error_ > kTooFarOff; }
+bool Belief::too_far_off(const ElasticJobView& job) const {
+  return speeds_.at(job.id).own_error > kTooFarOff;
+}
 
 }  // namespace swell::policy

@@ -11,10 +11,19 @@ namespace swell::policy {
 /// How fast the jobs of one view are and may become: measured where they were, predicted otherwise,
 /// and the latter corrected by how far predictions were off. The best of many plans is best in part
 /// because its prediction errs most (the winner's curse), so the larger the errors are, the less of
-/// a promised gain is expected.
+/// a promised gain is expected. The errors of a job's own plans count for that job alone. Jobs of
+/// other owners count by the median over these owners, and at most kMaxOfOthers: profiles are the
+/// users' own words, so that nobody's may decide what others are lent.
 class Belief {
  public:
-  Belief(const ClusterView& view, const ScaleTables& tables);
+  /// `few`: tables that compare few plans, for jobs that are too_far_off(); null: there are none.
+  /// All outlive the object.
+  Belief(const ClusterView& view, const ScaleTables& tables, const ScaleTables* few = nullptr);
+
+  /// Maximum error that jobs of other owners add to a job's.
+  static constexpr double kMaxOfOthers = 0.05;
+  /// Number of other owners whose median counts: two of fewer could make it what they like.
+  static constexpr std::size_t kMinOwners = 3;
 
   /// Whether the job can be planned for.
   bool knows(const ElasticJobView& job) const { return speeds_.contains(job.id); }
@@ -27,18 +36,29 @@ class Belief {
   double of_best(const ElasticJobView& job, double predicted) const {
     return predicted * speeds_.at(job.id).correction;
   }
-  /// Standard deviation of the errors of plans, beyond what all of the view share.
-  double error() const noexcept { return error_; }
-  /// Whether searches among many plans would find errors rather than speed.
-  bool too_far_off() const noexcept;
+  /// Standard deviation of the errors of the job's plans. REQUIRES: knows().
+  double error(const ElasticJobView& job) const { return speeds_.at(job.id).error; }
+  /// Factor by which the errors of other owners' jobs lower what is expected of this one; 1: they
+  /// do not. REQUIRES: knows().
+  double lowered_by_others(const ElasticJobView& job) const { return speeds_.at(job.id).others; }
+  /// Whether searches among many plans for the job would find errors rather than speed, by its own
+  /// plans. REQUIRES: knows().
+  bool too_far_off(const ElasticJobView& job) const;
+  /// Returns the tables to search for the job's plans. REQUIRES: knows().
+  const ScaleTables& tables_of(const ElasticJobView& job) const {
+    return few_ != nullptr && too_far_off(job) ? *few_ : tables_;
+  }
 
  private:
   struct Speeds {
     double basic = 0, now = 0;
     double correction = 1;
+    double own_error = 0, error = 0;  ///< of its own plans; with those of others
+    double others = 1;                ///< part of `correction`
   };
   std::map<JobId, Speeds> speeds_;
-  double error_ = 0;
+  const ScaleTables& tables_;
+  const ScaleTables* few_;
 };
 
 }  // namespace swell::policy

@@ -87,9 +87,7 @@ void Room::defragment(const PendingDemand& demand, Nodes nodes) {
   for (const NodeIndex node : view_->partitions[at(demand.partition)]) {
     const NodeView& seen = view_->nodes[at(node)];
     if (!demand.gpu_type.empty() && seen.gpu_type != demand.gpu_type) continue;
-    if (std::find(demand.excluded_nodes.begin(), demand.excluded_nodes.end(), node) !=
-        demand.excluded_nodes.end())
-      continue;
+    if (demand.excluded_nodes.contains(node)) continue;
     Candidate each{node, demand.whole_nodes ? seen.total : demand.per_node, {}, 0};
     if (!soon_[at(node)].covers(each.needed)) {
       each.tenants = tenants_in_the_way(node, each.needed);

@@ -95,9 +95,10 @@ std::vector<Expansion> Expansions::offers(const Runner& runner, int max, Care ca
   if (max < 1) return offers;
   const std::vector<cluster::GpuRef> free = offered(job);
   if (free.empty()) return offers;
+  const ScaleTables& tables = belief_ != nullptr ? belief_->tables_of(job) : tables_;
   const Scaling scaling =
-      tables_.of(*job.training, runner.layout, free, static_cast<std::size_t>(max),
-                 *room_.view().machines, effort_, care);
+      tables.of(*job.training, runner.layout, free, static_cast<std::size_t>(max),
+                *room_.view().machines, effort_, care);
   max_evaluated_ = std::max(max_evaluated_, scaling.evaluated());
   ran_out_ = ran_out_ || !scaling.complete();
   std::map<int, int> on_node;
@@ -208,7 +209,8 @@ std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
   return made;
 }
 
-void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisions) {
+void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisions,
+                  const Belief* belief) {
   const ClusterView& view = room.view();
   for (const ElasticJobView& job : view.jobs) {
     const bool now = std::any_of(
@@ -221,8 +223,9 @@ void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisi
     // By the quick solver, where there are two: there is no choice to be made by this table.
     constexpr long kNoLimit = std::numeric_limits<long>::max();
     Effort any{0, kNoLimit};
+    const ScaleTables& searched = belief != nullptr ? belief->tables_of(job) : tables;
     const Scaling scaling =
-        tables.of(*job.training, job.training->basic, left, left.size(), *view.machines, &any);
+        searched.of(*job.training, job.training->basic, left, left.size(), *view.machines, &any);
     decisions.plans.push_back({job.id, scaling.layout(scaling.rows() - 1)});
   }
 }

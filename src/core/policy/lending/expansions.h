@@ -47,8 +47,8 @@ struct Expansion {
 /// reconfiguration, Suika 3.2.3).
 class Expansions {
  public:
-  /// `effort`: limits the tables that offers() makes; null: no limit. `belief`: gives throughputs
-  /// in place of the tables' own; null: none. Both outlive the object.
+  /// `effort`: limits the tables that offers() makes; null: no limit. `belief`: gives each job's
+  /// tables and throughputs in place of `tables`; null: none. Both outlive the object.
   Expansions(Room& room, const ScaleTables& tables, Effort* effort = nullptr,
              const Belief* belief = nullptr);
 
@@ -113,7 +113,8 @@ struct Step {
 std::vector<Step> steps(const ElasticJobView& job, const ScaleTables& tables,
                         const ClusterView& view);
 
-/// Writes the plans of jobs that lose companions, on the GPUs that they keep.
-void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisions);
+/// Writes the plans of jobs that lose companions, on the GPUs that they keep. `belief`: as above.
+void write_shrunk(const Room& room, const ScaleTables& tables, Decisions& decisions,
+                  const Belief* belief = nullptr);
 
 }  // namespace swell::policy

@@ -18,7 +18,7 @@ class FewestFirst final : public Policy {
     double min_growth = 0.1;
     /// Number of pending jobs considered, from the head of the queue. Jobs behind these are served
     /// by Slurm's own preemption.
-    int queue_depth = 1000;
+    int queue_depth = kQueueDepth;
   };
   /// What `swell sim --set` knows.
   static constexpr std::array<Parameter<Options>, 1> kParameters = {

@@ -23,9 +23,9 @@ class MarginalBenefit final : public Policy {
     /// Exponent of the penalty for a job that is lent more than its share: its benefit is divided
     /// by its ratio to the mean share to this power; 0: no penalty (Suika, section 7).
     double fairness = 0.0;
-    int queue_depth = 1000;   ///< pending jobs considered, from the head
-    double min_growth = 0.1;  ///< for jobs without a profile; see FewestFirst
-    double search_s = 0;      ///< limit of the search for one plan, beyond which it fails; 0: none
+    int queue_depth = kQueueDepth;  ///< pending jobs considered, from the head
+    double min_growth = 0.1;        ///< for jobs without a profile; see FewestFirst
+    double search_s = 0;  ///< limit of the search for one plan, beyond which it fails; 0: none
     /// Plans that a search evaluates a second, for Decisions::search_s; 0: takes no time.
     double evaluations_per_s = 0;
     std::function<planner::Budget()> budget;  ///< see PolicyOptions

@@ -7,16 +7,12 @@ namespace swell::policy {
 
 namespace {
 
-bool contains(const std::vector<NodeIndex>& nodes, NodeIndex node) {
-  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
-}
-
 bool acceptable(const PendingDemand& demand, const ClusterView& view, NodeIndex node,
                 const Resources& available) {
   const NodeView& candidate = view.nodes[static_cast<std::size_t>(node)];
   const bool needs_gpus = demand.per_node.gpus > 0 || demand.in_all.gpus > 0;
   if (needs_gpus && !demand.gpu_type.empty() && candidate.gpu_type != demand.gpu_type) return false;
-  if (contains(demand.excluded_nodes, node)) return false;
+  if (demand.excluded_nodes.contains(node)) return false;
   if (demand.whole_nodes && available != candidate.total) return false;
   if (demand.in_all.gpus > 0 && available.gpus < 1) return false;
   return available.covers(demand.per_node);
@@ -50,7 +46,7 @@ std::optional<std::vector<Share>> place(const PendingDemand& demand, const Clust
     return static_cast<int>(shares.size()) >= demand.min_nodes && missing == Resources{};
   };
 
-  for (NodeIndex node : demand.required_nodes) {
+  for (NodeIndex node : demand.required_nodes.nodes()) {
     if (!acceptable(demand, view, node, available[static_cast<std::size_t>(node)]))
       return std::nullopt;
     take(node);
@@ -58,7 +54,7 @@ std::optional<std::vector<Share>> place(const PendingDemand& demand, const Clust
   for (NodeIndex node : order) {
     if (done()) break;
     if (static_cast<int>(shares.size()) >= demand.max_nodes) break;
-    if (contains(demand.required_nodes, node)) continue;
+    if (demand.required_nodes.contains(node)) continue;
     if (acceptable(demand, view, node, available[static_cast<std::size_t>(node)])) take(node);
   }
   if (!done()) return std::nullopt;

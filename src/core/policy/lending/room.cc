@@ -67,7 +67,7 @@ void Room::make_room_for_parts(JobId job, Nodes nodes) {
   });
   auto keep_apart = [&](std::size_t from, const std::vector<Share>& taken) {
     for (std::size_t i = from; i < parts.size(); ++i)
-      for (const Share& share : taken) parts[i].excluded_nodes.push_back(share.node);
+      for (const Share& share : taken) parts[i].excluded_nodes.insert(share.node);
   };
   const Room before(*this);
   std::vector<Share> shares;
@@ -156,7 +156,8 @@ bool Room::known_not_to_fit(const PendingDemand& demand) const {
            demand.min_nodes >= smaller->min_nodes && demand.max_nodes <= smaller->max_nodes &&
            demand.per_node.covers(smaller->per_node) && demand.in_all.covers(smaller->in_all) &&
            demand.whole_nodes == smaller->whole_nodes && smaller->required_nodes.empty() &&
-           smaller->excluded_nodes.empty();
+           (smaller->excluded_nodes.empty() ||
+            smaller->excluded_nodes.shares_with(demand.excluded_nodes));
   });
 }
 
@@ -291,8 +292,7 @@ bool Room::may_use(const ElasticJobView& job, NodeIndex node) const {
   if (!job.gpu_types.empty() && std::find(job.gpu_types.begin(), job.gpu_types.end(),
                                           candidate.gpu_type) == job.gpu_types.end())
     return false;
-  return std::find(job.excluded_nodes.begin(), job.excluded_nodes.end(), node) ==
-         job.excluded_nodes.end();
+  return !job.excluded_nodes.contains(node);
 }
 
 bool Room::shrinks(const ElasticJobView& job) const { return shrunk_.contains(job.id); }

@@ -32,14 +32,14 @@ constexpr double kErrorsApart = 2;
 /// State of one decision while it is made.
 class Decision {
  public:
-  /// `few`: tables that compare few plans.
+  /// `few`: tables that compare few plans, for jobs whose predictions are far off.
   Decision(const ClusterView& view, const Swell::Options& options, const ScaleTables& tables,
            const ScaleTables& few)
       : view_(view),
         options_(options),
-        belief_(view, tables),
+        belief_(view, tables, &few),
         worth_(view, options, belief_),
-        tables_(belief_.too_far_off() ? few : tables),
+        tables_(tables),
         room_(view) {}
 
   Decisions run() {
@@ -66,7 +66,10 @@ class Decision {
     decisions.grants = owed;
     lend(decisions, owed);
     replan(decisions);
-    write_shrunk(room_, tables_, decisions);
+    write_shrunk(room_, tables_, decisions, &belief_);
+    for (const ElasticJobView& job : view_.jobs)
+      if (belief_.knows(job) && belief_.lowered_by_others(job) < 1)
+        decisions.lowered.push_back({job.id, belief_.lowered_by_others(job)});
     // The room does not count what this decision lends into a job's total: more comes later.
     std::erase_if(others, [&](const ElasticJobView* job) {
       return std::any_of(owed.begin(), owed.end(),
@@ -148,8 +151,9 @@ class Decision {
     if (!job.may_replan || job.companions.empty() || room_.shrinks(job) || !belief_.knows(job))
       return std::nullopt;
     const std::vector<cluster::GpuRef> lent = lent_gpus(job, room_);
-    const Scaling scaling = tables_.of(*job.training, job.training->basic, lent, lent.size(),
-                                       *view_.machines, &effort_, Care::quick);
+    const Scaling scaling =
+        belief_.tables_of(job).of(*job.training, job.training->basic, lent, lent.size(),
+                                  *view_.machines, &effort_, Care::quick);
     if (scaling.rows() == 0) return std::nullopt;
     const std::size_t last = scaling.rows() - 1;
     Runner runner{&job,
@@ -162,7 +166,7 @@ class Decision {
       return uses(runner.layout, gpu.node, plan::GpuMask{1} << gpu.index);
     });
     const double times = runner.throughput / belief_.now(job);
-    if (!uses_all || times < 1 + kErrorsApart * belief_.error() || !worth_it(runner))
+    if (!uses_all || times < 1 + kErrorsApart * belief_.error(job) || !worth_it(runner))
       return std::nullopt;
     return runner;
   }

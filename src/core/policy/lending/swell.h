@@ -37,8 +37,8 @@ class Swell final : public Policy {
     double margin = 2;           ///< gain over loss needed to move a companion to another job
     double min_speedup = 1.1;    ///< speed-up needed for a change of plan
     int takers = 4;              ///< limit of jobs in one decision for which others lose companions
-    int queue_depth = 1000;      ///< pending jobs considered, from the head
-    double min_growth = 0.1;     ///< for jobs without a profile; see FewestFirst
+    int queue_depth = kQueueDepth;            ///< pending jobs considered, from the head
+    double min_growth = 0.1;                  ///< for jobs without a profile; see FewestFirst
     std::shared_ptr<Executor> executor;       ///< see PolicyOptions
     std::function<planner::Budget()> budget;  ///< likewise
   };

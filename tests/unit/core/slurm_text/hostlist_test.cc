@@ -14,7 +14,31 @@ std::string joined(const char* hosts) {
   return text;
 }
 
+std::string visited(const char* hosts) {
+  std::string text;
+  cr_assert(visit_hostlist(hosts,
+                           [&](std::string_view name) {
+                             text += std::string(name) + " ";
+                             return true;
+                           })
+                .ok(),
+            "%s", hosts);
+  return text;
+}
+
 }  // namespace
+
+Test(hostlist, visits_the_names_that_it_would_expand_to) {
+  for (const char* hosts : {"node[01-03,7],login", "r[1-2]n[08-09]x", "", ",a,,b,", "n[9-11]-ib",
+                            "a,n[1-2],r[1-2]n[3-4],b", "n[001-002]", "x[1-2],"})
+    cr_assert_eq(visited(hosts), joined(hosts), "%s: %s", hosts, visited(hosts).c_str());
+  int seen = 0;
+  cr_assert(visit_hostlist("n[1-99999999]", [&](std::string_view) { return ++seen < 10; }).ok());
+  cr_assert_eq(seen, 10, "it ends where it is told to");
+  for (const char* text : {"n[", "n]", "n[1-", "n[]", "n[a]", "n[3-1]", "n[[1]]", "n[1--2]",
+                           "n[-1]", "n[1,]", "n[1-4294967296]"})
+    cr_assert_not(visit_hostlist(text, [](std::string_view) { return true; }).ok(), "%s", text);
+}
 
 Test(hostlist, expands_as_slurm_does) {
   cr_assert_eq(joined("node[01-03,7],login"), "node01 node02 node03 node7 login ");

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Lent GPUs that go back for the state of their node or their job, whoever needs them.
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "controller/companion_time.h"
+#include "controller/controller.h"
+
+namespace swell::controller {
+
+void Controller::return_what_must(double now) {
+  std::set<std::string_view> draining;
+  for (const slurm::NodeRecord& node : snapshot_.nodes)
+    if (node.draining) draining.insert(node.name);
+  const std::time_t time = snapshot_.taken;
+  for (const slurm::JobRecord& record : snapshot_.jobs) {
+    const auto found = jobs_.find(record.id);
+    if (found == jobs_.end()) continue;
+    ElasticJob& job = found->second;
+    const bool is_stopped = job.suspended_since && now >= *job.suspended_since + job.spec.grace_s;
+    for (Companion& companion : job.companions) {
+      if (companion.leaving) continue;
+      if (draining.contains(companion.node)) {
+        reclaim(job, companion, now, "drain", "its node is drained");
+      } else if (is_stopped) {
+        // Its processes are stopped as well: nobody there could act within a grace.
+        leave(job, companion, now, "agent", "Slurm has suspended its job", now);
+        tell_shrink(job, companion, now);
+      } else if (const auto [at, why] = end_of(companion, record);
+                 at != 0 && at - time <= job.spec.grace_s + kEndSlack_s) {
+        reclaim(job, companion, now, "limit", fmt::format("it must end before its job: {}", why));
+      } else continue;
+      decide_due_ = true;
+    }
+  }
+}
+
+CompanionEnd Controller::end_of(const Companion& companion, const slurm::JobRecord& parent) const {
+  CompanionEnd end;
+  if (companion.ends != 0 && (parent.time_limit_min == 0 || companion.ends < parent.end_time - 60))
+    end = {companion.ends, "its time limit"};
+  if (const slurm::ReservationRecord* next =
+          next_reservation(snapshot_, companion.node, snapshot_.taken))
+    // A limit in whole minutes that was set for the reservation ends a little before it.
+    if ((end.at == 0 && (parent.time_limit_min == 0 || next->start < parent.end_time)) ||
+        next->start < end.at + 180)
+      end = {end.at == 0 ? next->start : std::min(end.at, next->start),
+             fmt::format("reservation {} begins on its node", next->name)};
+  return end;
+}
+
+}  // namespace swell::controller
