@@ -201,10 +201,11 @@ no_site_plugin() { sed -i 's/^JobSubmitPlugins=.*/JobSubmitPlugins=swell/' "$SLU
 lends_none() {
   submit --elastic=max=8 --gres=gpu:4 && within 30 at_least 2 events_of_job grant-refused "$job" && within 20 grep -F -- "$2" "$work/$job.out" &&
     within 20 word_is "$job" why "$1" && within 20 has_no_companions "$job" && workers_run "$job" 4 && [[ $(newest_epoch "$job") == 0 ]] &&
-    swell jobs | grep -E "^ *$job .* [1-9][0-9]* \($1\)" && swell history "$job" | grep -F "$1" && swell why "$job" | grep "its last offer failed ($1)" || { swell why "$job"; swell history "$job"; return 1; }
+    swell jobs | grep -E "^ *$job .* [1-9][0-9]* \($1\)" && swell history "$job" | grep -F "$1" && within 20 last_offer_failed "$1" || { swell why "$job"; swell history "$job"; return 1; }
   # A pending job is kept waiting by nobody.
   rigid --nodes=1 --gres=gpu:4 && within 30 in_state "$rigid_job" RUNNING
 }
+last_offer_failed() { swell why "$job" | grep "its last offer failed ($1)"; }
 takes_the_grant() {
   site_plugin lua,swell 'job.comment = "site"' && lends_none unlike 'took the grant from its comment (put swell first in JobSubmitPlugins)' &&
     swell doctor | grep -i 'warn.*JobSubmitPlugins.*lua stands before swell' || { swell doctor; return 1; }
