@@ -82,13 +82,14 @@ check 'no folder includes what the map does not say' no_other_folder
 
 # A constant of the controller, the protocol or the launcher that is a time.
 no_clock_without_a_row() {
-  local name wrong=0
+  local name rows wrong=0
+  rows=$(clocks)
   while read -r name; do
-    clocks | grep -q "^$name;" || { printf 'no row for %s\n' "$name"; wrong=1; }
+    grep -q "^$name;" <<< "$rows" || { printf 'no row for %s\n' "$name"; wrong=1; }
   done < <(grep -rhoE 'constexpr (auto|double|int|std::chrono::[a-z]+|Clock::duration) [A-Za-z_]+ ?(=|\{).*' src/control src/controller src/launcher --include=*.cc --include=*.h |
     grep -E 'chrono|_s ?(=|\{)|_ms ?(=|\{)|Seconds ?(=|\{)' | sed -E 's/^constexpr [^ ]+ ([A-Za-z_]+).*/\1/' | sort -u)
   while read -r name; do
-    clocks | grep -q "^$name;" || { printf 'no row for the key %s\n' "$name"; wrong=1; }
+    grep -q "^$name;" <<< "$rows" || { printf 'no row for the key %s\n' "$name"; wrong=1; }
   done < <(sed -nE 's/^ *\{"([A-Za-z]+)",.*seconds\(.*/\1/p' src/control/swell_conf.cc)
   ((wrong == 0))
 }
