@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "control/printable.h"
 #include "control/tag.h"
 #include "controller/controller.h"
 #include "controller/waits.h"
@@ -163,50 +164,53 @@ Result<control::Answer> Controller::replan(ElasticJob& job, const control::Ask& 
 control::Answer Controller::why(const ElasticJob& job, double now) {
   const int lent = job.companions.lent_gpus();
   control::Answer answer;
-  answer.text = fmt::format("it has {} GPUs of its own and {} lent ones, decided {}: {}",
-                            job.basic_gpus, lent, job.decided_by.empty() ? "?" : job.decided_by,
-                            job.decided_why.empty() ? "nothing was decided yet" : job.decided_why);
+  // Sentences hold words of the job's agent and program: what they write begins no line.
+  const auto say = [&text = answer.text](const std::string& sentence) {
+    if (!text.empty()) text += '\n';
+    text += control::printable(sentence, std::string_view::npos);
+  };
+  say(fmt::format("it has {} GPUs of its own and {} lent ones, decided {}: {}", job.basic_gpus,
+                  lent, job.decided_by.empty() ? "?" : job.decided_by,
+                  job.decided_why.empty() ? "nothing was decided yet" : job.decided_why));
   if (job.wanted_gpus > job.basic_gpus)
-    answer.text += fmt::format("\nits user asked for {} GPUs and consented to run with {}",
-                               job.wanted_gpus, job.basic_gpus);
+    say(fmt::format("its user asked for {} GPUs and consented to run with {}", job.wanted_gpus,
+                    job.basic_gpus));
   Json leaving = Json::array();
   for (const Companion& companion : job.companions) {
     if (!companion.leaving) continue;
-    answer.text += fmt::format("\ncompanion {} with {} GPUs on {} goes back: {}", companion.id,
-                               companion.gpus.count, companion.node, companion.reason);
+    say(fmt::format("companion {} with {} GPUs on {} goes back: {}", companion.id,
+                    companion.gpus.count, companion.node, companion.reason));
     leaving.append(Json::object({{"companion", companion.id}, {"reason", companion.reason}}));
   }
   if (leaving.size() == 0 && !job.taken_back.empty())
-    answer.text += "\nlent GPUs were taken back last: " + job.taken_back;
+    say("lent GPUs were taken back last: " + job.taken_back);
   if (const slurm::JobRecord* record = record_of(job.id))
     for (const Companion& companion : job.companions)
       if (const auto [at, why] = end_of(companion, *record); at != 0 && !companion.leaving)
-        answer.text +=
-            fmt::format("\ncompanion {} on {} goes back in {} s at the latest: {}", companion.id,
-                        companion.node, std::max<std::time_t>(at - snapshot_.taken, 0), why);
+        say(fmt::format("companion {} on {} goes back in {} s at the latest: {}", companion.id,
+                        companion.node, std::max<std::time_t>(at - snapshot_.taken, 0), why));
   if (job.lowered_by_others < 1)
-    answer.text += fmt::format(
-        "\nfor more GPUs {:.1f} % less is expected than its own profile promises: the profiles of "
+    say(fmt::format(
+        "for more GPUs {:.1f} % less is expected than its own profile promises: the profiles of "
         "jobs of other users are far off",
-        100 * (1 - job.lowered_by_others));
+        100 * (1 - job.lowered_by_others)));
   if (!seen_by_askers_) seen_by_askers_ = view(now);
   const policy::ClusterView& seen = *seen_by_askers_;
   const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
   const std::string waits =
       waits_for(job, {parts_.config, snapshot_, jobs_, outstanding, seen, draining_, now});
-  if (!waits.empty()) answer.text += "\nit takes no more now: " + waits;
+  if (!waits.empty()) say("it takes no more now: " + waits);
   const ScalePoint* more = nullptr;
   for (const ScalePoint& point : job.scale)
     if (point.gpus > job.basic_gpus + lent && (more == nullptr || point.gpus > more->gpus))
       more = &point;
   if (const ScalePoint* here = point_of(job.scale, job.basic_gpus + lent);
       here != nullptr && more != nullptr)
-    answer.text +=
-        fmt::format("\nwith {} GPUs it would do {:.2f} times as much as with {}, by {}", more->gpus,
-                    more->samples_per_s / here->samples_per_s, here->gpus, more->plan);
+    say(fmt::format("with {} GPUs it would do {:.2f} times as much as with {}, by {}", more->gpus,
+                    more->samples_per_s / here->samples_per_s, here->gpus, more->plan));
   else if (!job.scale.empty() && more == nullptr)
-    answer.text += "\nthere are no more GPUs that it could have now";
-  if (job.own_max > 0) answer.text += fmt::format("\nits owner wants at most {} GPUs", job.own_max);
+    say("there are no more GPUs that it could have now");
+  if (job.own_max > 0) say(fmt::format("its owner wants at most {} GPUs", job.own_max));
   answer.details = Json::object({{"job", job.id},
                                  {"basic_gpus", job.basic_gpus},
                                  {"wanted_gpus", job.wanted_gpus},

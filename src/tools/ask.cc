@@ -49,7 +49,7 @@ int ask(const Options& options) {
     if (const Result<Json> history = recent_history(message.job, kLastChanges, ask_controller))
       changes = last_changes(*history, kLastChanges);
   if (!options.json) {
-    say("Job {}: {}\n", message.job, answer->text);
+    write_text(fmt::format("Job {}: {}\n", message.job, answer->text));  // of several lines
     for (const std::string& line : changes) say("{}\n", line);
     return 0;
   }

@@ -20,7 +20,8 @@ using namespace swell::control;
 
 namespace {
 
-Grow grow_from(std::istringstream& words, int cpus_per_worker, int gpus_per_worker, int& number) {
+Grow grow_from(std::istringstream& words, JobId job, int cpus_per_worker, int gpus_per_worker,
+               int& number) {
   Grow grow;
   grow.expires_s = 10;
   for (std::string word; words >> word;) {
@@ -31,7 +32,7 @@ Grow grow_from(std::istringstream& words, int cpus_per_worker, int gpus_per_work
     std::getline(parts, gpus, ':');
     std::getline(parts, workers, ':');
     offer.nonce = "test" + std::to_string(++number);
-    offer.name = "swell-expansion";
+    offer.name = "swell-" + std::to_string(job);
     offer.gpus = std::atoi(gpus.c_str());
     offer.workers = workers.empty() ? offer.gpus / gpus_per_worker : std::atoi(workers.c_str());
     offer.cpus = offer.workers * cpus_per_worker;
@@ -58,6 +59,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   ConnectionId agent = 0;
+  JobId parent = 0;
   std::string refusal, input;
   const int cpus_per_worker = std::atoi(argv[4]);
   int number = 0, gpus_per_worker = 1;
@@ -75,6 +77,7 @@ int main(int argc, char** argv) {
       std::puts(to_json(event.message).dump().c_str());
       if (const auto* hello = std::get_if<Hello>(&event.message)) {
         agent = event.connection;
+        parent = hello->job;
         gpus_per_worker = hello->gpus_per_worker;
         if (refusal.empty()) {
           Welcome welcome;
@@ -98,7 +101,7 @@ int main(int argc, char** argv) {
       std::string verb;
       words >> verb;
       if (verb == "grow") {
-        (*server)->send(agent, grow_from(words, cpus_per_worker, gpus_per_worker, number));
+        (*server)->send(agent, grow_from(words, parent, cpus_per_worker, gpus_per_worker, number));
       } else if (verb == "shrink") {
         Shrink shrink;
         JobId job = 0;

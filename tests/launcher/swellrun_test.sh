@@ -32,6 +32,16 @@ trap tidy EXIT
 trap 'exit 1' INT TERM HUP
 "$cluster" start --nodes 3 --gpus-per-node 4 > "$TMPDIR/start.log" 2>&1 || { cat "$TMPDIR/start.log"; exit 1; }
 eval "$("$cluster" env)"
+# What job_submit/swell writes of a companion, which swellrun looks for: the controller is played here, and so is that.
+cat > "$SWELL_CLUSTER_DIR/etc/job_submit.lua" << 'END'
+function slurm_job_submit(job, partitions, uid)
+  local grant, parent = string.match(job.comment or "", "swell%-grant=(%w+)"), string.match(job.name or "", "^swell%-(%d+)$")
+  if grant and parent then job.admin_comment = "swell[parent=" .. parent .. " grant=" .. grant .. "]" end
+  return slurm.SUCCESS
+end
+function slurm_job_modify(change, job, partitions, uid) return slurm.SUCCESS end
+END
+sed -i '/^JobSubmitPlugins=/d' "$SLURM_CONF" && printf 'JobSubmitPlugins=lua\n' >> "$SLURM_CONF" && "$cluster" restart-ctld || exit 1
 cpus_per_gpu=$(($(sinfo -h -n node1 -o %c) / 4)) # what a job gets for each GPU, and so a worker
 cd "$TMPDIR" || exit 1
 
@@ -263,7 +273,7 @@ tell() { printf '%s\n' "$*" > commands; }
 said() { grep -q -- "$1" said; }
 started() { find "$DIR" -name "start.$1.*" | wc -l; }
 epoch_runs() { [[ $(started "$1") == "$2" ]] && said "\"ACTIVE\",\"epoch\":$1,\"workers\":$2"; }
-companion() { squeue -h -n swell-expansion -t R -o %i | sort -n | tail -n 1; }
+companion() { squeue -h -t R -o '%i %j' | awk '$2 ~ /^swell-[0-9]+$/ { print $1 }' | sort -n | tail -n 1; }
 finishes() { # CODE
   touch "$DIR/finish"
   within 20 grep -q "^ended with $1\$" out && within 10 queue_is_empty && said '"bye"'
