@@ -498,7 +498,7 @@ files_of_workers() {
   rm -f log.* && start_run '' -o log.%t && tell grow node2:2 && within 20 epoch_runs 1 4 && tell grow node1:2 && within 20 epoch_runs 2 6 && finishes 0 &&
     grep -c '' log.0 log.1 log.10 log.11 log.20 log.21 && [[ $(find . -name 'log.*' | wc -l) == 6 ]] && ! grep -l 'rank 2 ' log.0 || return
   # One file for all: nothing that one wrote is lost.
-  start_run '' -o log.%j && tell grow node2:2 && within 20 epoch_runs 1 4 && finishes 0 && sort "log.$job" > seen &&
+  stop_run && start_run '' -o log.%j && tell grow node2:2 && within 20 epoch_runs 1 4 && finishes 0 && sort "log.$job" > seen &&
     printf 'rank %s of epoch %s\n' 0 0 1 0 0 1 1 1 2 1 3 1 | sort | diff - seen
 }
 check 'no two workers write one file, unless it is one for all' files_of_workers
