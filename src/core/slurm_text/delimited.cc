@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: BSD-3-Clause
+// SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/slurm_text/delimited.h"
 
 #include <algorithm>
