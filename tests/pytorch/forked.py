@@ -86,7 +86,7 @@ class Run:
             os.environ.update({
                 "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
                 "GROUP_RANK": "0", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
-                "TORCHELASTIC_RUN_ID": "1", "SWELL_EPOCH": str(self.epoch), "SWELL_RESTART_SIGNAL": "USR1",
+                "TORCHELASTIC_RUN_ID": os.environ.get("SWELL_JOB_ID", "1"), "SWELL_EPOCH": str(self.epoch), "SWELL_RESTART_SIGNAL": "USR1",
                 "SWELL_BASIC_WORKERS": str(self.basic), "SWELL_SHIM": "@" + self.shim.getsockname()[1:].decode(), "TEST_FOLDER": self.folder, "TEST_STEPS": str(self.steps),
                 **self._environment(rank)})
             self._work()

@@ -107,7 +107,7 @@ class Departure:
         if not self._bar and _request.place().rank == 0 and _request.under_swellrun():
             print(f"swell: the job is lent nothing: {why}", file=sys.stderr, flush=True)
         self._bar = why
-        _request.can_run_with([_request.place().world], why)
+        _request.can_run_with([_request.place().world])
 
     def pass_boundary(self, rest: Any, samples: float) -> None:
         """A step is done: in live mode the next workers may take the state over here. Every worker calls it equally often.
