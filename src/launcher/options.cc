@@ -312,7 +312,7 @@ class Parser {
   }
 
   /// Options that say which of its node's GPUs a worker sees: by default, and with "none", all of
-  /// its allocation's. Slurm takes "none" for all of the node's where no cgroup hides them. Steps
+  /// its allocation's. Slurm takes "none" for all of the node's where nothing hides them. Steps
   /// can have any other way alike, except for a list, which is of one node.
   bool read_binding(std::string_view name, std::string_view value) {
     if (name == "tres-bind") {
