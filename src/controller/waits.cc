@@ -127,8 +127,12 @@ std::string by_time(const ElasticJob& job, const Waiting& waiting) {
                        job.spec.stay_s);
   if (now < job.grow_after) {
     const std::string left = seconds(job.grow_after - now);
-    // Cleared once training has used lent GPUs, unlike the count and the kind in its AdminComment.
-    if (job.failed_growths > 0)
+    // The count of failures is cleared once training has used lent GPUs; until then a companion
+    // that is not used yet shows that the last offer was taken up.
+    const bool is_taken_up = std::any_of(
+        job.companions.begin(), job.companions.end(),
+        [](const Companion& companion) { return !companion.leaving && !companion.used; });
+    if (job.failed_growths > 0 && !is_taken_up)
       return fmt::format("its last offer failed ({}); the next comes in {} at the earliest",
                          job.refused_for, left);
     return fmt::format(
