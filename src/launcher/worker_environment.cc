@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/json.h"
+#include "core/utf8.h"
 
 namespace swell::launcher {
 
@@ -84,10 +85,9 @@ Environment job_environment(const char* const* environment, std::size_t max_byte
     if (begins_with_one(rest, kTask) || begins_with_one(rest, kStep)) continue;
     std::string name(variable.substr(0, equals)), value(variable.substr(equals + 1));
     // Messages are JSON, which holds UTF-8 alone.
-    const Json text(value);
-    if (text.is_string() && Json(name).is_string())
-      found.push_back(
-          {name.size() + text.dump().size() + kBesideName, {std::move(name), std::move(value)}});
+    if (valid_utf8(name) == name && valid_utf8(value) == value)
+      found.push_back({name.size() + Json(value).dump().size() + kBesideName,
+                       {std::move(name), std::move(value)}});
     else left_out.push_back(std::move(name));
   }
   std::size_t total = 0;

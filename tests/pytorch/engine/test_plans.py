@@ -2,6 +2,7 @@
 """The plans that a program makes by itself, and the numbers of workers that swellrun hears of."""
 
 import socket
+import tempfile
 
 import models
 import pool
@@ -51,7 +52,7 @@ def heard(rank, name, plan):
         shim.bind("\0" + name)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SWELL_SHIM", "@" + name)
-            Engine(models.CONFIGS["gpt2"](), sgd, global_batch=models.BATCH, micro_batch=1, plan=plan)
+            Engine(models.CONFIGS["gpt2"](), sgd, global_batch=models.BATCH, micro_batch=1, plan=plan, directory=tempfile.mkdtemp())
         return shim.recv(65536).decode()
 
 
