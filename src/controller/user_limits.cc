@@ -18,7 +18,7 @@ namespace {
 constexpr double kLimitSettles_s = 10;
 /// A job that waits so long though nothing lent counts for its limit waits for its user's own jobs.
 constexpr double kLimitTrial_s = 60;
-/// Of a limit of submitted jobs one in so many stays free, and one at least.
+/// Keeps one in so many of a limit of submitted jobs free, at least one.
 constexpr int kFreeShare = 4;
 /// Waiting jobs that are looked at in one round, in order of their ids.
 constexpr std::size_t kMaxWaiters = 200;

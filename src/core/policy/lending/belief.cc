@@ -57,7 +57,7 @@ double median(std::vector<double> values) {
 
 double curse_of(double error) { return std::exp(-kCurse * std::max(0.0, error - kUsualError)); }
 
-/// Who a job's errors count for: its owner, or where nobody knows him, the job.
+/// Returns the owner that a job's errors count for; the job itself where its owner is unknown.
 std::pair<std::int64_t, JobId> owner_of(const ElasticJobView& job) {
   return {job.owner, job.owner < 0 ? job.id : 0};
 }
