@@ -225,7 +225,7 @@ std::string ElasticSpec::text() const {
 
 int ElasticSpec::max_total(int basic_gpus, bool planned) const {
   if (max_gpus) return std::max(*max_gpus, basic_gpus);
-  if (!max_factor && planned) return kNoLimit;
+  if (!max_factor && planned) return std::max(kNoLimit, basic_gpus);
   const double by_factor =
       std::floor(basic_gpus * max_factor.value_or(policy::kUnplannedFactor) + 1e-9);
   return std::max(static_cast<int>(std::min<double>(by_factor, kNoLimit)), basic_gpus);

@@ -35,6 +35,7 @@ Test(elastic_spec, no_value_means_the_defaults) {
 Test(elastic_spec, limits_a_job_without_max_only_where_it_is_not_planned) {
   cr_assert_eq(good("").max_total(4, false), 16);
   cr_assert_eq(good("").max_total(4, true), ElasticSpec::kNoLimit);
+  cr_assert_eq(good("").max_total(2 * ElasticSpec::kNoLimit, true), 2 * ElasticSpec::kNoLimit);
   for (const bool planned : {false, true}) {
     cr_assert_eq(good("max=2x").max_total(4, planned), 8);
     cr_assert_eq(good("max=6").max_total(4, planned), 6);
