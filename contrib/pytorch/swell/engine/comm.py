@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from swell.engine.plan import Place, Plan
 
-__all__ = ["Links", "Piece", "sources", "targets"]
+__all__ = ["Links", "Piece", "sources", "targets", "tied_peers"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,30 @@ def targets(plan: Plan, place: Place, stage: int) -> list[Piece]:
             for shard in range(tp) if shard % own == place.shard]
 
 
+def tied_peers(plan: Plan, place: Place) -> tuple[list[int], int]:
+    """Returns the ranks that a worker of the first or last stage sends its gradient of a tied matrix to, and the one it receives from."""
+    other = [one.rank for one in plan.places() if one.stage == (0 if place.stage else plan.pp - 1)]
+    mine = [one.rank for one in plan.places() if one.stage == place.stage]
+    at = mine.index(place.rank)
+    return other[at::len(mine)], other[at % len(other)]
+
+
+def _messages(plan: Plan, place: Place, tied: bool) -> list[tuple[bool, int, int]]:
+    """Returns every kind of message of a worker as (goes back, sender, receiver), each once, in an order that is the same on all workers."""
+    rank, last = place.rank, plan.pp - 1
+    found: set[tuple[bool, int, int]] = set()
+    if place.stage > 0:
+        found |= {(False, piece.rank, rank) for piece in sources(plan, place, place.stage - 1)}
+        found |= {(True, rank, piece.rank) for piece in targets(plan, place, place.stage - 1)}
+    if place.stage < last:
+        found |= {(True, piece.rank, rank) for piece in sources(plan, place, place.stage + 1)}
+        found |= {(False, rank, piece.rank) for piece in targets(plan, place, place.stage + 1)}
+    if tied and last > 0 and place.stage in (0, last):
+        receivers, sender = tied_peers(plan, place)
+        found |= {(place.stage == last, rank, receiver) for receiver in receivers} | {(place.stage == 0, sender, rank)}
+    return sorted(found, key=lambda one: (one[0], min(one[1:]), max(one[1:])))
+
+
 class Links:
     """The process groups of a worker. Made by all workers at the same time.
 
@@ -77,6 +101,20 @@ class Links:
         if plan.pp > 1:
             self.ahead, self.back = dist.new_group(), dist.new_group()
         self.host = dist.new_group(backend="gloo") if plan.world > 1 else None
+
+    def connect(self, plan: Plan, place: Place, tied: bool, device: torch.device) -> None:
+        """Make the connection of each message's sender and receiver. All workers call it before their first message.
+
+        NCCL connects two workers in their first operation, and blocks each of them until the other comes to it. Passes meet others in an
+        order of their own, so that each would wait for another; here all go through the pairs in one order. tied: the ends of the pipeline
+        exchange gradients.
+        """
+        token = torch.zeros(1, device=device)
+        for back, sender, receiver in _messages(plan, place, tied):
+            group = self.back if back else self.ahead
+            work = dist.isend(token, receiver, group=group) if sender == place.rank else dist.irecv(token, sender, group=group)
+            assert work is not None
+            work.wait()
 
     def count(self) -> int:
         """Process groups of this worker, the default one with them."""

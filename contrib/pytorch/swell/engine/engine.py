@@ -130,6 +130,7 @@ class Engine:
         self.rank, self.world, self._session, self._arena = standing.place.rank, standing.plan.world, session, arena
         self._regions = self._timed()
         self._links = Links(self.plan, self.place)
+        self._links.connect(self.plan, self.place, bool(standing.skeleton.tied), self.device)
         if standing.shards is not None:
             standing.shards.group = self._links.tp
         order = self._order or schedules.one_forward_one_backward(self.plan.pp, self.plan.micro_batches)

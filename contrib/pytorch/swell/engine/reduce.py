@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import torch
 import torch.distributed as dist
 
-from swell.engine.comm import Links, add_in_order
+from swell.engine.comm import Links, add_in_order, tied_peers
 from swell.engine.plan import Place, Plan
 from swell.engine.skeleton import Skeleton
 from swell.engine.stage import StageModel
@@ -70,15 +70,12 @@ def add_tied(stage: StageModel, plan: Plan, place: Place, links: Links) -> None:
             assert own is not None
             theirs = torch.empty_like(own)
             works = []
-            other = [one.rank for one in plan.places() if one.stage == (plan.pp - 1 if stage.first else 0)]
-            mine = [one.rank for one in plan.places() if one.stage == place.stage]
-            at = mine.index(place.rank)
+            receivers, sender = tied_peers(plan, place)
             send, receive = (links.ahead, links.back) if stage.first else (links.back, links.ahead)
             sent = own.clone()
-            for number, rank in enumerate(other):
-                if number % len(mine) == at:
-                    works.append(dist.isend(sent, rank, group=send))
-            works.append(dist.irecv(theirs, other[at % len(other)], group=receive))
+            for rank in receivers:
+                works.append(dist.isend(sent, rank, group=send))
+            works.append(dist.irecv(theirs, sender, group=receive))
             for work in works:
                 assert work is not None
                 work.wait()

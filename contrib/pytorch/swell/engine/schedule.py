@@ -36,7 +36,8 @@ def one_forward_one_backward(stages: int, micro_batches: int) -> list[list[Pass]
 def check(schedule: Schedule, stages: int, micro_batches: int) -> None:
     """Raises ValueError unless each stage makes each pass once, and none of them waits for ever.
 
-    Backward passes must be in the order of the micro-batches on every stage: gradients are summed so.
+    Backward passes must be in the order of the micro-batches on every stage: gradients are summed so. Forward passes must be in one order
+    on all stages: NCCL ignores tags, and gives a receiver the messages in the order in which they were sent.
     """
     if len(schedule) != stages:
         raise ValueError(f"the schedule is for {len(schedule)} stages, the plan has {stages}")
@@ -46,6 +47,11 @@ def check(schedule: Schedule, stages: int, micro_batches: int) -> None:
             if (found if backward else sorted(found)) != list(range(micro_batches)):
                 raise ValueError(f"stage {stage} makes {'backward' if backward else 'forward'} passes {found}; each of {micro_batches} "
                                  "micro-batches needs one, backward ones in their order")
+    orders = [[one.micro_batch for one in passes if not one.backward] for passes in schedule]
+    for stage in range(1, stages):
+        if orders[stage] != orders[stage - 1]:
+            raise ValueError(f"stage {stage - 1} sends micro-batches in the order {orders[stage - 1]}, stage {stage} receives them in the order "
+                             f"{orders[stage]}; give both the same order of forward passes")
     done: set[tuple[int, Pass]] = set()
     at = [0] * stages
     while True:

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Messages between workers as NCCL makes them, over gloo: the first one from a worker to another blocks both until they have come to
+it, and tags are ignored."""
+
+import contextlib
+import datetime
+
+import torch.distributed as dist
+
+PATIENCE = datetime.timedelta(seconds=20)       # a pair that does not meet within it never does
+
+
+class Messages:
+    """What replaces isend() and irecv() of torch.distributed; for groups on the host they stay gloo's, as beside NCCL."""
+
+    def __init__(self):
+        self._real = {name: getattr(dist, name) for name in ("isend", "irecv", "new_group")}
+        self._met, self._groups, self._on_host, self._made = set(), {}, set(), 0
+        self.order = []     # meetings of this worker
+
+    def new_group(self, *arguments, **options):
+        made = self._real["new_group"](*arguments, **options)
+        self._made += 1
+        self._groups[id(made)] = self._made     # the same on all workers, which make all groups together
+        if options.get("backend") == "gloo":
+            self._on_host.add(id(made))
+        return made
+
+    def isend(self, tensor, peer, group=None, tag=0):
+        if id(group) in self._on_host:
+            return self._real["isend"](tensor, peer, group=group, tag=tag)
+        self._meet(group, dist.get_rank(), peer, "sender")
+        return self._real["isend"](tensor, peer, group=group)
+
+    def irecv(self, tensor, peer, group=None, tag=0):
+        if id(group) in self._on_host:
+            return self._real["irecv"](tensor, peer, group=group, tag=tag)
+        self._meet(group, peer, dist.get_rank(), "receiver")
+        return self._real["irecv"](tensor, peer, group=group)
+
+    def _meet(self, group, sender, receiver, role):
+        name = f"group {self._groups.get(id(group), 'of all')}, {sender} to {receiver}"
+        if name in self._met:
+            return
+        self._met.add(name)
+        self.order.append(name)
+        store = dist.distributed_c10d._get_default_store()
+        store.set(f"{name}: {role}", "here")
+        other = "receiver" if role == "sender" else "sender"
+        try:
+            store.wait([f"{name}: {other}"], PATIENCE)
+        except (dist.DistStoreError, RuntimeError) as error:
+            raise AssertionError(f"the {role} of {name} waits for ever; before it came {self.order[:-1]}") from error
+
+
+@contextlib.contextmanager
+def messages():
+    """Messages are as NCCL's within this."""
+    made = Messages()
+    try:
+        for name in made._real:
+            setattr(dist, name, getattr(made, name))
+        yield made
+    finally:
+        for name, real in made._real.items():
+            setattr(dist, name, real)
