@@ -136,9 +136,10 @@ clear_queue
 
 drained_node() {
   submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 && within 60 is_lent "$job" 10 && scontrol update nodename=node2 state=drain reason=repair || return
-  within 20 lent_on "$job" node1 node3 && swell why "$job" | grep 'taken back last: its node is drained' && in_state "$job" RUNNING && goes_on "$job" &&
+  within 20 lent_on "$job" node1 node3 && within 20 drain_is_said && in_state "$job" RUNNING && goes_on "$job" &&
     scontrol update nodename=node2 state=resume && within 60 is_lent "$job" 10
 }
+drain_is_said() { swell why "$job" | grep 'taken back last: its node is drained'; }
 check 'what is lent on a node that is drained goes back, and returns with the node' drained_node
 
 suspended() {
@@ -153,11 +154,12 @@ shorter_than_the_job() {
   local before
   before=$(refusals)
   scontrol create reservation reservationname=repair starttime=now+20minutes duration=60 nodes=node3 flags=maint,ignore_jobs users=root && scontrol update partitionname=train MaxTime=60 || return
-  submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --time=50 && within 60 is_lent "$job" 10 && swell why "$job" > said && cat said && grep -q 'on node3 goes back .*: reservation repair begins on its node' said &&
+  submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --time=50 && within 60 is_lent "$job" 10 && within 20 reservation_is_said &&
     [[ $(squeue -h --name="swell-$job" -w node3 -o %l) =~ ^1[789]:00$ && $(squeue -h --name="swell-$job" -w node2 -o %l) =~ ^(49|50):00$ ]] || return
   scancel "$job" && within 30 ended "$job" && swell drain --no-wait && submit --elastic=max=12,grace=5 --gres=gpu:2 -w node1 --time=50 && within 20 in_state "$job" RUNNING || return
   scontrol update partitionname=train MaxTime=10 && swell drain --undo && within 60 is_lent "$job" 10 && [[ $(squeue -h --name="swell-$job" -w node2 -o %l) =~ ^(9|10):00$ ]] && [[ $(refusals) == "$before" ]]
 }
+reservation_is_said() { swell why "$job" | grep 'on node3 goes back .*: reservation repair begins on its node'; }
 check 'a companion ends before a reservation of its node and within MaxTime, and swell why names the reservation' shorter_than_the_job
 
 finish_tests
