@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How workers agree to leave together."""
+"""How workers agree to leave together, and leave."""
 
 from __future__ import annotations
+
+import sys
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
 
 from swell import _request
+from swell._lock import FolderLock
 
-__all__ = ["Agreement", "cpu_group"]
+__all__ = ["Agreement", "cpu_group", "leave", "leave_with_checkpoint"]
 
 
 class Agreement:
@@ -50,3 +54,24 @@ def cpu_group() -> dist.ProcessGroup | None:
         return None
     group: dist.ProcessGroup = dist.new_group(backend="gloo")
     return group
+
+
+def leave() -> NoReturn:
+    """Leave at a step boundary, as all workers do, or train on in other groups.
+
+    The process groups end first, on all of them: NCCL's ranks of one node wait for each other as they end theirs.
+    """
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    _request.leave()
+
+
+def leave_with_checkpoint(step: int, lock: FolderLock | None) -> NoReturn:
+    """Leave once all workers have come here, with the checkpoint of a step, whose folder is this run's by the lock."""
+    if (dist.get_rank() if dist.is_initialized() else 0) == 0:
+        print(f"swell: asked to leave: checkpoint at step {step}", file=sys.stderr, flush=True)
+    if dist.is_initialized():
+        dist.barrier()      # the checkpoint is whole before the first one leaves
+    if lock is not None:
+        lock.release()
+    leave()

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from swell import _identity, _native, _request, _staying, data
-from swell._agreement import Agreement, cpu_group
+from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._profile import Profile
 from swell._share import say_what_depends
 from swell._stream import Stream, is_stream
@@ -446,9 +446,7 @@ class Elastic:
             if self._next is None:
                 self._agreement.end()
                 self._checkpoints.finish()
-                if dist.is_initialized():
-                    dist.destroy_process_group()    # NCCL's ranks of one node wait for each other here, also for those that stay
-                _request.leave()
+                leave()
             self._stay(self._next)
         if action is _native.Action.STOP:
             _request.ask()
@@ -531,11 +529,4 @@ class Elastic:
         if why:
             _request.decline(why, self.world)
             return
-        if self.rank == 0:
-            print(f"swell: asked to leave: checkpoint at step {self.steps}", file=sys.stderr, flush=True)
-        if dist.is_initialized():
-            dist.barrier()      # the checkpoint is whole before the first one leaves
-        self._checkpoints.lock.release()
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        _request.leave()
+        leave_with_checkpoint(self.steps, self._checkpoints.lock)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Messages between workers as NCCL makes them, over gloo: the first one from a worker to another blocks both until they have come to
-it, and tags are ignored."""
+"""Gloo that behaves as NCCL where the two differ. Messages: the first one from a worker to another blocks both until they have come to it,
+and tags are ignored. Ends: destroy_process_group() waits for all other workers, which are on one node."""
 
 import contextlib
 import datetime
+import os
+import time
 
 import torch.distributed as dist
 
@@ -64,3 +66,23 @@ def messages():
     finally:
         for name, real in made._real.items():
             setattr(dist, name, real)
+
+
+def ends_together(folder):
+    """From now on destroy_process_group() of the default group waits for the other workers of the epoch, and fails where one does not come."""
+    real, epoch = dist.destroy_process_group, os.environ["SWELL_EPOCH"]
+
+    def destroy_process_group(group=None):
+        nonlocal epoch
+        if group is None:
+            ended = [os.path.join(folder, f"ended.{epoch}.{rank}") for rank in range(dist.get_world_size())]
+            open(ended[dist.get_rank()], "w").close()
+            epoch = os.environ["SWELL_EPOCH"]       # a worker that stays has taken its place in the next one
+            deadline = time.monotonic() + PATIENCE.total_seconds()
+            while not all(map(os.path.exists, ended)):
+                if time.monotonic() > deadline:
+                    left = [path for path in ended if not os.path.exists(path)]
+                    raise AssertionError(f"waits for ever for workers that ended without destroy_process_group(): {left}")
+                time.sleep(0.01)
+        real(group)
+    dist.destroy_process_group = destroy_process_group

@@ -69,7 +69,7 @@ def test_the_training_goes_on_under_the_next_plan(runs, family, kind, worlds):
 def test_where_workers_are_left_they_train_on_in_their_processes_under_the_next_plan(runs, family, kind, first, rests):
     models.model(models.CONFIGS[{"llama": "llama_gqa_tied"}.get(family, family)]())
     reference = runs(False, "reference", family, kind, "dataset").fast().start(1).leave_well()
-    run = runs(True, "stays", family, kind, "dataset").start(first).reach(3)
+    run = runs(True, "stays", family, kind, "dataset", "ends-together").start(first).reach(3)
     of_keeper = dict(run.workers)
     assert all(run.offer(1, 0))     # an epoch that does not come
     run.reach(run.step() + 3)

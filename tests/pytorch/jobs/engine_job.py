@@ -2,7 +2,8 @@
 """A small model under the engine: another plan for each number of workers.
 
 Arguments: the family (llama or gpt2), "pipeline" for plans that differ in the pipeline alone, "checkpoints" for one every 5 steps,
-"dataset" to train by engine.batches() ("shorter", "unshuffled": another one), "unreadable" for a schedule that no checkpoint can hold, "other-group" for a process group that is not the engine's, "on-gpu" for state on a
+"dataset" to train by engine.batches() ("shorter", "unshuffled": another one), "unreadable" for a schedule that no checkpoint can hold,
+"other-group" for a process group that is not the engine's, "ends-together" for process groups that end as NCCL's, "on-gpu" for state on a
 GPU that a driver's stand-in has.
 Workers that reach the end write what they hold of the state to state.RANK.
 """
@@ -17,6 +18,7 @@ import common
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "engine"))
 import models  # noqa: E402
+import nccl  # noqa: E402
 
 from swell.torch import Engine  # noqa: E402
 
@@ -49,6 +51,8 @@ def main(arguments):
     if "on-gpu" in arguments:
         import stand_in_gpu     # of tests that fork; a script alone has no use for it
         stand_in_gpu.begin()
+    if "ends-together" in arguments:
+        nccl.ends_together(common.path(""))
     plans = PIPELINE if "pipeline" in arguments else ANY
     engine = Engine(models.CONFIGS[family](), lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=models.BATCH, plan=plans.__getitem__,
                     scheduler=lambda o: schedule(o, "unreadable" in arguments), max_grad_norm=0.5,

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from swell import _native, _request, _staying
-from swell._agreement import Agreement, cpu_group
+from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._lock import FolderLock
 from swell._plain import Unreadable
 from swell.checkpoint import readable
@@ -356,7 +356,7 @@ class Engine:
         if action is _native.Action.SWITCH and self._next is not None:
             self._stay(*self._next)
         elif action in (_native.Action.STOP, _native.Action.SWITCH):
-            sys.exit(0)
+            leave()
 
     # ---- staying
 
@@ -436,15 +436,7 @@ class Engine:
         if self.steps and (why := self._try_to_save(says=False)):
             _request.decline(why, self.world)
             return
-        if self.rank == 0:
-            print(f"swell: asked to leave: checkpoint at step {self.steps}", file=sys.stderr, flush=True)
-        if dist.is_initialized():
-            dist.barrier()      # the checkpoint is whole before the first one leaves
-        if self._lock is not None:
-            self._lock.release()
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        _request.leave()
+        leave_with_checkpoint(self.steps, self._lock)
 
     def _finish(self) -> None:
         """Training by batches() is over: whoever is asked to leave after it finds its end in a checkpoint."""

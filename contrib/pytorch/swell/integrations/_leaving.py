@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 
 from swell import _native, _request, data
+from swell._agreement import Agreement, cpu_group, leave, leave_with_checkpoint
 from swell._lock import FolderLock
 from swell._profile import Profile
 from swell.checkpoint import lock_together
 from swell.live import LiveState, join
-from swell.torch import Agreement, cpu_group
 
 __all__ = ["Departure"]
 
@@ -127,7 +127,7 @@ class Departure:
         if action is _native.Action.SWITCH:
             self.end()
             self.before_leaving()
-            _request.leave()
+            leave()
         if action is _native.Action.STOP:
             _request.ask()
 
@@ -150,10 +150,5 @@ class Departure:
 
     def leave(self, step: int) -> None:
         """Leave with exit code 0, once all workers have come here. The checkpoint is written."""
-        if _request.place().rank == 0:
-            print(f"swell: asked to leave: checkpoint at step {step}", file=sys.stderr, flush=True)
         self.before_leaving()
-        if dist.is_initialized():
-            dist.barrier()
-            dist.destroy_process_group()
-        _request.leave()
+        leave_with_checkpoint(step, self._lock)
