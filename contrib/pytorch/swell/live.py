@@ -71,6 +71,27 @@ def _buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 # ---- what an optimizer will keep
 
 
+def _step_of(optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]], state: Mapping[torch.Tensor, dict[str, Any]]) -> Any:
+    """Makes a step of the optimizer's kind over other groups and state, and returns the state after it. The optimizer is not touched."""
+    kind = type(optimizer)
+    probe = object.__new__(kind)
+    probe.__dict__.update({name: value for name, value in optimizer.__dict__.items() if name != "step"})
+    probe.__dict__.update({"param_groups": groups, "state": defaultdict(dict, state), "_optimizer_step_pre_hooks": OrderedDict(),
+                           "_optimizer_step_post_hooks": OrderedDict()})
+    step: Any = kind.step
+    if getattr(step, "hooked", False):
+        step = step.__wrapped__     # without the hooks that count steps
+    step(probe)
+    return probe.__dict__["state"]
+
+
+def _plainly(group: Mapping[str, Any], parameters: list[torch.Tensor]) -> dict[str, Any]:
+    """A group's options, for other parameters, wherever these are."""
+    rate = group.get("lr")
+    return {**group, "params": parameters, "foreach": False, "fused": False, "capturable": False,
+            **({"lr": float(rate)} if isinstance(rate, torch.Tensor) else {})}
+
+
 def state_of_a_step(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any]]:
     """What the optimizer keeps of each parameter once it has stepped, by the parameter's id(): tensors without memory, or values.
 
@@ -86,23 +107,39 @@ def state_of_a_step(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any
             stands_for[id(parameter)] = one
             if parameter.requires_grad:
                 made.append(one)
-        rate = group.get("lr")
-        groups.append({**group, "params": made, "foreach": False, "fused": False, "capturable": False,
-                       **({"lr": float(rate)} if isinstance(rate, torch.Tensor) else {})})
-    kind = type(optimizer)
-    probe = object.__new__(kind)
-    probe.__dict__.update({name: value for name, value in optimizer.__dict__.items() if name != "step"})
-    probe.__dict__.update({"param_groups": groups, "state": defaultdict(dict), "_optimizer_step_pre_hooks": OrderedDict(),
-                           "_optimizer_step_post_hooks": OrderedDict()})
-    step: Any = kind.step
-    if getattr(step, "hooked", False):
-        step = step.__wrapped__     # without the hooks that count steps
+        groups.append(_plainly(group, made))
     try:
-        step(probe)
+        state = _step_of(optimizer, groups, {})
     except Exception as error:
-        raise Unsupported(f"what {kind.__name__} keeps of a parameter cannot be told before it steps: {error}") from error
-    state: Mapping[Any, dict[str, Any]] = probe.__dict__["state"]
+        raise Unsupported(f"what {type(optimizer).__name__} keeps of a parameter cannot be told before it steps: {error}") from error
     return {number: dict(state.get(one, {})) for number, one in stands_for.items()}
+
+
+def _begins_as_zeros(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether steps from state that is zero are bitwise those from none, for each group and kind of parameter."""
+    kinds = {(number, parameter.dtype, parameter.dim()) for number, group in enumerate(optimizer.param_groups)
+             for parameter in group["params"] if parameter.requires_grad}
+    try:
+        return all(_steps_alike(optimizer, optimizer.param_groups[number], dtype, dim) for number, dtype, dim in kinds)
+    except Exception:       # a kind that steps on GPUs alone
+        return False
+
+
+def _steps_alike(optimizer: torch.optim.Optimizer, group: Mapping[str, Any], dtype: torch.dtype, dim: int) -> bool:
+    value = torch.arange(1, 1 + 2 ** dim).reshape((2,) * dim).to(dtype)
+    ends, zeros = [], {}
+    for begins_with_zeros in (False, True):
+        parameter = value.clone().requires_grad_()
+        state: Mapping[torch.Tensor, dict[str, Any]] = {parameter: zeros} if begins_with_zeros else {}
+        for factor in (0.5, -0.25):
+            parameter.grad = (value * factor).to(dtype)
+            state = _step_of(optimizer, [_plainly(group, [parameter])], state)
+        kept = state.get(parameter, {})
+        if any(each is not None and not isinstance(each, torch.Tensor) for each in kept.values()):
+            return False
+        zeros = {key: torch.zeros_like(each) for key, each in kept.items() if each is not None}
+        ends.append([parameter.detach(), *(each for each in kept.values() if each is not None)])
+    return len(ends[0]) == len(ends[1]) and all(map(torch.equal, *ends))
 
 
 # ---- the state
@@ -191,8 +228,24 @@ class LiveState:
             for one in self._fixed:
                 one.bind(epoch.fresh)
             if epoch.fresh:
+                self._begin_as_zeros()
                 self.follow()
         return epoch
+
+    def _begin_as_zeros(self) -> None:
+        """The optimizer has its state before it first steps, where it would begin with zeros: else its memory would be there twice."""
+        states = self.optimizer.state
+        if any(states.get(each.parameter) for each in self._kept) or not _begins_as_zeros(self.optimizer):
+            return
+        for each in self._kept:
+            each.bind(states[each.parameter])
+        self._make_empty()
+
+    def _make_empty(self) -> None:
+        """What the optimizer keeps of parameters of which this worker has nothing."""
+        for parameter, key, dtype in self._empty:
+            if self.optimizer.state.get(parameter):
+                self.optimizer.state[parameter][key] = like(parameter, torch.empty_like(plain(parameter.detach()), dtype=dtype))
 
     def take_over(self) -> tuple[Any, bool] | None:
         """adopt(), then taken(); None where the state is new. Where the switch is called off this program leaves."""
@@ -215,9 +268,7 @@ class LiveState:
             for each in self._kept:
                 if each.name not in unmade:
                     each.bind(self.optimizer.state[each.parameter])
-        for parameter, key, dtype in self._empty:
-            if self.optimizer.state.get(parameter):
-                self.optimizer.state[parameter][key] = like(parameter, torch.empty_like(plain(parameter.detach()), dtype=dtype))
+            self._make_empty()
         by_name = {(name, key): parameter for name, parameter, key in self._values}
         for (name, key), value in job["values"].items():
             self.optimizer.state[by_name[name, key]][key] = value

@@ -10,6 +10,7 @@ import torch
 from forked import LiveRun, Run, deviation
 from native import needs_live_host
 from swell import _slots, live
+from swell._native import Session
 
 pytestmark = needs_live_host
 SAME = 1e-5
@@ -71,6 +72,49 @@ def test_state_without_memory_or_on_other_devices_is_refused(monkeypatch):
         live.LiveState(None, model, torch.optim.AdamW(model.parameters()), {}, rank=0)
     with pytest.raises(live.Unsupported, match="state stands on xpu:0"):
         _slots.gpu_of(torch.device("xpu:0"))
+
+
+def _model_and_optimizer(kind, options):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3), torch.nn.Linear(3, 2))
+    return model, kind(model.parameters(), **options)
+
+
+def _step(model, optimizer, at):
+    optimizer.zero_grad()
+    torch.manual_seed(at)
+    model(torch.randn(5, 4)).square().sum().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("kind, options, at_once", [
+    (torch.optim.AdamW, {}, True), (torch.optim.Adam, {"amsgrad": True, "weight_decay": 0.1}, True), (torch.optim.RMSprop, {"momentum": 0.5}, True),
+    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}, True), (torch.optim.Adamax, {}, True), (torch.optim.SGD, {"lr": 0.1}, True),
+    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}, False), (torch.optim.NAdam, {}, False)])
+def test_an_optimizer_steps_first_in_the_memory_of_the_live_state(kind, options, at_once):
+    alone, plain_optimizer = _model_and_optimizer(kind, options)
+    model, optimizer = _model_and_optimizer(kind, options)
+    with Session() as session:
+        state = live.LiveState(session, model, optimizer, {}, rank=0)
+        state.adopt()
+
+        def kept():
+            return {(number, key): value for number, parameter in enumerate(model.parameters())
+                    for key, value in optimizer.state.get(parameter, {}).items() if isinstance(value, torch.Tensor)}
+        before = kept()
+        for at in range(3):
+            _step(alone, plain_optimizer, at)
+            _step(model, optimizer, at)
+            if at_once:
+                assert all(value is before.get(key) for key, value in kept().items()), "the first step made moments beside those that are there"
+            state.boundary({})
+        assert bool(before) == (at_once and bool(kept()))
+        for each in state._kept:
+            assert each.value is optimizer.state[each.parameter][each.key]
+            assert each.value.data_ptr() == session.address(each.name)[0]
+        assert all(map(torch.equal, alone.parameters(), model.parameters()))
+        ours, theirs = optimizer.state_dict()["state"], plain_optimizer.state_dict()["state"]
+        assert all(torch.equal(value, ours[number][key]) for number, one in theirs.items() for key, value in one.items() if value is not None)
 
 
 def test_a_request_by_signal_in_live_mode_leaves_with_a_checkpoint(runs, reference):
