@@ -239,6 +239,12 @@ class LiveRun(Run):
         with open(os.path.join(self.folder, "switching"), "w"):     # steps are slow meanwhile
             self.tell(f"switch {self._tried} {before} {after} {limit_s}", wait=False)
 
+    def profile(self):
+        """What the programs have reported of their steps, and the launch time of the coefficients that it yields."""
+        found = self.tell(f"profile {len(self.seats)}")
+        assert "why" not in found, found["why"] + "\n" + self.said()
+        return found
+
     def offer(self, *keepers):
         """Whether the workers on these keepers, the next ranks in this order, keep their processes for another epoch."""
         self._tried += 1

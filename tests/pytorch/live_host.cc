@@ -8,18 +8,24 @@
 //   withdraw KEEPER         {}; the epoch that was offered does not come
 //   switch EPOCH FROM TO S  {"committed", "why", "step", "phase", "stopped_s", "bytes": {path: n},
 //                            "phases": [[name, seconds], ...]}; of each that was begun, how long
+//   profile RANKS           {"profile": what perf::solve() takes, "launch_s", "comp_s": of the
+//                           coefficients that it gives}; waits until the programs of the first
+//                           keepers have reported
 //   hold PHASE FILE         {}; from now on that phase of a switch begins when FILE is gone, and
 //                           FILE.reached says that it would begin
 // RANKS is how many, the first of the keepers; FROM and TO are keepers, "0,1,2" in the order of
 // ranks. All are of one node. New programs have S seconds to be ready.
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <sstream>
 #include <string>
@@ -28,6 +34,9 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/perf/profile_json.h"
+#include "core/perf/solve.h"
+#include "profiler/assemble.h"
 #include "runtime/coordinator.h"
 #include "runtime/keeper.h"
 #include "support/random_worlds.h"
@@ -46,6 +55,11 @@ class Host {
       runtime::Keeper::Options options;
       options.unix_socket = fmt::format("{}/{}", folder, keepers_.size());
       options.arena_bytes = std::uint64_t{8} << 30;
+      options.on_profile = [this, at = keepers_.size()](std::uint64_t, std::string body) {
+        std::lock_guard lock(mutex_);
+        reported_[at] = std::move(body);
+        has_reported_.notify_all();
+      };
       auto made = runtime::Keeper::start(std::move(options));
       if (!made) return why(made.error().message());
       keepers_.push_back(std::move(*made));
@@ -69,6 +83,36 @@ class Host {
   Json withdraw(std::size_t keeper) {
     keepers_.at(keeper)->withdraw_next();
     return Json::object({});
+  }
+
+  Json profile(std::size_t ranks) {
+    const cluster::Cluster machines = support::host_cluster(1, 8);
+    std::vector<profiler::PlacedRank> placed;
+    std::vector<profiler::RankProfile> seen;
+    std::unique_lock lock(mutex_);
+    if (!has_reported_.wait_for(lock, std::chrono::seconds(120), [&] {
+          return std::all_of(reported_.begin(), reported_.begin() + static_cast<long>(ranks),
+                             [](const std::string& body) { return !body.empty(); });
+        }))
+      return why("no profile of all ranks within 120 s");
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      auto read = profiler::read_rank_profile(reported_[rank]);
+      if (!read) return why(read.error().message());
+      placed.push_back({machines.nodes().front().name,
+                        machines.types().front().name,
+                        {static_cast<int>(rank)},
+                        *read});
+      seen.push_back(*read);
+    }
+    const auto plan = profiler::plan_of(placed);
+    if (!plan) return why(plan.error().message());
+    const auto profile = profiler::assemble(*plan, seen);
+    if (!profile) return why(profile.error().message());
+    const auto solved = perf::solve(*profile, machines);
+    if (!solved) return why(solved.error().message());
+    return Json::object({{"profile", perf::to_json(*profile)},
+                         {"launch_s", solved->types.front().launch_s},
+                         {"comp_s", solved->types.front().comp_s}});
   }
 
   Json hold(std::string phase, std::string file) {
@@ -126,6 +170,9 @@ class Host {
       shims.push_back({keepers_.at(each)->unix_socket(), "", {0, static_cast<int>(each)}});
     return shims;
   }
+  std::mutex mutex_;
+  std::condition_variable has_reported_;
+  std::array<std::string, 16> reported_;  ///< by keeper, what its program reported last
   std::vector<std::unique_ptr<runtime::Keeper>> keepers_;
   std::pair<std::string, std::string> held_;                      ///< phase and file
   std::vector<std::pair<std::string, Clock::time_point>> began_;  ///< of the last switch
@@ -158,6 +205,7 @@ int main() {
     if (what == "keepers" && words >> folder) answer = host.keepers(number, folder);
     else if (what == "hold" && !folder.empty()) answer = host.hold(phase, folder);
     else if (what == "begin" && words >> ranks) answer = host.begin(number, ranks);
+    else if (what == "profile") answer = host.profile(number);
     else if (what == "withdraw") answer = host.withdraw(number);
     else if (what == "switch" && words >> from >> to >> limit_s)
       answer = host.change(number, numbers(from), numbers(to), std::chrono::seconds(limit_s));

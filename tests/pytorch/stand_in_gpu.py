@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A GPU for state that is not there: tensors of the CPU in what a stand-in for NVIDIA's driver takes for its memory, so that
-libswell hands them over as it would on a GPU. Nothing is computed on it."""
+libswell hands them over as it would on a GPU. Nothing is computed on it; parts of a step are timed by the driver's events."""
 
 import ctypes
 import os
 
 import torch
 
-from swell import _slots, _staying
+from swell import _profile, _slots, _staying
 from swell.engine import arena, live
 
 DRIVER = os.path.join(os.environ.get("SWELL_STAGE", ""), "..", "tests", "unit", ".libs", "libcuda.so.1")
@@ -30,6 +30,8 @@ def begin():
     assert _driver.cuCtxPushCurrent_v2(context) == 0
     for module in (_slots, _staying, live):
         module.gpu_of = lambda device: 0
+    for regions in (_profile.Profile, live.NativeRegions):
+        regions._stream = lambda self: 1
     live.Ordinary = OnGpu
     _slots.room_on = lambda device, count, dtype: memory(count, dtype)
 

@@ -16,6 +16,7 @@ from swell._native import NativeError, Region, Session
 __all__ = ["Profile"]
 
 _NONE = -1
+_LAYERS = 1     # to a planner the model is one layer, which nobody can cut
 
 
 class Profile:
@@ -50,7 +51,8 @@ class Profile:
 
     def begin(self, kind: Region) -> int:
         """A region's number, for end()."""
-        return self.session.begin_region(kind, micro_batch=self.micro_batch if kind in (Region.FORWARD, Region.BACKWARD) else None,
+        is_pass = kind in (Region.FORWARD, Region.BACKWARD)
+        return self.session.begin_region(kind, micro_batch=self.micro_batch if is_pass else None, layers=(0, _LAYERS) if is_pass else None,
                                          stream=self._stream())
 
     def end(self, number: int) -> None:
@@ -141,7 +143,7 @@ class Profile:
     def boundary(self, samples: float) -> None:
         """A step may be done, whose passes had so many samples of this worker's each. After the first one its role is known.
 
-        This worker is a group of its own of one stage. To a planner the model is one layer, which nobody can cut.
+        This worker is a group of its own of one stage.
         """
         passes, self.micro_batch = self.micro_batch, 0
         if self._has_role or not passes:
@@ -151,9 +153,9 @@ class Profile:
         dtype, shape = self._seen or ("float32", (1,))
         try:
             # Of what a layer keeps any part may be called whole: it matters to tensor parallelism alone.
-            self.session.set_role(group=self.rank, layers=1, local_batch=batch, activation=dtype, activation_shape=shape, whole_activations=1.0)
+            self.session.set_role(group=self.rank, layers=_LAYERS, local_batch=batch, activation=dtype, activation_shape=shape, whole_activations=1.0)
         except (NativeError, TypeError):
-            self.session.set_role(group=self.rank, layers=1, local_batch=batch)     # a profile, but no coefficients
+            self.session.set_role(group=self.rank, layers=_LAYERS, local_batch=batch)     # a profile, but no coefficients
 
 
 def _on_gradient(parameter: torch.Tensor, hook: Any) -> Any:

@@ -117,6 +117,16 @@ def test_state_on_a_gpu_goes_on_under_the_next_plan_bitwise(runs):
     assert set(there) == set(alone) and all(torch.equal(there[name], alone[name]) for name in alone)
 
 
+def test_a_profile_from_a_gpu_yields_the_second_model(runs):
+    models.model(models.CONFIGS["gpt2"]())
+    run = runs(True, "profile", "gpt2", "pipeline", "on-gpu", steps=80).fast().start(2).leave_well()
+    found = run.profile()
+    stages = [stage["layers"] for stage in found["profile"]["plan"]["stages"]]
+    assert stages == [3, 1] and found["launch_s"] > 0 and found["comp_s"] > 0, found
+    # A layer's, not a pass's: a stage of three is launched in more than two such times.
+    assert found["launch_s"] < max(group["fwd_s"] for group in found["profile"]["groups"])
+
+
 def test_a_new_worker_killed_in_a_re_plan_costs_the_training_nothing(runs):
     models.model(models.CONFIGS["gpt2"]())
     reference = runs(False, "reference", "gpt2", "pipeline").fast().start(1).leave_well()

@@ -208,3 +208,12 @@ def test_regions_are_given_without_being_written(runs, job, passes):
     assert seen["micro_batches"] == passes
     assert 0 < seen["forward_s"] and 0 < seen["backward_s"] and 0 < seen["dp_sync_s"] and 0 < seen["optimizer_s"]
     assert seen["micro_batches"] * (seen["forward_s"] + seen["backward_s"]) + seen["optimizer_s"] + seen["dp_sync_s"] < seen["step_s"]
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_a_profile_from_a_gpu_yields_the_second_model(runs, kind):
+    run = runs(LiveRun, "profile", "ddp", *(["fsdp"] if kind == "fsdp" else []), "no-checkpoints", "on-gpu", steps=80).fast().start(2)
+    run.leave_well()
+    found = run.profile()
+    assert found["launch_s"] > 0 and found["comp_s"] > 0, found
+    assert found["profile"]["layer_launch_s"] == found["launch_s"]

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// In place of NVIDIA's driver (libcuda.so.1) where a test needs one: what src/runtime uses of it,
-// over the host's memory. An allocation is a memfd, a file descriptor shares it, and a mapping maps
-// it, as the real one's do. The environment says: STAND_IN_GPUS (1) GPUs are seen, the first of
-// which is the machine's GPU STAND_IN_FIRST (0); STAND_IN_BYTES: what a process may take;
-// STAND_IN_NO_PEER: memory of another GPU cannot be mapped; STAND_IN_NO_SHARING: none can be
-// shared; STAND_IN_HANGS: a file, and as long as that is there, who takes memory hangs, and
-// makes a file of its name with ".now".
+// In place of NVIDIA's driver (libcuda.so.1) where a test needs one: what src/runtime and the
+// profiler's clock use of it, over the host's memory. An allocation is a memfd, a file descriptor
+// shares it, and a mapping maps it, as the real one's do. The environment says: STAND_IN_GPUS (1)
+// GPUs are seen, the first of which is the machine's GPU STAND_IN_FIRST (0); STAND_IN_BYTES: what a
+// process may take; STAND_IN_NO_PEER: memory of another GPU cannot be mapped; STAND_IN_NO_SHARING:
+// none can be shared; STAND_IN_HANGS: a file, and as long as that is there, who takes memory hangs,
+// and makes a file of its name with ".now".
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +23,7 @@
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
 constexpr int kInvalid = 1, kNoMemory = 2, kNoContext = 201, kNoPeer = 217, kNotReady = 600;
 constexpr std::size_t kGranularity = std::size_t{2} << 20;
 
@@ -160,6 +162,27 @@ int cuStreamSynchronize(void* stream) {
 }
 int cuStreamDestroy_v2(void* stream) {
   delete static_cast<Stream*>(stream);
+  return 0;
+}
+
+// Work is done when it is launched: an event has come when it is recorded.
+int cuEventCreate(void** event, unsigned) {
+  *event = new Clock::time_point;
+  return pushed > 0 ? 0 : kNoContext;
+}
+int cuEventRecord(void* event, void*) {
+  *static_cast<Clock::time_point*>(event) = Clock::now();
+  return 0;
+}
+int cuEventQuery(void*) { return 0; }
+int cuEventElapsedTime(float* ms, void* first, void* second) {
+  *ms = std::chrono::duration<float, std::milli>(*static_cast<Clock::time_point*>(second) -
+                                                 *static_cast<Clock::time_point*>(first))
+            .count();
+  return 0;
+}
+int cuEventDestroy_v2(void* event) {
+  delete static_cast<Clock::time_point*>(event);
   return 0;
 }
 

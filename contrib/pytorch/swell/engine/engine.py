@@ -155,7 +155,7 @@ class Engine:
 
     def _timed(self) -> Regions:
         """What takes, or gives, the times of a step's parts."""
-        regions = live.NativeRegions(self._session, self.device) if self._session is not None else Regions()
+        regions = live.NativeRegions(self._session, self.device, self.plan.layers(self.place.stage)) if self._session is not None else Regions()
         if not os.environ.get("SWELL_PACED"):
             return regions
         if self.device.type != "cpu":

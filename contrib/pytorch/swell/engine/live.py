@@ -71,20 +71,27 @@ class NativeArena:
 
 
 class NativeRegions(Regions):
-    """Opens the profiler's regions."""
+    """Opens the profiler's regions. layers: of this worker's stage, by their number in the model."""
 
-    def __init__(self, session: Session, device: torch.device) -> None:
-        self._session, self._device = session, device
+    def __init__(self, session: Session, device: torch.device, layers: range) -> None:
+        self._session, self._device, self._layers = session, device, (layers.start, len(layers))
 
     def region(self, kind: str, micro_batch: int | None = None, size: int = 0) -> AbstractContextManager[Any]:
         """See Regions."""
         return self._open(_REGIONS[kind], micro_batch)
 
+    def _stream(self) -> int | None:
+        """Returns the stream that work goes to; None: the host computes."""
+        if self._device.type != "cuda":
+            return None
+        return torch.cuda.current_stream(self._device).cuda_stream or 1     # 1: CUDA's legacy stream
+
     @contextmanager
     def _open(self, kind: Region, micro_batch: int | None) -> Iterator[None]:
         cuda = self._device.type == "cuda"
-        stream = torch.cuda.current_stream(self._device).cuda_stream or 1 if cuda else None     # 1: CUDA's legacy stream
-        number = self._session.begin_region(kind, micro_batch=micro_batch, stream=stream,
+        # What a layer's launch takes the host is told by passes of so many layers.
+        layers = self._layers if kind in (Region.FORWARD, Region.BACKWARD) else None
+        number = self._session.begin_region(kind, micro_batch=micro_batch, layers=layers, stream=self._stream(),
                                             allocated_bytes=torch.cuda.memory_allocated(self._device) if cuda else None)
         try:
             yield
