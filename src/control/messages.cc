@@ -326,6 +326,7 @@ void describe(V& v, WorkerProfile& m) {
 template <typename V>
 void describe(V& v, WorkerSizes& m) {
   v.member("workers", m.workers, 1, kMany);
+  v.optional("why", m.why);
 }
 template <typename V>
 void describe(V& v, WorkerLaunches& m) {

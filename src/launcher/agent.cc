@@ -276,7 +276,7 @@ void Agent::take_server_events() {
       keepers_[known->second] = {keeper->address, keeper->problem};
       give_live_order();
     } else if (const auto* sizes = std::get_if<control::WorkerSizes>(&event.message)) {
-      machine_.can_run_with(sizes->workers);
+      machine_.can_run_with(sizes->workers, sizes->why);
     } else if (const auto* launches = std::get_if<control::WorkerLaunches>(&event.message)) {
       machine_.starts_workers(now(), known->second, launches->what);
     } else if (const auto* profile = std::get_if<control::WorkerProfile>(&event.message)) {

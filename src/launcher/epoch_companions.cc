@@ -148,13 +148,14 @@ void EpochMachine::fall_back(double now, const std::string& why) {
   kill_running(now);
 }
 
-void EpochMachine::can_run_with(const std::vector<int>& workers) {
+void EpochMachine::can_run_with(const std::vector<int>& workers, const std::string& why) {
   std::vector<int> sizes;
   for (const int each : workers)
     if (each <= control::kMaxGpus / settings_.gpus_per_worker)
       sizes.push_back(each * settings_.gpus_per_worker);
-  if (sizes == program_sizes_) return;
+  if (!growth_.declined(why) && sizes == program_sizes_) return;
   program_sizes_ = std::move(sizes);
+  growth_.told(no_growth());
   act(action::Tell{status()});
 }
 

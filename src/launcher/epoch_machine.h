@@ -120,7 +120,8 @@ class EpochMachine {
   /// Its program handles the restart signal.
   void listens(double now, WorkerId worker, std::optional<int> epoch = std::nullopt);
   /// The program can run with these numbers of workers, rising, and with no others; none: with any.
-  void can_run_with(const std::vector<int>& workers);
+  /// why: the program takes part in no growth for this reason; empty: it does.
+  void can_run_with(const std::vector<int>& workers, const std::string& why = {});
   /// Its program is a launcher: it has started `what`, a worker with a rank of its own.
   void starts_workers(double now, WorkerId worker, const std::string& what);
   void lost(double now, WorkerId worker);                ///< its connection has closed

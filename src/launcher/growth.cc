@@ -30,6 +30,7 @@ bool Growth::resume_if_due(double now) {
 
 std::string Growth::reason_against(const Run& run) const {
   if (!reason_.empty()) return reason_;
+  if (!declined_.empty()) return declined_;
   if (!run.has_started && run.may_start_large) return {};
   if (!run.has_started) return "its workers have not started yet";
   if (run.has_ended_ones) return "some of its workers have ended";

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace swell::launcher {
 
@@ -43,6 +44,9 @@ class Growth {
   /// True: a pause ended just now.
   bool resume_if_due(double now);
 
+  /// The program says why it takes part in no growth; empty: it does. Returns whether that is new.
+  bool declined(const std::string& why) { return std::exchange(declined_, why) != why; }
+
   /// When a companion that is up at `now` is given back if it has not been able to join.
   double joins_by(double now) const noexcept { return now + settings_.listen_timeout_s; }
 
@@ -60,6 +64,7 @@ class Growth {
   std::string reason_;
   double until_ = 0;
   int pauses_ = 0;
+  std::string declined_;
   std::string told_;
   std::set<std::string> refusals_;
 };

@@ -13,8 +13,10 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <utility>
 
 #include "control/messages.h"
+#include "control/printable.h"
 #include "core/number.h"
 
 namespace swell::launcher {
@@ -24,8 +26,10 @@ namespace {
 constexpr std::size_t kMaxBytes = 32768;
 constexpr std::size_t kMaxSizes = 4096;  // as many as a message has
 constexpr std::string_view kSizes = "sizes";
-constexpr std::size_t kKey = 16;         // letters
-constexpr std::size_t kMaxAtOnce = 256;  // datagrams that are read before anything else is done
+constexpr std::string_view kWhy = "why ";  // and why there are no others: said before them
+constexpr std::size_t kMaxWhy = 500;       // bytes
+constexpr std::size_t kKey = 16;           // letters
+constexpr std::size_t kMaxAtOnce = 256;    // datagrams that are read before anything else is done
 
 Error failed(const char* what) {
   return Error(fmt::format("a socket for programs: {}: {}", what, std::strerror(errno)));
@@ -95,8 +99,8 @@ Result<ProgramSocket> ProgramSocket::open() {
                        std::move(*key));
 }
 
-std::optional<std::vector<int>> ProgramSocket::take_sizes() const {
-  std::optional<std::vector<int>> last;
+std::optional<ProgramSocket::Said> ProgramSocket::take_sizes() {
+  std::optional<Said> last;
   std::array<char, kMaxBytes> text;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control;
   for (std::size_t count = 0; count < kMaxAtOnce; ++count) {
@@ -112,7 +116,10 @@ std::optional<std::vector<int>> ProgramSocket::take_sizes() const {
     const std::string_view said(text.data(), static_cast<std::size_t>(got));
     if ((message.msg_flags & MSG_TRUNC) != 0 || !said.starts_with(key_ + " ") || !is_own(message))
       continue;
-    if (auto sizes = sizes_from(said.substr(kKey + 1))) last = std::move(*sizes);
+    const std::string_view words = said.substr(kKey + 1);
+    if (words.starts_with(kWhy)) why_ = control::printable(words.substr(kWhy.size()), kMaxWhy);
+    else if (auto sizes = sizes_from(words))
+      last = Said{std::move(*sizes), std::exchange(why_, {})};
   }
   return last;
 }

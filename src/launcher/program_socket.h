@@ -25,15 +25,20 @@ class ProgramSocket {
   const std::string& name() const noexcept { return name_; }
   /// For SWELL_SHIM_KEY.
   const std::string& key() const noexcept { return key_; }
-  /// The numbers of workers that were said last since the last call; nothing: none were. What is
+  struct Said {
+    std::vector<int> sizes;  ///< as of sizes_from()
+    std::string why;         ///< why there are no others, for people; empty: nothing was said
+  };
+  /// What was said last of numbers of workers since the last call; nothing: nothing was. What is
   /// without the key, not this user's, or cannot be read, is dropped. Does not wait.
-  std::optional<std::vector<int>> take_sizes() const;
+  std::optional<Said> take_sizes();
 
  private:
   ProgramSocket(control::Fd fd, std::string name, std::string key)
       : fd_(std::move(fd)), name_(std::move(name)), key_(std::move(key)) {}
   control::Fd fd_;
   std::string name_, key_;
+  std::string why_;  ///< of the next sizes
 };
 
 /// Reads "sizes 1 2 4": rising numbers of workers; "sizes" alone: any number. The error names what

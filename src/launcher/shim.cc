@@ -294,8 +294,8 @@ bool Shim::withdraw_staying(int signal) {
 }
 
 bool Shim::pass_sizes() {
-  const auto sizes = said_ ? said_->take_sizes() : std::nullopt;
-  return !sizes || client_->send(control::WorkerSizes{*sizes}).ok();
+  const auto said = said_ ? said_->take_sizes() : std::nullopt;
+  return !said || client_->send(control::WorkerSizes{said->sizes, said->why}).ok();
 }
 
 pid_t Shim::beside(int epoch) const {

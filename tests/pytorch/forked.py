@@ -61,7 +61,7 @@ class Run:
 
     def __init__(self, folder, job, *arguments, steps=60, basic=1):
         self.folder, self.job, self.arguments, self.steps, self.basic = str(folder), job, arguments, steps, basic
-        self.epoch, self.workers = -1, {}
+        self.epoch, self.workers, self.why = -1, {}, ""
         self.shim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.shim.bind("")      # the kernel finds an abstract name
         importlib.import_module(job)    # with its framework, once for all workers
@@ -170,15 +170,18 @@ class Run:
         self.workers = {}
 
     def sizes(self):
-        """The numbers of workers that the programs have said last that they can run with; None: nothing new."""
-        said = None
+        """The numbers of workers that the programs have said last that they can run with; None: nothing new. `why` is what they said of them."""
+        said, why = None, ""
         while True:
             try:
-                word, *numbers = self.shim.recv(65536).decode().split()
+                word, _, rest = self.shim.recv(65536).decode().partition(" ")
             except BlockingIOError:
                 return said
+            if word == "why":
+                why = rest
+                continue
             assert word == "sizes"
-            said = [int(number) for number in numbers]
+            said, self.why, why = [int(number) for number in rest.split()], why, ""
 
     def lines(self):
         with open(os.path.join(self.folder, "losses")) as file:

@@ -169,19 +169,24 @@ def is_heard() -> bool:
     return os.environ.get("SWELL_SHIM", "").startswith("@") and place().rank == 0
 
 
-def can_run_with(workers: Iterable[int]) -> None:
+_MAX_WHY = 500          # bytes that swellrun reads
+
+
+def can_run_with(workers: Iterable[int], why: str = "") -> None:
     """Tell swellrun the numbers of workers, rising, that this program can run with; it asks for no others. None: for any.
 
     Say it before listen(), so that nothing is lent before it is known. More than 4096 numbers are not told.
+    why: there are no others, one sentence for `swell why`: the job is lent nothing.
     """
     name, sizes = os.environ.get("SWELL_SHIM", ""), list(workers)
     if not is_heard() or len(sizes) > _MAX_SIZES:
         return
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as shim:
-            text = " ".join(["sizes", *map(str, sizes)])
             key = os.environ.get("SWELL_SHIM_KEY", "")
-            shim.sendto((f"{key} {text}" if key else text).encode(), socket.MSG_DONTWAIT, "\0" + name[1:])
+            for text in [f"why {why}"] * bool(why) + [" ".join(["sizes", *map(str, sizes)])]:
+                said = (f"{key} {text}" if key else text).encode(errors="replace")
+                shim.sendto(said[:_MAX_WHY] if text.startswith("why") else said, socket.MSG_DONTWAIT, "\0" + name[1:])
     except OSError as error:    # as in a container with a network of its own
         print(f"swell: swellrun cannot be told the numbers of workers ({error}): submit with --elastic=sizes=...", file=sys.stderr, flush=True)
 
@@ -195,4 +200,4 @@ def decline(why: str, workers: int) -> None:
     _asked = False
     if place().rank == 0:
         print(f"swell: asked to leave, but training goes on: {why}", file=sys.stderr, flush=True)
-    can_run_with([workers])     # nothing more
+    can_run_with([workers], why)    # nothing more

@@ -139,8 +139,8 @@ class Elastic:
         if why := readable(self._state):
             return why
         if self.world == 1 and not self._is_shared() and self.wraps_later is False:
-            return (f"{type(self.model).__name__} can train on one worker alone, as nothing would average its gradients: wrap it in "
-                    "DistributedDataParallel or fully_shard before Elastic(), on one worker too")
+            return (f"{type(self.model).__name__} can train on one worker alone, as nothing would average its gradients over more: wrap it in "
+                    "DistributedDataParallel or fully_shard before Elastic() where WORLD_SIZE is 1, too, and not only where it is more")
         return ""
 
     def _is_shared(self) -> bool:
@@ -166,7 +166,7 @@ class Elastic:
             return
         if self.rank == 0 and _request.under_swellrun():
             print(f"swell: the job is lent nothing: {self._bar}", file=sys.stderr, flush=True)
-        _request.can_run_with([self.world])
+        _request.can_run_with([self.world], self._bar)
 
     def _what_changed(self) -> str:
         """Why a start would not train what is trained by now; empty: it would."""

@@ -126,11 +126,11 @@ def test_a_growth_that_cannot_be_saved_is_declined_and_training_goes_on(runs, re
     folder, said = os.path.join(run.folder, "checkpoints"), run.said()
     assert f"could not be written to {folder}: File too large; the one before, of step 10, is whole" in said, said
     assert said.count("asked to leave, but training goes on: ") == 1 and said.count("could not be written") == 1, said
-    assert run.sizes() == [2]
+    assert run.sizes() == [2] and run.why.startswith("the checkpoint of step ") and run.why in said
     assert sorted(name for name in os.listdir(folder) if name.startswith("step")) == ["step-000000010"], "what is not whole takes space"
     os.remove(os.path.join(run.folder, "full"))
     run.reach(33)
-    assert run.sizes() == list(range(1, 13)), "it can save again"
+    assert run.sizes() == list(range(1, 13)) and not run.why, "it can save again"
     run.ask().leave_well()
     run.fast().start(1).leave_well()
     assert [line["step"] for line in run.lines()] == list(range(1, 61)) and deviation(run.curve(), reference) < SAME
@@ -168,7 +168,7 @@ def test_a_compiled_ddp_is_resized_as_one_that_is_not(runs, reference):
 
 def test_what_more_workers_would_show_is_looked_at_on_one(runs):
     run = runs(Run, "plain", "ddp", "plain", steps=5).fast().start(1).leave_well()
-    assert run.sizes() == [1] and "the job is lent nothing: Sequential can train on one worker alone" in run.said()
+    assert run.sizes() == [1] and run.why.startswith("Sequential can train on one worker alone") and f"the job is lent nothing: {run.why}" in run.said()
     run = runs(Run, "static", "ddp", "static").start(1)
     assert run.leave() == [1] and "static_graph=True does not go with passes that share no gradients" in run.said()
     assert "leave micro_batch out" in run.said() and run.sizes() is None

@@ -65,7 +65,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       WorkerListens{},
       WorkerRuntime{"/tmp/x/socket", "127.0.0.1:1", ""},
       WorkerProfile{2, "00ff"},
-      WorkerSizes{{1, 2, 4}},
+      WorkerSizes{{1, 2, 4}, "it cannot save"},
       WorkerLaunches{1, "torchrun runs python3 with RANK=0, WORLD_SIZE=1"},
       grow,
       Shrink{{12}, 30, "needed by job 17", *document},

@@ -195,6 +195,21 @@ Test(epochs, what_the_program_can_run_with_is_told_in_gpus) {
   cr_assert(machine.status().sizes == (std::vector<int>{4, 12}), "no job has 2,000,000");
 }
 
+Test(epochs, why_a_program_declines_more_workers_is_told_until_it_takes_that_back) {
+  Run run;
+  run.grown();
+  run.event([&] { run.machine.can_run_with({2}, "the checkpoint could not be written"); });
+  cr_assert_eq(run.machine.status().no_growth, std::string("the checkpoint could not be written"));
+  run.grow(12, 2);
+  run.hello(2, 2);
+  run.tick(*run.machine.deadline());
+  cr_assert_eq(run.releases, Jobs{12}, "what is lent to it goes back, what it has stays");
+  run.event([&] { run.machine.can_run_with({2}, "its schedule cannot be saved"); });
+  cr_assert_eq(run.machine.status().no_growth, std::string("its schedule cannot be saved"));
+  run.event([&] { run.machine.can_run_with({1, 2, 3}); });
+  cr_assert_eq(run.machine.status().no_growth, std::string());
+}
+
 Test(epochs, a_program_that_never_handles_the_signal_is_left_as_it_is) {
   Run run;
   run.deaf = true;

@@ -36,6 +36,18 @@ Test(growth, a_pause_s_reason_comes_before_deaf_workers) {
   cr_assert_eq(growth.reason_against(running(0)), std::string());
 }
 
+Test(growth, a_program_may_decline_and_take_it_back) {
+  Growth growth({});
+  cr_assert(growth.declined("it cannot save"));
+  cr_assert_not(growth.declined("it cannot save"));
+  cr_assert_eq(growth.reason_against(running(0)), std::string("it cannot save"));
+  growth.pause(0, "it failed", false);
+  cr_assert_eq(growth.reason_against(running(0)), std::string("it failed"));
+  growth.resume_if_due(1e6);
+  cr_assert(growth.declined(""));
+  cr_assert_eq(growth.reason_against(running(0)), std::string());
+}
+
 Test(growth, a_run_that_has_not_started_takes_no_gpus) {
   Growth growth({});
   cr_assert_eq(growth.reason_against({}), std::string("its workers have not started yet"));

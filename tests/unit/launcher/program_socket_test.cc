@@ -39,26 +39,42 @@ bool is_woken(const ProgramSocket& socket) {
 }  // namespace
 
 Test(program_socket, the_last_sizes_that_were_said_count) {
-  const auto opened = ProgramSocket::open();
+  auto opened = ProgramSocket::open();
   cr_assert(opened.ok());
   cr_assert_not(opened->take_sizes());
   say(*opened, "sizes 1 2");
   say(*opened, "sizes 1 2 4");
-  cr_assert(opened->take_sizes() == (std::vector<int>{1, 2, 4}));
+  cr_assert(opened->take_sizes()->sizes == (std::vector<int>{1, 2, 4}));
   cr_assert_not(opened->take_sizes());
 }
 
 Test(program_socket, what_cannot_be_read_is_dropped) {
-  const auto opened = ProgramSocket::open();
+  auto opened = ProgramSocket::open();
   cr_assert(opened.ok());
   say(*opened, "sizes 3");
   say(*opened, "sizes 2 x");
   say(*opened, std::string(40000, ' '));
-  cr_assert(opened->take_sizes() == std::vector<int>{3});
+  cr_assert(opened->take_sizes()->sizes == std::vector<int>{3});
+}
+
+Test(program_socket, a_reason_belongs_to_the_sizes_after_it) {
+  auto opened = ProgramSocket::open();
+  cr_assert(opened.ok());
+  say(*opened, "why the disk\nis full");
+  cr_assert_not(opened->take_sizes());
+  say(*opened, "sizes 2");
+  const auto said = opened->take_sizes();
+  cr_assert(said->sizes == std::vector<int>{2});
+  cr_assert_eq(said->why, std::string("the disk\\x0ais full"), "one line");
+  say(*opened, "sizes 1 2");
+  cr_assert_eq(opened->take_sizes()->why, std::string());
+  say(*opened, "why " + std::string(5000, 'x'));
+  say(*opened, "sizes 2");
+  cr_assert_leq(opened->take_sizes()->why.size(), 510u);
 }
 
 Test(program_socket, what_others_send_neither_wakes_the_shim_nor_takes_a_place) {
-  const auto opened = ProgramSocket::open();
+  auto opened = ProgramSocket::open();
   cr_assert(opened.ok());
   std::string wrong = opened->key();
   for (std::size_t at = 0; at < wrong.size(); ++at) {
@@ -73,11 +89,11 @@ Test(program_socket, what_others_send_neither_wakes_the_shim_nor_takes_a_place) 
   cr_assert_not(is_woken(*opened));
   say(*opened, "sizes 2");
   cr_assert(is_woken(*opened));
-  cr_assert(opened->take_sizes() == std::vector<int>{2});
+  cr_assert(opened->take_sizes()->sizes == std::vector<int>{2});
 }
 
 Test(program_socket, two_shims_of_a_node_have_sockets_of_their_own) {
-  const auto one = ProgramSocket::open(), other = ProgramSocket::open();
+  auto one = ProgramSocket::open(), other = ProgramSocket::open();
   cr_assert(one.ok() && other.ok());
   cr_assert_neq(one->name(), other->name());
   say(*other, "sizes 2");

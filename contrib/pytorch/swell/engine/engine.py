@@ -104,7 +104,8 @@ class Engine:
         self._begin(standing, session, live.NativeArena(session) if session is not None and _native.is_live() else Ordinary(), source)
         if _request.under_swellrun() and not _native.is_live() and directory is not None:
             self._agreement = Agreement(cpu_group())
-            if self.scheduler is not None and (why := readable({"scheduler": self.scheduler})):
+            stateful = {"optimizer": self.optimizer, **({"scheduler": self.scheduler} if self.scheduler is not None else {})}
+            if why := readable(stateful):
                 self._bar = why
                 self._offer_sizes()
 
@@ -427,7 +428,7 @@ class Engine:
             _request.can_run_with(self._sizes)
             return
         print(f"swell: the job is lent nothing: {self._bar}", file=sys.stderr, flush=True)
-        _request.can_run_with([_request.place().world])
+        _request.can_run_with([_request.place().world], self._bar)
 
     def _poll(self) -> None:
         """Before a step: leaves with a checkpoint if swellrun has asked. Where it cannot be saved training goes on."""
