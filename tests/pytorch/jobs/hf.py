@@ -36,6 +36,7 @@ class Log(transformers.TrainerCallback):
     elastic = None      # whose profile is written
 
     def on_step_end(self, args, state, control, **_):
+        common.fill()
         if self.elastic is not None and state.global_step == common.steps():
             common.write_profile(self.elastic._departure.profile.session)
 

@@ -4,12 +4,14 @@ job is asked to leave, as evaluation@6.
 
 Each start makes other weights: what is not gone on with shows. At the end rank 0 writes to `end` what every resize must leave as it is."""
 
+import contextlib
 import csv
 import glob
 import json
 import os
 import random
 import signal
+import sys
 import time
 
 import torch
@@ -18,6 +20,7 @@ from torch import nn
 
 import common
 
+STEPS_OF_CYCLE = 30
 SAMPLES, GLOBAL_BATCH, EVERY = 29, 12, 2      # the last batch of an epoch has 5 samples; evaluations and checkpoints each 2 steps
 
 
@@ -74,6 +77,16 @@ def draw(step):
             file.write(json.dumps([step, number]) + "\n")
 
 
+def scaler():
+    """Of powers of two: scaled losses differ in nothing but their exponent. It grows within the run."""
+    return torch.amp.GradScaler("cpu", init_scale=2.0 ** 10, growth_interval=3)
+
+
+def scaled(made):
+    state = made.state_dict()
+    return [state["scale"], state["_growth_tracker"]]
+
+
 def norms(tensors):
     return [float(tensor.detach().double().norm()) for tensor in tensors]
 
@@ -94,7 +107,23 @@ def finish(model, optimizer, **more):
 # ---- the frameworks
 
 
-def trainer(moments, fsdp=False, lora=False):
+def sft(transformers, options):
+    """The parts of an SFTTrainer, over sequences of unequal lengths."""
+    import datasets
+    import trl
+
+    import trl_sft
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=64, n_positions=24, n_embd=16, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+        bos_token_id=63, eos_token_id=63, pad_token_id=62))
+    texts = [row[:12 + at % 13].tolist() for at, row in enumerate(trl_sft.Texts(SAMPLES + 12).rows)]
+    train, evaluated = (datasets.Dataset.from_dict({"input_ids": part}) for part in (texts[:SAMPLES], texts[SAMPLES:]))
+    args = trl.SFTConfig(**options, bf16=False, activation_checkpointing=False, max_length=24)
+    return lambda callbacks: trl.SFTTrainer(model, args, train_dataset=train, eval_dataset=evaluated, processing_class=trl_sft.tokenizer(), callbacks=callbacks)
+
+
+def trainer(moments, kind):
+    """kind: FSDP2, LoRA, SFT of TRL, or nothing."""
     import transformers
     from transformers.trainer_callback import ExportableState
 
@@ -149,28 +178,39 @@ def trainer(moments, fsdp=False, lora=False):
             if "loss" in logs:
                 common.log(state.global_step, logs["loss"], args.world_size)
 
-    model, more = Model(), {}
-    if lora:
-        import peft
-        model = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=["0", "2"], modules_to_save=[]))
-    if fsdp:
-        more = {"fsdp": True, "fsdp_config": {"version": 2, "transformer_layer_cls_to_wrap": ["Net"]}}
-    counts = Counts()
-    args = transformers.TrainingArguments(
+    options = dict(
         output_dir=common.path("out"), per_device_train_batch_size=6, gradient_accumulation_steps=2, max_steps=common.steps(), learning_rate=3e-2,
         warmup_steps=3, logging_steps=3, save_steps=EVERY, eval_strategy="steps", eval_steps=EVERY, per_device_eval_batch_size=2, save_total_limit=2,
         load_best_model_at_end=True, metric_for_best_model="eval_loss", greater_is_better=False, use_cpu=True, report_to=[], disable_tqdm=True,
-        seed=5, **more)
-    made = transformers.Trainer(model, args, train_dataset=Rows(rows(SAMPLES)), eval_dataset=Rows(rows(12, 2)),
-                                callbacks=[counts, stopping := transformers.EarlyStoppingCallback(20)])
+        seed=5)
+    callbacks = [counts := Counts(), stopping := transformers.EarlyStoppingCallback(20)]
+    if kind == "SFT":
+        made = sft(transformers, options)(callbacks)
+    else:
+        if kind == "FSDP2":
+            options |= {"fsdp": True, "fsdp_config": {"version": 2, "transformer_layer_cls_to_wrap": ["Net"]}}
+        if kind == "LoRA":
+            import peft
+            with torch.random.fork_rng():
+                torch.manual_seed(3)    # as from_pretrained(): the same weights at each start
+                model = Model()
+            model.net.scale.copy_(torch.rand(1) + 0.5)
+            model = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=["0", "2"]))
+        else:
+            model = Model()
+        made = transformers.Trainer(model, transformers.TrainingArguments(**options), train_dataset=Rows(rows(SAMPLES)), eval_dataset=Rows(rows(12, 2)),
+                                    callbacks=callbacks)
+    if kind != "FSDP2":
+        made.accelerator.scaler = scaler()      # fp16=True gives it one on a GPU alone
     SwellCallback.attach(made)
     out = made.train()
-    if fsdp and dist.is_initialized():
+    if kind == "FSDP2" and dist.is_initialized():
         dist.barrier()
-    state, kept = made.state, ("loss", "eval_loss", "learning_rate", "step")
+    state, kept = made.state, ("loss", "eval_loss", "learning_rate", "num_tokens", "step")
     finish(made.accelerator.unwrap_model(made.model), getattr(made.optimizer, "optimizer", made.optimizer),
            schedule=[made.lr_scheduler.state_dict()["last_epoch"], made.lr_scheduler.get_last_lr()[0]],
-           **{"data position": [], "callback state": counts.evaluations, "best model": [state.best_metric, os.path.basename(state.best_model_checkpoint)],
+           **({} if kind == "FSDP2" else {"scaler": scaled(made.accelerator.scaler)}),
+           **{"callback state": counts.evaluations, "best model": [state.best_metric, os.path.basename(state.best_model_checkpoint)],
               "counters": [state.global_step, state.epoch, state.max_steps, out.training_loss], "early stopping": stopping.early_stopping_patience_counter,
               "loggers": [[entry.get(name, 0) for name in kept] for entry in state.log_history if "loss" in entry or "eval_loss" in entry]})
 
@@ -179,6 +219,7 @@ def lightning(moments):
     import lightning.pytorch as pl
     from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
     from lightning.pytorch.loggers import CSVLogger
+    from lightning.pytorch.plugins import MixedPrecision
 
     from swell.integrations import LightningElastic
 
@@ -216,6 +257,12 @@ def lightning(moments):
             optimizer = torch.optim.AdamW(self.parameters(), lr=3e-2)
             return {"optimizer": optimizer, "lr_scheduler": {"scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 2), "interval": "step"}}
 
+    class Scaled(MixedPrecision):
+        """The scaler of 16-mixed, and float32 all the same."""
+
+        def autocast_context_manager(self):
+            return contextlib.nullcontext()
+
     class Data(pl.LightningDataModule):
         def train_dataloader(self):
             return elastic.loader(rows(SAMPLES), global_batch=GLOBAL_BATCH // 2, drop_last=False)
@@ -226,6 +273,7 @@ def lightning(moments):
     elastic = LightningElastic(common.path("checkpoints"), every=5)
     best, stopping = ModelCheckpoint(common.path("best"), monitor="val", save_top_k=2, filename="{step}"), EarlyStopping("val", patience=20)
     made = pl.Trainer(accelerator="cpu", strategy="ddp", devices=elastic.devices, num_nodes=elastic.num_nodes, callbacks=[best, stopping, elastic],
+                      plugins=(precision := Scaled("16-mixed", "cpu", scaler())),
                       use_distributed_sampler=False, accumulate_grad_batches=2, max_steps=common.steps(), enable_progress_bar=False,
                       logger=CSVLogger(common.path("."), name="csv", version=elastic.version), enable_model_summary=False, log_every_n_steps=1,
                       val_check_interval=2 * EVERY, check_val_every_n_epoch=None, num_sanity_val_steps=0, default_root_dir=common.path("."))
@@ -237,7 +285,7 @@ def lightning(moments):
     with open(table, newline="") as file:
         logged = [[float(row.get(name) or 0) for name in ("step", "loss", "val")] for row in csv.DictReader(file)]
     finish(module, made.optimizers[0], schedule=[made.lr_scheduler_configs[0].scheduler.last_epoch, made.optimizers[0].param_groups[0]["lr"]],
-           **{"callback state": sorted(os.listdir(common.path("best"))), "best model": [float(best.best_model_score), os.path.basename(best.best_model_path)],
+           scaler=scaled(precision.scaler), **{"callback state": sorted(os.listdir(common.path("best"))), "best model": [float(best.best_model_score), os.path.basename(best.best_model_path)],
               "counters": [made.global_step, made.fit_loop.epoch_loop.batch_progress.total.completed], "early stopping": [stopping.wait_count, float(stopping.best_score)],
               "loggers": sorted(logged)})
 
@@ -246,11 +294,13 @@ def elastic_loop(moments, kind):
     from swell.torch import Elastic
     model = Net()
     options = {"directory": common.path("checkpoints"), "global_batch": GLOBAL_BATCH, "micro_batch": 3, "checkpoint_every": 5}
+    has_scaler = kind != "FSDP2"        # which is refused one
     if kind == "Accelerate":
         from accelerate import Accelerator
 
         from swell.integrations import AccelerateElastic
         accelerator = Accelerator(cpu=True)
+        accelerator.scaler = scaler()
         inner = torch.optim.AdamW(model.parameters(), lr=3e-2)
         schedule = torch.optim.lr_scheduler.LambdaLR(inner, lambda step: min(1, (step + 1) / 20))
         model, optimizer, prepared = accelerator.prepare(model, inner, schedule)
@@ -266,7 +316,7 @@ def elastic_loop(moments, kind):
             model = nn.parallel.DistributedDataParallel(model)
         inner = torch.optim.AdamW(model.parameters(), lr=3e-2)
         schedule = torch.optim.lr_scheduler.LambdaLR(inner, lambda step: min(1, (step + 1) / 20))
-        elastic = Elastic(model, inner, scheduler=schedule, **options)
+        elastic = Elastic(model, inner, scheduler=schedule, scaler=scaler() if has_scaler else None, **options)
     first = True
     for x, y in elastic.batches(rows(SAMPLES), steps=common.steps()):
         step = elastic.steps + 1
@@ -281,16 +331,68 @@ def elastic_loop(moments, kind):
     kept = [value.full_tensor() if hasattr(value, "full_tensor") else value for state in inner.state.values() for _, value in sorted(state.items())]
     if int(os.environ.get("RANK", "0")) == 0:
         with open(common.path("end"), "w") as file:
-            json.dump({"weights": norms(whole), "buffers": norms(model.buffers()), "moments": norms(kept), "counters": [elastic.steps, elastic.samples],
+            json.dump({**({"scaler": scaled(elastic.scaler or accelerator.scaler)} if has_scaler else {}), "weights": norms(whole), "buffers": norms(model.buffers()), "moments": norms(kept), "counters": [elastic.steps, elastic.samples],
                        "schedule": [schedule.last_epoch, inner.param_groups[0]["lr"]]}, file)
+
+
+def engine_loop(moments):
+    """Over the number of workers by data, layers or shards."""
+    import transformers
+
+    from swell.torch import Engine
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "engine"))
+    import models
+    plans = {1: models.plan(3, (4, 1, [4])), 2: models.plan(3, (3, 1, [4]), (1, 1, [4])), 3: models.plan(3, (1, 2, [4]), (3, 1, [4]))}
+
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return SAMPLES      # of which Engine leaves the last 5 of an epoch out
+
+        def __getitem__(self, index):
+            return {"input_ids": torch.randint(3, models.VOCABULARY, (9,), generator=torch.Generator().manual_seed(index))}
+
+    transformers.utils.logging.set_verbosity_error()
+    engine = Engine(models.CONFIGS["llama_gqa_tied"](), lambda p: torch.optim.AdamW(p, lr=3e-3), global_batch=GLOBAL_BATCH, plan=plans.__getitem__,
+                    scheduler=lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 1e-2, total_steps=STEPS_OF_CYCLE), max_grad_norm=0.5, seed=3,
+                    checkpoint_every=5, directory=common.path("checkpoints"), log=common.path("losses"))
+    passes, kind = 0, ("first", "smaller", "last")
+
+    def passed(*_):
+        nonlocal passes
+        passes += 1
+        for each in kind if passes == 1 else ("accumulation",) if "first" in kind else ():
+            moments.at(each, engine.steps if kind == ("evaluation",) else engine.steps + 1)
+    torch.nn.modules.module.register_module_forward_pre_hook(passed)
+    for batch in engine.batches(Rows(), epochs=common.steps() // (SAMPLES // GLOBAL_BATCH)):
+        passes = 0
+        engine.step(batch)
+        common.pace()
+        if engine.steps % EVERY == 0:
+            passes, kind = 0, ("evaluation",)
+            engine.evaluate(models.batch(seed=9))
+            kind = ("first", "smaller", "last")
+    evaluated = engine.evaluate(models.batch(seed=9))
+    squares = {one.name: float(engine._state.tensors[one.name].double().square().sum()) for one in engine._state.saved_here()}
+    parts = [squares]
+    if engine.world > 1:
+        parts *= engine.world
+        dist.all_gather_object(parts, squares)
+    if engine.rank == 0:
+        total = {name: sum(part.get(name, 0.0) for part in parts) ** 0.5 for name in sorted(set().union(*parts))}
+        with open(common.path("end"), "w") as file:
+            json.dump({"weights": [value for name, value in total.items() if "#" not in name], "moments": [value for name, value in total.items() if "#" in name],
+                       "schedule": [engine.scheduler.last_epoch, engine.optimizer.param_groups[0]["lr"], list(engine.optimizer.param_groups[0]["betas"])],
+                       "counters": [engine.steps, evaluated]}, file)
 
 
 def main(arguments):
     framework, *words = arguments
     begin()
     moments = Moments(words)
-    if framework.startswith("Trainer"):
-        trainer(moments, fsdp="FSDP2" in framework, lora="LoRA" in framework)
+    if framework.startswith(("Trainer", "TRL")):
+        trainer(moments, framework.partition(" ")[2])
+    elif framework == "Engine":
+        engine_loop(moments)
     elif framework == "Lightning":
         lightning(moments)
     else:

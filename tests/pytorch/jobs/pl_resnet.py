@@ -50,6 +50,7 @@ class ResNet(pl.LightningModule):
             time.sleep(0.1)
 
     def on_train_batch_end(self, *_):
+        common.fill()
         loss = self.trainer.strategy.reduce(self.loss.clone(), reduce_op="mean")
         common.log(self.trainer.global_step, float(loss), self.trainer.world_size)
         if self.elastic is not None and self.trainer.global_step == common.steps():

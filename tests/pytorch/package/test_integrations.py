@@ -106,6 +106,47 @@ def test_a_job_leaves_with_a_whole_checkpoint_that_can_be_read(job, option, tmp_
     assert [line["step"] for line in run.lines()] == list(range(1, 13)) and deviation(run.curve(), reference.curve()) < SAME
 
 
+@pytest.mark.parametrize("job, options, folder", [("hf", ("evaluate",), "out"), ("pl_resnet", ("evaluate",), "checkpoints")])
+def test_a_growth_that_cannot_be_saved_is_declined_and_training_goes_on(job, options, folder, tmp_path):
+    reference = Run(tmp_path / "reference", job, *options, steps=24).fast().start(1)
+    run = Run(tmp_path / "full", job, *options, steps=24)
+    full = tmp_path / "full" / "full"
+    try:
+        run.start(2).reach(11)      # the first checkpoint is of step 10
+        assert run.sizes() == [1, 2, 3, 4, 6, 12]
+        full.touch()
+        run.reach(13).ask().reach(16)
+        assert run.sizes() == [2] and "could not be written to" in run.why and run.why.endswith("the one before, of step 10, is whole"), run.why
+        assert f"swell: asked to leave, but training goes on: {run.why}" in run.said()
+        full.unlink()
+        run.reach(22)       # beyond the checkpoint of step 20
+        assert run.sizes() == [1, 2, 3, 4, 6, 12] and not run.why, "it can save again"
+        run.ask().leave_well()
+        run.fast().start(3).leave_well()
+        reference.leave_well()
+    finally:
+        reference.end()
+        run.end()
+    assert not [name for name in os.listdir(tmp_path / "full" / folder) if name.endswith((".unfinished", "-14"))]
+    assert [line["step"] for line in run.lines()] == list(range(1, 25)) and deviation(run.curve(), reference.curve()) < SAME
+
+
+@apart
+def test_weights_that_checkpoints_leave_to_the_script_are_compared():
+    from swell.integrations._unsaved import frozen_weights
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 300), torch.nn.Linear(300, 1))
+    assert frozen_weights(model) == "", "a whole model is in its checkpoint"
+    model.peft_config = {}
+    model[0].requires_grad_(False)
+    found = frozen_weights(model)
+    with torch.no_grad():
+        model[1].weight.add_(1)
+        assert frozen_weights(model) == found, "adapters are in the checkpoint"
+        model[0].weight.mul_(1.5)
+    assert found and frozen_weights(model) not in ("", found)
+
+
 def test_a_finished_Trainer_is_extended_and_says_so(tmp_path):
     run = Run(tmp_path / "finished", "hf", steps=5).fast().start(1).leave_well()
     try:

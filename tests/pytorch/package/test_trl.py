@@ -3,7 +3,7 @@
 
 import pytest
 
-pytest.importorskip("trl", reason="trl is not installed; docs/frameworks.md says which version was tried")
+pytest.importorskip("trl", reason="trl is not installed; contrib/setup --frameworks does")
 
 from forked import LiveRun, Run, deviation  # noqa: E402
 from native import needs_live_host  # noqa: E402

@@ -86,8 +86,8 @@ class State:
 
     def rest(self, scheduler: Any, **numbers: int) -> dict[str, Any]:
         """What of the state is no tensor, the same on every worker."""
-        rates = [group["lr"] if isinstance(group.get("lr"), float) else None for group in self.optimizer.param_groups]
-        return {**numbers, "rates": rates, "scheduler": scheduler.state_dict() if scheduler is not None else None}
+        options = [{name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups]
+        return {**numbers, "options": options, "scheduler": scheduler.state_dict() if scheduler is not None else None}
 
     def go_on(self, scheduler: Any, **numbers: int) -> None:
         """Give optimizer and scheduler what rest() said. Raises ValueError where one of the numbers was another then."""
@@ -96,9 +96,10 @@ class State:
             if rest[name] != number:
                 raise ValueError(f"the training before had {name}={rest[name]}, here it is {number}: its samples would be lost or "
                                  "repeated; keep it, or begin with another directory")
-        for group, rate in zip(self.optimizer.param_groups, rest["rates"], strict=True):
-            if rate is not None:
-                group["lr"] = rate
+        # Checkpoints named the rates alone once.
+        before = rest["options"] if "options" in rest else [{} if rate is None else {"lr": rate} for rate in rest["rates"]]
+        for group, options in zip(self.optimizer.param_groups, before, strict=True):
+            group.update(options)
         if scheduler is not None and rest["scheduler"] is not None:
             scheduler.load_state_dict(rest["scheduler"])
 

@@ -27,6 +27,8 @@ class Departure:
         self._agreement: Agreement | None = None
         self._group: dist.ProcessGroup | None = None
         self._bar = ""      # why no start could go on from a checkpoint
+        self._sizes: list[int] = []
+        self._has_declined = False
         self._lock: FolderLock | None = None
         self._live: LiveState | None = None
         self.before_leaving: Callable[[], Any] = lambda: None
@@ -34,7 +36,8 @@ class Departure:
 
     def listen(self, global_batch: int) -> None:
         """From now on workers may be asked to leave, for a number over which the global batch divides."""
-        _request.can_run_with(data.sizes(global_batch))
+        self._sizes = data.sizes(global_batch)
+        _request.can_run_with(self._sizes)
         _request.listen(leaves_at_once=True)
 
     @property
@@ -107,7 +110,18 @@ class Departure:
         if not self._bar and _request.place().rank == 0 and _request.under_swellrun():
             print(f"swell: the job is lent nothing: {why}", file=sys.stderr, flush=True)
         self._bar = why
-        _request.can_run_with([_request.place().world])
+        _request.can_run_with([_request.place().world], why)
+
+    def decline(self, why: str) -> None:
+        """Train on although workers were asked to leave, and be lent nothing until saved(). Every worker calls it."""
+        self._has_declined = True
+        _request.decline(why, _request.place().world)
+
+    def saved(self) -> None:
+        """A whole checkpoint has been written: what declined one is over."""
+        if self._has_declined and not self._bar:
+            self._has_declined = False
+            _request.can_run_with(self._sizes)
 
     def pass_boundary(self, rest: Any, samples: float) -> None:
         """A step is done: in live mode the next workers may take the state over here. Every worker calls it equally often.
@@ -137,7 +151,7 @@ class Departure:
         assert self._agreement is not None
         asked = self._agreement.poll()
         if asked and self._bar:
-            _request.decline(self._bar, _request.place().world)
+            self.decline(self._bar)
         return asked and not self._bar
 
     def end(self) -> None:

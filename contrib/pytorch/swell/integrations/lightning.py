@@ -22,12 +22,14 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from swell import _identity, _native, _request, data
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded
+from swell.checkpoint import on_all, why_unsaved
 from swell.integrations._generators import generators, restore_generators
 from swell.integrations._leaving import Departure
 
 __all__ = ["LightningElastic"]
 
 _NAME = re.compile(r"step-(\d{9})\.ckpt")
+_UNFINISHED = ".unfinished"
 
 
 class LightningElastic(pl.Callback):  # type: ignore[misc]
@@ -55,6 +57,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._sampler: _StepSampler | None = None
         self._loaded: dict[str, Any] = {}       # what a checkpoint, or the workers before, say of this callback
         self._saved = -1
+        self._save_fails = ""       # why the newest save failed
         self._accumulating = False
         self._validates: dict[str, Any] | None = None       # generators as the validation began that is under way
         self._generators: dict[str, Any] | None = None      # those to go on with
@@ -120,6 +123,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if trainer.world_size != _request.place().world:
             raise RuntimeError(f"Lightning sees {trainer.world_size} workers, there are {_request.place().world}; give "
                                "Trainer(devices=elastic.devices, num_nodes=elastic.num_nodes)")
+        if not any(isinstance(each, _Validations) for each in trainer.callbacks):
+            at = trainer.callbacks.index(self) + 1      # each at its place in the script's order
+            trainer.callbacks[at:at] = [_Validations(self), _Times(self._departure)]
         load = trainer.strategy.load_checkpoint
         trainer.strategy.load_checkpoint = lambda *arguments, **options: decoded(load(*arguments, **options))
 
@@ -157,19 +163,6 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if self._is_due and 0 <= loop.max_steps <= steps:
             loop.max_steps = steps + 1      # until the validation is made
         run()
-
-    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
-        if self._departure.profile is not None:
-            self._departure.profile.begin_backward()
-
-    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
-        if self._departure.profile is not None:
-            self._departure.profile.end_backward()
-
-    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        # Within the optimizer's step(), which has called forward and backward passes first.
-        if self._departure.profile is not None:
-            self._departure.profile.begin_optimizer()
 
     def _stepped(self) -> None:
         if self._departure.profile is not None:
@@ -272,32 +265,31 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             return
         self._passes_boundary(trainer)
         leave = self._departure.agreed()
-        if leave or (self.every > 0 and trainer.global_step > 0 and trainer.global_step % self.every == 0):
-            self._save(trainer)
         if leave:
             self._leave(trainer)
+        elif self.every > 0 and trainer.global_step > 0 and trainer.global_step % self.every == 0:
+            self._try_to_save(trainer)
 
     def _leave(self, trainer: Any) -> None:
-        self._departure.leave(trainer.global_step)
+        """Leave with a checkpoint. Where it cannot be saved: train on, and have swellrun lend nothing."""
+        if why := self._try_to_save(trainer, says=False):
+            self._departure.decline(why)
+        else:
+            self._departure.leave(trainer.global_step)
 
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        if trainer.state.fn == "fit" and not trainer.sanity_checking:
-            self._restore_generators()
-            self._validates = generators()
+    def _validation_begins(self) -> None:
+        self._restore_generators()
+        self._validates = generators()
 
-    def on_validation_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        if trainer.sanity_checking:
-            return
+    def _within_a_validation(self, trainer: Any) -> None:
         if self._validates is None:
             if self._departure.agreed():
-                self._leave(trainer)
+                self._departure.leave(trainer.global_step)
             return
         with self._as_it_began(self._validates):
             self._passes_boundary(trainer)
             if self._departure.agreed():
-                if self._saved != trainer.global_step:      # else that is where this validation was due
-                    self._save(trainer)
-                self._leave(trainer)
+                self._leave(trainer)        # a checkpoint of this step is where this validation was due
 
     @contextmanager
     def _as_it_began(self, began: dict[str, Any]) -> Iterator[None]:
@@ -306,7 +298,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         yield
         restore_generators(now)
 
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+    def _validation_ends(self, trainer: Any) -> None:
         if self._validates is None:
             return
         self._validates = None
@@ -316,11 +308,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             loop.max_steps = self._last_step
             del loop._should_check_val_fx
 
-    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        self._departure.end()
-
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        self._save(trainer)     # who is asked to leave after training must find it
+        self._try_to_save(trainer)      # who is asked to leave after training must find it
+        self._departure.end()
 
     # ---- checkpoints
 
@@ -335,26 +325,87 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             return []
         return sorted((int(match[1]) for match in map(_NAME.fullmatch, names) if match), reverse=True)
 
-    def _save(self, trainer: Any) -> None:
-        """Whole or not there: written under another name, and renamed when all workers have written."""
+    def _try_to_save(self, trainer: Any, says: bool = True) -> str:
+        """_save(); returns why it failed, the same on all workers; empty: it did not. says: once, until one succeeds."""
         step = trainer.global_step
         if step == self._saved:
-            return
-        path = self._path(step)
+            return ""
+        try:
+            self._save(trainer, step)
+        except Exception as error:      # torch, pickle and file systems have errors of their own
+            why = str(error) if isinstance(error, Unreadable) else why_unsaved(self.directory, step, self._saved if self._saved >= 0 else None, error)
+            if says and not self._save_fails and trainer.is_global_zero:
+                print(f"swell: {why}; training goes on", file=sys.stderr, flush=True)
+            self._save_fails = why
+            if trainer.is_global_zero:
+                trainer.strategy.remove_checkpoint(self._path(step) + _UNFINISHED)
+            return why
+        self._saved, self._save_fails = step, ""
+        self._departure.saved()
+        return ""
+
+    def _save(self, trainer: Any, step: int) -> None:
+        """Whole or not there: written under another name, and renamed when all workers have written, and it was read back."""
+        path, group = self._path(step), self._departure.group
         each: list[Any] = [generators()]
-        if self._departure.group is not None:
+        if group is not None:
             each *= trainer.world_size
-            torch.distributed.all_gather_object(each, generators(), group=self._departure.group)
+            torch.distributed.all_gather_object(each, generators(), group=group)
         checkpoint = trainer._checkpoint_connector.dump_checkpoint(False)
         checkpoint["callbacks"][self.state_key].update({"generators": each, "identity": _identity.record(step, **self._numbers(trainer))})
-        trainer.strategy.save_checkpoint(encoded(checkpoint), path + ".unfinished")
-        trainer.strategy.barrier()
+        on_all(group, lambda: self._write(trainer, checkpoint, path + _UNFINISHED))
         if trainer.is_global_zero:
-            os.replace(path + ".unfinished", path)
+            os.replace(path + _UNFINISHED, path)
             for old in self._steps()[self.keep:]:
                 trainer.strategy.remove_checkpoint(self._path(old))
         trainer.strategy.barrier()
-        self._saved = step
+
+    def _write(self, trainer: Any, checkpoint: dict[str, Any], path: str) -> None:
+        trainer.strategy.save_checkpoint(encoded(checkpoint), path)
+        if trainer.is_global_zero and os.path.isfile(path):     # else it is of parts, which torch.distributed.checkpoint reads
+            try:
+                torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            except Exception:
+                check_readable({f"the checkpoint[{name!r}]": value for name, value in checkpoint.items()})
+                raise
+
+
+class _Validations(pl.Callback):  # type: ignore[misc]
+    """Workers may be asked to leave within a validation."""
+
+    def __init__(self, elastic: LightningElastic) -> None:
+        self._elastic = elastic
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            self._elastic._validation_begins()
+
+    def on_validation_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        if not trainer.sanity_checking:
+            self._elastic._within_a_validation(trainer)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        self._elastic._validation_ends(trainer)
+
+
+class _Times(pl.Callback):  # type: ignore[misc]
+    """Gives the profiler the parts of a step."""
+
+    def __init__(self, departure: Departure) -> None:
+        self._departure = departure
+
+    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
+        if self._departure.profile is not None:
+            self._departure.profile.begin_backward()
+
+    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
+        if self._departure.profile is not None:
+            self._departure.profile.end_backward()
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        # Within the optimizer's step(), which has called forward and backward passes first.
+        if self._departure.profile is not None:
+            self._departure.profile.begin_optimizer()
 
 
 def _keep_rows() -> None:

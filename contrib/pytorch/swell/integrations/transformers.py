@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -17,8 +18,10 @@ from transformers.trainer_utils import SaveStrategy
 
 from swell import _identity, _native, _request, data
 from swell._lock import run_name
+from swell.checkpoint import on_all, why_unsaved
 from swell.integrations._leaving import Departure
 from swell.integrations._trainer import STATE, Folder, Moment, Shares, callback_states, make_readable, name_generators, restore_callbacks
+from swell.integrations._unsaved import counts, frozen_weights, go_on_counting, load_buffers, save_buffers
 
 __all__ = ["SwellCallback"]
 
@@ -75,6 +78,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._evaluating: Moment | None = None
         self._call: tuple[Any, Any] = (None, None)      # trial and ignored keys of train()
         self._live: _Live | None = None
+        self._unsaved = False       # workers were to leave, and could not save
+        self._frozen: str | None = None     # a digest of what checkpoints leave to the script
 
     @classmethod
     def attach(cls, trainer: Any, *, global_batch: int | None = None) -> SwellCallback:
@@ -164,6 +169,9 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             args.eval_on_start = False      # training has started
             restore_callbacks(self.trainer.callback_handler, state.stateful_callbacks)
             self._go_on_with_the_mean(before.get("loss"))
+            go_on_counting(self.trainer, before.get("counts") or {})
+            if self._path is not None:
+                load_buffers(self.trainer.model, self._path)
         if self._path is not None and state.is_world_process_zero:
             said = _identity.continues(before.get("identity"), state.global_step, self._path)
             print(f"swell: {said}{self._why_over(state)}", file=sys.stderr, flush=True)
@@ -293,6 +301,9 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if state.global_step and self._whole != state.global_step:
             self._leaving = True
             self.trainer._save_checkpoint(self.trainer.model_wrapped, self._call[0])
+            if self._unsaved:
+                self._unsaved = False
+                return
             self.on_save(args, state, control)
         self._departure.leave(state.global_step)
 
@@ -315,17 +326,48 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             args.save_only_model = False    # it is there to go on from
         if best is not None and best == self._between:
             state.best_global_step = None   # the run that is not resized has no such checkpoint
-        make_readable(self._optimizer(), self.trainer.lr_scheduler)
+        why = make_readable(self._optimizer(), self.trainer.lr_scheduler)
         try:
-            save(model, trial)
+            if self._leaving:
+                self._save_to_leave(lambda: save(model, trial), why)
+            else:
+                save(model, trial)
         finally:
             args.save_total_limit, args.save_only_model, state.best_global_step = limit, only, best
+
+    def _save_to_leave(self, save: Callable[[], None], why: str) -> None:
+        """Save, or train on where that fails on any worker."""
+        trainer, state, group = self.trainer, self.trainer.state, self._departure.group
+        save_model = trainer.save_model
+        trainer.save_model = lambda *arguments, **options: on_all(group, lambda: save_model(*arguments, **options))    # a barrier follows
+        try:
+            if not why:
+                on_all(group, save)
+                return
+        except Exception as error:      # safetensors, torch and json have errors of their own
+            why = why_unsaved(self.folder.path, state.global_step, self._whole, error)
+        finally:
+            trainer.save_model = save_model
+        if state.is_world_process_zero:
+            shutil.rmtree(self.folder.of_step(state.global_step), ignore_errors=True)
+        self._leaving, self._unsaved = False, True
+        self._departure.decline(why)
+
+    def _train_on(self, control: Any) -> None:
+        """Workers could not leave: what they have put off is done now."""
+        due, self._unsaved, control.should_training_stop = self._due, False, False
+        if "evaluation" in due:
+            self._evaluate_what_was_due()
+        self._due = set()
 
     def _is_between(self) -> bool:
         """Whether the Trainer itself would not save now, as far as is known."""
         return "evaluation" in self._due or "end" in self._due or (self._leaving and "save" not in self._due)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._unsaved:
+            self._train_on(control)
+            return
         is_whole = not args.save_only_model or self._leaving or self._is_between()
         if is_whole:
             self._whole, self._between = state.global_step, state.global_step if self._is_between() else None
@@ -335,7 +377,10 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         folder = self.folder.of_step(state.global_step)
         if is_whole and state.is_world_process_zero and os.path.isdir(folder):
             name_generators(folder)
+            save_buffers(self.trainer.model, folder)
             self.folder.mark(state.global_step, about)
+        if is_whole:
+            self._departure.saved()
         if is_whole and args.should_save:
             self.folder.rotate(state.global_step, args.save_total_limit, state.best_model_checkpoint)
         if self._leaving:
@@ -344,7 +389,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
     def _about(self) -> dict[str, Any]:
         """What goes beside the Trainer's state. Every worker calls it."""
         return {"evaluation_due": "evaluation" in self._due, "save_due": "save" in self._due, "between": self._is_between(),
-                "whole": self._whole, "between_step": self._between, "stopped": self._has_stopped(), "loss": self._mean_so_far(), "order": self._numbers_of_data()["order"]}
+                "whole": self._whole, "between_step": self._between, "stopped": self._has_stopped(), "loss": self._mean_so_far(),
+                "counts": counts(self.trainer), "order": self._numbers_of_data()["order"]}
 
     def _optimizer(self) -> torch.optim.Optimizer:
         optimizer: torch.optim.Optimizer = getattr(self.trainer.optimizer, "optimizer", self.trainer.optimizer)
@@ -356,8 +402,10 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     def _numbers(self) -> dict[str, Any]:
         """What every start of this run has alike."""
+        if self._frozen is None:
+            self._frozen = frozen_weights(self.trainer.model)
         return {"data": self._numbers_of_data(), "trained": _identity.trained(self.trainer.model_wrapped, self._optimizer()),
-                "global_batch": self.global_batch}
+                "global_batch": self.global_batch, "frozen_weights": self._frozen}
 
     def _mean_so_far(self) -> dict[str, Any]:
         """What the next logged loss is made of, and the mean of the whole training."""
@@ -435,7 +483,9 @@ class _Live:
         self._prepared = self._prepare(max_steps, self._loader, resume)
         trainer = self.trainer
         optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
-        taken = self.departure.go_live(trainer.model_wrapped, [optimizer], {"scheduler": trainer.lr_scheduler})
+        scaler = trainer.accelerator.scaler
+        taken = self.departure.go_live(trainer.model_wrapped, [optimizer],
+                                       {"scheduler": trainer.lr_scheduler, **({"scaler": scaler} if scaler is not None else {})})
         self.departure.time_calls(trainer.accelerator, "backward", "backward")
         self.departure.lock(self.callback.folder.path)
         if taken is None:
