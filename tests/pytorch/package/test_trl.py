@@ -18,6 +18,7 @@ def reference(tmp_path_factory):
     return Run(tmp_path_factory.mktemp("reference"), "trl_sft", steps=STEPS).fast().start(1).leave_well().curve()
 
 
+@pytest.mark.slow       # a row of test_matrix.py does that quicker
 def test_SFTTrainer_is_resized_by_restarts(tmp_path, reference):
     run = Run(tmp_path / "resized", "trl_sft", steps=STEPS)
     try:
