@@ -9,8 +9,9 @@ import pytest
 import torch
 import transformers
 
-from swell.engine import Engine, families, schedule
+from swell.engine import Engine, arena, families, schedule, state
 from swell.engine.skeleton import Skeleton
+from swell.engine.standing import Standing
 
 WHOLE = models.plan(3, (4, 1, [4]))
 PLANS = {name: models.PLANS[name] for name in ("one worker", "dp2", "pp2 dp2", "dp by stage: 1, 2", "tp by stage: 2, 1",
@@ -69,6 +70,17 @@ class Tokens(torch.utils.data.Dataset):
     def __getitem__(self, index):
         ids = models.batch(seed=index, samples=1)["input_ids"][0]
         return {"input_ids": ids, "labels": torch.where(ids % 3 == 0, -100, ids)}
+
+
+@pytest.mark.parametrize("options, place", [({}, "cpu"), ({"foreach": True}, "cpu"), ({"fused": True}, "meta")])
+def test_the_number_of_a_step_stands_where_the_optimizer_reads_it(options, place):
+    plan = models.PLANS["one worker"]
+    stage = Standing(Skeleton(config("llama")), plan, 0, seed=0, device=torch.device("cpu"), recompute=False, timed=None).stage
+    requests = list(state.wanted(stage, plan.place(0), lambda parameters: torch.optim.AdamW(parameters, **options)))
+    tensors, _ = arena.Ordinary().take(requests, torch.device("meta"))      # in place of a GPU
+    assert {tensors[one.name].device.type for one in requests if one.kind == "step"} == {place}
+    assert {tensors[one.name].device.type for one in requests if one.kind != "step"} == {"meta"}
+    assert all(tensors[one.name].shape == torch.Size(one.local) for one in requests)
 
 
 def over_dataset(rank, plan, folder):

@@ -17,7 +17,8 @@ class Request:
     """A tensor that a worker holds a part of.
 
     name: of the whole tensor, the same in every plan. kind: "parameter", "gradient", "moment", "step", "scheduler", "position".
-    shape: of the whole. begin, end: this worker's block. layer: by its number in the model.
+    shape: of the whole. begin, end: this worker's block. layer: by its number in the model. on_host: it stands in the host's memory
+    where the others are on a GPU.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Request:
     begin: tuple[int, ...]
     end: tuple[int, ...]
     layer: int | None = None
+    on_host: bool = False
 
     @property
     def local(self) -> tuple[int, ...]:
@@ -43,19 +45,20 @@ class Arena(Protocol):
 
 
 class Ordinary:
-    """Memory of this process: one piece for each kind and dtype."""
+    """Memory of this process: one piece for each place, kind and dtype."""
 
     def take(self, requests: Sequence[Request], device: torch.device) -> tuple[dict[str, torch.Tensor], bool]:
         """See Arena."""
-        sizes: dict[tuple[str, torch.dtype], int] = {}
+        def piece_of(one: Request) -> tuple[bool, str, torch.dtype]:
+            return one.on_host, one.kind, one.dtype
+        sizes: dict[tuple[bool, str, torch.dtype], int] = {}
         for one in requests:
-            key = one.kind, one.dtype
-            sizes[key] = sizes.get(key, 0) + torch.Size(one.local).numel()
-        pieces = {key: torch.zeros(size, dtype=key[1], device=device) for key, size in sizes.items()}
+            sizes[piece_of(one)] = sizes.get(piece_of(one), 0) + torch.Size(one.local).numel()
+        pieces = {key: torch.zeros(size, dtype=key[2], device="cpu" if key[0] else device) for key, size in sizes.items()}
         at = dict.fromkeys(pieces, 0)
         found = {}
         for one in requests:
-            key, count = (one.kind, one.dtype), torch.Size(one.local).numel()
+            key, count = piece_of(one), torch.Size(one.local).numel()
             found[one.name] = pieces[key][at[key]:at[key] + count].view(one.local)
             at[key] += count
         return found, True

@@ -25,7 +25,7 @@ _REGIONS = {"forward": Region.FORWARD, "backward": Region.BACKWARD, "optimizer":
 
 
 class NativeArena:
-    """Memory of this worker's shim; on a GPU torch's, which is copied where it is handed over. take() blocks until this epoch
+    """Memory of this worker's shim; for what is on a GPU torch's, which is copied where it is handed over. take() blocks until this epoch
     begins: all that takes long comes before."""
 
     def __init__(self, session: Session) -> None:
@@ -39,10 +39,11 @@ class NativeArena:
         """Say what take() will want, before it. On a GPU its memory is taken by this."""
         gpu = gpu_of(device)
         if gpu is not None:
-            self._on_gpu = Ordinary().take(requests, device)[0]
+            self._on_gpu = Ordinary().take([one for one in requests if not one.on_host], device)[0]
         for one in requests:
+            there = self._on_gpu.get(one.name)
             self._session.register(one.name, one.dtype, one.shape, kind=_KINDS[one.kind], layer=one.layer, block=(one.begin, one.end),
-                                   address=self._on_gpu[one.name].data_ptr() if gpu is not None else None, device=gpu)
+                                   address=there.data_ptr() if there is not None else None, device=gpu if there is not None else None)
         self._session.register(_REST, torch.uint8, (_REST_BYTES,), kind=Kind.SCHEDULER)
         self._is_registered = True
 
@@ -52,7 +53,8 @@ class NativeArena:
             self.register(requests, device)
         self.epoch = self._session.adopt()
         self._rest = self._session.tensor(_REST, torch.uint8, (_REST_BYTES,))
-        return self._on_gpu or {one.name: self._session.tensor(one.name, one.dtype, one.local) for one in requests}, self.epoch.fresh
+        on_host = {one.name: self._session.tensor(one.name, one.dtype, one.local) for one in requests if one.name not in self._on_gpu}
+        return {**self._on_gpu, **on_host}, self.epoch.fresh
 
     def rest(self) -> dict[str, Any]:
         """What the epoch before gave to its last boundary()."""

@@ -15,11 +15,15 @@ Factory = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
 
 @dataclass(frozen=True)
 class StateEntry:
-    """What an optimizer keeps of each parameter. moment: a tensor of the parameter's shape; else one number."""
+    """What an optimizer keeps of each parameter. moment: a tensor of the parameter's shape; else one number.
+
+    on_host: it is read by the host in each step, which would wait for a GPU.
+    """
 
     name: str
     moment: bool
     dtype: torch.dtype
+    on_host: bool
 
 
 def _stepped(factory: Factory, state: dict[str, torch.Tensor] | None) -> tuple[torch.optim.Optimizer, torch.nn.Parameter]:
@@ -40,13 +44,15 @@ def entries(factory: Factory) -> list[StateEntry]:
     """
     optimizer, reference = _stepped(factory, None)
     name, found = type(optimizer).__name__, []
+    steps_on_device = any(group.get("capturable") or group.get("fused") for group in optimizer.param_groups)
     for key, value in optimizer.state[reference].items():
         if value is None:
             continue
         if not isinstance(value, torch.Tensor) or value.shape not in (reference.shape, torch.Size([])):
             raise ValueError(f"{name} keeps {key} of each parameter, which is neither a number in a tensor nor of the parameter's shape; use one "
                              "such as AdamW or SGD")
-        found.append(StateEntry(str(key), value.shape == reference.shape, value.dtype))
+        moment = value.shape == reference.shape
+        found.append(StateEntry(str(key), moment, value.dtype, not moment and not steps_on_device))
     zeros = {one.name: torch.zeros(reference.shape if one.moment else (), dtype=one.dtype) for one in found}
     _, again = _stepped(factory, zeros)
     if not torch.equal(reference, again):

@@ -29,7 +29,7 @@ def wanted(stage: StageModel, place: Place, factory: optimizers.Factory) -> Iter
                 dtype = one.dtype if entry.dtype == torch.float32 else entry.dtype
                 yield Request(f"{name}#{entry.name}", "moment", dtype, one.global_shape, begin, end, one.layer)
             else:
-                yield Request(f"{name}#{entry.name}", "step", entry.dtype, (1,), (0,), (1,), one.layer)
+                yield Request(f"{name}#{entry.name}", "step", entry.dtype, (1,), (0,), (1,), one.layer, entry.on_host)
 
 
 class State:
