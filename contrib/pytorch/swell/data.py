@@ -19,7 +19,7 @@ from swell._identity import check_same
 from swell._order import NEWEST_ORDER, order_of_epoch
 from swell._request import place
 
-__all__ = ["ElasticIterable", "ElasticSampler", "Piece", "pieces", "sizes"]
+__all__ = ["ElasticIterable", "ElasticSampler", "Piece", "has_length", "pieces", "sizes"]
 
 T = TypeVar("T")
 
@@ -66,6 +66,14 @@ def sizes(global_batch: int, basic_workers: int = 1, max_workers: int | None = N
     return [world for world in range(basic_workers, (max_workers or global_batch) + 1) if global_batch % world == 0]
 
 
+def has_length(dataset: Any) -> bool:
+    """Whether a dataset says how many samples it has; some have the method and no answer."""
+    try:
+        return len(dataset) >= 0
+    except (TypeError, NotImplementedError):
+        return False
+
+
 class ElasticSampler(torch.utils.data.Sampler[list[int]]):
     """A batch sampler for map-style datasets that resizes do not disturb.
 
@@ -92,6 +100,9 @@ class ElasticSampler(torch.utils.data.Sampler[list[int]]):
 
     def __init__(self, dataset: Sized | int, global_batch: int, *, micro_batch: int | None = None, shuffle: bool = True,
                  seed: int = 0, drop_last: bool = False, rank: int | None = None, world: int | None = None) -> None:
+        if not isinstance(dataset, int) and not has_length(dataset):
+            raise TypeError(f"{type(dataset).__name__} has no length, and the position of a sample in it is not known: load it into memory or onto a "
+                            "disk, or train with swell.torch.Elastic, whose batches() takes streams")
         self.length = dataset if isinstance(dataset, int) else len(dataset)
         if global_batch < 1:
             raise ValueError(f"global_batch={global_batch}: it must be 1 or more")

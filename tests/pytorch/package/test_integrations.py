@@ -200,12 +200,44 @@ def test_two_runs_that_train_at_once_do_not_share_a_folder(job, tmp_path):
 
 @apart
 @pytest.mark.parametrize("option, says", [({"auto_find_batch_size": True}, "auto_find_batch_size"), ({"ignore_data_skip": True}, "ignore_data_skip"),
-                                          ({"average_tokens_across_devices": False}, "average_tokens_across_devices")])
+                                          ({"average_tokens_across_devices": False}, "average_tokens_across_devices"),
+                                          ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy=group_by_length")])
 def test_attach_refuses_what_would_not_be_the_same_run(option, says, tmp_path):
     args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[], **option)
     trainer = Trainer(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args, train_dataset=[{"input_ids": [1]}])
     with pytest.raises(ValueError, match=says):
         SwellCallback.attach(trainer)
+
+
+@apart
+@pytest.mark.parametrize("name", ["_get_train_sampler", "get_train_dataloader"])
+def test_attach_refuses_a_Trainer_that_chooses_its_samples(name, tmp_path):
+    class Chooses(Trainer):
+        pass
+
+    setattr(Chooses, name, lambda self, *_: None)
+    args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[])
+    trainer = Chooses(GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1)), args, train_dataset=[{"input_ids": [1]}])
+    with pytest.raises(TypeError, match=rf"Chooses.{name}\(\) chooses the samples"):
+        SwellCallback.attach(trainer)
+
+
+def streamed_or_short(small):
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            yield torch.zeros(1)
+
+    return [0.0] * 3 if small else Stream()
+
+
+@pytest.mark.parametrize("small, error, says", [(False, TypeError, "Stream has no length, and the position of a sample in it is not known"),
+                                                (True, ValueError, "the dataset has 3 samples, global_batch=12 needs as many")])
+def test_Lightning_s_loader_refuses_data_before_sizes_are_offered(small, error, says, monkeypatch):
+    from swell import _request
+    from swell.integrations import LightningElastic
+    monkeypatch.setattr(_request, "can_run_with", lambda *_: pytest.fail("sizes were offered"))
+    with pytest.raises(error, match=says):
+        LightningElastic("checkpoints").loader(streamed_or_short(small), global_batch=12)
 
 
 @apart

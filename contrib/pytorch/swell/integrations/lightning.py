@@ -98,6 +98,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         DataLoader.
         """
         here = _request.place()
+        data.ElasticSampler(dataset, global_batch, drop_last=drop_last)     # whether these go together, before anything is lent
         self._departure.listen(global_batch)
         if global_batch % here.world:
             raise ValueError(f"global_batch={global_batch} does not divide over {here.world} workers; submit with --elastic=sizes="

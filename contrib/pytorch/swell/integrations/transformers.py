@@ -33,9 +33,17 @@ class _Over(Exception):
 def _refuse(trainer: Any, global_batch: int) -> None:
     """Raises, before anything is lent, where a resized run would not be the same run."""
     args, dataset = trainer.args, trainer.train_dataset
-    if isinstance(dataset, torch.utils.data.IterableDataset) or (dataset is not None and not hasattr(dataset, "__len__")):
+    if isinstance(dataset, torch.utils.data.IterableDataset) or (dataset is not None and not data.has_length(dataset)):
         raise TypeError(f"SwellCallback needs a dataset of map style, one with a length; train_dataset is a {type(dataset).__name__}, in which the "
                         "position of a sample is not known: load it into memory or onto a disk")
+    kind = type(trainer)
+    own = next((name for name in ("_get_train_sampler", "get_train_dataloader") if getattr(kind, name) is not getattr(transformers.Trainer, name)), "")
+    if own:
+        raise TypeError(f"{kind.__name__}.{own}() chooses the samples of a step itself; SwellCallback would train on others: it takes Trainers, such as "
+                        "TRL's SFTTrainer, that leave this to transformers")
+    if args.train_sampling_strategy not in ("random", "sequential"):
+        raise ValueError(f"train_sampling_strategy={args.train_sampling_strategy} makes the order of the samples depend on the number of workers: leave "
+                         "it out, or give sequential")
     if args.deepspeed:
         raise ValueError("SwellCallback cannot resize a Trainer with deepspeed=: its checkpoints are read by as many workers as wrote them; use fsdp=")
     if args.auto_find_batch_size:
