@@ -127,7 +127,8 @@ def _begins_as_zeros(optimizer: torch.optim.Optimizer) -> bool:
 
 def _steps_alike(optimizer: torch.optim.Optimizer, group: Mapping[str, Any], dtype: torch.dtype, dim: int) -> bool:
     value = torch.arange(1, 1 + 2 ** dim).reshape((2,) * dim).to(dtype)
-    ends, zeros = [], {}
+    ends: list[list[torch.Tensor]] = []
+    zeros: dict[str, torch.Tensor] = {}
     for begins_with_zeros in (False, True):
         parameter = value.clone().requires_grad_()
         state: Mapping[torch.Tensor, dict[str, Any]] = {parameter: zeros} if begins_with_zeros else {}
