@@ -125,6 +125,11 @@ def _begins_as_zeros(optimizer: torch.optim.Optimizer) -> bool:
         return False
 
 
+def _is_on_device(key: str, value: torch.Tensor, parameter: torch.Tensor, group: Mapping[str, Any]) -> bool:
+    """Whether the optimizer has it where the parameter is; else on the host, which reads it in each step."""
+    return (value.shape == parameter.shape and key != "step") or bool(group.get("capturable")) or bool(group.get("fused"))
+
+
 def _steps_alike(optimizer: torch.optim.Optimizer, group: Mapping[str, Any], dtype: torch.dtype, dim: int) -> bool:
     value = torch.arange(1, 1 + 2 ** dim).reshape((2,) * dim).to(dtype)
     ends: list[list[torch.Tensor]] = []
@@ -179,7 +184,7 @@ class LiveState:
                     raise Unsupported(f"the optimizer has a parameter of shape {tuple(parameter.shape)} that the model has not")
                 for key, value in will_keep[id(parameter)].items():
                     if isinstance(value, torch.Tensor):
-                        on_device = value.shape == parameter.shape or bool(group.get("capturable")) or bool(group.get("fused"))
+                        on_device = _is_on_device(key, value, parameter, group)
                         self._keep(name, parameter, key, value, parameter.device if on_device else torch.device("cpu"))
                     else:
                         self._values.append((name, parameter, key))

@@ -117,6 +117,17 @@ def test_an_optimizer_steps_first_in_the_memory_of_the_live_state(kind, options,
         assert all(torch.equal(value, ours[number][key]) for number, one in theirs.items() for key, value in one.items() if value is not None)
 
 
+@pytest.mark.parametrize("options, on_device", [({}, False), ({"foreach": True}, False), ({"fused": True}, True), ({"capturable": True}, True)])
+@pytest.mark.parametrize("shape", [(), (1,), (3, 2)])
+def test_the_number_of_a_step_stands_where_the_optimizer_reads_it(options, on_device, shape):
+    parameter = torch.nn.Parameter(torch.zeros(shape, device="meta"))
+    optimizer = torch.optim.AdamW([parameter])
+    group = {**optimizer.param_groups[0], **options}
+    kept = live.state_of_a_step(optimizer)[id(parameter)]
+    placed = {key: live._is_on_device(key, value, parameter, group) for key, value in kept.items()}
+    assert placed == {"step": on_device, "exp_avg": True, "exp_avg_sq": True}
+
+
 def test_a_request_by_signal_in_live_mode_leaves_with_a_checkpoint(runs, reference):
     run = runs(LiveRun, "signal", "ddp").start(2).reach(5)
     run.ask(1).leave_well()
