@@ -105,8 +105,13 @@ void buffer_completed(void*, std::uint32_t, std::uint8_t* buffer, std::size_t, s
 Result<void> KernelTimeline::start(std::int64_t now_ns, const std::vector<std::string>& libraries) {
   auto functions = std::make_shared<Functions>();
   Result<void> opened = Error("no library of CUPTI is named");
-  for (const std::string& name : libraries)
-    if ((opened = functions->library.open(name)).ok()) break;
+  const auto first = [&](Result<void> (Library::*open)(const std::string&)) {
+    for (const std::string& name : libraries)
+      if ((opened = (functions->library.*open)(name)).ok()) return true;
+    return false;
+  };
+  // A second CUPTI in the process would not see what the first one, PyTorch's, subscribes to.
+  if (!first(&Library::open_again)) first(&Library::open);
   if (!opened) return opened.error().while_doing("opening CUPTI");
   if (auto found = functions->library.find(
           {{"cuptiSubscribe", &functions->subscribe},

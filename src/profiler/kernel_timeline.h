@@ -23,7 +23,8 @@ struct Kernel {
 class KernelTimeline {
  public:
   static constexpr std::size_t kMaxKernels = 100'000;
-  /// Begins to record. `libraries` are tried in their order; `now_ns` is the host's clock.
+  /// Begins to record. The first of `libraries` that is loaded already is
+  /// taken, else the first that can be loaded; `now_ns` is the host's clock.
   Result<void> start(std::int64_t now_ns, const std::vector<std::string>& libraries = cupti());
   /// Records nothing more; kernels that are under way still come.
   void stop();

@@ -164,6 +164,22 @@ Test(kernel_timeline, has_kernels_by_the_hosts_clock) {
   cr_assert(timeline.start(0, {SWELL_FAKE_CUPTI}).ok(), "it can be asked for again");
 }
 
+Test(kernel_timeline, the_library_that_is_loaded_is_taken_before_one_that_could_be) {
+  const Folder folder;
+  const std::string other = folder / "libcupti.so.99";
+  fs::copy_file(SWELL_FAKE_CUPTI, other);
+  Library loaded;
+  int (*subscribe)(void**, void*, void*) = nullptr;
+  cr_assert(loaded.open(SWELL_FAKE_CUPTI).ok());
+  cr_assert(loaded.find({{"cuptiSubscribe", &subscribe}}).ok());
+  KernelTimeline timeline;
+  cr_assert(timeline.start(0, {other, SWELL_FAKE_CUPTI}).ok());
+  void* subscriber = nullptr;
+  cr_assert_eq(subscribe(&subscriber, nullptr, nullptr), 39, "a second CUPTI was loaded");
+  timeline.stop();
+  timeline.take();
+}
+
 Test(kernel_timeline, another_tool_that_holds_cupti_is_said_and_left_alone) {
   Library library;
   void (*hold)(int) = nullptr;
