@@ -239,9 +239,15 @@ Controller::Planned Controller::plan_for(ElasticJob& job, const plan::Layout& la
       fmt::format("{:.2f} times as fast is predicted{}, by {}", planned.times,
                   seen->training->from_data_sheets ? " by data sheets" : "", plan.summary());
   if (job.training.makes_own_plans()) return planned;
-  planned.layout = &layout;
   Json json = plan.to_json();
-  if (json.dump().size() > control::kMaxDocument) return planned;  // the program makes its own
+  if (const std::size_t bytes = json.dump().size(); bytes > control::kMaxDocument) {
+    events_.event("plan-unsent", {{"job", job.id}, {"bytes", static_cast<std::int64_t>(bytes)}},
+                  fmt::format("job {}: its plan has {} bytes as JSON, and at most {} can be sent: "
+                              "the program makes its own",
+                              job.id, bytes, control::kMaxDocument));
+    return planned;
+  }
+  planned.layout = &layout;
   job.training.decided(std::move(plan), job.epoch);
   remember(job);
   planned.json = std::move(json);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/plan/plan.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "core/cluster/cluster.h"
@@ -10,11 +11,36 @@ namespace swell::plan {
 namespace {
 
 constexpr int kMaxCount = 1 << 20;
+constexpr std::size_t kMaxGroups = 65'536;  ///< of a stage
+/// A stage of more groups is written by runs of equal ones.
+constexpr std::size_t kWrittenOut = 64;
 
+/// Equal groups in their order: on each of `nodes`, one for each `tp` of the GPUs.
+struct Run {
+  std::vector<std::string> nodes;
+  TpGroup all;  ///< its GPUs: those of one node, of all its groups; its node: unused
+};
+
+Result<std::vector<std::string>> read_nodes(const Json& json) {
+  if (!json.has("nodes")) {
+    auto node = json.string_at("node");
+    if (!node) return node.error();
+    return std::vector{*std::move(node)};
+  }
+  const Json nodes = json.at("nodes");
+  if (!nodes.is_array() || nodes.size() == 0) return Error("\"nodes\" must be a list of names");
+  std::vector<std::string> names;
+  for (const Json& name : nodes.items()) {
+    if (!name.is_string())
+      return Error(fmt::format("\"nodes\" holds {}; it must hold names", name.dump()));
+    names.emplace_back(json_string_value(name.get()));
+  }
+  return names;
+}
+
+/// The GPUs of the read group are those of all groups of a node.
 Result<TpGroup> read_group(const Json& json) {
   TpGroup group;
-  auto node = json.string_at("node");
-  if (!node) return node.error();
   auto type = json.string_at("gpu_type");
   if (!type) return type.error();
   auto batch = json.integer_at("local_batch", 0, kMaxCount);
@@ -31,10 +57,66 @@ Result<TpGroup> read_group(const Json& json) {
                                cluster::kMaxGpusPerNode - 1));
     group.gpus.push_back(static_cast<int>(json_integer_value(gpu.get())));
   }
-  group.node = *node;
   group.gpu_type = *type;
   group.local_batch = static_cast<int>(*batch);
   return group;
+}
+
+/// Reads an item of "groups", one group or a run of them, into `groups`.
+Result<void> read_groups(const Json& json, int tp, std::vector<TpGroup>& groups) {
+  auto nodes = read_nodes(json);
+  if (!nodes) return nodes.error();
+  auto all = read_group(json);
+  if (!all) return all.error();
+  if (!json.has("nodes")) {
+    all->node = std::move(nodes->front());
+    groups.push_back(*std::move(all));
+    return {};
+  }
+  const std::size_t degree = static_cast<std::size_t>(tp), gpus = all->gpus.size();
+  if (gpus == 0 || gpus % degree != 0)
+    return Error(fmt::format("\"gpus\" lists {} GPUs of each node; a multiple of tp={} is needed",
+                             gpus, tp));
+  if (groups.size() + nodes->size() * (gpus / degree) > kMaxGroups)
+    return Error(fmt::format("a stage has at most {} groups", kMaxGroups));
+  for (const std::string& node : *nodes)
+    for (auto gpu = all->gpus.begin(); gpu != all->gpus.end(); gpu += tp)
+      groups.push_back({node, all->gpu_type, {gpu, gpu + tp}, all->local_batch});
+  return {};
+}
+
+/// Returns the groups of a stage as runs: first those of a node together, then equal nodes.
+std::vector<Run> runs_of(const std::vector<TpGroup>& groups) {
+  std::vector<Run> by_node, runs;
+  for (const TpGroup& group : groups) {
+    if (!by_node.empty() && by_node.back().nodes.front() == group.node &&
+        by_node.back().all.gpu_type == group.gpu_type &&
+        by_node.back().all.local_batch == group.local_batch &&
+        by_node.back().all.gpus.size() + group.gpus.size() <= cluster::kMaxGpusPerNode)
+      by_node.back().all.gpus.insert(by_node.back().all.gpus.end(), group.gpus.begin(),
+                                     group.gpus.end());
+    else by_node.push_back({{group.node}, {"", group.gpu_type, group.gpus, group.local_batch}});
+  }
+  for (Run& run : by_node)
+    if (!runs.empty() && runs.back().all == run.all)
+      runs.back().nodes.push_back(std::move(run.nodes.front()));
+    else runs.push_back(std::move(run));
+  return runs;
+}
+
+/// Only groups of `tp` GPUs each can be written by runs, since it is `tp` that parts a run again.
+bool written_by_runs(const Stage& stage) {
+  return stage.groups.size() > kWrittenOut &&
+         std::all_of(stage.groups.begin(), stage.groups.end(), [&](const TpGroup& group) {
+           return group.gpus.size() == static_cast<std::size_t>(stage.tp);
+         });
+}
+
+Json item(const TpGroup& group, const char* key, Json nodes) {
+  return Json::object({{key, std::move(nodes)},
+                       {"gpu_type", group.gpu_type},
+                       {"gpus", Json::array_of(group.gpus)},
+                       {"local_batch", group.local_batch}});
 }
 
 Result<Stage> read_stage(const Json& json) {
@@ -48,9 +130,10 @@ Result<Stage> read_stage(const Json& json) {
   const Json groups = json.at("groups");
   if (!groups.is_array()) return Error("\"groups\" must be a list of TP groups");
   for (const Json& item : groups.items()) {
-    auto group = read_group(item);
-    if (!group) return group.error().while_doing(fmt::format("group {}", stage.groups.size()));
-    stage.groups.push_back(*std::move(group));
+    if (stage.groups.size() >= kMaxGroups)
+      return Error(fmt::format("a stage has at most {} groups", kMaxGroups));
+    if (auto read = read_groups(item, stage.tp, stage.groups); !read)
+      return read.error().while_doing(fmt::format("group {}", stage.groups.size()));
   }
   return stage;
 }
@@ -105,11 +188,11 @@ Json Plan::to_json() const {
   Json list = Json::array();
   for (const Stage& stage : stages) {
     Json groups = Json::array();
-    for (const TpGroup& group : stage.groups)
-      groups.append(Json::object({{"node", group.node},
-                                  {"gpu_type", group.gpu_type},
-                                  {"gpus", Json::array_of(group.gpus)},
-                                  {"local_batch", group.local_batch}}));
+    if (written_by_runs(stage))
+      for (const Run& run : runs_of(stage.groups))
+        groups.append(item(run.all, "nodes", Json::array_of(run.nodes)));
+    else
+      for (const TpGroup& group : stage.groups) groups.append(item(group, "node", group.node));
     list.append(Json::object({{"layers", stage.layers}, {"tp", stage.tp}, {"groups", groups}}));
   }
   return Json::object({{"micro_batches", micro_batches}, {"stages", list}});

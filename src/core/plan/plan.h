@@ -43,10 +43,13 @@ struct Plan {
   std::string summary() const;
 
   /// Reads {"micro_batches", "stages": [{"layers", "tp", "groups": [{"node", "gpu_type", "gpus",
-  /// "local_batch"}]}]}. Checks the form only (validate() checks the rest); errors name the stage
-  /// and the group.
+  /// "local_batch"}]}]}. An item of "groups" with "nodes", a list, in place of "node" stands for
+  /// equal groups in their order: on each node, one for each `tp` of "gpus". Checks the form only
+  /// (validate() checks the rest); errors name the stage and the group.
   static Result<Plan> from_json(const Json& json);
   static Result<Plan> parse(std::string_view text);
+  /// Writes stages of more than 64 groups with "nodes", so that plans of thousands of GPUs fit a
+  /// message.
   Json to_json() const;
 
   friend bool operator==(const Plan&, const Plan&) = default;

@@ -62,3 +62,16 @@ def test_swellrun_hears_for_which_numbers_of_workers_there_is_a_plan(tmp_path):
     found = pool.run(tmp_path, [(1, heard, (f"swell-heard-{tmp_path}-{at}", plan)) for at, plan in enumerate((None, one))])
     assert found == [["sizes 1 2 3 4 6 8 9 12 16 18 24 36 48"], ["sizes 1"]]
     assert Plan.sizes(4, 12, 1, {1: one, 3: one}.__getitem__, 4096) == [1], "the plan for three workers is of one"
+
+
+def test_a_run_of_equal_groups_reads_as_its_groups() -> None:
+    """As the core writes stages of more than 64 groups."""
+    value = {"micro_batches": 2, "stages": [{"layers": 4, "tp": 2, "groups": [
+        {"nodes": ["a", "b"], "gpu_type": "h100", "gpus": [0, 1, 4, 5], "local_batch": 3},
+        {"node": "c", "gpu_type": "h100", "gpus": [2, 3], "local_batch": 1}]}]}
+    groups = Plan.from_json(value).stages[0].groups
+    assert [(group.node, group.gpus, group.local_batch) for group in groups] == [
+        ("a", (0, 1), 3), ("a", (4, 5), 3), ("b", (0, 1), 3), ("b", (4, 5), 3), ("c", (2, 3), 1)]
+    value["stages"][0]["groups"][0]["gpus"] = [0, 1, 4]  # type: ignore[index]
+    with pytest.raises(ValueError, match="3 GPUs of each node.*a multiple of tp=2 is needed"):
+        Plan.from_json(value)

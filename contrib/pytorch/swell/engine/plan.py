@@ -66,6 +66,21 @@ class Place:
     shard: int
 
 
+def _groups(item: Mapping[str, Any], tp: int) -> Iterator[Group]:
+    """Yields what an item of "groups" stands for: one group, or, with "nodes", equal groups in their order: on each node one for each `tp`
+    of its GPUs. Raises ValueError where tp does not divide these."""
+    gpus = tuple(int(gpu) for gpu in item["gpus"])
+    kind, local_batch = str(item["gpu_type"]), int(item["local_batch"])
+    if "nodes" not in item:
+        yield Group(str(item["node"]), kind, gpus, local_batch)
+        return
+    if not gpus or len(gpus) % tp:
+        raise ValueError(f"a plan has {len(gpus)} GPUs of each node in \"gpus\"; a multiple of tp={tp} is needed")
+    for node in item["nodes"]:
+        for first in range(0, len(gpus), tp):
+            yield Group(str(node), kind, gpus[first:first + tp], local_batch)
+
+
 @dataclass(frozen=True)
 class Plan:
     """A PP-DP-TP plan, possibly asymmetric: Suika, appendix A.1.
@@ -83,8 +98,7 @@ class Plan:
         try:
             return Plan(int(value["micro_batches"]), tuple(
                 Stage(int(stage["layers"]), int(stage["tp"]), tuple(
-                    Group(str(group["node"]), str(group["gpu_type"]), tuple(int(gpu) for gpu in group["gpus"]), int(group["local_batch"]))
-                    for group in stage["groups"]))
+                    group for item in stage["groups"] for group in _groups(item, int(stage["tp"]))))
                 for stage in value["stages"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"a plan lacks or misstates {error}; it is the JSON that docs/planner.md describes") from error

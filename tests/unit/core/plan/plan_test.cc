@@ -2,7 +2,9 @@
 #include "core/plan/plan.h"
 
 #include <criterion/criterion.h>
+#include <fmt/format.h>
 #include <functional>
+#include <numeric>
 
 #include "core/plan/layout.h"
 #include "core/plan/validate.h"
@@ -89,4 +91,62 @@ Test(plan, json_errors_name_stage_and_group) {
                "stage 0: group 0: \"gpus\" holds 64; a GPU index is from 0 to 63");
   cr_assert_not(Plan::parse("[]").ok());
   cr_assert_not(Plan::parse(R"({"micro_batches":1,"stages":3})").ok());
+}
+
+/// 2 stages of `nodes` nodes each; the samples of the last groups of the second stage differ.
+Plan large_plan(int nodes, int tp) {
+  Plan plan{4, {}};
+  for (int stage = 0; stage < 2; ++stage) {
+    plan.stages.push_back({10, tp, {}});
+    for (int node = 0; node < nodes; ++node)
+      for (int gpu = 0; gpu < 8; gpu += tp) {
+        std::vector<int> gpus(static_cast<std::size_t>(tp));
+        std::iota(gpus.begin(), gpus.end(), gpu);
+        const int samples = stage == 1 && node > nodes - 3 ? 3 : 2;
+        plan.stages.back().groups.push_back({fmt::format("gpu-rack{}-node{}", stage, node),
+                                             "nvidia_h100_80gb_hbm3", gpus, samples});
+      }
+  }
+  return plan;
+}
+
+Test(plan, plans_of_thousands_of_gpus_fit_a_message_and_round_trip) {
+  for (const int tp : {1, 2, 4, 8}) {
+    const Plan plan = large_plan(256, tp);
+    const std::string text = plan.to_json().dump();
+    cr_assert_leq(text.size(), 16'384u, "tp %d: %zu bytes for 4,096 GPUs", tp, text.size());
+    cr_assert(Plan::parse(text).value() == plan, "tp %d", tp);
+  }
+}
+
+Test(plan, small_plans_and_uneven_groups_are_written_group_by_group) {
+  const std::string small = large_plan(1, 1).to_json().dump();
+  cr_assert_eq(small.find("nodes"), std::string::npos);
+  Plan uneven = large_plan(16, 1);
+  uneven.stages[0].groups[3].gpus = {3, 4};  // not valid, but what is read must be what was written
+  cr_assert(Plan::parse(uneven.to_json().dump()).value() == uneven);
+}
+
+Test(plan, runs_of_groups_that_cannot_be_are_refused) {
+  const auto refused = [](const char* item) {
+    return Plan::parse(
+               fmt::format(
+                   R"({{"micro_batches":1,"stages":[{{"layers":1,"tp":2,"groups":[{}]}}]}})", item))
+        .error()
+        .message();
+  };
+  cr_assert_eq(
+      refused(R"({"nodes":["a"],"gpu_type":"t","local_batch":1,"gpus":[0,1,2]})"),
+      "stage 0: group 0: \"gpus\" lists 3 GPUs of each node; a multiple of tp=2 is needed");
+  cr_assert_eq(
+      refused(R"({"nodes":["a"],"gpu_type":"t","local_batch":1,"gpus":[]})"),
+      "stage 0: group 0: \"gpus\" lists 0 GPUs of each node; a multiple of tp=2 is needed");
+  cr_assert_eq(refused(R"({"nodes":[],"gpu_type":"t","local_batch":1,"gpus":[0,1]})"),
+               "stage 0: group 0: \"nodes\" must be a list of names");
+  cr_assert_eq(refused(R"({"nodes":[7],"gpu_type":"t","local_batch":1,"gpus":[0,1]})"),
+               "stage 0: group 0: \"nodes\" holds 7; it must hold names");
+  std::string many = R"({"nodes":["a")";
+  for (int node = 0; node < 65'536; ++node) many += R"(,"a")";
+  many += R"(],"gpu_type":"t","local_batch":1,"gpus":[0,1]})";
+  cr_assert_eq(refused(many.c_str()), "stage 0: group 0: a stage has at most 65536 groups");
 }
