@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,10 @@ Result<void> read_hwloc(Machine& machine, const std::string& xml_file);
 /// Reads from sysfs what `machine` lacks yet, and for ports what hwloc does not know (rate, link
 /// layer). `root` is "/sys" or a copy of it.
 void read_sysfs(Machine& machine, const std::string& root);
+
+/// Returns the bytes a second of one NVLink in one direction, by what NVML returns as its version
+/// (nvmlNvlinkVersion_t numbers versions in their order: 6 is NVLink 4.0); none for an unknown one.
+std::optional<double> nvlink_bytes_per_s(unsigned version) noexcept;
 
 /// Reads product names and NVLink of this node from NVIDIA's driver library, where it can be
 /// loaded.

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <memory>
+#include <set>
 
 #include "topo/machine.h"
 
@@ -20,6 +21,7 @@ struct PciInfo {
 };
 constexpr int kSuccess = 0;
 constexpr unsigned kMaxLinks = 18;
+constexpr double kUnknownLink = 25e9;  ///< bytes a second of a link of an unknown version
 
 struct Close {
   void operator()(void* library) const noexcept { dlclose(library); }
@@ -41,9 +43,6 @@ std::string address(const PciInfo& pci) {
   return fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
 }
 
-/// Bytes a second of one link in one direction, by NVLink's version.
-double link_bandwidth(unsigned version) { return version >= 5 ? 50e9 : version >= 2 ? 25e9 : 20e9; }
-
 struct Links {
   std::string pci;
   double all = 0;                    ///< bytes a second of all its links
@@ -51,6 +50,19 @@ struct Links {
 };
 
 }  // namespace
+
+std::optional<double> nvlink_bytes_per_s(unsigned version) noexcept {
+  switch (version) {
+    case 1: return 20e9;  // 1.0: P100
+    case 2:               // 2.0: V100
+    case 3:               // 2.2
+    case 4:               // 3.0: A100
+    case 5:               // 3.1
+    case 6: return 25e9;  // 4.0: H100
+    case 7: return 50e9;  // 5.0: B200
+    default: return std::nullopt;
+  }
+}
 
 void read_nvml(Machine& machine) {
   const std::unique_ptr<void, Close> library(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL));
@@ -80,6 +92,7 @@ void read_nvml(Machine& machine) {
   unsigned count = 0;
   if (count_of(&count) != kSuccess) count = 0;
   std::vector<Links> found;
+  std::set<unsigned> unknown;
   for (unsigned i = 0; i < count && i < 64; ++i) {
     Device device = nullptr;
     PciInfo pci{};
@@ -99,12 +112,20 @@ void read_nvml(Machine& machine) {
       if (link_version(device, link, &version) != kSuccess ||
           link_remote(device, link, &other) != kSuccess)
         continue;
-      links.all += link_bandwidth(version);
-      links.to[address(other)] += link_bandwidth(version);
+      const std::optional<double> known = nvlink_bytes_per_s(version);
+      if (!known) unknown.insert(version);
+      const double rate = known.value_or(kUnknownLink);
+      links.all += rate;
+      links.to[address(other)] += rate;
     }
     found.push_back(std::move(links));
   }
   shutdown();
+  for (const unsigned version : unknown)
+    machine.notes.push_back(fmt::format(
+        "NVIDIA's driver gives NVLink version {}, which Swell does not know: {:.0f} GB/s a "
+        "link are assumed; measure with swell topo calibrate",
+        version, kUnknownLink / 1e9));
   if (found.size() > 1) machine.nvlinks.clear();
   for (std::size_t a = 0; a < found.size(); ++a)
     for (std::size_t b = a + 1; b < found.size(); ++b) {
