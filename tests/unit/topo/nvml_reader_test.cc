@@ -5,9 +5,9 @@
 
 using namespace swell::topo;
 
-/// The left numbers are nvml.h's NVML_NVLINK_VERSION_1_0 to NVML_NVLINK_VERSION_5_0; with the links of
-/// a GPU the products are NVIDIA's data sheets' halves (P100 80, V100 150, A100 300, H100 450, B200 900
-/// GB/s in one direction).
+/// The left numbers are nvml.h's NVML_NVLINK_VERSION_1_0 to NVML_NVLINK_VERSION_5_0; with the links
+/// of a GPU the products are NVIDIA's data sheets' halves (P100 80, V100 150, A100 300, H100 450,
+/// B200 900 GB/s in one direction).
 Test(nvml_reader, nvlink_versions_give_the_bandwidth_of_the_data_sheets) {
   const struct {
     unsigned nvml;
