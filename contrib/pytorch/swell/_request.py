@@ -191,6 +191,13 @@ def can_run_with(workers: Iterable[int], why: str = "") -> None:
         print(f"swell: swellrun cannot be told the numbers of workers ({error}): submit with --elastic=sizes=...", file=sys.stderr, flush=True)
 
 
+def not_live(error: OSError) -> None:
+    """The state cannot be handed over: train on with these workers, and be lent nothing."""
+    why = error.strerror or str(error)
+    print(f"swell: {why}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
+    can_run_with([place().world], why)
+
+
 def decline(why: str, workers: int) -> None:
     """Do not leave although it was asked: train on with these workers, and be lent nothing. All workers decline together.
 

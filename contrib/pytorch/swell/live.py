@@ -344,9 +344,12 @@ class LiveState:
         return self.session.step(self.boundaries)
 
     def _write(self, name: str, value: Any, limit: int) -> None:
-        text = pickle.dumps(value, protocol=5)
+        try:
+            text = pickle.dumps(value, protocol=5)
+        except Exception as error:      # each kind of object fails in its own way
+            raise NativeError(errno.EINVAL, f"a state that is to be handed over cannot be pickled: {error}") from error
         if len(text) > limit - _LENGTH:
-            raise ValueError(f"the states given to Elastic(state=...) take {len(text)} bytes beside tensors that stay in place; at most "
+            raise NativeError(errno.EMSGSIZE, f"the states given to Elastic(state=...) take {len(text)} bytes beside tensors that stay in place; at most "
                              f"{limit - _LENGTH} can be handed over: keep their tensors, as torch.nn.Module does, from step to step")
         at, _ = self.session.address(name)
         ctypes.memmove(at + _LENGTH, text, len(text))

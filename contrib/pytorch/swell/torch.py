@@ -434,7 +434,7 @@ class Elastic:
                 self._profile.boundary(unit * sum(piece.counted for piece in self._passes) / max(1, len(self._passes)))
             action = live.boundary(self._rest(with_state=False))
         except _native.NativeError as error:
-            print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
+            _request.not_live(error)
             self._live = self._profile = None
             return
         if action is _native.Action.PREPARE:

@@ -49,6 +49,16 @@ def hold_saves():
     FileSystemWriter.write_data = held
 
 
+class Heavy:
+    """Keeps more than is handed over beside tensors."""
+
+    def state_dict(self):
+        return {"kept": list(range(1000, 500000))}
+
+    def load_state_dict(self, state):
+        pass
+
+
 def main(arguments):
     dist.init_process_group("gloo")
     if "held-saves" in arguments:
@@ -85,7 +95,7 @@ def main(arguments):
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 20))
     elastic = Elastic(model, optimizer, directory=common.path("checkpoints"), global_batch=common.GLOBAL_BATCH,
                       micro_batch=4, scheduler=scheduler, max_grad_norm=1.0, checkpoint_every=0 if "no-checkpoints" in arguments else 10,
-                      state={"average": average} if "average" in arguments else None)
+                      state={"average": average} if "average" in arguments else {"heavy": Heavy()} if "heavy" in arguments else None)
     if "starting" in arguments:
         with open(common.path(f"starting.{elastic.rank}"), "w"):
             pass

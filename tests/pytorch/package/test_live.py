@@ -194,6 +194,12 @@ def test_lightning_and_accelerate_are_resized_live(runs, job):
     assert deviation(run.curve(), reference) < SAME
 
 
+def test_a_state_that_cannot_be_handed_over_ends_nothing_and_is_named(runs):
+    run = runs(LiveRun, "heavy", "ddp", "heavy", "no-checkpoints", steps=6).fast().start(1).leave_well()
+    assert run.sizes() == [1] and run.why.startswith("the states given to Elastic(state=...) take"), run.why
+    assert f"swell: {run.why}: this worker trains on, and cannot be resized live" in run.said() and len(run.lines()) == 6
+
+
 @pytest.mark.parametrize("kind", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
 def test_the_trainer_is_resized_live(runs, kind):
     arguments = ["fsdp"] if kind == "fsdp" else []

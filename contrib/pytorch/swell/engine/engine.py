@@ -347,7 +347,7 @@ class Engine:
         try:
             action = self._arena.boundary(self.steps, self._rest())
         except _native.NativeError as error:
-            print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
+            _request.not_live(error)
             self._arena = Ordinary()
             return
         if action is _native.Action.PREPARE:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from swell._native import Action, Epoch, Kind, Region, Session
+from swell._native import Action, Epoch, Kind, NativeError, Region, Session
 from swell._slots import gpu_of
 from swell.engine.arena import Ordinary, Request
 from swell.engine.executor import Regions
@@ -64,9 +65,12 @@ class NativeArena:
 
     def boundary(self, step: int, rest: dict[str, Any]) -> Action:
         """A step is done and the state is whole. Blocks during a switch."""
-        text = pickle.dumps(rest)
+        try:
+            text = pickle.dumps(rest)
+        except Exception as error:      # each kind of object fails in its own way
+            raise NativeError(errno.EINVAL, f"the scheduler's state cannot be pickled: {error}") from error
         if len(text) > _REST_BYTES - _LENGTH:
-            raise ValueError(f"the scheduler's state takes {len(text)} bytes; at most {_REST_BYTES - _LENGTH} can be handed over")
+            raise NativeError(errno.EMSGSIZE, f"the scheduler's state takes {len(text)} bytes; at most {_REST_BYTES - _LENGTH} can be handed over")
         whole = len(text).to_bytes(_LENGTH, "little") + text
         self._rest[:len(whole)] = torch.frombuffer(bytearray(whole), dtype=torch.uint8)
         return self._session.step(step)

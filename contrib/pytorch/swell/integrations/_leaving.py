@@ -135,7 +135,7 @@ class Departure:
                 self.profile.boundary(samples)
             action = self._live.boundary(rest)
         except _native.NativeError as error:
-            print(f"swell: {error}: this worker trains on, and cannot be resized live", file=sys.stderr, flush=True)
+            _request.not_live(error)
             self._live = self.profile = None
             return
         if action is _native.Action.SWITCH:
