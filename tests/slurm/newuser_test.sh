@@ -102,6 +102,22 @@ END
 }
 check 'a job is grown only when its workers handle the signal' slow_to_listen
 
+declines() {
+  cat > declines.sh << 'END'
+say() {
+  python3 -c 'import os, socket, sys
+shim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+for word in sys.argv[1:]:
+    shim.sendto((os.environ["SWELL_SHIM_KEY"] + " " + word).encode(), "\0" + os.environ["SWELL_SHIM"][1:])' "$@"
+}
+before() { ((RANK > 0)) || say 'why its schedule cannot be saved' 'sizes 2'; }
+END
+  MINE=./declines.sh own max=8 && within 20 no_growth_is its_schedule_cannot_be_saved && says_so 'its schedule cannot be saved' || return
+  swell why "$job" > said
+  cat said && grep -q 'its schedule cannot be saved' said && is_lent "$job" 0 && finishes
+}
+check 'a program that declines more GPUs has its reason shown' declines
+
 never_heard_of_swell() {
   printf '#!/bin/bash\n#SBATCH --gres=gpu:2 --elastic\nswellrun sh -c "exec sleep 6"\necho "ended with $?"\n' > plain.sh
   job=$(sbatch --parsable --output=%A.out plain.sh) && within 40 ended "$job" || return
