@@ -80,9 +80,12 @@ Result<std::unique_ptr<NcclPairs>> NcclPairs::create(std::shared_ptr<const Devic
                                                      const Nccl& nccl,
                                                      const std::atomic<bool>& is_off) {
   if (auto good = device->enter(); !good) return good.error();
+  auto greeting = Slab::create(device, 1);
+  if (!greeting) return greeting.error();
   auto stream = Stream::create(std::move(device));
   if (!stream) return stream.error();
-  return std::unique_ptr<NcclPairs>(new NcclPairs(std::move(*stream), nccl, is_off));
+  return std::unique_ptr<NcclPairs>(
+      new NcclPairs(std::move(*stream), std::move(*greeting), nccl, is_off));
 }
 
 Result<std::string> NcclPairs::make_id() const {
@@ -116,8 +119,20 @@ Result<void> NcclPairs::join(std::uint64_t pair, const std::string& id, int rank
     return good.ok() ? Error("NCCL has made no communicator") : good.error();
   pairs_[pair] = made;
   if (good.ok()) good = wait_for(made, kWhat);
+  if (good.ok()) good = greet(made);
   if (!good) drop(pair);
   return good;
+}
+
+/// NCCL connects two ranks in their first operation, and not before: a GPU that cannot be reached
+/// is one here, while state can still go another way.
+Result<void> NcclPairs::greet(const Pair& pair) const {
+  const Run byte{greeting_.address(), 0, 1};
+  for (const int sender : {0, 1}) {
+    if (auto good = launch(pair, pair.rank == sender, {&byte, 1}); !good) return good;
+    if (auto good = wait_for_stream(pair, "reaching the other GPU"); !good) return good;
+  }
+  return {};
 }
 
 Result<void> NcclPairs::launch(const Pair& pair, bool sends, std::span<const Run> runs) const {
@@ -139,15 +154,15 @@ Result<void> NcclPairs::launch(const Pair& pair, bool sends, std::span<const Run
   return wait_for(pair, sends ? "sending" : "receiving");
 }
 
-Result<void> NcclPairs::wait_for_stream(const Pair& pair) const {
+Result<void> NcclPairs::wait_for_stream(const Pair& pair, const char* what) const {
   for (;;) {
     const auto done = stream_->is_done();
     if (!done) return done.error();
     nccl::Status state = nccl::kOk;
-    auto good = nccl_.check(nccl_.state_of(pair.communicator, &state), "moving state");
-    if (good.ok()) good = nccl_.check(state, "moving state");
+    auto good = nccl_.check(nccl_.state_of(pair.communicator, &state), what);
+    if (good.ok()) good = nccl_.check(state, what);
     if (!good || *done) return good;
-    if (is_off_) return Error(fmt::format("NCCL {}: moving state: {}", nccl_.version(), kOff));
+    if (is_off_) return Error(fmt::format("NCCL {}: {}: {}", nccl_.version(), what, kOff));
     rest();
   }
 }
@@ -162,7 +177,7 @@ Result<void> NcclPairs::transfer(std::uint64_t pair, bool sends, std::span<const
   const auto flush = [&] {
     if (chunk.empty() || !good) return;
     good = launch(found->second, sends, chunk);
-    if (good.ok()) good = wait_for_stream(found->second);
+    if (good.ok()) good = wait_for_stream(found->second, "moving state");
     ++chunks;
     chunk.clear();
     bytes = 0;

@@ -63,7 +63,8 @@ class NcclPairs {
 
   /// A new id for both ranks of a pair.
   Result<std::string> make_id() const;
-  /// Makes a pair's communicator, as rank 0 or 1. Both ranks do it at a time.
+  /// Makes a pair's communicator, as rank 0 or 1, and sends a byte each way. Both ranks do it at a
+  /// time.
   Result<void> join(std::uint64_t pair, const std::string& id, int rank);
   /// To, or from, the other rank, which does the opposite with as many bytes; runs' `from` are
   /// addresses on this GPU. Counts chunks that are over in `chunks`. After an error the pair is no
@@ -78,14 +79,17 @@ class NcclPairs {
     void* communicator = nullptr;
     int rank = 0;
   };
-  NcclPairs(std::unique_ptr<Stream> stream, const Nccl& nccl, const std::atomic<bool>& is_off)
-      : stream_(std::move(stream)), nccl_(nccl), is_off_(is_off) {}
+  NcclPairs(std::unique_ptr<Stream> stream, Slab greeting, const Nccl& nccl,
+            const std::atomic<bool>& is_off)
+      : stream_(std::move(stream)), greeting_(std::move(greeting)), nccl_(nccl), is_off_(is_off) {}
   Result<void> wait_for(const Pair& pair, const char* what) const;
-  Result<void> wait_for_stream(const Pair& pair) const;
+  Result<void> wait_for_stream(const Pair& pair, const char* what) const;
+  Result<void> greet(const Pair& pair) const;
   Result<void> launch(const Pair& pair, bool sends, std::span<const Run> runs) const;
   void drop(std::uint64_t pair) noexcept;
 
   const std::unique_ptr<Stream> stream_;
+  const Slab greeting_;  ///< a byte, the first that goes over a pair
   const Nccl& nccl_;
   const std::atomic<bool>& is_off_;
   std::map<std::uint64_t, Pair> pairs_;

@@ -185,17 +185,20 @@ Test(device_nccl, where_no_communicator_can_be_made_state_goes_through_hosts, .t
     };
     where("STAND_IN_NCCL_FAILS=init", kFailed + "unhandled system error (2)");
     where("STAND_IN_NCCL_FAILS=joining", kFailed + "remote process exited or there was a network");
+    where("STAND_IN_NCCL_FAILS=connecting", "remote process exited or there was a network");
   }
 }
 
 Test(device_nccl, where_making_a_communicator_hangs_nobody_waits_for_long, .timeout = 300) {
   const std::string kInstead = "state of GPUs goes through host memory, not by NCCL: ";
   const std::vector<std::string> none, waits{"STAND_IN_NCCL_HANGS=joining"},
-      never{"STAND_IN_NCCL_HANGS=init"};
+      never{"STAND_IN_NCCL_HANGS=init"}, unreachable{"STAND_IN_NCCL_HANGS=connecting"};
   not_used(waits, none, kInstead, nccl(1s));
   not_used(none, waits, kInstead, nccl(1s));
   not_used(never, none, kInstead, nccl(1s));
   not_used(none, never, kInstead, nccl(1s));
+  not_used(unreachable, none, kInstead, nccl(1s));
+  not_used(none, unreachable, kInstead, nccl(1s));
   not_used({"STAND_IN_NCCL_FAILS=joining"}, {"STAND_IN_NCCL_HANGS=abort"}, kInstead);
 }
 

@@ -2,9 +2,10 @@
 // In place of NCCL (libnccl.so.2) where a test needs one: communicators of two processes over a
 // socket, for the stand-in of NVIDIA's driver; rank 0 must have made the id. What NCCL's users must
 // not do is told in the file STAND_IN_NCCL_LOG, as "misuse: ...", beside "join" and "abort" for
-// each communicator. The environment says more: STAND_IN_NCCL_VERSION (22707); STAND_IN_NCCL_FAILS
-// and STAND_IN_NCCL_HANGS: where something fails, or never ends: id, init, group, abort (the call
-// itself), joining, moving (afterwards).
+// each communicator that has connected both directions, and that is aborted. The environment says
+// more: STAND_IN_NCCL_VERSION (22707); STAND_IN_NCCL_FAILS and STAND_IN_NCCL_HANGS: where something
+// fails, or never ends: id, init, abort (the call itself), joining, connecting (the first group in
+// either direction), moving and group (those after it).
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -109,7 +110,11 @@ struct Communicator {
   std::condition_variable changed;
   std::deque<std::pair<std::vector<Operation>, void*>> groups;  // with their streams
   std::thread thread;
+  std::atomic<int> launched = 0;  // groups
+  int ran = 0;                    // groups, by `thread`
 
+  /// Whether each direction has been connected by a group before this one.
+  static bool is_connected(int groups_before) { return groups_before >= 2; }
   void work();
   int meet();
   int run(const std::vector<Operation>& group);
@@ -161,11 +166,11 @@ int Communicator::meet() {
     return kRemoteError;
   if (other.rank == rank) return misuse("both are rank " + std::to_string(rank));
   if (other.gpu == gpu) return misuse("two ranks on GPU " + std::to_string(gpu));
-  log("join");
   return kOk;
 }
 
 int Communicator::run(const std::vector<Operation>& group) {
+  const char* const where = is_connected(ran) ? "moving" : "connecting";
   for (const Operation& each : group) {
     std::uint64_t bytes = each.bytes;
     if (!all(reinterpret_cast<char*>(&bytes), sizeof bytes, each.sends)) return kRemoteError;
@@ -174,10 +179,11 @@ int Communicator::run(const std::vector<Operation>& group) {
                     " are received");
     const std::size_t half = each.bytes / 2;
     if (!all(each.at, half, each.sends)) return kRemoteError;
-    while (hangs("moving") && !is_aborted) usleep(1000);
-    if (fails("moving")) return kRemoteError;
+    while (hangs(where) && !is_aborted) usleep(1000);
+    if (fails(where)) return kRemoteError;
     if (!all(each.at + half, each.bytes - half, each.sends)) return kRemoteError;
   }
+  if (!is_connected(ran++) && is_connected(ran)) log("join");
   return kOk;
 }
 
@@ -345,12 +351,15 @@ int ncclRecv(void* to, std::size_t count, int type, int peer, void* communicator
 int ncclGroupEnd() {
   Group& group = group_of_thread();
   if (group.depth == 0) return misuse("the end of a group that has not begun");
-  hang_if("group");
+  const bool moves =
+      group.communicator != nullptr && Communicator::is_connected(group.communicator->launched);
+  if (moves) hang_if("group");
   if (--group.depth > 0) return kOk;
   const Group ended = std::move(group);
   group = {};
-  if (fails("group")) return kSystemError;
+  if (moves && fails("group")) return kSystemError;
   if (ended.communicator == nullptr) return kOk;
+  ++ended.communicator->launched;
   launch(ended.stream, 1);
   std::lock_guard lock(ended.communicator->mutex);
   ended.communicator->groups.emplace_back(ended.operations, ended.stream);
