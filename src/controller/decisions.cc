@@ -320,7 +320,14 @@ void Controller::grant(ElasticJob& job, const std::vector<policy::Grant>& grants
   if (plan.json.is_object()) events_.event("plan", {{"job", job.id}, {"plan", plan.json}});
   save();  // before anybody can act on the grants
   job.offered = true;
-  const double wait_s = std::max(parts_.config.growth_interval_s, parts_.config.grant_expiry_s);
+  // A job that gets no more than it wanted waits for the offer alone: it may grow beyond that as
+  // soon as one that was submitted for all of it.
+  int granted = 0;
+  for (const policy::Grant& each : grants) granted += each.lent.gpus;
+  const double expiry_s = parts_.config.grant_expiry_s;
+  const double wait_s = job.kept_gpus() + granted <= job.wanted_gpus
+                            ? expiry_s
+                            : std::max(parts_.config.growth_interval_s, expiry_s);
   job.grow_after = now + wait_s;
   job.changes(now, wait_s);
   sessions_.send(*job.agent, std::move(grow));

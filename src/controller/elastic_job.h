@@ -97,8 +97,9 @@ struct ElasticJob {
            (described_since && now >= *described_since + kSheetWaits_s);
   }
   /// Lent GPUs go or are gone: it is not grown for the site's `interval_s`, nor for its `stay`.
+  /// What is owed to it does not wait for the former.
   void stay(double now, double interval_s) noexcept {
-    grow_after = std::max(grow_after, now + interval_s);
+    if (kept_gpus() >= wanted_gpus) grow_after = std::max(grow_after, now + interval_s);
     stays_until = std::max(stays_until, now + spec.stay_s);
     changes(now, interval_s);
   }
@@ -117,6 +118,13 @@ struct ElasticJob {
   }
   bool is_settled() const noexcept {
     return state == control::JobState::allocated || state == control::JobState::active;
+  }
+  /// Its GPUs without those of companions that leave.
+  int kept_gpus() const noexcept {
+    int kept = basic_gpus;
+    for (const Companion& companion : companions)
+      if (!companion.leaving) kept += companion.gpus.count;
+    return kept;
   }
   /// What its user asked for.
   int asked_gpus() const noexcept { return std::max(basic_gpus, wanted_gpus); }

@@ -100,12 +100,12 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
       continue;
     }
     const bool starting = state.begins_with_offer(job);
-    if (!gpus->empty()) state.wait_to_grow(job, true);
     for (std::size_t i = 0; i < gpus->size(); ++i) {
       const policy::JobId companion = state.next_companion++;
       state.ledger.take((*gpus)[i], {id, companion});
       job.companions.push_back({companion, (*gpus)[i], false, change.grants[i]->benefit});
     }
+    if (!gpus->empty()) state.wait_after_grant(job);
     if (!change.reclaims.empty()) {
       reclaim(state, job, change.reclaims, change.plan);
       continue;
@@ -113,7 +113,7 @@ void apply_lending(State& state, const Pending& pending, const std::vector<Start
     plan::Layout next = plan_for(state, job, change.plan);
     ++job.version;
     if (next == job.current) continue;
-    if (gpus->empty()) state.wait_to_grow(job, false);
+    if (gpus->empty()) state.wait_after_loss(job);
     if (starting && !job.truth.fits(next)) end_in_first_iteration(state, job);
     else if (starting) state.start_anew(job, std::move(next));
     else begin_move(state, job, std::move(next));

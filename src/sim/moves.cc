@@ -128,7 +128,7 @@ void moved(State& state, Job& job) {
   for (const LentGpus& companion : job.companions)
     if (companion.leaving) {
       state.ledger.give_back(companion.gpus, {job.spec.id, companion.id});
-      state.wait_to_grow(job, false);
+      state.wait_after_loss(job);
     }
   std::erase_if(job.companions, [](const LentGpus& companion) { return companion.leaving; });
   if (!job.truth.fits(job.current)) {
@@ -204,7 +204,7 @@ void reclaim(State& state, Job& job, const std::set<policy::JobId>& ids,
     companion.leaving = any = true;
   }
   if (!any) return;
-  state.wait_to_grow(job, false);
+  state.wait_after_loss(job);
   // Initializing workers hold no state yet: their GPUs are free at once.
   std::erase_if(job.companions, [&](const LentGpus& companion) {
     const bool idle = std::none_of(working.begin(), working.end(), [&](const NodeGpus& part) {

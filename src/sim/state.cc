@@ -177,11 +177,21 @@ bool State::begins_with_offer(const Job& job) const noexcept {
                                  : setup.clocks->first_offer_s);
 }
 
-void State::wait_to_grow(Job& job, bool lent) {
+void State::wait_after_grant(Job& job) {
   if (slurmctld() == policy::SimulationTraits::Slurmctld::none) return;
   const Clocks& clocks = *setup.clocks;
-  const double wait_s =
-      lent ? std::max(clocks.growth_interval_s, clocks.grant_expiry_s) : clocks.growth_interval_s;
+  const bool all_wanted = is_consenting(job) && count(job.held(false)) <= job.wanted_gpus;
+  wait_to_grow(job, all_wanted ? clocks.grant_expiry_s
+                               : std::max(clocks.growth_interval_s, clocks.grant_expiry_s));
+}
+
+void State::wait_after_loss(Job& job) {
+  if (slurmctld() == policy::SimulationTraits::Slurmctld::none) return;
+  const bool owed = is_consenting(job) && count(job.held(false)) < job.wanted_gpus;
+  if (!owed) wait_to_grow(job, setup.clocks->growth_interval_s);
+}
+
+void State::wait_to_grow(Job& job, double wait_s) {
   job.grow_after = std::max(job.grow_after, now_s + wait_s);
   plan_event(job.grow_after, Event::Kind::trusted);
 }

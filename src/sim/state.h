@@ -198,10 +198,16 @@ struct State {
   bool shows_starting(const Job& job) const noexcept;
   /// Whether the job would begin anew, at no cost, with what it is lent now.
   bool begins_with_offer(const Job& job) const noexcept;
-  /// Has the job wait for its next growth, after it was lent GPUs or has given some back.
-  void wait_to_grow(Job& job, bool lent);
+  /// Has the job wait for its next growth after it was lent GPUs: for the offer alone where it has
+  /// no more than it wanted and consented to fewer, as Controller::grant().
+  void wait_after_grant(Job& job);
+  /// Likewise after it has given some back, where it is owed none, as ElasticJob::stay().
+  void wait_after_loss(Job& job);
 
  private:
+  static bool is_consenting(const Job& job) noexcept { return job.wanted_gpus > job.type.gpus; }
+  void wait_to_grow(Job& job, double wait_s);
+
   long next_event_ = 0;
 };
 

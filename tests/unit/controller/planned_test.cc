@@ -156,6 +156,36 @@ Test(planned, a_job_that_runs_with_fewer_than_its_user_wanted_is_lent_these_befo
   cr_assert_eq(answer.details.integer_at("wanted_gpus", 0, 100).value(), 8);
 }
 
+Test(planned, a_job_waits_for_the_offer_alone_where_it_is_lent_no_more_than_it_wanted) {
+  Live world;
+  world.config.growth_interval_s = 500;
+  world.restart();
+  world.hello(1);
+  world.slurm.run(11, "node2", 4, "swell[elastic=max=8,mode=live,grace=20 basic=4 wanted=8]");
+  world.World::hello(2, 11, 4);
+  const auto waits_s = [&](JobId job) {
+    const auto lent = [&] { return world.controller->jobs().at(job).grow_after > 0; };
+    cr_assert(world.until(lent));
+    return world.controller->jobs().at(job).grow_after - world.now;
+  };
+  cr_assert_lt(waits_s(11), 16, "GrantExpiry");
+  world.step(11);
+  cr_assert_gt(waits_s(10), 400, "GrowthInterval");
+}
+
+Test(planned, what_is_owed_does_not_wait_for_growth_interval_after_a_loss) {
+  ElasticJob job;
+  job.basic_gpus = 4;
+  job.wanted_gpus = 8;
+  job.spec.stay_s = 30;
+  job.stay(100, 60);
+  cr_assert_eq(job.grow_after, 0);
+  cr_assert_eq(job.stays_until, 130, "that is the user's own word");
+  job.basic_gpus = 8;
+  job.stay(100, 60);
+  cr_assert_eq(job.grow_after, 160);
+}
+
 Test(planned, an_owner_pauses_resumes_and_limits) {
   Live world;
   world.ask("pause");

@@ -38,6 +38,13 @@ int most_held(const Outcome& outcome, std::uint32_t job) {
   return most;
 }
 
+/// Time from `from_s` on at which a job first holds more than `gpus`.
+double first_above_s(const Outcome& outcome, std::uint32_t job, int gpus, double from_s = 0) {
+  for (const Holding& one : outcome.holdings)
+    if (one.job == job && one.at_s >= from_s && one.basic + one.lent > gpus) return one.at_s;
+  return 1e300;
+}
+
 int first_held(const Outcome& outcome, std::uint32_t job) {
   for (const Holding& one : outcome.holdings)
     if (one.job == job) return one.basic + one.lent;
@@ -210,6 +217,30 @@ Test(simulation, a_job_that_consents_starts_where_half_of_its_gpus_are_free_and_
   const Outcome waited = world.run_under(DeafToConsent());
   cr_assert(near(waited.jobs[1].start_s, 1800), "%g", waited.jobs[1].start_s);
   cr_assert_lt(outcome.jobs[1].end_s, waited.jobs[1].end_s);
+}
+
+Test(simulation, a_job_that_consents_grows_beyond_what_it_wants_as_soon_as_one_that_does_not) {
+  const policy::Swell swell;
+  const auto grows_beyond_s = [&](bool consents) {
+    ConsentWorld world(2, {{8, 0, 7200}});
+    world.workload.jobs[0].consents = consents;
+    world.setup.clocks = Clocks{.growth_interval_s = 600};
+    return first_above_s(world.run_under(swell), 1, 8);
+  };
+  const double asked = grows_beyond_s(false), consented = grows_beyond_s(true);
+  cr_assert_lt(asked, 60, "%g", asked);
+  cr_assert_leq(consented, asked + Clocks{}.grant_expiry_s, "%g after %g", consented, asked);
+}
+
+Test(simulation, what_a_job_is_owed_comes_back_without_growth_interval) {
+  // The second job takes half of the GPUs at 300 s, and ends long before GrowthInterval has passed.
+  ConsentWorld world(1, {{8, 0, 7200}, {4, 300, 20, false}});
+  world.setup.clocks = Clocks{.growth_interval_s = 2000};
+  const policy::Swell swell;
+  const Outcome outcome = world.run_under(swell);
+  cr_assert_lt(first_above_s(outcome, 1, 7), 300);
+  const double again = first_above_s(outcome, 1, 7, outcome.jobs[1].end_s);
+  cr_assert_lt(again, outcome.jobs[1].end_s + 60, "%g", again);
 }
 
 Test(simulation, work_is_that_of_all_gpus_whatever_a_job_starts_with) {
