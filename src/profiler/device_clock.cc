@@ -4,19 +4,12 @@
 #include <cmath>
 #include <vector>
 
+#include "profiler/cuda_events.h"
 #include "profiler/library.h"
 
 namespace swell::profiler {
 
 namespace {
-
-// What is used of CUDA's driver API. Results are 0 or an error's number.
-using EventCreate = int (*)(void** event, unsigned flags);
-using EventRecord = int (*)(void* event, void* stream);
-using EventQuery = int (*)(void* event);
-using EventElapsedTime = int (*)(float* milliseconds, void* first, void* second);
-using EventDestroy = int (*)(void* event);
-constexpr int kNotReady = 600;
 
 class CudaClock final : public DeviceClock {
  public:
@@ -45,7 +38,7 @@ class CudaClock final : public DeviceClock {
   }
   State state(void* event) noexcept override {
     const int code = query_(event);
-    return code == 0 ? State::passed : code == kNotReady ? State::pending : State::failed;
+    return code == 0 ? State::passed : code == cuda::kNotReady ? State::pending : State::failed;
   }
   std::optional<std::int64_t> ns_between(void* first, void* second) noexcept override {
     float ms = 0;
@@ -66,11 +59,11 @@ class CudaClock final : public DeviceClock {
 
  private:
   Library library_;
-  EventCreate create_ = nullptr;
-  EventRecord record_ = nullptr;
-  EventQuery query_ = nullptr;
-  EventElapsedTime elapsed_ = nullptr;
-  EventDestroy destroy_ = nullptr;
+  cuda::EventCreate create_ = nullptr;
+  cuda::EventRecord record_ = nullptr;
+  cuda::EventQuery query_ = nullptr;
+  cuda::EventElapsedTime elapsed_ = nullptr;
+  cuda::EventDestroy destroy_ = nullptr;
   std::vector<void*> free_;
 };
 

@@ -7,52 +7,26 @@
 #include <mutex>
 #include <utility>
 
+#include "profiler/cupti_api.h"
 #include "profiler/library.h"
 
 namespace swell::profiler {
 
 namespace {
 
-constexpr unsigned kConcurrentKernel = 10;  // kind of activity
-constexpr int kAnotherSubscriber = 39;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-
-/// A record of CUPTI: its kind alone, and of a kernel the members up to its name, which are the
-/// same from version 4 of the record on.
-struct Record {
-  std::uint32_t kind;
-};
-struct KernelRecord {
-  std::uint32_t kind;
-  std::uint8_t cache, shared_memory;
-  std::uint16_t registers;
-  std::uint32_t global_cache_requested, global_cache_executed;
-  std::uint64_t start, end, completed;
-  std::uint32_t device, context, stream;
-  std::int32_t grid[3], block[3], static_shared, dynamic_shared;
-  std::uint32_t local_of_thread, local_of_all, correlation;
-  std::int64_t grid_id;
-  const char* name;
-};
-static_assert(offsetof(KernelRecord, start) == 16 && offsetof(KernelRecord, stream) == 48 &&
-              offsetof(KernelRecord, name) == 104);
-
-using BufferRequested = void (*)(std::uint8_t** buffer, std::size_t* size, std::size_t* records);
-using BufferCompleted = void (*)(void* context, std::uint32_t stream, std::uint8_t* buffer,
-                                 std::size_t size, std::size_t valid);
 
 }  // namespace
 
 struct KernelTimeline::Functions {
   Library library;
-  int (*subscribe)(void** subscriber, void* callback, void* data) = nullptr;
-  int (*unsubscribe)(void* subscriber) = nullptr;
-  int (*register_callbacks)(BufferRequested, BufferCompleted) = nullptr;
-  int (*enable)(unsigned kind) = nullptr;
-  int (*disable)(unsigned kind) = nullptr;
-  int (*flush)(std::uint32_t flags) = nullptr;
-  int (*next_record)(std::uint8_t* buffer, std::size_t valid, Record** record) = nullptr;
-  int (*timestamp)(std::uint64_t* ns) = nullptr;
+  cupti::Subscribe subscribe = nullptr;
+  cupti::Unsubscribe unsubscribe = nullptr;
+  cupti::RegisterCallbacks register_callbacks = nullptr;
+  cupti::Enable enable = nullptr, disable = nullptr;
+  cupti::Flush flush = nullptr;
+  cupti::NextRecord next_record = nullptr;
+  cupti::Timestamp timestamp = nullptr;
 };
 
 namespace {
@@ -61,7 +35,7 @@ namespace {
 struct Gathered {
   std::mutex mutex;
   std::vector<Kernel> kernels;  ///< by CUPTI's clock
-  int (*next_record)(std::uint8_t*, std::size_t, Record**) = nullptr;
+  cupti::NextRecord next_record = nullptr;
 };
 Gathered& gathered() {
   static auto* const made = new Gathered;
@@ -80,11 +54,11 @@ void buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* rec
 void gather(std::uint8_t* buffer, std::size_t valid) {
   Gathered& all = gathered();
   std::lock_guard lock(all.mutex);
-  Record* record = nullptr;
+  cupti::Record* record = nullptr;
   while (all.kernels.size() < KernelTimeline::kMaxKernels &&
          all.next_record(buffer, valid, &record) == 0) {
-    if (record->kind != kConcurrentKernel) continue;
-    const auto* kernel = reinterpret_cast<const KernelRecord*>(record);
+    if (record->kind != cupti::kConcurrentKernel) continue;
+    const auto* kernel = reinterpret_cast<const cupti::KernelRecord*>(record);
     if (kernel->end <= kernel->start) continue;  // under way
     all.kernels.push_back({kernel->name != nullptr ? kernel->name : "", kernel->device,
                            kernel->stream, static_cast<std::int64_t>(kernel->start),
@@ -127,7 +101,7 @@ Result<void> KernelTimeline::start(std::int64_t now_ns, const std::vector<std::s
   void* subscriber = nullptr;
   const int code =
       functions->subscribe(&subscriber, reinterpret_cast<void*>(&no_callback), nullptr);
-  if (code == kAnotherSubscriber)
+  if (code == cupti::kAnotherSubscriber)
     return Error(
         "torch.profiler or another tool holds CUPTI in this process; kernels are not "
         "recorded beside it");
@@ -141,7 +115,7 @@ Result<void> KernelTimeline::start(std::int64_t now_ns, const std::vector<std::s
   std::uint64_t clock_ns = 0;
   int failed = functions->register_callbacks(&buffer_requested, &buffer_completed);
   if (failed == 0) failed = functions->timestamp(&clock_ns);
-  if (failed == 0) failed = functions->enable(kConcurrentKernel);
+  if (failed == 0) failed = functions->enable(cupti::kConcurrentKernel);
   if (failed != 0) {
     functions->unsubscribe(subscriber);
     return Error("CUPTI does not record kernels: its error " + std::to_string(failed));
@@ -153,7 +127,7 @@ Result<void> KernelTimeline::start(std::int64_t now_ns, const std::vector<std::s
 }
 
 void KernelTimeline::stop() {
-  if (subscriber_ != nullptr) functions_->disable(kConcurrentKernel);
+  if (subscriber_ != nullptr) functions_->disable(cupti::kConcurrentKernel);
 }
 
 std::vector<Kernel> KernelTimeline::take() {

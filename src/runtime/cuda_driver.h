@@ -5,7 +5,8 @@
 #include <cstdint>
 
 // What is used of CUDA's driver API (CUDA 11.4 or later), declared anew from its documentation: no
-// header of CUDA is needed. Results are 0 or an error's number.
+// header of CUDA is needed. tests/unit/runtime/vendor_headers_test.cc compares it with the real
+// ones. Results are 0 or an error's number.
 namespace swell::runtime::cuda {
 
 struct Location {

@@ -5,7 +5,8 @@
 #include <cstdint>
 
 // What is used of NCCL 2 (2.14 or later), declared anew from its documentation: no header of it is
-// needed. Results are 0 or an error's number.
+// needed. tests/unit/runtime/vendor_headers_test.cc compares it with the real one. Results are 0 or
+// an error's number.
 namespace swell::runtime::nccl {
 
 using Status = int;

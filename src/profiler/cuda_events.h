@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// What the clock uses of CUDA's driver API, declared anew from its documentation, as
+// runtime/cuda_driver.h. Results are 0 or an error's number.
+namespace swell::profiler::cuda {
+
+using EventCreate = int (*)(void** event, unsigned flags);
+using EventRecord = int (*)(void* event, void* stream);
+using EventQuery = int (*)(void* event);
+using EventElapsedTime = int (*)(float* milliseconds, void* first, void* second);
+using EventDestroy = int (*)(void* event);
+inline constexpr int kNotReady = 600;
+
+}  // namespace swell::profiler::cuda
