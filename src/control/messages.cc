@@ -208,6 +208,7 @@ template <typename V>
 void describe(V& v, Released& m) {
   v.member("companion", m.companion);
   v.member("reason", m.reason);
+  v.optional("failed", m.failed);
 }
 template <typename V>
 void describe(V& v, Status& m) {
@@ -332,6 +333,11 @@ template <typename V>
 void describe(V& v, WorkerLaunches& m) {
   v.member("epoch", m.epoch, 0, kMany);
   v.member("what", m.what);
+}
+template <typename V>
+void describe(V& v, WorkerSteps& m) {
+  v.member("epoch", m.epoch, 0, kMany);
+  v.member("steps", m.steps, std::int64_t{0}, std::numeric_limits<std::int64_t>::max());
 }
 template <typename V>
 void describe(V& v, WorkerExit& m) {

@@ -75,6 +75,7 @@ struct Released {
   static constexpr const char* type = "released";
   JobId companion = 0;
   std::string reason;
+  bool failed = false;  ///< its workers ended, or never came up: its node may be at fault
 };
 
 /// Sent whenever the state or the epoch changes, and as a heartbeat.
@@ -255,6 +256,13 @@ struct WorkerLaunches {
   std::string what;  ///< which process, and its ranks, for people
 };
 
+/// How far the program is: where swellrun hears of its steps, at most once a second.
+struct WorkerSteps {
+  static constexpr const char* type = "worker-steps";
+  int epoch = 0;           ///< of the program, as WorkerStart gave it
+  std::int64_t steps = 0;  ///< that it has made; rising
+};
+
 /// The program has ended.
 struct WorkerExit {
   static constexpr const char* type = "worker-exit";
@@ -287,7 +295,7 @@ struct WorkerSignal {
 using Message = std::variant<Hello, GrowDone, Released, Status, Profile, Switched, Bye, Welcome,
                              Refused, Grow, Shrink, Replan, Ask, Answer, WorkerHello, WorkerNotice,
                              WorkerListens, WorkerRuntime, WorkerProfile, WorkerSizes,
-                             WorkerLaunches, WorkerExit, WorkerStart, WorkerSignal>;
+                             WorkerLaunches, WorkerSteps, WorkerExit, WorkerStart, WorkerSignal>;
 
 /// The JSON form of a message.
 Json to_json(const Message& message);

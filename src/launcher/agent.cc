@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@ namespace {
 
 constexpr double kHeartbeat_s = 20;
 constexpr double kFirstOffer_s = 2;
+constexpr double kOutputLook_s = 5;
 
 /// Characters of a line; the longest lists a catalogue.
 constexpr std::size_t kMaxLine = 8192;
@@ -38,6 +40,14 @@ double now() {
 
 bool is_live(const Agent::Setup& setup) {
   return setup.elastic && setup.spec.mode == control::Mode::live;
+}
+
+/// Whether a program that is started again finds on standard input what the first one found.
+bool can_start_again(const Agent::Setup& setup) {
+  if (!setup.input->no_growth.empty()) return false;
+  if (setup.input->spooled || setup.options.input == "none") return true;
+  struct stat input {};  // /dev/null and terminals have more
+  return fstat(STDIN_FILENO, &input) != 0 || S_ISCHR(input.st_mode);
 }
 
 EpochMachine::Settings settings_for(const Agent::Setup& setup) {
@@ -56,12 +66,19 @@ EpochMachine::Settings settings_for(const Agent::Setup& setup) {
   settings.live = is_live(setup);
   settings.leave_code = setup.options.leave_code;
   settings.before_end_s = setup.options.before_end_s;
+  settings.hang = setup.options.hang;
+  if (!can_start_again(setup)) settings.hang.factor = 0;
   settings.never_grows = setup.basic.no_growth;
   if (setup.elastic && settings.never_grows.empty()) settings.never_grows = setup.input->no_growth;
   // The controller hears of a job and of its agent at about the same time, and decides at once.
   settings.first_wait_s = setup.options.first_wait_s;
   settings.first_offer_s = settings.live ? std::min(kFirstOffer_s, settings.first_wait_s) : 0;
   return settings;
+}
+
+/// How often it is looked whether the program writes; 0: never.
+double look_period_s(const Progress::Settings& hang) {
+  return hang.factor > 0 ? std::clamp(hang.minimum_s / 20, 0.2, kOutputLook_s) : 0;
 }
 
 /// The job's own variables; what is left out is said. A plan and what describes the run share a
@@ -106,6 +123,7 @@ Agent::Agent(Setup setup, EpochMachine::Settings settings)
       names_(names_of(setup_)),
       job_environment_(environment_for(setup_)),
       machine_(std::move(settings), setup_.basic.nodes),
+      output_look_{OutputWatch(setup_.options, names_), look_period_s(setup_.options.hang)},
       descriptions_(setup_.descriptions) {}
 
 Result<std::unique_ptr<Agent>> Agent::start(Setup setup) {
@@ -219,6 +237,7 @@ void Agent::wait() {
   if (code_) until = std::min(until, finish_by_);
   else if (setup_.options.before_end_s.value_or(0) > 0 && limit_look_.pid == 0)
     until = std::min(until, limit_look_.next);
+  if (output_look_.period_s > 0) until = std::min(until, output_look_.last + output_look_.period_s);
   std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
   children_.add_to(polled);
   const double left = std::clamp(until - now(), 0.0, 60.0);
@@ -279,6 +298,8 @@ void Agent::take_server_events() {
       machine_.can_run_with(sizes->workers, sizes->why);
     } else if (const auto* launches = std::get_if<control::WorkerLaunches>(&event.message)) {
       machine_.starts_workers(now(), known->second, launches->what);
+    } else if (const auto* made = std::get_if<control::WorkerSteps>(&event.message)) {
+      machine_.made_steps(now(), made->epoch, static_cast<std::uint64_t>(made->steps));
     } else if (const auto* profile = std::get_if<control::WorkerProfile>(&event.message)) {
       take_profile(known->second, *profile);
     }
@@ -344,9 +365,19 @@ bool Agent::step_runs(JobId job) const {
                      [job](const auto& step) { return step.second.job == job; });
 }
 
+/// Where the last look was long ago, this process was stopped, and so was the job.
+void Agent::look_at_output(double now) {
+  OutputLook& look = output_look_;
+  if (look.period_s <= 0 || now < look.last + look.period_s) return;
+  if (now > look.last + 2 * look.period_s + 1) machine_.stood_still(now);
+  look.last = now;
+  if (look.watch.has_written()) machine_.has_written(now);
+}
+
 void Agent::check_deadlines() {
   const double time = now();
   look_at_limit(time);
+  look_at_output(time);
   if (const auto deadline = machine_.deadline(); deadline && time >= *deadline) machine_.tick(time);
   expire_requests(time);
   std::vector<JobId> late;

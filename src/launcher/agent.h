@@ -18,6 +18,7 @@
 #include "launcher/controller_link.h"
 #include "launcher/epoch_machine.h"
 #include "launcher/live_driver.h"
+#include "launcher/output_watch.h"
 #include "launcher/profile_book.h"
 
 namespace swell::launcher {
@@ -97,6 +98,7 @@ class Agent {
   void launch_later(Step step, const Exit& exit, const char* why, double pause_s);
   void refuse(WorkerId worker, const std::string& build);
   // agent_end.cc
+  void look_at_output(double now);
   void look_at_limit(double now);
   bool ended_limit_look(const Children::Ended& ended, double now);
   void requeue() const;
@@ -161,6 +163,10 @@ class Agent {
     pid_t pid = 0;
     double next = 0;
   } limit_look_;
+  struct OutputLook {
+    OutputWatch watch;
+    double period_s = 0, last = 0;  ///< period: 0: hangs are not looked for
+  } output_look_;
   bool requeues_ = false;
   const std::time_t began_ = std::time(nullptr);
   ProfileBook profiles_;

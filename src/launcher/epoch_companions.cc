@@ -119,6 +119,7 @@ void EpochMachine::lose(double now, JobId job, const std::string& why) {
   const std::vector<WorkerNode> nodes = found->nodes;
   note("companion-lost", Json::object({{"companion", job}, {"reason", why}}));
   say(fmt::format("lost job {} ({}): {}", job, describe(nodes), why));
+  found->failed = !found->reclaimed && !found->ends_early;
   // Its other workers may still run; they are killed with the rest of the epoch.
   reclaim(now, *found, found->reclaimed ? std::string(found->reason) : why);
   if (Leaving* leaving = in<Leaving>(); leaving != nullptr && in_epoch) leaving->before.reset();
@@ -210,7 +211,7 @@ void EpochMachine::released(double, JobId job) {
   const auto found = releasing_.find(job);
   if (found == releasing_.end()) return;
   note("companion-released", Json::object({{"companion", job}, {"reason", found->second.reason}}));
-  act(action::Tell{control::Released{job, found->second.reason}});
+  act(action::Tell{control::Released{job, found->second.reason, found->second.failed}});
   releasing_.erase(found);
 }
 

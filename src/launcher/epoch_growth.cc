@@ -141,6 +141,7 @@ void EpochMachine::call_off_growth(double now) {
     Running before = std::move(*leaving.before);
     phase_ = std::move(before);
     in<Running>()->late_until = now + settings_.late_s;
+    progress_.rest(now);
     set_state(JobState::active);
   } else {
     say(

@@ -220,12 +220,14 @@ void EpochMachine::switched(double now, int epoch, const SwitchOutcome& how) {
       others_.erase({epoch, seat.worker});
     }
     running.since = now;
+    progress_.begin(now);
     stopped_s_ = outcome.stopped_s;
     switched_ = outcome.brief;
     say(fmt::format("live: from {} to {} workers, {}", workers, seating_.seats.size(),
                     outcome.summary));
     note("switch-committed", std::move(details));
   } else {
+    progress_.rest(now);
     details.set("phase", outcome.phase);
     note("switch-aborted", std::move(details));
     switched_ = outcome.brief;

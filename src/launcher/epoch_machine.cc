@@ -15,7 +15,8 @@ using control::JobState;
 EpochMachine::EpochMachine(Settings settings, std::vector<WorkerNode> basic)
     : settings_(std::move(settings)),
       basic_(std::move(basic)),
-      growth_({.max_pauses = settings_.max_restarts}) {
+      growth_({.max_pauses = settings_.max_restarts}),
+      progress_(settings_.hang) {
   for (const WorkerNode& node : basic_) next_node_ = std::max(next_node_, node.id + 1);
   if (!settings_.never_grows.empty()) growth_.pause(0, settings_.never_grows, true);
 }
@@ -132,6 +133,7 @@ void EpochMachine::start_epoch(double now, Seating seating) {
   wanted_.reset();
   epoch_ = ++last_epoch_;
   phase_ = Running{now, std::nullopt, false, settings_.live};
+  progress_.begin(now);
   in<Running>()->was_resized = stopped_since && !is_retry;
   code_ = 0;
   action::StartWorkers start = start_of(epoch_, seating_);
@@ -257,7 +259,7 @@ void EpochMachine::leaving_is_late(double now) {
   say(fmt::format(
       "{} workers did not leave in time: killed; they resume from their last checkpoint",
       running().size()));
-  if (!leaving.to_grow && had_its_time(now, leaving))
+  if (!leaving.to_grow && !leaving.is_hung && had_its_time(now, leaving))
     pause_growth(now,
                  fmt::format("workers did not leave within {:g} s of the restart signal",
                              settings_.restart_timeout_s),
@@ -303,6 +305,7 @@ void EpochMachine::tick(double now) {
         found != nullptr && !found->up && !found->reclaimed && now >= found->up_by) {
       say(fmt::format("job {} did not start its step within {:.0f} s; going on without it", job,
                       settings_.warm_timeout_s));
+      found->failed = true;
       reclaim(now, *found, "its step did not come up");
     } else if (found != nullptr && found->up && now >= found->joins_by) {
       if (const std::string why = why_useless(*found); !why.empty()) give_back(now, *found, why);
@@ -322,6 +325,7 @@ void EpochMachine::tick(double now) {
       one != nullptr && !one->failure && !one->not_begun.empty() && now >= one->not_begun_by)
     begin_otherwise(now);
   if (const auto until = holds_until(); until && now >= *until) give_up_recovery(now);
+  if (const auto at = hangs_at(); at && now >= *at) restart_hung(now);
   tick_live(now);
   if (const Running* one = in<Running>();
       one != nullptr && !one->failure && one->ask_at && now >= *one->ask_at)
@@ -351,6 +355,7 @@ std::optional<double> EpochMachine::deadline() const {
   if (const Running* one = in<Running>()) earliest(one->late_until);
   if (is_failing()) earliest(in<Running>()->failure->decide_by);
   earliest(holds_until());
+  earliest(hangs_at());
   earliest(growth_limit());
   if (const Switching* one = in<Switching>())
     earliest(one->is_called_off ? one->hard_by : std::min(one->by, one->hard_by));

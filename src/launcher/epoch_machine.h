@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "launcher/action.h"
 #include "launcher/exit.h"
 #include "launcher/growth.h"
+#include "launcher/progress.h"
 #include "launcher/seating.h"
 #include "launcher/worker_environment.h"
 
@@ -57,6 +59,7 @@ struct SwitchOutcome {
 ///  * workers are asked to leave for a growth only when all of them handle the signal. Those that
 ///  do not leave are not killed: they train on, and the GPUs go back;
 ///  * a program that fails just after a resize is started again once;
+///  * a program that makes no steps any more is started again, first without the lent GPUs;
 ///  * a companion that is given back is released as soon as its own workers have left;
 ///  * in live mode GPUs that are offered before the first program runs take part in its first
 ///  epoch, if they come up in time;
@@ -97,6 +100,7 @@ class EpochMachine {
     /// so long for it to be ready; 0: never.
     double recover_s = 0;
     bool kill_on_bad_exit = true;
+    Progress::Settings hang = {};  ///< what is taken for a hang
     bool live = false;
     /// For a live growth: programs start, and the state is moved.
     double switch_timeout_s = 600;
@@ -124,7 +128,11 @@ class EpochMachine {
   void can_run_with(const std::vector<int>& workers, const std::string& why = {});
   /// Its program is a launcher: it has started `what`, a worker with a rank of its own.
   void starts_workers(double now, WorkerId worker, const std::string& what);
-  void lost(double now, WorkerId worker);                ///< its connection has closed
+  /// A worker of `epoch` is there, and has made so many steps; 0: that is not known.
+  void made_steps(double now, int epoch, std::uint64_t steps);
+  void has_written(double now);            ///< some worker
+  void stood_still(double now);            ///< the whole job, until now: it was suspended
+  void lost(double now, WorkerId worker);  ///< its connection has closed
   void notice(double now, WorkerId worker, int signal);  ///< Slurm signalled its step
   // steps and companions
   void step_ended(double now, JobId job, Exit exit);
@@ -231,6 +239,7 @@ class EpochMachine {
     /// For a growth: what is gone back to where no worker leaves. None: the workers must leave.
     std::optional<Running> before = std::nullopt;
     bool is_retry = false;  ///< see Gathering
+    bool is_hung = false;   ///< workers may not be able to leave
   };
   /// The run ends when all workers have.
   struct Ending {
@@ -267,6 +276,7 @@ class EpochMachine {
     double joins_by = 0;       ///< where up: when it is given back if it has not been able to join
     bool reclaimed = false;
     double leave_by = 0;      ///< where reclaimed: for its workers
+    bool failed = false;      ///< as Released has it
     bool ends_early = false;  ///< Slurm has sent its programs a signal at which they end
     std::string reason;
   };
@@ -317,6 +327,9 @@ class EpochMachine {
   std::optional<double> holds_until() const;
   void give_up_recovery(double now);
   void end_pause(double now);
+  // epoch_hang.cc
+  std::optional<double> hangs_at() const;
+  void restart_hung(double now);
   // epoch_growth.cc: what speaks against a growth, and how long one may take
   void pause_growth(double now, const std::string& why, bool for_good = false);
   std::string no_growth() const;
@@ -437,6 +450,7 @@ class EpochMachine {
   std::deque<double> restarts_;
   std::optional<double> last_recovery_;
   std::optional<Recovery> recovery_;
+  Progress progress_;
   std::vector<action::Any> actions_;
 };
 

@@ -96,6 +96,9 @@ void EpochMachine::decide(double now) {
   if (!running.not_begun.empty()) return begin_otherwise(now);
   // A basic worker that was killed says nothing of the lent GPUs. Any other error may be the first
   // that is heard of a lent node that has failed, whose silence is noticed a minute later.
+  if (HeldCompanion* its = companion_of(running.failure->worker.node);
+      its != nullptr && !its->reclaimed)
+    its->failed = true;
   if (running.failure->on_lent || (lent_took_part() && running.failure->exit.signal != SIGKILL))
     return fall_back(now, fmt::format("the program failed with {} over {} workers", code_,
                                       seating_.seats.size()));

@@ -75,9 +75,10 @@ std::optional<std::pair<int, int>> node_range(std::string_view text) {
 }
 
 constexpr std::string_view kOwn[] = {
-    "restart-signal", "restart-timeout", "max-restarts",   "recover",    "swell-events",
-    "profile-out",    "switch-memory",   "switch-network", "first-wait", "model",
-    "global-batch",   "leave-code",      "before-end",     "interface"};
+    "restart-signal", "restart-timeout", "max-restarts",  "recover",
+    "swell-events",   "profile-out",     "switch-memory", "switch-network",
+    "first-wait",     "model",           "global-batch",  "leave-code",
+    "before-end",     "interface",       "hang-factor",   "hang-minimum"};
 
 class Parser {
  public:
@@ -230,14 +231,22 @@ class Parser {
             fmt::format("--leave-code={}: it must be an exit code from 1 to 125, and not {}", value,
                         kRequeueCode));
       options_.leave_code = *code;
+    } else if (name == "hang-factor") {
+      const auto factor = read_number<double>(value);
+      if (!factor || !std::isfinite(*factor) || *factor < 0 || (*factor > 0 && *factor < 2))
+        return Error(fmt::format(
+            "--hang-factor={}: it must be 2 or more usual durations of a step, or 0 for never",
+            value));
+      options_.hang.factor = *factor;
     } else if (name == "restart-timeout" || name == "first-wait" || name == "recover" ||
-               name == "before-end") {
+               name == "before-end" || name == "hang-minimum") {
       char* end = nullptr;
       const double seconds = std::strtod(value.c_str(), &end);
       if (end == value.c_str() || *end != '\0' || !std::isfinite(seconds) || seconds < 0)
         return Error(fmt::format("--{}={}: it must be seconds, 0 or more", name, value));
       if (name == "first-wait") options_.first_wait_s = seconds;
       else if (name == "recover") options_.recover_s = seconds;
+      else if (name == "hang-minimum") options_.hang.minimum_s = seconds;
       else if (name == "before-end") options_.before_end_s = seconds;
       else options_.restart_timeout_s = seconds;
     } else {
@@ -395,6 +404,8 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
       {"SWELL_RECOVER", "recover"},
       {"SWELL_LEAVE_CODE", "leave-code"},
       {"SWELL_BEFORE_END", "before-end"},
+      {"SWELL_HANG_FACTOR", "hang-factor"},
+      {"SWELL_HANG_MINIMUM", "hang-minimum"},
       {"SWELL_EVENTS", "swell-events"},
       {"SWELL_PROFILE_OUT", "profile-out"},
       {"SWELL_SWITCH_MEMORY", "switch-memory"},
@@ -438,6 +449,9 @@ const char* help_text() noexcept {
          "      --restart-timeout=S     seconds they have for it (the job's grace)\n"
          "      --max-restarts=N        restarts after losses within ten minutes (3)\n"
          "      --recover=S             start a program that fails again, unless it did S seconds before (0: no)\n"
+         "      --hang-factor=N         start a program again that makes no step for N usual durations of one,\n"
+         "                              first without lent GPUs (20; 0: never)\n"
+         "      --hang-minimum=S        seconds that are never taken for a hang (300)\n"
          "      --leave-code=N          the program leaves for a resize with exit code N: 0 is then its end\n"
          "      --before-end=S          the workers leave S seconds before the job's time limit, and\n"
          "                              swellrun ends with 75\n"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "launcher/progress.h"
 
 namespace swell::launcher {
 
@@ -28,6 +29,7 @@ struct Options {
   std::optional<double> before_end_s;  ///< the workers leave so long before the job's time limit
   bool requeue = false;                ///< the job is requeued when they have
   double recover_s = 0;  ///< a program that fails is started again, unless it failed so soon before
+  Progress::Settings hang = {};  ///< what is taken for a hang
   std::string events_file;
   std::string profile_file;  ///< live mode: where the running plan's profile is written
   /// Live mode: what a worker's switch may take beside its state.
@@ -69,9 +71,10 @@ struct Options {
 
   /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT,
   /// SWELL_RECOVER, SWELL_EVENTS, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY, SWELL_SWITCH_NETWORK,
-  /// SWELL_FIRST_WAIT, SWELL_MODEL, SWELL_GLOBAL_BATCH and SWELL_INTERFACE, read with `env`, stand
-  /// for options that are not given. `ask_srun` says what srun makes of an option that swellrun
-  /// does not know, such as one of a SPANK plugin. The error names the option.
+  /// SWELL_FIRST_WAIT, SWELL_HANG_FACTOR, SWELL_HANG_MINIMUM, SWELL_MODEL, SWELL_GLOBAL_BATCH and
+  /// SWELL_INTERFACE, read with `env`, stand for options that are not given. `ask_srun` says what
+  /// srun makes of an option that swellrun does not know, such as one of a SPANK plugin. The error
+  /// names the option.
   static Result<Options> parse(const std::vector<std::string>& arguments,
                                const char* (*env)(const char*), const AskSrun& ask_srun = {});
 };

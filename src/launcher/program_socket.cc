@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t kMaxBytes = 32768;
 constexpr std::size_t kMaxSizes = 4096;  // as many as a message has
-constexpr std::string_view kSizes = "sizes";
+constexpr std::string_view kSizes = "sizes", kStep = "step ";
 constexpr std::string_view kWhy = "why ";  // and why there are no others: said before them
 constexpr std::size_t kMaxWhy = 500;       // bytes
 constexpr std::size_t kKey = 16;           // letters
@@ -118,10 +118,18 @@ std::optional<ProgramSocket::Said> ProgramSocket::take_sizes() {
       continue;
     const std::string_view words = said.substr(kKey + 1);
     if (words.starts_with(kWhy)) why_ = control::printable(words.substr(kWhy.size()), kMaxWhy);
+    else if (const auto steps = steps_from(words)) steps_ = steps;
     else if (auto sizes = sizes_from(words))
       last = Said{std::move(*sizes), std::exchange(why_, {})};
   }
   return last;
+}
+
+std::optional<std::uint64_t> steps_from(std::string_view text) {
+  if (!text.starts_with(kStep)) return std::nullopt;
+  const auto steps = read_number<std::int64_t>(text.substr(kStep.size()));
+  if (!steps || *steps < 1) return std::nullopt;
+  return static_cast<std::uint64_t>(*steps);
 }
 
 Result<std::vector<int>> sizes_from(std::string_view text) {

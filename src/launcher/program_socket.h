@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "control/socket.h"
@@ -32,6 +34,9 @@ class ProgramSocket {
   /// What was said last of numbers of workers since the last call; nothing: nothing was. What is
   /// without the key, not this user's, or cannot be read, is dropped. Does not wait.
   std::optional<Said> take_sizes();
+  /// The steps that the program has made, as take_sizes() heard since the last call; nothing: it
+  /// heard nothing of them.
+  std::optional<std::uint64_t> take_steps() { return std::exchange(steps_, std::nullopt); }
 
  private:
   ProgramSocket(control::Fd fd, std::string name, std::string key)
@@ -39,10 +44,13 @@ class ProgramSocket {
   control::Fd fd_;
   std::string name_, key_;
   std::string why_;  ///< of the next sizes
+  std::optional<std::uint64_t> steps_;
 };
 
 /// Reads "sizes 1 2 4": rising numbers of workers; "sizes" alone: any number. The error names what
 /// is wrong.
 Result<std::vector<int>> sizes_from(std::string_view text);
+/// Reads "step 1200": so many steps are made, 1 or more. Nothing where it is not that.
+std::optional<std::uint64_t> steps_from(std::string_view text);
 
 }  // namespace swell::launcher

@@ -33,6 +33,8 @@ class RuntimeHost {
   /// Has the program that trains leave at its next step: swell_step() says SWELL_STOP. False: no
   /// program trains here.
   bool ask_to_stop() const;
+  /// The step of the training whose program runs here; 0: there is none.
+  std::uint64_t step() const { return keeper_->step(); }
   /// As the keeper's; `epoch` is the runtime's.
   bool offer_next(std::uint64_t epoch, runtime::Variables variables, bool none_is_new) const {
     return keeper_->offer_next(epoch, std::move(variables), none_is_new);

@@ -24,7 +24,9 @@ constexpr auto kLastLook = 1000ms;  // how often it is looked for a handler, lat
 constexpr auto kEndTime = 5s;       // between TERM and KILL when swellrun is gone
 constexpr auto kSettles = 60s;      // a launcher within a program mostly starts its workers so soon
 constexpr auto kLaterLook = 10s;    // between two looks for such a launcher after that
-constexpr double kInput_s = 30;     // srun has forwarded all of standard input
+constexpr auto kStepsPause = 1000ms;  // between two looks how many steps are made
+constexpr auto kStepsAgain = 5s;      // an old number is told again, as a sign of life
+constexpr double kInput_s = 30;       // srun has forwarded all of standard input
 constexpr auto kComeBackTime = 20s;  // for an agent that strangers keep busy to hear of this worker
 constexpr auto kComeBackPause = 20ms;  // before each try
 
@@ -70,6 +72,7 @@ int Shim::run() {
     if (good && polled[2].revents != 0) good = pass_reports();
     // What it can run with is heard before a handler that it installed afterwards is seen.
     if (good) good = pass_sizes();
+    if (good) good = report_steps();
     if (good) good = look();
   }
   if (!runs_.empty()) end_programs();
@@ -163,6 +166,7 @@ int Shim::looks_in_ms() const {
       next = one.next_look;
   for (const auto& [epoch, one] : runs_)
     if (!one.given.empty() && (!next || one.next_inner_look < *next)) next = one.next_inner_look;
+  if (reports_steps() && (!next || steps_.next_look < *next)) next = steps_.next_look;
   if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
   return static_cast<int>(std::max<std::int64_t>(0, left.count()));
@@ -203,6 +207,7 @@ bool Shim::start_program(const control::WorkerStart& start) {
   if (leave_file_) environment.emplace_back("SWELL_LEAVING_FILE", leave_file_->path(start.epoch));
   asked_to_leave_ = false;
   status_ = 0;
+  steps_ = Steps();
   HeldPort port = std::exchange(port_, HeldPort());
   if (!is_master_port(environment, port)) port = HeldPort();
   if (runtime_ != nullptr && runtime_->offer_next(static_cast<std::uint64_t>(start.epoch) + 1,
@@ -295,7 +300,24 @@ bool Shim::withdraw_staying(int signal) {
 
 bool Shim::pass_sizes() {
   const auto said = said_ ? said_->take_sizes() : std::nullopt;
+  if (const auto steps = said_ ? said_->take_steps() : std::nullopt) steps_.said = *steps;
   return !said || client_->send(control::WorkerSizes{said->sizes, said->why}).ok();
+}
+
+bool Shim::report_steps() {
+  const auto now = Clock::now();
+  if (!reports_steps() || now < steps_.next_look) return true;
+  steps_.next_look = now + kStepsPause;
+  std::uint64_t steps = steps_.said;
+  int epoch = runs_.rbegin()->first;
+  if (runtime_ != nullptr && trains_ >= 0) {
+    steps = runtime_->step();
+    epoch = trains_;
+  }
+  if (steps == steps_.told && now < steps_.next_report) return true;
+  steps_.told = steps;
+  steps_.next_report = now + kStepsAgain;
+  return client_->send(control::WorkerSteps{epoch, static_cast<std::int64_t>(steps)}).ok();
 }
 
 pid_t Shim::beside(int epoch) const {

@@ -93,7 +93,12 @@ class Shim {
 
   /// The epoch that it was to stay for does not come.
   bool withdraw_staying(int signal);
+  /// Takes what programs have said, and passes numbers of workers on.
   bool pass_sizes();
+  bool reports_steps() const { return options_.local_rank == 0 && !runs_.empty(); }
+  /// Tells how many steps the program has made, and from time to time that this worker is there:
+  /// one worker of each node and allocation does.
+  bool report_steps();
 
   /// The pid of a program that is not this epoch's; 0: there is none.
   pid_t beside(int epoch) const;
@@ -121,6 +126,11 @@ class Shim {
   std::optional<int> staying_;
   int trains_ = -1;        ///< the epoch that was taken over last
   bool is_known_ = false;  ///< the agent has answered
+  struct Steps {
+    std::uint64_t said = 0;  ///< by the program that was started last
+    std::uint64_t told = 0;
+    Clock::time_point next_look, next_report;
+  } steps_;
   int status_ = 0;
   int ended_ = 0;  ///< programs
   bool asked_to_leave_ = false;

@@ -80,6 +80,8 @@ class Keeper {
   /// The epoch that was offered last does not come: as if its program had died.
   void withdraw_next();
 
+  /// The step of the state that is here; 0: it is new, or there is none.
+  std::uint64_t step() const { return status().step; }
   const std::string& unix_socket() const noexcept { return options_.unix_socket; }
   /// "address:port"; empty without TCP.
   const std::string& tcp_address() const noexcept { return tcp_; }

@@ -328,6 +328,20 @@ deaf_workers() {
     tell shrink "$(companion)" 20 needed && within 20 epoch_runs 2 2 && grep -q 'did not leave in time' out && finishes 0
 }
 check 'a worker that does not leave in time for a reclaim is killed' deaf_workers
+has_made() { (($(cat "$DIR/made.$1" 2> /dev/null || printf 0) >= $2)); } # EPOCH STEPS
+# A step a second is what its shim tells of five.
+hangs() {
+  local -x STEPS=1
+  new_run && touch "$DIR/steps" && start_controller '' &&
+    submit_run '' --restart-timeout=1 --hang-factor=2 --hang-minimum=2 && within 20 epoch_runs 0 2 &&
+    tell grow node2:4 && within 20 epoch_runs 1 6 && touch "$DIR/ignore" && within 30 has_made 1 60 && rm "$DIR/steps" &&
+    within 20 said '"released","companion"' && touch "$DIR/steps" && within 20 epoch_runs 2 2 &&
+    grep -q 'the program has made no step for .*: on with the job.s own GPUs, from the last checkpoint' out &&
+    within 20 has_made 2 25 && rm "$DIR/steps" && within 30 epoch_runs 3 2 &&
+    grep -q 'the program has made no step for .*: it is started again, from its last checkpoint' out &&
+    [[ $(grep -c '"event":"hung"' events) == 2 ]] && said '"no_growth":"the program has made no step' && finishes 0
+}
+check 'a program that makes no steps any more gives lent GPUs back, and is started again' hangs
 ignored_growth() {
   start_run '' --restart-timeout=1 && touch "$DIR/ignore" && tell grow node2:4 &&
     within 20 grep -q 'did not leave within 1 s of USR1: no more GPUs; they train on' out && within 10 said '"released","companion"' &&

@@ -9,5 +9,19 @@ printf '%s\n' "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $NODE_RANK $SLURM
   > "$DIR/start.$SWELL_EPOCH.$RANK"
 printf '%s\n' $$ > "$DIR/pid.$SWELL_EPOCH.$RANK"
 printf 'rank %s of epoch %s\n' "$RANK" "$SWELL_EPOCH"
+# STEPS: rank 0 makes five steps a second, as long as $DIR/steps is there, and writes how many into $DIR/made.EPOCH.
+if [[ -n ${STEPS:-} && $RANK == 0 ]]; then
+  python3 -c '
+import os, socket, time
+folder, epoch, key, made = os.environ["DIR"], os.environ["SWELL_EPOCH"], os.environ["SWELL_SHIM_KEY"], 0
+shim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+while True:
+    time.sleep(0.2)
+    if os.path.exists(folder + "/steps"):
+        made += 1
+        shim.sendto(f"{key} step {made}".encode(), "\0" + os.environ["SWELL_SHIM"][1:])
+        with open(f"{folder}/made.{epoch}", "w") as file:
+            file.write(f"{made}")' &
+fi
 while [[ ! -e $DIR/finish ]]; do sleep 0.05; done
 if [[ -e $DIR/fail.$RANK ]]; then exit "$(cat "$DIR/fail.$RANK")"; fi

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import FrameType
@@ -16,7 +18,7 @@ from typing import NoReturn
 
 from swell import _launcher
 
-__all__ = ["Place", "asked_to_leave", "begun", "can_run_with", "is_heard", "leave", "listen", "place", "under_swellrun"]
+__all__ = ["Place", "asked_to_leave", "begun", "can_run_with", "is_heard", "leave", "listen", "made_step", "place", "under_swellrun"]
 
 _asked = False
 _starting = False       # nothing has been trained by this process yet
@@ -162,6 +164,8 @@ def asked_to_leave() -> bool:
 
 
 _MAX_SIZES = 4096       # that swellrun reads
+_STEP_PAUSE = 1.0       # seconds between two numbers of steps that are told
+_step_told = 0.0
 
 
 def is_heard() -> bool:
@@ -178,17 +182,32 @@ def can_run_with(workers: Iterable[int], why: str = "") -> None:
     Say it before listen(), so that nothing is lent before it is known. More than 4096 numbers are not told.
     why: there are no others, one sentence for `swell why`: the job is lent nothing.
     """
-    name, sizes = os.environ.get("SWELL_SHIM", ""), list(workers)
+    sizes = list(workers)
     if not is_heard() or len(sizes) > _MAX_SIZES:
         return
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as shim:
-            key = os.environ.get("SWELL_SHIM_KEY", "")
-            for text in [f"why {why}"] * bool(why) + [" ".join(["sizes", *map(str, sizes)])]:
-                said = (f"{key} {text}" if key else text).encode(errors="replace")
-                shim.sendto(said[:_MAX_WHY] if text.startswith("why") else said, socket.MSG_DONTWAIT, "\0" + name[1:])
+        for text in [f"why {why}"] * bool(why) + [" ".join(["sizes", *map(str, sizes)])]:
+            _tell(text)
     except OSError as error:    # as in a container with a network of its own
         print(f"swell: swellrun cannot be told the numbers of workers ({error}): submit with --elastic=sizes=...", file=sys.stderr, flush=True)
+
+
+def _tell(text: str) -> None:
+    key = os.environ.get("SWELL_SHIM_KEY", "")
+    said = (f"{key} {text}" if key else text).encode(errors="replace")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as shim:
+        shim.sendto(said[:_MAX_WHY] if text.startswith("why") else said, socket.MSG_DONTWAIT, "\0" + os.environ.get("SWELL_SHIM", "")[1:])
+
+
+def made_step(steps: int) -> None:
+    """Tell swellrun how many steps are made, 1 or more, so that it sees a training that hangs. Call it after each: once a second is told."""
+    global _step_told
+    now = time.monotonic()
+    if now < _step_told + _STEP_PAUSE or not is_heard():
+        return
+    _step_told = now
+    with contextlib.suppress(OSError):
+        _tell(f"step {steps}")
 
 
 def not_live(error: OSError) -> None:

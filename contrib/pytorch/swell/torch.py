@@ -324,6 +324,7 @@ class Elastic:
         self.optimizer.zero_grad()
         self._sampler.advance()
         self.steps += 1
+        _request.made_step(self.steps)
         self.samples = self._sampler.samples
         self._data = self._sampler.state_dict()
         if self.checkpoint_every and self.steps % self.checkpoint_every == 0:

@@ -181,7 +181,14 @@ def test_numbers_of_workers_are_told_by_rank_0_alone_and_nobody_need_listen(monk
         monkeypatch.setenv("SWELL_SHIM_KEY", "0123456789abcdef")
         _request.can_run_with([3])
         assert shim.recv(100) == b"0123456789abcdef sizes 3", "without the key swellrun does not hear it"
+        monkeypatch.setattr(_request, "_step_told", 0.0)
+        for step in range(1, 100):
+            _request.made_step(step)
+        assert shim.recv(100) == b"0123456789abcdef step 1"
+        with pytest.raises(BlockingIOError):    # the others came within a second
+            shim.recv(100)
         assert not capfd.readouterr().err
+    _request.made_step(100)     # nobody listens
     _request.can_run_with([1, 2])
     assert "submit with --elastic=sizes=" in capfd.readouterr().err
     monkeypatch.delenv("SWELL_SHIM")

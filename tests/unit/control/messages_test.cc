@@ -54,7 +54,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
   const std::vector<Message> all = {
       hello,
       GrowDone{{{"abc", 12, ""}}},
-      Released{12, "x"},
+      Released{12, "x", true},
       Status{
           JobState::switching, 3, 12, 1.5, "it failed there", "epoch 3", {2, 4}, "it runs already"},
       Profile{3, {7}, 0.25, *document},
@@ -67,6 +67,7 @@ Test(messages, every_type_reads_back_as_it_was_written) {
       WorkerProfile{2, "00ff"},
       WorkerSizes{{1, 2, 4}, "it cannot save"},
       WorkerLaunches{1, "torchrun runs python3 with RANK=0, WORLD_SIZE=1"},
+      WorkerSteps{1, 20'000},
       grow,
       Shrink{{12}, 30, "needed by job 17", *document},
       Replan{*document, "its owner wants it"},

@@ -330,3 +330,59 @@ Test(epochs, an_srun_that_cannot_start_ends_the_run_with_its_code) {
   const auto actions = machine.take();
   cr_assert_eq(std::get<action::Finish>(actions.back()).code, 2);
 }
+
+namespace {
+
+/// What the controller hears of companion 9 when it has gone back.
+control::Released released(Run& run) {
+  run.event([&] { run.machine.released(run.now, 9); });
+  const auto* told = std::get_if<Released>(&run.told.back());
+  cr_assert_not_null(told);
+  return *told;
+}
+
+}  // namespace
+
+Test(epochs, the_controller_hears_whether_a_companion_has_failed) {
+  Run killed;
+  killed.grown();
+  killed.leave(1, 1, {0, SIGKILL});
+  killed.leave(0, 2, {0, SIGKILL});
+  for (int local = 1; local < 4; ++local)
+    killed.event([&] { killed.machine.exited(killed.now, {1, local}, {0, SIGKILL}); });
+  cr_assert(released(killed).failed, "a worker was killed there");
+
+  Run silent;
+  silent.grow(9, 4);
+  silent.tick(*silent.machine.deadline());
+  cr_assert(released(silent).failed, "its step did not come up");
+
+  Run fails;
+  fails.grown();
+  fails.event([&] { fails.machine.exited(fails.now, {1, 0}, {1, 0}); });
+  fails.tick(*fails.machine.deadline());
+  fails.leave(0, 2, {0, SIGKILL});
+  for (int local = 0; local < 4; ++local)
+    fails.event([&] { fails.machine.lost(fails.now, {1, local}); });
+  cr_assert(released(fails).failed, "its program failed there");
+
+  Run other;
+  other.grown();
+  other.event([&] { other.machine.exited(other.now, {0, 0}, {1, 0}); });
+  other.tick(*other.machine.deadline());
+  other.leave(0, 2, {0, SIGKILL});
+  other.leave(1, 4, {0, SIGKILL});
+  cr_assert_not(released(other).failed, "a worker of the job's own failed");
+
+  Run back;
+  back.grown();
+  back.shrink(9, 30);
+  back.leave(1, 4, {0, SIGKILL});
+  cr_assert_not(released(back).failed, "it was taken back");
+
+  Run warned;
+  warned.grown();
+  warned.event([&] { warned.machine.notice(warned.now, {1, 0}, SIGTERM); });
+  warned.leave(1, 4, {0, SIGKILL});
+  cr_assert_not(released(warned).failed, "Slurm ends it");
+}

@@ -264,3 +264,13 @@ Test(options, one_letter_beside_its_own_option_is_named_and_what_srun_may_know_i
                std::string("unknown option --mobel; meant: --model?"));
   cr_assert_eq(parsed({"--restartable=1", "x"}).each_step, Words{"--restartable=1"});
 }
+
+Test(options, what_is_taken_for_a_hang_can_be_said_and_turned_off) {
+  cr_assert_eq(parsed({"x"}).hang.factor, 20);
+  cr_assert_eq(parsed({"--hang-factor=0", "x"}).hang.factor, 0);
+  cr_assert_eq(parsed({"--hang-factor", "2.5", "x"}).hang.factor, 2.5);
+  cr_assert_eq(parsed({"--hang-minimum=120", "x"}).hang.minimum_s, 120);
+  for (const char* bad : {"--hang-factor=1", "--hang-factor=-3", "--hang-factor=nan",
+                          "--hang-factor=often", "--hang-minimum=-1", "--hang-minimum=soon"})
+    cr_assert_neq(refusal({bad, "x"}).find(bad), std::string::npos, "%s", bad);
+}

@@ -48,6 +48,16 @@ Test(program_socket, the_last_sizes_that_were_said_count) {
   cr_assert_not(opened->take_sizes());
 }
 
+Test(program_socket, the_steps_that_were_said_last_count_beside_sizes) {
+  auto opened = ProgramSocket::open();
+  cr_assert(opened.ok());
+  for (const char* text : {"step 7", "sizes 2", "step 9", "step 0", "step -1", "step", "step 8 9"})
+    say(*opened, text);
+  cr_assert(opened->take_sizes()->sizes == std::vector<int>{2});
+  cr_assert(opened->take_steps() == std::uint64_t{9});
+  cr_assert_not(opened->take_steps());
+}
+
 Test(program_socket, what_cannot_be_read_is_dropped) {
   auto opened = ProgramSocket::open();
   cr_assert(opened.ok());

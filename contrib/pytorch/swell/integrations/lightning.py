@@ -264,6 +264,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         # Here and not at a batch's end: by now it counts as done, and has been logged.
         if self._accumulating:
             return
+        _request.made_step(trainer.global_step)
         self._passes_boundary(trainer)
         leave = self._departure.agreed()
         if leave:

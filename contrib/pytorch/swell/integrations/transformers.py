@@ -256,6 +256,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._departure.begin()
+        _request.made_step(state.global_step)
         # Not at a step's end: by now it has been logged, and what was due after it is done.
         if self._live is not None:
             self._live.pass_boundary(self._about)

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Of the epoch machine: a training that makes no steps any more.
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+
+#include "launcher/epoch_machine.h"
+
+namespace swell::launcher {
+
+using control::JobState;
+
+void EpochMachine::made_steps(double now, int epoch, std::uint64_t steps) {
+  if (epoch == epoch_) progress_.step(now, steps);
+}
+
+void EpochMachine::has_written(double now) {
+  if (is<Running>()) progress_.output(now);
+}
+
+void EpochMachine::stood_still(double now) { progress_.rest(now); }
+
+/// When the training hangs if it makes no step until then; none: something else is waited for, it
+/// cannot be judged, or nobody knows that the program resumes from a checkpoint: one that does
+/// handles the restart signal or uses the runtime, or its owner says so by --recover.
+std::optional<double> EpochMachine::hangs_at() const {
+  const Running* one = in<Running>();
+  if (one == nullptr || one->failure || one->ask_at || !one->not_begun.empty() || asking_ ||
+      recovery_ || !all_train())
+    return std::nullopt;
+  if (!is_ready(false) && settings_.recover_s <= 0) return std::nullopt;
+  return progress_.hangs_at();
+}
+
+/// Starts the program again from its last checkpoint: without the lent GPUs, where it has any. Its
+/// workers are asked to leave first, since those that only pause lose nothing then.
+void EpochMachine::restart_hung(double now) {
+  if (!progress_.is_heard(now)) return progress_.rest(now);  // the job is suspended
+  const std::string why = progress_.reason(now);
+  const bool has_lent = std::any_of(companions_.begin(), companions_.end(),
+                                    [](const HeldCompanion& each) { return !each.reclaimed; });
+  note("hung", Json::object({{"reason", why}, {"gives_back", has_lent}}));
+  if (restarts_too_often(now) && !has_lent) {
+    say(fmt::format("{}: it was restarted {} times within {:.0f} s; the run ends", why,
+                    settings_.max_restarts, settings_.restart_window_s));
+    code_ = std::max(code_, 1);
+    return end(now, SIGTERM, now + settings_.end_timeout_s, true);
+  }
+  say(why + (has_lent ? ": on with the job's own GPUs, from the last checkpoint"
+                      : ": it is started again, from its last checkpoint"));
+  progress_.restarted();
+  pause_growth(now, why);
+  const double by = now + settings_.restart_timeout_s;
+  begin_leaving(now, JobState::draining, by);
+  in<Leaving>()->is_hung = true;
+  in<Leaving>()->is_retry = true;
+  for (const JobId job : companions())
+    if (HeldCompanion* each = companion(job); each != nullptr && !each->reclaimed) {
+      each->leave_by = by;
+      reclaim(now, *each, why);
+    }
+}
+
+}  // namespace swell::launcher

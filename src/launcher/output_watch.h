@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "launcher/options.h"
+#include "launcher/output_names.h"
+
+namespace swell::launcher {
+
+/// Sees whether the steps of a run write anything, by the sizes of the files to which all of them
+/// write: those of --output and --error, or those behind swellrun's own streams. Pipes, terminals
+/// and files of single workers are not watched.
+class OutputWatch {
+ public:
+  OutputWatch(const Options& options, const RunNames& names);
+
+  /// Whether a file has another size than at the last call.
+  bool has_written();
+
+ private:
+  struct File {
+    int fd = -1;       ///< where there is no path
+    std::string path;  ///< empty: `fd`
+    std::optional<off_t> size;
+  };
+  std::vector<File> files_;
+};
+
+}  // namespace swell::launcher

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+namespace swell::launcher {
+
+/// Judges whether a training hangs: by its steps, where they are known, else by its output. Pure;
+/// times are seconds of one clock. Nothing is judged before the usual duration of a step is known,
+/// nor before an epoch's programs have begun to make steps.
+class Progress {
+ public:
+  struct Settings {
+    double factor = 20;      ///< so many usual durations without a step are a hang; 0: never
+    double minimum_s = 300;  ///< a shorter pause never is; three times as much for output
+  };
+  explicit Progress(Settings settings) : settings_(settings) {}
+
+  /// The programs of an epoch begin, or go on in it.
+  void begin(double now);
+  /// The time until now says nothing of the program: it could not make a step.
+  void rest(double now);
+  /// A worker says how many steps the program has made; 0: it does not know.
+  void step(double now, std::uint64_t steps);
+  /// The program has written something.
+  void output(double now);
+
+  /// When the training hangs if it makes no step until then; none: that cannot be judged.
+  std::optional<double> hangs_at() const;
+  /// Whether workers have said something of late: those of a suspended job do not.
+  bool is_heard(double now) const;
+  /// Why it hangs, for people.
+  std::string reason(double now) const;
+  /// The program is started again. The next hang takes twice as long, since this one may have been
+  /// a pause of the program's own.
+  void restarted() { patience_ *= 2; }
+
+ private:
+  /// Signs of one kind.
+  struct Signs {
+    std::deque<double> intervals;  ///< the last ones of the run
+    double longest_s = 0;          ///< between two signs of one epoch
+    double last = 0;               ///< when the last one came, or the time began to count
+    bool has_last = false;         ///< in this epoch
+    int in_epoch = 0;
+    std::uint64_t number = 0;
+    void add(double now, std::uint64_t count);
+    bool is_known() const;
+    double usual_s() const;
+  };
+  const Signs* judged() const;
+  double limit_s(const Signs& signs) const;
+
+  const Settings settings_;
+  Signs steps_, output_;
+  double began_ = 0;
+  double heard_ = 0;
+  double patience_ = 1;
+};
+
+}  // namespace swell::launcher
