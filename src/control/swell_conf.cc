@@ -150,6 +150,8 @@ const Key kKeys[] = {
     {"MaxLentByQOS", [](SwellConf& c, std::string_view v) { return limits(c.max_lent_by_qos, v); }},
     {"MaxGrace",
      [](SwellConf& c, std::string_view v) { return whole(c.max_grace_s, v, 0, 86400); }},
+    {"WithholdTime",
+     [](SwellConf& c, std::string_view v) { return seconds(c.withhold_s, v, 0, 604800); }},
     {"LowerRequests",
      [](SwellConf& c, std::string_view v) { return yes_or_no(c.lowers_requests, v); }},
     {"HistoryDays",

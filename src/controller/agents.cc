@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fmt/format.h>
+#include <utility>
 
 #include "controller/controller.h"
 #include "controller/refusals.h"
@@ -164,7 +165,36 @@ void Controller::growth_failed(ElasticJob& job, double now) {
   job.grow_after = now + std::max(parts_.config.growth_interval_s, 1.0) * backoff;
 }
 
+/// Counts a companion that failed, as its agent says, against its node: once, and none that was
+/// taken back.
+void Controller::companion_failed(ElasticJob& job, const control::Released& released) {
+  std::string node;
+  if (const auto gone = job.lost.find(released.companion); gone != job.lost.end()) {
+    node = gone->second;
+    job.lost.erase(gone);
+  }
+  if (Companion* companion = job.companions.find(released.companion)) {
+    if (companion->leaving && !companion->lost) return;
+    if (std::exchange(companion->failed, true)) return;
+    node = companion->node;
+  }
+  if (node.empty()) return;
+  // Slurm preempts at once where there is no GraceTime: the agent sees that its workers are killed.
+  const auto record = parts_.slurm->load_job(released.companion);
+  if (record && *record && (*record)->was_preempted) return;
+  const std::string withheld = saved_.health.failed(
+      node, job.id, job.uid, snapshot_.taken, snapshot_.nodes.size(), parts_.config.withhold_s);
+  events_.event("companion-failed",
+                {{"job", job.id},
+                 {"companion", Json::object({{"id", released.companion}, {"node", node}})},
+                 {"reason", released.reason}});
+  if (withheld.empty()) return;
+  decide_due_ = true;
+  events_.event("node-withheld", {{"job", job.id}, {"node", node}, {"reason", withheld}}, withheld);
+}
+
 void Controller::handle(ElasticJob& job, const control::Released& released, double now) {
+  if (released.failed) companion_failed(job, released);
   Companion* companion = job.companions.find(released.companion);
   if (companion == nullptr) return;
   if (!companion->leaving) {

@@ -94,7 +94,9 @@ void Controller::handle(const control::Server::Event& event, const control::Ask&
         ask.version, control::kProtocolVersion));
   if (ask.what == "history") return ask_history(event, ask, now);
   if (ask.what == "metrics") {
-    sessions_.send(event.connection, control::Answer{{}, meters_.to_json(jobs_)});
+    Json metrics = meters_.to_json(jobs_);
+    metrics.set("withheld", saved_.health.shown(snapshot_.taken));
+    sessions_.send(event.connection, control::Answer{{}, std::move(metrics)});
     return sessions_.close(event.connection);
   }
   const auto found = jobs_.find(ask.job);
@@ -197,8 +199,8 @@ control::Answer Controller::why(const ElasticJob& job, double now) {
   if (!seen_by_askers_) seen_by_askers_ = view(now);
   const policy::ClusterView& seen = *seen_by_askers_;
   const std::vector<LiveGrant> outstanding = parts_.book->outstanding();
-  const std::string waits =
-      waits_for(job, {parts_.config, snapshot_, jobs_, outstanding, seen, draining_, now});
+  const std::string waits = waits_for(
+      job, {parts_.config, snapshot_, jobs_, outstanding, seen, draining_, now, &saved_.health});
   if (!waits.empty()) say("it takes no more now: " + waits);
   const ScalePoint* more = nullptr;
   for (const ScalePoint& point : job.scale)

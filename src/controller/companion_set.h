@@ -29,6 +29,7 @@ struct Companion {
   bool by_slurm = false;     ///< leaving because Slurm preempts it
   bool was_leaving = false;  ///< by_slurm, and the controller had taken it back before
   bool lost = false;         ///< leaving because it ended though nobody took it back
+  bool failed = false;       ///< as its agent has said
   double deadline = 0;       ///< where leaving: when it is cancelled
   std::string reason;        ///< why it leaves, for people
 

@@ -25,6 +25,9 @@ constexpr double kCancelAgain_s = 10;
 /// How often EventLog gets a line about the rounds' times, in a queue that changes.
 constexpr double kRoundsToldEvery_s = 10;
 
+/// Lost companions of one job of which its agent may still say that they failed.
+constexpr std::size_t kMaxLostKept = 16;
+
 /// slurmctld holds an update of a job back, for a second at a time, until slurmdbd knows the job:
 /// that would hold up everything else here.
 constexpr double kNewJobLeftAlone_s = 2;
@@ -81,6 +84,7 @@ double Controller::cycle(double now) {
   answer_history(now);
   keep_deadlines(now);
   if (have_snapshot_) {
+    decide_due_ = saved_.health.pass(snapshot_.taken, parts_.config.withhold_s) || decide_due_;
     take_reports(now);
     keep_promises(now);
     keep_quotas(now);
@@ -248,6 +252,8 @@ void Controller::report(const Change& change, double now) {
       if (job != nullptr) {
         if (Companion* ending = job->companions.find(companion.id))
           ending->reason = "it ended though Swell had not asked for it";
+        job->lost[companion.id] = companion.node;
+        if (job->lost.size() > kMaxLostKept) job->lost.erase(job->lost.begin());
         Companion gone = companion;
         job->taken_back = fmt::format("companion {} on {} ended though Swell had not asked for it",
                                       companion.id, companion.node);

@@ -79,6 +79,7 @@ class Controller {
   void handle(const control::Server::Event& event, const control::Hello& hello, double now);
   void handle(ElasticJob& job, const control::GrowDone& done, double now);
   void handle(ElasticJob& job, const control::Released& released, double now);
+  void companion_failed(ElasticJob& job, const control::Released& released);
   void handle(ElasticJob& job, const control::Status& status, double now);
   void handle(ElasticJob& job, const control::Profile& profile, double now);
   void handle(ElasticJob& job, const control::Switched& switched, double now);

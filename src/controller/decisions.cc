@@ -118,6 +118,7 @@ policy::ClusterView Controller::view(double now) {
   policy::ClusterView seen = build_view(snapshot_, jobs_, parts_.book->outstanding(), parts_.config,
                                         now, fabric(), machines());
   seen.preemption = parts_.preemption;
+  saved_.health.apply(seen, snapshot_.taken);
   return seen;
 }
 

@@ -31,6 +31,7 @@ struct ElasticJob {
   int basic_gpus = 0;
   int wanted_gpus = 0;  ///< what its user asked for, where he consented to fewer; 0: no consent
   CompanionSet companions;
+  std::map<JobId, std::string> lost;  ///< companions that were lost of late, and their nodes
   int grants = 0, reclaims = 0;
   std::string taken_back;  ///< why lent GPUs were taken back last, for people; empty: none were
   control::JobState state = control::JobState::allocated;

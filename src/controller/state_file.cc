@@ -132,7 +132,10 @@ Result<void> save_state(const std::string& path, const SavedState& state) {
                                             {"memory_mib", grant.memory_mib}}));
   Json jobs = Json::object();
   for (const auto& [id, job] : state.jobs) jobs.set(std::to_string(id).c_str(), to_json(job));
-  const Json json = Json::object({{"version", kVersion}, {"issued", issued}, {"jobs", jobs}});
+  const Json json = Json::object({{"version", kVersion},
+                                  {"issued", issued},
+                                  {"jobs", jobs},
+                                  {"health", state.health.to_json()}});
   const std::string fresh = path + ".new";
   if (Result<void> written = write_synced(fresh, json.dump_pretty()); !written) return written;
   if (std::rename(fresh.c_str(), path.c_str()) != 0) return failure(path);
@@ -167,6 +170,10 @@ Result<SavedState> load_state(const std::string& path) {
     if (!job) return job.error().while_doing(fmt::format("{}: job {}", path, *id));
     state.jobs[*id] = std::move(*job);
   }
+  if (!json->has("health")) return state;  // it is newer than the version
+  auto health = NodeHealth::from_json(json->at("health"));
+  if (!health) return health.error().while_doing(path + ": health");
+  state.health = std::move(*health);
   return state;
 }
 

@@ -204,6 +204,27 @@ std::string where_it_ends_soon(const ElasticJob& job, const slurm::JobRecord& re
       first, and_others(nodes), limit, seconds(least_s));
 }
 
+/// Nodes with idle GPUs on which companions have failed.
+std::string where_companions_failed(const ElasticJob& job, const policy::ElasticJobView& seen,
+                                    const Waiting& waiting) {
+  if (waiting.health == nullptr) return {};
+  const std::time_t now = waiting.snapshot.taken;
+  std::string first;
+  std::time_t until = 0;
+  std::size_t nodes = 0;
+  for (const policy::NodeIndex index :
+       waiting.view.partitions[static_cast<std::size_t>(seen.partition)]) {
+    const policy::NodeView& node = waiting.view.nodes[static_cast<std::size_t>(index)];
+    const std::time_t its = waiting.health->withheld_until(node.name, job.uid, now);
+    if (its == 0 || node.free.gpus < 1 || nodes++ > 0) continue;
+    first = node.name;
+    until = its;
+  }
+  if (nodes == 0) return {};
+  return fmt::format("nothing is lent on {}{} for {} more: companions of several jobs failed there",
+                     first, and_others(nodes), seconds(static_cast<double>(until - now)));
+}
+
 /// What is idle for one job, as the policies see it.
 class Idle {
  public:
@@ -312,7 +333,8 @@ std::string waits_for(const ElasticJob& job, const Waiting& waiting) {
   std::string why = Idle(*seen, waiting.view).why_none();
   if (why.empty()) return why;
   for (const std::string& more :
-       {on_mixed_nodes(*record, *seen, waiting), where_it_ends_soon(job, *record, *seen, waiting)})
+       {on_mixed_nodes(*record, *seen, waiting), where_it_ends_soon(job, *record, *seen, waiting),
+        where_companions_failed(job, *seen, waiting)})
     if (!more.empty()) why += "; " + more;
   return why;
 }

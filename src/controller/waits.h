@@ -7,6 +7,7 @@
 #include "controller/config.h"
 #include "controller/elastic_job.h"
 #include "controller/grant_book.h"
+#include "controller/node_health.h"
 #include "core/policy/view.h"
 #include "slurm/records.h"
 
@@ -21,6 +22,7 @@ struct Waiting {
   const policy::ClusterView& view;            ///< built of all these, at `now`
   bool draining = false;
   double now = 0;
+  const NodeHealth* health = nullptr;  ///< null: no companion has failed
 };
 
 /// Why the job is lent no more GPUs now, for its owner: of all that holds, what lasts longest or

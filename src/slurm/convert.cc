@@ -163,6 +163,7 @@ JobRecord convert(const job_info_t& info) {
   job.qos = text(info.qos);
   job.phase = phase_of(info.job_state);
   job.state_text = state_name(info.job_state);
+  job.was_preempted = (info.job_state & JOB_STATE_BASE) == JOB_PREEMPTED;
   job.priority = info.priority;
   job.admin_comment = text(info.admin_comment);
   job.comment = text(info.comment);

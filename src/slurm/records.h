@@ -44,6 +44,7 @@ struct JobRecord {
   JobPhase phase = JobPhase::ended;
   Waiting waiting = Waiting::for_other;
   std::string state_text;  ///< as squeue shows it
+  bool was_preempted = false;
   std::uint32_t priority = 0;
   std::string admin_comment, comment;
   std::vector<std::string> nodes;

@@ -11,14 +11,10 @@
 
 namespace swell::tools {
 
-namespace {
-
-std::string name_of(uid_t uid) {
+std::string name_of_user(uid_t uid) {
   const passwd* entry = getpwuid(uid);
   return entry != nullptr ? entry->pw_name : std::to_string(uid);
 }
-
-}  // namespace
 
 Result<slurm::Snapshot> load_snapshot() {
   slurm::init_libslurm();
@@ -26,7 +22,7 @@ Result<slurm::Snapshot> load_snapshot() {
   if (!loaded) return loaded.error().while_doing("asking slurmctld");
   if (!loaded->has_value()) return Error("slurmctld gave no answer");
   for (slurm::JobRecord& record : (*loaded)->jobs)
-    if (record.user.empty()) record.user = name_of(record.uid);
+    if (record.user.empty()) record.user = name_of_user(record.uid);
   return std::move(**loaded);
 }
 

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <fmt/format.h>
+#include <limits>
 #include <memory>
 #include <poll.h>
 #include <sstream>
@@ -81,6 +82,17 @@ struct Look {
   Json metrics;
 };
 
+/// Names the users that nodes are withheld from.
+void name_users(Json& metrics) {
+  Json withheld = Json::array();
+  for (Json each : metrics.at("withheld").items()) {
+    if (const auto uid = each.integer_at("uid", 0, std::numeric_limits<uid_t>::max()))
+      each.set("user", name_of_user(static_cast<uid_t>(*uid)));
+    withheld.append(std::move(each));
+  }
+  metrics.set("withheld", std::move(withheld));
+}
+
 Result<Look> look() {
   const auto snapshot = load_snapshot();
   if (!snapshot) return snapshot.error();
@@ -90,6 +102,7 @@ Result<Look> look() {
   control::Ask ask;
   ask.what = "metrics";
   if (const auto answer = ask_controller(ask)) seen.metrics = answer->details;
+  if (seen.metrics.is_object()) name_users(seen.metrics);
   return seen;
 }
 

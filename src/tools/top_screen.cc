@@ -2,6 +2,7 @@
 #include "tools/top_screen.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <set>
 #include <sstream>
@@ -56,6 +57,23 @@ std::string counters_of(const Json& metrics) {
       held > 0 ? 100 * (1 - std::min(wasted / held, 1.0)) : 100.0);
 }
 
+/// Nodes that are not lent since companions failed there, to nobody or not to one user; empty:
+/// there are none.
+std::string withheld_of(const Json& metrics) {
+  std::string text;
+  for (const Json& each : metrics.at("withheld").items()) {
+    const auto node = each.string_at("node");
+    const auto for_s = each.number_at("for_s", 0, 1e9);
+    if (!node || !for_s) continue;
+    const auto user = each.string_at("user");
+    text += fmt::format("{} {} ({:.0f} min{})",
+                        text.empty() ? "not lent, as companions failed there:" : ",",
+                        control::printable(*node), std::ceil(*for_s / 60),
+                        user ? ", to " + control::printable(*user) : "");
+  }
+  return text.empty() ? text : text + "\n";
+}
+
 }  // namespace
 
 GpuUse gpu_use(const slurm::Snapshot& snapshot) {
@@ -98,9 +116,10 @@ std::string top_screen(const GpuUse& use, const std::vector<JobRow>& rows, const
                row.no_growth.empty() ? row.decided_why : row.no_growth});
   std::istringstream lines(fmt::format(
       "Swell: {} GPUs: {} asked for (#), {} lent (+), {} idle (.); {} elastic jobs, {} jobs "
-      "wait\n{}\n{}\n\n{}",
+      "wait\n{}\n{}\n{}\n{}",
       use.all, use.busy - use.lent, use.lent, use.idle(), rows.size(), use.waiting_jobs,
-      bar(use, width), counters_of(metrics), table.text()));
+      bar(use, width), counters_of(metrics), metrics.is_object() ? withheld_of(metrics) : "",
+      table.text()));
   std::string text;
   std::size_t shown = 0;
   for (std::string line; shown < height && std::getline(lines, line); ++shown)

@@ -72,7 +72,8 @@ cluster_up() { # [options of contrib/cluster start]
   events=$TMPDIR/events.jsonl
   : > "$events" && chmod 666 "$events"
   "$cluster" start --plugins "$SWELL_STAGE/plugins" --swell-conf "EventLog=$events" \
-    --swell-conf "MaxGrace=${max_grace:-600}" --swell-conf GrowthInterval=1 --swell-conf "AgentTimeout=${agent_timeout:-4}" --swell-conf "ProfileWait=${profile_wait:-0}" "$@" > "$TMPDIR/start.log" 2>&1 || {
+    --swell-conf "MaxGrace=${max_grace:-600}" --swell-conf GrowthInterval=1 --swell-conf "AgentTimeout=${agent_timeout:-4}" --swell-conf "ProfileWait=${profile_wait:-0}" \
+    --swell-conf "WithholdTime=${withhold:-0}" "$@" > "$TMPDIR/start.log" 2>&1 || {
     cat "$TMPDIR/start.log"
     exit 1
   }

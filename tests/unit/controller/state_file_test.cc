@@ -47,6 +47,11 @@ Test(state_file, is_read_as_it_was_written) {
   cr_assert(save_state(folder.file(), planned).ok());
   cr_assert(load_state(folder.file()).value() == planned);
   cr_assert(load_state(folder.file())->jobs[7].owners_plan == planned.jobs[7].owners_plan);
+  planned.health.failed("node1", 10, 1000, 5000, 8, 3600);
+  cr_assert(save_state(folder.file(), planned).ok());
+  cr_assert(load_state(folder.file()).value() == planned);
+  folder.put(R"({"version":3,"issued":{},"jobs":{},"health":7})");
+  cr_assert_neq(reason(folder).find("health: it must be an object"), std::string::npos);
 }
 
 Test(state_file, a_damaged_plan_of_an_owner_is_said) {

@@ -99,6 +99,16 @@ Test(top_screen, sums_what_the_controller_counts) {
                std::string("grants 5 (3 taken), reclaims 2; lent 1.50 GPU-hours; goodput 95.0 %"));
 }
 
+Test(top_screen, names_the_nodes_on_which_companions_failed) {
+  const Json metrics = Json::parse(R"({"families": [], "withheld": [
+    {"node": "node3", "for_s": 3541}, {"node": "node7", "for_s": 61, "user": "ann"}]})")
+                           .value();
+  const auto lines = screen(gpu_use(queue()), 100, 40, metrics);
+  cr_assert_eq(lines.at(3), std::string("not lent, as companions failed there: node3 (60 min), "
+                                        "node7 (2 min, to ann)"));
+  cr_assert(lines.at(6).starts_with("   30  ann"), "%s", lines[6].c_str());
+}
+
 Test(top_screen, programs_get_the_same_numbers) {
   const Json json = top_json(gpu_use(queue()), rows(), kNone);
   cr_assert_eq(json.at("gpus").dump(), std::string(R"({"all":8,"own":2,"lent":3,"idle":3})"), "%s",

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/node_health.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "core/number.h"
+
+namespace swell::controller {
+
+namespace {
+
+constexpr std::size_t kMaxFailuresOfUser = 2;  // on one node
+constexpr std::size_t kMaxFailures = 32;       // on one node
+constexpr std::size_t kMaxUsers = 1000;        // from whom one node is withheld
+constexpr std::size_t kMaxShown = 100;         // nodes, to people
+constexpr std::size_t kMaxNodes = 100'000;     // in a state file
+constexpr std::size_t kShare = 4;              // of the nodes, one in so many
+
+constexpr std::int64_t kMaxTime = std::numeric_limits<std::int64_t>::max() / 2;
+constexpr std::int64_t kMaxUid = std::numeric_limits<uid_t>::max();
+
+}  // namespace
+
+/// Returns whether the node may be lent again.
+bool NodeHealth::forget(Node& node, std::time_t now, std::time_t kept_s) {
+  // A time that is far ahead was written by a clock that was wrong.
+  const auto is_over = [=](std::time_t until) { return until <= now || until > now + kept_s; };
+  std::erase_if(node.failures,
+                [=](const Failure& each) { return each.at + kept_s <= now || each.at > now; });
+  const bool ends = node.until != 0 && is_over(node.until);
+  if (ends) node.until = 0;
+  return std::erase_if(node.until_for, [&](const auto& each) { return is_over(each.second); }) >
+             0 ||
+         ends;
+}
+
+bool NodeHealth::pass(std::time_t now, double withhold_s) {
+  const auto kept_s = static_cast<std::time_t>(withhold_s);
+  bool is_back = false;
+  for (auto each = nodes_.begin(); each != nodes_.end();) {
+    is_back = forget(each->second, now, kept_s) || is_back;
+    const Node& node = each->second;
+    each = node.failures.empty() && node.until == 0 && node.until_for.empty() ? nodes_.erase(each)
+                                                                              : std::next(each);
+  }
+  return is_back;
+}
+
+std::string NodeHealth::failed(const std::string& name, control::JobId job, uid_t uid,
+                               std::time_t at, std::size_t nodes_in_all, double withhold_s) {
+  const auto kept_s = static_cast<std::time_t>(withhold_s);
+  if (kept_s <= 0) return {};
+  const auto all_withheld = static_cast<std::size_t>(std::count_if(
+      nodes_.begin(), nodes_.end(), [at](const auto& each) { return each.second.until > at; }));
+  Node& node = nodes_[name];
+  forget(node, at, kept_s);
+  std::vector<Failure>& failures = node.failures;
+  std::erase_if(failures, [&](const Failure& each) { return each.job == job; });
+  control::JobId other = 0, own = 0;
+  for (const Failure& each : failures) (each.uid == uid ? own : other) = each.job;
+  failures.push_back({job, uid, at});
+  // A user's newest ones: he cannot drive those of others out.
+  if (const auto count = std::count_if(failures.begin(), failures.end(),
+                                       [uid](const Failure& each) { return each.uid == uid; });
+      static_cast<std::size_t>(count) > kMaxFailuresOfUser)
+    failures.erase(std::find_if(failures.begin(), failures.end(),
+                                [uid](const Failure& each) { return each.uid == uid; }));
+  if (failures.size() > kMaxFailures) failures.erase(failures.begin());
+  const std::size_t most = std::max<std::size_t>(nodes_in_all / kShare, 1);
+  if (other != 0 && (node.until != 0 || all_withheld < most)) {
+    const bool is_new = node.until == 0;
+    node.until = at + kept_s;
+    if (!is_new) return {};
+    return fmt::format(
+        "node {} is not lent for {} s: companions of jobs {} and {}, of different users, failed "
+        "there",
+        name, kept_s, other, job);
+  }
+  if (own == 0 || (node.until_for.size() >= kMaxUsers && !node.until_for.contains(uid))) return {};
+  const bool is_new = !node.until_for.contains(uid);
+  node.until_for[uid] = at + kept_s;
+  if (!is_new) return {};
+  return fmt::format(
+      "node {} is not lent to jobs of uid {} for {} s: companions of jobs {} and {} failed there",
+      name, uid, kept_s, own, job);
+}
+
+std::time_t NodeHealth::withheld_until(const std::string& name, uid_t uid, std::time_t now) const {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end()) return 0;
+  std::time_t until = found->second.until;
+  if (const auto its = found->second.until_for.find(uid); its != found->second.until_for.end())
+    until = std::max(until, its->second);
+  return until > now ? until : 0;
+}
+
+Json NodeHealth::shown(std::time_t now) const {
+  Json found = Json::array();
+  const auto show = [&](const std::string& node, std::time_t until, std::optional<uid_t> uid) {
+    if (until <= now || found.size() >= kMaxShown) return;
+    Json one = Json::object({{"node", node}, {"for_s", static_cast<std::int64_t>(until - now)}});
+    if (uid) one.set("uid", static_cast<std::int64_t>(*uid));
+    found.append(std::move(one));
+  };
+  for (const auto& [name, node] : nodes_) show(name, node.until, std::nullopt);
+  for (const auto& [name, node] : nodes_)
+    if (node.until <= now)
+      for (const auto& [uid, until] : node.until_for) show(name, until, uid);
+  return found;
+}
+
+void NodeHealth::apply(policy::ClusterView& view, std::time_t now) const {
+  if (nodes_.empty()) return;
+  for (std::size_t i = 0; i < view.nodes.size(); ++i) {
+    const auto found = nodes_.find(view.nodes[i].name);
+    if (found == nodes_.end()) continue;
+    if (found->second.until > now) view.nodes[i].settling = true;
+    for (policy::ElasticJobView& job : view.jobs)
+      if (withheld_until(found->first, job.owner, now) != 0)
+        job.excluded_nodes.insert(static_cast<policy::NodeIndex>(i));
+  }
+}
+
+Json NodeHealth::to_json() const {
+  Json json = Json::object();
+  for (const auto& [name, node] : nodes_) {
+    Json failures = Json::array(), users = Json::object();
+    for (const Failure& each : node.failures)
+      failures.append(Json::object({{"job", each.job},
+                                    {"uid", static_cast<std::int64_t>(each.uid)},
+                                    {"at", static_cast<std::int64_t>(each.at)}}));
+    for (const auto& [uid, until] : node.until_for)
+      users.set(std::to_string(uid).c_str(), static_cast<std::int64_t>(until));
+    json.set(name.c_str(), Json::object({{"until", static_cast<std::int64_t>(node.until)},
+                                         {"until_for", users},
+                                         {"failures", failures}}));
+  }
+  return json;
+}
+
+Result<NodeHealth> NodeHealth::from_json(const Json& json) {
+  if (!json.is_object() || json.size() > kMaxNodes) return Error("it must be an object of nodes");
+  NodeHealth health;
+  for (const auto& [name, member] : json.members()) {
+    Node& node = health.nodes_[name];
+    const auto until = member.integer_at("until", 0, kMaxTime);
+    if (!until) return until.error().while_doing(name);
+    node.until = *until;
+    const Json users = member.at("until_for"), failures = member.at("failures");
+    if (!users.is_object() || users.size() > kMaxUsers || !failures.is_array() ||
+        failures.size() > kMaxFailures)
+      return Error(fmt::format("{}: \"until_for\" must be an object, \"failures\" a list", name));
+    for (const auto& [text, value] : users.members()) {
+      const auto uid = read_number<uid_t>(text);
+      const auto time = users.integer_at(text.c_str(), 0, kMaxTime);
+      if (!uid || !time)
+        return Error(fmt::format("{}: \"{}\" is not a uid with a time", name, text));
+      node.until_for[*uid] = *time;
+    }
+    for (const Json& each : failures.items()) {
+      const auto job = each.integer_at("job", 1, std::numeric_limits<control::JobId>::max());
+      const auto uid = each.integer_at("uid", 0, kMaxUid), at = each.integer_at("at", 0, kMaxTime);
+      if (!job || !uid || !at)
+        return Error(fmt::format("{}: {} is not a failure", name, each.dump()));
+      node.failures.push_back({static_cast<control::JobId>(*job), static_cast<uid_t>(*uid), *at});
+    }
+  }
+  return health;
+}
+
+}  // namespace swell::controller

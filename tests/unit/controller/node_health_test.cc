@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "controller/node_health.h"
+
+#include <criterion/criterion.h>
+#include <string>
+
+#include "unit/controller/world.h"
+
+using namespace swell;
+using namespace swell::controller;
+using swell::test::World;
+
+namespace {
+
+constexpr std::time_t kHour = 3600;
+
+/// Jobs 10 of user 1000 and 11 of user 1001 on node1; node2 alone has idle GPUs.
+struct Failing : World {
+  control::ConnectionId asker = 70;
+  JobId next = 20;
+
+  explicit Failing(uid_t second = 1001, const std::string& elastic = "max=8,grace=20") {
+    for (const JobId rigid : {53, 54}) slurm.run(rigid, "node" + std::to_string(rigid - 50), 8, "");
+    for (const auto& [job, uid] : {std::pair<JobId, uid_t>{10, 1000}, {11, second}}) {
+      slurm::JobRecord& record =
+          slurm.run(job, "node1", 4, "swell[elastic=" + elastic + " basic=4]");
+      record.uid = uid;
+      record.gpus[0].gpus.indices = job == 10 ? "0-3" : "4-7";
+      server.says(job, swell::test::hello_of(job, 4), uid);
+    }
+    step();
+  }
+  uid_t owner(JobId job) { return slurm.find(job)->uid; }
+  /// The job that was offered GPUs last on that connection takes them up, as one companion.
+  JobId take(JobId job) {
+    const control::Grow* grow = nullptr;
+    for (const auto& [connection, message] : server.sent)
+      if (const auto* each = std::get_if<control::Grow>(&message); each && connection == job)
+        grow = each;
+    if (grow == nullptr) return 0;
+    const control::Offer offer = grow->offers.at(0);
+    server.sent.clear();
+    const auto grant = book.use(offer.nonce, owner(job), now);
+    cr_assert(grant.ok());
+    slurm::JobRecord& record =
+        slurm.run(next, offer.node, offer.gpus,
+                  control::Tag{{"parent", std::to_string(job)}, {"grant", offer.nonce}}.text());
+    record.uid = owner(job);
+    server.says(job, control::GrowDone{{{offer.nonce, next, ""}}}, owner(job));
+    step();
+    return next++;
+  }
+  /// Waits until the job is offered GPUs, and takes them up; 0: it is offered none for so long.
+  JobId grow(JobId job, int rounds = 400) {
+    for (; rounds > 0; --rounds) {
+      if (const JobId companion = take(job); companion != 0) return companion;
+      pass(1);
+    }
+    return 0;
+  }
+  void pass(std::time_t seconds) {
+    slurm.now.taken += seconds;
+    step(static_cast<double>(seconds));
+    for (const JobId job : {10, 11})
+      server.says(job, control::Status{}, owner(job));  // a heartbeat
+  }
+  void fail(JobId job, JobId companion, bool failed = true) {
+    slurm.end(companion);
+    server.says(job, control::Released{companion, "a worker of it was killed", failed}, owner(job));
+    step();
+  }
+  /// Only `job` may be lent GPUs.
+  void let_alone(JobId job) {
+    for (const JobId each : {10, 11}) {
+      control::Ask ask;
+      ask.job = each;
+      ask.what = each == job ? "resume" : "pause";
+      server.says(++asker, ask, owner(each));
+    }
+    step();
+    server.sent.clear();
+  }
+  std::string why(JobId job) {
+    control::Ask ask;
+    ask.job = job;
+    ask.what = "why";
+    server.says(++asker, ask, owner(job));
+    step();
+    return server.last<control::Answer>()->text;
+  }
+  /// Nodes that are lent to nobody.
+  std::size_t shown() {
+    control::Ask ask;
+    ask.what = "metrics";
+    server.says(++asker, ask, 1002);
+    step();
+    std::size_t count = 0;
+    for (const Json& each : server.last<control::Answer>()->details.at("withheld").items())
+      count += !each.has("uid");
+    return count;
+  }
+  bool fails(JobId job) {
+    let_alone(job);
+    const JobId companion = grow(job);
+    if (companion == 0) return false;
+    fail(job, companion);
+    return true;
+  }
+};
+
+}  // namespace
+
+Test(node_health, a_node_on_which_companions_of_two_users_failed_is_lent_to_nobody_for_an_hour) {
+  Failing world;
+  cr_assert(world.fails(10));
+  cr_assert_eq(world.shown(), 0u, "one failure is none");
+  cr_assert(world.fails(11));
+  cr_assert_eq(world.shown(), 1u);
+  world.let_alone(10);
+  cr_assert_eq(world.grow(10, 600), 0u);
+  const std::string why = world.why(10);
+  cr_assert_neq(why.find("nothing is lent on node2 for "), std::string::npos, "%s", why.c_str());
+  cr_assert_neq(why.find("companions of several jobs failed there"), std::string::npos);
+  world.pass(kHour);
+  cr_assert_neq(world.grow(10, 60), 0u, "the hour is over");
+  cr_assert_eq(world.shown(), 0u);
+}
+
+Test(node_health, a_restart_of_slurmctld_forgets_no_failure) {
+  Failing world;
+  cr_assert(world.fails(10));
+  cr_assert(world.fails(11));
+  world.restart();
+  for (const JobId job : {10, 11})
+    world.server.says(100 + job, swell::test::hello_of(job, 4), world.owner(job));
+  world.step();
+  cr_assert_eq(world.shown(), 1u);
+}
+
+Test(node_health, one_users_failing_jobs_keep_a_node_from_him_alone) {
+  Failing world(1000);
+  cr_assert(world.fails(10));
+  cr_assert(world.fails(11));
+  cr_assert_eq(world.shown(), 0u);
+  world.let_alone(11);
+  cr_assert_eq(world.grow(11, 600), 0u, "both jobs are his");
+  cr_assert_neq(world.why(11).find("nothing is lent on node2"), std::string::npos);
+  world.slurm.find(11)->uid = 1001;  // a job of another user got the id
+  world.slurm.find(11)->start_time = 2;
+  world.server.says(12, swell::test::hello_of(11, 4), 1001);
+  world.step(1);
+  world.step(1);
+  const control::Grow* grow = world.server.last<control::Grow>();
+  cr_assert_not_null(grow);
+  cr_assert_eq(grow->offers.at(0).node, "node2");
+}
+
+Test(node_health, one_job_that_fails_again_and_again_says_nothing_of_a_node) {
+  Failing world;
+  for (int i = 0; i < 3; ++i) cr_assert(world.fails(10), "%d", i);
+  cr_assert_eq(world.shown(), 0u);
+  world.let_alone(11);
+  cr_assert_neq(world.grow(11), 0u);
+}
+
+Test(node_health, what_was_taken_back_preempted_or_given_back_has_not_failed) {
+  struct Case {
+    const char* what;
+    void (*end)(Failing&, JobId job, JobId companion);
+  };
+  const Case cases[] = {
+      {"given back",
+       [](Failing& world, JobId job, JobId companion) { world.fail(job, companion, false); }},
+      {"preempted without a grace",
+       [](Failing& world, JobId job, JobId companion) {
+         slurm::JobRecord ended = *world.slurm.find(companion);
+         ended.phase = slurm::JobPhase::ended;
+         ended.was_preempted = true;
+         world.slurm.fresh[companion] = ended;
+         world.fail(job, companion);
+       }},
+      {"taken back",
+       [](Failing& world, JobId job, JobId companion) {
+         world.slurm.now.nodes[1].draining = true;
+         world.step();
+         world.fail(job, companion);
+         world.slurm.now.nodes[1].draining = false;
+       }},
+      {"of another job", [](Failing& world, JobId job, JobId companion) {
+         const JobId liar = job == 10 ? 11 : 10;
+         world.server.says(liar, control::Released{companion, "", true}, world.owner(liar));
+         world.step();
+         world.fail(job, companion, false);
+       }}};
+  for (const Case& each : cases) {
+    Failing world;
+    for (const JobId job : {10, 11}) {
+      world.let_alone(job);
+      const JobId companion = world.grow(job);
+      cr_assert_neq(companion, 0u, "%s", each.what);
+      each.end(world, job, companion);
+    }
+    cr_assert_eq(world.shown(), 0u, "%s", each.what);
+  }
+}
+
+Test(node_health, a_companion_that_slurms_records_lost_first_counts_when_its_agent_says_so) {
+  Failing world;
+  for (const JobId job : {10, 11}) {
+    world.let_alone(job);
+    const JobId companion = world.grow(job);
+    world.slurm.end(companion);
+    world.step();  // Slurm has forgotten it
+    for (int i = 0; i < 3; ++i)
+      world.server.says(job, control::Released{companion, "its step ended", true},
+                        world.owner(job));
+    world.step();
+  }
+  cr_assert_eq(world.shown(), 1u);
+}
+
+Test(node_health, at_most_a_quarter_of_the_nodes_is_withheld) {
+  NodeHealth health;
+  for (int node = 0; node < 8; ++node)
+    for (const uid_t uid : {1000u, 1001u})
+      health.failed("node" + std::to_string(node), 10 + uid, uid, 5000, 8, kHour);
+  cr_assert_eq(health.shown(5000).size(), 2u);
+  cr_assert_eq(health.shown(5000 + kHour).size(), 0u);
+}
+
+Test(node_health, failures_that_are_an_hour_apart_are_none_of_the_nodes) {
+  NodeHealth health;
+  health.failed("node1", 10, 1000, 5000, 8, kHour);
+  health.failed("node1", 11, 1001, 5000 + kHour, 8, kHour);
+  cr_assert_eq(health.shown(5000 + kHour).size(), 0u);
+  cr_assert_eq(health.withheld_until("node1", 1000, 5000 + kHour), 0);
+}
+
+Test(node_health, nobody_drives_out_failures_of_others) {
+  NodeHealth health;
+  health.failed("node1", 10, 1000, 5000, 8, kHour);
+  for (JobId job = 100; job < 1000; ++job) health.failed("node2", job, 1001, 5000, 8, kHour);
+  for (JobId job = 1000; job < 2000; ++job) health.failed("node3", job, 1001, 5000, 8, kHour);
+  for (const Json& each : health.shown(5000).items()) cr_assert(each.has("uid"));
+  cr_assert(health.failed("node1", 11, 1001, 5001, 8, kHour).find("10 and 11") !=
+            std::string::npos);
+  cr_assert_lt(health.to_json().dump().size(), 2000u);
+}
+
+Test(node_health, is_read_as_it_was_written_and_damage_is_said) {
+  NodeHealth health;
+  health.failed("node1", 10, 1000, 5000, 8, kHour);
+  health.failed("node1", 11, 1000, 5000, 8, kHour);
+  health.failed("node2", 10, 1000, 5000, 8, kHour);
+  health.failed("node2", 12, 1001, 5000, 8, kHour);
+  const auto read = NodeHealth::from_json(health.to_json());
+  cr_assert(read.ok());
+  cr_assert(*read == health);
+  for (const char* bad :
+       {"[]", R"({"n":1})", R"({"n":{"until":-1,"until_for":{},"failures":[]}})",
+        R"({"n":{"until":1,"until_for":[],"failures":[]}})",
+        R"({"n":{"until":1,"until_for":{"x":1},"failures":[]}})",
+        R"({"n":{"until":1,"until_for":{},"failures":[1]}})",
+        R"({"n":{"until":1,"until_for":{},"failures":[{"job":0,"uid":1,"at":1}]}})"})
+    cr_assert_not(NodeHealth::from_json(*Json::parse(bad)).ok(), "%s", bad);
+}
