@@ -24,8 +24,8 @@
 
 namespace {
 
-/// Are both passed alike: pointers as pointers, whole numbers and enumerations of one size, floating
-/// point numbers of one size, structures of one size and alignment?
+/// Are both passed alike: pointers as pointers, whole numbers and enumerations of one size,
+/// floating point numbers of one size, structures of one size and alignment?
 template <typename Own, typename Theirs>
 constexpr bool passed_alike() {
   if constexpr (std::is_void_v<Own> || std::is_void_v<Theirs>)
