@@ -98,7 +98,7 @@ struct ElasticJob {
            (described_since && now >= *described_since + kSheetWaits_s);
   }
   /// Lent GPUs go or are gone: it is not grown for the site's `interval_s`, nor for its `stay`.
-  /// What is owed to it does not wait for the former.
+  /// The former does not hold for a job that is owed GPUs.
   void stay(double now, double interval_s) noexcept {
     if (kept_gpus() >= wanted_gpus) grow_after = std::max(grow_after, now + interval_s);
     stays_until = std::max(stays_until, now + spec.stay_s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of the epoch machine: a training that makes no steps any more.
+// Part of the epoch machine: restarts a training that makes no steps any more.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>

@@ -451,7 +451,7 @@ const char* help_text() noexcept {
          "      --recover=S             start a program that fails again, unless it did S seconds before (0: no)\n"
          "      --hang-factor=N         start a program again that makes no step for N usual durations of one,\n"
          "                              first without lent GPUs (20; 0: never)\n"
-         "      --hang-minimum=S        seconds that are never taken for a hang (300)\n"
+         "      --hang-minimum=S        seconds that are never taken for a hang (1800)\n"
          "      --leave-code=N          the program leaves for a resize with exit code N: 0 is then its end\n"
          "      --before-end=S          the workers leave S seconds before the job's time limit, and\n"
          "                              swellrun ends with 75\n"

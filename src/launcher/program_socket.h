@@ -31,8 +31,8 @@ class ProgramSocket {
     std::vector<int> sizes;  ///< as of sizes_from()
     std::string why;         ///< why there are no others, for people; empty: nothing was said
   };
-  /// What was said last of numbers of workers since the last call; nothing: nothing was. What is
-  /// without the key, not this user's, or cannot be read, is dropped. Does not wait.
+  /// Returns the last numbers of workers that were received since the last call, if any. Drops
+  /// datagrams that lack the key, are not this user's, or cannot be read. Does not wait.
   std::optional<Said> take_sizes();
   /// The steps that the program has made, as take_sizes() heard since the last call; nothing: it
   /// heard nothing of them.

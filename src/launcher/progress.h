@@ -14,8 +14,8 @@ namespace swell::launcher {
 class Progress {
  public:
   struct Settings {
-    double factor = 20;      ///< so many usual durations without a step are a hang; 0: never
-    double minimum_s = 300;  ///< a shorter pause never is; three times as much for output
+    double factor = 20;       ///< so many usual durations without a step are a hang; 0: never
+    double minimum_s = 1800;  ///< a shorter pause never is; three times as much for output
   };
   explicit Progress(Settings settings) : settings_(settings) {}
 

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// What is used of CUPTI (CUDA 11.4 or later), declared anew from its documentation: no header of
-// CUDA is needed. tests/unit/runtime/vendor_headers_test.cc compares it with the real ones. Results
-// are 0 or an error's number.
+// Declares the part of CUPTI (CUDA 11.4 or later) that Swell calls, from its documentation, so that
+// no header of CUDA is needed. tests/unit/runtime/vendor_headers_test.cc compares it with the real
+// ones. Results are 0 or an error's number.
 namespace swell::profiler::cupti {
 
 inline constexpr unsigned kConcurrentKernel = 10;  // kind of activity

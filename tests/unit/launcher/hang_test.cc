@@ -225,7 +225,7 @@ Test(hang, a_program_that_trains_live_gives_lent_gpus_back_and_restarts) {
   run.grown();
   train(run, 1, 20);
   run.signals.clear();
-  hang(run, 1, 301);
+  hang(run, 1, 1801);
   cr_assert(run.machine.status().state == JobState::draining);
   cr_assert(run.machine.status().no_growth.find("made no step") != std::string::npos);
 }
