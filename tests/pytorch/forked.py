@@ -3,6 +3,7 @@
 
 start() is for a process that has not computed anything with torch yet."""
 
+import contextlib
 import functools
 import gc
 import importlib
@@ -64,6 +65,7 @@ class Run:
         self.epoch, self.workers, self.why = -1, {}, ""
         self.shim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.shim.bind("")      # the kernel finds an abstract name
+        self.heard = []         # what the programs said there of numbers of workers
         importlib.import_module(job)    # with its framework, once for all workers
         os.makedirs(self.folder, exist_ok=True)
 
@@ -122,6 +124,7 @@ class Run:
                     del self.workers[rank]
                     raise AssertionError(f"rank {rank} left with {os.waitstatus_to_exitcode(status)} before {what}:\n{self.said(rank)}")
             assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+            self.hear()
             time.sleep(0.01)
         return self
 
@@ -155,6 +158,7 @@ class Run:
                 said = {rank: self.said(rank)[-500:] for rank in self.workers}
                 self.end()
                 raise AssertionError(f"did not leave within {PATIENCE_S} s: {said}")
+            self.hear()
             time.sleep(0.01)
         return [codes[rank] for rank in sorted(codes)]
 
@@ -172,16 +176,24 @@ class Run:
     def sizes(self):
         """The numbers of workers that the programs have said last that they can run with; None: nothing new. `why` is what they said of them."""
         said, why = None, ""
-        while True:
-            try:
-                word, _, rest = self.shim.recv(65536).decode().partition(" ")
-            except BlockingIOError:
-                return said
+        for text in self.hear():
+            word, _, rest = text.partition(" ")
             if word == "why":
                 why = rest
                 continue
             assert word == "sizes"
             said, self.why, why = [int(number) for number in rest.split()], why, ""
+        self.heard.clear()
+        return said
+
+    def hear(self):
+        """What the programs have said, but for their steps. Called often: the kernel keeps ten messages, and drops what comes then."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                text = self.shim.recv(65536).decode()
+                if not text.startswith("step "):
+                    self.heard.append(text)
+        return self.heard
 
     def lines(self):
         with open(os.path.join(self.folder, "losses")) as file:
