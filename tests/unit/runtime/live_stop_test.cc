@@ -131,7 +131,7 @@ Test(live_stop, what_the_shim_of_who_left_had_is_with_its_partner, .timeout = 30
 }
 
 Test(live_stop, who_is_asked_a_second_time_leaves_at_the_same_step, .timeout = 300) {
-  Meeting meeting({300'000, 300'000});
+  Meeting meeting({1'000'000, 1'000'000});  // the second wish comes before they leave
   const auto first = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
   const auto again = meeting.coordinator.wish(kStopWish, meeting.ranks(), 30s);
   cr_assert(again.step == first.step && again.untold.empty(), "%s", again.why.c_str());
