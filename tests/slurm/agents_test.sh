@@ -216,13 +216,14 @@ writes_beside_the_grant() {
 changes_a_field() { site_plugin lua,swell 'job.nice = 10' && lends_none unlike 'nice='; }
 changes_the_tag() { site_plugin swell,lua 'if job.name ~= nil and string.sub(job.name, 1, 6) == "swell-" then job.admin_comment = "site" end' && lends_none unlike 'took the grant from its comment'; }
 changes_the_qos() {
-  site_plugin swell,lua 'job.qos = "normal"' && submit --elastic=max=8 --gres=gpu:4 && within 30 in_state "$job" RUNNING && within 60 at_least 3 failed_of "$job" &&
+  site_plugin swell,lua 'job.qos = "normal"' && submit --elastic=max=8 --gres=gpu:4 && within 30 in_state "$job" RUNNING && within 60 at_least 3 failed_of "$job" && within 60 at_least 3 offers_to "$job" &&
     has_no_companions "$job" && workers_run "$job" 4 && [[ $(newest_epoch "$job") == 0 ]] || { swell history "$job"; return 1; }
   local -a at
   mapfile -t at < <(times_of_grants "$job")
   printf 'offered at %s\n' "${at[*]}"
   ((at[2] - at[1] >= 2))
 }
+offers_to() { times_of_grants "$1" | wc -l; }
 failed_of() { printf '%s\n' $(($(events_of_job grant-refused "$1") + $(events_of_job companion-excessive "$1"))); }
 if [[ -e $(dirname "$(find /usr/lib /usr/lib64 -name sched_backfill.so -path '*slurm*' 2> /dev/null | head -n 1)")/job_submit_lua.so ]]; then
   check 'a companion that Slurm gave more than was granted is cancelled' more_than_was_granted
