@@ -246,7 +246,7 @@ struct WorkerProfile {
 struct WorkerSizes {
   static constexpr const char* type = "worker-sizes";
   std::vector<int> workers;  ///< rising; empty: any
-  std::string why;           ///< why there are no others, for people; empty: it does not say
+  std::string why;           ///< why the program takes no others, for people; empty: unknown
 };
 
 /// The program is a launcher: a process below it is a worker with ranks of its own.

@@ -23,7 +23,7 @@ class OutputWatch {
 
  private:
   struct File {
-    int fd = -1;       ///< where there is no path
+    int fd = -1;       ///< used where `path` is empty
     std::string path;  ///< empty: `fd`
     std::optional<off_t> size;
   };

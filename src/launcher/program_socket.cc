@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kMaxBytes = 32768;
 constexpr std::size_t kMaxSizes = 4096;  // as many as a message has
 constexpr std::string_view kSizes = "sizes", kStep = "step ";
-constexpr std::string_view kWhy = "why ";  // and why there are no others: said before them
+constexpr std::string_view kWhy = "why ";  // sent before the sizes: why the program takes no others
 constexpr std::size_t kMaxWhy = 500;       // bytes
 constexpr std::size_t kKey = 16;           // letters
 constexpr std::size_t kMaxAtOnce = 256;    // datagrams that are read before anything else is done

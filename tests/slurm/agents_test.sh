@@ -249,7 +249,7 @@ event_log_is_no_link() {
 }
 check 'the event log follows no link' event_log_is_no_link
 
-# Of a job of each of two users a worker is killed on node2, the only node with idle GPUs.
+# Two users have a job each; a worker of each is killed on node2, the only node with idle GPUs.
 fails_on_node2() { # USER
   job=$(as "$1" sbatch --parsable --output="$work/%j.out" --elastic=max=8,grace=5 --gres=gpu:4 --nodelist=node1 "$work/trainer_job.sh") && within 60 grown "$job" 8 || return
   kill -9 "$(cut -d' ' -f1 "$work/$job/start.$(newest_epoch "$job").7")" && within 30 is_lent "$job" 0 && within 20 at_least 1 events_of_job companion-failed "$job"

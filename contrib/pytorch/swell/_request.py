@@ -180,7 +180,7 @@ def can_run_with(workers: Iterable[int], why: str = "") -> None:
     """Tell swellrun the numbers of workers, rising, that this program can run with; it asks for no others. None: for any.
 
     Say it before listen(), so that nothing is lent before it is known. More than 4096 numbers are not told.
-    why: there are no others, one sentence for `swell why`: the job is lent nothing.
+    why: one sentence for `swell why` that says why the program runs with these numbers alone; the job is then lent nothing.
     """
     sizes = list(workers)
     if not is_heard() or len(sizes) > _MAX_SIZES:

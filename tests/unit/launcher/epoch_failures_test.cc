@@ -333,7 +333,7 @@ Test(epochs, an_srun_that_cannot_start_ends_the_run_with_its_code) {
 
 namespace {
 
-/// What the controller hears of companion 9 when it has gone back.
+/// Returns the message that the controller gets when companion 9 has gone back.
 control::Released released(Run& run) {
   run.event([&] { run.machine.released(run.now, 9); });
   const auto* told = std::get_if<Released>(&run.told.back());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What Swell declares of CUDA's driver, CUPTI and NCCL, compared with the real headers where these
-// are installed: a difference does not compile.
+// Compares Swell's own declarations of CUDA's driver, CUPTI and NCCL with the real headers, where
+// these are installed: a difference does not compile.
 #include <criterion/criterion.h>
 #include <type_traits>
 

@@ -95,7 +95,7 @@ class NativeRegions(Regions):
     @contextmanager
     def _open(self, kind: Region, micro_batch: int | None) -> Iterator[None]:
         cuda = self._device.type == "cuda"
-        # What a layer's launch takes the host is told by passes of so many layers.
+        # The layers of a pass let the solver find the host's time to launch one layer.
         layers = self._layers if kind in (Region.FORWARD, Region.BACKWARD) else None
         number = self._session.begin_region(kind, micro_batch=micro_batch, layers=layers, stream=self._stream(),
                                             allocated_bytes=torch.cuda.memory_allocated(self._device) if cuda else None)
