@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # mode=live: programs that are asked to leave do so at one step.
-programs=(regression in_step.so) # of lib.sh
+programs=(regression in_step.so saved) # of lib.sh
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tests/slurm/live_lib.sh
@@ -31,5 +31,39 @@ leaves() {
   return $result
 }
 check 'where a reclaim finds no time for a switch all ranks leave at one step, and the others lose none' leaves
+
+# Of a minute, in which Slurm counts, half is left to leave in. As the user's guide has it, but for the copy in the log.
+cat > "$work/saved_job.sh" << 'EOJ'
+#!/bin/bash
+rm -f "$OUT"/steps.*
+swellrun --before-end=50 env LD_PRELOAD="$PWD/in_step.so" ./saved 2200
+code=$?
+echo "$code" >> "$OUT/codes"
+if [ $code -eq 75 ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit $code
+EOJ
+requeued() { [[ $(scontrol show job "$job") =~ Restarts=1 && $(state_of "$job") == PENDING ]]; }
+saves_before_the_limit() {
+  export OUT=$work/saves
+  mkdir "$OUT" && job=$(sbatch --parsable --requeue --open-mode=append --output="$work/%j.out" --time=1 --elastic=mode=live,max=2 --gres=gpu:2 -w node1 saved_job.sh) &&
+    within 90 requeued || return
+  # slurmd refuses a job that starts again in the second in which it was requeued.
+  scontrol update "job=$job" starttime=now+3seconds timelimit=10 && within 90 ended "$job" || return
+  # Both ranks begin; the next run's go on where rank 0 has saved the sum of all steps until then.
+  local step
+  step=$(cut -d ' ' -f 1 "$OUT/saved")
+  [[ $(< "$OUT/codes") == 75$'\n'0 && $(cut -d ' ' -f 3,4 "$OUT/starts") == "0 new"$'\n'"0 new"$'\n'"$step saved"$'\n'"$step saved" ]] &&
+    ((step > 0)) && [[ $(< "$OUT/saved") == "$step $((step * (step + 1) / 2))" && $(< "$OUT/sum") == '2200 2421100' ]]
+}
+saves() {
+  saves_before_the_limit
+  local result=$?
+  cat "$OUT/codes" "$OUT/starts" "$OUT/saved" "$work/$job.out"
+  unset OUT
+  return $result
+}
+check 'with --before-end a live job saves before its time limit and ends with 75, and its next run goes on from there' saves
 
 finish_tests
