@@ -3,8 +3,9 @@
 """One attack of tests/fault/hostile for some seconds, as the user that runs it.
 
 hostile_user.py NAME SECONDS [ARGUMENT...]: prints "NAME: COUNT ..." at its end. HOSTILE_PORT and HOSTILE_MUNGE name the
-controller's port and munge's socket.
+controller's port and munge's socket. The attack `honest` is none: it is the agent of a job whose growth the others may stop.
 """
+import ctypes
 import json
 import os
 import random
@@ -16,6 +17,9 @@ import subprocess
 import sys
 import time
 
+MUNGE = ctypes.CDLL("libmunge.so.2")
+MUNGE.munge_ctx_create.restype = ctypes.c_void_p
+MUNGE_OPT_SOCKET = 8
 ESCAPES = "\x1b[31m\x1b]0;pwned\x07\r\nJob 1: your password has expired\u202e\u009b2J"
 
 
@@ -39,6 +43,30 @@ def running(job, seconds=30):
     return False
 
 
+def seal(text):
+    """The credential of a payload, without a process for each: floods are as fast as munged."""
+    if not hasattr(seal, "context"):
+        seal.context = ctypes.c_void_p(MUNGE.munge_ctx_create())
+        MUNGE.munge_ctx_set(seal.context, MUNGE_OPT_SOCKET, ctypes.c_char_p(os.environ["HOSTILE_MUNGE"].encode()))
+    sealed = ctypes.c_void_p()
+    if MUNGE.munge_encode(ctypes.byref(sealed), seal.context, text, len(text)) != 0:
+        raise OSError("munge refused")
+    copy = ctypes.string_at(sealed)
+    ctypes.CDLL(None).free(sealed)
+    return copy
+
+
+def unseal(credential):
+    """The message in a credential."""
+    data, size = ctypes.c_void_p(), ctypes.c_int()
+    uid, gid = ctypes.c_uint(), ctypes.c_uint()
+    context = ctypes.c_void_p(MUNGE.munge_ctx_create())
+    MUNGE.munge_ctx_set(context, MUNGE_OPT_SOCKET, ctypes.c_char_p(os.environ["HOSTILE_MUNGE"].encode()))
+    if MUNGE.munge_decode(credential, context, ctypes.byref(data), ctypes.byref(size), ctypes.byref(uid), ctypes.byref(gid)) != 0:
+        raise OSError("munge refused")
+    return json.loads(ctypes.string_at(data, size.value))["m"]
+
+
 class Agent:
     """A client of the controller that may say anything."""
 
@@ -60,12 +88,14 @@ class Agent:
             got += more
         return got
 
-    def say_raw(self, message):
+    def frame(self, message):
         self.number += 1
         text = '{"conn":"%s","from":"client","seq":%d,"m":%s}' % (self.nonce, self.number, message)
-        sealed = subprocess.run(["munge", "--socket=" + os.environ["HOSTILE_MUNGE"]], input=text.encode(errors="surrogateescape"),
-                                capture_output=True).stdout
-        self.link.sendall(struct.pack(">I", len(sealed)) + sealed)
+        sealed = seal(text.encode(errors="surrogateescape"))
+        return struct.pack(">I", len(sealed)) + sealed
+
+    def say_raw(self, message):
+        self.link.sendall(self.frame(message))
 
     def say(self, **message):
         self.say_raw(json.dumps(message))
@@ -95,36 +125,48 @@ def on_a_job(body, elastic="max=8", options=()):
         run("scancel", str(job))
 
 
-def silent(end, ports):
-    """Opens connections that say nothing, to every port of every Swell process, as a stranger may."""
+def lines_of(path):
+    """What tests/fault/hostile has found last; programs come and go."""
+    with open(path) as file:
+        return file.read().split()
+
+
+def silent(end, arguments):
+    """Holds hundreds of connections that say nothing to each port of each Swell process, and calls again where it was dropped."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    held, opened = [], 0
+    path, each = arguments[0], int(arguments[1])
+    held, opened = {}, 0
     while time.time() < end:
+        ports = lines_of(path)
+        for port in set(held) - set(ports):
+            for one in held.pop(port):
+                one.close()
         for port in ports:
-            one = socket.socket()
-            one.settimeout(0.2)
-            try:
-                one.connect(("127.0.0.1", int(port)))
-                held.append(one)
-                opened += 1
-            except OSError:
+            mine = held.setdefault(port, [])
+            for _ in range(40):
+                one = socket.socket()
+                one.settimeout(0.2)
+                try:
+                    one.connect(("127.0.0.1", int(port)))
+                    mine.append(one)
+                    opened += 1
+                except OSError:
+                    one.close()
+            for one in mine[:-each]:
                 one.close()
-        if len(held) > 3000:
-            for one in held[:1500]:
-                one.close()
-            del held[:1500]
-        time.sleep(0.002)
+            del mine[:-each]
+        time.sleep(0.1)
     return opened
 
 
-def datagrams(end, names):
+def datagrams(end, arguments):
     """Floods the abstract sockets at which shims hear their programs."""
     one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     sent = 0
     while time.time() < end:
-        for name in names:
-            for _ in range(500):
+        for name in lines_of(arguments[0]):
+            for _ in range(200):
                 try:
                     one.sendto(os.urandom(8), "\0" + name)
                     sent += 1
@@ -135,10 +177,11 @@ def datagrams(end, names):
 
 
 def constraints(end, _):
-    """Arrays whose constraint names one feature hundreds of times."""
+    """Thousands of tasks whose constraint names one feature hundreds of times."""
     made = []
     while time.time() < end:
-        made.append(submit("--array=1-100", "--gres=gpu:4", "--mem=100M", "-C", "&".join(["f"] * 511)))
+        if len(made) < 40:
+            made.append(submit("--array=1-100", "--gres=gpu:4", "--mem=100M", "-C", "&".join(["f"] * 511)))
         time.sleep(0.5)
     for job in made:
         run("scancel", str(job))
@@ -146,35 +189,93 @@ def constraints(end, _):
 
 
 def gpus_of(job):
-    """Node and index of the job's one GPU."""
+    """Node and indexes of the GPUs of a job of one node."""
     text = run("scontrol", "-d", "-o", "show", "job", str(job)).stdout
-    found = re.search(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=\S*IDX:(\d+)", text)
-    return found.group(1), int(found.group(2))
+    found = re.search(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=\S*IDX:([0-9,-]+)", text)
+    indexes = []
+    for part in found.group(2).split(","):
+        first, _, last = part.partition("-")
+        indexes += range(int(first), int(last or first) + 1)
+    return found.group(1), indexes
+
+
+def profile(node, indexes, layers, micro_batches, local_batch, fwd_s, layer_bytes, commu_extra_s, activ_bytes):
+    """Of a program without pipeline that holds one layer's copy on each GPU; and the seconds of a step that explain it."""
+    group = dict(stage=0, fwd_s=fwd_s, fwd_commu_s=0, bwd_s=2 * fwd_s, optim_s=fwd_s / 2, commu_extra_s=commu_extra_s, head_fwd_s=0, head_bwd_s=0,
+                 layer_param_bytes=layer_bytes, layer_state_bytes=3 * layer_bytes, extra_param_bytes=0, extra_state_bytes=0,
+                 peak_bytes=4.5 * layer_bytes + 1e9)
+    plan = dict(micro_batches=micro_batches,
+                stages=[dict(layers=layers, tp=1, groups=[dict(node=node, gpu_type="", gpus=[index], local_batch=local_batch) for index in indexes])])
+    said = dict(plan=plan, groups=[dict(group, group=number) for number in range(len(indexes))], layer_launch_s=0, activ_bytes=activ_bytes,
+                last_activ_p_bytes=0, tied_embedding=True, whole_activations=5)
+    return said, micro_batches * 3 * fwd_s + fwd_s
+
+
+def liar(job, layers, explained):
+    """An agent of the job that reports steps of which its profile explains this part."""
+    node, indexes = gpus_of(job)
+    agent = Agent()
+    agent.hello(job)
+    agent.status()
+    said, step_s = profile(node, indexes, layers, 4, 2, 0.02, 4 * 24 * 12 * 1024 ** 2, 0, 2.0 * 1024 ** 3)
+    agent.say(type="profile", epoch=1, companions=[], step_s=step_s / explained, profile=said)
+    return agent
 
 
 def profiles(end, _):
-    """Profiles that explain 55 % and 145 % of the steps, and plans that nobody can solve."""
-
-    def body(job):
-        node, index = gpus_of(job)
-        agent, sent = Agent(), 0
-        agent.hello(job)
-        agent.status()
+    """Five jobs with profiles that explain 55 % and 145 % of their steps, and plans that nobody can solve."""
+    jobs = [submit("--elastic=max=1,mode=live,consistency=relaxed", "--gres=gpu:1", "--mem=100M") for _ in range(5)]
+    sent = 0
+    try:
+        if not all(running(job) for job in jobs):
+            return 0
+        agents = [liar(job, 24, explained) for job, explained in zip(jobs, [0.55, 1.45, 0.55, 1.45, 0.55])]
+        sent = len(agents)
         while time.time() < end:
-            layers = random.choice([24, 24, 24, 1 << 20, 4096])
-            group = dict(stage=0, group=0, fwd_s=0.02, fwd_commu_s=0, bwd_s=0.04, optim_s=0.01, commu_extra_s=0, head_fwd_s=0, head_bwd_s=0,
-                         layer_param_bytes=1e8, layer_state_bytes=3e8, extra_param_bytes=0, extra_state_bytes=0, peak_bytes=2e9)
-            plan = dict(micro_batches=random.choice([4, 4, 1 << 20]),
-                        stages=[dict(layers=layers, tp=1, groups=[dict(node=node, gpu_type="", gpus=[index], local_batch=2)])])
-            agent.say(type="profile", epoch=1, companions=[], step_s=0.25 * random.choice([0.55, 1.45, 1]),
-                      profile=dict(plan=plan, groups=[group], layer_launch_s=0, activ_bytes=4e6, last_activ_p_bytes=0, tied_embedding=True,
-                                   whole_activations=5))
-            sent += 1
-            agent.hear()
-            time.sleep(0.2)
-        return sent
+            try:
+                agents.append(liar(jobs[sent % 5], random.choice([1 << 20, 4096, 24]), random.choice([0.55, 1.45])))
+                sent += 1
+            except OSError:
+                pass
+            for agent in agents:
+                agent.hear()
+            for agent in agents[5:-5]:
+                agent.link.close()
+            del agents[5:-5]
+            time.sleep(1)
+    finally:
+        for job in jobs:
+            run("scancel", str(job))
+    return sent
 
-    return on_a_job(body, "max=8,mode=live,consistency=relaxed")
+
+def honest(end, _):
+    """Counts the GPUs that a job is offered whose profile explains its steps and which gains by more of them."""
+    job = submit("--elastic=max=16,mode=live,consistency=relaxed", "--gres=gpu:4", "--mem=100M")
+    offered = 0
+    try:
+        if not running(job):
+            return 0
+        time.sleep(max(0, end - time.time() - 50))   # liars have reported by then
+        node, indexes = gpus_of(job)
+        agent = Agent()
+        agent.hello(job, workers=len(indexes))
+        agent.say(type="status", state="ACTIVE", epoch=1, workers=len(indexes), stopped_s=0)
+        said, step_s = profile(node, indexes, 24, 4, 4, 0.1, 2e8, 0.005, 1e6)
+        agent.say(type="profile", epoch=1, companions=[], step_s=step_s, profile=said)
+        agent.link.settimeout(5)
+        while time.time() < end and offered == 0:
+            try:
+                message = unseal(agent.body())
+            except socket.timeout:
+                agent.say(type="status", state="ACTIVE", epoch=1, workers=len(indexes), stopped_s=0)
+                continue
+            if message["type"] == "grow":
+                offered = sum(offer["gpus"] for offer in message["offers"])
+        print(run("swell", "why", str(job)).stdout, file=sys.stderr)
+    finally:
+        run("scancel", str(job))
+    return offered
 
 
 def updates(end, _):
@@ -189,6 +290,69 @@ def updates(end, _):
         time.sleep(2)
         run("scancel", str(job))
     return done
+
+
+def submissions(end, _):
+    """Submissions that mean little, or too much."""
+    gres = ["gpu:1", "gpu", "gpu:99999999999999999999", "gpu:-1", "gpu:0", "gpu:1,gpu:2", "gpu:1(", "gpu:[1-3]", "gpu::1", "gpu:1:1:1:1"]
+    elastic = ["max=4", "max=1e4x", "max=nanx", "max=infx", "max=10000x", "min=1", "sizes=" + "/".join(map(str, range(1, 200))),
+               "types=" + "/".join(["a"] * 300), "grace=86400,stay=604800,grow=86400", ",,,,", "=", "max=\t4", "max=4]", "max=4 parent=1",
+               "types=swell[parent=1]", "max=4\nforged", "x" * 1025, "mode=live,consistency=relaxed,max=4x"]
+    more = [["-N1"], ["-N", "1-12"], ["-n", "3"], ["--gpus=8"], ["--exclusive"], ["--array=1-1000"], ["-p", "train,train"],
+            ["--qos=+expansion"], ["--qos= expansion"], ["--comment=swell-grant=" + "0" * 1000], ["--comment=swell[parent=1]"], ["-n", "2000000000"],
+            ["--dependency=" + ",".join(["afterany:1"] * 200)], ["-C", "|".join(["[f*1]"] * 100)], ["-x", "node[1-12]," * 300 + "node1"],
+            ["--signal=B:USR1@60"], ["-J", "JobId=1 UserId=root(0) NodeList=node1"], ["--licenses=" + ",".join(["x:1"] * 200)]]
+    made = 0
+    while time.time() < end:
+        asked = ["sbatch", "--hold", "--parsable", "-o", "/dev/null", "--gres=" + random.choice(gres), "--elastic=" + random.choice(elastic)]
+        for _ in range(random.randrange(4)):
+            asked += random.choice(more)
+        said = run(*asked, "--wrap", "sleep 1")
+        made += 1
+        job = said.stdout.strip().split(";")[0]
+        if said.returncode == 0 and job.isdigit():
+            shown = run("scontrol", "-o", "show", "job", job).stdout
+            if re.search(r" (QOS|Partition)=expansion ", shown):
+                print("submissions: stopped: an ordinary job in the expansion place:", asked)
+                return 0
+            run("scancel", job)
+        time.sleep(0.3)
+    return made
+
+
+def agents(end, arguments):
+    """Connected agents that say with real credentials all that they can."""
+    jobs = [submit("--elastic=max=8", "--gres=gpu:1", "--mem=100M") for _ in range(int(arguments[0]))]
+    each = int(arguments[1])
+    said = 0
+    try:
+        if not all(running(job, 60) for job in jobs):
+            return 0
+        links = []
+        while time.time() < end:
+            while len(links) < each * len(jobs):
+                agent = Agent()
+                agent.hello(jobs[len(links) % len(jobs)])
+                agent.link.settimeout(0)
+                agent.left = b""
+                links.append(agent)
+            for agent in list(links):
+                try:
+                    if not agent.left:
+                        agent.left = agent.frame('{"type":"status","state":"%s","epoch":%d,"workers":1,"stopped_s":0}' %
+                                                 (random.choice(["ACTIVE", "WARMING"]), said % 1000000))
+                        said += 1
+                    agent.left = agent.left[agent.link.send(agent.left):]
+                    agent.link.recv(65536)
+                except BlockingIOError:
+                    pass                       # it is not read now, or has heard nothing
+                except OSError:
+                    agent.link.close()
+                    links.remove(agent)
+    finally:
+        for job in jobs:
+            run("scancel", str(job))
+    return said
 
 
 def escapes(end, _):
@@ -255,14 +419,16 @@ def mutated(end, _):
 
 
 def holder(end, arguments):
-    """A job that asks for a day of grace, and whose program leaves for nothing."""
+    """A job that asks for a day of grace, whose program makes way for more GPUs and leaves for nothing once it has some."""
     job = submit("--elastic=max=8,grace=86400", "--gres=gpu:1", "--mem=100M",
-                 wrap="exec swellrun bash -c 'trap \"\" USR1 TERM INT; while :; do sleep 1; done'")
+                 wrap="exec swellrun bash -c 'trap \"((SWELL_EPOCH > 0)) || exit 0\" USR1; trap : TERM INT; while :; do sleep 1; done'")
+    held = 0
     while time.time() < end:
+        held = max(held, run("squeue", "--all", "-h", "-n", "swell-%d" % job, "-o", "%i").stdout.count("\n"))
         time.sleep(0.5)
     run("scancel", "--signal=KILL", str(job))
     run("scancel", str(job))
-    return 1
+    return held
 
 
 def main():
