@@ -26,7 +26,6 @@ constexpr auto kSettles = 60s;      // a launcher within a program mostly starts
 constexpr auto kLaterLook = 10s;    // between two looks for such a launcher after that
 constexpr auto kStepsPause = 1000ms;  // between two looks how many steps are made
 constexpr auto kStepsAgain = 5s;      // an old number is told again, as a sign of life
-constexpr double kInput_s = 30;       // srun has forwarded all of standard input
 constexpr auto kComeBackTime = 20s;  // for an agent that strangers keep busy to hear of this worker
 constexpr auto kComeBackPause = 20ms;  // before each try
 
@@ -54,13 +53,7 @@ int Shim::run() {
   else
     std::fprintf(stderr, "swell-worker: %s\n", control::printable(made.error().message()).c_str());
   if (auto made = LeaveFile::make()) leave_file_.emplace(std::move(*made));
-  if (options_.keeps_input) {
-    if (auto input = SpooledInput::read_from(STDIN_FILENO, kInput_s)) input_ = std::move(*input);
-    else
-      std::fprintf(stderr, "swell-worker: %s\n",
-                   control::printable(input.error().message()).c_str());
-  }
-  bool good = (!options_.keeps_input || input_) && (hello() || come_back());
+  bool good = hello() || come_back();
   while (good) {
     pollfd polled[] = {{client_->fd(), POLLIN, 0},
                        {signals_.get(), POLLIN, 0},
@@ -221,7 +214,7 @@ bool Shim::start_program(const control::WorkerStart& start) {
   one.port = std::move(port);
   one.restart_signal = start.restart_signal;
   one.given = environment;
-  if (one.program.start(options_.program, environment, input_ ? &*input_ : nullptr))
+  if (one.program.start(options_.program, environment, options_.input ? &*options_.input : nullptr))
     // In live mode another program may start while this one runs: it needs a port of its own.
     return start.key.empty() || hello();
   runs_.erase(start.epoch);

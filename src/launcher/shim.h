@@ -33,8 +33,8 @@ class Shim {
     std::string network;       ///< as --switch-network of swellrun
     int node = -1;             ///< its number, as swellrun gave it
     int local_rank = 0;        ///< of the task on its node
-    bool keeps_input =
-        false;  ///< standard input is read once, and given to the program of each epoch
+    /// Given to the program of each epoch as its standard input; none: the shim's own.
+    std::optional<SpooledInput> input;
     /// Connects to the agent again; may be empty.
     std::function<Result<std::unique_ptr<control::Client>>()> reconnect;
   };
@@ -120,7 +120,6 @@ class Shim {
   std::unique_ptr<RuntimeHost> runtime_;  ///< live mode, from the first start on
   std::optional<ProgramSocket> said_;
   std::optional<LeaveFile> leave_file_;
-  std::optional<SpooledInput> input_;
   std::map<int, Run> runs_;  ///< by epoch
   /// The epoch that the running program has been asked to stay for.
   std::optional<int> staying_;

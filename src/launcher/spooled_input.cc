@@ -101,8 +101,12 @@ InputPlan plan_input(const std::optional<std::string>& option, int standard_inpu
   if (option && *option != "all") {
     // srun replaces %t and so on in names, and knows tasks by number.
     if (is_number(*option) || option->find('%') != option->npos) return {{}, kMayBeProgram};
+    struct stat named {};
+    if (stat(option->c_str(), &named) != 0) return {};  // which srun says
+    // A writer that has met this process and not srun would lose what it writes.
+    if (S_ISFIFO(named.st_mode)) return {{}, kMayBeProgram};
     file = control::Fd(::open(option->c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!file) return {};  // which srun says
+    if (!file) return {};
     fd = file.get();
   }
   struct stat is {};

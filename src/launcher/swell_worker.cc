@@ -20,6 +20,7 @@
 #include "launcher/file_limit.h"
 #include "launcher/shim.h"
 #include "launcher/signals.h"
+#include "launcher/spooled_input.h"
 
 namespace {
 
@@ -29,6 +30,7 @@ using control::Client;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kConnectTime = 20s;
+constexpr double kInput_s = 30;  // srun has forwarded all of standard input
 
 struct Arguments {
   std::string host, nodes, munge_socket, network = "auto";
@@ -126,6 +128,17 @@ int main(int argc, char** argv) {
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     const char* node = std::getenv("SLURMD_NODENAME");
+    // Before it connects: the agent drops who says nothing for 10 s.
+    std::optional<launcher::SpooledInput> input;
+    if (arguments->keeps_input) {
+      auto read = launcher::SpooledInput::read_from(STDIN_FILENO, kInput_s);
+      if (!read) {
+        std::fprintf(stderr, "swell-worker: %s\n",
+                     control::printable(read.error().message()).c_str());
+        return 1;
+      }
+      input = std::move(*read);
+    }
     auto client = connect(*arguments);
     if (!client) {
       std::fprintf(stderr, "swell-worker: %s\n",
@@ -134,7 +147,7 @@ int main(int argc, char** argv) {
     }
     launcher::Shim shim({arguments->program, arguments->network,
                          number_of(arguments->nodes, node != nullptr ? node : host),
-                         number(std::getenv("SLURM_LOCALID")), arguments->keeps_input,
+                         number(std::getenv("SLURM_LOCALID")), std::move(input),
                          [&arguments] { return connect(*arguments); }},
                         std::move(*client), std::move(signals));
     end_like(shim.run());

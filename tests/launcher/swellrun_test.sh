@@ -368,6 +368,14 @@ END' '"$swellrun" --input="$trainer" bash -'; do
   done
 }
 check 'a program on standard input is given again to each start, also on lent GPUs' from_standard_input
+# It reaches the workers only after longer than the agent waits for a worker that has connected; it is large, too.
+slowly_from_standard_input() {
+  printf '#!/bin/bash\nexec %q "$@" < <(sleep 12; cat)\n' "$SWELL_WORKER" > slow-worker && chmod 755 slow-worker || return
+  local -x SWELL_WORKER=$PWD/slow-worker
+  { cat "$here/trainer.sh"; head -c 12000000 /dev/zero | tr '\0' '#'; } > large.sh
+  run_program '"$swellrun" bash -s < large.sh' && finishes 0
+}
+check 'a large program on standard input that comes slowly is waited for' slowly_from_standard_input
 from_a_pipe() {
   run_program '(cat "$trainer"; sleep 600) | "$swellrun" bash -s & sleep 1; wait $!' && within 10 said '"no_growth":"its program may be read from standard input' &&
     grep -q '^swellrun: the job is lent no GPUs: .*swellrun --input=none$' out && tell grow node2:4 && within 10 said '"companion":0,"reason":"its program may be read' &&

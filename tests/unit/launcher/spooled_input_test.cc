@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <string>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +94,44 @@ Test(spooled_input, a_file_that_srun_is_to_read_is_kept_too) {
   cr_assert_eq(all_of(plan.spooled->open().get()), std::string("x\n"));
   for (const char* other : {"3", "in.%t"})
     cr_assert_not(plan_input(other, -1).no_growth.empty(), "which differs by task");
+}
+
+Test(spooled_input, a_fifo_that_srun_is_to_read_is_left_to_it, .timeout = 60) {
+  char folder[] = "/tmp/swell-test-XXXXXX";
+  cr_assert_not_null(mkdtemp(folder));
+  const std::string fifo = std::string(folder) + "/fifo";
+  cr_assert_eq(mkfifo(fifo.c_str(), 0600), 0);
+  const pid_t writer = fork();
+  if (writer == 0) {
+    const int to = open(fifo.c_str(), O_WRONLY);  // waits for a reader
+    _exit(write(to, "first\n", 6) == 6 ? 0 : 1);
+  }
+  const InputPlan plan = plan_input(fifo, -1);
+  cr_assert(!plan.spooled && !plan.no_growth.empty());
+  usleep(100'000);
+  cr_assert_eq(waitpid(writer, nullptr, WNOHANG), 0, "nobody has met it yet");
+  const swell::control::Fd reader(open(fifo.c_str(), O_RDONLY));
+  cr_assert_eq(all_of(reader.get()), std::string("first\n"));
+  waitpid(writer, nullptr, 0);
+  unlink(fifo.c_str());
+  rmdir(folder);
+}
+
+Test(spooled_input, a_slow_writer_is_waited_for, .timeout = 60) {
+  Pipe pipe;
+  const pid_t writer = fork();
+  if (writer == 0) {
+    for (const char* line : {"a\n", "b\n", "c\n"}) {
+      usleep(300'000);
+      pipe.say(line);
+    }
+    _exit(0);
+  }
+  close(pipe.ends[1]);
+  const auto input = SpooledInput::read_from(pipe.ends[0], 30);
+  waitpid(writer, nullptr, 0);
+  cr_assert(input.ok());
+  cr_assert_eq(all_of(input->open().get()), std::string("a\nb\nc\n"));
 }
 
 Test(spooled_input, more_than_is_kept_is_left_to_srun) {
