@@ -224,16 +224,17 @@ NodeRecord convert(node_info_t& info) {
   NodeRecord node;
   node.name = text(info.name);
   const std::uint32_t base = info.node_state & NODE_STATE_BASE;
+  // Asked to end its jobs first, or at once.
+  constexpr std::uint32_t draining = NODE_STATE_DRAIN | NODE_STATE_FAIL |
+                                     NODE_STATE_REBOOT_REQUESTED | NODE_STATE_REBOOT_ISSUED |
+                                     NODE_STATE_POWER_DOWN | NODE_STATE_POWER_DRAIN;
   constexpr std::uint32_t unusable =
-      NODE_STATE_DRAIN | NODE_STATE_NO_RESPOND | NODE_STATE_POWERED_DOWN | NODE_STATE_FAIL |
-      NODE_STATE_POWERING_UP | NODE_STATE_MAINT | NODE_STATE_REBOOT_REQUESTED |
-      NODE_STATE_POWERING_DOWN | NODE_STATE_REBOOT_ISSUED | NODE_STATE_INVALID_REG | NODE_STATE_RES;
+      draining | NODE_STATE_NO_RESPOND | NODE_STATE_POWERED_DOWN | NODE_STATE_POWERING_UP |
+      NODE_STATE_MAINT | NODE_STATE_POWERING_DOWN | NODE_STATE_INVALID_REG | NODE_STATE_RES;
   node.usable =
       (base == NODE_STATE_IDLE || base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED) &&
       (info.node_state & unusable) == 0;
   node.completing = (info.node_state & NODE_STATE_COMPLETING) != 0;
-  constexpr std::uint32_t draining =
-      NODE_STATE_DRAIN | NODE_STATE_FAIL | NODE_STATE_REBOOT_REQUESTED | NODE_STATE_REBOOT_ISSUED;
   node.draining = (info.node_state & draining) != 0;
   for (GpuRequest& gpus : parse_gpus(text(info.gres)))
     if (gpus.count > 0) node.gpus.push_back(std::move(gpus));

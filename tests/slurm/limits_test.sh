@@ -6,7 +6,7 @@
 # shellcheck source=tests/slurm/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 after_check() { :; } # the jobs live over several behaviours
-cluster_up --nodes 3 --gpus-per-node 4 --swell-conf 'MaxLentByAccount=nobody_else:9,*:5'
+cluster_up --nodes 3 --gpus-per-node 4 --conf RebootProgram=/bin/true --swell-conf 'MaxLentByAccount=nobody_else:9,*:5'
 conf=${SLURM_CONF%/*}/swell.conf
 
 lent_in_all() { # GPUS: to both jobs
@@ -141,6 +141,18 @@ drained_node() {
 }
 drain_is_said() { swell why "$job" | grep 'taken back last: its node is drained'; }
 check 'what is lent on a node that is drained goes back, and returns with the node' drained_node
+
+# asked_to_end WORDS...: scontrol is given them for node2. A rigid job keeps the node from what it is asked for, and undone_by mends that.
+asked_to_end() {
+  scontrol "$@" && within 20 lent_on "$job" node1 node3 && within 20 drain_is_said && in_state "$rigid_job" RUNNING && goes_on "$job" || return
+  scontrol ${undone_by:-update nodename=node2 state=resume} && within 60 lent_on "$job" node1 node2 node3 && is_lent "$job" 9
+}
+other_ways_to_end() {
+  rigid --gres=gpu:1 -w node2 && within 30 in_state "$rigid_job" RUNNING && within 60 is_lent "$job" 9 || return
+  undone_by='cancel_reboot node2' asked_to_end reboot node2 && asked_to_end update nodename=node2 state=fail reason=fan &&
+    scancel "$rigid_job" && within 30 ended "$rigid_job"
+}
+check 'so it is on a node that is to be rebooted, or is failing' other_ways_to_end
 
 suspended() {
   scontrol suspend "$job" && within 30 none_runs && scontrol resume "$job" && within 90 is_lent "$job" 10 && goes_on "$job"

@@ -49,3 +49,22 @@ Test(convert, a_node_has_registered_once_slurmctld_knows_when_its_slurmd_started
                                       NODE_STATE_POWERING_UP, NODE_STATE_POWERING_DOWN})
     cr_assert(registered(NODE_STATE_IDLE | powered, 0), "a job is what starts it");
 }
+
+Test(convert, a_node_that_is_to_be_empty_drains_and_is_not_lent) {
+  const auto converted = [](std::uint32_t state) {
+    node_info_t node{};
+    node.node_state = NODE_STATE_MIXED | state;
+    return convert(node);
+  };
+  for (const std::uint32_t asked :
+       {NODE_STATE_DRAIN, NODE_STATE_FAIL, NODE_STATE_REBOOT_REQUESTED, NODE_STATE_REBOOT_ISSUED,
+        NODE_STATE_POWER_DOWN, NODE_STATE_POWER_DRAIN}) {
+    cr_assert(converted(asked).draining, "%x", asked);
+    cr_assert_not(converted(asked).usable, "%x", asked);
+  }
+  for (const std::uint32_t other :
+       std::initializer_list<std::uint32_t>{0, NODE_STATE_PLANNED, NODE_STATE_POWER_UP}) {
+    cr_assert_not(converted(other).draining, "%x", other);
+    cr_assert(converted(other).usable, "%x", other);
+  }
+}
